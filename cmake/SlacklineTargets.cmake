@@ -1,0 +1,49 @@
+# How every target of the project is compiled, and the two functions that make them.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+# Optimise fully, keep asserts of the standard library out, and light debug information only: line
+# numbers for stack traces and profilers at a fraction of the build time.
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -g1")
+
+add_library(sl_flags INTERFACE)
+target_include_directories(sl_flags INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(sl_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
+  -march=${SL_CPU_ARCH}
+  # Sums keep the order they are written in; contraction to FMA is the compiler's choice, the same
+  # in every build of one machine.
+  -fno-math-errno -fno-trapping-math)
+if(SL_WERROR)
+  target_compile_options(sl_flags INTERFACE -Werror)
+endif()
+if(SL_SANITIZE)
+  target_compile_options(sl_flags INTERFACE -fsanitize=${SL_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(sl_flags INTERFACE -fsanitize=${SL_SANITIZE})
+endif()
+
+# sl_library(NAME SOURCES file... [LINK library...]): one static library per folder.
+function(sl_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC sl_flags ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK})
+endfunction()
+
+# sl_tests(NAME SOURCES file... LINK library...): a Catch2 program, its cases registered one by one.
+# Labels: cpu for all that need no GPU and are not tagged [slow]; slow for the tagged ones.
+function(sl_tests name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE sl_test_support ${ARG_LINK})
+  target_compile_definitions(${name} PRIVATE SL_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+)
+  add_test(NAME ${name} COMMAND ${name} "~[slow]" "~[gpu]")
+  set_tests_properties(${name} PROPERTIES LABELS cpu TIMEOUT 300)
+  add_test(NAME ${name}_slow COMMAND ${name} "[slow]" "~[gpu]")
+  set_tests_properties(${name}_slow PROPERTIES LABELS slow TIMEOUT 1800)
+endfunction()

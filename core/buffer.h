@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "core/tensor.h"
+
+namespace slackline {
+
+// Memory that lives as long as the run: parameters, gradients, optimizer state. Owns its bytes,
+// has a name for error messages and memory tables, and hands out views. Move-only; contents are
+// undefined until written. 2 MiB alignment lets the kernel back large buffers with huge pages.
+class Buffer {
+ public:
+  Buffer() = default;
+  // Throws DeviceError naming the buffer when the memory is not there.
+  Buffer(std::string name, std::size_t bytes, Device device = Device::cpu);
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+  [[nodiscard]] Device device() const { return device_; }
+
+  [[nodiscard]] std::byte* data() const { return memory_.get(); }
+
+  // View of `shape` elements starting `offset` bytes in. REQUIRES: it fits.
+  [[nodiscard]] Tensor view(DType dtype, Shape shape, std::size_t offset = 0) const;
+
+  void fill_zero();
+
+ private:
+  struct Release {
+    void operator()(std::byte* memory) const;
+  };
+
+  std::string name_;
+  std::size_t bytes_ = 0;
+  Device device_ = Device::cpu;
+  std::unique_ptr<std::byte, Release> memory_;
+};
+
+// Makes a buffer that holds exactly one tensor.
+[[nodiscard]] Buffer make_buffer(std::string name, DType dtype, const Shape& shape);
+
+}  // namespace slackline

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace slackline {
+
+// How a process ends. docs/errors.md says what an operator does for each.
+enum class ExitCode : int {
+  done = 0,
+  bug = 1,
+  config = 2,
+  file = 3,
+  device = 4,
+  non_finite = 5,
+  stopped = 6,
+};
+
+// Base of every exception we throw. Thrown directly it means a bug of ours (see core/check.h).
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message, ExitCode code = ExitCode::bug)
+      : std::runtime_error(message), code_(code) {}
+
+  [[nodiscard]] ExitCode exit_code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+// The user can mend it: command line or config. The message names the key (dotted path), the rule
+// and what is allowed, and ends with the value given.
+class ConfigError : public Error {
+ public:
+  explicit ConfigError(const std::string& message) : Error(message, ExitCode::config) {}
+};
+
+// A file is missing, corrupt, refused or cannot be written. The message starts with the path.
+class FileError : public Error {
+ public:
+  explicit FileError(const std::string& message) : Error(message, ExitCode::file) {}
+};
+
+// A device call failed. The message holds the call and the library's own text.
+class DeviceError : public Error {
+ public:
+  explicit DeviceError(const std::string& message) : Error(message, ExitCode::device) {}
+};
+
+// Loss or gradient norm is not finite. Thrown before the update; names step and first bad tensor.
+class NonFiniteError : public Error {
+ public:
+  explicit NonFiniteError(const std::string& message) : Error(message, ExitCode::non_finite) {}
+};
+
+}  // namespace slackline

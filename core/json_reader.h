@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace slackline {
+
+// Rules for one key. Without a default the key is required.
+struct IntegerRule {
+  std::optional<std::int64_t> default_value{};
+  std::int64_t min = std::numeric_limits<std::int64_t>::min();
+  std::int64_t max = std::numeric_limits<std::int64_t>::max();
+};
+
+struct NumberRule {
+  std::optional<double> default_value{};
+  double min = -std::numeric_limits<double>::max();
+  double max = std::numeric_limits<double>::max();
+  bool exclusive_min = false;
+};
+
+// One JSON object of a config while it is being read. Folders read their own section:
+//
+//   ModelConfig read_model_config(JsonReader section) {
+//     config.layers = section.integer("layers", {.min = 1});
+//     ...
+//     section.finish();
+//   }
+//
+// Every violation throws ConfigError with the dotted path (as in --set), the rule, the nearest
+// valid choice where there is one, and the value given. Copies share state, so a section may be
+// passed by value. Not thread-safe.
+class JsonReader {
+ public:
+  // Parses a whole document. `source` (a file name) starts syntax errors, which give line and
+  // column. Duplicate keys, anything but an object at the top, NaN and numbers that overflow are
+  // refused. Comments are not JSON.
+  static JsonReader parse(std::string_view text, const std::string& source);
+  // Reads the file; a missing or unreadable one is a ConfigError too (CONTRACTS section 8).
+  static JsonReader parse_file(const std::string& path);
+
+  // Applies one `--set a.b=c`: c is JSON, or a plain string where it does not parse. Creates
+  // objects on the way; list elements are addressed by number (data.train.0.path).
+  // REQUIRES: nothing was read yet.
+  void set(std::string_view assignment);
+
+  [[nodiscard]] bool has(std::string_view key) const;  // present and not null
+
+  [[nodiscard]] std::int64_t integer(std::string_view key, const IntegerRule& rule = {});
+  [[nodiscard]] double number(std::string_view key, const NumberRule& rule = {});
+  [[nodiscard]] bool boolean(std::string_view key, std::optional<bool> default_value = {});
+  [[nodiscard]] std::string string(std::string_view key,
+                                   std::optional<std::string> default_value = {});
+  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key, const IntegerRule& each);
+  [[nodiscard]] std::vector<double> numbers(std::string_view key,
+                                            const NumberRule& each,
+                                            std::optional<std::vector<double>> default_value = {});
+
+  // One of a list of names; returns its position. An unknown name gets the nearest as a hint.
+  [[nodiscard]] std::size_t choice(std::string_view key,
+                                   std::span<const std::string_view> names,
+                                   std::optional<std::size_t> default_value = {});
+
+  // A nested object; an absent one reads as {} (its required keys then complain).
+  [[nodiscard]] JsonReader section(std::string_view key);
+  // A list of objects; absent reads as an empty list.
+  [[nodiscard]] std::vector<JsonReader> sections(std::string_view key);
+
+  // Throws for keys of this object that nobody asked for, naming the nearest known one.
+  // Nested sections are finished by whoever reads them.
+  void finish() const;
+
+  // "optimizer.lr" for a key of this section.
+  [[nodiscard]] std::string path(std::string_view key) const;
+
+  // Throws the ConfigError of a rule that spans keys: "<path>: <rule>; got <value>".
+  [[noreturn]] void fail(std::string_view key, std::string_view rule) const;
+
+  // Everything read so far with defaults filled in, as indented JSON; keys in reading order.
+  // The same for every section of a document.
+  [[nodiscard]] std::string resolved() const;
+  // Dotted paths of every key asked for so far, in reading order (list elements as "[]").
+  [[nodiscard]] std::vector<std::string> known_keys() const;
+
+ private:
+  struct Document;  // holds nlohmann's types, out of sight of includers
+  struct Node;
+
+  explicit JsonReader(std::shared_ptr<Node> node) : node_(std::move(node)) {}
+
+  std::shared_ptr<Node> node_;  // shared: sections stay valid while any copy lives
+};
+
+// The name in `known` with the fewest edits to `word`, when it is close enough to be a typo of it.
+[[nodiscard]] std::optional<std::string> nearest_name(std::string_view word,
+                                                      std::span<const std::string> known);
+
+}  // namespace slackline

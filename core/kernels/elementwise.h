@@ -1,0 +1,16 @@
+#pragma once
+
+#include "core/stream.h"
+#include "core/tensor.h"
+
+namespace slackline {
+
+// Copies with conversion between f32 and bf16 (round to nearest even); equal types copy.
+void cast(StreamView stream, const Tensor& from, const Tensor& to);
+
+void fill_zero(StreamView stream, const Tensor& tensor);
+
+// out = a + b, element by element in f32. out may be a or b.
+void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out);
+
+}  // namespace slackline

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/arena.h"
+#include "core/device.h"
+#include "core/thread_pool.h"
+
+namespace slackline {
+
+class Profile;
+
+// Where ops run: an order of execution with scratch memory. On the CPU ops run on the stream's
+// thread pool and have finished when the call returns. One thread submits to a stream.
+class Stream {
+ public:
+  struct Options {
+    std::string name = "compute";
+    int num_threads = 1;
+    std::size_t workspace_bytes = 0;  // scratch of the ops; from the memory plan
+    Profile* profile = nullptr;       // where ranges are recorded; may be null; not owned
+  };
+
+  explicit Stream(const Options& options)
+      : pool_(options.num_threads),
+        workspace_(options.name + " workspace", options.workspace_bytes),
+        profile_(options.profile) {}
+
+  [[nodiscard]] Device device() const { return Device::cpu; }
+
+  [[nodiscard]] ThreadPool& pool() { return pool_; }
+
+  [[nodiscard]] Arena& workspace() { return workspace_; }
+
+  [[nodiscard]] Profile* profile() const { return profile_; }
+
+ private:
+  ThreadPool pool_;
+  Arena workspace_;
+  Profile* profile_;
+};
+
+// What ops take: a reference to a stream. Copy freely; never outlives its Stream.
+class StreamView {
+ public:
+  StreamView(Stream& stream) : stream_(&stream) {}  // NOLINT(google-explicit-constructor)
+
+  [[nodiscard]] Device device() const { return stream_->device(); }
+
+  [[nodiscard]] ThreadPool& pool() const { return stream_->pool(); }
+
+  [[nodiscard]] Arena& workspace() const { return stream_->workspace(); }
+
+  [[nodiscard]] Profile* profile() const { return stream_->profile(); }
+
+ private:
+  Stream* stream_;
+};
+
+}  // namespace slackline
