@@ -15,10 +15,10 @@ enum class Gradients { none, fp32 };
 
 // One parameter: its description and views of its values.
 struct Parameter {
-  ParameterSpec spec;
-  Tensor weight;       // f32 master
-  Tensor gradient;     // f32, accumulated over micro-batches; empty without gradients
-  Tensor weight_bf16;  // rounded copy that bf16 products read; empty in fp32 and for norms
+  ParameterSpec spec{};
+  Tensor weight{};       // f32 master
+  Tensor gradient{};     // f32, accumulated over micro-batches; empty without gradients
+  Tensor weight_bf16{};  // rounded copy that bf16 products read; empty in fp32 and for norms
 
   // What the ops read: the bf16 copy where there is one.
   [[nodiscard]] const Tensor& compute() const { return weight_bf16.empty() ? weight : weight_bf16; }
