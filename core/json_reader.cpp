@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <deque>
-#include <fstream>
-#include <iterator>
 #include <unordered_set>
 #include <variant>
 
@@ -12,6 +10,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/file_io.h"
 #include "core/json_rules.h"
 #include "core/strict_json.h"
 
@@ -170,10 +169,11 @@ JsonReader JsonReader::parse(std::string_view text, const std::string& source) {
 }
 
 JsonReader JsonReader::parse_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file) {
-    throw ConfigError(path + ": cannot be read; expected a JSON file");
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const FileError& error) {
+    throw ConfigError(error.what());
   }
   return parse(text, path);
 }

@@ -102,6 +102,7 @@ TEST_CASE("only an object may stand at the top") {
 TEST_CASE("a missing file is a config error that names it") {
   REQUIRE_THROWS_AS(JsonReader::parse_file("/nowhere/run.json"), ConfigError);
   REQUIRE_THROWS_WITH(JsonReader::parse_file("/nowhere/run.json"), Contains("/nowhere/run.json"));
+  REQUIRE_THROWS_AS(JsonReader::parse_file("/tmp"), ConfigError);
 }
 
 TEST_CASE("a wrong type names the expected one and shows the value") {
