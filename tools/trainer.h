@@ -39,7 +39,7 @@ class Trainer {
   // Sum of the losses of the global batch's tokens; leaves the gradients of their mean.
   double accumulate_gradients(std::int64_t step);
   // Reads one micro-batch, whose first sequence has global index `first_sample`.
-  Pass load(Dataset& data, std::uint64_t first_sample, std::int64_t step);
+  Pass load(Dataset& data, std::uint64_t first_sample);
   // Mean loss over run.eval_batches global batches; nothing when a signal arrives meanwhile.
   std::optional<double> evaluate();
   void save(std::int64_t step);
@@ -55,6 +55,8 @@ class Trainer {
   Stage stage_;
   AdamwOptimizer optimizer_;
   std::int64_t last_step_ = 0;  // completed
+  double data_seconds_ = 0.0;   // spent in load() during the current step
+  double recent_step_seconds_ = 0.0;
   RunDirectory directory_;
   CheckpointWriter saver_;
   std::vector<std::int32_t> sample_;   // (T + 1), one sequence as stored
