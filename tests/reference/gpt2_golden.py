@@ -136,7 +136,8 @@ def write_curve(weights):
     decayed = [p for name, p in parameters.items() if name.startswith("h.") and p.dim() == 2]
     others = [p for name, p in parameters.items() if not (name.startswith("h.") and p.dim() == 2)]
     optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}],
+        [{"params": decayed, "weight_decay": WEIGHT_DECAY},
+         {"params": others, "weight_decay": 0.0}],
         lr=LR, betas=(0.9, 0.95), eps=1e-8)
 
     tokens = curve_tokens()
