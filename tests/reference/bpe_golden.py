@@ -74,14 +74,14 @@ def training_texts():
 CASES = [
     # Nothing, single characters, white space alone.
     "", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", "\t\t", "\u00a0", "\u2003", "\u3000", "a",
-    "é",     "\x00", "\x1c\x1d", "\u200b", "\ufeff", "\u180e",
+    "é", "\x00", "\x1c\x1d", "\u200b", "\ufeff", "\u180e",
     # Words, spaces between, before and after.
     "Hello world", " Hello world", "Hello world ", "Hello  world", "Hello   world", "  two before",
     "two after  ", "end of line\n", "end of line \n", "a \n b", "a\n b", "a\n\n\nb", "a \n \n b",
     "line one\r\nline two\r\n\r\nline four", "tab\tseparated\t\tvalues", "a \t b", "a\t b", "a \tb",
     "no\u00a0break space", "two\u00a0\u00a0no\u00a0 break", "em\u2003space \u2003mix",
-    "thin\u2009a", "narrow\u202fspace", "ideographic\u3000space", "ogham\u1680space", "next\u0085line",
-    "line\u2028separator\u2029paragraph", "vertical\x0btab\x0cfeed", "zero\u200bwidth\u200dspaces",
+    "thin\u2009a", "narrow\u202fspace", "ideographic\u3000space", "ogham\u1680space",
+    "next\u0085line", "line\u2028separator\u2029paragraph", "vertical\x0btab\x0cfeed", "zero\u200bwidth\u200dspaces",
     "\ufeffbyte order mark", "mongolian\u180evowel",
     # Control characters, among them the four separators that some call white space.
     "a\x00b", "bell\x07 escape\x1b[0m delete\x7f", "a\x1cb", "a \x1d b", "x\x1e\x1e y", "x \x1f",
@@ -96,8 +96,8 @@ CASES = [
     "１２３ ＡＢＣ", "𝟘𝟙𝟚 𝟎 𝓐𝓑", "௧௨௩ ๑๒๓ ༡༢ ৴", "12th 1st v2.0.1 2024-01-31T23:59:59Z",
     # Accents: composed, decomposed, stacked.
     "café naïve Ünïcödé", "cafe\u0301 nai\u0308ve", "e\u0301", "\u0301", " \u0301x",
-    "a\u0300\u0301\u0302b", "Å Å \u212b", "ﬁ ligature ﬀ", "ß ẞ ŉ ǆ", "İstanbul ıI", "Tiếng Việt có dấu",
-    "Tie\u0302\u0301ng Vie\u0323\u0302t",
+    "a\u0300\u0301\u0302b", "Å Å \u212b", "ﬁ ligature ﬀ", "ß ẞ ŉ ǆ", "İstanbul ıI",
+    "Tiếng Việt có dấu", "Tie\u0302\u0301ng Vie\u0323\u0302t",
     # Scripts.
     "Поезд идёт через мост. ЁЛКА", "Ελληνικά: Ἀρχὴ σοφίας", "火车正在过大桥。", "火车 train 火车",
     "電車が大きな橋を渡ります。カタカナ ｶﾀｶﾅ", "한국어 띄어쓰기", "\u1112\u1161\u11ab", "القطار يعبر الجسر",
