@@ -81,7 +81,8 @@ CASES = [
     "line one\r\nline two\r\n\r\nline four", "tab\tseparated\t\tvalues", "a \t b", "a\t b", "a \tb",
     "no\u00a0break space", "two\u00a0\u00a0no\u00a0 break", "em\u2003space \u2003mix",
     "thin\u2009a", "narrow\u202fspace", "ideographic\u3000space", "ogham\u1680space",
-    "next\u0085line", "line\u2028separator\u2029paragraph", "vertical\x0btab\x0cfeed", "zero\u200bwidth\u200dspaces",
+    "next\u0085line", "line\u2028separator\u2029paragraph", "vertical\x0btab\x0cfeed",
+    "zero\u200bwidth\u200dspaces",
     "\ufeffbyte order mark", "mongolian\u180evowel",
     # Control characters, among them the four separators that some call white space.
     "a\x00b", "bell\x07 escape\x1b[0m delete\x7f", "a\x1cb", "a \x1d b", "x\x1e\x1e y", "x \x1f",
