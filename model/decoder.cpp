@@ -39,11 +39,12 @@ Decoder::Decoder(Parameters& parameters, const ModelConfig& config)
       final_norm_(parameters, "ln_f"),
       head_(parameters, config),
       cache_("cached keys and values", cache_bytes(config)),
-      arena_("decoder activations", [&] {
-        Arena measured = Arena::measuring();
-        static_cast<void>(allocate(measured, config, config.sequence));
-        return measured.high_water();
-      }()),
+      arena_("decoder activations",
+             [&] {
+               Arena measured = Arena::measuring();
+               static_cast<void>(allocate(measured, config, config.sequence));
+               return measured.high_water();
+             }()),
       logits_(static_cast<std::size_t>(config.vocab)) {
   SL_CHECK(token_table_->compute().dtype() == DType::f32, "generation computes in fp32");
   const Shape rows{config.sequence, config.hidden};

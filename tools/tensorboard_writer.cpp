@@ -1,11 +1,10 @@
 #include "tools/tensorboard_writer.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -43,10 +42,8 @@ TensorboardWriter::TensorboardWriter(const std::string& directory, std::int64_t 
 }
 
 void TensorboardWriter::scalar(std::string_view tag, std::int64_t step, double value) {
-  write(scalar_record({.wall_time = seconds_now(),
-                       .step = step,
-                       .tag = tag,
-                       .value = static_cast<float>(value)}));
+  write(scalar_record(
+      {.wall_time = seconds_now(), .step = step, .tag = tag, .value = static_cast<float>(value)}));
 }
 
 void TensorboardWriter::flush() {

@@ -49,9 +49,8 @@ struct Model {
       : config(model),
         parameters(config, {.gradients = Gradients::none}),
         stream({.num_threads = num_threads,
-                .workspace_bytes =
-                    std::max(Stage::workspace_bytes(config, options, num_threads),
-                             Decoder::workspace_bytes(config, num_threads))}) {
+                .workspace_bytes = std::max(Stage::workspace_bytes(config, options, num_threads),
+                                            Decoder::workspace_bytes(config, num_threads))}) {
     randomize(parameters);
   }
 
@@ -77,8 +76,8 @@ void check_close(std::span<const float> found, const std::vector<float>& expecte
     REQUIRE(std::isfinite(found[i]));
     largest = std::max(largest, std::abs(found[i] - expected[i]));
   }
-  CHECK(largest < kTolerance * std::abs(*std::max_element(expected.begin(), expected.end())) +
-                      kTolerance);
+  CHECK(largest <
+        kTolerance * std::abs(*std::max_element(expected.begin(), expected.end())) + kTolerance);
 }
 
 }  // namespace
