@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -48,18 +47,24 @@ class JsonReader {
   static JsonReader parse_file(const std::string& path);
 
   // Applies one `--set a.b=c`: c is JSON, or a plain string where it does not parse. Creates
-  // objects on the way; list elements are addressed by number (data.train.0.path).
-  // REQUIRES: nothing was read yet.
+  // objects on the way; list elements are addressed by number (data.train.0.path), the number
+  // behind the last one appends. REQUIRES: nothing was read yet.
   void set(std::string_view assignment);
 
-  [[nodiscard]] bool has(std::string_view key) const;  // present and not null
+  // Present and not null: everywhere here a null is the same as an absent key.
+  [[nodiscard]] bool has(std::string_view key) const;
+  // Names of this object's keys in the document's order, for objects used as maps.
+  [[nodiscard]] std::vector<std::string> keys() const;
 
   [[nodiscard]] std::int64_t integer(std::string_view key, const IntegerRule& rule = {});
   [[nodiscard]] double number(std::string_view key, const NumberRule& rule = {});
   [[nodiscard]] bool boolean(std::string_view key, std::optional<bool> default_value = {});
   [[nodiscard]] std::string string(std::string_view key,
                                    std::optional<std::string> default_value = {});
-  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key, const IntegerRule& each);
+  [[nodiscard]] std::vector<std::int64_t> integers(
+      std::string_view key,
+      const IntegerRule& each,
+      std::optional<std::vector<std::int64_t>> default_value = {});
   [[nodiscard]] std::vector<double> numbers(std::string_view key,
                                             const NumberRule& each,
                                             std::optional<std::vector<double>> default_value = {});
@@ -87,7 +92,8 @@ class JsonReader {
   // Everything read so far with defaults filled in, as indented JSON; keys in reading order.
   // The same for every section of a document.
   [[nodiscard]] std::string resolved() const;
-  // Dotted paths of every key asked for so far, in reading order (list elements as "[]").
+  // Dotted paths of every key asked for so far, in reading order, sections included; keys of list
+  // elements once, as data.train[].path.
   [[nodiscard]] std::vector<std::string> known_keys() const;
 
  private:

@@ -1,0 +1,248 @@
+#include "core/file_io.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/error.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr std::size_t kPendingBytes = std::size_t{256} << 10U;
+constexpr mode_t kFileMode = 0644;
+
+[[noreturn]] void fail(const std::string& path, std::string_view action, int error) {
+  throw FileError(
+      fmt::format("{}: cannot {}: {}", path, action, std::generic_category().message(error)));
+}
+
+int open_file(const std::string& path, int flags, std::string_view action) {
+  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, kFileMode);
+  if (descriptor < 0) {
+    fail(path, action, errno);
+  }
+  return descriptor;
+}
+
+// Closes at the end of the block, where a failure to close tells nothing.
+class Closing {
+ public:
+  explicit Closing(int descriptor) : descriptor_(descriptor) {}
+
+  ~Closing() { ::close(descriptor_); }
+
+  Closing(const Closing&) = delete;
+  Closing& operator=(const Closing&) = delete;
+
+  [[nodiscard]] int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+void write_all(int descriptor, const std::string& path, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) {
+      fail(path, "write", errno);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  }
+}
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace
+
+MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
+  const Closing file(open_file(path_, O_RDONLY, "open"));
+
+  struct stat status {};
+
+  if (::fstat(file.get(), &status) != 0) {
+    fail(path_, "read its size", errno);
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw FileError(path_ + ": cannot map: not a regular file");
+  }
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ == 0) {
+    return;  // the system refuses to map nothing
+  }
+  void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (mapping == MAP_FAILED) {
+    fail(path_, "map", errno);
+  }
+  data_ = static_cast<const std::byte*>(mapping);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) {
+    ::munmap(const_cast<std::byte*>(data_), size_);
+  }
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept {
+  *this = std::move(other);
+}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+FileWriter::FileWriter(std::string path)
+    : path_(std::move(path)),
+      partial_path_(path_ + ".partial"),
+      descriptor_(open_file(partial_path_, O_WRONLY | O_CREAT | O_TRUNC, "create")) {
+  pending_.reserve(kPendingBytes);
+}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+    ::unlink(partial_path_.c_str());
+  }
+}
+
+void FileWriter::write(std::span<const std::byte> bytes) {
+  SL_CHECK(descriptor_ >= 0, path_ + " is committed");
+  if (pending_.size() + bytes.size() > kPendingBytes) {
+    flush();
+  }
+  if (bytes.size() >= kPendingBytes) {
+    write_all(descriptor_, path_, bytes);
+  } else {
+    pending_.insert(pending_.end(), bytes.begin(), bytes.end());
+  }
+  bytes_written_ += bytes.size();
+}
+
+void FileWriter::write(std::string_view text) {
+  write(std::as_bytes(std::span(text)));
+}
+
+void FileWriter::flush() {
+  write_all(descriptor_, path_, pending_);
+  pending_.clear();
+}
+
+void FileWriter::commit() {
+  SL_CHECK(descriptor_ >= 0, path_ + " is committed");
+  flush();
+  // Delayed allocation and network file systems may report a full disk only here.
+  if (::fsync(descriptor_) != 0) {
+    fail(path_, "write to disk", errno);
+  }
+  const int closed = ::close(std::exchange(descriptor_, -1));
+  const int error = errno;
+  if (closed != 0 || ::rename(partial_path_.c_str(), path_.c_str()) != 0) {
+    const int cause = closed != 0 ? error : errno;
+    ::unlink(partial_path_.c_str());
+    fail(path_, "put in place", cause);
+  }
+  sync_directory(parent_of(path_));
+}
+
+LineFile::LineFile(std::string path)
+    : path_(std::move(path)), descriptor_(open_file(path_, O_RDWR | O_CREAT | O_APPEND, "open")) {}
+
+LineFile::~LineFile() {
+  ::close(descriptor_);
+}
+
+void LineFile::append(std::string_view line) {
+  SL_CHECK(line.find('\n') == std::string_view::npos, "a newline inside a line of " + path_);
+  std::string text(line);
+  text += '\n';
+  write_all(descriptor_, path_, std::as_bytes(std::span(text)));
+}
+
+void LineFile::truncate_before(const std::function<bool(std::string_view)>& drop) {
+  const std::string content = read_file(path_);
+  std::size_t kept = 0;
+  for (std::size_t end = content.find('\n'); end != std::string::npos;
+       end = content.find('\n', kept)) {
+    if (drop(std::string_view(content).substr(kept, end - kept))) {
+      break;
+    }
+    kept = end + 1;
+  }
+  if (::ftruncate(descriptor_, static_cast<off_t>(kept)) != 0) {
+    fail(path_, "truncate", errno);
+  }
+}
+
+std::string read_file(const std::string& path) {
+  const Closing file(open_file(path, O_RDONLY, "open"));
+  std::string content;
+  constexpr std::size_t kChunk = std::size_t{64} << 10U;
+  for (std::size_t used = 0;;) {
+    content.resize(used + kChunk);
+    const ssize_t count = ::read(file.get(), content.data() + used, kChunk);
+    if (count < 0 && errno != EINTR) {
+      fail(path, "read", errno);
+    }
+    used += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+    if (count == 0) {
+      content.resize(used);
+      return content;
+    }
+  }
+}
+
+void write_file_atomically(const std::string& path, std::string_view content) {
+  FileWriter writer(path);
+  writer.write(content);
+  writer.commit();
+}
+
+void make_directories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    fail(path, "create directory", error.value());
+  }
+}
+
+void sync_directory(const std::string& path) {
+  const Closing directory(open_file(path, O_RDONLY | O_DIRECTORY, "open directory"));
+  if (::fsync(directory.get()) != 0) {
+    fail(path, "write directory to disk", errno);
+  }
+}
+
+void rename_and_sync(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    fail(from, "rename to " + to, errno);
+  }
+  sync_directory(parent_of(to));
+}
+
+void remove_tree(const std::string& path) {
+  const std::filesystem::path name = std::filesystem::path(path).lexically_normal().filename();
+  SL_CHECK(!name.empty() && name != "." && name != "..", "refuses to remove '" + path + "'");
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) {
+    fail(path, "remove", error.value());
+  }
+}
+
+}  // namespace slackline

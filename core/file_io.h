@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace slackline {
+
+// Files and directories. Every failure is a FileError "PATH: cannot DO: reason of the system".
+
+// A whole file mapped for reading. Move-only; spans into it live as long as it does. The file must
+// not shrink meanwhile: touching what is gone kills the process (files here are replaced by
+// rename, never rewritten in place).
+class MappedFile {
+ public:
+  MappedFile() = default;
+  // An empty file maps to an empty span; anything but a regular file is refused.
+  explicit MappedFile(std::string path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Writes a file as a stream that appears under its name only when complete: bytes go to
+// PATH.partial beside it; commit() syncs, renames and syncs the directory, so that after a crash
+// there is the old file or the new one. Without commit() the destructor removes the partial file.
+// One writer per path at a time.
+class FileWriter {
+ public:
+  explicit FileWriter(std::string path);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  void commit();
+
+  [[nodiscard]] std::size_t bytes_written() const { return bytes_written_; }
+
+ private:
+  void flush();
+
+  std::string path_;
+  std::string partial_path_;
+  int descriptor_ = -1;
+  std::size_t bytes_written_ = 0;
+  std::vector<std::byte> pending_;  // small writes are collected
+};
+
+// A text file that grows by whole lines, each handed to the system before append() returns: what
+// a crash of the process leaves is readable. Creates the file when it is not there.
+class LineFile {
+ public:
+  explicit LineFile(std::string path);
+  ~LineFile();
+  LineFile(const LineFile&) = delete;
+  LineFile& operator=(const LineFile&) = delete;
+
+  // REQUIRES: `line` holds no newline.
+  void append(std::string_view line);
+
+  // Cuts the file before the first line for which `drop` is true. A last line that a crash left
+  // without its newline goes in any case.
+  void truncate_before(const std::function<bool(std::string_view)>& drop);
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+[[nodiscard]] std::string read_file(const std::string& path);
+
+// FileWriter for content that is there at once.
+void write_file_atomically(const std::string& path, std::string_view content);
+
+// Creates the directory and its parents; one that exists is fine.
+void make_directories(const std::string& path);
+
+// Makes renames and new names in a directory survive a crash of the machine.
+void sync_directory(const std::string& path);
+
+// Renames within one file system and syncs the directory of the new name.
+void rename_and_sync(const std::string& from, const std::string& to);
+
+// Removes a file, or a directory with all in it; links are removed, not followed. An absent path is
+// fine. REQUIRES: the path names something below a directory (not "", "/", "." or "..").
+void remove_tree(const std::string& path);
+
+}  // namespace slackline

@@ -1,0 +1,383 @@
+#include "core/json_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <deque>
+#include <unordered_set>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/json_rules.h"
+#include "core/strict_json.h"
+
+namespace slackline {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename Names>
+std::string join(const Names& names) {
+  std::string list;
+  for (const auto& name : names) {
+    list.append(list.empty() ? "" : ", ").append(name);
+  }
+  return list;
+}
+
+std::string nearest_hint(std::string_view word, const std::vector<std::string>& known) {
+  const auto nearest = nearest_name(word, known);
+  return nearest ? fmt::format("; nearest is \"{}\"", *nearest) : "";
+}
+
+// The member or element of `parent` that one component of a --set path names, created if absent.
+Json* step_into(Json* parent, const std::string& component, std::string_view assignment) {
+  if (parent->is_null()) {
+    *parent = component == "0" ? Json::array() : Json::object();
+  }
+  if (parent->is_object() && !component.empty()) {
+    return &(*parent)[component];
+  }
+  if (parent->is_array()) {
+    std::size_t index = 0;
+    const char* end = component.data() + component.size();
+    const auto parsed = std::from_chars(component.data(), end, index);
+    if (parsed.ec == std::errc{} && parsed.ptr == end && index <= parent->size()) {
+      if (index == parent->size()) {
+        parent->push_back(nullptr);
+      }
+      return &(*parent)[index];
+    }
+    throw ConfigError(
+        fmt::format("--set: \"{}\" must be the number of a list element, 0 to {}; got {}",
+                    component,
+                    parent->size(),
+                    assignment));
+  }
+  throw ConfigError(
+      fmt::format("--set: \"{}\" must be a key inside an object; got {}", component, assignment));
+}
+
+}  // namespace
+
+// One object of the document, and what was read of it.
+struct JsonReader::Node {
+  using Elements = std::vector<Node*>;
+  using Result = std::variant<Json, Node*, Elements>;
+
+  Document* document;
+  const Json* given;    // the object; null where the document has none
+  std::string path;     // data.train.0
+  std::string pattern;  // data.train[]
+  std::vector<std::string> asked{};
+  std::vector<std::pair<std::string, Result>> results{};  // in reading order
+
+  // The value given for a key, which becomes a known one; null where absent (or a JSON null).
+  const Json* ask(std::string_view key);
+
+  const Json* find(std::string_view key) const {
+    if (given == nullptr) {
+      return nullptr;
+    }
+    const auto found = given->find(std::string(key));
+    return found == given->end() || found->is_null() ? nullptr : &*found;
+  }
+
+  Result* result(std::string_view key) {
+    const auto found = std::find_if(
+        results.begin(), results.end(), [&](const auto& entry) { return entry.first == key; });
+    return found == results.end() ? nullptr : &found->second;
+  }
+
+  void record(std::string_view key, Result value) {
+    if (Result* existing = result(key)) {
+      *existing = std::move(value);
+    } else {
+      results.emplace_back(key, std::move(value));
+    }
+  }
+
+  // Reads a scalar or list: what `check` makes of the given value, else the default.
+  template <typename T, typename Check>
+  T read(std::string_view key, const std::optional<T>& default_value, const Check& check) {
+    const Json* value = ask(key);
+    if (value == nullptr && !default_value) {
+      throw ConfigError(join_path(path, key) + ": required key is missing");
+    }
+    T checked = value == nullptr ? *default_value : check(join_path(path, key), *value);
+    record(key, Json(checked));
+    return checked;
+  }
+
+  Json resolved() const;
+};
+
+struct JsonReader::Document {
+  Json root;
+  std::deque<Node> nodes{};  // nodes refer to each other by address; the first is the root's
+  std::vector<std::string> known{};
+  std::unordered_set<std::string> known_set{};
+  bool reading = false;
+};
+
+const Json* JsonReader::Node::ask(std::string_view key) {
+  document->reading = true;
+  if (std::find(asked.begin(), asked.end(), key) == asked.end()) {
+    asked.emplace_back(key);
+    std::string known = join_path(pattern, key);
+    if (document->known_set.insert(known).second) {
+      document->known.push_back(std::move(known));
+    }
+  }
+  return find(key);
+}
+
+Json JsonReader::Node::resolved() const {
+  Json object = Json::object();
+  for (const auto& [key, value] : results) {
+    if (const Json* scalar = std::get_if<Json>(&value)) {
+      object[key] = *scalar;
+    } else if (Node* const* section = std::get_if<Node*>(&value)) {
+      object[key] = (*section)->resolved();
+    } else {
+      object[key] = Json::array();
+      for (const Node* element : std::get<Elements>(value)) {
+        object[key].push_back(element->resolved());
+      }
+    }
+  }
+  return object;
+}
+
+JsonReader JsonReader::parse(std::string_view text, const std::string& source) {
+  auto document = std::make_shared<Document>();
+  try {
+    document->root = parse_strict_json(text);
+  } catch (const JsonSyntaxError& error) {
+    throw ConfigError(source + ": " + error.what());
+  }
+  if (!document->root.is_object()) {
+    throw ConfigError(source + ": expected a JSON object; got " + show(document->root));
+  }
+  document->nodes.push_back({document.get(), &document->root, "", ""});
+  Node* root = &document->nodes.front();
+  return JsonReader(std::shared_ptr<Node>(std::move(document), root));
+}
+
+JsonReader JsonReader::parse_file(const std::string& path) {
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const FileError& error) {
+    throw ConfigError(error.what());
+  }
+  return parse(text, path);
+}
+
+void JsonReader::set(std::string_view assignment) {
+  SL_CHECK(!node_->document->reading, "set() after reading began");
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    throw ConfigError(fmt::format("--set: expected KEY=VALUE; got {}", assignment));
+  }
+  Json* target = &node_->document->root;
+  std::string_view rest = assignment.substr(0, equals);
+  for (std::size_t dot = 0; dot != std::string_view::npos; rest.remove_prefix(dot + 1)) {
+    dot = rest.find('.');
+    target = step_into(target, std::string(rest.substr(0, dot)), assignment);
+    if (dot == std::string_view::npos) {
+      break;
+    }
+  }
+  const std::string_view value = assignment.substr(equals + 1);
+  try {
+    *target = parse_strict_json(value);
+  } catch (const JsonSyntaxError& error) {
+    if (!value.empty() && std::string_view("{[\"").find(value.front()) != std::string_view::npos) {
+      throw ConfigError(
+          fmt::format("--set: value is not JSON: {}; got {}", error.what(), assignment));
+    }
+    *target = std::string(value);
+  }
+}
+
+bool JsonReader::has(std::string_view key) const {
+  return node_->ask(key) != nullptr;
+}
+
+std::vector<std::string> JsonReader::keys() const {
+  std::vector<std::string> names;
+  if (node_->given != nullptr) {
+    for (const auto& member : node_->given->items()) {
+      names.push_back(member.key());
+    }
+  }
+  return names;
+}
+
+std::int64_t JsonReader::integer(std::string_view key, const IntegerRule& rule) {
+  return node_->read(key, rule.default_value, [&](const std::string& path, const Json& value) {
+    return check_integer(path, rule, value);
+  });
+}
+
+double JsonReader::number(std::string_view key, const NumberRule& rule) {
+  return node_->read(key, rule.default_value, [&](const std::string& path, const Json& value) {
+    return check_number(path, rule, value);
+  });
+}
+
+bool JsonReader::boolean(std::string_view key, std::optional<bool> default_value) {
+  return node_->read(key, default_value, [](const std::string& path, const Json& value) {
+    if (!value.is_boolean()) {
+      refuse(path, "expected true or false", value);
+    }
+    return value.get<bool>();
+  });
+}
+
+std::string JsonReader::string(std::string_view key, std::optional<std::string> default_value) {
+  return node_->read(key, default_value, [](const std::string& path, const Json& value) {
+    if (!value.is_string()) {
+      refuse(path, "expected a string", value);
+    }
+    return value.get<std::string>();
+  });
+}
+
+std::vector<std::int64_t> JsonReader::integers(
+    std::string_view key,
+    const IntegerRule& each,
+    std::optional<std::vector<std::int64_t>> default_value) {
+  return node_->read(key, default_value, [&](const std::string& path, const Json& value) {
+    if (!value.is_array()) {
+      refuse(path, "expected a list of integers", value);
+    }
+    std::vector<std::int64_t> list;
+    for (const Json& element : value) {
+      list.push_back(check_integer(join_path(path, std::to_string(list.size())), each, element));
+    }
+    return list;
+  });
+}
+
+std::vector<double> JsonReader::numbers(std::string_view key,
+                                        const NumberRule& each,
+                                        std::optional<std::vector<double>> default_value) {
+  return node_->read(key, default_value, [&](const std::string& path, const Json& value) {
+    if (!value.is_array()) {
+      refuse(path, "expected a list of numbers", value);
+    }
+    std::vector<double> list;
+    for (const Json& element : value) {
+      list.push_back(check_number(join_path(path, std::to_string(list.size())), each, element));
+    }
+    return list;
+  });
+}
+
+std::size_t JsonReader::choice(std::string_view key,
+                               std::span<const std::string_view> names,
+                               std::optional<std::size_t> default_value) {
+  SL_CHECK(!default_value || *default_value < names.size(), "default of " + path(key));
+  const std::optional<std::string> default_name =
+      default_value ? std::optional<std::string>(names[*default_value]) : std::nullopt;
+  const std::string name =
+      node_->read(key, default_name, [&](const std::string& path, const Json& value) {
+        const std::string rule = "must be one of " + join(names);
+        if (!value.is_string()) {
+          refuse(path, rule, value);
+        }
+        const auto given = value.get<std::string>();
+        if (std::find(names.begin(), names.end(), given) == names.end()) {
+          refuse(path, rule + nearest_hint(given, {names.begin(), names.end()}), value);
+        }
+        return given;
+      });
+  return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+
+JsonReader JsonReader::section(std::string_view key) {
+  const Json* value = node_->ask(key);
+  if (Node::Result* existing = node_->result(key)) {
+    return JsonReader(std::shared_ptr<Node>(node_, std::get<Node*>(*existing)));
+  }
+  if (value != nullptr && !value->is_object()) {
+    refuse(path(key), "expected an object", *value);
+  }
+  auto& nodes = node_->document->nodes;
+  nodes.push_back({node_->document, value, path(key), join_path(node_->pattern, key)});
+  node_->record(key, &nodes.back());
+  return JsonReader(std::shared_ptr<Node>(node_, &nodes.back()));
+}
+
+std::vector<JsonReader> JsonReader::sections(std::string_view key) {
+  const Json* value = node_->ask(key);
+  if (value != nullptr && !value->is_array()) {
+    refuse(path(key), "expected a list of objects", *value);
+  }
+  if (node_->result(key) == nullptr) {
+    Node::Elements elements;
+    for (std::size_t i = 0; value != nullptr && i < value->size(); ++i) {
+      const std::string element_path = join_path(path(key), std::to_string(i));
+      if (!(*value)[i].is_object()) {
+        refuse(element_path, "expected an object", (*value)[i]);
+      }
+      auto& nodes = node_->document->nodes;
+      nodes.push_back(
+          {node_->document, &(*value)[i], element_path, join_path(node_->pattern, key) + "[]"});
+      elements.push_back(&nodes.back());
+    }
+    node_->record(key, std::move(elements));
+  }
+  std::vector<JsonReader> readers;
+  for (Node* element : std::get<Node::Elements>(*node_->result(key))) {
+    readers.push_back(JsonReader(std::shared_ptr<Node>(node_, element)));
+  }
+  return readers;
+}
+
+void JsonReader::finish() const {
+  for (const std::string& key : keys()) {
+    const auto& known = node_->asked;
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      const auto nearest = nearest_name(key, known);
+      refuse(path(key),
+             nearest ? fmt::format("unknown key; nearest is {}", path(*nearest))
+                     : "unknown key; known here: " + join(known),
+             (*node_->given)[key]);
+    }
+  }
+}
+
+std::string JsonReader::path(std::string_view key) const {
+  return join_path(node_->path, key);
+}
+
+void JsonReader::fail(std::string_view key, std::string_view rule) const {
+  if (const Json* value = node_->find(key)) {
+    refuse(path(key), rule, *value);
+  }
+  const Node::Result* result = node_->result(key);
+  const Json* used = result == nullptr ? nullptr : std::get_if<Json>(result);
+  throw ConfigError(
+      fmt::format("{}: {}; {}",
+                  path(key),
+                  rule,
+                  used == nullptr ? "it is absent" : "got " + show(*used) + " (the default)"));
+}
+
+std::string JsonReader::resolved() const {
+  constexpr int kIndent = 2;
+  return node_->document->nodes.front().resolved().dump(kIndent) + "\n";
+}
+
+std::vector<std::string> JsonReader::known_keys() const {
+  return node_->document->known;
+}
+
+}  // namespace slackline

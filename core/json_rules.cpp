@@ -1,0 +1,71 @@
+#include "core/json_rules.h"
+
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace slackline {
+
+using Json = nlohmann::ordered_json;
+
+std::string join_path(std::string_view path, std::string_view key) {
+  if (path.empty() || key.empty()) {
+    return std::string(path.empty() ? key : path);
+  }
+  return fmt::format("{}.{}", path, key);
+}
+
+std::string show(const Json& value) {
+  constexpr std::size_t kLongest = 80;
+  std::string text = value.dump();
+  if (text.size() > kLongest) {
+    std::size_t cut = kLongest;
+    while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xc0U) == 0x80U) {
+      --cut;  // not inside a UTF-8 sequence
+    }
+    text = text.substr(0, cut) + "...";
+  }
+  return text;
+}
+
+void refuse(std::string_view path, std::string_view rule, const Json& value) {
+  throw ConfigError(fmt::format("{}: {}; got {}", path, rule, show(value)));
+}
+
+std::int64_t check_integer(const std::string& path, const IntegerRule& rule, const Json& value) {
+  if (!value.is_number_integer()) {
+    refuse(path, "expected an integer", value);
+  }
+  const bool fits = !value.is_number_unsigned() ||
+                    value.get<std::uint64_t>() <=
+                        static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  const auto number = fits ? value.get<std::int64_t>() : std::numeric_limits<std::int64_t>::max();
+  if (!fits || number > rule.max) {
+    refuse(path, fmt::format("must be at most {}", rule.max), value);
+  }
+  if (number < rule.min) {
+    refuse(path, fmt::format("must be at least {}", rule.min), value);
+  }
+  return number;
+}
+
+double check_number(const std::string& path, const NumberRule& rule, const Json& value) {
+  if (!value.is_number()) {
+    refuse(path, "expected a number", value);
+  }
+  const auto number = value.get<double>();
+  if (rule.exclusive_min && !(number > rule.min)) {
+    refuse(path, fmt::format("must be greater than {}", rule.min), value);
+  }
+  if (!(number >= rule.min)) {
+    refuse(path, fmt::format("must be at least {}", rule.min), value);
+  }
+  if (!(number <= rule.max)) {
+    refuse(path, fmt::format("must be at most {}", rule.max), value);
+  }
+  return number;
+}
+
+}  // namespace slackline
