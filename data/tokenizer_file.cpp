@@ -1,0 +1,215 @@
+#include "data/tokenizer_file.h"
+
+#include <openssl/evp.h>
+
+#include <fstream>
+#include <sstream>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "data/byte_tokenizer.h"
+#include "data/sentencepiece_tokenizer.h"
+
+namespace slackline {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "slackline-tokenizer";
+constexpr int kVersion = 1;
+constexpr std::int64_t kMaxVocabulary = 1 << 24;  // ids beyond this are a broken file
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  if (!file || !(content << file.rdbuf())) {
+    throw FileError(fmt::format("{}: cannot be read (missing, empty or a directory)", path));
+  }
+  return content.str();
+}
+
+Json parse_object(const std::string& text, const std::string& source) {
+  try {
+    Json json = Json::parse(text);
+    if (!json.is_object()) {
+      throw FileError(fmt::format("{}: a JSON object is expected, got {}", source, json.type_name()));
+    }
+    return json;
+  } catch (const Json::exception& error) {
+    throw FileError(fmt::format("{}: not JSON: {}", source, error.what()));
+  }
+}
+
+std::string to_base64(const std::string& bytes) {
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // the library ends it with a NUL
+  const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                                   reinterpret_cast<const unsigned char*>(bytes.data()),
+                                   static_cast<int>(bytes.size()));
+  text.resize(static_cast<std::size_t>(size));
+  return text;
+}
+
+std::string from_base64(const std::string& text, const std::string& source) {
+  std::string bytes(text.size() / 4 * 3, '\0');
+  const int size = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                                   reinterpret_cast<const unsigned char*>(text.data()),
+                                   static_cast<int>(text.size()));
+  if (size < 0 || text.size() % 4 != 0) {
+    throw FileError(fmt::format("{}: 'model' is not base64", source));
+  }
+  const std::size_t padding = text.size() - (text.find_last_not_of('=') + 1);
+  bytes.resize(static_cast<std::size_t>(size) - padding);  // padding decodes to zeros
+  return bytes;
+}
+
+void write_gpt2(const Gpt2Vocabulary& vocabulary, Json& json) {
+  Json tokens = Json::array();
+  for (const std::string& token : vocabulary.tokens) {
+    tokens.push_back(token.empty() ? Json() : Json(token));
+  }
+  json["tokens"] = std::move(tokens);
+  json["merges"] = vocabulary.merges;
+}
+
+std::unique_ptr<Tokenizer> read_gpt2(const Json& json, const std::string& source) {
+  Gpt2Vocabulary vocabulary;
+  for (const Json& token : json.at("tokens")) {
+    vocabulary.tokens.push_back(token.is_null() ? std::string() : token.get<std::string>());
+  }
+  json.at("merges").get_to(vocabulary.merges);
+  return std::make_unique<Gpt2Tokenizer>(std::move(vocabulary), source);
+}
+
+std::unique_ptr<Tokenizer> read_tokenizer(const Json& json, const std::string& source) {
+  const auto format = json.at("format").get<std::string>();
+  const int version = json.at("version").get<int>();
+  if (format != kFormat || version != kVersion) {
+    throw FileError(fmt::format("{}: format '{}' version {} is expected, got '{}' version {}",
+                                source,
+                                kFormat,
+                                kVersion,
+                                format,
+                                version));
+  }
+  const auto type = json.at("type").get<std::string>();
+  if (type == ByteTokenizer::kType) {
+    return std::make_unique<ByteTokenizer>();
+  }
+  if (type == SentencePieceTokenizer::kType) {
+    return std::make_unique<SentencePieceTokenizer>(
+        from_base64(json.at("model").get<std::string>(), source), source);
+  }
+  if (type == Gpt2Tokenizer::kType) {
+    return read_gpt2(json, source);
+  }
+  throw FileError(
+      fmt::format("{}: the types are byte, sentencepiece and gpt2; got '{}'", source, type));
+}
+
+std::vector<std::string> tokens_by_id(const std::string& path) {
+  std::vector<std::string> tokens;
+  const Json vocabulary = parse_object(read_file(path), path);
+  for (const auto& [token, id] : vocabulary.items()) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= kMaxVocabulary) {
+      throw FileError(fmt::format(
+          "{}: an id is an integer from 0 to {}; '{}' has {}", path, kMaxVocabulary - 1, token, id.dump()));
+    }
+    const auto place = id.get<std::size_t>();
+    tokens.resize(std::max(tokens.size(), place + 1));
+    if (!tokens[place].empty()) {
+      throw FileError(
+          fmt::format("{}: '{}' and '{}' have the same id {}", path, tokens[place], token, place));
+    }
+    tokens[place] = token;
+  }
+  return tokens;
+}
+
+// A line is "left right"; the first one may be a comment with the version. Tokens hold no white
+// space: GPT-2's spelling writes it with other characters.
+std::vector<std::pair<std::string, std::string>> read_merges(const std::string& path) {
+  std::istringstream file(read_file(path));
+  std::vector<std::pair<std::string, std::string>> merges;
+  std::string line;
+  for (std::size_t number = 1; std::getline(file, line); ++number) {
+    if (line.ends_with('\r')) {
+      line.pop_back();
+    }
+    if (line.empty() || (number == 1 && line.starts_with("#version"))) {
+      continue;
+    }
+    const std::size_t space = line.find(' ');
+    if (space == 0 || space + 1 >= line.size() || line.find(' ', space + 1) != std::string::npos) {
+      throw FileError(fmt::format(
+          "{}: line {}: two tokens with a space between them are expected, got '{}'", path, number, line));
+    }
+    merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+  }
+  return merges;
+}
+
+}  // namespace
+
+std::string tokenizer_to_json(const Tokenizer& tokenizer) {
+  Json json = {{"format", kFormat},
+               {"version", kVersion},
+               {"type", tokenizer.type()},
+               {"vocabulary_size", tokenizer.vocabulary_size()},
+               {"end_of_text", tokenizer.end_of_text()}};
+  if (const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(&tokenizer)) {
+    json["model"] = to_base64(pieces->model());
+  } else if (const auto* gpt2 = dynamic_cast<const Gpt2Tokenizer*>(&tokenizer)) {
+    write_gpt2(gpt2->vocabulary(), json);
+  }
+  return json.dump() + "\n";
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& json, const std::string& source) {
+  const Json object = parse_object(json, source);
+  try {
+    std::unique_ptr<Tokenizer> tokenizer = read_tokenizer(object, source);
+    if (object.at("vocabulary_size") != tokenizer->vocabulary_size() ||
+        object.at("end_of_text") != tokenizer->end_of_text()) {
+      throw FileError(fmt::format("{}: vocabulary_size or end_of_text do not fit its tokens", source));
+    }
+    return tokenizer;
+  } catch (const Json::exception& error) {
+    throw FileError(fmt::format("{}: not a tokenizer: {}", source, error.what()));
+  }
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+  return tokenizer_from_json(read_file(path), path);
+}
+
+std::string tokenizer_path(const std::string& prefix) { return prefix + ".tokenizer.json"; }
+
+std::unique_ptr<Tokenizer> load_gpt2_tokenizer(const std::string& directory) {
+  const std::string vocabulary = directory + "/vocab.json";
+  return std::make_unique<Gpt2Tokenizer>(
+      Gpt2Vocabulary{.tokens = tokens_by_id(vocabulary),
+                     .merges = read_merges(directory + "/merges.txt")},
+      directory);
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_option(const std::string& option) {
+  const std::size_t colon = option.find(':');
+  const std::string type = option.substr(0, colon);
+  const std::string where = colon == std::string::npos ? "" : option.substr(colon + 1);
+  if (option == ByteTokenizer::kType) {
+    return std::make_unique<ByteTokenizer>();
+  }
+  if (type == SentencePieceTokenizer::kType && !where.empty()) {
+    return std::make_unique<SentencePieceTokenizer>(read_file(where), where);
+  }
+  if (type == Gpt2Tokenizer::kType && !where.empty()) {
+    return load_gpt2_tokenizer(where);
+  }
+  throw ConfigError(fmt::format(
+      "--tokenizer: byte, sentencepiece:MODEL or gpt2:DIR are known; got '{}'", option));
+}
+
+}  // namespace slackline
