@@ -20,6 +20,10 @@ class Arena {
   // Memory is taken from the system page by page as it is first touched.
   Arena(std::string name, std::size_t capacity_bytes);
 
+  // An arena without memory: hands out tensors of the right shapes that must not be read, and
+  // counts. The memory plan runs the real allocation code on it.
+  [[nodiscard]] static Arena measuring();
+
   // Contents are undefined. Throws Error naming the arena when it does not fit: capacities come
   // from the memory plan, so that is our bug.
   [[nodiscard]] Tensor allocate(DType dtype, const Shape& shape);
@@ -29,7 +33,7 @@ class Arena {
 
   void release(std::size_t mark);
 
-  [[nodiscard]] std::size_t capacity() const { return buffer_.bytes(); }
+  [[nodiscard]] std::size_t capacity() const { return capacity_; }
 
   [[nodiscard]] std::size_t high_water() const { return high_water_; }
 
@@ -37,7 +41,10 @@ class Arena {
   [[nodiscard]] static std::size_t aligned_bytes(DType dtype, const Shape& shape);
 
  private:
+  Arena() = default;
+
   Buffer buffer_;
+  std::size_t capacity_ = 0;
   std::size_t used_ = 0;
   std::size_t high_water_ = 0;
 };

@@ -240,7 +240,8 @@ bool JsonReader::boolean(std::string_view key, std::optional<bool> default_value
   });
 }
 
-std::string JsonReader::string(std::string_view key, std::optional<std::string> default_value) {
+std::string JsonReader::string(std::string_view key,
+                               const std::optional<std::string>& default_value) {
   return node_->read(key, default_value, [](const std::string& path, const Json& value) {
     if (!value.is_string()) {
       refuse(path, "expected a string", value);
@@ -252,7 +253,7 @@ std::string JsonReader::string(std::string_view key, std::optional<std::string> 
 std::vector<std::int64_t> JsonReader::integers(
     std::string_view key,
     const IntegerRule& each,
-    std::optional<std::vector<std::int64_t>> default_value) {
+    const std::optional<std::vector<std::int64_t>>& default_value) {
   return node_->read(key, default_value, [&](const std::string& path, const Json& value) {
     if (!value.is_array()) {
       refuse(path, "expected a list of integers", value);
@@ -267,7 +268,7 @@ std::vector<std::int64_t> JsonReader::integers(
 
 std::vector<double> JsonReader::numbers(std::string_view key,
                                         const NumberRule& each,
-                                        std::optional<std::vector<double>> default_value) {
+                                        const std::optional<std::vector<double>>& default_value) {
   return node_->read(key, default_value, [&](const std::string& path, const Json& value) {
     if (!value.is_array()) {
       refuse(path, "expected a list of numbers", value);
@@ -292,7 +293,7 @@ std::size_t JsonReader::choice(std::string_view key,
         if (!value.is_string()) {
           refuse(path, rule, value);
         }
-        const auto given = value.get<std::string>();
+        auto given = value.get<std::string>();
         if (std::find(names.begin(), names.end(), given) == names.end()) {
           refuse(path, rule + nearest_hint(given, {names.begin(), names.end()}), value);
         }

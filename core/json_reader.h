@@ -60,14 +60,15 @@ class JsonReader {
   [[nodiscard]] double number(std::string_view key, const NumberRule& rule = {});
   [[nodiscard]] bool boolean(std::string_view key, std::optional<bool> default_value = {});
   [[nodiscard]] std::string string(std::string_view key,
-                                   std::optional<std::string> default_value = {});
+                                   const std::optional<std::string>& default_value = {});
   [[nodiscard]] std::vector<std::int64_t> integers(
       std::string_view key,
       const IntegerRule& each,
-      std::optional<std::vector<std::int64_t>> default_value = {});
-  [[nodiscard]] std::vector<double> numbers(std::string_view key,
-                                            const NumberRule& each,
-                                            std::optional<std::vector<double>> default_value = {});
+      const std::optional<std::vector<std::int64_t>>& default_value = {});
+  [[nodiscard]] std::vector<double> numbers(
+      std::string_view key,
+      const NumberRule& each,
+      const std::optional<std::vector<double>>& default_value = {});
 
   // One of a list of names; returns its position. An unknown name gets the nearest as a hint.
   [[nodiscard]] std::size_t choice(std::string_view key,

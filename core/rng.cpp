@@ -49,12 +49,11 @@ PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter) {
   return counter;
 }
 
-double normal_number(PhiloxKey key, std::uint64_t index) {
-  const std::uint64_t pair = index / 2;
+std::array<double, 2> normal_pair(PhiloxKey key, std::uint64_t pair) {
   const PhiloxBlock words = philox(key, {low(pair), high(pair), 0, 0});
   const double radius = std::sqrt(-2.0 * std::log(1.0 - to_unit(words[0], words[1])));
   const double angle = 2.0 * std::numbers::pi * to_unit(words[2], words[3]);
-  return radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
+  return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
 double uniform_number(PhiloxKey key, std::uint64_t index) {

@@ -18,9 +18,9 @@ using PhiloxBlock = std::array<std::uint32_t, 4>;
 // The four 32-bit words of one counter.
 [[nodiscard]] PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter);
 
-// Element `index` of a stream of standard normal numbers. Box-Muller in double from counter
-// index / 2; even elements take the cosine, odd ones the sine.
-[[nodiscard]] double normal_number(PhiloxKey key, std::uint64_t index);
+// Elements 2 * pair and 2 * pair + 1 of a stream of standard normal numbers: Box-Muller in double
+// from counter `pair`, cosine first.
+[[nodiscard]] std::array<double, 2> normal_pair(PhiloxKey key, std::uint64_t pair);
 
 // Element `index` of a stream of numbers in [0, 1), 53 bits, from counter `index`.
 [[nodiscard]] double uniform_number(PhiloxKey key, std::uint64_t index);

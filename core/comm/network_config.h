@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "core/json_reader.h"
+
+namespace slackline {
+
+// The "network" section.
+struct NetworkConfig {
+  double timeout_seconds = 600.0;  // a rank silent for longer counts as failed
+  std::string links;               // "", "probe" or a cluster file
+};
+
+[[nodiscard]] NetworkConfig read_network_config(JsonReader section);
+
+}  // namespace slackline

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "model/attention.h"
+#include "model/mlp.h"
+
+namespace slackline {
+
+// What one transformer block keeps between forward and backward, its input apart.
+struct BlockActivations {
+  AttentionActivations attention;
+  Tensor middle;  // (N, C): the residual stream between the two halves
+  MlpActivations mlp;
+};
+
+[[nodiscard]] BlockActivations allocate_block_activations(Arena& arena,
+                                                          const ModelConfig& config,
+                                                          BatchShape shape,
+                                                          DType dtype);
+
+// One pre-norm transformer block: attention half, then feed-forward half.
+class Block {
+ public:
+  Block(Parameters& parameters, const ModelConfig& config, int layer)
+      : attention_(parameters, config, layer), mlp_(parameters, config, layer) {}
+
+  // x and out are (N, C).
+  void forward(const Pass& pass,
+               const Tensor& x,
+               const BlockActivations& kept,
+               const Tensor& out) const;
+
+  // Everything in `kept` again from x, bit for bit; the block's output is not made.
+  void recompute(const Pass& pass, const Tensor& x, const BlockActivations& kept) const;
+
+  // d_residual (N, C): gradient of `out` on entry, of x on return.
+  void backward(const Pass& pass,
+                const Tensor& x,
+                const BlockActivations& kept,
+                const Tensor& d_residual) const;
+
+  // Scratch of a forward or backward pass.
+  [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
+                                                   BatchShape shape,
+                                                   DType dtype,
+                                                   int num_threads);
+
+ private:
+  AttentionLayer attention_;
+  MlpLayer mlp_;
+};
+
+}  // namespace slackline

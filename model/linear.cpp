@@ -1,0 +1,76 @@
+#include "model/linear.h"
+
+#include <algorithm>
+
+#include "core/kernels/bias_gradient.h"
+#include "core/profile.h"
+
+namespace slackline {
+
+void Linear::forward(StreamView stream,
+                     const Tensor& x,
+                     const Tensor& y,
+                     const Tensor& gelu) const {
+  const ProfileRange range(stream, "gemm");
+  matmul(stream,
+         {.a = x, .b = weight_->compute(), .c = y, .bias = bias_->compute(), .gelu_output = gelu});
+}
+
+void Linear::backward_input(StreamView stream,
+                            const Tensor& dy,
+                            const Tensor& dx,
+                            const Tensor& gelu_input) const {
+  const ProfileRange range(stream, "gemm");
+  matmul(stream,
+         {.a = dy,
+          .b = weight_->compute(),
+          .c = dx,
+          .transpose_b = Transpose::yes,
+          .gelu_input = gelu_input});
+}
+
+void Linear::backward_weight(StreamView stream,
+                             const Tensor& x,
+                             const Tensor& dy,
+                             Accumulate accumulate) const {
+  {
+    const ProfileRange range(stream, "gemm");
+    matmul(stream,
+           {.a = x,
+            .b = dy,
+            .c = weight_->gradient,
+            .transpose_a = Transpose::yes,
+            .accumulate = accumulate});
+  }
+  const ProfileRange range(stream, "bias gradient");
+  bias_gradient(stream, dy, bias_->gradient);
+}
+
+std::size_t Linear::workspace_bytes(std::int64_t N,
+                                    const Shape& in_out,
+                                    DType dtype,
+                                    int num_threads) {
+  const std::int64_t in = in_out[0];
+  const std::int64_t out = in_out[1];
+  const Tensor x(nullptr, dtype, {N, in});
+  const Tensor y(nullptr, dtype, {N, out});
+  const Tensor weight(nullptr, dtype, {in, out});
+  const Tensor gradient(nullptr, DType::f32, {in, out});
+  const Tensor bias(nullptr, dtype, {out});
+  return std::max({
+      matmul_workspace_bytes({.a = x, .b = weight, .c = y, .bias = bias, .gelu_output = y},
+                             num_threads),
+      matmul_workspace_bytes(
+          {.a = y, .b = weight, .c = x, .transpose_b = Transpose::yes, .gelu_input = x},
+          num_threads),
+      matmul_workspace_bytes({.a = x,
+                              .b = y,
+                              .c = gradient,
+                              .transpose_a = Transpose::yes,
+                              .accumulate = Accumulate::yes},
+                             num_threads),
+      bias_gradient_workspace_bytes(N, out),
+  });
+}
+
+}  // namespace slackline

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "core/kernels/matmul.h"
+#include "core/stream.h"
+#include "model/parameters.h"
+
+namespace slackline {
+
+// y = x W + b with W (in, out), as Hugging Face's Conv1D stores it. Views of two parameters; the
+// Parameters object owns them and must outlive this.
+//
+// The backward pass is two calls, so that a schedule may run them at different times:
+// backward_input gives what the previous layer waits for, backward_weight what only the optimizer
+// needs.
+class Linear {
+ public:
+  // Binds `name`.weight and `name`.bias.
+  Linear(Parameters& parameters, const std::string& name)
+      : weight_(&parameters.at(name + ".weight")), bias_(&parameters.at(name + ".bias")) {}
+
+  // x (N, in), y (N, out). With `gelu` given, y keeps the pre-activation and gelu = GELU(y).
+  void forward(StreamView stream, const Tensor& x, const Tensor& y, const Tensor& gelu = {}) const;
+
+  // dx = dy W^T, times GELU'(gelu_input) when that is given.
+  void backward_input(StreamView stream,
+                      const Tensor& dy,
+                      const Tensor& dx,
+                      const Tensor& gelu_input = {}) const;
+
+  // dW = x^T dy, written or added; db += column sums of dy.
+  void backward_weight(StreamView stream,
+                       const Tensor& x,
+                       const Tensor& dy,
+                       Accumulate accumulate) const;
+
+  // Scratch of the three calls for N tokens of a (in, out) weight.
+  [[nodiscard]] static std::size_t workspace_bytes(std::int64_t N,
+                                                   const Shape& in_out,
+                                                   DType dtype,
+                                                   int num_threads);
+
+ private:
+  Parameter* weight_;
+  Parameter* bias_;
+};
+
+}  // namespace slackline

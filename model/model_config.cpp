@@ -1,0 +1,68 @@
+#include "model/model_config.h"
+
+#include <array>
+#include <limits>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace slackline {
+
+namespace {
+
+constexpr std::array<std::string_view, 1> kArchitectures = {"gpt2"};
+constexpr std::array<std::string_view, 2> kRecompute = {"none", "block"};
+
+// Larger than any model in use and small enough that every product of two sizes fits 64 bits.
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 24U;
+
+int size(JsonReader& section, std::string_view key) {
+  return static_cast<int>(section.integer(key, {.min = 1, .max = kMaxSize}));
+}
+
+}  // namespace
+
+ModelConfig read_model_config(JsonReader section) {
+  ModelConfig config;
+  static_cast<void>(section.choice("architecture", kArchitectures, 0));
+  config.layers = size(section, "layers");
+  config.hidden = size(section, "hidden");
+  config.heads = size(section, "heads");
+  config.sequence = size(section, "sequence");
+  config.vocab = size(section, "vocab");
+  if (config.hidden % config.heads != 0) {
+    section.fail("heads", fmt::format("must divide model.hidden = {}", config.hidden));
+  }
+  config.ffn = static_cast<int>(section.integer(
+      "ffn", {.default_value = 4 * std::int64_t{config.hidden}, .min = 1, .max = 4 * kMaxSize}));
+  const std::int64_t kv_heads =
+      section.integer("kv_heads", {.default_value = config.heads, .min = 1, .max = config.heads});
+  if (kv_heads != config.heads) {
+    section.fail("kv_heads",
+                 fmt::format("grouped-query attention is not built yet; use model.heads = {}",
+                             config.heads));
+  }
+  config.dropout = static_cast<float>(
+      section.number("dropout", {.default_value = 0.0, .min = 0.0, .max = 0.99}));
+  config.tie_embeddings = section.boolean("tie_embeddings", true);
+  config.recompute = static_cast<Recompute>(section.choice("recompute", kRecompute, 0));
+  section.finish();
+  return config;
+}
+
+std::string model_config_json(const ModelConfig& config) {
+  return fmt::format(
+      R"({{"architecture": "gpt2", "layers": {}, "hidden": {}, "heads": {}, "sequence": {}, )"
+      R"("vocab": {}, "ffn": {}, "dropout": {}, "tie_embeddings": {}, "recompute": "{}"}})",
+      config.layers,
+      config.hidden,
+      config.heads,
+      config.sequence,
+      config.vocab,
+      config.ffn,
+      config.dropout,
+      config.tie_embeddings,
+      kRecompute[static_cast<std::size_t>(config.recompute)]);
+}
+
+}  // namespace slackline

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/dtype.h"
+#include "core/json_reader.h"
+
+namespace slackline {
+
+enum class Recompute { none, block };
+
+// The "model" section of the config: GPT-2 as Radford et al. (2019) published it, at any size.
+struct ModelConfig {
+  int layers = 0;    // L
+  int hidden = 0;    // C
+  int heads = 0;     // H; divides hidden
+  int sequence = 0;  // T, also the number of learned positions
+  int vocab = 0;     // V, unpadded
+  int ffn = 0;       // F; 4 * hidden unless given
+  float dropout = 0.0F;
+  bool tie_embeddings = true;
+  Recompute recompute = Recompute::none;
+
+  [[nodiscard]] int head_dim() const { return hidden / heads; }
+
+  bool operator==(const ModelConfig&) const = default;
+};
+
+// Throws ConfigError for sizes out of range, heads that do not divide, and values that need what
+// is not built (kv_heads other than heads, another architecture).
+[[nodiscard]] ModelConfig read_model_config(JsonReader section);
+
+// The section as JSON text, for manifests; read_model_config reads it back.
+[[nodiscard]] std::string model_config_json(const ModelConfig& config);
+
+// The shape of one micro-batch: B sequences of T tokens, N = B T tokens.
+struct BatchShape {
+  std::int64_t B = 0;
+  std::int64_t T = 0;
+
+  [[nodiscard]] std::int64_t num_tokens() const { return B * T; }
+};
+
+}  // namespace slackline

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/shape.h"
+#include "model/model_config.h"
+
+namespace slackline {
+
+// What a parameter is, from which follow its initial values, whether it decays, and (later) how
+// it is cut over tensor ranks.
+enum class ParameterRole {
+  token_embedding,
+  position_embedding,
+  head,  // lm_head.weight of an untied model
+  matrix,
+  bias,
+  norm_weight,
+  norm_bias,
+};
+
+struct ParameterSpec {
+  std::string name;  // Hugging Face's, without the "transformer." prefix
+  Shape shape;       // Hugging Face's: matrices are (in, out), tables (rows, hidden)
+  ParameterRole role = ParameterRole::matrix;
+  double init_std = 0.0;  // of normal initial values; 0: zeros, or ones for norm weights
+};
+
+// Every parameter of the model, in the order of the forward pass. Names are unique.
+[[nodiscard]] std::vector<ParameterSpec> parameter_table(const ModelConfig& config);
+
+[[nodiscard]] std::int64_t num_parameters(const ModelConfig& config);
+
+[[nodiscard]] bool is_embedding(ParameterRole role);
+
+// Decoupled weight decay acts on matrices, and on embedding tables where the user asks for it.
+[[nodiscard]] bool decays(ParameterRole role, bool decay_embeddings);
+
+}  // namespace slackline

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/kernels/matmul.h"
+#include "core/rng.h"
+#include "core/stream.h"
+#include "core/tensor.h"
+
+namespace slackline {
+
+// What one forward and backward pass works on. Views; the owner keeps them until the backward pass
+// has ended.
+struct MicroBatch {
+  Tensor tokens;                   // (B, T) i32
+  Tensor targets;                  // (B * T) i32: the token after each
+  std::uint64_t first_sample = 0;  // global index of sequence 0; dropout is keyed by it
+  std::uint64_t step = 1;          // optimizer step, from 1
+};
+
+// One pass of one micro-batch through the model: where it runs and what varies from pass to pass.
+struct Pass {
+  StreamView stream;
+  MicroBatch batch;
+  float dropout = 0.0F;    // 0 in evaluation
+  std::uint64_t seed = 0;  // of the dropout masks
+  // Whether weight gradients of matrices are written (first micro-batch of a step) or added to.
+  Accumulate accumulate = Accumulate::no;
+
+  [[nodiscard]] std::int64_t B() const { return batch.tokens.dim(0); }
+
+  [[nodiscard]] std::int64_t T() const { return batch.tokens.dim(1); }
+
+  // A (B * T, C) tensor as (B, T, C).
+  [[nodiscard]] Tensor by_sequence(const Tensor& tensor) const {
+    return tensor.reshaped({B(), T(), tensor.dim(-1)});
+  }
+
+  // The dropout masks of one site of the model ("h.3.attn").
+  [[nodiscard]] DropoutKey dropout_key(const std::string& site) const {
+    return {.probability = dropout,
+            .site = philox_key(seed, "dropout/" + site),
+            .step = batch.step,
+            .first_sample = batch.first_sample};
+  }
+};
+
+}  // namespace slackline

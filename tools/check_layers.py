@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Checks the direction of dependencies between folders, and what headers may include.
+
+usage: tools/check_layers.py [--root DIR]
+
+Prints one `file:line: message` per offence and exits with 1 if there is any.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from source_tree import CPP_SUFFIXES, HEADER_SUFFIXES, ROOT, blank_comments, list_files
+
+# A folder may include itself and these. parallel/schedule is a layer of its own: pure data, so it
+# may not even use core.
+ALLOWED = {
+    "core": set(),
+    "data": {"core"},
+    "model": {"core"},
+    "compress": {"core"},
+    "optim": {"compress", "core"},
+    "parallel/schedule": set(),
+    "parallel": {"model", "compress", "optim", "parallel/schedule", "core"},
+    "tools": {"data", "optim", "parallel", "parallel/schedule", "model", "compress", "core"},
+}
+ALLOWED["tests"] = set(ALLOWED)
+
+# Costly to parse or unreadable for nvcc: a header that includes one stays private to its folder.
+HEAVY = re.compile(r"(nlohmann/json\.hpp|spdlog/|fmt/|CLI/|iostream$)")
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
+USING = re.compile(r"\busing\s+namespace\b")
+
+
+def layer_of(path):
+    parts = Path(path).parts
+    if parts[:2] == ("parallel", "schedule"):
+        return "parallel/schedule"
+    return parts[0] if len(parts) > 1 and parts[0] in ALLOWED else None
+
+
+def check_quoted(path, target, files):
+    """Why `#include "target"` is wrong in `path`, or None."""
+    if Path(target) not in files:
+        return f'"{target}" is no file of this tree: write includes from the root'
+    source, destination = layer_of(path), layer_of(target)
+    if source == destination or destination in ALLOWED[source]:
+        return None
+    allowed = ", ".join(sorted(ALLOWED[source] - {"tests"})) or "nothing"
+    return f'"{target}": {source} may include {source} and {allowed}'
+
+
+def scan(root, files):
+    """(offences, heavy headers with their first heavy include, includers of each header)."""
+    offences, heavy, includers = [], {}, {}
+    for path in sorted(files):
+        if path.suffix not in CPP_SUFFIXES or layer_of(path) is None:
+            continue
+        text = blank_comments((root / path).read_text(encoding="utf-8"))
+        for number, line in enumerate(text.splitlines(), start=1):
+            include = INCLUDE.match(line)
+            if include and include[1]:
+                includers.setdefault(Path(include[1]), []).append((path, number))
+                reason = check_quoted(path, include[1], files)
+                if reason:
+                    offences.append((path, number, reason))
+            elif path.suffix not in HEADER_SUFFIXES:
+                continue
+            elif include and HEAVY.match(include[2]):
+                heavy.setdefault(path, include[2])
+            elif USING.search(line):
+                offences.append((path, number, "using-directive in a header"))
+    return offences, heavy, includers
+
+
+def check_heavy(heavy, includers):
+    """A header with a heavy include serves the .cpp files (and tests) of its own folder only."""
+    for header, library in heavy.items():
+        for path, number in includers.get(header, []):
+            at_home = path.parent in (header.parent, Path("tests") / header.parent)
+            if path.suffix != ".cpp" or not at_home:
+                yield path, number, (
+                    f'"{header}" includes <{library}>: only .cpp files of {header.parent} may '
+                    "include it (or hide the library in a .cpp)"
+                )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", type=Path, default=ROOT)
+    root = parser.parse_args().root.resolve()
+    files = set(list_files(root))
+    offences, heavy, includers = scan(root, files)
+    offences += check_heavy(heavy, includers)
+    for path, number, reason in sorted(offences):
+        print(f"{path}:{number}: {reason}")
+    checked = sum(1 for path in files if path.suffix in CPP_SUFFIXES and layer_of(path))
+    print(f"check_layers: {checked} files, {len(offences)} offences")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

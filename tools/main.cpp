@@ -1,0 +1,45 @@
+#include <cstdio>
+#include <exception>
+
+#include <CLI/CLI.hpp>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "tools/commands.h"
+
+namespace {
+
+int report(const slackline::Error& error) {
+  slackline::log_error(error.what());
+  return static_cast<int>(error.exit_code());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using slackline::ExitCode;
+  CLI::App app("Slackline trains GPT language models. One config, one command.", "slackline");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "slackline " SL_VERSION);
+  auto code = ExitCode::done;
+  slackline::add_train_command(app, code);
+  slackline::add_plan_command(app, code);
+  slackline::add_prepare_command(app, code);
+  slackline::add_evaluate_command(app, code);
+  slackline::add_generate_command(app, code);
+  slackline::add_inspect_command(app, code);
+  slackline::add_import_command(app, code);
+  slackline::add_export_command(app, code);
+  slackline::add_compare_command(app, code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // --help and --version end here too, with exit code 0.
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::config);
+  } catch (const slackline::Error& error) {
+    return report(error);
+  } catch (const std::exception& error) {
+    return report(slackline::Error(error.what()));
+  }
+  return static_cast<int>(code);
+}

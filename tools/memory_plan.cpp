@@ -1,0 +1,53 @@
+#include "tools/memory_plan.h"
+
+#include <algorithm>
+
+#include "model/stage.h"
+#include "optim/adamw_optimizer.h"
+
+namespace slackline {
+
+namespace {
+
+Stage::Options stage_options(const TrainConfig& config) {
+  return {.micro_batch = config.micro_shape(), .compute = config.precision};
+}
+
+}  // namespace
+
+std::size_t training_workspace_bytes(const TrainConfig& config, int num_threads) {
+  return Stage::workspace_bytes(config.model, stage_options(config), num_threads);
+}
+
+std::vector<MemoryItem> memory_plan(const TrainConfig& config,
+                                    int num_threads,
+                                    std::size_t data_bytes) {
+  const Parameters::Bytes parameters =
+      Parameters::bytes(config.model, {.compute = config.precision});
+  const std::size_t moments = parameters.weights;  // one more of the weights' layout each
+  // Saving copies weights and moments, so that training goes on while they are written.
+  const std::size_t staging = 3 * parameters.weights;
+  return {
+      {"weights (fp32)", parameters.weights},
+      {"gradients (fp32)", parameters.gradients},
+      {"input embedding gradient (fp32)", parameters.input_gradient},
+      {"weights (bf16 copies)", parameters.copies},
+      {"AdamW first moments (fp32)", moments},
+      {"AdamW second moments (fp32)", moments},
+      {"activations", Stage::activation_bytes(config.model, stage_options(config))},
+      {"workspace", training_workspace_bytes(config, num_threads)},
+      {"checkpoint staging", staging},
+      {"data files and sample order", data_bytes},
+      {"program and libraries", kLibraryBytes},
+  };
+}
+
+std::size_t total_bytes(const std::vector<MemoryItem>& plan) {
+  std::size_t total = 0;
+  for (const MemoryItem& item : plan) {
+    total += item.bytes;
+  }
+  return total;
+}
+
+}  // namespace slackline

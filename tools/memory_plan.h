@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tools/train_config.h"
+
+namespace slackline {
+
+struct MemoryItem {
+  std::string name;
+  std::size_t bytes = 0;
+};
+
+// What training with this config will hold in memory, by name, before anything is allocated. The
+// sum is the process' peak: the operating system's high-water mark agrees within 2 %.
+// `data_bytes` is what the token files and sample orders take (Dataset knows).
+[[nodiscard]] std::vector<MemoryItem> memory_plan(const TrainConfig& config,
+                                                  int num_threads,
+                                                  std::size_t data_bytes);
+
+[[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan);
+
+// Program, libraries and their caches of compiled kernels: measured, nearly independent of the
+// model. docs/numerics.md has the measurement.
+inline constexpr std::size_t kLibraryBytes = std::size_t{64} << 20U;
+
+// Scratch that the stream needs for training and for evaluation between steps.
+[[nodiscard]] std::size_t training_workspace_bytes(const TrainConfig& config, int num_threads);
+
+}  // namespace slackline

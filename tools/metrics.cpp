@@ -1,0 +1,80 @@
+#include "tools/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace slackline {
+
+namespace {
+
+std::string json_number(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+}
+
+// Nothing travels between ranks when there is one.
+constexpr const char* kNoTransfers = R"({"raw_bytes": 0, "sent_bytes": 0, "exposed_seconds": 0})";
+
+}  // namespace
+
+std::string step_line(const StepRecord& record) {
+  const double other = record.step_seconds - record.compute_seconds;
+  return fmt::format(R"({{"step": {}, "loss": {}, "grad_norm": {}, "lr": {}, "tokens": {}, )"
+                     R"("step_seconds": {}, "tokens_per_second": {}, )"
+                     R"("seconds": {{"compute": {}, "bubble": 0, "exposed": 0, "other": {}}}, )"
+                     R"("axes": {{"tensor": {}, "pipeline": {}, "data": {}, "embedding": {}}}{}}})",
+                     record.step,
+                     json_number(record.loss),
+                     json_number(record.grad_norm),
+                     json_number(record.lr),
+                     record.tokens,
+                     json_number(record.step_seconds),
+                     json_number(static_cast<double>(record.tokens) / record.step_seconds),
+                     json_number(record.compute_seconds),
+                     json_number(other),
+                     kNoTransfers,
+                     kNoTransfers,
+                     kNoTransfers,
+                     kNoTransfers,
+                     record.skipped ? R"(, "skipped": true)" : "");
+}
+
+std::string evaluation_line(std::int64_t step, double loss) {
+  return fmt::format(R"({{"step": {}, "eval_loss": {}}})", step, json_number(loss));
+}
+
+std::string console_line(const StepRecord& record, const ConsoleContext& context) {
+  const double tokens_per_second = static_cast<double>(record.tokens) / record.step_seconds;
+  const double left = static_cast<double>(context.steps - record.step) * context.seconds_per_step;
+  return fmt::format(
+      "step {}/{} | loss {:.4f} | grad norm {:.3f} | lr {:.2e} | {:.0f} tokens/s | "
+      "{:.3f} TFLOP/s | ETA {}{}",
+      record.step,
+      context.steps,
+      record.loss,
+      record.grad_norm,
+      record.lr,
+      tokens_per_second,
+      tokens_per_second * context.flops_per_token * 1e-12,
+      duration_text(left),
+      record.skipped ? " | skipped: not finite" : "");
+}
+
+std::string duration_text(double seconds) {
+  const auto total = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
+  const std::int64_t minutes = total / 60;
+  const std::int64_t hours = minutes / 60;
+  if (hours >= 24) {
+    return fmt::format("{}d{:02}h", hours / 24, hours % 24);
+  }
+  if (hours > 0) {
+    return fmt::format("{}h{:02}m", hours, minutes % 60);
+  }
+  if (minutes > 0) {
+    return fmt::format("{}m{:02}s", minutes, total % 60);
+  }
+  return fmt::format("{}s", total);
+}
+
+}  // namespace slackline

@@ -1,0 +1,69 @@
+#include "tools/run_directory.h"
+
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace slackline {
+
+namespace {
+
+// One rank sends nothing, so there is nothing to choose: a plan without classes.
+constexpr std::string_view kPlanJson =
+    "[{\"from_step\": 1, \"predicted_step_seconds\": null, \"classes\": []}]\n";
+constexpr std::string_view kPlanText =
+    "policy none: no transfer is compressed\none rank: no transfers\n";
+
+// The step of a metrics line, which starts {"step": N; -1 when it does not.
+std::int64_t step_of(std::string_view line) {
+  constexpr std::string_view kStart = "{\"step\": ";
+  std::int64_t step = -1;
+  if (line.substr(0, kStart.size()) == kStart) {
+    const std::string_view rest = line.substr(kStart.size());
+    std::from_chars(rest.data(), rest.data() + rest.size(), step);
+  }
+  return step;
+}
+
+}  // namespace
+
+void RunDirectory::refuse_occupied() const {
+  for (const char* name : {"metrics.jsonl", "config.resolved.json", "checkpoints"}) {
+    std::error_code ignored;
+    if (std::filesystem::exists(path_ + "/" + name, ignored)) {
+      throw FileError(path_ + ": holds a run already (" + name +
+                      "); continue it with --resume, or choose another run.dir");
+    }
+  }
+}
+
+void RunDirectory::start(const std::string& resolved_config, std::int64_t last_step) {
+  make_directories(path_);
+  write_file_atomically(path_ + "/config.resolved.json", resolved_config);
+  write_file_atomically(path_ + "/plan.json", kPlanJson);
+  write_file_atomically(path_ + "/plan.txt", kPlanText);
+  metrics_ = std::make_unique<LineFile>(path_ + "/metrics.jsonl");
+  metrics_->truncate_before([&](std::string_view line) { return step_of(line) > last_step; });
+  events_ = std::make_unique<TensorboardWriter>(path_);
+}
+
+void RunDirectory::record(const StepRecord& record) {
+  metrics_->append(step_line(record));
+  events_->scalar("loss", record.step, record.loss);
+  events_->scalar("grad_norm", record.step, record.grad_norm);
+  events_->scalar("lr", record.step, record.lr);
+  events_->scalar(
+      "tokens_per_second", record.step, static_cast<double>(record.tokens) / record.step_seconds);
+  events_->flush();
+}
+
+void RunDirectory::record_evaluation(std::int64_t step, double loss) {
+  metrics_->append(evaluation_line(step, loss));
+  events_->scalar("eval_loss", step, loss);
+  events_->flush();
+}
+
+}  // namespace slackline

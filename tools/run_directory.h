@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/file_io.h"
+#include "tools/metrics.h"
+#include "tools/tensorboard_writer.h"
+
+namespace slackline {
+
+// The directory of one run and the files a trainer writes there besides checkpoints (CONTRACTS
+// section 4). Constructing one touches nothing; start() makes the files.
+class RunDirectory {
+ public:
+  explicit RunDirectory(std::string path) : path_(std::move(path)) {}
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
+
+  // Throws FileError when another run's files are here.
+  void refuse_occupied() const;
+
+  // Creates the directory, writes config and plan, and opens metrics and TensorBoard events. Lines
+  // of steps after `last_step` (of a run that went on after its checkpoint) are cut off.
+  void start(const std::string& resolved_config, std::int64_t last_step);
+
+  // REQUIRES: started. Each line is in the file when the call returns.
+  void record(const StepRecord& record);
+  void record_evaluation(std::int64_t step, double loss);
+
+ private:
+  std::string path_;
+  std::unique_ptr<LineFile> metrics_;
+  std::unique_ptr<TensorboardWriter> events_;
+};
+
+}  // namespace slackline

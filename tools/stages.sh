@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# Stages of a long script, each timed, with one table at the end: sourced by tools/test,
+# tools/check, tools/quickstart and .ci/run, which have set -euo pipefail.
+
+# Each stage's output is kept here.
+logs=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")/build/logs/$(basename "$0")
+stage_table=()
+stage_running=""
+
+# stage NAME COMMAND [ARGUMENT...]: a failing command ends the script.
+stage() {
+  local name=$1 start=$SECONDS
+  shift
+  mkdir -p "$logs"
+  stage_running=$name
+  printf '\n==> %s: %s\n' "$name" "$*"
+  "$@" 2>&1 | tee "$logs/$name.log"
+  stage_running=""
+  stage_table+=("$(printf '%-12s %5d s  %s' "$name" $((SECONDS - start)) "$(ctest_line "$name")")")
+}
+
+# stage_skipped NAME REASON: says so now and again in the table.
+stage_skipped() {
+  printf '\n==> %s: SKIPPED, %s\n' "$1" "$2"
+  stage_table+=("$(printf '%-12s SKIPPED  %s' "$1" "$2")")
+}
+
+# The last summary of ctest in a stage's output, if it ran ctest.
+ctest_line() {
+  grep -h 'tests passed' "$logs/$1.log" | tail -n 1 || true
+}
+
+print_stages() {
+  local status=$?
+  printf '\n'
+  [[ ${#stage_table[@]} -eq 0 ]] || printf '%s\n' "${stage_table[@]}"
+  if [[ -n $stage_running ]]; then
+    printf '%-12s FAILED   %s\n' "$stage_running" "$(ctest_line "$stage_running")"
+    printf 'its output: %s\n' "$logs/$stage_running.log"
+  fi
+  printf '%s: %s after %d s\n' "$0" "$([[ $status -eq 0 ]] && echo passed || echo FAILED)" "$SECONDS"
+}
+trap print_stages EXIT
+
+# stage_preset PRESET [ctest argument...]: configures and builds a preset and runs its tests.
+stage_preset() {
+  local preset=$1
+  shift
+  stage "configure-$preset" cmake --preset "$preset"
+  stage "build-$preset" cmake --build --preset "$preset"
+  stage "test-$preset" ctest --preset "$preset" --parallel "$(nproc)" "$@"
+}
+
+# The CUDA preset is built wherever there is a compiler for it; its tests need a GPU.
+stage_cuda() {
+  if ! command -v nvcc > /dev/null && [[ ! -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]; then
+    stage_skipped cuda "no nvcc in PATH nor in ${CUDA_HOME:-/usr/local/cuda}/bin"
+    return
+  fi
+  stage configure-cuda cmake --preset cuda
+  stage build-cuda cmake --build --preset cuda
+}

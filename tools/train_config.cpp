@@ -1,0 +1,110 @@
+#include "tools/train_config.h"
+
+#include <array>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace slackline {
+
+namespace {
+
+constexpr std::array<std::string_view, 2> kOnNonFinite = {"stop", "skip"};
+constexpr std::array<std::string_view, 3> kDevices = {"cpu", "cuda", "rehearsal"};
+constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "bf16"};
+constexpr std::int64_t kMaxCount = std::int64_t{1} << 40U;
+constexpr std::int64_t kMaxSeed = (std::int64_t{1} << 32U) - 1;  // of NumPy's legacy generator
+
+RunConfig read_run_config(JsonReader section) {
+  RunConfig run;
+  run.dir = section.string("dir");
+  if (run.dir.empty()) {
+    section.fail("dir", "must name a directory");
+  }
+  run.seed = static_cast<std::uint64_t>(
+      section.integer("seed", {.default_value = 1234, .min = 0, .max = kMaxSeed}));
+  run.steps = section.integer("steps", {.min = 1, .max = kMaxCount});
+  run.log_every = section.integer("log_every", {.default_value = 1, .min = 1, .max = kMaxCount});
+  run.eval_every = section.integer("eval_every", {.default_value = 0, .min = 0, .max = kMaxCount});
+  run.eval_batches =
+      section.integer("eval_batches", {.default_value = 8, .min = 1, .max = kMaxCount});
+  run.save_every = section.integer("save_every", {.default_value = 0, .min = 0, .max = kMaxCount});
+  run.keep = static_cast<int>(section.integer("keep", {.default_value = 2, .min = 1, .max = 1000}));
+  run.on_nonfinite = static_cast<OnNonFinite>(section.choice("on_nonfinite", kOnNonFinite, 0));
+  section.finish();
+  return run;
+}
+
+BatchConfig read_batch_config(JsonReader section) {
+  BatchConfig batch;
+  batch.global = section.integer("global", {.min = 1, .max = kMaxCount});
+  batch.micro =
+      section.integer("micro", {.default_value = batch.global, .min = 1, .max = batch.global});
+  if (batch.global % batch.micro != 0) {
+    std::int64_t nearest = batch.micro;
+    while (batch.global % nearest != 0) {
+      --nearest;
+    }
+    section.fail(
+        "micro",
+        fmt::format("must divide batch.global = {}; nearest is {}", batch.global, nearest));
+  }
+  section.finish();
+  return batch;
+}
+
+CheckpointConfig read_checkpoint_config(JsonReader section) {
+  CheckpointConfig checkpoint;
+  checkpoint.init_from = section.string("init_from", "");
+  checkpoint.resume_from = section.string("resume_from", "");
+  if (!checkpoint.init_from.empty() && !checkpoint.resume_from.empty()) {
+    section.fail("resume_from", "and checkpoint.init_from exclude each other; keep one");
+  }
+  section.finish();
+  return checkpoint;
+}
+
+// Keys of devices and tools that are not built yet: known, checked, refused when used.
+void read_keys_of_later(JsonReader& document) {
+  JsonReader rehearsal = document.section("rehearsal");
+  for (const std::string_view key : {"costs", "scale"}) {
+    if (rehearsal.has(key)) {
+      rehearsal.fail(key, "the rehearsal device is not built yet; remove it");
+    }
+  }
+  rehearsal.finish();
+  if (document.boolean("trace", false)) {
+    document.fail("trace", "traces are not built yet; use false");
+  }
+  JsonReader debug = document.section("debug");
+  static_cast<void>(debug.boolean("check_sync", false));  // one rank agrees with itself
+  debug.finish();
+}
+
+}  // namespace
+
+TrainConfig read_train_config(JsonReader document) {
+  TrainConfig config;
+  config.run = read_run_config(document.section("run"));
+  if (document.choice("device", kDevices, 0) != 0) {
+    document.fail("device", "this device is not built yet; use \"cpu\"");
+  }
+  config.precision = document.choice("precision", kPrecisions, 0) == 0 ? DType::f32 : DType::bf16;
+  config.model = read_model_config(document.section("model"));
+  config.data = read_data_config(document.section("data"));
+  config.batch = read_batch_config(document.section("batch"));
+  config.parallel = read_parallel_config(document.section("parallel"), config.model.layers);
+  config.optimizer = read_optimizer_config(document.section("optimizer"));
+  config.compress = read_compress_config(document.section("compress"));
+  config.checkpoint = read_checkpoint_config(document.section("checkpoint"));
+  config.network = read_network_config(document.section("network"));
+  read_keys_of_later(document);
+  document.finish();
+  if (config.optimizer.warmup_steps > config.run.steps) {
+    document.section("optimizer")
+        .fail("warmup_steps", fmt::format("must not exceed run.steps = {}", config.run.steps));
+  }
+  return config;
+}
+
+}  // namespace slackline

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "compress/compress_config.h"
+#include "core/comm/network_config.h"
+#include "core/json_reader.h"
+#include "data/data_config.h"
+#include "model/model_config.h"
+#include "optim/optimizer_config.h"
+#include "parallel/parallel_config.h"
+
+namespace slackline {
+
+enum class OnNonFinite { stop, skip };
+
+// The "run" section.
+struct RunConfig {
+  std::string dir;
+  std::uint64_t seed = 1234;
+  std::int64_t steps = 0;
+  std::int64_t log_every = 1;
+  std::int64_t eval_every = 0;    // 0: never
+  std::int64_t eval_batches = 8;  // global batches per evaluation
+  std::int64_t save_every = 0;    // 0: only the last step
+  int keep = 2;                   // complete checkpoints kept
+  OnNonFinite on_nonfinite = OnNonFinite::stop;
+};
+
+// The "batch" section, in sequences: global = micro x micro-batches x data ranks.
+struct BatchConfig {
+  std::int64_t global = 0;
+  std::int64_t micro = 0;  // the whole global batch unless given
+};
+
+// The "checkpoint" section.
+struct CheckpointConfig {
+  std::string init_from;    // weights only
+  std::string resume_from;  // whole state of another run, into a new directory
+};
+
+// The whole config, read and checked across sections.
+struct TrainConfig {
+  RunConfig run;
+  DType precision = DType::f32;
+  ModelConfig model;
+  DataConfig data;
+  BatchConfig batch;
+  ParallelConfig parallel;
+  OptimizerConfig optimizer;
+  CompressConfig compress;
+  CheckpointConfig checkpoint;
+  NetworkConfig network;
+
+  [[nodiscard]] std::int64_t num_micro_batches() const { return batch.global / batch.micro; }
+
+  [[nodiscard]] BatchShape micro_shape() const { return {.B = batch.micro, .T = model.sequence}; }
+};
+
+// Reads every key of a config; throws ConfigError at the first violation. Afterwards
+// document.resolved() is the config with all defaults.
+[[nodiscard]] TrainConfig read_train_config(JsonReader document);
+
+}  // namespace slackline
