@@ -71,12 +71,15 @@ void MegatronWriter::write_index() {
   idx_.write(std::as_bytes(std::span<const std::int64_t>(boundaries_)));
 }
 
-void MegatronWriter::commit() {
+void MegatronWriter::commit_tokens() {
   SL_CHECK_EQ(sequence_tokens_, 0U);
   SL_CHECK_EQ(boundaries_.back(), static_cast<std::int64_t>(lengths_.size()));
-  write_index();
+  write_index();  // before anything is replaced: the disk may be full
   remove_tree(prefix_ + ".idx");
   bin_.commit();
+}
+
+void MegatronWriter::commit_index() {
   idx_.commit();
 }
 

@@ -11,8 +11,9 @@
 namespace slackline {
 
 // Writes PREFIX.bin and PREFIX.idx (data/megatron_format.h) as a stream: u16 where the vocabulary
-// is below 65,500, else i32. Both appear under their names only in commit(); without it nothing is
-// left behind, and what stood there stays. Four bytes a sequence are kept in memory.
+// is below 65,500, else i32. Both appear under their names only when committed; until then what
+// stood there stays, and a writer that is given up leaves nothing behind. Keeps four bytes a
+// sequence and eight a document in memory.
 class MegatronWriter {
  public:
   MegatronWriter(std::string prefix, std::int64_t vocabulary);
@@ -24,9 +25,11 @@ class MegatronWriter {
   // Ends a document with the sequences since the last call. REQUIRES: no tokens since end_sequence.
   void end_document();
 
-  // Syncs and renames. The index comes last: without it there is no data set, so a crash in
-  // between leaves none instead of a mixed one.
-  void commit();
+  // Syncs and renames, in two steps: what belongs beside the data set is put there in between.
+  // The index comes last and the old one goes first. Without it there is no data set, so a crash
+  // leaves none, never one that is mixed.
+  void commit_tokens();
+  void commit_index();
 
   [[nodiscard]] std::uint64_t num_tokens() const { return num_tokens_; }
   [[nodiscard]] std::uint64_t num_sequences() const { return lengths_.size(); }
