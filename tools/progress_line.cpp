@@ -28,7 +28,7 @@ ProgressLine::~ProgressLine() {
 
 void ProgressLine::update(std::uint64_t done) {
   const Clock::time_point now = Clock::now();
-  if (!terminal_ || done == 0 || now - last_ < kInterval) {
+  if (!terminal_ || done == 0 || done > total_ || now - last_ < kInterval) {
     return;
   }
   last_ = now;

@@ -17,6 +17,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
+  // Shows nothing where `done` exceeds the total: input whose size is not known.
   void update(std::uint64_t done);
 
  private:
