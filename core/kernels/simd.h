@@ -93,6 +93,15 @@ void store(Floats values, T* to, First first) {
   std::memcpy(to, copy, first.count * sizeof(T));
 }
 
+// Zero beyond the elements that `part` covers, for sums over what was computed from a tail.
+[[nodiscard]] inline Floats keep(Floats values, Full) {
+  return values;
+}
+
+[[nodiscard]] inline Floats keep(Floats values, First first) {
+  return hn::IfThenElseZero(hn::FirstN(kFloats, first.count), values);
+}
+
 // The values a store to T and a load would give back.
 template <typename T>
 [[nodiscard]] Floats round_to(Floats values) {
