@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/kernels/simd.h"
-// After highway.h, which chooses the target.
+// After simd.h, which configures Highway.
 #include <hwy/contrib/math/math-inl.h>
 
 // The tanh form of GELU in vectors, for the op itself and for epilogues of matrix products.
