@@ -51,10 +51,8 @@ void InputFile::check_state() const {
 }
 
 void InputFile::refuse_bytes(std::uint64_t offset) const {
-  throw FileError(
-      fmt::format("{}: offset {}: not UTF-8 (hint: convert the file, for instance with iconv)",
-                  path_,
-                  offset));
+  throw FileError(fmt::format(
+      "{}: offset {}: not UTF-8 (hint: convert the file, for instance with iconv)", path_, offset));
 }
 
 }  // namespace slackline

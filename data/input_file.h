@@ -19,7 +19,9 @@ class InputFile {
   bool read_line(std::string& line);
 
   [[nodiscard]] const std::string& path() const { return path_; }
+
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }  // size; 0 for pipes
+
   [[nodiscard]] std::uint64_t bytes_read() const { return bytes_read_; }
 
   // Throws FileError: "<path>: offset <offset>: not UTF-8 ...".

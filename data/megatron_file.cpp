@@ -30,9 +30,15 @@ std::uint64_t boundaries_at(std::uint64_t sequences) {
 }
 
 std::string_view name_of_code(std::uint8_t code) {
-  constexpr std::array<std::string_view, 9> kNames = {
-      "none", "u8", "i8", "i16", "i32", "i64", "f64 (f32 in GPT-NeoX's files)",
-      "f32 (f64 in GPT-NeoX's files)", "u16"};
+  constexpr std::array<std::string_view, 9> kNames = {"none",
+                                                      "u8",
+                                                      "i8",
+                                                      "i16",
+                                                      "i32",
+                                                      "i64",
+                                                      "f64 (f32 in GPT-NeoX's files)",
+                                                      "f32 (f64 in GPT-NeoX's files)",
+                                                      "u16"};
   return code < kNames.size() ? kNames[code] : "unknown";
 }
 
@@ -75,7 +81,8 @@ void MegatronFile::read_header() {
       break;
     default:
       refuse(kTypeOffset,
-             fmt::format("tokens are u16 (8), i32 (4) or i64 (5); got {} ({})", name_of_code(code), code));
+             fmt::format(
+                 "tokens are u16 (8), i32 (4) or i64 (5); got {} ({})", name_of_code(code), code));
   }
   num_sequences_ = load<std::uint64_t>(idx_, kSequencesOffset);
   num_boundaries_ = load<std::uint64_t>(idx_, kBoundariesOffset);
@@ -85,11 +92,12 @@ void MegatronFile::read_header() {
       plausible ? boundaries_at(num_sequences_) + sizeof(std::int64_t) * num_boundaries_ : 0;
   if (!plausible || (size != expected && size != expected + num_sequences_)) {
     refuse(size,
-           fmt::format("truncated or inconsistent: {} sequences and {} document boundaries do not make "
-                       "a file of {} bytes",
-                       num_sequences_,
-                       num_boundaries_,
-                       size));
+           fmt::format(
+               "truncated or inconsistent: {} sequences and {} document boundaries do not make "
+               "a file of {} bytes",
+               num_sequences_,
+               num_boundaries_,
+               size));
   }
 }
 
@@ -105,11 +113,12 @@ void MegatronFile::check_sequences() const {
     const std::uint64_t offset_offset = offsets_at(num_sequences_) + sizeof(std::int64_t) * s;
     const auto offset = load<std::int64_t>(idx_, offset_offset);
     if (offset < 0 || static_cast<std::uint64_t>(offset) != expected) {
-      refuse(offset_offset,
-             fmt::format("sequence {} begins at byte {} of the .bin by the lengths before it; got {}",
-                         s,
-                         expected,
-                         offset));
+      refuse(
+          offset_offset,
+          fmt::format("sequence {} begins at byte {} of the .bin by the lengths before it; got {}",
+                      s,
+                      expected,
+                      offset));
     }
     expected += static_cast<std::uint64_t>(length) * width;
   }

@@ -6,8 +6,8 @@
 
 namespace slackline::megatron {
 
-// Megatron's indexed data set. PREFIX.bin holds token ids back to back and nothing else. PREFIX.idx,
-// little-endian, for S sequences and E document boundaries:
+// Megatron's indexed data set. PREFIX.bin holds token ids back to back and nothing else.
+// PREFIX.idx, little-endian, for S sequences and E document boundaries:
 //
 //   offset      type     content
 //   0           9 bytes  "MMIDIDX" and two NULs

@@ -58,8 +58,8 @@ void MegatronWriter::end_document() {
 void MegatronWriter::write_index() {
   idx_.write(std::as_bytes(std::span(megatron::kMagic)));
   write_value(idx_, megatron::kVersion);
-  write_value(
-      idx_, width_ == TokenWidth::two ? megatron::TokenType::u16 : megatron::TokenType::i32);
+  write_value(idx_,
+              width_ == TokenWidth::two ? megatron::TokenType::u16 : megatron::TokenType::i32);
   write_value<std::uint64_t>(idx_, lengths_.size());
   write_value<std::uint64_t>(idx_, boundaries_.size());
   idx_.write(std::as_bytes(std::span<const std::int32_t>(lengths_)));

@@ -48,10 +48,10 @@ void make_parent(const std::string& path) {
 std::unique_ptr<Tokenizer> train_tokenizer(const PrepareOptions& options) {
   constexpr std::string_view kType = SentencePieceTokenizer::kType;
   if (!options.tokenizer.starts_with(kType)) {
-    throw ConfigError(
-        fmt::format("--train-sentencepiece: needs --tokenizer sentencepiece or sentencepiece:MODEL; "
-                    "got --tokenizer {}",
-                    options.tokenizer));
+    throw ConfigError(fmt::format(
+        "--train-sentencepiece: needs --tokenizer sentencepiece or sentencepiece:MODEL; "
+        "got --tokenizer {}",
+        options.tokenizer));
   }
   std::string path = options.out + ".model";
   if (options.tokenizer.size() > kType.size() + 1) {

@@ -12,7 +12,9 @@ namespace {
 class TextDocument final : public DocumentReader {
  public:
   TextDocument(const std::string& path, SplitPoint split)
-      : file_(path), split_(std::move(split)), piece_bytes_(stored_sequence_length(file_.bytes())) {}
+      : file_(path),
+        split_(std::move(split)),
+        piece_bytes_(stored_sequence_length(file_.bytes())) {}
 
   [[nodiscard]] std::optional<DocumentPiece> next() override {
     buffer_.erase(0, given_);

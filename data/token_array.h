@@ -17,9 +17,11 @@ enum class TokenWidth : std::uint8_t { two = 2, four = 4, eight = 8 };
 class TokenArray {
  public:
   TokenArray() = default;
+
   TokenArray(std::span<const std::byte> bytes, TokenWidth width) : bytes_(bytes), width_(width) {}
 
   [[nodiscard]] TokenWidth width() const { return width_; }
+
   [[nodiscard]] std::uint64_t size() const {
     return bytes_.size() / static_cast<std::uint64_t>(width_);
   }

@@ -40,10 +40,10 @@ std::unique_ptr<TokenFile> open_token_file(const std::string& prefix_or_path,
     return std::make_unique<MegatronFile>(prefix, vocabulary);
   }
   if (is_file(prefix_or_path)) {
-    throw FileError(
-        fmt::format("{}: wrong magic: neither an llm.c token file nor one of Megatron's .bin and .idx "
-                    "(hint: `slackline prepare` makes token files from text)",
-                    prefix_or_path));
+    throw FileError(fmt::format(
+        "{}: wrong magic: neither an llm.c token file nor one of Megatron's .bin and .idx "
+        "(hint: `slackline prepare` makes token files from text)",
+        prefix_or_path));
   }
   throw FileError(fmt::format("{}: no such data: neither {}.bin and {}.idx nor an llm.c token file",
                               prefix_or_path,
