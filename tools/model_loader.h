@@ -38,9 +38,9 @@ void load_weights(StreamView stream,
 
 // A model for inference: fp32, no gradients.
 struct InferenceModel {
-  ModelConfig config;
-  std::unique_ptr<Parameters> parameters;  // layers hold its address
-  std::unique_ptr<Tokenizer> tokenizer;    // null where the checkpoint has none
+  ModelConfig config{};
+  std::unique_ptr<Parameters> parameters{};  // layers hold its address
+  std::unique_ptr<Tokenizer> tokenizer{};    // null where the checkpoint has none
 };
 
 [[nodiscard]] InferenceModel load_inference_model(const std::string& checkpoint_directory,
