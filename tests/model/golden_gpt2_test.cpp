@@ -33,7 +33,7 @@ struct GoldenModel {
         Stream::Options{.num_threads = num_threads,
                         .workspace_bytes = Stage::workspace_bytes(config, options, num_threads)});
     stage = std::make_unique<Stage>(parameters, config, options);
-    const SafetensorsFile file = SafetensorsFile(kGolden + "two_layer.safetensors");
+    const SafetensorsFile file(kGolden + "two_layer.safetensors");
     for (const Parameter& parameter : parameters.all()) {
       const Tensor golden = file.tensor("weights/" + parameter.spec.name);
       REQUIRE(golden.shape() == parameter.spec.shape);
@@ -73,8 +73,8 @@ class GoldenGradients {
   }
 
  private:
-  SafetensorsFile first_ = SafetensorsFile(kGolden + "two_layer_grads_0.safetensors");
-  SafetensorsFile second_ = SafetensorsFile(kGolden + "two_layer_grads_1.safetensors");
+  SafetensorsFile first_{kGolden + "two_layer_grads_0.safetensors"};
+  SafetensorsFile second_{kGolden + "two_layer_grads_1.safetensors"};
 };
 
 // |a - b| / |b| in the Euclidean norm.
@@ -91,7 +91,7 @@ double relative_distance(std::span<const float> a, std::span<const double> b) {
 }  // namespace
 
 TEST_CASE("logits, loss and every gradient equal PyTorch's in float64") {
-  const SafetensorsFile file = SafetensorsFile(kGolden + "two_layer.safetensors");
+  const SafetensorsFile file(kGolden + "two_layer.safetensors");
   const GoldenGradients gradients;
   const Recompute recompute = GENERATE(Recompute::none, Recompute::block);
   GoldenModel model(DType::f32, recompute);
@@ -119,7 +119,7 @@ TEST_CASE("logits, loss and every gradient equal PyTorch's in float64") {
 }
 
 TEST_CASE("bf16 gradients are within bf16 rounding of the golden ones") {
-  const SafetensorsFile file = SafetensorsFile(kGolden + "two_layer.safetensors");
+  const SafetensorsFile file(kGolden + "two_layer.safetensors");
   const GoldenGradients gradients;
   GoldenModel model(DType::bf16);
   const Pass pass = model.pass(file.tensor("tokens").data<std::int32_t>(), 3, 16);
@@ -139,7 +139,7 @@ TEST_CASE("bf16 gradients are within bf16 rounding of the golden ones") {
 }
 
 TEST_CASE("gradients of two micro-batches add up to those of one") {
-  const SafetensorsFile file = SafetensorsFile(kGolden + "two_layer.safetensors");
+  const SafetensorsFile file(kGolden + "two_layer.safetensors");
   const std::int32_t* rows = file.tensor("tokens").data<std::int32_t>();
   const GoldenGradients gradients;
   GoldenModel model(DType::f32);
@@ -161,7 +161,7 @@ TEST_CASE("gradients of two micro-batches add up to those of one") {
 }
 
 TEST_CASE("a loss curve of 50 AdamW steps follows PyTorch's in float64") {
-  const SafetensorsFile file = SafetensorsFile(kGolden + "curve.safetensors");
+  const SafetensorsFile file(kGolden + "curve.safetensors");
   const std::span<double> losses = file.tensor("losses").span<double>();
   const std::span<double> norms = file.tensor("grad_norms").span<double>();
   const std::int32_t* tokens = file.tensor("tokens").data<std::int32_t>();
