@@ -1,0 +1,29 @@
+#include "core/kernels/dropout.h"
+
+#include <string>
+
+#include "core/kernels/dispatch.h"
+#include "core/kernels/operand.h"
+
+namespace slackline {
+
+namespace cpu {
+
+template <typename T>
+void dropout_add(StreamView stream, const DropoutAdd& args);
+
+}  // namespace cpu
+
+void dropout_add(StreamView stream, const DropoutAdd& args) {
+  const Tensor& x = args.x;
+  SL_CHECK(x.shape().rank() >= 1, "x " + x.shape().to_string() + " has no samples");
+  SL_CHECK(args.key.probability >= 0.0F && args.key.probability < 1.0F,
+           "probability " + std::to_string(args.key.probability));
+  check_operand(args.out, {"dropout_add out", x.dtype(), x.shape()});
+  if (!args.residual.empty()) {
+    check_operand(args.residual, {"dropout_add residual", x.dtype(), x.shape()});
+  }
+  SL_DISPATCH(stream, x.dtype(), dropout_add, stream, args);
+}
+
+}  // namespace slackline

@@ -1,0 +1,40 @@
+#include "core/kernels/elementwise.h"
+
+#include "core/kernels/dispatch.h"
+#include "core/kernels/operand.h"
+
+namespace slackline {
+
+namespace cpu {
+
+void copy_bytes(StreamView stream, const Tensor& from, const Tensor& to);
+void fill_zero(StreamView stream, const Tensor& tensor);
+template <typename T>
+void convert_from(StreamView stream, const Tensor& from, const Tensor& to);
+template <typename T>
+void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out);
+
+}  // namespace cpu
+
+void cast(StreamView stream, const Tensor& from, const Tensor& to) {
+  check_operand(to, {"cast to", to.dtype(), from.shape()});
+  if (from.dtype() == to.dtype()) {
+    SL_CHECK(stream.device() == Device::cpu, "no such backend");
+    cpu::copy_bytes(stream, from, to);
+    return;
+  }
+  SL_DISPATCH(stream, from.dtype(), convert_from, stream, from, to);
+}
+
+void fill_zero(StreamView stream, const Tensor& tensor) {
+  SL_CHECK(stream.device() == Device::cpu, "no such backend");
+  cpu::fill_zero(stream, tensor);
+}
+
+void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out) {
+  check_operand(b, {"add b", a.dtype(), a.shape()});
+  check_operand(out, {"add out", a.dtype(), a.shape()});
+  SL_DISPATCH(stream, a.dtype(), add, stream, a, b, out);
+}
+
+}  // namespace slackline

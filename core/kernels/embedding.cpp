@@ -1,0 +1,58 @@
+#include "core/kernels/embedding.h"
+
+#include <string>
+
+#include "core/kernels/dispatch.h"
+#include "core/kernels/operand.h"
+
+namespace slackline {
+
+namespace cpu {
+
+template <typename T>
+void embedding_forward(StreamView stream, const EmbeddingForward& args);
+template <typename T>
+void embedding_backward(StreamView stream, const EmbeddingBackward& args);
+
+}  // namespace cpu
+
+void embedding_forward(StreamView stream, const EmbeddingForward& args) {
+  const Tensor& tokens = args.tokens;
+  SL_CHECK_EQ(tokens.shape().rank(), 2);
+  SL_CHECK_EQ(args.y.shape().rank(), 3);
+  const std::int64_t C = args.y.dim(2);
+  const DType dtype = args.y.dtype();
+  check_operand(tokens, {"embedding_forward tokens", DType::i32, tokens.shape()});
+  check_operand(args.token_table,
+                {"embedding_forward token_table", dtype, {args.token_table.dim(0), C}});
+  check_operand(args.position_table,
+                {"embedding_forward position_table", dtype, {args.position_table.dim(0), C}});
+  check_operand(args.y, {"embedding_forward y", dtype, {tokens.dim(0), tokens.dim(1), C}});
+  SL_CHECK(
+      args.first_position >= 0 && args.first_position + tokens.dim(1) <= args.position_table.dim(0),
+      "positions from " + std::to_string(args.first_position) + ", " +
+          std::to_string(tokens.dim(1)) + " of them, in a table of " +
+          std::to_string(args.position_table.dim(0)));
+  SL_DISPATCH(stream, dtype, embedding_forward, stream, args);
+}
+
+void embedding_backward(StreamView stream, const EmbeddingBackward& args) {
+  const Tensor& tokens = args.tokens;
+  SL_CHECK_EQ(tokens.shape().rank(), 2);
+  SL_CHECK_EQ(args.dy.shape().rank(), 3);
+  const std::int64_t C = args.dy.dim(2);
+  check_operand(tokens, {"embedding_backward tokens", DType::i32, tokens.shape()});
+  check_operand(args.dy,
+                {"embedding_backward dy", args.dy.dtype(), {tokens.dim(0), tokens.dim(1), C}});
+  check_operand(args.d_token_table,
+                {"embedding_backward d_token_table", DType::f32, {args.d_token_table.dim(0), C}});
+  check_operand(
+      args.d_position_table,
+      {"embedding_backward d_position_table", DType::f32, {args.d_position_table.dim(0), C}});
+  SL_CHECK(tokens.dim(1) <= args.d_position_table.dim(0),
+           std::to_string(tokens.dim(1)) + " positions in a table of " +
+               std::to_string(args.d_position_table.dim(0)));
+  SL_DISPATCH(stream, args.dy.dtype(), embedding_backward, stream, args);
+}
+
+}  // namespace slackline

@@ -1,0 +1,45 @@
+#include "core/kernels/layer_norm.h"
+
+#include "core/kernels/dispatch.h"
+#include "core/kernels/operand.h"
+
+namespace slackline {
+
+namespace cpu {
+
+template <typename T>
+void layer_norm_forward(StreamView stream, const LayerNormForward& args);
+template <typename T>
+void layer_norm_backward(StreamView stream, const LayerNormBackward& args);
+
+}  // namespace cpu
+
+void layer_norm_forward(StreamView stream, const LayerNormForward& args) {
+  const Tensor& x = args.x;
+  SL_CHECK_EQ(x.shape().rank(), 2);
+  const Shape per_row = {x.dim(0)};
+  const Shape per_column = {x.dim(1)};
+  check_operand(args.weight, {"layer_norm_forward weight", DType::f32, per_column});
+  check_operand(args.bias, {"layer_norm_forward bias", DType::f32, per_column});
+  check_operand(args.y, {"layer_norm_forward y", x.dtype(), x.shape()});
+  check_operand(args.mean, {"layer_norm_forward mean", DType::f32, per_row});
+  check_operand(args.rstd, {"layer_norm_forward rstd", DType::f32, per_row});
+  SL_DISPATCH(stream, x.dtype(), layer_norm_forward, stream, args);
+}
+
+void layer_norm_backward(StreamView stream, const LayerNormBackward& args) {
+  const Tensor& x = args.x;
+  SL_CHECK_EQ(x.shape().rank(), 2);
+  const Shape per_row = {x.dim(0)};
+  const Shape per_column = {x.dim(1)};
+  check_operand(args.weight, {"layer_norm_backward weight", DType::f32, per_column});
+  check_operand(args.mean, {"layer_norm_backward mean", DType::f32, per_row});
+  check_operand(args.rstd, {"layer_norm_backward rstd", DType::f32, per_row});
+  check_operand(args.dy, {"layer_norm_backward dy", x.dtype(), x.shape()});
+  check_operand(args.dx, {"layer_norm_backward dx", x.dtype(), x.shape()});
+  check_operand(args.d_weight, {"layer_norm_backward d_weight", DType::f32, per_column});
+  check_operand(args.d_bias, {"layer_norm_backward d_bias", DType::f32, per_column});
+  SL_DISPATCH(stream, x.dtype(), layer_norm_backward, stream, args);
+}
+
+}  // namespace slackline

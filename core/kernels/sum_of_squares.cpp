@@ -1,0 +1,19 @@
+#include "core/kernels/sum_of_squares.h"
+
+#include "core/kernels/operand.h"
+
+namespace slackline {
+
+namespace cpu {
+
+double sum_of_squares(StreamView stream, std::span<const float> values);
+
+}  // namespace cpu
+
+double sum_of_squares(StreamView stream, const Tensor& tensor) {
+  check_operand(tensor, {"sum_of_squares tensor", DType::f32, tensor.shape()});
+  SL_CHECK(stream.device() == Device::cpu, "no such backend");
+  return cpu::sum_of_squares(stream, tensor.span<float>());
+}
+
+}  // namespace slackline

@@ -1,0 +1,132 @@
+#include "core/kernels/embedding.h"
+
+#include <numeric>
+
+#include "tests/reference/embedding_oracle.h"
+#include "tests/support/catch.h"
+#include "tests/support/closeness.h"
+#include "tests/support/finite_differences.h"
+#include "tests/support/guarded_tensor.h"
+#include "tests/support/thread_counts.h"
+
+namespace slackline::testing {
+
+namespace {
+
+constexpr std::int64_t kVocabulary = 11;
+constexpr std::int64_t kPositions = 40;
+
+struct Case {
+  Case(DType dtype, std::int64_t B, std::int64_t T, std::int64_t C)
+      : oracle{{}, static_cast<std::size_t>(T), static_cast<std::size_t>(C)},
+        tokens(DType::i32, {B, T}),
+        token_table(random_tensor(dtype, {kVocabulary, C}, {.seed = 1})),
+        position_table(random_tensor(dtype, {kPositions, C}, {.seed = 2})),
+        y(dtype, {B, T, C}),
+        dy(random_tensor(dtype, {B, T, C}, {.seed = 3})),
+        d_token_table(random_tensor(DType::f32, {kVocabulary, C}, {.seed = 4})),
+        d_position_table(random_tensor(DType::f32, {kPositions, C}, {.seed = 5})) {
+    std::vector<double> ids;
+    for (std::int64_t i = 0; i < B * T; ++i) {
+      oracle.tokens.push_back(static_cast<std::size_t>(i * i % kVocabulary));  // repeats
+      ids.push_back(static_cast<double>(oracle.tokens.back()));
+    }
+    tokens.set(ids);
+  }
+
+  void forward(StreamView stream, std::int64_t first_position) {
+    embedding_forward(stream,
+                      {.tokens = tokens,
+                       .token_table = token_table,
+                       .position_table = position_table,
+                       .y = y,
+                       .first_position = first_position});
+  }
+
+  void backward(StreamView stream) {
+    embedding_backward(stream,
+                       {.tokens = tokens,
+                        .dy = dy,
+                        .d_token_table = d_token_table,
+                        .d_position_table = d_position_table});
+  }
+
+  reference::Embedding oracle;
+  GuardedTensor tokens, token_table, position_table, y, dy, d_token_table, d_position_table;
+};
+
+struct Size {
+  std::int64_t B;
+  std::int64_t T;
+  std::int64_t C;
+};
+
+}  // namespace
+
+TEST_CASE("embedding looks up token and position, and scatters gradients back") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const Size size : {Size{0, 4, 3}, {1, 1, 1}, {3, 7, 17}, {2, 33, 130}}) {
+      INFO(name_of(dtype) << " " << size.B << " x " << size.T << " x " << size.C);
+      Stream stream(test_stream(2));
+      Case test(dtype, size.B, size.T, size.C);
+      std::vector<double> d_tokens = test.d_token_table.values();
+      std::vector<double> d_positions = test.d_position_table.values();
+      test.oracle.backward(test.dy.values(), d_tokens, d_positions);
+      test.forward(stream, 5);
+      test.backward(stream);
+
+      const auto expected =
+          test.oracle.forward(test.token_table.values(), test.position_table.values(), 5);
+      // One sum, one rounding to the type: half a unit.
+      REQUIRE(worst_mismatch(test.y.values(),
+                             expected,
+                             {.relative = dtype == DType::f32 ? 0x1p-24 : 0x1p-8}) == "");
+      // f32 sums of at most 66 / 11 * 2 numbers of order 1, whatever the type.
+      REQUIRE(worst_mismatch(test.d_token_table.values(), d_tokens, {1e-6, 5e-6}) == "");
+      REQUIRE(worst_mismatch(test.d_position_table.values(), d_positions, {1e-6, 5e-6}) == "");
+      REQUIRE(test.y.sentinels_intact());
+      REQUIRE(test.d_token_table.sentinels_intact());
+      REQUIRE(test.d_position_table.sentinels_intact());
+    }
+  }
+}
+
+TEST_CASE("the embedding oracle's gradients agree with finite differences") {
+  const Case test(DType::f32, 2, 3, 2);
+  const std::vector<double> tokens = test.token_table.values();
+  const std::vector<double> positions = test.position_table.values();
+  const std::vector<double> dy = test.dy.values();
+  std::vector<double> d_tokens(tokens.size());
+  std::vector<double> d_positions(positions.size());
+  test.oracle.backward(dy, d_tokens, d_positions);
+  const auto loss = [&](const std::vector<double>& t, const std::vector<double>& p) {
+    const std::vector<double> y = test.oracle.forward(t, p);
+    return std::inner_product(y.begin(), y.end(), dy.begin(), 0.0);
+  };
+  const auto of_tokens = [&](const std::vector<double>& at) { return loss(at, positions); };
+  const auto of_positions = [&](const std::vector<double>& at) { return loss(tokens, at); };
+  REQUIRE(worst_mismatch(d_tokens, finite_differences(of_tokens, tokens), {.absolute = 1e-8}) ==
+          "");
+  REQUIRE(worst_mismatch(
+              d_positions, finite_differences(of_positions, positions), {.absolute = 1e-8}) == "");
+}
+
+TEST_CASE("embedding gradients have the same bits for any number of threads") {
+  require_same_bits_for_any_thread_count(0, [](StreamView stream) {
+    Case test(DType::f32, 4, 30, 200);
+    test.backward(stream);
+    return test.d_token_table.bytes();
+  });
+}
+
+TEST_CASE("embedding refuses positions beyond its table") {
+  Stream stream(test_stream(1));
+  Case test(DType::f32, 1, 8, 4);
+  REQUIRE_NOTHROW(test.forward(stream, kPositions - 8));
+  REQUIRE_THROWS_WITH(test.forward(stream, kPositions - 7),
+                      Catch::Contains("positions from 33, 8 of them, in a table of 40"));
+  Case longer(DType::f32, 1, kPositions + 1, 4);
+  REQUIRE_THROWS_WITH(longer.backward(stream), Catch::Contains("41 positions in a table of 40"));
+}
+
+}  // namespace slackline::testing

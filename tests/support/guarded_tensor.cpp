@@ -1,0 +1,122 @@
+#include "tests/support/guarded_tensor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/rng.h"
+
+namespace slackline::testing {
+
+namespace {
+
+constexpr std::size_t kSentinelBytes = 256;  // four cache lines: beyond any vector store
+constexpr std::byte kSentinel{0xA5};
+constexpr std::byte kPoison{0xFF};  // NaN in every float type, -1 in integers
+
+template <typename T>
+void write(std::span<const double> values, std::byte* to) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    T element{};
+    if constexpr (kDTypeOf<T> == DType::bf16) {
+      element = BFloat16(static_cast<float>(values[i]));
+    } else {
+      element = static_cast<T>(values[i]);
+    }
+    std::memcpy(to + i * sizeof(T), &element, sizeof(T));
+  }
+}
+
+template <typename T>
+std::vector<double> read(const std::byte* from, std::size_t count) {
+  std::vector<double> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    T element{};
+    std::memcpy(&element, from + i * sizeof(T), sizeof(T));
+    if constexpr (kDTypeOf<T> == DType::bf16) {
+      values[i] = static_cast<float>(element);
+    } else {
+      values[i] = static_cast<double>(element);
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+GuardedTensor::GuardedTensor(DType dtype, Shape shape)
+    : dtype_(dtype),
+      shape_(shape),
+      num_bytes_(shape.num_elements() * size_of(dtype)),
+      memory_(num_bytes_ + 2 * kSentinelBytes, kSentinel) {
+  std::fill_n(memory_.begin() + kSentinelBytes, num_bytes_, kPoison);
+}
+
+GuardedTensor::GuardedTensor(DType dtype, Shape shape, std::span<const double> values)
+    : GuardedTensor(dtype, shape) {
+  set(values);
+}
+
+Tensor GuardedTensor::view() {
+  return {memory_.data() + kSentinelBytes, dtype_, shape_};
+}
+
+std::vector<double> GuardedTensor::values() const {
+  const std::byte* from = memory_.data() + kSentinelBytes;
+  const std::size_t count = shape_.num_elements();
+  switch (dtype_) {
+    case DType::f32:
+      return read<float>(from, count);
+    case DType::bf16:
+      return read<BFloat16>(from, count);
+    case DType::i32:
+      return read<std::int32_t>(from, count);
+    default:
+      throw Error("no test reads " + std::string(name_of(dtype_)));
+  }
+}
+
+void GuardedTensor::set(std::span<const double> values) {
+  SL_CHECK_EQ(values.size(), shape_.num_elements());
+  std::byte* to = memory_.data() + kSentinelBytes;
+  switch (dtype_) {
+    case DType::f32:
+      return write<float>(values, to);
+    case DType::bf16:
+      return write<BFloat16>(values, to);
+    case DType::i32:
+      return write<std::int32_t>(values, to);
+    default:
+      throw Error("no test writes " + std::string(name_of(dtype_)));
+  }
+}
+
+void GuardedTensor::fill(double value) {
+  set(std::vector<double>(shape_.num_elements(), value));
+}
+
+std::vector<std::byte> GuardedTensor::bytes() const {
+  const auto first = memory_.begin() + kSentinelBytes;
+  return {first, first + static_cast<std::ptrdiff_t>(num_bytes_)};
+}
+
+bool GuardedTensor::sentinels_intact() const {
+  const auto intact = [](std::byte byte) { return byte == kSentinel; };
+  const auto middle = memory_.begin() + kSentinelBytes;
+  return std::all_of(memory_.begin(), middle, intact) &&
+         std::all_of(middle + static_cast<std::ptrdiff_t>(num_bytes_), memory_.end(), intact);
+}
+
+std::vector<double> random_values(std::size_t count, const RandomNumbers& numbers) {
+  const PhiloxKey key = philox_key(numbers.seed, "test");
+  std::vector<double> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = numbers.mean + numbers.deviation * normal_pair(key, i / 2)[i % 2];
+  }
+  return values;
+}
+
+GuardedTensor random_tensor(DType dtype, const Shape& shape, const RandomNumbers& numbers) {
+  return {dtype, shape, random_values(shape.num_elements(), numbers)};
+}
+
+}  // namespace slackline::testing
