@@ -22,6 +22,8 @@ std::string ByteTokenizer::decode(std::span<const TokenId> ids) const {
   return bytes;
 }
 
-std::size_t ByteTokenizer::split_point(std::string_view text) const { return text.size(); }
+std::size_t ByteTokenizer::split_point(std::string_view text) const {
+  return text.size();
+}
 
 }  // namespace slackline

@@ -125,15 +125,18 @@ std::vector<TokenId> Gpt2Tokenizer::merge_word(std::string_view word) const {
     int next = -1;
     bool merged_away = false;
   };
+
   struct Candidate {
     std::uint32_t rank = 0;
     int left = 0;
     TokenId left_id = 0;
     TokenId right_id = 0;
+
     bool operator>(const Candidate& other) const {
       return rank != other.rank ? rank > other.rank : left > other.left;
     }
   };
+
   const int size = static_cast<int>(word.size());
   std::vector<Symbol> symbols(word.size());
   for (int i = 0; i < size; ++i) {

@@ -12,7 +12,7 @@ namespace slackline {
 // What vocab.json and merges.txt say. Tokens are in GPT-2's spelling: each byte of a token is
 // written as a printable character ("Ġthe" is " the").
 struct Gpt2Vocabulary {
-  std::vector<std::string> tokens;                          // by id; empty where no token has the id
+  std::vector<std::string> tokens;  // by id; empty where no token has the id
   std::vector<std::pair<std::string, std::string>> merges;  // first merges first
 };
 
@@ -32,9 +32,13 @@ class Gpt2Tokenizer final : public Tokenizer {
   Gpt2Tokenizer(Gpt2Vocabulary vocabulary, const std::string& source);
 
   using Tokenizer::encode;
+
   [[nodiscard]] std::string_view type() const override { return kType; }
+
   [[nodiscard]] std::int64_t vocabulary_size() const override;
+
   [[nodiscard]] TokenId end_of_text() const override { return end_of_text_; }
+
   void encode(std::string_view text, TextPart part, std::vector<TokenId>& ids) const override;
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const override;
   [[nodiscard]] std::size_t split_point(std::string_view text) const override;
@@ -46,12 +50,15 @@ class Gpt2Tokenizer final : public Tokenizer {
     std::uint32_t rank = 0;  // place in the list of merges
     TokenId result = 0;
   };
+
   struct WordHash {
     using is_transparent = void;  // finds a string_view without making a string of it
+
     std::size_t operator()(std::string_view word) const {
       return std::hash<std::string_view>{}(word);
     }
   };
+
   using WordCache =
       std::unordered_map<std::string, std::vector<TokenId>, WordHash, std::equal_to<>>;
 

@@ -1,8 +1,7 @@
 #include "data/sentencepiece_tokenizer.h"
 
-#include <sentencepiece_processor.h>
-
 #include <algorithm>
+#include <sentencepiece_processor.h>
 
 #include <fmt/format.h>
 

@@ -1,10 +1,9 @@
 #include "data/sentencepiece_training.h"
 
-#include <sentencepiece_trainer.h>
-
 #include <exception>
 #include <filesystem>
 #include <optional>
+#include <sentencepiece_trainer.h>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -33,8 +32,11 @@ class LineIterator final : public sentencepiece::SentenceIterator {
   }
 
   [[nodiscard]] bool done() const override { return done_; }
+
   void Next() override { advance(); }  // NOLINT(readability-identifier-naming): the library's name
+
   [[nodiscard]] const std::string& value() const override { return line_; }
+
   [[nodiscard]] sentencepiece::util::Status status() const override { return {}; }
 
   // What was thrown while reading: the library is not written for exceptions.
@@ -127,10 +129,11 @@ std::string train_sentencepiece(const std::vector<std::string>& inputs,
   const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &lines, &model);
   lines.rethrow_failure();
   if (!status.ok()) {
-    throw ConfigError(fmt::format(
-        "--train-sentencepiece: no vocabulary of this size can be learnt from the text ({}); got {}",
-        status.ToString(),
-        vocabulary_size));
+    throw ConfigError(
+        fmt::format("--train-sentencepiece: no vocabulary of this size can be learnt from the text "
+                    "({}); got {}",
+                    status.ToString(),
+                    vocabulary_size));
   }
   return model;
 }

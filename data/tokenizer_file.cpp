@@ -1,8 +1,7 @@
 #include "data/tokenizer_file.h"
 
-#include <openssl/evp.h>
-
 #include <fstream>
+#include <openssl/evp.h>
 #include <sstream>
 #include <string_view>
 
@@ -35,7 +34,8 @@ Json parse_object(const std::string& text, const std::string& source) {
   try {
     Json json = Json::parse(text);
     if (!json.is_object()) {
-      throw FileError(fmt::format("{}: a JSON object is expected, got {}", source, json.type_name()));
+      throw FileError(
+          fmt::format("{}: a JSON object is expected, got {}", source, json.type_name()));
     }
     return json;
   } catch (const Json::exception& error) {
@@ -114,8 +114,11 @@ std::vector<std::string> tokens_by_id(const std::string& path) {
   const Json vocabulary = parse_object(read_file(path), path);
   for (const auto& [token, id] : vocabulary.items()) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= kMaxVocabulary) {
-      throw FileError(fmt::format(
-          "{}: an id is an integer from 0 to {}; '{}' has {}", path, kMaxVocabulary - 1, token, id.dump()));
+      throw FileError(fmt::format("{}: an id is an integer from 0 to {}; '{}' has {}",
+                                  path,
+                                  kMaxVocabulary - 1,
+                                  token,
+                                  id.dump()));
     }
     const auto place = id.get<std::size_t>();
     tokens.resize(std::max(tokens.size(), place + 1));
@@ -143,8 +146,11 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
     }
     const std::size_t space = line.find(' ');
     if (space == 0 || space + 1 >= line.size() || line.find(' ', space + 1) != std::string::npos) {
-      throw FileError(fmt::format(
-          "{}: line {}: two tokens with a space between them are expected, got '{}'", path, number, line));
+      throw FileError(
+          fmt::format("{}: line {}: two tokens with a space between them are expected, got '{}'",
+                      path,
+                      number,
+                      line));
     }
     merges.emplace_back(line.substr(0, space), line.substr(space + 1));
   }
@@ -173,7 +179,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& json, const st
     std::unique_ptr<Tokenizer> tokenizer = read_tokenizer(object, source);
     if (object.at("vocabulary_size") != tokenizer->vocabulary_size() ||
         object.at("end_of_text") != tokenizer->end_of_text()) {
-      throw FileError(fmt::format("{}: vocabulary_size or end_of_text do not fit its tokens", source));
+      throw FileError(
+          fmt::format("{}: vocabulary_size or end_of_text do not fit its tokens", source));
     }
     return tokenizer;
   } catch (const Json::exception& error) {
@@ -185,7 +192,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   return tokenizer_from_json(read_file(path), path);
 }
 
-std::string tokenizer_path(const std::string& prefix) { return prefix + ".tokenizer.json"; }
+std::string tokenizer_path(const std::string& prefix) {
+  return prefix + ".tokenizer.json";
+}
 
 std::unique_ptr<Tokenizer> load_gpt2_tokenizer(const std::string& directory) {
   const std::string vocabulary = directory + "/vocab.json";

@@ -1,10 +1,12 @@
 #include "data/utf8.h"
 
+#include <array>
+#include <cstring>
 #include <unicode/uchar.h>
 #include <unicode/utf8.h>
 
-#include <array>
-#include <cstring>
+// ICU's macros expand to int arithmetic assigned to bytes.
+#pragma GCC diagnostic ignored "-Wconversion"
 
 namespace slackline {
 namespace {

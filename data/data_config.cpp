@@ -1,0 +1,58 @@
+#include "data/data_config.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "data/blend.h"
+
+namespace slackline {
+namespace {
+
+std::vector<DataSource> read_sources(JsonReader& section, std::string_view key) {
+  std::vector<DataSource> sources;
+  for (JsonReader& source : section.sections(key)) {
+    DataSource& read = sources.emplace_back();
+    read.path = source.string("path");
+    if (read.path.empty()) {
+      source.fail("path", "must name a data set, such as corpus/english");
+    }
+    read.weight =
+        source.number("weight", {.default_value = 1.0, .min = 0.0, .exclusive_min = true});
+    source.finish();
+  }
+  if (sources.size() > Blend::kMaxMembers) {
+    section.fail(key, "must name at most " + std::to_string(Blend::kMaxMembers) + " data sets");
+  }
+  return sources;
+}
+
+Split read_split(JsonReader& section) {
+  const Split defaults = DataConfig{}.split;
+  const std::vector<double> shares =
+      section.numbers("split", {.min = 0.0}, std::vector<double>(defaults.begin(), defaults.end()));
+  Split split{};
+  if (shares.size() != split.size()) {
+    section.fail("split", "must be three numbers: training, validation and test");
+  }
+  std::copy(shares.begin(), shares.end(), split.begin());
+  if (std::all_of(shares.begin(), shares.end(), [](double share) { return share == 0.0; })) {
+    section.fail("split", "must have a share above 0");
+  }
+  return split;
+}
+
+}  // namespace
+
+DataConfig read_data_config(JsonReader section) {
+  DataConfig config;
+  config.train = read_sources(section, "train");
+  if (config.train.empty()) {
+    section.fail("train", R"(must list at least one data set, as in [{"path": "corpus/english"}])");
+  }
+  config.split = read_split(section);
+  config.valid = read_sources(section, "valid");
+  section.finish();
+  return config;
+}
+
+}  // namespace slackline

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/data_config.h"
+#include "data/token_file.h"
+
+namespace slackline {
+
+// The part of one file that belongs to one split.
+struct DataMember {
+  std::shared_ptr<const TokenFile> file;  // shared: the splits of a file read the same mapping
+  double weight = 1.0;
+  std::string_view split;  // "training" or "validation", for messages
+  std::uint64_t first_sequence = 0;
+  std::uint64_t num_sequences = 0;
+};
+
+struct DataMembers {
+  std::vector<DataMember> train;
+  std::vector<DataMember> valid;  // empty where neither `valid` nor the split has a share for it
+  // The tokenizer.json of the data (data/tokenizer_file.h), where a file has one.
+  std::optional<std::string> tokenizer;
+};
+
+// Opens every file once, checks it and its tokens (open_token_file), and cuts it into splits as
+// Megatron does. Throws FileError, also for files made with different tokenizers.
+[[nodiscard]] DataMembers open_data(const DataConfig& config, std::int64_t vocabulary);
+
+// The first sequence of each part of `sequences`, then `sequences`: running sums of the shares,
+// rounded, halves to the even number.
+[[nodiscard]] std::array<std::uint64_t, 4> split_bounds(const Split& split,
+                                                        std::uint64_t sequences);
+
+}  // namespace slackline

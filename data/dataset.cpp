@@ -1,0 +1,171 @@
+#include "data/dataset.h"
+
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/error.h"
+
+namespace slackline {
+namespace {
+
+// Orders are kept in memory, four bytes a sample and more; a run of more samples than this is a
+// mistake in run.steps.
+constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 33U;
+
+std::vector<double> weights_of(std::span<const DataMember> members) {
+  std::vector<double> weights;
+  weights.reserve(members.size());
+  for (const DataMember& member : members) {
+    weights.push_back(member.weight);
+  }
+  return normalized_weights(weights);
+}
+
+std::uint64_t checked_samples(std::uint64_t samples) {
+  if (samples > kMaxSamples) {
+    throw ConfigError(
+        fmt::format("run.steps: run.steps x batch.global must be at most {} samples; got {}",
+                    kMaxSamples,
+                    samples));
+  }
+  return samples;
+}
+
+std::vector<std::uint32_t> lengths_of(const DataMember& member) {
+  std::vector<std::uint32_t> lengths;
+  lengths.reserve(member.num_sequences);
+  for (std::uint64_t s = 0; s < member.num_sequences; ++s) {
+    const std::uint64_t length = member.file->sequence_length(member.first_sequence + s);
+    lengths.push_back(static_cast<std::uint32_t>(length));
+  }
+  return lengths;
+}
+
+std::uint64_t require_one_sample(const DataMember& member,
+                                 std::span<const std::uint32_t> lengths,
+                                 std::int64_t sequence) {
+  const std::uint64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
+  if (tokens <= static_cast<std::uint64_t>(sequence)) {
+    throw FileError(fmt::format(
+        "{}: its {} split is too short: at least model.sequence + 1 = {} tokens are needed, "
+        "{} of its {} sequences have {} (hint: change data.split, or give data.valid)",
+        member.file->path(),
+        member.split,
+        sequence + 1,
+        member.num_sequences,
+        member.file->num_sequences(),
+        tokens));
+  }
+  return tokens;
+}
+
+}  // namespace
+
+Dataset::Dataset(std::vector<DataMember> members, const DatasetOptions& options)
+    : options_(options),
+      weights_(weights_of(members)),
+      blend_(weights_, checked_samples(options.samples)) {
+  if (!options_.stored.empty() && options_.stored.size() != members.size()) {
+    throw ConfigError(fmt::format("data: the checkpoint continues a run on {} data sets; got {}",
+                                  options_.stored.size(),
+                                  members.size()));
+  }
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    Member& member = members_.emplace_back();
+    member.data = std::move(members[m]);
+    const std::vector<std::uint32_t> lengths = lengths_of(member.data);
+    const std::uint64_t tokens = require_one_sample(member.data, lengths, options_.sequence);
+    member.state = {static_cast<std::int64_t>(tokens)};
+    if (!options_.stored.empty()) {
+      restore_blocks(member, lengths, options_.stored[m]);
+    } else if (options_.samples > 0) {
+      const bool alone = weights_.size() == 1;
+      append_block(member,
+                   lengths,
+                   alone ? options_.samples : member_samples(options_.samples, weights_[m]));
+    }
+    if (const std::uint64_t needed = blend_.taken(m); needed > member.num_samples) {
+      append_block(member, lengths, needed - member.num_samples);
+    }
+  }
+  options_.stored.clear();
+}
+
+void Dataset::append_block(Member& member,
+                           std::span<const std::uint32_t> lengths,
+                           std::uint64_t samples) {
+  const SampleOrder& block = member.blocks.emplace_back(
+      lengths,
+      SampleOrderOptions{.seed = options_.seed,
+                         .sequence = static_cast<std::uint64_t>(options_.sequence),
+                         .samples = samples,
+                         .block = member.blocks.size()});
+  member.num_samples += block.num_samples();
+  member.state.push_back(static_cast<std::int64_t>(block.epochs()));
+  member.state.push_back(static_cast<std::int64_t>(samples));
+}
+
+void Dataset::restore_blocks(Member& member,
+                             std::span<const std::uint32_t> lengths,
+                             const MemberOrder& stored) {
+  const std::string& path = member.data.file->path();
+  if (stored.size() % 2 == 0 || stored.front() != member.state.front()) {
+    throw ConfigError(
+        fmt::format("data: the checkpoint continues a run on other data: the {} split of {} had {} "
+                    "tokens; got {}",
+                    member.data.split,
+                    path,
+                    stored.empty() ? 0 : stored.front(),
+                    member.state.front()));
+  }
+  for (std::size_t i = 1; i < stored.size(); i += 2) {
+    const std::int64_t samples = stored[i + 1];
+    if (samples <= 0 || static_cast<std::uint64_t>(samples) > kMaxSamples) {
+      throw FileError(fmt::format("{}: the checkpoint's sample order is broken", path));
+    }
+    append_block(member, lengths, static_cast<std::uint64_t>(samples));
+    if (member.state != MemberOrder(stored.begin(), stored.begin() + i + 2)) {
+      throw ConfigError(fmt::format(
+          "data: the checkpoint's order of {} has {} epochs for {} samples (was model.sequence "
+          "changed?); got {}",
+          path,
+          stored[i],
+          samples,
+          member.state[i]));
+    }
+  }
+}
+
+void Dataset::sample(std::uint64_t index, std::span<TokenId> tokens) const {
+  SL_CHECK(index < num_samples(), std::to_string(index));
+  SL_CHECK_EQ(tokens.size(), static_cast<std::size_t>(options_.sequence) + 1);
+  const Blend::Choice choice = blend_[index];
+  const Member& member = members_[choice.member];
+  std::uint64_t sample = choice.sample;
+  const SampleOrder* block = member.blocks.data();
+  while (sample >= block->num_samples()) {
+    sample -= block->num_samples();
+    ++block;
+  }
+  std::vector<SampleOrder::Part> parts;
+  block->append_parts(sample, parts);
+  const TokenFile& file = *member.data.file;
+  for (const SampleOrder::Part& part : parts) {
+    const std::uint64_t start = file.sequence_start(member.data.first_sequence + part.sequence);
+    file.read(start + part.offset, tokens.first(part.count));
+    tokens = tokens.subspan(part.count);
+  }
+}
+
+std::vector<MemberOrder> Dataset::order_state() const {
+  std::vector<MemberOrder> state;
+  state.reserve(members_.size());
+  for (const Member& member : members_) {
+    state.push_back(member.state);
+  }
+  return state;
+}
+
+}  // namespace slackline

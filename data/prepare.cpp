@@ -1,0 +1,134 @@
+#include "data/prepare.h"
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "data/documents.h"
+#include "data/megatron_writer.h"
+#include "data/sentencepiece_tokenizer.h"
+#include "data/sentencepiece_training.h"
+#include "data/tokenizer_file.h"
+
+namespace slackline {
+namespace {
+
+void require_valid(const PrepareOptions& options) {
+  if (options.inputs.empty()) {
+    throw ConfigError("--input: at least one file is required; got none");
+  }
+  if (options.out.empty() || options.out.ends_with('/')) {
+    throw ConfigError(
+        fmt::format("--out: a prefix is expected, such as corpus/english; got '{}'", options.out));
+  }
+}
+
+std::uint64_t total_bytes(const std::vector<std::string>& inputs) {
+  std::uint64_t bytes = 0;
+  for (const std::string& path : inputs) {
+    std::error_code failed;  // opening the file says what is wrong with it
+    const std::uintmax_t size = std::filesystem::file_size(path, failed);
+    bytes += failed ? 0 : size;
+  }
+  return bytes;
+}
+
+void make_parent(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  if (!parent.empty()) {
+    make_directories(parent);
+  }
+}
+
+// Trains the model, writes it where the options say, and gives back its tokenizer.
+std::unique_ptr<Tokenizer> train_tokenizer(const PrepareOptions& options) {
+  constexpr std::string_view kType = SentencePieceTokenizer::kType;
+  if (!options.tokenizer.starts_with(kType)) {
+    throw ConfigError(fmt::format(
+        "--train-sentencepiece: needs --tokenizer sentencepiece or sentencepiece:MODEL; "
+        "got --tokenizer {}",
+        options.tokenizer));
+  }
+  std::string path = options.out + ".model";
+  if (options.tokenizer.size() > kType.size() + 1) {
+    path = options.tokenizer.substr(kType.size() + 1);
+  }
+  make_parent(path);
+  const std::string model = train_sentencepiece(options.inputs, options.train_sentencepiece);
+  write_file_atomically(path, model);
+  return std::make_unique<SentencePieceTokenizer>(model, path);
+}
+
+// Encodes documents into the writer, sequence by sequence.
+class Encoder {
+ public:
+  Encoder(const Tokenizer& tokenizer, MegatronWriter& writer)
+      : tokenizer_(tokenizer), writer_(writer) {}
+
+  void add(const DocumentPiece& piece) {
+    ids_.clear();
+    tokenizer_.encode(piece.text, piece.part, ids_);
+    if (piece.ends_document) {
+      ids_.push_back(tokenizer_.end_of_text());
+    }
+    writer_.append(ids_);
+    writer_.end_sequence();
+    if (piece.ends_document) {
+      writer_.end_document();
+    }
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  MegatronWriter& writer_;
+  std::vector<TokenId> ids_;
+};
+
+}  // namespace
+
+PrepareSummary prepare(const PrepareOptions& options,
+                       const std::function<void(const PrepareProgress&)>& progress) {
+  require_valid(options);
+  make_parent(options.out);
+  const std::unique_ptr<Tokenizer> tokenizer = options.train_sentencepiece > 0
+                                                   ? train_tokenizer(options)
+                                                   : tokenizer_from_option(options.tokenizer);
+  MegatronWriter writer(options.out, tokenizer->vocabulary_size());
+  FileWriter tokenizer_writer(tokenizer_path(options.out));
+  tokenizer_writer.write(tokenizer_to_json(*tokenizer));
+
+  Encoder encoder(*tokenizer, writer);
+  PrepareSummary summary{.vocabulary = tokenizer->vocabulary_size()};
+  PrepareProgress state{.bytes_total = total_bytes(options.inputs)};
+  for (const std::string& path : options.inputs) {
+    const std::uint64_t bytes_before = state.bytes_read;
+    const auto reader = open_documents(
+        path, [&tokenizer](std::string_view text) { return tokenizer->split_point(text); });
+    while (const std::optional<DocumentPiece> piece = reader->next()) {
+      encoder.add(*piece);
+      summary.text_bytes += piece->text.size();
+      state.bytes_read = bytes_before + reader->bytes_read();
+      state.tokens = writer.num_tokens();
+      if (progress) {
+        progress(state);
+      }
+    }
+    state.bytes_read = bytes_before + reader->bytes_read();
+  }
+  if (writer.num_documents() == 0) {
+    throw FileError(fmt::format("{}: no text in the input files", options.inputs.front()));
+  }
+  summary.documents = writer.num_documents();
+  summary.sequences = writer.num_sequences();
+  summary.tokens = writer.num_tokens();
+  writer.commit_tokens();
+  tokenizer_writer.commit();
+  writer.commit_index();
+  return summary;
+}
+
+}  // namespace slackline

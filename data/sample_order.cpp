@@ -1,0 +1,99 @@
+#include "data/sample_order.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "core/check.h"
+#include "core/rng.h"
+
+namespace slackline {
+namespace {
+
+// Epochs with a last one that gives less than this share of its samples keep it apart.
+constexpr double kWholeEnough = 0.80;
+
+// NumPy takes 32 bits. Larger seeds and later blocks are hashed to them.
+std::uint32_t numpy_seed(std::uint64_t seed, std::uint64_t block) {
+  if (block == 0 && (seed >> 32U) == 0) {
+    return static_cast<std::uint32_t>(seed);
+  }
+  return philox_key(seed, "data/order/block " + std::to_string(block))[0];
+}
+
+std::uint64_t samples_of(std::uint64_t tokens, std::uint64_t sequence) {
+  return tokens == 0 ? 0 : (tokens - 1) / sequence;
+}
+
+// Appends `epochs` times the ids 0 .. count - 1 and shuffles them as a whole.
+void append_epochs(IndexArray& ids,
+                   std::size_t count,
+                   std::uint64_t epochs,
+                   NumpyShuffler& shuffler) {
+  const std::size_t first = ids.size();
+  for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
+    for (std::size_t id = 0; id < count; ++id) {
+      ids.push_back(id);
+    }
+  }
+  ids.shuffle(shuffler, first, ids.size() - first);
+}
+
+}  // namespace
+
+SampleOrder::SampleOrder(std::span<const std::uint32_t> lengths, const SampleOrderOptions& options)
+    : sequence_(options.sequence) {
+  const std::uint64_t epoch_tokens =
+      std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
+  SL_CHECK(sequence_ > 0 && options.samples > 0 && epoch_tokens > sequence_, "no sample to order");
+
+  const std::uint64_t needed_tokens = options.samples * sequence_ + 1;
+  epochs_ = (needed_tokens + epoch_tokens - 1) / epoch_tokens;
+  const std::uint64_t total = samples_of(epochs_ * epoch_tokens, sequence_);
+  const std::uint64_t before_last = samples_of((epochs_ - 1) * epoch_tokens, sequence_);
+  const auto whole_enough = static_cast<std::uint64_t>(
+      kWholeEnough * static_cast<double>(samples_of(epoch_tokens, sequence_)));
+  last_epoch_is_separate_ = epochs_ > 1 && options.samples - before_last < whole_enough;
+
+  NumpyShuffler shuffler(numpy_seed(options.seed, options.block));
+  sequences_ = IndexArray(lengths.size() * epochs_, lengths.size());
+  append_epochs(
+      sequences_, lengths.size(), last_epoch_is_separate_ ? epochs_ - 1 : epochs_, shuffler);
+  if (last_epoch_is_separate_) {
+    append_epochs(sequences_, lengths.size(), 1, shuffler);
+  }
+  starts_.reserve(sequences_.size() + 1);
+  starts_.push_back(0);
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    starts_.push_back(starts_.back() + lengths[sequences_[i]]);
+  }
+  const std::uint64_t mixed = last_epoch_is_separate_ ? before_last : total;
+  samples_ = IndexArray(total, total);
+  for (std::uint64_t j = 0; j < total; ++j) {
+    samples_.push_back(j);
+  }
+  samples_.shuffle(shuffler, 0, mixed);
+  samples_.shuffle(shuffler, mixed, total - mixed);
+}
+
+SampleOrder::Place SampleOrder::start_of(std::uint64_t j) const {
+  const std::uint64_t token = j * sequence_;
+  const auto after = std::upper_bound(starts_.begin(), starts_.end(), token);
+  const auto position = static_cast<std::size_t>(after - starts_.begin()) - 1;
+  return {.position = position, .offset = token - starts_[position]};
+}
+
+void SampleOrder::append_parts(std::uint64_t index, std::vector<Part>& parts) const {
+  Place place = start_of(samples_[index]);
+  for (std::uint64_t missing = sequence_ + 1; missing > 0; ++place.position, place.offset = 0) {
+    const std::uint64_t length = starts_[place.position + 1] - starts_[place.position];
+    const std::uint64_t count = std::min(missing, length - place.offset);
+    if (count > 0) {
+      parts.push_back(
+          {.sequence = sequences_[place.position], .offset = place.offset, .count = count});
+    }
+    missing -= count;
+  }
+}
+
+}  // namespace slackline

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/index_array.h"
+
+namespace slackline {
+
+// The order in which a run sees one data set: Megatron's, token for token.
+//
+// The sequences of the split, in file order, are repeated for as many epochs as the samples need,
+// shuffled, and walked as one long stream. Sample j is the tokens j * T .. (j + 1) * T of it, so
+// neighbours share a token. The samples are then shuffled in their turn. Where the last epoch would
+// give less than 80 % of its samples, its sequences and its samples are shuffled apart and come
+// last, so that the run ends in a part of an epoch that is not mixed into the whole ones.
+struct SampleOrderOptions {
+  std::uint64_t seed = 0;
+  std::uint64_t sequence = 0;  // T
+  std::uint64_t samples = 0;   // that the run asked for
+  // 0 for Megatron's order. Block n > 0 continues a run that was made longer, with a generator of
+  // its own, seeded from (seed, n).
+  std::uint64_t block = 0;
+};
+
+// A pure function of its arguments; immutable.
+class SampleOrder {
+ public:
+  // Where a token stands: a place in the shuffled order of sequences, and an offset there.
+  struct Place {
+    std::size_t position = 0;
+    std::uint64_t offset = 0;
+  };
+
+  // Part of a sample: `count` tokens of a sequence of the split, from `offset` on.
+  struct Part {
+    std::uint64_t sequence = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t count = 0;
+  };
+
+  // `lengths` are the tokens of each sequence of the split.
+  // REQUIRES: they add up to T + 1 at least; T, samples > 0.
+  SampleOrder(std::span<const std::uint32_t> lengths, const SampleOrderOptions& options);
+
+  [[nodiscard]] std::uint64_t epochs() const { return epochs_; }
+
+  [[nodiscard]] bool last_epoch_is_separate() const { return last_epoch_is_separate_; }
+
+  // All samples of the epochs: at least as many as were asked for.
+  [[nodiscard]] std::uint64_t num_samples() const { return samples_.size(); }
+
+  // The shuffled order: which sequence stands at `position`, which sample comes `index`-th.
+  [[nodiscard]] std::size_t num_positions() const { return sequences_.size(); }
+
+  [[nodiscard]] std::uint64_t sequence_at(std::size_t position) const {
+    return sequences_[position];
+  }
+
+  [[nodiscard]] std::uint64_t sample_at(std::size_t index) const { return samples_[index]; }
+
+  // The first token of sample j, not shuffled; num_samples() gives the last token of all.
+  [[nodiscard]] Place start_of(std::uint64_t j) const;
+
+  // Appends the T + 1 tokens of the `index`-th sample in training order, as parts of sequences.
+  void append_parts(std::uint64_t index, std::vector<Part>& parts) const;
+
+ private:
+  std::uint64_t sequence_;
+  std::uint64_t epochs_ = 1;
+  bool last_epoch_is_separate_ = false;
+  IndexArray sequences_;               // document index: ids of sequences
+  std::vector<std::uint64_t> starts_;  // tokens before each of them, then all tokens
+  IndexArray samples_;                 // shuffle index
+};
+
+}  // namespace slackline

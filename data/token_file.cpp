@@ -1,0 +1,54 @@
+#include "data/token_file.h"
+
+#include <filesystem>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "data/llmc_file.h"
+#include "data/megatron_file.h"
+
+namespace slackline {
+namespace {
+
+bool is_file(const std::string& path) {
+  std::error_code ignored;  // what cannot be looked at is not there
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+// The prefix that the name of a .bin or .idx stands for.
+std::string megatron_prefix(const std::string& path) {
+  for (const std::string_view suffix : {".bin", ".idx"}) {
+    if (path.ends_with(suffix)) {
+      return path.substr(0, path.size() - suffix.size());
+    }
+  }
+  return path;
+}
+
+}  // namespace
+
+std::unique_ptr<TokenFile> open_token_file(const std::string& prefix_or_path,
+                                           std::int64_t vocabulary) {
+  // llm.c's files are often named .bin too: what they begin with tells them from Megatron's.
+  if (is_file(prefix_or_path) && is_llmc_file(prefix_or_path)) {
+    return std::make_unique<LlmcFile>(prefix_or_path, vocabulary);
+  }
+  const std::string prefix = megatron_prefix(prefix_or_path);
+  if (is_file(prefix + ".idx") || is_file(prefix + ".bin")) {
+    return std::make_unique<MegatronFile>(prefix, vocabulary);
+  }
+  if (is_file(prefix_or_path)) {
+    throw FileError(fmt::format(
+        "{}: wrong magic: neither an llm.c token file nor one of Megatron's .bin and .idx "
+        "(hint: `slackline prepare` makes token files from text)",
+        prefix_or_path));
+  }
+  throw FileError(fmt::format("{}: no such data: neither {}.bin and {}.idx nor an llm.c token file",
+                              prefix_or_path,
+                              prefix,
+                              prefix));
+}
+
+}  // namespace slackline
