@@ -27,7 +27,7 @@ stage_skipped() {
 
 # The last summary of ctest in a stage's output, if it ran ctest.
 ctest_line() {
-  grep -h 'tests passed' "$logs/$1.log" | tail -n 1 || true
+  grep -ho '[0-9]*% tests passed.*' "$logs/$1.log" | tail -n 1 || true
 }
 
 print_stages() {
