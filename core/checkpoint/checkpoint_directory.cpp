@@ -70,7 +70,7 @@ std::vector<StepDirectory> list_checkpoints(const std::string& checkpoints) {
       continue;
     }
     const std::string path = checkpoints + "/" + name;
-    if (fs::exists(path + "/" + std::string(kManifestName))) {
+    if (path_exists(path + "/" + std::string(kManifestName))) {
       found.push_back({*step, path});
     } else {
       log_warning(path + ": has no manifest.json, ignored: not a complete checkpoint");

@@ -17,6 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::string_view kNoHash = "0000000000000000";  // where the text's own will stand
 constexpr std::size_t kNumDTypes = static_cast<std::size_t>(DType::boolean) + 1;
 
 std::array<std::string_view, kNumDTypes> dtype_names() {
@@ -138,25 +139,47 @@ ManifestTensor read_tensor(JsonReader reader, const Manifest& manifest) {
   return tensor;
 }
 
-ManifestFile read_file_entry(JsonReader reader) {
+std::uint64_t read_hash(JsonReader& reader) {
   constexpr int kBase = 16;
-  constexpr std::size_t kDigits = 16;
-  ManifestFile file;
-  file.bytes = static_cast<std::size_t>(reader.integer("bytes", {.min = 0}));
+  std::uint64_t hash = 0;
   const std::string digits = reader.string("xxh3");
   const char* end = digits.data() + digits.size();
-  const auto parsed = std::from_chars(digits.data(), end, file.xxh3, kBase);
-  if (digits.size() != kDigits || parsed.ec != std::errc{} || parsed.ptr != end) {
+  const auto parsed = std::from_chars(digits.data(), end, hash, kBase);
+  if (digits.size() != kNoHash.size() || parsed.ec != std::errc{} || parsed.ptr != end) {
     reader.fail("xxh3", "must be 16 hexadecimal digits");
   }
+  return hash;
+}
+
+ManifestFile read_file_entry(JsonReader reader) {
+  ManifestFile file;
+  file.bytes = static_cast<std::size_t>(reader.integer("bytes", {.min = 0}));
+  file.xxh3 = read_hash(reader);
   reader.finish();
   return file;
 }
 
-Manifest read_manifest(JsonReader reader) {
+// Compares the text with the hash it carries: a digit that flipped would else pass for another.
+void check_own_hash(JsonReader& reader, std::string text) {
+  if (!reader.has("xxh3")) {
+    return;
+  }
+  const std::uint64_t expected = read_hash(reader);
+  const std::size_t digits = text.rfind(hex_text(expected));
+  if (digits != std::string::npos) {
+    text.replace(digits, kNoHash.size(), kNoHash);
+  }
+  const std::uint64_t hash = xxh3(std::as_bytes(std::span(text)));
+  if (hash != expected) {
+    reader.fail("xxh3", "damaged: the text has XXH3 " + hex_text(hash));
+  }
+}
+
+Manifest read_manifest(JsonReader reader, std::string_view text) {
   if (reader.integer("format") != kManifestFormat) {
     reader.fail("format", fmt::format("this program reads format {}", kManifestFormat));
   }
+  check_own_hash(reader, std::string(text));
   Manifest manifest;
   manifest.step = reader.integer("step", {.min = 0});
   manifest.documents.model = reader.json(kModelKey.key);
@@ -217,12 +240,15 @@ std::string manifest_text(const Manifest& manifest) {
   for (const DocumentKey& document : kOtherKeys) {
     write_document(json, document, manifest.documents);
   }
-  return json.dump(1) + "\n";
+  json["xxh3"] = kNoHash;
+  std::string text = json.dump(1) + "\n";
+  const std::string hash = hex_text(xxh3(std::as_bytes(std::span(text))));
+  return text.replace(text.rfind(kNoHash), kNoHash.size(), hash);
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& path) {
   try {
-    return read_manifest(JsonReader::parse(text, "not a manifest"));
+    return read_manifest(JsonReader::parse(text, "not a manifest"), text);
   } catch (const ConfigError& error) {
     throw FileError(path + ": " + error.what());
   }

@@ -19,11 +19,14 @@ namespace slackline {
 //    "tensors": {"weights/wte.weight": {"shape": [257, 64], "dtype": "f32", "pieces": [
 //      {"file": "weights-00000.safetensors", "start": [0, 0], "shape": [257, 64]}]}},
 //    "files": {"weights-00000.safetensors": {"bytes": 65872, "xxh3": "0123456789abcdef"}},
-//    "data": {...}, "rng": ..., "tokenizer": ..., "codec": ..., "plan": ..., "layout": ...}
+//    "data": {...}, "rng": ..., "tokenizer": ..., "codec": ..., "plan": ..., "layout": ...,
+//    "xxh3": "fedcba9876543210"}
 //
 // The pieces of a tensor cover it without holes or overlaps, once for each `worker` (a data rank
 // that has state of its own) where pieces carry one. A piece lies in its file under piece_key().
-// `files` lists every file but the manifest, with XXH3-64 as 16 hexadecimal digits.
+// `files` lists every file but the manifest, with XXH3-64 as 16 hexadecimal digits. The last key is
+// the hash of the manifest's own text with zeros for these digits; a manifest that somebody wrote
+// or changed by hand may leave it out.
 
 inline constexpr std::int64_t kManifestFormat = 1;
 inline constexpr std::string_view kManifestName = "manifest.json";
@@ -76,7 +79,8 @@ struct Manifest {
 
 [[nodiscard]] std::string manifest_text(const Manifest& manifest);
 
-// Parses and checks all that the text alone can tell. `path` starts the FileError's message.
+// Parses and checks all that the text alone can tell, its own hash included. `path` starts the
+// FileError's message.
 [[nodiscard]] Manifest parse_manifest(std::string_view text, const std::string& path);
 
 }  // namespace slackline

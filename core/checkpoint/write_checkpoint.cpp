@@ -16,8 +16,6 @@ namespace slackline {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 struct Shard {
   std::string file;
   std::vector<NamedTensor> pieces;
@@ -100,7 +98,7 @@ void write_files(const std::string& partial,
 // Makes `partial` the checkpoint of that name. One that is there loses its name first; a crash
 // between the two renames leaves the checkpoints before it.
 void put_in_place(const std::string& partial, const std::string& directory) {
-  if (!fs::exists(directory)) {
+  if (!path_exists(directory)) {
     rename_and_sync(partial, directory);
     return;
   }
@@ -111,12 +109,18 @@ void put_in_place(const std::string& partial, const std::string& directory) {
   remove_tree(replaced);
 }
 
+std::string without_last_slash(const std::string& path) {
+  const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
+  return (normal.has_filename() ? normal : normal.parent_path()).string();
+}
+
 }  // namespace
 
-void write_checkpoint(const std::string& directory,
+void write_checkpoint(const std::string& path,
                       const CheckpointContents& contents,
                       std::size_t shard_bytes) {
-  if (fs::exists(directory) && !fs::exists(directory + "/" + std::string(kManifestName))) {
+  const std::string directory = without_last_slash(path);
+  if (path_exists(directory) && !path_exists(directory + "/" + std::string(kManifestName))) {
     throw FileError(directory + ": is there already and is not a checkpoint; choose another name");
   }
   const std::string partial = partial_path(directory);

@@ -27,23 +27,15 @@ std::string refusal(const std::string& directory) {
   return "accepted";
 }
 
-void replace_in_file(const std::string& path, const std::string& from, const std::string& to) {
-  std::string text = read_file(path);
-  const std::size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  text.replace(at, from.size(), to);
-  write_file_atomically(path, text);
-}
-
 }  // namespace
 
 TEST_CASE("a checkpoint gives back every bit and every document") {
   const TemporaryDirectory directory;
-  const std::string path = directory.file("runs/imported");
+  const std::string path = directory.file("runs/imported");  // the parent is created
   SmallState state;
   const std::uint32_t quiet_nan = 0x7fc12345U;
   std::memcpy(&state.table[3], &quiet_nan, sizeof quiet_nan);
-  write_checkpoint(path, state.contents(7));
+  write_checkpoint(path + "/", state.contents(7));
 
   Checkpoint checkpoint(path);
   checkpoint.verify();
@@ -169,6 +161,23 @@ TEST_CASE("a flipped bit anywhere in any file is refused with file and both hash
   REQUIRE_THROWS_AS(Checkpoint(path).verify_group("adam_m"), FileError);
 }
 
+TEST_CASE("a flipped bit anywhere in the manifest is refused") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  SmallState state;
+  write_checkpoint(path, state.contents(1));
+  const std::string manifest = path + "/manifest.json";
+  const std::string text = read_file(manifest);
+  for (std::size_t offset = 0; offset < text.size(); ++offset) {
+    std::string damaged = text;
+    damaged[offset] = static_cast<char>(damaged[offset] ^ 1);
+    CAPTURE(offset, text[offset], damaged[offset]);
+    CHECK_THROWS_AS(parse_manifest(damaged, manifest), FileError);
+  }
+  flip_bit(manifest, text.find("320") + 1);  // consumed_sequences
+  CHECK_THAT(refusal(path), Contains(manifest + ": xxh3: damaged: the text has XXH3"));
+}
+
 TEST_CASE("missing and truncated files are refused when a checkpoint is opened") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("a");
@@ -192,7 +201,11 @@ TEST_CASE("a manifest that does not fit its files is refused when they are read"
   const std::string path = directory.file("a");
   SmallState state;
   write_checkpoint(path, state.contents(1));
-  replace_in_file(path + "/manifest.json", "\"weights/ln_f.bias\"", "\"weights/ln_g.bias\"");
+  Manifest manifest = parse_manifest(read_file(path + "/manifest.json"), path);
+  auto entry = manifest.tensors.extract("weights/ln_f.bias");
+  entry.key() = "weights/ln_g.bias";
+  manifest.tensors.insert(std::move(entry));
+  write_file_atomically(path + "/manifest.json", manifest_text(manifest));
   Checkpoint checkpoint(path);
   std::vector<float> values(7);
   REQUIRE_THROWS_WITH(checkpoint.read("weights/ln_g.bias", Tensor(std::span(values))),
