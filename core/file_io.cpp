@@ -213,6 +213,15 @@ void write_file_atomically(const std::string& path, std::string_view content) {
   writer.commit();
 }
 
+bool path_exists(const std::string& path) {
+  std::error_code error;
+  const bool exists = std::filesystem::exists(path, error);
+  if (error) {
+    fail(path, "look up", error.value());
+  }
+  return exists;
+}
+
 void make_directories(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);

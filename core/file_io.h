@@ -88,6 +88,9 @@ class LineFile {
 // FileWriter for content that is there at once.
 void write_file_atomically(const std::string& path, std::string_view content);
 
+// Something has this name, whatever it is.
+[[nodiscard]] bool path_exists(const std::string& path);
+
 // Creates the directory and its parents; one that exists is fine.
 void make_directories(const std::string& path);
 

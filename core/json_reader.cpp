@@ -302,6 +302,15 @@ std::size_t JsonReader::choice(std::string_view key,
   return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 
+std::string JsonReader::json(std::string_view key) {
+  const Json* value = node_->ask(key);
+  if (value == nullptr) {
+    return {};
+  }
+  node_->record(key, *value);
+  return value->dump();
+}
+
 JsonReader JsonReader::section(std::string_view key) {
   const Json* value = node_->ask(key);
   if (Node::Result* existing = node_->result(key)) {

@@ -75,6 +75,9 @@ class JsonReader {
                                    std::span<const std::string_view> names,
                                    std::optional<std::size_t> default_value = {});
 
+  // Any value, as JSON text without white space; empty when absent.
+  [[nodiscard]] std::string json(std::string_view key);
+
   // A nested object; an absent one reads as {} (its required keys then complain).
   [[nodiscard]] JsonReader section(std::string_view key);
   // A list of objects; absent reads as an empty list.

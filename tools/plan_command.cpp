@@ -45,11 +45,10 @@ void print_text(const Plan& plan) {
   fmt::print("tokens a step         {:>18}\n", plan.tokens_per_step);
   fmt::print("micro-batches a step  {:>18}\n\n", plan.config.num_micro_batches());
   fmt::print("floating-point operations      a token       a step\n");
-  for (const auto& [name, flops] : {std::pair{"model, causal (Megatron-LM)", plan.flops.causal},
-                                    std::pair{"model, full attention (6N + 12LCT)",
-                                              plan.flops.full_attention},
-                                    std::pair{"hardware, with recomputation",
-                                              plan.flops.hardware}}) {
+  for (const auto& [name, flops] :
+       {std::pair{"model, causal (Megatron-LM)", plan.flops.causal},
+        std::pair{"model, full attention (6N + 12LCT)", plan.flops.full_attention},
+        std::pair{"hardware, with recomputation", plan.flops.hardware}}) {
     fmt::print("{:<36} {:>10.4g}   {:>10.4g}\n", name, flops, flops * tokens);
   }
   fmt::print("\nmemory of rank 0                                bytes\n");
@@ -65,19 +64,18 @@ void print_json(const Plan& plan) {
     items += fmt::format(
         R"({}{{"name": "{}", "bytes": {}}})", items.empty() ? "" : ", ", item.name, item.bytes);
   }
-  fmt::print(
-      R"({{"parameters": {}, "tokens_per_step": {}, "micro_batches": {}, )"
-      R"("flops_per_token": {{"causal": {}, "full_attention": {}, "hardware": {}}}, )"
-      R"("memory": [{}], "memory_bytes": {}}})"
-      "\n",
-      plan.parameters,
-      plan.tokens_per_step,
-      plan.config.num_micro_batches(),
-      plan.flops.causal,
-      plan.flops.full_attention,
-      plan.flops.hardware,
-      items,
-      total_bytes(plan.memory));
+  fmt::print(R"({{"parameters": {}, "tokens_per_step": {}, "micro_batches": {}, )"
+             R"("flops_per_token": {{"causal": {}, "full_attention": {}, "hardware": {}}}, )"
+             R"("memory": [{}], "memory_bytes": {}}})"
+             "\n",
+             plan.parameters,
+             plan.tokens_per_step,
+             plan.config.num_micro_batches(),
+             plan.flops.causal,
+             plan.flops.full_attention,
+             plan.flops.hardware,
+             items,
+             total_bytes(plan.memory));
 }
 
 }  // namespace

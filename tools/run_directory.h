@@ -17,6 +17,7 @@ class RunDirectory {
   explicit RunDirectory(std::string path) : path_(std::move(path)) {}
 
   [[nodiscard]] const std::string& path() const { return path_; }
+
   [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
 
   // Throws FileError when another run's files are here.

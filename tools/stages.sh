@@ -13,32 +13,34 @@ stage() {
   shift
   mkdir -p "$logs"
   stage_running=$name
-  printf '\n==> %s: %s\n' "$name" "$*"
+  printf '\n==> %s%s\n' "$name" "$([[ $(type -t "$1") == function ]] || printf ': %s' "$*")"
   "$@" 2>&1 | tee "$logs/$name.log"
   stage_running=""
-  stage_table+=("$(printf '%-12s %5d s  %s' "$name" $((SECONDS - start)) "$(ctest_line "$name")")")
+  stage_table+=("$(printf '%-14s %5d s  %s' "$name" $((SECONDS - start)) "$(ctest_line "$name")")")
 }
 
 # stage_skipped NAME REASON: says so now and again in the table.
 stage_skipped() {
   printf '\n==> %s: SKIPPED, %s\n' "$1" "$2"
-  stage_table+=("$(printf '%-12s SKIPPED  %s' "$1" "$2")")
+  stage_table+=("$(printf '%-14s SKIPPED  %s' "$1" "$2")")
 }
 
 # The last summary of ctest in a stage's output, if it ran ctest.
 ctest_line() {
-  grep -h 'tests passed' "$logs/$1.log" | tail -n 1 || true
+  grep -ho '[0-9]*% tests passed.*' "$logs/$1.log" | tail -n 1 || true
 }
 
 print_stages() {
-  local status=$?
+  local status=$? verdict=passed
   printf '\n'
   [[ ${#stage_table[@]} -eq 0 ]] || printf '%s\n' "${stage_table[@]}"
+  # An interrupt can leave a status of 0 behind.
+  [[ $status -eq 0 && -z $stage_running ]] || verdict=FAILED
   if [[ -n $stage_running ]]; then
-    printf '%-12s FAILED   %s\n' "$stage_running" "$(ctest_line "$stage_running")"
+    printf '%-14s FAILED   %s\n' "$stage_running" "$(ctest_line "$stage_running")"
     printf 'its output: %s\n' "$logs/$stage_running.log"
   fi
-  printf '%s: %s after %d s\n' "$0" "$([[ $status -eq 0 ]] && echo passed || echo FAILED)" "$SECONDS"
+  printf '%s: %s after %d s\n' "$0" "$verdict" "$SECONDS"
 }
 trap print_stages EXIT
 

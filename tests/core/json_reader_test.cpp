@@ -63,6 +63,15 @@ TEST_CASE("values of every kind are read, and absent keys take their defaults") 
   run.finish();
 }
 
+TEST_CASE("any value can be taken as JSON text, and maps give their keys in order") {
+  JsonReader root = parse(R"({"b": {"x": [1, 2.0]}, "a": "s", "n": null})");
+  REQUIRE(root.keys() == std::vector<std::string>{"b", "a", "n"});
+  REQUIRE(root.json("b") == R"({"x":[1,2.0]})");
+  REQUIRE(root.json("a") == R"("s")");
+  REQUIRE(root.json("n").empty());
+  REQUIRE(root.section("other").keys().empty());
+}
+
 TEST_CASE("a null is the same as an absent key") {
   JsonReader root = parse(R"({"lr": null, "run": null})");
   REQUIRE_FALSE(root.has("lr"));

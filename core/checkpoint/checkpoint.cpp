@@ -1,0 +1,175 @@
+#include "core/checkpoint/checkpoint.h"
+
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/hash.h"
+
+namespace slackline {
+
+namespace {
+
+std::string describe(DType dtype, const Shape& shape) {
+  return std::string(name_of(dtype)) + " " + shape.to_string();
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(std::string directory) : directory_(std::move(directory)) {
+  const std::string path = directory_ + "/" + std::string(kManifestName);
+  manifest_ = parse_manifest(read_file(path), path);
+  check_sizes();
+}
+
+void Checkpoint::check_sizes() const {
+  for (const auto& [name, file] : manifest_.files) {
+    std::error_code error;
+    const std::string path = directory_ + "/" + name;
+    const auto bytes = std::filesystem::file_size(path, error);
+    if (error) {
+      throw FileError(fmt::format(
+          "{}: listed in {} but cannot be read: {}", path, kManifestName, error.message()));
+    }
+    if (bytes != file.bytes) {
+      throw FileError(fmt::format("{}: {}: {} says {} bytes; got {}",
+                                  path,
+                                  bytes < file.bytes ? "truncated" : "too long",
+                                  kManifestName,
+                                  file.bytes,
+                                  bytes));
+    }
+  }
+}
+
+bool Checkpoint::has_file(std::string_view name) const {
+  return manifest_.files.contains(std::string(name));
+}
+
+std::string Checkpoint::file(std::string_view name) const {
+  if (!has_file(name)) {
+    throw FileError(fmt::format("{}: the checkpoint has no file {}", directory_, name));
+  }
+  return directory_ + "/" + std::string(name);
+}
+
+void Checkpoint::verify() const {
+  for (const auto& [name, file] : manifest_.files) {
+    verify_file(name, file);
+  }
+}
+
+void Checkpoint::verify_group(std::string_view group) const {
+  const std::string prefix = std::string(group) + "/";
+  std::set<std::string> needed;
+  for (const auto& [name, tensor] : manifest_.tensors) {
+    if (name.starts_with(prefix)) {
+      for (const ManifestPiece& piece : tensor.pieces) {
+        needed.insert(piece.file);
+      }
+    }
+  }
+  for (const std::string& name : needed) {
+    verify_file(name, manifest_.files.at(name));
+  }
+}
+
+void Checkpoint::verify_file(const std::string& name, const ManifestFile& file) const {
+  const MappedFile mapped(directory_ + "/" + name);
+  const std::uint64_t hash = xxh3(mapped.bytes());
+  if (hash != file.xxh3) {
+    throw FileError(fmt::format("{}: damaged: {} says XXH3 {}; got {}",
+                                mapped.path(),
+                                kManifestName,
+                                hex_text(file.xxh3),
+                                hex_text(hash)));
+  }
+}
+
+void Checkpoint::read(std::string_view name,
+                      Tensor destination,
+                      std::optional<std::int64_t> worker) {
+  const ManifestTensor& tensor = find(name);
+  if (tensor.dtype != destination.dtype() || tensor.shape != destination.shape()) {
+    throw FileError(fmt::format("{}: tensor '{}': expected {}; the checkpoint has {}",
+                                directory_,
+                                name,
+                                describe(destination.dtype(), destination.shape()),
+                                describe(tensor.dtype, tensor.shape)));
+  }
+  read_region(name, whole_region(tensor.shape).start, destination, worker);
+}
+
+void Checkpoint::read_region(std::string_view name,
+                             const std::vector<std::int64_t>& start,
+                             Tensor destination,
+                             std::optional<std::int64_t> worker) {
+  const ManifestTensor& tensor = find(name);
+  const Region wanted{start, destination.shape()};
+  if (tensor.dtype != destination.dtype() || !is_inside(wanted, tensor.shape)) {
+    throw FileError(fmt::format("{}: tensor '{}': expected {} inside it; the checkpoint has {}",
+                                directory_,
+                                name,
+                                describe(destination.dtype(), destination.shape()),
+                                describe(tensor.dtype, tensor.shape)));
+  }
+  bool found = false;
+  for (const ManifestPiece& piece : tensor.pieces) {
+    if (piece.worker != worker) {
+      continue;
+    }
+    found = true;
+    if (const std::optional<Region> part = intersection(piece.region, wanted)) {
+      const std::span<const std::byte> bytes = piece_bytes(name, tensor, piece);
+      copy_region(*part,
+                  {const_cast<std::byte*>(bytes.data()), piece.region},
+                  {static_cast<std::byte*>(destination.raw()), wanted},
+                  size_of(tensor.dtype));
+    }
+  }
+  if (!found) {
+    throw FileError(fmt::format("{}: tensor '{}' has no pieces of {}",
+                                directory_,
+                                name,
+                                worker ? "worker " + std::to_string(*worker) : "all workers"));
+  }
+}
+
+const ManifestTensor& Checkpoint::find(std::string_view name) const {
+  const auto found = manifest_.tensors.find(std::string(name));
+  if (found == manifest_.tensors.end()) {
+    throw FileError(fmt::format("{}: the checkpoint has no tensor '{}'", directory_, name));
+  }
+  return found->second;
+}
+
+const SafetensorsFile& Checkpoint::shard(const std::string& file) {
+  auto found = shards_.find(file);
+  if (found == shards_.end()) {
+    found = shards_.emplace(file, SafetensorsFile(directory_ + "/" + file)).first;
+  }
+  return found->second;
+}
+
+std::span<const std::byte> Checkpoint::piece_bytes(std::string_view name,
+                                                   const ManifestTensor& tensor,
+                                                   const ManifestPiece& piece) {
+  const SafetensorsFile& file = shard(piece.file);
+  const std::string key = piece_key(name, tensor.shape, piece.region, piece.worker);
+  const SafetensorsFile::Entry* entry = file.find(key);
+  if (entry == nullptr || entry->dtype != tensor.dtype || entry->shape != piece.region.shape) {
+    throw FileError(fmt::format("{}: tensor '{}': {} says {}; the file has {}",
+                                file.path(),
+                                key,
+                                kManifestName,
+                                describe(tensor.dtype, piece.region.shape),
+                                entry == nullptr ? "none" : describe(entry->dtype, entry->shape)));
+  }
+  return file.bytes(*entry);
+}
+
+}  // namespace slackline

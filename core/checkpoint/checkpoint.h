@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/checkpoint/manifest.h"
+#include "core/safetensors.h"
+#include "core/tensor.h"
+
+namespace slackline {
+
+// A checkpoint on the disk, for reading. Opening reads the manifest and checks that every file it
+// lists is there with the right size; verify() reads the files. Every refusal is a FileError that
+// names file and rule. Shards are mapped as they are needed. Used by one thread.
+class Checkpoint {
+ public:
+  explicit Checkpoint(std::string directory);
+
+  [[nodiscard]] const std::string& path() const { return directory_; }
+
+  [[nodiscard]] std::int64_t step() const { return manifest_.step; }
+
+  // Model, data position, RNG and the other documents as JSON texts.
+  [[nodiscard]] const CheckpointDocuments& documents() const { return manifest_.documents; }
+
+  // By name with group, in byte order.
+  [[nodiscard]] const std::map<std::string, ManifestTensor>& tensors() const {
+    return manifest_.tensors;
+  }
+
+  [[nodiscard]] bool has_file(std::string_view name) const;
+  // Path of a further file (tokenizer.json). Throws when the checkpoint does not list it.
+  [[nodiscard]] std::string file(std::string_view name) const;
+
+  // Hashes every file, or those that tensors of `group` need, and refuses one that differs from
+  // the manifest, with both hashes. Do it before reading.
+  void verify() const;
+  void verify_group(std::string_view group) const;
+
+  // Fills `destination` with a whole tensor, put together from its pieces. Throws when there is no
+  // such tensor, or element type or shape differ (another model's checkpoint).
+  void read(std::string_view name,
+            Tensor destination,
+            std::optional<std::int64_t> worker = std::nullopt);
+
+  // Fills `destination` with the rectangle of its shape that starts at `start`.
+  void read_region(std::string_view name,
+                   const std::vector<std::int64_t>& start,
+                   Tensor destination,
+                   std::optional<std::int64_t> worker = std::nullopt);
+
+ private:
+  void check_sizes() const;
+  void verify_file(const std::string& name, const ManifestFile& file) const;
+  [[nodiscard]] const ManifestTensor& find(std::string_view name) const;
+  [[nodiscard]] const SafetensorsFile& shard(const std::string& file);
+  [[nodiscard]] std::span<const std::byte> piece_bytes(std::string_view name,
+                                                       const ManifestTensor& tensor,
+                                                       const ManifestPiece& piece);
+
+  std::string directory_;
+  Manifest manifest_;
+  std::map<std::string, SafetensorsFile> shards_;
+};
+
+}  // namespace slackline

@@ -1,0 +1,109 @@
+#include "core/checkpoint/checkpoint_directory.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "core/checkpoint/manifest.h"
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/log.h"
+
+namespace slackline {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kPartialPrefix = ".step-";
+constexpr std::string_view kPartialSuffix = ".partial";
+
+std::string step_name(std::int64_t step) {
+  return fmt::format("{}{:08}", kPrefix, step);
+}
+
+std::optional<std::int64_t> step_of(const std::string& name) {
+  std::int64_t step = -1;
+  if (name.starts_with(kPrefix)) {
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  }
+  return step >= 0 && name == step_name(step) ? std::optional(step) : std::nullopt;
+}
+
+// Names of the directories inside; none when there is no such directory.
+std::vector<std::string> directory_names(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored)) {
+      names.push_back(entry->path().filename().string());
+    }
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw FileError(path + ": cannot list directory: " + error.message());
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string checkpoint_path(const std::string& checkpoints, std::int64_t step) {
+  return checkpoints + "/" + step_name(step);
+}
+
+std::string partial_path(const std::string& path) {
+  const fs::path target(path);
+  const std::string name = fmt::format(".{}{}", target.filename().string(), kPartialSuffix);
+  return (target.parent_path() / name).string();
+}
+
+std::vector<StepDirectory> list_checkpoints(const std::string& checkpoints) {
+  std::vector<StepDirectory> found;
+  for (const std::string& name : directory_names(checkpoints)) {
+    const std::optional<std::int64_t> step = step_of(name);
+    if (!step) {
+      continue;
+    }
+    const std::string path = checkpoints + "/" + name;
+    if (path_exists(path + "/" + std::string(kManifestName))) {
+      found.push_back({*step, path});
+    } else {
+      log_warning(path + ": has no manifest.json, ignored: not a complete checkpoint");
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const StepDirectory& a, const StepDirectory& b) {
+    return a.step < b.step;
+  });
+  return found;
+}
+
+std::optional<std::string> latest_checkpoint(const std::string& checkpoints) {
+  const std::vector<StepDirectory> all = list_checkpoints(checkpoints);
+  return all.empty() ? std::nullopt : std::optional(all.back().path);
+}
+
+void remove_partial_checkpoints(const std::string& checkpoints) {
+  for (const std::string& name : directory_names(checkpoints)) {
+    if (name.starts_with(kPartialPrefix) && name.ends_with(kPartialSuffix)) {
+      remove_tree(checkpoints + "/" + name);
+    }
+  }
+}
+
+void remove_old_checkpoints(const std::string& checkpoints, std::size_t keep, std::int64_t step) {
+  std::vector<StepDirectory> old = list_checkpoints(checkpoints);
+  old.resize(old.size() - std::min(keep, old.size()));
+  for (const StepDirectory& directory : old) {
+    if (directory.step != step) {
+      rename_and_sync(directory.path, partial_path(directory.path));
+      remove_tree(partial_path(directory.path));
+    }
+  }
+}
+
+}  // namespace slackline

@@ -1,0 +1,47 @@
+#include "core/checkpoint/logical_hash.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/hash.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr std::string_view kGroup = "weights/";
+
+std::string heading(std::string_view name, const Shape& shape) {
+  std::string dims;
+  for (const std::int64_t dim : shape.dims()) {
+    dims.append(dims.empty() ? "" : ",").append(std::to_string(dim));
+  }
+  return fmt::format("{}\n{}\n", name, dims);
+}
+
+}  // namespace
+
+std::string logical_weights_sha256(Checkpoint& checkpoint) {
+  Sha256 hash;
+  std::vector<float> values;
+  bool found = false;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (!name.starts_with(kGroup)) {
+      continue;
+    }
+    found = true;
+    values.resize(tensor.shape.num_elements());
+    checkpoint.read(name, Tensor(values.data(), DType::f32, tensor.shape));
+    const std::string text = heading(std::string_view(name).substr(kGroup.size()), tensor.shape);
+    hash.update(std::as_bytes(std::span(text)));
+    hash.update(std::as_bytes(std::span(values)));
+  }
+  if (!found) {
+    throw FileError(checkpoint.path() + ": the checkpoint has no tensors under weights/");
+  }
+  return hash.hex_digest();
+}
+
+}  // namespace slackline

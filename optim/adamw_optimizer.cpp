@@ -1,0 +1,155 @@
+#include "optim/adamw_optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "core/arena.h"
+#include "core/kernels/adamw.h"
+#include "core/kernels/sum_of_squares.h"
+
+namespace slackline {
+
+namespace {
+
+// Keeps the clip factor finite at norm 0; the usual constant of trainers of this kind.
+constexpr double kClipEpsilon = 1e-6;
+
+double clip_factor(double clip_norm, double gradient_norm) {
+  if (clip_norm == 0.0) {
+    return 1.0;
+  }
+  return std::min(1.0, clip_norm / (gradient_norm + kClipEpsilon));
+}
+
+std::size_t one_moment_bytes(std::span<const Shape> shapes) {
+  std::size_t bytes = 0;
+  for (const Shape& shape : shapes) {
+    bytes += Arena::aligned_bytes(DType::f32, shape);
+  }
+  return bytes;
+}
+
+std::vector<Shape> shapes_of(std::span<const OptimizedTensor> tensors) {
+  std::vector<Shape> shapes;
+  for (const OptimizedTensor& tensor : tensors) {
+    shapes.push_back(tensor.weight.shape());
+  }
+  return shapes;
+}
+
+// One view per shape, aligned to cache lines, front to back.
+std::vector<Tensor> views_of(const Buffer& buffer, std::span<const Shape> shapes) {
+  std::vector<Tensor> views;
+  std::size_t offset = 0;
+  for (const Shape& shape : shapes) {
+    views.push_back(buffer.view(DType::f32, shape, offset));
+    offset += Arena::aligned_bytes(DType::f32, shape);
+  }
+  return views;
+}
+
+std::vector<std::size_t> order_by_name(std::span<const OptimizedTensor> tensors) {
+  std::vector<std::size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return tensors[a].name < tensors[b].name;
+  });
+  return order;
+}
+
+}  // namespace
+
+AdamwOptimizer::AdamwOptimizer(std::vector<OptimizedTensor> tensors, const OptimizerConfig& config)
+    : tensors_(std::move(tensors)), name_order_(order_by_name(tensors_)), config_(config) {
+  for (std::size_t i = 1; i < name_order_.size(); ++i) {
+    const std::string& name = tensors_[name_order_[i]].name;
+    SL_CHECK(tensors_[name_order_[i - 1]].name != name, "two tensors are named " + name);
+  }
+  const std::vector<Shape> shapes = shapes_of(tensors_);
+  const std::size_t bytes = one_moment_bytes(shapes);
+  first_moments_ = Buffer("AdamW first moments", bytes);
+  second_moments_ = Buffer("AdamW second moments", bytes);
+  first_moments_.fill_zero();
+  second_moments_.fill_zero();
+  m_ = views_of(first_moments_, shapes);
+  v_ = views_of(second_moments_, shapes);
+}
+
+std::vector<double> AdamwOptimizer::squared_norms(StreamView stream) const {
+  std::vector<double> squares;
+  squares.reserve(tensors_.size());
+  for (const OptimizedTensor& tensor : tensors_) {
+    squares.push_back(sum_of_squares(stream, tensor.gradient));
+  }
+  return squares;
+}
+
+double AdamwOptimizer::gradient_norm(StreamView stream) const {
+  const std::vector<double> squares = squared_norms(stream);
+  double total = 0.0;
+  for (const std::size_t i : name_order_) {
+    total += squares[i];
+  }
+  return std::sqrt(total);
+}
+
+std::optional<std::string> AdamwOptimizer::first_non_finite(StreamView stream) const {
+  for (const OptimizedTensor& tensor : tensors_) {
+    if (!std::isfinite(sum_of_squares(stream, tensor.gradient))) {
+      return tensor.name;
+    }
+  }
+  return std::nullopt;
+}
+
+void AdamwOptimizer::step(StreamView stream, double lr, double gradient_norm) {
+  SL_CHECK(std::isfinite(gradient_norm), "gradient norm " + std::to_string(gradient_norm));
+  ++step_count_;
+  AdamwStep step{.lr = lr,
+                 .beta1 = config_.beta1,
+                 .beta2 = config_.beta2,
+                 .eps = config_.eps,
+                 .gradient_scale = clip_factor(config_.clip_norm, gradient_norm),
+                 .step = step_count_};
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const OptimizedTensor& tensor = tensors_[i];
+    step.weight_decay = tensor.decay == WeightDecay::yes ? config_.weight_decay : 0.0;
+    adamw(stream,
+          {.weight = tensor.weight,
+           .gradient = tensor.gradient,
+           .m = m_[i],
+           .v = v_[i],
+           .weight_copy = tensor.weight_copy},
+          step);
+  }
+}
+
+void AdamwOptimizer::set_step_count(std::int64_t count) {
+  SL_CHECK(count >= 0, "step count " + std::to_string(count));
+  step_count_ = count;
+}
+
+Tensor AdamwOptimizer::first_moment(std::string_view name) const {
+  return m_[index_of(name)];
+}
+
+Tensor AdamwOptimizer::second_moment(std::string_view name) const {
+  return v_[index_of(name)];
+}
+
+std::size_t AdamwOptimizer::moment_bytes(std::span<const Shape> shapes) {
+  return 2 * one_moment_bytes(shapes);
+}
+
+std::size_t AdamwOptimizer::index_of(std::string_view name) const {
+  const auto found =
+      std::find_if(tensors_.begin(), tensors_.end(), [name](const OptimizedTensor& tensor) {
+        return tensor.name == name;
+      });
+  SL_CHECK(found != tensors_.end(), "no tensor is named " + std::string(name));
+  return static_cast<std::size_t>(found - tensors_.begin());
+}
+
+}  // namespace slackline

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/stream.h"
+#include "optim/optimizer_config.h"
+
+namespace slackline {
+
+enum class WeightDecay { no, yes };
+
+// A tensor that is trained: views of what its owner keeps for as long as the optimizer lives.
+struct OptimizedTensor {
+  std::string name;
+  Tensor weight{};       // f32, updated in place
+  Tensor gradient{};     // f32, same shape; finished when the optimizer reads it
+  Tensor weight_copy{};  // bf16 of the same shape, kept equal to weight rounded; or empty
+  WeightDecay decay = WeightDecay::no;
+};
+
+// AdamW over named tensors. Owns the moments: one f32 buffer for each, zero at the start.
+// One thread uses it, with one stream.
+//
+// Invariants: 1. names are unique; 2. results depend on the tensors alone, not on their order nor
+// on the number of threads; 3. step_count() is the number of updates the moments hold.
+class AdamwOptimizer {
+ public:
+  AdamwOptimizer(std::vector<OptimizedTensor> tensors, const OptimizerConfig& config);
+
+  // The sum of squares of each tensor's gradient, in the order of tensors(): what ranks add up
+  // for a global norm. One pass over the gradients.
+  [[nodiscard]] std::vector<double> squared_norms(StreamView stream) const;
+
+  // The norm of all gradients together: the above, summed in name order (byte order). Not finite
+  // when any gradient is not.
+  [[nodiscard]] double gradient_norm(StreamView stream) const;
+
+  // The first tensor, in tensors() order, whose gradient holds an infinity or NaN.
+  [[nodiscard]] std::optional<std::string> first_non_finite(StreamView stream) const;
+
+  // Updates every weight, its copy and its moments. `gradient_norm` is what gradient_norm()
+  // returned for these gradients: above clip_norm they are scaled by clip_norm /
+  // (gradient_norm + 1e-6) on the way. REQUIRES: it is finite.
+  void step(StreamView stream, double lr, double gradient_norm);
+
+  [[nodiscard]] std::int64_t step_count() const { return step_count_; }
+
+  // For a resume, together with the moments. REQUIRES: count >= 0.
+  void set_step_count(std::int64_t count);
+
+  [[nodiscard]] std::span<const OptimizedTensor> tensors() const { return tensors_; }
+
+  // The moments of a tensor, to save and to load them. REQUIRES: there is one of that name.
+  [[nodiscard]] Tensor first_moment(std::string_view name) const;
+  [[nodiscard]] Tensor second_moment(std::string_view name) const;
+
+  // Bytes of both moments together for tensors of these shapes: what the constructor will take.
+  [[nodiscard]] static std::size_t moment_bytes(std::span<const Shape> shapes);
+
+ private:
+  [[nodiscard]] std::size_t index_of(std::string_view name) const;
+
+  std::vector<OptimizedTensor> tensors_;
+  std::vector<std::size_t> name_order_;  // positions in tensors_, by name
+  OptimizerConfig config_;
+  Buffer first_moments_;
+  Buffer second_moments_;
+  std::vector<Tensor> m_;  // views, in the order of tensors_
+  std::vector<Tensor> v_;
+  std::int64_t step_count_ = 0;
+};
+
+}  // namespace slackline

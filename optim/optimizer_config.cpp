@@ -1,0 +1,47 @@
+#include "optim/optimizer_config.h"
+
+#include <array>
+
+namespace slackline {
+
+namespace {
+
+using namespace std::string_view_literals;
+
+// In the order of LearningRateSchedule.
+constexpr std::array kScheduleNames = {"constant"sv, "linear"sv, "cosine"sv, "wsd"sv};
+
+double read_beta(JsonReader& section, std::string_view key, double default_value) {
+  const double beta = section.number(key, {.default_value = default_value, .min = 0.0});
+  if (beta >= 1.0) {
+    section.fail(key, "must be below 1");
+  }
+  return beta;
+}
+
+}  // namespace
+
+OptimizerConfig read_optimizer_config(JsonReader section) {
+  OptimizerConfig config;
+  config.lr = section.number("lr", {.default_value = config.lr, .min = 0.0});
+  config.min_lr = section.number("min_lr", {.default_value = config.min_lr, .min = 0.0});
+  if (config.min_lr > config.lr) {
+    section.fail("min_lr", "must be at most " + section.path("lr"));
+  }
+  config.schedule = static_cast<LearningRateSchedule>(
+      section.choice("schedule", kScheduleNames, static_cast<std::size_t>(config.schedule)));
+  config.warmup_steps =
+      section.integer("warmup_steps", {.default_value = config.warmup_steps, .min = 0});
+  config.beta1 = read_beta(section, "beta1", config.beta1);
+  config.beta2 = read_beta(section, "beta2", config.beta2);
+  config.eps =
+      section.number("eps", {.default_value = config.eps, .min = 0.0, .exclusive_min = true});
+  config.weight_decay =
+      section.number("weight_decay", {.default_value = config.weight_decay, .min = 0.0});
+  config.decay_embeddings = section.boolean("decay_embeddings", config.decay_embeddings);
+  config.clip_norm = section.number("clip_norm", {.default_value = config.clip_norm, .min = 0.0});
+  section.finish();
+  return config;
+}
+
+}  // namespace slackline

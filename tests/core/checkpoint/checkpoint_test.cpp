@@ -1,0 +1,240 @@
+#include "core/checkpoint/checkpoint.h"
+
+#include <cstring>
+
+#include "core/checkpoint/logical_hash.h"
+#include "core/checkpoint/write_checkpoint.h"
+#include "core/hash.h"
+#include "tests/core/checkpoint/checkpoint_fixture.h"
+#include "tests/support/catch.h"
+
+namespace slackline {
+
+namespace {
+
+using Catch::Contains;
+using Catch::Equals;
+namespace fs = std::filesystem;
+
+// What opening and verifying the checkpoint says.
+std::string refusal(const std::string& directory) {
+  try {
+    const Checkpoint checkpoint(directory);
+    checkpoint.verify();
+  } catch (const FileError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint gives back every bit and every document") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("runs/imported");  // the parent is created
+  SmallState state;
+  const std::uint32_t quiet_nan = 0x7fc12345U;
+  std::memcpy(&state.table[3], &quiet_nan, sizeof quiet_nan);
+  write_checkpoint(path + "/", state.contents(7));
+
+  Checkpoint checkpoint(path);
+  checkpoint.verify();
+  REQUIRE(checkpoint.step() == 7);
+  REQUIRE(checkpoint.documents().model == R"({"layers":2,"hidden":64})");
+  REQUIRE(checkpoint.documents().data == R"({"consumed_sequences":320,"epochs":[1]})");
+  REQUIRE(checkpoint.documents().rng.empty());
+  REQUIRE(checkpoint.tensors().size() == 3);
+  REQUIRE(read_file(checkpoint.file("tokenizer.json")) == "{\"type\": \"byte\"}\n");
+  std::vector<float> table(60);
+  checkpoint.read("weights/wte.weight", Tensor(table.data(), DType::f32, {12, 5}));
+  REQUIRE(std::memcmp(table.data(), state.table.data(), 60 * sizeof(float)) == 0);
+  std::vector<float> moment(7);
+  checkpoint.read("adam_m/ln_f.bias", Tensor(std::span(moment)));
+  REQUIRE(moment == state.moment);
+  REQUIRE(names_in(path) == std::vector<std::string>{"adam_m-00000.safetensors",
+                                                     "manifest.json",
+                                                     "tokenizer.json",
+                                                     "weights-00000.safetensors"});
+  REQUIRE(names_in(directory.file("runs")) == std::vector<std::string>{"imported"});
+}
+
+TEST_CASE("a tensor in pieces over several files reads as one, whole or any rectangle") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  SmallState state;
+  std::vector<float> top(4 * 5);
+  std::vector<float> left(8 * 2);
+  std::vector<float> right(8 * 3);
+  for (std::int64_t row = 0; row < 12; ++row) {
+    for (std::int64_t column = 0; column < 5; ++column) {
+      const float value = state.table[static_cast<std::size_t>(row * 5 + column)];
+      if (row < 4) {
+        top[static_cast<std::size_t>(row * 5 + column)] = value;
+      } else if (column < 2) {
+        left[static_cast<std::size_t>((row - 4) * 2 + column)] = value;
+      } else {
+        right[static_cast<std::size_t>((row - 4) * 3 + column - 2)] = value;
+      }
+    }
+  }
+  CheckpointContents contents = state.contents(1);
+  const Shape logical{12, 5};
+  contents.tensors = {
+      {"weights/wte.weight", Tensor(right.data(), DType::f32, {8, 3}), {4, 2}, logical},
+      {"weights/wte.weight", Tensor(top.data(), DType::f32, {4, 5}), {0, 0}, logical},
+      {"weights/wte.weight", Tensor(left.data(), DType::f32, {8, 2}), {4, 0}, logical}};
+  write_checkpoint(path, contents, 90);  // bytes a shard: one piece each
+
+  Checkpoint checkpoint(path);
+  checkpoint.verify();
+  REQUIRE(fs::exists(path + "/weights-00002.safetensors"));
+  std::vector<float> table(60);
+  checkpoint.read("weights/wte.weight", Tensor(table.data(), DType::f32, logical));
+  REQUIRE(table == state.table);
+  std::vector<float> part(5 * 2);
+  checkpoint.read_region("weights/wte.weight", {2, 1}, Tensor(part.data(), DType::f32, {5, 2}));
+  for (std::size_t row = 0; row < 5; ++row) {
+    REQUIRE(part[row * 2] == state.table[(row + 2) * 5 + 1]);
+    REQUIRE(part[row * 2 + 1] == state.table[(row + 2) * 5 + 2]);
+  }
+  REQUIRE_THROWS_AS(
+      checkpoint.read_region("weights/wte.weight", {9, 1}, Tensor(part.data(), DType::f32, {5, 2})),
+      FileError);
+}
+
+TEST_CASE("state of several workers is told apart") {
+  const TemporaryDirectory directory;
+  SmallState state;
+  CheckpointContents contents = state.contents(1);
+  contents.tensors = {
+      {.name = "residual/data_gradient/b", .data = Tensor(std::span(state.bias)), .worker = 0},
+      {.name = "residual/data_gradient/b", .data = Tensor(std::span(state.moment)), .worker = 1}};
+  write_checkpoint(directory.file("a"), contents);
+  Checkpoint checkpoint(directory.file("a"));
+  std::vector<float> values(7);
+  checkpoint.read("residual/data_gradient/b", Tensor(std::span(values)), 1);
+  REQUIRE(values == state.moment);
+  checkpoint.read("residual/data_gradient/b", Tensor(std::span(values)), 0);
+  REQUIRE(values == state.bias);
+  REQUIRE_THROWS_WITH(checkpoint.read("residual/data_gradient/b", Tensor(std::span(values)), 2),
+                      Contains("has no pieces of worker 2"));
+}
+
+TEST_CASE("another model's checkpoint is refused tensor by tensor") {
+  const TemporaryDirectory directory;
+  SmallState state;
+  write_checkpoint(directory.file("a"), state.contents(1));
+  Checkpoint checkpoint(directory.file("a"));
+  std::vector<float> values(64);
+  REQUIRE_THROWS_AS(checkpoint.read("weights/wte.weight", Tensor(std::span(values))), FileError);
+  REQUIRE_THROWS_WITH(
+      checkpoint.read("weights/wte.weight", Tensor(values.data(), DType::f32, {16, 4})),
+      Contains("/a: tensor 'weights/wte.weight': expected f32 (16, 4); the checkpoint has f32 "
+               "(12, 5)"));
+  REQUIRE_THROWS_WITH(checkpoint.read("weights/wpe.weight", Tensor(std::span(values))),
+                      Contains("no tensor 'weights/wpe.weight'"));
+  REQUIRE_THROWS_WITH(checkpoint.file("merges.txt"), Contains("has no file merges.txt"));
+}
+
+TEST_CASE("a flipped bit anywhere in any file is refused with file and both hashes") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  SmallState state;
+  write_checkpoint(path, state.contents(1));
+  for (const std::string& name : names_in(path)) {
+    if (name == kManifestName) {
+      continue;
+    }
+    for (const std::size_t offset : {std::size_t{1}, fs::file_size(path + "/" + name) - 2}) {
+      const std::string before = hex_text(xxh3(MappedFile(path + "/" + name).bytes()));
+      flip_bit(path + "/" + name, offset);
+      const std::string after = hex_text(xxh3(MappedFile(path + "/" + name).bytes()));
+      CHECK_THAT(refusal(path),
+                 Equals(path + "/" + name + ": damaged: manifest.json says XXH3 " + before +
+                        "; got " + after));
+      flip_bit(path + "/" + name, offset);
+    }
+  }
+  CHECK_THAT(refusal(path), Equals("accepted"));
+  flip_bit(path + "/adam_m-00000.safetensors", 1);
+  Checkpoint(path).verify_group("weights");
+  REQUIRE_THROWS_AS(Checkpoint(path).verify_group("adam_m"), FileError);
+}
+
+TEST_CASE("a flipped bit anywhere in the manifest is refused") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  SmallState state;
+  write_checkpoint(path, state.contents(1));
+  const std::string manifest = path + "/manifest.json";
+  const std::string text = read_file(manifest);
+  for (std::size_t offset = 0; offset < text.size(); ++offset) {
+    std::string damaged = text;
+    damaged[offset] = static_cast<char>(damaged[offset] ^ 1);
+    CAPTURE(offset, text[offset], damaged[offset]);
+    CHECK_THROWS_AS(parse_manifest(damaged, manifest), FileError);
+  }
+  flip_bit(manifest, text.find("320") + 1);  // consumed_sequences
+  CHECK_THAT(refusal(path), Contains(manifest + ": xxh3: damaged: the text has XXH3"));
+}
+
+TEST_CASE("missing and truncated files are refused when a checkpoint is opened") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  SmallState state;
+  write_checkpoint(path, state.contents(1));
+  const std::string shard = path + "/weights-00000.safetensors";
+  const auto bytes = fs::file_size(shard);
+  fs::resize_file(shard, bytes - 1);
+  CHECK_THAT(refusal(path), Contains(shard + ": truncated: manifest.json says"));
+  fs::resize_file(shard, bytes + 1);
+  CHECK_THAT(refusal(path), Contains(shard + ": too long"));
+  fs::remove(shard);
+  CHECK_THAT(refusal(path), Contains(shard) && Contains("No such file"));
+  fs::remove(path + "/manifest.json");
+  CHECK_THAT(refusal(path), Contains("manifest.json: cannot open: No such file"));
+  CHECK_THAT(refusal(directory.file("none")), Contains("none/manifest.json: cannot open"));
+}
+
+TEST_CASE("a manifest that does not fit its files is refused when they are read") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  SmallState state;
+  write_checkpoint(path, state.contents(1));
+  Manifest manifest = parse_manifest(read_file(path + "/manifest.json"), path);
+  auto entry = manifest.tensors.extract("weights/ln_f.bias");
+  entry.key() = "weights/ln_g.bias";
+  manifest.tensors.insert(std::move(entry));
+  write_file_atomically(path + "/manifest.json", manifest_text(manifest));
+  Checkpoint checkpoint(path);
+  std::vector<float> values(7);
+  REQUIRE_THROWS_WITH(checkpoint.read("weights/ln_g.bias", Tensor(std::span(values))),
+                      Contains("weights-00000.safetensors: tensor 'weights/ln_g.bias'") &&
+                          Contains("f32 (7); the file has none"));
+}
+
+TEST_CASE("the SHA-256 of the weights is that of the documented text, whatever the pieces") {
+  const TemporaryDirectory directory;
+  SmallState state;
+  write_checkpoint(directory.file("a"), state.contents(1));
+  Sha256 expected;
+  const auto add = [&](std::string_view heading, std::span<const float> values) {
+    expected.update(std::as_bytes(std::span(heading)));
+    expected.update(std::as_bytes(values));
+  };
+  add("ln_f.bias\n7\n", state.bias);
+  add("wte.weight\n12,5\n", state.table);
+  const std::string digest = expected.hex_digest();
+  Checkpoint checkpoint(directory.file("a"));
+  REQUIRE(logical_weights_sha256(checkpoint) == digest);
+
+  CheckpointContents halves = state.contents(1);
+  const Tensor table = halves.tensors[0].data;
+  halves.tensors[0] = {"weights/wte.weight", table.rows(5, 12), {5, 0}, Shape{12, 5}};
+  halves.tensors.push_back({"weights/wte.weight", table.rows(0, 5), {0, 0}, Shape{12, 5}});
+  write_checkpoint(directory.file("b"), halves);
+  Checkpoint in_halves(directory.file("b"));
+  REQUIRE(logical_weights_sha256(in_halves) == digest);
+}
+
+}  // namespace slackline

@@ -1,0 +1,198 @@
+#include "tools/train_config.h"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "tests/support/catch.h"
+
+namespace slackline {
+
+namespace {
+
+const std::string kSource = SL_SOURCE_DIR;
+
+// The smallest config: required keys only.
+constexpr const char* kSmallest = R"({
+  "run": {"dir": "runs/x", "steps": 10},
+  "model": {"layers": 2, "hidden": 64, "heads": 4, "sequence": 32, "vocab": 257},
+  "data": {"train": [{"path": "corpus/x"}]},
+  "batch": {"global": 8}
+})";
+
+// Reads the smallest config with some keys changed.
+TrainConfig read_with(const std::vector<std::string>& assignments) {
+  JsonReader document = JsonReader::parse(kSmallest, "test.json");
+  for (const std::string& assignment : assignments) {
+    document.set(assignment);
+  }
+  return read_train_config(document);
+}
+
+// What the ConfigError of a changed key says.
+std::string refusal(const std::vector<std::string>& assignments) {
+  try {
+    static_cast<void>(read_with(assignments));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// Dotted paths of every leaf of a JSON Schema object; list items as "[]".
+void collect_schema_keys(const nlohmann::json& root,
+                         const nlohmann::json& node,
+                         const std::string& path,
+                         std::set<std::string>& keys) {
+  if (node.contains("$ref")) {
+    const std::string name = node["$ref"].get<std::string>().substr(std::string("#/$defs/").size());
+    collect_schema_keys(root, root["$defs"][name], path, keys);
+  } else if (node.contains("properties")) {
+    for (const auto& [key, child] : node["properties"].items()) {
+      const bool recursive = key == "candidates";  // a list of the same settings
+      const std::string below = path.empty() ? key : path + "." + key;
+      recursive ? static_cast<void>(keys.insert(below))
+                : collect_schema_keys(root, child, below, keys);
+    }
+  } else if (node.contains("items") && node["items"].contains("properties")) {
+    collect_schema_keys(root, node["items"], path + "[]", keys);
+  } else {
+    keys.insert(path);
+  }
+}
+
+std::set<std::string> schema_keys() {
+  const nlohmann::json schema = nlohmann::json::parse(read_file(kSource + "/configs/schema.json"));
+  std::set<std::string> keys;
+  collect_schema_keys(schema, schema, "", keys);
+  return keys;
+}
+
+// Every leaf key that the reader asks for when every optional section is there.
+std::set<std::string> reader_keys() {
+  JsonReader document = JsonReader::parse(kSmallest, "test.json");
+  document.set("data.valid=[{\"path\": \"corpus/v\"}]");
+  for (const char* site : {"pipeline_backward", "pipeline_forward", "data_gradient", "embedding"}) {
+    document.set(std::string("compress.") + site + R"(={"codec": "low_rank", "rank": 4})");
+  }
+  document.set(R"(compress.pipeline_forward={"codec": "top_k", "ratio": 0.1})");
+  document.set(R"(compress.embedding={"codec": "quantize", "bits": 4})");
+  static_cast<void>(read_train_config(document));
+  std::set<std::string> keys;
+  for (const std::string& key : document.known_keys()) {
+    keys.insert(key);
+  }
+  return keys;
+}
+
+}  // namespace
+
+TEST_CASE("defaults fill everything but what is required") {
+  const TrainConfig config = read_with({});
+  REQUIRE(config.run.seed == 1234);
+  REQUIRE(config.run.log_every == 1);
+  REQUIRE(config.run.keep == 2);
+  REQUIRE(config.precision == DType::f32);
+  REQUIRE(config.model.ffn == 256);
+  REQUIRE(config.model.tie_embeddings);
+  REQUIRE(config.batch.micro == 8);
+  REQUIRE(config.optimizer.beta2 == 0.95);
+  REQUIRE(config.compress.policy == CompressionPolicy::none);
+  for (const char* key : {"run.dir", "run.steps", "model.layers", "model.hidden", "batch.global"}) {
+    REQUIRE_THAT(refusal({std::string(key) + "=null"}), Catch::Contains(key));
+  }
+}
+
+TEST_CASE("the list of keys is frozen: reader, schema and README name the same ones") {
+  const std::set<std::string> schema = schema_keys();
+  const std::string readme = read_file(kSource + "/configs/README.md");
+  for (const std::string& key : schema) {
+    INFO("schema key " << key << " is in configs/README.md");
+    const std::string last = key.substr(key.rfind('.') + 1);
+    REQUIRE((readme.find("`" + key) != std::string::npos ||
+             readme.find("`." + last) != std::string::npos ||
+             readme.find("`" + last + "`") != std::string::npos));
+  }
+  std::set<std::string> leaves;
+  for (const std::string& key : reader_keys()) {
+    const bool section = std::any_of(schema.begin(), schema.end(), [&](const std::string& known) {
+      return known.starts_with(key + ".") || known.starts_with(key + "[]");
+    });
+    if (!section) {
+      INFO("the reader asks for " << key << ", which configs/schema.json does not have");
+      REQUIRE(schema.contains(key));
+      leaves.insert(key);
+    }
+  }
+  // A site's codec has one strength key; the sites of the test show all three between them.
+  for (const std::string& key : schema) {
+    if (key.starts_with("compress.") && key.find('.', 9) != std::string::npos) {
+      continue;
+    }
+    INFO("configs/schema.json has " << key << ", which the reader never asks for");
+    REQUIRE(leaves.contains(key));
+  }
+}
+
+TEST_CASE("example configs are valid") {
+  for (const char* name : {"tiny_cpu", "gpt2_124m", "gpt2_124m_recompute"}) {
+    INFO(name);
+    REQUIRE_NOTHROW(
+        read_train_config(JsonReader::parse_file(kSource + "/configs/" + name + ".json")));
+  }
+}
+
+TEST_CASE("the resolved config reads back to itself") {
+  JsonReader document = JsonReader::parse(kSmallest, "test.json");
+  static_cast<void>(read_train_config(document));
+  JsonReader again = JsonReader::parse(document.resolved(), "resolved");
+  static_cast<void>(read_train_config(again));
+  REQUIRE(again.resolved() == document.resolved());
+}
+
+TEST_CASE("bad values are refused with path, rule and value") {
+  using Catch::Contains;
+  REQUIRE_THAT(refusal({"model.hiden=3"}), Contains("model.hiden") && Contains("hidden"));
+  REQUIRE_THAT(refusal({"model.layers=two"}), Contains("model.layers") && Contains("integer"));
+  REQUIRE_THAT(refusal({"model.layers=0"}), Contains("model.layers") && Contains("0"));
+  REQUIRE_THAT(refusal({"model.heads=5"}), Contains("model.heads") && Contains("64"));
+  REQUIRE_THAT(refusal({"batch.micro=3"}), Contains("batch.micro") && Contains("nearest is 2"));
+  REQUIRE_THAT(refusal({"optimizer.schedule=cosin"}),
+               Contains("optimizer.schedule") && Contains("cosine"));
+  REQUIRE_THAT(refusal({"optimizer.warmup_steps=11"}), Contains("run.steps = 10"));
+  REQUIRE_THAT(refusal({"data.split=[0, 0, 0]"}), Contains("data.split"));
+  REQUIRE_THAT(refusal({"checkpoint.init_from=a", "checkpoint.resume_from=b"}),
+               Contains("checkpoint.resume_from"));
+}
+
+TEST_CASE("what is not built is refused by name") {
+  using Catch::Contains;
+  for (const char* assignment : {"device=cuda",
+                                 "device=rehearsal",
+                                 "parallel.tensor=2",
+                                 "parallel.pipeline=2",
+                                 "parallel.data=2",
+                                 "parallel.schedule=zb_h1",
+                                 "parallel.schedule=interleaved",
+                                 "parallel.chunks=2",
+                                 "parallel.sequence_parallel=true",
+                                 "parallel.data_strategy=zero1",
+                                 "compress.policy=critical_path",
+                                 "compress.tensor_forward={}",
+                                 "network.links=probe",
+                                 "rehearsal.scale=2",
+                                 "model.kv_heads=2",
+                                 "trace=true"}) {
+    INFO(assignment);
+    const std::string key = std::string(assignment).substr(0, std::string(assignment).find('='));
+    REQUIRE_THAT(refusal({assignment}), Contains(key) && Contains("not built yet"));
+  }
+}
+
+}  // namespace slackline

@@ -1,0 +1,167 @@
+// Times whole training steps of GPT-2 against the peak of fused multiply-adds measured in the same
+// run, A B A B: peak, step, peak, step. A step is everything but reading data: forward, backward,
+// norm, clip and AdamW over all micro-batches.
+//
+//   step_bench --layers 12 --hidden 768 --heads 12 --sequence 64 --batch 4 --precision fp32
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "core/profile.h"
+#include "core/rng.h"
+#include "model/flops.h"
+#include "model/stage.h"
+#include "optim/adamw_optimizer.h"
+#include "tools/bench/fma_peak.h"
+#include "tools/optimized_parameters.h"
+
+namespace slackline {
+
+namespace {
+
+struct BenchOptions {
+  ModelConfig model{.layers = 12, .hidden = 768, .heads = 12, .sequence = 64, .vocab = 50257};
+  int batch = 4;
+  int pairs = 7;
+  int num_threads = default_num_threads();
+  std::string precision = "fp32";
+};
+
+// A model, its optimizer and one batch of random tokens.
+class StepRunner {
+ public:
+  StepRunner(const BenchOptions& options, Profile& profile)
+      : options_(options),
+        stream_({.num_threads = options.num_threads,
+                 .workspace_bytes = Stage::workspace_bytes(
+                     options.model, stage_options(options), options.num_threads),
+                 .profile = &profile}),
+        parameters_(options.model, {.compute = stage_options(options).compute}),
+        stage_(parameters_, options.model, stage_options(options)),
+        optimizer_(optimized_parameters(parameters_, false), OptimizerConfig{}) {
+    initialize(stream_, parameters_, 1);
+    const PhiloxKey key = philox_key(1, "tokens");
+    for (int i = 0; i < options.batch * options.model.sequence; ++i) {
+      const double unit = uniform_number(key, static_cast<std::uint64_t>(i));
+      tokens_.push_back(static_cast<std::int32_t>(unit * options.model.vocab));
+    }
+    targets_ = tokens_;
+    std::rotate(targets_.begin(), targets_.begin() + 1, targets_.end());
+  }
+
+  double step() {
+    const auto start = std::chrono::steady_clock::now();
+    const Pass pass{.stream = stream_,
+                    .batch = {.tokens = Tensor(std::span(tokens_))
+                                            .reshaped({options_.batch, options_.model.sequence}),
+                              .targets = Tensor(std::span(targets_))}};
+    stage_.begin_step(stream_);
+    stage_.forward(pass);
+    loss_ = stage_.backward(pass, 1.0F / static_cast<float>(tokens_.size()));
+    stage_.finish_gradients(stream_);
+    {
+      const ProfileRange range(stream_, "optimizer");
+      const double norm = optimizer_.gradient_norm(stream_);
+      optimizer_.step(stream_, 1e-4, norm);
+    }
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  [[nodiscard]] double loss() const { return loss_ / static_cast<double>(tokens_.size()); }
+  [[nodiscard]] Stream& stream() { return stream_; }
+
+ private:
+  static Stage::Options stage_options(const BenchOptions& options) {
+    return {.micro_batch = {.B = options.batch, .T = options.model.sequence},
+            .compute = options.precision == "bf16" ? DType::bf16 : DType::f32};
+  }
+
+  BenchOptions options_;
+  Stream stream_;
+  Parameters parameters_;
+  Stage stage_;
+  AdamwOptimizer optimizer_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::int32_t> targets_;
+  double loss_ = 0.0;
+};
+
+struct Spread {
+  double low, median, high;
+};
+
+Spread spread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {values.front(), values[values.size() / 2], values.back()};
+}
+
+void run(const BenchOptions& options) {
+  Profile profile;
+  StepRunner runner(options, profile);
+  const double tokens = static_cast<double>(options.batch) * options.model.sequence;
+  const double flops = flops_per_token(options.model).causal * tokens;
+  runner.step();  // creates the cached products
+  runner.step();
+  profile.clear();
+  std::vector<double> seconds;
+  std::vector<double> shares;
+  for (int pair = 0; pair < options.pairs; ++pair) {
+    const double peak = fma_peak_flops(runner.stream().pool());
+    seconds.push_back(runner.step());
+    shares.push_back(flops / seconds.back() / peak);
+  }
+  const Spread time = spread(seconds);
+  const Spread share = spread(shares);
+  fmt::print("{} parameters {} batch {} x {} threads {}: {:.3f} GFLOP a step (causal formula)\n",
+             options.precision,
+             num_parameters(options.model),
+             options.batch,
+             options.model.sequence,
+             options.num_threads,
+             flops * 1e-9);
+  fmt::print("seconds a step   {:.4f} ({:.4f} .. {:.4f}), {:.0f} tokens/s, loss {:.4f}\n",
+             time.median,
+             time.low,
+             time.high,
+             tokens / time.median,
+             runner.loss());
+  fmt::print("share of fp32 FMA peak  {:.1f} % ({:.1f} .. {:.1f})\n",
+             100 * share.median,
+             100 * share.low,
+             100 * share.high);
+  for (const auto& [name, entry] : profile.entries()) {
+    fmt::print("  {:<16} {:6.2f} ms a step, {:4.1f} %\n",
+               name,
+               1e3 * entry.seconds / options.pairs,
+               100 * entry.seconds / options.pairs / time.median);
+  }
+}
+
+}  // namespace
+
+}  // namespace slackline
+
+int main(int argc, char** argv) {
+  slackline::BenchOptions options;
+  CLI::App app("Times whole training steps against the FMA peak of the same run");
+  app.add_option("--layers", options.model.layers);
+  app.add_option("--hidden", options.model.hidden);
+  app.add_option("--heads", options.model.heads);
+  app.add_option("--sequence", options.model.sequence);
+  app.add_option("--vocab", options.model.vocab);
+  app.add_option("--batch", options.batch, "Sequences of the one micro-batch");
+  app.add_option("--pairs", options.pairs, "Timed pairs of peak and step");
+  app.add_option("--threads", options.num_threads);
+  app.add_option("--precision", options.precision)->check(CLI::IsMember({"fp32", "bf16"}));
+  CLI11_PARSE(app, argc, argv);
+  options.model.ffn = 4 * options.model.hidden;
+  slackline::run(options);
+  return 0;
+}

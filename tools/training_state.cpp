@@ -1,0 +1,144 @@
+#include "tools/training_state.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/checkpoint/checkpoint_directory.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "tools/model_loader.h"
+#include "tools/run_directory.h"
+
+namespace slackline {
+
+namespace {
+
+// What the state depends on besides the model: a resumed run must agree, or its numbers would be
+// those of neither run.
+nlohmann::ordered_json data_identity(const TrainConfig& config) {
+  nlohmann::ordered_json weights = nlohmann::ordered_json::array();
+  for (const DataSource& source : config.data.train) {
+    weights.push_back(source.weight);
+  }
+  return {{"run.seed", config.run.seed},
+          {"batch.global", config.batch.global},
+          {"data.train weights", weights},
+          {"data.split", config.data.split},
+          {"data.valid given", !config.data.valid.empty()}};
+}
+
+void require_same_run(const Checkpoint& checkpoint, const TrainConfig& config) {
+  require_model(checkpoint, config.model);
+  const auto stored = nlohmann::ordered_json::parse(checkpoint.documents().data)["identity"];
+  const nlohmann::ordered_json current = data_identity(config);
+  for (const auto& [key, value] : current.items()) {
+    if (!stored.contains(key) || stored[key] != value) {
+      throw ConfigError(fmt::format("{}: must stay what it was when {} was saved: {}; got {}",
+                                    key,
+                                    checkpoint.path(),
+                                    stored.contains(key) ? stored[key].dump() : "unknown",
+                                    value.dump()));
+    }
+  }
+  if (checkpoint.step() > config.run.steps) {
+    throw ConfigError(fmt::format("run.steps: {} has completed step {} already; got {}",
+                                  checkpoint.path(),
+                                  checkpoint.step(),
+                                  config.run.steps));
+  }
+}
+
+// The checkpoint to begin with and how much of it is taken.
+std::pair<TrainingStart::Source, std::string> choose_source(const TrainConfig& config,
+                                                            bool resume) {
+  using Source = TrainingStart::Source;
+  if (resume) {
+    const std::string directory = RunDirectory(config.run.dir).checkpoints();
+    if (const std::optional<std::string> latest = latest_checkpoint(directory)) {
+      return {Source::checkpoint, *latest};
+    }
+    log_info(config.run.dir + ": no checkpoint to resume from, starting at step 1");
+  }
+  if (!config.checkpoint.resume_from.empty()) {
+    return {Source::checkpoint, config.checkpoint.resume_from};
+  }
+  if (!config.checkpoint.init_from.empty()) {
+    return {Source::weights, config.checkpoint.init_from};
+  }
+  return {Source::initial_values, ""};
+}
+
+std::string data_document(const TrainingState& state) {
+  const nlohmann::ordered_json document = {
+      {"consumed_sequences", state.step * state.config.batch.global},
+      {"epochs", state.train_data.order_state()},
+      {"identity", data_identity(state.config)}};
+  return document.dump();
+}
+
+}  // namespace
+
+TrainingStart open_training_start(const TrainConfig& config, bool resume) {
+  if (!resume) {
+    RunDirectory(config.run.dir).refuse_occupied();
+  }
+  TrainingStart start{.data = open_data(config.data, config.model.vocab)};
+  const auto [source, path] = choose_source(config, resume);
+  start.source = source;
+  if (source == TrainingStart::Source::initial_values) {
+    return start;
+  }
+  start.checkpoint = open_checkpoint(path);
+  if (source == TrainingStart::Source::weights) {
+    require_model(*start.checkpoint, config.model);
+    return start;
+  }
+  require_same_run(*start.checkpoint, config);
+  start.step = start.checkpoint->step();
+  nlohmann::ordered_json::parse(start.checkpoint->documents().data)["epochs"].get_to(start.order);
+  return start;
+}
+
+void load_training_state(StreamView stream,
+                         TrainingStart& start,
+                         Parameters& parameters,
+                         AdamwOptimizer& optimizer) {
+  Checkpoint& checkpoint = *start.checkpoint;
+  for (const Parameter& parameter : parameters.all()) {
+    checkpoint.read("weights/" + parameter.spec.name, parameter.weight);
+  }
+  parameters.refresh_copies(stream);
+  if (start.source == TrainingStart::Source::checkpoint) {
+    for (const Parameter& parameter : parameters.all()) {
+      checkpoint.read("adam_m/" + parameter.spec.name, optimizer.first_moment(parameter.spec.name));
+      checkpoint.read("adam_v/" + parameter.spec.name,
+                      optimizer.second_moment(parameter.spec.name));
+    }
+    optimizer.set_step_count(start.step);
+  }
+}
+
+CheckpointContents training_contents(const TrainingState& state) {
+  CheckpointContents contents{.step = state.step};
+  contents.documents.model = model_config_json(state.config.model);
+  contents.documents.data = data_document(state);
+  contents.documents.rng = fmt::format(R"({{"seed": {}}})", state.config.run.seed);
+  contents.documents.layout = R"({"tensor": 1, "pipeline": 1, "data": 1})";
+  if (state.tokenizer) {
+    contents.documents.tokenizer = fmt::format(R"({{"file": "{}"}})", kTokenizerName);
+    contents.files.emplace(kTokenizerName, *state.tokenizer);
+  }
+  for (const Parameter& parameter : state.parameters.all()) {
+    const std::string& name = parameter.spec.name;
+    contents.tensors.push_back({.name = "weights/" + name, .data = parameter.weight});
+    contents.tensors.push_back(
+        {.name = "adam_m/" + name, .data = state.optimizer.first_moment(name)});
+    contents.tensors.push_back(
+        {.name = "adam_v/" + name, .data = state.optimizer.second_moment(name)});
+  }
+  return contents;
+}
+
+}  // namespace slackline

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/contents.h"
+#include "data/data_members.h"
+#include "data/dataset.h"
+#include "model/parameters.h"
+#include "optim/adamw_optimizer.h"
+#include "tools/train_config.h"
+
+namespace slackline {
+
+// Where a run begins: its opened data and the checkpoint it takes state from, all checked.
+struct TrainingStart {
+  enum class Source {
+    initial_values,
+    weights,     // checkpoint.init_from: weights only, step 0
+    checkpoint,  // --resume or checkpoint.resume_from: the whole state
+  };
+
+  DataMembers data;
+  Source source = Source::initial_values;
+  std::optional<Checkpoint> checkpoint;
+  std::int64_t step = 0;           // completed
+  std::vector<MemberOrder> order;  // of the training data, as the checkpoint stored it
+};
+
+// Opens data and, where the config or `resume` asks for one, the checkpoint, and checks that they
+// fit: files whole, same model, and on a resume everything that the state depends on
+// (configs/README.md lists what may change). Throws before anything of the run is written.
+[[nodiscard]] TrainingStart open_training_start(const TrainConfig& config, bool resume);
+
+// Fills weights, and moments where the whole state is taken, from start.checkpoint.
+// REQUIRES: source is not initial_values.
+void load_training_state(StreamView stream,
+                         TrainingStart& start,
+                         Parameters& parameters,
+                         AdamwOptimizer& optimizer);
+
+// What a checkpoint of a training run holds.
+struct TrainingState {
+  const TrainConfig& config;
+  const Parameters& parameters;
+  const AdamwOptimizer& optimizer;
+  const Dataset& train_data;
+  const std::optional<std::string>& tokenizer;  // tokenizer.json of the data
+  std::int64_t step = 0;                        // completed
+};
+
+// Views of the state; valid until it changes.
+[[nodiscard]] CheckpointContents training_contents(const TrainingState& state);
+
+}  // namespace slackline
