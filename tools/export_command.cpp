@@ -36,7 +36,8 @@ ConvertedTensors rounded_to_bf16(const std::vector<NamedTensor>& tensors) {
   ConvertedTensors result;
   for (const NamedTensor& source : tensors) {
     const Shape& shape = source.tensor.shape();
-    const Buffer& buffer = result.buffers.emplace_back(make_buffer(source.name, DType::bf16, shape));
+    const Buffer& buffer =
+        result.buffers.emplace_back(make_buffer(source.name, DType::bf16, shape));
     const Tensor rounded = buffer.view(DType::bf16, shape);
     const std::span<const float> values = source.tensor.span<float>();
     std::transform(values.begin(), values.end(), rounded.data<BFloat16>(), [](float value) {
@@ -69,10 +70,10 @@ void export_model(const ExportOptions& options) {
     weights = rounded_to_bf16(weights.tensors);
   }
   make_directories(options.out);
-  write_safetensors(options.out + "/model.safetensors",
-                    weights.tensors,
-                    {.metadata = {{"format", "pt"}},
-                     .order = SafetensorsOptions::Order::reference});
+  write_safetensors(
+      options.out + "/model.safetensors",
+      weights.tensors,
+      {.metadata = {{"format", "pt"}}, .order = SafetensorsOptions::Order::reference});
   if (const auto* gpt2 = dynamic_cast<const Gpt2Tokenizer*>(model.tokenizer.get())) {
     write_gpt2_tokenizer(options.out, gpt2->vocabulary());
   }

@@ -50,7 +50,8 @@ std::vector<TokenId> read_ids(std::string_view text, int vocab) {
     begin = end;
   }
   if (ids.empty()) {
-    throw ConfigError("--prompt: the checkpoint has no tokenizer, so one token id at least is needed");
+    throw ConfigError(
+        "--prompt: the checkpoint has no tokenizer, so one token id at least is needed");
   }
   return ids;
 }
@@ -113,7 +114,8 @@ void add_sampling_options(CLI::App& command, SamplingOptions& sampling) {
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command
-      .add_option("--top-k", sampling.top_k, "Sample from the K most likely tokens alone; 0: from all")
+      .add_option(
+          "--top-k", sampling.top_k, "Sample from the K most likely tokens alone; 0: from all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
 }
@@ -133,8 +135,10 @@ void add_generate_command(CLI::App& app, ExitCode& code) {
   add_compression_option(*command, options->compression);
   command->footer(
       "Prints the prompt and what follows it, token by token, and stops early at an end-of-text.\n"
-      "For a checkpoint without a tokenizer the prompt is token ids separated by spaces, and so is\n"
-      "what is printed. Computes in fp32. Text may be longer than the model's context: when that is\n"
+      "For a checkpoint without a tokenizer the prompt is token ids separated by spaces, and so "
+      "is\n"
+      "what is printed. Computes in fp32. Text may be longer than the model's context: when that "
+      "is\n"
       "full, its newest half is kept.\n"
       "Example: slackline generate --checkpoint runs/first/checkpoints/step-00000200 "
       "--prompt \"The \" --tokens 100 --seed 1 --temperature 0.8 --top-k 50");

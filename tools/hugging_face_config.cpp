@@ -76,11 +76,8 @@ class ConfigFile {
 
   [[noreturn]] void fail(const char* key, std::string_view rule) const {
     const auto found = json_.find(key);
-    throw FileError(fmt::format("{}: {} {}; got {}",
-                                source_,
-                                key,
-                                rule,
-                                found == json_.end() ? "nothing" : found->dump()));
+    throw FileError(fmt::format(
+        "{}: {} {}; got {}", source_, key, rule, found == json_.end() ? "nothing" : found->dump()));
   }
 
  private:
@@ -110,8 +107,10 @@ float read_dropout(const ConfigFile& file) {
   const double dropout = file.number("resid_pdrop", kDefaultDropout);
   for (const char* key : {"embd_pdrop", "attn_pdrop"}) {
     if (file.number(key, kDefaultDropout) != dropout) {
-      file.fail(key, fmt::format("must be the same as resid_pdrop ({}); they do not change the "
-                                 "weights, so making them equal is safe", dropout));
+      file.fail(key,
+                fmt::format("must be the same as resid_pdrop ({}); they do not change the "
+                            "weights, so making them equal is safe",
+                            dropout));
     }
   }
   if (!(dropout >= 0.0 && dropout < 1.0)) {
@@ -141,8 +140,8 @@ ModelConfig read_hugging_face_config(std::string_view text, const std::string& s
 
 std::string hugging_face_config_json(const ModelConfig& config,
                                      const HuggingFaceConfigOptions& options) {
-  const std::string end_of_text = options.end_of_text ? fmt::format("{}", *options.end_of_text)
-                                                      : "null";
+  const std::string end_of_text =
+      options.end_of_text ? fmt::format("{}", *options.end_of_text) : "null";
   const bool default_ffn = config.ffn == 4 * config.hidden;
   return fmt::format(
       R"({{

@@ -17,7 +17,7 @@ namespace slackline {
                                                    const std::string& source);
 
 struct HuggingFaceConfigOptions {
-  DType dtype = DType::f32;                    // of the weights beside it: f32 or bf16
+  DType dtype = DType::f32;                   // of the weights beside it: f32 or bf16
   std::optional<std::int64_t> end_of_text{};  // the tokenizer's, where there is one
 };
 

@@ -43,7 +43,8 @@ std::set<std::string> files_of_index(const std::string& path) {
   }
   for (const std::string& name : names) {
     if (!is_file_name(name)) {
-      throw FileError(fmt::format("{}: a shard must be a file beside the index; got {}", path, name));
+      throw FileError(
+          fmt::format("{}: a shard must be a file beside the index; got {}", path, name));
     }
   }
   return names;
@@ -137,9 +138,10 @@ void HuggingFaceWeights::refuse_unknown(const Parameters& parameters) const {
   }
   for (const auto& [name, source] : sources_) {
     if (known.count(name) == 0) {
-      throw FileError(fmt::format("{}: tensor {} is not part of the GPT-2 that config.json describes",
-                                  files_[source.file].path(),
-                                  source.name));
+      throw FileError(
+          fmt::format("{}: tensor {} is not part of the GPT-2 that config.json describes",
+                      files_[source.file].path(),
+                      source.name));
     }
   }
 }

@@ -34,11 +34,12 @@ std::unique_ptr<Tokenizer> read_tokenizer(const std::string& directory, const Mo
   }
   std::unique_ptr<Tokenizer> tokenizer = load_gpt2_tokenizer(directory);
   if (tokenizer->vocabulary_size() > config.vocab) {
-    throw FileError(fmt::format("{}/vocab.json: has more tokens than vocab_size {} of config.json; "
-                                "got {}",
-                                directory,
-                                config.vocab,
-                                tokenizer->vocabulary_size()));
+    throw FileError(
+        fmt::format("{}/vocab.json: has more tokens than vocab_size {} of config.json; "
+                    "got {}",
+                    directory,
+                    config.vocab,
+                    tokenizer->vocabulary_size()));
   }
   return tokenizer;
 }
@@ -60,8 +61,7 @@ void import_model(const ImportOptions& options) {
         {.name = "weights/" + parameter.spec.name, .data = parameter.weight});
   }
   if (tokenizer != nullptr) {
-    contents.documents.tokenizer =
-        fmt::format(R"({{"type": "{}", "file": "{}"}})", tokenizer->type(), kTokenizerName);
+    contents.documents.tokenizer = fmt::format(R"({{"file": "{}"}})", kTokenizerName);
     contents.files[kTokenizerName] = tokenizer_to_json(*tokenizer);
   }
   write_checkpoint(options.out, contents);

@@ -25,6 +25,7 @@ void require_same_settings(const std::string& path,
     int found;
     int expected;
   };
+
   const std::array<Setting, 7> settings = {{
       {"layers", found.layers, expected.layers},
       {"hidden", found.hidden, expected.hidden},
@@ -76,9 +77,8 @@ void require_same_tensors(const Checkpoint& checkpoint, const ModelConfig& confi
 Checkpoint open_checkpoint(const std::string& directory) {
   if (!std::filesystem::exists(directory + "/" + std::string(kManifestName))) {
     if (const auto newest = latest_checkpoint(directory + "/checkpoints")) {
-      throw FileError(fmt::format("{}: is a run directory, not a checkpoint\nhint: its newest is {}",
-                                  directory,
-                                  *newest));
+      throw FileError(fmt::format(
+          "{}: is a run directory, not a checkpoint\nhint: its newest is {}", directory, *newest));
     }
   }
   Checkpoint checkpoint(directory);

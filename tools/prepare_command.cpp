@@ -34,8 +34,8 @@ void prepare_with_progress(const PrepareOptions& options) {
 
 void add_prepare_command(CLI::App& app, ExitCode& code) {
   auto options = std::make_shared<PrepareOptions>();
-  CLI::App* command =
-      app.add_subcommand("prepare", "Turn text into a data set of tokens (Megatron's .bin and .idx)");
+  CLI::App* command = app.add_subcommand(
+      "prepare", "Turn text into a data set of tokens (Megatron's .bin and .idx)");
   command
       ->add_option("--input",
                    options->inputs,

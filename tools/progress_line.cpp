@@ -1,8 +1,7 @@
 #include "tools/progress_line.h"
 
-#include <unistd.h>
-
 #include <cstdio>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
