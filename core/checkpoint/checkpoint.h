@@ -32,6 +32,9 @@ class Checkpoint {
     return manifest_.tensors;
   }
 
+  // Every file but the manifest, by name.
+  [[nodiscard]] const std::map<std::string, ManifestFile>& files() const { return manifest_.files; }
+
   [[nodiscard]] bool has_file(std::string_view name) const;
   // Path of a further file (tokenizer.json). Throws when the checkpoint does not list it.
   [[nodiscard]] std::string file(std::string_view name) const;

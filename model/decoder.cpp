@@ -1,0 +1,167 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "core/kernels/attention.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/embedding.h"
+
+namespace slackline {
+
+namespace {
+
+std::size_t cache_bytes(const ModelConfig& config) {
+  const std::size_t rows =
+      checked_multiply(static_cast<std::size_t>(config.layers), 2 * std::size_t(config.sequence));
+  return checked_multiply(rows, static_cast<std::size_t>(config.hidden) * sizeof(float));
+}
+
+}  // namespace
+
+Decoder::Activations Decoder::allocate(Arena& arena, const ModelConfig& config, std::int64_t N) {
+  const std::int64_t C = config.hidden;
+  return {.residual = arena.allocate(DType::f32, {N, C}),
+          .norm = allocate_norm_activations(arena, N, C, DType::f32),
+          .qkv = arena.allocate(DType::f32, {N, 3 * C}),
+          .context = arena.allocate(DType::f32, {N, C}),
+          .log_sum_exp = arena.allocate(DType::f32, {1, config.heads, N}),
+          .projected = arena.allocate(DType::f32, {N, C}),
+          .hidden = arena.allocate(DType::f32, {N, config.ffn}),
+          .gelu = arena.allocate(DType::f32, {N, config.ffn})};
+}
+
+Decoder::Decoder(Parameters& parameters, const ModelConfig& config)
+    : config_(config),
+      token_table_(&parameters.at("wte.weight")),
+      position_table_(&parameters.at("wpe.weight")),
+      final_norm_(parameters, "ln_f"),
+      head_(parameters, config),
+      cache_("cached keys and values", cache_bytes(config)),
+      arena_("decoder activations",
+             [&] {
+               Arena measured = Arena::measuring();
+               static_cast<void>(allocate(measured, config, config.sequence));
+               return measured.high_water();
+             }()),
+      logits_(static_cast<std::size_t>(config.vocab)) {
+  SL_CHECK(token_table_->compute().dtype() == DType::f32, "generation computes in fp32");
+  const Shape rows{config.sequence, config.hidden};
+  const std::size_t bytes = rows.num_elements() * sizeof(float);
+  for (int i = 0; i < config.layers; ++i) {
+    const std::string name = "h." + std::to_string(i);
+    const std::size_t offset = 2 * static_cast<std::size_t>(i) * bytes;
+    layers_.push_back({.attention_norm = Norm(parameters, name + ".ln_1"),
+                       .qkv = Linear(parameters, name + ".attn.c_attn"),
+                       .attention_projection = Linear(parameters, name + ".attn.c_proj"),
+                       .mlp_norm = Norm(parameters, name + ".ln_2"),
+                       .expansion = Linear(parameters, name + ".mlp.c_fc"),
+                       .mlp_projection = Linear(parameters, name + ".mlp.c_proj"),
+                       .keys = cache_.view(DType::f32, rows, offset),
+                       .values = cache_.view(DType::f32, rows, offset + bytes)});
+  }
+}
+
+void Decoder::start(StreamView stream, std::span<const std::int32_t> prompt) {
+  SL_CHECK(!prompt.empty(), "a prompt needs a token");
+  const std::size_t count = std::min(prompt.size(), static_cast<std::size_t>(config_.sequence));
+  const std::span<const std::int32_t> last = prompt.last(count);
+  context_.assign(last.begin(), last.end());
+  read(stream, 0);
+}
+
+void Decoder::append(StreamView stream, std::int32_t token) {
+  SL_CHECK(!context_.empty(), "start comes before append");
+  const auto T = static_cast<std::size_t>(config_.sequence);
+  context_.push_back(token);
+  if (context_.size() <= T) {
+    read(stream, static_cast<std::int64_t>(context_.size()) - 1);
+    return;
+  }
+  const std::size_t kept = std::max<std::size_t>(1, T / 2);
+  context_.erase(context_.begin(), context_.end() - static_cast<std::ptrdiff_t>(kept));
+  read(stream, 0);
+}
+
+void Decoder::read(StreamView stream, std::int64_t first) {
+  const std::int64_t N = static_cast<std::int64_t>(context_.size()) - first;
+  arena_.release(0);
+  const Activations kept = allocate(arena_, config_, N);
+  embedding_forward(stream,
+                    {.tokens = Tensor(context_.data() + first, DType::i32, {1, N}),
+                     .token_table = token_table_->weight,
+                     .position_table = position_table_->weight,
+                     .y = kept.residual.reshaped({1, N, config_.hidden}),
+                     .first_position = first});
+  for (const Layer& layer : layers_) {
+    read_layer(stream, layer, kept);
+  }
+  final_norm_.forward(stream, kept.residual, kept.norm);
+  head_.logits(
+      stream, kept.norm.y.rows(N - 1, N), Tensor(logits_.data(), DType::f32, {1, config_.vocab}));
+}
+
+void Decoder::read_layer(StreamView stream, const Layer& layer, const Activations& kept) const {
+  layer.attention_norm.forward(stream, kept.residual, kept.norm);
+  layer.qkv.forward(stream, kept.norm.y, kept.qkv);
+  attend(stream, layer, kept);
+  layer.attention_projection.forward(stream, kept.context, kept.projected);
+  add(stream, kept.residual, kept.projected, kept.residual);
+
+  layer.mlp_norm.forward(stream, kept.residual, kept.norm);
+  layer.expansion.forward(stream, kept.norm.y, kept.hidden, kept.gelu);
+  layer.mlp_projection.forward(stream, kept.gelu, kept.projected);
+  add(stream, kept.residual, kept.projected, kept.residual);
+}
+
+// Puts the new tokens' keys and values into the cache, then attends: to each other when the whole
+// context is read, to the cache when one token is.
+void Decoder::attend(StreamView stream, const Layer& layer, const Activations& kept) const {
+  const std::int64_t C = config_.hidden;
+  const std::int64_t N = kept.qkv.dim(0);
+  const auto length = static_cast<std::int64_t>(context_.size());
+  const std::size_t row_bytes = static_cast<std::size_t>(C) * sizeof(float);
+  for (std::int64_t i = 0; i < N; ++i) {
+    const std::int64_t position = length - N + i;
+    const float* row = kept.qkv.data<float>() + i * 3 * C;
+    std::memcpy(layer.keys.data<float>() + position * C, row + C, row_bytes);
+    std::memcpy(layer.values.data<float>() + position * C, row + 2 * C, row_bytes);
+  }
+  if (N == length) {
+    attention_forward(stream,
+                      {.qkv = kept.qkv.reshaped({1, N, 3 * C}),
+                       .output = kept.context.reshaped({1, N, C}),
+                       .log_sum_exp = kept.log_sum_exp,
+                       .num_heads = config_.heads});
+    return;
+  }
+  const Shape cache{1, config_.sequence, C};
+  attention_decode(stream,
+                   {.query = Tensor(kept.qkv.raw(), DType::f32, {1, C}),
+                    .keys = layer.keys.reshaped(cache),
+                    .values = layer.values.reshaped(cache),
+                    .output = kept.context,
+                    .num_heads = config_.heads,
+                    .length = length});
+}
+
+std::size_t Decoder::workspace_bytes(const ModelConfig& config, int num_threads) {
+  const std::int64_t C = config.hidden;
+  const std::int64_t T = config.sequence;
+  std::size_t bytes = attention_workspace_bytes(
+      {.B = 1, .T = T, .H = config.heads, .D = config.head_dim()}, num_threads);
+  for (const std::int64_t N : {std::int64_t{1}, T}) {
+    for (const Shape& in_out :
+         {Shape{C, 3 * C}, Shape{C, C}, Shape{C, config.ffn}, Shape{config.ffn, C}}) {
+      bytes = std::max(bytes, Linear::workspace_bytes(N, in_out, DType::f32, num_threads));
+    }
+  }
+  const MatmulArgs head{.a = Tensor(nullptr, DType::f32, {1, C}),
+                        .b = Tensor(nullptr, DType::f32, {config.vocab, C}),
+                        .c = Tensor(nullptr, DType::f32, {1, config.vocab}),
+                        .transpose_b = Transpose::yes};
+  return std::max(bytes, matmul_workspace_bytes(head, num_threads));
+}
+
+}  // namespace slackline

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/buffer.h"
+#include "model/head.h"
+#include "model/linear.h"
+#include "model/norm.h"
+
+namespace slackline {
+
+// Generates one sequence, token by token, in fp32. Keys and values of earlier tokens are kept, so a
+// token costs one row of every product. Logits equal those of Stage and Head up to fp32 rounding:
+// sums over rows run in another order.
+//
+// A model has learned T positions. When a token would be one too many, the newest half of the
+// context (T / 2 tokens, the new one included, at least that one) is kept and read again from
+// position 0. So text of any length can be made, and a step that does this costs a prompt.
+//
+// Owns its caches and activations. Parameters must outlive it. One thread at a time.
+class Decoder {
+ public:
+  // REQUIRES: parameters compute in f32.
+  Decoder(Parameters& parameters, const ModelConfig& config);
+
+  // Forgets what was read and reads a prompt, of which the last T tokens count.
+  // REQUIRES: at least one token; ids are in [0, V).
+  void start(StreamView stream, std::span<const std::int32_t> prompt);
+
+  // Reads one more token. REQUIRES: started; the id is in [0, V).
+  void append(StreamView stream, std::int32_t token);
+
+  // (V) logits of the token after those read; valid until the next call.
+  [[nodiscard]] std::span<const float> logits() const { return logits_; }
+
+  // Tokens the next logits depend on, at most T.
+  [[nodiscard]] std::span<const std::int32_t> context() const { return context_; }
+
+  // The workspace that a stream must offer.
+  [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config, int num_threads);
+
+ private:
+  struct Layer {
+    Norm attention_norm;
+    Linear qkv;
+    Linear attention_projection;
+    Norm mlp_norm;
+    Linear expansion;
+    Linear mlp_projection;
+    Tensor keys;    // (T, C), of which the rows of the context count
+    Tensor values;  // (T, C)
+  };
+
+  // What N tokens need on their way through one layer.
+  struct Activations {
+    Tensor residual;  // (N, C)
+    NormActivations norm;
+    Tensor qkv;          // (N, 3C)
+    Tensor context;      // (N, C)
+    Tensor log_sum_exp;  // (1, H, N)
+    Tensor projected;    // (N, C)
+    Tensor hidden;       // (N, F)
+    Tensor gelu;         // (N, F)
+  };
+
+  static Activations allocate(Arena& arena, const ModelConfig& config, std::int64_t N);
+  // Reads the context's tokens from `first` on: all of them (0), or the last alone.
+  void read(StreamView stream, std::int64_t first);
+  void read_layer(StreamView stream, const Layer& layer, const Activations& kept) const;
+  void attend(StreamView stream, const Layer& layer, const Activations& kept) const;
+
+  ModelConfig config_;
+  Parameter* token_table_;
+  Parameter* position_table_;
+  Norm final_norm_;
+  Head head_;
+  Buffer cache_;
+  std::vector<Layer> layers_;
+  Arena arena_;
+  std::vector<std::int32_t> context_;
+  std::vector<float> logits_;
+};
+
+}  // namespace slackline

@@ -1,0 +1,157 @@
+#include "model/decoder.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/rng.h"
+#include "model/stage.h"
+#include "tests/support/catch.h"
+
+namespace slackline {
+namespace {
+
+// Odd sizes: no dimension is a multiple of a vector.
+constexpr ModelConfig kConfig{
+    .layers = 3, .hidden = 30, .heads = 5, .sequence = 13, .vocab = 37, .ffn = 50};
+
+constexpr float kTolerance = 2e-5F;  // logits of size 1: fp32 rounding through three layers
+
+std::vector<std::int32_t> some_tokens(std::size_t count) {
+  std::vector<std::int32_t> tokens;
+  const PhiloxKey key = philox_key(3, "tokens");
+  for (std::size_t i = 0; i < count; ++i) {
+    tokens.push_back(static_cast<std::int32_t>(uniform_number(key, i) * kConfig.vocab));
+  }
+  return tokens;
+}
+
+// Weights large enough that attention and GELU matter.
+void randomize(Parameters& parameters) {
+  for (Parameter& parameter : parameters.all()) {
+    const PhiloxKey key = philox_key(11, parameter.spec.name);
+    const std::span<float> weight = parameter.weight.span<float>();
+    const bool norm = parameter.spec.role == ParameterRole::norm_weight;
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+      weight[i] = static_cast<float>((norm ? 1.0 : 0.0) + 0.2 * normal_pair(key, i)[0]);
+    }
+  }
+}
+
+struct Model {
+  ModelConfig config;
+  Parameters parameters;
+  Stage::Options options{.micro_batch = {.B = 1, .T = config.sequence},
+                         .purpose = Stage::Options::Purpose::evaluate};
+  Stream stream;
+
+  explicit Model(const ModelConfig& model, int num_threads = 2)
+      : config(model),
+        parameters(config, {.gradients = Gradients::none}),
+        stream({.num_threads = num_threads,
+                .workspace_bytes = std::max(Stage::workspace_bytes(config, options, num_threads),
+                                            Decoder::workspace_bytes(config, num_threads))}) {
+    randomize(parameters);
+  }
+
+  // Logits after `tokens`, by the training code.
+  std::vector<float> expected(std::vector<std::int32_t> tokens) {
+    Stage stage(parameters, config, options);
+    const auto N = static_cast<std::int64_t>(tokens.size());
+    Pass pass{.stream = stream};
+    pass.batch.tokens = Tensor(tokens.data(), DType::i32, {1, N});
+    stage.forward(pass);
+    std::vector<float> logits(static_cast<std::size_t>(config.vocab));
+    stage.head().logits(stream,
+                        stage.final_norm_output().rows(N - 1, N),
+                        Tensor(logits.data(), DType::f32, {1, config.vocab}));
+    return logits;
+  }
+};
+
+void check_close(std::span<const float> found, const std::vector<float>& expected) {
+  REQUIRE(found.size() == expected.size());
+  float largest = 0.0F;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    REQUIRE(std::isfinite(found[i]));
+    largest = std::max(largest, std::abs(found[i] - expected[i]));
+  }
+  CHECK(largest <
+        kTolerance * std::abs(*std::max_element(expected.begin(), expected.end())) + kTolerance);
+}
+
+}  // namespace
+
+TEST_CASE("cached keys and values give the logits of a whole forward pass at every position") {
+  for (const bool tied : {true, false}) {
+    ModelConfig config = kConfig;
+    config.tie_embeddings = tied;
+    Model model(config);
+    const std::vector<std::int32_t> tokens = some_tokens(13);
+    for (const std::size_t prompt : {1U, 4U, 13U}) {
+      Decoder decoder(model.parameters, config);
+      decoder.start(model.stream, std::span(tokens).first(prompt));
+      for (std::size_t length = prompt;; ++length) {
+        INFO("tied " << tied << ", prompt " << prompt << ", length " << length);
+        check_close(decoder.logits(), model.expected({tokens.begin(), tokens.begin() + length}));
+        if (length == tokens.size()) {
+          break;
+        }
+        decoder.append(model.stream, tokens[length]);
+      }
+    }
+  }
+}
+
+TEST_CASE("a full context goes on with its newest half") {
+  Model model(kConfig);
+  const std::vector<std::int32_t> tokens = some_tokens(30);
+  Decoder decoder(model.parameters, kConfig);
+  decoder.start(model.stream, std::span(tokens).first(10));
+  for (std::size_t length = 11; length <= tokens.size(); ++length) {
+    decoder.append(model.stream, tokens[length - 1]);
+    // 13 positions: the 14th token leaves the newest 6, and so on every 8 tokens.
+    const std::size_t expected = length <= 13 ? length : 6 + (length - 14) % 8;
+    INFO("length " << length);
+    REQUIRE(decoder.context().size() == expected);
+    const std::vector<std::int32_t> newest(tokens.begin() + length - expected,
+                                           tokens.begin() + length);
+    REQUIRE(std::equal(newest.begin(), newest.end(), decoder.context().begin()));
+    check_close(decoder.logits(), model.expected(newest));
+  }
+}
+
+TEST_CASE("of a prompt longer than the context the newest tokens count") {
+  Model model(kConfig);
+  const std::vector<std::int32_t> tokens = some_tokens(20);
+  Decoder decoder(model.parameters, kConfig);
+  decoder.start(model.stream, tokens);
+  check_close(decoder.logits(), model.expected({tokens.end() - 13, tokens.end()}));
+}
+
+TEST_CASE("a model of one position sees the newest token alone") {
+  ModelConfig config = kConfig;
+  config.sequence = 1;
+  Model model(config);
+  Decoder decoder(model.parameters, config);
+  decoder.start(model.stream, std::vector<std::int32_t>{5});
+  decoder.append(model.stream, 9);
+  check_close(decoder.logits(), model.expected({9}));
+}
+
+TEST_CASE("logits have the same bits for any number of threads") {
+  std::vector<float> first;
+  for (const int num_threads : {1, 2, 3}) {
+    Model model(kConfig, num_threads);
+    Decoder decoder(model.parameters, kConfig);
+    decoder.start(model.stream, some_tokens(7));
+    decoder.append(model.stream, 2);
+    const std::vector<float> logits(decoder.logits().begin(), decoder.logits().end());
+    if (first.empty()) {
+      first = logits;
+    }
+    CHECK(logits == first);
+  }
+}
+
+}  // namespace slackline

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace slackline {
+
+// What a program left when it ended.
+struct ProcessResult {
+  int exit_code = 0;  // 128 + signal when a signal ended it
+  std::string out{};
+  std::string error{};
+};
+
+// Runs a program to its end with standard input empty. Throws Error when it cannot be started.
+[[nodiscard]] ProcessResult run_process(const std::string& program,
+                                        const std::vector<std::string>& arguments);
+
+// The same for the project's own binary.
+[[nodiscard]] ProcessResult run_slackline(const std::vector<std::string>& arguments);
+
+}  // namespace slackline

@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tools/commands.h"
+#include "tools/run_comparison.h"
+
+namespace slackline {
+
+namespace {
+
+// The contract's codes have none for an answer "no"; 1 is what diff and cmp return.
+constexpr ExitCode kDiffers{1};
+
+struct CompareOptions {
+  std::string run_a;
+  std::string run_b;
+  double tolerance = 0.0;
+};
+
+void print_difference(const char* which, const Difference& difference) {
+  fmt::print("  {} difference at step {}: {} and {}, relative {:.3g}\n",
+             which,
+             difference.step,
+             difference.a,
+             difference.b,
+             difference.relative);
+}
+
+void print(const CurveComparison& curve) {
+  fmt::print("{}: {} common steps", curve.quantity, curve.num_common);
+  if (curve.num_only_a + curve.num_only_b > 0) {
+    fmt::print(" ({} only in A, {} only in B)", curve.num_only_a, curve.num_only_b);
+  }
+  fmt::print("{}\n", curve.first ? "" : ", equal");
+  if (curve.first) {
+    print_difference("first", *curve.first);
+    print_difference("largest", *curve.largest);
+  }
+}
+
+ExitCode compare(const CompareOptions& options) {
+  const std::vector<CurveComparison> curves =
+      compare_curves(read_metric_curves(options.run_a), read_metric_curves(options.run_b));
+  if (std::none_of(curves.begin(), curves.end(), [](const CurveComparison& curve) {
+        return curve.quantity == "loss" && curve.num_common > 0;
+      })) {
+    throw FileError(options.run_b + "/metrics.jsonl: has no step in common with " + options.run_a);
+  }
+  double largest = 0.0;
+  for (const CurveComparison& curve : curves) {
+    print(curve);
+    largest = std::max(largest, curve.largest_relative());
+  }
+  const bool same = largest <= options.tolerance;
+  fmt::print("{}: largest relative difference {:.3g}, tolerance {:.3g}\n",
+             same ? "same" : "differs",
+             largest,
+             options.tolerance);
+  return same ? ExitCode::done : kDiffers;
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& app, ExitCode& code) {
+  auto options = std::make_shared<CompareOptions>();
+  CLI::App* command = app.add_subcommand("compare", "Compare the losses of two runs step by step");
+  command->add_option("RUN_A", options->run_a, "Run directory")->required();
+  command->add_option("RUN_B", options->run_b, "Run directory")->required();
+  command
+      ->add_option("--tolerance",
+                   options->tolerance,
+                   "Largest relative difference |a - b| / max(|a|, |b|) that counts as the same")
+      ->required()
+      ->check(CLI::NonNegativeNumber);
+  command->footer(
+      "Compares loss, grad_norm and eval_loss of metrics.jsonl over the steps that both runs "
+      "have;\n"
+      "steps of one run alone are counted and not compared. Ends with 0 when every difference is\n"
+      "within the tolerance, with 1 and a last line \"differs\" when not, with 3 when a run "
+      "cannot\n"
+      "be read or no step is common.\n"
+      "Example: slackline compare runs/first runs/second --tolerance 1e-6");
+  command->callback([options, &code] { code = compare(*options); });
+}
+
+}  // namespace slackline

@@ -1,0 +1,109 @@
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "core/file_io.h"
+#include "core/thread_pool.h"
+#include "data/gpt2_tokenizer.h"
+#include "tools/commands.h"
+#include "tools/hugging_face_config.h"
+#include "tools/hugging_face_tokenizer.h"
+#include "tools/hugging_face_weights.h"
+#include "tools/model_loader.h"
+
+namespace slackline {
+
+namespace {
+
+struct ExportOptions {
+  std::string checkpoint;
+  std::string out;
+  std::string dtype = "fp32";
+};
+
+// Tensors in another element type, and the memory they lie in.
+struct ConvertedTensors {
+  std::vector<Buffer> buffers{};
+  std::vector<NamedTensor> tensors{};
+};
+
+ConvertedTensors rounded_to_bf16(const std::vector<NamedTensor>& tensors) {
+  ConvertedTensors result;
+  for (const NamedTensor& source : tensors) {
+    const Shape& shape = source.tensor.shape();
+    const Buffer& buffer =
+        result.buffers.emplace_back(make_buffer(source.name, DType::bf16, shape));
+    const Tensor rounded = buffer.view(DType::bf16, shape);
+    const std::span<const float> values = source.tensor.span<float>();
+    std::transform(values.begin(), values.end(), rounded.data<BFloat16>(), [](float value) {
+      return BFloat16(value);
+    });
+    result.tensors.push_back({.name = source.name, .tensor = rounded});
+  }
+  return result;
+}
+
+void refuse_occupied(const std::string& directory) {
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    if (std::filesystem::exists(directory + "/" + name)) {
+      throw FileError(directory + ": holds a model already (" + name + ")");
+    }
+  }
+}
+
+void export_model(const ExportOptions& options) {
+  refuse_occupied(options.out);
+  const InferenceModel model = load_inference_model(options.checkpoint, default_num_threads());
+  const DType dtype = options.dtype == "bf16" ? DType::bf16 : DType::f32;
+  HuggingFaceConfigOptions config_options{.dtype = dtype};
+  if (model.tokenizer != nullptr) {
+    config_options.end_of_text = model.tokenizer->end_of_text();
+  }
+
+  ConvertedTensors weights{.tensors = hugging_face_tensors(*model.parameters)};
+  if (dtype == DType::bf16) {
+    weights = rounded_to_bf16(weights.tensors);
+  }
+  make_directories(options.out);
+  write_safetensors(
+      options.out + "/model.safetensors",
+      weights.tensors,
+      {.metadata = {{"format", "pt"}}, .order = SafetensorsOptions::Order::reference});
+  if (const auto* gpt2 = dynamic_cast<const Gpt2Tokenizer*>(model.tokenizer.get())) {
+    write_gpt2_tokenizer(options.out, gpt2->vocabulary());
+  }
+  // Last: a directory with a config is whole.
+  write_file_atomically(options.out + "/config.json",
+                        hugging_face_config_json(model.config, config_options));
+  fmt::print("{}: {} parameters, {}\n", options.out, num_parameters(model.config), options.dtype);
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& app, ExitCode& code) {
+  auto options = std::make_shared<ExportOptions>();
+  CLI::App* command =
+      app.add_subcommand("export", "Write a checkpoint's model as a Hugging Face GPT-2 directory");
+  command->add_option("--checkpoint", options->checkpoint, "Checkpoint directory")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("--out", options->out, "Directory to write to")->required()->type_name("DIR");
+  command->add_option("--dtype", options->dtype, "Of the weights; bf16 rounds to nearest even")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  command->footer(
+      "Writes config.json and model.safetensors, and vocab.json and merges.txt where the\n"
+      "checkpoint's tokenizer is GPT-2's.\n"
+      "Example: slackline export --checkpoint runs/first/checkpoints/step-00000200 --out exported");
+  command->callback([options, &code] {
+    export_model(*options);
+    code = ExitCode::done;
+  });
+}
+
+}  // namespace slackline

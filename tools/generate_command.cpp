@@ -1,0 +1,151 @@
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "core/thread_pool.h"
+#include "data/utf8.h"
+#include "model/decoder.h"
+#include "model/sampling.h"
+#include "tools/commands.h"
+#include "tools/compression_option.h"
+#include "tools/model_loader.h"
+#include "tools/text_stream.h"
+
+namespace slackline {
+
+namespace {
+
+struct GenerateOptions {
+  std::string checkpoint;
+  std::string prompt;
+  int tokens = 0;
+  SamplingOptions sampling;
+  std::string compression = "off";
+};
+
+// "15 496 995"
+std::vector<TokenId> read_ids(std::string_view text, int vocab) {
+  std::vector<TokenId> ids;
+  for (std::size_t begin = 0; (begin = text.find_first_not_of(' ', begin)) != text.npos;) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    TokenId id = -1;
+    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || stop != word.data() + word.size() || id < 0 || id >= vocab) {
+      throw ConfigError(
+          fmt::format("--prompt: the checkpoint has no tokenizer, so the prompt must be token ids "
+                      "from 0 to {} separated by spaces; got {}",
+                      vocab - 1,
+                      word));
+    }
+    ids.push_back(id);
+    begin = end;
+  }
+  if (ids.empty()) {
+    throw ConfigError(
+        "--prompt: the checkpoint has no tokenizer, so one token id at least is needed");
+  }
+  return ids;
+}
+
+// An empty prompt begins a document: after an end-of-text.
+std::vector<TokenId> read_prompt(const InferenceModel& model, const std::string& prompt) {
+  if (model.tokenizer == nullptr) {
+    return read_ids(prompt, model.config.vocab);
+  }
+  if (check_utf8(prompt).valid != prompt.size()) {
+    throw ConfigError("--prompt: must be UTF-8");
+  }
+  std::vector<TokenId> ids = model.tokenizer->encode(prompt);
+  if (ids.empty()) {
+    ids.push_back(model.tokenizer->end_of_text());
+  }
+  return ids;
+}
+
+void show(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void generate(const GenerateOptions& options) {
+  check_compression_option(options.compression);
+  const int num_threads = default_num_threads();
+  const InferenceModel model = load_inference_model(options.checkpoint, num_threads);
+  const std::vector<TokenId> prompt = read_prompt(model, options.prompt);
+  TextStream text(model.tokenizer.get());
+  for (const TokenId id : prompt) {
+    show(text.add(id));
+  }
+
+  Stream stream({.num_threads = num_threads,
+                 .workspace_bytes = Decoder::workspace_bytes(model.config, num_threads)});
+  Decoder decoder(*model.parameters, model.config);
+  decoder.start(stream, prompt);
+  for (int made = 0; made < options.tokens; ++made) {
+    const std::uint64_t position = prompt.size() + static_cast<std::uint64_t>(made);
+    const TokenId token = sample_token(decoder.logits(), options.sampling, position);
+    if (model.tokenizer != nullptr && token == model.tokenizer->end_of_text()) {
+      break;
+    }
+    show(text.add(token));
+    if (made + 1 < options.tokens) {
+      decoder.append(stream, token);
+    }
+  }
+  show(text.finish() + "\n");
+}
+
+void add_sampling_options(CLI::App& command, SamplingOptions& sampling) {
+  command.add_option("--seed", sampling.seed, "The same seed gives the same text")
+      ->capture_default_str();
+  command
+      .add_option("--temperature",
+                  sampling.temperature,
+                  "Divides the logits; 0 takes the most likely token each time")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command
+      .add_option(
+          "--top-k", sampling.top_k, "Sample from the K most likely tokens alone; 0: from all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app, ExitCode& code) {
+  auto options = std::make_shared<GenerateOptions>();
+  CLI::App* command = app.add_subcommand("generate", "Continue a text with a checkpoint's model");
+  command->add_option("--checkpoint", options->checkpoint, "Checkpoint directory")->required();
+  command->add_option("--prompt", options->prompt, "Text to continue; empty: begin a document")
+      ->required();
+  command->add_option("--tokens", options->tokens, "Tokens to add; fewer where the text ends")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  add_sampling_options(*command, options->sampling);
+  add_compression_option(*command, options->compression);
+  command->footer(
+      "Prints the prompt and what follows it, token by token, and stops early at an end-of-text.\n"
+      "For a checkpoint without a tokenizer the prompt is token ids separated by spaces, and so "
+      "is\n"
+      "what is printed. Computes in fp32. Text may be longer than the model's context: when that "
+      "is\n"
+      "full, its newest half is kept.\n"
+      "Example: slackline generate --checkpoint runs/first/checkpoints/step-00000200 "
+      "--prompt \"The \" --tokens 100 --seed 1 --temperature 0.8 --top-k 50");
+  command->callback([options, &code] {
+    generate(*options);
+    code = ExitCode::done;
+  });
+}
+
+}  // namespace slackline

@@ -1,0 +1,93 @@
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "core/checkpoint/write_checkpoint.h"
+#include "core/file_io.h"
+#include "core/log.h"
+#include "data/tokenizer_file.h"
+#include "tools/commands.h"
+#include "tools/hugging_face_config.h"
+#include "tools/hugging_face_weights.h"
+#include "tools/model_loader.h"
+
+namespace slackline {
+
+namespace {
+
+struct ImportOptions {
+  std::string hf;
+  std::string out;
+};
+
+// The tokenizer's vocab.json and merges.txt; null where the directory has neither.
+std::unique_ptr<Tokenizer> read_tokenizer(const std::string& directory, const ModelConfig& config) {
+  const bool vocabulary = std::filesystem::exists(directory + "/vocab.json");
+  const bool merges = std::filesystem::exists(directory + "/merges.txt");
+  if (!vocabulary && !merges) {
+    log_warning(directory + ": holds no vocab.json and merges.txt, so the checkpoint gets no " +
+                "tokenizer and generates from token ids");
+    return nullptr;
+  }
+  std::unique_ptr<Tokenizer> tokenizer = load_gpt2_tokenizer(directory);
+  if (tokenizer->vocabulary_size() > config.vocab) {
+    throw FileError(
+        fmt::format("{}/vocab.json: has more tokens than vocab_size {} of config.json; "
+                    "got {}",
+                    directory,
+                    config.vocab,
+                    tokenizer->vocabulary_size()));
+  }
+  return tokenizer;
+}
+
+void import_model(const ImportOptions& options) {
+  if (std::filesystem::exists(options.out)) {
+    throw FileError(options.out + ": is there already; import makes a new directory");
+  }
+  const std::string config_path = options.hf + "/config.json";
+  const ModelConfig config = read_hugging_face_config(read_file(config_path), config_path);
+  const HuggingFaceWeights weights(options.hf);
+  const std::unique_ptr<Tokenizer> tokenizer = read_tokenizer(options.hf, config);
+  Parameters parameters(config, {.gradients = Gradients::none});
+  weights.read_into(parameters);
+
+  CheckpointContents contents{.documents = {.model = model_config_json(config)}};
+  for (const Parameter& parameter : parameters.all()) {
+    contents.tensors.push_back(
+        {.name = "weights/" + parameter.spec.name, .data = parameter.weight});
+  }
+  if (tokenizer != nullptr) {
+    contents.documents.tokenizer = fmt::format(R"({{"file": "{}"}})", kTokenizerName);
+    contents.files[kTokenizerName] = tokenizer_to_json(*tokenizer);
+  }
+  write_checkpoint(options.out, contents);
+  fmt::print("{}: {} parameters\n", options.out, num_parameters(config));
+}
+
+}  // namespace
+
+void add_import_command(CLI::App& app, ExitCode& code) {
+  auto options = std::make_shared<ImportOptions>();
+  CLI::App* command =
+      app.add_subcommand("import", "Turn a Hugging Face GPT-2 directory into a checkpoint");
+  command->add_option("--hf", options->hf, "Directory with config.json and model.safetensors")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("--out", options->out, "Checkpoint directory to make")
+      ->required()
+      ->type_name("DIR");
+  command->footer(
+      "The checkpoint holds weights alone (step 0), for checkpoint.init_from, evaluate, generate\n"
+      "and export. vocab.json and merges.txt in the directory become its tokenizer.\n"
+      "Example: slackline import --hf gpt2 --out checkpoints/gpt2");
+  command->callback([options, &code] {
+    import_model(*options);
+    code = ExitCode::done;
+  });
+}
+
+}  // namespace slackline

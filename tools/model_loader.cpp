@@ -1,0 +1,140 @@
+#include "tools/model_loader.h"
+
+#include <array>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "core/checkpoint/checkpoint_directory.h"
+#include "core/error.h"
+#include "data/tokenizer_file.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr std::string_view kGroup = "weights/";
+
+// The settings that decide what the model computes. Shapes do not tell all of them (heads).
+void require_same_settings(const std::string& path,
+                           const ModelConfig& found,
+                           const ModelConfig& expected) {
+  struct Setting {
+    const char* name;
+    int found;
+    int expected;
+  };
+
+  const std::array<Setting, 7> settings = {{
+      {"layers", found.layers, expected.layers},
+      {"hidden", found.hidden, expected.hidden},
+      {"heads", found.heads, expected.heads},
+      {"sequence", found.sequence, expected.sequence},
+      {"vocab", found.vocab, expected.vocab},
+      {"ffn", found.ffn, expected.ffn},
+      {"tie_embeddings", found.tie_embeddings ? 1 : 0, expected.tie_embeddings ? 1 : 0},
+  }};
+  for (const Setting& setting : settings) {
+    if (setting.found != setting.expected) {
+      throw FileError(fmt::format("{}: is of another model: model.{} must be {}; got {}",
+                                  path,
+                                  setting.name,
+                                  setting.expected,
+                                  setting.found));
+    }
+  }
+}
+
+void require_same_tensors(const Checkpoint& checkpoint, const ModelConfig& config) {
+  std::set<std::string> known;
+  for (const ParameterSpec& spec : parameter_table(config)) {
+    const std::string name = std::string(kGroup) + spec.name;
+    const auto tensor = checkpoint.tensors().find(name);
+    if (tensor == checkpoint.tensors().end()) {
+      throw FileError(fmt::format("{}: has no tensor {}", checkpoint.path(), name));
+    }
+    if (tensor->second.shape != spec.shape || tensor->second.dtype != DType::f32) {
+      throw FileError(fmt::format("{}: tensor {} must be f32 {}; got {} {}",
+                                  checkpoint.path(),
+                                  name,
+                                  spec.shape.to_string(),
+                                  name_of(tensor->second.dtype),
+                                  tensor->second.shape.to_string()));
+    }
+    known.insert(name);
+  }
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (name.starts_with(kGroup) && known.count(name) == 0) {
+      throw FileError(
+          fmt::format("{}: tensor {} is not part of its model", checkpoint.path(), name));
+    }
+  }
+}
+
+}  // namespace
+
+Checkpoint open_checkpoint(const std::string& directory) {
+  if (!std::filesystem::exists(directory + "/" + std::string(kManifestName))) {
+    if (const auto newest = latest_checkpoint(directory + "/checkpoints")) {
+      throw FileError(fmt::format(
+          "{}: is a run directory, not a checkpoint\nhint: its newest is {}", directory, *newest));
+    }
+  }
+  Checkpoint checkpoint(directory);
+  checkpoint.verify();
+  return checkpoint;
+}
+
+ModelConfig checkpoint_model(const Checkpoint& checkpoint) {
+  const std::string source = fmt::format("{}/{}: model", checkpoint.path(), kManifestName);
+  try {
+    return read_model_config(JsonReader::parse(checkpoint.documents().model, source));
+  } catch (const ConfigError& error) {
+    throw FileError(fmt::format("{}: {}", source, error.what()));
+  }
+}
+
+void require_model(const Checkpoint& checkpoint, const ModelConfig& config) {
+  require_same_settings(checkpoint.path(), checkpoint_model(checkpoint), config);
+  require_same_tensors(checkpoint, config);
+}
+
+void load_weights(StreamView stream,
+                  Checkpoint& checkpoint,
+                  const ModelConfig& config,
+                  Parameters& parameters) {
+  require_model(checkpoint, config);
+  for (const Parameter& parameter : parameters.all()) {
+    checkpoint.read(std::string(kGroup) + parameter.spec.name, parameter.weight);
+  }
+  parameters.refresh_copies(stream);
+}
+
+std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,
+                                                const ModelConfig& config) {
+  if (!checkpoint.has_file(kTokenizerName)) {
+    return nullptr;
+  }
+  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(checkpoint.file(kTokenizerName));
+  if (tokenizer->vocabulary_size() > config.vocab) {
+    throw FileError(fmt::format("{}: has more tokens than the model's vocabulary of {}; got {}",
+                                checkpoint.file(kTokenizerName),
+                                config.vocab,
+                                tokenizer->vocabulary_size()));
+  }
+  return tokenizer;
+}
+
+InferenceModel load_inference_model(const std::string& checkpoint_directory, int num_threads) {
+  Checkpoint checkpoint = open_checkpoint(checkpoint_directory);
+  InferenceModel model{.config = checkpoint_model(checkpoint)};
+  model.tokenizer = checkpoint_tokenizer(checkpoint, model.config);
+  model.parameters =
+      std::make_unique<Parameters>(model.config, Parameters::Options{.gradients = Gradients::none});
+  Stream stream({.num_threads = num_threads});
+  load_weights(stream, checkpoint, model.config, *model.parameters);
+  return model;
+}
+
+}  // namespace slackline

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/checkpoint/checkpoint.h"
+#include "core/stream.h"
+#include "data/tokenizer.h"
+#include "model/parameters.h"
+
+namespace slackline {
+
+// Name of the tokenizer's file in a checkpoint that has one.
+inline constexpr const char* kTokenizerName = "tokenizer.json";
+
+// Opens a checkpoint and verifies every file. Throws FileError; given a run directory, it says
+// which checkpoint is the newest there.
+[[nodiscard]] Checkpoint open_checkpoint(const std::string& directory);
+
+// The model that a checkpoint is of. Throws FileError where its manifest does not say.
+[[nodiscard]] ModelConfig checkpoint_model(const Checkpoint& checkpoint);
+
+// Throws FileError, naming the first setting or tensor, unless the checkpoint holds the weights of
+// this model: the same function (dropout and recomputation aside) and exactly its tensors.
+void require_model(const Checkpoint& checkpoint, const ModelConfig& config);
+
+// Reads weights/<name> into every parameter and refreshes the copies. Checks as require_model does
+// before it writes. REQUIRES: the parameters are of `config`; the checkpoint was verified.
+void load_weights(StreamView stream,
+                  Checkpoint& checkpoint,
+                  const ModelConfig& config,
+                  Parameters& parameters);
+
+// The tokenizer saved with the weights; null where there is none. Throws FileError when it is
+// damaged or has more tokens than the model.
+[[nodiscard]] std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,
+                                                              const ModelConfig& config);
+
+// A model for inference: fp32, no gradients.
+struct InferenceModel {
+  ModelConfig config{};
+  std::unique_ptr<Parameters> parameters{};  // layers hold its address
+  std::unique_ptr<Tokenizer> tokenizer{};    // null where the checkpoint has none
+};
+
+[[nodiscard]] InferenceModel load_inference_model(const std::string& checkpoint_directory,
+                                                  int num_threads);
+
+}  // namespace slackline
