@@ -19,9 +19,9 @@ using Split = std::array<double, 3>;
 
 // The "data" section.
 struct DataConfig {
-  std::vector<DataSource> train;
+  std::vector<DataSource> train{};
   Split split = {0.95, 0.05, 0.0};
-  std::vector<DataSource> valid;  // where given, it replaces `split` and `train` is used whole
+  std::vector<DataSource> valid{};  // where given, it replaces `split` and `train` is used whole
 };
 
 [[nodiscard]] DataConfig read_data_config(JsonReader section);

@@ -17,9 +17,10 @@ using MemberOrder = std::vector<std::int64_t>;
 
 struct DatasetOptions {
   std::uint64_t seed = 1234;
-  std::int64_t sequence = 0;        // T
-  std::uint64_t samples = 0;        // of the whole run
-  std::vector<MemberOrder> stored;  // of the checkpoint that the run continues; empty for a new run
+  std::int64_t sequence = 0;  // T
+  std::uint64_t samples = 0;  // of the whole run
+  std::vector<MemberOrder>
+      stored{};  // of the checkpoint that the run continues; empty for a new run
 };
 
 // The samples of one split over all files, in training order: Megatron's for (seed, T, samples of

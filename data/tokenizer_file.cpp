@@ -1,6 +1,5 @@
 #include "data/tokenizer_file.h"
 
-#include <fstream>
 #include <openssl/evp.h>
 #include <sstream>
 #include <string_view>
@@ -9,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/file_io.h"
 #include "data/byte_tokenizer.h"
 #include "data/sentencepiece_tokenizer.h"
 
@@ -20,15 +20,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kFormat = "slackline-tokenizer";
 constexpr int kVersion = 1;
 constexpr std::int64_t kMaxVocabulary = 1 << 24;  // ids beyond this are a broken file
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  if (!file || !(content << file.rdbuf())) {
-    throw FileError(fmt::format("{}: cannot be read (missing, empty or a directory)", path));
-  }
-  return content.str();
-}
 
 Json parse_object(const std::string& text, const std::string& source) {
   try {

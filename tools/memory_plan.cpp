@@ -24,16 +24,19 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
                                     std::size_t data_bytes) {
   const Parameters::Bytes parameters =
       Parameters::bytes(config.model, {.compute = config.precision});
-  const std::size_t moments = parameters.weights;  // one more of the weights' layout each
+  std::vector<Shape> shapes;
+  for (const ParameterSpec& spec : parameter_table(config.model)) {
+    shapes.push_back(spec.shape);
+  }
+  const std::size_t moments = AdamwOptimizer::moment_bytes(shapes);
   // Saving copies weights and moments, so that training goes on while they are written.
-  const std::size_t staging = 3 * parameters.weights;
+  const std::size_t staging = parameters.weights + moments;
   return {
       {"weights (fp32)", parameters.weights},
       {"gradients (fp32)", parameters.gradients},
       {"input embedding gradient (fp32)", parameters.input_gradient},
       {"weights (bf16 copies)", parameters.copies},
-      {"AdamW first moments (fp32)", moments},
-      {"AdamW second moments (fp32)", moments},
+      {"AdamW moments (fp32)", moments},
       {"activations", Stage::activation_bytes(config.model, stage_options(config))},
       {"workspace", training_workspace_bytes(config, num_threads)},
       {"checkpoint staging", staging},

@@ -69,7 +69,7 @@ std::vector<StepDirectory> list_checkpoints(const std::string& checkpoints) {
     if (!step) {
       continue;
     }
-    const std::string path = checkpoints + "/" + name;
+    const std::string path = fmt::format("{}/{}", checkpoints, name);
     if (path_exists(path + "/" + std::string(kManifestName))) {
       found.push_back({*step, path});
     } else {
@@ -90,7 +90,7 @@ std::optional<std::string> latest_checkpoint(const std::string& checkpoints) {
 void remove_partial_checkpoints(const std::string& checkpoints) {
   for (const std::string& name : directory_names(checkpoints)) {
     if (name.starts_with(kPartialPrefix) && name.ends_with(kPartialSuffix)) {
-      remove_tree(checkpoints + "/" + name);
+      remove_tree(fmt::format("{}/{}", checkpoints, name));
     }
   }
 }

@@ -79,14 +79,14 @@ void write_files(const std::string& partial,
   }
   for (const Shard& shard : plan.shards()) {
     const FileSummary summary = write_safetensors(
-        partial + "/" + shard.file,
+        fmt::format("{}/{}", partial, shard.file),
         shard.pieces,
         {.metadata = {{"format", "pt"}}, .order = SafetensorsOptions::Order::reference});
     manifest.files[shard.file] = {summary.bytes, summary.xxh3};
   }
   for (const auto& [name, content] : contents.files) {
     SL_CHECK(is_file_name(name) && !manifest.files.contains(name), "file name " + name);
-    write_file_atomically(partial + "/" + name, content);
+    write_file_atomically(fmt::format("{}/{}", partial, name), content);
     manifest.files[name] = {content.size(), xxh3(std::as_bytes(std::span(content)))};
   }
   const std::string path = partial + "/" + std::string(kManifestName);

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -168,7 +169,7 @@ TEST_CASE("reading asks for the right name, type and shape") {
 TEST_CASE("files in reference order equal the reference package's byte for byte") {
   const TemporaryDirectory directory;
   for (const std::string name : {"dtypes", "unsigned", "scalar", "empty_tensor"}) {
-    const std::string golden = kGolden + "good_" + name + ".safetensors";
+    const std::string golden = fmt::format("{}good_{}.safetensors", kGolden, name);
     CAPTURE(golden);
     const SafetensorsFile file(golden);
     std::vector<NamedTensor> tensors;

@@ -15,7 +15,7 @@ namespace slackline {
 
 // Weights and moments of a small model, and their checkpoint's contents (views of them).
 struct SmallState {
-  std::vector<float> table = std::vector<float>(12 * 5);
+  std::vector<float> table = std::vector<float>(60);  // (12, 5)
   std::vector<float> bias = std::vector<float>(7);
   std::vector<float> moment = std::vector<float>(7);
 

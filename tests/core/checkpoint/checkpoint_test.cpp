@@ -1,6 +1,9 @@
 #include "core/checkpoint/checkpoint.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "core/checkpoint/logical_hash.h"
 #include "core/checkpoint/write_checkpoint.h"
@@ -27,6 +30,10 @@ std::string refusal(const std::string& directory) {
   return "accepted";
 }
 
+std::string hash_of(const std::string& path) {
+  return hex_text(xxh3(MappedFile(path).bytes()));
+}
+
 }  // namespace
 
 TEST_CASE("a checkpoint gives back every bit and every document") {
@@ -47,7 +54,8 @@ TEST_CASE("a checkpoint gives back every bit and every document") {
   REQUIRE(read_file(checkpoint.file("tokenizer.json")) == "{\"type\": \"byte\"}\n");
   std::vector<float> table(60);
   checkpoint.read("weights/wte.weight", Tensor(table.data(), DType::f32, {12, 5}));
-  REQUIRE(std::memcmp(table.data(), state.table.data(), 60 * sizeof(float)) == 0);
+  REQUIRE(
+      std::ranges::equal(std::as_bytes(std::span(table)), std::as_bytes(std::span(state.table))));
   std::vector<float> moment(7);
   checkpoint.read("adam_m/ln_f.bias", Tensor(std::span(moment)));
   REQUIRE(moment == state.moment);
@@ -62,9 +70,9 @@ TEST_CASE("a tensor in pieces over several files reads as one, whole or any rect
   const TemporaryDirectory directory;
   const std::string path = directory.file("a");
   SmallState state;
-  std::vector<float> top(4 * 5);
-  std::vector<float> left(8 * 2);
-  std::vector<float> right(8 * 3);
+  std::vector<float> top(20);    // (4, 5)
+  std::vector<float> left(16);   // (8, 2)
+  std::vector<float> right(24);  // (8, 3)
   for (std::int64_t row = 0; row < 12; ++row) {
     for (std::int64_t column = 0; column < 5; ++column) {
       const float value = state.table[static_cast<std::size_t>(row * 5 + column)];
@@ -91,7 +99,7 @@ TEST_CASE("a tensor in pieces over several files reads as one, whole or any rect
   std::vector<float> table(60);
   checkpoint.read("weights/wte.weight", Tensor(table.data(), DType::f32, logical));
   REQUIRE(table == state.table);
-  std::vector<float> part(5 * 2);
+  std::vector<float> part(10);
   checkpoint.read_region("weights/wte.weight", {2, 1}, Tensor(part.data(), DType::f32, {5, 2}));
   for (std::size_t row = 0; row < 5; ++row) {
     REQUIRE(part[row * 2] == state.table[(row + 2) * 5 + 1]);
@@ -145,14 +153,15 @@ TEST_CASE("a flipped bit anywhere in any file is refused with file and both hash
     if (name == kManifestName) {
       continue;
     }
-    for (const std::size_t offset : {std::size_t{1}, fs::file_size(path + "/" + name) - 2}) {
-      const std::string before = hex_text(xxh3(MappedFile(path + "/" + name).bytes()));
-      flip_bit(path + "/" + name, offset);
-      const std::string after = hex_text(xxh3(MappedFile(path + "/" + name).bytes()));
-      CHECK_THAT(refusal(path),
-                 Equals(path + "/" + name + ": damaged: manifest.json says XXH3 " + before +
-                        "; got " + after));
-      flip_bit(path + "/" + name, offset);
+    const std::string file = fmt::format("{}/{}", path, name);
+    for (const std::size_t offset : {std::size_t{1}, fs::file_size(file) - 2}) {
+      const std::string before = hash_of(file);
+      flip_bit(file, offset);
+      CHECK_THAT(
+          refusal(path),
+          Equals(fmt::format(
+              "{}: damaged: manifest.json says XXH3 {}; got {}", file, before, hash_of(file))));
+      flip_bit(file, offset);
     }
   }
   CHECK_THAT(refusal(path), Equals("accepted"));

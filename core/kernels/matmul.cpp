@@ -1,0 +1,88 @@
+#include "core/kernels/matmul.h"
+
+#include <string>
+
+#include "core/kernels/dispatch.h"
+#include "core/kernels/matmul_backends.h"
+
+namespace slackline {
+
+namespace {
+
+void check_matrix(const Tensor& tensor, const char* name) {
+  SL_CHECK(tensor.shape().rank() == 2,
+           std::string("matmul ") + name + " is a matrix, not " + tensor.shape().to_string());
+}
+
+// An epilogue tensor, if given: its shape, and C's type or A's.
+void check_epilogue(const Tensor& tensor, const char* name, const Shape& shape, DType also) {
+  if (tensor.empty()) {
+    return;
+  }
+  SL_CHECK(tensor.shape() == shape,
+           std::string("matmul ") + name + " is " + tensor.shape().to_string() + ", due is " +
+               shape.to_string());
+  SL_CHECK(tensor.dtype() == DType::f32 || tensor.dtype() == also,
+           std::string("matmul ") + name + " is " + std::string(name_of(tensor.dtype())));
+}
+
+void check_arguments(const MatmulArgs& args) {
+  check_matrix(args.a, "A");
+  check_matrix(args.b, "B");
+  check_matrix(args.c, "C");
+  const int k_of_b = args.transpose_b == Transpose::yes ? 1 : 0;
+  const int k_of_a = args.transpose_a == Transpose::yes ? 0 : 1;
+  SL_CHECK_EQ(args.a.dim(k_of_a), args.b.dim(k_of_b));
+  SL_CHECK_EQ(args.c.dim(0), args.a.dim(1 - k_of_a));
+  SL_CHECK_EQ(args.c.dim(1), args.b.dim(1 - k_of_b));
+  SL_CHECK(args.a.dim(k_of_a) > 0, "matmul sums over no elements");
+
+  const DType dtype = args.a.dtype();
+  SL_CHECK(args.b.dtype() == dtype, "matmul A and B have different types");
+  SL_CHECK(args.c.dtype() == dtype || args.c.dtype() == DType::f32,
+           "matmul C has a type of its own");
+  check_epilogue(args.bias, "bias", Shape{args.c.dim(1)}, dtype);
+  check_epilogue(args.gelu_output, "gelu_output", args.c.shape(), dtype);
+  check_epilogue(args.gelu_input, "gelu_input", args.c.shape(), dtype);
+  if (args.accumulate == Accumulate::yes) {
+    SL_CHECK(args.c.dtype() == DType::f32, "matmul accumulates in f32 only");
+    SL_CHECK(args.gelu_output.empty() && args.gelu_input.empty(),
+             "matmul with a GELU cannot accumulate");
+  }
+}
+
+bool runs_in_bf16(const MatmulArgs& args) {
+  return args.a.dtype() == DType::bf16 && matmul_uses_bf16_units();
+}
+
+}  // namespace
+
+MatmulShape shape_of(const MatmulArgs& args) {
+  return {.M = static_cast<std::size_t>(args.c.dim(0)),
+          .N = static_cast<std::size_t>(args.c.dim(1)),
+          .K = static_cast<std::size_t>(args.a.dim(args.transpose_a == Transpose::yes ? 0 : 1))};
+}
+
+void matmul(StreamView stream, const MatmulArgs& args) {
+  check_arguments(args);
+  if (args.c.num_elements() == 0) {
+    return;
+  }
+  if (runs_in_bf16(args)) {
+    SL_CHECK(stream.device() == Device::cpu, "no such backend");
+    cpu::matmul_in_bf16(stream, args);
+    return;
+  }
+  SL_DISPATCH(stream, args.a.dtype(), matmul_in_f32, stream, args);
+}
+
+std::size_t matmul_workspace_bytes(const MatmulArgs& args, int num_threads) {
+  check_arguments(args);
+  if (args.c.num_elements() == 0) {
+    return 0;
+  }
+  return runs_in_bf16(args) ? cpu::matmul_in_bf16_workspace_bytes(args, num_threads)
+                            : cpu::matmul_in_f32_workspace_bytes(args, num_threads);
+}
+
+}  // namespace slackline

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+
+#include "core/kernels/matmul.h"
+
+// The two ways in which matmul.cpp has a product made on the CPU; tests call them directly.
+// Arguments are those of matmul(), already checked.
+namespace slackline {
+
+struct MatmulShape {
+  std::size_t M = 0, N = 0, K = 0;
+};
+
+[[nodiscard]] MatmulShape shape_of(const MatmulArgs& args);
+
+namespace cpu {
+
+// Packs both operands panel by panel, widening bf16, and multiplies in fp32 (gemm_tile.h).
+// T is the operands' type.
+template <typename T>
+void matmul_in_f32(StreamView stream, const MatmulArgs& args);
+
+[[nodiscard]] std::size_t matmul_in_f32_workspace_bytes(const MatmulArgs& args, int num_threads);
+
+// oneDNN, single-threaded on tiles, for processors with units made for bf16.
+// REQUIRES: bf16 operands.
+void matmul_in_bf16(StreamView stream, const MatmulArgs& args);
+
+[[nodiscard]] std::size_t matmul_in_bf16_workspace_bytes(const MatmulArgs& args, int num_threads);
+
+}  // namespace cpu
+
+}  // namespace slackline

@@ -1,0 +1,277 @@
+#include <algorithm>
+#include <cstddef>
+
+#include "core/kernels/gemm_pack.h"
+#include "core/kernels/matmul_backends.h"
+#include "core/kernels/matmul_epilogue.h"
+
+// C = A B in blocks, so that what is multiplied stays in the second-level cache:
+//
+//   for each group of A, rows x sums, at most kGroupElements:
+//     pack it into strips of kRows rows, all threads together
+//     tasks, each a range of C's columns and of the group's rows:
+//       for each block of at most kBlockDepth sums:
+//         pack B's block into panels; multiply every strip by every panel
+//
+// B is read from memory once a group, and while one block is multiplied the next is fetched.
+// Sums that run over several blocks gather in C where C is f32, else in scratch.
+// Every size below follows from M, N and K alone.
+namespace slackline::cpu {
+
+namespace {
+
+using gemm::kColumns;
+using gemm::kRows;
+
+constexpr std::size_t kBlockDepth = 1024;            // sums of one packed block of B
+constexpr std::size_t kGroupElements = 1024 * 1024;  // of packed A: 4 MiB, shared by the threads
+constexpr std::size_t kGroupRows = 1024;
+constexpr std::size_t kTaskRows = 512;     // enough multiplications for each packed element of B
+constexpr std::size_t kTasks = 16;         // aimed at; even for two to eight threads
+constexpr std::size_t kTaskPanels = 4;     // and at most so many columns, to fit the cache
+constexpr std::size_t kSlice = 16;         // of k, when packing a transposed A
+constexpr std::size_t kStripsPerTask = 8;  // when packing A: 64 rows, four lines of a transposed A
+
+std::size_t blocks(std::size_t count, std::size_t size) {
+  return (count + size - 1) / size;
+}
+
+std::size_t rounded_up(std::size_t count, std::size_t multiple) {
+  return blocks(count, multiple) * multiple;
+}
+
+struct Grid {
+  explicit Grid(const MatmulShape& shape)
+      : M(shape.M),
+        N(shape.N),
+        K(shape.K),
+        depth(rounded_up(blocks(K, blocks(K, kBlockDepth)), 16)),
+        group_rows(std::min(rounded_up(M, kRows), kGroupRows)),
+        group_depth(std::min(rounded_up(K, depth),
+                             std::max(depth, kGroupElements / group_rows / depth * depth))),
+        task_rows(std::min(group_rows, kTaskRows)),
+        task_panels(std::clamp(blocks(N, kColumns) / kTasks, std::size_t{1}, kTaskPanels)) {}
+
+  [[nodiscard]] std::size_t task_columns() const { return task_panels * kColumns; }
+
+  [[nodiscard]] bool is_one_block() const { return K <= depth; }
+
+  std::size_t M, N, K;
+  std::size_t depth;        // of a block, a multiple of 16
+  std::size_t group_rows;   // of A packed at once, whole strips
+  std::size_t group_depth;  // whole blocks
+  std::size_t task_rows;
+  std::size_t task_panels;
+};
+
+// One call: the operands, C and scratch.
+template <typename T>
+class Product {
+ public:
+  Product(StreamView stream, const MatmulArgs& args)
+      : pool_(stream.pool()),
+        grid_(shape_of(args)),
+        a_{args.a.data<T>(),
+           static_cast<std::size_t>(args.a.dim(1)),
+           args.transpose_a == Transpose::yes ? gemm::Order::k_rows : gemm::Order::j_rows},
+        b_{args.b.data<T>(),
+           static_cast<std::size_t>(args.b.dim(1)),
+           args.transpose_b == Transpose::yes ? gemm::Order::j_rows : gemm::Order::k_rows},
+        accumulate_(args.accumulate),
+        epilogue_(args),
+        scratch_(stream.workspace()) {
+    strips_ = allocate(grid_.group_rows * grid_.group_depth);
+    panels_ = allocate(panel_elements() * static_cast<std::size_t>(pool_.num_threads()));
+    if (args.c.dtype() == DType::f32) {
+      sums_ = args.c.data<float>();
+    } else if (!grid_.is_one_block()) {
+      sums_ = allocate(grid_.M * grid_.N);
+    }
+  }
+
+  void run() {
+    for (group_row_ = 0; group_row_ < grid_.M; group_row_ += grid_.group_rows) {
+      rows_ = std::min(grid_.group_rows, grid_.M - group_row_);
+      for (group_k_ = 0; group_k_ < grid_.K; group_k_ += grid_.group_depth) {
+        group_k_end_ = std::min(grid_.K, group_k_ + grid_.group_depth);
+        pack_strips();
+        const std::size_t tasks =
+            blocks(grid_.N, grid_.task_columns()) * blocks(rows_, grid_.task_rows);
+        pool_.parallel_for(tasks, [&](std::size_t task, int thread) { run_task(task, thread); });
+      }
+    }
+  }
+
+ private:
+  // Rows of the group and columns of C that a task computes.
+  struct Range {
+    std::size_t row, row_end;
+    std::size_t column, column_end;
+  };
+
+  float* allocate(std::size_t elements) {
+    return scratch_.allocate(DType::f32, Shape{static_cast<std::int64_t>(elements)})
+        .template data<float>();
+  }
+
+  [[nodiscard]] std::size_t panel_elements() const { return grid_.depth * grid_.task_columns(); }
+
+  [[nodiscard]] std::size_t depth_at(std::size_t k) const {
+    return std::min(grid_.depth, grid_.K - k);
+  }
+
+  // A strip's blocks stand group_rows * depth elements apart.
+  [[nodiscard]] float* strip(std::size_t row, std::size_t k) const {
+    return strips_ + (k - group_k_) * grid_.group_rows + row * depth_at(k);
+  }
+
+  [[nodiscard]] Range range_of(std::size_t task) const {
+    const std::size_t row_ranges = blocks(rows_, grid_.task_rows);
+    const std::size_t row = task % row_ranges * grid_.task_rows;
+    const std::size_t column = task / row_ranges * grid_.task_columns();
+    return {row,
+            std::min(rows_, row + grid_.task_rows),
+            column,
+            std::min(grid_.N, column + grid_.task_columns())};
+  }
+
+  void pack_strips() {
+    const std::size_t rows_per_task = kRows * kStripsPerTask;
+    const std::size_t row_tasks = blocks(rows_, rows_per_task);
+    const std::size_t k_tasks = blocks(group_k_end_ - group_k_, grid_.depth);
+    pool_.parallel_for(row_tasks * k_tasks, [&](std::size_t task, int) {
+      const std::size_t k = group_k_ + task / row_tasks * grid_.depth;
+      const std::size_t begin = task % row_tasks * rows_per_task;
+      const std::size_t end = std::min(rows_, begin + rows_per_task);
+      // A transposed A is taken in slices of k, so that all strips get their part of a line while
+      // it is in cache.
+      const std::size_t step = a_.order == gemm::Order::k_rows ? kSlice : grid_.depth;
+      for (std::size_t slice = 0; slice < depth_at(k); slice += step) {
+        const std::size_t count = std::min(step, depth_at(k) - slice);
+        for (std::size_t row = begin; row < end; row += kRows) {
+          gemm::pack<kRows>(a_.from_element(k + slice, group_row_ + row),
+                            count,
+                            std::min(kRows, end - row),
+                            strip(row, k) + slice * kRows);
+        }
+      }
+    });
+  }
+
+  void run_task(std::size_t task, int thread) {
+    const Range range = range_of(task);
+    float* panels = panels_ + static_cast<std::size_t>(thread) * panel_elements();
+    for (std::size_t k = group_k_; k < group_k_end_; k += grid_.depth) {
+      const std::size_t depth = depth_at(k);
+      for (std::size_t column = range.column; column < range.column_end; column += kColumns) {
+        gemm::pack<kColumns>(b_.from_element(k, column),
+                             depth,
+                             std::min(kColumns, range.column_end - column),
+                             panels + (column - range.column) * depth);
+      }
+      multiply_block(range, k, panels, next_lines(task, range, k));
+    }
+  }
+
+  // B's block that this thread packs next: the next sums of this task, or the task that follows
+  // when threads take turns. A guess, on which no result depends.
+  [[nodiscard]] gemm::LineWalk next_lines(std::size_t task, const Range& range, std::size_t k) {
+    if (k + grid_.depth < group_k_end_) {
+      return lines_of(range, k + grid_.depth);
+    }
+    const Range next = range_of(task + static_cast<std::size_t>(pool_.num_threads()));
+    return next.column < grid_.N ? lines_of(next, group_k_) : gemm::LineWalk();
+  }
+
+  [[nodiscard]] gemm::LineWalk lines_of(const Range& range, std::size_t k) const {
+    return b_.from_element(k, range.column).lines(depth_at(k), range.column_end - range.column);
+  }
+
+  void multiply_block(const Range& range, std::size_t k, const float* panels, gemm::LineWalk next) {
+    const std::size_t tiles = blocks(range.row_end - range.row, kRows) *
+                              blocks(range.column_end - range.column, kColumns);
+    const std::size_t lines = blocks(next.left(), tiles);
+    for (std::size_t row = range.row; row < range.row_end; row += kRows) {
+      for (std::size_t column = range.column; column < range.column_end; column += kColumns) {
+        const gemm::Tile tile{.strip = strip(row, k),
+                              .panel = panels + (column - range.column) * depth_at(k),
+                              .K = depth_at(k)};
+        multiply_one(tile, {.row = row, .column = column, .k = k}, next, lines);
+      }
+    }
+  }
+
+  struct Place {
+    std::size_t row, column, k;
+  };
+
+  void multiply_one(gemm::Tile tile, const Place& at, gemm::LineWalk& next, std::size_t lines) {
+    const std::size_t row = group_row_ + at.row;
+    const std::size_t rows = std::min(kRows, grid_.M - row);
+    const std::size_t columns = std::min(kColumns, grid_.N - at.column);
+    const bool starts_here = at.k == 0 && accumulate_ == Accumulate::no;
+    float* to = sums_ == nullptr ? nullptr : sums_ + row * grid_.N + at.column;
+    alignas(64) float edge[kRows * kColumns];
+    const bool is_whole = to != nullptr && rows == kRows && columns == kColumns;
+    tile.c = is_whole ? to : edge;
+    tile.c_stride = is_whole ? grid_.N : kColumns;
+    tile.init = is_whole && !starts_here ? gemm::Init::add : gemm::Init::zero;
+    gemm::multiply_tile(tile, next, lines);
+    if (!is_whole && to != nullptr) {
+      for (std::size_t i = 0; i < rows; ++i) {
+        for (std::size_t j = 0; j < columns; ++j) {
+          float& sum = to[i * grid_.N + j];
+          sum = edge[i * kColumns + j] + (starts_here ? 0.0F : sum);
+        }
+      }
+      tile.c = to;
+      tile.c_stride = grid_.N;
+    }
+    if (at.k + tile.K == grid_.K && epilogue_.is_needed()) {
+      epilogue_.apply({.row = row,
+                       .column = at.column,
+                       .rows = rows,
+                       .columns = columns,
+                       .sums = tile.c,
+                       .stride = tile.c_stride});
+    }
+  }
+
+  ThreadPool& pool_;
+  Grid grid_;
+  gemm::Source<T> a_;
+  gemm::Source<T> b_;
+  Accumulate accumulate_;
+  MatmulEpilogue epilogue_;
+  ArenaScope scratch_;
+  float* strips_ = nullptr;
+  float* panels_ = nullptr;
+  float* sums_ = nullptr;  // (M, N): C or scratch; null where each tile is finished at once
+  std::size_t group_row_ = 0;
+  std::size_t rows_ = 0;
+  std::size_t group_k_ = 0;
+  std::size_t group_k_end_ = 0;
+};
+
+}  // namespace
+
+template <typename T>
+void matmul_in_f32(StreamView stream, const MatmulArgs& args) {
+  Product<T>(stream, args).run();
+}
+
+std::size_t matmul_in_f32_workspace_bytes(const MatmulArgs& args, int num_threads) {
+  const Grid grid(shape_of(args));
+  const auto bytes = [](std::size_t elements) {
+    return Arena::aligned_bytes(DType::f32, Shape{static_cast<std::int64_t>(elements)});
+  };
+  const bool needs_sums = args.c.dtype() != DType::f32 && !grid.is_one_block();
+  return bytes(grid.group_rows * grid.group_depth) +
+         bytes(grid.depth * grid.task_columns() * static_cast<std::size_t>(num_threads)) +
+         (needs_sums ? bytes(grid.M * grid.N) : 0);
+}
+
+template void matmul_in_f32<float>(StreamView, const MatmulArgs&);
+template void matmul_in_f32<BFloat16>(StreamView, const MatmulArgs&);
+
+}  // namespace slackline::cpu

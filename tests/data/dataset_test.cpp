@@ -1,0 +1,182 @@
+#include "data/dataset.h"
+
+#include <fstream>
+#include <set>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "data/megatron_writer.h"
+#include "data/prepare.h"
+#include "tests/support/catch.h"
+#include "tests/support/temporary_directory.h"
+
+namespace slackline {
+namespace {
+
+// Sequences of tokens counting up from `first`, so that a token tells its place.
+void write_counting(const std::string& prefix, TokenId first, const std::vector<int>& lengths) {
+  MegatronWriter writer(prefix, 60000);
+  for (const int length : lengths) {
+    std::vector<TokenId> tokens(length);
+    for (TokenId& token : tokens) {
+      token = first++;
+    }
+    writer.append(tokens);
+    writer.end_sequence();
+    writer.end_document();
+  }
+  writer.commit_tokens();
+  writer.commit_index();
+}
+
+using Samples = std::vector<std::vector<TokenId>>;
+
+Samples read_samples(const Dataset& data, std::uint64_t count, std::size_t sequence) {
+  Samples samples(count, std::vector<TokenId>(sequence + 1));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    data.sample(i, samples[i]);
+  }
+  return samples;
+}
+
+// Two files: 20 sequences of 10 tokens from 0 on, and 30 of 7 from 10000 on.
+class TwoFiles {
+ public:
+  TwoFiles() {
+    write_counting(directory_.file("a"), 0, std::vector<int>(20, 10));
+    write_counting(directory_.file("b"), 10000, std::vector<int>(30, 7));
+  }
+
+  [[nodiscard]] DataConfig config() const {
+    return {
+        .train = {{.path = directory_.file("a"), .weight = 3.0}, {.path = directory_.file("b")}}};
+  }
+
+  [[nodiscard]] DataMembers open() const { return open_data(config(), 60000); }
+
+  [[nodiscard]] const TemporaryDirectory& directory() const { return directory_; }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+constexpr std::int64_t kSequence = 8;
+
+Dataset train_set(const TwoFiles& files,
+                  std::uint64_t samples,
+                  std::vector<MemberOrder> stored = {}) {
+  return {files.open().train,
+          {.seed = 5, .sequence = kSequence, .samples = samples, .stored = std::move(stored)}};
+}
+
+}  // namespace
+
+TEST_CASE("a blend reads each file by its weight, training and validation apart") {
+  const TwoFiles files;
+  const DataMembers members = files.open();
+  REQUIRE(members.train.size() == 2);
+  REQUIRE(members.train[0].num_sequences == 19);
+  REQUIRE(members.valid[0].first_sequence == 19);
+  REQUIRE(members.valid[1].num_sequences == 2);  // 28.5 rounds to the even 28
+  REQUIRE_FALSE(members.tokenizer.has_value());
+
+  const Dataset train = train_set(files, 400);
+  int from_first = 0;
+  for (const std::vector<TokenId>& sample : read_samples(train, 400, kSequence)) {
+    from_first += sample[0] < 10000 ? 1 : 0;
+    for (const TokenId token : sample) {
+      REQUIRE((token < 190 || (token >= 10000 && token < 10000 + 28 * 7)));
+    }
+  }
+  REQUIRE(from_first == 300);
+  const Dataset valid(members.valid, {.seed = 5, .sequence = kSequence, .samples = 20});
+  for (const std::vector<TokenId>& sample : read_samples(valid, 20, kSequence)) {
+    for (const TokenId token : sample) {
+      REQUIRE(((token >= 190 && token < 200) || token >= 10000 + 28 * 7));
+    }
+  }
+}
+
+TEST_CASE("samples depend on the seed and the index alone") {
+  const TwoFiles files;
+  const Dataset first = train_set(files, 50);
+  const Dataset second = train_set(files, 50);
+  REQUIRE(read_samples(first, 50, kSequence) == read_samples(second, 50, kSequence));
+  const Dataset other(files.open().train, {.seed = 6, .sequence = kSequence, .samples = 50});
+  REQUIRE(read_samples(first, 50, kSequence) != read_samples(other, 50, kSequence));
+}
+
+TEST_CASE("a longer run keeps the order it had and appends a block that it can restore") {
+  const TwoFiles files;
+  const Dataset shorter = train_set(files, 50);
+  const std::vector<MemberOrder> stored = shorter.order_state();
+  REQUIRE(stored.size() == 2);
+  REQUIRE(stored[0] == MemberOrder{190, 2, 39});  // 38 of 50 samples and some more: two epochs
+
+  const Dataset same = train_set(files, 40, stored);
+  REQUIRE(same.order_state() == stored);
+  const Dataset longer = train_set(files, 300, stored);
+  REQUIRE(longer.order_state()[0].size() == 5);
+  const Samples samples = read_samples(longer, 300, kSequence);
+  const Samples before = read_samples(shorter, 50, kSequence);
+  REQUIRE(std::equal(before.begin(), before.end(), samples.begin()));
+
+  const Dataset again = train_set(files, 300, longer.order_state());
+  REQUIRE(again.order_state() == longer.order_state());
+  REQUIRE(read_samples(again, 300, kSequence) == samples);
+  // A run built for 300 from the start mixes its epochs: another order, so the state matters.
+  REQUIRE(read_samples(train_set(files, 300), 300, kSequence) != samples);
+}
+
+TEST_CASE("a stored order of other data is refused") {
+  const TwoFiles files;
+  const std::vector<MemberOrder> stored = train_set(files, 50).order_state();
+  REQUIRE_THROWS_AS(train_set(files, 50, {stored[0]}), ConfigError);
+  REQUIRE_THROWS_WITH(train_set(files, 50, {stored[1], stored[0]}), Catch::Contains("other data"));
+  REQUIRE_THROWS_AS(train_set(files, 50, {{}, {}}), ConfigError);
+  REQUIRE_THROWS_AS(train_set(files, 50, {{190, 2, -1}, stored[1]}), FileError);
+  REQUIRE_THROWS_AS(train_set(files, 50, {{190, 9, 39}, stored[1]}), ConfigError);
+}
+
+TEST_CASE("with validation files the training files are used whole") {
+  const TwoFiles files;
+  DataConfig config = files.config();
+  config.valid = {config.train.back()};
+  config.train.pop_back();
+  const DataMembers members = open_data(config, 60000);
+  REQUIRE(members.train.at(0).num_sequences == 20);
+  REQUIRE(members.valid.at(0).num_sequences == 30);
+
+  config.valid.clear();
+  config.split = {1, 0, 0};
+  REQUIRE(open_data(config, 60000).valid.empty());
+}
+
+TEST_CASE("a split that is too short, and too many samples, are refused by what to change") {
+  const TwoFiles files;
+  DataMembers members = files.open();
+  REQUIRE_THROWS_AS(Dataset(members.valid, {.sequence = 10, .samples = 1}), FileError);
+  REQUIRE_THROWS_WITH(
+      Dataset(members.valid, {.sequence = 10, .samples = 1}),
+      Catch::StartsWith(files.directory().file("a.bin")) && Catch::Contains("validation split") &&
+          Catch::Contains("+ 1 = 11 tokens") && Catch::Contains("1 of its 20 sequences have 10"));
+  REQUIRE_NOTHROW(Dataset(members.valid, {.sequence = 9, .samples = 1}));
+  REQUIRE_THROWS_WITH(train_set(files, ~std::uint64_t{0}), Catch::StartsWith("run.steps"));
+  REQUIRE_THROWS_AS(open_data(files.config(), 10000), FileError);  // tokens beyond the vocabulary
+}
+
+TEST_CASE("the tokenizer comes with the data, and two of them do not mix") {
+  const TemporaryDirectory directory;
+  std::ofstream(directory.file("text.txt")) << "some text for two tokenizers";
+  prepare({.inputs = {directory.file("text.txt")}, .out = directory.file("bytes")});
+  prepare({.inputs = {directory.file("text.txt")},
+           .tokenizer = std::string("gpt2:") + SL_SOURCE_DIR "/tests/golden/bpe",
+           .out = directory.file("words")});
+  const DataConfig one{.train = {{.path = directory.file("bytes")}}};
+  REQUIRE(open_data(one, 300).tokenizer == read_file(directory.file("bytes.tokenizer.json")));
+  const DataConfig both{
+      .train = {{.path = directory.file("bytes")}, {.path = directory.file("words")}}};
+  REQUIRE_THROWS_WITH(open_data(both, 2000), Catch::Contains("another tokenizer"));
+}
+
+}  // namespace slackline

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/safetensors.h"
+
+namespace slackline {
+
+// The integer and double arrays of one golden file, flat.
+class GoldenArrays {
+ public:
+  explicit GoldenArrays(const std::string& name)
+      : file_(std::string(SL_SOURCE_DIR "/tests/golden/order/") + name + ".safetensors") {}
+
+  [[nodiscard]] std::vector<std::int64_t> integers(const std::string& name) const {
+    return read<std::int64_t>(name);
+  }
+
+  [[nodiscard]] std::uint64_t integer(const std::string& name) const {
+    return static_cast<std::uint64_t>(integers(name).at(0));
+  }
+
+  [[nodiscard]] std::vector<double> doubles(const std::string& name) const {
+    return read<double>(name);
+  }
+
+ private:
+  template <typename T>
+  [[nodiscard]] std::vector<T> read(const std::string& name) const {
+    const auto* const entry = file_.find(name);
+    std::vector<T> values(entry == nullptr ? 0 : (entry->end - entry->begin) / sizeof(T));
+    if (!values.empty()) {
+      const auto bytes = file_.bytes(*entry);
+      std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(values)).begin());
+    }
+    return values;
+  }
+
+  SafetensorsFile file_;
+};
+
+}  // namespace slackline
