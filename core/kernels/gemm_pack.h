@@ -112,4 +112,25 @@ void pack(const Source<T>& source, std::size_t K, std::size_t valid, float* to) 
   internal::pack_element_wise<kWidth>(source, fours, K, valid, to);
 }
 
+// to[k * to_stride + j] = from[j * from_stride + k] for k < K and j < width.
+// REQUIRES: K is a multiple of 4 and width of kLanes.
+struct Transposition {
+  const float* from = nullptr;
+  std::size_t from_stride = 0;
+  float* to = nullptr;
+  std::size_t to_stride = 0;
+};
+
+inline void transpose(const Transposition& matrix, std::size_t K, std::size_t width) {
+  for (std::size_t k = 0; k < K; k += 4) {
+    for (std::size_t j = 0; j < width; j += kLanes) {
+      internal::transpose_four(kFloats,
+                               matrix.from + j * matrix.from_stride + k,
+                               matrix.from_stride,
+                               matrix.to + k * matrix.to_stride + j,
+                               matrix.to_stride);
+    }
+  }
+}
+
 }  // namespace slackline::gemm

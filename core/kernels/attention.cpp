@@ -1,0 +1,80 @@
+#include "core/kernels/attention.h"
+
+#include <algorithm>
+
+#include "core/kernels/attention_head.h"
+#include "core/kernels/dispatch.h"
+#include "core/kernels/operand.h"
+
+namespace slackline {
+
+namespace cpu {
+
+template <typename T>
+void attention_forward(StreamView stream, const AttentionForward& args);
+template <typename T>
+void attention_backward(StreamView stream, const AttentionBackward& args);
+void attention_decode(StreamView stream, const AttentionDecode& args);
+
+}  // namespace cpu
+
+namespace {
+
+// (B, T, C) of an attention whose qkv is (B, T, 3 C), C a multiple of the heads.
+Shape check_qkv(const Tensor& qkv, int num_heads) {
+  SL_CHECK(qkv.shape().rank() == 3 && num_heads > 0 && qkv.dim(2) % (3 * num_heads) == 0,
+           "attention qkv is " + qkv.shape().to_string() + " for " + std::to_string(num_heads) +
+               " heads, due is (B, T, 3 * heads * D)");
+  return {qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3};
+}
+
+}  // namespace
+
+void attention_forward(StreamView stream, const AttentionForward& args) {
+  const Shape shape = check_qkv(args.qkv, args.num_heads);
+  const DType dtype = args.qkv.dtype();
+  check_operand(args.output, {"attention_forward output", dtype, shape});
+  check_operand(
+      args.log_sum_exp,
+      {"attention_forward log_sum_exp", DType::f32, Shape{shape[0], args.num_heads, shape[1]}});
+  SL_DISPATCH(stream, dtype, attention_forward, stream, args);
+}
+
+void attention_backward(StreamView stream, const AttentionBackward& args) {
+  const Shape shape = check_qkv(args.qkv, args.num_heads);
+  const DType dtype = args.qkv.dtype();
+  check_operand(args.output, {"attention_backward output", dtype, shape});
+  check_operand(args.d_output, {"attention_backward d_output", dtype, shape});
+  check_operand(args.d_qkv, {"attention_backward d_qkv", dtype, args.qkv.shape()});
+  check_operand(
+      args.log_sum_exp,
+      {"attention_backward log_sum_exp", DType::f32, Shape{shape[0], args.num_heads, shape[1]}});
+  SL_DISPATCH(stream, dtype, attention_backward, stream, args);
+}
+
+void attention_decode(StreamView stream, const AttentionDecode& args) {
+  const Shape& query = args.query.shape();
+  SL_CHECK(query.rank() == 2 && args.num_heads > 0 && query[1] % args.num_heads == 0,
+           "attention_decode query is " + query.to_string() + " for " +
+               std::to_string(args.num_heads) + " heads, due is (B, heads * D)");
+  SL_CHECK(args.keys.shape().rank() == 3 && args.length > 0 && args.length <= args.keys.dim(1),
+           "attention_decode keys are " + args.keys.shape().to_string() + " for length " +
+               std::to_string(args.length));
+  const Shape cache{query[0], args.keys.dim(1), query[1]};
+  check_operand(args.query, {"attention_decode query", DType::f32, query});
+  check_operand(args.keys, {"attention_decode keys", DType::f32, cache});
+  check_operand(args.values, {"attention_decode values", DType::f32, cache});
+  check_operand(args.output, {"attention_decode output", DType::f32, query});
+  SL_CHECK(stream.device() == Device::cpu, "no such backend");
+  cpu::attention_decode(stream, args);
+}
+
+std::size_t attention_workspace_bytes(const AttentionSize& size, int num_threads) {
+  const attention::HeadSize head(static_cast<std::size_t>(size.T),
+                                 static_cast<std::size_t>(size.D));
+  const std::size_t elements = std::max(attention::forward_scratch_elements(head),
+                                        attention::backward_scratch_elements(head));
+  return Arena::aligned_bytes(DType::f32, Shape{num_threads, static_cast<std::int64_t>(elements)});
+}
+
+}  // namespace slackline
