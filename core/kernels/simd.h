@@ -8,6 +8,7 @@
 // without this a portable AVX2 binary would fall back to SSSE3.
 #define HWY_DISABLE_PCLMUL_AES 1
 #define HWY_COMPILE_ONLY_STATIC 1  // also mends 1.0.3, which fails where AVX3_DL is the baseline
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "core/dtype.h"

@@ -18,7 +18,8 @@ using Doubles = hn::Vec<DoubleTag>;
 constexpr DoubleTag kDoubles;
 constexpr HalfTag kHalves;
 constexpr std::size_t kWidth = hn::MaxLanes(kDoubles);
-constexpr std::size_t kSums = 4;                  // independent, to hide the latency of the sum
+constexpr std::size_t kSums = 8;                  // independent, to hide the latency of the sum
+constexpr std::size_t kPrefetchedElements = 512;  // 2 KiB ahead
 constexpr std::size_t kElementsPerBlock = 65536;  // 256 KiB: long enough for the prefetchers
 
 Doubles add_square(Doubles sum, const float* values) {
@@ -32,10 +33,14 @@ double sum_of_block(const float* values, std::size_t count) {
   std::size_t i = 0;
   for (; i + kSums * kWidth <= count; i += kSums * kWidth) {
     for (std::size_t k = 0; k < kSums; ++k) {
+      hwy::Prefetch(values + i + kPrefetchedElements + k * kWidth);  // a hint, harmless at the end
       sums[k] = add_square(sums[k], values + i + k * kWidth);
     }
   }
-  const Doubles total = hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]));
+  Doubles total = sums[0];
+  for (std::size_t k = 1; k < kSums; ++k) {
+    total = hn::Add(total, sums[k]);
+  }
   double sum = hn::GetLane(hn::SumOfLanes(kDoubles, total));
   for (; i < count; ++i) {
     sum += static_cast<double>(values[i]) * values[i];

@@ -47,8 +47,9 @@ GuardedTensor::GuardedTensor(DType dtype, Shape shape)
     : dtype_(dtype),
       shape_(shape),
       num_bytes_(shape.num_elements() * size_of(dtype)),
-      memory_(num_bytes_ + 2 * kSentinelBytes, kSentinel) {
-  std::fill_n(memory_.begin() + kSentinelBytes, num_bytes_, kPoison);
+      lines_((num_bytes_ + 2 * kSentinelBytes + sizeof(CacheLine) - 1) / sizeof(CacheLine)) {
+  std::ranges::fill(memory(), kSentinel);
+  std::ranges::fill(memory().subspan(kSentinelBytes, num_bytes_), kPoison);
 }
 
 GuardedTensor::GuardedTensor(DType dtype, Shape shape, std::span<const double> values)
@@ -57,11 +58,11 @@ GuardedTensor::GuardedTensor(DType dtype, Shape shape, std::span<const double> v
 }
 
 Tensor GuardedTensor::view() {
-  return {memory_.data() + kSentinelBytes, dtype_, shape_};
+  return {memory().data() + kSentinelBytes, dtype_, shape_};
 }
 
 std::vector<double> GuardedTensor::values() const {
-  const std::byte* from = memory_.data() + kSentinelBytes;
+  const std::byte* from = memory().data() + kSentinelBytes;
   const std::size_t count = shape_.num_elements();
   switch (dtype_) {
     case DType::f32:
@@ -77,7 +78,7 @@ std::vector<double> GuardedTensor::values() const {
 
 void GuardedTensor::set(std::span<const double> values) {
   SL_CHECK_EQ(values.size(), shape_.num_elements());
-  std::byte* to = memory_.data() + kSentinelBytes;
+  std::byte* to = memory().data() + kSentinelBytes;
   switch (dtype_) {
     case DType::f32:
       return write<float>(values, to);
@@ -95,15 +96,22 @@ void GuardedTensor::fill(double value) {
 }
 
 std::vector<std::byte> GuardedTensor::bytes() const {
-  const auto first = memory_.begin() + kSentinelBytes;
-  return {first, first + static_cast<std::ptrdiff_t>(num_bytes_)};
+  const std::span<const std::byte> elements = memory().subspan(kSentinelBytes, num_bytes_);
+  return {elements.begin(), elements.end()};
 }
 
 bool GuardedTensor::sentinels_intact() const {
   const auto intact = [](std::byte byte) { return byte == kSentinel; };
-  const auto middle = memory_.begin() + kSentinelBytes;
-  return std::all_of(memory_.begin(), middle, intact) &&
-         std::all_of(middle + static_cast<std::ptrdiff_t>(num_bytes_), memory_.end(), intact);
+  return std::ranges::all_of(memory().first(kSentinelBytes), intact) &&
+         std::ranges::all_of(memory().subspan(kSentinelBytes + num_bytes_), intact);
+}
+
+std::span<std::byte> GuardedTensor::memory() {
+  return std::as_writable_bytes(std::span(lines_));
+}
+
+std::span<const std::byte> GuardedTensor::memory() const {
+  return std::as_bytes(std::span(lines_));
 }
 
 std::vector<double> random_values(std::size_t count, const RandomNumbers& numbers) {

@@ -10,8 +10,9 @@
 
 namespace slackline::testing {
 
-// A tensor for tests that owns its memory. Before and after its elements stand sentinels; a fresh
-// one is poisoned, so that an op that forgets an element is seen: floats read as NaN.
+// A tensor for tests that owns its memory, aligned to cache lines. Before and after its elements
+// stand sentinels; a fresh one is poisoned, so that an op that forgets an element is seen: floats
+// read as NaN.
 class GuardedTensor {
  public:
   GuardedTensor(DType dtype, Shape shape);
@@ -34,10 +35,17 @@ class GuardedTensor {
   [[nodiscard]] bool sentinels_intact() const;
 
  private:
+  struct alignas(64) CacheLine {
+    std::byte bytes[64];
+  };
+
+  [[nodiscard]] std::span<std::byte> memory();
+  [[nodiscard]] std::span<const std::byte> memory() const;
+
   DType dtype_;
   Shape shape_;
   std::size_t num_bytes_;
-  std::vector<std::byte> memory_;  // sentinels, elements, sentinels
+  std::vector<CacheLine> lines_;  // sentinels, elements, sentinels
 };
 
 // Normal numbers with this deviation, the same for the same seed.
