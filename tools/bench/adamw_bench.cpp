@@ -9,6 +9,8 @@
 //   adamw_bench [--pairs 9] [--threads N]
 
 #include <chrono>
+#include <cstdio>
+#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -188,7 +190,7 @@ void compare(Copies copies, int num_pairs, int num_threads) {
 
 }  // namespace slackline
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   int num_pairs = 9;
   int num_threads = slackline::default_num_threads();
   CLI::App app("Times norm, clip and AdamW against the memory traffic they cannot avoid");
@@ -202,4 +204,8 @@ int main(int argc, char** argv) {
   slackline::compare(slackline::Copies::none, num_pairs, num_threads);
   slackline::compare(slackline::Copies::bf16, num_pairs, num_threads);
   return 0;
+
+} catch (const std::exception& error) {
+  std::fputs(error.what(), stderr);
+  return 1;
 }
