@@ -22,7 +22,7 @@ struct MicroBatch {
 // One pass of one micro-batch through the model: where it runs and what varies from pass to pass.
 struct Pass {
   StreamView stream;
-  MicroBatch batch;
+  MicroBatch batch{};
   float dropout = 0.0F;    // 0 in evaluation
   std::uint64_t seed = 0;  // of the dropout masks
   // Whether weight gradients of matrices are written (first micro-batch of a step) or added to.

@@ -1,6 +1,8 @@
 #include "tools/memory_plan.h"
 
-#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
 
 #include "model/stage.h"
 #include "optim/adamw_optimizer.h"
@@ -13,15 +15,28 @@ Stage::Options stage_options(const TrainConfig& config) {
   return {.micro_batch = config.micro_shape(), .compute = config.precision};
 }
 
+// Every page of a token file is touched when its tokens are checked against the vocabulary.
+std::size_t mapped_bytes(const DataConfig& data) {
+  std::size_t bytes = 0;
+  for (const std::vector<DataSource>* sources : {&data.train, &data.valid}) {
+    for (const DataSource& source : *sources) {
+      for (const char* ending : {"", ".bin", ".idx"}) {
+        std::error_code absent;
+        const std::uintmax_t size = std::filesystem::file_size(source.path + ending, absent);
+        bytes += absent ? 0 : size;
+      }
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::size_t training_workspace_bytes(const TrainConfig& config, int num_threads) {
   return Stage::workspace_bytes(config.model, stage_options(config), num_threads);
 }
 
-std::vector<MemoryItem> memory_plan(const TrainConfig& config,
-                                    int num_threads,
-                                    std::size_t data_bytes) {
+std::vector<MemoryItem> memory_plan(const TrainConfig& config, int num_threads) {
   const Parameters::Bytes parameters =
       Parameters::bytes(config.model, {.compute = config.precision});
   std::vector<Shape> shapes;
@@ -40,7 +55,7 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
       {"activations", Stage::activation_bytes(config.model, stage_options(config))},
       {"workspace", training_workspace_bytes(config, num_threads)},
       {"checkpoint staging", staging},
-      {"data files and sample order", data_bytes},
+      {"token files (mapped)", mapped_bytes(config.data)},
       {"program and libraries", kLibraryBytes},
   };
 }

@@ -14,11 +14,9 @@ struct MemoryItem {
 };
 
 // What training with this config will hold in memory, by name, before anything is allocated. The
-// sum is the process' peak: the operating system's high-water mark agrees within 2 %.
-// `data_bytes` is what the token files and sample orders take (Dataset knows).
-[[nodiscard]] std::vector<MemoryItem> memory_plan(const TrainConfig& config,
-                                                  int num_threads,
-                                                  std::size_t data_bytes);
+// sum is the process' peak: the operating system's high-water mark agrees within 2 %. Token files
+// that are not there count as empty.
+[[nodiscard]] std::vector<MemoryItem> memory_plan(const TrainConfig& config, int num_threads);
 
 [[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan);
 

@@ -27,6 +27,9 @@ double seconds_now() {
 
 }  // namespace
 
+TensorboardWriter::TensorboardWriter(const std::string& directory)
+    : TensorboardWriter(directory, static_cast<std::int64_t>(seconds_now())) {}
+
 TensorboardWriter::TensorboardWriter(const std::string& directory, std::int64_t start_seconds) {
   const std::string name =
       fmt::format("{}/events.out.tfevents.{}.{}", directory, start_seconds, host_name());

@@ -13,6 +13,8 @@ namespace slackline {
 // One thread at a time.
 class TensorboardWriter {
  public:
+  // As below, started now.
+  explicit TensorboardWriter(const std::string& directory);
   // `start_seconds` (since 1970) goes into the name and the first record; a file of that name stays
   // as it is and this one gets ".1", ".2" ... behind it. Throws FileError.
   TensorboardWriter(const std::string& directory, std::int64_t start_seconds);

@@ -23,11 +23,11 @@ struct TrainingStart {
     checkpoint,  // --resume or checkpoint.resume_from: the whole state
   };
 
-  DataMembers data;
+  DataMembers data{};
   Source source = Source::initial_values;
-  std::optional<Checkpoint> checkpoint;
-  std::int64_t step = 0;           // completed
-  std::vector<MemberOrder> order;  // of the training data, as the checkpoint stored it
+  std::optional<Checkpoint> checkpoint{};
+  std::int64_t step = 0;             // completed
+  std::vector<MemberOrder> order{};  // of the training data, as the checkpoint stored it
 };
 
 // Opens data and, where the config or `resume` asks for one, the checkpoint, and checks that they

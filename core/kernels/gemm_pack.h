@@ -41,19 +41,6 @@ struct Source {
 
 namespace internal {
 
-template <typename Tag>
-hn::Vec<Tag> load_floats(Tag tag, const float* from) {
-  return hn::LoadU(tag, from);
-}
-
-template <typename Tag>
-hn::Vec<Tag> load_floats(Tag tag, const BFloat16* from) {
-  const hn::Rebind<std::uint16_t, Tag> halves;
-  const hn::RebindToUnsigned<Tag> words;
-  const auto wide = hn::PromoteTo(words, hn::LoadU(halves, &from->bits));
-  return hn::BitCast(tag, hn::ShiftLeft<16>(wide));
-}
-
 // One vector: four elements of each of rows 0, 4, 8, ...
 template <typename Tag, typename T>
 hn::Vec<Tag> load_every_fourth_row(Tag tag, const T* from, std::size_t stride) {
@@ -111,7 +98,7 @@ void pack(const Source<T>& source, std::size_t K, std::size_t valid, float* to) 
   if (source.order == Order::k_rows) {
     for (std::size_t k = 0; k < K; ++k) {
       for (std::size_t j = 0; j < kWidth; j += kPart) {
-        hn::StoreU(internal::load_floats(kTag, source.at(k, j)), kTag, to + k * kWidth + j);
+        hn::StoreU(load_floats(kTag, source.at(k, j)), kTag, to + k * kWidth + j);
       }
     }
     return;

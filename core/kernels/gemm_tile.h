@@ -69,9 +69,45 @@ class LineWalk {
   std::size_t left_ = 0;
 };
 
+// Element loads of floats, f32 or widened bf16, for any vector tag.
+template <typename Tag>
+hn::Vec<Tag> load_floats(Tag tag, const float* from) {
+  return hn::LoadU(tag, from);
+}
+
+template <typename Tag>
+hn::Vec<Tag> load_floats(Tag tag, const BFloat16* from) {
+  const hn::Rebind<std::uint16_t, Tag> halves;
+  const hn::RebindToUnsigned<Tag> words;
+  const auto wide = hn::PromoteTo(words, hn::LoadU(halves, &from->bits));
+  return hn::BitCast(tag, hn::ShiftLeft<16>(wide));
+}
+
+// A packed panel, 64-byte aligned.
+struct Panel {
+  const float* packed = nullptr;
+
+  [[nodiscard]] Floats load(std::size_t k, std::size_t j) const {
+    return hn::Load(kFloats, packed + k * kColumns + j * kLanes);
+  }
+};
+
+// A panel that is packed while the first strip is multiplied by it, which hides the packing.
+template <typename T>
+struct PanelToPack {
+  const T* from = nullptr;  // element (k, j) at from[k * stride + j]
+  std::size_t stride = 0;
+  float* packed = nullptr;
+
+  [[nodiscard]] Floats load(std::size_t k, std::size_t j) const {
+    const Floats values = load_floats(kFloats, from + k * stride + j * kLanes);
+    hn::Store(values, kFloats, packed + k * kColumns + j * kLanes);
+    return values;
+  }
+};
+
 struct Tile {
   const float* strip = nullptr;
-  const float* panel = nullptr;  // 64-byte aligned
   std::size_t K = 0;
   float* c = nullptr;  // kRows x kColumns
   std::size_t c_stride = 0;
@@ -84,17 +120,19 @@ struct Sums {
   Floats at[kRows][kVectors];
 };
 
+template <typename AnyPanel>
 HWY_INLINE void add_outer_product(const float* HWY_RESTRICT a,
-                                  const float* HWY_RESTRICT b,
+                                  const AnyPanel& panel,
+                                  std::size_t k,
                                   Sums& sums) {
-  Floats b_vectors[kVectors];
+  Floats b[kVectors];
   for (std::size_t j = 0; j < kVectors; ++j) {
-    b_vectors[j] = hn::Load(kFloats, b + j * kLanes);
+    b[j] = panel.load(k, j);
   }
   for (std::size_t i = 0; i < kRows; ++i) {
-    const Floats a_value = simd::splat(a[i]);
+    const Floats a_value = simd::splat(a[k * kRows + i]);
     for (std::size_t j = 0; j < kVectors; ++j) {
-      sums.at[i][j] = hn::MulAdd(a_value, b_vectors[j], sums.at[i][j]);
+      sums.at[i][j] = hn::MulAdd(a_value, b[j], sums.at[i][j]);
     }
   }
 }
@@ -102,7 +140,8 @@ HWY_INLINE void add_outer_product(const float* HWY_RESTRICT a,
 }  // namespace internal
 
 // C = strip * panel, or C += it. Meanwhile fetches C's lines, then up to `lines` of `next`.
-inline void multiply_tile(const Tile& tile, LineWalk& next, std::size_t lines) {
+template <typename AnyPanel>
+void multiply_tile(const Tile& tile, const AnyPanel& panel, LineWalk& next, std::size_t lines) {
   constexpr std::size_t kSteps = 4;  // of k, for each line fetched
   internal::Sums sums;
   for (auto& row : sums.at) {
@@ -111,13 +150,12 @@ inline void multiply_tile(const Tile& tile, LineWalk& next, std::size_t lines) {
     }
   }
   const float* a = tile.strip;
-  const float* b = tile.panel;
   std::size_t k = 0;
   const auto multiply_and_fetch = [&](LineWalk& walk, std::size_t most) {
     for (std::size_t n = std::min(most, walk.left()); n > 0 && k + kSteps <= tile.K; --n) {
       walk.prefetch();
       for (std::size_t step = 0; step < kSteps; ++step, ++k) {
-        internal::add_outer_product(a + k * kRows, b + k * kColumns, sums);
+        internal::add_outer_product(a, panel, k, sums);
       }
     }
   };
@@ -125,7 +163,7 @@ inline void multiply_tile(const Tile& tile, LineWalk& next, std::size_t lines) {
   multiply_and_fetch(c_lines, c_lines.left());
   multiply_and_fetch(next, lines);
   for (; k < tile.K; ++k) {
-    internal::add_outer_product(a + k * kRows, b + k * kColumns, sums);
+    internal::add_outer_product(a, panel, k, sums);
   }
   for (std::size_t i = 0; i < kRows; ++i) {
     for (std::size_t j = 0; j < kVectors; ++j) {
@@ -136,9 +174,9 @@ inline void multiply_tile(const Tile& tile, LineWalk& next, std::size_t lines) {
   }
 }
 
-inline void multiply_tile(const Tile& tile) {
+inline void multiply_tile(const Tile& tile, const Panel& panel) {
   LineWalk none;
-  multiply_tile(tile, none, 0);
+  multiply_tile(tile, panel, none, 0);
 }
 
 }  // namespace slackline::gemm

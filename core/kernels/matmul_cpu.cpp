@@ -26,11 +26,14 @@ using gemm::kRows;
 constexpr std::size_t kBlockDepth = 1024;            // sums of one packed block of B
 constexpr std::size_t kGroupElements = 1024 * 1024;  // of packed A: 4 MiB, shared by the threads
 constexpr std::size_t kGroupRows = 1024;
-constexpr std::size_t kTaskRows = 512;     // enough multiplications for each packed element of B
-constexpr std::size_t kTasks = 16;         // aimed at; even for two to eight threads
-constexpr std::size_t kTaskPanels = 4;     // and at most so many columns, to fit the cache
-constexpr std::size_t kSlice = 16;         // of k, when packing a transposed A
-constexpr std::size_t kStripsPerTask = 8;  // when packing A: 64 rows, four lines of a transposed A
+constexpr std::size_t kTaskRows = 512;  // enough multiplications for each packed element of B
+constexpr std::size_t kTasks = 16;      // aimed at; even for two to eight threads
+constexpr std::size_t kTaskPanels = 4;  // and at most so many columns, to fit the cache
+
+// When packing A.
+constexpr std::size_t kPackRows = 256;
+constexpr std::size_t kPackDepth = 64;  // divides the depth of every block but the last
+constexpr std::size_t kSlice = 16;
 
 std::size_t blocks(std::size_t count, std::size_t size) {
   return (count + size - 1) / size;
@@ -45,7 +48,7 @@ struct Grid {
       : M(shape.M),
         N(shape.N),
         K(shape.K),
-        depth(rounded_up(blocks(K, blocks(K, kBlockDepth)), 16)),
+        depth(rounded_up(blocks(K, blocks(K, kBlockDepth)), kPackDepth)),
         group_rows(std::min(rounded_up(M, kRows), kGroupRows)),
         group_depth(std::min(rounded_up(K, depth),
                              std::max(depth, kGroupElements / group_rows / depth * depth))),
@@ -57,7 +60,7 @@ struct Grid {
   [[nodiscard]] bool is_one_block() const { return K <= depth; }
 
   std::size_t M, N, K;
-  std::size_t depth;        // of a block, a multiple of 16
+  std::size_t depth;        // of a block, a multiple of kPackDepth
   std::size_t group_rows;   // of A packed at once, whole strips
   std::size_t group_depth;  // whole blocks
   std::size_t task_rows;
@@ -135,24 +138,24 @@ class Product {
             std::min(grid_.N, column + grid_.task_columns())};
   }
 
+  // Tasks are ranges of rows and slices of k. A transposed A is read a slice of each strip at a
+  // time, so that all strips take their part of a line while it is in cache.
   void pack_strips() {
-    const std::size_t rows_per_task = kRows * kStripsPerTask;
-    const std::size_t row_tasks = blocks(rows_, rows_per_task);
-    const std::size_t k_tasks = blocks(group_k_end_ - group_k_, grid_.depth);
+    const std::size_t row_tasks = blocks(rows_, kPackRows);
+    const std::size_t k_tasks = blocks(group_k_end_ - group_k_, kPackDepth);
     pool_.parallel_for(row_tasks * k_tasks, [&](std::size_t task, int) {
-      const std::size_t k = group_k_ + task / row_tasks * grid_.depth;
-      const std::size_t begin = task % row_tasks * rows_per_task;
-      const std::size_t end = std::min(rows_, begin + rows_per_task);
-      // A transposed A is taken in slices of k, so that all strips get their part of a line while
-      // it is in cache.
-      const std::size_t step = a_.order == gemm::Order::k_rows ? kSlice : grid_.depth;
-      for (std::size_t slice = 0; slice < depth_at(k); slice += step) {
-        const std::size_t count = std::min(step, depth_at(k) - slice);
+      const std::size_t begin = task % row_tasks * kPackRows;
+      const std::size_t end = std::min(rows_, begin + kPackRows);
+      const std::size_t k_begin = group_k_ + task / row_tasks * kPackDepth;
+      const std::size_t k_end = std::min(group_k_end_, k_begin + kPackDepth);
+      const std::size_t step = a_.order == gemm::Order::k_rows ? kSlice : kPackDepth;
+      for (std::size_t k = k_begin; k < k_end; k += step) {
+        const std::size_t block = group_k_ + (k - group_k_) / grid_.depth * grid_.depth;
         for (std::size_t row = begin; row < end; row += kRows) {
-          gemm::pack<kRows>(a_.from_element(k + slice, group_row_ + row),
-                            count,
+          gemm::pack<kRows>(a_.from_element(k, group_row_ + row),
+                            std::min(step, k_end - k),
                             std::min(kRows, end - row),
-                            strip(row, k) + slice * kRows);
+                            strip(row, block) + (k - block) * kRows);
         }
       }
     });
@@ -162,15 +165,21 @@ class Product {
     const Range range = range_of(task);
     float* panels = panels_ + static_cast<std::size_t>(thread) * panel_elements();
     for (std::size_t k = group_k_; k < group_k_end_; k += grid_.depth) {
-      const std::size_t depth = depth_at(k);
       for (std::size_t column = range.column; column < range.column_end; column += kColumns) {
-        gemm::pack<kColumns>(b_.from_element(k, column),
-                             depth,
-                             std::min(kColumns, range.column_end - column),
-                             panels + (column - range.column) * depth);
+        if (!is_packed_by_product(column)) {
+          gemm::pack<kColumns>(b_.from_element(k, column),
+                               depth_at(k),
+                               std::min(kColumns, range.column_end - column),
+                               panels + (column - range.column) * depth_at(k));
+        }
       }
       multiply_block(range, k, panels, next_lines(task, range, k));
     }
+  }
+
+  // Whole panels in row-major order need no rearranging beside the arithmetic.
+  [[nodiscard]] bool is_packed_by_product(std::size_t column) const {
+    return b_.order == gemm::Order::k_rows && column + kColumns <= grid_.N;
   }
 
   // B's block that this thread packs next: the next sums of this task, or the task that follows
@@ -187,43 +196,49 @@ class Product {
     return b_.from_element(k, range.column).lines(depth_at(k), range.column_end - range.column);
   }
 
-  void multiply_block(const Range& range, std::size_t k, const float* panels, gemm::LineWalk next) {
+  void multiply_block(const Range& range, std::size_t k, float* panels, gemm::LineWalk next) {
     const std::size_t tiles = blocks(range.row_end - range.row, kRows) *
                               blocks(range.column_end - range.column, kColumns);
     const std::size_t lines = blocks(next.left(), tiles);
     for (std::size_t row = range.row; row < range.row_end; row += kRows) {
       for (std::size_t column = range.column; column < range.column_end; column += kColumns) {
-        const gemm::Tile tile{.strip = strip(row, k),
-                              .panel = panels + (column - range.column) * depth_at(k),
-                              .K = depth_at(k)};
-        multiply_one(tile, {.row = row, .column = column, .k = k}, next, lines);
+        const Place at{.row = row, .column = column, .k = k};
+        float* packed = panels + (column - range.column) * depth_at(k);
+        if (row == range.row && is_packed_by_product(column)) {
+          const gemm::PanelToPack<T> panel{b_.at(k, column), b_.stride, packed};
+          multiply_one(at, panel, next, lines);
+        } else {
+          multiply_one(at, gemm::Panel{packed}, next, lines);
+        }
       }
     }
   }
 
+  // Of a tile: rows of the group, columns of C, first sum.
   struct Place {
     std::size_t row, column, k;
   };
 
-  void multiply_one(gemm::Tile tile, const Place& at, gemm::LineWalk& next, std::size_t lines) {
+  template <typename AnyPanel>
+  void multiply_one(const Place& at,
+                    const AnyPanel& panel,
+                    gemm::LineWalk& next,
+                    std::size_t lines) {
     const std::size_t row = group_row_ + at.row;
     const std::size_t rows = std::min(kRows, grid_.M - row);
     const std::size_t columns = std::min(kColumns, grid_.N - at.column);
     const bool starts_here = at.k == 0 && accumulate_ == Accumulate::no;
     float* to = sums_ == nullptr ? nullptr : sums_ + row * grid_.N + at.column;
-    alignas(64) float edge[kRows * kColumns];
     const bool is_whole = to != nullptr && rows == kRows && columns == kColumns;
-    tile.c = is_whole ? to : edge;
-    tile.c_stride = is_whole ? grid_.N : kColumns;
-    tile.init = is_whole && !starts_here ? gemm::Init::add : gemm::Init::zero;
-    gemm::multiply_tile(tile, next, lines);
+    alignas(64) float edge[kRows * kColumns];
+    gemm::Tile tile{.strip = strip(at.row, at.k),
+                    .K = depth_at(at.k),
+                    .c = is_whole ? to : edge,
+                    .c_stride = is_whole ? grid_.N : kColumns,
+                    .init = is_whole && !starts_here ? gemm::Init::add : gemm::Init::zero};
+    gemm::multiply_tile(tile, panel, next, lines);
     if (!is_whole && to != nullptr) {
-      for (std::size_t i = 0; i < rows; ++i) {
-        for (std::size_t j = 0; j < columns; ++j) {
-          float& sum = to[i * grid_.N + j];
-          sum = edge[i * kColumns + j] + (starts_here ? 0.0F : sum);
-        }
-      }
+      add_edge(edge, {rows, columns}, to, starts_here);
       tile.c = to;
       tile.c_stride = grid_.N;
     }
@@ -234,6 +249,19 @@ class Product {
                        .columns = columns,
                        .sums = tile.c,
                        .stride = tile.c_stride});
+    }
+  }
+
+  struct EdgeSize {
+    std::size_t rows, columns;
+  };
+
+  void add_edge(const float* edge, const EdgeSize& size, float* to, bool starts_here) const {
+    for (std::size_t i = 0; i < size.rows; ++i) {
+      for (std::size_t j = 0; j < size.columns; ++j) {
+        const float held = starts_here ? 0.0F : to[i * grid_.N + j];
+        to[i * grid_.N + j] = held + edge[i * kColumns + j];
+      }
     }
   }
 

@@ -87,7 +87,9 @@ class StreamBound {
     const bool copies = arrays_.copy.bytes() > 0;
     parallel_ranges(stream, elements_, kElementsPerTask, [=](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; i += simd::kLanes) {
-        for (const float* array : {static_cast<const float*>(w), g, static_cast<const float*>(m),
+        for (const float* array : {static_cast<const float*>(w),
+                                   g,
+                                   static_cast<const float*>(m),
                                    static_cast<const float*>(v)}) {
           hwy::Prefetch(array + i + kPrefetchedElements);
         }
@@ -131,11 +133,10 @@ std::vector<OptimizedTensor> optimized_tensors(const std::vector<ParameterSpec>&
   std::vector<OptimizedTensor> tensors;
   std::size_t offset = 0;
   for (const ParameterSpec& spec : specs) {
-    OptimizedTensor tensor{
-        .name = spec.name,
-        .weight = arrays.weight.view(DType::f32, spec.shape, offset),
-        .gradient = arrays.gradient.view(DType::f32, spec.shape, offset),
-        .decay = decays(spec.role, false) ? WeightDecay::yes : WeightDecay::no};
+    OptimizedTensor tensor{.name = spec.name,
+                           .weight = arrays.weight.view(DType::f32, spec.shape, offset),
+                           .gradient = arrays.gradient.view(DType::f32, spec.shape, offset),
+                           .decay = decays(spec.role, false) ? WeightDecay::yes : WeightDecay::no};
     if (arrays.copy.bytes() > 0) {
       tensor.weight_copy = arrays.copy.view(DType::bf16, spec.shape, offset / 2);
     }
@@ -158,9 +159,7 @@ void compare(Copies copies, int num_pairs, int num_threads) {
   StreamBound bound(elements, copies);
   const Arrays arrays(elements, copies);
   AdamwOptimizer optimizer(optimized_tensors(specs, arrays), {});
-  const auto update = [&] {
-    optimizer.step(stream, 1e-4, optimizer.gradient_norm(stream));
-  };
+  const auto update = [&] { optimizer.step(stream, 1e-4, optimizer.gradient_norm(stream)); };
   bound.run(stream);
   update();
   std::vector<double> bound_seconds;
@@ -173,16 +172,17 @@ void compare(Copies copies, int num_pairs, int num_threads) {
   }
   const int bytes = copies == Copies::bf16 ? 34 : 32;
   const Spread ratio = spread(ratios);
-  fmt::print("{} B a parameter  bound {:6.1f} ms  {:5.1f} GB/s   norm + clip + AdamW {:6.1f} ms   "
-             "ratio {:.3f} ({:.3f} .. {:.3f}) of {} pairs\n",
-             bytes,
-             1e3 * spread(bound_seconds).median,
-             1e-9 * bytes * static_cast<double>(elements) / spread(bound_seconds).median,
-             1e3 * spread(update_seconds).median,
-             ratio.median,
-             ratio.low,
-             ratio.high,
-             num_pairs);
+  fmt::print(
+      "{} B a parameter  bound {:6.1f} ms  {:5.1f} GB/s   norm + clip + AdamW {:6.1f} ms   "
+      "ratio {:.3f} ({:.3f} .. {:.3f}) of {} pairs\n",
+      bytes,
+      1e3 * spread(bound_seconds).median,
+      1e-9 * bytes * static_cast<double>(elements) / spread(bound_seconds).median,
+      1e3 * spread(update_seconds).median,
+      ratio.median,
+      ratio.low,
+      ratio.high,
+      num_pairs);
 }
 
 }  // namespace

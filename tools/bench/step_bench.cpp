@@ -58,10 +58,12 @@ class StepRunner {
 
   double step() {
     const auto start = std::chrono::steady_clock::now();
-    const Pass pass{.stream = stream_,
-                    .batch = {.tokens = Tensor(std::span(tokens_))
-                                            .reshaped({options_.batch, options_.model.sequence}),
-                              .targets = Tensor(std::span(targets_))}};
+    const Pass pass{
+        .stream = stream_,
+        .batch = {
+            .tokens =
+                Tensor(std::span(tokens_)).reshaped({options_.batch, options_.model.sequence}),
+            .targets = Tensor(std::span(targets_))}};
     stage_.begin_step(stream_);
     stage_.forward(pass);
     loss_ = stage_.backward(pass, 1.0F / static_cast<float>(tokens_.size()));
@@ -75,6 +77,7 @@ class StepRunner {
   }
 
   [[nodiscard]] double loss() const { return loss_ / static_cast<double>(tokens_.size()); }
+
   [[nodiscard]] Stream& stream() { return stream_; }
 
  private:
