@@ -18,6 +18,18 @@ std::size_t cache_bytes(const ModelConfig& config) {
   return checked_multiply(rows, static_cast<std::size_t>(config.hidden) * sizeof(float));
 }
 
+// Scratch of one layer that reads N tokens.
+std::size_t layer_workspace_bytes(const ModelConfig& config, std::int64_t N, int num_threads) {
+  const std::int64_t C = config.hidden;
+  std::size_t bytes = attention_workspace_bytes(
+      {.B = 1, .T = N, .H = config.heads, .D = config.head_dim()}, num_threads);
+  for (const Shape& in_out :
+       {Shape{C, 3 * C}, Shape{C, C}, Shape{C, config.ffn}, Shape{config.ffn, C}}) {
+    bytes = std::max(bytes, Linear::workspace_bytes(N, in_out, DType::f32, num_threads));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Decoder::Activations Decoder::allocate(Arena& arena, const ModelConfig& config, std::int64_t N) {
@@ -147,21 +159,16 @@ void Decoder::attend(StreamView stream, const Layer& layer, const Activations& k
 }
 
 std::size_t Decoder::workspace_bytes(const ModelConfig& config, int num_threads) {
-  const std::int64_t C = config.hidden;
-  const std::int64_t T = config.sequence;
-  std::size_t bytes = attention_workspace_bytes(
-      {.B = 1, .T = T, .H = config.heads, .D = config.head_dim()}, num_threads);
-  for (const std::int64_t N : {std::int64_t{1}, T}) {
-    for (const Shape& in_out :
-         {Shape{C, 3 * C}, Shape{C, C}, Shape{C, config.ffn}, Shape{config.ffn, C}}) {
-      bytes = std::max(bytes, Linear::workspace_bytes(N, in_out, DType::f32, num_threads));
-    }
-  }
-  const MatmulArgs head{.a = Tensor(nullptr, DType::f32, {1, C}),
-                        .b = Tensor(nullptr, DType::f32, {config.vocab, C}),
+  const MatmulArgs head{.a = Tensor(nullptr, DType::f32, {1, config.hidden}),
+                        .b = Tensor(nullptr, DType::f32, {config.vocab, config.hidden}),
                         .c = Tensor(nullptr, DType::f32, {1, config.vocab}),
                         .transpose_b = Transpose::yes};
-  return std::max(bytes, matmul_workspace_bytes(head, num_threads));
+  std::size_t bytes = matmul_workspace_bytes(head, num_threads);
+  // Tile grids follow shapes, so a shorter prompt may need more scratch than a longer one.
+  for (std::int64_t N = 1; N <= config.sequence; ++N) {
+    bytes = std::max(bytes, layer_workspace_bytes(config, N, num_threads));
+  }
+  return bytes;
 }
 
 }  // namespace slackline

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,6 +45,9 @@ void print(const CurveComparison& curve) {
 }
 
 ExitCode compare(const CompareOptions& options) {
+  if (std::isnan(options.tolerance)) {  // which passes every range
+    throw ConfigError("--tolerance: must be a number; got nan");
+  }
   const std::vector<CurveComparison> curves =
       compare_curves(read_metric_curves(options.run_a), read_metric_curves(options.run_b));
   if (std::none_of(curves.begin(), curves.end(), [](const CurveComparison& curve) {

@@ -42,12 +42,17 @@ Evaluation evaluate_tokens(Parameters& parameters,
   const std::int64_t T = config.sequence;
   const std::int64_t num_windows = count_windows(tokens, T, options.max_batches);
   const std::int64_t largest = std::min(kEvaluationBatch, num_windows);
-  const Stage::Options stage_options{.micro_batch = {.B = largest, .T = T},
-                                     .purpose = Stage::Options::Purpose::evaluate};
-  Stream stream(
-      {.num_threads = options.num_threads,
-       .workspace_bytes = Stage::workspace_bytes(config, stage_options, options.num_threads)});
-  Stage stage(parameters, config, stage_options);
+  const auto of_batch = [&](std::int64_t B) -> Stage::Options {
+    return {.micro_batch = {.B = B, .T = T}, .purpose = Stage::Options::Purpose::evaluate};
+  };
+  std::size_t workspace = 0;
+  // The last batch may be smaller, and may need more scratch: tile grids follow shapes.
+  for (const std::int64_t B : {largest, std::max<std::int64_t>(1, num_windows % largest)}) {
+    workspace =
+        std::max(workspace, Stage::workspace_bytes(config, of_batch(B), options.num_threads));
+  }
+  Stream stream({.num_threads = options.num_threads, .workspace_bytes = workspace});
+  Stage stage(parameters, config, of_batch(largest));
 
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(largest * T));
   std::vector<std::int32_t> targets(inputs.size());

@@ -78,6 +78,9 @@ void show(const std::string& text) {
 
 void generate(const GenerateOptions& options) {
   check_compression_option(options.compression);
+  if (std::isnan(options.sampling.temperature)) {  // which passes every range
+    throw ConfigError("--temperature: must be a number; got nan");
+  }
   const int num_threads = default_num_threads();
   const InferenceModel model = load_inference_model(options.checkpoint, num_threads);
   const std::vector<TokenId> prompt = read_prompt(model, options.prompt);

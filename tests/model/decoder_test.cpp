@@ -38,28 +38,37 @@ void randomize(Parameters& parameters) {
   }
 }
 
+Stage::Options options_for(std::int64_t T) {
+  return {.micro_batch = {.B = 1, .T = T}, .purpose = Stage::Options::Purpose::evaluate};
+}
+
+std::size_t workspace_for(const ModelConfig& config, int num_threads) {
+  std::size_t bytes = Decoder::workspace_bytes(config, num_threads);
+  for (std::int64_t T = 1; T <= config.sequence; ++T) {
+    bytes = std::max(bytes, Stage::workspace_bytes(config, options_for(T), num_threads));
+  }
+  return bytes;
+}
+
 struct Model {
   ModelConfig config;
   Parameters parameters;
-  Stage::Options options{.micro_batch = {.B = 1, .T = config.sequence},
-                         .purpose = Stage::Options::Purpose::evaluate};
   Stream stream;
 
   explicit Model(const ModelConfig& model, int num_threads = 2)
       : config(model),
         parameters(config, {.gradients = Gradients::none}),
-        stream({.num_threads = num_threads,
-                .workspace_bytes = std::max(Stage::workspace_bytes(config, options, num_threads),
-                                            Decoder::workspace_bytes(config, num_threads))}) {
+        stream(
+            {.num_threads = num_threads, .workspace_bytes = workspace_for(config, num_threads)}) {
     randomize(parameters);
   }
 
   // Logits after `tokens`, by the training code.
   std::vector<float> expected(std::vector<std::int32_t> tokens) {
-    Stage stage(parameters, config, options);
+    Stage stage(parameters, config, options_for(config.sequence));
     const auto N = static_cast<std::int64_t>(tokens.size());
-    Pass pass{.stream = stream};
-    pass.batch.tokens = Tensor(tokens.data(), DType::i32, {1, N});
+    const Pass pass{.stream = stream,
+                    .batch = {.tokens = Tensor(tokens.data(), DType::i32, {1, N}), .targets = {}}};
     stage.forward(pass);
     std::vector<float> logits(static_cast<std::size_t>(config.vocab));
     stage.head().logits(stream,

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kVocab = 5;
 constexpr int kSequence = 3;
-constexpr double kSharpness = 0.8;
+constexpr float kSharpness = 0.75F;
 
 // Tokens in memory, as one sequence.
 class TokensInMemory final : public TokenFile {
@@ -22,20 +22,26 @@ class TokensInMemory final : public TokenFile {
   explicit TokensInMemory(std::vector<TokenId> tokens) : tokens_(std::move(tokens)) {}
 
   [[nodiscard]] const std::string& path() const override { return path_; }
+
   [[nodiscard]] std::uint64_t num_tokens() const override { return tokens_.size(); }
+
   [[nodiscard]] int token_bytes() const override { return 4; }
+
   [[nodiscard]] std::uint64_t num_sequences() const override { return 1; }
+
   [[nodiscard]] std::uint64_t sequence_start(std::uint64_t sequence) const override {
     return sequence == 0 ? 0 : tokens_.size();
   }
+
   [[nodiscard]] std::uint64_t num_documents() const override { return 1; }
+
   [[nodiscard]] std::uint64_t document_start(std::uint64_t document) const override {
     return document;
   }
+
   void read(std::uint64_t position, std::span<TokenId> tokens) const override {
-    std::copy_n(tokens_.begin() + static_cast<std::ptrdiff_t>(position),
-                tokens.size(),
-                tokens.begin());
+    std::copy_n(
+        tokens_.begin() + static_cast<std::ptrdiff_t>(position), tokens.size(), tokens.begin());
   }
 
  private:
@@ -66,7 +72,7 @@ struct SuccessorModel {
     for (std::size_t v = 0; v < kVocab; ++v) {
       parameters.at("wte.weight").weight.data<float>()[v * kVocab + v] = 1.0F;
       const std::size_t next = (v + 1) % kVocab;
-      parameters.at("lm_head.weight").weight.data<float>()[next * kVocab + v] = float{kSharpness};
+      parameters.at("lm_head.weight").weight.data<float>()[next * kVocab + v] = kSharpness;
     }
   }
 
@@ -78,7 +84,8 @@ struct SuccessorModel {
 
   Evaluation evaluate(const std::vector<TokenId>& tokens,
                       std::optional<std::int64_t> max_batches = {}) {
-    return evaluate_tokens(parameters, config, TokensInMemory(tokens), {.max_batches = max_batches});
+    return evaluate_tokens(
+        parameters, config, TokensInMemory(tokens), {.max_batches = max_batches});
   }
 };
 

@@ -44,7 +44,9 @@ TEST_CASE("a character of several tokens is shown when it is whole") {
 
 TEST_CASE("bytes that are no character are shown in the end, none of them twice") {
   const ByteTokenizer tokenizer;
-  CHECK(joined(pieces(&tokenizer, {'a', 0xff, 'b'})) == "a\xff" "b");
+  CHECK(joined(pieces(&tokenizer, {'a', 0xff, 'b'})) ==
+        "a\xff"
+        "b");
   CHECK(joined(pieces(&tokenizer, {'a', 0xe2, 0x82})) == "a\xe2\x82");
   CHECK(joined(pieces(&tokenizer, {'a', 256, 'b'})) == "ab");  // end-of-text reads as nothing
 }
@@ -52,7 +54,8 @@ TEST_CASE("bytes that are no character are shown in the end, none of them twice"
 TEST_CASE("the pieces of a SentencePiece text join to the text of all its tokens") {
   const std::string path = std::string(SL_SOURCE_DIR) + "/tests/golden/sentencepiece/model.model";
   const SentencePieceTokenizer tokenizer(read_file(path), path);
-  for (const std::string text : {"the cat and the dog", " two  spaces ", "na\u00efve \u4f60\u597d \U0001f600 end"}) {
+  for (const std::string text :
+       {"the cat and the dog", " two  spaces ", "na\u00efve \u4f60\u597d \U0001f600 end"}) {
     const std::vector<TokenId> tokens = tokenizer.encode(text);
     INFO(text);
     CHECK(joined(pieces(&tokenizer, tokens)) == tokenizer.decode(tokens));
