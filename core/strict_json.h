@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace slackline {
 
@@ -18,7 +18,7 @@ class JsonSyntaxError : public std::runtime_error {
 // Parses one JSON value (RFC 8259, UTF-8) and is stricter than the library's own parser: refuses
 // duplicate keys, NUL bytes, numbers beyond a double and nesting deeper than kMaxJsonDepth. Keys
 // keep their order. Messages give line and column of a syntax error, or the dotted path.
-// Private to the few .cpp files that read JSON: the library's header costs seconds a file.
+// Callers include <nlohmann/json.hpp> themselves; it costs seconds a file, so they are few.
 [[nodiscard]] nlohmann::ordered_json parse_strict_json(std::string_view text);
 
 inline constexpr int kMaxJsonDepth = 100;

@@ -126,7 +126,7 @@ void Dataset::restore_blocks(Member& member,
       throw FileError(fmt::format("{}: the checkpoint's sample order is broken", path));
     }
     append_block(member, lengths, static_cast<std::uint64_t>(samples));
-    if (member.state != MemberOrder(stored.begin(), stored.begin() + i + 2)) {
+    if (member.state[i] != stored[i]) {
       throw ConfigError(fmt::format(
           "data: the checkpoint's order of {} has {} epochs for {} samples (was model.sequence "
           "changed?); got {}",

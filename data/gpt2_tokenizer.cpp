@@ -1,8 +1,6 @@
 #include "data/gpt2_tokenizer.h"
 
 #include <array>
-#include <optional>
-#include <queue>
 
 #include <fmt/format.h>
 
@@ -55,11 +53,6 @@ std::string token_bytes(const std::string& token, const SpellingMap& byte_of) {
   return bytes;
 }
 
-std::uint64_t pair_key(TokenId left, TokenId right) {
-  return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32U) |
-         static_cast<std::uint32_t>(right);
-}
-
 using TokenIds = std::unordered_map<std::string_view, TokenId>;
 
 TokenId require_token(const TokenIds& ids,
@@ -99,9 +92,7 @@ Gpt2Tokenizer::Gpt2Tokenizer(Gpt2Vocabulary vocabulary, const std::string& sourc
     const TokenId left_id = require_token(ids, left, source, "the left side of a merge");
     const TokenId right_id = require_token(ids, right, source, "the right side of a merge");
     const TokenId result = require_token(ids, left + right, source, "the result of a merge");
-    merges_.try_emplace(
-        pair_key(left_id, right_id),
-        Merge{.rank = static_cast<std::uint32_t>(merges_.size()), .result = result});
+    merges_.add(left_id, right_id, result);
   }
   end_of_text_ = require_token(ids, kEndOfText, source, "end-of-text");
 }
@@ -110,76 +101,13 @@ std::int64_t Gpt2Tokenizer::vocabulary_size() const {
   return static_cast<std::int64_t>(vocabulary_.tokens.size());
 }
 
-const Gpt2Tokenizer::Merge* Gpt2Tokenizer::find_merge(TokenId left, TokenId right) const {
-  const auto found = merges_.find(pair_key(left, right));
-  return found == merges_.end() ? nullptr : &found->second;
-}
-
-// The symbols of the word are a linked list; a queue holds every pair of neighbours that has a
-// merge. A pair whose symbols have changed since it was queued is stale and skipped. A word of n
-// bytes takes O(n log n), so a megabyte without a space does no harm.
 std::vector<TokenId> Gpt2Tokenizer::merge_word(std::string_view word) const {
-  struct Symbol {
-    TokenId id = 0;
-    int previous = -1;
-    int next = -1;
-    bool merged_away = false;
-  };
-
-  struct Candidate {
-    std::uint32_t rank = 0;
-    int left = 0;
-    TokenId left_id = 0;
-    TokenId right_id = 0;
-
-    bool operator>(const Candidate& other) const {
-      return rank != other.rank ? rank > other.rank : left > other.left;
-    }
-  };
-
-  const int size = static_cast<int>(word.size());
-  std::vector<Symbol> symbols(word.size());
-  for (int i = 0; i < size; ++i) {
-    symbols[i] = {.id = byte_ids_[static_cast<unsigned char>(word[i])],
-                  .previous = i - 1,
-                  .next = i + 1 < size ? i + 1 : -1};
-  }
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
-  const auto consider = [&](int left) {
-    if (left < 0 || symbols[left].next < 0) {
-      return;
-    }
-    const TokenId left_id = symbols[left].id;
-    const TokenId right_id = symbols[symbols[left].next].id;
-    if (const Merge* merge = find_merge(left_id, right_id)) {
-      queue.push({.rank = merge->rank, .left = left, .left_id = left_id, .right_id = right_id});
-    }
-  };
-  for (int i = 0; i + 1 < size; ++i) {
-    consider(i);
-  }
-  while (!queue.empty()) {
-    const Candidate best = queue.top();
-    queue.pop();
-    Symbol& left = symbols[best.left];
-    if (left.merged_away || left.id != best.left_id || left.next < 0 ||
-        symbols[left.next].id != best.right_id) {
-      continue;
-    }
-    Symbol& right = symbols[left.next];
-    left.id = find_merge(left.id, right.id)->result;
-    left.next = right.next;
-    right.merged_away = true;
-    if (left.next >= 0) {
-      symbols[left.next].previous = best.left;
-    }
-    consider(left.previous);
-    consider(best.left);
-  }
   std::vector<TokenId> ids;
-  for (int i = size > 0 ? 0 : -1; i >= 0; i = symbols[i].next) {
-    ids.push_back(symbols[i].id);
+  ids.reserve(word.size());
+  for (const char byte : word) {
+    ids.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
   }
+  merges_.apply(ids);
   return ids;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/byte_pair_merges.h"
 #include "data/tokenizer.h"
 
 namespace slackline {
@@ -46,11 +47,6 @@ class Gpt2Tokenizer final : public Tokenizer {
   [[nodiscard]] const Gpt2Vocabulary& vocabulary() const { return vocabulary_; }
 
  private:
-  struct Merge {
-    std::uint32_t rank = 0;  // place in the list of merges
-    TokenId result = 0;
-  };
-
   struct WordHash {
     using is_transparent = void;  // finds a string_view without making a string of it
 
@@ -62,13 +58,12 @@ class Gpt2Tokenizer final : public Tokenizer {
   using WordCache =
       std::unordered_map<std::string, std::vector<TokenId>, WordHash, std::equal_to<>>;
 
-  [[nodiscard]] const Merge* find_merge(TokenId left, TokenId right) const;
   [[nodiscard]] std::vector<TokenId> merge_word(std::string_view word) const;
 
   Gpt2Vocabulary vocabulary_;
   std::vector<std::string> bytes_;  // of each token
   std::vector<TokenId> byte_ids_;   // the token of each single byte
-  std::unordered_map<std::uint64_t, Merge> merges_;
+  BytePairMerges merges_;
   TokenId end_of_text_ = 0;
   mutable WordCache cache_;  // words met lately: text repeats itself
 };

@@ -68,22 +68,7 @@ void MegatronFile::read_header() {
   if (const auto version = load<std::uint64_t>(idx_, kVersionOffset); version != kVersion) {
     refuse(kVersionOffset, fmt::format("version {} is expected, got {}", kVersion, version));
   }
-  const auto code = load<std::uint8_t>(idx_, kTypeOffset);
-  switch (static_cast<TokenType>(code)) {
-    case TokenType::u16:
-      tokens_ = TokenArray(bin_.bytes(), TokenWidth::two);
-      break;
-    case TokenType::i32:
-      tokens_ = TokenArray(bin_.bytes(), TokenWidth::four);
-      break;
-    case TokenType::i64:
-      tokens_ = TokenArray(bin_.bytes(), TokenWidth::eight);
-      break;
-    default:
-      refuse(kTypeOffset,
-             fmt::format(
-                 "tokens are u16 (8), i32 (4) or i64 (5); got {} ({})", name_of_code(code), code));
-  }
+  tokens_ = TokenArray(bin_.bytes(), read_width());
   num_sequences_ = load<std::uint64_t>(idx_, kSequencesOffset);
   num_boundaries_ = load<std::uint64_t>(idx_, kBoundariesOffset);
   // Compared by division first: counts of a broken file may overflow the sizes made from them.
@@ -99,6 +84,21 @@ void MegatronFile::read_header() {
                num_boundaries_,
                size));
   }
+}
+
+TokenWidth MegatronFile::read_width() const {
+  const auto code = load<std::uint8_t>(idx_, megatron::kTypeOffset);
+  switch (static_cast<megatron::TokenType>(code)) {
+    case megatron::TokenType::u16:
+      return TokenWidth::two;
+    case megatron::TokenType::i32:
+      return TokenWidth::four;
+    case megatron::TokenType::i64:
+      return TokenWidth::eight;
+  }
+  refuse(
+      megatron::kTypeOffset,
+      fmt::format("tokens are u16 (8), i32 (4) or i64 (5); got {} ({})", name_of_code(code), code));
 }
 
 void MegatronFile::check_sequences() const {

@@ -32,6 +32,7 @@ class MegatronFile final : public TokenFile {
  private:
   [[noreturn]] void refuse(std::uint64_t offset, const std::string& what) const;
   void read_header();
+  [[nodiscard]] TokenWidth read_width() const;
   void check_sequences() const;
   void check_documents() const;
 

@@ -27,6 +27,8 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   // `model` is the content of a .model file. Throws FileError, which begins with `source`.
   SentencePieceTokenizer(std::string model, const std::string& source);
+  SentencePieceTokenizer(const SentencePieceTokenizer&) = delete;
+  SentencePieceTokenizer& operator=(const SentencePieceTokenizer&) = delete;
   ~SentencePieceTokenizer() override;
 
   using Tokenizer::encode;

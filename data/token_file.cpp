@@ -31,19 +31,21 @@ std::string megatron_prefix(const std::string& path) {
 
 std::unique_ptr<TokenFile> open_token_file(const std::string& prefix_or_path,
                                            std::int64_t vocabulary) {
+  const std::string prefix = megatron_prefix(prefix_or_path);
+  const bool has_index = is_file(prefix + ".idx");
   // llm.c's files are often named .bin too: what they begin with tells them from Megatron's.
   if (is_file(prefix_or_path) && is_llmc_file(prefix_or_path)) {
     return std::make_unique<LlmcFile>(prefix_or_path, vocabulary);
   }
-  const std::string prefix = megatron_prefix(prefix_or_path);
-  if (is_file(prefix + ".idx") || is_file(prefix + ".bin")) {
-    return std::make_unique<MegatronFile>(prefix, vocabulary);
-  }
-  if (is_file(prefix_or_path)) {
+  if (is_file(prefix_or_path) && !has_index) {
     throw FileError(fmt::format(
-        "{}: wrong magic: neither an llm.c token file nor one of Megatron's .bin and .idx "
-        "(hint: `slackline prepare` makes token files from text)",
-        prefix_or_path));
+        "{}: offset 0: wrong magic: not an llm.c token file, nor is there a Megatron index "
+        "{}.idx (hint: `slackline prepare` makes token files from text)",
+        prefix_or_path,
+        prefix));
+  }
+  if (has_index || is_file(prefix + ".bin")) {
+    return std::make_unique<MegatronFile>(prefix, vocabulary);
   }
   throw FileError(fmt::format("{}: no such data: neither {}.bin and {}.idx nor an llm.c token file",
                               prefix_or_path,

@@ -19,7 +19,7 @@ int report(const slackline::Error& error) {
 int main(int argc, char** argv) {
   using slackline::ExitCode;
   CLI::App app("Slackline trains GPT language models. One config, one command.", "slackline");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none: see below; an unknown one is named as an extra argument
   app.set_version_flag("--version", "slackline " SL_VERSION);
   auto code = ExitCode::done;
   slackline::add_train_command(app, code);
@@ -33,6 +33,9 @@ int main(int argc, char** argv) {
   slackline::add_compare_command(app, code);
   try {
     app.parse(argc, argv);
+    if (app.get_subcommands().empty()) {
+      throw slackline::ConfigError("a subcommand is required; slackline --help lists them");
+    }
   } catch (const CLI::ParseError& error) {
     // --help and --version end here too, with exit code 0.
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::config);

@@ -100,10 +100,6 @@ TrainConfig read_train_config(JsonReader document) {
   config.network = read_network_config(document.section("network"));
   read_keys_of_later(document);
   document.finish();
-  if (config.optimizer.warmup_steps > config.run.steps) {
-    document.section("optimizer")
-        .fail("warmup_steps", fmt::format("must not exceed run.steps = {}", config.run.steps));
-  }
   return config;
 }
 

@@ -43,7 +43,7 @@ void drop_range(const Elements<T>& elements,
                 const simd::DropoutFactors& sample,
                 std::size_t begin,
                 std::size_t end) {
-  alignas(64) std::array<float, kFactorsAtOnce> factors;
+  alignas(64) std::array<float, kFactorsAtOnce> factors{};
   for (std::size_t i = begin; i < end; i += kFactorsAtOnce) {
     const std::span<float> drawn(factors.data(), std::min(kFactorsAtOnce, end - i));
     sample.draw(i, drawn);
@@ -54,7 +54,7 @@ void drop_range(const Elements<T>& elements,
 // Without dropout: out = residual + x.
 template <typename T>
 void add_range(const Elements<T>& elements, std::size_t begin, std::size_t end) {
-  alignas(64) std::array<float, kFactorsAtOnce> ones;
+  alignas(64) std::array<float, kFactorsAtOnce> ones{};
   ones.fill(1.0F);
   for (std::size_t i = begin; i < end; i += kFactorsAtOnce) {
     scale_and_add(elements.from(i),

@@ -56,11 +56,11 @@ void normalize_row(
 // One row of the backward pass; all pointers are to its first element.
 template <typename T>
 struct BackwardRow {
-  const T* x;
-  const T* dy;
-  T* dx;
-  std::size_t C;
-  RowStatistics statistics;
+  const T* x = nullptr;
+  const T* dy = nullptr;
+  T* dx = nullptr;
+  std::size_t C = 0;
+  RowStatistics statistics{};
 
   [[nodiscard]] Floats normal(std::size_t i, auto part) const {
     return hn::Mul(hn::Sub(simd::load(x + i, part), simd::splat(statistics.mean)),

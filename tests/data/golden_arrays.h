@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,8 @@ class GoldenArrays {
  public:
   explicit GoldenArrays(const std::string& name)
       : file_(std::string(SL_SOURCE_DIR "/tests/golden/order/") + name + ".safetensors") {}
+
+  [[nodiscard]] const std::string& name() const { return file_.path(); }
 
   [[nodiscard]] std::vector<std::int64_t> integers(const std::string& name) const {
     return read<std::int64_t>(name);

@@ -1,6 +1,6 @@
 #include "data/token_file.h"
 
-#include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
@@ -28,6 +28,20 @@ std::vector<TokenId> sequence(const TokenFile& file, std::uint64_t index) {
   return tokens;
 }
 
+// An llm.c token file of `count` tokens of four bytes, all 128000.
+void write_llmc(const std::string& path,
+                std::int32_t magic,
+                std::int32_t version,
+                std::int32_t count) {
+  std::vector<std::int32_t> words(256 + static_cast<std::size_t>(count), 128000);
+  std::fill_n(words.begin(), 256, 0);
+  words[0] = magic;
+  words[1] = version;
+  words[2] = count;
+  const auto bytes = static_cast<std::streamsize>(words.size() * sizeof(std::int32_t));
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(words.data()), bytes);
+}
+
 // A data set of 3 sequences in 2 documents whose bytes a test can break.
 class SmallDataSet {
  public:
@@ -47,11 +61,10 @@ class SmallDataSet {
 
   [[nodiscard]] std::string prefix() const { return directory_.file("set"); }
 
-  template <typename T>
-  void overwrite(const std::string& suffix, std::size_t offset, T value) const {
-    std::string bytes = read_file(prefix() + suffix);
-    std::memcpy(bytes.data() + offset, &value, sizeof value);
-    std::ofstream(prefix() + suffix, std::ios::binary) << bytes;
+  void overwrite(const std::string& suffix, std::size_t offset, const std::string& bytes) const {
+    std::string content = read_file(prefix() + suffix);
+    content.replace(offset, bytes.size(), bytes);
+    std::ofstream(prefix() + suffix, std::ios::binary) << content;
   }
 
   void resize(const std::string& suffix, std::size_t bytes) const {
@@ -103,7 +116,7 @@ TEST_CASE("our writer makes the files that Megatron makes, byte for byte") {
   writer.commit_tokens();
   writer.commit_index();
   for (const std::string suffix : {".bin", ".idx"}) {
-    REQUIRE(read_file(directory.file("ours" + suffix)) ==
+    REQUIRE(read_file(directory.file("ours") + suffix) ==
             read_file(kGolden + "/megatron/tiny_i32" + suffix));
   }
 }
@@ -127,69 +140,57 @@ TEST_CASE(
 }
 
 TEST_CASE("every field of a Megatron index is checked") {
-  const SmallDataSet set;  // 34 header, 3 lengths, 3 offsets at 46, 3 boundaries at 70, 94 in all
-  SECTION("untouched, it opens") {
-    REQUIRE(open_token_file(set.prefix())->num_documents() == 2);
+  struct Damage {
+    std::size_t offset = 0;
+    std::string bytes{};
+    std::string message{};
+  };
+
+  // 34 bytes of header, 3 lengths, 3 offsets at 46, 3 boundaries at 70.
+  const Damage damages[] = {
+      {0, "N", "magic"},
+      {9, "\2", "version 1 is expected, got 2"},
+      {17, "\6", "got f64"},
+      {17, "\1", "got u8 (1)"},
+      {17, "\xc8", "unknown (200)"},
+      {18, std::string(8, '\xff'), "truncated"},
+      {26, std::string(8, '\x7f'), "truncated"},
+      {37, "\xff", "negative length"},
+      {54, "\10", "sequence 1 begins at byte 6"},
+      {61, "\xff", "sequence 1 begins"},
+      {70, "\1", "boundary 0 is 1"},
+      {78, "\4", "boundary 2 is 3"},
+      {86, "\2", "boundary 2 is 2"},
+  };
+  for (const Damage& damage : damages) {
+    CAPTURE(damage.offset, damage.message);
+    const SmallDataSet set;
+    set.overwrite(".idx", damage.offset, damage.bytes);
+    set.refuses(damage.message);
   }
-  SECTION("magic") {
-    set.overwrite(".idx", 0, 'N'), set.refuses("magic");
+}
+
+TEST_CASE("Megatron files of the wrong size, or without the other one, are refused") {
+  const SmallDataSet set;  // an index of 94 bytes, tokens of 12
+  REQUIRE(open_token_file(set.prefix())->num_documents() == 2);
+  SECTION("an empty index") {
+    set.resize(".idx", 0);
+    set.refuses("magic");
   }
-  SECTION("no bytes") {
-    set.resize(".idx", 0), set.refuses("magic");
+  SECTION("an index cut in its header or its arrays, or longer") {
+    const std::size_t bytes = GENERATE(20, 33, 93, 96, 98);
+    set.resize(".idx", bytes);
+    set.refuses("truncated");
   }
-  SECTION("cut in the header") {
-    set.resize(".idx", 20), set.refuses("truncated");
+  SECTION("tokens cut or too many") {
+    const std::size_t bytes = GENERATE(0, 10, 14);
+    set.resize(".bin", bytes);
+    set.refuses("describes 12 bytes, got " + std::to_string(bytes));
   }
-  SECTION("cut in the arrays") {
-    set.resize(".idx", 93), set.refuses("truncated");
-  }
-  SECTION("too long") {
-    set.resize(".idx", 96), set.refuses("inconsistent");
-  }
-  SECTION("version") {
-    set.overwrite(".idx", 9, 2), set.refuses("version 1 is expected, got 2");
-  }
-  SECTION("f64") {
-    set.overwrite(".idx", 17, '\6'), set.refuses("got f64");
-  }
-  SECTION("u8") {
-    set.overwrite(".idx", 17, '\1'), set.refuses("got u8 (1)");
-  }
-  SECTION("code 200") {
-    set.overwrite(".idx", 17, '\xc8'), set.refuses("unknown (200)");
-  }
-  SECTION("huge counts") {
-    set.overwrite(".idx", 18, ~std::uint64_t{0}), set.refuses("truncated");
-  }
-  SECTION("negative length") {
-    set.overwrite(".idx", 34, -1), set.refuses("negative length");
-  }
-  SECTION("a gap") {
-    set.overwrite<std::int64_t>(".idx", 54, 8), set.refuses("sequence 1 begins");
-  }
-  SECTION("backwards") {
-    set.overwrite<std::int64_t>(".idx", 54, -6), set.refuses("got -6");
-  }
-  SECTION("first boundary") {
-    set.overwrite<std::int64_t>(".idx", 70, 1), set.refuses("boundary 0");
-  }
-  SECTION("falling") {
-    set.overwrite<std::int64_t>(".idx", 78, 4), set.refuses("boundaries");
-  }
-  SECTION("last boundary") {
-    set.overwrite<std::int64_t>(".idx", 86, 2), set.refuses("boundary 2");
-  }
-  SECTION("short .bin") {
-    set.resize(".bin", 10), set.refuses("describes 12 bytes, got 10");
-  }
-  SECTION("long .bin") {
-    set.resize(".bin", 14), set.refuses("describes 12 bytes, got 14");
-  }
-  SECTION("no .bin") {
-    std::filesystem::remove(set.prefix() + ".bin"), set.refuses(".bin");
-  }
-  SECTION("no .idx") {
-    std::filesystem::remove(set.prefix() + ".idx"), set.refuses(".idx");
+  SECTION("one of the two missing") {
+    const std::string suffix = GENERATE(".bin", ".idx");
+    std::filesystem::remove(set.prefix() + suffix);
+    set.refuses(suffix);
   }
 }
 
@@ -249,39 +250,36 @@ TEST_CASE("llm.c's token files read, and count as one document of several sequen
 
 TEST_CASE("llm.c files of LLaMA-3 have four bytes a token; long ones are cut in sequences") {
   const TemporaryDirectory directory;
-  constexpr std::int32_t kCount = 10000;
-  std::vector<std::int32_t> words(256 + kCount, 128000);
-  std::fill_n(words.begin(), 256, 0);
-  words[0] = 20240801;
-  words[1] = 7;
-  words[2] = kCount;
   const std::string path = directory.file("llama.bin");
-  const auto write_words = [&] {
-    std::ofstream(path, std::ios::binary)
-        .write(reinterpret_cast<const char*>(words.data()), static_cast<int>(words.size()) * 4);
-  };
-  write_words();
+  write_llmc(path, 20240801, 7, 10000);
   const auto file = open_token_file(path);
   REQUIRE(file->token_bytes() == 4);
   REQUIRE(file->num_sequences() == 3);
   REQUIRE(file->sequence_length(0) == 4096);
-  REQUIRE(file->sequence_length(2) == kCount - 2 * 4096);
+  REQUIRE(file->sequence_length(2) == 10000 - 2 * 4096);
   REQUIRE(file->document_start(1) == 3);
+  REQUIRE(sequence(*file, 2).back() == 128000);
+}
 
-  std::filesystem::resize_file(path, 1024 + 4 * kCount - 2);
-  REQUIRE_THROWS_WITH(open_token_file(path), Catch::Contains("truncated"));
-  std::filesystem::resize_file(path, 100);
-  REQUIRE_THROWS_WITH(open_token_file(path), Catch::Contains("truncated"));
-  words[1] = 6;
-  write_words();
-  REQUIRE_THROWS_WITH(open_token_file(path), Catch::Contains("version 7 is expected, got 6"));
-  words[0] = 20240520;
-  write_words();
-  REQUIRE_THROWS_WITH(LlmcFile(path, 10), Catch::Contains("version 1 is expected"));
-  words[0] = 20240326;  // a model of llm.c
-  write_words();
-  REQUIRE_THROWS_AS(open_token_file(path), FileError);
-  REQUIRE_THROWS_WITH(LlmcFile(path, 10), Catch::Contains("wrong magic"));
+TEST_CASE("every field of an llm.c header is checked") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("tokens.bin");
+  const auto refuses = [&](const std::string& why) {
+    REQUIRE_THROWS_AS(LlmcFile(path, 200000), FileError);
+    REQUIRE_THROWS_WITH(LlmcFile(path, 200000), Catch::StartsWith(path) && Catch::Contains(why));
+  };
+  write_llmc(path, 20240801, 6, 10);
+  refuses("version 7 is expected, got 6");
+  write_llmc(path, 20240520, 7, 10);
+  refuses("version 1 is expected, got 7");
+  write_llmc(path, 20240326, 3, 10);  // a model
+  refuses("wrong magic");
+  REQUIRE_THROWS_WITH(open_token_file(path), Catch::Contains("wrong magic"));
+  write_llmc(path, 20240801, 7, 10);
+  for (const std::size_t bytes : {1066, 1062, 1024, 1023, 100, 0}) {
+    std::filesystem::resize_file(path, bytes);
+    refuses("truncated");
+  }
 }
 
 TEST_CASE("data that is not there, or not tokens, is refused by its name") {

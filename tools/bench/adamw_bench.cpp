@@ -9,6 +9,8 @@
 //   adamw_bench [--pairs 9] [--threads N]
 
 #include <chrono>
+#include <cstdio>
+#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -32,11 +34,11 @@ namespace hn = simd::hn;
 constexpr std::size_t kElementsPerTask = 65536;
 constexpr std::size_t kPrefetchedElements = 512;
 constexpr ModelConfig kGpt2{
-    .layers = 12, .hidden = 768, .heads = 12, .ffn = 3072, .sequence = 1024, .vocab = 50257};
+    .layers = 12, .hidden = 768, .heads = 12, .sequence = 1024, .vocab = 50257, .ffn = 3072};
 
 enum class Copies { none, bf16 };
 
-// Buffers of one run of the stream bound, or of the optimizer.
+// What the stream bound and the optimizer each have of their own, filled and resident.
 struct Arrays {
   Arrays(std::size_t elements, Copies copies)
       : weight(make_filled("weight", elements)),
@@ -67,7 +69,7 @@ std::size_t total_elements(const std::vector<ParameterSpec>& specs) {
   return bytes / sizeof(float);
 }
 
-// What the bound runs over: the optimizer's arrays and its moments.
+// The unavoidable traffic, over arrays laid out as the optimizer's.
 class StreamBound {
  public:
   StreamBound(std::size_t elements, Copies copies)
@@ -83,22 +85,20 @@ class StreamBound {
     const float* g = arrays_.gradient.view(DType::f32, shape).data<float>();
     float* m = m_.view(DType::f32, shape).data<float>();
     float* v = v_.view(DType::f32, shape).data<float>();
-    auto* copy = reinterpret_cast<BFloat16*>(arrays_.copy.data());
-    const bool copies = arrays_.copy.bytes() > 0;
+    BFloat16* copy =
+        arrays_.copy.bytes() > 0 ? arrays_.copy.view(DType::bf16, shape).data<BFloat16>() : nullptr;
     parallel_ranges(stream, elements_, kElementsPerTask, [=](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; i += simd::kLanes) {
-        for (const float* array : {static_cast<const float*>(w),
-                                   g,
-                                   static_cast<const float*>(m),
-                                   static_cast<const float*>(v)}) {
-          hwy::Prefetch(array + i + kPrefetchedElements);
-        }
+        hwy::Prefetch(w + i + kPrefetchedElements);
+        hwy::Prefetch(g + i + kPrefetchedElements);
+        hwy::Prefetch(m + i + kPrefetchedElements);
+        hwy::Prefetch(v + i + kPrefetchedElements);
         const simd::Floats gradient = simd::load(g + i);
         const simd::Floats weight = hn::Add(simd::load(w + i), gradient);
         simd::store(hn::Add(simd::load(m + i), gradient), m + i);
         simd::store(hn::Add(simd::load(v + i), gradient), v + i);
         simd::store(weight, w + i);
-        if (copies) {
+        if (copy != nullptr) {
           hn::Stream(simd::narrow(weight), simd::kHalfWords, &copy[i].bits);
         }
       }
@@ -108,7 +108,8 @@ class StreamBound {
 
  private:
   void read_gradients(StreamView stream) {
-    const float* g = static_cast<const float*>(static_cast<const void*>(arrays_.gradient.data()));
+    const float* g =
+        arrays_.gradient.view(DType::f32, {static_cast<std::int64_t>(elements_)}).data<float>();
     sums_.assign((elements_ + kElementsPerTask - 1) / kElementsPerTask, 0.0F);
     parallel_ranges(stream, elements_, kElementsPerTask, [&](std::size_t begin, std::size_t end) {
       simd::Floats sums[2] = {simd::zero(), simd::zero()};
@@ -189,7 +190,7 @@ void compare(Copies copies, int num_pairs, int num_threads) {
 
 }  // namespace slackline
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   int num_pairs = 9;
   int num_threads = slackline::default_num_threads();
   CLI::App app("Times norm, clip and AdamW against the memory traffic they cannot avoid");
@@ -203,4 +204,8 @@ int main(int argc, char** argv) {
   slackline::compare(slackline::Copies::none, num_pairs, num_threads);
   slackline::compare(slackline::Copies::bf16, num_pairs, num_threads);
   return 0;
+
+} catch (const std::exception& error) {
+  std::fputs(error.what(), stderr);
+  return 1;
 }

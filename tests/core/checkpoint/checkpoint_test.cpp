@@ -30,6 +30,23 @@ std::string refusal(const std::string& directory) {
   return "accepted";
 }
 
+// The elements of a rectangle of a matrix with `columns` columns.
+std::vector<float> rectangle(const std::vector<float>& matrix,
+                             std::int64_t columns,
+                             const Region& region) {
+  std::vector<float> elements;
+  for (std::int64_t i = region.start[0]; i < region.start[0] + region.shape[0]; ++i) {
+    for (std::int64_t j = region.start[1]; j < region.start[1] + region.shape[1]; ++j) {
+      elements.push_back(matrix[static_cast<std::size_t>(i * columns + j)]);
+    }
+  }
+  return elements;
+}
+
+Tensor view(const std::vector<float>& values, const Shape& shape) {
+  return {const_cast<float*>(values.data()), DType::f32, shape};
+}
+
 std::string hash_of(const std::string& path) {
   return hex_text(xxh3(MappedFile(path).bytes()));
 }
@@ -70,27 +87,15 @@ TEST_CASE("a tensor in pieces over several files reads as one, whole or any rect
   const TemporaryDirectory directory;
   const std::string path = directory.file("a");
   SmallState state;
-  std::vector<float> top(20);    // (4, 5)
-  std::vector<float> left(16);   // (8, 2)
-  std::vector<float> right(24);  // (8, 3)
-  for (std::int64_t row = 0; row < 12; ++row) {
-    for (std::int64_t column = 0; column < 5; ++column) {
-      const float value = state.table[static_cast<std::size_t>(row * 5 + column)];
-      if (row < 4) {
-        top[static_cast<std::size_t>(row * 5 + column)] = value;
-      } else if (column < 2) {
-        left[static_cast<std::size_t>((row - 4) * 2 + column)] = value;
-      } else {
-        right[static_cast<std::size_t>((row - 4) * 3 + column - 2)] = value;
-      }
-    }
-  }
+  // Rows 0 to 3, then the left two and the right three columns of the rest.
+  const std::vector<float> top = rectangle(state.table, 5, {{0, 0}, {4, 5}});
+  const std::vector<float> left = rectangle(state.table, 5, {{4, 0}, {8, 2}});
+  const std::vector<float> right = rectangle(state.table, 5, {{4, 2}, {8, 3}});
   CheckpointContents contents = state.contents(1);
   const Shape logical{12, 5};
-  contents.tensors = {
-      {"weights/wte.weight", Tensor(right.data(), DType::f32, {8, 3}), {4, 2}, logical},
-      {"weights/wte.weight", Tensor(top.data(), DType::f32, {4, 5}), {0, 0}, logical},
-      {"weights/wte.weight", Tensor(left.data(), DType::f32, {8, 2}), {4, 0}, logical}};
+  contents.tensors = {{"weights/wte.weight", view(right, {8, 3}), {4, 2}, logical},
+                      {"weights/wte.weight", view(top, {4, 5}), {0, 0}, logical},
+                      {"weights/wte.weight", view(left, {8, 2}), {4, 0}, logical}};
   write_checkpoint(path, contents, 90);  // bytes a shard: one piece each
 
   Checkpoint checkpoint(path);
@@ -101,10 +106,7 @@ TEST_CASE("a tensor in pieces over several files reads as one, whole or any rect
   REQUIRE(table == state.table);
   std::vector<float> part(10);
   checkpoint.read_region("weights/wte.weight", {2, 1}, Tensor(part.data(), DType::f32, {5, 2}));
-  for (std::size_t row = 0; row < 5; ++row) {
-    REQUIRE(part[row * 2] == state.table[(row + 2) * 5 + 1]);
-    REQUIRE(part[row * 2 + 1] == state.table[(row + 2) * 5 + 2]);
-  }
+  REQUIRE(part == rectangle(state.table, 5, {{2, 1}, {5, 2}}));
   REQUIRE_THROWS_AS(
       checkpoint.read_region("weights/wte.weight", {9, 1}, Tensor(part.data(), DType::f32, {5, 2})),
       FileError);
