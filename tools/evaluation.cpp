@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <vector>
 
 #include <fmt/format.h>
@@ -29,6 +30,26 @@ std::int64_t count_windows(const TokenFile& tokens,
   return limited ? std::min(windows, *max_batches * kEvaluationBatch) : windows;
 }
 
+Stage::Options stage_options(const ModelConfig& config, std::int64_t B) {
+  return {.micro_batch = {.B = B, .T = config.sequence},
+          .purpose = Stage::Options::Purpose::evaluate};
+}
+
+// Enough for each of these batches: tile grids follow shapes, so the smaller, last one may need
+// more scratch. A batch of none counts nothing.
+std::size_t workspace_bytes(const ModelConfig& config,
+                            std::initializer_list<std::int64_t> batches,
+                            int num_threads) {
+  std::size_t bytes = 0;
+  for (const std::int64_t B : batches) {
+    if (B > 0) {
+      bytes =
+          std::max(bytes, Stage::workspace_bytes(config, stage_options(config, B), num_threads));
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 double Evaluation::perplexity() const {
@@ -42,17 +63,10 @@ Evaluation evaluate_tokens(Parameters& parameters,
   const std::int64_t T = config.sequence;
   const std::int64_t num_windows = count_windows(tokens, T, options.max_batches);
   const std::int64_t largest = std::min(kEvaluationBatch, num_windows);
-  const auto of_batch = [&](std::int64_t B) -> Stage::Options {
-    return {.micro_batch = {.B = B, .T = T}, .purpose = Stage::Options::Purpose::evaluate};
-  };
-  std::size_t workspace = 0;
-  // The last batch may be smaller, and may need more scratch: tile grids follow shapes.
-  for (const std::int64_t B : {largest, std::max<std::int64_t>(1, num_windows % largest)}) {
-    workspace =
-        std::max(workspace, Stage::workspace_bytes(config, of_batch(B), options.num_threads));
-  }
-  Stream stream({.num_threads = options.num_threads, .workspace_bytes = workspace});
-  Stage stage(parameters, config, of_batch(largest));
+  Stream stream({.num_threads = options.num_threads,
+                 .workspace_bytes = workspace_bytes(
+                     config, {largest, num_windows % largest}, options.num_threads)});
+  Stage stage(parameters, config, stage_options(config, largest));
 
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(largest * T));
   std::vector<std::int32_t> targets(inputs.size());

@@ -120,6 +120,32 @@ float read_dropout(const ConfigFile& file) {
   return static_cast<float>(dropout);
 }
 
+constexpr std::string_view kConfigFormat = R"({{
+  "activation_function": "gelu_new",
+  "architectures": ["GPT2LMHeadModel"],
+  "attn_pdrop": {dropout},
+  "bos_token_id": {end_of_text},
+  "embd_pdrop": {dropout},
+  "eos_token_id": {end_of_text},
+  "initializer_range": 0.02,
+  "layer_norm_epsilon": 1e-05,
+  "model_type": "gpt2",
+  "n_ctx": {sequence},
+  "n_embd": {hidden},
+  "n_head": {heads},
+  "n_inner": {ffn},
+  "n_layer": {layers},
+  "n_positions": {sequence},
+  "reorder_and_upcast_attn": false,
+  "resid_pdrop": {dropout},
+  "scale_attn_by_inverse_layer_idx": false,
+  "scale_attn_weights": true,
+  "tie_word_embeddings": {tied},
+  "torch_dtype": "{dtype}",
+  "vocab_size": {vocab}
+}}
+)";
+
 }  // namespace
 
 ModelConfig read_hugging_face_config(std::string_view text, const std::string& source) {
@@ -144,42 +170,17 @@ std::string hugging_face_config_json(const ModelConfig& config,
   const std::string end_of_text =
       options.end_of_text ? fmt::format("{}", *options.end_of_text) : "null";
   const bool default_ffn = config.ffn == 4 * config.hidden;
-  return fmt::format(
-      R"({{
-  "activation_function": "gelu_new",
-  "architectures": ["GPT2LMHeadModel"],
-  "attn_pdrop": {dropout},
-  "bos_token_id": {end_of_text},
-  "embd_pdrop": {dropout},
-  "eos_token_id": {end_of_text},
-  "initializer_range": 0.02,
-  "layer_norm_epsilon": 1e-05,
-  "model_type": "gpt2",
-  "n_ctx": {sequence},
-  "n_embd": {hidden},
-  "n_head": {heads},
-  "n_inner": {ffn},
-  "n_layer": {layers},
-  "n_positions": {sequence},
-  "reorder_and_upcast_attn": false,
-  "resid_pdrop": {dropout},
-  "scale_attn_by_inverse_layer_idx": false,
-  "scale_attn_weights": true,
-  "tie_word_embeddings": {tied},
-  "torch_dtype": "{dtype}",
-  "vocab_size": {vocab}
-}}
-)",
-      fmt::arg("dropout", config.dropout),
-      fmt::arg("end_of_text", end_of_text),
-      fmt::arg("sequence", config.sequence),
-      fmt::arg("hidden", config.hidden),
-      fmt::arg("heads", config.heads),
-      fmt::arg("ffn", default_ffn ? "null" : fmt::format("{}", config.ffn)),
-      fmt::arg("layers", config.layers),
-      fmt::arg("tied", config.tie_embeddings),
-      fmt::arg("dtype", options.dtype == DType::bf16 ? "bfloat16" : "float32"),
-      fmt::arg("vocab", config.vocab));
+  return fmt::format(kConfigFormat,
+                     fmt::arg("dropout", config.dropout),
+                     fmt::arg("end_of_text", end_of_text),
+                     fmt::arg("sequence", config.sequence),
+                     fmt::arg("hidden", config.hidden),
+                     fmt::arg("heads", config.heads),
+                     fmt::arg("ffn", default_ffn ? "null" : fmt::format("{}", config.ffn)),
+                     fmt::arg("layers", config.layers),
+                     fmt::arg("tied", config.tie_embeddings),
+                     fmt::arg("dtype", options.dtype == DType::bf16 ? "bfloat16" : "float32"),
+                     fmt::arg("vocab", config.vocab));
 }
 
 }  // namespace slackline

@@ -64,7 +64,8 @@ struct Model {
   }
 
   // Logits after `tokens`, by the training code.
-  std::vector<float> expected(std::vector<std::int32_t> tokens) {
+  std::vector<float> expected(std::span<const std::int32_t> read) {
+    std::vector<std::int32_t> tokens(read.begin(), read.end());
     Stage stage(parameters, config, options_for(config.sequence));
     const auto N = static_cast<std::int64_t>(tokens.size());
     const Pass pass{.stream = stream,
@@ -102,7 +103,7 @@ TEST_CASE("cached keys and values give the logits of a whole forward pass at eve
       decoder.start(model.stream, std::span(tokens).first(prompt));
       for (std::size_t length = prompt;; ++length) {
         INFO("tied " << tied << ", prompt " << prompt << ", length " << length);
-        check_close(decoder.logits(), model.expected({tokens.begin(), tokens.begin() + length}));
+        check_close(decoder.logits(), model.expected(std::span(tokens).first(length)));
         if (length == tokens.size()) {
           break;
         }
@@ -123,8 +124,7 @@ TEST_CASE("a full context goes on with its newest half") {
     const std::size_t expected = length <= 13 ? length : 6 + (length - 14) % 8;
     INFO("length " << length);
     REQUIRE(decoder.context().size() == expected);
-    const std::vector<std::int32_t> newest(tokens.begin() + length - expected,
-                                           tokens.begin() + length);
+    const std::span<const std::int32_t> newest = std::span(tokens).first(length).last(expected);
     REQUIRE(std::equal(newest.begin(), newest.end(), decoder.context().begin()));
     check_close(decoder.logits(), model.expected(newest));
   }
@@ -135,7 +135,7 @@ TEST_CASE("of a prompt longer than the context the newest tokens count") {
   const std::vector<std::int32_t> tokens = some_tokens(20);
   Decoder decoder(model.parameters, kConfig);
   decoder.start(model.stream, tokens);
-  check_close(decoder.logits(), model.expected({tokens.end() - 13, tokens.end()}));
+  check_close(decoder.logits(), model.expected(std::span(tokens).last(13)));
 }
 
 TEST_CASE("a model of one position sees the newest token alone") {
@@ -145,7 +145,7 @@ TEST_CASE("a model of one position sees the newest token alone") {
   Decoder decoder(model.parameters, config);
   decoder.start(model.stream, std::vector<std::int32_t>{5});
   decoder.append(model.stream, 9);
-  check_close(decoder.logits(), model.expected({9}));
+  check_close(decoder.logits(), model.expected(std::vector<std::int32_t>{9}));
 }
 
 TEST_CASE("logits have the same bits for any number of threads") {
