@@ -235,7 +235,8 @@ class Product {
                     .K = depth_at(at.k),
                     .c = is_whole ? to : edge,
                     .c_stride = is_whole ? grid_.N : kColumns,
-                    .init = is_whole && !starts_here ? gemm::Init::add : gemm::Init::zero};
+                    .init = is_whole && !starts_here ? gemm::Init::add : gemm::Init::zero,
+                    .vectors = gemm::vectors_for(columns)};
     gemm::multiply_tile(tile, panel, next, lines);
     if (!is_whole && to != nullptr) {
       add_edge(edge, {rows, columns}, to, starts_here);
