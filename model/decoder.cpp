@@ -32,6 +32,19 @@ std::size_t layer_workspace_bytes(const ModelConfig& config, std::int64_t N, int
 
 }  // namespace
 
+Decoder::Layer::Layer(Parameters& parameters,
+                      const std::string& name,
+                      const Tensor& cached_keys,
+                      const Tensor& cached_values)
+    : attention_norm(parameters, name + ".ln_1"),
+      qkv(parameters, name + ".attn.c_attn"),
+      attention_projection(parameters, name + ".attn.c_proj"),
+      mlp_norm(parameters, name + ".ln_2"),
+      expansion(parameters, name + ".mlp.c_fc"),
+      mlp_projection(parameters, name + ".mlp.c_proj"),
+      keys(cached_keys),
+      values(cached_values) {}
+
 Decoder::Activations Decoder::allocate(Arena& arena, const ModelConfig& config, std::int64_t N) {
   const std::int64_t C = config.hidden;
   return {.residual = arena.allocate(DType::f32, {N, C}),
@@ -64,14 +77,10 @@ Decoder::Decoder(Parameters& parameters, const ModelConfig& config)
   for (int i = 0; i < config.layers; ++i) {
     const std::string name = "h." + std::to_string(i);
     const std::size_t offset = 2 * static_cast<std::size_t>(i) * bytes;
-    layers_.push_back({.attention_norm = Norm(parameters, name + ".ln_1"),
-                       .qkv = Linear(parameters, name + ".attn.c_attn"),
-                       .attention_projection = Linear(parameters, name + ".attn.c_proj"),
-                       .mlp_norm = Norm(parameters, name + ".ln_2"),
-                       .expansion = Linear(parameters, name + ".mlp.c_fc"),
-                       .mlp_projection = Linear(parameters, name + ".mlp.c_proj"),
-                       .keys = cache_.view(DType::f32, rows, offset),
-                       .values = cache_.view(DType::f32, rows, offset + bytes)});
+    layers_.emplace_back(parameters,
+                         name,
+                         cache_.view(DType::f32, rows, offset),
+                         cache_.view(DType::f32, rows, offset + bytes));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/arena.h"
@@ -44,6 +45,11 @@ class Decoder {
 
  private:
   struct Layer {
+    Layer(Parameters& parameters,
+          const std::string& name,
+          const Tensor& cached_keys,
+          const Tensor& cached_values);
+
     Norm attention_norm;
     Linear qkv;
     Linear attention_projection;

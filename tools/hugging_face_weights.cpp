@@ -65,7 +65,7 @@ std::vector<std::string> weight_files(const std::string& directory) {
   }
   std::vector<std::string> paths;
   for (const std::string& name : files_of_index(directory + "/" + kIndexName)) {
-    paths.push_back(directory + "/" + name);
+    paths.push_back(fmt::format("{}/{}", directory, name));
   }
   return paths;
 }

@@ -123,14 +123,14 @@ TEST_CASE("window k predicts tokens kT+1 .. kT+T, and a last partial window is d
 
 TEST_CASE("the number of windows does not depend on how they are batched") {
   SuccessorModel model;
-  for (const int windows : {1, 7, 8, 9, 16, 19}) {
+  for (const std::int64_t windows : {1, 7, 8, 9, 16, 19}) {
     std::vector<TokenId> tokens = counting_tokens(static_cast<std::size_t>(windows * 3 + 1));
     tokens.back() = (tokens.back() + 1) % kVocab;  // one wrong prediction, the last
     const Evaluation result = model.evaluate(tokens);
     INFO(windows << " windows");
     CHECK(result.tokens == windows * 3);
-    CHECK(result.loss ==
-          Approx(SuccessorModel::expected_loss(windows * 3 - 1, 1)).epsilon(kTolerance));
+    CHECK(result.loss == Approx(SuccessorModel::expected_loss(static_cast<int>(windows * 3 - 1), 1))
+                             .epsilon(kTolerance));
   }
 }
 

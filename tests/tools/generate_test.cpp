@@ -111,7 +111,8 @@ TEST_CASE("text ends at end-of-text, and an empty prompt begins after one") {
   }
   const std::span<float> bias = parameters.at("ln_f.bias").weight.span<float>();
   std::fill(bias.begin(), bias.end(), 1.0F);
-  parameters.at("lm_head.weight").weight.data<float>()[256 * config.hidden] = 1.0F;
+  parameters.at("lm_head.weight")
+      .weight.data<float>()[std::size_t{256} * static_cast<std::size_t>(config.hidden)] = 1.0F;
   write_small_checkpoint(
       directory.file("text"), config, parameters, tokenizer_to_json(ByteTokenizer()));
   const std::vector<std::string> greedy = {"--tokens", "20", "--temperature", "0"};

@@ -217,7 +217,7 @@ TEST_CASE("what cannot be imported is refused with exit code 3, its name and not
   const std::string hf = directory.file("hf");
   std::filesystem::copy(kGolden + "hf/gpt2_old", hf);
   const SafetensorsFile golden(kGolden + "hf/gpt2_old/model.safetensors");
-  std::vector<float> other(53 * 32, 0.5F);
+  std::vector<float> other(std::size_t{53} * 32, 0.5F);
   std::vector<NamedTensor> tensors;
   for (const SafetensorsFile::Entry& entry : golden.entries()) {
     tensors.push_back({.name = entry.name, .tensor = golden.tensor(entry.name)});

@@ -15,6 +15,7 @@ namespace {
 std::vector<std::string> pieces(const Tokenizer* tokenizer, const std::vector<TokenId>& tokens) {
   TextStream stream(tokenizer);
   std::vector<std::string> shown;
+  shown.reserve(tokens.size() + 1);
   for (const TokenId token : tokens) {
     shown.push_back(stream.add(token));
   }
