@@ -286,12 +286,12 @@ namespace slackline::cpu {
 
 template <typename T>
 void attention_backward(StreamView stream, const AttentionBackward& args) {
-  using namespace attention;
+  using attention::HeadSize;
   const auto B = static_cast<std::size_t>(args.qkv.dim(0));
   const auto H = static_cast<std::size_t>(args.num_heads);
   const HeadSize size(static_cast<std::size_t>(args.qkv.dim(1)),
                       static_cast<std::size_t>(args.qkv.dim(2)) / (3 * H));
-  const std::size_t elements = backward_scratch_elements(size);
+  const std::size_t elements = attention::backward_scratch_elements(size);
   ArenaScope scope(stream.workspace());
   float* scratch =
       scope
@@ -299,8 +299,10 @@ void attention_backward(StreamView stream, const AttentionBackward& args) {
                     Shape{stream.pool().num_threads(), static_cast<std::int64_t>(elements)})
           .template data<float>();
   stream.pool().parallel_for(B * H, [&](std::size_t task, int thread) {
-    const HeadIndex head{.b = task / H, .h = task % H};
-    HeadBackward<T>(args, head, size, scratch + static_cast<std::size_t>(thread) * elements).run();
+    const attention::HeadIndex head{.b = task / H, .h = task % H};
+    attention::HeadBackward<T>(
+        args, head, size, scratch + static_cast<std::size_t>(thread) * elements)
+        .run();
   });
 }
 

@@ -196,11 +196,8 @@ class HeadForward {
   void attend(std::size_t query, std::size_t count) {
     gemm::pack<kColumns>(queries_.across_time(query), size_.D, count, scratch_.queries);
     scale(scratch_.queries, size_.D * kColumns, score_scale(size_.D));
-    Softmax softmax;
-    for (std::size_t j = 0; j < kVectors; ++j) {
-      softmax.most[j] = simd::splat(-INFINITY);
-      softmax.sum[j] = simd::zero();
-    }
+    Softmax softmax{};
+    std::fill_n(softmax.most, kVectors, simd::splat(-INFINITY));
     const std::size_t keys = rounded_up(query + count, kRows);  // that some query may see
     for (std::size_t key = 0; key < keys; key += kKeyBlock) {
       const Block block{.query = query,
@@ -260,25 +257,26 @@ namespace slackline::cpu {
 
 template <typename T>
 void attention_forward(StreamView stream, const AttentionForward& args) {
-  using namespace attention;
+  using attention::HeadSize;
   const auto B = static_cast<std::size_t>(args.qkv.dim(0));
   const auto H = static_cast<std::size_t>(args.num_heads);
   const HeadSize size(static_cast<std::size_t>(args.qkv.dim(1)),
                       static_cast<std::size_t>(args.qkv.dim(2)) / (3 * H));
-  const std::size_t elements = forward_scratch_elements(size);
+  const std::size_t elements = attention::forward_scratch_elements(size);
   ArenaScope scope(stream.workspace());
   float* scratch =
       scope
           .allocate(DType::f32,
                     Shape{stream.pool().num_threads(), static_cast<std::int64_t>(elements)})
           .template data<float>();
-  constexpr std::size_t kRange = kPanelsPerTask * kColumns;
+  constexpr std::size_t kRange = attention::kPanelsPerTask * attention::kColumns;
   const std::size_t ranges = (size.T + kRange - 1) / kRange;
   stream.pool().parallel_for(B * H * ranges, [&](std::size_t task, int thread) {
     // The last ranges see the most keys; they come first, so that no thread ends on a long one.
     const std::size_t begin = (ranges - 1 - task / (B * H)) * kRange;
-    const HeadIndex head{.b = task % (B * H) / H, .h = task % H};
-    HeadForward<T>(args, head, size, scratch + static_cast<std::size_t>(thread) * elements)
+    const attention::HeadIndex head{.b = task % (B * H) / H, .h = task % H};
+    attention::HeadForward<T>(
+        args, head, size, scratch + static_cast<std::size_t>(thread) * elements)
         .run(begin, std::min(size.T, begin + kRange));
   });
 }

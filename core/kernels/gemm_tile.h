@@ -149,25 +149,22 @@ HWY_INLINE void add_outer_product(const float* HWY_RESTRICT a,
 template <std::size_t kWidth, typename AnyPanel>
 void multiply_vectors(const Tile& tile, const AnyPanel& panel, LineWalk& next, std::size_t lines) {
   constexpr std::size_t kSteps = 4;  // of k, for each line fetched
-  Sums<kWidth> sums;
-  for (auto& row : sums.at) {
-    for (Floats& sum : row) {
-      sum = simd::zero();
-    }
-  }
+  Sums<kWidth> sums{};
   const float* a = tile.strip;
   std::size_t k = 0;
-  const auto multiply_and_fetch = [&](LineWalk& walk, std::size_t most) {
-    for (std::size_t n = std::min(most, walk.left()); n > 0 && k + kSteps <= tile.K; --n) {
-      walk.prefetch();
-      for (std::size_t step = 0; step < kSteps; ++step, ++k) {
-        add_outer_product(a, panel, k, sums);
-      }
-    }
-  };
   LineWalk c_lines(tile.c, kWidth * kLanes * sizeof(float), tile.c_stride * sizeof(float), kRows);
-  multiply_and_fetch(c_lines, c_lines.left());
-  multiply_and_fetch(next, lines);
+  lines = std::min(lines, next.left());
+  for (; k + kSteps <= tile.K; k += kSteps) {
+    if (c_lines.left() > 0) {
+      c_lines.prefetch();
+    } else if (lines > 0) {
+      next.prefetch();
+      --lines;
+    }
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      add_outer_product(a, panel, k + step, sums);
+    }
+  }
   for (; k < tile.K; ++k) {
     add_outer_product(a, panel, k, sums);
   }
