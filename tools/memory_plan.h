@@ -20,9 +20,8 @@ struct MemoryItem {
 
 [[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan);
 
-// Program, libraries and their caches of compiled kernels: measured, nearly independent of the
-// model. docs/numerics.md has the measurement.
-inline constexpr std::size_t kLibraryBytes = std::size_t{64} << 20U;
+// Program, libraries and small allocations: measured, and the same for every model.
+inline constexpr std::size_t kLibraryBytes = std::size_t{20} << 20U;
 
 // Scratch that the stream needs for training and for evaluation between steps.
 [[nodiscard]] std::size_t training_workspace_bytes(const TrainConfig& config, int num_threads);

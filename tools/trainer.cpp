@@ -119,6 +119,8 @@ StepRecord Trainer::train_step(std::int64_t step) {
     optimizer_.step(stream_, record.lr, record.grad_norm);
   } else if (config_.run.on_nonfinite == OnNonFinite::stop) {
     stop_on_non_finite(record);
+  } else {
+    optimizer_.set_step_count(step);  // steps left out count too, so that a resume needs no count
   }
   record.step_seconds = seconds_since(start);
   record.compute_seconds = record.step_seconds - std::exchange(data_seconds_, 0.0);

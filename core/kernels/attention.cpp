@@ -22,9 +22,10 @@ namespace {
 
 // (B, T, C) of an attention whose qkv is (B, T, 3 C), C a multiple of the heads.
 Shape check_qkv(const Tensor& qkv, int num_heads) {
-  SL_CHECK(qkv.shape().rank() == 3 && num_heads > 0 && qkv.dim(2) % (3 * num_heads) == 0,
-           "attention qkv is " + qkv.shape().to_string() + " for " + std::to_string(num_heads) +
-               " heads, due is (B, T, 3 * heads * D)");
+  SL_CHECK(
+      qkv.shape().rank() == 3 && num_heads > 0 && qkv.dim(2) % (std::int64_t{3} * num_heads) == 0,
+      "attention qkv is " + qkv.shape().to_string() + " for " + std::to_string(num_heads) +
+          " heads, due is (B, T, 3 * heads * D)");
   return {qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3};
 }
 

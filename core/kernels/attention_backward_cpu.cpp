@@ -159,17 +159,20 @@ class HeadBackward {
 
   // Scores and dO V^T of a panel of keys, for the strips of queries that see any of it.
   void multiply_scores(const Block& block, std::size_t key) {
+    const std::size_t vectors = gemm::vectors_for(block.key_end - key);
     for (std::size_t q = first_row(block, key); q < block.query_end; q += kRows) {
       const std::size_t at = place(block, key, q);
       gemm::multiply_tile({.strip = scratch_.query_strips + q * size_.D,
                            .K = size_.D,
                            .c = scratch_.weights + at,
-                           .c_stride = kColumns},
+                           .c_stride = kColumns,
+                           .vectors = vectors},
                           gemm::Panel{scratch_.key_panels + key * size_.D});
       gemm::multiply_tile({.strip = scratch_.d_output_strips + q * size_.D,
                            .K = size_.D,
                            .c = scratch_.d_scores + at,
-                           .c_stride = kColumns},
+                           .c_stride = kColumns,
+                           .vectors = vectors},
                           gemm::Panel{scratch_.value_panels + key * size_.D});
     }
   }
@@ -184,7 +187,7 @@ class HeadBackward {
     const Floats delta = simd::splat(scratch_.delta[q]);
     for (std::size_t key = block.key; key < block.key_end && key <= q; key += kColumns) {
       const std::size_t at = place(block, key, q);
-      for (std::size_t j = 0; j < kVectors; ++j) {
+      for (std::size_t j = 0; j < gemm::vectors_for(block.key_end - key); ++j) {
         float* weight = scratch_.weights + at + j * kLanes;
         float* d_score = scratch_.d_scores + at + j * kLanes;
         const Floats scores = hn::Load(kFloats, weight);
@@ -210,7 +213,8 @@ class HeadBackward {
                       .K = block.query_end - q,
                       .c = scratch_.d_value + d * size_.T_panels + key,
                       .c_stride = size_.T_panels,
-                      .init = gemm::Init::add};
+                      .init = gemm::Init::add,
+                      .vectors = gemm::vectors_for(block.key_end - key)};
       gemm::multiply_tile(tile, gemm::Panel{scratch_.weights + at});
       tile.strip = scratch_.query_channels + strip;
       tile.c = scratch_.d_key + d * size_.T_panels + key;
@@ -219,6 +223,7 @@ class HeadBackward {
   }
 
   void add_to_queries(const Block& block, std::size_t query) {
+    const std::size_t vectors = gemm::vectors_for(block.query_end - query);
     // Keys after the panel's last query do not count.
     const std::size_t key_end = std::min(block.key_end, query + kColumns);
     for (std::size_t key = block.key; key < key_end; key += kColumns) {
@@ -226,15 +231,16 @@ class HeadBackward {
                        .from_stride = kColumns,
                        .to = scratch_.d_scores_by_key + (key - block.key) * kColumns,
                        .to_stride = kColumns},
-                      kColumns,
-                      kColumns);
+                      gemm::vectors_for(key_end - key) * kLanes,
+                      vectors * kLanes);
     }
     for (std::size_t d = 0; d < size_.D; d += kRows) {
       gemm::multiply_tile({.strip = scratch_.key_channels + d * size_.T_strips + block.key * kRows,
                            .K = key_end - block.key,
                            .c = scratch_.d_query + d * size_.T_panels + query,
                            .c_stride = size_.T_panels,
-                           .init = gemm::Init::add},
+                           .init = gemm::Init::add,
+                           .vectors = vectors},
                           gemm::Panel{scratch_.d_scores_by_key});
     }
   }
@@ -280,12 +286,12 @@ namespace slackline::cpu {
 
 template <typename T>
 void attention_backward(StreamView stream, const AttentionBackward& args) {
-  using namespace attention;
+  using attention::HeadSize;
   const auto B = static_cast<std::size_t>(args.qkv.dim(0));
   const auto H = static_cast<std::size_t>(args.num_heads);
   const HeadSize size(static_cast<std::size_t>(args.qkv.dim(1)),
                       static_cast<std::size_t>(args.qkv.dim(2)) / (3 * H));
-  const std::size_t elements = backward_scratch_elements(size);
+  const std::size_t elements = attention::backward_scratch_elements(size);
   ArenaScope scope(stream.workspace());
   float* scratch =
       scope
@@ -293,8 +299,10 @@ void attention_backward(StreamView stream, const AttentionBackward& args) {
                     Shape{stream.pool().num_threads(), static_cast<std::int64_t>(elements)})
           .template data<float>();
   stream.pool().parallel_for(B * H, [&](std::size_t task, int thread) {
-    const HeadIndex head{.b = task / H, .h = task % H};
-    HeadBackward<T>(args, head, size, scratch + static_cast<std::size_t>(thread) * elements).run();
+    const attention::HeadIndex head{.b = task / H, .h = task % H};
+    attention::HeadBackward<T>(
+        args, head, size, scratch + static_cast<std::size_t>(thread) * elements)
+        .run();
   });
 }
 

@@ -65,7 +65,8 @@ struct Softmax {
 struct Block {
   std::size_t query = 0;
   std::size_t key = 0;
-  std::size_t count = 0;  // whole strips
+  std::size_t count = 0;    // of keys, whole strips
+  std::size_t vectors = 0;  // of queries
 
   [[nodiscard]] bool needs_mask() const { return key + count > query; }
 
@@ -82,7 +83,7 @@ struct Block {
 
 // Turns scores into exp(score - new max), and returns what earlier sums are to be scaled by.
 void advance(Softmax& softmax, const Block& block, float* scores, Floats* kept) {
-  for (std::size_t j = 0; j < kVectors; ++j) {
+  for (std::size_t j = 0; j < block.vectors; ++j) {
     float* column = scores + j * kLanes;
     Floats most = softmax.most[j];
     for (std::size_t k = 0; k < block.count; ++k) {
@@ -132,7 +133,8 @@ void multiply_keys(const HeadSize& size, const Block& block, const Scratch& scra
     gemm::multiply_tile({.strip = scratch.key_strips + (block.key + k) * size.D,
                          .K = size.D,
                          .c = scratch.scores + k * kColumns,
-                         .c_stride = kColumns},
+                         .c_stride = kColumns,
+                         .vectors = block.vectors},
                         gemm::Panel{scratch.queries});
   }
 }
@@ -146,14 +148,18 @@ void multiply_values(const HeadSize& size,
                          .K = block.count,
                          .c = scratch.output + d * kColumns,
                          .c_stride = kColumns,
-                         .init = block.key == 0 ? gemm::Init::zero : gemm::Init::add},
+                         .init = block.key == 0 ? gemm::Init::zero : gemm::Init::add,
+                         .vectors = block.vectors},
                         gemm::Panel{scratch.scores});
   }
 }
 
-void scale_columns(float* output, std::size_t rows, const Floats* factors) {
-  for (std::size_t d = 0; d < rows; ++d) {
-    for (std::size_t j = 0; j < kVectors; ++j) {
+void scale_columns(const HeadSize& size,
+                   std::size_t vectors,
+                   const Floats* factors,
+                   float* output) {
+  for (std::size_t d = 0; d < size.D; ++d) {
+    for (std::size_t j = 0; j < vectors; ++j) {
       float* at = output + d * kColumns + j * kLanes;
       hn::Store(hn::Mul(hn::Load(kFloats, at), factors[j]), kFloats, at);
     }
@@ -190,14 +196,14 @@ class HeadForward {
   void attend(std::size_t query, std::size_t count) {
     gemm::pack<kColumns>(queries_.across_time(query), size_.D, count, scratch_.queries);
     scale(scratch_.queries, size_.D * kColumns, score_scale(size_.D));
-    Softmax softmax;
-    for (std::size_t j = 0; j < kVectors; ++j) {
-      softmax.most[j] = simd::splat(-INFINITY);
-      softmax.sum[j] = simd::zero();
-    }
+    Softmax softmax{};
+    std::fill_n(softmax.most, kVectors, simd::splat(-INFINITY));
     const std::size_t keys = rounded_up(query + count, kRows);  // that some query may see
     for (std::size_t key = 0; key < keys; key += kKeyBlock) {
-      const Block block{.query = query, .key = key, .count = std::min(kKeyBlock, keys - key)};
+      const Block block{.query = query,
+                        .key = key,
+                        .count = std::min(kKeyBlock, keys - key),
+                        .vectors = gemm::vectors_for(count)};
       multiply_keys(size_, block, scratch_);
       Floats kept[kVectors];
       advance(softmax, block, scratch_.scores, kept);
@@ -205,7 +211,7 @@ class HeadForward {
         drop(factors_, first_row_, size_, block, scratch_);
       }
       if (key > 0) {
-        scale_columns(scratch_.output, size_.D_strips, kept);
+        scale_columns(size_, block.vectors, kept, scratch_.output);
       }
       multiply_values(size_, rounded_up(num_keys_, kRows), block, scratch_);
     }
@@ -213,14 +219,15 @@ class HeadForward {
   }
 
   void finish(std::size_t query, std::size_t count, const Softmax& softmax) {
+    const std::size_t vectors = gemm::vectors_for(count);
     Floats inverse[kVectors];
     alignas(64) float log_sums[kColumns];
-    for (std::size_t j = 0; j < kVectors; ++j) {
+    for (std::size_t j = 0; j < vectors; ++j) {
       inverse[j] = hn::Div(simd::splat(1.0F), softmax.sum[j]);
       const Floats log_sum = hn::Add(softmax.most[j], hn::Log(kFloats, softmax.sum[j]));
       hn::Store(log_sum, kFloats, log_sums + j * kLanes);
     }
-    scale_columns(scratch_.output, size_.D_strips, inverse);
+    scale_columns(size_, vectors, inverse, scratch_.output);
     std::copy(log_sums, log_sums + count, log_sum_exp_ + query);
     write_rows<T>({scratch_.output, kColumns, scratch_.rows},
                   size_,
@@ -250,25 +257,26 @@ namespace slackline::cpu {
 
 template <typename T>
 void attention_forward(StreamView stream, const AttentionForward& args) {
-  using namespace attention;
+  using attention::HeadSize;
   const auto B = static_cast<std::size_t>(args.qkv.dim(0));
   const auto H = static_cast<std::size_t>(args.num_heads);
   const HeadSize size(static_cast<std::size_t>(args.qkv.dim(1)),
                       static_cast<std::size_t>(args.qkv.dim(2)) / (3 * H));
-  const std::size_t elements = forward_scratch_elements(size);
+  const std::size_t elements = attention::forward_scratch_elements(size);
   ArenaScope scope(stream.workspace());
   float* scratch =
       scope
           .allocate(DType::f32,
                     Shape{stream.pool().num_threads(), static_cast<std::int64_t>(elements)})
           .template data<float>();
-  constexpr std::size_t kRange = kPanelsPerTask * kColumns;
+  constexpr std::size_t kRange = attention::kPanelsPerTask * attention::kColumns;
   const std::size_t ranges = (size.T + kRange - 1) / kRange;
   stream.pool().parallel_for(B * H * ranges, [&](std::size_t task, int thread) {
     // The last ranges see the most keys; they come first, so that no thread ends on a long one.
     const std::size_t begin = (ranges - 1 - task / (B * H)) * kRange;
-    const HeadIndex head{.b = task % (B * H) / H, .h = task % H};
-    HeadForward<T>(args, head, size, scratch + static_cast<std::size_t>(thread) * elements)
+    const attention::HeadIndex head{.b = task % (B * H) / H, .h = task % H};
+    attention::HeadForward<T>(
+        args, head, size, scratch + static_cast<std::size_t>(thread) * elements)
         .run(begin, std::min(size.T, begin + kRange));
   });
 }

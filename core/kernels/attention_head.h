@@ -115,7 +115,8 @@ void write_rows(const ChannelsFirst& block,
                 const HeadSize& size,
                 std::size_t count,
                 const Rows<T>& to) {
-  gemm::transpose({block.from, block.stride, block.scratch, size.D_lanes}, kColumns, size.D_lanes);
+  gemm::transpose(
+      {block.from, block.stride, block.scratch, size.D_lanes}, rounded_up(count, 4), size.D_lanes);
   for (std::size_t q = 0; q < count; ++q) {
     const float* row = block.scratch + q * size.D_lanes;
     simd::for_each_vector(size.D, [&](std::size_t d, auto part) {

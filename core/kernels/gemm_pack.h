@@ -41,6 +41,11 @@ struct Source {
 
 namespace internal {
 
+struct Range {
+  std::size_t k = 0, k_end = 0;
+  std::size_t j = 0, j_end = 0;
+};
+
 // One vector: four elements of each of rows 0, 4, 8, ...
 template <typename Tag, typename T>
 hn::Vec<Tag> load_every_fourth_row(Tag tag, const T* from, std::size_t stride) {
@@ -73,11 +78,11 @@ HWY_INLINE void transpose_four(
   hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pairs, high01, high23)), tag, to + 3 * width);
 }
 
+// Elements one by one; missing columns become zero.
 template <std::size_t kWidth, typename T>
-void pack_element_wise(
-    const Source<T>& source, std::size_t k_begin, std::size_t K, std::size_t valid, float* to) {
-  for (std::size_t k = k_begin; k < K; ++k) {
-    for (std::size_t j = 0; j < kWidth; ++j) {
+void pack_elements(const Source<T>& source, const Range& range, std::size_t valid, float* to) {
+  for (std::size_t k = range.k; k < range.k_end; ++k) {
+    for (std::size_t j = range.j; j < range.j_end; ++j) {
       to[k * kWidth + j] = j < valid ? static_cast<float>(*source.at(k, j)) : 0.0F;
     }
   }
@@ -91,25 +96,20 @@ void pack(const Source<T>& source, std::size_t K, std::size_t valid, float* to) 
   constexpr hn::CappedTag<float, kWidth> kTag;
   constexpr std::size_t kPart = hn::MaxLanes(kTag);
   static_assert(kWidth % kPart == 0 && kPart >= 4);
-  if (valid < kWidth) {
-    internal::pack_element_wise<kWidth>(source, 0, K, valid, to);
-    return;
-  }
-  if (source.order == Order::k_rows) {
-    for (std::size_t k = 0; k < K; ++k) {
-      for (std::size_t j = 0; j < kWidth; j += kPart) {
+  const std::size_t whole = valid / kPart * kPart;
+  const bool transposes = source.order == Order::j_rows;
+  const std::size_t fours = transposes ? K / 4 * 4 : K;
+  for (std::size_t k = 0; k < fours; k += transposes ? 4 : 1) {
+    for (std::size_t j = 0; j < whole; j += kPart) {
+      if (transposes) {
+        internal::transpose_four(kTag, source.at(k, j), source.stride, to + k * kWidth + j, kWidth);
+      } else {
         hn::StoreU(load_floats(kTag, source.at(k, j)), kTag, to + k * kWidth + j);
       }
     }
-    return;
   }
-  const std::size_t fours = K / 4 * 4;
-  for (std::size_t k = 0; k < fours; k += 4) {
-    for (std::size_t j = 0; j < kWidth; j += kPart) {
-      internal::transpose_four(kTag, source.at(k, j), source.stride, to + k * kWidth + j, kWidth);
-    }
-  }
-  internal::pack_element_wise<kWidth>(source, fours, K, valid, to);
+  internal::pack_elements<kWidth>(source, {.k = fours, .k_end = K, .j_end = whole}, valid, to);
+  internal::pack_elements<kWidth>(source, {.k_end = K, .j = whole, .j_end = kWidth}, valid, to);
 }
 
 // to[k * to_stride + j] = from[j * from_stride + k] for k < K and j < width.

@@ -106,33 +106,73 @@ struct PanelToPack {
   }
 };
 
+// The operands and target of one tile. Of C only the first `vectors` vectors of each row count:
+// the last columns of a matrix need not cost a whole panel.
 struct Tile {
   const float* strip = nullptr;
   std::size_t K = 0;
   float* c = nullptr;  // kRows x kColumns
   std::size_t c_stride = 0;
   Init init = Init::zero;
+  std::size_t vectors = kVectors;
 };
+
+// Vectors that cover this many columns of a panel, at most a whole one.
+[[nodiscard]] constexpr std::size_t vectors_for(std::size_t columns) {
+  return std::min(kVectors, (columns + kLanes - 1) / kLanes);
+}
 
 namespace internal {
 
+template <std::size_t kWidth>
 struct Sums {
-  Floats at[kRows][kVectors];
+  Floats at[kRows][kWidth];
 };
 
-template <typename AnyPanel>
+template <std::size_t kWidth, typename AnyPanel>
 HWY_INLINE void add_outer_product(const float* HWY_RESTRICT a,
                                   const AnyPanel& panel,
                                   std::size_t k,
-                                  Sums& sums) {
-  Floats b[kVectors];
-  for (std::size_t j = 0; j < kVectors; ++j) {
+                                  Sums<kWidth>& sums) {
+  Floats b[kWidth];
+  for (std::size_t j = 0; j < kWidth; ++j) {
     b[j] = panel.load(k, j);
   }
   for (std::size_t i = 0; i < kRows; ++i) {
     const Floats a_value = simd::splat(a[k * kRows + i]);
-    for (std::size_t j = 0; j < kVectors; ++j) {
+    for (std::size_t j = 0; j < kWidth; ++j) {
       sums.at[i][j] = hn::MulAdd(a_value, b[j], sums.at[i][j]);
+    }
+  }
+}
+
+template <std::size_t kWidth, typename AnyPanel>
+void multiply_vectors(const Tile& tile, const AnyPanel& panel, LineWalk& next, std::size_t lines) {
+  constexpr std::size_t kSteps = 4;  // of k, for each line fetched
+  Sums<kWidth> sums{};
+  const float* a = tile.strip;
+  std::size_t k = 0;
+  LineWalk c_lines(tile.c, kWidth * kLanes * sizeof(float), tile.c_stride * sizeof(float), kRows);
+  lines = std::min(lines, next.left());
+  for (; k + kSteps <= tile.K; k += kSteps) {
+    if (c_lines.left() > 0) {
+      c_lines.prefetch();
+    } else if (lines > 0) {
+      next.prefetch();
+      --lines;
+    }
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      add_outer_product(a, panel, k + step, sums);
+    }
+  }
+  for (; k < tile.K; ++k) {
+    add_outer_product(a, panel, k, sums);
+  }
+  for (std::size_t i = 0; i < kRows; ++i) {
+    for (std::size_t j = 0; j < kWidth; ++j) {
+      float* to = tile.c + i * tile.c_stride + j * kLanes;
+      const Floats sum = sums.at[i][j];
+      simd::store(tile.init == Init::add ? hn::Add(simd::load(to), sum) : sum, to);
     }
   }
 }
@@ -142,35 +182,16 @@ HWY_INLINE void add_outer_product(const float* HWY_RESTRICT a,
 // C = strip * panel, or C += it. Meanwhile fetches C's lines, then up to `lines` of `next`.
 template <typename AnyPanel>
 void multiply_tile(const Tile& tile, const AnyPanel& panel, LineWalk& next, std::size_t lines) {
-  constexpr std::size_t kSteps = 4;  // of k, for each line fetched
-  internal::Sums sums;
-  for (auto& row : sums.at) {
-    for (Floats& sum : row) {
-      sum = simd::zero();
-    }
-  }
-  const float* a = tile.strip;
-  std::size_t k = 0;
-  const auto multiply_and_fetch = [&](LineWalk& walk, std::size_t most) {
-    for (std::size_t n = std::min(most, walk.left()); n > 0 && k + kSteps <= tile.K; --n) {
-      walk.prefetch();
-      for (std::size_t step = 0; step < kSteps; ++step, ++k) {
-        internal::add_outer_product(a, panel, k, sums);
-      }
-    }
-  };
-  LineWalk c_lines(tile.c, kColumns * sizeof(float), tile.c_stride * sizeof(float), kRows);
-  multiply_and_fetch(c_lines, c_lines.left());
-  multiply_and_fetch(next, lines);
-  for (; k < tile.K; ++k) {
-    internal::add_outer_product(a, panel, k, sums);
-  }
-  for (std::size_t i = 0; i < kRows; ++i) {
-    for (std::size_t j = 0; j < kVectors; ++j) {
-      float* to = tile.c + i * tile.c_stride + j * kLanes;
-      const Floats sum = sums.at[i][j];
-      simd::store(tile.init == Init::add ? hn::Add(simd::load(to), sum) : sum, to);
-    }
+  static_assert(kVectors == 3);
+  switch (tile.vectors) {
+    case 1:
+      internal::multiply_vectors<1>(tile, panel, next, lines);
+      break;
+    case 2:
+      internal::multiply_vectors<2>(tile, panel, next, lines);
+      break;
+    default:
+      internal::multiply_vectors<3>(tile, panel, next, lines);
   }
 }
 

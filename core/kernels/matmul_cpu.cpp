@@ -23,8 +23,9 @@ namespace {
 using gemm::kColumns;
 using gemm::kRows;
 
-constexpr std::size_t kBlockDepth = 1024;            // sums of one packed block of B
-constexpr std::size_t kGroupElements = 1024 * 1024;  // of packed A: 4 MiB, shared by the threads
+constexpr std::size_t kBlockDepth = 1024;  // sums of one packed block of B
+constexpr std::size_t kGroupElements = std::size_t{1}
+                                       << 20U;  // of packed A: 4 MiB, shared by the threads
 constexpr std::size_t kGroupRows = 1024;
 constexpr std::size_t kTaskRows = 512;  // enough multiplications for each packed element of B
 constexpr std::size_t kTasks = 16;      // aimed at; even for two to eight threads
@@ -235,7 +236,8 @@ class Product {
                     .K = depth_at(at.k),
                     .c = is_whole ? to : edge,
                     .c_stride = is_whole ? grid_.N : kColumns,
-                    .init = is_whole && !starts_here ? gemm::Init::add : gemm::Init::zero};
+                    .init = is_whole && !starts_here ? gemm::Init::add : gemm::Init::zero,
+                    .vectors = gemm::vectors_for(columns)};
     gemm::multiply_tile(tile, panel, next, lines);
     if (!is_whole && to != nullptr) {
       add_edge(edge, {rows, columns}, to, starts_here);

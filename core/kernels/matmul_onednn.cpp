@@ -30,7 +30,7 @@ struct TileKey {
   Transpose transpose_a, transpose_b;
   Accumulate accumulate;
 
-  auto operator<=>(const TileKey&) const = default;
+  auto operator<=>(const TileKey&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 const dnnl::engine& cpu_engine() {

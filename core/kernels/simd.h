@@ -15,7 +15,7 @@
 
 // What the CPU kernels say in vectors: arrays of float or BFloat16, seen as vectors of floats.
 // A thin layer over Google Highway with static dispatch: the target is what -march allows, so
-// hn:: calls stand in ordinary functions. Only files of CPU kernels include this.
+// hn:: calls stand in ordinary functions. Only files of CPU kernels and benchmarks include this.
 namespace slackline::simd {
 
 namespace hn = hwy::HWY_NAMESPACE;

@@ -116,8 +116,8 @@ TEST_CASE("our writer makes the files that Megatron makes, byte for byte") {
   writer.commit_tokens();
   writer.commit_index();
   for (const std::string suffix : {".bin", ".idx"}) {
-    REQUIRE(read_file(directory.file("ours") + suffix) ==
-            read_file(kGolden + "/megatron/tiny_i32" + suffix));
+    REQUIRE(read_file(directory.file("ours").append(suffix)) ==
+            read_file((kGolden + "/megatron/tiny_i32").append(suffix)));
   }
 }
 

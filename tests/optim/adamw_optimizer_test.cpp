@@ -171,7 +171,7 @@ TEST_CASE("the optimizer takes the bytes it announces") {
   const AdamwOptimizer optimizer(model.tensors(), {});
   const std::vector<Shape> shapes = {{17, 30}, {30, 41}, {41}};
   // 510, 1230 and 41 floats, each rounded up to 16.
-  REQUIRE(AdamwOptimizer::moment_bytes(shapes) == 2 * 4 * (512 + 1232 + 48));
+  REQUIRE(AdamwOptimizer::moment_bytes(shapes) == std::size_t{8} * (512 + 1232 + 48));
   REQUIRE(AdamwOptimizer::moment_bytes({}) == 0);
 }
 

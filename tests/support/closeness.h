@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ostream>
 #include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace slackline::testing {
 
@@ -14,14 +16,26 @@ struct Tolerance {
   double absolute = 0.0;
 };
 
-// Empty when every element is close, else a sentence about the worst one, for
+// Empty, or a sentence about elements that are not what they should be.
+struct Mismatch {
+  std::string report;
+
+  bool operator==(std::string_view text) const { return report == text; }
+
+  friend std::ostream& operator<<(std::ostream& out, const Mismatch& mismatch) {
+    return out << mismatch.report;
+  }
+};
+
+// Equal to "" when every element is close, else about the worst one, for
 //   REQUIRE(worst_mismatch(actual, expected, tolerance) == "");
 // A NaN is never close, an infinity only to itself.
-[[nodiscard]] inline std::string worst_mismatch(std::span<const double> actual,
-                                                std::span<const double> expected,
-                                                const Tolerance& tolerance) {
+[[nodiscard]] inline Mismatch worst_mismatch(std::span<const double> actual,
+                                             std::span<const double> expected,
+                                             const Tolerance& tolerance) {
   if (actual.size() != expected.size()) {
-    return std::to_string(actual.size()) + " elements, expected " + std::to_string(expected.size());
+    return {std::to_string(actual.size()) + " elements, expected " +
+            std::to_string(expected.size())};
   }
   double worst = 1.0;
   std::size_t num_far = 0;
@@ -44,9 +58,11 @@ struct Tolerance {
              << excess << " x the tolerance";
     }
   }
-  return num_far == 0 ? ""
-                      : report.str() + "; " + std::to_string(num_far) + " of " +
-                            std::to_string(actual.size()) + " elements are off";
+  if (num_far == 0) {
+    return {};
+  }
+  report << "; " << num_far << " of " << actual.size() << " elements are off";
+  return {report.str()};
 }
 
 }  // namespace slackline::testing

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <memory>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,14 +60,16 @@ ProcessResult run_process(const std::string& program, const std::vector<std::str
     throw Error("cannot start " + program);
   }
   int status = 0;
-  while (waitpid(process, &status, 0) < 0) {
+  rusage usage{};
+  while (wait4(process, &status, 0, &usage) < 0) {
     if (errno != EINTR) {
       throw Error("lost track of " + program);
     }
   }
   return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
           .out = content(out.get()),
-          .error = content(error.get())};
+          .error = content(error.get()),
+          .peak_bytes = static_cast<std::size_t>(usage.ru_maxrss) * 1024};
 }
 
 ProcessResult run_slackline(const std::vector<std::string>& arguments) {

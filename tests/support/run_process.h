@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@ struct ProcessResult {
   int exit_code = 0;  // 128 + signal when a signal ended it
   std::string out{};
   std::string error{};
+  std::size_t peak_bytes = 0;  // the largest resident set it had
 };
 
 // Runs a program to its end with standard input empty. Throws Error when it cannot be started.

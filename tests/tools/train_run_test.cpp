@@ -150,6 +150,31 @@ TEST_CASE("SIGTERM, SIGINT and SIGUSR1 end with code 6 after saving, and the run
   REQUIRE(run.metric("loss").size() == static_cast<std::size_t>(steps) + 2);
 }
 
+#ifndef __SANITIZE_ADDRESS__  // shadow memory and red zones are not in the plan
+TEST_CASE("the peak of a run's memory is within 2 % of the plan") {
+  const TrainingRun run;
+  const std::string precision = GENERATE("precision=fp32", "precision=bf16");
+  const std::string recompute = GENERATE("model.recompute=none", "model.recompute=block");
+  const std::vector<std::string> sizes = {precision,
+                                          recompute,
+                                          "model.layers=4",
+                                          "model.hidden=512",
+                                          "model.heads=8",
+                                          "model.vocab=20000",
+                                          "model.dropout=0",
+                                          "run.steps=2",
+                                          "run.eval_every=0"};
+  const ProcessResult trained = run.train(sizes);
+  REQUIRE(trained.exit_code == 0);
+  write_file_atomically(run.path("resolved.json"), run.train(sizes, {"--print-config"}).out);
+  const ProcessResult plan = run_slackline({"plan", run.path("resolved.json"), "--json"});
+  const std::string key = "\"memory_bytes\": ";
+  const double planned = std::stod(plan.out.substr(plan.out.find(key) + key.size()));
+  INFO(plan.out);
+  REQUIRE(static_cast<double>(trained.peak_bytes) == Approx(planned).epsilon(0.02));
+}
+#endif
+
 TEST_CASE("--print-config and --validate run nothing") {
   const TrainingRun run;
   const ProcessResult printed = run.train({"optimizer.lr=0.5"}, {"--print-config"});

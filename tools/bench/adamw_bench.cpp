@@ -186,26 +186,29 @@ void compare(Copies copies, int num_pairs, int num_threads) {
       num_pairs);
 }
 
-}  // namespace
-
-}  // namespace slackline
-
-int main(int argc, char** argv) try {
+int run(int argc, char** argv) {
   int num_pairs = 9;
-  int num_threads = slackline::default_num_threads();
+  int num_threads = default_num_threads();
   CLI::App app("Times norm, clip and AdamW against the memory traffic they cannot avoid");
   app.add_option("--pairs", num_pairs, "Interleaved pairs of bound and update")
       ->check(CLI::Range(1, 1000));
   app.add_option("--threads", num_threads)->check(CLI::Range(1, 1024));
   CLI11_PARSE(app, argc, argv);
-  fmt::print("GPT-2 124M, {} parameters, {} threads\n",
-             slackline::num_parameters(slackline::kGpt2),
-             num_threads);
-  slackline::compare(slackline::Copies::none, num_pairs, num_threads);
-  slackline::compare(slackline::Copies::bf16, num_pairs, num_threads);
+  fmt::print("GPT-2 124M, {} parameters, {} threads\n", num_parameters(kGpt2), num_threads);
+  compare(Copies::none, num_pairs, num_threads);
+  compare(Copies::bf16, num_pairs, num_threads);
   return 0;
+}
 
-} catch (const std::exception& error) {
-  std::fputs(error.what(), stderr);
-  return 1;
+}  // namespace
+
+}  // namespace slackline
+
+int main(int argc, char** argv) {
+  try {
+    return slackline::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fputs(error.what(), stderr);
+    return 1;
+  }
 }

@@ -20,6 +20,7 @@
 #include "model/stage.h"
 #include "optim/adamw_optimizer.h"
 #include "tools/bench/fma_peak.h"
+#include "tools/bench/spread.h"
 #include "tools/optimized_parameters.h"
 
 namespace slackline {
@@ -96,13 +97,28 @@ class StepRunner {
   double loss_ = 0.0;
 };
 
-struct Spread {
-  double low, median, high;
+struct Measured {
+  Spread seconds;
+  Spread share;  // of the FMA peak measured just before each step
 };
 
-Spread spread(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return {values.front(), values[values.size() / 2], values.back()};
+Measured measure(StepRunner& runner, int pairs, double flops) {
+  std::vector<double> seconds;
+  std::vector<double> shares;
+  for (int pair = 0; pair < pairs; ++pair) {
+    const double peak = fma_peak_flops(runner.stream().pool());
+    seconds.push_back(runner.step());
+    shares.push_back(flops / seconds.back() / peak);
+  }
+  return {.seconds = spread(seconds), .share = spread(shares)};
+}
+
+void print_profile(const Profile& profile, const BenchOptions& options, double step_seconds) {
+  for (const auto& [name, entry] : profile.entries()) {
+    const double seconds = entry.seconds / options.pairs;
+    fmt::print(
+        "  {:<16} {:7.2f} ms  {:4.1f} %\n", name, 1e3 * seconds, 100 * seconds / step_seconds);
+  }
 }
 
 void run(const BenchOptions& options) {
@@ -110,41 +126,31 @@ void run(const BenchOptions& options) {
   StepRunner runner(options, profile);
   const double tokens = static_cast<double>(options.batch) * options.model.sequence;
   const double flops = flops_per_token(options.model).causal * tokens;
-  runner.step();  // creates the cached products
+  runner.step();  // first touch of all memory
   runner.step();
   profile.clear();
-  std::vector<double> seconds;
-  std::vector<double> shares;
-  for (int pair = 0; pair < options.pairs; ++pair) {
-    const double peak = fma_peak_flops(runner.stream().pool());
-    seconds.push_back(runner.step());
-    shares.push_back(flops / seconds.back() / peak);
-  }
-  const Spread time = spread(seconds);
-  const Spread share = spread(shares);
-  fmt::print("{} parameters {} batch {} x {} threads {}: {:.3f} GFLOP a step (causal formula)\n",
+  const auto [seconds, share] = measure(runner, options.pairs, flops);
+  fmt::print("{}, {} layers x {}, {} parameters, batch {} x {}, {} threads, recompute none\n",
              options.precision,
+             options.model.layers,
+             options.model.hidden,
              num_parameters(options.model),
              options.batch,
              options.model.sequence,
-             options.num_threads,
-             flops * 1e-9);
-  fmt::print("seconds a step   {:.4f} ({:.4f} .. {:.4f}), {:.0f} tokens/s, loss {:.4f}\n",
-             time.median,
-             time.low,
-             time.high,
-             tokens / time.median,
-             runner.loss());
-  fmt::print("share of fp32 FMA peak  {:.1f} % ({:.1f} .. {:.1f})\n",
+             options.num_threads);
+  fmt::print(
+      "step {:.1f} ms ({:.1f} .. {:.1f}), {:.0f} tokens/s, {:.2f} GFLOP (causal), loss {:.4f}\n",
+      1e3 * seconds.median,
+      1e3 * seconds.low,
+      1e3 * seconds.high,
+      tokens / seconds.median,
+      flops * 1e-9,
+      runner.loss());
+  fmt::print("share of the fp32 FMA peak {:.1f} % ({:.1f} .. {:.1f})\n",
              100 * share.median,
              100 * share.low,
              100 * share.high);
-  for (const auto& [name, entry] : profile.entries()) {
-    fmt::print("  {:<16} {:6.2f} ms a step, {:4.1f} %\n",
-               name,
-               1e3 * entry.seconds / options.pairs,
-               100 * entry.seconds / options.pairs / time.median);
-  }
+  print_profile(profile, options, seconds.median);
 }
 
 }  // namespace

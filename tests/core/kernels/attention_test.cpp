@@ -134,16 +134,17 @@ TEST_CASE("the attention oracle's gradient is that of finite differences") {
 }
 
 TEST_CASE("a query ignores the keys after it") {
+  constexpr std::ptrdiff_t kSeen = 60;
   Case test(DType::f32, {.B = 1, .T = 101, .H = 1, .D = 8});
   Stream stream(test_stream(1, attention_workspace_bytes(test.size, 1)));
   test.run(stream);
   const std::vector<double> before = test.output.values();
   std::vector<double> qkv = test.qkv.values();
-  std::fill(qkv.begin() + 60 * 24, qkv.end(), 1e6);
+  std::fill(qkv.begin() + kSeen * 24, qkv.end(), 1e6);
   test.qkv.set(qkv);
   test.run(stream);
   const std::vector<double> after = test.output.values();
-  REQUIRE(std::equal(before.begin(), before.begin() + 60 * 8, after.begin()));
+  REQUIRE(std::equal(before.begin(), before.begin() + kSeen * 8, after.begin()));
 }
 
 TEST_CASE("attention gives the same bits on any number of threads") {
