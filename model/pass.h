@@ -20,6 +20,7 @@ struct MicroBatch {
 };
 
 // One pass of one micro-batch through the model: where it runs and what varies from pass to pass.
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): a pass without a stream does not compile
 struct Pass {
   StreamView stream;
   MicroBatch batch{};

@@ -70,7 +70,7 @@ void matmul(StreamView stream, const MatmulArgs& args) {
   }
   if (runs_in_bf16(args)) {
     SL_CHECK(stream.device() == Device::cpu, "no such backend");
-    cpu::matmul_in_bf16(stream, args);
+    cpu::matmul_by_onednn(stream, args);
     return;
   }
   SL_DISPATCH(stream, args.a.dtype(), matmul_in_f32, stream, args);
@@ -81,7 +81,7 @@ std::size_t matmul_workspace_bytes(const MatmulArgs& args, int num_threads) {
   if (args.c.num_elements() == 0) {
     return 0;
   }
-  return runs_in_bf16(args) ? cpu::matmul_in_bf16_workspace_bytes(args, num_threads)
+  return runs_in_bf16(args) ? cpu::matmul_by_onednn_workspace_bytes(args, num_threads)
                             : cpu::matmul_in_f32_workspace_bytes(args, num_threads);
 }
 

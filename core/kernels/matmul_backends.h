@@ -23,11 +23,11 @@ void matmul_in_f32(StreamView stream, const MatmulArgs& args);
 
 [[nodiscard]] std::size_t matmul_in_f32_workspace_bytes(const MatmulArgs& args, int num_threads);
 
-// oneDNN, single-threaded on tiles, for processors with units made for bf16.
-// REQUIRES: bf16 operands.
-void matmul_in_bf16(StreamView stream, const MatmulArgs& args);
+// oneDNN, single-threaded on tiles: bf16 operands where the processor has units made for them. It
+// takes f32 too, for tools/bench/kernel_bench, which compares the two ways.
+void matmul_by_onednn(StreamView stream, const MatmulArgs& args);
 
-[[nodiscard]] std::size_t matmul_in_bf16_workspace_bytes(const MatmulArgs& args, int num_threads);
+[[nodiscard]] std::size_t matmul_by_onednn_workspace_bytes(const MatmulArgs& args, int num_threads);
 
 }  // namespace cpu
 

@@ -14,7 +14,7 @@
 #include "core/kernels/matmul_backends.h"
 #include "core/kernels/matmul_epilogue.h"
 
-// bf16 products by oneDNN: C in tiles of at most kTileRows x kTileColumns, each a single-threaded
+// Products by oneDNN: C in tiles of at most kTileRows x kTileColumns, each a single-threaded
 // call over all of K on one thread of the pool. A tile's sums are f32, in C itself where that is
 // f32, else in scratch, from which the epilogue narrows them.
 namespace slackline {
@@ -25,6 +25,7 @@ constexpr std::size_t kTileRows = 512;
 constexpr std::size_t kTileColumns = 192;
 
 struct TileKey {
+  DType dtype;  // of A and B
   std::size_t M, N, K;
   std::size_t a_stride, b_stride, c_stride;
   Transpose transpose_a, transpose_b;
@@ -52,7 +53,8 @@ dnnl::memory::desc matrix(std::size_t rows,
 
 struct TileProduct {
   explicit TileProduct(const TileKey& key) {
-    constexpr auto kBf16 = dnnl::memory::data_type::bf16;
+    const auto type =
+        key.dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (key.accumulate == Accumulate::yes) {
@@ -61,8 +63,8 @@ struct TileProduct {
       attributes.set_post_ops(sum);
     }
     const dnnl::matmul::desc description(
-        matrix(key.M, key.K, key.a_stride, key.transpose_a, kBf16),
-        matrix(key.K, key.N, key.b_stride, key.transpose_b, kBf16),
+        matrix(key.M, key.K, key.a_stride, key.transpose_a, type),
+        matrix(key.K, key.N, key.b_stride, key.transpose_b, type),
         matrix(key.M, key.N, key.c_stride, Transpose::no, dnnl::memory::data_type::f32));
     details = dnnl::matmul::primitive_desc(description, attributes, cpu_engine());
     primitive = dnnl::matmul(details);
@@ -101,7 +103,8 @@ struct Grid {
 
   [[nodiscard]] TileKey key(const MatmulArgs& args, std::size_t tile) const {
     const std::size_t columns = std::min(kTileColumns, shape.N - column(tile));
-    return {.M = std::min(kTileRows, shape.M - row(tile)),
+    return {.dtype = args.a.dtype(),
+            .M = std::min(kTileRows, shape.M - row(tile)),
             .N = columns,
             .K = shape.K,
             .a_stride = static_cast<std::size_t>(args.a.dim(1)),
@@ -174,7 +177,7 @@ bool matmul_uses_bf16_units() {
 
 namespace cpu {
 
-void matmul_in_bf16(StreamView stream, const MatmulArgs& args) {
+void matmul_by_onednn(StreamView stream, const MatmulArgs& args) {
   const Grid grid(args);
   const MatmulEpilogue epilogue(args);
   const std::size_t scratch_bytes = grid.scratch_bytes(args);
@@ -191,8 +194,11 @@ void matmul_in_bf16(StreamView stream, const MatmulArgs& args) {
     const std::size_t column = grid.column(tile);
     const bool a_across = args.transpose_a == Transpose::yes;
     const bool b_across = args.transpose_b == Transpose::yes;
-    const BFloat16* a = args.a.data<BFloat16>() + (a_across ? row : row * key.a_stride);
-    const BFloat16* b = args.b.data<BFloat16>() + (b_across ? column * key.b_stride : column);
+    const std::size_t element = size_of(key.dtype);
+    const auto* a = static_cast<const std::byte*>(args.a.raw()) +
+                    element * (a_across ? row : row * key.a_stride);
+    const auto* b = static_cast<const std::byte*>(args.b.raw()) +
+                    element * (b_across ? column * key.b_stride : column);
     std::uint8_t* own = scratch + static_cast<std::size_t>(thread) * thread_bytes;
     float* sums = grid.writes_c ? args.c.data<float>() + row * grid.shape.N + column
                                 : reinterpret_cast<float*>(own);
@@ -208,7 +214,7 @@ void matmul_in_bf16(StreamView stream, const MatmulArgs& args) {
   });
 }
 
-std::size_t matmul_in_bf16_workspace_bytes(const MatmulArgs& args, int num_threads) {
+std::size_t matmul_by_onednn_workspace_bytes(const MatmulArgs& args, int num_threads) {
   const Grid grid(args);
   const std::size_t thread_bytes = grid.sums_bytes() + grid.scratch_bytes(args);
   const auto threads = static_cast<std::size_t>(num_threads);

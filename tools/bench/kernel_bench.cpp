@@ -4,7 +4,8 @@
 // step. FLOPs: 2 M N K a product; attention counts half of the square, two products forward and
 // five backward; cross entropy counts its three products.
 //
-//   kernel_bench [--only matmul] [--dtype bf16] [--threads N] [--pairs 9] [--tokens 256]
+//   kernel_bench [--only matmul] [--library onednn] [--dtype bf16] [--threads N] [--pairs 9]
+//   [--tokens 256]
 
 #include <chrono>
 #include <cstring>
@@ -19,6 +20,7 @@
 #include "core/kernels/attention.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/matmul.h"
+#include "core/kernels/matmul_backends.h"
 #include "core/rng.h"
 #include "tools/bench/fma_peak.h"
 #include "tools/bench/spread.h"
@@ -30,6 +32,7 @@ namespace {
 struct Options {
   std::string only;
   std::string dtype = "f32";
+  std::string library = "own";
   int threads = default_num_threads();
   int pairs = 9;
   std::int64_t tokens = 256;
@@ -187,7 +190,9 @@ class Bench {
     });
   }
 
-  void multiply(const MatmulArgs& args) { matmul(stream_, args); }
+  void multiply(const MatmulArgs& args) {
+    options_.library == "onednn" ? cpu::matmul_by_onednn(stream_, args) : matmul(stream_, args);
+  }
 
   void time(const std::string& name, double flops, const std::function<void()>& op) {
     if (name.find(options_.only) == std::string::npos) {
@@ -229,6 +234,8 @@ int main(int argc, char** argv) {
   CLI::App app("Times the matrix kernels against the FMA peak of the same run");
   app.add_option("--only", options.only, "Only ops whose name contains this");
   app.add_option("--dtype", options.dtype, "f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--library", options.library, "Products by our own tiles, or all by oneDNN")
+      ->check(CLI::IsMember({"own", "onednn"}));
   app.add_option("--threads", options.threads, "Threads")->check(CLI::PositiveNumber);
   app.add_option("--pairs", options.pairs, "Timed pairs of peak and op")
       ->check(CLI::PositiveNumber);

@@ -72,9 +72,9 @@ struct Case {
 // Runs on two threads with a workspace of exactly the promised size.
 void run(const MatmulArgs& args, Units units = Units::f32) {
   if (units == Units::bf16) {
-    const std::size_t bytes = cpu::matmul_in_bf16_workspace_bytes(args, 2);
+    const std::size_t bytes = cpu::matmul_by_onednn_workspace_bytes(args, 2);
     Stream stream(test_stream(2, bytes));
-    cpu::matmul_in_bf16(stream, args);
+    cpu::matmul_by_onednn(stream, args);
     REQUIRE(stream.workspace().high_water() == bytes);
     return;
   }
@@ -215,10 +215,10 @@ TEST_CASE("matmul gives the same bits on any number of threads") {
     Case test(DType::bf16, DType::bf16, {1100, 500, 1100}, Transpose::no, Transpose::yes);
     const MatmulArgs args = test.args();
     const std::size_t bytes = std::max(cpu::matmul_in_f32_workspace_bytes(args, 3),
-                                       cpu::matmul_in_bf16_workspace_bytes(args, 3));
+                                       cpu::matmul_by_onednn_workspace_bytes(args, 3));
     require_same_bits_for_any_thread_count(bytes, [&](Stream& stream) {
       units == Units::f32 ? cpu::matmul_in_f32<BFloat16>(stream, args)
-                          : cpu::matmul_in_bf16(stream, args);
+                          : cpu::matmul_by_onednn(stream, args);
       return test.c.bytes();
     });
   }
