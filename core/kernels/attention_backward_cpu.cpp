@@ -163,17 +163,17 @@ class HeadBackward {
     for (std::size_t q = first_row(block, key); q < block.query_end; q += kRows) {
       const std::size_t at = place(block, key, q);
       gemm::multiply_tile({.strip = scratch_.query_strips + q * size_.D,
+                           .panel = scratch_.key_panels + key * size_.D,
                            .K = size_.D,
                            .c = scratch_.weights + at,
                            .c_stride = kColumns,
-                           .vectors = vectors},
-                          gemm::Panel{scratch_.key_panels + key * size_.D});
+                           .vectors = vectors});
       gemm::multiply_tile({.strip = scratch_.d_output_strips + q * size_.D,
+                           .panel = scratch_.value_panels + key * size_.D,
                            .K = size_.D,
                            .c = scratch_.d_scores + at,
                            .c_stride = kColumns,
-                           .vectors = vectors},
-                          gemm::Panel{scratch_.value_panels + key * size_.D});
+                           .vectors = vectors});
     }
   }
 
@@ -210,15 +210,17 @@ class HeadBackward {
     for (std::size_t d = 0; d < size_.D; d += kRows) {
       const std::size_t strip = d * size_.T_strips + q * kRows;
       gemm::Tile tile{.strip = scratch_.d_output_channels + strip,
+                      .panel = scratch_.weights + at,
                       .K = block.query_end - q,
                       .c = scratch_.d_value + d * size_.T_panels + key,
                       .c_stride = size_.T_panels,
                       .init = gemm::Init::add,
                       .vectors = gemm::vectors_for(block.key_end - key)};
-      gemm::multiply_tile(tile, gemm::Panel{scratch_.weights + at});
+      gemm::multiply_tile(tile);
       tile.strip = scratch_.query_channels + strip;
+      tile.panel = scratch_.d_scores + at;
       tile.c = scratch_.d_key + d * size_.T_panels + key;
-      gemm::multiply_tile(tile, gemm::Panel{scratch_.d_scores + at});
+      gemm::multiply_tile(tile);
     }
   }
 
@@ -236,12 +238,12 @@ class HeadBackward {
     }
     for (std::size_t d = 0; d < size_.D; d += kRows) {
       gemm::multiply_tile({.strip = scratch_.key_channels + d * size_.T_strips + block.key * kRows,
+                           .panel = scratch_.d_scores_by_key,
                            .K = key_end - block.key,
                            .c = scratch_.d_query + d * size_.T_panels + query,
                            .c_stride = size_.T_panels,
                            .init = gemm::Init::add,
-                           .vectors = vectors},
-                          gemm::Panel{scratch_.d_scores_by_key});
+                           .vectors = vectors});
     }
   }
 

@@ -131,11 +131,11 @@ void drop(const simd::DropoutFactors& factors,
 void multiply_keys(const HeadSize& size, const Block& block, const Scratch& scratch) {
   for (std::size_t k = 0; k < block.count; k += kRows) {
     gemm::multiply_tile({.strip = scratch.key_strips + (block.key + k) * size.D,
+                         .panel = scratch.queries,
                          .K = size.D,
                          .c = scratch.scores + k * kColumns,
                          .c_stride = kColumns,
-                         .vectors = block.vectors},
-                        gemm::Panel{scratch.queries});
+                         .vectors = block.vectors});
   }
 }
 
@@ -145,12 +145,12 @@ void multiply_values(const HeadSize& size,
                      const Scratch& scratch) {
   for (std::size_t d = 0; d < size.D; d += kRows) {
     gemm::multiply_tile({.strip = scratch.value_strips + d * padded_keys + block.key * kRows,
+                         .panel = scratch.scores,
                          .K = block.count,
                          .c = scratch.output + d * kColumns,
                          .c_stride = kColumns,
                          .init = block.key == 0 ? gemm::Init::zero : gemm::Init::add,
-                         .vectors = block.vectors},
-                        gemm::Panel{scratch.scores});
+                         .vectors = block.vectors});
   }
 }
 

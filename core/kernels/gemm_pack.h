@@ -39,6 +39,20 @@ struct Source {
   }
 };
 
+// Element loads of floats, f32 or widened bf16, for any vector tag.
+template <typename Tag>
+hn::Vec<Tag> load_floats(Tag tag, const float* from) {
+  return hn::LoadU(tag, from);
+}
+
+template <typename Tag>
+hn::Vec<Tag> load_floats(Tag tag, const BFloat16* from) {
+  const hn::Rebind<std::uint16_t, Tag> halves;
+  const hn::RebindToUnsigned<Tag> words;
+  const auto wide = hn::PromoteTo(words, hn::LoadU(halves, &from->bits));
+  return hn::BitCast(tag, hn::ShiftLeft<16>(wide));
+}
+
 namespace internal {
 
 struct Range {
@@ -78,6 +92,60 @@ HWY_INLINE void transpose_four(
   hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pairs, high01, high23)), tag, to + 3 * width);
 }
 
+// Blocks b of four vectors, transposed: out[b] holds block b of vectors 0, 1, 2, 3 (512 bits), of
+// 0 and 1 (256), or vector 0 (128).
+template <typename Tag>
+HWY_INLINE void transpose_blocks(Tag tag, const hn::Vec<Tag>* in, hn::Vec<Tag>* out) {
+  constexpr std::size_t kBlocks = hn::MaxLanes(tag) / 4;
+  if constexpr (kBlocks == 1) {
+    out[0] = in[0];
+  } else if constexpr (kBlocks == 2) {
+    out[0] = hn::ConcatLowerLower(tag, in[1], in[0]);
+    out[1] = hn::ConcatUpperUpper(tag, in[1], in[0]);
+  } else {
+    static_assert(kBlocks == 4);
+    const auto low02 = hn::ConcatLowerLower(tag, in[2], in[0]);
+    const auto low13 = hn::ConcatLowerLower(tag, in[3], in[1]);
+    const auto high02 = hn::ConcatUpperUpper(tag, in[2], in[0]);
+    const auto high13 = hn::ConcatUpperUpper(tag, in[3], in[1]);
+    out[0] = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(low13), low02);
+    out[1] = hn::OddEvenBlocks(low13, hn::SwapAdjacentBlocks(low02));
+    out[2] = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(high13), high02);
+    out[3] = hn::OddEvenBlocks(high13, hn::SwapAdjacentBlocks(high02));
+  }
+}
+
+// A square of kLanes x kLanes: to[k][j] = from[j][k]. Every line of the source is read once, since
+// rows a power of two apart evict each other from the first-level cache.
+template <typename T>
+void transpose_square(const T* from, std::size_t stride, float* to, std::size_t width) {
+  constexpr std::size_t kBlocks = kLanes / 4;
+  const hn::Repartition<double, simd::FloatTag> pairs;
+  Floats quarter[4][kBlocks];  // [m][g]: block b holds rows 4 g .. 4 g + 3 at k = 4 b + m
+  for (std::size_t g = 0; g < kBlocks; ++g) {
+    const T* row = from + 4 * g * stride;
+    const Floats row0 = load_floats(kFloats, row);
+    const Floats row1 = load_floats(kFloats, row + stride);
+    const Floats row2 = load_floats(kFloats, row + 2 * stride);
+    const Floats row3 = load_floats(kFloats, row + 3 * stride);
+    const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(kFloats, row0, row1));
+    const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(kFloats, row2, row3));
+    const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(kFloats, row0, row1));
+    const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(kFloats, row2, row3));
+    quarter[0][g] = hn::BitCast(kFloats, hn::InterleaveLower(pairs, low01, low23));
+    quarter[1][g] = hn::BitCast(kFloats, hn::InterleaveUpper(pairs, low01, low23));
+    quarter[2][g] = hn::BitCast(kFloats, hn::InterleaveLower(pairs, high01, high23));
+    quarter[3][g] = hn::BitCast(kFloats, hn::InterleaveUpper(pairs, high01, high23));
+  }
+  for (std::size_t m = 0; m < 4; ++m) {
+    Floats rows[kBlocks];
+    transpose_blocks(kFloats, quarter[m], rows);
+    for (std::size_t b = 0; b < kBlocks; ++b) {
+      hn::StoreU(rows[b], kFloats, to + (4 * b + m) * width);
+    }
+  }
+}
+
 // Elements one by one; missing columns become zero.
 template <std::size_t kWidth, typename T>
 void pack_elements(const Source<T>& source, const Range& range, std::size_t valid, float* to) {
@@ -97,18 +165,28 @@ void pack(const Source<T>& source, std::size_t K, std::size_t valid, float* to) 
   constexpr std::size_t kPart = hn::MaxLanes(kTag);
   static_assert(kWidth % kPart == 0 && kPart >= 4);
   const std::size_t whole = valid / kPart * kPart;
-  const bool transposes = source.order == Order::j_rows;
-  const std::size_t fours = transposes ? K / 4 * 4 : K;
-  for (std::size_t k = 0; k < fours; k += transposes ? 4 : 1) {
-    for (std::size_t j = 0; j < whole; j += kPart) {
-      if (transposes) {
-        internal::transpose_four(kTag, source.at(k, j), source.stride, to + k * kWidth + j, kWidth);
-      } else {
+  std::size_t k = 0;
+  if (source.order == Order::k_rows) {
+    for (; k < K; ++k) {
+      for (std::size_t j = 0; j < whole; j += kPart) {
         hn::StoreU(load_floats(kTag, source.at(k, j)), kTag, to + k * kWidth + j);
       }
     }
+  } else {
+    if constexpr (kPart == kLanes) {
+      for (; k + kLanes <= K; k += kLanes) {
+        for (std::size_t j = 0; j < whole; j += kLanes) {
+          internal::transpose_square(source.at(k, j), source.stride, to + k * kWidth + j, kWidth);
+        }
+      }
+    }
+    for (; k + 4 <= K; k += 4) {
+      for (std::size_t j = 0; j < whole; j += kPart) {
+        internal::transpose_four(kTag, source.at(k, j), source.stride, to + k * kWidth + j, kWidth);
+      }
+    }
   }
-  internal::pack_elements<kWidth>(source, {.k = fours, .k_end = K, .j_end = whole}, valid, to);
+  internal::pack_elements<kWidth>(source, {.k = k, .k_end = K, .j_end = whole}, valid, to);
   internal::pack_elements<kWidth>(source, {.k_end = K, .j = whole, .j_end = kWidth}, valid, to);
 }
 

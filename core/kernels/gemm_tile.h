@@ -46,10 +46,13 @@ class LineWalk {
         left_in_row_(lines_per_row_),
         left_(lines_per_row_ * rows) {}
 
-  [[nodiscard]] std::size_t left() const { return left_; }
+  [[nodiscard]] bool is_done() const { return left_ == 0; }
 
-  // REQUIRES: left() > 0.
-  void prefetch() {
+  // Fetches one line, if any is left.
+  void step() {
+    if (left_ == 0) {
+      return;
+    }
     hwy::Prefetch(line_);
     line_ += kLine;
     --left_;
@@ -69,47 +72,11 @@ class LineWalk {
   std::size_t left_ = 0;
 };
 
-// Element loads of floats, f32 or widened bf16, for any vector tag.
-template <typename Tag>
-hn::Vec<Tag> load_floats(Tag tag, const float* from) {
-  return hn::LoadU(tag, from);
-}
-
-template <typename Tag>
-hn::Vec<Tag> load_floats(Tag tag, const BFloat16* from) {
-  const hn::Rebind<std::uint16_t, Tag> halves;
-  const hn::RebindToUnsigned<Tag> words;
-  const auto wide = hn::PromoteTo(words, hn::LoadU(halves, &from->bits));
-  return hn::BitCast(tag, hn::ShiftLeft<16>(wide));
-}
-
-// A packed panel, 64-byte aligned.
-struct Panel {
-  const float* packed = nullptr;
-
-  [[nodiscard]] Floats load(std::size_t k, std::size_t j) const {
-    return hn::Load(kFloats, packed + k * kColumns + j * kLanes);
-  }
-};
-
-// A panel that is packed while the first strip is multiplied by it, which hides the packing.
-template <typename T>
-struct PanelToPack {
-  const T* from = nullptr;  // element (k, j) at from[k * stride + j]
-  std::size_t stride = 0;
-  float* packed = nullptr;
-
-  [[nodiscard]] Floats load(std::size_t k, std::size_t j) const {
-    const Floats values = load_floats(kFloats, from + k * stride + j * kLanes);
-    hn::Store(values, kFloats, packed + k * kColumns + j * kLanes);
-    return values;
-  }
-};
-
 // The operands and target of one tile. Of C only the first `vectors` vectors of each row count:
 // the last columns of a matrix need not cost a whole panel.
 struct Tile {
   const float* strip = nullptr;
+  const float* panel = nullptr;  // 64-byte aligned
   std::size_t K = 0;
   float* c = nullptr;  // kRows x kColumns
   std::size_t c_stride = 0;
@@ -129,44 +96,42 @@ struct Sums {
   Floats at[kRows][kWidth];
 };
 
-template <std::size_t kWidth, typename AnyPanel>
-HWY_INLINE void add_outer_product(const float* HWY_RESTRICT a,
-                                  const AnyPanel& panel,
-                                  std::size_t k,
+template <std::size_t kWidth>
+HWY_INLINE void add_outer_product(const float* HWY_RESTRICT strip,
+                                  const float* HWY_RESTRICT panel,
                                   Sums<kWidth>& sums) {
   Floats b[kWidth];
   for (std::size_t j = 0; j < kWidth; ++j) {
-    b[j] = panel.load(k, j);
+    b[j] = hn::Load(kFloats, panel + j * kLanes);
   }
   for (std::size_t i = 0; i < kRows; ++i) {
-    const Floats a_value = simd::splat(a[k * kRows + i]);
+    const Floats a_value = simd::splat(strip[i]);
     for (std::size_t j = 0; j < kWidth; ++j) {
       sums.at[i][j] = hn::MulAdd(a_value, b[j], sums.at[i][j]);
     }
   }
 }
 
-template <std::size_t kWidth, typename AnyPanel>
-void multiply_vectors(const Tile& tile, const AnyPanel& panel, LineWalk& next, std::size_t lines) {
-  constexpr std::size_t kSteps = 4;  // of k, for each line fetched
+template <std::size_t kWidth, typename Background>
+void multiply_vectors(const Tile& tile, Background& background) {
+  constexpr std::size_t kSteps = 4;  // of k, for each step of the background
   Sums<kWidth> sums{};
-  const float* a = tile.strip;
-  std::size_t k = 0;
+  const float* strip = tile.strip;
+  const float* panel = tile.panel;
   LineWalk c_lines(tile.c, kWidth * kLanes * sizeof(float), tile.c_stride * sizeof(float), kRows);
-  lines = std::min(lines, next.left());
+  std::size_t k = 0;
   for (; k + kSteps <= tile.K; k += kSteps) {
-    if (c_lines.left() > 0) {
-      c_lines.prefetch();
-    } else if (lines > 0) {
-      next.prefetch();
-      --lines;
+    if (c_lines.is_done()) {
+      background.step();
+    } else {
+      c_lines.step();
     }
-    for (std::size_t step = 0; step < kSteps; ++step) {
-      add_outer_product(a, panel, k + step, sums);
+    for (std::size_t step = k; step < k + kSteps; ++step) {
+      add_outer_product(strip + step * kRows, panel + step * kColumns, sums);
     }
   }
   for (; k < tile.K; ++k) {
-    add_outer_product(a, panel, k, sums);
+    add_outer_product(strip + k * kRows, panel + k * kColumns, sums);
   }
   for (std::size_t i = 0; i < kRows; ++i) {
     for (std::size_t j = 0; j < kWidth; ++j) {
@@ -179,25 +144,34 @@ void multiply_vectors(const Tile& tile, const AnyPanel& panel, LineWalk& next, s
 
 }  // namespace internal
 
-// C = strip * panel, or C += it. Meanwhile fetches C's lines, then up to `lines` of `next`.
-template <typename AnyPanel>
-void multiply_tile(const Tile& tile, const AnyPanel& panel, LineWalk& next, std::size_t lines) {
+// What is done beside arithmetic: one small step every few sums.
+struct NoBackground {
+  void before_tile() {}
+
+  void step() {}
+
+  void after_tile() {}
+};
+
+// C = strip * panel, or C += it. Fetches C's lines meanwhile, then runs the background.
+template <typename Background>
+void multiply_tile(const Tile& tile, Background& background) {
   static_assert(kVectors == 3);
   switch (tile.vectors) {
     case 1:
-      internal::multiply_vectors<1>(tile, panel, next, lines);
+      internal::multiply_vectors<1>(tile, background);
       break;
     case 2:
-      internal::multiply_vectors<2>(tile, panel, next, lines);
+      internal::multiply_vectors<2>(tile, background);
       break;
     default:
-      internal::multiply_vectors<3>(tile, panel, next, lines);
+      internal::multiply_vectors<3>(tile, background);
   }
 }
 
-inline void multiply_tile(const Tile& tile, const Panel& panel) {
-  LineWalk none;
-  multiply_tile(tile, panel, none, 0);
+inline void multiply_tile(const Tile& tile) {
+  NoBackground none;
+  multiply_tile(tile, none);
 }
 
 }  // namespace slackline::gemm

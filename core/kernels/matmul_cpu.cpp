@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <optional>
 
-#include "core/kernels/gemm_pack.h"
+#include "core/kernels/gemm_background.h"
 #include "core/kernels/matmul_backends.h"
 #include "core/kernels/matmul_epilogue.h"
 
@@ -11,9 +13,11 @@
 //     pack it into strips of kRows rows, all threads together
 //     tasks, each a range of C's columns and of the group's rows:
 //       for each block of at most kBlockDepth sums:
-//         pack B's block into panels; multiply every strip by every panel
+//         multiply every strip by every panel of B's packed block
 //
-// B is read from memory once a group, and while one block is multiplied the next is fetched.
+// B is packed once a group. A thread claims its next task early and packs the next block while it
+// multiplies the present one: with the few hundred rows of a micro-batch, B comes from memory for
+// only as many multiplications a byte, and waiting for it would cost more than a tenth.
 // Sums that run over several blocks gather in C where C is f32, else in scratch.
 // Every size below follows from M, N and K alone.
 namespace slackline::cpu {
@@ -85,7 +89,7 @@ class Product {
         epilogue_(args),
         scratch_(stream.workspace()) {
     strips_ = allocate(grid_.group_rows * grid_.group_depth);
-    panels_ = allocate(panel_elements() * static_cast<std::size_t>(pool_.num_threads()));
+    panels_ = allocate(2 * panel_elements() * static_cast<std::size_t>(pool_.num_threads()));
     if (args.c.dtype() == DType::f32) {
       sums_ = args.c.data<float>();
     } else if (!grid_.is_one_block()) {
@@ -99,9 +103,10 @@ class Product {
       for (group_k_ = 0; group_k_ < grid_.K; group_k_ += grid_.group_depth) {
         group_k_end_ = std::min(grid_.K, group_k_ + grid_.group_depth);
         pack_strips();
-        const std::size_t tasks =
-            blocks(grid_.N, grid_.task_columns()) * blocks(rows_, grid_.task_rows);
-        pool_.parallel_for(tasks, [&](std::size_t task, int thread) { run_task(task, thread); });
+        num_tasks_ = blocks(grid_.N, grid_.task_columns()) * blocks(rows_, grid_.task_rows);
+        next_task_ = 0;
+        const auto workers = static_cast<std::size_t>(pool_.num_threads());
+        pool_.parallel_for(workers, [&](std::size_t, int thread) { run_tasks(thread); });
       }
     }
   }
@@ -162,55 +167,81 @@ class Product {
     });
   }
 
-  void run_task(std::size_t task, int thread) {
-    const Range range = range_of(task);
-    float* panels = panels_ + static_cast<std::size_t>(thread) * panel_elements();
-    for (std::size_t k = group_k_; k < group_k_end_; k += grid_.depth) {
-      for (std::size_t column = range.column; column < range.column_end; column += kColumns) {
-        if (!is_packed_by_product(column)) {
-          gemm::pack<kColumns>(b_.from_element(k, column),
-                               depth_at(k),
-                               std::min(kColumns, range.column_end - column),
-                               panels + (column - range.column) * depth_at(k));
-        }
+  // What is multiplied at once: a task's block of sums, from k on.
+  struct Block {
+    Range range;
+    std::size_t k;
+  };
+
+  [[nodiscard]] std::optional<Block> claim_task() {
+    const std::size_t task = next_task_++;
+    return task < num_tasks_ ? std::optional(Block{range_of(task), group_k_}) : std::nullopt;
+  }
+
+  [[nodiscard]] std::optional<Block> following(const Block& block) {
+    const std::size_t k = block.k + grid_.depth;
+    return k < group_k_end_ ? std::optional(Block{block.range, k}) : claim_task();
+  }
+
+  // Runs tasks until none is left.
+  void run_tasks(int thread) {
+    float* present = panels_ + 2 * static_cast<std::size_t>(thread) * panel_elements();
+    float* coming = present + panel_elements();
+    std::optional<Block> block = claim_task();
+    if (block) {
+      pack_panels(*block, 0, present);
+    }
+    while (block) {
+      const std::optional<Block> next = following(*block);
+      if (!next) {
+        gemm::NoBackground none;
+        multiply_block(*block, present, none);
+      } else if (b_.order == gemm::Order::k_rows) {
+        multiply_and_pack<gemm::PanelCopy<T>>(*block, present, *next, coming);
+      } else {
+        multiply_and_pack<gemm::PanelTransposition<T>>(*block, present, *next, coming);
       }
-      multiply_block(range, k, panels, next_lines(task, range, k));
+      block = next;
+      std::swap(present, coming);
     }
   }
 
-  // Whole panels in row-major order need no rearranging beside the arithmetic.
-  [[nodiscard]] bool is_packed_by_product(std::size_t column) const {
-    return b_.order == gemm::Order::k_rows && column + kColumns <= grid_.N;
-  }
-
-  // B's block that this thread packs next: the next sums of this task, or the task that follows
-  // when threads take turns. A guess, on which no result depends.
-  [[nodiscard]] gemm::LineWalk next_lines(std::size_t task, const Range& range, std::size_t k) {
-    if (k + grid_.depth < group_k_end_) {
-      return lines_of(range, k + grid_.depth);
+  // Packs a block's panels from the `first` on.
+  void pack_panels(const Block& block, std::size_t first, float* panels) {
+    const std::size_t columns = block.range.column_end - block.range.column;
+    for (std::size_t column = first * kColumns; column < columns; column += kColumns) {
+      gemm::pack<kColumns>(b_.from_element(block.k, block.range.column + column),
+                           depth_at(block.k),
+                           std::min(kColumns, columns - column),
+                           panels + column * depth_at(block.k));
     }
-    const Range next = range_of(task + static_cast<std::size_t>(pool_.num_threads()));
-    return next.column < grid_.N ? lines_of(next, group_k_) : gemm::LineWalk();
   }
 
-  [[nodiscard]] gemm::LineWalk lines_of(const Range& range, std::size_t k) const {
-    return b_.from_element(k, range.column).lines(depth_at(k), range.column_end - range.column);
-  }
-
-  void multiply_block(const Range& range, std::size_t k, float* panels, gemm::LineWalk next) {
+  template <typename Background>
+  void multiply_and_pack(const Block& block, const float* panels, const Block& next, float* to) {
+    const std::size_t whole = (next.range.column_end - next.range.column) / kColumns;
+    const gemm::PanelsToPack<T> work{.source = b_.from_element(next.k, next.range.column),
+                                     .K = depth_at(next.k),
+                                     .panels = whole,
+                                     .to = to};
+    const Range& range = block.range;
     const std::size_t tiles = blocks(range.row_end - range.row, kRows) *
                               blocks(range.column_end - range.column, kColumns);
-    const std::size_t lines = blocks(next.left(), tiles);
+    Background background(work, tiles);
+    multiply_block(block, panels, background);
+    background.finish();
+    pack_panels(next, whole, to);
+  }
+
+  template <typename Background>
+  void multiply_block(const Block& block, const float* panels, Background& background) {
+    const Range& range = block.range;
     for (std::size_t row = range.row; row < range.row_end; row += kRows) {
       for (std::size_t column = range.column; column < range.column_end; column += kColumns) {
-        const Place at{.row = row, .column = column, .k = k};
-        float* packed = panels + (column - range.column) * depth_at(k);
-        if (row == range.row && is_packed_by_product(column)) {
-          const gemm::PanelToPack<T> panel{b_.at(k, column), b_.stride, packed};
-          multiply_one(at, panel, next, lines);
-        } else {
-          multiply_one(at, gemm::Panel{packed}, next, lines);
-        }
+        const float* panel = panels + (column - range.column) * depth_at(block.k);
+        background.before_tile();
+        multiply_one({.row = row, .column = column, .k = block.k}, panel, background);
+        background.after_tile();
       }
     }
   }
@@ -220,11 +251,8 @@ class Product {
     std::size_t row, column, k;
   };
 
-  template <typename AnyPanel>
-  void multiply_one(const Place& at,
-                    const AnyPanel& panel,
-                    gemm::LineWalk& next,
-                    std::size_t lines) {
+  template <typename Background>
+  void multiply_one(const Place& at, const float* panel, Background& background) {
     const std::size_t row = group_row_ + at.row;
     const std::size_t rows = std::min(kRows, grid_.M - row);
     const std::size_t columns = std::min(kColumns, grid_.N - at.column);
@@ -233,12 +261,13 @@ class Product {
     const bool is_whole = to != nullptr && rows == kRows && columns == kColumns;
     alignas(64) float edge[kRows * kColumns];
     gemm::Tile tile{.strip = strip(at.row, at.k),
+                    .panel = panel,
                     .K = depth_at(at.k),
                     .c = is_whole ? to : edge,
                     .c_stride = is_whole ? grid_.N : kColumns,
                     .init = is_whole && !starts_here ? gemm::Init::add : gemm::Init::zero,
                     .vectors = gemm::vectors_for(columns)};
-    gemm::multiply_tile(tile, panel, next, lines);
+    gemm::multiply_tile(tile, background);
     if (!is_whole && to != nullptr) {
       add_edge(edge, {rows, columns}, to, starts_here);
       tile.c = to;
@@ -281,6 +310,8 @@ class Product {
   std::size_t rows_ = 0;
   std::size_t group_k_ = 0;
   std::size_t group_k_end_ = 0;
+  std::size_t num_tasks_ = 0;  // of the group
+  std::atomic<std::size_t> next_task_{0};
 };
 
 }  // namespace
@@ -297,7 +328,7 @@ std::size_t matmul_in_f32_workspace_bytes(const MatmulArgs& args, int num_thread
   };
   const bool needs_sums = args.c.dtype() != DType::f32 && !grid.is_one_block();
   return bytes(grid.group_rows * grid.group_depth) +
-         bytes(grid.depth * grid.task_columns() * static_cast<std::size_t>(num_threads)) +
+         bytes(2 * grid.depth * grid.task_columns() * static_cast<std::size_t>(num_threads)) +
          (needs_sums ? bytes(grid.M * grid.N) : 0);
 }
 

@@ -229,6 +229,7 @@ class Bench {
 
 }  // namespace slackline
 
+// NOLINTNEXTLINE(bugprone-exception-escape): ends on what it cannot measure
 int main(int argc, char** argv) {
   slackline::Options options;
   CLI::App app("Times the matrix kernels against the FMA peak of the same run");
