@@ -60,6 +60,21 @@ struct Range {
   std::size_t j = 0, j_end = 0;
 };
 
+// Four rows of vectors, transposed within blocks of 4 x 4: out[m] holds, in its block b, column
+// 4 b + m of the rows.
+template <typename Tag>
+HWY_INLINE void transpose_within_blocks(Tag tag, const hn::Vec<Tag>* rows, hn::Vec<Tag>* out) {
+  const hn::Repartition<double, Tag> pairs;
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(tag, rows[0], rows[1]));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(tag, rows[2], rows[3]));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(tag, rows[0], rows[1]));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(tag, rows[2], rows[3]));
+  out[0] = hn::BitCast(tag, hn::InterleaveLower(pairs, low01, low23));
+  out[1] = hn::BitCast(tag, hn::InterleaveUpper(pairs, low01, low23));
+  out[2] = hn::BitCast(tag, hn::InterleaveLower(pairs, high01, high23));
+  out[3] = hn::BitCast(tag, hn::InterleaveUpper(pairs, high01, high23));
+}
+
 // One vector: four elements of each of rows 0, 4, 8, ...
 template <typename Tag, typename T>
 hn::Vec<Tag> load_every_fourth_row(Tag tag, const T* from, std::size_t stride) {
@@ -73,23 +88,19 @@ hn::Vec<Tag> load_every_fourth_row(Tag tag, const T* from, std::size_t stride) {
   }
 }
 
-// Writes four rows of to, one vector each: to[k][j] = from[j][k], by transposing 4 x 4 blocks.
+// Writes four rows of to, one vector each: to[k][j] = from[j][k].
 template <typename Tag, typename T>
 HWY_INLINE void transpose_four(
     Tag tag, const T* from, std::size_t stride, float* to, std::size_t width) {
-  const hn::Repartition<double, Tag> pairs;
-  const auto row0 = load_every_fourth_row(tag, from, stride);
-  const auto row1 = load_every_fourth_row(tag, from + stride, stride);
-  const auto row2 = load_every_fourth_row(tag, from + 2 * stride, stride);
-  const auto row3 = load_every_fourth_row(tag, from + 3 * stride, stride);
-  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(tag, row0, row1));
-  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(tag, row2, row3));
-  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(tag, row0, row1));
-  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(tag, row2, row3));
-  hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pairs, low01, low23)), tag, to);
-  hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pairs, low01, low23)), tag, to + width);
-  hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pairs, high01, high23)), tag, to + 2 * width);
-  hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pairs, high01, high23)), tag, to + 3 * width);
+  const hn::Vec<Tag> rows[4] = {load_every_fourth_row(tag, from, stride),
+                                load_every_fourth_row(tag, from + stride, stride),
+                                load_every_fourth_row(tag, from + 2 * stride, stride),
+                                load_every_fourth_row(tag, from + 3 * stride, stride)};
+  hn::Vec<Tag> columns[4];
+  transpose_within_blocks(tag, rows, columns);
+  for (std::size_t k = 0; k < 4; ++k) {
+    hn::StoreU(columns[k], tag, to + k * width);
+  }
 }
 
 // Blocks b of four vectors, transposed: out[b] holds block b of vectors 0, 1, 2, 3 (512 bits), of
@@ -115,33 +126,59 @@ HWY_INLINE void transpose_blocks(Tag tag, const hn::Vec<Tag>* in, hn::Vec<Tag>* 
   }
 }
 
-// A square of kLanes x kLanes: to[k][j] = from[j][k]. Every line of the source is read once, since
-// rows a power of two apart evict each other from the first-level cache.
+// kLanes columns of four rows, transposed within blocks.
+template <typename T>
+HWY_INLINE void load_four_rows(const T* from, std::size_t stride, Floats* out) {
+  const Floats rows[4] = {load_floats(kFloats, from),
+                          load_floats(kFloats, from + stride),
+                          load_floats(kFloats, from + 2 * stride),
+                          load_floats(kFloats, from + 3 * stride)};
+  transpose_within_blocks(kFloats, rows, out);
+}
+
+// The next two functions read every line of the source once: rows a power of two apart evict each
+// other from the first-level cache.
+
+// A square of kLanes x kLanes: to[k][j] = from[j][k].
 template <typename T>
 void transpose_square(const T* from, std::size_t stride, float* to, std::size_t width) {
   constexpr std::size_t kBlocks = kLanes / 4;
-  const hn::Repartition<double, simd::FloatTag> pairs;
-  Floats quarter[4][kBlocks];  // [m][g]: block b holds rows 4 g .. 4 g + 3 at k = 4 b + m
+  Floats groups[kBlocks][4];
   for (std::size_t g = 0; g < kBlocks; ++g) {
-    const T* row = from + 4 * g * stride;
-    const Floats row0 = load_floats(kFloats, row);
-    const Floats row1 = load_floats(kFloats, row + stride);
-    const Floats row2 = load_floats(kFloats, row + 2 * stride);
-    const Floats row3 = load_floats(kFloats, row + 3 * stride);
-    const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(kFloats, row0, row1));
-    const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(kFloats, row2, row3));
-    const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(kFloats, row0, row1));
-    const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(kFloats, row2, row3));
-    quarter[0][g] = hn::BitCast(kFloats, hn::InterleaveLower(pairs, low01, low23));
-    quarter[1][g] = hn::BitCast(kFloats, hn::InterleaveUpper(pairs, low01, low23));
-    quarter[2][g] = hn::BitCast(kFloats, hn::InterleaveLower(pairs, high01, high23));
-    quarter[3][g] = hn::BitCast(kFloats, hn::InterleaveUpper(pairs, high01, high23));
+    load_four_rows(from + 4 * g * stride, stride, groups[g]);
   }
   for (std::size_t m = 0; m < 4; ++m) {
-    Floats rows[kBlocks];
-    transpose_blocks(kFloats, quarter[m], rows);
+    Floats in[kBlocks];
+    Floats out[kBlocks];
+    for (std::size_t g = 0; g < kBlocks; ++g) {
+      in[g] = groups[g][m];
+    }
+    transpose_blocks(kFloats, in, out);
     for (std::size_t b = 0; b < kBlocks; ++b) {
-      hn::StoreU(rows[b], kFloats, to + (4 * b + m) * width);
+      hn::StoreU(out[b], kFloats, to + (4 * b + m) * width);
+    }
+  }
+}
+
+// kLanes columns of kRows = kLanes / 2 rows: to[k * kRows + i] = from[i][k], two k a vector.
+template <typename T>
+void transpose_strip(const T* from, std::size_t stride, float* to) {
+  constexpr std::size_t kBlocks = kLanes / 4;
+  constexpr std::size_t kGroups = kBlocks / 2;
+  Floats groups[kGroups][4];
+  for (std::size_t g = 0; g < kGroups; ++g) {
+    load_four_rows(from + 4 * g * stride, stride, groups[g]);
+  }
+  for (std::size_t m = 0; m < 4; m += 2) {
+    Floats in[kBlocks];
+    Floats out[kBlocks];
+    for (std::size_t g = 0; g < kGroups; ++g) {
+      in[g] = groups[g][m];
+      in[kGroups + g] = groups[g][m + 1];
+    }
+    transpose_blocks(kFloats, in, out);
+    for (std::size_t b = 0; b < kBlocks; ++b) {
+      hn::StoreU(out[b], kFloats, to + (4 * b + m) * kRows);
     }
   }
 }
@@ -173,7 +210,11 @@ void pack(const Source<T>& source, std::size_t K, std::size_t valid, float* to) 
       }
     }
   } else {
-    if constexpr (kPart == kLanes) {
+    if constexpr (kWidth == kRows && 2 * kRows == kLanes) {
+      for (; whole == kRows && k + kLanes <= K; k += kLanes) {
+        internal::transpose_strip(source.at(k, 0), source.stride, to + k * kRows);
+      }
+    } else if constexpr (kPart == kLanes) {
       for (; k + kLanes <= K; k += kLanes) {
         for (std::size_t j = 0; j < whole; j += kLanes) {
           internal::transpose_square(source.at(k, j), source.stride, to + k * kWidth + j, kWidth);

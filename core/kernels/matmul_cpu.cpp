@@ -35,10 +35,11 @@ constexpr std::size_t kTaskRows = 512;  // enough multiplications for each packe
 constexpr std::size_t kTasks = 16;      // aimed at; even for two to eight threads
 constexpr std::size_t kTaskPanels = 4;  // and at most so many columns, to fit the cache
 
-// When packing A.
-constexpr std::size_t kPackRows = 256;
-constexpr std::size_t kPackDepth = 64;  // divides the depth of every block but the last
+// When packing A; measured.
+constexpr std::size_t kRunRows = 4 * kRows;
+constexpr std::size_t kSliceRows = 256;
 constexpr std::size_t kSlice = 16;
+constexpr std::size_t kSlicesDepth = 64;  // divides the depth of every block but the last
 
 std::size_t blocks(std::size_t count, std::size_t size) {
   return (count + size - 1) / size;
@@ -53,7 +54,7 @@ struct Grid {
       : M(shape.M),
         N(shape.N),
         K(shape.K),
-        depth(rounded_up(blocks(K, blocks(K, kBlockDepth)), kPackDepth)),
+        depth(rounded_up(blocks(K, blocks(K, kBlockDepth)), kSlicesDepth)),
         group_rows(std::min(rounded_up(M, kRows), kGroupRows)),
         group_depth(std::min(rounded_up(K, depth),
                              std::max(depth, kGroupElements / group_rows / depth * depth))),
@@ -65,7 +66,7 @@ struct Grid {
   [[nodiscard]] bool is_one_block() const { return K <= depth; }
 
   std::size_t M, N, K;
-  std::size_t depth;        // of a block, a multiple of kPackDepth
+  std::size_t depth;        // of a block, a multiple of kSlicesDepth
   std::size_t group_rows;   // of A packed at once, whole strips
   std::size_t group_depth;  // whole blocks
   std::size_t task_rows;
@@ -144,27 +145,34 @@ class Product {
             std::min(grid_.N, column + grid_.task_columns())};
   }
 
-  // Tasks are ranges of rows and slices of k. A transposed A is read a slice of each strip at a
-  // time, so that all strips take their part of a line while it is in cache.
+  // Row-major A is read in long runs, a strip at a time. A transposed A is read a slice of k of
+  // many strips at a time, so that all of them take their part of a line while it is in cache.
   void pack_strips() {
-    const std::size_t row_tasks = blocks(rows_, kPackRows);
-    const std::size_t k_tasks = blocks(group_k_end_ - group_k_, kPackDepth);
+    const bool is_transposed = a_.order == gemm::Order::k_rows;
+    const std::size_t rows_per_task = is_transposed ? kSliceRows : kRunRows;
+    const std::size_t k_per_task = is_transposed ? kSlicesDepth : grid_.depth;
+    const std::size_t row_tasks = blocks(rows_, rows_per_task);
+    const std::size_t k_tasks = blocks(group_k_end_ - group_k_, k_per_task);
     pool_.parallel_for(row_tasks * k_tasks, [&](std::size_t task, int) {
-      const std::size_t begin = task % row_tasks * kPackRows;
-      const std::size_t end = std::min(rows_, begin + kPackRows);
-      const std::size_t k_begin = group_k_ + task / row_tasks * kPackDepth;
-      const std::size_t k_end = std::min(group_k_end_, k_begin + kPackDepth);
-      const std::size_t step = a_.order == gemm::Order::k_rows ? kSlice : kPackDepth;
-      for (std::size_t k = k_begin; k < k_end; k += step) {
-        const std::size_t block = group_k_ + (k - group_k_) / grid_.depth * grid_.depth;
-        for (std::size_t row = begin; row < end; row += kRows) {
-          gemm::pack<kRows>(a_.from_element(k, group_row_ + row),
-                            std::min(step, k_end - k),
-                            std::min(kRows, end - row),
-                            strip(row, block) + (k - block) * kRows);
-        }
+      const std::size_t row = task % row_tasks * rows_per_task;
+      const std::size_t row_end = std::min(rows_, row + rows_per_task);
+      const std::size_t k = group_k_ + task / row_tasks * k_per_task;
+      const std::size_t k_end = std::min(group_k_end_, k + k_per_task);
+      const std::size_t step = is_transposed ? kSlice : k_per_task;
+      for (std::size_t slice = k; slice < k_end; slice += step) {
+        pack_slice(row, row_end, slice, std::min(k_end, slice + step));
       }
     });
+  }
+
+  void pack_slice(std::size_t row, std::size_t row_end, std::size_t k, std::size_t k_end) {
+    const std::size_t block = group_k_ + (k - group_k_) / grid_.depth * grid_.depth;
+    for (; row < row_end; row += kRows) {
+      gemm::pack<kRows>(a_.from_element(k, group_row_ + row),
+                        k_end - k,
+                        std::min(kRows, row_end - row),
+                        strip(row, block) + (k - block) * kRows);
+    }
   }
 
   // What is multiplied at once: a task's block of sums, from k on.
