@@ -6,20 +6,21 @@
 #include "core/kernels/gemm_background.h"
 #include "core/kernels/matmul_backends.h"
 #include "core/kernels/matmul_epilogue.h"
+#include "core/kernels/matmul_grid.h"
 
 // C = A B in blocks, so that what is multiplied stays in the second-level cache:
 //
-//   for each group of A, rows x sums, at most kGroupElements:
+//   for each group of A, rows x sums:
 //     pack it into strips of kRows rows, all threads together
 //     tasks, each a range of C's columns and of the group's rows:
-//       for each block of at most kBlockDepth sums:
+//       for each block of at most 1024 sums:
 //         multiply every strip by every panel of B's packed block
 //
 // B is packed once a group. A thread claims its next task early and packs the next block while it
 // multiplies the present one: with the few hundred rows of a micro-batch, B comes from memory for
 // only as many multiplications a byte, and waiting for it would cost more than a tenth.
 // Sums that run over several blocks gather in C where C is f32, else in scratch.
-// Every size below follows from M, N and K alone.
+// Every size follows from M, N and K alone (matmul_grid.h).
 namespace slackline::cpu {
 
 namespace {
@@ -27,51 +28,10 @@ namespace {
 using gemm::kColumns;
 using gemm::kRows;
 
-constexpr std::size_t kBlockDepth = 1024;  // sums of one packed block of B
-constexpr std::size_t kGroupElements = std::size_t{1}
-                                       << 20U;  // of packed A: 4 MiB, shared by the threads
-constexpr std::size_t kGroupRows = 1024;
-constexpr std::size_t kTaskRows = 512;  // enough multiplications for each packed element of B
-constexpr std::size_t kTasks = 16;      // aimed at; even for two to eight threads
-constexpr std::size_t kTaskPanels = 4;  // and at most so many columns, to fit the cache
-
-// When packing A; measured.
+// When packing A; measured. A run is of whole rows, a slice of a transposed A.
 constexpr std::size_t kRunRows = 4 * kRows;
 constexpr std::size_t kSliceRows = 256;
 constexpr std::size_t kSlice = 16;
-constexpr std::size_t kSlicesDepth = 64;  // divides the depth of every block but the last
-
-std::size_t blocks(std::size_t count, std::size_t size) {
-  return (count + size - 1) / size;
-}
-
-std::size_t rounded_up(std::size_t count, std::size_t multiple) {
-  return blocks(count, multiple) * multiple;
-}
-
-struct Grid {
-  explicit Grid(const MatmulShape& shape)
-      : M(shape.M),
-        N(shape.N),
-        K(shape.K),
-        depth(rounded_up(blocks(K, blocks(K, kBlockDepth)), kSlicesDepth)),
-        group_rows(std::min(rounded_up(M, kRows), kGroupRows)),
-        group_depth(std::min(rounded_up(K, depth),
-                             std::max(depth, kGroupElements / group_rows / depth * depth))),
-        task_rows(std::min(group_rows, kTaskRows)),
-        task_panels(std::clamp(blocks(N, kColumns) / kTasks, std::size_t{1}, kTaskPanels)) {}
-
-  [[nodiscard]] std::size_t task_columns() const { return task_panels * kColumns; }
-
-  [[nodiscard]] bool is_one_block() const { return K <= depth; }
-
-  std::size_t M, N, K;
-  std::size_t depth;        // of a block, a multiple of kSlicesDepth
-  std::size_t group_rows;   // of A packed at once, whole strips
-  std::size_t group_depth;  // whole blocks
-  std::size_t task_rows;
-  std::size_t task_panels;
-};
 
 // One call: the operands, C and scratch.
 template <typename T>
@@ -90,7 +50,7 @@ class Product {
         epilogue_(args),
         scratch_(stream.workspace()) {
     strips_ = allocate(grid_.group_rows * grid_.group_depth);
-    panels_ = allocate(2 * panel_elements() * static_cast<std::size_t>(pool_.num_threads()));
+    panels_ = allocate(2 * grid_.block_elements() * static_cast<std::size_t>(pool_.num_threads()));
     if (args.c.dtype() == DType::f32) {
       sums_ = args.c.data<float>();
     } else if (!grid_.is_one_block()) {
@@ -104,7 +64,7 @@ class Product {
       for (group_k_ = 0; group_k_ < grid_.K; group_k_ += grid_.group_depth) {
         group_k_end_ = std::min(grid_.K, group_k_ + grid_.group_depth);
         pack_strips();
-        num_tasks_ = blocks(grid_.N, grid_.task_columns()) * blocks(rows_, grid_.task_rows);
+        num_tasks_ = num_blocks(grid_.N, grid_.task_columns) * num_blocks(rows_, grid_.task_rows);
         next_task_ = 0;
         const auto workers = static_cast<std::size_t>(pool_.num_threads());
         pool_.parallel_for(workers, [&](std::size_t, int thread) { run_tasks(thread); });
@@ -124,8 +84,6 @@ class Product {
         .template data<float>();
   }
 
-  [[nodiscard]] std::size_t panel_elements() const { return grid_.depth * grid_.task_columns(); }
-
   [[nodiscard]] std::size_t depth_at(std::size_t k) const {
     return std::min(grid_.depth, grid_.K - k);
   }
@@ -136,13 +94,13 @@ class Product {
   }
 
   [[nodiscard]] Range range_of(std::size_t task) const {
-    const std::size_t row_ranges = blocks(rows_, grid_.task_rows);
+    const std::size_t row_ranges = num_blocks(rows_, grid_.task_rows);
     const std::size_t row = task % row_ranges * grid_.task_rows;
-    const std::size_t column = task / row_ranges * grid_.task_columns();
+    const std::size_t column = task / row_ranges * grid_.task_columns;
     return {row,
             std::min(rows_, row + grid_.task_rows),
             column,
-            std::min(grid_.N, column + grid_.task_columns())};
+            std::min(grid_.N, column + grid_.task_columns)};
   }
 
   // Row-major A is read in long runs, a strip at a time. A transposed A is read a slice of k of
@@ -150,9 +108,9 @@ class Product {
   void pack_strips() {
     const bool is_transposed = a_.order == gemm::Order::k_rows;
     const std::size_t rows_per_task = is_transposed ? kSliceRows : kRunRows;
-    const std::size_t k_per_task = is_transposed ? kSlicesDepth : grid_.depth;
-    const std::size_t row_tasks = blocks(rows_, rows_per_task);
-    const std::size_t k_tasks = blocks(group_k_end_ - group_k_, k_per_task);
+    const std::size_t k_per_task = is_transposed ? MatmulGrid::kDepthUnit : grid_.depth;
+    const std::size_t row_tasks = num_blocks(rows_, rows_per_task);
+    const std::size_t k_tasks = num_blocks(group_k_end_ - group_k_, k_per_task);
     pool_.parallel_for(row_tasks * k_tasks, [&](std::size_t task, int) {
       const std::size_t row = task % row_tasks * rows_per_task;
       const std::size_t row_end = std::min(rows_, row + rows_per_task);
@@ -193,8 +151,8 @@ class Product {
 
   // Runs tasks until none is left.
   void run_tasks(int thread) {
-    float* present = panels_ + 2 * static_cast<std::size_t>(thread) * panel_elements();
-    float* coming = present + panel_elements();
+    float* present = panels_ + 2 * static_cast<std::size_t>(thread) * grid_.block_elements();
+    float* coming = present + grid_.block_elements();
     std::optional<Block> block = claim_task();
     if (block) {
       pack_panels(*block, 0, present);
@@ -233,8 +191,8 @@ class Product {
                                      .panels = whole,
                                      .to = to};
     const Range& range = block.range;
-    const std::size_t tiles = blocks(range.row_end - range.row, kRows) *
-                              blocks(range.column_end - range.column, kColumns);
+    const std::size_t tiles = num_blocks(range.row_end - range.row, kRows) *
+                              num_blocks(range.column_end - range.column, kColumns);
     Background background(work, tiles);
     multiply_block(block, panels, background);
     background.finish();
@@ -305,7 +263,7 @@ class Product {
   }
 
   ThreadPool& pool_;
-  Grid grid_;
+  MatmulGrid grid_;
   gemm::Source<T> a_;
   gemm::Source<T> b_;
   Accumulate accumulate_;
@@ -330,13 +288,13 @@ void matmul_in_f32(StreamView stream, const MatmulArgs& args) {
 }
 
 std::size_t matmul_in_f32_workspace_bytes(const MatmulArgs& args, int num_threads) {
-  const Grid grid(shape_of(args));
+  const MatmulGrid grid(shape_of(args));
   const auto bytes = [](std::size_t elements) {
     return Arena::aligned_bytes(DType::f32, Shape{static_cast<std::int64_t>(elements)});
   };
   const bool needs_sums = args.c.dtype() != DType::f32 && !grid.is_one_block();
   return bytes(grid.group_rows * grid.group_depth) +
-         bytes(2 * grid.depth * grid.task_columns() * static_cast<std::size_t>(num_threads)) +
+         bytes(2 * grid.block_elements() * static_cast<std::size_t>(num_threads)) +
          (needs_sums ? bytes(grid.M * grid.N) : 0);
 }
 
