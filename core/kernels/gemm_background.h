@@ -110,6 +110,10 @@ class PanelTransposition {
 
   void finish() {
     while (panel_ < work_.panels) {
+      before_tile();
+      while (!lines_.is_done()) {
+        lines_.step();
+      }
       after_tile();
     }
   }

@@ -32,6 +32,8 @@ using gemm::kRows;
 constexpr std::size_t kRunRows = 4 * kRows;
 constexpr std::size_t kSliceRows = 256;
 constexpr std::size_t kSlice = 16;
+// The first block of B is packed without tiles beside it, in as many slices.
+constexpr std::size_t kTilesWithout = 64;
 
 // One call: the operands, C and scratch.
 template <typename T>
@@ -149,54 +151,60 @@ class Product {
     return k < group_k_end_ ? std::optional(Block{block.range, k}) : claim_task();
   }
 
-  // Runs tasks until none is left.
+  void run_tasks(int thread) {
+    b_.order == gemm::Order::k_rows ? run_tasks<gemm::PanelCopy<T>>(thread)
+                                    : run_tasks<gemm::PanelTransposition<T>>(thread);
+  }
+
+  // Runs tasks until none is left. Packer is a background of gemm_background.h.
+  template <typename Packer>
   void run_tasks(int thread) {
     float* present = panels_ + 2 * static_cast<std::size_t>(thread) * grid_.block_elements();
     float* coming = present + grid_.block_elements();
     std::optional<Block> block = claim_task();
     if (block) {
-      pack_panels(*block, 0, present);
+      Packer packer(whole_panels(*block, present), kTilesWithout);
+      packer.finish();
+      pack_edge(*block, present);
     }
     while (block) {
       const std::optional<Block> next = following(*block);
-      if (!next) {
+      if (next) {
+        Packer packer(whole_panels(*next, coming), num_tiles(block->range));
+        multiply_block(*block, present, packer);
+        packer.finish();
+        pack_edge(*next, coming);
+      } else {
         gemm::NoBackground none;
         multiply_block(*block, present, none);
-      } else if (b_.order == gemm::Order::k_rows) {
-        multiply_and_pack<gemm::PanelCopy<T>>(*block, present, *next, coming);
-      } else {
-        multiply_and_pack<gemm::PanelTransposition<T>>(*block, present, *next, coming);
       }
       block = next;
       std::swap(present, coming);
     }
   }
 
-  // Packs a block's panels from the `first` on.
-  void pack_panels(const Block& block, std::size_t first, float* panels) {
-    const std::size_t columns = block.range.column_end - block.range.column;
-    for (std::size_t column = first * kColumns; column < columns; column += kColumns) {
-      gemm::pack<kColumns>(b_.from_element(block.k, block.range.column + column),
-                           depth_at(block.k),
-                           std::min(kColumns, columns - column),
-                           panels + column * depth_at(block.k));
-    }
+  [[nodiscard]] static std::size_t num_tiles(const Range& range) {
+    return num_blocks(range.row_end - range.row, kRows) *
+           num_blocks(range.column_end - range.column, kColumns);
   }
 
-  template <typename Background>
-  void multiply_and_pack(const Block& block, const float* panels, const Block& next, float* to) {
-    const std::size_t whole = (next.range.column_end - next.range.column) / kColumns;
-    const gemm::PanelsToPack<T> work{.source = b_.from_element(next.k, next.range.column),
-                                     .K = depth_at(next.k),
-                                     .panels = whole,
-                                     .to = to};
-    const Range& range = block.range;
-    const std::size_t tiles = num_blocks(range.row_end - range.row, kRows) *
-                              num_blocks(range.column_end - range.column, kColumns);
-    Background background(work, tiles);
-    multiply_block(block, panels, background);
-    background.finish();
-    pack_panels(next, whole, to);
+  [[nodiscard]] gemm::PanelsToPack<T> whole_panels(const Block& block, float* to) const {
+    return {.source = b_.from_element(block.k, block.range.column),
+            .K = depth_at(block.k),
+            .panels = (block.range.column_end - block.range.column) / kColumns,
+            .to = to};
+  }
+
+  // Packs the block's last panel, where C ends within it.
+  void pack_edge(const Block& block, float* panels) {
+    const std::size_t columns = block.range.column_end - block.range.column;
+    const std::size_t whole = columns / kColumns * kColumns;
+    if (whole < columns) {
+      gemm::pack<kColumns>(b_.from_element(block.k, block.range.column + whole),
+                           depth_at(block.k),
+                           columns - whole,
+                           panels + whole * depth_at(block.k));
+    }
   }
 
   template <typename Background>
