@@ -14,9 +14,8 @@ int report(const slackline::Error& error) {
   return static_cast<int>(error.exit_code());
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+// Parses the command line and runs the subcommand it names.
+int run(int argc, char** argv) {
   using slackline::ExitCode;
   CLI::App app("Slackline trains GPT language models. One config, one command.", "slackline");
   app.require_subcommand(0, 1);  // none: see below; an unknown one is named as an extra argument
@@ -39,10 +38,18 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     // --help and --version end here too, with exit code 0.
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::config);
+  }
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
   } catch (const slackline::Error& error) {
     return report(error);
   } catch (const std::exception& error) {
     return report(slackline::Error(error.what()));
   }
-  return static_cast<int>(code);
 }

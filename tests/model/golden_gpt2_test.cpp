@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -99,7 +100,7 @@ TEST_CASE("logits, loss and every gradient equal PyTorch's in float64") {
 
   model.stage->begin_step(*model.stream);
   model.stage->forward(pass);
-  std::vector<float> logits(48 * 61);
+  std::vector<float> logits(file.tensor("logits").num_elements());
   model.stage->head().logits(*model.stream,
                              model.stage->final_norm_output(),
                              Tensor(std::span(logits)).reshaped({48, 61}));
@@ -147,7 +148,7 @@ TEST_CASE("gradients of two micro-batches add up to those of one") {
   Pass first = model.pass(rows, 2, 16);
   model.stage->forward(first);
   double loss = model.stage->backward(first, 1.0F / 48);
-  Pass second = model.pass(rows + 2 * 17, 1, 16);
+  Pass second = model.pass(rows + std::ptrdiff_t{2} * 17, 1, 16);
   second.accumulate = Accumulate::yes;
   model.stage->forward(second);
   loss += model.stage->backward(second, 1.0F / 48);

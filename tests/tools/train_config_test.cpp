@@ -56,7 +56,8 @@ void collect_schema_keys(const nlohmann::json& root,
   } else if (node.contains("properties")) {
     for (const auto& [key, child] : node["properties"].items()) {
       const bool recursive = key == "candidates";  // a list of the same settings
-      const std::string below = path.empty() ? key : path + "." + key;
+      std::string below = path.empty() ? "" : path + ".";
+      below += key;
       recursive ? static_cast<void>(keys.insert(below))
                 : collect_schema_keys(root, child, below, keys);
     }

@@ -157,6 +157,7 @@ void run(const BenchOptions& options) {
 
 }  // namespace slackline
 
+// NOLINTNEXTLINE(bugprone-exception-escape): ends on what it cannot measure
 int main(int argc, char** argv) {
   slackline::BenchOptions options;
   CLI::App app("Times whole training steps against the FMA peak of the same run");
