@@ -35,6 +35,15 @@ constexpr std::size_t kSlice = 16;
 // The first block of B is packed without tiles beside it, in as many slices.
 constexpr std::size_t kTilesWithout = 64;
 
+// Row-major f32 is not packed, but for rows that do not fill a strip.
+bool is_in_place(const MatmulArgs& args) {
+  return args.a.dtype() == DType::f32 && args.transpose_a == Transpose::no;
+}
+
+std::size_t strip_elements(const MatmulArgs& args, const MatmulGrid& grid) {
+  return (is_in_place(args) ? kRows : grid.group_rows) * grid.group_depth;
+}
+
 // One call: the operands, C and scratch.
 template <typename T>
 class Product {
@@ -48,10 +57,11 @@ class Product {
         b_{args.b.data<T>(),
            static_cast<std::size_t>(args.b.dim(1)),
            args.transpose_b == Transpose::yes ? gemm::Order::j_rows : gemm::Order::k_rows},
+        a_in_place_(is_in_place(args) ? static_cast<const float*>(args.a.raw()) : nullptr),
         accumulate_(args.accumulate),
         epilogue_(args),
         scratch_(stream.workspace()) {
-    strips_ = allocate(grid_.group_rows * grid_.group_depth);
+    strips_ = allocate(strip_elements(args, grid_));
     panels_ = allocate(2 * grid_.block_elements() * static_cast<std::size_t>(pool_.num_threads()));
     if (args.c.dtype() == DType::f32) {
       sums_ = args.c.data<float>();
@@ -90,9 +100,15 @@ class Product {
     return std::min(grid_.depth, grid_.K - k);
   }
 
-  // A strip's blocks stand group_rows * depth elements apart.
+  // The first row of the group that is packed; those before it are multiplied in place.
+  [[nodiscard]] std::size_t first_packed() const {
+    return a_in_place_ == nullptr ? 0 : rows_ / kRows * kRows;
+  }
+
+  // Blocks of packed rows stand `depth` times their number apart.
   [[nodiscard]] float* strip(std::size_t row, std::size_t k) const {
-    return strips_ + (k - group_k_) * grid_.group_rows + row * depth_at(k);
+    const std::size_t packed_rows = rounded_up(rows_ - first_packed(), kRows);
+    return strips_ + (k - group_k_) * packed_rows + (row - first_packed()) * depth_at(k);
   }
 
   [[nodiscard]] Range range_of(std::size_t task) const {
@@ -111,10 +127,10 @@ class Product {
     const bool is_transposed = a_.order == gemm::Order::k_rows;
     const std::size_t rows_per_task = is_transposed ? kSliceRows : kRunRows;
     const std::size_t k_per_task = is_transposed ? MatmulGrid::kDepthUnit : grid_.depth;
-    const std::size_t row_tasks = num_blocks(rows_, rows_per_task);
+    const std::size_t row_tasks = num_blocks(rows_ - first_packed(), rows_per_task);
     const std::size_t k_tasks = num_blocks(group_k_end_ - group_k_, k_per_task);
     pool_.parallel_for(row_tasks * k_tasks, [&](std::size_t task, int) {
-      const std::size_t row = task % row_tasks * rows_per_task;
+      const std::size_t row = first_packed() + task % row_tasks * rows_per_task;
       const std::size_t row_end = std::min(rows_, row + rows_per_task);
       const std::size_t k = group_k_ + task / row_tasks * k_per_task;
       const std::size_t k_end = std::min(group_k_end_, k + k_per_task);
@@ -234,7 +250,9 @@ class Product {
     float* to = sums_ == nullptr ? nullptr : sums_ + row * grid_.N + at.column;
     const bool is_whole = to != nullptr && rows == kRows && columns == kColumns;
     alignas(64) float edge[kRows * kColumns];
-    gemm::Tile tile{.strip = strip(at.row, at.k),
+    const bool in_place = at.row < first_packed();
+    gemm::Tile tile{.strip = in_place ? a_in_place_ + row * a_.stride + at.k : strip(at.row, at.k),
+                    .strip_stride = in_place ? a_.stride : 0,
                     .panel = panel,
                     .K = depth_at(at.k),
                     .c = is_whole ? to : edge,
@@ -274,6 +292,7 @@ class Product {
   MatmulGrid grid_;
   gemm::Source<T> a_;
   gemm::Source<T> b_;
+  const float* a_in_place_;  // null where A is packed
   Accumulate accumulate_;
   MatmulEpilogue epilogue_;
   ArenaScope scratch_;
@@ -301,7 +320,7 @@ std::size_t matmul_in_f32_workspace_bytes(const MatmulArgs& args, int num_thread
     return Arena::aligned_bytes(DType::f32, Shape{static_cast<std::int64_t>(elements)});
   };
   const bool needs_sums = args.c.dtype() != DType::f32 && !grid.is_one_block();
-  return bytes(grid.group_rows * grid.group_depth) +
+  return bytes(strip_elements(args, grid)) +
          bytes(2 * grid.block_elements() * static_cast<std::size_t>(num_threads)) +
          (needs_sums ? bytes(grid.M * grid.N) : 0);
 }
