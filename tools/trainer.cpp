@@ -76,7 +76,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options)
   if (start_.source == TrainingStart::Source::initial_values) {
     initialize(stream_, parameters_, config.run.seed);
   } else {
-    load_training_state(stream_, start_, parameters_, optimizer_);
+    load_training_state(stream_, start_, config.model, parameters_, optimizer_);
     log_info(fmt::format("loaded {}, step {}", start_.checkpoint->path(), start_.step));
     start_.checkpoint.reset();  // unmaps the shards
   }

@@ -31,6 +31,10 @@ nlohmann::ordered_json data_identity(const TrainConfig& config) {
 
 void require_same_run(const Checkpoint& checkpoint, const TrainConfig& config) {
   require_model(checkpoint, config.model);
+  if (checkpoint.documents().data.empty()) {
+    throw FileError(checkpoint.path() +
+                    ": holds weights only, nothing to resume; use checkpoint.init_from");
+  }
   const auto stored = nlohmann::ordered_json::parse(checkpoint.documents().data)["identity"];
   const nlohmann::ordered_json current = data_identity(config);
   for (const auto& [key, value] : current.items()) {
@@ -103,13 +107,11 @@ TrainingStart open_training_start(const TrainConfig& config, bool resume) {
 
 void load_training_state(StreamView stream,
                          TrainingStart& start,
+                         const ModelConfig& config,
                          Parameters& parameters,
                          AdamwOptimizer& optimizer) {
   Checkpoint& checkpoint = *start.checkpoint;
-  for (const Parameter& parameter : parameters.all()) {
-    checkpoint.read("weights/" + parameter.spec.name, parameter.weight);
-  }
-  parameters.refresh_copies(stream);
+  load_weights(stream, checkpoint, config, parameters);
   if (start.source == TrainingStart::Source::checkpoint) {
     for (const Parameter& parameter : parameters.all()) {
       checkpoint.read("adam_m/" + parameter.spec.name, optimizer.first_moment(parameter.spec.name));

@@ -39,6 +39,7 @@ struct TrainingStart {
 // REQUIRES: source is not initial_values.
 void load_training_state(StreamView stream,
                          TrainingStart& start,
+                         const ModelConfig& config,
                          Parameters& parameters,
                          AdamwOptimizer& optimizer);
 

@@ -110,6 +110,21 @@ TEST_CASE("a checkpoint of another model, seed or batch is refused") {
       "none");
 }
 
+TEST_CASE("a checkpoint of weights only starts a run and is refused as one to resume") {
+  const TrainingRun run;
+  REQUIRE(run.train().exit_code == 0);
+  REQUIRE(run_slackline({"export", "--checkpoint", run.checkpoint(6), "--out", run.path("hf")})
+              .exit_code == 0);
+  REQUIRE(
+      run_slackline({"import", "--hf", run.path("hf"), "--out", run.path("weights")}).exit_code ==
+      0);
+  const std::string other = "run.dir=" + run.path("other");
+  require_refusal(run.train({"checkpoint.resume_from=" + run.path("weights"), other}),
+                  3,
+                  "checkpoint.init_from");
+  REQUIRE(run.train({"checkpoint.init_from=" + run.path("weights"), other}).exit_code == 0);
+}
+
 TEST_CASE("a full disk while saving is reported and leaves the older checkpoint loadable") {
   const TrainingRun run;
   REQUIRE(run.train({"run.save_every=3", "run.steps=3"}).exit_code == 0);
