@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/comm/transfer.h"
+#include "core/tensor.h"
+
+namespace slackline {
+
+// How a sum over ranks is ordered, per element, in fp32 (f64 tensors: in double).
+enum class SumOrder {
+  ranks,  // ((x0 + x1) + x2) + x3
+  pairs,  // (x0 + x1) + (x2 + x3): neighbours first, then pairs in order. REQUIRES: even size
+};
+
+// Slice r of n elements over `size` ranks: [begin, end), balanced for any n.
+struct Slice {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+
+  [[nodiscard]] std::size_t count() const { return end - begin; }
+};
+
+[[nodiscard]] Slice slice_of(std::size_t n, int rank, int size);
+
+// What a transfer is for, for messages about failures and for traces. `what` is a literal.
+struct TransferNote {
+  const char* what = "";
+  int stage = -1;        // virtual pipeline stage, -1: none
+  int micro_batch = -1;  // -1: none
+};
+
+// One finished transfer, in seconds of the synchronized clock (Communicator::now).
+struct TransferRecord {
+  enum class Kind {
+    send,
+    receive,
+    all_reduce,
+    reduce_scatter,
+    all_gather,
+    all_to_all,
+    broadcast,
+    barrier,
+  };
+
+  Kind kind = Kind::send;
+  int peer = -1;  // of send and receive, in the communicator
+  TransferNote note{};
+  std::size_t bytes_sent = 0;  // payload this rank sent
+  double submitted = 0.0;
+  double wait_begin = 0.0;  // when somebody began to wait; 0: nobody did
+  double finished = 0.0;
+};
+
+// A group of ranks that exchange tensors. Calls return at once; data moves while the caller
+// computes. All members submit the same collectives in the same order; sends and receives between
+// two ranks match in order. One thread per rank submits and waits. Messages are contiguous tensors
+// of any dtype; sums take f32, bf16 (summed in fp32, rounded once) and f64.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  [[nodiscard]] virtual const std::string& axis() const = 0;  // "tensor", "data", ...: who counts
+
+  [[nodiscard]] virtual Transfer send(const Tensor& data, int to, const TransferNote& note) = 0;
+  [[nodiscard]] virtual Transfer receive(const Tensor& data, int from, const TransferNote& note) = 0;
+
+  // In place: every rank ends with the sum.
+  [[nodiscard]] virtual Transfer all_reduce(const Tensor& data,
+                                            const TransferNote& note,
+                                            SumOrder order = SumOrder::ranks) = 0;
+
+  // In place: this rank's slice_of(elements) of `data` ends as the sum; the rest is undefined.
+  [[nodiscard]] virtual Transfer reduce_scatter(const Tensor& data,
+                                                const TransferNote& note,
+                                                SumOrder order = SumOrder::ranks) = 0;
+
+  // In place: every rank brings its slice_of(elements) of `data` and ends with all of it.
+  [[nodiscard]] virtual Transfer all_gather(const Tensor& data, const TransferNote& note) = 0;
+
+  // Slice r of `from` goes to rank r, which puts slices in rank order. REQUIRES: elements divide
+  // by size().
+  [[nodiscard]] virtual Transfer all_to_all(const Tensor& from,
+                                            const Tensor& to,
+                                            const TransferNote& note) = 0;
+
+  [[nodiscard]] virtual Transfer broadcast(const Tensor& data,
+                                           int root,
+                                           const TransferNote& note) = 0;
+
+  [[nodiscard]] virtual Transfer barrier(const TransferNote& note) = 0;
+
+  // A sub-group under its own name. `members` are ranks of this communicator, in the order the new
+  // ranks count; every member calls with the same list, ranks that are in none do not call.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> group(const std::string& axis,
+                                                            const std::vector<int>& members) = 0;
+
+  // Payload bytes this rank sent since the start, per communicator.
+  [[nodiscard]] virtual std::size_t bytes_sent() const = 0;
+
+  // Transfers finished since the last call, in order of submission. Kept only when switched on.
+  virtual void record_transfers(bool on) = 0;
+  [[nodiscard]] virtual std::vector<TransferRecord> take_records() = 0;
+
+  // Seconds of a clock that all ranks agree on to some microseconds.
+  [[nodiscard]] virtual double now() const = 0;
+
+  // Node of every rank of this communicator, numbered from 0 in rank order.
+  [[nodiscard]] virtual const std::vector<int>& nodes() const = 0;
+};
+
+}  // namespace slackline

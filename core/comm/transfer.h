@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+
+namespace slackline {
+
+// A transfer under way, as seen by the rank that submitted it. Until wait() returns, tensors it
+// reads must not be written and tensors it writes must not be touched. Default-constructed: nothing
+// is under way. Move-only; a handle that is destroyed early waits and logs what it could not throw.
+class Transfer {
+ public:
+  // The work behind a handle; implemented by whoever moves the data.
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual void wait() = 0;  // throws CommError when the transfer failed
+    [[nodiscard]] virtual bool done() const = 0;
+  };
+
+  Transfer() = default;
+  explicit Transfer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+  Transfer(Transfer&&) noexcept = default;
+  Transfer& operator=(Transfer&& other) noexcept;
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+  ~Transfer();
+
+  // Blocks until the data has arrived, or may be overwritten where it was sent. A second call
+  // returns at once.
+  void wait();
+
+  [[nodiscard]] bool done() const { return state_ == nullptr || state_->done(); }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace slackline
