@@ -25,9 +25,13 @@ void matmul_in_f32(StreamView stream, const MatmulArgs& args);
 
 // oneDNN, single-threaded on tiles: bf16 operands where the processor has units made for them. It
 // takes f32 too, for tools/bench/kernel_bench, which compares the two ways.
+// REQUIRES: onednn_multiplies_bf16() for bf16 operands.
 void matmul_by_onednn(StreamView stream, const MatmulArgs& args);
 
 [[nodiscard]] std::size_t matmul_by_onednn_workspace_bytes(const MatmulArgs& args, int num_threads);
+
+// oneDNN has bf16 products from AVX-512 on.
+[[nodiscard]] bool onednn_multiplies_bf16();
 
 }  // namespace cpu
 

@@ -177,6 +177,12 @@ bool matmul_uses_bf16_units() {
 
 namespace cpu {
 
+bool onednn_multiplies_bf16() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa == dnnl::cpu_isa::avx512_core || isa == dnnl::cpu_isa::avx512_core_vnni ||
+         isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+}
+
 void matmul_by_onednn(StreamView stream, const MatmulArgs& args) {
   const Grid grid(args);
   const MatmulEpilogue epilogue(args);

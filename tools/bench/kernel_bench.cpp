@@ -242,6 +242,11 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_option("--tokens", options.tokens, "Rows of a micro-batch")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
+  if (options.library == "onednn" && options.dtype == "bf16" &&
+      !slackline::cpu::onednn_multiplies_bf16()) {
+    fmt::print(stderr, "kernel_bench: oneDNN has no bf16 products on this processor\n");
+    return 2;
+  }
   slackline::Bench(options).run();
   return 0;
 }
