@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/kernels/attention.h"
-#include "core/kernels/dropout.h"
 #include "core/profile.h"
+#include "model/residual.h"
 
 namespace slackline {
 
@@ -18,22 +18,59 @@ std::string layer_name(int layer) {
 
 AttentionActivations allocate_attention_activations(Arena& arena,
                                                     const ModelConfig& config,
-                                                    BatchShape shape,
-                                                    DType dtype) {
+                                                    const LayerShape& shape) {
   const std::int64_t N = shape.num_tokens();
-  const std::int64_t C = config.hidden;
-  return {.norm = allocate_norm_activations(arena, N, C, dtype),
-          .qkv = arena.allocate(dtype, {N, 3 * C}),
-          .context = arena.allocate(dtype, {N, C}),
-          .log_sum_exp = arena.allocate(DType::f32, {shape.B, config.heads, shape.T})};
+  const std::int64_t width = shape.width(config);
+  return {
+      .norm = allocate_norm_activations(arena, shape.num_rows(), config.hidden, shape.dtype),
+      .qkv = arena.allocate(shape.dtype, {N, 3 * width}),
+      .context = arena.allocate(shape.dtype, {N, width}),
+      .log_sum_exp =
+          arena.allocate(DType::f32, {shape.batch.B, shape.heads(config), shape.batch.T})};
+}
+
+AttentionGradients allocate_attention_gradients(Arena& arena,
+                                                const ModelConfig& config,
+                                                const LayerShape& shape) {
+  const std::int64_t N = shape.num_tokens();
+  return {.d_projected = arena.allocate(shape.dtype, {N, config.hidden}),
+          .d_qkv = arena.allocate(shape.dtype, {N, 3 * shape.width(config)})};
 }
 
 AttentionLayer::AttentionLayer(Parameters& parameters, const ModelConfig& config, int layer)
-    : config_(config),
+    : num_heads_(config.heads / parameters.slice().tensor_size),
+      first_head_(std::int64_t{num_heads_} * parameters.slice().tensor_rank),
       site_(layer_name(layer)),
       norm_(parameters, site_ + ".ln_1"),
       qkv_(parameters, site_ + ".attn.c_attn"),
       projection_(parameters, site_ + ".attn.c_proj") {}
+
+void AttentionLayer::attend(const Pass& pass, const AttentionActivations& kept) const {
+  const ProfileRange range(pass.stream, "attention");
+  attention_forward(pass.stream,
+                    {.qkv = pass.by_sequence(kept.qkv),
+                     .output = pass.by_sequence(kept.context),
+                     .log_sum_exp = kept.log_sum_exp,
+                     .num_heads = num_heads_,
+                     .dropout = pass.dropout_key(site_ + ".attn"),
+                     .first_head = first_head_});
+}
+
+void AttentionLayer::attend_backward(const Pass& pass,
+                                     const AttentionActivations& kept,
+                                     const Tensor& d_context,
+                                     const Tensor& d_qkv) const {
+  const ProfileRange range(pass.stream, "attention");
+  attention_backward(pass.stream,
+                     {.qkv = pass.by_sequence(kept.qkv),
+                      .output = pass.by_sequence(kept.context),
+                      .log_sum_exp = kept.log_sum_exp,
+                      .d_output = pass.by_sequence(d_context),
+                      .d_qkv = pass.by_sequence(d_qkv),
+                      .num_heads = num_heads_,
+                      .dropout = pass.dropout_key(site_ + ".attn"),
+                      .first_head = first_head_});
+}
 
 void AttentionLayer::forward(const Pass& pass,
                              const Tensor& x,
@@ -41,80 +78,79 @@ void AttentionLayer::forward(const Pass& pass,
                              const Tensor& out) const {
   const StreamView stream = pass.stream;
   norm_.forward(stream, x, kept.norm);
-  qkv_.forward(stream, kept.norm.y, kept.qkv);
   {
-    const ProfileRange range(stream, "attention");
-    attention_forward(stream,
-                      {.qkv = pass.by_sequence(kept.qkv),
-                       .output = pass.by_sequence(kept.context),
-                       .log_sum_exp = kept.log_sum_exp,
-                       .num_heads = config_.heads,
-                       .dropout = pass.dropout_key(site_ + ".attn")});
+    ArenaScope scratch(stream.workspace());
+    const Tensor y = pass.sum->allocate_whole(scratch, kept.norm.y);
+    pass.sum->gather(kept.norm.y, y).wait();
+    qkv_.forward(stream, y, kept.qkv);
   }
+  attend(pass, kept);
   ArenaScope scratch(stream.workspace());
-  const Tensor projected = scratch.allocate(x.dtype(), x.shape());
+  const Tensor projected = scratch.allocate(x.dtype(), {pass.num_tokens(), x.dim(1)});
   projection_.forward(stream, kept.context, projected);
-  const ProfileRange range(stream, "residual");
-  dropout_add(stream,
-              {.x = pass.by_sequence(projected),
-               .residual = pass.by_sequence(x),
-               .out = pass.by_sequence(out),
-               .key = pass.dropout_key(site_ + ".attn.resid")});
+  pass.sum->sum(projected).wait();
+  add_to_residual(pass, site_ + ".attn.resid", projected, x, out);
 }
 
 void AttentionLayer::backward(const Pass& pass,
                               const Tensor& x,
                               const AttentionActivations& kept,
+                              const AttentionGradients& later,
                               const Tensor& d_residual) const {
   const StreamView stream = pass.stream;
+  const bool weights_now = later.d_qkv.empty();
   ArenaScope scratch(stream.workspace());
-  const Tensor d_branch = scratch.allocate(x.dtype(), x.shape());
-  const Tensor d_context = scratch.allocate(x.dtype(), x.shape());
-  const Tensor d_qkv = scratch.allocate(x.dtype(), kept.qkv.shape());
+  const Tensor d_projected =
+      branch_gradient(pass, site_ + ".attn.resid", d_residual, later.d_projected, scratch);
+  const Tensor d_norm = scratch.allocate(x.dtype(), {pass.num_tokens(), x.dim(1)});
+  // Used up before d_norm is made, and no larger.
+  const Tensor d_context(d_norm.raw(), x.dtype(), kept.context.shape());
+  const Tensor d_qkv = weights_now ? scratch.allocate(x.dtype(), kept.qkv.shape()) : later.d_qkv;
 
-  Tensor d_projected = d_residual;
-  if (pass.dropout > 0.0F) {
-    const ProfileRange range(stream, "residual");
-    d_projected = d_branch;
-    dropout_add(stream,
-                {.x = pass.by_sequence(d_residual),
-                 .out = pass.by_sequence(d_projected),
-                 .key = pass.dropout_key(site_ + ".attn.resid")});
-  }
   projection_.backward_input(stream, d_projected, d_context);
-  projection_.backward_weight(stream, kept.context, d_projected, pass.accumulate);
-  {
-    const ProfileRange range(stream, "attention");
-    attention_backward(stream,
-                       {.qkv = pass.by_sequence(kept.qkv),
-                        .output = pass.by_sequence(kept.context),
-                        .log_sum_exp = kept.log_sum_exp,
-                        .d_output = pass.by_sequence(d_context),
-                        .d_qkv = pass.by_sequence(d_qkv),
-                        .num_heads = config_.heads,
-                        .dropout = pass.dropout_key(site_ + ".attn")});
+  if (weights_now) {
+    projection_.backward_weight(stream, kept.context, d_projected, pass.accumulate);
   }
-  const Tensor d_norm = d_branch;  // the branch's gradient is not needed any more
+  attend_backward(pass, kept, d_context, d_qkv);
   qkv_.backward_input(stream, d_qkv, d_norm);
-  qkv_.backward_weight(stream, kept.norm.y, d_qkv, pass.accumulate);
-  norm_.backward(stream, x, kept.norm, d_norm, d_residual, Accumulate::yes);
+  Transfer sum = pass.sum->sum(d_norm);
+  if (weights_now) {
+    const Tensor y = pass.sum->allocate_whole(scratch, kept.norm.y);
+    pass.sum->gather(kept.norm.y, y).wait();
+    qkv_.backward_weight(stream, y, d_qkv, pass.accumulate);
+  }
+  sum.wait();
+  norm_.backward(stream, x, kept.norm, pass.sum->own_rows(d_norm), d_residual, Accumulate::yes);
+}
+
+void AttentionLayer::backward_weight(const Pass& pass,
+                                     const AttentionActivations& kept,
+                                     const AttentionGradients& later) const {
+  ArenaScope scratch(pass.stream.workspace());
+  const Tensor y = pass.sum->allocate_whole(scratch, kept.norm.y);
+  Transfer gathered = pass.sum->gather(kept.norm.y, y);
+  projection_.backward_weight(pass.stream, kept.context, later.d_projected, pass.accumulate);
+  gathered.wait();
+  qkv_.backward_weight(pass.stream, y, later.d_qkv, pass.accumulate);
 }
 
 std::size_t AttentionLayer::workspace_bytes(const ModelConfig& config,
-                                            BatchShape shape,
-                                            DType dtype,
+                                            const LayerShape& shape,
                                             int num_threads) {
   const std::int64_t N = shape.num_tokens();
   const std::int64_t C = config.hidden;
-  const std::size_t held =
-      2 * Arena::aligned_bytes(dtype, {N, C}) + Arena::aligned_bytes(dtype, {N, 3 * C});
-  return held +
-         std::max({Linear::workspace_bytes(N, {C, 3 * C}, dtype, num_threads),
-                   Linear::workspace_bytes(N, {C, C}, dtype, num_threads),
-                   attention_workspace_bytes(
-                       {.B = shape.B, .T = shape.T, .H = config.heads, .D = config.head_dim()},
-                       num_threads),
-                   layer_norm_workspace_bytes(N, C)});
+  const std::int64_t width = shape.width(config);
+  const DType dtype = shape.dtype;
+  const std::size_t held = 2 * Arena::aligned_bytes(dtype, {N, C}) +
+                           Arena::aligned_bytes(dtype, {N, 3 * width}) + shape.whole_bytes(C);
+  return held + std::max({Linear::workspace_bytes(N, {C, 3 * width}, dtype, num_threads),
+                          Linear::workspace_bytes(N, {width, C}, dtype, num_threads),
+                          attention_workspace_bytes({.B = shape.batch.B,
+                                                     .T = shape.batch.T,
+                                                     .H = shape.heads(config),
+                                                     .D = config.head_dim()},
+                                                    num_threads),
+                          layer_norm_workspace_bytes(shape.num_rows(), C)});
 }
 
 }  // namespace slackline

@@ -6,11 +6,17 @@ namespace slackline {
 
 BlockActivations allocate_block_activations(Arena& arena,
                                             const ModelConfig& config,
-                                            BatchShape shape,
-                                            DType dtype) {
-  return {.attention = allocate_attention_activations(arena, config, shape, dtype),
-          .middle = arena.allocate(dtype, {shape.num_tokens(), config.hidden}),
-          .mlp = allocate_mlp_activations(arena, config, shape, dtype)};
+                                            const LayerShape& shape) {
+  return {.attention = allocate_attention_activations(arena, config, shape),
+          .middle = arena.allocate(shape.dtype, {shape.num_rows(), config.hidden}),
+          .mlp = allocate_mlp_activations(arena, config, shape)};
+}
+
+BlockGradients allocate_block_gradients(Arena& arena,
+                                        const ModelConfig& config,
+                                        const LayerShape& shape) {
+  return {.attention = allocate_attention_gradients(arena, config, shape),
+          .mlp = allocate_mlp_gradients(arena, config, shape)};
 }
 
 void Block::forward(const Pass& pass,
@@ -29,17 +35,24 @@ void Block::recompute(const Pass& pass, const Tensor& x, const BlockActivations&
 void Block::backward(const Pass& pass,
                      const Tensor& x,
                      const BlockActivations& kept,
+                     const BlockGradients& later,
                      const Tensor& d_residual) const {
-  mlp_.backward(pass, kept.middle, kept.mlp, d_residual);
-  attention_.backward(pass, x, kept.attention, d_residual);
+  mlp_.backward(pass, kept.middle, kept.mlp, later.mlp, d_residual);
+  attention_.backward(pass, x, kept.attention, later.attention, d_residual);
+}
+
+void Block::backward_weight(const Pass& pass,
+                            const BlockActivations& kept,
+                            const BlockGradients& later) const {
+  mlp_.backward_weight(pass, kept.mlp, later.mlp);
+  attention_.backward_weight(pass, kept.attention, later.attention);
 }
 
 std::size_t Block::workspace_bytes(const ModelConfig& config,
-                                   BatchShape shape,
-                                   DType dtype,
+                                   const LayerShape& shape,
                                    int num_threads) {
-  return std::max(AttentionLayer::workspace_bytes(config, shape, dtype, num_threads),
-                  MlpLayer::workspace_bytes(config, shape, dtype, num_threads));
+  return std::max(AttentionLayer::workspace_bytes(config, shape, num_threads),
+                  MlpLayer::workspace_bytes(config, shape, num_threads));
 }
 
 }  // namespace slackline

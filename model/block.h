@@ -8,14 +8,23 @@ namespace slackline {
 // What one transformer block keeps between forward and backward, its input apart.
 struct BlockActivations {
   AttentionActivations attention;
-  Tensor middle;  // (N, C): the residual stream between the two halves
+  Tensor middle;  // (n, C): the residual stream between the two halves
   MlpActivations mlp;
 };
 
 [[nodiscard]] BlockActivations allocate_block_activations(Arena& arena,
                                                           const ModelConfig& config,
-                                                          BatchShape shape,
-                                                          DType dtype);
+                                                          const LayerShape& shape);
+
+// As AttentionGradients: what weight gradients need when they are made later.
+struct BlockGradients {
+  AttentionGradients attention{};
+  MlpGradients mlp{};
+};
+
+[[nodiscard]] BlockGradients allocate_block_gradients(Arena& arena,
+                                                      const ModelConfig& config,
+                                                      const LayerShape& shape);
 
 // One pre-norm transformer block: attention half, then feed-forward half.
 class Block {
@@ -23,7 +32,7 @@ class Block {
   Block(Parameters& parameters, const ModelConfig& config, int layer)
       : attention_(parameters, config, layer), mlp_(parameters, config, layer) {}
 
-  // x and out are (N, C).
+  // x and out are (n, C).
   void forward(const Pass& pass,
                const Tensor& x,
                const BlockActivations& kept,
@@ -32,16 +41,21 @@ class Block {
   // Everything in `kept` again from x, bit for bit; the block's output is not made.
   void recompute(const Pass& pass, const Tensor& x, const BlockActivations& kept) const;
 
-  // d_residual (N, C): gradient of `out` on entry, of x on return.
+  // d_residual (n, C): gradient of `out` on entry, of x on return. Weight gradients are made at
+  // once, or by backward_weight when `later` has room for what they need.
   void backward(const Pass& pass,
                 const Tensor& x,
                 const BlockActivations& kept,
+                const BlockGradients& later,
                 const Tensor& d_residual) const;
+
+  void backward_weight(const Pass& pass,
+                       const BlockActivations& kept,
+                       const BlockGradients& later) const;
 
   // Scratch of a forward or backward pass.
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
-                                                   BatchShape shape,
-                                                   DType dtype,
+                                                   const LayerShape& shape,
                                                    int num_threads);
 
  private:

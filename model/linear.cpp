@@ -7,13 +7,22 @@
 
 namespace slackline {
 
+Linear::Linear(Parameters& parameters, const std::string& name)
+    : weight_(&parameters.at(name + ".weight")),
+      bias_(&parameters.at(name + ".bias")),
+      adds_bias_(weight_->spec.cut != TensorCut::rows || parameters.slice().tensor_rank == 0) {}
+
 void Linear::forward(StreamView stream,
                      const Tensor& x,
                      const Tensor& y,
                      const Tensor& gelu) const {
   const ProfileRange range(stream, "gemm");
   matmul(stream,
-         {.a = x, .b = weight_->compute(), .c = y, .bias = bias_->compute(), .gelu_output = gelu});
+         {.a = x,
+          .b = weight_->compute(),
+          .c = y,
+          .bias = adds_bias_ ? bias_->compute() : Tensor{},
+          .gelu_output = gelu});
 }
 
 void Linear::backward_input(StreamView stream,

@@ -9,14 +9,17 @@ namespace slackline {
 // y = x W + b with W (in, out), as Hugging Face's Conv1D stores it. Views of two parameters; the
 // Parameters object owns them and must outlive this.
 //
+// On several tensor ranks W is cut. By columns: y has this rank's columns, and dx is a partial sum.
+// By rows: x has this rank's columns and y is a partial sum, to which rank 0 alone adds b; dy is
+// whole, so every rank makes the same db. The caller sums (TensorSum).
+//
 // The backward pass is two calls, so that a schedule may run them at different times:
 // backward_input gives what the previous layer waits for, backward_weight what only the optimizer
 // needs.
 class Linear {
  public:
   // Binds `name`.weight and `name`.bias.
-  Linear(Parameters& parameters, const std::string& name)
-      : weight_(&parameters.at(name + ".weight")), bias_(&parameters.at(name + ".bias")) {}
+  Linear(Parameters& parameters, const std::string& name);
 
   // x (N, in), y (N, out). With `gelu` given, y keeps the pre-activation and gelu = GELU(y).
   void forward(StreamView stream, const Tensor& x, const Tensor& y, const Tensor& gelu = {}) const;
@@ -42,6 +45,7 @@ class Linear {
  private:
   Parameter* weight_;
   Parameter* bias_;
+  bool adds_bias_;
 };
 
 }  // namespace slackline

@@ -2,87 +2,106 @@
 
 #include <algorithm>
 
-#include "core/kernels/dropout.h"
-#include "core/profile.h"
+#include "model/residual.h"
 
 namespace slackline {
 
 MlpActivations allocate_mlp_activations(Arena& arena,
                                         const ModelConfig& config,
-                                        BatchShape shape,
-                                        DType dtype) {
+                                        const LayerShape& shape) {
   const std::int64_t N = shape.num_tokens();
-  return {.norm = allocate_norm_activations(arena, N, config.hidden, dtype),
-          .hidden = arena.allocate(dtype, {N, config.ffn}),
-          .gelu = arena.allocate(dtype, {N, config.ffn})};
+  const std::int64_t f = shape.ffn(config);
+  return {.norm = allocate_norm_activations(arena, shape.num_rows(), config.hidden, shape.dtype),
+          .hidden = arena.allocate(shape.dtype, {N, f}),
+          .gelu = arena.allocate(shape.dtype, {N, f})};
 }
 
-MlpLayer::MlpLayer(Parameters& parameters, const ModelConfig& config, int layer)
-    : config_(config),
-      site_("h." + std::to_string(layer)),
+MlpGradients allocate_mlp_gradients(Arena& arena,
+                                    const ModelConfig& config,
+                                    const LayerShape& shape) {
+  const std::int64_t N = shape.num_tokens();
+  return {.d_projected = arena.allocate(shape.dtype, {N, config.hidden}),
+          .d_hidden = arena.allocate(shape.dtype, {N, shape.ffn(config)})};
+}
+
+MlpLayer::MlpLayer(Parameters& parameters, const ModelConfig& /*config*/, int layer)
+    : site_("h." + std::to_string(layer)),
       norm_(parameters, site_ + ".ln_2"),
       expansion_(parameters, site_ + ".mlp.c_fc"),
       projection_(parameters, site_ + ".mlp.c_proj") {}
 
 void MlpLayer::expand(const Pass& pass, const Tensor& x, const MlpActivations& kept) const {
   norm_.forward(pass.stream, x, kept.norm);
-  expansion_.forward(pass.stream, kept.norm.y, kept.hidden, kept.gelu);
+  ArenaScope scratch(pass.stream.workspace());
+  const Tensor y = pass.sum->allocate_whole(scratch, kept.norm.y);
+  pass.sum->gather(kept.norm.y, y).wait();
+  expansion_.forward(pass.stream, y, kept.hidden, kept.gelu);
 }
 
 void MlpLayer::forward(const Pass& pass,
                        const Tensor& x,
                        const MlpActivations& kept,
                        const Tensor& out) const {
-  const StreamView stream = pass.stream;
   expand(pass, x, kept);
-  ArenaScope scratch(stream.workspace());
-  const Tensor projected = scratch.allocate(x.dtype(), x.shape());
-  projection_.forward(stream, kept.gelu, projected);
-  const ProfileRange range(stream, "residual");
-  dropout_add(stream,
-              {.x = pass.by_sequence(projected),
-               .residual = pass.by_sequence(x),
-               .out = pass.by_sequence(out),
-               .key = pass.dropout_key(site_ + ".mlp.resid")});
+  ArenaScope scratch(pass.stream.workspace());
+  const Tensor projected = scratch.allocate(x.dtype(), {pass.num_tokens(), x.dim(1)});
+  projection_.forward(pass.stream, kept.gelu, projected);
+  pass.sum->sum(projected).wait();
+  add_to_residual(pass, site_ + ".mlp.resid", projected, x, out);
 }
 
 void MlpLayer::backward(const Pass& pass,
                         const Tensor& x,
                         const MlpActivations& kept,
+                        const MlpGradients& later,
                         const Tensor& d_residual) const {
   const StreamView stream = pass.stream;
+  const bool weights_now = later.d_hidden.empty();
   ArenaScope scratch(stream.workspace());
-  const Tensor d_branch = scratch.allocate(x.dtype(), x.shape());
-  const Tensor d_hidden = scratch.allocate(x.dtype(), kept.hidden.shape());
+  const Tensor d_projected =
+      branch_gradient(pass, site_ + ".mlp.resid", d_residual, later.d_projected, scratch);
+  const Tensor d_hidden =
+      weights_now ? scratch.allocate(x.dtype(), kept.hidden.shape()) : later.d_hidden;
+  const Tensor d_norm = scratch.allocate(x.dtype(), {pass.num_tokens(), x.dim(1)});
 
-  Tensor d_projected = d_residual;
-  if (pass.dropout > 0.0F) {
-    const ProfileRange range(stream, "residual");
-    d_projected = d_branch;
-    dropout_add(stream,
-                {.x = pass.by_sequence(d_residual),
-                 .out = pass.by_sequence(d_projected),
-                 .key = pass.dropout_key(site_ + ".mlp.resid")});
-  }
   projection_.backward_input(stream, d_projected, d_hidden, kept.hidden);
-  projection_.backward_weight(stream, kept.gelu, d_projected, pass.accumulate);
-  const Tensor d_norm = d_branch;  // the branch's gradient is not needed any more
+  if (weights_now) {
+    projection_.backward_weight(stream, kept.gelu, d_projected, pass.accumulate);
+  }
   expansion_.backward_input(stream, d_hidden, d_norm);
-  expansion_.backward_weight(stream, kept.norm.y, d_hidden, pass.accumulate);
-  norm_.backward(stream, x, kept.norm, d_norm, d_residual, Accumulate::yes);
+  Transfer sum = pass.sum->sum(d_norm);
+  if (weights_now) {
+    const Tensor y = pass.sum->allocate_whole(scratch, kept.norm.y);
+    pass.sum->gather(kept.norm.y, y).wait();
+    expansion_.backward_weight(stream, y, d_hidden, pass.accumulate);
+  }
+  sum.wait();
+  norm_.backward(stream, x, kept.norm, pass.sum->own_rows(d_norm), d_residual, Accumulate::yes);
+}
+
+void MlpLayer::backward_weight(const Pass& pass,
+                               const MlpActivations& kept,
+                               const MlpGradients& later) const {
+  ArenaScope scratch(pass.stream.workspace());
+  const Tensor y = pass.sum->allocate_whole(scratch, kept.norm.y);
+  Transfer gathered = pass.sum->gather(kept.norm.y, y);
+  projection_.backward_weight(pass.stream, kept.gelu, later.d_projected, pass.accumulate);
+  gathered.wait();
+  expansion_.backward_weight(pass.stream, y, later.d_hidden, pass.accumulate);
 }
 
 std::size_t MlpLayer::workspace_bytes(const ModelConfig& config,
-                                      BatchShape shape,
-                                      DType dtype,
+                                      const LayerShape& shape,
                                       int num_threads) {
   const std::int64_t N = shape.num_tokens();
-  const std::size_t held = Arena::aligned_bytes(dtype, {N, config.hidden}) +
-                           Arena::aligned_bytes(dtype, {N, config.ffn});
-  return held +
-         std::max({Linear::workspace_bytes(N, {config.hidden, config.ffn}, dtype, num_threads),
-                   Linear::workspace_bytes(N, {config.ffn, config.hidden}, dtype, num_threads),
-                   layer_norm_workspace_bytes(N, config.hidden)});
+  const std::int64_t C = config.hidden;
+  const std::int64_t f = shape.ffn(config);
+  const DType dtype = shape.dtype;
+  const std::size_t held = 2 * Arena::aligned_bytes(dtype, {N, C}) +
+                           Arena::aligned_bytes(dtype, {N, f}) + shape.whole_bytes(C);
+  return held + std::max({Linear::workspace_bytes(N, {C, f}, dtype, num_threads),
+                          Linear::workspace_bytes(N, {f, C}, dtype, num_threads),
+                          layer_norm_workspace_bytes(shape.num_rows(), C)});
 }
 
 }  // namespace slackline

@@ -3,29 +3,40 @@
 #include <string>
 
 #include "core/arena.h"
+#include "model/layer_shape.h"
 #include "model/linear.h"
 #include "model/norm.h"
 #include "model/pass.h"
 
 namespace slackline {
 
-// What the feed-forward half of a block keeps for its backward pass.
+// What the feed-forward half of a block keeps for its backward pass. f is F over the tensor ranks.
 struct MlpActivations {
-  NormActivations norm;
-  Tensor hidden;  // (N, F), before GELU
-  Tensor gelu;    // (N, F)
+  NormActivations norm;  // (n, C)
+  Tensor hidden;         // (N, f), before GELU
+  Tensor gelu;           // (N, f)
 };
 
 [[nodiscard]] MlpActivations allocate_mlp_activations(Arena& arena,
                                                       const ModelConfig& config,
-                                                      BatchShape shape,
-                                                      DType dtype);
+                                                      const LayerShape& shape);
+
+// As AttentionGradients.
+struct MlpGradients {
+  Tensor d_projected{};  // (N, C)
+  Tensor d_hidden{};     // (N, f)
+};
+
+[[nodiscard]] MlpGradients allocate_mlp_gradients(Arena& arena,
+                                                  const ModelConfig& config,
+                                                  const LayerShape& shape);
 
 // out = x + dropout(projection(gelu(expansion(norm(x))))).
 class MlpLayer {
  public:
   MlpLayer(Parameters& parameters, const ModelConfig& config, int layer);
 
+  // x and out are (n, C).
   void forward(const Pass& pass,
                const Tensor& x,
                const MlpActivations& kept,
@@ -34,20 +45,23 @@ class MlpLayer {
   // Everything in `kept` and nothing else: the first part of forward, for recomputation.
   void expand(const Pass& pass, const Tensor& x, const MlpActivations& kept) const;
 
-  // d_residual (N, C) holds the gradient of `out` and is turned in place into that of x.
+  // As AttentionLayer::backward and backward_weight.
   void backward(const Pass& pass,
                 const Tensor& x,
                 const MlpActivations& kept,
+                const MlpGradients& later,
                 const Tensor& d_residual) const;
+
+  void backward_weight(const Pass& pass,
+                       const MlpActivations& kept,
+                       const MlpGradients& later) const;
 
   // Scratch of a forward or backward pass.
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
-                                                   BatchShape shape,
-                                                   DType dtype,
+                                                   const LayerShape& shape,
                                                    int num_threads);
 
  private:
-  ModelConfig config_;
   std::string site_;
   Norm norm_;
   Linear expansion_;

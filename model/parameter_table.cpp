@@ -8,18 +8,40 @@ namespace {
 
 constexpr double kInitStd = 0.02;  // GPT-2's initializer_range
 
-void add_norm(std::vector<ParameterSpec>& table, const std::string& name, std::int64_t C) {
-  table.push_back({name + ".weight", {C}, ParameterRole::norm_weight});
-  table.push_back({name + ".bias", {C}, ParameterRole::norm_bias});
-}
+// Appends the parameters of one layer, or of the model's ends.
+class TableWriter {
+ public:
+  TableWriter(std::vector<ParameterSpec>& table, ModelPart part, int layer = -1)
+      : table_(table), part_(part), layer_(layer) {}
 
-void add_linear(std::vector<ParameterSpec>& table,
-                const std::string& name,
-                Shape in_out,
-                double std) {
-  table.push_back({name + ".weight", in_out, ParameterRole::matrix, std});
-  table.push_back({name + ".bias", {in_out[1]}, ParameterRole::bias});
-}
+  void add(ParameterSpec spec) {
+    spec.part = part_;
+    spec.layer = layer_;
+    table_.push_back(spec);
+  }
+
+  void add_norm(const std::string& name, std::int64_t C) {
+    add({.name = name + ".weight", .shape = {C}, .role = ParameterRole::norm_weight});
+    add({.name = name + ".bias", .shape = {C}, .role = ParameterRole::norm_bias});
+  }
+
+  void add_linear(const std::string& name, Shape in_out, double std, TensorCut cut) {
+    add({.name = name + ".weight",
+         .shape = in_out,
+         .role = ParameterRole::matrix,
+         .init_std = std,
+         .cut = cut});
+    add({.name = name + ".bias",
+         .shape = {in_out[1]},
+         .role = ParameterRole::bias,
+         .cut = cut == TensorCut::rows ? TensorCut::none : cut});
+  }
+
+ private:
+  std::vector<ParameterSpec>& table_;
+  ModelPart part_;
+  int layer_;
+};
 
 }  // namespace
 
@@ -30,21 +52,34 @@ std::vector<ParameterSpec> parameter_table(const ModelConfig& config) {
   const double residual_std = kInitStd / std::sqrt(2.0 * config.layers);
 
   std::vector<ParameterSpec> table;
-  table.push_back({"wte.weight", {config.vocab, C}, ParameterRole::token_embedding, kInitStd});
-  table.push_back(
-      {"wpe.weight", {config.sequence, C}, ParameterRole::position_embedding, kInitStd});
-  for (int layer = 0; layer < config.layers; ++layer) {
-    const std::string prefix = "h." + std::to_string(layer);
-    add_norm(table, prefix + ".ln_1", C);
-    add_linear(table, prefix + ".attn.c_attn", {C, 3 * C}, kInitStd);
-    add_linear(table, prefix + ".attn.c_proj", {C, C}, residual_std);
-    add_norm(table, prefix + ".ln_2", C);
-    add_linear(table, prefix + ".mlp.c_fc", {C, F}, kInitStd);
-    add_linear(table, prefix + ".mlp.c_proj", {F, C}, residual_std);
+  TableWriter embedding(table, ModelPart::embedding);
+  embedding.add({.name = "wte.weight",
+                 .shape = {config.vocab, C},
+                 .role = ParameterRole::token_embedding,
+                 .init_std = kInitStd,
+                 .cut = TensorCut::rows});
+  embedding.add({.name = "wpe.weight",
+                 .shape = {config.sequence, C},
+                 .role = ParameterRole::position_embedding,
+                 .init_std = kInitStd});
+  for (int i = 0; i < config.layers; ++i) {
+    const std::string prefix = "h." + std::to_string(i);
+    TableWriter layer(table, ModelPart::layer, i);
+    layer.add_norm(prefix + ".ln_1", C);
+    layer.add_linear(prefix + ".attn.c_attn", {C, 3 * C}, kInitStd, TensorCut::qkv_columns);
+    layer.add_linear(prefix + ".attn.c_proj", {C, C}, residual_std, TensorCut::rows);
+    layer.add_norm(prefix + ".ln_2", C);
+    layer.add_linear(prefix + ".mlp.c_fc", {C, F}, kInitStd, TensorCut::columns);
+    layer.add_linear(prefix + ".mlp.c_proj", {F, C}, residual_std, TensorCut::rows);
   }
-  add_norm(table, "ln_f", C);
+  TableWriter head(table, ModelPart::head);
+  head.add_norm("ln_f", C);
   if (!config.tie_embeddings) {
-    table.push_back({"lm_head.weight", {config.vocab, C}, ParameterRole::head, kInitStd});
+    head.add({.name = "lm_head.weight",
+              .shape = {config.vocab, C},
+              .role = ParameterRole::head,
+              .init_std = kInitStd,
+              .cut = TensorCut::rows});
   }
   return table;
 }

@@ -9,8 +9,7 @@
 
 namespace slackline {
 
-// What a parameter is, from which follow its initial values, whether it decays, and (later) how
-// it is cut over tensor ranks.
+// What a parameter is, from which follow its initial values and whether it decays.
 enum class ParameterRole {
   token_embedding,
   position_embedding,
@@ -21,11 +20,25 @@ enum class ParameterRole {
   norm_bias,
 };
 
+// How a parameter is cut over tensor ranks; model/shard.h has the indices.
+enum class TensorCut {
+  none,         // every rank has all of it
+  rows,         // inputs of a layer; vocabulary of a table
+  columns,      // outputs of a layer
+  qkv_columns,  // the rank's heads in each of Q, K and V
+};
+
+// Where in the model a parameter is used: decides which pipeline stages hold it.
+enum class ModelPart { embedding, layer, head };
+
 struct ParameterSpec {
   std::string name;  // Hugging Face's, without the "transformer." prefix
   Shape shape;       // Hugging Face's: matrices are (in, out), tables (rows, hidden)
   ParameterRole role = ParameterRole::matrix;
   double init_std = 0.0;  // of normal initial values; 0: zeros, or ones for norm weights
+  TensorCut cut = TensorCut::none;
+  ModelPart part = ModelPart::layer;
+  int layer = -1;         // of ModelPart::layer
 };
 
 // Every parameter of the model, in the order of the forward pass. Names are unique.

@@ -1,0 +1,51 @@
+#include "model/residual.h"
+
+#include "core/kernels/dropout.h"
+#include "core/kernels/elementwise.h"
+#include "core/profile.h"
+
+namespace slackline {
+
+void add_to_residual(const Pass& pass,
+                     const std::string& site,
+                     const Tensor& branch,
+                     const Tensor& x,
+                     const Tensor& out) {
+  const ProfileRange range(pass.stream, "residual");
+  dropout_add(pass.stream,
+              {.x = pass.sum->own_rows(branch),
+               .residual = x,
+               .out = out,
+               .key = pass.dropout_key(site),
+               .first_row = pass.first_row(),
+               .rows_per_sample = pass.T()});
+}
+
+Tensor branch_gradient(const Pass& pass,
+                       const std::string& site,
+                       const Tensor& d_residual,
+                       const Tensor& into,
+                       ArenaScope& scratch) {
+  if (pass.dropout == 0.0F && !pass.sum->sequence_parallel() && into.empty()) {
+    return d_residual;
+  }
+  const ProfileRange range(pass.stream, "residual");
+  const Tensor whole =
+      into.empty() ? scratch.allocate(d_residual.dtype(), {pass.num_tokens(), d_residual.dim(1)})
+                   : into;
+  const Tensor rows = pass.sum->own_rows(whole);
+  if (pass.dropout > 0.0F) {
+    dropout_add(pass.stream,
+                {.x = d_residual,
+                 .out = rows,
+                 .key = pass.dropout_key(site),
+                 .first_row = pass.first_row(),
+                 .rows_per_sample = pass.T()});
+  } else {
+    cast(pass.stream, d_residual, rows);
+  }
+  pass.sum->gather(rows, whole).wait();
+  return whole;
+}
+
+}  // namespace slackline
