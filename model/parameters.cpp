@@ -15,78 +15,149 @@ bool has_copy(const ParameterSpec& spec, DType compute) {
          spec.role != ParameterRole::norm_bias;
 }
 
-// Walks the parameters and their places, 64-byte aligned, in one buffer per kind. Used both to
-// measure and to make the views.
-class Placement {
- public:
-  Tensor place(const Buffer& buffer, DType dtype, const Shape& shape, std::size_t& used) {
-    const std::size_t offset = used;
-    used += Arena::aligned_bytes(dtype, shape);
-    return buffer.view(dtype, shape, offset);
+bool is_norm(const ParameterSpec& spec) {
+  return spec.role == ParameterRole::norm_weight || spec.role == ParameterRole::norm_bias;
+}
+
+ModelSlice slice_of(const ModelConfig& config, const Parameters::Options& options) {
+  return options.slice ? *options.slice : whole_model(config);
+}
+
+// Every parameter of the slice and its place in the buffers; views are not made yet.
+std::vector<Parameter> place_parameters(const ModelConfig& config, const ModelSlice& slice) {
+  std::vector<Parameter> parameters;
+  for (const ParameterSpec& spec : parameter_table(config)) {
+    if (slice.holds(spec, config)) {
+      parameters.push_back(
+          {.spec = spec, .shard = shard_of(spec, config, slice.tensor_rank, slice.tensor_size)});
+    }
   }
-
-  std::size_t weights = 0;
-  std::size_t gradients = 0;
-  std::size_t copies = 0;
-};
-
-// Fills a tensor with normal numbers of its own named stream.
-void fill_normal(StreamView stream, const Tensor& tensor, PhiloxKey key, double std) {
-  constexpr std::size_t kPairsPerTask = 8192;
-  const std::span<float> values = tensor.span<float>();
-  const std::size_t num_pairs = (values.size() + 1) / 2;
-  const std::size_t num_tasks = (num_pairs + kPairsPerTask - 1) / kPairsPerTask;
-  stream.pool().parallel_for(num_tasks, [&](std::size_t task, int) {
-    const std::size_t end = std::min(num_pairs, (task + 1) * kPairsPerTask);
-    for (std::size_t pair = task * kPairsPerTask; pair < end; ++pair) {
-      const std::array<double, 2> numbers = normal_pair(key, pair);
-      values[2 * pair] = static_cast<float>(std * numbers[0]);
-      if (2 * pair + 1 < values.size()) {
-        values[2 * pair + 1] = static_cast<float>(std * numbers[1]);
+  std::size_t bytes = 0;
+  for (const bool norms : {false, true}) {
+    for (Parameter& parameter : parameters) {
+      if (is_norm(parameter.spec) == norms) {
+        parameter.first_element = bytes / sizeof(float);
+        bytes += Arena::aligned_bytes(DType::f32, parameter.shard.shape);
       }
     }
-  });
+  }
+  return parameters;
+}
+
+std::size_t element_bytes(const std::vector<Parameter>& parameters) {
+  std::size_t bytes = 0;
+  for (const Parameter& parameter : parameters) {
+    bytes += Arena::aligned_bytes(DType::f32, parameter.shard.shape);
+  }
+  return bytes;
+}
+
+// Elements [first, first + count) of a logical tensor's stream of normal numbers, to `values`.
+void draw_normal(float* values, std::size_t first, std::size_t count, PhiloxKey key, double std) {
+  for (std::size_t i = 0; i < count;) {
+    const std::size_t element = first + i;
+    const std::array<double, 2> numbers = normal_pair(key, element / 2);
+    for (std::size_t k = element % 2; k < 2 && i < count; ++k, ++i) {
+      values[i] = static_cast<float>(std * numbers[k]);
+    }
+  }
+}
+
+// Fills a parameter with the normal numbers of its logical tensor's named stream, row by row.
+void fill_normal(StreamView stream, const Parameter& parameter, PhiloxKey key) {
+  const std::int64_t logical_columns = parameter.spec.shape[-1];
+  const std::int64_t columns = parameter.shard.shape[-1];
+  float* weight = parameter.weight.data<float>();
+  for (const ShardPart& part : parameter.shard.parts) {
+    const bool has_rows = part.logical.shape.rank() == 2;
+    const std::int64_t num_rows = has_rows ? part.logical.shape[0] : 1;
+    const auto count = static_cast<std::size_t>(part.logical.shape[-1]);
+    const std::int64_t first_row = has_rows ? part.logical.start[0] : 0;
+    const std::int64_t first_local_row = has_rows ? part.local.start[0] : 0;
+    stream.pool().parallel_for(static_cast<std::size_t>(num_rows), [&](std::size_t task, int) {
+      const auto row = static_cast<std::int64_t>(task);
+      draw_normal(weight + (first_local_row + row) * columns + part.local.start.back(),
+                  static_cast<std::size_t>((first_row + row) * logical_columns +
+                                           part.logical.start.back()),
+                  count,
+                  key,
+                  parameter.spec.init_std);
+    });
+  }
 }
 
 }  // namespace
 
 Parameters::Bytes Parameters::bytes(const ModelConfig& config, const Options& options) {
-  Bytes bytes;
-  for (const ParameterSpec& spec : parameter_table(config)) {
-    const std::size_t fp32_bytes = Arena::aligned_bytes(DType::f32, spec.shape);
-    bytes.weights += fp32_bytes;
-    bytes.gradients += options.gradients == Gradients::fp32 ? fp32_bytes : 0;
-    bytes.copies +=
-        has_copy(spec, options.compute) ? Arena::aligned_bytes(DType::bf16, spec.shape) : 0;
-    if (spec.role == ParameterRole::token_embedding && config.tie_embeddings &&
-        options.gradients == Gradients::fp32) {
-      bytes.input_gradient = fp32_bytes;
+  const ModelSlice slice = slice_of(config, options);
+  const std::vector<Parameter> parameters = place_parameters(config, slice);
+  Bytes bytes{.weights = element_bytes(parameters)};
+  bytes.gradients = options.gradients == Gradients::fp32 ? bytes.weights : 0;
+  for (const Parameter& parameter : parameters) {
+    if (has_copy(parameter.spec, options.compute)) {
+      bytes.copies += Arena::aligned_bytes(DType::bf16, parameter.shard.shape);
+    }
+    if (parameter.spec.role == ParameterRole::token_embedding && config.tie_embeddings &&
+        slice.embedding() && slice.head() && options.gradients == Gradients::fp32) {
+      bytes.input_gradient = Arena::aligned_bytes(DType::f32, parameter.shard.shape);
     }
   }
   return bytes;
 }
 
-Parameters::Parameters(const ModelConfig& config, const Options& options) {
+Parameters::Parameters(const ModelConfig& config, const Options& options)
+    : slice_(slice_of(config, options)), parameters_(place_parameters(config, slice_)) {
   const Bytes total = bytes(config, options);
   weights_ = Buffer("weights", total.weights);
   gradients_ = Buffer("gradients", total.gradients);
   copies_ = Buffer("bf16 weights", total.copies);
-  Placement at;
-  for (const ParameterSpec& spec : parameter_table(config)) {
-    Parameter parameter{.spec = spec};
-    parameter.weight = at.place(weights_, DType::f32, spec.shape, at.weights);
+  std::size_t copies = 0;
+  for (Parameter& parameter : parameters_) {
+    const Shape& shape = parameter.shard.shape;
+    const std::size_t offset = parameter.first_element * sizeof(float);
+    parameter.weight = weights_.view(DType::f32, shape, offset);
     if (options.gradients == Gradients::fp32) {
-      parameter.gradient = at.place(gradients_, DType::f32, spec.shape, at.gradients);
+      parameter.gradient = gradients_.view(DType::f32, shape, offset);
     }
-    if (has_copy(spec, options.compute)) {
-      parameter.weight_bf16 = at.place(copies_, DType::bf16, spec.shape, at.copies);
+    if (has_copy(parameter.spec, options.compute)) {
+      parameter.weight_bf16 = copies_.view(DType::bf16, shape, copies);
+      copies += Arena::aligned_bytes(DType::bf16, shape);
     }
-    parameters_.push_back(parameter);
+    if (is_norm(parameter.spec)) {
+      num_norm_elements_ += Arena::aligned_bytes(DType::f32, shape) / sizeof(float);
+    }
   }
   if (total.input_gradient > 0) {
     input_gradient_buffer_ = Buffer("input embedding gradient", total.input_gradient);
     input_gradient_buffer_.fill_zero();
-    input_gradient_ = input_gradient_buffer_.view(DType::f32, parameters_.front().spec.shape);
+    input_gradient_ =
+        input_gradient_buffer_.view(DType::f32, parameters_.front().shard.shape);
+  }
+  clear_gaps();
+}
+
+Tensor Parameters::all_weights() const {
+  return weights_.view(DType::f32, {static_cast<std::int64_t>(weights_.bytes() / sizeof(float))});
+}
+
+Tensor Parameters::all_gradients() const {
+  return gradients_.view(DType::f32,
+                         {static_cast<std::int64_t>(gradients_.bytes() / sizeof(float))});
+}
+
+// Gaps travel with the ranges they lie in: they are zero, and stay so.
+void Parameters::clear_gaps() {
+  for (const Parameter& parameter : parameters_) {
+    const std::size_t used = parameter.first_element + parameter.weight.num_elements();
+    const std::size_t end =
+        parameter.first_element +
+        Arena::aligned_bytes(DType::f32, parameter.shard.shape) / sizeof(float);
+    for (const Buffer* buffer : {&weights_, &gradients_}) {
+      if (buffer->bytes() > 0) {
+        auto* values = reinterpret_cast<float*>(buffer->data());
+        std::fill(values + used, values + end, 0.0F);
+      }
+    }
   }
 }
 
@@ -110,7 +181,7 @@ void initialize(StreamView stream, Parameters& parameters, std::uint64_t seed) {
   for (const Parameter& parameter : parameters.all()) {
     const ParameterSpec& spec = parameter.spec;
     if (spec.init_std > 0.0) {
-      fill_normal(stream, parameter.weight, philox_key(seed, spec.name), spec.init_std);
+      fill_normal(stream, parameter, philox_key(seed, spec.name));
     } else {
       const std::span<float> values = parameter.weight.span<float>();
       std::fill(

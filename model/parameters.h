@@ -2,30 +2,36 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "core/buffer.h"
 #include "core/stream.h"
-#include "model/parameter_table.h"
+#include "model/model_slice.h"
+#include "model/shard.h"
 
 namespace slackline {
 
 enum class Gradients { none, fp32 };
 
-// One parameter: its description and views of its values.
+// One parameter: its description and views of the part of it that this rank holds.
 struct Parameter {
-  ParameterSpec spec{};
-  Tensor weight{};       // f32 master
-  Tensor gradient{};     // f32, accumulated over micro-batches; empty without gradients
-  Tensor weight_bf16{};  // rounded copy that bf16 products read; empty in fp32 and for norms
+  ParameterSpec spec{};       // of the logical tensor
+  Shard shard{};              // which elements of it are here; shard.shape is the views' shape
+  Tensor weight{};            // f32 master
+  Tensor gradient{};          // f32, accumulated over micro-batches; empty without gradients
+  Tensor weight_bf16{};       // rounded copy that bf16 products read; empty in fp32 and for norms
+  std::size_t first_element = 0;  // where weight and gradient begin in their buffers, in elements
 
   // What the ops read: the bf16 copy where there is one.
   [[nodiscard]] const Tensor& compute() const { return weight_bf16.empty() ? weight : weight_bf16; }
 };
 
-// All parameters of a model, in table order. Owns one buffer each for weights, gradients and bf16
-// copies.
+// The parameters of a model, or of one rank's slice of it, in table order. Owns one buffer each for
+// weights, gradients and bf16 copies. In the first two a parameter stands at the same element:
+// tables and matrices with their biases in table order, then all norms, so that what several tensor
+// ranks have to sum is one range. Each begins on a cache line; gaps are zero.
 //
 // Invariants: 1. weight_bf16 is weight rounded, at every moment when no update is running (callers
 // that write weights call refresh_copies); 2. input_gradient is all zero between steps.
@@ -34,21 +40,31 @@ class Parameters {
   struct Options {
     DType compute = DType::f32;  // f32 or bf16
     Gradients gradients = Gradients::fp32;
+    std::optional<ModelSlice> slice{};  // absent: the whole model
   };
 
   Parameters(const ModelConfig& config, const Options& options);
+
+  [[nodiscard]] const ModelSlice& slice() const { return slice_; }
 
   [[nodiscard]] std::vector<Parameter>& all() { return parameters_; }
 
   [[nodiscard]] const std::vector<Parameter>& all() const { return parameters_; }
 
-  // REQUIRES: the model has a parameter of that name.
+  // REQUIRES: the slice holds a parameter of that name.
   [[nodiscard]] Parameter& at(std::string_view name);
 
-  // A tied table has two gradients (CONTRACTS section 7 rule 3): the head's is the parameter's
-  // own, the input's (V, C) stands here until Embedding::finish_gradient adds it. Empty when
-  // untied.
+  // A tied table has two gradients (CONTRACTS section 7 rule 3). Where one rank has both ends of
+  // the model, the head's is the parameter's own and the input's stands here until
+  // Embedding::finish_gradient adds it. Empty elsewhere.
   [[nodiscard]] const Tensor& input_gradient() const { return input_gradient_; }
+
+  // All weights, and all gradients, as one row of f32 each; norms are the last
+  // num_norm_elements().
+  [[nodiscard]] Tensor all_weights() const;
+  [[nodiscard]] Tensor all_gradients() const;
+
+  [[nodiscard]] std::size_t num_norm_elements() const { return num_norm_elements_; }
 
   // Rounds every weight into its bf16 copy; nothing to do in fp32.
   void refresh_copies(StreamView stream);
@@ -64,16 +80,20 @@ class Parameters {
   [[nodiscard]] static Bytes bytes(const ModelConfig& config, const Options& options);
 
  private:
+  void clear_gaps();
+
+  ModelSlice slice_;
   Buffer weights_;
   Buffer gradients_;
   Buffer copies_;
   Buffer input_gradient_buffer_;
   Tensor input_gradient_;
+  std::size_t num_norm_elements_ = 0;
   std::vector<Parameter> parameters_;
 };
 
-// Sets every weight to its initial value: a function of (seed, name, element) alone. Copies are
-// refreshed.
+// Sets every weight to its initial value: a function of (seed, name, element) alone, element being
+// that of the logical tensor. Copies are refreshed.
 void initialize(StreamView stream, Parameters& parameters, std::uint64_t seed);
 
 }  // namespace slackline

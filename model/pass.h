@@ -7,6 +7,8 @@
 #include "core/rng.h"
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "model/parameter_table.h"
+#include "model/tensor_sum.h"
 
 namespace slackline {
 
@@ -19,15 +21,48 @@ struct MicroBatch {
   std::uint64_t step = 1;          // optimizer step, from 1
 };
 
+// Told when a pass is about to read a part's parameters and when it has made their gradients: what
+// moves parameters and gradients between ranks implements it.
+class ParameterUse {
+ public:
+  ParameterUse() = default;
+  virtual ~ParameterUse() = default;
+  ParameterUse(const ParameterUse&) = delete;
+  ParameterUse& operator=(const ParameterUse&) = delete;
+
+  virtual void before_use(ModelPart part, int layer) = 0;
+  virtual void gradients_made(ModelPart part, int layer) = 0;
+};
+
 // One pass of one micro-batch through the model: where it runs and what varies from pass to pass.
 // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): a pass without a stream does not compile
 struct Pass {
   StreamView stream;
+  TensorSum* sum;  // the tensor axis, never null
   MicroBatch batch{};
   float dropout = 0.0F;    // 0 in evaluation
   std::uint64_t seed = 0;  // of the dropout masks
   // Whether weight gradients of matrices are written (first micro-batch of a step) or added to.
   Accumulate accumulate = Accumulate::no;
+
+  ParameterUse* use = nullptr;  // nobody, or who has to be told
+
+  void before_use(ModelPart part, int layer = -1) const {
+    if (use != nullptr) {
+      use->before_use(part, layer);
+    }
+  }
+
+  void gradients_made(ModelPart part, int layer = -1) const {
+    if (use != nullptr) {
+      use->gradients_made(part, layer);
+    }
+  }
+
+  [[nodiscard]] std::int64_t num_tokens() const { return B() * T(); }
+
+  // Of this rank's rows of the residual stream, in the micro-batch.
+  [[nodiscard]] std::int64_t first_row() const { return sum->first_row(num_tokens()); }
 
   [[nodiscard]] std::int64_t B() const { return batch.tokens.dim(0); }
 

@@ -8,11 +8,24 @@ namespace slackline {
 
 namespace {
 
+ChunkSlice chunk_of(const ModelConfig& config, const Stage::Options& options) {
+  return options.chunk ? *options.chunk : whole_chunk(config);
+}
+
 // Whether a block's activations are dropped after its forward pass, so that all blocks share one
 // set.
 bool shares_activations(const ModelConfig& config, const Stage::Options& options) {
-  return config.recompute == Recompute::block ||
-         options.purpose == Stage::Options::Purpose::evaluate;
+  return config.recompute == Recompute::block || options.purpose == Stage::Purpose::evaluate;
+}
+
+// The element of a list that has one entry per block, or one for all of them.
+template <typename T>
+const T& of_block(const std::vector<T>& list, std::size_t block) {
+  return list.size() == 1 ? list.front() : list[block];
+}
+
+const Tensor& residual_before(const std::vector<Tensor>& residual, std::size_t block) {
+  return residual[block % residual.size()];
 }
 
 }  // namespace
@@ -21,118 +34,210 @@ Stage::Stage(Parameters& parameters, const ModelConfig& config, const Options& o
     : parameters_(&parameters),
       config_(config),
       options_(options),
-      embedding_(parameters),
-      final_norm_(parameters, "ln_f"),
-      head_(parameters, config),
-      arena_("activations", activation_bytes(config, options)) {
-  for (int layer = 0; layer < config.layers; ++layer) {
+      chunk_(chunk_of(config, options)) {
+  SL_CHECK(!(config.recompute == Recompute::block &&
+             options.weight_gradients == WeightGradients::later),
+           "recomputed activations are gone when weight gradients are made later");
+  if (chunk_.embedding) {
+    embedding_.emplace(parameters);
+  }
+  for (int layer = chunk_.first_layer; layer < chunk_.last_layer; ++layer) {
     blocks_.emplace_back(parameters, config, layer);
+  }
+  if (chunk_.head) {
+    final_norm_.emplace(parameters, "ln_f");
+    head_.emplace(parameters, config);
+  }
+  for (int slot = 0; slot < options.num_slots; ++slot) {
+    slots_.push_back({.arena = Arena("activations", slot_bytes(config, options))});
+    prepare(slot, options.micro_batch);
   }
 }
 
 Stage::Activations Stage::allocate(Arena& arena,
                                    const ModelConfig& config,
-                                   const Options& options) {
-  const std::int64_t N = options.micro_batch.num_tokens();
-  const auto layers = static_cast<std::size_t>(config.layers);
-  const bool evaluate = options.purpose == Options::Purpose::evaluate;
+                                   const Options& options,
+                                   BatchShape batch) {
+  const LayerShape shape = options.layer_shape(batch);
+  const ChunkSlice chunk = chunk_of(config, options);
+  const auto layers = static_cast<std::size_t>(chunk.num_layers());
+  const bool evaluate = options.purpose == Purpose::evaluate;
+  const Shape rows{shape.num_rows(), config.hidden};
   Activations activations;
   // Evaluation keeps two residual tensors, used in turn.
   const std::size_t num_residuals = evaluate ? std::min<std::size_t>(2, layers + 1) : layers + 1;
   for (std::size_t i = 0; i < num_residuals; ++i) {
-    activations.residual.push_back(arena.allocate(options.compute, {N, config.hidden}));
+    activations.residual.push_back(arena.allocate(options.compute, rows));
   }
   const std::size_t num_sets = shares_activations(config, options) ? 1 : layers;
   for (std::size_t i = 0; i < num_sets; ++i) {
-    activations.blocks.push_back(
-        allocate_block_activations(arena, config, options.micro_batch, options.compute));
+    activations.blocks.push_back(allocate_block_activations(arena, config, shape));
   }
-  activations.final_norm = allocate_norm_activations(arena, N, config.hidden, options.compute);
+  const bool later = !evaluate && options.weight_gradients == WeightGradients::later;
+  for (std::size_t i = 0; i < (later ? layers : 1); ++i) {
+    activations.later.push_back(later ? allocate_block_gradients(arena, config, shape)
+                                      : BlockGradients{});
+  }
+  if (chunk.head) {
+    activations.final_norm =
+        allocate_norm_activations(arena, shape.num_rows(), config.hidden, options.compute);
+  }
+  if (!evaluate) {
+    activations.gradient = arena.allocate(options.compute, rows);
+  }
   return activations;
 }
 
-std::size_t Stage::activation_bytes(const ModelConfig& config, const Options& options) {
+std::size_t Stage::slot_bytes(const ModelConfig& config, const Options& options) {
   Arena arena = Arena::measuring();
-  static_cast<void>(allocate(arena, config, options));
+  static_cast<void>(allocate(arena, config, options, options.micro_batch));
   return arena.high_water();
+}
+
+std::size_t Stage::activation_bytes(const ModelConfig& config, const Options& options) {
+  return slot_bytes(config, options) * static_cast<std::size_t>(options.num_slots);
 }
 
 std::size_t Stage::workspace_bytes(const ModelConfig& config,
                                    const Options& options,
                                    int num_threads) {
-  const std::int64_t N = options.micro_batch.num_tokens();
-  const std::size_t held = 2 * Arena::aligned_bytes(options.compute, {N, config.hidden});
-  return held +
-         std::max(
-             {Block::workspace_bytes(config, options.micro_batch, options.compute, num_threads),
-              Head::workspace_bytes(config, options.micro_batch, options.compute, num_threads),
-              layer_norm_workspace_bytes(N, config.hidden)});
+  const LayerShape shape = options.layer_shape(options.micro_batch);
+  const ChunkSlice chunk = chunk_of(config, options);
+  std::size_t bytes = Block::workspace_bytes(config, shape, num_threads);
+  if (chunk.embedding) {
+    bytes = std::max(bytes, Embedding::workspace_bytes(config, shape));
+  }
+  if (chunk.head) {
+    // The gradient of the final norm's output is held beside what either of the two takes.
+    const std::size_t held =
+        Arena::aligned_bytes(options.compute, {shape.num_rows(), config.hidden});
+    bytes = std::max({bytes,
+                      held + Head::workspace_bytes(config, shape, num_threads),
+                      held + layer_norm_workspace_bytes(shape.num_rows(), config.hidden)});
+  }
+  return bytes;
 }
 
-const BlockActivations& Stage::kept(std::size_t block) const {
-  return activations_.blocks.size() == 1 ? activations_.blocks.front() : activations_.blocks[block];
+Stage::Activations& Stage::prepare(int slot, BatchShape shape) {
+  Slot& at = slots_[static_cast<std::size_t>(slot)];
+  if (at.shape.B != shape.B || at.shape.T != shape.T) {
+    at.arena.release(0);
+    at.kept = allocate(at.arena, config_, options_, shape);
+    at.shape = shape;
+  }
+  return at.kept;
 }
 
-const Tensor& Stage::residual(std::size_t block) const {
-  return activations_.residual[block % activations_.residual.size()];
+const Stage::Activations& Stage::kept(int slot) const {
+  return slots_[static_cast<std::size_t>(slot)].kept;
+}
+
+const Tensor& Stage::input(int slot) const {
+  return kept(slot).residual.front();
+}
+
+const Tensor& Stage::output(int slot) const {
+  return residual_before(kept(slot).residual, blocks_.size());
+}
+
+const Tensor& Stage::gradient(int slot) const {
+  return kept(slot).gradient;
+}
+
+const Tensor& Stage::final_norm_output(int slot) const {
+  return kept(slot).final_norm.y;
 }
 
 void Stage::begin_step(StreamView stream) {
   for (const Parameter& parameter : parameters_->all()) {
-    const bool tied_table = parameter.spec.role == ParameterRole::token_embedding &&
-                            !parameters_->input_gradient().empty();
+    const ParameterSpec& spec = parameter.spec;
+    const bool here = ModelSlice{.chunks = {chunk_}}.holds(spec, config_);
     // Products write these in the first pass of a step.
-    const bool written = parameter.spec.role == ParameterRole::matrix ||
-                         parameter.spec.role == ParameterRole::head || tied_table;
-    if (!written) {
+    const bool head_table = spec.role == ParameterRole::head ||
+                            (spec.role == ParameterRole::token_embedding &&
+                             config_.tie_embeddings && parameters_->slice().head());
+    if (here && spec.role != ParameterRole::matrix && !head_table) {
       fill_zero(stream, parameter.gradient);
     }
   }
 }
 
-void Stage::forward(const Pass& pass) {
-  Options options = options_;
-  options.micro_batch = {.B = pass.B(), .T = pass.T()};
-  arena_.release(0);
-  activations_ = allocate(arena_, config_, options);
-
-  embedding_.forward(pass, residual(0));
-  for (std::size_t block = 0; block < blocks_.size(); ++block) {
-    blocks_[block].forward(pass, residual(block), kept(block), residual(block + 1));
+void Stage::forward(const Pass& pass, int slot) {
+  const Activations& to = prepare(slot, {.B = pass.B(), .T = pass.T()});
+  if (embedding_) {
+    pass.before_use(ModelPart::embedding);
+    embedding_->forward(pass, to.residual.front());
   }
-  final_norm_.forward(pass.stream, residual(blocks_.size()), activations_.final_norm);
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    pass.before_use(ModelPart::layer, chunk_.first_layer + static_cast<int>(i));
+    blocks_[i].forward(pass,
+                       residual_before(to.residual, i),
+                       of_block(to.blocks, i),
+                       residual_before(to.residual, i + 1));
+  }
+  if (head_) {
+    pass.before_use(ModelPart::head);
+    final_norm_->forward(
+        pass.stream, residual_before(to.residual, blocks_.size()), to.final_norm);
+  }
 }
 
-double Stage::backward(const Pass& pass, float scale) {
-  const Tensor& last = residual(blocks_.size());
+double Stage::head_backward(const Pass& pass, const Activations& kept, float scale) {
   ArenaScope scratch(pass.stream.workspace());
-  const Tensor d_residual = scratch.allocate(options_.compute, last.shape());
-  double loss = 0.0;
-  {
-    ArenaScope head_scratch(pass.stream.workspace());
-    const Tensor d_norm = head_scratch.allocate(options_.compute, last.shape());
-    loss = head_.loss_and_gradient(pass, activations_.final_norm.y, d_norm, scale);
-    final_norm_.backward(
-        pass.stream, last, activations_.final_norm, d_norm, d_residual, Accumulate::no);
-  }
-  for (std::size_t block = blocks_.size(); block-- > 0;) {
-    if (config_.recompute == Recompute::block) {
-      blocks_[block].recompute(pass, residual(block), kept(block));
-    }
-    blocks_[block].backward(pass, residual(block), kept(block), d_residual);
-  }
-  embedding_.backward(pass, d_residual);
+  const Tensor d_norm = scratch.allocate(options_.compute, kept.gradient.shape());
+  const double loss = head_->loss_and_gradient(pass, kept.final_norm.y, d_norm, scale);
+  final_norm_->backward(pass.stream,
+                        residual_before(kept.residual, blocks_.size()),
+                        kept.final_norm,
+                        d_norm,
+                        kept.gradient,
+                        Accumulate::no);
+  pass.gradients_made(ModelPart::head);
   return loss;
 }
 
+double Stage::backward(const Pass& pass, float scale, int slot) {
+  const Activations& from = kept(slot);
+  const double loss = head_ ? head_backward(pass, from, scale) : 0.0;
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
+    if (config_.recompute == Recompute::block) {
+      blocks_[i].recompute(pass, from.residual[i], of_block(from.blocks, i));
+    }
+    blocks_[i].backward(
+        pass, from.residual[i], of_block(from.blocks, i), of_block(from.later, i), from.gradient);
+    if (options_.weight_gradients == WeightGradients::now) {
+      pass.gradients_made(ModelPart::layer, chunk_.first_layer + static_cast<int>(i));
+    }
+  }
+  if (embedding_) {
+    embedding_->backward(pass, from.gradient);
+    pass.gradients_made(ModelPart::embedding);
+  }
+  return loss;
+}
+
+void Stage::backward_weight(const Pass& pass, int slot) {
+  const Activations& from = kept(slot);
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
+    blocks_[i].backward_weight(pass, of_block(from.blocks, i), from.later[i]);
+    pass.gradients_made(ModelPart::layer, chunk_.first_layer + static_cast<int>(i));
+  }
+}
+
 void Stage::finish_gradients(StreamView stream) {
-  embedding_.finish_gradient(stream);
+  if (embedding_) {
+    embedding_->finish_gradient(stream);
+  }
+}
+
+double Stage::loss(const Pass& pass, int slot) {
+  return head_->loss(pass, kept(slot).final_norm.y);
 }
 
 double Stage::evaluate(Pass pass) {
   pass.dropout = 0.0F;
   forward(pass);
-  return head_.loss(pass, activations_.final_norm.y);
+  return loss(pass);
 }
 
 }  // namespace slackline

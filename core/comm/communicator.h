@@ -69,7 +69,9 @@ class Communicator {
   [[nodiscard]] virtual const std::string& axis() const = 0;  // "tensor", "data", ...: who counts
 
   [[nodiscard]] virtual Transfer send(const Tensor& data, int to, const TransferNote& note) = 0;
-  [[nodiscard]] virtual Transfer receive(const Tensor& data, int from, const TransferNote& note) = 0;
+  [[nodiscard]] virtual Transfer receive(const Tensor& data,
+                                         int from,
+                                         const TransferNote& note) = 0;
 
   // In place: every rank ends with the sum.
   [[nodiscard]] virtual Transfer all_reduce(const Tensor& data,
