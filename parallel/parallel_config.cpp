@@ -2,9 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
 
 namespace slackline {
 
@@ -14,56 +19,126 @@ constexpr std::array<std::string_view, 4> kSchedules = {"gpipe", "1f1b", "interl
 constexpr std::array<std::string_view, 2> kStrategies = {"replicate", "zero1"};
 constexpr std::array<std::string_view, 2> kTransfers = {"asynchronous", "blocking"};
 constexpr std::array<std::string_view, 2> kEmbeddingSyncs = {"fused", "separate"};
-constexpr std::int64_t kMaxDegree = 1 << 20;
+constexpr std::int64_t kMaxDegree = 1 << 16;
 
 int degree(JsonReader& section, std::string_view axis) {
-  const std::int64_t value =
-      section.integer(axis, {.default_value = 1, .min = 1, .max = kMaxDegree});
-  if (value != 1) {
-    section.fail(axis, "more than one rank is not built yet; use 1");
-  }
-  return static_cast<int>(value);
+  return static_cast<int>(
+      section.integer(axis, {.default_value = 1, .min = 1, .max = kMaxDegree}));
 }
 
-void read_stage_layers(JsonReader& section, int layers) {
+// The largest degree up to `wanted` that divides all of these.
+int nearest_divisor(int wanted, std::initializer_list<int> sizes) {
+  int common = 0;
+  for (const int size : sizes) {
+    common = std::gcd(common, size);
+  }
+  int nearest = std::min(wanted, common);
+  while (common % nearest != 0) {
+    --nearest;
+  }
+  return nearest;
+}
+
+void check_tensor(const JsonReader& section, const ParallelConfig& config, const ModelConfig& m) {
+  if (m.heads % config.tensor != 0 || m.ffn % config.tensor != 0) {
+    section.fail("tensor",
+                 fmt::format("must divide model.heads = {} and model.ffn = {}; nearest is {}",
+                             m.heads,
+                             m.ffn,
+                             nearest_divisor(config.tensor, {m.heads, m.ffn})));
+  }
+  if (m.vocab < config.tensor) {
+    section.fail("tensor", fmt::format("must not exceed model.vocab = {}", m.vocab));
+  }
+}
+
+void read_schedule(JsonReader& section, ParallelConfig& config) {
+  config.schedule = static_cast<ScheduleName>(section.choice("schedule", kSchedules, 1));
+  config.chunks = degree(section, "chunks");
+  const bool interleaved = config.schedule == ScheduleName::interleaved;
+  if (config.chunks > 1 && !interleaved) {
+    section.fail("chunks", R"(more than 1 needs parallel.schedule "interleaved"; use 1)");
+  }
+  if (interleaved && config.pipeline == 1) {
+    section.fail("schedule", R"("interleaved" needs parallel.pipeline above 1; use "1f1b")");
+  }
+}
+
+void read_stage_layers(JsonReader& section, ParallelConfig& config, int layers) {
+  const int stages = config.num_virtual_stages();
+  if (stages > layers) {
+    section.fail("pipeline",
+                 fmt::format("parallel.pipeline x parallel.chunks = {} stages, and the model has "
+                             "{} layers; every stage needs one",
+                             stages,
+                             layers));
+  }
   if (!section.has("stage_layers")) {
     return;
   }
-  const std::vector<std::int64_t> counts = section.integers("stage_layers", {.min = 0});
-  if (counts != std::vector<std::int64_t>{layers}) {
+  std::int64_t sum = 0;
+  for (const std::int64_t count : section.integers("stage_layers", {.min = 1, .max = layers})) {
+    config.stage_layers.push_back(static_cast<int>(count));
+    sum += count;
+  }
+  if (static_cast<int>(config.stage_layers.size()) != stages || sum != layers) {
     section.fail("stage_layers",
-                 "must name one count per stage, adding up to model.layers; use [" +
-                     std::to_string(layers) + "]");
+                 fmt::format("must name one count for each of {} stages, adding up to "
+                             "model.layers = {}",
+                             stages,
+                             layers));
   }
 }
 
 }  // namespace
 
-ParallelConfig read_parallel_config(JsonReader section, int layers) {
+ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model) {
   ParallelConfig config;
   config.tensor = degree(section, "tensor");
   config.pipeline = degree(section, "pipeline");
   config.data = degree(section, "data");
-  config.schedule = static_cast<Schedule>(section.choice("schedule", kSchedules, 1));
-  if (config.schedule == Schedule::interleaved || config.schedule == Schedule::zb_h1) {
-    section.fail("schedule", "this schedule is not built yet; use \"1f1b\"");
-  }
-  if (section.integer("chunks", {.default_value = 1, .min = 1, .max = kMaxDegree}) != 1) {
-    section.fail("chunks", "chunks belong to the interleaved schedule, not built yet; use 1");
-  }
-  if (section.boolean("sequence_parallel", false)) {
-    section.fail("sequence_parallel", "needs parallel.tensor above 1, not built yet; use false");
-  }
+  check_tensor(section, config, model);
+  read_schedule(section, config);
+  read_stage_layers(section, config, model.layers);
+  config.sequence_parallel = section.boolean("sequence_parallel", false);
   config.data_strategy = static_cast<DataStrategy>(section.choice("data_strategy", kStrategies, 0));
-  if (config.data_strategy == DataStrategy::zero1) {
-    section.fail("data_strategy", "needs parallel.data above 1, not built yet; use \"replicate\"");
-  }
   config.transfers = static_cast<Transfers>(section.choice("transfers", kTransfers, 0));
   config.embedding_sync =
       static_cast<EmbeddingSync>(section.choice("embedding_sync", kEmbeddingSyncs, 0));
-  read_stage_layers(section, layers);
+  if (config.schedule == ScheduleName::zb_h1 && model.recompute == Recompute::block) {
+    section.fail("schedule",
+                 R"("zb_h1" keeps what weight gradients need, which model.recompute "block" drops; )"
+                 R"(use "1f1b")");
+  }
   section.finish();
   return config;
+}
+
+void check_batch_fits(const ParallelConfig& config, const ModelConfig& model, BatchSplit batch) {
+  const std::int64_t round = batch.micro * config.data;
+  if (batch.global % round != 0) {
+    throw ConfigError(fmt::format("batch.global: must be a multiple of batch.micro x parallel.data "
+                                  "= {}; nearest is {}; got {}",
+                                  round,
+                                  std::max<std::int64_t>(1, batch.global / round) * round,
+                                  batch.global));
+  }
+  const std::int64_t tokens = batch.micro * model.sequence;
+  if (config.sequence_parallel && tokens % config.tensor != 0) {
+    throw ConfigError(fmt::format("parallel.sequence_parallel: batch.micro x model.sequence = {} "
+                                  "tokens must divide over parallel.tensor = {} ranks; got true",
+                                  tokens,
+                                  config.tensor));
+  }
+  const std::int64_t micro_batches = batch.global / round;
+  if (config.schedule == ScheduleName::interleaved && micro_batches % config.pipeline != 0) {
+    throw ConfigError(fmt::format("parallel.schedule: \"interleaved\" needs micro-batches a "
+                                  "multiple of parallel.pipeline = {}: batch.global {} makes {} of "
+                                  "them; got \"interleaved\"",
+                                  config.pipeline,
+                                  batch.global,
+                                  micro_batches));
+  }
 }
 
 }  // namespace slackline

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "core/json_reader.h"
+#include "model/model_config.h"
 
 namespace slackline {
 
-enum class Schedule { gpipe, one_f_one_b, interleaved, zb_h1 };
+enum class ScheduleName { gpipe, one_f_one_b, interleaved, zb_h1 };
 enum class DataStrategy { replicate, zero1 };
 enum class Transfers { asynchronous, blocking };
 enum class EmbeddingSync { fused, separate };
@@ -14,14 +18,30 @@ struct ParallelConfig {
   int tensor = 1;
   int pipeline = 1;
   int data = 1;
-  Schedule schedule = Schedule::one_f_one_b;
+  ScheduleName schedule = ScheduleName::one_f_one_b;
+  int chunks = 1;                   // of layers per pipeline rank: virtual stages
+  std::vector<int> stage_layers{};  // per virtual stage; empty: balanced by cost
+  bool sequence_parallel = false;
   DataStrategy data_strategy = DataStrategy::replicate;
   Transfers transfers = Transfers::asynchronous;
   EmbeddingSync embedding_sync = EmbeddingSync::fused;
+
+  [[nodiscard]] int num_ranks() const { return tensor * pipeline * data; }
+
+  [[nodiscard]] int num_virtual_stages() const { return pipeline * chunks; }
 };
 
-// `layers` is the model's. One rank is what is built: degrees above 1, and values that only mean
-// something with several ranks, are refused by name.
-[[nodiscard]] ParallelConfig read_parallel_config(JsonReader section, int layers);
+// Sequences of a step, as far as the mesh has to fit them.
+struct BatchSplit {
+  std::int64_t global = 0;
+  std::int64_t micro = 0;
+};
+
+// Reads the section and checks it against the model.
+[[nodiscard]] ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model);
+
+// Throws ConfigError where micro-batches do not fit: batch.global over data ranks, rows over tensor
+// ranks, rounds of an interleaved schedule.
+void check_batch_fits(const ParallelConfig& config, const ModelConfig& model, BatchSplit batch);
 
 }  // namespace slackline
