@@ -1,0 +1,58 @@
+#include "parallel/schedule/slots.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+#include "tests/parallel/schedule/every_schedule.h"
+#include "tests/support/catch.h"
+
+namespace slackline::schedule::testing {
+
+TEST_CASE("each rank needs as many activation slots as its kind's bound") {
+  for_every_schedule({.ranks = 5, .micro_batches = 10, .chunks = 3}, [](const Schedule& schedule) {
+    const SlotMap map = activation_slots(schedule);
+    for (int rank = 0; rank < schedule.num_ranks; ++rank) {
+      CHECK(map.num_slots.at(static_cast<std::size_t>(rank)) == in_flight_bound(schedule, rank));
+    }
+  });
+}
+
+TEST_CASE("no slot is used by two micro-batches at once") {
+  for_every_schedule({.ranks = 5, .micro_batches = 10, .chunks = 3}, [](const Schedule& schedule) {
+    const SlotMap map = activation_slots(schedule);
+    for (const std::vector<Op>& ops : schedule.ranks) {
+      std::map<int, Op> users;
+      bool clash = false;
+      for (const Op& op : ops) {
+        const int slot = map.slot_of(op.chunk, op.micro_batch);
+        if (op.kind == OpKind::forward) {
+          clash = clash || !users.emplace(slot, op).second;
+        } else if (ends_activations(op.kind)) {
+          users.erase(slot);
+        }
+      }
+      CHECK_FALSE(clash);
+      CHECK(users.empty());
+    }
+  });
+}
+
+TEST_CASE("early receives take one input slot more than activations, and waited ones none") {
+  const ScheduleOptions early{.num_ranks = 4, .num_micro_batches = 8};
+  const SlotMap inputs = input_slots(make_schedule(Kind::one_f_one_b, early));
+  CHECK(inputs.num_slots == std::vector<int>{4, 4, 3, 2});
+  ScheduleOptions waited = early;
+  waited.transfers = Transfers::blocking;
+  CHECK(input_slots(make_schedule(Kind::one_f_one_b, waited)).num_slots ==
+        std::vector<int>{4, 3, 2, 1});
+}
+
+TEST_CASE("a rank holds two gradients where its cool-down receives early, the last rank one") {
+  const Schedule schedule =
+      make_schedule(Kind::one_f_one_b, {.num_ranks = 4, .num_micro_batches = 8});
+  CHECK(gradient_slots(schedule).num_slots == std::vector<int>{2, 2, 2, 1});
+}
+
+}  // namespace slackline::schedule::testing
