@@ -40,6 +40,8 @@ struct BatchShape {
   std::int64_t T = 0;
 
   [[nodiscard]] std::int64_t num_tokens() const { return B * T; }
+
+  bool operator==(const BatchShape&) const = default;
 };
 
 }  // namespace slackline

@@ -96,6 +96,10 @@ bool is_embedding(ParameterRole role) {
   return role == ParameterRole::token_embedding || role == ParameterRole::position_embedding;
 }
 
+bool is_norm(ParameterRole role) {
+  return role == ParameterRole::norm_weight || role == ParameterRole::norm_bias;
+}
+
 bool decays(ParameterRole role, bool decay_embeddings) {
   return role == ParameterRole::matrix || role == ParameterRole::head ||
          (decay_embeddings && is_embedding(role));

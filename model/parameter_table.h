@@ -48,6 +48,8 @@ struct ParameterSpec {
 
 [[nodiscard]] bool is_embedding(ParameterRole role);
 
+[[nodiscard]] bool is_norm(ParameterRole role);
+
 // Decoupled weight decay acts on matrices, and on embedding tables where the user asks for it.
 [[nodiscard]] bool decays(ParameterRole role, bool decay_embeddings);
 

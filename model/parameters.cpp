@@ -11,15 +11,10 @@ namespace slackline {
 namespace {
 
 bool has_copy(const ParameterSpec& spec, DType compute) {
-  return compute == DType::bf16 && spec.role != ParameterRole::norm_weight &&
-         spec.role != ParameterRole::norm_bias;
+  return compute == DType::bf16 && !is_norm(spec.role);
 }
 
-bool is_norm(const ParameterSpec& spec) {
-  return spec.role == ParameterRole::norm_weight || spec.role == ParameterRole::norm_bias;
-}
-
-ModelSlice slice_of(const ModelConfig& config, const Parameters::Options& options) {
+ModelSlice held_slice(const ModelConfig& config, const Parameters::Options& options) {
   return options.slice ? *options.slice : whole_model(config);
 }
 
@@ -35,7 +30,7 @@ std::vector<Parameter> place_parameters(const ModelConfig& config, const ModelSl
   std::size_t bytes = 0;
   for (const bool norms : {false, true}) {
     for (Parameter& parameter : parameters) {
-      if (is_norm(parameter.spec) == norms) {
+      if (is_norm(parameter.spec.role) == norms) {
         parameter.first_element = bytes / sizeof(float);
         bytes += Arena::aligned_bytes(DType::f32, parameter.shard.shape);
       }
@@ -89,7 +84,7 @@ void fill_normal(StreamView stream, const Parameter& parameter, PhiloxKey key) {
 }  // namespace
 
 Parameters::Bytes Parameters::bytes(const ModelConfig& config, const Options& options) {
-  const ModelSlice slice = slice_of(config, options);
+  const ModelSlice slice = held_slice(config, options);
   const std::vector<Parameter> parameters = place_parameters(config, slice);
   Bytes bytes{.weights = element_bytes(parameters)};
   bytes.gradients = options.gradients == Gradients::fp32 ? bytes.weights : 0;
@@ -106,7 +101,7 @@ Parameters::Bytes Parameters::bytes(const ModelConfig& config, const Options& op
 }
 
 Parameters::Parameters(const ModelConfig& config, const Options& options)
-    : slice_(slice_of(config, options)), parameters_(place_parameters(config, slice_)) {
+    : slice_(held_slice(config, options)), parameters_(place_parameters(config, slice_)) {
   const Bytes total = bytes(config, options);
   weights_ = Buffer("weights", total.weights);
   gradients_ = Buffer("gradients", total.gradients);
@@ -123,7 +118,7 @@ Parameters::Parameters(const ModelConfig& config, const Options& options)
       parameter.weight_bf16 = copies_.view(DType::bf16, shape, copies);
       copies += Arena::aligned_bytes(DType::bf16, shape);
     }
-    if (is_norm(parameter.spec)) {
+    if (is_norm(parameter.spec.role)) {
       num_norm_elements_ += Arena::aligned_bytes(DType::f32, shape) / sizeof(float);
     }
   }

@@ -30,7 +30,7 @@ class ParameterUse {
   ParameterUse(const ParameterUse&) = delete;
   ParameterUse& operator=(const ParameterUse&) = delete;
 
-  virtual void before_use(ModelPart part, int layer) = 0;
+  virtual void before_use(StreamView stream, ModelPart part, int layer) = 0;
   virtual void gradients_made(ModelPart part, int layer) = 0;
 };
 
@@ -49,7 +49,7 @@ struct Pass {
 
   void before_use(ModelPart part, int layer = -1) const {
     if (use != nullptr) {
-      use->before_use(part, layer);
+      use->before_use(stream, part, layer);
     }
   }
 

@@ -48,13 +48,12 @@ Stage::Stage(Parameters& parameters, const ModelConfig& config, const Options& o
     final_norm_.emplace(parameters, "ln_f");
     head_.emplace(parameters, config);
   }
-  for (int slot = 0; slot < options.num_slots; ++slot) {
-    slots_.push_back({.arena = Arena("activations", slot_bytes(config, options))});
-    prepare(slot, options.micro_batch);
+  if (options.own_slot) {
+    own_slot_ = std::make_unique<ActivationSlot>(activation_bytes(config, options));
   }
 }
 
-Stage::Activations Stage::allocate(Arena& arena,
+Stage::Tensors Stage::allocate(Arena& arena,
                                    const ModelConfig& config,
                                    const Options& options,
                                    BatchShape batch) {
@@ -63,7 +62,7 @@ Stage::Activations Stage::allocate(Arena& arena,
   const auto layers = static_cast<std::size_t>(chunk.num_layers());
   const bool evaluate = options.purpose == Purpose::evaluate;
   const Shape rows{shape.num_rows(), config.hidden};
-  Activations activations;
+  Tensors activations;
   // Evaluation keeps two residual tensors, used in turn.
   const std::size_t num_residuals = evaluate ? std::min<std::size_t>(2, layers + 1) : layers + 1;
   for (std::size_t i = 0; i < num_residuals; ++i) {
@@ -88,14 +87,10 @@ Stage::Activations Stage::allocate(Arena& arena,
   return activations;
 }
 
-std::size_t Stage::slot_bytes(const ModelConfig& config, const Options& options) {
+std::size_t Stage::activation_bytes(const ModelConfig& config, const Options& options) {
   Arena arena = Arena::measuring();
   static_cast<void>(allocate(arena, config, options, options.micro_batch));
   return arena.high_water();
-}
-
-std::size_t Stage::activation_bytes(const ModelConfig& config, const Options& options) {
-  return slot_bytes(config, options) * static_cast<std::size_t>(options.num_slots);
 }
 
 std::size_t Stage::workspace_bytes(const ModelConfig& config,
@@ -118,34 +113,34 @@ std::size_t Stage::workspace_bytes(const ModelConfig& config,
   return bytes;
 }
 
-Stage::Activations& Stage::prepare(int slot, BatchShape shape) {
-  Slot& at = slots_[static_cast<std::size_t>(slot)];
-  if (at.shape.B != shape.B || at.shape.T != shape.T) {
-    at.arena.release(0);
-    at.kept = allocate(at.arena, config_, options_, shape);
-    at.shape = shape;
+void Stage::prepare(ActivationSlot& slot, BatchShape shape) const {
+  if (slot.user_ != this || !(slot.shape_ == shape)) {
+    slot.arena_.release(0);
+    slot.tensors_ = allocate(slot.arena_, config_, options_, shape);
+    slot.user_ = this;
+    slot.shape_ = shape;
   }
-  return at.kept;
 }
 
-const Stage::Activations& Stage::kept(int slot) const {
-  return slots_[static_cast<std::size_t>(slot)].kept;
+const Stage::Tensors& Stage::kept(const ActivationSlot& slot) const {
+  SL_CHECK(slot.user_ == this, "the slot holds another chunk's activations");
+  return slot.tensors_;
 }
 
-const Tensor& Stage::input(int slot) const {
+const Tensor& Stage::input(const ActivationSlot& slot) const {
   return kept(slot).residual.front();
 }
 
-const Tensor& Stage::output(int slot) const {
+const Tensor& Stage::output(const ActivationSlot& slot) const {
   return residual_before(kept(slot).residual, blocks_.size());
 }
 
-const Tensor& Stage::gradient(int slot) const {
+const Tensor& Stage::gradient(const ActivationSlot& slot) const {
   return kept(slot).gradient;
 }
 
-const Tensor& Stage::final_norm_output(int slot) const {
-  return kept(slot).final_norm.y;
+const Tensor& Stage::final_norm_output() const {
+  return kept(*own_slot_).final_norm.y;
 }
 
 void Stage::begin_step(StreamView stream) {
@@ -162,8 +157,9 @@ void Stage::begin_step(StreamView stream) {
   }
 }
 
-void Stage::forward(const Pass& pass, int slot) {
-  const Activations& to = prepare(slot, {.B = pass.B(), .T = pass.T()});
+void Stage::forward(const Pass& pass, ActivationSlot& slot) {
+  prepare(slot, {.B = pass.B(), .T = pass.T()});
+  const Tensors& to = kept(slot);
   if (embedding_) {
     pass.before_use(ModelPart::embedding);
     embedding_->forward(pass, to.residual.front());
@@ -182,7 +178,7 @@ void Stage::forward(const Pass& pass, int slot) {
   }
 }
 
-double Stage::head_backward(const Pass& pass, const Activations& kept, float scale) {
+double Stage::head_backward(const Pass& pass, const Tensors& kept, float scale) {
   ArenaScope scratch(pass.stream.workspace());
   const Tensor d_norm = scratch.allocate(options_.compute, kept.gradient.shape());
   const double loss = head_->loss_and_gradient(pass, kept.final_norm.y, d_norm, scale);
@@ -196,8 +192,8 @@ double Stage::head_backward(const Pass& pass, const Activations& kept, float sca
   return loss;
 }
 
-double Stage::backward(const Pass& pass, float scale, int slot) {
-  const Activations& from = kept(slot);
+double Stage::backward(const Pass& pass, float scale, const ActivationSlot& slot) {
+  const Tensors& from = kept(slot);
   const double loss = head_ ? head_backward(pass, from, scale) : 0.0;
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     if (config_.recompute == Recompute::block) {
@@ -216,8 +212,8 @@ double Stage::backward(const Pass& pass, float scale, int slot) {
   return loss;
 }
 
-void Stage::backward_weight(const Pass& pass, int slot) {
-  const Activations& from = kept(slot);
+void Stage::backward_weight(const Pass& pass, const ActivationSlot& slot) {
+  const Tensors& from = kept(slot);
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     blocks_[i].backward_weight(pass, of_block(from.blocks, i), from.later[i]);
     pass.gradients_made(ModelPart::layer, chunk_.first_layer + static_cast<int>(i));
@@ -230,14 +226,14 @@ void Stage::finish_gradients(StreamView stream) {
   }
 }
 
-double Stage::loss(const Pass& pass, int slot) {
+double Stage::loss(const Pass& pass, const ActivationSlot& slot) const {
   return head_->loss(pass, kept(slot).final_norm.y);
 }
 
 double Stage::evaluate(Pass pass) {
   pass.dropout = 0.0F;
   forward(pass);
-  return loss(pass);
+  return loss(pass, *own_slot_);
 }
 
 }  // namespace slackline

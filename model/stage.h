@@ -11,16 +11,39 @@
 
 namespace slackline {
 
+class Stage;
+
+// Every tensor that a chunk keeps for one micro-batch in flight, from forward (or from the arrival
+// of its input) until its last backward part has ended and its gradient has been sent. Owns the
+// memory. Chunks of a rank may use it in turn; whoever runs the schedule assigns slots.
+class ActivationSlot {
+ public:
+  explicit ActivationSlot(std::size_t bytes) : arena_("activations", bytes) {}
+
+ private:
+  friend class Stage;
+
+  struct Tensors {
+    std::vector<Tensor> residual;          // (n, C) before each block, and after the last
+    std::vector<BlockActivations> blocks;  // one per block, or one shared by all of them
+    std::vector<BlockGradients> later;     // likewise, when weight gradients come later
+    NormActivations final_norm;            // with head
+    Tensor gradient;                       // (n, C), in training
+  };
+
+  Arena arena_;
+  const Stage* user_ = nullptr;
+  BatchShape shape_{};
+  Tensors tensors_{};
+};
+
 // Consecutive layers that run as one: all of the model, or a chunk of it with its neighbours on
-// other ranks. Owns nothing but activations; parameters belong to the Parameters object, which must
-// outlive the stage.
+// other ranks. Parameters belong to the Parameters object, which must outlive the stage. Calls
+// without a slot use one that the stage owns.
 //
 // One step is: begin_step; for each micro-batch forward then backward; finish_gradients. After
 // that every Parameter::gradient holds the gradient of the mean loss, as far as this rank's
 // micro-batches and layers go.
-//
-// A micro-batch in flight occupies a slot from forward (or from the arrival of its input) until its
-// last backward part has ended and its gradient has been sent. Who runs the schedule assigns slots.
 class Stage {
  public:
   enum class Purpose { train, evaluate };
@@ -34,7 +57,7 @@ class Stage {
     std::optional<ChunkSlice> chunk{};  // absent: the whole model
     int tensor_size = 1;                // as the parameters' slice
     bool sequence_parallel = false;
-    int num_slots = 1;
+    bool own_slot = true;  // false: every call names a slot
     WeightGradients weight_gradients = WeightGradients::now;
 
     [[nodiscard]] LayerShape layer_shape(BatchShape batch) const {
@@ -52,40 +75,49 @@ class Stage {
   // Clears the gradients that this chunk's passes add to (the others are written by the first).
   void begin_step(StreamView stream);
 
+  // Makes the slot ready for a micro-batch of this chunk: its input may be received then.
+  void prepare(ActivationSlot& slot, BatchShape shape) const;
+
   // The residual stream (n, C) before the first layer: filled by whoever receives it, or by the
   // embedding. And after the last one, once forward has run.
-  [[nodiscard]] const Tensor& input(int slot) const;
-  [[nodiscard]] const Tensor& output(int slot) const;
+  [[nodiscard]] const Tensor& input(const ActivationSlot& slot) const;
+  [[nodiscard]] const Tensor& output(const ActivationSlot& slot) const;
   // The gradient of output(), to be filled before backward of a chunk without head; backward turns
   // it into that of input().
-  [[nodiscard]] const Tensor& gradient(int slot) const;
+  [[nodiscard]] const Tensor& gradient(const ActivationSlot& slot) const;
 
   // Runs embedding, blocks and final norm, as far as the chunk has them, and keeps what backward
   // needs.
-  void forward(const Pass& pass, int slot = 0);
+  void forward(const Pass& pass, ActivationSlot& slot);
+
+  void forward(const Pass& pass) { forward(pass, *own_slot_); }
 
   // Gradients of the micro-batch that last ran forward in this slot, of scale * the sum of its
   // tokens' losses; scale is 1 / tokens of the global batch. Returns that sum (0 without head).
-  [[nodiscard]] double backward(const Pass& pass, float scale, int slot = 0);
+  [[nodiscard]] double backward(const Pass& pass, float scale, const ActivationSlot& slot);
+
+  [[nodiscard]] double backward(const Pass& pass, float scale) {
+    return backward(pass, scale, *own_slot_);
+  }
 
   // The weight gradients that backward left. REQUIRES: weight_gradients is `later`.
-  void backward_weight(const Pass& pass, int slot);
-
-  // Joins the two gradients of a tied table.
-  void finish_gradients(StreamView stream);
+  void backward_weight(const Pass& pass, const ActivationSlot& slot);
 
   // Sum of the losses of the micro-batch that last ran forward, without gradients. REQUIRES: head.
-  [[nodiscard]] double loss(const Pass& pass, int slot = 0);
+  [[nodiscard]] double loss(const Pass& pass, const ActivationSlot& slot) const;
 
   // forward and loss, without dropout.
   [[nodiscard]] double evaluate(Pass pass);
 
+  // Joins the two gradients of a tied table, where this rank has both.
+  void finish_gradients(StreamView stream);
+
   // What the last forward pass left: (n, C) after the final norm. REQUIRES: head.
-  [[nodiscard]] const Tensor& final_norm_output(int slot = 0) const;
+  [[nodiscard]] const Tensor& final_norm_output() const;
 
   [[nodiscard]] const Head& head() const { return *head_; }
 
-  // Bytes the constructor takes for activations, and the workspace a stream must offer.
+  // Bytes of a slot for this chunk, and the workspace a stream must offer.
   [[nodiscard]] static std::size_t activation_bytes(const ModelConfig& config,
                                                     const Options& options);
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
@@ -93,29 +125,14 @@ class Stage {
                                                    int num_threads);
 
  private:
-  // Every tensor kept for one micro-batch in flight.
-  struct Activations {
-    std::vector<Tensor> residual;          // (n, C) before each block, and after the last
-    std::vector<BlockActivations> blocks;  // one per block, or one shared by all of them
-    std::vector<BlockGradients> later;     // likewise one per block when weights come later
-    NormActivations final_norm;            // with head
-    Tensor gradient;                       // (n, C), in training
-  };
+  using Tensors = ActivationSlot::Tensors;
 
-  struct Slot {
-    Arena arena;
-    BatchShape shape{};
-    Activations kept{};
-  };
-
-  static Activations allocate(Arena& arena,
-                              const ModelConfig& config,
-                              const Options& options,
-                              BatchShape batch);
-  static std::size_t slot_bytes(const ModelConfig& config, const Options& options);
-  Activations& prepare(int slot, BatchShape shape);
-  [[nodiscard]] const Activations& kept(int slot) const;
-  [[nodiscard]] double head_backward(const Pass& pass, const Activations& kept, float scale);
+  static Tensors allocate(Arena& arena,
+                          const ModelConfig& config,
+                          const Options& options,
+                          BatchShape batch);
+  [[nodiscard]] const Tensors& kept(const ActivationSlot& slot) const;
+  [[nodiscard]] double head_backward(const Pass& pass, const Tensors& kept, float scale);
 
   Parameters* parameters_;
   ModelConfig config_;
@@ -125,7 +142,7 @@ class Stage {
   std::vector<Block> blocks_;
   std::optional<Norm> final_norm_;
   std::optional<Head> head_;
-  std::vector<Slot> slots_;
+  std::unique_ptr<ActivationSlot> own_slot_;
 };
 
 }  // namespace slackline

@@ -31,6 +31,9 @@ class Transfer {
   // returns at once.
   void wait();
 
+  // Nothing was submitted, or it was waited for.
+  [[nodiscard]] bool is_empty() const { return state_ == nullptr; }
+
   [[nodiscard]] bool done() const { return state_ == nullptr || state_->done(); }
 
  private:

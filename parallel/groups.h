@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+
+#include "core/comm/communicator.h"
+#include "parallel/mesh.h"
+#include "parallel/parallel_config.h"
+
+namespace slackline {
+
+// tensor (fastest, inside a node) x data x pipeline.
+[[nodiscard]] Mesh make_mesh(const ParallelConfig& config);
+
+// Every communicator that one rank of a run uses, made once, in the same order on all ranks. Owned
+// by the trainer and used by its thread alone.
+struct Groups {
+  Groups(Communicator& everyone, const ParallelConfig& config, bool tied_embeddings);
+
+  [[nodiscard]] int tensor_rank() const { return tensor->rank(); }
+
+  [[nodiscard]] int data_rank() const { return data->rank(); }
+
+  [[nodiscard]] int pipeline_rank() const { return forward->rank(); }
+
+  Mesh mesh;
+  Communicator* world;
+  std::unique_ptr<Communicator> tensor;
+  std::unique_ptr<Communicator> data;
+  // Ranks of one pipeline, once for each direction: messages of one do not wait for the other's.
+  std::unique_ptr<Communicator> forward;
+  std::unique_ptr<Communicator> backward;
+  // Holders of one part of a tied table that stands on two stages: first and last stage of data
+  // rank 0, of data rank 1, ... Null elsewhere.
+  std::unique_ptr<Communicator> table;
+  // First and last stage of one pipeline; null elsewhere.
+  std::unique_ptr<Communicator> table_pair;
+};
+
+}  // namespace slackline

@@ -1,0 +1,223 @@
+#include "parallel/pipeline_executor.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "parallel/schedule/forward_only.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::Op;
+using schedule::OpKind;
+
+Stage::Options chunk_options(const PipelineExecutor::Options& options, const ChunkSlice& chunk) {
+  Stage::Options stage = options.stage;
+  stage.chunk = chunk;
+  stage.own_slot = false;
+  return stage;
+}
+
+// Of the largest chunk: chunks use slots in turn.
+std::size_t slot_bytes(const ModelConfig& config, const PipelineExecutor::Options& options) {
+  std::size_t bytes = 0;
+  for (const ChunkSlice& chunk : options.chunks) {
+    bytes = std::max(bytes, Stage::activation_bytes(config, chunk_options(options, chunk)));
+  }
+  return bytes;
+}
+
+TransferNote note_of(const Op& op) {
+  return {.what = schedule::is_forward_transfer(op.kind) ? "activations" : "gradient",
+          .stage = op.chunk,
+          .micro_batch = op.micro_batch};
+}
+
+}  // namespace
+
+PipelineExecutor::PipelineExecutor(Parameters& parameters,
+                                   const ModelConfig& config,
+                                   const Options& options,
+                                   Groups& groups,
+                                   TensorSum& sum)
+    : options_(options),
+      slots_(schedule::input_slots(options.schedule)),
+      evaluation_slots_(schedule::slots_in_turn(options.evaluation, slots_.num_slots)),
+      groups_(&groups),
+      sum_(&sum) {
+  for (const ChunkSlice& chunk : options.chunks) {
+    stages_.emplace_back(parameters, config, chunk_options(options, chunk));
+  }
+  const std::size_t bytes = slot_bytes(config, options);
+  const int num_slots = slots_.num_slots[static_cast<std::size_t>(groups.pipeline_rank())];
+  for (int i = 0; i < num_slots; ++i) {
+    in_flight_.emplace_back(bytes);
+  }
+}
+
+std::size_t PipelineExecutor::activation_bytes(const ModelConfig& config,
+                                               const Options& options,
+                                               int pipeline_rank) {
+  const schedule::SlotMap slots = schedule::input_slots(options.schedule);
+  return slot_bytes(config, options) *
+         static_cast<std::size_t>(slots.num_slots[static_cast<std::size_t>(pipeline_rank)]);
+}
+
+std::size_t PipelineExecutor::workspace_bytes(const ModelConfig& config,
+                                              const Options& options,
+                                              int num_threads) {
+  std::size_t bytes = 0;
+  for (const ChunkSlice& chunk : options.chunks) {
+    bytes = std::max(
+        bytes, Stage::workspace_bytes(config, chunk_options(options, chunk), num_threads));
+  }
+  return bytes;
+}
+
+double PipelineExecutor::train(const Work& work) {
+  for (Stage& stage : stages_) {
+    stage.begin_step(work.stream);
+  }
+  const double loss = run(options_.schedule, slots_, work);
+  for (Stage& stage : stages_) {
+    stage.finish_gradients(work.stream);
+  }
+  return loss;
+}
+
+double PipelineExecutor::evaluate(Work work) {
+  work.dropout = 0.0F;
+  work.gradients = Gradients::none;
+  return run(options_.evaluation, evaluation_slots_, work);
+}
+
+double PipelineExecutor::run(const schedule::Schedule& schedule,
+                             const schedule::SlotMap& slots,
+                             const Work& work) {
+  SL_CHECK_EQ(static_cast<int>(work.micro_batches.size()), schedule.num_micro_batches);
+  double loss = 0.0;
+  for (const Op& op : schedule.ranks[static_cast<std::size_t>(groups_->pipeline_rank())]) {
+    if (op.kind == OpKind::wait) {
+      wait_for_all();
+      continue;
+    }
+    const int slot = slots.slot_of(op.chunk, op.micro_batch);
+    loss += execute(op, in_flight_[static_cast<std::size_t>(slot)], work);
+  }
+  wait_for_all();
+  return loss;
+}
+
+double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
+  Stage& stage = stage_of(op.chunk);
+  switch (op.kind) {
+    case OpKind::receive_forward:
+      receive_input(op, at);
+      return 0.0;
+    case OpKind::receive_backward:
+      receive_gradient(op, at);
+      return 0.0;
+    case OpKind::send_forward:
+      at.sent_output = send(*groups_->forward, op, share(stage.output(at.slot)));
+      return 0.0;
+    case OpKind::send_backward:
+      at.sent_gradient = send(*groups_->backward, op, share(stage.gradient(at.slot)));
+      return 0.0;
+    case OpKind::forward:
+      return forward(op, at, work);
+    case OpKind::backward:
+    case OpKind::backward_input:
+      if (!stage.chunk().head) {
+        at.gradient.wait();
+        gather_shares(stage.gradient(at.slot));
+      }
+      return stage.backward(pass_of(op, work), work.scale, at.slot);
+    case OpKind::backward_weight:
+      stage.backward_weight(pass_of(op, work), at.slot);
+      return 0.0;
+    case OpKind::wait:
+      break;
+  }
+  SL_CHECK(false, "op " + std::to_string(static_cast<int>(op.kind)));
+  return 0.0;
+}
+
+double PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
+  Stage& stage = stage_of(op.chunk);
+  if (stage.chunk().embedding) {
+    at.finish_sends();
+  } else {
+    at.input.wait();
+    gather_shares(stage.input(at.slot));
+  }
+  const Pass pass = pass_of(op, work);
+  stage.forward(pass, at.slot);
+  const bool evaluates = work.gradients == Gradients::none;
+  return evaluates && stage.chunk().head ? stage.loss(pass, at.slot) : 0.0;
+}
+
+Pass PipelineExecutor::pass_of(const Op& op, const Work& work) const {
+  const bool forward = op.kind == OpKind::forward;
+  const bool last = op.micro_batch + 1 == options_.schedule.num_micro_batches;
+  return {.stream = work.stream,
+          .sum = sum_,
+          .batch = work.micro_batches[static_cast<std::size_t>(op.micro_batch)],
+          .dropout = work.dropout,
+          .seed = work.seed,
+          .accumulate = op.micro_batch == 0 ? Accumulate::no : Accumulate::yes,
+          .use = forward || last ? work.use : nullptr};
+}
+
+void PipelineExecutor::receive_input(const Op& op, InFlight& at) {
+  at.finish_sends();
+  const Stage& stage = stage_of(op.chunk);
+  stage.prepare(at.slot, options_.stage.micro_batch);
+  at.input = receive(*groups_->forward, op, share(stage.input(at.slot)));
+}
+
+void PipelineExecutor::receive_gradient(const Op& op, InFlight& at) {
+  at.gradient = receive(*groups_->backward, op, share(stage_of(op.chunk).gradient(at.slot)));
+}
+
+Transfer PipelineExecutor::send(Communicator& group, const Op& op, const Tensor& data) const {
+  return group.send(data,
+                    options_.schedule.rank_of(schedule::peer_chunk(op)),
+                    note_of(op));
+}
+
+Transfer PipelineExecutor::receive(Communicator& group, const Op& op, const Tensor& data) const {
+  return group.receive(data,
+                       options_.schedule.rank_of(schedule::peer_chunk(op)),
+                       note_of(op));
+}
+
+void PipelineExecutor::wait_for_all() {
+  for (InFlight& at : in_flight_) {
+    at.input.wait();
+    at.gradient.wait();
+    at.finish_sends();
+  }
+}
+
+Tensor PipelineExecutor::share(const Tensor& boundary) const {
+  if (sum_->sequence_parallel() || sum_->size() == 1) {
+    return boundary;
+  }
+  // Heads divide over the ranks, so the columns do, and so do the elements.
+  const auto count = static_cast<std::int64_t>(boundary.num_elements());
+  return boundary.reshaped({sum_->size(), count / sum_->size()})
+      .rows(sum_->rank(), sum_->rank() + 1);
+}
+
+void PipelineExecutor::gather_shares(const Tensor& boundary) {
+  if (!sum_->sequence_parallel() && sum_->size() > 1) {
+    groups_->tensor->all_gather(boundary, {.what = "shares of a stage's input"}).wait();
+  }
+}
+
+Stage& PipelineExecutor::stage_of(int chunk) {
+  return stages_[static_cast<std::size_t>(chunk / options_.schedule.num_ranks)];
+}
+
+}  // namespace slackline

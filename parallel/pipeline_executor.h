@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/stream.h"
+#include "model/stage.h"
+#include "parallel/groups.h"
+#include "parallel/schedule/ops.h"
+#include "parallel/schedule/slots.h"
+
+namespace slackline {
+
+// Runs a schedule: one loop over the rank's list of ops, which decides nothing. Owns the rank's
+// chunks and the slots of micro-batches in flight. Used by the rank's thread.
+//
+// Boundary tensors live in the slots: a receive writes the input of the chunk that will read it, a
+// send reads the output of the chunk that made it. Where rows are not already cut over tensor
+// ranks, each tensor rank sends its slice and the receivers gather the slices.
+class PipelineExecutor {
+ public:
+  struct Options {
+    schedule::Schedule schedule;            // of a training step
+    schedule::Schedule evaluation;          // forward passes only
+    Stage::Options stage{};                 // micro-batch shape, dtype, sequence parallelism
+    std::vector<ChunkSlice> chunks{};       // of this rank
+  };
+
+  PipelineExecutor(Parameters& parameters,
+                   const ModelConfig& config,
+                   const Options& options,
+                   Groups& groups,
+                   TensorSum& sum);
+
+  // What a step works on.
+  struct Work {
+    StreamView stream;
+    std::vector<MicroBatch> micro_batches;  // of this data rank, in order
+    float dropout = 0.0F;
+    std::uint64_t seed = 0;
+    float scale = 1.0F;           // of the loss whose gradients are made
+    ParameterUse* use = nullptr;  // told of weights read and of finished gradients
+    Gradients gradients = Gradients::fp32;  // none: forward passes only
+  };
+
+  // Forward and backward of every micro-batch. Afterwards each gradient is this rank's part of it.
+  // Returns the sum of the losses of this data rank's tokens on ranks of the last stage, 0 on
+  // others.
+  [[nodiscard]] double train(const Work& work);
+
+  // The same sum, without gradients or dropout.
+  // REQUIRES: as many micro-batches as the evaluation schedule has.
+  [[nodiscard]] double evaluate(Work work);
+
+  // Bytes of activations, and the workspace a stream must offer.
+  [[nodiscard]] static std::size_t activation_bytes(const ModelConfig& config,
+                                                    const Options& options,
+                                                    int pipeline_rank);
+  [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
+                                                   const Options& options,
+                                                   int num_threads);
+
+ private:
+  // A micro-batch's place in memory and the transfers that use it.
+  struct InFlight {
+    explicit InFlight(std::size_t bytes) : slot(bytes) {}
+
+    ActivationSlot slot;
+    Transfer input{};     // arriving
+    Transfer gradient{};  // arriving
+    Transfer sent_output{};
+    Transfer sent_gradient{};
+
+    // What was sent may be overwritten afterwards.
+    void finish_sends() {
+      sent_output.wait();
+      sent_gradient.wait();
+    }
+  };
+
+  double run(const schedule::Schedule& schedule, const schedule::SlotMap& slots, const Work& work);
+  double execute(const schedule::Op& op, InFlight& at, const Work& work);
+  double forward(const schedule::Op& op, InFlight& at, const Work& work);
+  [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work) const;
+  void receive_input(const schedule::Op& op, InFlight& at);
+  void receive_gradient(const schedule::Op& op, InFlight& at);
+  [[nodiscard]] Transfer send(Communicator& group, const schedule::Op& op, const Tensor& data) const;
+  [[nodiscard]] Transfer receive(Communicator& group,
+                                 const schedule::Op& op,
+                                 const Tensor& data) const;
+  void wait_for_all();
+  // This tensor rank's share of a boundary tensor, and the gathering of all shares.
+  [[nodiscard]] Tensor share(const Tensor& boundary) const;
+  void gather_shares(const Tensor& boundary);
+  Stage& stage_of(int chunk);
+
+  Options options_;
+  schedule::SlotMap slots_;
+  schedule::SlotMap evaluation_slots_;
+  Groups* groups_;
+  TensorSum* sum_;
+  std::vector<Stage> stages_;      // this rank's chunks, in order
+  std::vector<InFlight> in_flight_;
+};
+
+}  // namespace slackline

@@ -1,0 +1,58 @@
+#include "parallel/schedule/forward_only.h"
+
+#include <algorithm>
+
+namespace slackline::schedule {
+
+namespace {
+
+void append_pass(const Schedule& schedule, int chunk, int micro_batch, std::vector<Op>& ops) {
+  if (schedule.has_transfer_before(chunk)) {
+    ops.push_back({OpKind::receive_forward, chunk, micro_batch});
+  }
+  ops.push_back({OpKind::forward, chunk, micro_batch});
+  if (schedule.has_transfer_after(chunk)) {
+    ops.push_back({OpKind::send_forward, chunk, micro_batch});
+  }
+}
+
+}  // namespace
+
+Schedule forward_only(const ScheduleOptions& options) {
+  Schedule schedule{.kind = Kind::gpipe,
+                    .transfers = options.transfers,
+                    .num_ranks = options.num_ranks,
+                    .num_chunks = options.num_chunks,
+                    .num_micro_batches = options.num_micro_batches};
+  for (int rank = 0; rank < options.num_ranks; ++rank) {
+    std::vector<Op> ops;
+    for (int first = 0; first < options.num_micro_batches; first += options.num_ranks) {
+      const int end = std::min(first + options.num_ranks, options.num_micro_batches);
+      for (int chunk = rank; chunk < schedule.num_stages(); chunk += options.num_ranks) {
+        for (int micro_batch = first; micro_batch < end; ++micro_batch) {
+          append_pass(schedule, chunk, micro_batch, ops);
+        }
+      }
+    }
+    schedule.ranks.push_back(ops);
+  }
+  return schedule;
+}
+
+SlotMap slots_in_turn(const Schedule& schedule, const std::vector<int>& num_slots) {
+  SlotMap map{.num_slots = num_slots};
+  map.slots.assign(static_cast<std::size_t>(schedule.num_stages()),
+                   std::vector<int>(static_cast<std::size_t>(schedule.num_micro_batches), 0));
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    int passes = 0;
+    for (const Op& op : schedule.ranks[rank]) {
+      if (op.kind == OpKind::forward) {
+        map.slots[static_cast<std::size_t>(op.chunk)][static_cast<std::size_t>(op.micro_batch)] =
+            passes++ % num_slots[rank];
+      }
+    }
+  }
+  return map;
+}
+
+}  // namespace slackline::schedule

@@ -1,0 +1,39 @@
+#include "parallel/tensor_group.h"
+
+#include <cstring>
+
+namespace slackline {
+
+namespace {
+
+// Puts `part` where an in-place collective expects it.
+void place(const Tensor& part, const Tensor& slot) {
+  if (part.raw() != slot.raw() && part.bytes() > 0) {
+    std::memcpy(slot.raw(), part.raw(), part.bytes());
+  }
+}
+
+}  // namespace
+
+Transfer TensorGroup::sum(const Tensor& partial) {
+  if (size() == 1) {
+    return {};
+  }
+  return sequence_parallel() ? group_->reduce_scatter(partial, {.what = "sum of partial products"})
+                             : group_->all_reduce(partial, {.what = "sum of partial products"});
+}
+
+Transfer TensorGroup::gather(const Tensor& rows, const Tensor& whole) {
+  if (!sequence_parallel()) {
+    return {};
+  }
+  place(rows, own_rows(whole));
+  return group_->all_gather(whole, {.what = "rows of a layer's input"});
+}
+
+Transfer TensorGroup::collect(const Tensor& own, const Tensor& all) {
+  place(own, all.rows(rank(), rank() + 1));
+  return size() == 1 ? Transfer{} : group_->all_gather(all, {.what = "softmax statistics"});
+}
+
+}  // namespace slackline
