@@ -7,27 +7,35 @@ namespace slackline {
 
 namespace {
 
-// Elements from the start of a region's memory to a point given in coordinates of the tensor.
-std::size_t offset_of(const std::vector<std::int64_t>& point, const Region& region) {
-  std::size_t offset = 0;
+std::size_t flat_index(const std::vector<std::int64_t>& point, const Shape& shape) {
+  std::size_t index = 0;
   for (std::size_t i = 0; i < point.size(); ++i) {
-    const std::int64_t dim = region.shape.dims()[i];
-    offset = offset * static_cast<std::size_t>(dim) +
-             static_cast<std::size_t>(point[i] - region.start[i]);
+    index = index * static_cast<std::size_t>(shape.dims()[i]) + static_cast<std::size_t>(point[i]);
   }
-  return offset;
+  return index;
 }
 
-// Moves to the first element of the next run; false behind the last. Dimensions from `inner` on
-// are inside a run.
-bool advance(std::vector<std::int64_t>& point, const Region& part, std::size_t inner) {
+// Moves `offset` to the first element of the next run; false behind the last. Dimensions from
+// `inner` on are inside a run.
+bool advance(std::vector<std::int64_t>& offset, const Shape& extent, std::size_t inner) {
   for (std::size_t i = inner; i-- > 0;) {
-    if (++point[i] < part.start[i] + part.shape.dims()[i]) {
+    if (++offset[i] < extent.dims()[i]) {
       return true;
     }
-    point[i] = part.start[i];
+    offset[i] = 0;
   }
   return false;
+}
+
+std::byte* address(const ArrayPoint& array,
+                   const std::vector<std::int64_t>& offset,
+                   std::size_t element_bytes) {
+  std::size_t index = 0;
+  for (std::size_t i = 0; i < offset.size(); ++i) {
+    index = index * static_cast<std::size_t>(array.shape.dims()[i]) +
+            static_cast<std::size_t>(array.point[i] + offset[i]);
+  }
+  return array.data + (index - array.first) * element_bytes;
 }
 
 }  // namespace
@@ -72,28 +80,53 @@ std::optional<Region> intersection(const Region& a, const Region& b) {
   return Region{std::move(start), Shape(std::span<const std::int64_t>(dims))};
 }
 
-void copy_region(const Region& part,
-                 const RegionMemory& source,
-                 const RegionMemory& destination,
-                 std::size_t element_bytes) {
-  const auto dims = part.shape.dims();
+bool is_held(const LocalPlace& place, std::size_t num_elements) {
+  if (!is_inside(place.region, place.shape)) {
+    return false;
+  }
+  if (place.region.shape.num_elements() == 0) {
+    return true;
+  }
+  std::vector<std::int64_t> last = place.region.start;
+  for (std::size_t i = 0; i < last.size(); ++i) {
+    last[i] += place.region.shape.dims()[i] - 1;
+  }
+  return flat_index(place.region.start, place.shape) >= place.first &&
+         flat_index(last, place.shape) - place.first < num_elements;
+}
+
+std::vector<std::int64_t> moved(const std::vector<std::int64_t>& a,
+                                const std::vector<std::int64_t>& b,
+                                const std::vector<std::int64_t>& c) {
+  std::vector<std::int64_t> point = a;
+  for (std::size_t i = 0; i < point.size(); ++i) {
+    point[i] += c[i] - b[i];
+  }
+  return point;
+}
+
+void copy_rectangle(const ArrayPoint& source,
+                    const ArrayPoint& destination,
+                    const Shape& extent,
+                    std::size_t element_bytes) {
+  const auto dims = extent.dims();
   std::size_t inner = dims.size();
   std::size_t run_bytes = element_bytes;
   for (bool contiguous = true; contiguous && inner > 0;) {
     --inner;
     run_bytes *= static_cast<std::size_t>(dims[inner]);
-    contiguous = dims[inner] == source.region.shape.dims()[inner] &&
-                 dims[inner] == destination.region.shape.dims()[inner];
+    contiguous =
+        dims[inner] == source.shape.dims()[inner] && dims[inner] == destination.shape.dims()[inner];
   }
-  if (run_bytes == 0 || part.shape.num_elements() == 0) {
+  if (extent.num_elements() == 0) {
     return;
   }
-  std::vector<std::int64_t> point = part.start;
+  std::vector<std::int64_t> offset(dims.size(), 0);
   do {
-    std::memcpy(destination.data + offset_of(point, destination.region) * element_bytes,
-                source.data + offset_of(point, source.region) * element_bytes,
+    std::memcpy(address(destination, offset, element_bytes),
+                address(source, offset, element_bytes),
                 run_bytes);
-  } while (advance(point, part, inner));
+  } while (advance(offset, extent, inner));
 }
 
 }  // namespace slackline
