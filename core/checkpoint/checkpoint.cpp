@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/check.h"
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/hash.h"
@@ -78,6 +79,15 @@ void Checkpoint::verify_group(std::string_view group) const {
   }
 }
 
+void Checkpoint::verify_share(int rank, int size) const {
+  int index = 0;
+  for (const auto& [name, file] : manifest_.files) {
+    if (index++ % size == rank) {
+      verify_file(name, file);
+    }
+  }
+}
+
 void Checkpoint::verify_file(const std::string& name, const ManifestFile& file) const {
   const MappedFile mapped(directory_ + "/" + name);
   const std::uint64_t hash = xxh3(mapped.bytes());
@@ -108,13 +118,23 @@ void Checkpoint::read_region(std::string_view name,
                              const std::vector<std::int64_t>& start,
                              Tensor destination,
                              std::optional<std::int64_t> worker) {
+  const Shape& shape = destination.shape();
+  read_part(name, {start, shape}, destination, {shape, whole_region(shape)}, worker);
+}
+
+void Checkpoint::read_part(std::string_view name,
+                           const Region& logical,
+                           Tensor memory,
+                           const LocalPlace& place,
+                           std::optional<std::int64_t> worker) {
+  SL_CHECK(place.region.shape == logical.shape && is_held(place, memory.num_elements()),
+           "place of " + std::string(name));
   const ManifestTensor& tensor = find(name);
-  const Region wanted{start, destination.shape()};
-  if (tensor.dtype != destination.dtype() || !is_inside(wanted, tensor.shape)) {
+  if (tensor.dtype != memory.dtype() || !is_inside(logical, tensor.shape)) {
     throw FileError(fmt::format("{}: tensor '{}': expected {} inside it; the checkpoint has {}",
                                 directory_,
                                 name,
-                                describe(destination.dtype(), destination.shape()),
+                                describe(memory.dtype(), logical.shape),
                                 describe(tensor.dtype, tensor.shape)));
   }
   bool found = false;
@@ -123,12 +143,18 @@ void Checkpoint::read_region(std::string_view name,
       continue;
     }
     found = true;
-    if (const std::optional<Region> part = intersection(piece.region, wanted)) {
-      const std::span<const std::byte> bytes = piece_bytes(name, tensor, piece);
-      copy_region(*part,
-                  {const_cast<std::byte*>(bytes.data()), piece.region},
-                  {static_cast<std::byte*>(destination.raw()), wanted},
-                  size_of(tensor.dtype));
+    if (const std::optional<Region> part = intersection(piece.region, logical)) {
+      const Region& from = piece.region;
+      const Region& to = place.region;
+      auto* bytes = const_cast<std::byte*>(piece_bytes(name, tensor, piece).data());
+      const std::vector<std::int64_t> zero(from.start.size(), 0);
+      copy_rectangle({bytes, from.shape, moved(part->start, from.start, zero)},
+                     {static_cast<std::byte*>(memory.raw()),
+                      place.shape,
+                      moved(part->start, logical.start, to.start),
+                      place.first},
+                     part->shape,
+                     size_of(tensor.dtype));
     }
   }
   if (!found) {

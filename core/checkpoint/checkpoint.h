@@ -44,6 +44,9 @@ class Checkpoint {
   void verify() const;
   void verify_group(std::string_view group) const;
 
+  // Hashes every size-th file from the rank-th on: many ranks share the work of verify().
+  void verify_share(int rank, int size) const;
+
   // Fills `destination` with a whole tensor, put together from its pieces. Throws when there is no
   // such tensor, or element type or shape differ (another model's checkpoint).
   void read(std::string_view name,
@@ -55,6 +58,14 @@ class Checkpoint {
                    const std::vector<std::int64_t>& start,
                    Tensor destination,
                    std::optional<std::int64_t> worker = std::nullopt);
+
+  // Fills `place` in `memory`, of the same shape, with a rectangle of the logical tensor; what else
+  // lies in `memory` stays. REQUIRES: is_held(place, memory.num_elements()).
+  void read_part(std::string_view name,
+                 const Region& logical,
+                 Tensor memory,
+                 const LocalPlace& place,
+                 std::optional<std::int64_t> worker = std::nullopt);
 
  private:
   void check_sizes() const;

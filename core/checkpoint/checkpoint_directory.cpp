@@ -96,13 +96,17 @@ void remove_partial_checkpoints(const std::string& checkpoints) {
 }
 
 void remove_old_checkpoints(const std::string& checkpoints, std::size_t keep, std::int64_t step) {
-  std::vector<StepDirectory> old = list_checkpoints(checkpoints);
-  old.resize(old.size() - std::min(keep, old.size()));
-  for (const StepDirectory& directory : old) {
-    if (directory.step != step) {
-      rename_and_sync(directory.path, partial_path(directory.path));
-      remove_tree(partial_path(directory.path));
+  try {
+    std::vector<StepDirectory> old = list_checkpoints(checkpoints);
+    old.resize(old.size() - std::min(keep, old.size()));
+    for (const StepDirectory& directory : old) {
+      if (directory.step != step) {
+        rename_and_sync(directory.path, partial_path(directory.path));
+        remove_tree(partial_path(directory.path));
+      }
     }
+  } catch (const Error& error) {
+    log_warning(error.what());
   }
 }
 

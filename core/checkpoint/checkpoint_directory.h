@@ -31,7 +31,8 @@ struct StepDirectory {
 void remove_partial_checkpoints(const std::string& checkpoints);
 
 // Removes all but the newest `keep`; the one of `step` stays in any case. A directory loses its
-// complete name first, so that a crash in between leaves no half of a checkpoint under it.
+// complete name first, so that a crash in between leaves no half of a checkpoint under it. What
+// cannot be removed is logged: the new checkpoint is safe, and an old one too many is no failure.
 void remove_old_checkpoints(const std::string& checkpoints, std::size_t keep, std::int64_t step);
 
 }  // namespace slackline

@@ -15,15 +15,21 @@ namespace slackline {
 // What a rank puts into a checkpoint: a logical tensor, or its rectangle of one.
 struct CheckpointTensor {
   std::string name;                      // weights/wte.weight: group, then the logical name
-  Tensor data;                           // the piece's elements, a view
+  Tensor data;                           // a view of the elements
   std::vector<std::int64_t> start{};     // of the piece in the logical tensor; empty: all zero
-  std::optional<Shape> logical{};        // the logical tensor's shape; absent: that of `data`
+  std::optional<Shape> logical{};        // the logical tensor's shape; absent: that of the piece
   std::optional<std::int64_t> worker{};  // data rank, for state that differs between them
+  std::optional<LocalPlace> place{};     // of the piece in `data`; absent: the piece is all of it
 
-  [[nodiscard]] const Shape& logical_shape() const { return logical ? *logical : data.shape(); }
+  // The piece's.
+  [[nodiscard]] const Shape& shape() const { return place ? place->region.shape : data.shape(); }
+
+  [[nodiscard]] std::size_t bytes() const { return shape().num_elements() * size_of(data.dtype()); }
+
+  [[nodiscard]] const Shape& logical_shape() const { return logical ? *logical : shape(); }
 
   [[nodiscard]] Region region() const {
-    return start.empty() ? whole_region(data.shape()) : Region{start, data.shape()};
+    return start.empty() ? whole_region(shape()) : Region{start, shape()};
   }
 };
 

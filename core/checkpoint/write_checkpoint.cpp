@@ -1,6 +1,7 @@
 #include "core/checkpoint/write_checkpoint.h"
 
 #include <filesystem>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -10,81 +11,62 @@
 #include "core/file_io.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "core/safetensors.h"
 
 namespace slackline {
 
 namespace {
 
-struct Shard {
-  std::string file;
-  std::vector<NamedTensor> pieces;
-};
+namespace fs = std::filesystem;
 
-// Deals pieces out to shards in the order given, and notes in the manifest where each one goes.
-class ShardPlan {
- public:
-  ShardPlan(std::size_t shard_bytes, Manifest& manifest)
-      : shard_bytes_(shard_bytes), manifest_(manifest) {}
+std::string without_last_slash(const std::string& path) {
+  const fs::path normal = fs::path(path).lexically_normal();
+  return (normal.has_filename() ? normal : normal.parent_path()).string();
+}
 
-  void add(const CheckpointTensor& piece) {
-    const std::size_t slash = piece.name.find('/');
-    SL_CHECK(slash != std::string::npos, "a tensor needs a group: " + piece.name);
-    Shard& shard = shard_for(piece.name.substr(0, slash), piece.data.bytes());
-    const Region region = piece.region();
-    SL_CHECK(is_inside(region, piece.logical_shape()), "piece of " + piece.name);
-    ManifestTensor& tensor =
-        manifest_.tensors
-            .try_emplace(piece.name, ManifestTensor{piece.logical_shape(), piece.data.dtype()})
-            .first->second;
-    SL_CHECK(tensor.shape == piece.logical_shape() && tensor.dtype == piece.data.dtype(),
-             "pieces disagree about " + piece.name);
-    tensor.pieces.push_back({shard.file, region, piece.worker});
-    shard.pieces.push_back({piece_key(piece.name, tensor.shape, region, piece.worker), piece.data});
+void refuse_what_is_no_checkpoint(const std::string& directory) {
+  if (path_exists(directory) && !path_exists(directory + "/" + std::string(kManifestName))) {
+    throw FileError(directory + ": is there already and is not a checkpoint; choose another name");
   }
+}
 
-  [[nodiscard]] const std::vector<Shard>& shards() const { return shards_; }
-
- private:
-  struct Group {
-    std::size_t num_shards = 0;
-    std::size_t open = 0;   // position in shards_ of the one being filled
-    std::size_t bytes = 0;  // in it
-  };
-
-  Shard& shard_for(const std::string& name, std::size_t bytes) {
-    Group& group = groups_[name];
-    if (group.num_shards == 0 || (group.bytes > 0 && group.bytes + bytes > shard_bytes_)) {
-      group.open = shards_.size();
-      group.bytes = 0;
-      shards_.push_back({fmt::format("{}-{:05}.safetensors", name, group.num_shards++), {}});
+// Runs `body`; where it throws, removes the partial directory first.
+void remove_on_failure(const std::string& partial, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (...) {
+    try {
+      remove_tree(partial);
+    } catch (const Error& error) {
+      log_warning(error.what());  // the failure that led here is the one to report
     }
-    group.bytes += bytes;
-    return shards_[group.open];
+    throw;
   }
+}
 
-  std::size_t shard_bytes_;
-  Manifest& manifest_;
-  std::vector<Shard> shards_{};
-  std::map<std::string, Group> groups_{};
-};
+// The shards are where rank 0 will rename them, and whole. A rank on another machine may have
+// written to a disk of its own.
+void check_shards(const std::string& partial, std::span<const ShardList> lists) {
+  for (const ShardList& list : lists) {
+    for (const auto& [name, file] : list.files) {
+      std::error_code error;
+      const std::string path = fmt::format("{}/{}", partial, name);
+      const auto bytes = fs::file_size(path, error);
+      if (error || bytes != file.bytes) {
+        throw FileError(fmt::format(
+            "{}: rank {} wrote {} bytes, rank 0 finds {}\nhint: all ranks need one run directory",
+            path,
+            list.rank,
+            file.bytes,
+            error ? "no such file" : std::to_string(bytes)));
+      }
+    }
+  }
+}
 
-void write_files(const std::string& partial,
-                 const CheckpointContents& contents,
-                 std::size_t shard_bytes) {
-  Manifest manifest{.step = contents.step, .documents = contents.documents};
-  ShardPlan plan(shard_bytes, manifest);
-  for (const CheckpointTensor& piece : contents.tensors) {
-    plan.add(piece);
-  }
-  for (const Shard& shard : plan.shards()) {
-    const FileSummary summary = write_safetensors(
-        fmt::format("{}/{}", partial, shard.file),
-        shard.pieces,
-        {.metadata = {{"format", "pt"}}, .order = SafetensorsOptions::Order::reference});
-    manifest.files[shard.file] = {summary.bytes, summary.xxh3};
-  }
-  for (const auto& [name, content] : contents.files) {
+// Adds what is not shards, the manifest last.
+void write_head(const std::string& partial, const CheckpointContents& head, Manifest manifest) {
+  manifest.documents = head.documents;
+  for (const auto& [name, content] : head.files) {
     SL_CHECK(is_file_name(name) && !manifest.files.contains(name), "file name " + name);
     write_file_atomically(fmt::format("{}/{}", partial, name), content);
     manifest.files[name] = {content.size(), xxh3(std::as_bytes(std::span(content)))};
@@ -109,34 +91,37 @@ void put_in_place(const std::string& partial, const std::string& directory) {
   remove_tree(replaced);
 }
 
-std::string without_last_slash(const std::string& path) {
-  const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
-  return (normal.has_filename() ? normal : normal.parent_path()).string();
-}
-
 }  // namespace
 
 void write_checkpoint(const std::string& path,
                       const CheckpointContents& contents,
                       std::size_t shard_bytes) {
   const std::string directory = without_last_slash(path);
-  if (path_exists(directory) && !path_exists(directory + "/" + std::string(kManifestName))) {
-    throw FileError(directory + ": is there already and is not a checkpoint; choose another name");
-  }
+  refuse_what_is_no_checkpoint(directory);
   const std::string partial = partial_path(directory);
-  try {
+  ShardList list;
+  remove_on_failure(partial, [&] {
     remove_tree(partial);
+    list = write_shards(partial, contents, {.shard_bytes = shard_bytes});
+  });
+  commit_checkpoint(directory, contents, {&list, 1});
+}
+
+void commit_checkpoint(const std::string& path,
+                       const CheckpointContents& head,
+                       std::span<const ShardList> lists) {
+  const std::string directory = without_last_slash(path);
+  const std::string partial = partial_path(directory);
+  remove_on_failure(partial, [&] {
+    require_written(directory, lists);
+    refuse_what_is_no_checkpoint(directory);
+    Manifest manifest = merge(lists);
+    SL_CHECK_EQ(manifest.step, head.step);
+    check_shards(partial, lists);
     make_directories(partial);
-    write_files(partial, contents, shard_bytes);
+    write_head(partial, head, std::move(manifest));
     put_in_place(partial, directory);
-  } catch (...) {
-    try {
-      remove_tree(partial);
-    } catch (const Error& error) {
-      log_warning(error.what());  // the failure that led here is the one to report
-    }
-    throw;
-  }
+  });
 }
 
 }  // namespace slackline

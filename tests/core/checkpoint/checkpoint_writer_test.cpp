@@ -2,6 +2,8 @@
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/checkpoint_directory.h"
+#include "core/checkpoint/staging.h"
+#include "core/checkpoint/write_checkpoint.h"
 #include "tests/core/checkpoint/checkpoint_fixture.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_size_limit.h"

@@ -33,10 +33,14 @@ void check_copy(const Region& source, const Region& destination, const Region& p
   for_each_point(source, [&](std::size_t i, const auto& point) {
     from[i] = static_cast<std::int32_t>(number(point));
   });
-  copy_region(part,
-              {reinterpret_cast<std::byte*>(from.data()), source},
-              {reinterpret_cast<std::byte*>(to.data()), destination},
-              sizeof(std::int32_t));
+  const std::vector<std::int64_t> zero(part.start.size(), 0);
+  const auto point_in = [&](std::vector<std::int32_t>& memory, const Region& region) {
+    return ArrayPoint{reinterpret_cast<std::byte*>(memory.data()),
+                      region.shape,
+                      moved(part.start, region.start, zero)};
+  };
+  copy_rectangle(
+      point_in(from, source), point_in(to, destination), part.shape, sizeof(std::int32_t));
   for_each_point(destination, [&](std::size_t i, const auto& point) {
     const bool inside =
         intersection(part, {point, Shape(std::vector<std::int64_t>(point.size(), 1))}).has_value();
@@ -54,6 +58,29 @@ TEST_CASE("parts are copied between any two rectangles and nothing beside them i
   check_copy({{0, 1, 0}, {5, 2, 3}}, {{2, 0, 1}, {3, 4, 2}}, {{2, 1, 1}, {3, 2, 2}});
   check_copy(whole_region({6}), {{2}, {3}}, {{2}, {3}});
   check_copy(whole_region({}), whole_region({}), whole_region({}));
+}
+
+TEST_CASE("a rectangle is copied out of memory that holds only a range of its array") {
+  // Elements 7 to 17 of a (4, 6) array; rows 1 and 2, columns 3 to 4 of it.
+  std::vector<std::int32_t> range(11);
+  std::iota(range.begin(), range.end(), 7);
+  std::vector<std::int32_t> copied(4, -1);
+  copy_rectangle({reinterpret_cast<std::byte*>(range.data()), {4, 6}, {1, 3}, 7},
+                 {reinterpret_cast<std::byte*>(copied.data()), {2, 2}, {0, 0}},
+                 {2, 2},
+                 sizeof(std::int32_t));
+  REQUIRE(copied == std::vector<std::int32_t>{9, 10, 15, 16});
+}
+
+TEST_CASE("a place is held by memory that has all of its elements") {
+  const Shape shape{4, 6};
+  REQUIRE(is_held({shape, whole_region(shape)}, 24));
+  REQUIRE_FALSE(is_held({shape, whole_region(shape)}, 23));
+  REQUIRE(is_held({shape, {{1, 3}, {2, 2}}, 9}, 8));
+  REQUIRE_FALSE(is_held({shape, {{1, 3}, {2, 2}}, 10}, 8));
+  REQUIRE_FALSE(is_held({shape, {{1, 3}, {2, 2}}, 9}, 7));
+  REQUIRE_FALSE(is_held({shape, {{1, 3}, {2, 4}}}, 24));
+  REQUIRE(is_held({shape, {{4, 0}, {0, 6}}}, 0));
 }
 
 TEST_CASE("regions meet where both reach") {

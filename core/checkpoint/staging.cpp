@@ -1,0 +1,49 @@
+#include "core/checkpoint/staging.h"
+
+#include "core/check.h"
+
+namespace slackline {
+
+namespace {
+
+// Copies a piece to `to` in row-major order.
+void copy_piece(const CheckpointTensor& tensor, std::byte* to) {
+  const Shape& shape = tensor.shape();
+  const LocalPlace place = tensor.place ? *tensor.place : LocalPlace{shape, whole_region(shape)};
+  SL_CHECK(is_held(place, tensor.data.num_elements()), "place of " + tensor.name);
+  auto* from = static_cast<std::byte*>(tensor.data.raw());
+  copy_rectangle({from, place.shape, place.region.start, place.first},
+                 {to, shape, whole_region(shape).start},
+                 shape,
+                 size_of(tensor.data.dtype()));
+}
+
+}  // namespace
+
+std::size_t staging_bytes(const CheckpointContents& contents) {
+  std::size_t bytes = 0;
+  for (const CheckpointTensor& tensor : contents.tensors) {
+    bytes += tensor.bytes();
+  }
+  return bytes;
+}
+
+CheckpointContents staged(const CheckpointContents& contents, Buffer& memory) {
+  const std::size_t bytes = staging_bytes(contents);
+  if (memory.bytes() < bytes) {
+    memory = Buffer();  // gives the old one back before asking for the new one
+    memory = Buffer("checkpoint staging", bytes);
+  }
+  CheckpointContents copies = contents;
+  std::size_t offset = 0;
+  for (CheckpointTensor& tensor : copies.tensors) {
+    std::byte* copy = memory.data() + offset;
+    copy_piece(tensor, copy);
+    offset += tensor.bytes();
+    tensor.data = Tensor(copy, tensor.data.dtype(), tensor.shape());
+    tensor.place.reset();
+  }
+  return copies;
+}
+
+}  // namespace slackline
