@@ -115,14 +115,6 @@ ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model
 }
 
 void check_batch_fits(const ParallelConfig& config, const ModelConfig& model, BatchSplit batch) {
-  const std::int64_t round = batch.micro * config.data;
-  if (batch.global % round != 0) {
-    throw ConfigError(fmt::format("batch.global: must be a multiple of batch.micro x parallel.data "
-                                  "= {}; nearest is {}; got {}",
-                                  round,
-                                  std::max<std::int64_t>(1, batch.global / round) * round,
-                                  batch.global));
-  }
   const std::int64_t tokens = batch.micro * model.sequence;
   if (config.sequence_parallel && tokens % config.tensor != 0) {
     throw ConfigError(fmt::format("parallel.sequence_parallel: batch.micro x model.sequence = {} "
@@ -130,7 +122,7 @@ void check_batch_fits(const ParallelConfig& config, const ModelConfig& model, Ba
                                   tokens,
                                   config.tensor));
   }
-  const std::int64_t micro_batches = batch.global / round;
+  const std::int64_t micro_batches = batch.global / (batch.micro * config.data);
   if (config.schedule == ScheduleName::interleaved && micro_batches % config.pipeline != 0) {
     throw ConfigError(fmt::format("parallel.schedule: \"interleaved\" needs micro-batches a "
                                   "multiple of parallel.pipeline = {}: batch.global {} makes {} of "

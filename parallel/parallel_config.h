@@ -40,8 +40,8 @@ struct BatchSplit {
 // Reads the section and checks it against the model.
 [[nodiscard]] ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model);
 
-// Throws ConfigError where micro-batches do not fit: batch.global over data ranks, rows over tensor
-// ranks, rounds of an interleaved schedule.
+// Throws ConfigError where micro-batches do not fit: rows over tensor ranks, rounds of an
+// interleaved schedule. REQUIRES: global is a multiple of micro x data.
 void check_batch_fits(const ParallelConfig& config, const ModelConfig& model, BatchSplit batch);
 
 }  // namespace slackline

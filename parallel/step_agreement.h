@@ -27,8 +27,8 @@ class StepAgreement {
   // tensor, a tensor's shards in rank order, then tensors in byte order of their names (CONTRACTS
   // section 7 rule 4); `own` counts once, whichever ranks pass a loss.
   [[nodiscard]] StepFacts agree(const StepFacts& own,
-                                const std::vector<OptimizerPiece>& pieces,
-                                const std::vector<double>& squared_norms);
+                                const std::vector<OptimizerPiece>& pieces = {},
+                                const std::vector<double>& squared_norms = {});
 
   // The first of the names that any rank gives, by rank; empty when none gives one.
   [[nodiscard]] std::string first_of(const std::string& name);

@@ -100,13 +100,14 @@ void require_model(const Checkpoint& checkpoint, const ModelConfig& config) {
   require_same_tensors(checkpoint, config);
 }
 
-void load_weights(StreamView stream,
-                  Checkpoint& checkpoint,
-                  const ModelConfig& config,
-                  Parameters& parameters) {
-  require_model(checkpoint, config);
+void load_weights(StreamView stream, Checkpoint& checkpoint, Parameters& parameters) {
   for (const Parameter& parameter : parameters.all()) {
-    checkpoint.read(std::string(kGroup) + parameter.spec.name, parameter.weight);
+    for (const ShardPart& part : parameter.shard.parts) {
+      checkpoint.read_part(std::string(kGroup) + parameter.spec.name,
+                           part.logical,
+                           parameter.weight,
+                           {.shape = parameter.shard.shape, .region = part.local});
+    }
   }
   parameters.refresh_copies(stream);
 }
@@ -133,7 +134,8 @@ InferenceModel load_inference_model(const std::string& checkpoint_directory, int
   model.parameters =
       std::make_unique<Parameters>(model.config, Parameters::Options{.gradients = Gradients::none});
   Stream stream({.num_threads = num_threads});
-  load_weights(stream, checkpoint, model.config, *model.parameters);
+  require_model(checkpoint, model.config);
+  load_weights(stream, checkpoint, *model.parameters);
   return model;
 }
 

@@ -24,12 +24,9 @@ inline constexpr const char* kTokenizerName = "tokenizer.json";
 // this model: the same function (dropout and recomputation aside) and exactly its tensors.
 void require_model(const Checkpoint& checkpoint, const ModelConfig& config);
 
-// Reads weights/<name> into every parameter and refreshes the copies. Checks as require_model does
-// before it writes. REQUIRES: the parameters are of `config`; the checkpoint was verified.
-void load_weights(StreamView stream,
-                  Checkpoint& checkpoint,
-                  const ModelConfig& config,
-                  Parameters& parameters);
+// Reads weights/<name>, or the part of it that this rank holds, into every parameter and refreshes
+// the copies. REQUIRES: require_model did not throw; the checkpoint was verified.
+void load_weights(StreamView stream, Checkpoint& checkpoint, Parameters& parameters);
 
 // The tokenizer saved with the weights; null where there is none. Throws FileError when it is
 // damaged or has more tokens than the model.

@@ -1,5 +1,6 @@
 #include "tools/train_config.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -35,19 +36,30 @@ RunConfig read_run_config(JsonReader section) {
   return run;
 }
 
-BatchConfig read_batch_config(JsonReader section) {
+// A micro-batch is a data rank's whole share of the global batch unless given.
+BatchConfig read_batch_config(JsonReader section, const ParallelConfig& parallel) {
   BatchConfig batch;
   batch.global = section.integer("global", {.min = 1, .max = kMaxCount});
-  batch.micro =
-      section.integer("micro", {.default_value = batch.global, .min = 1, .max = batch.global});
-  if (batch.global % batch.micro != 0) {
-    std::int64_t nearest = batch.micro;
-    while (batch.global % nearest != 0) {
+  const std::int64_t share = batch.global / parallel.data;
+  if (share * parallel.data != batch.global) {
+    section.fail("global",
+                 fmt::format("must be a multiple of parallel.data = {}; nearest is {}",
+                             parallel.data,
+                             std::max<std::int64_t>(1, share) * parallel.data));
+  }
+  batch.micro = section.integer("micro", {.default_value = share, .min = 1, .max = batch.global});
+  if (share % batch.micro != 0) {
+    std::int64_t nearest = std::min(batch.micro, share);
+    while (share % nearest != 0) {
       --nearest;
     }
-    section.fail(
-        "micro",
-        fmt::format("must divide batch.global = {}; nearest is {}", batch.global, nearest));
+    section.fail("micro",
+                 parallel.data == 1
+                     ? fmt::format(
+                           "must divide batch.global = {}; nearest is {}", batch.global, nearest)
+                     : fmt::format("must divide batch.global / parallel.data = {}; nearest is {}",
+                                   share,
+                                   nearest));
   }
   section.finish();
   return batch;
@@ -77,7 +89,7 @@ void read_keys_of_later(JsonReader& document) {
     document.fail("trace", "traces are not built yet; use false");
   }
   JsonReader debug = document.section("debug");
-  static_cast<void>(debug.boolean("check_sync", false));  // one rank agrees with itself
+  static_cast<void>(debug.boolean("check_sync", false));
   debug.finish();
 }
 
@@ -92,8 +104,11 @@ TrainConfig read_train_config(JsonReader document) {
   config.precision = document.choice("precision", kPrecisions, 0) == 0 ? DType::f32 : DType::bf16;
   config.model = read_model_config(document.section("model"));
   config.data = read_data_config(document.section("data"));
-  config.batch = read_batch_config(document.section("batch"));
-  config.parallel = read_parallel_config(document.section("parallel"), config.model.layers);
+  config.parallel = read_parallel_config(document.section("parallel"), config.model);
+  config.batch = read_batch_config(document.section("batch"), config.parallel);
+  check_batch_fits(config.parallel,
+                   config.model,
+                   {.global = config.batch.global, .micro = config.batch.micro});
   config.optimizer = read_optimizer_config(document.section("optimizer"));
   config.compress = read_compress_config(document.section("compress"));
   config.checkpoint = read_checkpoint_config(document.section("checkpoint"));

@@ -9,7 +9,7 @@
 #include "data/data_config.h"
 #include "model/model_config.h"
 #include "optim/optimizer_config.h"
-#include "parallel/parallel_config.h"
+#include "parallel/rank_plan.h"
 
 namespace slackline {
 
@@ -31,7 +31,7 @@ struct RunConfig {
 // The "batch" section, in sequences: global = micro x micro-batches x data ranks.
 struct BatchConfig {
   std::int64_t global = 0;
-  std::int64_t micro = 0;  // the whole global batch unless given
+  std::int64_t micro = 0;  // a data rank's whole share unless given
 };
 
 // The "checkpoint" section.
@@ -53,7 +53,18 @@ struct TrainConfig {
   CheckpointConfig checkpoint;
   NetworkConfig network;
 
-  [[nodiscard]] std::int64_t num_micro_batches() const { return batch.global / batch.micro; }
+  // Of one data rank in a step.
+  [[nodiscard]] std::int64_t num_micro_batches() const {
+    return batch.global / (batch.micro * parallel.data);
+  }
+
+  [[nodiscard]] MeshJob mesh_job() const {
+    return {.model = model,
+            .parallel = parallel,
+            .precision = precision,
+            .micro_batch = micro_shape(),
+            .num_micro_batches = static_cast<int>(num_micro_batches())};
+  }
 
   [[nodiscard]] BatchShape micro_shape() const { return {.B = batch.micro, .T = model.sequence}; }
 };

@@ -82,10 +82,17 @@ std::string data_document(const TrainingState& state) {
   return document.dump();
 }
 
+// Where a part of a piece lies in the memory of its optimizer state.
+LocalPlace place_of(const OptimizerPiece& piece, const ShardPart& part) {
+  return {.shape = piece.parameter->shard.shape,
+          .region = part.local,
+          .first = piece.range.begin};
+}
+
 }  // namespace
 
-TrainingStart open_training_start(const TrainConfig& config, bool resume) {
-  if (!resume) {
+TrainingStart open_training_start(const TrainConfig& config, bool resume, int rank) {
+  if (!resume && rank == 0) {
     RunDirectory(config.run.dir).refuse_occupied();
   }
   TrainingStart start{.data = open_data(config.data, config.model.vocab)};
@@ -105,21 +112,23 @@ TrainingStart open_training_start(const TrainConfig& config, bool resume) {
   return start;
 }
 
-void load_training_state(StreamView stream,
-                         TrainingStart& start,
-                         const ModelConfig& config,
-                         Parameters& parameters,
-                         AdamwOptimizer& optimizer) {
+void load_training_state(TrainingStart& start, MeshModel& model) {
   Checkpoint& checkpoint = *start.checkpoint;
-  load_weights(stream, checkpoint, config, parameters);
-  if (start.source == TrainingStart::Source::checkpoint) {
-    for (const Parameter& parameter : parameters.all()) {
-      checkpoint.read("adam_m/" + parameter.spec.name, optimizer.first_moment(parameter.spec.name));
-      checkpoint.read("adam_v/" + parameter.spec.name,
-                      optimizer.second_moment(parameter.spec.name));
-    }
-    optimizer.set_step_count(start.step);
+  AdamwOptimizer& optimizer = model.optimizer();
+  load_weights(model.stream(), checkpoint, model.parameters());
+  if (start.source != TrainingStart::Source::checkpoint) {
+    return;
   }
+  for (const OptimizerPiece& piece : model.pieces()) {
+    const std::string& name = piece.parameter->spec.name;
+    for (const auto& [group, moment] : {std::pair{"adam_m/", optimizer.first_moment(name)},
+                                        std::pair{"adam_v/", optimizer.second_moment(name)}}) {
+      for (const ShardPart& part : parts_of_range(piece.parameter->shard, piece.range)) {
+        checkpoint.read_part(group + name, part.logical, moment, place_of(piece, part));
+      }
+    }
+  }
+  optimizer.set_step_count(start.step);
 }
 
 CheckpointContents training_contents(const TrainingState& state) {
@@ -127,18 +136,35 @@ CheckpointContents training_contents(const TrainingState& state) {
   contents.documents.model = model_config_json(state.config.model);
   contents.documents.data = data_document(state);
   contents.documents.rng = fmt::format(R"({{"seed": {}}})", state.config.run.seed);
-  contents.documents.layout = R"({"tensor": 1, "pipeline": 1, "data": 1})";
+  const ParallelConfig& parallel = state.config.parallel;
+  contents.documents.layout = fmt::format(R"({{"tensor": {}, "pipeline": {}, "data": {}}})",
+                                          parallel.tensor,
+                                          parallel.pipeline,
+                                          parallel.data);
   if (state.tokenizer) {
     contents.documents.tokenizer = fmt::format(R"({{"file": "{}"}})", kTokenizerName);
     contents.files.emplace(kTokenizerName, *state.tokenizer);
   }
-  for (const Parameter& parameter : state.parameters.all()) {
-    const std::string& name = parameter.spec.name;
-    contents.tensors.push_back({.name = "weights/" + name, .data = parameter.weight});
-    contents.tensors.push_back(
-        {.name = "adam_m/" + name, .data = state.optimizer.first_moment(name)});
-    contents.tensors.push_back(
-        {.name = "adam_v/" + name, .data = state.optimizer.second_moment(name)});
+  const AdamwOptimizer& optimizer = state.model.optimizer();
+  const std::vector<OptimizerPiece>& pieces = state.model.pieces();
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const OptimizerPiece& piece = pieces[i];
+    if (!piece.saved) {
+      continue;
+    }
+    const std::string& name = piece.parameter->spec.name;
+    for (const auto& [group, data] :
+         {std::pair{"weights/", optimizer.tensors()[i].weight},
+          std::pair{"adam_m/", optimizer.first_moment(name)},
+          std::pair{"adam_v/", optimizer.second_moment(name)}}) {
+      for (const ShardPart& part : parts_of_range(piece.parameter->shard, piece.range)) {
+        contents.tensors.push_back({.name = group + name,
+                                    .data = data,
+                                    .start = part.logical.start,
+                                    .logical = piece.parameter->spec.shape,
+                                    .place = place_of(piece, part)});
+      }
+    }
   }
   return contents;
 }

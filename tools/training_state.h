@@ -9,8 +9,7 @@
 #include "core/checkpoint/contents.h"
 #include "data/data_members.h"
 #include "data/dataset.h"
-#include "model/parameters.h"
-#include "optim/adamw_optimizer.h"
+#include "parallel/mesh_model.h"
 #include "tools/train_config.h"
 
 namespace slackline {
@@ -32,22 +31,19 @@ struct TrainingStart {
 
 // Opens data and, where the config or `resume` asks for one, the checkpoint, and checks that they
 // fit: files whole, same model, and on a resume everything that the state depends on
-// (configs/README.md lists what may change). Throws before anything of the run is written.
-[[nodiscard]] TrainingStart open_training_start(const TrainConfig& config, bool resume);
+// (configs/README.md lists what may change). Throws before anything of the run is written. Rank 0
+// alone looks whether another run occupies the directory, for it may be writing there when others
+// still look.
+[[nodiscard]] TrainingStart open_training_start(const TrainConfig& config, bool resume, int rank);
 
-// Fills weights, and moments where the whole state is taken, from start.checkpoint.
-// REQUIRES: source is not initial_values.
-void load_training_state(StreamView stream,
-                         TrainingStart& start,
-                         const ModelConfig& config,
-                         Parameters& parameters,
-                         AdamwOptimizer& optimizer);
+// Fills this rank's part of the weights and, where the whole state is taken, of the moments, from
+// start.checkpoint, whatever layout wrote it. REQUIRES: source is not initial_values.
+void load_training_state(TrainingStart& start, MeshModel& model);
 
-// What a checkpoint of a training run holds.
+// What this rank adds to a checkpoint of a training run.
 struct TrainingState {
   const TrainConfig& config;
-  const Parameters& parameters;
-  const AdamwOptimizer& optimizer;
+  MeshModel& model;
   const Dataset& train_data;
   const std::optional<std::string>& tokenizer;  // tokenizer.json of the data
   std::int64_t step = 0;                        // completed

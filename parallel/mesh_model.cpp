@@ -1,0 +1,88 @@
+#include "parallel/mesh_model.h"
+
+#include <string>
+#include <utility>
+
+#include "core/check.h"
+#include "parallel/optimized_parameters.h"
+
+namespace slackline {
+
+namespace {
+
+MeshPlace place_of(const Groups& groups) {
+  return {.tensor = groups.tensor_rank(),
+          .data = groups.data_rank(),
+          .pipeline = groups.pipeline_rank()};
+}
+
+std::vector<std::string> parameter_names(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const ParameterSpec& spec : parameter_table(config)) {
+    names.push_back(spec.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+MeshModel::MeshModel(const Options& options, Communicator& world)
+    : options_(options),
+      groups_(world, options.job.parallel, options.job.model.tie_embeddings),
+      plan_(make_rank_plan(options.job, place_of(groups_))),
+      stream_({.num_threads = options.num_threads,
+               .workspace_bytes = PipelineExecutor::workspace_bytes(
+                   options.job.model, plan_.executor, options.num_threads)}),
+      tensor_sum_(*groups_.tensor, options.job.parallel.sequence_parallel),
+      parameters_(options.job.model, {.compute = options.job.precision, .slice = plan_.slice}),
+      executor_(parameters_, options.job.model, plan_.executor, groups_, tensor_sum_),
+      reducer_(parameters_, options.job.model, plan_.reducer, groups_),
+      optimizer_(
+          optimized_parameters(reducer_.pieces(), options.optimizer.decay_embeddings),
+          options.optimizer),
+      agreement_(world, parameter_names(options.job.model)) {
+  SL_CHECK_EQ(world.size(), options.job.parallel.num_ranks());
+}
+
+double MeshModel::tokens_of_step() const {
+  return static_cast<double>(options_.job.global_batch() * options_.job.micro_batch.T);
+}
+
+PipelineExecutor::Work MeshModel::work_of(std::vector<MicroBatch> micro_batches) {
+  return {.stream = stream_,
+          .micro_batches = std::move(micro_batches),
+          .dropout = options_.job.model.dropout,
+          .seed = options_.seed,
+          .scale = static_cast<float>(1.0 / tokens_of_step()),
+          .use = &reducer_};
+}
+
+StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool stop) {
+  double loss = executor_.train(work_of(std::move(micro_batches)));
+  reducer_.finish();
+  if (groups_.tensor_rank() != 0) {
+    loss = 0.0;  // the sum that all tensor ranks have counts once
+  }
+  StepFacts facts = agreement_.agree({.loss = loss, .stop = stop},
+                                     reducer_.pieces(),
+                                     optimizer_.squared_norms(stream_));
+  facts.loss /= tokens_of_step();
+  return facts;
+}
+
+void MeshModel::update(double lr, double gradient_norm) {
+  optimizer_.step(stream_, lr, gradient_norm);
+  reducer_.gather_weights();
+}
+
+StepFacts MeshModel::evaluate(std::vector<MicroBatch> micro_batches, bool stop) {
+  double loss = executor_.evaluate(work_of(std::move(micro_batches)));
+  if (groups_.tensor_rank() != 0) {
+    loss = 0.0;
+  }
+  StepFacts facts = agreement_.agree({.loss = loss, .stop = stop});
+  facts.loss /= tokens_of_step();
+  return facts;
+}
+
+}  // namespace slackline

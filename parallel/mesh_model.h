@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/stream.h"
+#include "optim/adamw_optimizer.h"
+#include "parallel/rank_plan.h"
+#include "parallel/step_agreement.h"
+#include "parallel/tensor_group.h"
+
+namespace slackline {
+
+// One rank's share of a model in training: parameters, activations, optimizer state, and a step of
+// them over the mesh. Owns all of it; the communicator must outlive it. Every rank of the world
+// makes one of the same job and calls the same, in the same order.
+class MeshModel {
+ public:
+  struct Options {
+    MeshJob job{};
+    OptimizerConfig optimizer{};
+    std::uint64_t seed = 1234;  // of dropout
+    int num_threads = 1;
+  };
+
+  // Allocates; weights are undefined until they are initialized or loaded. Nothing travels yet.
+  // REQUIRES: the world has as many ranks as the mesh.
+  MeshModel(const Options& options, Communicator& world);
+
+  [[nodiscard]] const Groups& groups() const { return groups_; }
+
+  [[nodiscard]] StreamView stream() { return stream_; }
+
+  [[nodiscard]] Parameters& parameters() { return parameters_; }
+
+  [[nodiscard]] const ModelSlice& slice() const { return plan_.slice; }
+
+  [[nodiscard]] AdamwOptimizer& optimizer() { return optimizer_; }
+
+  // What this rank's optimizer updates, in the order of optimizer().tensors().
+  [[nodiscard]] const std::vector<OptimizerPiece>& pieces() const { return reducer_.pieces(); }
+
+  [[nodiscard]] StepAgreement& agreement() { return agreement_; }
+
+  // The passes of a step and every sum over ranks: afterwards the gradients of this rank's pieces
+  // are of the mean loss of the global batch. `stop` asks all ranks to stop. The facts returned are
+  // the same on all ranks; their loss is that mean.
+  [[nodiscard]] StepFacts make_gradients(std::vector<MicroBatch> micro_batches, bool stop = false);
+
+  // The optimizer's update, with what make_gradients returned. New weights may still be on their
+  // way to other ranks afterwards; the next pass waits for them.
+  void update(double lr, double gradient_norm);
+
+  // Mean loss of a global batch without gradients or dropout, and stop requests.
+  [[nodiscard]] StepFacts evaluate(std::vector<MicroBatch> micro_batches, bool stop = false);
+
+  // Waits until every weight of this rank is the newest. All ranks call it, or the next pass.
+  void finish_gather() { reducer_.finish_gather(stream_); }
+
+ private:
+  [[nodiscard]] double tokens_of_step() const;
+  [[nodiscard]] PipelineExecutor::Work work_of(std::vector<MicroBatch> micro_batches);
+
+  Options options_;
+  Groups groups_;
+  RankPlan plan_;
+  Stream stream_;
+  TensorGroup tensor_sum_;
+  Parameters parameters_;
+  PipelineExecutor executor_;
+  GradientReducer reducer_;
+  AdamwOptimizer optimizer_;
+  StepAgreement agreement_;
+};
+
+}  // namespace slackline

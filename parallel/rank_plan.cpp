@@ -1,0 +1,55 @@
+#include "parallel/rank_plan.h"
+
+#include "parallel/schedule/forward_only.h"
+#include "parallel/stage_split.h"
+
+namespace slackline {
+
+namespace {
+
+schedule::Kind schedule_kind(ScheduleName name) {
+  switch (name) {
+    case ScheduleName::gpipe:
+      return schedule::Kind::gpipe;
+    case ScheduleName::one_f_one_b:
+      return schedule::Kind::one_f_one_b;
+    case ScheduleName::interleaved:
+      return schedule::Kind::interleaved;
+    case ScheduleName::zb_h1:
+      return schedule::Kind::zb_h1;
+  }
+  return schedule::Kind::one_f_one_b;
+}
+
+}  // namespace
+
+RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
+  const ParallelConfig& parallel = job.parallel;
+  const schedule::ScheduleOptions options{
+      .num_ranks = parallel.pipeline,
+      .num_chunks = parallel.chunks,
+      .num_micro_batches = job.num_micro_batches,
+      .transfers = parallel.transfers == Transfers::blocking ? schedule::Transfers::blocking
+                                                             : schedule::Transfers::asynchronous};
+  const std::vector<ChunkSlice> chunks =
+      chunks_of_rank(split_layers(job.model, parallel), place.pipeline, parallel.pipeline);
+  const bool splits_backward = parallel.schedule == ScheduleName::zb_h1;
+  return {.slice = {.tensor_rank = place.tensor, .tensor_size = parallel.tensor, .chunks = chunks},
+          .executor = {.schedule =
+                           schedule::make_schedule(schedule_kind(parallel.schedule), options),
+                       .evaluation = schedule::forward_only(options),
+                       .stage = {.micro_batch = job.micro_batch,
+                                 .compute = job.precision,
+                                 .tensor_size = parallel.tensor,
+                                 .sequence_parallel = parallel.sequence_parallel,
+                                 .weight_gradients = splits_backward
+                                                         ? Stage::WeightGradients::later
+                                                         : Stage::WeightGradients::now},
+                       .chunks = chunks},
+          .reducer = {.strategy = parallel.data_strategy,
+                      .embedding_sync = parallel.embedding_sync,
+                      .sequence_parallel =
+                          parallel.sequence_parallel && parallel.tensor > 1}};
+}
+
+}  // namespace slackline
