@@ -155,6 +155,7 @@ Pass Trainer::load(const Dataset& data, std::uint64_t first_sample) {
   }
   data_seconds_ += seconds_since(start);
   return {.stream = stream_,
+          .sum = &sum_,
           .batch = {.tokens = Tensor(std::span(tokens_)).reshaped({B, T}),
                     .targets = Tensor(std::span(targets_)),
                     .first_sample = first_sample},

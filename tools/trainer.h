@@ -54,6 +54,7 @@ class Trainer {
   Dataset train_data_;
   std::optional<Dataset> valid_data_;
   Stream stream_;
+  NoTensorSum sum_;
   Parameters parameters_;
   Stage stage_;
   AdamwOptimizer optimizer_;

@@ -1,6 +1,7 @@
 #include "core/comm/transfer.h"
 
 #include <exception>
+#include <string>
 #include <utility>
 
 #include "core/log.h"
@@ -9,34 +10,33 @@ namespace slackline {
 
 namespace {
 
-void wait_and_log(std::unique_ptr<Transfer::State>& state) {
+void finish_quietly(std::unique_ptr<Transfer::State> state) {
   if (state == nullptr) {
     return;
   }
   try {
     state->wait();
-  } catch (const std::exception& error) {
-    log_error(error.what());
+  } catch (const std::exception& failure) {
+    log_warning("a transfer nobody waited for failed: " + std::string(failure.what()));
   }
-  state.reset();
 }
 
 }  // namespace
 
 Transfer& Transfer::operator=(Transfer&& other) noexcept {
   if (this != &other) {
-    wait_and_log(state_);
-    state_ = std::move(other.state_);
+    finish_quietly(std::exchange(state_, std::move(other.state_)));
   }
   return *this;
 }
 
 Transfer::~Transfer() {
-  wait_and_log(state_);
+  finish_quietly(std::move(state_));
 }
 
 void Transfer::wait() {
-  if (const std::unique_ptr<State> state = std::move(state_); state != nullptr) {
+  if (state_ != nullptr) {
+    const std::unique_ptr<State> state = std::move(state_);
     state->wait();
   }
 }
