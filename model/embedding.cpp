@@ -12,37 +12,67 @@ Embedding::Embedding(Parameters& parameters)
     : parameters_(&parameters),
       token_table_(&parameters.at("wte.weight")),
       position_table_(&parameters.at("wpe.weight")),
-      touched_(static_cast<std::size_t>(token_table_->spec.shape[0]), 0) {}
+      touched_(static_cast<std::size_t>(token_table_->weight.dim(0)), 0) {}
 
 void Embedding::forward(const Pass& pass, const Tensor& out) const {
   const ProfileRange range(pass.stream, "embedding");
+  TensorSum& sum = *pass.sum;
+  const Tensor& positions = position_table_->compute();
+  const bool alone = sum.size() == 1;
+  ArenaScope scratch(pass.stream.workspace());
+  const Tensor whole = sum.allocate_whole(scratch, out);
   embedding_forward(pass.stream,
                     {.tokens = pass.batch.tokens,
                      .token_table = token_table_->compute(),
-                     .position_table = position_table_->compute(),
-                     .y = pass.by_sequence(out)});
+                     .position_table = alone ? positions : Tensor(),
+                     .y = pass.by_sequence(whole),
+                     .first_token = first_token(pass)});
+  if (!alone) {
+    sum.sum(whole).wait();
+    add_positions(pass.stream,
+                  {.position_table = positions,
+                   .x = sum.own_rows(whole),
+                   .y = out,
+                   .first_row = sum.first_row(whole.dim(0)),
+                   .T = pass.T()});
+  }
   if (pass.dropout > 0.0F) {
-    const Tensor y = pass.by_sequence(out);
-    dropout_add(pass.stream, {.x = y, .out = y, .key = pass.dropout_key("embd")});
+    dropout_add(pass.stream, pass.dropout_rows("embd", out, out));
   }
 }
 
 void Embedding::backward(const Pass& pass, const Tensor& d_out) {
   const ProfileRange range(pass.stream, "embedding");
-  const Tensor dy = pass.by_sequence(d_out);
+  TensorSum& sum = *pass.sum;
   if (pass.dropout > 0.0F) {
-    dropout_add(pass.stream, {.x = dy, .out = dy, .key = pass.dropout_key("embd")});
+    dropout_add(pass.stream, pass.dropout_rows("embd", d_out, d_out));
   }
+  ArenaScope scratch(pass.stream.workspace());
+  const Tensor whole = sum.allocate_whole(scratch, d_out);
+  sum.gather(d_out, whole).wait();
   const bool tied = !parameters_->input_gradient().empty();
+  const std::int64_t first = first_token(pass);
   embedding_backward(
       pass.stream,
       {.tokens = pass.batch.tokens,
-       .dy = dy,
+       .dy = pass.by_sequence(whole),
        .d_token_table = tied ? parameters_->input_gradient() : token_table_->gradient,
-       .d_position_table = position_table_->gradient});
+       .d_position_table = position_table_->gradient,
+       .first_token = first});
+  const auto own_rows = static_cast<std::int64_t>(touched_.size());
   for (const std::int32_t token : pass.batch.tokens.span<std::int32_t>()) {
-    touched_[static_cast<std::size_t>(token)] = 1;
+    if (token >= first && token < first + own_rows) {
+      touched_[static_cast<std::size_t>(token - first)] = 1;
+    }
   }
+}
+
+std::size_t Embedding::workspace_bytes(const ModelConfig& config,
+                                       BatchShape shape,
+                                       DType dtype,
+                                       const TensorShare& share) {
+  return share.sequence_parallel ? Arena::aligned_bytes(dtype, {shape.num_tokens(), config.hidden})
+                                 : 0;
 }
 
 void Embedding::finish_gradient(StreamView stream) {
@@ -53,7 +83,7 @@ void Embedding::finish_gradient(StreamView stream) {
   const std::span<float> input = parameters_->input_gradient().span<float>();
   const std::span<float> total = token_table_->gradient.span<float>();
   const std::size_t V = touched_.size();
-  const std::size_t C = total.size() / V;
+  const auto C = static_cast<std::size_t>(token_table_->gradient.dim(1));
   constexpr std::size_t kRowsPerTask = 256;
   stream.pool().parallel_for((V + kRowsPerTask - 1) / kRowsPerTask, [&](std::size_t task, int) {
     const std::size_t end = std::min(V, (task + 1) * kRowsPerTask);

@@ -1,6 +1,9 @@
 #include "model/head.h"
 
+#include <algorithm>
+
 #include "core/kernels/cross_entropy.h"
+#include "core/kernels/elementwise.h"
 #include "core/profile.h"
 
 namespace slackline {
@@ -15,38 +18,187 @@ double sum_in_order(const Tensor& losses) {
   return sum;
 }
 
+struct HeadSize {
+  std::int64_t N = 0;
+  std::int64_t C = 0;
+  std::int64_t own_vocab = 0;
+  std::int64_t chunk_tokens = 0;  // the same on every rank, as chunks exchange statistics
+  DType dtype = DType::f32;
+
+  HeadSize(std::int64_t N_, const Shape& table, DType dtype_, const TensorShare& share)
+      : N(N_),
+        C(table[1]),
+        own_vocab(share.num_of(table[0])),
+        chunk_tokens(cross_entropy_chunk_tokens(N, (table[0] + share.size - 1) / share.size)),
+        dtype(dtype_) {}
+};
+
+// What one chunk after the other works in. Allocated on a measuring arena, it tells how much.
+struct Scratch {
+  Tensor x, d_x;  // of all tokens
+  Tensor losses;
+  Tensor logits, d_logits;
+  Tensor own_statistics, all_statistics;
+
+  // x and d_x are this rank's rows; without d_x there is no gradient.
+  Scratch(ArenaScope& arena,
+          const HeadSize& size,
+          const TensorShare& share,
+          const Tensor& own_x,
+          const Tensor& own_d_x)
+      : x(share.allocate_whole(arena, own_x)),
+        losses(arena.allocate(DType::f32, {size.N})),
+        logits(arena.allocate(DType::f32, {size.chunk_tokens, size.own_vocab})),
+        own_statistics(arena.allocate(DType::f32, {size.chunk_tokens, kSoftmaxStatistics})),
+        all_statistics(
+            arena.allocate(DType::f32, {share.size, size.chunk_tokens, kSoftmaxStatistics})) {
+    if (own_d_x.shape().rank() > 0) {
+      d_x = share.allocate_whole(arena, own_d_x);
+      // f32 gradients take the place of their logits.
+      d_logits = size.dtype == DType::f32 ? logits : arena.allocate(size.dtype, logits.shape());
+    }
+  }
+
+  [[nodiscard]] bool has_gradient() const { return d_logits.shape().rank() > 0; }
+};
+
+// The tensors of some tokens.
+struct Chunk {
+  Tensor x{}, d_x{}, logits{}, d_logits{};
+  Tensor losses{}, own_statistics{}, all_statistics{};
+
+  [[nodiscard]] MatmulArgs logits_product(const Tensor& table) const {
+    return {.a = x, .b = table, .c = logits, .transpose_b = Transpose::yes};
+  }
+
+  [[nodiscard]] MatmulArgs d_x_product(const Tensor& table) const {
+    return {.a = d_logits, .b = table, .c = d_x};
+  }
+
+  [[nodiscard]] MatmulArgs d_table_product(const Tensor& d_table, Accumulate accumulate) const {
+    return {.a = d_logits,
+            .b = x,
+            .c = d_table,
+            .transpose_a = Transpose::yes,
+            .accumulate = accumulate};
+  }
+};
+
+Chunk chunk_of(const Scratch& all, std::int64_t begin, std::int64_t end) {
+  const std::int64_t count = end - begin;
+  const Tensor& statistics = all.all_statistics;
+  Chunk chunk{.x = all.x.rows(begin, end),
+              .logits = all.logits.rows(0, count),
+              .losses = all.losses.rows(begin, end),
+              .own_statistics = all.own_statistics.rows(0, count),
+              .all_statistics = Tensor(
+                  statistics.raw(), DType::f32, {statistics.dim(0), count, kSoftmaxStatistics})};
+  if (all.has_gradient()) {
+    chunk.d_x = all.d_x.rows(begin, end);
+    chunk.d_logits = all.d_logits.rows(0, count);
+  }
+  return chunk;
+}
+
+// What the products of a chunk of `count` tokens take.
+std::size_t products_workspace_bytes(const HeadSize& size, std::int64_t count, int num_threads) {
+  const Tensor table(nullptr, size.dtype, {size.own_vocab, size.C});
+  const Tensor d_table(nullptr, DType::f32, {size.own_vocab, size.C});
+  const Tensor x(nullptr, size.dtype, {count, size.C});
+  const Chunk chunk{.x = x,
+                    .d_x = x,
+                    .logits = Tensor(nullptr, DType::f32, {count, size.own_vocab}),
+                    .d_logits = Tensor(nullptr, size.dtype, {count, size.own_vocab})};
+  return std::max(
+      {matmul_workspace_bytes(chunk.logits_product(table), num_threads),
+       matmul_workspace_bytes(chunk.d_x_product(table), num_threads),
+       matmul_workspace_bytes(chunk.d_table_product(d_table, Accumulate::yes), num_threads)});
+}
+
+// Logits to losses and gradients of logits.
+struct Softmax {
+  StreamView stream;
+  TensorSum* sum;
+  std::int64_t first_token;
+  float scale;
+
+  void run(const Chunk& chunk, const Tensor& targets) const {
+    if (sum->size() == 1) {
+      softmax_cross_entropy(stream,
+                            {.logits = chunk.logits,
+                             .targets = targets,
+                             .losses = chunk.losses,
+                             .d_logits = chunk.d_logits,
+                             .gradient_scale = scale});
+      return;
+    }
+    softmax_statistics(stream,
+                       {.logits = chunk.logits,
+                        .targets = targets,
+                        .statistics = chunk.own_statistics,
+                        .first_token = first_token});
+    sum->collect(chunk.own_statistics, chunk.all_statistics).wait();
+    softmax_loss(stream,
+                 {.exponentials = chunk.logits,
+                  .targets = targets,
+                  .statistics = chunk.all_statistics,
+                  .rank = sum->rank(),
+                  .first_token = first_token,
+                  .losses = chunk.losses,
+                  .d_logits = chunk.d_logits,
+                  .gradient_scale = scale});
+  }
+};
+
 }  // namespace
 
 Head::Head(Parameters& parameters, const ModelConfig& config)
     : table_(&parameters.at(config.tie_embeddings ? "wte.weight" : "lm_head.weight")) {}
 
 double Head::loss(const Pass& pass, const Tensor& x) const {
-  const ProfileRange range(pass.stream, "classifier");
-  ArenaScope scratch(pass.stream.workspace());
-  const Tensor losses = scratch.allocate(DType::f32, {x.dim(0)});
-  cross_entropy(
-      pass.stream,
-      {.x = x, .table = table_->compute(), .targets = pass.batch.targets, .losses = losses});
-  return sum_in_order(losses);
+  return run(pass, x, {});
 }
 
 double Head::loss_and_gradient(const Pass& pass,
                                const Tensor& x,
                                const Tensor& d_x,
                                float scale) const {
+  return run(pass, x, {.d_x = d_x, .scale = scale});
+}
+
+double Head::run(const Pass& pass, const Tensor& x, const Gradient& gradient) const {
   const ProfileRange range(pass.stream, "classifier");
-  ArenaScope scratch(pass.stream.workspace());
-  const Tensor losses = scratch.allocate(DType::f32, {x.dim(0)});
-  cross_entropy(pass.stream,
-                {.x = x,
-                 .table = table_->compute(),
-                 .targets = pass.batch.targets,
-                 .losses = losses,
-                 .d_x = d_x,
-                 .d_table = table_->gradient,
-                 .accumulate_table = pass.accumulate,
-                 .gradient_scale = scale});
-  return sum_in_order(losses);
+  TensorSum& sum = *pass.sum;
+  const Shape& logical = table_->spec.shape;
+  const HeadSize size(pass.B() * pass.T(), logical, x.dtype(), sum.share());
+  ArenaScope arena(pass.stream.workspace());
+  const Scratch scratch(arena, size, sum.share(), x, gradient.d_x);
+  const Softmax softmax{.stream = pass.stream,
+                        .sum = &sum,
+                        .first_token = sum.share().first_of(logical[0]),
+                        .scale = gradient.scale};
+  sum.gather(x, scratch.x).wait();
+  Accumulate accumulate = pass.accumulate;
+  Transfer d_x_sum;  // runs beside the last product
+  for (std::int64_t begin = 0; begin < size.N; begin += size.chunk_tokens) {
+    const std::int64_t end = std::min(size.N, begin + size.chunk_tokens);
+    const Chunk chunk = chunk_of(scratch, begin, end);
+    matmul(pass.stream, chunk.logits_product(table_->compute()));
+    softmax.run(chunk, pass.batch.targets.rows(begin, end));
+    if (scratch.has_gradient()) {
+      matmul(pass.stream, chunk.d_x_product(table_->compute()));
+      if (end == size.N) {
+        d_x_sum = sum.sum(scratch.d_x);
+      }
+      matmul(pass.stream, chunk.d_table_product(table_->gradient, accumulate));
+      accumulate = Accumulate::yes;
+    }
+  }
+  d_x_sum.wait();
+  if (scratch.has_gradient() && sum.sequence_parallel()) {
+    cast(pass.stream, sum.own_rows(scratch.d_x), gradient.d_x);
+  }
+  return sum_in_order(scratch.losses);
 }
 
 void Head::logits(StreamView stream, const Tensor& x, const Tensor& logits) const {
@@ -56,11 +208,21 @@ void Head::logits(StreamView stream, const Tensor& x, const Tensor& logits) cons
 std::size_t Head::workspace_bytes(const ModelConfig& config,
                                   BatchShape shape,
                                   DType dtype,
-                                  int num_threads) {
+                                  int num_threads,
+                                  const TensorShare& share) {
   const std::int64_t N = shape.num_tokens();
-  return Arena::aligned_bytes(DType::f32, {N}) +
-         cross_entropy_workspace_bytes(
-             {.N = N, .C = config.hidden, .V = config.vocab, .dtype = dtype}, num_threads);
+  if (N == 0) {
+    return 0;
+  }
+  const HeadSize size(N, {config.vocab, config.hidden}, dtype, share);
+  const Tensor rows(nullptr, dtype, {share.num_rows(N), config.hidden});
+  Arena measured = Arena::measuring();
+  ArenaScope arena(measured);
+  const Scratch scratch(arena, size, share, rows, rows);
+  const std::int64_t first = std::min(N, size.chunk_tokens);
+  const std::int64_t last = N - (N - 1) / size.chunk_tokens * size.chunk_tokens;
+  return measured.high_water() + std::max(products_workspace_bytes(size, first, num_threads),
+                                          products_workspace_bytes(size, last, num_threads));
 }
 
 }  // namespace slackline

@@ -6,31 +6,44 @@
 
 namespace slackline {
 
-// Output projection and cross-entropy in one op that works through chunks of tokens, so logits of
-// a whole batch never exist. The table is the token embedding's when tied.
+// Output projection and cross-entropy, chunk of tokens by chunk, so logits of a whole batch never
+// exist. The table is the token embedding's when tied.
+//
+// Where tensor ranks share the vocabulary, each has rows TensorShare::first_of(V) and on of the
+// table and makes the logits of those columns for every token: the ranks exchange three numbers a
+// token (cross_entropy.h), and sum their gradients of x. All ranks end with the same losses, bit
+// for bit. x and d_x are this rank's rows of the residual stream.
 class Head {
  public:
   Head(Parameters& parameters, const ModelConfig& config);
 
-  // Sum of the tokens' losses (in double, in token order). x is (N, C).
+  // Sum of all tokens' losses (in double, in token order).
   [[nodiscard]] double loss(const Pass& pass, const Tensor& x) const;
 
-  // The same, and the gradients of scale * sum: d_x (N, C) is written, the table's is written or
-  // added to as the pass says.
+  // The same, and the gradients of scale * sum: d_x is written, the table's is written or added
+  // to as the pass says.
   [[nodiscard]] double loss_and_gradient(const Pass& pass,
                                          const Tensor& x,
                                          const Tensor& d_x,
                                          float scale) const;
 
-  // logits (N, V) f32, for generation and tests. REQUIRES: compute type f32.
+  // logits (N, V) f32, for generation and tests. REQUIRES: compute type f32, one tensor rank.
   void logits(StreamView stream, const Tensor& x, const Tensor& logits) const;
 
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
                                                    BatchShape shape,
                                                    DType dtype,
-                                                   int num_threads);
+                                                   int num_threads,
+                                                   const TensorShare& share = {});
 
  private:
+  struct Gradient {
+    Tensor d_x{};  // empty: losses only
+    float scale = 1.0F;
+  };
+
+  [[nodiscard]] double run(const Pass& pass, const Tensor& x, const Gradient& gradient) const;
+
   Parameter* table_;
 };
 

@@ -12,30 +12,29 @@ namespace slackline {
 struct LayerShape {
   BatchShape batch{};
   DType dtype = DType::f32;
-  int tensor_size = 1;
-  bool sequence_parallel = false;
+  TensorShare share{};
 
   [[nodiscard]] std::int64_t num_tokens() const { return batch.num_tokens(); }  // N
 
-  // Rows of the residual stream that this rank owns, n in shapes: N, or N / tensor_size.
+  // Rows of the residual stream that this rank owns, n in shapes: N, or N / size.
   [[nodiscard]] std::int64_t num_rows() const {
-    return sequence_parallel ? num_tokens() / tensor_size : num_tokens();
+    return share.num_rows(num_tokens());
   }
 
-  [[nodiscard]] int heads(const ModelConfig& config) const { return config.heads / tensor_size; }
+  [[nodiscard]] int heads(const ModelConfig& config) const { return config.heads / share.size; }
 
   // Columns of Q, of K, of V and of the attention's output.
   [[nodiscard]] std::int64_t width(const ModelConfig& config) const {
-    return config.hidden / tensor_size;
+    return config.hidden / share.size;
   }
 
   [[nodiscard]] std::int64_t ffn(const ModelConfig& config) const {
-    return config.ffn / tensor_size;
+    return config.ffn / share.size;
   }
 
   // Scratch for all N rows: none when rows are not cut.
   [[nodiscard]] std::size_t whole_bytes(std::int64_t columns) const {
-    return sequence_parallel ? Arena::aligned_bytes(dtype, {num_tokens(), columns}) : 0;
+    return share.sequence_parallel ? Arena::aligned_bytes(dtype, {num_tokens(), columns}) : 0;
   }
 };
 

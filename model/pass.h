@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/kernels/dropout.h"
 #include "core/kernels/matmul.h"
 #include "core/rng.h"
 #include "core/stream.h"
@@ -38,7 +39,7 @@ class ParameterUse {
 // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): a pass without a stream does not compile
 struct Pass {
   StreamView stream;
-  TensorSum* sum;  // the tensor axis, never null
+  TensorSum* sum;  // the tensor axis, never null: a NoTensorSum for one rank; not owned
   MicroBatch batch{};
   float dropout = 0.0F;    // 0 in evaluation
   std::uint64_t seed = 0;  // of the dropout masks
@@ -61,9 +62,6 @@ struct Pass {
 
   [[nodiscard]] std::int64_t num_tokens() const { return B() * T(); }
 
-  // Of this rank's rows of the residual stream, in the micro-batch.
-  [[nodiscard]] std::int64_t first_row() const { return sum->first_row(num_tokens()); }
-
   [[nodiscard]] std::int64_t B() const { return batch.tokens.dim(0); }
 
   [[nodiscard]] std::int64_t T() const { return batch.tokens.dim(1); }
@@ -79,6 +77,20 @@ struct Pass {
             .site = philox_key(seed, "dropout/" + site),
             .step = batch.step,
             .first_sample = batch.first_sample};
+  }
+
+  // out = residual + dropout(x) on this rank's rows of the residual stream, for dropout_add. The
+  // masks are those of the whole stream, however it is cut.
+  [[nodiscard]] DropoutAdd dropout_rows(const std::string& site,
+                                        const Tensor& x,
+                                        const Tensor& out,
+                                        const Tensor& residual = {}) const {
+    return {.x = x,
+            .residual = residual,
+            .out = out,
+            .key = dropout_key(site),
+            .first_row = sum->first_row(num_tokens()),
+            .rows_per_sample = T()};
   }
 };
 

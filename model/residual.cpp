@@ -12,13 +12,7 @@ void add_to_residual(const Pass& pass,
                      const Tensor& x,
                      const Tensor& out) {
   const ProfileRange range(pass.stream, "residual");
-  dropout_add(pass.stream,
-              {.x = pass.sum->own_rows(branch),
-               .residual = x,
-               .out = out,
-               .key = pass.dropout_key(site),
-               .first_row = pass.first_row(),
-               .rows_per_sample = pass.T()});
+  dropout_add(pass.stream, pass.dropout_rows(site, pass.sum->own_rows(branch), out, x));
 }
 
 Tensor branch_gradient(const Pass& pass,
@@ -35,12 +29,7 @@ Tensor branch_gradient(const Pass& pass,
                    : into;
   const Tensor rows = pass.sum->own_rows(whole);
   if (pass.dropout > 0.0F) {
-    dropout_add(pass.stream,
-                {.x = d_residual,
-                 .out = rows,
-                 .key = pass.dropout_key(site),
-                 .first_row = pass.first_row(),
-                 .rows_per_sample = pass.T()});
+    dropout_add(pass.stream, pass.dropout_rows(site, d_residual, rows));
   } else {
     cast(pass.stream, d_residual, rows);
   }

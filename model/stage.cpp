@@ -100,14 +100,15 @@ std::size_t Stage::workspace_bytes(const ModelConfig& config,
   const ChunkSlice chunk = chunk_of(config, options);
   std::size_t bytes = Block::workspace_bytes(config, shape, num_threads);
   if (chunk.embedding) {
-    bytes = std::max(bytes, Embedding::workspace_bytes(config, shape));
+    bytes = std::max(bytes, Embedding::workspace_bytes(config, shape.batch, shape.dtype, shape.share));
   }
   if (chunk.head) {
     // The gradient of the final norm's output is held beside what either of the two takes.
     const std::size_t held =
         Arena::aligned_bytes(options.compute, {shape.num_rows(), config.hidden});
     bytes = std::max({bytes,
-                      held + Head::workspace_bytes(config, shape, num_threads),
+                      held + Head::workspace_bytes(
+                                 config, shape.batch, shape.dtype, num_threads, shape.share),
                       held + layer_norm_workspace_bytes(shape.num_rows(), config.hidden)});
   }
   return bytes;

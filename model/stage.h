@@ -55,16 +55,12 @@ class Stage {
     DType compute = DType::f32;  // of activations; as the parameters'
     Purpose purpose = Purpose::train;
     std::optional<ChunkSlice> chunk{};  // absent: the whole model
-    int tensor_size = 1;                // as the parameters' slice
-    bool sequence_parallel = false;
+    TensorShare share{};                // of the tensor axis, as the parameters' slice
     bool own_slot = true;  // false: every call names a slot
     WeightGradients weight_gradients = WeightGradients::now;
 
     [[nodiscard]] LayerShape layer_shape(BatchShape batch) const {
-      return {.batch = batch,
-              .dtype = compute,
-              .tensor_size = tensor_size,
-              .sequence_parallel = sequence_parallel};
+      return {.batch = batch, .dtype = compute, .share = share};
     }
   };
 

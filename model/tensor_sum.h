@@ -8,6 +8,38 @@
 
 namespace slackline {
 
+// Where a rank stands on the tensor axis, and so which part of a tensor is its own. A value: memory
+// plans and tests need no ranks.
+struct TensorShare {
+  int rank = 0;
+  int size = 1;
+  bool sequence_parallel = false;  // REQUIRES: false for one rank
+
+  // Of `count` heads, columns or rows of the vocabulary: the first that this rank has, and how
+  // many. Differs by one at most from rank to rank.
+  [[nodiscard]] std::int64_t first_of(std::int64_t count) const { return count * rank / size; }
+
+  [[nodiscard]] std::int64_t num_of(std::int64_t count) const {
+    return count * (rank + 1) / size - first_of(count);
+  }
+
+  // How many of N rows of the residual stream this rank owns, and the first. REQUIRES: N divides
+  // by size where they are cut.
+  [[nodiscard]] std::int64_t num_rows(std::int64_t N) const {
+    return sequence_parallel ? N / size : N;
+  }
+
+  [[nodiscard]] std::int64_t first_row(std::int64_t N) const {
+    return sequence_parallel ? rank * num_rows(N) : 0;
+  }
+
+  // Room for all rows: `rows` themselves when they are not cut.
+  [[nodiscard]] Tensor allocate_whole(ArenaScope& scratch, const Tensor& rows) const {
+    return sequence_parallel ? scratch.allocate(rows.dtype(), {rows.dim(0) * size, rows.dim(1)})
+                             : rows;
+  }
+};
+
 // The tensor axis as layers see it: sums of partial products over the ranks that share a layer.
 // Declared here and implemented in parallel, so that layers know nothing of communicators, and so
 // that a sum may later be compressed.
@@ -18,27 +50,24 @@ namespace slackline {
 class TensorSum {
  public:
   TensorSum(int rank, int size, bool sequence_parallel)
-      : rank_(rank), size_(size), sequence_parallel_(sequence_parallel && size > 1) {}
+      : share_{
+            .rank = rank, .size = size, .sequence_parallel = sequence_parallel && size > 1} {}
 
   virtual ~TensorSum() = default;
   TensorSum(const TensorSum&) = delete;
   TensorSum& operator=(const TensorSum&) = delete;
 
-  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] const TensorShare& share() const { return share_; }
 
-  [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] int rank() const { return share_.rank; }
 
-  [[nodiscard]] bool sequence_parallel() const { return sequence_parallel_; }
+  [[nodiscard]] int size() const { return share_.size; }
 
-  // How many of N rows this rank owns, and the first. REQUIRES: N divides by size() where they are
-  // cut.
-  [[nodiscard]] std::int64_t num_rows(std::int64_t N) const {
-    return sequence_parallel_ ? N / size_ : N;
-  }
+  [[nodiscard]] bool sequence_parallel() const { return share_.sequence_parallel; }
 
-  [[nodiscard]] std::int64_t first_row(std::int64_t N) const {
-    return sequence_parallel_ ? rank_ * num_rows(N) : 0;
-  }
+  [[nodiscard]] std::int64_t num_rows(std::int64_t N) const { return share_.num_rows(N); }
+
+  [[nodiscard]] std::int64_t first_row(std::int64_t N) const { return share_.first_row(N); }
 
   // The rows of `whole` (N, C) that this rank owns.
   [[nodiscard]] Tensor own_rows(const Tensor& whole) const {
@@ -46,16 +75,15 @@ class TensorSum {
     return whole.rows(first, first + num_rows(whole.dim(0)));
   }
 
-  // Room for all rows: `rows` themselves when they are not cut.
   [[nodiscard]] Tensor allocate_whole(ArenaScope& scratch, const Tensor& rows) const {
-    return sequence_parallel_ ? scratch.allocate(rows.dtype(), {rows.dim(0) * size_, rows.dim(1)})
-                              : rows;
+    return share_.allocate_whole(scratch, rows);
   }
 
   // Sums `partial` (N, C) over the ranks, in place: afterwards own_rows(partial) hold the sum.
   [[nodiscard]] virtual Transfer sum(const Tensor& partial) = 0;
 
-  // Puts every rank's rows together; `whole` is what allocate_whole gave.
+  // Puts every rank's rows together; `whole` is what allocate_whole gave. Nothing is to be done
+  // when rows are not cut.
   [[nodiscard]] virtual Transfer gather(const Tensor& rows, const Tensor& whole) = 0;
 
   // Rank r's `own` (N, K) f32, as it is, into all[r]; `all` is (size(), N, K). For statistics of a
@@ -63,9 +91,7 @@ class TensorSum {
   [[nodiscard]] virtual Transfer collect(const Tensor& own, const Tensor& all) = 0;
 
  private:
-  int rank_;
-  int size_;
-  bool sequence_parallel_;
+  TensorShare share_;
 };
 
 // One rank: nothing travels.

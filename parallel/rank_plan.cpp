@@ -40,8 +40,10 @@ RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
                        .evaluation = schedule::forward_only(options),
                        .stage = {.micro_batch = job.micro_batch,
                                  .compute = job.precision,
-                                 .tensor_size = parallel.tensor,
-                                 .sequence_parallel = parallel.sequence_parallel,
+                                 .share = {.rank = place.tensor,
+                                           .size = parallel.tensor,
+                                           .sequence_parallel = parallel.sequence_parallel &&
+                                                                parallel.tensor > 1},
                                  .weight_gradients = splits_backward
                                                          ? Stage::WeightGradients::later
                                                          : Stage::WeightGradients::now},

@@ -71,6 +71,7 @@ Evaluation evaluate_tokens(Parameters& parameters,
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(largest * T));
   std::vector<std::int32_t> targets(inputs.size());
   double sum = 0.0;
+  NoTensorSum one_rank;
   for (std::int64_t window = 0; window < num_windows; window += largest) {
     const std::int64_t B = std::min(largest, num_windows - window);
     const auto count = static_cast<std::size_t>(B * T);
@@ -79,6 +80,7 @@ Evaluation evaluate_tokens(Parameters& parameters,
     tokens.read(first, std::span(inputs).first(count));
     tokens.read(first + 1, std::span(targets).first(count));
     sum += stage.evaluate({.stream = stream,
+                           .sum = &one_rank,
                            .batch = {.tokens = Tensor(inputs.data(), DType::i32, {B, T}),
                                      .targets = Tensor(targets.data(), DType::i32, {B * T})}});
     if (options.progress) {

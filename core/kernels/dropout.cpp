@@ -19,6 +19,9 @@ void dropout_add(StreamView stream, const DropoutAdd& args) {
   SL_CHECK(x.shape().rank() >= 1, "x " + x.shape().to_string() + " has no samples");
   SL_CHECK(args.key.probability >= 0.0F && args.key.probability < 1.0F,
            "probability " + std::to_string(args.key.probability));
+  SL_CHECK(args.first_row >= 0 && args.rows_per_sample > 0,
+           "row " + std::to_string(args.first_row) + " of samples of " +
+               std::to_string(args.rows_per_sample) + " rows");
   check_operand(args.out, {"dropout_add out", x.dtype(), x.shape()});
   if (!args.residual.empty()) {
     check_operand(args.residual, {"dropout_add residual", x.dtype(), x.shape()});

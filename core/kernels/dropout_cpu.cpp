@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "core/kernels/dropout.h"
@@ -11,7 +12,7 @@ namespace {
 
 constexpr std::size_t kFactorsAtOnce = 512;  // 2 KiB on the stack
 
-// The memory of one sample, or of a range of it.
+// The memory of a range of elements.
 template <typename T>
 struct Elements {
   const T* x;
@@ -37,16 +38,17 @@ void scale_and_add(const Elements<T>& elements, std::span<const float> factors) 
   });
 }
 
-// Elements [begin, end) of one sample; `elements` points at its element 0.
+// `count` elements of one sample, the first of which is its element `first`; `elements` begins
+// there.
 template <typename T>
 void drop_range(const Elements<T>& elements,
                 const simd::DropoutFactors& sample,
-                std::size_t begin,
-                std::size_t end) {
+                std::size_t first,
+                std::size_t count) {
   alignas(64) std::array<float, kFactorsAtOnce> factors{};
-  for (std::size_t i = begin; i < end; i += kFactorsAtOnce) {
-    const std::span<float> drawn(factors.data(), std::min(kFactorsAtOnce, end - i));
-    sample.draw(i, drawn);
+  for (std::size_t i = 0; i < count; i += kFactorsAtOnce) {
+    const std::span<float> drawn(factors.data(), std::min(kFactorsAtOnce, count - i));
+    sample.draw(first + i, drawn);
     scale_and_add(elements.from(i), drawn);
   }
 }
@@ -76,17 +78,26 @@ void dropout_add(StreamView stream, const DropoutAdd& args) {
     });
     return;
   }
-  const auto num_samples = static_cast<std::size_t>(args.x.dim(0));
-  const std::size_t per_sample = count / num_samples;
+  const std::size_t per_row = count / static_cast<std::size_t>(args.x.dim(0));
+  const auto rows_per_sample = static_cast<std::size_t>(args.rows_per_sample);
+  const auto first_row = static_cast<std::size_t>(args.first_row);
+  const std::size_t per_sample = rows_per_sample * per_row;
+  const std::uint64_t first_sample = args.key.first_sample + first_row / rows_per_sample;
+  // x is elements [skipped, skipped + count) of its samples put in a row. Tasks cut whole samples,
+  // and leave out what is not there.
+  const std::size_t skipped = first_row % rows_per_sample * per_row;
+  const std::size_t num_samples = (skipped + count + per_sample - 1) / per_sample;
   const std::size_t tasks_per_sample = (per_sample + kElementsPerTask - 1) / kElementsPerTask;
   const auto body = [&](std::size_t task, int /*thread*/) {
     const std::size_t sample = task / tasks_per_sample;
-    const std::size_t begin = task % tasks_per_sample * kElementsPerTask;
-    const simd::DropoutFactors factors(args.key, args.key.first_sample + sample);
-    drop_range(all.from(sample * per_sample),
-               factors,
-               begin,
-               std::min(per_sample, begin + kElementsPerTask));
+    const std::size_t start = sample * per_sample;
+    const std::size_t at = start + task % tasks_per_sample * kElementsPerTask;
+    const std::size_t begin = std::max(skipped, at);
+    const std::size_t end = std::min({skipped + count, start + per_sample, at + kElementsPerTask});
+    if (begin < end) {
+      const simd::DropoutFactors factors(args.key, first_sample + sample);
+      drop_range(all.from(begin - skipped), factors, begin - start, end - begin);
+    }
   };
   stream.pool().parallel_for(num_samples * tasks_per_sample, body);
 }

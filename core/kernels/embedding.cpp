@@ -12,9 +12,21 @@ namespace cpu {
 template <typename T>
 void embedding_forward(StreamView stream, const EmbeddingForward& args);
 template <typename T>
+void add_positions(StreamView stream, const PositionAdd& args);
+template <typename T>
 void embedding_backward(StreamView stream, const EmbeddingBackward& args);
 
 }  // namespace cpu
+
+namespace {
+
+void check_positions(const Tensor& table, std::int64_t first, std::int64_t count) {
+  SL_CHECK(first >= 0 && first + count <= table.dim(0),
+           "positions from " + std::to_string(first) + ", " + std::to_string(count) +
+               " of them, in a table of " + std::to_string(table.dim(0)));
+}
+
+}  // namespace
 
 void embedding_forward(StreamView stream, const EmbeddingForward& args) {
   const Tensor& tokens = args.tokens;
@@ -25,15 +37,25 @@ void embedding_forward(StreamView stream, const EmbeddingForward& args) {
   check_operand(tokens, {"embedding_forward tokens", DType::i32, tokens.shape()});
   check_operand(args.token_table,
                 {"embedding_forward token_table", dtype, {args.token_table.dim(0), C}});
-  check_operand(args.position_table,
-                {"embedding_forward position_table", dtype, {args.position_table.dim(0), C}});
   check_operand(args.y, {"embedding_forward y", dtype, {tokens.dim(0), tokens.dim(1), C}});
-  SL_CHECK(
-      args.first_position >= 0 && args.first_position + tokens.dim(1) <= args.position_table.dim(0),
-      "positions from " + std::to_string(args.first_position) + ", " +
-          std::to_string(tokens.dim(1)) + " of them, in a table of " +
-          std::to_string(args.position_table.dim(0)));
+  if (!args.position_table.empty()) {
+    check_operand(args.position_table,
+                  {"embedding_forward position_table", dtype, {args.position_table.dim(0), C}});
+    check_positions(args.position_table, args.first_position, tokens.dim(1));
+  }
   SL_DISPATCH(stream, dtype, embedding_forward, stream, args);
+}
+
+void add_positions(StreamView stream, const PositionAdd& args) {
+  SL_CHECK_EQ(args.y.shape().rank(), 2);
+  const DType dtype = args.y.dtype();
+  check_operand(
+      args.position_table,
+      {"add_positions position_table", dtype, {args.position_table.dim(0), args.y.dim(1)}});
+  check_operand(args.x, {"add_positions x", dtype, args.y.shape()});
+  check_operand(args.y, {"add_positions y", dtype, args.y.shape()});
+  check_positions(args.position_table, 0, args.T);
+  SL_DISPATCH(stream, dtype, add_positions, stream, args);
 }
 
 void embedding_backward(StreamView stream, const EmbeddingBackward& args) {

@@ -66,9 +66,11 @@ struct Model {
   // Logits after `tokens`, by the training code.
   std::vector<float> expected(std::span<const std::int32_t> read) {
     std::vector<std::int32_t> tokens(read.begin(), read.end());
+    NoTensorSum sum;
     Stage stage(parameters, config, options_for(config.sequence));
     const auto N = static_cast<std::int64_t>(tokens.size());
     const Pass pass{.stream = stream,
+                    .sum = &sum,
                     .batch = {.tokens = Tensor(tokens.data(), DType::i32, {1, N}), .targets = {}}};
     stage.forward(pass);
     std::vector<float> logits(static_cast<std::size_t>(config.vocab));

@@ -53,6 +53,7 @@ struct GoldenModel {
       targets.insert(targets.end(), row + 1, row + T + 1);
     }
     return {.stream = *stream,
+            .sum = &sum,
             .batch = {.tokens = Tensor(std::span(tokens)).reshaped({B, T}),
                       .targets = Tensor(std::span(targets))}};
   }
@@ -61,6 +62,7 @@ struct GoldenModel {
   Parameters parameters;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Stage> stage;
+  NoTensorSum sum;
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> targets;
 };

@@ -37,8 +37,10 @@ std::int32_t most_likely_next(Parameters& parameters,
   const Stage::Options options{.micro_batch = {.B = 1, .T = N},
                                .purpose = Stage::Options::Purpose::evaluate};
   Stream stream({.workspace_bytes = Stage::workspace_bytes(config, options, 1)});
+  NoTensorSum sum;
   Stage stage(parameters, config, options);
   const Pass pass{.stream = stream,
+                  .sum = &sum,
                   .batch = {.tokens = Tensor(tokens.data(), DType::i32, {1, N}), .targets = {}}};
   stage.forward(pass);
   std::vector<float> logits(static_cast<std::size_t>(config.vocab));

@@ -18,10 +18,10 @@
 
 #include "core/buffer.h"
 #include "core/kernels/attention.h"
-#include "core/kernels/cross_entropy.h"
 #include "core/kernels/matmul.h"
 #include "core/kernels/matmul_backends.h"
 #include "core/rng.h"
+#include "model/head.h"
 #include "tools/bench/fma_peak.h"
 #include "tools/bench/spread.h"
 
@@ -178,15 +178,20 @@ class Bench {
     for (std::size_t n = 0; n < targets.size(); ++n) {
       targets[n] = static_cast<std::int32_t>(n * 7919 % static_cast<std::size_t>(V));
     }
+    const ModelConfig config{.hidden = static_cast<int>(C), .vocab = static_cast<int>(V)};
+    Parameters parameters(config, {.compute = dtype_});
+    initialize(stream_, parameters, 1);
+    const Head head(parameters, config);
+    NoTensorSum sum;
+    const Pass pass{.stream = stream_,
+                    .sum = &sum,
+                    .batch = {.tokens = Tensor(std::span(targets)).reshaped({1, N}),
+                              .targets = Tensor(std::span(targets))},
+                    .accumulate = Accumulate::yes};
     const double flops = 6.0 * static_cast<double>(N * V * C);
     time(fmt::format("cross entropy {} x {} x {}", N, C, V), flops, [&] {
-      slackline::cross_entropy(stream_,
-                               {.x = operands_.take({N, C}),
-                                .table = operands_.take({V, C}),
-                                .targets = Tensor(std::span(targets)),
-                                .losses = f32_.take({N}),
-                                .d_x = operands_.take({N, C}),
-                                .d_table = f32_.take({V, C})});
+      static_cast<void>(
+          head.loss_and_gradient(pass, operands_.take({N, C}), operands_.take({N, C}), 1.0F));
     });
   }
 

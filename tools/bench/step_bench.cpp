@@ -61,6 +61,7 @@ class StepRunner {
     const auto start = std::chrono::steady_clock::now();
     const Pass pass{
         .stream = stream_,
+        .sum = &sum_,
         .batch = {
             .tokens =
                 Tensor(std::span(tokens_)).reshaped({options_.batch, options_.model.sequence}),
@@ -89,6 +90,7 @@ class StepRunner {
 
   BenchOptions options_;
   Stream stream_;
+  NoTensorSum sum_;
   Parameters parameters_;
   Stage stage_;
   AdamwOptimizer optimizer_;

@@ -1,5 +1,7 @@
 #include "core/kernels/cross_entropy.h"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "tests/reference/cross_entropy_oracle.h"
@@ -13,159 +15,168 @@ namespace slackline::testing {
 
 namespace {
 
-struct Size {
-  std::int64_t N;
-  std::int64_t C;
-  std::int64_t V;
-};
-
 constexpr float kScale = 0.25F;
 
-constexpr Size kSizes[] = {{1, 1, 1}, {1, 3, 2}, {9, 17, 33}, {50, 64, 257}, {70, 32, 1000}};
-
+// Logits (N, V) of deviation 2, their columns spread over ranks as a vocabulary is. The identity
+// stands for the table, so that the oracle's gradient of x is the gradient of the logits.
 struct Case {
-  // Logits of deviation about 2, so that probabilities differ.
-  Case(DType dtype, Size size_)
-      : size(size_),
-        x(random_tensor(dtype, {size.N, size.C}, {.seed = 1})),
-        table(random_tensor(
-            dtype, {size.V, size.C}, {.seed = 2, .deviation = 2.0 / std::sqrt(double(size.C))})),
-        targets(DType::i32, {size.N}),
-        losses(DType::f32, {size.N}),
-        d_x(dtype, {size.N, size.C}),
-        d_table(random_tensor(DType::f32, {size.V, size.C}, {.seed = 3})),
-        oracle{static_cast<std::size_t>(size.C), static_cast<std::size_t>(size.V), {}} {
-    std::vector<double> values;
-    for (std::int64_t n = 0; n < size.N; ++n) {
-      oracle.targets.push_back(static_cast<std::size_t>(n * 7 % size.V));
-      values.push_back(static_cast<double>(oracle.targets.back()));
+  Case(DType dtype_, std::int64_t N_, std::int64_t V_, int num_ranks)
+      : dtype(dtype_),
+        N(N_),
+        V(V_),
+        logits(random_values(static_cast<std::size_t>(N * V), {.seed = 1, .deviation = 2.0})),
+        targets(DType::i32, {N}),
+        all(DType::f32, {num_ranks, N, kSoftmaxStatistics}),
+        oracle{static_cast<std::size_t>(V), static_cast<std::size_t>(V), {}} {
+    std::vector<double> ids;
+    for (std::int64_t n = 0; n < N; ++n) {
+      oracle.targets.push_back(static_cast<std::size_t>(n * 7 % V));
+      ids.push_back(static_cast<double>(oracle.targets.back()));
     }
-    targets.set(values);
+    targets.set(ids);
+    for (int r = 0; r < num_ranks; ++r) {
+      first.push_back(V * r / num_ranks);
+      const std::int64_t columns = V * (r + 1) / num_ranks - first.back();
+      shards.emplace_back(DType::f32, Shape{N, columns});
+      losses.emplace_back(DType::f32, Shape{N});
+      d_logits.emplace_back(dtype, Shape{N, columns});
+    }
+    // As they are stored: rounded to float.
+    logits = GuardedTensor(DType::f32, {N, V}, logits).values();
   }
 
-  [[nodiscard]] CrossEntropyArgs args() {
-    return {.x = x,
-            .table = table,
-            .targets = targets,
-            .losses = losses,
-            .d_x = d_x,
-            .d_table = d_table,
-            .gradient_scale = kScale};
+  void run(StreamView stream) {
+    const auto num_ranks = static_cast<int>(shards.size());
+    for (int r = 0; r < num_ranks; ++r) {
+      const auto i = static_cast<std::size_t>(r);
+      shards[i].set(columns_of(i));
+      softmax_statistics(stream,
+                         {.logits = shards[i],
+                          .targets = targets,
+                          .statistics = all.view().rows(r, r + 1).reshaped({N, kSoftmaxStatistics}),
+                          .first_token = first[i]});
+    }
+    for (int r = 0; r < num_ranks; ++r) {
+      const auto i = static_cast<std::size_t>(r);
+      softmax_loss(stream,
+                   {.exponentials = shards[i],
+                    .targets = targets,
+                    .statistics = all,
+                    .rank = r,
+                    .first_token = first[i],
+                    .losses = losses[i],
+                    .d_logits = in_place() ? shards[i] : d_logits[i],
+                    .gradient_scale = kScale});
+    }
   }
 
-  [[nodiscard]] CrossEntropySize op_size() {
-    return {.N = size.N, .C = size.C, .V = size.V, .dtype = x.view().dtype()};
+  // f32 gradients take the place of the exponentials, as they do in the head.
+  [[nodiscard]] bool in_place() const { return dtype == DType::f32; }
+
+  [[nodiscard]] std::vector<double> columns_of(std::size_t r) const {
+    const auto width = static_cast<std::size_t>(shards[r].values().size()) / oracle.targets.size();
+    std::vector<double> part;
+    for (std::size_t n = 0; n < oracle.targets.size(); ++n) {
+      const auto row = logits.begin() + static_cast<std::ptrdiff_t>(
+                                            n * oracle.V + static_cast<std::size_t>(first[r]));
+      part.insert(part.end(), row, row + static_cast<std::ptrdiff_t>(width));
+    }
+    return part;
   }
 
-  void run(int num_threads, Accumulate accumulate) {
-    const std::size_t bytes = cross_entropy_workspace_bytes(op_size(), num_threads);
-    Stream stream(test_stream(num_threads, bytes));
-    CrossEntropyArgs call = args();
-    call.accumulate_table = accumulate;
-    cross_entropy(stream, call);
-    REQUIRE(stream.workspace().high_water() == bytes);
+  // The shards' gradients, put together again.
+  [[nodiscard]] std::vector<double> gradients() const {
+    std::vector<double> whole(logits.size());
+    for (std::size_t r = 0; r < shards.size(); ++r) {
+      const std::vector<double> part = in_place() ? shards[r].values() : d_logits[r].values();
+      const std::size_t width = part.size() / oracle.targets.size();
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        const std::size_t column = static_cast<std::size_t>(first[r]) + i % width;
+        whole[i / width * oracle.V + column] = part[i];
+      }
+    }
+    return whole;
   }
 
-  [[nodiscard]] bool sentinels_intact() const {
-    return losses.sentinels_intact() && d_x.sentinels_intact() && d_table.sentinels_intact();
+  [[nodiscard]] std::vector<double> identity() const {
+    std::vector<double> table(oracle.V * oracle.V);
+    for (std::size_t v = 0; v < oracle.V; ++v) {
+      table[v * oracle.V + v] = 1.0;
+    }
+    return table;
   }
 
-  Size size;
-  GuardedTensor x, table, targets, losses, d_x, d_table;
+  DType dtype;
+  std::int64_t N, V;
+  std::vector<double> logits;
+  GuardedTensor targets, all;
   reference::CrossEntropy oracle;
+  std::vector<std::int64_t> first;
+  std::vector<GuardedTensor> shards, losses, d_logits;
 };
-
-// f32: sums of at most 1000 terms of order 1. bf16: the gradient of a logit rounds to 8 bits, at
-// most 2^-9 of kScale, and d_x, a sum of them, once more.
-Tolerance tolerance(DType dtype) {
-  return dtype == DType::f32 ? Tolerance{.relative = 2e-6, .absolute = 2e-6}
-                             : Tolerance{.relative = 0x1p-7, .absolute = 3e-3};
-}
 
 }  // namespace
 
-TEST_CASE("cross entropy and its gradients match the oracle") {
+TEST_CASE("losses and logit gradients match the oracle, on however many ranks the columns are") {
+  Stream stream(test_stream(2));
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    for (const Size size : kSizes) {
-      INFO(name_of(dtype) << " " << size.N << " x " << size.C << " x " << size.V);
-      Case test(dtype, size);
-      std::vector<double> held = test.d_table.values();
-      const auto expected = test.oracle.gradients(test.x.values(), test.table.values(), kScale);
-      std::transform(
-          held.begin(), held.end(), expected.d_table.begin(), held.begin(), std::plus<>());
-      test.run(2, Accumulate::yes);
-      const auto losses = test.oracle.losses(test.x.values(), test.table.values());
-      REQUIRE(worst_mismatch(test.losses.values(), losses, {2e-6, 4e-6}) == "");
-      REQUIRE(worst_mismatch(test.d_x.values(), expected.dx, tolerance(dtype)) == "");
-      REQUIRE(worst_mismatch(test.d_table.values(), held, tolerance(dtype)) == "");
-      REQUIRE(test.sentinels_intact());
+    for (const auto& [N, V] : {std::pair{1, 4}, {9, 33}, {50, 101}, {3, 257}}) {
+      for (const int num_ranks : {1, 2, 3, 4}) {
+        INFO(name_of(dtype) << " " << N << " x " << V << " on " << num_ranks);
+        Case test(dtype, N, V, num_ranks);
+        test.run(stream);
+        const auto expected = test.oracle.gradients(test.logits, test.identity(), kScale);
+        // bf16: the gradient of a logit rounds to 8 bits.
+        const Tolerance close = dtype == DType::f32
+                                    ? Tolerance{.relative = 2e-6, .absolute = 1e-7}
+                                    : Tolerance{.relative = 0x1p-8, .absolute = 1e-7};
+        REQUIRE(worst_mismatch(test.gradients(), expected.dx, close) == "");
+        const auto losses = test.oracle.losses(test.logits, test.identity());
+        REQUIRE(worst_mismatch(test.losses[0].values(), losses, {2e-6, 4e-6}) == "");
+        for (std::size_t r = 0; r < test.shards.size(); ++r) {
+          REQUIRE(test.losses[r].bytes() == test.losses[0].bytes());
+          REQUIRE(test.losses[r].sentinels_intact());
+          REQUIRE(test.shards[r].sentinels_intact());
+          REQUIRE(test.d_logits[r].sentinels_intact());
+        }
+      }
     }
   }
 }
 
-TEST_CASE("the table's gradient is written where it is not added to") {
-  Case test(DType::f32, {9, 17, 33});
-  test.d_table.fill(NAN);
-  test.run(1, Accumulate::no);
-  const auto expected = test.oracle.gradients(test.x.values(), test.table.values(), kScale);
-  REQUIRE(worst_mismatch(test.d_table.values(), expected.d_table, tolerance(DType::f32)) == "");
+TEST_CASE("on one rank both ops in one give the bits of the two") {
+  Stream stream(test_stream(2));
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Case two(dtype, 50, 101, 1);
+    two.run(stream);
+    Case one(dtype, 50, 101, 1);
+    one.shards[0].set(one.logits);
+    softmax_cross_entropy(stream,
+                          {.logits = one.shards[0],
+                           .targets = one.targets,
+                           .losses = one.losses[0],
+                           .d_logits = one.in_place() ? one.shards[0] : one.d_logits[0],
+                           .gradient_scale = kScale});
+    REQUIRE(one.losses[0].bytes() == two.losses[0].bytes());
+    REQUIRE(one.gradients() == two.gradients());
+    REQUIRE(one.shards[0].sentinels_intact());
+    REQUIRE(one.d_logits[0].sentinels_intact());
+  }
 }
 
 TEST_CASE("the oracle's gradients are those of finite differences") {
-  Case test(DType::f32, {3, 5, 7});
-  const std::vector<double> x = test.x.values();
-  const std::vector<double> table = test.table.values();
+  const reference::CrossEntropy oracle{5, 7, {0, 3, 6}};
+  const std::vector<double> x = random_values(15, {.seed = 1});
+  const std::vector<double> table = random_values(35, {.seed = 2});
   const auto total = [&](const std::vector<double>& x_, const std::vector<double>& table_) {
-    const auto losses = test.oracle.losses(x_, table_);
+    const auto losses = oracle.losses(x_, table_);
     return kScale * std::accumulate(losses.begin(), losses.end(), 0.0);
   };
-  const auto expected = test.oracle.gradients(x, table, kScale);
+  const auto expected = oracle.gradients(x, table, kScale);
   const auto dx = finite_differences([&](const auto& at) { return total(at, table); }, x);
   const auto d_table = finite_differences([&](const auto& at) { return total(x, at); }, table);
   REQUIRE(worst_mismatch(dx, expected.dx, {1e-7, 1e-8}) == "");
   REQUIRE(worst_mismatch(d_table, expected.d_table, {1e-7, 1e-8}) == "");
-}
-
-TEST_CASE("the loss alone is the loss with gradients") {
-  Case test(DType::bf16, {9, 17, 33});
-  test.run(1, Accumulate::yes);
-  const auto with_gradients = test.losses.bytes();
-  test.losses.fill(NAN);
-  Stream stream(test_stream(1, cross_entropy_workspace_bytes(test.op_size(), 1)));
-  CrossEntropyArgs args = test.args();
-  args.d_x = Tensor();
-  args.d_table = Tensor();
-  cross_entropy(stream, args);
-  REQUIRE(test.losses.bytes() == with_gradients);
-}
-
-TEST_CASE("cross entropy in chunks agrees with cross entropy of the parts") {
-  // Logits of 17000 x 1000 pass the chunk's size, so this call works in two chunks at least.
-  const Size size{17000, 4, 1000};
-  REQUIRE(cross_entropy_chunk_tokens(size.N, size.V) < size.N);
-  Case whole(DType::f32, size);
-  whole.d_table.fill(0.0);
-  whole.run(2, Accumulate::yes);
-  const std::vector<double> sums = whole.d_table.values();
-  const auto losses = whole.losses.bytes();
-  const auto d_x = whole.d_x.bytes();
-
-  Case parts(DType::f32, size);
-  parts.d_table.fill(0.0);
-  Stream stream(test_stream(2, cross_entropy_workspace_bytes(parts.op_size(), 2)));
-  for (std::int64_t begin = 0; begin < size.N; begin += 5000) {
-    const std::int64_t end = std::min(size.N, begin + 5000);
-    CrossEntropyArgs args = parts.args();
-    args.x = args.x.rows(begin, end);
-    args.targets = args.targets.rows(begin, end);
-    args.losses = args.losses.rows(begin, end);
-    args.d_x = args.d_x.rows(begin, end);
-    cross_entropy(stream, args);
-  }
-  REQUIRE(parts.losses.bytes() == losses);  // a row's sums do not depend on its neighbours
-  REQUIRE(parts.d_x.bytes() == d_x);
-  // Sums over 17000 rows of terms of order 0.1, in another order.
-  REQUIRE(worst_mismatch(parts.d_table.values(), sums, {1e-5, 1e-4}) == "");
 }
 
 TEST_CASE("chunks of tokens are even and bounded") {
@@ -177,38 +188,51 @@ TEST_CASE("chunks of tokens are even and bounded") {
   }
 }
 
-TEST_CASE("logits far from zero neither overflow nor vanish") {
-  Case test(DType::f32, {2, 1, 3});
-  test.x.set(std::vector<double>{1.0, -1.0});
-  test.table.set(std::vector<double>{300.0, 200.0, 100.0});
-  test.run(1, Accumulate::yes);
-  const auto losses = test.oracle.losses(test.x.values(), test.table.values());
-  REQUIRE(worst_mismatch(test.losses.values(), losses, {1e-6, 1e-6}) == "");
+TEST_CASE("logits far from zero neither overflow nor vanish, wherever the largest is") {
+  Stream stream(test_stream(1));
+  for (const int num_ranks : {1, 2, 4}) {
+    INFO(num_ranks << " ranks");
+    Case test(DType::f32, 2, 4, num_ranks);
+    test.logits = {300.0, 200.0, 100.0, -300.0, -300.0, -200.0, 250.0, 249.0};
+    test.run(stream);
+    const auto losses = test.oracle.losses(test.logits, test.identity());
+    REQUIRE(worst_mismatch(test.losses[0].values(), losses, {1e-6, 1e-6}) == "");
+    const auto expected = test.oracle.gradients(test.logits, test.identity(), kScale);
+    REQUIRE(worst_mismatch(test.gradients(), expected.dx, {1e-5, 1e-7}) == "");
+  }
 }
 
-TEST_CASE("a NaN makes the loss NaN") {
-  Case test(DType::f32, {2, 3, 40});
-  std::vector<double> x = test.x.values();
-  x[1] = NAN;
-  test.x.set(x);
-  test.run(1, Accumulate::yes);
-  REQUIRE(std::isnan(test.losses.values()[0]));
-  REQUIRE(!std::isnan(test.losses.values()[1]));
+TEST_CASE("a row of NaN on one rank makes the loss NaN on all, and no other row's") {
+  Stream stream(test_stream(1));
+  for (const std::size_t rank : {0U, 1U, 2U}) {
+    Case test(DType::f32, 2, 39, 3);
+    std::fill_n(test.logits.begin() + static_cast<std::ptrdiff_t>(13 * rank), 13, NAN);
+    test.run(stream);
+    for (const GuardedTensor& losses : test.losses) {
+      REQUIRE(std::isnan(losses.values()[0]));
+      REQUIRE(!std::isnan(losses.values()[1]));
+    }
+  }
 }
 
-TEST_CASE("cross entropy gives the same bits on any number of threads") {
+TEST_CASE("a rank without columns adds nothing") {
+  Stream stream(test_stream(1));
+  Case test(DType::f32, 3, 2, 4);  // ranks 0 and 2 have none
+  test.run(stream);
+  const auto losses = test.oracle.losses(test.logits, test.identity());
+  REQUIRE(worst_mismatch(test.losses[0].values(), losses, {2e-6, 4e-6}) == "");
+  REQUIRE(test.losses[0].bytes() == test.losses[3].bytes());
+}
+
+TEST_CASE("the softmax gives the same bits on any number of threads") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    Case test(dtype, {70, 32, 1000});
-    const auto bytes = cross_entropy_workspace_bytes(test.op_size(), 3);
-    require_same_bits_for_any_thread_count(bytes, [&](Stream& stream) {
-      CrossEntropyArgs args = test.args();
-      args.accumulate_table = Accumulate::no;
-      cross_entropy(stream, args);
-      std::vector<std::byte> all = test.losses.bytes();
-      for (const auto& part : {test.d_x.bytes(), test.d_table.bytes()}) {
-        all.insert(all.end(), part.begin(), part.end());
-      }
-      return all;
+    require_same_bits_for_any_thread_count(0, [&](StreamView stream) {
+      Case test(dtype, 70, 1000, 2);
+      test.run(stream);
+      std::vector<std::byte> bytes = test.losses[1].bytes();
+      const auto gradient = (test.in_place() ? test.shards[1] : test.d_logits[1]).bytes();
+      bytes.insert(bytes.end(), gradient.begin(), gradient.end());
+      return bytes;
     });
   }
 }

@@ -86,6 +86,41 @@ TEST_CASE("a sample's mask depends on its global index, not on the micro-batch i
   REQUIRE(half.bytes() == whole.bytes());
 }
 
+TEST_CASE("rows that begin inside a sample get the masks of the whole tensor") {
+  constexpr std::int64_t kB = 3;
+  constexpr std::int64_t kT = 14;
+  constexpr std::int64_t kN = kB * kT;
+  Stream stream(test_stream(2));
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const std::int64_t C : {1, 7, 64, 2500}) {  // 2500: several tasks a sample
+      GuardedTensor x = random_tensor(dtype, {kN, C}, {.seed = 1});
+      GuardedTensor residual = random_tensor(dtype, {kN, C}, {.seed = 2});
+      GuardedTensor whole(dtype, {kN, C});
+      const Shape by_sample{kB, kT, C};
+      dropout_add(stream,
+                  {.x = x.view().reshaped(by_sample),
+                   .residual = residual.view().reshaped(by_sample),
+                   .out = whole.view().reshaped(by_sample),
+                   .key = kKey});
+      for (const std::int64_t num_rows : {1, 2, 3, 6, 14, 21, 42}) {
+        INFO(name_of(dtype) << " " << C << " columns, " << num_rows << " rows at a time");
+        GuardedTensor out(dtype, {kN, C});
+        for (std::int64_t row = 0; row < kN; row += num_rows) {
+          dropout_add(stream,
+                      {.x = x.view().rows(row, row + num_rows),
+                       .residual = residual.view().rows(row, row + num_rows),
+                       .out = out.view().rows(row, row + num_rows),
+                       .key = kKey,
+                       .first_row = row,
+                       .rows_per_sample = kT});
+        }
+        REQUIRE(out.bytes() == whole.bytes());
+        REQUIRE(out.sentinels_intact());
+      }
+    }
+  }
+}
+
 TEST_CASE("dropout may overwrite its input or its residual") {
   Stream stream(test_stream(1));
   GuardedTensor x = random_tensor(DType::bf16, {2, 999}, {.seed = 1});

@@ -1,5 +1,7 @@
 #include "core/kernels/embedding.h"
 
+#include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "tests/reference/embedding_oracle.h"
@@ -117,6 +119,75 @@ TEST_CASE("embedding gradients have the same bits for any number of threads") {
     test.backward(stream);
     return test.d_token_table.bytes();
   });
+}
+
+TEST_CASE("tables of a part of the vocabulary add up to the whole table's lookup") {
+  constexpr std::int64_t kT = 7;
+  constexpr std::int64_t kN = 3 * kT;
+  constexpr std::int64_t kC = 17;
+  Stream stream(test_stream(2));
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Case test(dtype, 3, kT, kC);
+    test.forward(stream, 0);
+    std::vector<double> sum(test.y.values().size());
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::int64_t first = kVocabulary * rank / 3;
+      GuardedTensor part(dtype, {3, kT, kC});
+      embedding_forward(
+          stream,
+          {.tokens = test.tokens,
+           .token_table = test.token_table.view().rows(first, kVocabulary * (rank + 1) / 3),
+           .y = part,
+           .first_token = first});
+      const std::vector<double> values = part.values();
+      std::transform(sum.begin(), sum.end(), values.begin(), sum.begin(), std::plus<>());
+      REQUIRE(part.sentinels_intact());
+    }
+    const GuardedTensor lookups(dtype, {kN, kC}, sum);
+    for (const std::int64_t num_rows : {1, 3, 7, 21}) {  // begin inside a sample
+      GuardedTensor y = lookups;
+      for (std::int64_t row = 0; row < kN; row += num_rows) {
+        const Tensor rows = y.view().rows(row, row + num_rows);
+        add_positions(stream,
+                      {.position_table = test.position_table,
+                       .x = rows,
+                       .y = rows,
+                       .first_row = row,
+                       .T = kT});
+      }
+      REQUIRE(y.bytes() == test.y.bytes());
+    }
+  }
+}
+
+TEST_CASE("a table of a part of the vocabulary gets the whole table's gradient of its rows") {
+  Stream stream(test_stream(2));
+  Case whole(DType::bf16, 3, 7, 17);
+  whole.backward(stream);
+  const auto expected = whole.d_token_table.bytes();
+  std::vector<std::byte> rows;
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::int64_t first = kVocabulary * rank / 3;
+    const std::int64_t last = kVocabulary * (rank + 1) / 3;
+    Case test(DType::bf16, 3, 7, 17);
+    const GuardedTensor before = test.d_token_table;
+    embedding_backward(stream,
+                       {.tokens = test.tokens,
+                        .dy = test.dy,
+                        .d_token_table = test.d_token_table.view().rows(first, last),
+                        .d_position_table = test.d_position_table,
+                        .first_token = first});
+    REQUIRE(test.d_position_table.bytes() == whole.d_position_table.bytes());
+    const auto after = test.d_token_table.bytes();
+    const auto begin = static_cast<std::ptrdiff_t>(first * 17 * 4);
+    const auto end = static_cast<std::ptrdiff_t>(last * 17 * 4);
+    rows.insert(rows.end(), after.begin() + begin, after.begin() + end);
+    // Nothing is written outside the part.
+    const auto untouched = before.bytes();
+    REQUIRE(std::equal(after.begin(), after.begin() + begin, untouched.begin()));
+    REQUIRE(std::equal(after.begin() + end, after.end(), untouched.begin() + end));
+  }
+  REQUIRE(rows == expected);
 }
 
 TEST_CASE("embedding refuses positions beyond its table") {
