@@ -25,6 +25,7 @@ struct Slice {
   [[nodiscard]] std::size_t count() const { return end - begin; }
 };
 
+// The first n % size slices have one element more.
 [[nodiscard]] Slice slice_of(std::size_t n, int rank, int size);
 
 // What a transfer is for, for messages about failures and for traces. `what` is a literal.
@@ -56,6 +57,8 @@ struct TransferRecord {
   double finished = 0.0;
 };
 
+[[nodiscard]] const char* name_of(TransferRecord::Kind kind);
+
 // A group of ranks that exchange tensors. Calls return at once; data moves while the caller
 // computes. All members submit the same collectives in the same order; sends and receives between
 // two ranks match in order. One thread per rank submits and waits. Messages are contiguous tensors
@@ -69,7 +72,9 @@ class Communicator {
   [[nodiscard]] virtual const std::string& axis() const = 0;  // "tensor", "data", ...: who counts
 
   [[nodiscard]] virtual Transfer send(const Tensor& data, int to, const TransferNote& note) = 0;
-  [[nodiscard]] virtual Transfer receive(const Tensor& data, int from, const TransferNote& note) = 0;
+  [[nodiscard]] virtual Transfer receive(const Tensor& data,
+                                         int from,
+                                         const TransferNote& note) = 0;
 
   // In place: every rank ends with the sum.
   [[nodiscard]] virtual Transfer all_reduce(const Tensor& data,
@@ -113,6 +118,10 @@ class Communicator {
 
   // Node of every rank of this communicator, numbered from 0 in rank order.
   [[nodiscard]] virtual const std::vector<int>& nodes() const = 0;
+
+  // Tells all ranks of the world that this one cannot go on: their waits and later transfers throw
+  // CommError with `reason`. The first failure counts.
+  virtual void fail(const std::string& reason) = 0;
 };
 
 }  // namespace slackline

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 namespace slackline {
 
@@ -18,7 +19,9 @@ class Transfer {
   };
 
   Transfer() = default;
+
   explicit Transfer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
   Transfer(Transfer&&) noexcept = default;
   Transfer& operator=(Transfer&& other) noexcept;
   Transfer(const Transfer&) = delete;
