@@ -47,6 +47,13 @@ class DeviceError : public Error {
   explicit DeviceError(const std::string& message) : Error(message, ExitCode::device) {}
 };
 
+// A rank failed, went away or stopped answering, or a transfer could not be done. The message names
+// rank, operation, stage, micro-batch and peers, and the reason.
+class CommError : public Error {
+ public:
+  explicit CommError(const std::string& message) : Error(message, ExitCode::device) {}
+};
+
 // Loss or gradient norm is not finite. Thrown before the update; names step and first bad tensor.
 class NonFiniteError : public Error {
  public:

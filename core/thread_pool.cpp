@@ -141,6 +141,14 @@ void ThreadPool::worker_loop(int thread) {
   }
 }
 
+int num_cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  return sched_getaffinity(0, sizeof(allowed), &allowed) == 0
+             ? CPU_COUNT(&allowed)
+             : static_cast<int>(std::thread::hardware_concurrency());
+}
+
 int default_num_threads(int ranks_on_node) {
   if (const char* text = std::getenv("OMP_NUM_THREADS")) {
     const int value = std::atoi(text);
@@ -148,12 +156,7 @@ int default_num_threads(int ranks_on_node) {
       return value;
     }
   }
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  const int cores = sched_getaffinity(0, sizeof(allowed), &allowed) == 0
-                        ? CPU_COUNT(&allowed)
-                        : static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, cores / std::max(1, ranks_on_node));
+  return std::max(1, num_cores() / std::max(1, ranks_on_node));
 }
 
 }  // namespace slackline

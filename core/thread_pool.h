@@ -64,6 +64,9 @@ class ThreadPool {
   std::exception_ptr failure_;
 };
 
+// Cores this process may run on.
+[[nodiscard]] int num_cores();
+
 // Threads of this rank: OMP_NUM_THREADS where it is set to a positive number, else the cores this
 // process may use divided by the ranks on the node (at least 1).
 [[nodiscard]] int default_num_threads(int ranks_on_node = 1);

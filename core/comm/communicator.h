@@ -25,6 +25,7 @@ struct Slice {
   [[nodiscard]] std::size_t count() const { return end - begin; }
 };
 
+// The first n % size slices have one element more.
 [[nodiscard]] Slice slice_of(std::size_t n, int rank, int size);
 
 // What a transfer is for, for messages about failures and for traces. `what` is a literal.
@@ -55,6 +56,8 @@ struct TransferRecord {
   double wait_begin = 0.0;  // when somebody began to wait; 0: nobody did
   double finished = 0.0;
 };
+
+[[nodiscard]] const char* name_of(TransferRecord::Kind kind);
 
 // A group of ranks that exchange tensors. Calls return at once; data moves while the caller
 // computes. All members submit the same collectives in the same order; sends and receives between
@@ -115,6 +118,10 @@ class Communicator {
 
   // Node of every rank of this communicator, numbered from 0 in rank order.
   [[nodiscard]] virtual const std::vector<int>& nodes() const = 0;
+
+  // Tells all ranks of the world that this one cannot go on: their waits and later transfers throw
+  // CommError with `reason`. The first failure counts.
+  virtual void fail(const std::string& reason) = 0;
 };
 
 }  // namespace slackline

@@ -71,6 +71,12 @@ std::vector<double> GuardedTensor::values() const {
       return read<BFloat16>(from, count);
     case DType::i32:
       return read<std::int32_t>(from, count);
+    case DType::i64:
+      return read<std::int64_t>(from, count);
+    case DType::f64:
+      return read<double>(from, count);
+    case DType::u8:
+      return read<std::uint8_t>(from, count);
     default:
       throw Error("no test reads " + std::string(name_of(dtype_)));
   }
@@ -86,6 +92,12 @@ void GuardedTensor::set(std::span<const double> values) {
       return write<BFloat16>(values, to);
     case DType::i32:
       return write<std::int32_t>(values, to);
+    case DType::i64:
+      return write<std::int64_t>(values, to);
+    case DType::f64:
+      return write<double>(values, to);
+    case DType::u8:
+      return write<std::uint8_t>(values, to);
     default:
       throw Error("no test writes " + std::string(name_of(dtype_)));
   }

@@ -1,0 +1,39 @@
+#include "core/comm/communicator.h"
+
+#include <algorithm>
+
+namespace slackline {
+
+Slice slice_of(std::size_t n, int rank, int size) {
+  const auto r = static_cast<std::size_t>(rank);
+  const auto ranks = static_cast<std::size_t>(size);
+  const std::size_t each = n / ranks;
+  const std::size_t longer = n % ranks;  // the first `longer` ranks have one element more
+  const std::size_t begin = r * each + std::min(r, longer);
+  return {begin, begin + each + (r < longer ? 1 : 0)};
+}
+
+const char* name_of(TransferRecord::Kind kind) {
+  using Kind = TransferRecord::Kind;
+  switch (kind) {
+    case Kind::send:
+      return "send";
+    case Kind::receive:
+      return "receive";
+    case Kind::all_reduce:
+      return "all_reduce";
+    case Kind::reduce_scatter:
+      return "reduce_scatter";
+    case Kind::all_gather:
+      return "all_gather";
+    case Kind::all_to_all:
+      return "all_to_all";
+    case Kind::broadcast:
+      return "broadcast";
+    case Kind::barrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+}  // namespace slackline

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/comm/flight.h"
+#include "core/comm/scratch_pool.h"
+#include "core/comm/sum_worker.h"
+#include "core/comm/transport.h"
+
+namespace slackline {
+
+struct EngineOptions {
+  double timeout_seconds = 600.0;    // a wait longer than this is a failure
+  double end_grace_seconds = 0.3;    // the same once the end is expected
+  bool (*end_expected)() = nullptr;  // whether this process was told to end; null: never
+  bool free_cores = false;           // whether a core is left for looking on without sleep
+  double clock_offset = 0.0;         // seconds from this host's steady clock to rank 0's
+};
+
+// The progress thread of a process. It takes operations in the order of submission, posts their
+// messages, looks at all of them in turn, hands sums to the sum worker and goes on to the next
+// step; it never computes (sums too small to be worth a hand-over excepted) and never waits for one
+// message. All calls of the transport come from it, from the making to the end.
+//
+// Invariants: 1. A flight is in flights_ from its start to its end, and its end is told once.
+// 2. After a failure nothing is posted any more and every flight, old or new, fails with its text.
+class Engine final : private MessageListener {
+ public:
+  // Makes the transport, on the engine's thread; may set what it finds out in the options.
+  using MakeTransport = std::function<std::unique_ptr<Transport>(MessageListener&, EngineOptions&)>;
+
+  Engine(const MakeTransport& make_transport, const EngineOptions& options);
+  // Returns when everything submitted has ended. After a failure it touches the transport no more.
+  ~Engine() override;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void submit(std::shared_ptr<Flight> flight);
+
+  // Blocks until the flight has ended; throws CommError when it failed.
+  void wait(Flight& flight);
+
+  // Makes every flight of this world fail with `reason`, and tells the other processes.
+  void fail(const std::string& reason);
+
+  // Like fail(), then ends all processes of the world, this one with `code`.
+  [[noreturn]] void abort(const std::string& reason, int code);
+
+  [[nodiscard]] double now() const;  // seconds of the world's clock
+
+  [[nodiscard]] const std::shared_ptr<ScratchPool>& scratch() const { return scratch_; }
+
+ private:
+  using Clock = Transport::Clock;
+
+  // What other threads leave for the engine's.
+  struct Inbox {
+    std::vector<std::shared_ptr<Flight>> submitted;
+    std::vector<Flight*> summed;
+    std::optional<std::string> failure;
+    std::optional<int> abort_code;
+    bool stop = false;
+    bool look = false;  // somebody began to wait
+
+    [[nodiscard]] bool empty() const;
+  };
+
+  void message_done(const Message& message) override;
+
+  void run(const MakeTransport& make_transport, std::promise<void>& made);
+  void serve();
+  void take_inbox();
+  void start(const std::vector<std::shared_ptr<Flight>>& submitted);
+  void advance(Flight& flight);
+  void post_step(Flight& flight);
+  void sum_step(Flight& flight);
+  void finish(Flight& flight);
+  void advance_ready();
+  void check_waits();
+  void stop_flights(const std::string& reason);
+  void fail_flight(Flight& flight);
+  void rest();
+  [[nodiscard]] Clock::time_point rest_until() const;
+  void end_if_stuck();
+
+  EngineOptions options_;
+  // Shared with leases, which end on the threads of submitters.
+  std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>();
+  std::unique_ptr<Transport> transport_;
+  std::vector<std::shared_ptr<Flight>> flights_;  // shared with the handles of submitters
+  std::vector<Flight*> ready_;
+  std::optional<std::string> failure_;
+  bool stop_ = false;
+  Clock::time_point last_event_{};
+  Clock::time_point last_check_{};
+  double end_seen_ = 0.0;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  Inbox inbox_;
+  std::atomic<bool> dozing_{false};  // asleep though messages may have come
+
+  std::unique_ptr<SumWorker> sums_;
+  std::promise<void> ended_;
+  std::thread thread_;
+};
+
+}  // namespace slackline

@@ -1,0 +1,254 @@
+#include "core/comm/engine_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "core/check.h"
+
+namespace slackline {
+
+namespace {
+
+using Kind = TransferRecord::Kind;
+
+class FlightState final : public Transfer::State {
+ public:
+  FlightState(std::shared_ptr<Engine> engine, std::shared_ptr<Flight> flight)
+      : engine_(std::move(engine)), flight_(std::move(flight)) {}
+
+  void wait() override { engine_->wait(*flight_); }
+
+  [[nodiscard]] bool done() const override {
+    return flight_->status.load(std::memory_order_acquire) != Flight::under_way;
+  }
+
+ private:
+  std::shared_ptr<Engine> engine_;  // a handle may outlive every communicator
+  std::shared_ptr<Flight> flight_;  // the engine holds it too while it is under way
+};
+
+// Nodes of these world ranks, numbered anew in the order they appear.
+std::vector<int> nodes_of(const std::vector<int>& members, const std::vector<int>& world_nodes) {
+  std::vector<int> seen;
+  std::vector<int> nodes;
+  for (const int member : members) {
+    const int node = world_nodes[static_cast<std::size_t>(member)];
+    auto place = std::find(seen.begin(), seen.end(), node);
+    if (place == seen.end()) {
+      place = seen.insert(seen.end(), node);
+    }
+    nodes.push_back(static_cast<int>(place - seen.begin()));
+  }
+  return nodes;
+}
+
+}  // namespace
+
+EngineCommunicator::EngineCommunicator(std::shared_ptr<Endpoint> endpoint, Membership membership)
+    : endpoint_(std::move(endpoint)),
+      membership_(std::make_shared<const Membership>(std::move(membership))),
+      nodes_(nodes_of(membership_->members, endpoint_->nodes)),
+      direct_(membership_->members.size()),
+      setup_(membership_->members.size()) {}
+
+CollectiveSteps EngineCommunicator::steps() const {
+  return {rank(), size(), endpoint_->engine->scratch()};
+}
+
+Transfer EngineCommunicator::submit(TransferRecord record, std::uint32_t sequence, Moves moves) {
+  const bool nothing = std::all_of(
+      moves.steps.begin(), moves.steps.end(), [](const Step& step) { return step.pieces.empty(); });
+  if (nothing) {
+    return {};
+  }
+  auto flight = std::make_shared<Flight>();
+  record.bytes_sent = moves.bytes_sent();
+  bytes_sent_ += record.bytes_sent;
+  flight->group = membership_;
+  flight->record = record;
+  flight->sequence = sequence;
+  flight->moves = std::move(moves);
+  if (recording_) {
+    recorded_.push_back(flight);
+  }
+  endpoint_->engine->submit(flight);
+  return Transfer(std::make_unique<FlightState>(endpoint_->engine, std::move(flight)));
+}
+
+Transfer EngineCommunicator::collective(Kind kind, Moves moves, const TransferNote& note) {
+  return submit({.kind = kind, .note = note}, collectives_++, std::move(moves));
+}
+
+Transfer EngineCommunicator::direct(Piece piece,
+                                    const TransferNote& note,
+                                    std::vector<Count>& counts) {
+  SL_CHECK(piece.peer >= 0 && piece.peer < size() && piece.peer != rank(),
+           "rank " + std::to_string(rank()) + " of " + std::to_string(size()) + " and rank " +
+               std::to_string(piece.peer));
+  if (piece.bytes == 0) {
+    return {};
+  }
+  const bool sends = piece.way == Message::Way::send;
+  Count& count = counts[static_cast<std::size_t>(piece.peer)];
+  const std::uint32_t sequence = sends ? count.sent++ : count.received++;
+  const TransferRecord record{
+      .kind = sends ? Kind::send : Kind::receive, .peer = piece.peer, .note = note};
+  Moves moves;
+  moves.steps.push_back({.pieces = {piece}});
+  return submit(record, sequence, std::move(moves));
+}
+
+Transfer EngineCommunicator::send(const Tensor& data, int to, const TransferNote& note) {
+  return direct({.way = Message::Way::send,
+                 .lane = Lane::direct,
+                 .peer = to,
+                 .data = static_cast<std::byte*>(data.raw()),
+                 .bytes = data.bytes()},
+                note,
+                direct_);
+}
+
+Transfer EngineCommunicator::receive(const Tensor& data, int from, const TransferNote& note) {
+  return direct({.way = Message::Way::receive,
+                 .lane = Lane::direct,
+                 .peer = from,
+                 .data = static_cast<std::byte*>(data.raw()),
+                 .bytes = data.bytes()},
+                note,
+                direct_);
+}
+
+Transfer EngineCommunicator::all_reduce(const Tensor& data,
+                                        const TransferNote& note,
+                                        SumOrder order) {
+  return size() == 1 ? Transfer()
+                     : collective(Kind::all_reduce, steps().all_reduce(data, order), note);
+}
+
+Transfer EngineCommunicator::reduce_scatter(const Tensor& data,
+                                            const TransferNote& note,
+                                            SumOrder order) {
+  return size() == 1 ? Transfer()
+                     : collective(Kind::reduce_scatter, steps().reduce_scatter(data, order), note);
+}
+
+Transfer EngineCommunicator::all_gather(const Tensor& data, const TransferNote& note) {
+  return size() == 1 ? Transfer() : collective(Kind::all_gather, steps().all_gather(data), note);
+}
+
+Transfer EngineCommunicator::all_to_all(const Tensor& from,
+                                        const Tensor& to,
+                                        const TransferNote& note) {
+  SL_CHECK_EQ(from.bytes(), to.bytes());
+  const Slice own = slice_of(from.bytes(), rank(), size());
+  if (own.count() > 0 && from.raw() != to.raw()) {
+    std::memcpy(static_cast<std::byte*>(to.raw()) + own.begin,
+                static_cast<const std::byte*>(from.raw()) + own.begin,
+                own.count());
+  }
+  return size() == 1 ? Transfer()
+                     : collective(Kind::all_to_all, steps().all_to_all(from, to), note);
+}
+
+Transfer EngineCommunicator::broadcast(const Tensor& data, int root, const TransferNote& note) {
+  SL_CHECK(root >= 0 && root < size(), "root " + std::to_string(root));
+  return size() == 1 ? Transfer()
+                     : collective(Kind::broadcast, steps().broadcast(data, root), note);
+}
+
+Transfer EngineCommunicator::barrier(const TransferNote& note) {
+  return size() == 1 ? Transfer() : collective(Kind::barrier, steps().barrier(), note);
+}
+
+std::uint32_t EngineCommunicator::agree_on_id(const std::string& axis,
+                                              const std::vector<int>& members) {
+  struct Proposal {
+    std::uint64_t id = 0;
+    std::uint64_t hash = 0;  // of the call, to find members that do not agree
+  };
+
+  std::string call = axis;
+  for (const int member : members) {
+    call += ' ' + std::to_string(member);
+  }
+  Proposal own{.id = endpoint_->next_communicator, .hash = std::hash<std::string>()(call)};
+  std::vector<Proposal> proposals(members.size());
+  std::vector<Transfer> transfers;
+  const TransferNote note{.what = "a new group"};
+  const std::size_t counted = bytes_sent_;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (members[i] == rank()) {
+      continue;
+    }
+    Piece piece{.way = Message::Way::receive,
+                .lane = Lane::setup,
+                .peer = members[i],
+                .data = reinterpret_cast<std::byte*>(&proposals[i]),
+                .bytes = sizeof(Proposal)};
+    transfers.push_back(direct(piece, note, setup_));
+    piece.way = Message::Way::send;
+    piece.data = reinterpret_cast<std::byte*>(&own);
+    transfers.push_back(direct(piece, note, setup_));
+  }
+  bytes_sent_ = counted;  // not payload
+  std::uint64_t id = own.id;
+  for (Transfer& transfer : transfers) {
+    transfer.wait();
+  }
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (members[i] != rank()) {
+      SL_CHECK(proposals[i].hash == own.hash, "members of group '" + call + "' do not agree");
+      id = std::max(id, proposals[i].id);
+    }
+  }
+  return static_cast<std::uint32_t>(id);
+}
+
+std::unique_ptr<Communicator> EngineCommunicator::group(const std::string& axis,
+                                                        const std::vector<int>& members) {
+  Membership membership{.rank = -1, .axis = axis};
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    SL_CHECK(members[i] >= 0 && members[i] < size(), "member " + std::to_string(members[i]));
+    membership.members.push_back(membership_->members[static_cast<std::size_t>(members[i])]);
+    if (members[i] == rank()) {
+      membership.rank = static_cast<int>(i);
+    }
+  }
+  SL_CHECK(membership.rank >= 0, "a rank makes a group that it is not in");
+  membership.id = agree_on_id(axis, members);
+  endpoint_->next_communicator = membership.id + 1;
+  return std::make_unique<EngineCommunicator>(endpoint_, std::move(membership));
+}
+
+void EngineCommunicator::record_transfers(bool on) {
+  recording_ = on;
+}
+
+std::vector<TransferRecord> EngineCommunicator::take_records() {
+  std::vector<TransferRecord> records;
+  std::deque<std::shared_ptr<Flight>> rest;
+  for (std::shared_ptr<Flight>& flight : recorded_) {
+    const int status = flight->status.load(std::memory_order_acquire);
+    if (status == Flight::finished) {
+      records.push_back(flight->record);
+    } else if (status == Flight::under_way) {
+      rest.push_back(std::move(flight));
+    }
+  }
+  recorded_ = std::move(rest);
+  return records;
+}
+
+void EngineCommunicator::fail(const std::string& reason) {
+  endpoint_->engine->fail("world rank " + std::to_string(membership_->world_rank()) +
+                          " failed: " + reason);
+}
+
+void EngineCommunicator::abort(const std::string& reason, int code) {
+  endpoint_->engine->abort(
+      "world rank " + std::to_string(membership_->world_rank()) + " failed: " + reason, code);
+}
+
+}  // namespace slackline

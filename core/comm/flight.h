@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/comm/collective_steps.h"
+#include "core/comm/communicator.h"
+
+namespace slackline {
+
+// Who a communicator is, the same object for all its operations.
+struct Membership {
+  std::uint32_t id = 0;
+  int rank = 0;
+  std::vector<int> members{};  // their ranks in the world
+  std::string axis{};
+
+  [[nodiscard]] int world_rank() const { return members[static_cast<std::size_t>(rank)]; }
+};
+
+// One operation from submission to its end. The submitter fills the first part, the engine's thread
+// owns the second, and the third is how they meet: `status` is written last and read first.
+struct Flight {
+  enum Status : int { under_way, finished, failed };
+  enum class Stage { posting, receiving, summing };
+
+  std::shared_ptr<const Membership> group;  // outlives its communicator while it is under way
+  TransferRecord record{};
+  std::uint32_t sequence = 0;
+  Moves moves{};
+
+  Stage stage = Stage::posting;
+  std::size_t step = 0;
+  std::size_t left = 0;  // messages of this step that are not done
+  std::size_t slot = 0;  // place in the engine's list
+  bool advancing = false;
+  bool ready = false;  // stands in the engine's list of flights to look at
+
+  std::atomic<double> wait_begin{0.0};
+  std::string failure{};
+  std::atomic<int> status{under_way};
+
+  // "rank 1 of axis data (world rank 5): all_reduce of gradients, stage 2, micro-batch 3"
+  [[nodiscard]] std::string describe() const;
+
+  // ", which waits for world ranks 2, 3", of the step under way. Engine's thread.
+  [[nodiscard]] std::string missing_peers() const;
+};
+
+}  // namespace slackline

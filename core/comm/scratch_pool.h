@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/buffer.h"
+
+namespace slackline {
+
+// Memory that operations receive into, used again and again. Blocks go back when their lease ends.
+// Safe from any thread.
+class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
+ public:
+  // Holds one block; empty when default-constructed. Move-only. Keeps the pool alive, since a
+  // lease may end on another thread than the pool's owner: hence the shared pointer.
+  class Lease {
+   public:
+    Lease() = default;
+    Lease(std::shared_ptr<ScratchPool> pool, Buffer block);
+    Lease(Lease&& other) noexcept = default;
+    Lease& operator=(Lease&& other) noexcept;
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    ~Lease();
+
+    [[nodiscard]] std::byte* data() const { return block_.data(); }
+
+   private:
+    void give_back();
+
+    std::shared_ptr<ScratchPool> pool_;
+    Buffer block_;
+  };
+
+  [[nodiscard]] Lease take(std::size_t bytes);
+
+ private:
+  void put(Buffer block);
+
+  std::mutex mutex_;
+  std::vector<Buffer> free_;
+};
+
+}  // namespace slackline

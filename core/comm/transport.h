@@ -1,0 +1,75 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace slackline {
+
+struct Flight;
+
+// Keeps apart the messages of one operation between one pair of ranks.
+enum class Lane : std::uint8_t {
+  first,    // a collective's first exchange
+  second,   // and its second
+  direct,   // send and receive; numbered per pair of ranks
+  setup,    // agreement on new groups; numbered per pair of ranks
+  control,  // of the transport itself
+};
+
+// One message between two ranks of the world. A send meets the receive with the same pair of
+// ranks, communicator, lane and sequence; both know the size.
+struct Message {
+  enum class Way : std::uint8_t { send, receive };
+
+  Way way = Way::send;
+  Lane lane = Lane::first;
+  int self = 0;
+  int peer = 0;
+  std::uint32_t communicator = 0;
+  std::uint32_t sequence = 0;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  Flight* flight = nullptr;  // whose it is; transports only hand it back
+  std::size_t piece = 0;
+};
+
+// Who is told of finished messages, on the engine's thread, possibly from within post().
+class MessageListener {
+ public:
+  virtual ~MessageListener() = default;
+  virtual void message_done(const Message& message) = 0;
+};
+
+// Moves messages between ranks, without ever blocking. Everything is called from the engine's
+// thread alone; failures throw CommError.
+class Transport {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  virtual ~Transport() = default;
+
+  virtual void post(const Message& message) = 0;
+
+  // Looks for finished messages; true when there was one.
+  virtual bool progress() = 0;
+
+  // Whether messages finish without a wake-up, so that somebody has to keep looking.
+  [[nodiscard]] virtual bool needs_polling() const = 0;
+
+  // When progress() has something to do at a known time.
+  [[nodiscard]] virtual std::optional<Clock::time_point> next_due() const { return {}; }
+
+  // Tells the other processes of a failure, as well as that can be done in a fraction of a second.
+  virtual void announce_failure(const std::string& reason) = 0;
+
+  // The orderly end, with nothing under way. Not called after a failure.
+  virtual void close() = 0;
+
+  // Ends all processes of the world; does not return where there are any but this one.
+  virtual void abort(int code) = 0;
+};
+
+}  // namespace slackline

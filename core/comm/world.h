@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/error.h"
+
+namespace slackline {
+
+struct WorldOptions {
+  double timeout_seconds = 600.0;    // a wait longer than this is a failure (network config)
+  int threads_per_rank = 1;          // with ranks on the node, says whether cores are free
+  double end_grace_seconds = 0.3;    // how long a wait may last once the end is expected
+  bool (*end_expected)() = nullptr;  // e.g. whether SIGTERM came; polled; null: never
+};
+
+// Communicators of a world whose ranks are threads of this process, in rank order; each belongs to
+// one thread. They share one progress thread, which lasts as long as any of them or their
+// transfers.
+[[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_local_world(
+    int size, const WorldOptions& options = {});
+
+// Runs `body` as every rank of a local world, each on a thread of its own, and returns when all
+// have ended. Where ranks throw, the others' transfers fail, and what the first threw is thrown.
+void run_local_ranks(int size,
+                     const WorldOptions& options,
+                     const std::function<void(Communicator& world)>& body);
+
+}  // namespace slackline
