@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "parallel/schedule/cost_model.h"
+#include "parallel/schedule/ops.h"
+#include "parallel/schedule/transfer_class.h"
+#include "parallel/schedule/unit.h"
+
+// When everything in a step happens under a cost model, found by simulating its events.
+namespace slackline::schedule {
+
+enum class NodeKind {
+  op,        // of a rank's list; posts and waits take no time of their own
+  transfer,  // across a boundary of the pipeline
+  data_reduction,
+  embedding_sync,
+  parameter_gather,
+  gradient_norm,  // of all ranks
+  optimizer
+};
+
+// A node starts no earlier than the node `from` ends, plus `lag` (negative: before its end).
+struct Edge {
+  int from{};  // index of a node
+  Seconds lag{};
+};
+
+struct TimelineNode {
+  NodeKind kind{};
+  int rank{};     // the sender's for a transfer, the first rank for a sync of several
+  int peer{};     // the receiver's for a transfer, else equal to rank
+  Op op{};        // transfers: the send; buckets: of their chunk, with their number as micro_batch
+  Bytes bytes{};  // transfers only
+  Seconds ready{};  // transfers: when the last peer had submitted
+  Seconds start{};
+  Seconds end{};
+  std::vector<Edge> after{};  // data, program order and order of service
+
+  [[nodiscard]] Seconds duration() const { return end - start; }
+};
+
+// Where a rank's step goes; the parts add up to the step. Exposed: waiting for a transfer after its
+// last peer has submitted it; waiting before that is bubble.
+struct RankTimes {
+  Seconds compute{};
+  Seconds bubble{};
+  Seconds update{};  // gradient norm and optimizer
+  std::array<Seconds, kNumSites> exposed{};
+
+  [[nodiscard]] Seconds exposed_at(Site site) const { return exposed[static_cast<unsigned>(site)]; }
+};
+
+struct Timeline {
+  std::vector<TimelineNode> nodes;
+  std::vector<int> order;  // node indices such that every edge points forward in it
+  std::vector<RankTimes> ranks;
+  Seconds step{};
+};
+
+// The semantics of ops.h, and:
+//   - a transfer starts when it is submitted and (above eager_limit) its receive is posted; links
+//     serve in order of readiness
+//   - a rank serves its data axis (gathers of parameters, buckets, embedding sync) one at a time
+//   - a step begins with the gathers of the parameters that the step before has updated
+//   - the embedding sync follows the buckets of the first and the last stage's ranks
+//   - the gradient norm waits for all ranks
+// Deterministic: ties go to the node that was made first. REQUIRES: violations(schedule) is empty;
+// costs.chunks.size() == schedule.num_stages().
+[[nodiscard]] Timeline make_timeline(const Schedule& schedule, const CostModel& costs);
+
+// Share of the step in which the ranks idle for want of work, mean over ranks.
+[[nodiscard]] double bubble_share(const Timeline& timeline);
+
+// The site of a transfer or once-a-step node. REQUIRES: it is one.
+[[nodiscard]] Site site_of(const TimelineNode& node);
+
+}  // namespace slackline::schedule

@@ -1,0 +1,255 @@
+#include "parallel/schedule/timeline_graph.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+namespace slackline::schedule {
+
+namespace {
+
+std::size_t index(int value) {
+  return static_cast<std::size_t>(value);
+}
+
+class GraphBuilder {
+ public:
+  GraphBuilder(const Schedule& schedule, const CostModel& costs)
+      : schedule_(schedule), costs_(costs) {}
+
+  [[nodiscard]] Graph build() {
+    graph_.num_resources = schedule_.num_ranks;  // the data axis of each rank comes first
+    graph_.rank_ops.resize(index(schedule_.num_ranks));
+    add_ops();
+    add_transfers();
+    add_data_edges();
+    add_gathers();
+    std::vector<int> gradients = add_reductions();
+    add_embedding_sync(gradients);
+    add_update(gradients);
+    return std::move(graph_);
+  }
+
+ private:
+  using OpKey = std::pair<OpKind, std::pair<int, int>>;
+
+  [[nodiscard]] static OpKey key(OpKind kind, int chunk, int micro_batch) {
+    return {kind, {chunk, micro_batch}};
+  }
+
+  int add(GraphNode node) {
+    graph_.nodes.push_back(std::move(node));
+    return static_cast<int>(graph_.nodes.size()) - 1;
+  }
+
+  void add_edge(int from, int to, Seconds lag = {}) {
+    graph_.nodes[index(to)].node.after.push_back({from, lag});
+  }
+
+  [[nodiscard]] const ChunkCosts& chunk_costs(int chunk) const {
+    return costs_.chunks[index(chunk)];
+  }
+
+  [[nodiscard]] Seconds op_seconds(const Op& op) const {
+    switch (op.kind) {
+      case OpKind::forward:
+        return chunk_costs(op.chunk).forward;
+      case OpKind::backward_input:
+        return chunk_costs(op.chunk).backward_input;
+      case OpKind::backward_weight:
+        return chunk_costs(op.chunk).backward_weight;
+      case OpKind::backward:
+        return chunk_costs(op.chunk).backward_input + chunk_costs(op.chunk).backward_weight;
+      default:
+        return {};
+    }
+  }
+
+  // Program order: an op starts when the one before it on its rank has ended.
+  void add_ops() {
+    for (int rank = 0; rank < schedule_.num_ranks; ++rank) {
+      std::vector<int>& list = graph_.rank_ops[index(rank)];
+      for (const Op& op : schedule_.ranks[index(rank)]) {
+        const int id = add({.node = {.kind = NodeKind::op, .rank = rank, .peer = rank, .op = op},
+                            .duration = op_seconds(op)});
+        if (!list.empty()) {
+          add_edge(list.back(), id);
+        }
+        list.push_back(id);
+        if (op.kind != OpKind::wait) {
+          op_nodes_[key(op.kind, op.chunk, op.micro_batch)] = id;
+        }
+      }
+    }
+  }
+
+  void add_transfers() {
+    for (int rank = 0; rank < schedule_.num_ranks; ++rank) {
+      for (const int id : graph_.rank_ops[index(rank)]) {
+        const Op op = graph_.nodes[index(id)].node.op;
+        if (is_send(op.kind)) {
+          add_transfer(id, op);
+        }
+      }
+    }
+  }
+
+  void add_transfer(int send, const Op& op) {
+    const int from = schedule_.rank_of(op.chunk);
+    const int to = schedule_.rank_of(peer_chunk(op));
+    const TransferCost cost = transfer_cost(costs_, id_of_send(op));
+    const Link& link = link_between(costs_, from, to);
+    const Seconds service = service_seconds(link, cost.bytes);
+    const int resource = link_resource(link, from, to);
+    const int id = add(
+        {.node =
+             {.kind = NodeKind::transfer, .rank = from, .peer = to, .op = op, .bytes = cost.bytes},
+         .duration = service + link.latency + cost.decode,
+         .service = service,
+         .resources = {resource, kNoResource}});
+    add_edge(send, id, cost.encode);
+    const bool forward = op.kind == OpKind::send_forward;
+    const OpKind post = forward ? OpKind::receive_forward : OpKind::receive_backward;
+    const OpKey receive = key(post, peer_chunk(op), op.micro_batch);
+    if (cost.bytes > costs_.eager_limit) {
+      add_edge(op_nodes_.at(receive), id);
+    }
+    transfer_nodes_[key(op.kind, op.chunk, op.micro_batch)] = id;
+    transfer_nodes_[receive] = id;
+  }
+
+  [[nodiscard]] int link_resource(const Link& link, int from, int to) {
+    std::pair<int, int> ends{from, to};
+    if (link.duplex == Duplex::half && from > to) {
+      std::swap(ends.first, ends.second);
+    }
+    const auto [found, added] = link_resources_.emplace(ends, graph_.num_resources);
+    graph_.num_resources += added ? 1 : 0;
+    return found->second;
+  }
+
+  // Compute waits for its input, and `wait` for every transfer posted since the wait before it.
+  void add_data_edges() {
+    for (const std::vector<int>& list : graph_.rank_ops) {
+      std::vector<int> posted;
+      for (const int id : list) {
+        const Op op = graph_.nodes[index(id)].node.op;
+        if (is_send(op.kind) || is_receive(op.kind)) {
+          posted.push_back(transfer_nodes_.at(key(op.kind, op.chunk, op.micro_batch)));
+        } else if (op.kind == OpKind::wait) {
+          for (const int transfer : posted) {
+            add_edge(transfer, id);
+          }
+          posted.clear();
+        } else {
+          add_input_edge(id, op);
+        }
+      }
+    }
+  }
+
+  void add_input_edge(int id, const Op& op) {
+    const int k = op.micro_batch;
+    if (op.kind == OpKind::forward && op.chunk > 0) {
+      add_edge(schedule_.has_transfer_before(op.chunk)
+                   ? transfer_nodes_.at(key(OpKind::receive_forward, op.chunk, k))
+                   : op_nodes_.at(key(OpKind::forward, op.chunk - 1, k)),
+               id);
+    } else if (makes_input_gradient(op.kind) && schedule_.has_transfer_after(op.chunk)) {
+      add_edge(transfer_nodes_.at(key(OpKind::receive_backward, op.chunk, k)), id);
+    } else if (makes_input_gradient(op.kind) && op.chunk + 1 < schedule_.num_stages()) {
+      add_edge(op_nodes_.at(key(op.kind, op.chunk + 1, k)), id);
+    }
+  }
+
+  int add_bucket(NodeKind kind, int chunk, int number, Seconds seconds) {
+    const int rank = schedule_.rank_of(chunk);
+    return add({.node = {.kind = kind,
+                         .rank = rank,
+                         .peer = rank,
+                         .op = {.chunk = chunk, .micro_batch = number}},
+                .duration = seconds,
+                .service = seconds,
+                .resources = {rank, kNoResource}});
+  }
+
+  // In virtual-stage order, which is the order of a rank's first uses.
+  void add_gathers() {
+    for (int chunk = 0; chunk < schedule_.num_stages(); ++chunk) {
+      const int use = op_nodes_.at(key(OpKind::forward, chunk, 0));
+      int number = 0;
+      for (const Bucket& bucket : chunk_costs(chunk).parameter_gather) {
+        const int id = add_bucket(NodeKind::parameter_gather, chunk, number++, bucket.seconds);
+        add_edge(id, use, -bucket.at * graph_.nodes[index(use)].duration);
+      }
+    }
+  }
+
+  // Returns what the gradient norm waits for: the end of each rank's list and all buckets.
+  [[nodiscard]] std::vector<int> add_reductions() {
+    std::vector<int> gradients;
+    for (const std::vector<int>& list : graph_.rank_ops) {
+      gradients.push_back(list.back());
+    }
+    const int last = schedule_.num_micro_batches - 1;
+    for (int chunk = 0; chunk < schedule_.num_stages(); ++chunk) {
+      const auto weight = op_nodes_.find(key(OpKind::backward_weight, chunk, last));
+      const int made = weight != op_nodes_.end() ? weight->second
+                                                 : op_nodes_.at(key(OpKind::backward, chunk, last));
+      int number = 0;
+      for (const Bucket& bucket : chunk_costs(chunk).data_reduction) {
+        const int id = add_bucket(NodeKind::data_reduction, chunk, number++, bucket.seconds);
+        add_edge(made, id, -(1.0 - bucket.at) * graph_.nodes[index(made)].duration);
+        gradients.push_back(id);
+      }
+    }
+    return gradients;
+  }
+
+  void add_embedding_sync(std::vector<int>& gradients) {
+    if (costs_.embedding_sync == Seconds{}) {
+      return;
+    }
+    const int last = schedule_.num_ranks - 1;
+    const int id = add({.node = {.kind = NodeKind::embedding_sync, .rank = 0, .peer = last},
+                        .duration = costs_.embedding_sync,
+                        .service = costs_.embedding_sync,
+                        .resources = {0, last > 0 ? last : kNoResource}});
+    for (const int gradient : gradients) {
+      const int rank = graph_.nodes[index(gradient)].node.rank;
+      if (rank == 0 || rank == last) {
+        add_edge(gradient, id);
+      }
+    }
+    gradients.push_back(id);
+  }
+
+  void add_update(const std::vector<int>& gradients) {
+    const int norm =
+        add({.node = {.kind = NodeKind::gradient_norm}, .duration = costs_.gradient_norm});
+    for (const int gradient : gradients) {
+      add_edge(gradient, norm);
+    }
+    for (int rank = 0; rank < schedule_.num_ranks; ++rank) {
+      const int id = add({.node = {.kind = NodeKind::optimizer, .rank = rank, .peer = rank},
+                          .duration = costs_.optimizer});
+      add_edge(norm, id);
+    }
+  }
+
+  const Schedule& schedule_;
+  const CostModel& costs_;
+  Graph graph_;
+  std::map<OpKey, int> op_nodes_;
+  std::map<OpKey, int> transfer_nodes_;  // by send and by receive
+  std::map<std::pair<int, int>, int> link_resources_;
+};
+
+}  // namespace
+
+Graph make_graph(const Schedule& schedule, const CostModel& costs) {
+  return GraphBuilder(schedule, costs).build();
+}
+
+}  // namespace slackline::schedule

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <compare>
+#include <string>
+#include <vector>
+
+#include "parallel/schedule/ops.h"
+
+namespace slackline::schedule {
+
+// What a transfer is for. Transfers compete for compression as classes: a site, the stage that
+// sends, and the phase of the step.
+enum class Site { pipeline_forward, pipeline_backward, data_gradient, embedding, parameter_gather };
+
+inline constexpr int kNumSites = 5;
+
+// Of a rank's list: warm-up is before its first forward-backward pair, cool-down after its last
+// one; step is what happens once a step, beside the pipeline.
+enum class Phase { warmup, steady, cooldown, step };
+
+struct TransferClass {
+  Site site{};
+  int stage{};  // the sending virtual stage
+  Phase phase{};
+
+  friend auto operator<=>(const TransferClass&, const TransferClass&) = default;
+};
+
+// One transfer across a boundary of the pipeline. REQUIRES: a pipeline site.
+struct TransferId {
+  Site site{};
+  int stage{};  // the sending virtual stage
+  int micro_batch{};
+
+  friend auto operator<=>(const TransferId&, const TransferId&) = default;
+};
+
+[[nodiscard]] std::string site_name(Site site);
+[[nodiscard]] std::string phase_name(Phase phase);
+
+// The phase of each op of one rank. The last forward pass before the first backward pass and the
+// first backward pass after the last forward pass are steady: they form the first and last pair.
+[[nodiscard]] std::vector<Phase> phases_of(const std::vector<Op>& ops);
+
+// The transfers of a class, in the order they are sent. REQUIRES: a pipeline site.
+[[nodiscard]] std::vector<TransferId> members_of(const Schedule& schedule,
+                                                 const TransferClass& wanted);
+
+[[nodiscard]] constexpr TransferId id_of_send(const Op& send) {
+  const bool forward = send.kind == OpKind::send_forward;
+  return {forward ? Site::pipeline_forward : Site::pipeline_backward, send.chunk, send.micro_batch};
+}
+
+}  // namespace slackline::schedule

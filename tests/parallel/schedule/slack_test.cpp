@@ -1,0 +1,170 @@
+#include "parallel/schedule/slack.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <random>
+
+#include "tests/parallel/schedule/every_schedule.h"
+#include "tests/support/catch.h"
+
+namespace slackline::schedule::testing {
+
+namespace {
+
+class RandomCosts {
+ public:
+  explicit RandomCosts(unsigned seed) : generator_(seed) {}
+
+  CostModel make(const Schedule& schedule) {
+    CostModel costs = uniform_costs(schedule.num_stages(), {});
+    for (ChunkCosts& chunk : costs.chunks) {
+      chunk = {.forward = draw(2.0),
+               .backward_input = draw(2.0),
+               .backward_weight = draw(2.0),
+               .forward_bytes = {static_cast<std::size_t>(draw(900.0).value)},
+               .backward_bytes = {static_cast<std::size_t>(draw(900.0).value)},
+               .data_reduction = {{.at = 0.4, .seconds = draw(3.0)}, {1.0, draw(3.0)}},
+               .parameter_gather = {{.at = 0.0, .seconds = draw(1.0)}}};
+    }
+    costs.link = {.latency = draw(0.3), .bytes_per_second = 1000.0};
+    costs.embedding_sync = draw(1.0);
+    costs.optimizer = draw(1.0);
+    return costs;
+  }
+
+  Seconds draw(double most) {
+    return {std::uniform_real_distribution<double>(0.01, most)(generator_)};
+  }
+
+ private:
+  std::mt19937 generator_;
+};
+
+const Schedule kSmall[] = {
+    make_schedule(Kind::one_f_one_b, {.num_ranks = 4, .num_micro_batches = 6}),
+    make_schedule(Kind::one_f_one_b,
+                  {.num_ranks = 3, .num_micro_batches = 5, .transfers = Transfers::blocking}),
+    make_schedule(Kind::gpipe, {.num_ranks = 3, .num_micro_batches = 4}),
+    make_schedule(Kind::interleaved, {.num_ranks = 2, .num_chunks = 2, .num_micro_batches = 4}),
+    make_schedule(Kind::zb_h1, {.num_ranks = 4, .num_micro_batches = 5}),
+};
+
+}  // namespace
+
+TEST_CASE("a delay within the slack leaves the step alone, one beyond it adds the rest") {
+  RandomCosts random(7);
+  for (const Schedule& schedule : kSmall) {
+    const Timeline timeline = make_timeline(schedule, random.make(schedule));
+    const std::vector<Seconds> slack = slack_of(timeline);
+    for (std::size_t id = 0; id < timeline.nodes.size(); ++id) {
+      const Seconds within = 0.99 * slack[id];
+      const Seconds beyond = random.draw(1.0);
+      const int node = static_cast<int>(id);
+      CHECK(slack[id].value > -1e-9);
+      CHECK(step_with_delay(timeline, node, within).value == Approx(timeline.step.value));
+      CHECK(step_with_delay(timeline, node, slack[id] + beyond).value ==
+            Approx((timeline.step + beyond).value));
+    }
+  }
+}
+
+TEST_CASE("a longer transfer, simulated anew, lengthens the step by what its slack says") {
+  RandomCosts random(11);
+  const Schedule& schedule = kSmall[0];  // one direction a link, so the order of service stays
+  const CostModel costs = random.make(schedule);
+  const Timeline timeline = make_timeline(schedule, costs);
+  const std::vector<Seconds> slack = slack_of(timeline);
+  for (std::size_t id = 0; id < timeline.nodes.size(); ++id) {
+    const TimelineNode& node = timeline.nodes[id];
+    if (node.kind != NodeKind::transfer) {
+      continue;
+    }
+    CostModel longer = costs;
+    longer.transfers[id_of_send(node.op)] = {.bytes = node.bytes + Bytes{500}};
+    const Seconds added = std::max(Seconds{0.5} - slack[id], Seconds{});
+    CHECK(make_timeline(schedule, longer).step.value == Approx((timeline.step + added).value));
+  }
+}
+
+TEST_CASE("the critical path has no slack and no gap") {
+  RandomCosts random(3);
+  for (const Schedule& schedule : kSmall) {
+    const Timeline timeline = make_timeline(schedule, random.make(schedule));
+    const std::vector<Seconds> slack = slack_of(timeline);
+    const std::vector<int> path = critical_path(timeline);
+    REQUIRE_FALSE(path.empty());
+    CHECK(timeline.nodes[static_cast<std::size_t>(path.front())].start.value == 0.0);
+    CHECK(timeline.nodes[static_cast<std::size_t>(path.back())].end == timeline.step);
+    for (const int id : path) {
+      CHECK(slack[static_cast<std::size_t>(id)].value == Approx(0.0).margin(1e-9));
+    }
+  }
+}
+
+TEST_CASE("each transfer is in one class, whose slack is its least") {
+  RandomCosts random(5);
+  for (const Schedule& schedule : kSmall) {
+    const Timeline timeline = make_timeline(schedule, random.make(schedule));
+    const std::vector<Seconds> slack = slack_of(timeline);
+    int members = 0;
+    for (const ClassSlack& row : class_slacks(schedule, timeline)) {
+      Seconds least{1e9};
+      for (std::size_t id = 0; id < timeline.nodes.size(); ++id) {
+        const TimelineNode& node = timeline.nodes[id];
+        const bool transfers = node.kind != NodeKind::op && node.kind != NodeKind::optimizer &&
+                               node.kind != NodeKind::gradient_norm;
+        if (transfers && class_of(schedule, node) == row.members) {
+          least = std::min(least, slack[id]);
+          ++members;
+        }
+      }
+      CHECK(row.slack == least);
+    }
+    int transfers = 1 + 3 * schedule.num_stages();  // embedding; two buckets and a gather each
+    for (const std::vector<Op>& ops : schedule.ranks) {
+      transfers += static_cast<int>(
+          std::count_if(ops.begin(), ops.end(), [](const Op& op) { return is_send(op.kind); }));
+    }
+    CHECK(members == transfers);
+  }
+}
+
+TEST_CASE("phases of 1f1b are p - 1 - i warm-up and cool-down passes around the pairs") {
+  const Schedule schedule =
+      make_schedule(Kind::one_f_one_b, {.num_ranks = 4, .num_micro_batches = 8});
+  CHECK(members_of(schedule, {Site::pipeline_forward, 1, Phase::warmup}).size() == 2);
+  CHECK(members_of(schedule, {Site::pipeline_forward, 1, Phase::steady}).size() == 6);
+  CHECK(members_of(schedule, {Site::pipeline_backward, 1, Phase::steady}).size() == 6);
+  CHECK(members_of(schedule, {Site::pipeline_backward, 1, Phase::cooldown}) ==
+        std::vector<TransferId>{{Site::pipeline_backward, 1, 6}, {Site::pipeline_backward, 1, 7}});
+}
+
+TEST_CASE("where critical paths tie, only a cut of them shortens the step") {
+  // Equal reductions of both ranks end the step together: both classes are needed.
+  const Schedule schedule = make_schedule(Kind::gpipe, {.num_ranks = 2, .num_micro_batches = 1});
+  CostModel costs = uniform_costs(2, {.forward = {1.0}, .backward_input = {1.0}});
+  costs.chunks[0].data_reduction = {{.at = 1.0, .seconds = {5.0}}};
+  costs.chunks[1].data_reduction = {{.at = 1.0, .seconds = {6.0}}};
+  const Timeline timeline = make_timeline(schedule, costs);
+  REQUIRE(timeline.step.value == Approx(9.0));
+  const TransferClass first{Site::data_gradient, 0, Phase::step};
+  const TransferClass second{Site::data_gradient, 1, Phase::step};
+  CHECK_FALSE(cuts_critical_paths(schedule, timeline, {first}));
+  CHECK_FALSE(cuts_critical_paths(schedule, timeline, {second}));
+  CHECK(cuts_critical_paths(schedule, timeline, {first, second}));
+}
+
+TEST_CASE("a class with a cost of its own changes its members and no others") {
+  const Schedule schedule =
+      make_schedule(Kind::one_f_one_b, {.num_ranks = 3, .num_micro_batches = 6});
+  CostModel costs = uniform_costs(3, {.forward_bytes = {100}, .backward_bytes = {100}});
+  const TransferClass changed{Site::pipeline_backward, 1, Phase::cooldown};
+  set_class_cost(costs, schedule, changed, {.bytes = {30}});
+  for (const TimelineNode& node : make_timeline(schedule, costs).nodes) {
+    if (node.kind == NodeKind::transfer) {
+      CHECK(node.bytes.value == (class_of(schedule, node) == changed ? 30 : 100));
+    }
+  }
+}
+
+}  // namespace slackline::schedule::testing
