@@ -18,27 +18,6 @@ ModelSlice held_slice(const ModelConfig& config, const Parameters::Options& opti
   return options.slice ? *options.slice : whole_model(config);
 }
 
-// Every parameter of the slice and its place in the buffers; views are not made yet.
-std::vector<Parameter> place_parameters(const ModelConfig& config, const ModelSlice& slice) {
-  std::vector<Parameter> parameters;
-  for (const ParameterSpec& spec : parameter_table(config)) {
-    if (slice.holds(spec, config)) {
-      parameters.push_back(
-          {.spec = spec, .shard = shard_of(spec, config, slice.tensor_rank, slice.tensor_size)});
-    }
-  }
-  std::size_t bytes = 0;
-  for (const bool norms : {false, true}) {
-    for (Parameter& parameter : parameters) {
-      if (is_norm(parameter.spec.role) == norms) {
-        parameter.first_element = bytes / sizeof(float);
-        bytes += Arena::aligned_bytes(DType::f32, parameter.shard.shape);
-      }
-    }
-  }
-  return parameters;
-}
-
 std::size_t element_bytes(const std::vector<Parameter>& parameters) {
   std::size_t bytes = 0;
   for (const Parameter& parameter : parameters) {
@@ -83,9 +62,29 @@ void fill_normal(StreamView stream, const Parameter& parameter, PhiloxKey key) {
 
 }  // namespace
 
+std::vector<Parameter> Parameters::describe(const ModelConfig& config, const ModelSlice& slice) {
+  std::vector<Parameter> parameters;
+  for (const ParameterSpec& spec : parameter_table(config)) {
+    if (slice.holds(spec, config)) {
+      parameters.push_back(
+          {.spec = spec, .shard = shard_of(spec, config, slice.tensor_rank, slice.tensor_size)});
+    }
+  }
+  std::size_t bytes = 0;
+  for (const bool norms : {false, true}) {
+    for (Parameter& parameter : parameters) {
+      if (is_norm(parameter.spec.role) == norms) {
+        parameter.first_element = bytes / sizeof(float);
+        bytes += Arena::aligned_bytes(DType::f32, parameter.shard.shape);
+      }
+    }
+  }
+  return parameters;
+}
+
 Parameters::Bytes Parameters::bytes(const ModelConfig& config, const Options& options) {
   const ModelSlice slice = held_slice(config, options);
-  const std::vector<Parameter> parameters = place_parameters(config, slice);
+  const std::vector<Parameter> parameters = describe(config, slice);
   Bytes bytes{.weights = element_bytes(parameters)};
   bytes.gradients = options.gradients == Gradients::fp32 ? bytes.weights : 0;
   for (const Parameter& parameter : parameters) {
@@ -101,7 +100,7 @@ Parameters::Bytes Parameters::bytes(const ModelConfig& config, const Options& op
 }
 
 Parameters::Parameters(const ModelConfig& config, const Options& options)
-    : slice_(held_slice(config, options)), parameters_(place_parameters(config, slice_)) {
+    : slice_(held_slice(config, options)), parameters_(describe(config, slice_)) {
   const Bytes total = bytes(config, options);
   weights_ = Buffer("weights", total.weights);
   gradients_ = Buffer("gradients", total.gradients);

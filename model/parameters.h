@@ -76,6 +76,10 @@ class Parameters {
     std::size_t copies = 0;
   };
 
+  // What the constructor would place where, with views of nothing.
+  [[nodiscard]] static std::vector<Parameter> describe(const ModelConfig& config,
+                                                       const ModelSlice& slice);
+
   // What the constructor will take.
   [[nodiscard]] static Bytes bytes(const ModelConfig& config, const Options& options);
 

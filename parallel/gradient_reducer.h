@@ -1,25 +1,15 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 #include "core/stream.h"
 #include "model/parameters.h"
 #include "model/pass.h"
+#include "parallel/gradient_buckets.h"
 #include "parallel/groups.h"
-#include "parallel/parallel_config.h"
 
 namespace slackline {
-
-// What one rank's optimizer updates of one parameter: all elements of its local tensor, or those
-// that fall to this rank under zero1.
-struct OptimizerPiece {
-  const Parameter* parameter = nullptr;
-  Slice range{};         // elements of the local tensor
-  bool counted = false;  // enters the global gradient norm here: once per element over all ranks
-  bool saved = false;    // enters checkpoints here: likewise
-};
 
 // Sums gradients over the data axis and, where a tied table stands on two stages, over both: every
 // sum in the order of CONTRACTS section 7. Buckets of gradients whose layers have ended travel
@@ -36,7 +26,7 @@ class GradientReducer final : public ParameterUse {
     DataStrategy strategy = DataStrategy::replicate;
     EmbeddingSync embedding_sync = EmbeddingSync::fused;
     bool sequence_parallel = false;
-    std::size_t bucket_bytes = std::size_t{16} << 20U;  // a bucket closes when it holds as many
+    std::size_t bucket_bytes = std::size_t{16} << 20U;
   };
 
   GradientReducer(const Parameters& parameters,
@@ -61,36 +51,24 @@ class GradientReducer final : public ParameterUse {
   void finish_gather(StreamView stream);
 
  private:
-  using Unit = std::pair<ModelPart, int>;  // part and layer
-
-  // Consecutive elements of the parameters' buffers that travel together.
-  struct Bucket {
-    enum class Kind { layers, norms, table };
-
-    Kind kind = Kind::layers;
-    std::size_t first = 0;
-    std::size_t count = 0;
-    std::vector<const Parameter*> holds{};
-    std::vector<Unit> units{};    // that read its weights and make its gradients
-    std::vector<Unit> missing{};  // of these, in the current step
+  // A bucket and what is under way of it.
+  struct Moving {
+    GradientBucket bucket{};
+    std::vector<GradientBucket::Unit> missing{};  // of its units, in the current step
     Transfer reduction{};
     Transfer gather{};
   };
 
-  void add(Bucket::Kind kind, const Parameter& parameter);
-  void add_pieces();
-  void add_piece(const Bucket& bucket, const Parameter& parameter, std::size_t index);
-  void reduce(Bucket& bucket);
-  void receive_weights(StreamView stream, Bucket& bucket);
-  [[nodiscard]] bool is_fused(const Bucket& bucket) const;
-  [[nodiscard]] Communicator& group_of(const Bucket& bucket) const;
+  void reduce(Moving& moving);
+  void receive_weights(StreamView stream, Moving& moving);
+  [[nodiscard]] bool is_fused(const GradientBucket& bucket) const;
+  [[nodiscard]] Communicator& group_of(const GradientBucket& bucket) const;
+  [[nodiscard]] ReductionPlace place() const;
 
   const Parameters* parameters_;
   Options options_;
   Groups* groups_;
-  bool tied_;
-  bool second_copy_;  // of a tied table: this rank is of the last stage of several
-  std::vector<Bucket> buckets_;
+  std::vector<Moving> moving_;
   std::vector<OptimizerPiece> pieces_;
 };
 

@@ -4,16 +4,12 @@
 #include <filesystem>
 #include <system_error>
 
-#include "model/stage.h"
+#include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
 
 namespace slackline {
 
 namespace {
-
-Stage::Options stage_options(const TrainConfig& config) {
-  return {.micro_batch = config.micro_shape(), .compute = config.precision};
-}
 
 // Every page of a token file is touched when its tokens are checked against the vocabulary.
 std::size_t mapped_bytes(const DataConfig& data) {
@@ -30,31 +26,55 @@ std::size_t mapped_bytes(const DataConfig& data) {
   return bytes;
 }
 
-}  // namespace
+struct PieceBytes {
+  std::size_t moments = 0;
+  std::size_t saved = 0;  // weights and moments of what this rank writes into a checkpoint
+};
 
-std::size_t training_workspace_bytes(const TrainConfig& config, int num_threads) {
-  return Stage::workspace_bytes(config.model, stage_options(config), num_threads);
+PieceBytes piece_bytes(const TrainConfig& config, const RankPlan& plan, const MeshPlace& place) {
+  const bool tied = config.model.tie_embeddings;
+  const std::vector<Parameter> parameters = Parameters::describe(config.model, plan.slice);
+  const std::vector<OptimizerPiece> pieces = optimizer_pieces(
+      parameters,
+      gradient_buckets(parameters, tied, plan.reducer.bucket_bytes),
+      {.strategy = plan.reducer.strategy,
+       .tensor_rank = place.tensor,
+       .data_rank = place.data,
+       .data_size = config.parallel.data,
+       .fused_table = tied && config.parallel.pipeline > 1 &&
+                      plan.reducer.embedding_sync == EmbeddingSync::fused,
+       .first_copy = place.pipeline == 0});
+  PieceBytes bytes;
+  std::vector<Shape> shapes;
+  for (const OptimizerPiece& piece : pieces) {
+    shapes.push_back({static_cast<std::int64_t>(piece.range.count())});
+    bytes.saved += piece.saved ? 3 * Arena::aligned_bytes(DType::f32, shapes.back()) : 0;
+  }
+  bytes.moments = AdamwOptimizer::moment_bytes(shapes);
+  return bytes;
 }
 
-std::vector<MemoryItem> memory_plan(const TrainConfig& config, int num_threads) {
-  const Parameters::Bytes parameters =
-      Parameters::bytes(config.model, {.compute = config.precision});
-  std::vector<Shape> shapes;
-  for (const ParameterSpec& spec : parameter_table(config.model)) {
-    shapes.push_back(spec.shape);
-  }
-  const std::size_t moments = AdamwOptimizer::moment_bytes(shapes);
-  // Saving copies weights and moments, so that training goes on while they are written.
-  const std::size_t staging = parameters.weights + moments;
+}  // namespace
+
+std::vector<MemoryItem> memory_plan(const TrainConfig& config,
+                                    const MeshPlace& place,
+                                    int num_threads) {
+  const RankPlan plan = make_rank_plan(config.mesh_job(), place);
+  const Parameters::Options held{.compute = config.precision, .slice = plan.slice};
+  const Parameters::Bytes parameters = Parameters::bytes(config.model, held);
+  const PieceBytes pieces = piece_bytes(config, plan, place);
+  // Saving copies what this rank writes, so that training goes on meanwhile.
   return {
       {"weights (fp32)", parameters.weights},
       {"gradients (fp32)", parameters.gradients},
       {"input embedding gradient (fp32)", parameters.input_gradient},
       {"weights (bf16 copies)", parameters.copies},
-      {"AdamW moments (fp32)", moments},
-      {"activations", Stage::activation_bytes(config.model, stage_options(config))},
-      {"workspace", training_workspace_bytes(config, num_threads)},
-      {"checkpoint staging", staging},
+      {"AdamW moments (fp32)", pieces.moments},
+      {"activations",
+       PipelineExecutor::activation_bytes(config.model, plan.executor, place.pipeline)},
+      {"workspace",
+       PipelineExecutor::workspace_bytes(config.model, plan.executor, num_threads)},
+      {"checkpoint staging", pieces.saved},
       {"token files (mapped)", mapped_bytes(config.data)},
       {"program and libraries", kLibraryBytes},
   };

@@ -13,17 +13,16 @@ struct MemoryItem {
   std::size_t bytes = 0;
 };
 
-// What training with this config will hold in memory, by name, before anything is allocated. The
+// What one rank of a run of this config will hold in memory, by name, before anything is allocated. The
 // sum is the process' peak: the operating system's high-water mark agrees within 2 %. Token files
 // that are not there count as empty.
-[[nodiscard]] std::vector<MemoryItem> memory_plan(const TrainConfig& config, int num_threads);
+[[nodiscard]] std::vector<MemoryItem> memory_plan(const TrainConfig& config,
+                                                  const MeshPlace& place,
+                                                  int num_threads);
 
 [[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan);
 
 // Program, libraries and small allocations: measured, and the same for every model.
 inline constexpr std::size_t kLibraryBytes = std::size_t{20} << 20U;
-
-// Scratch that the stream needs for training and for evaluation between steps.
-[[nodiscard]] std::size_t training_workspace_bytes(const TrainConfig& config, int num_threads);
 
 }  // namespace slackline

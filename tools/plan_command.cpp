@@ -36,7 +36,7 @@ Plan make_plan(const TrainConfig& config) {
           .parameters = num_parameters(config.model),
           .tokens_per_step = config.batch.global * config.model.sequence,
           .flops = flops_per_token(config.model),
-          .memory = memory_plan(config, default_num_threads())};
+          .memory = memory_plan(config, {}, default_num_threads())};
 }
 
 void print_text(const Plan& plan) {

@@ -39,7 +39,7 @@ void randomize(Parameters& parameters) {
 }
 
 Stage::Options options_for(std::int64_t T) {
-  return {.micro_batch = {.B = 1, .T = T}, .purpose = Stage::Options::Purpose::evaluate};
+  return {.micro_batch = {.B = 1, .T = T}, .purpose = Stage::Purpose::evaluate};
 }
 
 std::size_t workspace_for(const ModelConfig& config, int num_threads) {

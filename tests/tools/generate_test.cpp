@@ -35,7 +35,7 @@ std::int32_t most_likely_next(Parameters& parameters,
                               std::vector<std::int32_t> tokens) {
   const auto N = static_cast<std::int64_t>(tokens.size());
   const Stage::Options options{.micro_batch = {.B = 1, .T = N},
-                               .purpose = Stage::Options::Purpose::evaluate};
+                               .purpose = Stage::Purpose::evaluate};
   Stream stream({.workspace_bytes = Stage::workspace_bytes(config, options, 1)});
   NoTensorSum sum;
   Stage stage(parameters, config, options);

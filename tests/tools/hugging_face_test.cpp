@@ -57,7 +57,7 @@ double golden_loss(const std::string& checkpoint, const nlohmann::json& windows)
     targets.insert(targets.end(), ids.begin() + 1, ids.end());
   }
   const Stage::Options options{.micro_batch = {.B = B, .T = T},
-                               .purpose = Stage::Options::Purpose::evaluate};
+                               .purpose = Stage::Purpose::evaluate};
   Stream stream(
       {.num_threads = 2, .workspace_bytes = Stage::workspace_bytes(model.config, options, 2)});
   Stage stage(*model.parameters, model.config, options);
