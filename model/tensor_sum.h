@@ -50,8 +50,7 @@ struct TensorShare {
 class TensorSum {
  public:
   TensorSum(int rank, int size, bool sequence_parallel)
-      : share_{
-            .rank = rank, .size = size, .sequence_parallel = sequence_parallel && size > 1} {}
+      : share_{.rank = rank, .size = size, .sequence_parallel = sequence_parallel && size > 1} {}
 
   virtual ~TensorSum() = default;
   TensorSum(const TensorSum&) = delete;
