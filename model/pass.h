@@ -16,8 +16,8 @@ namespace slackline {
 // What one forward and backward pass works on. Views; the owner keeps them until the backward pass
 // has ended.
 struct MicroBatch {
-  Tensor tokens;                   // (B, T) i32
-  Tensor targets;                  // (B * T) i32: the token after each
+  Tensor tokens{};                 // (B, T) i32
+  Tensor targets{};                // (B * T) i32: the token after each
   std::uint64_t first_sample = 0;  // global index of sequence 0; dropout is keyed by it
   std::uint64_t step = 1;          // optimizer step, from 1
 };

@@ -1,12 +1,22 @@
+#include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
+#include "core/comm/text_exchange.h"
+#include "core/comm/world.h"
+#include "core/file_io.h"
+#include "core/hash.h"
+#include "core/log.h"
 #include "core/thread_pool.h"
 #include "tools/commands.h"
+#include "tools/stop_signal.h"
 #include "tools/train_config.h"
 #include "tools/trainer.h"
 
@@ -23,29 +33,118 @@ struct TrainOptions {
   int ranks = 1;
 };
 
+// What all ranks run alike.
+struct Job {
+  TrainConfig config;
+  std::string resolved;
+  bool resume = false;
+};
+
+void require_world_fits(const ParallelConfig& parallel, int world_size) {
+  if (parallel.num_ranks() != world_size) {
+    throw ConfigError(fmt::format("parallel.tensor x parallel.pipeline x parallel.data: must be "
+                                  "the number of ranks = {}; got {} x {} x {} = {}\n"
+                                  "hint: mpirun -np {} slackline train ..., or --ranks {}",
+                                  world_size,
+                                  parallel.tensor,
+                                  parallel.pipeline,
+                                  parallel.data,
+                                  parallel.num_ranks(),
+                                  parallel.num_ranks(),
+                                  parallel.num_ranks()));
+  }
+}
+
+// Ranks on nodes with other files or binaries would not train one model.
+void require_same_job(Communicator& world, const Job& job) {
+  Xxh3 identity;
+  identity.update(MappedFile("/proc/self/exe").bytes());
+  identity.update(std::as_bytes(std::span(job.resolved)));
+  identity.update(std::as_bytes(std::span(&job.resume, 1)));
+  const std::vector<std::string> hashes =
+      exchange_texts(world, hex_text(identity.digest()), "identity of the job");
+  for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
+    if (hashes[rank] != hashes[0]) {
+      throw ConfigError(fmt::format("rank {} has another config, --set or binary than rank 0; all "
+                                    "ranks must run the same",
+                                    rank));
+    }
+  }
+}
+
+int ranks_on_own_node(const Communicator& world) {
+  const std::vector<int>& nodes = world.nodes();
+  const int own = nodes[static_cast<std::size_t>(world.rank())];
+  return static_cast<int>(std::count(nodes.begin(), nodes.end(), own));
+}
+
+// Makes the trainer on every rank. Where it throws on some, all ranks end: all throw what the first of
+// those caught.
+std::unique_ptr<Trainer> make_on_all_ranks(Communicator& world, const Job& job, int num_threads) {
+  std::unique_ptr<Trainer> trainer;
+  std::optional<Error> failure;
+  try {
+    trainer = std::make_unique<Trainer>(job.config,
+                                        Trainer::Options{.resume = job.resume,
+                                                         .num_threads = num_threads,
+                                                         .resolved_config = job.resolved + "\n"},
+                                        world);
+  } catch (const Error& error) {
+    failure = error;
+  }
+  const std::string own =
+      failure ? fmt::format("{}{}", static_cast<int>(failure->exit_code()), failure->what()) : "";
+  const std::vector<std::string> failures = exchange_texts(world, own, "outcome of the start");
+  for (std::size_t rank = 0; rank < failures.size(); ++rank) {
+    if (!failures[rank].empty()) {
+      const auto code = static_cast<ExitCode>(failures[rank][0] - '0');
+      const std::string where = rank == 0 ? "" : fmt::format("rank {}: ", rank);
+      throw Error(where + failures[rank].substr(1), code);
+    }
+  }
+  return trainer;
+}
+
+ExitCode train_rank(Communicator& world, const Job& job) {
+  require_world_fits(job.config.parallel, world.size());
+  require_same_job(world, job);
+  const int num_threads = default_num_threads(ranks_on_own_node(world));
+  if (world.rank() == 0 && world.size() > 1) {
+    log_info("ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes()));
+  }
+  return make_on_all_ranks(world, job, num_threads)->run();
+}
+
 ExitCode train(const TrainOptions& options) {
   JsonReader document = JsonReader::parse_file(options.config);
   for (const std::string& assignment : options.assignments) {
     document.set(assignment);
   }
-  const TrainConfig config = read_train_config(document);
-  if (options.ranks != 1) {
-    throw ConfigError("--ranks: more than one rank is not built yet; use 1; got " +
-                      std::to_string(options.ranks));
-  }
+  const Job job{.config = read_train_config(document),
+                .resolved = document.resolved(),
+                .resume = options.resume};
   if (options.print_config) {
-    std::puts(document.resolved().c_str());
+    std::puts(job.resolved.c_str());
     return ExitCode::done;
   }
   if (options.validate) {
     std::printf("%s: valid\n", options.config.c_str());
     return ExitCode::done;
   }
-  Trainer trainer(config,
-                  {.resume = options.resume,
-                   .num_threads = default_num_threads(),
-                   .resolved_config = document.resolved() + "\n"});
-  return trainer.run();
+  const WorldOptions world_options{
+      .timeout_seconds = job.config.network.timeout_seconds,
+      .end_expected = [] { return StopSignal::received() == SIGTERM; }};
+  if (options.ranks > 1) {
+    ExitCode code = ExitCode::done;
+    run_local_ranks(options.ranks, world_options, [&](Communicator& world) {
+      const ExitCode own = train_rank(world, job);
+      if (world.rank() == 0) {
+        code = own;
+      }
+    });
+    return code;
+  }
+  return train_rank(*make_local_world(1, world_options).front(), job);
 }
 
 }  // namespace
@@ -59,7 +158,8 @@ void add_train_command(CLI::App& app, ExitCode& code) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   command->add_flag("--resume", options->resume, "Continue from the run's newest checkpoint");
-  command->add_option("--ranks", options->ranks, "Ranks as threads of this process");
+  command->add_option("--ranks", options->ranks, "Ranks as threads of this process, without mpirun")
+      ->check(CLI::PositiveNumber);
   command->add_flag("--validate", options->validate, "Check the config and end");
   command->add_flag("--print-config", options->print_config, "Print the config with all defaults");
   command->footer(

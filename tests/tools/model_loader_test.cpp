@@ -51,7 +51,7 @@ TEST_CASE("weights, their bf16 copies, config and tokenizer come back as they we
   Parameters copied(config, {.compute = DType::bf16});
   Stream stream({});
   Checkpoint checkpoint = open_checkpoint(directory.file("a"));
-  load_weights(stream, checkpoint, config, copied);
+  load_weights(stream, checkpoint, copied);
   for (std::size_t p = 0; p < original.all().size(); ++p) {
     const std::span<float> expected = original.all()[p].weight.span<float>();
     const std::span<float> found = model.parameters->all()[p].weight.span<float>();
