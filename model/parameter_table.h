@@ -9,8 +9,7 @@
 
 namespace slackline {
 
-// What a parameter is, from which follow its initial values, whether it decays, and (later) how
-// it is cut over tensor ranks.
+// What a parameter is, from which follow its initial values and whether it decays.
 enum class ParameterRole {
   token_embedding,
   position_embedding,
@@ -21,11 +20,20 @@ enum class ParameterRole {
   norm_bias,
 };
 
+// How tensor ranks share a parameter (model/shard.h has the numbers).
+enum class TensorCut {
+  none,         // every rank has all of it
+  rows,         // the outermost dimension
+  columns,      // the innermost dimension
+  qkv_columns,  // the innermost is Q, K and V side by side: the same heads of each
+};
+
 struct ParameterSpec {
   std::string name;  // Hugging Face's, without the "transformer." prefix
   Shape shape;       // Hugging Face's: matrices are (in, out), tables (rows, hidden)
   ParameterRole role = ParameterRole::matrix;
   double init_std = 0.0;  // of normal initial values; 0: zeros, or ones for norm weights
+  TensorCut cut = TensorCut::none;
 };
 
 // Every parameter of the model, in the order of the forward pass. Names are unique.
