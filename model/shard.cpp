@@ -49,9 +49,10 @@ Shard shard_along(const Shape& logical, std::size_t dim, const std::vector<Cut>&
 std::vector<Cut> qkv_cuts(const ModelConfig& config, int rank, int size) {
   SL_CHECK_EQ(config.heads % size, 0);
   const Cut heads = balanced_cut(config.heads, rank, size);
+  const std::int64_t C = config.hidden;
   const std::int64_t D = config.head_dim();
   std::vector<Cut> cuts;
-  for (std::int64_t first = 0; first < 3 * config.hidden; first += config.hidden) {
+  for (const std::int64_t first : {std::int64_t{0}, C, 2 * C}) {
     cuts.push_back({first + heads.begin * D, first + heads.end * D});
   }
   return cuts;

@@ -19,6 +19,17 @@ std::string describe(DType dtype, const Shape& shape) {
   return std::string(name_of(dtype)) + " " + shape.to_string();
 }
 
+std::string mismatch(const std::string& directory,
+                     std::string_view name,
+                     const std::string& expected,
+                     const ManifestTensor& tensor) {
+  return fmt::format("{}: tensor '{}': expected {}; the checkpoint has {}",
+                     directory,
+                     name,
+                     expected,
+                     describe(tensor.dtype, tensor.shape));
+}
+
 }  // namespace
 
 Checkpoint::Checkpoint(std::string directory) : directory_(std::move(directory)) {
@@ -105,11 +116,8 @@ void Checkpoint::read(std::string_view name,
                       std::optional<std::int64_t> worker) {
   const ManifestTensor& tensor = find(name);
   if (tensor.dtype != destination.dtype() || tensor.shape != destination.shape()) {
-    throw FileError(fmt::format("{}: tensor '{}': expected {}; the checkpoint has {}",
-                                directory_,
-                                name,
-                                describe(destination.dtype(), destination.shape()),
-                                describe(tensor.dtype, tensor.shape)));
+    throw FileError(
+        mismatch(directory_, name, describe(destination.dtype(), destination.shape()), tensor));
   }
   read_region(name, whole_region(tensor.shape).start, destination, worker);
 }
@@ -131,11 +139,8 @@ void Checkpoint::read_part(std::string_view name,
            "place of " + std::string(name));
   const ManifestTensor& tensor = find(name);
   if (tensor.dtype != memory.dtype() || !is_inside(logical, tensor.shape)) {
-    throw FileError(fmt::format("{}: tensor '{}': expected {} inside it; the checkpoint has {}",
-                                directory_,
-                                name,
-                                describe(memory.dtype(), logical.shape),
-                                describe(tensor.dtype, tensor.shape)));
+    throw FileError(
+        mismatch(directory_, name, describe(memory.dtype(), logical.shape) + " inside it", tensor));
   }
   bool found = false;
   for (const ManifestPiece& piece : tensor.pieces) {

@@ -16,8 +16,8 @@ using Catch::Contains;
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
-constexpr int kRows = 11;
-constexpr int kColumns = 6;
+constexpr std::int64_t kRows = 11;
+constexpr std::int64_t kColumns = 6;
 
 // Ranks that share a table by columns; rank 0 alone gives the bias that all have.
 class Ranks {
