@@ -158,25 +158,42 @@ Seconds count_ops(const Timeline& timeline, const std::vector<int>& list, RankTi
   return free;
 }
 
-// From the end of a rank's list to the end of the step: its buckets, the embedding sync, the wait
-// for other ranks, the update, the wait for the slowest one.
-void count_tail(const Timeline& timeline, int rank, Seconds free, RankTimes& times) {
-  for (const NodeKind kind : {NodeKind::data_reduction, NodeKind::embedding_sync}) {
-    for (const int id : timeline.order) {
-      const TimelineNode& node = timeline.nodes[index(id)];
-      if (node.kind == kind && (node.rank == rank || node.peer == rank)) {
-        count_idle(times, node, free, node.end);
-        free = std::max(free, node.end);
-      }
+// What comes after the ranks' lists, in order of time.
+struct Tail {
+  std::vector<int> transfers;
+  std::vector<int> updates;
+};
+
+Tail tail_of(const Timeline& timeline) {
+  Tail tail;
+  for (const int id : timeline.order) {
+    const NodeKind kind = timeline.nodes[index(id)].kind;
+    if (kind == NodeKind::data_reduction || kind == NodeKind::embedding_sync) {
+      tail.transfers.push_back(id);
+    } else if (kind == NodeKind::gradient_norm || kind == NodeKind::optimizer) {
+      tail.updates.push_back(id);
     }
   }
-  for (const NodeKind kind : {NodeKind::gradient_norm, NodeKind::optimizer}) {
-    for (const TimelineNode& node : timeline.nodes) {
-      if (node.kind == kind && (node.rank == rank || kind == NodeKind::gradient_norm)) {
-        times.bubble += node.start - free;
-        times.update += node.duration();
-        free = node.end;
-      }
+  return tail;
+}
+
+// From the end of a rank's list to the end of the step: its buckets, the embedding sync, the wait
+// for other ranks, the update, the wait for the slowest one.
+void count_tail(
+    const Timeline& timeline, const Tail& tail, int rank, Seconds free, RankTimes& times) {
+  for (const int id : tail.transfers) {
+    const TimelineNode& node = timeline.nodes[index(id)];
+    if (node.rank == rank || node.peer == rank) {
+      count_idle(times, node, free, node.end);
+      free = std::max(free, node.end);
+    }
+  }
+  for (const int id : tail.updates) {
+    const TimelineNode& node = timeline.nodes[index(id)];
+    if (node.rank == rank || node.kind == NodeKind::gradient_norm) {
+      times.bubble += node.start - free;
+      times.update += node.duration();
+      free = node.end;
     }
   }
   times.bubble += timeline.step - free;
@@ -189,10 +206,11 @@ Timeline make_timeline(const Schedule& schedule, const CostModel& costs) {
   const std::vector<std::vector<int>> rank_ops = graph.rank_ops;
   Timeline timeline = Simulation(std::move(graph)).run();
   correct_ready(timeline);
+  const Tail tail = tail_of(timeline);
   for (int rank = 0; rank < schedule.num_ranks; ++rank) {
     RankTimes& times = timeline.ranks.emplace_back();
     const Seconds end = count_ops(timeline, rank_ops[index(rank)], times);
-    count_tail(timeline, rank, end, times);
+    count_tail(timeline, tail, rank, end, times);
   }
   return timeline;
 }

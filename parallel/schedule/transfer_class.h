@@ -1,7 +1,7 @@
 #pragma once
 
-#include <compare>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "parallel/schedule/ops.h"
@@ -23,7 +23,11 @@ struct TransferClass {
   int stage{};  // the sending virtual stage
   Phase phase{};
 
-  friend auto operator<=>(const TransferClass&, const TransferClass&) = default;
+  friend bool operator==(const TransferClass&, const TransferClass&) = default;
+
+  friend bool operator<(const TransferClass& a, const TransferClass& b) {
+    return std::tie(a.site, a.stage, a.phase) < std::tie(b.site, b.stage, b.phase);
+  }
 };
 
 // One transfer across a boundary of the pipeline. REQUIRES: a pipeline site.
@@ -32,7 +36,11 @@ struct TransferId {
   int stage{};  // the sending virtual stage
   int micro_batch{};
 
-  friend auto operator<=>(const TransferId&, const TransferId&) = default;
+  friend bool operator==(const TransferId&, const TransferId&) = default;
+
+  friend bool operator<(const TransferId& a, const TransferId& b) {
+    return std::tie(a.site, a.stage, a.micro_batch) < std::tie(b.site, b.stage, b.micro_batch);
+  }
 };
 
 [[nodiscard]] std::string site_name(Site site);

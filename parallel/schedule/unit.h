@@ -1,6 +1,5 @@
 #pragma once
 
-#include <compare>
 #include <cstddef>
 
 namespace slackline::schedule {
@@ -9,7 +8,13 @@ namespace slackline::schedule {
 struct Seconds {
   double value{};
 
-  friend auto operator<=>(const Seconds&, const Seconds&) = default;
+  friend bool operator==(const Seconds&, const Seconds&) = default;
+
+  friend bool operator<(Seconds a, Seconds b) { return a.value < b.value; }
+
+  friend bool operator>(Seconds a, Seconds b) { return b < a; }
+
+  friend bool operator<=(Seconds a, Seconds b) { return !(b < a); }
 
   Seconds& operator+=(Seconds other) {
     value += other.value;
@@ -28,7 +33,13 @@ struct Seconds {
 struct Bytes {
   std::size_t value{};
 
-  friend auto operator<=>(const Bytes&, const Bytes&) = default;
+  friend bool operator==(const Bytes&, const Bytes&) = default;
+
+  friend bool operator<(Bytes a, Bytes b) { return a.value < b.value; }
+
+  friend bool operator>(Bytes a, Bytes b) { return b < a; }
+
+  friend bool operator<=(Bytes a, Bytes b) { return !(b < a); }
 
   Bytes& operator+=(Bytes other) {
     value += other.value;
