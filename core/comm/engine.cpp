@@ -356,13 +356,11 @@ Engine::Clock::time_point Engine::rest_until() const {
   if (failure_ || (flights_.empty() && !polls)) {
     return Clock::time_point::max();
   }
-  if (flights_.empty()) {
-    return time + kIdlePolling;
-  }
   Clock::time_point until = time + kCheckEvery;
   if (polls) {
     const auto quarter = duration_cast<microseconds>(time - last_event_) / 4;
-    until = time + std::clamp(quarter, kShortestSleep, kLongestSleep);
+    const microseconds longest = flights_.empty() ? kIdlePolling : kLongestSleep;
+    until = time + std::clamp(quarter, kShortestSleep, longest);
   }
   return std::min(until, transport_->next_due().value_or(until));
 }

@@ -1,5 +1,6 @@
 #include "core/comm/world.h"
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <numeric>
@@ -9,17 +10,26 @@
 #include "core/check.h"
 #include "core/comm/engine_communicator.h"
 #include "core/comm/local_transport.h"
+#include "core/comm/mpi_world.h"
 #include "core/thread_pool.h"
 
 namespace slackline {
 
 namespace {
 
-EngineOptions engine_options(const WorldOptions& options, int ranks_on_node) {
+EngineOptions engine_options(const WorldOptions& options) {
   return {.timeout_seconds = options.timeout_seconds,
           .end_grace_seconds = options.end_grace_seconds,
-          .end_expected = options.end_expected,
-          .free_cores = ranks_on_node * (options.threads_per_rank + 1) <= num_cores()};
+          .end_expected = options.end_expected};
+}
+
+// Whether the cores hold every rank's threads and a progress thread for each process. Launchers
+// bind processes to a part of the cores; then that part's share of the ranks counts.
+bool has_free_cores(int ranks_on_node, int processes_on_node, const WorldOptions& options) {
+  const double all = std::max(1.0, static_cast<double>(std::thread::hardware_concurrency()));
+  const double share = std::min(1.0, num_cores() / all);
+  const int threads = ranks_on_node * options.threads_per_rank + processes_on_node;
+  return std::max(share * threads, options.threads_per_rank + 1.0) <= num_cores();
 }
 
 std::vector<int> all_ranks(int size) {
@@ -32,12 +42,14 @@ std::vector<int> all_ranks(int size) {
 
 std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const WorldOptions& options) {
   SL_CHECK(size >= 1, "a world of " + std::to_string(size) + " ranks");
+  EngineOptions settings = engine_options(options);
+  settings.free_cores = has_free_cores(size, 1, options);
   // Shared by the communicators of all ranks.
   const auto engine = std::make_shared<Engine>(
       [](MessageListener& listener, EngineOptions&) {
         return std::make_unique<LocalTransport>(listener);
       },
-      engine_options(options, size));
+      settings);
   std::vector<std::unique_ptr<Communicator>> world;
   for (int rank = 0; rank < size; ++rank) {
     auto endpoint = std::make_shared<Endpoint>();
@@ -81,6 +93,35 @@ void run_local_ranks(int size,
   if (first) {
     std::rethrow_exception(first);
   }
+}
+
+std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
+  if (!launched_by_mpi()) {
+    return std::move(make_local_world(1, options).front());
+  }
+  MpiWorld found{.end_seconds = options.timeout_seconds};
+  auto endpoint = std::make_shared<Endpoint>();
+  endpoint->engine = std::make_shared<Engine>(
+      [&](MessageListener& listener, EngineOptions& settings) {
+        std::unique_ptr<Transport> transport = make_mpi_transport(listener, found);
+        const int own_node = found.nodes[static_cast<std::size_t>(found.rank)];
+        const auto ranks =
+            static_cast<int>(std::count(found.nodes.begin(), found.nodes.end(), own_node));
+        settings.free_cores = has_free_cores(ranks, ranks, options);
+        settings.clock_offset = found.clock_offset;
+        return transport;
+      },
+      engine_options(options));
+  endpoint->nodes = found.nodes;
+  return std::make_unique<EngineCommunicator>(
+      std::move(endpoint),
+      Membership{.rank = found.rank, .members = all_ranks(found.size), .axis = "world"});
+}
+
+void abort_all(Communicator& world, ExitCode code, const std::string& reason) {
+  auto* const communicator = dynamic_cast<EngineCommunicator*>(&world);
+  SL_CHECK(communicator != nullptr, "abort_all of a communicator that has no processes");
+  communicator->abort(reason, static_cast<int>(code));
 }
 
 }  // namespace slackline

@@ -29,4 +29,13 @@ void run_local_ranks(int size,
                      const WorldOptions& options,
                      const std::function<void(Communicator& world)>& body);
 
+// The world this process was launched into: under mpirun or srun its ranks are the processes, else
+// it is alone, and MPI is not touched. Call once. Destroying the last communicator waits for the
+// other ranks to do the same, unless a transfer failed.
+[[nodiscard]] std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options = {});
+
+// Ends all processes of a world that connect_mpi made, this one with `code`; the others' waits
+// throw CommError with `reason`, if they are told in time.
+[[noreturn]] void abort_all(Communicator& world, ExitCode code, const std::string& reason);
+
 }  // namespace slackline
