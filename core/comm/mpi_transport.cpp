@@ -112,6 +112,9 @@ class MpiTransport final : public Transport {
     find_tag_bits();
     find_nodes(comm_, world);
     find_clock(comm_, world);
+    if (world.num_shared) {
+      share(world.num_shared(world.size), world);
+    }
     expect_notice();
   }
 
@@ -181,6 +184,8 @@ class MpiTransport final : public Transport {
     posted_.push_back({message, std::move(parts)});
   }
 
+  void share(std::size_t count, MpiWorld& world);
+
   // Somebody's last words, at index 0 of the requests from first to last.
   void expect_notice() {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -198,6 +203,7 @@ class MpiTransport final : public Transport {
 
   MessageListener& listener_;
   MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Win window_ = MPI_WIN_NULL;  // of the words that processes of a host share
   int rank_ = 0;
   int size_ = 1;
   unsigned sequence_bits_ = 0;
@@ -208,6 +214,30 @@ class MpiTransport final : public Transport {
   std::vector<int> finished_;
   std::vector<Posted> told_;
 };
+
+void MpiTransport::share(std::size_t count, MpiWorld& world) {
+  using Word = std::atomic<std::int64_t>;
+  MPI_Comm host = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
+        "MPI_Comm_split_type");
+  int rank = 0;
+  check(MPI_Comm_rank(host, &rank), "MPI_Comm_rank");
+  const auto bytes = static_cast<MPI_Aint>(rank == 0 ? count * sizeof(Word) : 0);
+  void* memory = nullptr;
+  check(MPI_Win_allocate_shared(
+            bytes, sizeof(Word), MPI_INFO_NULL, host, static_cast<void*>(&memory), &window_),
+        "MPI_Win_allocate_shared");
+  MPI_Aint size = 0;
+  int unit = 0;
+  check(MPI_Win_shared_query(window_, 0, &size, &unit, static_cast<void*>(&memory)),
+        "MPI_Win_shared_query");
+  if (rank == 0) {
+    std::uninitialized_value_construct_n(static_cast<Word*>(memory), count);
+  }
+  world.shared = {static_cast<Word*>(memory), count};
+  check(MPI_Barrier(host), "MPI_Barrier");
+  check(MPI_Comm_free(&host), "MPI_Comm_free");
+}
 
 bool MpiTransport::progress() {
   finished_.resize(requests_.size());
@@ -285,6 +315,9 @@ void MpiTransport::close() {
   }
   check(MPI_Cancel(requests_.data()), "MPI_Cancel");
   check(MPI_Wait(requests_.data(), MPI_STATUS_IGNORE), "MPI_Wait");
+  if (window_ != MPI_WIN_NULL) {
+    check(MPI_Win_free(&window_), "MPI_Win_free");
+  }
   check(MPI_Comm_free(&comm_), "MPI_Comm_free");
   check(MPI_Finalize(), "MPI_Finalize");
 }

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/comm/emulated_transport.h"
 #include "core/comm/engine_communicator.h"
+#include "core/comm/link_model.h"
 #include "core/comm/local_transport.h"
 #include "core/comm/mpi_world.h"
 #include "core/thread_pool.h"
@@ -38,23 +40,63 @@ std::vector<int> all_ranks(int size) {
   return ranks;
 }
 
+void check_fits(const std::optional<Cluster>& links, int size) {
+  if (links && links->num_devices() < size) {
+    throw ConfigError("network.links: the cluster must have a device for every rank: " +
+                      std::to_string(links->num_devices()) + " devices; got " +
+                      std::to_string(size) + " ranks");
+  }
+}
+
+std::vector<int> nodes_of_world(const WorldOptions& options, const std::vector<int>& real_nodes) {
+  return options.links ? options.links->nodes_of_ranks(static_cast<int>(real_nodes.size()))
+                       : real_nodes;
+}
+
+std::unique_ptr<Transport> make_local_transport(MessageListener& listener,
+                                                const WorldOptions& options,
+                                                int size) {
+  auto transport = std::make_unique<LocalTransport>(listener);
+  if (!options.links) {
+    return transport;
+  }
+  const std::size_t num_slots = LinkModel::num_slots(*options.links, size);
+  auto slots = std::make_unique<LinkModel::Slot[]>(num_slots);
+  LinkModel model(*options.links, size, {slots.get(), num_slots});
+  return std::make_unique<EmulatedTransport>(
+      std::move(transport), std::move(model), std::move(slots));
+}
+
+// On the engine's thread, like everything of MPI.
+std::unique_ptr<Transport> connect(MessageListener& listener,
+                                   const WorldOptions& options,
+                                   MpiWorld& world) {
+  std::unique_ptr<Transport> transport = make_mpi_transport(listener, world);
+  if (!options.links || options.links->num_devices() < world.size) {
+    return transport;  // without a device for every rank nobody will use it
+  }
+  LinkModel model(*options.links, world.size, world.shared);
+  return std::make_unique<EmulatedTransport>(std::move(transport), std::move(model), nullptr);
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const WorldOptions& options) {
   SL_CHECK(size >= 1, "a world of " + std::to_string(size) + " ranks");
+  check_fits(options.links, size);
   EngineOptions settings = engine_options(options);
   settings.free_cores = has_free_cores(size, 1, options);
   // Shared by the communicators of all ranks.
   const auto engine = std::make_shared<Engine>(
-      [](MessageListener& listener, EngineOptions&) {
-        return std::make_unique<LocalTransport>(listener);
+      [&](MessageListener& listener, EngineOptions&) {
+        return make_local_transport(listener, options, size);
       },
       settings);
   std::vector<std::unique_ptr<Communicator>> world;
   for (int rank = 0; rank < size; ++rank) {
     auto endpoint = std::make_shared<Endpoint>();
     endpoint->engine = engine;
-    endpoint->nodes.assign(static_cast<std::size_t>(size), 0);
+    endpoint->nodes = nodes_of_world(options, std::vector<int>(static_cast<std::size_t>(size), 0));
     world.push_back(std::make_unique<EngineCommunicator>(
         std::move(endpoint),
         Membership{.rank = rank, .members = all_ranks(size), .axis = "world"}));
@@ -100,10 +142,15 @@ std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
     return std::move(make_local_world(1, options).front());
   }
   MpiWorld found{.end_seconds = options.timeout_seconds};
+  if (options.links) {
+    found.num_shared = [&links = *options.links](int size) {
+      return LinkModel::num_slots(links, std::min(size, links.num_devices()));
+    };
+  }
   auto endpoint = std::make_shared<Endpoint>();
   endpoint->engine = std::make_shared<Engine>(
       [&](MessageListener& listener, EngineOptions& settings) {
-        std::unique_ptr<Transport> transport = make_mpi_transport(listener, found);
+        std::unique_ptr<Transport> transport = connect(listener, options, found);
         const int own_node = found.nodes[static_cast<std::size_t>(found.rank)];
         const auto ranks =
             static_cast<int>(std::count(found.nodes.begin(), found.nodes.end(), own_node));
@@ -112,7 +159,8 @@ std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
         return transport;
       },
       engine_options(options));
-  endpoint->nodes = found.nodes;
+  check_fits(options.links, found.size);
+  endpoint->nodes = nodes_of_world(options, found.nodes);
   return std::make_unique<EngineCommunicator>(
       std::move(endpoint),
       Membership{.rank = found.rank, .members = all_ranks(found.size), .axis = "world"});

@@ -2,9 +2,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/comm/cluster.h"
 #include "core/comm/communicator.h"
 #include "core/error.h"
 
@@ -15,6 +17,7 @@ struct WorldOptions {
   int threads_per_rank = 1;          // with ranks on the node, says whether cores are free
   double end_grace_seconds = 0.3;    // how long a wait may last once the end is expected
   bool (*end_expected)() = nullptr;  // e.g. whether SIGTERM came; polled; null: never
+  std::optional<Cluster> links{};    // emulate these; ranks then stand on its nodes
 };
 
 // Communicators of a world whose ranks are threads of this process, in rank order; each belongs to
