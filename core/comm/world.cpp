@@ -79,6 +79,12 @@ std::unique_ptr<Transport> connect(MessageListener& listener,
   return std::make_unique<EmulatedTransport>(std::move(transport), std::move(model), nullptr);
 }
 
+EngineCommunicator& engine_communicator(Communicator& world) {
+  auto* const communicator = dynamic_cast<EngineCommunicator*>(&world);
+  SL_CHECK(communicator != nullptr, "a communicator that no engine serves");
+  return *communicator;
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const WorldOptions& options) {
@@ -166,10 +172,12 @@ std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
       Membership{.rank = found.rank, .members = all_ranks(found.size), .axis = "world"});
 }
 
+void run_on_mpi_thread(Communicator& world, const std::function<void()>& job) {
+  engine_communicator(world).engine().run_here(job);
+}
+
 void abort_all(Communicator& world, ExitCode code, const std::string& reason) {
-  auto* const communicator = dynamic_cast<EngineCommunicator*>(&world);
-  SL_CHECK(communicator != nullptr, "abort_all of a communicator that has no processes");
-  communicator->abort(reason, static_cast<int>(code));
+  engine_communicator(world).abort(reason, static_cast<int>(code));
 }
 
 }  // namespace slackline

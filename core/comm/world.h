@@ -37,8 +37,14 @@ void run_local_ranks(int size,
 // other ranks to do the same, unless a transfer failed.
 [[nodiscard]] std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options = {});
 
-// Ends all processes of a world that connect_mpi made, this one with `code`; the others' waits
-// throw CommError with `reason`, if they are told in time.
+// Ends all processes of a world that connect_mpi made, this one with `code`. The others' waits
+// throw CommError with `reason`, unless this rank ends because of somebody else's failure. To be
+// called by every rank that fails, after it has printed why: the launcher kills the rest as soon as
+// one process has ended by itself.
 [[noreturn]] void abort_all(Communicator& world, ExitCode code, const std::string& reason);
+
+// Runs `job` on the thread that calls MPI for this world, and returns when it has ended: for
+// measurements against plain MPI. Nothing may be under way.
+void run_on_mpi_thread(Communicator& world, const std::function<void()>& job);
 
 }  // namespace slackline

@@ -2,7 +2,7 @@
 //   mpi_ranks checks   every check of comm_checks.h over MPI; exit code 0 if all hold
 //   mpi_ranks links    the same over emulated links between four nodes of two ranks
 //   mpi_ranks HOW      rank 1 fails: `throws`, `exits`, is `killed` or goes `silent`; the others
-//                      print why their wait ended and return code 4
+//                      print why their wait ended and end with 4
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -49,6 +49,7 @@ void take_seconds(Communicator& world) {
 }
 
 void fail(const std::string& how) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the others begin to wait
   if (how == "throws") {
     throw std::runtime_error("out of luck");
   }
@@ -78,9 +79,8 @@ WorldOptions options_of(const std::string& mode) {
   }
   if (mode == "links") {
     options.links = Cluster{.nodes = {{.count = 4, .devices = 2}}};
-    options.links->network_link = {.latency_seconds = 1e-4,
-                                   .bytes_per_second = 2e6,
-                                   .shared_by = Cluster::SharedBy::node};
+    options.links->network_link = {
+        .latency_seconds = 1e-4, .bytes_per_second = 2e6, .shared_by = Cluster::SharedBy::node};
   }
   return options;
 }
@@ -98,7 +98,7 @@ int run(const std::string& mode) {
     return 0;
   } catch (const CommError& failure) {
     std::cerr << "ended by: " << failure.what() << std::endl;
-    return static_cast<int>(failure.exit_code());
+    abort_all(*world, failure.exit_code(), failure.what());
   } catch (const std::exception& failure) {
     std::cerr << "mpi_ranks: " << failure.what() << std::endl;
     abort_all(*world, ExitCode::device, failure.what());
