@@ -52,6 +52,16 @@ class PipelineExecutor {
   // REQUIRES: as many micro-batches as the evaluation schedule has.
   [[nodiscard]] double evaluate(Work work);
 
+  // What the last call of train computed and when, on the world's clock. An op's time has its
+  // transfers over the tensor axis in it, and not the wait for its input.
+  struct OpTime {
+    schedule::Op op{};
+    double begin = 0.0;
+    double end = 0.0;
+  };
+
+  [[nodiscard]] const std::vector<OpTime>& op_times() const { return op_times_; }
+
   // Bytes of activations, and the workspace a stream must offer.
   [[nodiscard]] static std::size_t activation_bytes(const ModelConfig& config,
                                                     const Options& options,
@@ -81,6 +91,8 @@ class PipelineExecutor {
   double run(const schedule::Schedule& schedule, const schedule::SlotMap& slots, const Work& work);
   double execute(const schedule::Op& op, InFlight& at, const Work& work);
   double forward(const schedule::Op& op, InFlight& at, const Work& work);
+  double backward(const schedule::Op& op, InFlight& at, const Work& work);
+  void note_time(const schedule::Op& op, double begin);
   [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work) const;
   void receive_input(const schedule::Op& op, InFlight& at);
   void receive_gradient(const schedule::Op& op, InFlight& at);
@@ -103,6 +115,7 @@ class PipelineExecutor {
   TensorSum* sum_;
   std::vector<Stage> stages_;  // this rank's chunks, in order
   std::vector<InFlight> in_flight_;
+  std::vector<OpTime> op_times_;
 };
 
 }  // namespace slackline

@@ -115,13 +115,13 @@ void WaitTimes::split(Communicator& group,
       direct ? peer_submissions(group, records) : last_submissions(group, records);
   for (std::size_t i = 0; i < records.size(); ++i) {
     const TransferRecord& record = records[i];
-    if (record.wait_begin == 0.0 || record.finished <= record.wait_begin) {
+    if (record.wait_begin == 0.0 || record.wait_end <= record.wait_begin) {
       continue;
     }
-    const double submitted = std::clamp(last[i], record.wait_begin, record.finished);
+    const double submitted = std::clamp(last[i], record.wait_begin, record.wait_end);
     waits.bubble += submitted - record.wait_begin;
-    waits.exposed += record.finished - submitted;
-    exposed += record.finished - submitted;
+    waits.exposed += record.wait_end - submitted;
+    exposed += record.wait_end - submitted;
   }
 }
 

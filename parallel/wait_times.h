@@ -25,15 +25,14 @@ struct StepWaits {
   double bubble = 0.0;   // waiting before that
 };
 
-// Splits the time that a rank waited for transfers. When the last peer submitted is known to the
-// peers alone, so they tell each other at the end of a step; that traffic is not counted. Used by
-// the rank's thread; all ranks call alike.
+// Splits the time that a rank waited for transfers. When a transfer's last peer submitted it is
+// known to that peer alone, so ranks tell each other at the end of a step; that traffic is not
+// counted. Used by the rank's thread; all ranks call alike.
 class WaitTimes {
  public:
   explicit WaitTimes(Groups& groups);
 
-  // Of everything submitted and finished since the step before. REQUIRES: nothing that gather or
-  // reduction of this step submitted is still to be waited for, or it counts in the next step.
+  // Of every transfer waited for since the step before; what is still under way counts later.
   [[nodiscard]] StepWaits end_step();
 
  private:

@@ -90,7 +90,7 @@ int ranks_on_own_node(const Communicator& world) {
 
 // Makes the trainer on every rank. Where it throws on some, all ranks end: all throw what the first
 // of those caught.
-std::unique_ptr<Trainer> make_on_all_ranks(Communicator& world, const Job& job, int num_threads) {
+std::unique_ptr<Trainer> make_on_all_ranks(Groups& groups, const Job& job, int num_threads) {
   std::unique_ptr<Trainer> trainer;
   std::optional<Error> failure;
   try {
@@ -98,13 +98,14 @@ std::unique_ptr<Trainer> make_on_all_ranks(Communicator& world, const Job& job, 
                                         Trainer::Options{.resume = job.resume,
                                                          .num_threads = num_threads,
                                                          .resolved_config = job.resolved + "\n"},
-                                        world);
+                                        groups);
   } catch (const Error& error) {
     failure = error;
   }
   const std::string own =
       failure ? fmt::format("{}{}", static_cast<int>(failure->exit_code()), failure->what()) : "";
-  const std::vector<std::string> failures = exchange_texts(world, own, "outcome of the start");
+  const std::vector<std::string> failures =
+      exchange_texts(*groups.world, own, "outcome of the start");
   for (std::size_t rank = 0; rank < failures.size(); ++rank) {
     if (!failures[rank].empty()) {
       const auto code = static_cast<ExitCode>(failures[rank][0] - '0');
@@ -122,7 +123,8 @@ ExitCode train_rank(Communicator& world, const Job& job) {
   if (world.rank() == 0 && world.size() > 1) {
     log_info("ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes()));
   }
-  return make_on_all_ranks(world, job, num_threads)->run();
+  Groups groups(world, job.config.parallel, job.config.model.tie_embeddings);
+  return make_on_all_ranks(groups, job, num_threads)->run();
 }
 
 // Every rank a thread of this process.

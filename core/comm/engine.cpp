@@ -107,7 +107,9 @@ void Engine::wait(Flight& flight) {
     }
     flight.status.wait(Flight::under_way, std::memory_order_acquire);
     waiting_.fetch_sub(1, std::memory_order_relaxed);
+    flight.wait_end = now();
   }
+  flight.waited = true;
   if (flight.status.load(std::memory_order_acquire) == Flight::failed) {
     throw CommError(flight.failure);
   }

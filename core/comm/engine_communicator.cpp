@@ -231,11 +231,11 @@ std::vector<TransferRecord> EngineCommunicator::take_records() {
   std::vector<TransferRecord> records;
   std::deque<std::shared_ptr<Flight>> rest;
   for (std::shared_ptr<Flight>& flight : recorded_) {
-    const int status = flight->status.load(std::memory_order_acquire);
-    if (status == Flight::finished) {
-      records.push_back(flight->record);
-    } else if (status == Flight::under_way) {
+    if (!flight->waited) {
       rest.push_back(std::move(flight));
+    } else if (flight->status.load(std::memory_order_acquire) == Flight::finished) {
+      records.push_back(flight->record);
+      records.back().wait_end = flight->wait_end;
     }
   }
   recorded_ = std::move(rest);
