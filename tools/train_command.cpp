@@ -44,17 +44,17 @@ struct Job {
 
 void require_world_fits(const ParallelConfig& parallel, int world_size) {
   if (parallel.num_ranks() != world_size) {
-    throw ConfigError(
-        fmt::format("parallel.tensor x parallel.pipeline x parallel.data: must be "
-                    "the number of ranks = {}; got {} x {} x {} = {}\n"
-                    "hint: mpirun -np {} slackline train ..., or --ranks {}",
-                    world_size,
-                    parallel.tensor,
-                    parallel.pipeline,
-                    parallel.data,
-                    parallel.num_ranks(),
-                    parallel.num_ranks(),
-                    parallel.num_ranks()));
+    throw AgreedError(fmt::format("parallel.tensor x parallel.pipeline x parallel.data: must be "
+                                  "the number of ranks = {}; got {} x {} x {} = {}\n"
+                                  "hint: mpirun -np {} slackline train ..., or --ranks {}",
+                                  world_size,
+                                  parallel.tensor,
+                                  parallel.pipeline,
+                                  parallel.data,
+                                  parallel.num_ranks(),
+                                  parallel.num_ranks(),
+                                  parallel.num_ranks()),
+                      ExitCode::config);
   }
 }
 
@@ -68,10 +68,10 @@ void require_same_job(Communicator& world, const Job& job) {
       exchange_texts(world, hex_text(identity.digest()), "identity of the job");
   for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
     if (hashes[rank] != hashes[0]) {
-      throw ConfigError(
-          fmt::format("rank {} has another config, --set or binary than rank 0; all "
-                      "ranks must run the same",
-                      rank));
+      throw AgreedError(fmt::format("rank {} has another config, --set or binary than rank 0; all "
+                                    "ranks must run the same",
+                                    rank),
+                        ExitCode::config);
     }
   }
 }
