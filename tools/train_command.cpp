@@ -42,16 +42,17 @@ struct Job {
 
 void require_world_fits(const ParallelConfig& parallel, int world_size) {
   if (parallel.num_ranks() != world_size) {
-    throw ConfigError(fmt::format("parallel.tensor x parallel.pipeline x parallel.data: must be "
-                                  "the number of ranks = {}; got {} x {} x {} = {}\n"
-                                  "hint: mpirun -np {} slackline train ..., or --ranks {}",
-                                  world_size,
-                                  parallel.tensor,
-                                  parallel.pipeline,
-                                  parallel.data,
-                                  parallel.num_ranks(),
-                                  parallel.num_ranks(),
-                                  parallel.num_ranks()));
+    throw ConfigError(
+        fmt::format("parallel.tensor x parallel.pipeline x parallel.data: must be "
+                    "the number of ranks = {}; got {} x {} x {} = {}\n"
+                    "hint: mpirun -np {} slackline train ..., or --ranks {}",
+                    world_size,
+                    parallel.tensor,
+                    parallel.pipeline,
+                    parallel.data,
+                    parallel.num_ranks(),
+                    parallel.num_ranks(),
+                    parallel.num_ranks()));
   }
 }
 
@@ -65,9 +66,10 @@ void require_same_job(Communicator& world, const Job& job) {
       exchange_texts(world, hex_text(identity.digest()), "identity of the job");
   for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
     if (hashes[rank] != hashes[0]) {
-      throw ConfigError(fmt::format("rank {} has another config, --set or binary than rank 0; all "
-                                    "ranks must run the same",
-                                    rank));
+      throw ConfigError(
+          fmt::format("rank {} has another config, --set or binary than rank 0; all "
+                      "ranks must run the same",
+                      rank));
     }
   }
 }
@@ -78,8 +80,8 @@ int ranks_on_own_node(const Communicator& world) {
   return static_cast<int>(std::count(nodes.begin(), nodes.end(), own));
 }
 
-// Makes the trainer on every rank. Where it throws on some, all ranks end: all throw what the first of
-// those caught.
+// Makes the trainer on every rank. Where it throws on some, all ranks end: all throw what the first
+// of those caught.
 std::unique_ptr<Trainer> make_on_all_ranks(Communicator& world, const Job& job, int num_threads) {
   std::unique_ptr<Trainer> trainer;
   std::optional<Error> failure;

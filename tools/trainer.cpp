@@ -66,8 +66,8 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Communicator
       directory_(config.run.dir),
       checkpoints_(directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), world),
       sample_(static_cast<std::size_t>(config.model.sequence) + 1),
-      tokens_(static_cast<std::size_t>(config.num_micro_batches() *
-                                       config.micro_shape().num_tokens())),
+      tokens_(
+          static_cast<std::size_t>(config.num_micro_batches() * config.micro_shape().num_tokens())),
       targets_(tokens_.size()) {
   if (start_.source == TrainingStart::Source::initial_values) {
     initialize(model_.stream(), model_.parameters(), config.run.seed);
@@ -133,7 +133,8 @@ StepRecord Trainer::train_step(std::int64_t step, bool& stop) {
   } else if (config_.run.on_nonfinite == OnNonFinite::stop) {
     stop_on_non_finite(record);
   } else {
-    model_.optimizer().set_step_count(step);  // steps left out count too, so that a resume needs no count
+    model_.optimizer().set_step_count(
+        step);  // steps left out count too, so that a resume needs no count
   }
   record.step_seconds = seconds_since(start);
   record.compute_seconds = record.step_seconds - std::exchange(data_seconds_, 0.0);
@@ -175,9 +176,8 @@ std::optional<double> Trainer::evaluate() {
   const std::int64_t sequences = config_.run.eval_batches * config_.batch.global;
   double loss = 0.0;
   for (std::int64_t first = 0; first < sequences; first += config_.batch.global) {
-    const StepFacts facts =
-        model_.evaluate(load(*valid_data_, static_cast<std::uint64_t>(first), 0),
-                        StopSignal::received() != 0);
+    const StepFacts facts = model_.evaluate(
+        load(*valid_data_, static_cast<std::uint64_t>(first), 0), StopSignal::received() != 0);
     if (facts.stop) {
       return std::nullopt;
     }
