@@ -13,7 +13,7 @@ namespace slackline {
 
 namespace {
 
-// Runs on rank 0 and tells all ranks how it ended: they throw what it throws.
+// Runs on rank 0 and tells all ranks how it ended: where it throws, all throw.
 void on_first_rank(Communicator& world, const std::function<void()>& work) {
   std::string message;
   if (world.rank() == 0) {
@@ -25,7 +25,7 @@ void on_first_rank(Communicator& world, const std::function<void()>& work) {
   }
   message = broadcast_text(world, 0, message, "outcome of rank 0's file work");
   if (!message.empty()) {
-    throw FileError(message);
+    throw AgreedError(message, ExitCode::file);
   }
 }
 

@@ -87,7 +87,6 @@ ExitCode Trainer::run() {
     }
     return ExitCode::done;
   }
-  const StopSignal signals;
   checkpoints_.prepare();
   if (is_first_rank()) {
     directory_.start(options_.resolved_config, start_.step);
@@ -228,12 +227,13 @@ void Trainer::stop_on_non_finite(const StepRecord& record) {
   }
   const std::string tensor = model_.agreement().first_of(
       model_.optimizer().first_non_finite(model_.stream()).value_or(""));
-  throw NonFiniteError(
+  throw AgreedError(
       fmt::format("step {}: stopped before the update: {} is not finite; loss {}, gradient norm {}",
                   record.step,
                   tensor.empty() ? "the loss" : "the gradient of " + tensor,
                   record.loss,
-                  record.grad_norm));
+                  record.grad_norm),
+      ExitCode::non_finite);
 }
 
 }  // namespace slackline
