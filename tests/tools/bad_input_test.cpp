@@ -43,8 +43,11 @@ std::string first_shard(const std::string& checkpoint) {
 TEST_CASE("a refused run creates no checkpoints directory") {
   const TrainingRun run;
   require_refusal(run.train({"model.hiden=3"}), 2, "model.hiden");
-  require_refusal(run.train({"parallel.tensor=2"}), 2, "parallel.tensor");
-  require_refusal(run.train({}, {"--ranks", "2"}), 2, "--ranks");
+  require_refusal(run.train({"parallel.tensor=2"}), 2, "--ranks 2");
+  require_refusal(run.train({}, {"--ranks", "2"}), 2, "number of ranks = 2; got 1 x 1 x 1 = 1");
+  require_refusal(run.train({"parallel.data=2"}, {"--ranks", "4"}), 2, "got 1 x 1 x 2 = 2");
+  require_refusal(run.train({"parallel.tensor=3"}, {"--ranks", "3"}), 2, "model.heads");
+  require_refusal(run.train({}, {"--ranks", "0"}), 2, "--ranks");
   require_refusal(run.train({}, {"--no-such-option"}), 2, "--no-such-option");
   require_refusal(run.train({"data.train.0.path=" + run.path("missing")}), 3, "missing");
   require_refusal(run.train({"model.vocab=100"}), 3, "vocabulary");

@@ -1,7 +1,7 @@
 #include "tools/train_config.h"
 
 #include <algorithm>
-#include <fstream>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,6 +43,20 @@ std::string refusal(const std::vector<std::string>& assignments) {
     return error.what();
   }
   return "accepted";
+}
+
+struct Refusal {
+  std::vector<std::string> assignments;
+  std::string path;
+  std::string rule;
+};
+
+void require_refusals(const std::vector<Refusal>& cases) {
+  for (const Refusal& expected : cases) {
+    INFO(expected.assignments.front());
+    REQUIRE_THAT(refusal(expected.assignments),
+                 Catch::StartsWith(expected.path) && Catch::Contains(expected.rule));
+  }
 }
 
 // Dotted paths of every leaf of a JSON Schema object; list items as "[]".
@@ -142,12 +156,20 @@ TEST_CASE("the list of keys is frozen: reader, schema and README name the same o
   }
 }
 
-TEST_CASE("example configs are valid") {
-  for (const char* name : {"tiny_cpu", "gpt2_124m", "gpt2_124m_recompute"}) {
+TEST_CASE("example configs are valid, and configs/README.md names each") {
+  const std::string readme = read_file(kSource + "/configs/README.md");
+  std::size_t examples = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kSource + "/configs")) {
+    const std::string name = entry.path().filename();
+    if (entry.path().extension() != ".json" || name == "schema.json") {
+      continue;
+    }
     INFO(name);
-    REQUIRE_NOTHROW(
-        read_train_config(JsonReader::parse_file(kSource + "/configs/" + name + ".json")));
+    REQUIRE_NOTHROW(read_train_config(JsonReader::parse_file(entry.path())));
+    REQUIRE(readme.find("`" + name + "`") != std::string::npos);
+    ++examples;
   }
+  REQUIRE(examples >= 8);
 }
 
 TEST_CASE("the resolved config reads back to itself") {
@@ -172,18 +194,103 @@ TEST_CASE("bad values are refused with path, rule and value") {
                Contains("checkpoint.resume_from"));
 }
 
+TEST_CASE("the parallel section is read whole") {
+  const ParallelConfig plain = read_with({}).parallel;
+  REQUIRE(plain.num_ranks() == 1);
+  REQUIRE(plain.schedule == ScheduleName::one_f_one_b);
+  REQUIRE(plain.data_strategy == DataStrategy::replicate);
+  REQUIRE(plain.transfers == Transfers::asynchronous);
+  REQUIRE(plain.embedding_sync == EmbeddingSync::fused);
+  REQUIRE_FALSE(plain.sequence_parallel);
+
+  const TrainConfig config = read_with({"model.layers=6",
+                                        "batch.micro=1",
+                                        "parallel.tensor=4",
+                                        "parallel.pipeline=2",
+                                        "parallel.data=2",
+                                        "parallel.schedule=interleaved",
+                                        "parallel.chunks=2",
+                                        "parallel.stage_layers=[2, 1, 2, 1]",
+                                        "parallel.sequence_parallel=true",
+                                        "parallel.data_strategy=zero1",
+                                        "parallel.transfers=blocking",
+                                        "parallel.embedding_sync=separate"});
+  const ParallelConfig& mesh = config.parallel;
+  REQUIRE(mesh.num_ranks() == 16);
+  REQUIRE(mesh.num_virtual_stages() == 4);
+  REQUIRE(mesh.schedule == ScheduleName::interleaved);
+  REQUIRE(mesh.stage_layers == std::vector<int>{2, 1, 2, 1});
+  REQUIRE(mesh.sequence_parallel);
+  REQUIRE(mesh.data_strategy == DataStrategy::zero1);
+  REQUIRE(mesh.transfers == Transfers::blocking);
+  REQUIRE(mesh.embedding_sync == EmbeddingSync::separate);
+  REQUIRE(config.num_micro_batches() == 4);
+}
+
+TEST_CASE("a micro-batch is a data rank's whole share unless given") {
+  REQUIRE(read_with({"parallel.data=4"}).batch.micro == 2);
+  REQUIRE(read_with({"parallel.data=4", "batch.micro=1"}).num_micro_batches() == 2);
+}
+
+TEST_CASE("meshes that do not fit the model are refused with path and rule") {
+  require_refusals({
+      {{"parallel.tensor=0"}, "parallel.tensor", "0"},
+      {{"parallel.tensor=3"},
+       "parallel.tensor",
+       "model.heads = 4 and model.ffn = 256; nearest is 2"},
+      {{"parallel.tensor=4", "model.vocab=3"}, "parallel.tensor", "model.vocab = 3"},
+      {{"parallel.pipeline=4"}, "parallel.pipeline", "4 stages, and the model has 2 layers"},
+      {{"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=2"},
+       "parallel.pipeline",
+       "parallel.pipeline x parallel.chunks = 4 stages"},
+      {{"parallel.pipeline=2", "parallel.stage_layers=[2]"},
+       "parallel.stage_layers",
+       "each of 2 stages, adding up to model.layers = 2"},
+      {{"parallel.pipeline=2", "parallel.stage_layers=[1, 2]"},
+       "parallel.stage_layers",
+       "adding up to model.layers = 2"},
+      {{"parallel.pipeline=2", "parallel.stage_layers=[2, 0]"}, "parallel.stage_layers.1", "0"},
+      {{"parallel.schedule=zb_h1", "model.recompute=block"},
+       "parallel.schedule",
+       "model.recompute"},
+  });
+}
+
+TEST_CASE("meshes that do not fit the batch are refused with path and rule") {
+  require_refusals({
+      {{"parallel.sequence_parallel=true",
+        "parallel.tensor=4",
+        "model.sequence=31",
+        "batch.micro=1"},
+       "parallel.sequence_parallel",
+       "31 tokens must divide over parallel.tensor = 4"},
+      {{"parallel.pipeline=2", "parallel.schedule=interleaved"},
+       "parallel.schedule",
+       "a multiple of parallel.pipeline = 2"},
+      {{"parallel.data=3"}, "batch.global", "a multiple of parallel.data = 3; nearest is 6"},
+      {{"parallel.data=2", "batch.micro=3"},
+       "batch.micro",
+       "batch.global / parallel.data = 4; nearest is 2"},
+  });
+}
+
+TEST_CASE("settings of the mesh that do not exist or do nothing are refused") {
+  require_refusals({
+      {{"parallel.schedule=1f1b2"}, "parallel.schedule", "zb_h1"},
+      {{"parallel.chunks=2"}, "parallel.chunks", "interleaved"},
+      {{"parallel.schedule=interleaved"}, "parallel.schedule", "parallel.pipeline above 1"},
+      {{"parallel.data_strategy=zero2"}, "parallel.data_strategy", "zero1"},
+      {{"parallel.transfers=blockin"}, "parallel.transfers", "blocking"},
+      {{"parallel.embedding_sync=both"}, "parallel.embedding_sync", "separate"},
+      {{"parallel.sequence_parallel=1"}, "parallel.sequence_parallel", "true or false"},
+      {{"network.timeout_seconds=0"}, "network.timeout_seconds", "0"},
+  });
+}
+
 TEST_CASE("what is not built is refused by name") {
   using Catch::Contains;
   for (const char* assignment : {"device=cuda",
                                  "device=rehearsal",
-                                 "parallel.tensor=2",
-                                 "parallel.pipeline=2",
-                                 "parallel.data=2",
-                                 "parallel.schedule=zb_h1",
-                                 "parallel.schedule=interleaved",
-                                 "parallel.chunks=2",
-                                 "parallel.sequence_parallel=true",
-                                 "parallel.data_strategy=zero1",
                                  "compress.policy=critical_path",
                                  "compress.tensor_forward={}",
                                  "network.links=probe",
