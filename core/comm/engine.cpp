@@ -35,7 +35,8 @@ constexpr unsigned long kTimerSlack = 1000;  // nanoseconds; the default of 50 u
 }  // namespace
 
 bool Engine::Inbox::empty() const {
-  return submitted.empty() && summed.empty() && !failure && !abort_code && !stop && !look;
+  return submitted.empty() && summed.empty() && !failure && !abort_code && jobs.empty() && !stop &&
+         !look;
 }
 
 Engine::Engine(const MakeTransport& make_transport, const EngineOptions& options)
@@ -132,6 +133,17 @@ void Engine::abort(const std::string& reason, int code) {
   std::_Exit(code);
 }
 
+void Engine::run_here(const std::function<void()>& job) {
+  std::packaged_task<void()> task(job);
+  std::future<void> ended = task.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.jobs.push_back(std::move(task));
+  }
+  wake_.notify_one();
+  ended.get();
+}
+
 void Engine::run(const MakeTransport& make_transport, std::promise<void>& made) {
   prctl(PR_SET_TIMERSLACK, kTimerSlack);
   try {
@@ -201,6 +213,9 @@ void Engine::take_inbox() {
     }
   }
   start(news.submitted);
+  for (std::packaged_task<void()>& job : news.jobs) {
+    job();
+  }
 }
 
 // All of them are in the list before any can fail the rest.
@@ -356,13 +371,11 @@ Engine::Clock::time_point Engine::rest_until() const {
   if (failure_ || (flights_.empty() && !polls)) {
     return Clock::time_point::max();
   }
-  if (flights_.empty()) {
-    return time + kIdlePolling;
-  }
   Clock::time_point until = time + kCheckEvery;
   if (polls) {
     const auto quarter = duration_cast<microseconds>(time - last_event_) / 4;
-    until = time + std::clamp(quarter, kShortestSleep, kLongestSleep);
+    const microseconds longest = flights_.empty() ? kIdlePolling : kLongestSleep;
+    until = time + std::clamp(quarter, kShortestSleep, longest);
   }
   return std::min(until, transport_->next_due().value_or(until));
 }

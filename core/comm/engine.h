@@ -55,6 +55,9 @@ class Engine final : private MessageListener {
   // Like fail(), then ends all processes of the world, this one with `code`.
   [[noreturn]] void abort(const std::string& reason, int code);
 
+  // Runs `job` on the engine's thread and returns when it has ended; nothing else moves meanwhile.
+  void run_here(const std::function<void()>& job);
+
   [[nodiscard]] double now() const;  // seconds of the world's clock
 
   [[nodiscard]] const std::shared_ptr<ScratchPool>& scratch() const { return scratch_; }
@@ -68,6 +71,7 @@ class Engine final : private MessageListener {
     std::vector<Flight*> summed;
     std::optional<std::string> failure;
     std::optional<int> abort_code;
+    std::vector<std::packaged_task<void()>> jobs;
     bool stop = false;
     bool look = false;  // somebody began to wait
 
