@@ -62,9 +62,9 @@ double updated_elements(const MeshJob& job, int stage) {
   double elements = static_cast<double>(schedule::data_elements(inputs, stage)) / shards;
   const bool end = stage == 0 || stage + 1 == static_cast<int>(inputs.layers.size());
   if (inputs.p > 1 && inputs.tables == schedule::Tables::tied && end) {
-    const auto table = static_cast<double>(inputs.V / size(inputs.t) * inputs.C);
+    const std::size_t table = inputs.V / size(inputs.t) * inputs.C;
     const bool fused = inputs.table_sync == schedule::TableSync::fused;
-    elements += table / (sharded && fused ? 2.0 * shards : shards);
+    elements += static_cast<double>(table) / (sharded && fused ? 2.0 * shards : shards);
   }
   return elements;
 }

@@ -94,6 +94,7 @@ std::string schedule_json(const schedule::Schedule& schedule) {
   std::vector<std::string> rows;
   for (const std::vector<schedule::Op>& ops : schedule.ranks) {
     std::vector<std::string> names;
+    names.reserve(ops.size());
     for (const schedule::Op& op : ops) {
       names.push_back(json_string(schedule::op_text(schedule, op)));
     }

@@ -79,6 +79,7 @@ std::size_t class_bytes(const schedule::ClassSlack& row, const schedule::ByteInp
 std::vector<PlannedClass> planned_classes(const std::vector<schedule::ClassSlack>& slacks,
                                           const schedule::ByteInputs& inputs) {
   std::vector<PlannedClass> classes;
+  classes.reserve(slacks.size());
   for (const schedule::ClassSlack& row : slacks) {
     classes.push_back({.members = row.members,
                        .raw_bytes = class_bytes(row, inputs),
