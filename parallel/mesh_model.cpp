@@ -26,22 +26,21 @@ std::vector<std::string> parameter_names(const ModelConfig& config) {
 
 }  // namespace
 
-MeshModel::MeshModel(const Options& options, Communicator& world)
+MeshModel::MeshModel(const Options& options, Groups& groups)
     : options_(options),
-      groups_(world, options.job.parallel, options.job.model.tie_embeddings),
-      plan_(make_rank_plan(options.job, place_of(groups_))),
+      groups_(&groups),
+      plan_(make_rank_plan(options.job, place_of(groups))),
       stream_({.num_threads = options.num_threads,
                .workspace_bytes = PipelineExecutor::workspace_bytes(
                    options.job.model, plan_.executor, options.num_threads)}),
-      tensor_sum_(*groups_.tensor, options.job.parallel.sequence_parallel),
+      tensor_sum_(*groups.tensor, options.job.parallel.sequence_parallel),
       parameters_(options.job.model, {.compute = options.job.precision, .slice = plan_.slice}),
-      executor_(parameters_, options.job.model, plan_.executor, groups_, tensor_sum_),
-      reducer_(parameters_, options.job.model, plan_.reducer, groups_),
-      optimizer_(
-          optimized_parameters(reducer_.pieces(), options.optimizer.decay_embeddings),
-          options.optimizer),
-      agreement_(world, parameter_names(options.job.model)) {
-  SL_CHECK_EQ(world.size(), options.job.parallel.num_ranks());
+      executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_),
+      reducer_(parameters_, options.job.model, plan_.reducer, groups),
+      optimizer_(optimized_parameters(reducer_.pieces(), options.optimizer.decay_embeddings),
+                 options.optimizer),
+      agreement_(*groups.world, parameter_names(options.job.model)) {
+  SL_CHECK_EQ(groups.world->size(), options.job.parallel.num_ranks());
 }
 
 double MeshModel::tokens_of_step() const {
@@ -60,12 +59,11 @@ PipelineExecutor::Work MeshModel::work_of(std::vector<MicroBatch> micro_batches)
 StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool stop) {
   double loss = executor_.train(work_of(std::move(micro_batches)));
   reducer_.finish();
-  if (groups_.tensor_rank() != 0) {
+  if (groups_->tensor_rank() != 0) {
     loss = 0.0;  // the sum that all tensor ranks have counts once
   }
-  StepFacts facts = agreement_.agree({.loss = loss, .stop = stop},
-                                     reducer_.pieces(),
-                                     optimizer_.squared_norms(stream_));
+  StepFacts facts = agreement_.agree(
+      {.loss = loss, .stop = stop}, reducer_.pieces(), optimizer_.squared_norms(stream_));
   facts.loss /= tokens_of_step();
   return facts;
 }
@@ -77,7 +75,7 @@ void MeshModel::update(double lr, double gradient_norm) {
 
 StepFacts MeshModel::evaluate(std::vector<MicroBatch> micro_batches, bool stop) {
   double loss = executor_.evaluate(work_of(std::move(micro_batches)));
-  if (groups_.tensor_rank() != 0) {
+  if (groups_->tensor_rank() != 0) {
     loss = 0.0;
   }
   StepFacts facts = agreement_.agree({.loss = loss, .stop = stop});

@@ -12,7 +12,7 @@
 namespace slackline {
 
 // One rank's share of a model in training: parameters, activations, optimizer state, and a step of
-// them over the mesh. Owns all of it; the communicator must outlive it. Every rank of the world
+// them over the mesh. Owns all of it; the groups must outlive it. Every rank of the world
 // makes one of the same job and calls the same, in the same order.
 class MeshModel {
  public:
@@ -24,10 +24,10 @@ class MeshModel {
   };
 
   // Allocates; weights are undefined until they are initialized or loaded. Nothing travels yet.
-  // REQUIRES: the world has as many ranks as the mesh.
-  MeshModel(const Options& options, Communicator& world);
+  // REQUIRES: the groups are of the job's mesh.
+  MeshModel(const Options& options, Groups& groups);
 
-  [[nodiscard]] const Groups& groups() const { return groups_; }
+  [[nodiscard]] const Groups& groups() const { return *groups_; }
 
   [[nodiscard]] StreamView stream() { return stream_; }
 
@@ -62,7 +62,7 @@ class MeshModel {
   [[nodiscard]] PipelineExecutor::Work work_of(std::vector<MicroBatch> micro_batches);
 
   Options options_;
-  Groups groups_;
+  Groups* groups_;
   RankPlan plan_;
   Stream stream_;
   TensorGroup tensor_sum_;

@@ -69,8 +69,8 @@ std::size_t PipelineExecutor::workspace_bytes(const ModelConfig& config,
                                               int num_threads) {
   std::size_t bytes = 0;
   for (const ChunkSlice& chunk : options.chunks) {
-    bytes = std::max(
-        bytes, Stage::workspace_bytes(config, chunk_options(options, chunk), num_threads));
+    bytes =
+        std::max(bytes, Stage::workspace_bytes(config, chunk_options(options, chunk), num_threads));
   }
   return bytes;
 }
@@ -97,6 +97,7 @@ double PipelineExecutor::run(const schedule::Schedule& schedule,
                              const Work& work) {
   SL_CHECK_EQ(static_cast<int>(work.micro_batches.size()), schedule.num_micro_batches);
   double loss = 0.0;
+  op_times_.clear();
   for (const Op& op : schedule.ranks[static_cast<std::size_t>(groups_->pipeline_rank())]) {
     if (op.kind == OpKind::wait) {
       wait_for_all();
@@ -128,14 +129,13 @@ double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
       return forward(op, at, work);
     case OpKind::backward:
     case OpKind::backward_input:
-      if (!stage.chunk().head) {
-        at.gradient.wait();
-        gather_shares(stage.gradient(at.slot));
-      }
-      return stage.backward(pass_of(op, work), work.scale, at.slot);
-    case OpKind::backward_weight:
+      return backward(op, at, work);
+    case OpKind::backward_weight: {
+      const double begin = groups_->world->now();
       stage.backward_weight(pass_of(op, work), at.slot);
+      note_time(op, begin);
       return 0.0;
+    }
     case OpKind::wait:
       break;
   }
@@ -145,16 +145,34 @@ double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
 
 double PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
-  if (stage.chunk().embedding) {
-    at.finish_sends();
-  } else {
-    at.input.wait();
+  const bool receives = !stage.chunk().embedding;
+  receives ? at.input.wait() : at.finish_sends();
+  const double begin = groups_->world->now();
+  if (receives) {
     gather_shares(stage.input(at.slot));
   }
   const Pass pass = pass_of(op, work);
   stage.forward(pass, at.slot);
   const bool evaluates = work.gradients == Gradients::none;
-  return evaluates && stage.chunk().head ? stage.loss(pass, at.slot) : 0.0;
+  const double loss = evaluates && stage.chunk().head ? stage.loss(pass, at.slot) : 0.0;
+  note_time(op, begin);
+  return loss;
+}
+
+double PipelineExecutor::backward(const Op& op, InFlight& at, const Work& work) {
+  Stage& stage = stage_of(op.chunk);
+  at.gradient.wait();
+  const double begin = groups_->world->now();
+  if (!stage.chunk().head) {
+    gather_shares(stage.gradient(at.slot));
+  }
+  const double loss = stage.backward(pass_of(op, work), work.scale, at.slot);
+  note_time(op, begin);
+  return loss;
+}
+
+void PipelineExecutor::note_time(const Op& op, double begin) {
+  op_times_.push_back({.op = op, .begin = begin, .end = groups_->world->now()});
 }
 
 Pass PipelineExecutor::pass_of(const Op& op, const Work& work) const {
@@ -181,15 +199,11 @@ void PipelineExecutor::receive_gradient(const Op& op, InFlight& at) {
 }
 
 Transfer PipelineExecutor::send(Communicator& group, const Op& op, const Tensor& data) const {
-  return group.send(data,
-                    options_.schedule.rank_of(schedule::peer_chunk(op)),
-                    note_of(op));
+  return group.send(data, options_.schedule.rank_of(schedule::peer_chunk(op)), note_of(op));
 }
 
 Transfer PipelineExecutor::receive(Communicator& group, const Op& op, const Tensor& data) const {
-  return group.receive(data,
-                       options_.schedule.rank_of(schedule::peer_chunk(op)),
-                       note_of(op));
+  return group.receive(data, options_.schedule.rank_of(schedule::peer_chunk(op)), note_of(op));
 }
 
 void PipelineExecutor::wait_for_all() {

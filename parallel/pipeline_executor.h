@@ -20,10 +20,10 @@ namespace slackline {
 class PipelineExecutor {
  public:
   struct Options {
-    schedule::Schedule schedule;            // of a training step
-    schedule::Schedule evaluation;          // forward passes only
-    Stage::Options stage{};                 // micro-batch shape, dtype, sequence parallelism
-    std::vector<ChunkSlice> chunks{};       // of this rank
+    schedule::Schedule schedule;       // of a training step
+    schedule::Schedule evaluation;     // forward passes only
+    Stage::Options stage{};            // micro-batch shape, dtype, sequence parallelism
+    std::vector<ChunkSlice> chunks{};  // of this rank
   };
 
   PipelineExecutor(Parameters& parameters,
@@ -38,8 +38,8 @@ class PipelineExecutor {
     std::vector<MicroBatch> micro_batches;  // of this data rank, in order
     float dropout = 0.0F;
     std::uint64_t seed = 0;
-    float scale = 1.0F;           // of the loss whose gradients are made
-    ParameterUse* use = nullptr;  // told of weights read and of finished gradients
+    float scale = 1.0F;                     // of the loss whose gradients are made
+    ParameterUse* use = nullptr;            // told of weights read and of finished gradients
     Gradients gradients = Gradients::fp32;  // none: forward passes only
   };
 
@@ -51,6 +51,16 @@ class PipelineExecutor {
   // The same sum, without gradients or dropout.
   // REQUIRES: as many micro-batches as the evaluation schedule has.
   [[nodiscard]] double evaluate(Work work);
+
+  // What the last call of train computed and when, on the world's clock. An op's time has its
+  // transfers over the tensor axis in it, and not the wait for its input.
+  struct OpTime {
+    schedule::Op op{};
+    double begin = 0.0;
+    double end = 0.0;
+  };
+
+  [[nodiscard]] const std::vector<OpTime>& op_times() const { return op_times_; }
 
   // Bytes of activations, and the workspace a stream must offer.
   [[nodiscard]] static std::size_t activation_bytes(const ModelConfig& config,
@@ -81,10 +91,14 @@ class PipelineExecutor {
   double run(const schedule::Schedule& schedule, const schedule::SlotMap& slots, const Work& work);
   double execute(const schedule::Op& op, InFlight& at, const Work& work);
   double forward(const schedule::Op& op, InFlight& at, const Work& work);
+  double backward(const schedule::Op& op, InFlight& at, const Work& work);
+  void note_time(const schedule::Op& op, double begin);
   [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work) const;
   void receive_input(const schedule::Op& op, InFlight& at);
   void receive_gradient(const schedule::Op& op, InFlight& at);
-  [[nodiscard]] Transfer send(Communicator& group, const schedule::Op& op, const Tensor& data) const;
+  [[nodiscard]] Transfer send(Communicator& group,
+                              const schedule::Op& op,
+                              const Tensor& data) const;
   [[nodiscard]] Transfer receive(Communicator& group,
                                  const schedule::Op& op,
                                  const Tensor& data) const;
@@ -99,8 +113,9 @@ class PipelineExecutor {
   schedule::SlotMap evaluation_slots_;
   Groups* groups_;
   TensorSum* sum_;
-  std::vector<Stage> stages_;      // this rank's chunks, in order
+  std::vector<Stage> stages_;  // this rank's chunks, in order
   std::vector<InFlight> in_flight_;
+  std::vector<OpTime> op_times_;
 };
 
 }  // namespace slackline

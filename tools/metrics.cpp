@@ -13,17 +13,46 @@ std::string json_number(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
 
-// Nothing travels between ranks when there is one.
-constexpr const char* kNoTransfers = R"({"raw_bytes": 0, "sent_bytes": 0, "exposed_seconds": 0})";
+std::string axes_text(const StepRecord& record) {
+  std::string text;
+  for (std::size_t i = 0; i < kReportedAxes.size(); ++i) {
+    const AxisTraffic& axis = record.axes[i];
+    text += fmt::format(R"({}"{}": {{"raw_bytes": {:.0f}, "sent_bytes": {:.0f}, )"
+                        R"("exposed_seconds": {}}})",
+                        i == 0 ? "" : ", ",
+                        kReportedAxes[i],
+                        axis.raw_bytes,
+                        axis.sent_bytes,
+                        json_number(axis.exposed_seconds));
+  }
+  return text;
+}
+
+// Empty where one rank had nobody to wait for.
+std::string waits_text(const StepRecord& record) {
+  if (record.seconds.bubble + record.seconds.exposed == 0.0) {
+    return "";
+  }
+  const double percent = 100.0 / record.step_seconds;
+  std::string text = fmt::format(" | compute {:.0f} %, bubble {:.0f} %",
+                                 percent * record.seconds.compute,
+                                 percent * record.seconds.bubble);
+  for (std::size_t i = 0; i < kReportedAxes.size(); ++i) {
+    if (record.axes[i].sent_bytes > 0.0) {
+      text +=
+          fmt::format(", {} {:.0f} %", kReportedAxes[i], percent * record.axes[i].exposed_seconds);
+    }
+  }
+  return text;
+}
 
 }  // namespace
 
 std::string step_line(const StepRecord& record) {
-  const double other = record.step_seconds - record.compute_seconds;
   return fmt::format(R"({{"step": {}, "loss": {}, "grad_norm": {}, "lr": {}, "tokens": {}, )"
                      R"("step_seconds": {}, "tokens_per_second": {}, )"
-                     R"("seconds": {{"compute": {}, "bubble": 0, "exposed": 0, "other": {}}}, )"
-                     R"("axes": {{"tensor": {}, "pipeline": {}, "data": {}, "embedding": {}}}{}}})",
+                     R"("seconds": {{"compute": {}, "bubble": {}, "exposed": {}, "other": {}}}, )"
+                     R"("axes": {{{}}}{}}})",
                      record.step,
                      json_number(record.loss),
                      json_number(record.grad_norm),
@@ -31,12 +60,11 @@ std::string step_line(const StepRecord& record) {
                      record.tokens,
                      json_number(record.step_seconds),
                      json_number(static_cast<double>(record.tokens) / record.step_seconds),
-                     json_number(record.compute_seconds),
-                     json_number(other),
-                     kNoTransfers,
-                     kNoTransfers,
-                     kNoTransfers,
-                     kNoTransfers,
+                     json_number(record.seconds.compute),
+                     json_number(record.seconds.bubble),
+                     json_number(record.seconds.exposed),
+                     json_number(record.seconds.other),
+                     axes_text(record),
                      record.skipped ? R"(, "skipped": true)" : "");
 }
 
@@ -49,7 +77,7 @@ std::string console_line(const StepRecord& record, const ConsoleContext& context
   const double left = static_cast<double>(context.steps - record.step) * context.seconds_per_step;
   return fmt::format(
       "step {}/{} | loss {:.4f} | grad norm {:.3f} | lr {:.2e} | {:.0f} tokens/s | "
-      "{:.3f} TFLOP/s | ETA {}{}",
+      "{:.3f} TFLOP/s{} | ETA {}{}",
       record.step,
       context.steps,
       record.loss,
@@ -57,6 +85,7 @@ std::string console_line(const StepRecord& record, const ConsoleContext& context
       record.lr,
       tokens_per_second,
       tokens_per_second * context.flops_per_token * 1e-12,
+      waits_text(record),
       duration_text(left),
       record.skipped ? " | skipped: not finite" : "");
 }

@@ -1,9 +1,26 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
+#include "parallel/wait_times.h"
+
 namespace slackline {
+
+// How a step was spent, as means over ranks (CONTRACTS section 4).
+struct StepSeconds {
+  double compute = 0.0;
+  double bubble = 0.0;   // waiting for a transfer that not all of its ranks had submitted
+  double exposed = 0.0;  // waiting for one that they had
+  double other = 0.0;    // reading data
+};
+
+struct AxisTraffic {
+  double raw_bytes = 0.0;   // before compression; summed over ranks
+  double sent_bytes = 0.0;  // summed over ranks
+  double exposed_seconds = 0.0;
+};
 
 // What one step leaves behind; the fields of a step line of metrics.jsonl (CONTRACTS section 4).
 struct StepRecord {
@@ -13,8 +30,9 @@ struct StepRecord {
   double lr = 0.0;
   std::int64_t tokens = 0;
   double step_seconds = 0.0;
-  double compute_seconds = 0.0;  // forward, backward, norm and update; the rest is "other"
-  bool skipped = false;          // not finite, and run.on_nonfinite says skip
+  StepSeconds seconds{};                                 // add up to step_seconds
+  std::array<AxisTraffic, kReportedAxes.size()> axes{};  // as kReportedAxes
+  bool skipped = false;  // not finite, and run.on_nonfinite says skip
 };
 
 // One line of metrics.jsonl, without the newline. Numbers that are not finite become null.

@@ -51,23 +51,25 @@ std::optional<Dataset> open_valid_data(const TrainConfig& config, const Training
 
 }  // namespace
 
-Trainer::Trainer(const TrainConfig& config, const Options& options, Communicator& world)
+Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& groups)
     : config_(config),
       options_(options),
-      world_(&world),
-      start_(open_training_start(config, options.resume, world.rank())),
+      world_(groups.world),
+      start_(open_training_start(config, options.resume, groups.world->rank())),
       train_data_(open_train_data(config, start_)),
       valid_data_(open_valid_data(config, start_)),
       model_({.job = config.mesh_job(),
               .optimizer = config.optimizer,
               .seed = config.run.seed,
               .num_threads = options.num_threads},
-             world),
+             groups),
+      wait_times_(groups),
       directory_(config.run.dir),
-      checkpoints_(directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), world),
+      checkpoints_(
+          directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), *groups.world),
       sample_(static_cast<std::size_t>(config.model.sequence) + 1),
-      tokens_(static_cast<std::size_t>(config.num_micro_batches() *
-                                       config.micro_shape().num_tokens())),
+      tokens_(
+          static_cast<std::size_t>(config.num_micro_batches() * config.micro_shape().num_tokens())),
       targets_(tokens_.size()) {
   if (start_.source == TrainingStart::Source::initial_values) {
     initialize(model_.stream(), model_.parameters(), config.run.seed);
@@ -87,7 +89,6 @@ ExitCode Trainer::run() {
     }
     return ExitCode::done;
   }
-  const StopSignal signals;
   checkpoints_.prepare();
   if (is_first_rank()) {
     const PlanFiles plan = plan_files(make_step_plan(config_, {}));
@@ -134,11 +135,33 @@ StepRecord Trainer::train_step(std::int64_t step, bool& stop) {
   } else if (config_.run.on_nonfinite == OnNonFinite::stop) {
     stop_on_non_finite(record);
   } else {
-    model_.optimizer().set_step_count(step);  // steps left out count too, so that a resume needs no count
+    model_.optimizer().set_step_count(
+        step);  // steps left out count too, so that a resume needs no count
   }
-  record.step_seconds = seconds_since(start);
-  record.compute_seconds = record.step_seconds - std::exchange(data_seconds_, 0.0);
+  account(record, seconds_since(start));
   return record;
+}
+
+void Trainer::account(StepRecord& record, double own_seconds) {
+  const StepWaits waits = wait_times_.end_step();
+  const double data = std::exchange(data_seconds_, 0.0);
+  std::vector<double> sums = {own_seconds,
+                              own_seconds - data - waits.bubble - waits.exposed,
+                              waits.bubble,
+                              waits.exposed,
+                              data};
+  for (const StepWaits::Axis& axis : waits.axes) {
+    sums.insert(sums.end(), {axis.bytes_sent, axis.exposed});
+  }
+  world_->all_reduce(Tensor(std::span(sums)), {.what = "accounts of the step"}).wait();
+  const auto mean = [&](std::size_t i) { return sums[i] / world_->size(); };
+  record.step_seconds = mean(0);
+  record.seconds = {.compute = mean(1), .bubble = mean(2), .exposed = mean(3), .other = mean(4)};
+  for (std::size_t i = 0; i < record.axes.size(); ++i) {
+    record.axes[i] = {.raw_bytes = sums[5 + 2 * i],
+                      .sent_bytes = sums[5 + 2 * i],
+                      .exposed_seconds = mean(6 + 2 * i)};
+  }
 }
 
 std::vector<MicroBatch> Trainer::load(const Dataset& data, std::uint64_t first, std::int64_t step) {
@@ -176,9 +199,8 @@ std::optional<double> Trainer::evaluate() {
   const std::int64_t sequences = config_.run.eval_batches * config_.batch.global;
   double loss = 0.0;
   for (std::int64_t first = 0; first < sequences; first += config_.batch.global) {
-    const StepFacts facts =
-        model_.evaluate(load(*valid_data_, static_cast<std::uint64_t>(first), 0),
-                        StopSignal::received() != 0);
+    const StepFacts facts = model_.evaluate(
+        load(*valid_data_, static_cast<std::uint64_t>(first), 0), StopSignal::received() != 0);
     if (facts.stop) {
       return std::nullopt;
     }
@@ -229,12 +251,13 @@ void Trainer::stop_on_non_finite(const StepRecord& record) {
   }
   const std::string tensor = model_.agreement().first_of(
       model_.optimizer().first_non_finite(model_.stream()).value_or(""));
-  throw NonFiniteError(
+  throw AgreedError(
       fmt::format("step {}: stopped before the update: {} is not finite; loss {}, gradient norm {}",
                   record.step,
                   tensor.empty() ? "the loss" : "the gradient of " + tensor,
                   record.loss,
-                  record.grad_norm));
+                  record.grad_norm),
+      ExitCode::non_finite);
 }
 
 }  // namespace slackline

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "data/dataset.h"
 #include "parallel/mesh_model.h"
+#include "parallel/wait_times.h"
 #include "tools/metrics.h"
 #include "tools/run_checkpoints.h"
 #include "tools/run_directory.h"
@@ -18,7 +19,7 @@
 namespace slackline {
 
 // One rank of a training run: composes data, model, parallel, optimizer, checkpoints and logs. Owns
-// all of them; the communicator must outlive it. Every rank makes one and calls the same.
+// all of them; the groups must outlive it. Every rank makes one and calls the same.
 class Trainer {
  public:
   struct Options {
@@ -30,8 +31,8 @@ class Trainer {
   // Opens data and checkpoint, allocates and loads or initializes. Whatever is wrong with config,
   // data or checkpoint is thrown here, before the run directory gets a file; nothing travels
   // between ranks yet, so that one rank may throw while others do not.
-  // REQUIRES: the world has as many ranks as the config's mesh.
-  Trainer(const TrainConfig& config, const Options& options, Communicator& world);
+  // REQUIRES: the groups are of the config's mesh.
+  Trainer(const TrainConfig& config, const Options& options, Groups& groups);
 
   // Trains to the last step and saves it. Returns `done`, or `stopped` after a signal to any rank
   // and a save.
@@ -46,6 +47,8 @@ class Trainer {
   // Mean loss over run.eval_batches global batches; nothing when a signal arrives meanwhile.
   std::optional<double> evaluate();
   void evaluate_when_due(std::int64_t step);
+  // Fills seconds and axes of the record, agreed by all ranks.
+  void account(StepRecord& record, double own_seconds);
   void log(const StepRecord& record);
   [[noreturn]] void stop_on_non_finite(const StepRecord& record);
 
@@ -58,6 +61,7 @@ class Trainer {
   Dataset train_data_;
   std::optional<Dataset> valid_data_;
   MeshModel model_;
+  WaitTimes wait_times_;
   RunDirectory directory_;
   RunCheckpoints checkpoints_;
   std::vector<std::int32_t> sample_;   // (T + 1), one sequence as stored

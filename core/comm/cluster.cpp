@@ -79,6 +79,7 @@ int Cluster::node_of(int rank) const {
 
 std::vector<int> Cluster::nodes_of_ranks(int ranks) const {
   std::vector<int> of_ranks;
+  of_ranks.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     of_ranks.push_back(node_of(rank));
   }

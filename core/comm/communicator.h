@@ -53,8 +53,9 @@ struct TransferRecord {
   TransferNote note{};
   std::size_t bytes_sent = 0;  // payload this rank sent
   double submitted = 0.0;
-  double wait_begin = 0.0;  // when somebody began to wait; 0: nobody did
+  double wait_begin = 0.0;  // when its rank began to wait; 0: it had finished by then
   double finished = 0.0;
+  double wait_end = 0.0;  // when its rank went on; 0: as above
 };
 
 [[nodiscard]] const char* name_of(TransferRecord::Kind kind);
@@ -109,7 +110,8 @@ class Communicator {
   // Payload bytes this rank sent since the start, per communicator.
   [[nodiscard]] virtual std::size_t bytes_sent() const = 0;
 
-  // Transfers finished since the last call, in order of submission. Kept only when switched on.
+  // Transfers that were waited for since the last call, in order of submission: members that run
+  // the same program have the same list. Kept only when switched on.
   virtual void record_transfers(bool on) = 0;
   [[nodiscard]] virtual std::vector<TransferRecord> take_records() = 0;
 

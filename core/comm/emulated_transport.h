@@ -39,9 +39,9 @@ class EmulatedTransport final : public Transport {
 
  private:
   struct OnTheWay {
-    Clock::time_point arrival;
-    std::uint64_t order;  // keeps messages that arrive together in the order they were sent
-    Message message;
+    Clock::time_point arrival{};
+    std::uint64_t order = 0;  // keeps messages that arrive together in the order they were sent
+    Message message{};
 
     bool operator>(const OnTheWay& other) const {
       return arrival != other.arrival ? arrival > other.arrival : order > other.order;

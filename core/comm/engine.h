@@ -65,6 +65,8 @@ class Engine final : private MessageListener {
  private:
   using Clock = Transport::Clock;
 
+  static constexpr std::chrono::milliseconds kCheckInterval{20};  // of waits
+
   // What other threads leave for the engine's.
   struct Inbox {
     std::vector<std::shared_ptr<Flight>> submitted;
@@ -78,6 +80,7 @@ class Engine final : private MessageListener {
     [[nodiscard]] bool empty() const;
   };
 
+  void ring();
   void message_done(const Message& message) override;
 
   void run(const MakeTransport& make_transport, std::promise<void>& made);
@@ -111,6 +114,8 @@ class Engine final : private MessageListener {
   std::mutex mutex_;
   std::condition_variable wake_;
   Inbox inbox_;
+  std::atomic<bool> mail_{false};    // the inbox may hold something
+  std::atomic<int> waiting_{0};      // ranks that wait
   std::atomic<bool> dozing_{false};  // asleep though messages may have come
 
   std::unique_ptr<SumWorker> sums_;

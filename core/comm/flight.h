@@ -40,6 +40,10 @@ struct Flight {
   bool advancing = false;
   bool ready = false;  // stands in the engine's list of flights to look at
 
+  // The submitter's again: it has waited, until when.
+  bool waited = false;
+  double wait_end = 0.0;
+
   std::atomic<double> wait_begin{0.0};
   std::string failure{};
   std::atomic<int> status{under_way};

@@ -29,7 +29,7 @@ LinkModel::LinkModel(Cluster cluster, int ranks, std::span<Slot> slots)
 // Of every ordered pair of ranks, then of every node.
 std::size_t LinkModel::num_slots(const Cluster& cluster, int ranks) {
   const auto count = static_cast<std::size_t>(ranks);
-  const auto nodes = static_cast<std::size_t>(cluster.node_of(ranks - 1) + 1);
+  const auto nodes = static_cast<std::size_t>(cluster.node_of(ranks - 1)) + 1;
   return count * count + nodes * kSlotsOfNode;
 }
 

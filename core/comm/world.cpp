@@ -117,6 +117,7 @@ void run_local_ranks(int size,
   std::mutex mutex;
   std::exception_ptr first;
   std::vector<std::thread> threads;
+  threads.reserve(world.size());
   for (std::unique_ptr<Communicator>& communicator : world) {
     threads.emplace_back([&] {
       const std::unique_ptr<Communicator> own = std::move(communicator);

@@ -228,6 +228,7 @@ void receives_first(Communicator& comm) {
     return;
   }
   std::vector<Transfer> transfers;
+  transfers.reserve(in.size() + out.size());
   for (GuardedTensor& tensor : in) {
     transfers.push_back(comm.receive(tensor, from, kNote));
   }

@@ -23,7 +23,7 @@ GuardedTensor ones(std::int64_t count) {
 }
 
 // What waiting for `transfer` throws; empty when it does not.
-std::string failure_of(Transfer transfer) {
+std::string failure_of(Transfer&& transfer) {
   try {
     transfer.wait();
   } catch (const CommError& failure) {
@@ -92,7 +92,8 @@ TEST_CASE("a collective without answer names who is missing") {
   GuardedTensor b = ones(5000);
   Transfer other = world[3]->all_reduce(a, {});
   REQUIRE_THAT(failure_of(world[0]->all_reduce(b, {})), Contains("waiting for world ranks 1, 2:"));
-  REQUIRE_FALSE(failure_of(std::move(other)).empty());
+  const std::string text = failure_of(std::move(other));
+  REQUIRE_FALSE(text.empty());
 }
 
 TEST_CASE("once the end is expected, waits are short") {
@@ -110,7 +111,8 @@ TEST_CASE("a wait that nobody begins has no limit") {
   Transfer received = world[0]->receive(in, 1, {});
   std::this_thread::sleep_for(std::chrono::milliseconds(150));
   world[1]->send(out, 0, {}).wait();
-  REQUIRE(failure_of(std::move(received)).empty());
+  const std::string text = failure_of(std::move(received));
+  REQUIRE(text.empty());
 }
 
 TEST_CASE("ranks that disagree about a size are told, not hung") {
@@ -119,7 +121,8 @@ TEST_CASE("ranks that disagree about a size are told, not hung") {
   GuardedTensor out = ones(4);
   Transfer received = world[0]->receive(in, 1, {});
   REQUIRE_THAT(failure_of(world[1]->send(out, 0, {})), Contains("bytes"));
-  REQUIRE_THAT(failure_of(std::move(received)), Contains("bytes"));
+  const std::string text = failure_of(std::move(received));
+  REQUIRE_THAT(text, Contains("bytes"));
 }
 
 TEST_CASE("a handle that is dropped waits") {

@@ -1,7 +1,8 @@
-#include <array>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "core/comm/cluster.h"
@@ -51,11 +52,30 @@ std::vector<long> arrivals(const Cluster& cluster, const std::vector<Carried>& m
   return arrived;
 }
 
+// A cluster file that lasts as long as this.
+class ClusterFile {
+ public:
+  explicit ClusterFile(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() /
+              ("cluster_of_links_test." + std::to_string(getpid()) + ".json")) {
+    std::ofstream(path_) << text;
+  }
+
+  ~ClusterFile() { std::filesystem::remove(path_); }
+
+  ClusterFile(const ClusterFile&) = delete;
+  ClusterFile& operator=(const ClusterFile&) = delete;
+
+  [[nodiscard]] std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
 std::string refusal_of(const std::string& text) {
-  const std::string path = "cluster_of_links_test.json";
-  std::ofstream(path) << text;
+  const ClusterFile file(text);
   try {
-    static_cast<void>(read_cluster(path));
+    static_cast<void>(read_cluster(file.path()));
   } catch (const ConfigError& problem) {
     return problem.what();
   }
@@ -126,11 +146,10 @@ TEST_CASE("every collective is right over emulated links") {
 }
 
 TEST_CASE("a cluster file says where ranks stand") {
-  const std::string path = "cluster_of_links_test.json";
-  std::ofstream(path) << R"({"nodes": [{"count": 1, "devices": 2}, {"count": 2, "devices": 3,
+  const ClusterFile file(R"({"nodes": [{"count": 1, "devices": 2}, {"count": 2, "devices": 3,
     "memory_bytes": 8e9}], "links": [{"scope": "network", "latency_seconds": 1e-5,
-    "bytes_per_second": 1.25e9, "duplex": false, "shared_by": "node", "source": "published"}]})";
-  const Cluster cluster = read_cluster(path);
+    "bytes_per_second": 1.25e9, "duplex": false, "shared_by": "node", "source": "published"}]})");
+  const Cluster cluster = read_cluster(file.path());
   REQUIRE(cluster.num_devices() == 8);
   REQUIRE(cluster.nodes_of_ranks(8) == std::vector<int>{0, 0, 1, 1, 1, 2, 2, 2});
   REQUIRE(cluster.network_link.bytes_per_second == 1.25e9);
@@ -144,7 +163,7 @@ TEST_CASE("a cluster file says where ranks stand") {
 TEST_CASE("a bad cluster file is refused with its path, key and rule") {
   const std::string nodes = R"("nodes": [{"devices": 2}])";
   const std::string link = R"({"scope": "network", "bytes_per_second": 1e9})";
-  REQUIRE_THAT(refusal_of("{}"), Contains("cluster_of_links_test.json") && Contains("nodes"));
+  REQUIRE_THAT(refusal_of("{}"), Contains("cluster_of_links_test.") && Contains("nodes"));
   REQUIRE_THAT(refusal_of(R"({"nodes": [{"devices": 0}]})"), Contains("nodes.0.devices"));
   REQUIRE_THAT(refusal_of("{" + nodes + R"(, "links": [{"scope": "rack"}]})"),
                Contains("links.0.scope") && Contains("rack"));
