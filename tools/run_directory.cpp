@@ -11,12 +11,6 @@ namespace slackline {
 
 namespace {
 
-// One rank sends nothing, so there is nothing to choose: a plan without classes.
-constexpr std::string_view kPlanJson =
-    "[{\"from_step\": 1, \"predicted_step_seconds\": null, \"classes\": []}]\n";
-constexpr std::string_view kPlanText =
-    "policy none: no transfer is compressed\none rank: no transfers\n";
-
 // The step of a metrics line, which starts {"step": N; -1 when it does not.
 std::int64_t step_of(std::string_view line) {
   constexpr std::string_view kStart = "{\"step\": ";
@@ -40,11 +34,13 @@ void RunDirectory::refuse_occupied() const {
   }
 }
 
-void RunDirectory::start(const std::string& resolved_config, std::int64_t last_step) {
+void RunDirectory::start(const std::string& resolved_config,
+                         const PlanFiles& plan,
+                         std::int64_t last_step) {
   make_directories(path_);
   write_file_atomically(path_ + "/config.resolved.json", resolved_config);
-  write_file_atomically(path_ + "/plan.json", kPlanJson);
-  write_file_atomically(path_ + "/plan.txt", kPlanText);
+  write_file_atomically(path_ + "/plan.json", plan.json);
+  write_file_atomically(path_ + "/plan.txt", plan.text);
   metrics_ = std::make_unique<LineFile>(path_ + "/metrics.jsonl");
   metrics_->truncate_before([&](std::string_view line) { return step_of(line) > last_step; });
   events_ = std::make_unique<TensorboardWriter>(path_);

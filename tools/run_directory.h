@@ -6,6 +6,7 @@
 
 #include "core/file_io.h"
 #include "tools/metrics.h"
+#include "tools/plan_json.h"
 #include "tools/tensorboard_writer.h"
 
 namespace slackline {
@@ -25,7 +26,7 @@ class RunDirectory {
 
   // Creates the directory, writes config and plan, and opens metrics and TensorBoard events. Lines
   // of steps after `last_step` (of a run that went on after its checkpoint) are cut off.
-  void start(const std::string& resolved_config, std::int64_t last_step);
+  void start(const std::string& resolved_config, const PlanFiles& plan, std::int64_t last_step);
 
   // REQUIRES: started. Each line is in the file when the call returns.
   void record(const StepRecord& record);

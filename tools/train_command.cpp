@@ -117,8 +117,8 @@ std::unique_ptr<Trainer> make_on_all_ranks(Groups& groups, const Job& job, int n
 }
 
 ExitCode train_rank(Communicator& world, const Job& job) {
-  require_world_fits(job.config.parallel, world.size());
   require_same_job(world, job);
+  require_world_fits(job.config.parallel, world.size());
   const int num_threads = default_num_threads(ranks_on_own_node(world));
   if (world.rank() == 0 && world.size() > 1) {
     log_info("ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes()));

@@ -91,7 +91,8 @@ ExitCode Trainer::run() {
   }
   checkpoints_.prepare();
   if (is_first_rank()) {
-    directory_.start(options_.resolved_config, start_.step);
+    const PlanFiles plan = plan_files(make_step_plan(config_, {}));
+    directory_.start(options_.resolved_config, plan, start_.step);
   }
   for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {
     bool stop = false;

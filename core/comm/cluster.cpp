@@ -46,15 +46,7 @@ Cluster read(JsonReader document) {
   if (cluster.nodes.empty()) {
     document.fail("nodes", "must list at least one kind of node");
   }
-  std::array<bool, kScopes.size()> seen{};
-  for (JsonReader& section : document.sections("links")) {
-    const std::size_t scope = section.choice("scope", kScopes);
-    if (seen[scope]) {
-      section.fail("scope", "must differ from link to link");
-    }
-    seen[scope] = true;
-    (scope == 0 ? cluster.node_link : cluster.network_link) = read_link(section);
-  }
+  read_links(document, cluster);
   document.finish();
   return cluster;
 }
@@ -92,6 +84,19 @@ std::vector<int> Cluster::nodes_of_ranks(int ranks) const {
     of_ranks.push_back(node_of(rank));
   }
   return of_ranks;
+}
+
+std::array<bool, 2> read_links(JsonReader& document, Cluster& cluster) {
+  std::array<bool, 2> seen{};
+  for (JsonReader& section : document.sections("links")) {
+    const std::size_t scope = section.choice("scope", kScopes);
+    if (seen[scope]) {
+      section.fail("scope", "must differ from link to link");
+    }
+    seen[scope] = true;
+    (scope == 0 ? cluster.node_link : cluster.network_link) = read_link(section);
+  }
+  return seen;
 }
 
 Cluster read_cluster(const std::string& path) {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
 
 namespace slackline {
+
+class JsonReader;
 
 // A cluster file (CONTRACTS section 6): nodes with their devices, and the links inside and between
 // nodes. Ranks stand on devices in launch order.
@@ -35,6 +38,9 @@ struct Cluster {
   [[nodiscard]] int node_of(int rank) const;
   [[nodiscard]] std::vector<int> nodes_of_ranks(int ranks) const;
 };
+
+// Reads the list "links" of a cluster or cost file. Returns which scopes it gives: node, network.
+std::array<bool, 2> read_links(JsonReader& document, Cluster& cluster);
 
 // Throws ConfigError that starts with the path.
 [[nodiscard]] Cluster read_cluster(const std::string& path);

@@ -1,0 +1,98 @@
+#include "parallel/axis_links.h"
+
+#include <algorithm>
+
+#include "core/comm/collective_bytes.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr const char* kPipeline = "pipeline";
+constexpr const char* kData = "data";
+// Links with different latencies and speeds are compared at this size.
+constexpr double kTypicalBytes = 1 << 20;
+
+void add_all_pairs(const std::vector<int>& group, std::vector<Message>& messages) {
+  for (const int from : group) {
+    for (const int to : group) {
+      if (from != to) {
+        messages.push_back({.from = from, .to = to});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+// Each group once: by its first rank.
+schedule::Link group_link(const ParallelConfig& config,
+                          const Cluster& cluster,
+                          const char* axis,
+                          int place) {
+  const Mesh mesh = make_mesh(config);
+  std::vector<Message> messages;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    if (mesh.coordinate(rank, kPipeline) == place && mesh.coordinate(rank, axis) == 0) {
+      add_all_pairs(mesh.line(rank, axis), messages);
+    }
+  }
+  return slowest_link(cluster, messages, kTypicalBytes);
+}
+
+schedule::Link table_link(const ParallelConfig& config,
+                          const Cluster& cluster,
+                          EmbeddingSync sync) {
+  const Mesh mesh = make_mesh(config);
+  const bool fused = sync == EmbeddingSync::fused;
+  std::vector<Message> messages;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    if (mesh.coordinate(rank, kPipeline) != 0 || (fused && mesh.coordinate(rank, kData) != 0)) {
+      continue;
+    }
+    std::vector<int> holders;
+    for (const int replica : fused ? mesh.line(rank, kData) : std::vector<int>{rank}) {
+      holders.push_back(replica);
+      holders.push_back(mesh.line(replica, kPipeline).back());
+    }
+    add_all_pairs(holders, messages);
+  }
+  return slowest_link(cluster, messages, kTypicalBytes);
+}
+
+schedule::Link boundary_link(const ParallelConfig& config,
+                             const Cluster& cluster,
+                             int from,
+                             int to) {
+  const Mesh mesh = make_mesh(config);
+  std::vector<Message> messages;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    if (mesh.coordinate(rank, kPipeline) == from) {
+      messages.push_back({.from = rank, .to = mesh.moved(rank, kPipeline, to)});
+    }
+  }
+  schedule::Link link = slowest_link(cluster, messages, kTypicalBytes);
+  link.bytes_per_second *= config.tensor;
+  return link;
+}
+
+schedule::Seconds agreement_seconds(const ParallelConfig& config, const Cluster& cluster) {
+  const int ranks = config.num_ranks();
+  const double node = ranks > 1 ? cluster.node_link.latency_seconds : 0.0;
+  const bool spread = cluster.node_of(ranks - 1) > 0;
+  return {spread ? std::max(node, cluster.network_link.latency_seconds) : node};
+}
+
+schedule::Seconds all_reduce_seconds(const schedule::Link& link, int ranks, double bytes) {
+  if (bytes <= static_cast<double>(kGatherBytes)) {
+    return slices_seconds(link, 1, bytes);
+  }
+  return 2.0 * slices_seconds(link, ranks, bytes);
+}
+
+schedule::Seconds slices_seconds(const schedule::Link& link, int ranks, double bytes) {
+  const double service = link.bytes_per_second > 0.0 ? bytes / ranks / link.bytes_per_second : 0.0;
+  return link.latency + schedule::Seconds{service};
+}
+
+}  // namespace slackline

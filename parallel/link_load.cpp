@@ -1,0 +1,70 @@
+#include "parallel/link_load.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace slackline {
+
+namespace {
+
+using schedule::Seconds;
+
+enum class Server { pair, inside_node, out_of_node, into_node };
+
+using ServerKey = std::tuple<Server, int, int>;  // of a pair, or of a node and 0
+
+// What a message passes, as core/comm/link_model.h has it.
+std::vector<ServerKey> servers_of(const Cluster& cluster, const Message& message) {
+  const int from_node = cluster.node_of(message.from);
+  const int to_node = cluster.node_of(message.to);
+  const bool inside = from_node == to_node;
+  const Cluster::Link& link = inside ? cluster.node_link : cluster.network_link;
+  if (link.shared_by == Cluster::SharedBy::pair) {
+    const bool swap = !link.duplex && message.from > message.to;
+    return {swap ? ServerKey{Server::pair, message.to, message.from}
+                 : ServerKey{Server::pair, message.from, message.to}};
+  }
+  if (inside) {
+    return {{Server::inside_node, from_node, 0}};
+  }
+  return {{Server::out_of_node, from_node, 0},
+          {link.duplex ? Server::into_node : Server::out_of_node, to_node, 0}};
+}
+
+Seconds seconds_over(const schedule::Link& link, double bytes) {
+  const Seconds service{link.bytes_per_second > 0.0 ? bytes / link.bytes_per_second : 0.0};
+  return service + link.latency;
+}
+
+}  // namespace
+
+schedule::Link slowest_link(const Cluster& cluster,
+                            const std::vector<Message>& messages,
+                            double bytes) {
+  std::map<ServerKey, int> load;
+  for (const Message& message : messages) {
+    for (const ServerKey& server : servers_of(cluster, message)) {
+      ++load[server];
+    }
+  }
+  schedule::Link slowest;
+  for (const Message& message : messages) {
+    int sharers = 1;
+    for (const ServerKey& server : servers_of(cluster, message)) {
+      sharers = std::max(sharers, load[server]);
+    }
+    const bool inside = cluster.node_of(message.from) == cluster.node_of(message.to);
+    const Cluster::Link& link = inside ? cluster.node_link : cluster.network_link;
+    const schedule::Link seen{
+        .latency = {link.latency_seconds},
+        .bytes_per_second = link.bytes_per_second / sharers,
+        .duplex = link.duplex ? schedule::Duplex::full : schedule::Duplex::half};
+    if (seconds_over(seen, bytes) > seconds_over(slowest, bytes)) {
+      slowest = seen;
+    }
+  }
+  return slowest;
+}
+
+}  // namespace slackline

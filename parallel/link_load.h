@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "core/comm/cluster.h"
+#include "parallel/schedule/cost_model.h"
+
+namespace slackline {
+
+struct Message {
+  int from = 0;
+  int to = 0;
+};
+
+// The link as the slowest of these messages sees it when all of them, `bytes` long each, are sent
+// at once: a link that several of them pass serves each with its share of the speed. REQUIRES:
+// ranks stand on the cluster. No messages: a link that takes no time.
+[[nodiscard]] schedule::Link slowest_link(const Cluster& cluster,
+                                          const std::vector<Message>& messages,
+                                          double bytes);
+
+}  // namespace slackline

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "tools/step_plan.h"
+
+namespace slackline {
+
+// One object, as `plan --json` prints it; docs/schedule.md has its fields.
+[[nodiscard]] std::string plan_json(const StepPlan& plan);
+
+// The predicted timeline as a Chrome trace with a row of tracks for every rank; replicas do the
+// same at the same time.
+[[nodiscard]] std::string plan_trace(const StepPlan& plan);
+
+// What a run keeps of its plan.
+struct PlanFiles {
+  std::string json{};  // plan.json (CONTRACTS section 6)
+  std::string text{};  // plan.txt
+};
+
+// Of policy none, in force from step 1. Seconds are null in the JSON unless costs were measured.
+[[nodiscard]] PlanFiles plan_files(const StepPlan& plan);
+
+}  // namespace slackline

@@ -1,0 +1,198 @@
+#include "tools/step_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/thread_pool.h"
+#include "model/parameter_table.h"
+#include "parallel/byte_inputs.h"
+#include "parallel/schedule/slots.h"
+#include "parallel/stage_split.h"
+#include "tools/cost_file.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::AxisBytes;
+using schedule::Bytes;
+using schedule::Seconds;
+using schedule::Site;
+
+constexpr const char* kNoCodec = "policy none";
+constexpr double kGiga = 1e9;
+
+std::string assumption() {
+  const AssumedSpeeds speeds;
+  return fmt::format("assumed {:g} GFLOP/s and {:g} GB/s of memory per rank",
+                     speeds.flops_per_second / kGiga,
+                     speeds.bytes_per_second / kGiga);
+}
+
+Cluster cluster_for(const std::string& path, int num_ranks) {
+  Cluster cluster = read_cluster(path);
+  if (cluster.num_devices() < num_ranks) {
+    throw ConfigError(fmt::format(
+        "{}: nodes: must have a device for each of the config's {} ranks (parallel.tensor x "
+        "pipeline x data); got {}",
+        path,
+        num_ranks,
+        cluster.num_devices()));
+  }
+  return cluster;
+}
+
+// The data axis' bytes of a virtual stage, over all ranks: gradients, and weights that come back.
+struct DataBytes {
+  std::size_t gradients = 0;
+  std::size_t weights = 0;
+};
+
+DataBytes data_bytes(const schedule::ByteInputs& inputs, int stage) {
+  std::size_t bytes = schedule::stage_bytes(inputs, stage).data.value;
+  const int last = static_cast<int>(inputs.layers.size()) - 1;
+  if (stage == 0 || stage == last) {
+    bytes += schedule::table_sync_bytes(inputs).data.value / 2;  // p > 1, or there is none
+  }
+  const bool sharded = inputs.store == schedule::GradientStore::sharded;
+  return {.gradients = sharded ? bytes / 2 : bytes, .weights = sharded ? bytes / 2 : 0};
+}
+
+std::size_t class_bytes(const schedule::ClassSlack& row, const schedule::ByteInputs& inputs) {
+  switch (row.members.site) {
+    case Site::pipeline_forward:
+    case Site::pipeline_backward:
+      return row.bytes.value * static_cast<std::size_t>(inputs.d);
+    case Site::data_gradient:
+      return data_bytes(inputs, row.members.stage).gradients;
+    case Site::parameter_gather:
+      return data_bytes(inputs, row.members.stage).weights;
+    case Site::embedding:
+      break;
+  }
+  return schedule::table_sync_bytes(inputs).embedding.value;
+}
+
+std::vector<PlannedClass> planned_classes(const std::vector<schedule::ClassSlack>& slacks,
+                                          const schedule::ByteInputs& inputs) {
+  std::vector<PlannedClass> classes;
+  classes.reserve(slacks.size());
+  for (const schedule::ClassSlack& row : slacks) {
+    classes.push_back({.members = row.members,
+                       .raw_bytes = class_bytes(row, inputs),
+                       .raw = (1.0 / row.count) * row.seconds,
+                       .slack = std::max(row.slack, Seconds{}),
+                       .reason = kNoCodec});
+  }
+  return classes;
+}
+
+// What all ranks at one place of the pipeline send.
+AxisBytes place_bytes(const schedule::ByteInputs& inputs, int place) {
+  AxisBytes sum;
+  const int stages = static_cast<int>(inputs.layers.size());
+  for (int stage = place; stage < stages; stage += inputs.p) {
+    const AxisBytes bytes = schedule::stage_bytes(inputs, stage);
+    sum.tensor += bytes.tensor;
+    sum.pipeline += bytes.pipeline;
+    sum.data += bytes.data;
+  }
+  if (place == 0 || place == inputs.p - 1) {
+    const AxisBytes table = schedule::table_sync_bytes(inputs);
+    sum.data += {table.data.value / 2};
+    sum.embedding = {table.embedding.value / 2};
+  }
+  return sum;
+}
+
+AxisBytes divided(const AxisBytes& bytes, int ranks) {
+  const auto by = static_cast<std::size_t>(ranks);
+  return {.tensor = {bytes.tensor.value / by},
+          .pipeline = {bytes.pipeline.value / by},
+          .data = {bytes.data.value / by},
+          .embedding = {bytes.embedding.value / by}};
+}
+
+void plan_ranks(StepPlan& plan, const schedule::ByteInputs& inputs, const LinkSpeeds& links) {
+  const ParallelConfig& parallel = plan.config.parallel;
+  const Mesh mesh = make_mesh(parallel);
+  const std::vector<int> nodes = links ? links->nodes_of_ranks(mesh.size())
+                                       : std::vector<int>(static_cast<std::size_t>(mesh.size()), 0);
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const MeshPlace place{.tensor = mesh.coordinate(rank, "tensor"),
+                          .data = mesh.coordinate(rank, "data"),
+                          .pipeline = mesh.coordinate(rank, "pipeline")};
+    const int node = nodes[static_cast<std::size_t>(rank)];
+    const auto ranks_on_node = static_cast<int>(std::count(nodes.begin(), nodes.end(), node));
+    std::vector<MemoryItem> memory =
+        memory_plan(plan.config, place, default_num_threads(ranks_on_node));
+    plan.ranks.push_back(
+        {.place = place,
+         .node = node,
+         .memory_bytes = total_bytes(memory),
+         .sent = divided(place_bytes(inputs, place.pipeline), parallel.tensor * parallel.data)});
+    if (place.tensor == 0 && place.data == 0) {
+      plan.memory.push_back(std::move(memory));
+    }
+  }
+}
+
+}  // namespace
+
+StepPlan make_step_plan(const TrainConfig& config,
+                        const std::optional<StepCosts>& costs,
+                        const LinkSpeeds& links) {
+  const MeshJob job = config.mesh_job();
+  const schedule::ByteInputs inputs = byte_inputs(job);
+  StepPlan plan{.config = config,
+                .parameters = num_parameters(config.model),
+                .tokens_per_step = config.batch.global * config.model.sequence,
+                .flops = flops_per_token(config.model),
+                .stages = split_layers(config.model, config.parallel),
+                .schedule = make_rank_plan(job, {}).executor.schedule,
+                .costs_from = costs ? "measured" : assumption(),
+                .links_from = links ? "given" : "none: transfers take no time",
+                .has_measured_costs = costs.has_value(),
+                .step_bytes = schedule::step_bytes(inputs)};
+  const schedule::CostModel model =
+      cost_model(job, costs ? *costs : assumed_costs(config.model, {}), links);
+  plan.timeline = schedule::make_timeline(plan.schedule, model);
+  plan.slacks = schedule::class_slacks(plan.schedule, plan.timeline);
+  plan.classes = planned_classes(plan.slacks, inputs);
+  plan.slots = schedule::input_slots(plan.schedule).num_slots;
+  plan_ranks(plan, inputs, links);
+  return plan;
+}
+
+StepPlan make_step_plan(const TrainConfig& config, const StepPlanFiles& files) {
+  const int num_ranks = config.parallel.num_ranks();
+  std::optional<StepCosts> costs;
+  if (!files.costs.empty()) {
+    costs = read_cost_file(files.costs);
+  }
+  std::string cluster = files.cluster;
+  if (cluster.empty() && config.network.links != "probe") {
+    cluster = config.network.links;
+  }
+  LinkSpeeds links;
+  std::string links_from = cluster;
+  if (!cluster.empty()) {
+    links = cluster_for(cluster, num_ranks);
+  } else if (costs) {
+    links = measured_links(*costs, num_ranks);
+    links_from = files.costs;
+  }
+  try {
+    StepPlan plan = make_step_plan(config, costs, links);
+    plan.costs_from = costs ? files.costs : plan.costs_from;
+    plan.links_from = links ? links_from : plan.links_from;
+    return plan;
+  } catch (const ConfigError& problem) {
+    throw ConfigError(files.costs + ": " + problem.what());  // only costs can fail to fit here
+  }
+}
+
+}  // namespace slackline

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/flops.h"
+#include "parallel/schedule/byte_formulas.h"
+#include "parallel/schedule/slack.h"
+#include "parallel/schedule/timeline.h"
+#include "parallel/step_cost_model.h"
+#include "tools/memory_plan.h"
+#include "tools/train_config.h"
+
+namespace slackline {
+
+// A class of transfers in a plan (CONTRACTS section 6). Bytes are those of a step, over all
+// replicas; seconds are those of one transfer.
+struct PlannedClass {
+  schedule::TransferClass members{};
+  std::size_t raw_bytes = 0;
+  schedule::Seconds raw{};    // mean, from readiness to arrival
+  schedule::Seconds slack{};  // the least of any
+  std::string reason{};       // why its codec is what it is
+};
+
+// What one rank holds and sends.
+struct PlannedRank {
+  MeshPlace place{};
+  int node = 0;
+  std::size_t memory_bytes = 0;
+  schedule::AxisBytes sent{};  // an equal share of what the ranks of its pipeline place send
+};
+
+// Everything that is known of a run before it starts: a function of config, costs and links.
+// Nothing of the model is allocated.
+struct StepPlan {
+  TrainConfig config{};
+  std::int64_t parameters = 0;
+  std::int64_t tokens_per_step = 0;
+  FlopsPerToken flops{};
+  std::vector<ChunkSlice> stages{};  // virtual ones, in model order
+  schedule::Schedule schedule{};
+  std::string costs_from{};  // a sentence for the reader
+  std::string links_from{};
+  bool has_measured_costs = false;
+  schedule::Timeline timeline{};
+  std::vector<schedule::ClassSlack> slacks{};
+  std::vector<PlannedClass> classes{};
+  schedule::AxisBytes step_bytes{};
+  std::vector<int> slots{};                       // micro-batches in flight, per pipeline rank
+  std::vector<PlannedRank> ranks{};               // in world order
+  std::vector<std::vector<MemoryItem>> memory{};  // of each pipeline place's first rank
+
+  [[nodiscard]] double bubble_share() const { return schedule::bubble_share(timeline); }
+};
+
+struct StepPlanFiles {
+  std::string cluster{};  // where empty: network.links, then the cost file's links
+  std::string costs{};    // where empty: assumed from floating-point operations
+};
+
+// Reads the files and plans. Throws ConfigError where one is wrong or does not fit the config.
+[[nodiscard]] StepPlan make_step_plan(const TrainConfig& config, const StepPlanFiles& files);
+
+// From values: without costs they are assumed, without links transfers take no time.
+[[nodiscard]] StepPlan make_step_plan(const TrainConfig& config,
+                                      const std::optional<StepCosts>& costs,
+                                      const LinkSpeeds& links);
+
+}  // namespace slackline
