@@ -40,9 +40,9 @@ sl_system_library(sl_hwy hwy/highway.h hwy libhwy-dev)
 
 find_package(MPI QUIET COMPONENTS C)
 if(MPI_C_FOUND)
-  sl_report(MPI "found, not used until ranks are (one process so far)")
+  sl_report(MPI "${MPI_C_LIBRARIES}, version ${MPI_C_VERSION}")
 else()
-  sl_report(MPI "not found (not needed for one process)")
+  sl_report(MPI "not found: ranks are threads of one process (--ranks). libopenmpi-dev brings it")
 endif()
 
 if(SL_CUDA)

@@ -60,4 +60,11 @@ class NonFiniteError : public Error {
   explicit NonFiniteError(const std::string& message) : Error(message, ExitCode::non_finite) {}
 };
 
+// What all ranks of a run throw at the same point, after they have agreed that some or all of them
+// cannot go on: they end by themselves, and one message is enough.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
 }  // namespace slackline

@@ -21,12 +21,11 @@ AttentionActivations allocate_attention_activations(Arena& arena,
                                                     const LayerShape& shape) {
   const std::int64_t N = shape.num_tokens();
   const std::int64_t width = shape.width(config);
-  return {
-      .norm = allocate_norm_activations(arena, shape.num_rows(), config.hidden, shape.dtype),
-      .qkv = arena.allocate(shape.dtype, {N, 3 * width}),
-      .context = arena.allocate(shape.dtype, {N, width}),
-      .log_sum_exp =
-          arena.allocate(DType::f32, {shape.batch.B, shape.heads(config), shape.batch.T})};
+  return {.norm = allocate_norm_activations(arena, shape.num_rows(), config.hidden, shape.dtype),
+          .qkv = arena.allocate(shape.dtype, {N, 3 * width}),
+          .context = arena.allocate(shape.dtype, {N, width}),
+          .log_sum_exp =
+              arena.allocate(DType::f32, {shape.batch.B, shape.heads(config), shape.batch.T})};
 }
 
 AttentionGradients allocate_attention_gradients(Arena& arena,

@@ -17,9 +17,7 @@ struct LayerShape {
   [[nodiscard]] std::int64_t num_tokens() const { return batch.num_tokens(); }  // N
 
   // Rows of the residual stream that this rank owns, n in shapes: N, or N / size.
-  [[nodiscard]] std::int64_t num_rows() const {
-    return share.num_rows(num_tokens());
-  }
+  [[nodiscard]] std::int64_t num_rows() const { return share.num_rows(num_tokens()); }
 
   [[nodiscard]] int heads(const ModelConfig& config) const { return config.heads / share.size; }
 

@@ -5,8 +5,8 @@ namespace slackline {
 bool ModelSlice::holds(const ParameterSpec& spec, const ModelConfig& config) const {
   switch (spec.part) {
     case ModelPart::embedding:
-      return embedding() || (spec.role == ParameterRole::token_embedding && head() &&
-                             config.tie_embeddings);
+      return embedding() ||
+             (spec.role == ParameterRole::token_embedding && head() && config.tie_embeddings);
     case ModelPart::head:
       return head();
     case ModelPart::layer:

@@ -38,7 +38,7 @@ struct ParameterSpec {
   double init_std = 0.0;  // of normal initial values; 0: zeros, or ones for norm weights
   TensorCut cut = TensorCut::none;
   ModelPart part = ModelPart::layer;
-  int layer = -1;         // of ModelPart::layer
+  int layer = -1;  // of ModelPart::layer
 };
 
 // Every parameter of the model, in the order of the forward pass. Names are unique.

@@ -50,12 +50,12 @@ void fill_normal(StreamView stream, const Parameter& parameter, PhiloxKey key) {
     const std::int64_t first_local_row = has_rows ? part.local.start[0] : 0;
     stream.pool().parallel_for(static_cast<std::size_t>(num_rows), [&](std::size_t task, int) {
       const auto row = static_cast<std::int64_t>(task);
-      draw_normal(weight + (first_local_row + row) * columns + part.local.start.back(),
-                  static_cast<std::size_t>((first_row + row) * logical_columns +
-                                           part.logical.start.back()),
-                  count,
-                  key,
-                  parameter.spec.init_std);
+      draw_normal(
+          weight + (first_local_row + row) * columns + part.local.start.back(),
+          static_cast<std::size_t>((first_row + row) * logical_columns + part.logical.start.back()),
+          count,
+          key,
+          parameter.spec.init_std);
     });
   }
 }
@@ -124,8 +124,7 @@ Parameters::Parameters(const ModelConfig& config, const Options& options)
   if (total.input_gradient > 0) {
     input_gradient_buffer_ = Buffer("input embedding gradient", total.input_gradient);
     input_gradient_buffer_.fill_zero();
-    input_gradient_ =
-        input_gradient_buffer_.view(DType::f32, parameters_.front().shard.shape);
+    input_gradient_ = input_gradient_buffer_.view(DType::f32, parameters_.front().shard.shape);
   }
   clear_gaps();
 }
@@ -143,9 +142,8 @@ Tensor Parameters::all_gradients() const {
 void Parameters::clear_gaps() {
   for (const Parameter& parameter : parameters_) {
     const std::size_t used = parameter.first_element + parameter.weight.num_elements();
-    const std::size_t end =
-        parameter.first_element +
-        Arena::aligned_bytes(DType::f32, parameter.shard.shape) / sizeof(float);
+    const std::size_t end = parameter.first_element +
+                            Arena::aligned_bytes(DType::f32, parameter.shard.shape) / sizeof(float);
     for (const Buffer* buffer : {&weights_, &gradients_}) {
       if (buffer->bytes() > 0) {
         auto* values = reinterpret_cast<float*>(buffer->data());

@@ -35,9 +35,9 @@ Stage::Stage(Parameters& parameters, const ModelConfig& config, const Options& o
       config_(config),
       options_(options),
       chunk_(chunk_of(config, options)) {
-  SL_CHECK(!(config.recompute == Recompute::block &&
-             options.weight_gradients == WeightGradients::later),
-           "recomputed activations are gone when weight gradients are made later");
+  SL_CHECK(
+      !(config.recompute == Recompute::block && options.weight_gradients == WeightGradients::later),
+      "recomputed activations are gone when weight gradients are made later");
   if (chunk_.embedding) {
     embedding_.emplace(parameters);
   }
@@ -54,9 +54,9 @@ Stage::Stage(Parameters& parameters, const ModelConfig& config, const Options& o
 }
 
 Stage::Tensors Stage::allocate(Arena& arena,
-                                   const ModelConfig& config,
-                                   const Options& options,
-                                   BatchShape batch) {
+                               const ModelConfig& config,
+                               const Options& options,
+                               BatchShape batch) {
   const LayerShape shape = options.layer_shape(batch);
   const ChunkSlice chunk = chunk_of(config, options);
   const auto layers = static_cast<std::size_t>(chunk.num_layers());
@@ -100,16 +100,17 @@ std::size_t Stage::workspace_bytes(const ModelConfig& config,
   const ChunkSlice chunk = chunk_of(config, options);
   std::size_t bytes = Block::workspace_bytes(config, shape, num_threads);
   if (chunk.embedding) {
-    bytes = std::max(bytes, Embedding::workspace_bytes(config, shape.batch, shape.dtype, shape.share));
+    bytes =
+        std::max(bytes, Embedding::workspace_bytes(config, shape.batch, shape.dtype, shape.share));
   }
   if (chunk.head) {
     // The gradient of the final norm's output is held beside what either of the two takes.
     const std::size_t held =
         Arena::aligned_bytes(options.compute, {shape.num_rows(), config.hidden});
-    bytes = std::max({bytes,
-                      held + Head::workspace_bytes(
-                                 config, shape.batch, shape.dtype, num_threads, shape.share),
-                      held + layer_norm_workspace_bytes(shape.num_rows(), config.hidden)});
+    bytes = std::max(
+        {bytes,
+         held + Head::workspace_bytes(config, shape.batch, shape.dtype, num_threads, shape.share),
+         held + layer_norm_workspace_bytes(shape.num_rows(), config.hidden)});
   }
   return bytes;
 }
@@ -149,9 +150,9 @@ void Stage::begin_step(StreamView stream) {
     const ParameterSpec& spec = parameter.spec;
     const bool here = ModelSlice{.chunks = {chunk_}}.holds(spec, config_);
     // Products write these in the first pass of a step.
-    const bool head_table = spec.role == ParameterRole::head ||
-                            (spec.role == ParameterRole::token_embedding &&
-                             config_.tie_embeddings && parameters_->slice().head());
+    const bool head_table =
+        spec.role == ParameterRole::head || (spec.role == ParameterRole::token_embedding &&
+                                             config_.tie_embeddings && parameters_->slice().head());
     if (here && spec.role != ParameterRole::matrix && !head_table) {
       fill_zero(stream, parameter.gradient);
     }
@@ -174,8 +175,7 @@ void Stage::forward(const Pass& pass, ActivationSlot& slot) {
   }
   if (head_) {
     pass.before_use(ModelPart::head);
-    final_norm_->forward(
-        pass.stream, residual_before(to.residual, blocks_.size()), to.final_norm);
+    final_norm_->forward(pass.stream, residual_before(to.residual, blocks_.size()), to.final_norm);
   }
 }
 

@@ -56,7 +56,7 @@ class Stage {
     Purpose purpose = Purpose::train;
     std::optional<ChunkSlice> chunk{};  // absent: the whole model
     TensorShare share{};                // of the tensor axis, as the parameters' slice
-    bool own_slot = true;  // false: every call names a slot
+    bool own_slot = true;               // false: every call names a slot
     WeightGradients weight_gradients = WeightGradients::now;
 
     [[nodiscard]] LayerShape layer_shape(BatchShape batch) const {

@@ -60,8 +60,8 @@ OptimizerPiece sharded_piece(const GradientBucket& bucket,
   const bool table = bucket.kind == Kind::table;
   const bool spans_stages = table && place.fused_table;
   // Copies alternate in the group that spans both stages.
-  const int rank = spans_stages ? 2 * place.data_rank + (place.first_copy ? 0 : 1)
-                                : place.data_rank;
+  const int rank =
+      spans_stages ? 2 * place.data_rank + (place.first_copy ? 0 : 1) : place.data_rank;
   const int size = spans_stages ? 2 * place.data_size : place.data_size;
   const bool counted = !table || place.first_copy || spans_stages;
   return {.parameter = &parameter,

@@ -22,9 +22,9 @@ struct GradientBucket {
 
   Kind kind = Kind::layers;
   std::size_t first = 0;
-  std::size_t count = 0;                   // gaps between parameters included
+  std::size_t count = 0;  // gaps between parameters included
   std::vector<const Parameter*> holds{};
-  std::vector<Unit> units{};               // that read its weights and make its gradients
+  std::vector<Unit> units{};  // that read its weights and make its gradients
 };
 
 // The buckets of a rank's parameters, from the last layer to the first as backward makes them; a

@@ -12,9 +12,7 @@ namespace {
 using Kind = GradientBucket::Kind;
 
 Tensor elements(const Tensor& all, const GradientBucket& bucket) {
-  return {all.data<float>() + bucket.first,
-          DType::f32,
-          {static_cast<std::int64_t>(bucket.count)}};
+  return {all.data<float>() + bucket.first, DType::f32, {static_cast<std::int64_t>(bucket.count)}};
 }
 
 }  // namespace
@@ -23,9 +21,7 @@ GradientReducer::GradientReducer(const Parameters& parameters,
                                  const ModelConfig& config,
                                  const Options& options,
                                  Groups& groups)
-    : parameters_(&parameters),
-      options_(options),
-      groups_(&groups) {
+    : parameters_(&parameters), options_(options), groups_(&groups) {
   std::vector<GradientBucket> buckets =
       gradient_buckets(parameters.all(), config.tie_embeddings, options.bucket_bytes);
   pieces_ = optimizer_pieces(parameters.all(), buckets, place());
@@ -36,13 +32,13 @@ GradientReducer::GradientReducer(const Parameters& parameters,
 }
 
 ReductionPlace GradientReducer::place() const {
-  return {.strategy = options_.strategy,
-          .tensor_rank = groups_->tensor_rank(),
-          .data_rank = groups_->data_rank(),
-          .data_size = groups_->data->size(),
-          .fused_table =
-              groups_->table != nullptr && options_.embedding_sync == EmbeddingSync::fused,
-          .first_copy = groups_->pipeline_rank() == 0};
+  return {
+      .strategy = options_.strategy,
+      .tensor_rank = groups_->tensor_rank(),
+      .data_rank = groups_->data_rank(),
+      .data_size = groups_->data->size(),
+      .fused_table = groups_->table != nullptr && options_.embedding_sync == EmbeddingSync::fused,
+      .first_copy = groups_->pipeline_rank() == 0};
 }
 
 bool GradientReducer::is_fused(const GradientBucket& bucket) const {
@@ -97,8 +93,7 @@ void GradientReducer::finish() {
     }
   }
   for (Moving& moving : moving_) {
-    SL_CHECK(moving.bucket.kind != Kind::layers || moving.missing.empty(),
-             "gradients are missing");
+    SL_CHECK(moving.bucket.kind != Kind::layers || moving.missing.empty(), "gradients are missing");
     moving.reduction.wait();
     moving.missing = moving.bucket.units;
   }
@@ -110,9 +105,9 @@ void GradientReducer::gather_weights() {
   }
   // First layers first: they are read first.
   for (auto moving = moving_.rbegin(); moving != moving_.rend(); ++moving) {
-    moving->gather = group_of(moving->bucket).all_gather(
-        elements(parameters_->all_weights(), moving->bucket),
-        {.what = "updated weights"});
+    moving->gather = group_of(moving->bucket)
+                         .all_gather(elements(parameters_->all_weights(), moving->bucket),
+                                     {.what = "updated weights"});
   }
 }
 

@@ -37,9 +37,8 @@ MeshModel::MeshModel(const Options& options, Communicator& world)
       parameters_(options.job.model, {.compute = options.job.precision, .slice = plan_.slice}),
       executor_(parameters_, options.job.model, plan_.executor, groups_, tensor_sum_),
       reducer_(parameters_, options.job.model, plan_.reducer, groups_),
-      optimizer_(
-          optimized_parameters(reducer_.pieces(), options.optimizer.decay_embeddings),
-          options.optimizer),
+      optimizer_(optimized_parameters(reducer_.pieces(), options.optimizer.decay_embeddings),
+                 options.optimizer),
       agreement_(world, parameter_names(options.job.model)) {
   SL_CHECK_EQ(world.size(), options.job.parallel.num_ranks());
 }
@@ -63,9 +62,8 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
   if (groups_.tensor_rank() != 0) {
     loss = 0.0;  // the sum that all tensor ranks have counts once
   }
-  StepFacts facts = agreement_.agree({.loss = loss, .stop = stop},
-                                     reducer_.pieces(),
-                                     optimizer_.squared_norms(stream_));
+  StepFacts facts = agreement_.agree(
+      {.loss = loss, .stop = stop}, reducer_.pieces(), optimizer_.squared_norms(stream_));
   facts.loss /= tokens_of_step();
   return facts;
 }

@@ -30,4 +30,13 @@ std::vector<OptimizedTensor> optimized_parameters(const std::vector<OptimizerPie
   return tensors;
 }
 
+std::vector<OptimizedTensor> optimized_parameters(const Parameters& parameters,
+                                                  bool decay_embeddings) {
+  std::vector<OptimizerPiece> pieces;
+  for (const Parameter& parameter : parameters.all()) {
+    pieces.push_back({.parameter = &parameter, .range = {0, parameter.weight.num_elements()}});
+  }
+  return optimized_parameters(pieces, decay_embeddings);
+}
+
 }  // namespace slackline

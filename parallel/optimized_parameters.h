@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "optim/adamw_optimizer.h"
-#include "parallel/gradient_reducer.h"
+#include "parallel/gradient_buckets.h"
 
 namespace slackline {
 
@@ -11,5 +11,9 @@ namespace slackline {
 // pieces. They stay valid as long as the parameters.
 [[nodiscard]] std::vector<OptimizedTensor> optimized_parameters(
     const std::vector<OptimizerPiece>& pieces, bool decay_embeddings);
+
+// Every element of the parameters that one rank alone trains.
+[[nodiscard]] std::vector<OptimizedTensor> optimized_parameters(const Parameters& parameters,
+                                                                bool decay_embeddings);
 
 }  // namespace slackline

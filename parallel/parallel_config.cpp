@@ -22,8 +22,7 @@ constexpr std::array<std::string_view, 2> kEmbeddingSyncs = {"fused", "separate"
 constexpr std::int64_t kMaxDegree = 1 << 16;
 
 int degree(JsonReader& section, std::string_view axis) {
-  return static_cast<int>(
-      section.integer(axis, {.default_value = 1, .min = 1, .max = kMaxDegree}));
+  return static_cast<int>(section.integer(axis, {.default_value = 1, .min = 1, .max = kMaxDegree}));
 }
 
 // The largest degree up to `wanted` that divides all of these.
@@ -106,9 +105,10 @@ ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model
   config.embedding_sync =
       static_cast<EmbeddingSync>(section.choice("embedding_sync", kEmbeddingSyncs, 0));
   if (config.schedule == ScheduleName::zb_h1 && model.recompute == Recompute::block) {
-    section.fail("schedule",
-                 R"("zb_h1" keeps what weight gradients need, which model.recompute "block" drops; )"
-                 R"(use "1f1b")");
+    section.fail(
+        "schedule",
+        R"("zb_h1" keeps what weight gradients need, which model.recompute "block" drops; )"
+        R"(use "1f1b")");
   }
   section.finish();
   return config;
@@ -117,19 +117,21 @@ ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model
 void check_batch_fits(const ParallelConfig& config, const ModelConfig& model, BatchSplit batch) {
   const std::int64_t tokens = batch.micro * model.sequence;
   if (config.sequence_parallel && tokens % config.tensor != 0) {
-    throw ConfigError(fmt::format("parallel.sequence_parallel: batch.micro x model.sequence = {} "
-                                  "tokens must divide over parallel.tensor = {} ranks; got true",
-                                  tokens,
-                                  config.tensor));
+    throw ConfigError(
+        fmt::format("parallel.sequence_parallel: batch.micro x model.sequence = {} "
+                    "tokens must divide over parallel.tensor = {} ranks; got true",
+                    tokens,
+                    config.tensor));
   }
   const std::int64_t micro_batches = batch.global / (batch.micro * config.data);
   if (config.schedule == ScheduleName::interleaved && micro_batches % config.pipeline != 0) {
-    throw ConfigError(fmt::format("parallel.schedule: \"interleaved\" needs micro-batches a "
-                                  "multiple of parallel.pipeline = {}: batch.global {} makes {} of "
-                                  "them; got \"interleaved\"",
-                                  config.pipeline,
-                                  batch.global,
-                                  micro_batches));
+    throw ConfigError(
+        fmt::format("parallel.schedule: \"interleaved\" needs micro-batches a "
+                    "multiple of parallel.pipeline = {}: batch.global {} makes {} of "
+                    "them; got \"interleaved\"",
+                    config.pipeline,
+                    batch.global,
+                    micro_batches));
   }
 }
 

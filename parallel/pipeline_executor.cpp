@@ -69,8 +69,8 @@ std::size_t PipelineExecutor::workspace_bytes(const ModelConfig& config,
                                               int num_threads) {
   std::size_t bytes = 0;
   for (const ChunkSlice& chunk : options.chunks) {
-    bytes = std::max(
-        bytes, Stage::workspace_bytes(config, chunk_options(options, chunk), num_threads));
+    bytes =
+        std::max(bytes, Stage::workspace_bytes(config, chunk_options(options, chunk), num_threads));
   }
   return bytes;
 }
@@ -181,15 +181,11 @@ void PipelineExecutor::receive_gradient(const Op& op, InFlight& at) {
 }
 
 Transfer PipelineExecutor::send(Communicator& group, const Op& op, const Tensor& data) const {
-  return group.send(data,
-                    options_.schedule.rank_of(schedule::peer_chunk(op)),
-                    note_of(op));
+  return group.send(data, options_.schedule.rank_of(schedule::peer_chunk(op)), note_of(op));
 }
 
 Transfer PipelineExecutor::receive(Communicator& group, const Op& op, const Tensor& data) const {
-  return group.receive(data,
-                       options_.schedule.rank_of(schedule::peer_chunk(op)),
-                       note_of(op));
+  return group.receive(data, options_.schedule.rank_of(schedule::peer_chunk(op)), note_of(op));
 }
 
 void PipelineExecutor::wait_for_all() {

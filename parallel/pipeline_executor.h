@@ -20,10 +20,10 @@ namespace slackline {
 class PipelineExecutor {
  public:
   struct Options {
-    schedule::Schedule schedule;            // of a training step
-    schedule::Schedule evaluation;          // forward passes only
-    Stage::Options stage{};                 // micro-batch shape, dtype, sequence parallelism
-    std::vector<ChunkSlice> chunks{};       // of this rank
+    schedule::Schedule schedule;       // of a training step
+    schedule::Schedule evaluation;     // forward passes only
+    Stage::Options stage{};            // micro-batch shape, dtype, sequence parallelism
+    std::vector<ChunkSlice> chunks{};  // of this rank
   };
 
   PipelineExecutor(Parameters& parameters,
@@ -38,8 +38,8 @@ class PipelineExecutor {
     std::vector<MicroBatch> micro_batches;  // of this data rank, in order
     float dropout = 0.0F;
     std::uint64_t seed = 0;
-    float scale = 1.0F;           // of the loss whose gradients are made
-    ParameterUse* use = nullptr;  // told of weights read and of finished gradients
+    float scale = 1.0F;                     // of the loss whose gradients are made
+    ParameterUse* use = nullptr;            // told of weights read and of finished gradients
     Gradients gradients = Gradients::fp32;  // none: forward passes only
   };
 
@@ -84,7 +84,9 @@ class PipelineExecutor {
   [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work) const;
   void receive_input(const schedule::Op& op, InFlight& at);
   void receive_gradient(const schedule::Op& op, InFlight& at);
-  [[nodiscard]] Transfer send(Communicator& group, const schedule::Op& op, const Tensor& data) const;
+  [[nodiscard]] Transfer send(Communicator& group,
+                              const schedule::Op& op,
+                              const Tensor& data) const;
   [[nodiscard]] Transfer receive(Communicator& group,
                                  const schedule::Op& op,
                                  const Tensor& data) const;
@@ -99,7 +101,7 @@ class PipelineExecutor {
   schedule::SlotMap evaluation_slots_;
   Groups* groups_;
   TensorSum* sum_;
-  std::vector<Stage> stages_;      // this rank's chunks, in order
+  std::vector<Stage> stages_;  // this rank's chunks, in order
   std::vector<InFlight> in_flight_;
 };
 

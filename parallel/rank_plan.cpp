@@ -25,33 +25,31 @@ schedule::Kind schedule_kind(ScheduleName name) {
 
 RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
   const ParallelConfig& parallel = job.parallel;
-  const schedule::ScheduleOptions options{
-      .num_ranks = parallel.pipeline,
-      .num_chunks = parallel.chunks,
-      .num_micro_batches = job.num_micro_batches,
-      .transfers = parallel.transfers == Transfers::blocking ? schedule::Transfers::blocking
-                                                             : schedule::Transfers::asynchronous};
+  const schedule::ScheduleOptions options{.num_ranks = parallel.pipeline,
+                                          .num_chunks = parallel.chunks,
+                                          .num_micro_batches = job.num_micro_batches,
+                                          .transfers = parallel.transfers == Transfers::blocking
+                                                           ? schedule::Transfers::blocking
+                                                           : schedule::Transfers::asynchronous};
   const std::vector<ChunkSlice> chunks =
       chunks_of_rank(split_layers(job.model, parallel), place.pipeline, parallel.pipeline);
   const bool splits_backward = parallel.schedule == ScheduleName::zb_h1;
-  return {.slice = {.tensor_rank = place.tensor, .tensor_size = parallel.tensor, .chunks = chunks},
-          .executor = {.schedule =
-                           schedule::make_schedule(schedule_kind(parallel.schedule), options),
-                       .evaluation = schedule::forward_only(options),
-                       .stage = {.micro_batch = job.micro_batch,
-                                 .compute = job.precision,
-                                 .share = {.rank = place.tensor,
-                                           .size = parallel.tensor,
-                                           .sequence_parallel = parallel.sequence_parallel &&
-                                                                parallel.tensor > 1},
-                                 .weight_gradients = splits_backward
-                                                         ? Stage::WeightGradients::later
-                                                         : Stage::WeightGradients::now},
-                       .chunks = chunks},
-          .reducer = {.strategy = parallel.data_strategy,
-                      .embedding_sync = parallel.embedding_sync,
-                      .sequence_parallel =
-                          parallel.sequence_parallel && parallel.tensor > 1}};
+  return {
+      .slice = {.tensor_rank = place.tensor, .tensor_size = parallel.tensor, .chunks = chunks},
+      .executor = {.schedule = schedule::make_schedule(schedule_kind(parallel.schedule), options),
+                   .evaluation = schedule::forward_only(options),
+                   .stage = {.micro_batch = job.micro_batch,
+                             .compute = job.precision,
+                             .share = {.rank = place.tensor,
+                                       .size = parallel.tensor,
+                                       .sequence_parallel =
+                                           parallel.sequence_parallel && parallel.tensor > 1},
+                             .weight_gradients = splits_backward ? Stage::WeightGradients::later
+                                                                 : Stage::WeightGradients::now},
+                   .chunks = chunks},
+      .reducer = {.strategy = parallel.data_strategy,
+                  .embedding_sync = parallel.embedding_sync,
+                  .sequence_parallel = parallel.sequence_parallel && parallel.tensor > 1}};
 }
 
 }  // namespace slackline

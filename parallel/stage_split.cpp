@@ -31,8 +31,8 @@ std::vector<int> fill(int layers, int stages, const Work& work, double limit) {
   std::vector<int> counts(static_cast<std::size_t>(stages), 0);
   int left = layers;
   for (int stage = stages - 1; stage >= 0; --stage) {
-    const double fixed = (stage == 0 ? work.embedding : 0.0) +
-                         (stage == stages - 1 ? work.head : 0.0);
+    const double fixed =
+        (stage == 0 ? work.embedding : 0.0) + (stage == stages - 1 ? work.head : 0.0);
     const int room = static_cast<int>((limit - fixed) / work.layer * (1.0 + 1e-12));
     const int count = std::min(std::max(1, room), left - stage);
     if (room < 1 || count < 1) {

@@ -31,8 +31,7 @@ std::int64_t count_windows(const TokenFile& tokens,
 }
 
 Stage::Options stage_options(const ModelConfig& config, std::int64_t B) {
-  return {.micro_batch = {.B = B, .T = config.sequence},
-          .purpose = Stage::Purpose::evaluate};
+  return {.micro_batch = {.B = B, .T = config.sequence}, .purpose = Stage::Purpose::evaluate};
 }
 
 // Enough for each of these batches: tile grids follow shapes, so the smaller, last one may need

@@ -34,16 +34,16 @@ struct PieceBytes {
 PieceBytes piece_bytes(const TrainConfig& config, const RankPlan& plan, const MeshPlace& place) {
   const bool tied = config.model.tie_embeddings;
   const std::vector<Parameter> parameters = Parameters::describe(config.model, plan.slice);
-  const std::vector<OptimizerPiece> pieces = optimizer_pieces(
-      parameters,
-      gradient_buckets(parameters, tied, plan.reducer.bucket_bytes),
-      {.strategy = plan.reducer.strategy,
-       .tensor_rank = place.tensor,
-       .data_rank = place.data,
-       .data_size = config.parallel.data,
-       .fused_table = tied && config.parallel.pipeline > 1 &&
-                      plan.reducer.embedding_sync == EmbeddingSync::fused,
-       .first_copy = place.pipeline == 0});
+  const std::vector<OptimizerPiece> pieces =
+      optimizer_pieces(parameters,
+                       gradient_buckets(parameters, tied, plan.reducer.bucket_bytes),
+                       {.strategy = plan.reducer.strategy,
+                        .tensor_rank = place.tensor,
+                        .data_rank = place.data,
+                        .data_size = config.parallel.data,
+                        .fused_table = tied && config.parallel.pipeline > 1 &&
+                                       plan.reducer.embedding_sync == EmbeddingSync::fused,
+                        .first_copy = place.pipeline == 0});
   PieceBytes bytes;
   std::vector<Shape> shapes;
   for (const OptimizerPiece& piece : pieces) {
@@ -72,8 +72,7 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
       {"AdamW moments (fp32)", pieces.moments},
       {"activations",
        PipelineExecutor::activation_bytes(config.model, plan.executor, place.pipeline)},
-      {"workspace",
-       PipelineExecutor::workspace_bytes(config.model, plan.executor, num_threads)},
+      {"workspace", PipelineExecutor::workspace_bytes(config.model, plan.executor, num_threads)},
       {"checkpoint staging", pieces.saved},
       {"token files (mapped)", mapped_bytes(config.data)},
       {"program and libraries", kLibraryBytes},

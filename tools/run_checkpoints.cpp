@@ -13,7 +13,7 @@ namespace slackline {
 
 namespace {
 
-// Runs on rank 0 and tells all ranks how it ended: they throw what it throws.
+// Runs on rank 0 and tells all ranks how it ended: where it throws, all throw.
 void on_first_rank(Communicator& world, const std::function<void()>& work) {
   std::string message;
   if (world.rank() == 0) {
@@ -25,7 +25,7 @@ void on_first_rank(Communicator& world, const std::function<void()>& work) {
   }
   message = broadcast_text(world, 0, message, "outcome of rank 0's file work");
   if (!message.empty()) {
-    throw FileError(message);
+    throw AgreedError(message, ExitCode::file);
   }
 }
 
@@ -34,10 +34,8 @@ void on_first_rank(Communicator& world, const std::function<void()>& work) {
 RunCheckpoints::RunCheckpoints(std::string directory, std::size_t keep, Communicator& world)
     : directory_(std::move(directory)),
       world_(&world),
-      writer_({.directory = directory_,
-               .rank = world.rank(),
-               .size = world.size(),
-               .keep = keep}) {}
+      writer_({.directory = directory_, .rank = world.rank(), .size = world.size(), .keep = keep}) {
+}
 
 void RunCheckpoints::prepare() {
   on_first_rank(*world_, [&] { writer_.remove_debris(); });
@@ -57,12 +55,13 @@ void RunCheckpoints::probe() {
   }
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
     if (answers[rank] != "yes") {
-      throw FileError(fmt::format(
-          "{}: rank {} on node {} does not see what rank 0 writes here, so its part of a checkpoint "
-          "would be lost; choose a run.dir that all nodes share",
-          directory_,
-          rank,
-          world_->nodes()[rank]));
+      throw FileError(
+          fmt::format("{}: rank {} on node {} does not see what rank 0 writes here, so its part of "
+                      "a checkpoint "
+                      "would be lost; choose a run.dir that all nodes share",
+                      directory_,
+                      rank,
+                      world_->nodes()[rank]));
     }
   }
 }

@@ -10,13 +10,13 @@ namespace slackline {
 
 // The checkpoints of a running job: every rank writes its pieces in the background, and when all
 // have, rank 0 makes a checkpoint of them. All ranks call the same at the same point of the run,
-// and where one fails all throw the same FileError.
+// and where one fails all throw the same AgreedError.
 class RunCheckpoints {
  public:
   RunCheckpoints(std::string directory, std::size_t keep, Communicator& world);
 
   // Before the first step: removes debris and makes sure that all ranks see one directory. Throws
-  // FileError naming a rank that does not.
+  // an error naming a rank that does not.
   void prepare();
 
   // Commits the save before it, copies the pieces and returns.

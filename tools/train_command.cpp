@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,16 +44,17 @@ struct Job {
 
 void require_world_fits(const ParallelConfig& parallel, int world_size) {
   if (parallel.num_ranks() != world_size) {
-    throw ConfigError(fmt::format("parallel.tensor x parallel.pipeline x parallel.data: must be "
-                                  "the number of ranks = {}; got {} x {} x {} = {}\n"
-                                  "hint: mpirun -np {} slackline train ..., or --ranks {}",
-                                  world_size,
-                                  parallel.tensor,
-                                  parallel.pipeline,
-                                  parallel.data,
-                                  parallel.num_ranks(),
-                                  parallel.num_ranks(),
-                                  parallel.num_ranks()));
+    throw ConfigError(
+        fmt::format("parallel.tensor x parallel.pipeline x parallel.data: must be "
+                    "the number of ranks = {}; got {} x {} x {} = {}\n"
+                    "hint: mpirun -np {} slackline train ..., or --ranks {}",
+                    world_size,
+                    parallel.tensor,
+                    parallel.pipeline,
+                    parallel.data,
+                    parallel.num_ranks(),
+                    parallel.num_ranks(),
+                    parallel.num_ranks()));
   }
 }
 
@@ -65,11 +68,18 @@ void require_same_job(Communicator& world, const Job& job) {
       exchange_texts(world, hex_text(identity.digest()), "identity of the job");
   for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
     if (hashes[rank] != hashes[0]) {
-      throw ConfigError(fmt::format("rank {} has another config, --set or binary than rank 0; all "
-                                    "ranks must run the same",
-                                    rank));
+      throw ConfigError(
+          fmt::format("rank {} has another config, --set or binary than rank 0; all "
+                      "ranks must run the same",
+                      rank));
     }
   }
+}
+
+// What the launcher says, before ranks can ask each other; 1 where it says nothing.
+int launched_ranks_on_node() {
+  const char* text = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  return text == nullptr ? 1 : std::max(1, std::atoi(text));
 }
 
 int ranks_on_own_node(const Communicator& world) {
@@ -78,8 +88,8 @@ int ranks_on_own_node(const Communicator& world) {
   return static_cast<int>(std::count(nodes.begin(), nodes.end(), own));
 }
 
-// Makes the trainer on every rank. Where it throws on some, all ranks end: all throw what the first of
-// those caught.
+// Makes the trainer on every rank. Where it throws on some, all ranks end: all throw what the first
+// of those caught.
 std::unique_ptr<Trainer> make_on_all_ranks(Communicator& world, const Job& job, int num_threads) {
   std::unique_ptr<Trainer> trainer;
   std::optional<Error> failure;
@@ -99,7 +109,7 @@ std::unique_ptr<Trainer> make_on_all_ranks(Communicator& world, const Job& job, 
     if (!failures[rank].empty()) {
       const auto code = static_cast<ExitCode>(failures[rank][0] - '0');
       const std::string where = rank == 0 ? "" : fmt::format("rank {}: ", rank);
-      throw Error(where + failures[rank].substr(1), code);
+      throw AgreedError(where + failures[rank].substr(1), code);
     }
   }
   return trainer;
@@ -113,6 +123,43 @@ ExitCode train_rank(Communicator& world, const Job& job) {
     log_info("ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes()));
   }
   return make_on_all_ranks(world, job, num_threads)->run();
+}
+
+// Every rank a thread of this process.
+ExitCode train_as_threads(int ranks, WorldOptions options, const Job& job) {
+  options.threads_per_rank = default_num_threads(ranks);
+  ExitCode code = ExitCode::done;
+  run_local_ranks(ranks, options, [&](Communicator& world) {
+    const ExitCode own = train_rank(world, job);
+    if (world.rank() == 0) {
+      code = own;
+    }
+  });
+  return code;
+}
+
+// One rank of those that mpirun or srun started, or the only one.
+ExitCode train_as_launched(WorldOptions options, const Job& job) {
+  options.threads_per_rank = default_num_threads(launched_ranks_on_node());
+  options.end_expected = [] { return StopSignal::received() == SIGTERM; };
+  const std::unique_ptr<Communicator> world = connect_mpi(options);
+  if (world->size() == 1) {
+    return train_rank(*world, job);
+  }
+  try {
+    return train_rank(*world, job);
+  } catch (const AgreedError& error) {
+    if (world->rank() == 0) {
+      log_error(error.what());
+    }
+    return error.exit_code();
+  } catch (const Error& error) {
+    log_error(fmt::format("rank {}: {}", world->rank(), error.what()));
+    abort_all(*world, error.exit_code(), error.what());
+  } catch (const std::exception& error) {
+    log_error(fmt::format("rank {}: {}", world->rank(), error.what()));
+    abort_all(*world, ExitCode::bug, error.what());
+  }
 }
 
 ExitCode train(const TrainOptions& options) {
@@ -131,20 +178,13 @@ ExitCode train(const TrainOptions& options) {
     std::printf("%s: valid\n", options.config.c_str());
     return ExitCode::done;
   }
-  const WorldOptions world_options{
-      .timeout_seconds = job.config.network.timeout_seconds,
-      .end_expected = [] { return StopSignal::received() == SIGTERM; }};
-  if (options.ranks > 1) {
-    ExitCode code = ExitCode::done;
-    run_local_ranks(options.ranks, world_options, [&](Communicator& world) {
-      const ExitCode own = train_rank(world, job);
-      if (world.rank() == 0) {
-        code = own;
-      }
-    });
-    return code;
+  const StopSignal signals;
+  WorldOptions world{.timeout_seconds = job.config.network.timeout_seconds};
+  if (!job.config.network.links.empty()) {
+    world.links = read_cluster(job.config.network.links);
   }
-  return train_rank(*make_local_world(1, world_options).front(), job);
+  return options.ranks > 1 ? train_as_threads(options.ranks, world, job)
+                           : train_as_launched(world, job);
 }
 
 }  // namespace

@@ -53,13 +53,12 @@ BatchConfig read_batch_config(JsonReader section, const ParallelConfig& parallel
     while (share % nearest != 0) {
       --nearest;
     }
-    section.fail("micro",
-                 parallel.data == 1
-                     ? fmt::format(
-                           "must divide batch.global = {}; nearest is {}", batch.global, nearest)
-                     : fmt::format("must divide batch.global / parallel.data = {}; nearest is {}",
-                                   share,
-                                   nearest));
+    section.fail(
+        "micro",
+        parallel.data == 1
+            ? fmt::format("must divide batch.global = {}; nearest is {}", batch.global, nearest)
+            : fmt::format(
+                  "must divide batch.global / parallel.data = {}; nearest is {}", share, nearest));
   }
   section.finish();
   return batch;
@@ -106,9 +105,8 @@ TrainConfig read_train_config(JsonReader document) {
   config.data = read_data_config(document.section("data"));
   config.parallel = read_parallel_config(document.section("parallel"), config.model);
   config.batch = read_batch_config(document.section("batch"), config.parallel);
-  check_batch_fits(config.parallel,
-                   config.model,
-                   {.global = config.batch.global, .micro = config.batch.micro});
+  check_batch_fits(
+      config.parallel, config.model, {.global = config.batch.global, .micro = config.batch.micro});
   config.optimizer = read_optimizer_config(document.section("optimizer"));
   config.compress = read_compress_config(document.section("compress"));
   config.checkpoint = read_checkpoint_config(document.section("checkpoint"));

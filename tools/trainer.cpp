@@ -66,8 +66,8 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Communicator
       directory_(config.run.dir),
       checkpoints_(directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), world),
       sample_(static_cast<std::size_t>(config.model.sequence) + 1),
-      tokens_(static_cast<std::size_t>(config.num_micro_batches() *
-                                       config.micro_shape().num_tokens())),
+      tokens_(
+          static_cast<std::size_t>(config.num_micro_batches() * config.micro_shape().num_tokens())),
       targets_(tokens_.size()) {
   if (start_.source == TrainingStart::Source::initial_values) {
     initialize(model_.stream(), model_.parameters(), config.run.seed);
@@ -87,7 +87,6 @@ ExitCode Trainer::run() {
     }
     return ExitCode::done;
   }
-  const StopSignal signals;
   checkpoints_.prepare();
   if (is_first_rank()) {
     directory_.start(options_.resolved_config, start_.step);
@@ -133,7 +132,8 @@ StepRecord Trainer::train_step(std::int64_t step, bool& stop) {
   } else if (config_.run.on_nonfinite == OnNonFinite::stop) {
     stop_on_non_finite(record);
   } else {
-    model_.optimizer().set_step_count(step);  // steps left out count too, so that a resume needs no count
+    model_.optimizer().set_step_count(
+        step);  // steps left out count too, so that a resume needs no count
   }
   record.step_seconds = seconds_since(start);
   record.compute_seconds = record.step_seconds - std::exchange(data_seconds_, 0.0);
@@ -175,9 +175,8 @@ std::optional<double> Trainer::evaluate() {
   const std::int64_t sequences = config_.run.eval_batches * config_.batch.global;
   double loss = 0.0;
   for (std::int64_t first = 0; first < sequences; first += config_.batch.global) {
-    const StepFacts facts =
-        model_.evaluate(load(*valid_data_, static_cast<std::uint64_t>(first), 0),
-                        StopSignal::received() != 0);
+    const StepFacts facts = model_.evaluate(
+        load(*valid_data_, static_cast<std::uint64_t>(first), 0), StopSignal::received() != 0);
     if (facts.stop) {
       return std::nullopt;
     }
@@ -228,12 +227,13 @@ void Trainer::stop_on_non_finite(const StepRecord& record) {
   }
   const std::string tensor = model_.agreement().first_of(
       model_.optimizer().first_non_finite(model_.stream()).value_or(""));
-  throw NonFiniteError(
+  throw AgreedError(
       fmt::format("step {}: stopped before the update: {} is not finite; loss {}, gradient norm {}",
                   record.step,
                   tensor.empty() ? "the loss" : "the gradient of " + tensor,
                   record.loss,
-                  record.grad_norm));
+                  record.grad_norm),
+      ExitCode::non_finite);
 }
 
 }  // namespace slackline

@@ -84,9 +84,7 @@ std::string data_document(const TrainingState& state) {
 
 // Where a part of a piece lies in the memory of its optimizer state.
 LocalPlace place_of(const OptimizerPiece& piece, const ShardPart& part) {
-  return {.shape = piece.parameter->shard.shape,
-          .region = part.local,
-          .first = piece.range.begin};
+  return {.shape = piece.parameter->shard.shape, .region = part.local, .first = piece.range.begin};
 }
 
 }  // namespace
@@ -153,10 +151,9 @@ CheckpointContents training_contents(const TrainingState& state) {
       continue;
     }
     const std::string& name = piece.parameter->spec.name;
-    for (const auto& [group, data] :
-         {std::pair{"weights/", optimizer.tensors()[i].weight},
-          std::pair{"adam_m/", optimizer.first_moment(name)},
-          std::pair{"adam_v/", optimizer.second_moment(name)}}) {
+    for (const auto& [group, data] : {std::pair{"weights/", optimizer.tensors()[i].weight},
+                                      std::pair{"adam_m/", optimizer.first_moment(name)},
+                                      std::pair{"adam_v/", optimizer.second_moment(name)}}) {
       for (const ShardPart& part : parts_of_range(piece.parameter->shard, piece.range)) {
         contents.tensors.push_back({.name = group + name,
                                     .data = data,

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/comm/collective_bytes.h"
 
 namespace slackline {
 

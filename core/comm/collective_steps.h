@@ -78,8 +78,4 @@ class CollectiveSteps {
   std::shared_ptr<ScratchPool> pool_;  // shared with every lease
 };
 
-// Latency counts below, bytes above. Measured with tools/bench/comm_bench.
-inline constexpr std::size_t kGatherBytes = std::size_t{4} << 10U;
-inline constexpr std::size_t kTreeBytes = std::size_t{64} << 10U;
-
 }  // namespace slackline

@@ -18,24 +18,27 @@ using std::chrono::duration_cast;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// A sum of up to this many inputs' elements takes about a microsecond; the hand-over takes ten.
-constexpr std::size_t kInlineSum = 4096;
-// How long the engine looks on without sleep after an event when a core is free, and how long a
-// waiting rank does before it blocks: a hand-over between threads costs as much.
+// A sum over this many elements of inputs takes some microseconds; so does handing it over.
+constexpr std::size_t kInlineSum = 32768;
+// When a core is free the engine looks on without sleep after an event: for long while a rank
+// waits, and for as long as the next submission may take otherwise.
 constexpr microseconds kLookOn{200};
+constexpr microseconds kLookOnForRank{20000};
+// How long a rank does before it blocks: a hand-over between threads costs as much.
 constexpr microseconds kSpin{20};
-// With ranks on every core, sleep a quarter of the time since the last event: short while something
-// is about to come, and no more than the millisecond of DESIGN section 3.
+// Otherwise it sleeps a share of the time since the last event, so that no transfer takes much
+// longer than it has to, and no more than the millisecond of DESIGN section 3.
+constexpr int kShareOfElapsed = 8;
 constexpr microseconds kShortestSleep{20};
 constexpr microseconds kLongestSleep{1000};
-constexpr milliseconds kCheckEvery{20};      // waits too long, and the end
 constexpr milliseconds kIdlePolling{100};    // for failures elsewhere while nothing is under way
 constexpr unsigned long kTimerSlack = 1000;  // nanoseconds; the default of 50 us doubles a sleep
 
 }  // namespace
 
 bool Engine::Inbox::empty() const {
-  return submitted.empty() && summed.empty() && !failure && !abort_code && !stop && !look;
+  return submitted.empty() && summed.empty() && !failure && !abort_code && jobs.empty() && !stop &&
+         !look;
 }
 
 Engine::Engine(const MakeTransport& make_transport, const EngineOptions& options)
@@ -45,7 +48,7 @@ Engine::Engine(const MakeTransport& make_transport, const EngineOptions& options
       const std::lock_guard lock(mutex_);
       inbox_.summed.push_back(&flight);
     }
-    wake_.notify_one();
+    ring();
   });
   std::promise<void> made;
   thread_ = std::thread([&] { run(make_transport, made); });
@@ -62,18 +65,15 @@ Engine::~Engine() {
     const std::lock_guard lock(mutex_);
     inbox_.stop = true;
   }
-  wake_.notify_one();
+  ring();
   end_if_stuck();
   thread_.join();
 }
 
-// A thread that is stuck inside a library cannot be joined, and all ranks end, always.
-void Engine::end_if_stuck() {
-  const duration<double> limit(options_.timeout_seconds + 5.0);
-  if (ended_.get_future().wait_for(limit) != std::future_status::ready) {
-    log_error("the communication thread does not end; leaving without it");
-    std::_Exit(static_cast<int>(ExitCode::device));
-  }
+// Tells the engine's thread of what was just put into the inbox.
+void Engine::ring() {
+  mail_.store(true, std::memory_order_release);
+  wake_.notify_one();
 }
 
 double Engine::now() const {
@@ -86,12 +86,13 @@ void Engine::submit(std::shared_ptr<Flight> flight) {
     const std::lock_guard lock(mutex_);
     inbox_.submitted.push_back(std::move(flight));
   }
-  wake_.notify_one();
+  ring();
 }
 
 void Engine::wait(Flight& flight) {
   if (flight.status.load(std::memory_order_acquire) == Flight::under_way) {
     flight.wait_begin.store(now(), std::memory_order_relaxed);
+    waiting_.fetch_add(1, std::memory_order_relaxed);
     if (dozing_.load(std::memory_order_relaxed)) {
       const std::lock_guard lock(mutex_);
       inbox_.look = true;
@@ -105,31 +106,22 @@ void Engine::wait(Flight& flight) {
       }
     }
     flight.status.wait(Flight::under_way, std::memory_order_acquire);
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
   }
   if (flight.status.load(std::memory_order_acquire) == Flight::failed) {
     throw CommError(flight.failure);
   }
 }
 
-void Engine::fail(const std::string& reason) {
+void Engine::run_here(const std::function<void()>& job) {
+  std::packaged_task<void()> task(job);
+  std::future<void> ended = task.get_future();
   {
     const std::lock_guard lock(mutex_);
-    if (!inbox_.failure) {
-      inbox_.failure = reason;
-    }
+    inbox_.jobs.push_back(std::move(task));
   }
-  wake_.notify_one();
-}
-
-void Engine::abort(const std::string& reason, int code) {
-  {
-    const std::lock_guard lock(mutex_);
-    inbox_.failure = reason;
-    inbox_.abort_code = code;
-  }
-  wake_.notify_one();
-  std::this_thread::sleep_for(milliseconds(2000));  // the engine ends the process well before
-  std::_Exit(code);
+  ring();
+  ended.get();
 }
 
 void Engine::run(const MakeTransport& make_transport, std::promise<void>& made) {
@@ -175,6 +167,9 @@ void Engine::serve() {
 }
 
 void Engine::take_inbox() {
+  if (!mail_.exchange(false, std::memory_order_acquire)) {
+    return;
+  }
   Inbox news;
   {
     const std::lock_guard lock(mutex_);
@@ -201,6 +196,9 @@ void Engine::take_inbox() {
     }
   }
   start(news.submitted);
+  for (std::packaged_task<void()>& job : news.jobs) {
+    job();
+  }
 }
 
 // All of them are in the list before any can fail the rest.
@@ -305,72 +303,28 @@ void Engine::finish(Flight& flight) {
   flight.status.notify_all();
 }
 
-void Engine::check_waits() {
-  const Clock::time_point time = Clock::now();
-  if (flights_.empty() || time - last_check_ < kCheckEvery) {
-    return;
-  }
-  last_check_ = time;
-  const double seconds = now();
-  if (end_seen_ == 0.0 && options_.end_expected != nullptr && options_.end_expected()) {
-    end_seen_ = seconds;
-  }
-  for (const std::shared_ptr<Flight>& flight : flights_) {
-    const double begin = flight->wait_begin.load(std::memory_order_relaxed);
-    if (begin == 0.0) {
-      continue;
-    }
-    if (end_seen_ > 0.0 && seconds - std::max(begin, end_seen_) > options_.end_grace_seconds) {
-      throw CommError(flight->describe() + flight->missing_peers() +
-                      ": not finished when this process was told to end");
-    }
-    if (seconds - begin > options_.timeout_seconds) {
-      throw CommError(flight->describe() + flight->missing_peers() + ": no answer within " +
-                      std::to_string(options_.timeout_seconds) +
-                      " seconds (network.timeout_seconds)");
-    }
-  }
-}
-
-void Engine::stop_flights(const std::string& reason) {
-  failure_ = reason;
-  sums_->drain();
-  ready_.clear();
-  for (const std::shared_ptr<Flight>& flight : flights_) {
-    fail_flight(*flight);
-  }
-  flights_.clear();
-}
-
-void Engine::fail_flight(Flight& flight) {
-  const std::string who = flight.describe();
-  flight.failure =
-      failure_->starts_with(who) ? *failure_ : who + flight.missing_peers() + ": " + *failure_;
-  flight.status.store(Flight::failed, std::memory_order_release);
-  flight.status.notify_all();
-}
-
 Engine::Clock::time_point Engine::rest_until() const {
   const Clock::time_point time = Clock::now();
   const bool polls = transport_->needs_polling();
   if (failure_ || (flights_.empty() && !polls)) {
     return Clock::time_point::max();
   }
-  if (flights_.empty()) {
-    return time + kIdlePolling;
-  }
-  Clock::time_point until = time + kCheckEvery;
+  Clock::time_point until = time + kCheckInterval;
   if (polls) {
-    const auto quarter = duration_cast<microseconds>(time - last_event_) / 4;
-    until = time + std::clamp(quarter, kShortestSleep, kLongestSleep);
+    const auto share = duration_cast<microseconds>(time - last_event_) / kShareOfElapsed;
+    const microseconds longest = flights_.empty() ? kIdlePolling : kLongestSleep;
+    until = time + std::clamp(share, kShortestSleep, longest);
   }
   return std::min(until, transport_->next_due().value_or(until));
 }
 
 void Engine::rest() {
-  if (options_.free_cores && Clock::now() - last_event_ < kLookOn) {
-    sched_yield();
-    return;
+  if (options_.free_cores) {
+    const bool awaited = waiting_.load(std::memory_order_relaxed) > 0;
+    if (Clock::now() - last_event_ < (awaited ? kLookOnForRank : kLookOn)) {
+      sched_yield();
+      return;
+    }
   }
   const Clock::time_point until = rest_until();
   std::unique_lock lock(mutex_);

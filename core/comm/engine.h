@@ -55,6 +55,9 @@ class Engine final : private MessageListener {
   // Like fail(), then ends all processes of the world, this one with `code`.
   [[noreturn]] void abort(const std::string& reason, int code);
 
+  // Runs `job` on the engine's thread and returns when it has ended; nothing else moves meanwhile.
+  void run_here(const std::function<void()>& job);
+
   [[nodiscard]] double now() const;  // seconds of the world's clock
 
   [[nodiscard]] const std::shared_ptr<ScratchPool>& scratch() const { return scratch_; }
@@ -62,18 +65,22 @@ class Engine final : private MessageListener {
  private:
   using Clock = Transport::Clock;
 
+  static constexpr std::chrono::milliseconds kCheckInterval{20};  // of waits
+
   // What other threads leave for the engine's.
   struct Inbox {
     std::vector<std::shared_ptr<Flight>> submitted;
     std::vector<Flight*> summed;
     std::optional<std::string> failure;
     std::optional<int> abort_code;
+    std::vector<std::packaged_task<void()>> jobs;
     bool stop = false;
     bool look = false;  // somebody began to wait
 
     [[nodiscard]] bool empty() const;
   };
 
+  void ring();
   void message_done(const Message& message) override;
 
   void run(const MakeTransport& make_transport, std::promise<void>& made);
@@ -107,6 +114,8 @@ class Engine final : private MessageListener {
   std::mutex mutex_;
   std::condition_variable wake_;
   Inbox inbox_;
+  std::atomic<bool> mail_{false};    // the inbox may hold something
+  std::atomic<int> waiting_{0};      // ranks that wait
   std::atomic<bool> dozing_{false};  // asleep though messages may have come
 
   std::unique_ptr<SumWorker> sums_;

@@ -29,6 +29,12 @@ class FlightState final : public Transfer::State {
   std::shared_ptr<Flight> flight_;  // the engine holds it too while it is under way
 };
 
+// What the members of a new group tell each other.
+struct Proposal {
+  std::uint64_t id = 0;
+  std::uint64_t hash = 0;  // of the call, to find members that do not agree
+};
+
 // Nodes of these world ranks, numbered anew in the order they appear.
 std::vector<int> nodes_of(const std::vector<int>& members, const std::vector<int>& world_nodes) {
   std::vector<int> seen;
@@ -164,11 +170,6 @@ Transfer EngineCommunicator::barrier(const TransferNote& note) {
 
 std::uint32_t EngineCommunicator::agree_on_id(const std::string& axis,
                                               const std::vector<int>& members) {
-  struct Proposal {
-    std::uint64_t id = 0;
-    std::uint64_t hash = 0;  // of the call, to find members that do not agree
-  };
-
   std::string call = axis;
   for (const int member : members) {
     call += ' ' + std::to_string(member);

@@ -54,6 +54,8 @@ class EngineCommunicator final : public Communicator {
   // Ends every process of the world, this one with `code`.
   [[noreturn]] void abort(const std::string& reason, int code);
 
+  [[nodiscard]] Engine& engine() const { return *endpoint_->engine; }
+
  private:
   // Messages so far between this rank and another, in each direction.
   struct Count {

@@ -13,9 +13,9 @@ namespace {
 constexpr std::size_t kBlock = 1024;
 
 template <typename T, typename Wide>
-void load(const T* from, Wide* __restrict to, std::size_t count) {
+void load_sum(const T* a, const T* b, Wide* __restrict to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    to[i] = static_cast<Wide>(from[i]);
+    to[i] = static_cast<Wide>(a[i]) + static_cast<Wide>(b[i]);
   }
 }
 
@@ -52,18 +52,16 @@ class BlockSum {
   }
 
   void sum_ranks(std::size_t begin, std::size_t count) {
-    load(input(0, begin), total_.data(), count);
-    for (std::size_t rank = 1; rank < sum_.inputs.size(); ++rank) {
+    load_sum(input(0, begin), input(1, begin), total_.data(), count);
+    for (std::size_t rank = 2; rank < sum_.inputs.size(); ++rank) {
       add(input(rank, begin), total_.data(), count);
     }
   }
 
   void sum_pairs(std::size_t begin, std::size_t count) {
-    load(input(0, begin), total_.data(), count);
-    add(input(1, begin), total_.data(), count);
+    load_sum(input(0, begin), input(1, begin), total_.data(), count);
     for (std::size_t rank = 2; rank < sum_.inputs.size(); rank += 2) {
-      load(input(rank, begin), pair_.data(), count);
-      add(input(rank + 1, begin), pair_.data(), count);
+      load_sum(input(rank, begin), input(rank + 1, begin), pair_.data(), count);
       add(pair_.data(), total_.data(), count);
     }
   }

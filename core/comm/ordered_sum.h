@@ -13,7 +13,7 @@ namespace slackline {
 struct OrderedSum {
   DType dtype = DType::f32;
   SumOrder order = SumOrder::ranks;
-  std::vector<const std::byte*> inputs{};  // one per rank, in rank order
+  std::vector<const std::byte*> inputs{};  // one per rank, in rank order; two at least
   std::byte* output = nullptr;             // may be one of the inputs
   std::size_t elements = 0;
 

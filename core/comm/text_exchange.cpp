@@ -26,13 +26,12 @@ std::vector<std::string> exchange_texts(Communicator& group,
                                         const char* what) {
   const std::vector<double> lengths = exchange_lengths(group, text.size(), what);
   // Slices of one gather are equally long: the longest text's length.
-  const auto longest =
-      static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
+  const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
   std::string all(longest * lengths.size(), '\0');
-  std::copy(text.begin(),
-            text.end(),
-            all.begin() + static_cast<std::ptrdiff_t>(
-                              longest * static_cast<std::size_t>(group.rank())));
+  std::copy(
+      text.begin(),
+      text.end(),
+      all.begin() + static_cast<std::ptrdiff_t>(longest * static_cast<std::size_t>(group.rank())));
   group.all_gather(bytes_of(all), {.what = what}).wait();
   std::vector<std::string> texts;
   for (std::size_t rank = 0; rank < lengths.size(); ++rank) {

@@ -1,5 +1,6 @@
 #include "core/comm/world.h"
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <numeric>
@@ -7,19 +8,30 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/comm/emulated_transport.h"
 #include "core/comm/engine_communicator.h"
+#include "core/comm/link_model.h"
 #include "core/comm/local_transport.h"
+#include "core/comm/mpi_world.h"
 #include "core/thread_pool.h"
 
 namespace slackline {
 
 namespace {
 
-EngineOptions engine_options(const WorldOptions& options, int ranks_on_node) {
+EngineOptions engine_options(const WorldOptions& options) {
   return {.timeout_seconds = options.timeout_seconds,
           .end_grace_seconds = options.end_grace_seconds,
-          .end_expected = options.end_expected,
-          .free_cores = ranks_on_node * (options.threads_per_rank + 1) <= num_cores()};
+          .end_expected = options.end_expected};
+}
+
+// Whether the cores hold every rank's threads and a progress thread for each process. Launchers
+// bind processes to a part of the cores; then that part's share of the ranks counts.
+bool has_free_cores(int ranks_on_node, int processes_on_node, const WorldOptions& options) {
+  const double all = std::max(1.0, static_cast<double>(std::thread::hardware_concurrency()));
+  const double share = std::min(1.0, num_cores() / all);
+  const int threads = ranks_on_node * options.threads_per_rank + processes_on_node;
+  return std::max(share * threads, options.threads_per_rank + 1.0) <= num_cores();
 }
 
 std::vector<int> all_ranks(int size) {
@@ -28,21 +40,69 @@ std::vector<int> all_ranks(int size) {
   return ranks;
 }
 
+void check_fits(const std::optional<Cluster>& links, int size) {
+  if (links && links->num_devices() < size) {
+    throw ConfigError("network.links: the cluster must have a device for every rank: " +
+                      std::to_string(links->num_devices()) + " devices; got " +
+                      std::to_string(size) + " ranks");
+  }
+}
+
+std::vector<int> nodes_of_world(const WorldOptions& options, const std::vector<int>& real_nodes) {
+  return options.links ? options.links->nodes_of_ranks(static_cast<int>(real_nodes.size()))
+                       : real_nodes;
+}
+
+std::unique_ptr<Transport> make_local_transport(MessageListener& listener,
+                                                const WorldOptions& options,
+                                                int size) {
+  auto transport = std::make_unique<LocalTransport>(listener);
+  if (!options.links) {
+    return transport;
+  }
+  const std::size_t num_slots = LinkModel::num_slots(*options.links, size);
+  auto slots = std::make_unique<LinkModel::Slot[]>(num_slots);
+  LinkModel model(*options.links, size, {slots.get(), num_slots});
+  return std::make_unique<EmulatedTransport>(
+      std::move(transport), std::move(model), std::move(slots));
+}
+
+// On the engine's thread, like everything of MPI.
+std::unique_ptr<Transport> connect(MessageListener& listener,
+                                   const WorldOptions& options,
+                                   MpiWorld& world) {
+  std::unique_ptr<Transport> transport = make_mpi_transport(listener, world);
+  if (!options.links || options.links->num_devices() < world.size) {
+    return transport;  // without a device for every rank nobody will use it
+  }
+  LinkModel model(*options.links, world.size, world.shared);
+  return std::make_unique<EmulatedTransport>(std::move(transport), std::move(model), nullptr);
+}
+
+EngineCommunicator& engine_communicator(Communicator& world) {
+  auto* const communicator = dynamic_cast<EngineCommunicator*>(&world);
+  SL_CHECK(communicator != nullptr, "a communicator that no engine serves");
+  return *communicator;
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const WorldOptions& options) {
   SL_CHECK(size >= 1, "a world of " + std::to_string(size) + " ranks");
+  check_fits(options.links, size);
+  EngineOptions settings = engine_options(options);
+  settings.free_cores = has_free_cores(size, 1, options);
   // Shared by the communicators of all ranks.
   const auto engine = std::make_shared<Engine>(
-      [](MessageListener& listener, EngineOptions&) {
-        return std::make_unique<LocalTransport>(listener);
+      [&](MessageListener& listener, EngineOptions&) {
+        return make_local_transport(listener, options, size);
       },
-      engine_options(options, size));
+      settings);
   std::vector<std::unique_ptr<Communicator>> world;
   for (int rank = 0; rank < size; ++rank) {
     auto endpoint = std::make_shared<Endpoint>();
     endpoint->engine = engine;
-    endpoint->nodes.assign(static_cast<std::size_t>(size), 0);
+    endpoint->nodes = nodes_of_world(options, std::vector<int>(static_cast<std::size_t>(size), 0));
     world.push_back(std::make_unique<EngineCommunicator>(
         std::move(endpoint),
         Membership{.rank = rank, .members = all_ranks(size), .axis = "world"}));
@@ -57,6 +117,7 @@ void run_local_ranks(int size,
   std::mutex mutex;
   std::exception_ptr first;
   std::vector<std::thread> threads;
+  threads.reserve(world.size());
   for (std::unique_ptr<Communicator>& communicator : world) {
     threads.emplace_back([&] {
       const std::unique_ptr<Communicator> own = std::move(communicator);
@@ -81,6 +142,43 @@ void run_local_ranks(int size,
   if (first) {
     std::rethrow_exception(first);
   }
+}
+
+std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
+  if (!launched_by_mpi()) {
+    return std::move(make_local_world(1, options).front());
+  }
+  MpiWorld found{.end_seconds = options.timeout_seconds};
+  if (options.links) {
+    found.num_shared = [&links = *options.links](int size) {
+      return LinkModel::num_slots(links, std::min(size, links.num_devices()));
+    };
+  }
+  auto endpoint = std::make_shared<Endpoint>();
+  endpoint->engine = std::make_shared<Engine>(
+      [&](MessageListener& listener, EngineOptions& settings) {
+        std::unique_ptr<Transport> transport = connect(listener, options, found);
+        const int own_node = found.nodes[static_cast<std::size_t>(found.rank)];
+        const auto ranks =
+            static_cast<int>(std::count(found.nodes.begin(), found.nodes.end(), own_node));
+        settings.free_cores = has_free_cores(ranks, ranks, options);
+        settings.clock_offset = found.clock_offset;
+        return transport;
+      },
+      engine_options(options));
+  check_fits(options.links, found.size);
+  endpoint->nodes = nodes_of_world(options, found.nodes);
+  return std::make_unique<EngineCommunicator>(
+      std::move(endpoint),
+      Membership{.rank = found.rank, .members = all_ranks(found.size), .axis = "world"});
+}
+
+void run_on_mpi_thread(Communicator& world, const std::function<void()>& job) {
+  engine_communicator(world).engine().run_here(job);
+}
+
+void abort_all(Communicator& world, ExitCode code, const std::string& reason) {
+  engine_communicator(world).abort(reason, static_cast<int>(code));
 }
 
 }  // namespace slackline

@@ -2,9 +2,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/comm/cluster.h"
 #include "core/comm/communicator.h"
 #include "core/error.h"
 
@@ -15,6 +17,7 @@ struct WorldOptions {
   int threads_per_rank = 1;          // with ranks on the node, says whether cores are free
   double end_grace_seconds = 0.3;    // how long a wait may last once the end is expected
   bool (*end_expected)() = nullptr;  // e.g. whether SIGTERM came; polled; null: never
+  std::optional<Cluster> links{};    // emulate these; ranks then stand on its nodes
 };
 
 // Communicators of a world whose ranks are threads of this process, in rank order; each belongs to
@@ -28,5 +31,20 @@ struct WorldOptions {
 void run_local_ranks(int size,
                      const WorldOptions& options,
                      const std::function<void(Communicator& world)>& body);
+
+// The world this process was launched into: under mpirun or srun its ranks are the processes, else
+// it is alone, and MPI is not touched. Call once. Destroying the last communicator waits for the
+// other ranks to do the same, unless a transfer failed.
+[[nodiscard]] std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options = {});
+
+// Ends all processes of a world that connect_mpi made, this one with `code`. The others' waits
+// throw CommError with `reason`, unless this rank ends because of somebody else's failure. To be
+// called by every rank that fails, after it has printed why: the launcher kills the rest as soon as
+// one process has ended by itself.
+[[noreturn]] void abort_all(Communicator& world, ExitCode code, const std::string& reason);
+
+// Runs `job` on the thread that calls MPI for this world, and returns when it has ended: for
+// measurements against plain MPI. Nothing may be under way.
+void run_on_mpi_thread(Communicator& world, const std::function<void()>& job);
 
 }  // namespace slackline

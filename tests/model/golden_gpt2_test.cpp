@@ -11,8 +11,8 @@
 #include "model/stage.h"
 #include "optim/adamw_optimizer.h"
 #include "optim/learning_rate.h"
+#include "parallel/optimized_parameters.h"
 #include "tests/support/catch.h"
-#include "tools/optimized_parameters.h"
 
 namespace slackline {
 

@@ -61,7 +61,9 @@ double golden_loss(const std::string& checkpoint, const nlohmann::json& windows)
   Stream stream(
       {.num_threads = 2, .workspace_bytes = Stage::workspace_bytes(model.config, options, 2)});
   Stage stage(*model.parameters, model.config, options);
+  NoTensorSum no_sum;
   const double sum = stage.evaluate({.stream = stream,
+                                     .sum = &no_sum,
                                      .batch = {.tokens = Tensor(std::span(tokens)).reshaped({B, T}),
                                                .targets = Tensor(std::span(targets))}});
   return sum / static_cast<double>(B * T);

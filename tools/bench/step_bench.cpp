@@ -19,9 +19,9 @@
 #include "model/flops.h"
 #include "model/stage.h"
 #include "optim/adamw_optimizer.h"
+#include "parallel/optimized_parameters.h"
 #include "tools/bench/fma_peak.h"
 #include "tools/bench/spread.h"
-#include "tools/optimized_parameters.h"
 
 namespace slackline {
 

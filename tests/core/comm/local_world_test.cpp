@@ -1,9 +1,4 @@
-#include <atomic>
-#include <chrono>
-#include <stdexcept>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "core/comm/world.h"
 #include "tests/core/comm/comm_checks.h"

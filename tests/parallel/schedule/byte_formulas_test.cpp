@@ -83,13 +83,14 @@ TEST_CASE("the data axis reduces each rank's gradient elements") {
   ByteInputs inputs = small();
   inputs.d = 4;
   // Counted by hand: per layer 12 C^2 + 13 C with F = 4 C; wte, wpe and the final norm.
-  const std::size_t elements = std::size_t{3} * (12 * 64 + 13 * 8) + 12 * 8 + 4 * 8 + 2 * 8;
+  constexpr std::size_t kC = 8;
+  const std::size_t elements = 3 * (12 * kC * kC + 13 * kC) + 12 * kC + 4 * kC + 2 * kC;
   CHECK(data_elements(inputs, 0) == elements);
   CHECK(step_bytes(inputs).data.value == elements * 2 * 3 * 4);
   inputs.store = GradientStore::sharded;
   CHECK(step_bytes(inputs).data.value == elements * 2 * 3 * 4);
   inputs.tables = Tables::untied;
-  CHECK(data_elements(inputs, 0) == elements + 12 * 8);
+  CHECK(data_elements(inputs, 0) == elements + 12 * kC);
 }
 
 TEST_CASE("the tied table leaves the data axis when it is synchronised in one step") {

@@ -1,0 +1,106 @@
+#include "core/comm/cluster.h"
+
+#include <array>
+#include <string_view>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/json_reader.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr std::array<std::string_view, 2> kScopes = {"node", "network"};
+constexpr std::array<std::string_view, 2> kSharers = {"pair", "node"};
+constexpr std::array<std::string_view, 3> kSources = {"measured", "published", "assumed"};
+constexpr std::int64_t kMostNodes = 1'000'000;
+
+Cluster::Nodes read_nodes(JsonReader& section) {
+  Cluster::Nodes nodes;
+  nodes.count =
+      static_cast<int>(section.integer("count", {.default_value = 1, .min = 1, .max = kMostNodes}));
+  nodes.devices = static_cast<int>(section.integer("devices", {.min = 1, .max = 1024}));
+  nodes.memory_bytes = section.number("memory_bytes", {.default_value = 0.0, .min = 0.0});
+  section.finish();
+  return nodes;
+}
+
+Cluster::Link read_link(JsonReader& section) {
+  Cluster::Link link;
+  link.latency_seconds =
+      section.number("latency_seconds", {.default_value = 0.0, .min = 0.0, .max = 10.0});
+  link.bytes_per_second = section.number("bytes_per_second", {.min = 0.0, .exclusive_min = true});
+  link.duplex = section.boolean("duplex", true);
+  link.shared_by = static_cast<Cluster::SharedBy>(section.choice("shared_by", kSharers, 0));
+  link.source = kSources[section.choice("source", kSources, 2)];
+  section.finish();
+  return link;
+}
+
+Cluster read(JsonReader document) {
+  Cluster cluster;
+  for (JsonReader& section : document.sections("nodes")) {
+    cluster.nodes.push_back(read_nodes(section));
+  }
+  if (cluster.nodes.empty()) {
+    document.fail("nodes", "must list at least one kind of node");
+  }
+  std::array<bool, kScopes.size()> seen{};
+  for (JsonReader& section : document.sections("links")) {
+    const std::size_t scope = section.choice("scope", kScopes);
+    if (seen[scope]) {
+      section.fail("scope", "must differ from link to link");
+    }
+    seen[scope] = true;
+    (scope == 0 ? cluster.node_link : cluster.network_link) = read_link(section);
+  }
+  document.finish();
+  return cluster;
+}
+
+}  // namespace
+
+int Cluster::num_devices() const {
+  int devices = 0;
+  for (const Nodes& kind : nodes) {
+    devices += kind.count * kind.devices;
+  }
+  return devices;
+}
+
+int Cluster::node_of(int rank) const {
+  int first_rank = 0;
+  int first_node = 0;
+  for (const Nodes& kind : nodes) {
+    const int ranks = kind.count * kind.devices;
+    if (rank < first_rank + ranks) {
+      return first_node + (rank - first_rank) / kind.devices;
+    }
+    first_rank += ranks;
+    first_node += kind.count;
+  }
+  SL_CHECK(false,
+           "rank " + std::to_string(rank) + " of a cluster with " + std::to_string(num_devices()) +
+               " devices");
+}
+
+std::vector<int> Cluster::nodes_of_ranks(int ranks) const {
+  std::vector<int> of_ranks;
+  of_ranks.reserve(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    of_ranks.push_back(node_of(rank));
+  }
+  return of_ranks;
+}
+
+Cluster read_cluster(const std::string& path) {
+  try {
+    return read(JsonReader::parse_file(path));
+  } catch (const ConfigError& problem) {
+    const std::string text = problem.what();
+    throw ConfigError(text.starts_with(path) ? text : path + ": " + text);
+  }
+}
+
+}  // namespace slackline

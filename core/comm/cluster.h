@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace slackline {
+
+// A cluster file (CONTRACTS section 6): nodes with their devices, and the links inside and between
+// nodes. Ranks stand on devices in launch order.
+struct Cluster {
+  struct Nodes {
+    int count = 1;
+    int devices = 1;            // of each
+    double memory_bytes = 0.0;  // of a device; 0: not said
+  };
+
+  enum class SharedBy { pair, node };
+
+  // How long a message takes: a wait for the link, bytes / bytes_per_second, latency_seconds.
+  struct Link {
+    double latency_seconds = 0.0;
+    double bytes_per_second = 0.0;        // 0: no limit
+    bool duplex = true;                   // both directions at once
+    SharedBy shared_by = SharedBy::pair;  // each pair of ranks has its own, or all ranks of a node
+    std::string source = "assumed";       // or "measured", "published"
+  };
+
+  std::vector<Nodes> nodes{};
+  Link node_link{};     // between ranks of one node
+  Link network_link{};  // between nodes
+
+  [[nodiscard]] int num_devices() const;
+  // REQUIRES: 0 <= rank < num_devices().
+  [[nodiscard]] int node_of(int rank) const;
+  [[nodiscard]] std::vector<int> nodes_of_ranks(int ranks) const;
+};
+
+// Throws ConfigError that starts with the path.
+[[nodiscard]] Cluster read_cluster(const std::string& path);
+
+}  // namespace slackline

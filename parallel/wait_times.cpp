@@ -1,0 +1,152 @@
+#include "parallel/wait_times.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+
+#include "core/check.h"
+
+namespace slackline {
+
+namespace {
+
+using Kind = TransferRecord::Kind;
+
+bool is_direct(const TransferRecord& record) {
+  return record.kind == Kind::send || record.kind == Kind::receive;
+}
+
+// When the last rank submitted each of the group's collectives, in order.
+std::vector<double> last_submissions(Communicator& group,
+                                     const std::vector<TransferRecord>& records) {
+  const std::size_t count = records.size();
+  const auto size = static_cast<std::size_t>(group.size());
+  std::vector<double> all(count * size, 0.0);
+  for (std::size_t i = 0; i < count; ++i) {
+    all[static_cast<std::size_t>(group.rank()) * count + i] = records[i].submitted;
+  }
+  group.all_gather(Tensor(std::span(all)), {.what = "times of collectives"}).wait();
+  std::vector<double> last(count, 0.0);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      last[i] = std::max(last[i], all[rank * count + i]);
+    }
+  }
+  return last;
+}
+
+// Positions of the records of one kind with one peer, in order.
+using Lane = std::vector<std::size_t>;
+
+// When the peer submitted the other end of each send or receive; a lane's k-th send is the peer's
+// k-th receive.
+std::vector<double> peer_submissions(Communicator& group,
+                                     const std::vector<TransferRecord>& records) {
+  std::map<std::pair<int, Kind>, Lane> lanes;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    lanes[{records[i].peer, records[i].kind}].push_back(i);
+  }
+  std::vector<double> other(records.size(), 0.0);
+  std::vector<std::vector<double>> buffers;
+  buffers.reserve(2 * lanes.size());  // transfers point into them
+  std::vector<Transfer> transfers;
+  std::vector<std::pair<const Lane*, std::size_t>> arriving;
+  for (const auto& [key, lane] : lanes) {
+    std::vector<double>& own = buffers.emplace_back();
+    for (const std::size_t i : lane) {
+      own.push_back(records[i].submitted);
+    }
+    transfers.push_back(
+        group.send(Tensor(std::span(own)), key.first, {.what = "times of transfers"}));
+  }
+  // The peer sends first what it received of us, or first what it sent: the order of its map. Its
+  // lanes with us are ours with sends and receives exchanged.
+  for (const Kind theirs : {Kind::send, Kind::receive}) {
+    for (const auto& [key, lane] : lanes) {
+      const Kind ours = theirs == Kind::send ? Kind::receive : Kind::send;
+      if (key.second == ours) {
+        std::vector<double>& times = buffers.emplace_back(lane.size());
+        arriving.emplace_back(&lane, buffers.size() - 1);
+        transfers.push_back(
+            group.receive(Tensor(std::span(times)), key.first, {.what = "times of transfers"}));
+      }
+    }
+  }
+  for (Transfer& transfer : transfers) {
+    transfer.wait();
+  }
+  for (const auto& [lane, buffer] : arriving) {
+    for (std::size_t k = 0; k < lane->size(); ++k) {
+      other[(*lane)[k]] = buffers[buffer][k];
+    }
+  }
+  return other;
+}
+
+}  // namespace
+
+WaitTimes::WaitTimes(Groups& groups) : groups_(&groups) {
+  add(groups.tensor.get());
+  add(groups.forward.get());
+  add(groups.backward.get());
+  add(groups.data.get());
+  add(groups.table.get());
+  add(groups.table_pair.get());
+  groups.world->record_transfers(true);
+}
+
+void WaitTimes::add(Communicator* group) {
+  if (group == nullptr || group->size() == 1) {
+    return;
+  }
+  const auto axis = std::find(kReportedAxes.begin(), kReportedAxes.end(), group->axis());
+  SL_CHECK(axis != kReportedAxes.end(), "axis " + group->axis());
+  group->record_transfers(true);
+  counted_.push_back(
+      {.group = group, .axis = static_cast<std::size_t>(axis - kReportedAxes.begin())});
+}
+
+void WaitTimes::split(Communicator& group,
+                      const std::vector<TransferRecord>& records,
+                      StepWaits& waits,
+                      double& exposed) const {
+  const bool direct = !records.empty() && is_direct(records.front());
+  const std::vector<double> last =
+      direct ? peer_submissions(group, records) : last_submissions(group, records);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const TransferRecord& record = records[i];
+    if (record.wait_begin == 0.0 || record.finished <= record.wait_begin) {
+      continue;
+    }
+    const double submitted = std::clamp(last[i], record.wait_begin, record.finished);
+    waits.bubble += submitted - record.wait_begin;
+    waits.exposed += record.finished - submitted;
+    exposed += record.finished - submitted;
+  }
+}
+
+StepWaits WaitTimes::end_step() {
+  StepWaits waits;
+  std::vector<std::vector<TransferRecord>> records;
+  for (const Counted& counted : counted_) {
+    waits.axes[counted.axis].bytes_sent +=
+        static_cast<double>(counted.group->bytes_sent() - counted.bytes_before);
+    records.push_back(counted.group->take_records());
+    counted.group->record_transfers(false);
+  }
+  const std::vector<TransferRecord> agreement = groups_->world->take_records();
+  groups_->world->record_transfers(false);
+  for (std::size_t i = 0; i < counted_.size(); ++i) {
+    split(*counted_[i].group, records[i], waits, waits.axes[counted_[i].axis].exposed);
+  }
+  double not_an_axis = 0.0;
+  split(*groups_->world, agreement, waits, not_an_axis);
+  for (Counted& counted : counted_) {
+    counted.bytes_before = counted.group->bytes_sent();
+    counted.group->record_transfers(true);
+  }
+  groups_->world->record_transfers(true);
+  return waits;
+}
+
+}  // namespace slackline

@@ -1,0 +1,107 @@
+#include "core/comm/collective_bytes.h"
+
+#include <memory>
+#include <vector>
+
+#include "core/comm/collective_steps.h"
+#include "core/comm/world.h"
+#include "tests/core/comm/comm_checks.h"
+#include "tests/support/catch.h"
+#include "tests/support/guarded_tensor.h"
+
+namespace slackline::testing {
+
+namespace {
+
+using Kind = TransferRecord::Kind;
+
+constexpr std::size_t kCounts[] = {0, 1, 3, 16, 1024, 1025, 4099, 16384, 16385, 20007};
+
+// What the steps of `call` send and receive, by walking through them.
+Moves moves_of(const CollectiveCall& call, int rank, int size, const Tensor& data) {
+  const CollectiveSteps steps(rank, size, std::make_shared<ScratchPool>());
+  switch (call.kind) {
+    case Kind::all_reduce:
+      return steps.all_reduce(data, SumOrder::ranks);
+    case Kind::reduce_scatter:
+      return steps.reduce_scatter(data, SumOrder::ranks);
+    case Kind::all_gather:
+      return steps.all_gather(data);
+    case Kind::all_to_all:
+      return steps.all_to_all(data, data);
+    case Kind::broadcast:
+      return steps.broadcast(data, call.root);
+    default:
+      return steps.barrier();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("bytes sent equal the formulas on up to 16 ranks") {
+  for (const Kind kind : {Kind::all_reduce,
+                          Kind::reduce_scatter,
+                          Kind::all_gather,
+                          Kind::all_to_all,
+                          Kind::broadcast,
+                          Kind::barrier}) {
+    for (int size = 2; size <= 16; ++size) {
+      for (std::size_t count : kCounts) {
+        count -= kind == Kind::all_to_all ? count % static_cast<std::size_t>(size) : 0;
+        GuardedTensor data(DType::f32, Shape{static_cast<std::int64_t>(count)});
+        const CollectiveCall call{.kind = kind, .elements = count, .root = size / 2};
+        for (int rank = 0; rank < size; ++rank) {
+          INFO(name_of(kind) << " of " << count << ", rank " << rank << " of " << size);
+          REQUIRE(moves_of(call, rank, size, data).bytes_sent() == bytes_sent_by(call, rank, size));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("an all_reduce in slices sends twice the tensor to all ranks but one") {
+  std::size_t total = 0;
+  for (int rank = 0; rank < 7; ++rank) {
+    total += bytes_sent_by({.kind = Kind::all_reduce, .elements = 10'001}, rank, 7);
+  }
+  REQUIRE(total == std::size_t{2} * 6 * 4 * 10'001);
+}
+
+TEST_CASE("communicators count what the formulas say") {
+  run_local_ranks(3, {}, [](Communicator& world) {
+    GuardedTensor data(DType::f32, Shape{5000});
+    data.fill(1.0);
+    world.all_reduce(data, {}).wait();
+    expect(
+        world.bytes_sent() ==
+            bytes_sent_by({.kind = Kind::all_reduce, .elements = 5000}, world.rank(), world.size()),
+        world,
+        "bytes of an all_reduce");
+    const auto group = world.group("two", {0, 1, 2});
+    expect(group->bytes_sent() == 0, world, "groups count for themselves");
+    const std::size_t before = world.bytes_sent();
+    group->barrier({}).wait();
+    expect(world.bytes_sent() == before, world, "setup is not payload");
+  });
+}
+
+TEST_CASE("one rank sends nothing") {
+  REQUIRE(bytes_sent_by({.kind = Kind::all_reduce, .elements = 5000}, 0, 1) == 0);
+}
+
+TEST_CASE("slices cover all elements, differing by one at most") {
+  for (int size = 1; size <= 9; ++size) {
+    for (const std::size_t count : {0, 1, 5, 9, 100}) {
+      std::size_t end = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        const Slice slice = slice_of(count, rank, size);
+        REQUIRE(slice.begin == end);
+        REQUIRE(slice.count() - count / static_cast<std::size_t>(size) <= 1);
+        end = slice.end;
+      }
+      REQUIRE(end == count);
+    }
+  }
+}
+
+}  // namespace slackline::testing
