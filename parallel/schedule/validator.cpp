@@ -1,5 +1,6 @@
 #include "parallel/schedule/validator.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <map>
@@ -234,6 +235,26 @@ class Validator {
     return position != kAbsent && index(position) < next[index(schedule_.rank_of(chunk))];
   }
 
+  [[nodiscard]] bool takes_slot(const Op& op) const {
+    return op.kind == OpKind::receive_forward ||
+           (op.kind == OpKind::forward && !schedule_.has_transfer_before(op.chunk));
+  }
+
+  // Whether everything that was sent from the op's input slot has arrived.
+  [[nodiscard]] bool slot_is_free(int rank,
+                                  const Op& op,
+                                  const std::vector<std::size_t>& next) const {
+    const std::vector<Op>& ops = schedule_.ranks[index(rank)];
+    const int slot = inputs_.slot_of(op.chunk, op.micro_batch);
+    return std::all_of(ops.begin(),
+                       ops.begin() + static_cast<std::ptrdiff_t>(next[index(rank)]),
+                       [&](const Op& earlier) {
+                         return !is_send(earlier.kind) ||
+                                inputs_.slot_of(earlier.chunk, earlier.micro_batch) != slot ||
+                                arrived(earlier, next);
+                       });
+  }
+
   // Whether the next op of `rank` can run to its end; next[r] counts the ops rank r has behind it.
   [[nodiscard]] bool can_run(int rank, const std::vector<std::size_t>& next) const {
     const std::vector<Op>& ops = schedule_.ranks[index(rank)];
@@ -247,6 +268,9 @@ class Validator {
       return true;
     }
     const int k = op.micro_batch;
+    if (takes_slot(op) && !slot_is_free(rank, op, next)) {
+      return false;
+    }
     if (op.kind == OpKind::forward && op.chunk > 0) {
       return schedule_.has_transfer_before(op.chunk)
                  ? arrived({OpKind::receive_forward, op.chunk, k}, next)
@@ -262,6 +286,7 @@ class Validator {
   }
 
   void check_deadlock() {
+    inputs_ = input_slots(schedule_);
     std::vector<std::size_t> next(index(schedule_.num_ranks), 0);
     for (bool moved = true; moved;) {
       moved = false;
@@ -295,6 +320,7 @@ class Validator {
 
   const Schedule& schedule_;
   std::vector<std::vector<Places>> places_;  // [chunk][micro_batch]
+  SlotMap inputs_{};                         // once the order is known to be right
   Messages messages_;
 };
 

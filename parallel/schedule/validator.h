@@ -15,7 +15,8 @@ namespace slackline::schedule {
 //      input part, a backward pass after its forward pass
 //   4. backward passes and weight parts of a chunk run in ascending micro-batch order
 //   5. sends and receives match in order, per pair of ranks and direction
-//   6. no deadlock when a transfer ends only after both of its ends are posted
+//   6. no deadlock when a transfer ends only after both of its ends are posted, and an input slot
+//      is taken only after what was sent from it has arrived
 //   7. no rank holds more micro-batches than its kind's bound (in_flight_bound)
 // Later checks are left out where earlier ones fail that they build on.
 [[nodiscard]] std::vector<std::string> violations(const Schedule& schedule);

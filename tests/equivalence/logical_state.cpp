@@ -1,0 +1,72 @@
+#include "tests/equivalence/logical_state.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "core/check.h"
+#include "core/checkpoint/region.h"
+
+namespace slackline::testing {
+
+namespace {
+
+std::byte* bytes_of(const void* data) {
+  return static_cast<std::byte*>(const_cast<void*>(data));  // copy_rectangle only reads its source
+}
+
+}  // namespace
+
+LogicalState::LogicalState(const ModelConfig& model) {
+  for (const ParameterSpec& spec : parameter_table(model)) {
+    const std::size_t count = spec.shape.num_elements();
+    tensors_.emplace(spec.name, std::vector<float>(count, NAN));
+    elements_ += count;
+  }
+}
+
+void LogicalState::put(const OptimizerPiece& piece, const Tensor& elements) {
+  const Parameter& parameter = *piece.parameter;
+  std::vector<float>& logical = tensors_.at(parameter.spec.name);
+  for (const ShardPart& part : parts_of_range(parameter.shard, piece.range)) {
+    copy_rectangle({.data = bytes_of(elements.raw()),
+                    .shape = parameter.shard.shape,
+                    .point = part.local.start,
+                    .first = piece.range.begin},
+                   {.data = bytes_of(logical.data()),
+                    .shape = parameter.spec.shape,
+                    .point = part.logical.start},
+                   part.logical.shape,
+                   sizeof(float));
+  }
+  const std::lock_guard lock(mutex_);
+  elements_put_ += piece.range.count();
+}
+
+LogicalTensors LogicalState::take() {
+  SL_CHECK_EQ(elements_put_, elements_);
+  for (const auto& [name, values] : tensors_) {
+    // As many as there are and none left out: each once.
+    SL_CHECK(std::none_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }),
+             "an element of " + name + " is missing");
+  }
+  return std::move(tensors_);
+}
+
+void LogicalState::require_copy(const LogicalTensors& logical, const Parameter& parameter) {
+  const Shape& shape = parameter.shard.shape;
+  std::vector<float> expected(shape.num_elements());
+  for (const ShardPart& part : parameter.shard.parts) {
+    copy_rectangle({.data = bytes_of(logical.at(parameter.spec.name).data()),
+                    .shape = parameter.spec.shape,
+                    .point = part.logical.start},
+                   {.data = bytes_of(expected.data()), .shape = shape, .point = part.local.start},
+                   part.logical.shape,
+                   sizeof(float));
+  }
+  SL_CHECK(std::memcmp(expected.data(), parameter.weight.raw(), parameter.weight.bytes()) == 0,
+           "copies of " + parameter.spec.name + " differ");
+}
+
+}  // namespace slackline::testing

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "parallel/mesh_model.h"
+#include "tests/equivalence/mesh_run.h"
+
+namespace slackline::testing {
+
+// Logical tensors put together from what ranks hold of them. Ranks call put() at the same time.
+class LogicalState {
+ public:
+  explicit LogicalState(const ModelConfig& model);
+
+  // Elements piece.range of a rank's local tensor.
+  void put(const OptimizerPiece& piece, const Tensor& elements);
+
+  // All tensors; throws Error unless each element was put once.
+  [[nodiscard]] LogicalTensors take();
+
+  // Throws Error when a rank's whole local tensor is not, bit for bit, its part of `logical`.
+  static void require_copy(const LogicalTensors& logical, const Parameter& parameter);
+
+ private:
+  LogicalTensors tensors_;
+  std::mutex mutex_;
+  std::size_t elements_ = 0;      // of the model
+  std::size_t elements_put_ = 0;  // guarded by mutex_
+};
+
+}  // namespace slackline::testing
