@@ -55,7 +55,8 @@ void run_rank(const MeshRun& run,
               const Interference& interference,
               Communicator& world,
               Shared& shared) {
-  MeshModel model(run.options(), world);
+  Groups groups(world, run.parallel, run.model.tie_embeddings);
+  MeshModel model(run.options(), groups);
   initialize(model.stream(), model.parameters(), kSeed);
   for (int step = 1; step <= run.steps; ++step) {
     RankBatches batches(run, model, step);
