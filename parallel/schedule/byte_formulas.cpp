@@ -69,11 +69,11 @@ Bytes micro_batch_tensor_bytes(const ByteInputs& inputs, int stage) {
   return bytes;
 }
 
-// Gradients that every tensor rank has a part of, from its own tokens: norms, and biases after
-// sums.
+// Gradients that every tensor rank has a part of, from its own tokens: those of norms. Biases added
+// after sums get theirs from gathered rows.
 std::size_t replicated_elements(const ByteInputs& inputs, int stage) {
   const std::size_t norms = stage == last_stage(inputs) ? 2 * inputs.C : 0;
-  return size(inputs.layers[size(stage)]) * 6 * inputs.C + norms;
+  return size(inputs.layers[size(stage)]) * 4 * inputs.C + norms;
 }
 
 }  // namespace
