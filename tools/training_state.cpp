@@ -129,6 +129,31 @@ void load_training_state(TrainingStart& start, MeshModel& model) {
   optimizer.set_step_count(start.step);
 }
 
+std::vector<CheckpointTensor> training_tensors(MeshModel& model) {
+  std::vector<CheckpointTensor> tensors;
+  const AdamwOptimizer& optimizer = model.optimizer();
+  const std::vector<OptimizerPiece>& pieces = model.pieces();
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const OptimizerPiece& piece = pieces[i];
+    if (!piece.saved) {
+      continue;
+    }
+    const std::string& name = piece.parameter->spec.name;
+    for (const auto& [group, data] : {std::pair{"weights/", optimizer.tensors()[i].weight},
+                                      std::pair{"adam_m/", optimizer.first_moment(name)},
+                                      std::pair{"adam_v/", optimizer.second_moment(name)}}) {
+      for (const ShardPart& part : parts_of_range(piece.parameter->shard, piece.range)) {
+        tensors.push_back({.name = group + name,
+                           .data = data,
+                           .start = part.logical.start,
+                           .logical = piece.parameter->spec.shape,
+                           .place = place_of(piece, part)});
+      }
+    }
+  }
+  return tensors;
+}
+
 CheckpointContents training_contents(const TrainingState& state) {
   CheckpointContents contents{.step = state.step};
   contents.documents.model = model_config_json(state.config.model);
@@ -143,26 +168,7 @@ CheckpointContents training_contents(const TrainingState& state) {
     contents.documents.tokenizer = fmt::format(R"({{"file": "{}"}})", kTokenizerName);
     contents.files.emplace(kTokenizerName, *state.tokenizer);
   }
-  const AdamwOptimizer& optimizer = state.model.optimizer();
-  const std::vector<OptimizerPiece>& pieces = state.model.pieces();
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const OptimizerPiece& piece = pieces[i];
-    if (!piece.saved) {
-      continue;
-    }
-    const std::string& name = piece.parameter->spec.name;
-    for (const auto& [group, data] : {std::pair{"weights/", optimizer.tensors()[i].weight},
-                                      std::pair{"adam_m/", optimizer.first_moment(name)},
-                                      std::pair{"adam_v/", optimizer.second_moment(name)}}) {
-      for (const ShardPart& part : parts_of_range(piece.parameter->shard, piece.range)) {
-        contents.tensors.push_back({.name = group + name,
-                                    .data = data,
-                                    .start = part.logical.start,
-                                    .logical = piece.parameter->spec.shape,
-                                    .place = place_of(piece, part)});
-      }
-    }
-  }
+  contents.tensors = training_tensors(state.model);
   return contents;
 }
 

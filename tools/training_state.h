@@ -40,6 +40,9 @@ struct TrainingStart {
 // start.checkpoint, whatever layout wrote it. REQUIRES: source is not initial_values.
 void load_training_state(TrainingStart& start, MeshModel& model);
 
+// The weights and moments that this rank saves, so that each element is saved by one rank. Views.
+[[nodiscard]] std::vector<CheckpointTensor> training_tensors(MeshModel& model);
+
 // What this rank adds to a checkpoint of a training run.
 struct TrainingState {
   const TrainConfig& config;

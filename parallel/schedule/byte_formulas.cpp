@@ -69,11 +69,78 @@ Bytes micro_batch_tensor_bytes(const ByteInputs& inputs, int stage) {
   return bytes;
 }
 
+<<<<<<< HEAD
 // Gradients that every tensor rank has a part of, from its own tokens: those of norms. Biases added
 // after sums get theirs from gathered rows.
 std::size_t replicated_elements(const ByteInputs& inputs, int stage) {
   const std::size_t norms = stage == last_stage(inputs) ? 2 * inputs.C : 0;
   return size(inputs.layers[size(stage)]) * 4 * inputs.C + norms;
+=======
+
+// Elements that a parameter of n takes of the gradient buffer: it ends on a cache line.
+std::size_t padded(std::size_t n) {
+  constexpr std::size_t kLineElements = 16;
+  return (n + kLineElements - 1) / kLineElements * kLineElements;
+}
+
+// Matrices and biases of one layer on one tensor rank.
+std::size_t layer_elements(const ByteInputs& inputs) {
+  const std::size_t C = inputs.C;
+  const std::size_t c = C / size(inputs.t);
+  const std::size_t f = inputs.F / size(inputs.t);
+  return padded(3 * c * C) + padded(3 * c)  // qkv
+         + padded(c * C) + padded(C)        // attention projection
+         + padded(f * C) + padded(f)        // expansion
+         + padded(f * C) + padded(C);       // mlp projection
+}
+
+std::size_t norm_elements(const ByteInputs& inputs, int stage) {
+  const std::size_t final_norm = stage == last_stage(inputs) ? 2 : 0;
+  return (4 * size(inputs.layers[size(stage)]) + final_norm) * padded(inputs.C);
+}
+
+std::size_t table_elements(const ByteInputs& inputs, int tensor_rank) {
+  const std::size_t t = size(inputs.t);
+  const std::size_t r = size(tensor_rank);
+  return padded((inputs.V * (r + 1) / t - inputs.V * r / t) * inputs.C);
+}
+
+// Of all chunks of the rank that holds this stage, if it is the first of them.
+std::size_t norm_bucket(const ByteInputs& inputs, int stage) {
+  std::size_t elements = 0;
+  for (int own = stage; stage < inputs.p && own <= last_stage(inputs); own += inputs.p) {
+    elements += norm_elements(inputs, own);
+  }
+  return elements;
+}
+
+// Everything of a stage that is neither a norm nor a tied table.
+std::size_t layer_buckets(const ByteInputs& inputs, int stage, int tensor_rank) {
+  const bool untied = inputs.tables == Tables::untied;
+  const std::size_t table = untied ? table_elements(inputs, tensor_rank) : 0;
+  std::size_t elements = size(inputs.layers[size(stage)]) * layer_elements(inputs);
+  if (stage == 0) {
+    elements += padded(inputs.T * inputs.C) + table;
+  }
+  if (stage == last_stage(inputs)) {
+    elements += table;
+  }
+  return elements;
+}
+
+// A tied table whose two ends one rank has.
+std::size_t table_bucket(const ByteInputs& inputs, int tensor_rank) {
+  const bool here = inputs.tables == Tables::tied && inputs.p == 1;
+  return here ? table_elements(inputs, tensor_rank) : 0;
+}
+
+// What becomes of a bucket's gradients, and of its weights under zero1, in a group of ranks.
+Bytes bucket_bytes(const ByteInputs& inputs, std::size_t elements, int ranks) {
+  return inputs.store == GradientStore::replicated
+             ? inputs.all_reduce(elements, kFloatBytes, ranks)
+             : reduce_scatter_bytes(elements, kFloatBytes, ranks) +
+                   all_gather_bytes(elements, kFloatBytes, ranks);
+>>>>>>> equiv
 }
 
 }  // namespace
@@ -107,53 +174,41 @@ Bytes boundary_message_bytes(const ByteInputs& inputs) {
   return {activation_elements(inputs) * inputs.element_bytes};
 }
 
-std::size_t data_elements(const ByteInputs& inputs, int stage) {
-  const std::size_t C = inputs.C;
-  const std::size_t t = size(inputs.t);
-  const std::size_t table = inputs.V / t * C;
-  const std::size_t layer = 4 * C                     // norms
-                            + 3 * C / t * (C + 1)     // qkv
-                            + C / t * C + C           // attention projection
-                            + inputs.F / t * (C + 1)  // expansion
-                            + inputs.F / t * C + C;   // mlp projection
-  std::size_t elements = size(inputs.layers[size(stage)]) * layer;
-  if (stage == 0) {
-    elements += inputs.T * C + (has_tied_pair(inputs) ? 0 : table);
-  }
-  if (stage == last_stage(inputs)) {
-    elements += 2 * C + (inputs.tables == Tables::untied ? table : 0);
-  }
-  return elements;
+std::size_t data_elements(const ByteInputs& inputs, int stage, int tensor_rank) {
+  return layer_buckets(inputs, stage, tensor_rank) + norm_elements(inputs, stage) +
+         table_bucket(inputs, tensor_rank);
 }
 
 AxisBytes stage_bytes(const ByteInputs& inputs, int stage) {
   AxisBytes bytes;
+  const std::size_t norms = norm_bucket(inputs, stage);
   bytes.tensor = size(inputs.d) * size(inputs.m) * micro_batch_tensor_bytes(inputs, stage);
   if (is_parallel_in_sequence(inputs)) {
-    bytes.tensor += size(inputs.d) *
-                    inputs.all_reduce(replicated_elements(inputs, stage), kFloatBytes, inputs.t);
+    // Each tensor rank has norm gradients of its own tokens.
+    bytes.tensor += size(inputs.d) * inputs.all_reduce(norms, kFloatBytes, inputs.t);
   }
   bytes.pipeline = size(inputs.d) * size(inputs.m) * num_boundaries(inputs, stage) *
                    boundary_message_bytes(inputs);
-  const std::size_t elements = data_elements(inputs, stage);
-  bytes.data = size(inputs.t) * (inputs.store == GradientStore::replicated
-                                     ? inputs.all_reduce(elements, kFloatBytes, inputs.d)
-                                     : reduce_scatter_bytes(elements, kFloatBytes, inputs.d) +
-                                           all_gather_bytes(elements, kFloatBytes, inputs.d));
+  for (int r = 0; r < inputs.t; ++r) {
+    bytes.data += bucket_bytes(inputs, layer_buckets(inputs, stage, r), inputs.d);
+    bytes.data += bucket_bytes(inputs, norms, inputs.d);
+    bytes.data += bucket_bytes(inputs, table_bucket(inputs, r), inputs.d);
+  }
   return bytes;
 }
 
 AxisBytes table_sync_bytes(const ByteInputs& inputs) {
-  if (!has_tied_pair(inputs)) {
-    return {};
+  AxisBytes bytes;
+  for (int r = 0; has_tied_pair(inputs) && r < inputs.t; ++r) {
+    const std::size_t table = table_elements(inputs, r);
+    if (inputs.table_sync == TableSync::fused) {
+      bytes.embedding += bucket_bytes(inputs, table, 2 * inputs.d);
+    } else {
+      bytes.embedding += size(inputs.d) * inputs.all_reduce(table, kFloatBytes, 2);
+      bytes.data += 2 * bucket_bytes(inputs, table, inputs.d);
+    }
   }
-  const std::size_t t = size(inputs.t);
-  const std::size_t table = inputs.V / t * inputs.C;
-  if (inputs.table_sync == TableSync::fused) {
-    return {.embedding = t * inputs.all_reduce(table, kFloatBytes, 2 * inputs.d)};
-  }
-  return {.data = 2 * t * inputs.all_reduce(table, kFloatBytes, inputs.d),
-          .embedding = t * size(inputs.d) * inputs.all_reduce(table, kFloatBytes, 2)};
+  return bytes;
 }
 
 AxisBytes step_bytes(const ByteInputs& inputs) {

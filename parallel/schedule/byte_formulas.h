@@ -7,6 +7,7 @@
 
 // Payload bytes of one step in closed form, summed over ranks: what the ranks send, per mesh axis.
 // docs/schedule.md derives them. Not counted: what is a few numbers a step (norm, loss, agreement).
+// Buckets of layers are taken to be above the size at which a communicator changes its rule.
 namespace slackline::schedule {
 
 enum class GradientStore { replicated, sharded };  // data_strategy replicate, zero1
@@ -35,7 +36,7 @@ struct ByteInputs {
   std::size_t T = 0;                // tokens of a sequence; also positions
   std::size_t C = 0;                // channels
   std::size_t F = 0;                // ffn, a multiple of t
-  std::size_t V = 0;                // vocabulary, padded to a multiple of t
+  std::size_t V = 0;                // vocabulary; tensor rank r has rows V r / t to V (r+1) / t
   std::size_t element_bytes = 4;    // of activations
   std::size_t loss_statistics = 3;  // floats a rank contributes per token to the softmax
   SequenceParallel sequence_parallel{};
@@ -69,12 +70,13 @@ struct TensorTransfers {
 // One message across a boundary in one direction, all tensor ranks' slices together.
 [[nodiscard]] Bytes boundary_message_bytes(const ByteInputs& inputs);
 
-// Gradient elements that one rank of a virtual stage reduces on the data axis. Tied tables stand
-// there only where one rank holds both ends (p = 1).
-[[nodiscard]] std::size_t data_elements(const ByteInputs& inputs, int stage);
+// Gradient elements of a virtual stage that one rank reduces on the data axis, gaps between
+// parameters included. Tied tables stand there only where one rank holds both ends (p = 1).
+[[nodiscard]] std::size_t data_elements(const ByteInputs& inputs, int stage, int tensor_rank = 0);
 
 // What the ranks of one virtual stage (all tensor and data ranks) send on the tensor, pipeline and
-// data axis. The tied table's two copies are not in it.
+// data axis. The tied table's two copies are not in it. The norms of a rank's chunks travel
+// together and count at its first.
 [[nodiscard]] AxisBytes stage_bytes(const ByteInputs& inputs, int stage);
 
 // The tied table's synchronisation between the first and last stage: all of the embedding axis, and

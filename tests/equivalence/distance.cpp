@@ -43,17 +43,6 @@ struct Squares {
   [[nodiscard]] double relative() const { return std::sqrt(difference / expected); }
 };
 
-std::string differing(const char* what, const LogicalTensors& a, const LogicalTensors& b) {
-  std::string text;
-  for (const auto& [name, expected] : b) {
-    const std::vector<float>& actual = a.at(name);
-    if (std::memcmp(actual.data(), expected.data(), expected.size() * sizeof(float)) != 0) {
-      text += fmt::format("{} of {} differs\n", what, name);
-    }
-  }
-  return text;
-}
-
 }  // namespace
 
 Distance distance(const MeshRunResult& actual, const MeshRunResult& expected) {
@@ -97,6 +86,19 @@ std::string beyond(const Distance& measured, const Distance& bounds) {
   return text;
 }
 
+std::string tensor_differences(const std::string& what,
+                               const LogicalTensors& actual,
+                               const LogicalTensors& all_expected) {
+  std::string text;
+  for (const auto& [name, expected] : all_expected) {
+    const std::vector<float>& values = actual.at(name);
+    if (std::memcmp(values.data(), expected.data(), expected.size() * sizeof(float)) != 0) {
+      text += fmt::format("{} of {} differs\n", what, name);
+    }
+  }
+  return text;
+}
+
 std::string bit_differences(const MeshRunResult& actual, const MeshRunResult& expected) {
   std::string text;
   const auto check = [&text](const char* what, const auto& a, const auto& b) {
@@ -111,8 +113,8 @@ std::string bit_differences(const MeshRunResult& actual, const MeshRunResult& ex
   if (actual.evaluation != expected.evaluation) {
     text += fmt::format("evaluation is {}, not {}\n", actual.evaluation, expected.evaluation);
   }
-  return text + differing("gradient", actual.gradients, expected.gradients) +
-         differing("weight", actual.weights, expected.weights);
+  return text + tensor_differences("gradient", actual.gradients, expected.gradients) +
+         tensor_differences("weight", actual.weights, expected.weights);
 }
 
 }  // namespace slackline::testing

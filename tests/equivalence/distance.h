@@ -23,6 +23,12 @@ struct Distance {
 // are not finite are off.
 [[nodiscard]] std::string beyond(const Distance& measured, const Distance& bounds);
 
+// Tensors that differ in any bit, "`what` of NAME differs" for each; empty when none does.
+// REQUIRES: the same names and sizes.
+[[nodiscard]] std::string tensor_differences(const std::string& what,
+                                             const LogicalTensors& actual,
+                                             const LogicalTensors& expected);
+
 // What differs in any bit; empty when nothing does.
 [[nodiscard]] std::string bit_differences(const MeshRunResult& actual,
                                           const MeshRunResult& expected);

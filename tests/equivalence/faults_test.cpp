@@ -17,8 +17,7 @@ namespace {
 
 MeshRun split_run() {
   MeshRun run{
-      .model = {
-          .layers = 4, .hidden = 32, .heads = 4, .sequence = 16, .vocab = 67, .ffn = 96}};
+      .model = {.layers = 4, .hidden = 32, .heads = 4, .sequence = 16, .vocab = 67, .ffn = 96}};
   run.parallel.tensor = 2;
   run.parallel.pipeline = 2;
   run.parallel.data = 2;
@@ -98,7 +97,7 @@ TEST_CASE("micro-batches swapped on one stage are noticed") {
   CHECK_THAT(noticed(split_run(), {.batches = swap_two}), Catch::Contains("loss is off"));
 }
 
-TEST_CASE("micro-batches swapped between data ranks are noticed by dropout") {
+TEST_CASE("tokens under each other's dropout keys are noticed") {
   MeshRun run = split_run();
   run.model.dropout = 0.1F;
   const auto exchange_tokens = [](const MeshModel&, std::vector<MicroBatch>& micro_batches) {

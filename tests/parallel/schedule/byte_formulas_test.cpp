@@ -7,10 +7,10 @@ namespace slackline::schedule::testing {
 namespace {
 
 ByteInputs small() {
-  return {.layers = {3}, .B = 2, .T = 4, .C = 8, .F = 32, .V = 12, .element_bytes = 2};
+  return {.layers = {3}, .B = 2, .T = 4, .C = 16, .F = 64, .V = 12, .element_bytes = 2};
 }
 
-constexpr std::size_t kActivation = std::size_t{2} * 4 * 8 * 2;  // bytes of (N, C)
+constexpr std::size_t kActivation = std::size_t{2} * 4 * 16 * 2;  // bytes of (N, C)
 
 // Elements r of [n r / size, n (r + 1) / size), summed over what each rank sends.
 std::size_t counted_reduce_scatter(std::size_t n, std::size_t size) {
@@ -51,14 +51,18 @@ TEST_CASE("the tensor axis makes four sums a layer, one for the embedding and on
   CHECK(step_bytes(inputs).tensor.value == 5 * (kActivation * (3 * 5 + 2) * 2 + statistics));
 }
 
-TEST_CASE("sequence parallelism gathers six times a layer and reduces replicated gradients") {
+TEST_CASE("sequence parallelism gathers six times a layer and sums the norms' gradients") {
   ByteInputs inputs = small();
   inputs.t = 2;
   inputs.sequence_parallel = SequenceParallel::on;
   const std::size_t statistics = std::size_t{2} * 2 * 4 * 3 * 4;
+<<<<<<< HEAD
   const std::size_t replicated = std::size_t{2} * (3 * 4 * 8 + 2 * 8) * 4;
+=======
+  const std::size_t norms = std::size_t{2} * (3 * 4 * 16 + 2 * 16) * 4;
+>>>>>>> equiv
   CHECK(layer_transfers(inputs) == TensorTransfers{.sums = 4, .gathers = 6});
-  CHECK(step_bytes(inputs).tensor.value == kActivation * (3 * 10 + 4) + statistics + replicated);
+  CHECK(step_bytes(inputs).tensor.value == kActivation * (3 * 10 + 4) + statistics + norms);
 }
 
 TEST_CASE("each boundary carries a micro-batch's activations once in each direction") {
@@ -83,7 +87,7 @@ TEST_CASE("the data axis reduces each rank's gradient elements") {
   ByteInputs inputs = small();
   inputs.d = 4;
   // Counted by hand: per layer 12 C^2 + 13 C with F = 4 C; wte, wpe and the final norm.
-  constexpr std::size_t kC = 8;
+  constexpr std::size_t kC = 16;
   const std::size_t elements = 3 * (12 * kC * kC + 13 * kC) + 12 * kC + 4 * kC + 2 * kC;
   CHECK(data_elements(inputs, 0) == elements);
   CHECK(step_bytes(inputs).data.value == elements * 2 * 3 * 4);
@@ -98,7 +102,7 @@ TEST_CASE("the tied table leaves the data axis when it is synchronised in one st
   inputs.p = 2;
   inputs.d = 2;
   inputs.layers = {2, 1};
-  const std::size_t table = std::size_t{12} * 8;
+  const std::size_t table = std::size_t{12} * 16;
   CHECK(table_sync_bytes(inputs).embedding.value == table * 2 * 3 * 4);
   CHECK(table_sync_bytes(inputs).data.value == 0);
   inputs.table_sync = TableSync::separate;
@@ -114,7 +118,38 @@ TEST_CASE("a communicator's own rule for all-reduces takes the place of ours") {
   inputs.all_reduce = [](std::size_t elements, std::size_t element_bytes, int ranks) {
     return Bytes{static_cast<std::size_t>(ranks * (ranks - 1)) * elements * element_bytes + 1};
   };
-  CHECK(step_bytes(inputs).data.value == 2 * data_elements(inputs, 0) * 4 + 1);
+  // Three buckets: layers, norms and the table.
+  CHECK(step_bytes(inputs).data.value == 2 * data_elements(inputs, 0) * 4 + 3);
+}
+
+TEST_CASE("parameters end on cache lines and tables are cut where they are") {
+  ByteInputs inputs = small();
+  inputs.t = 2;
+  inputs.C = 4;
+  inputs.F = 8;
+  inputs.V = 5;
+  inputs.layers = {1};
+  // Per tensor rank: qkv 24 + 6, projection 8 + 4, expansion 16 + 4, projection 16 + 4, six norm
+  // vectors of 4, positions 16; then 2 rows or 3 of the table.
+  const std::size_t fixed = 32 + 16 + 16 + 16 + 16 + 16 + 16 + 16 + std::size_t{6} * 16 + 16;
+  CHECK(data_elements(inputs, 0, 0) == fixed + 16);
+  CHECK(data_elements(inputs, 0, 1) == fixed + 16);
+  inputs.C = 8;
+  CHECK(data_elements(inputs, 0, 1) - data_elements(inputs, 0, 0) == 16);  // 24 -> 32
+}
+
+TEST_CASE("the norms of a rank's chunks are one bucket") {
+  ByteInputs inputs = small();
+  inputs.p = 2;
+  inputs.t = 2;
+  inputs.layers = {1, 1, 1, 1};
+  inputs.sequence_parallel = SequenceParallel::on;
+  inputs.all_reduce = [](std::size_t elements, std::size_t, int) {
+    return Bytes{elements > 0 ? std::size_t{1} : std::size_t{0}};
+  };
+  ByteInputs apart = inputs;
+  apart.m = 0;  // what remains happens once a step
+  CHECK(step_bytes(apart).tensor.value == 2);
 }
 
 }  // namespace slackline::schedule::testing

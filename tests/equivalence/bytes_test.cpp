@@ -1,0 +1,176 @@
+// What ranks really send in a step against the formulas of docs/schedule.md, to the byte.
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/comm/collective_bytes.h"
+#include "core/comm/world.h"
+#include "core/kernels/cross_entropy.h"
+#include "parallel/schedule/byte_formulas.h"
+#include "parallel/stage_split.h"
+#include "tests/equivalence/mesh_run.h"
+#include "tests/support/catch.h"
+
+namespace slackline::testing {
+
+namespace {
+
+using schedule::AxisBytes;
+using schedule::ByteInputs;
+
+std::size_t size(std::int64_t value) {
+  return static_cast<std::size_t>(value);
+}
+
+// The communicators' rule, in sum over the ranks of a group.
+schedule::Bytes all_reduce_bytes(std::size_t elements, std::size_t element_bytes, int ranks) {
+  std::size_t bytes = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    bytes += bytes_sent_by({.kind = TransferRecord::Kind::all_reduce,
+                            .elements = elements,
+                            .element_size = element_bytes},
+                           rank,
+                           ranks);
+  }
+  return {bytes};
+}
+
+ByteInputs inputs_of(const MeshJob& job) {
+  const ParallelConfig& parallel = job.parallel;
+  ByteInputs inputs{.p = parallel.pipeline,
+                    .t = parallel.tensor,
+                    .d = parallel.data,
+                    .m = job.num_micro_batches,
+                    .B = size(job.micro_batch.B),
+                    .T = size(job.micro_batch.T),
+                    .C = size(job.model.hidden),
+                    .F = size(job.model.ffn),
+                    .V = size(job.model.vocab),
+                    .element_bytes = size_of(job.precision),
+                    .loss_statistics = size(kSoftmaxStatistics),
+                    .all_reduce = all_reduce_bytes};
+  if (parallel.sequence_parallel) {
+    inputs.sequence_parallel = schedule::SequenceParallel::on;
+  }
+  if (job.model.recompute == Recompute::block) {
+    inputs.recompute = schedule::RecomputeBlocks::on;
+  }
+  if (!job.model.tie_embeddings) {
+    inputs.tables = schedule::Tables::untied;
+  }
+  if (parallel.data_strategy == DataStrategy::zero1) {
+    inputs.store = schedule::GradientStore::sharded;
+  }
+  if (parallel.embedding_sync == EmbeddingSync::separate) {
+    inputs.table_sync = schedule::TableSync::separate;
+  }
+  for (const ChunkSlice& chunk : split_layers(job.model, parallel)) {
+    inputs.layers.push_back(chunk.num_layers());
+  }
+  return inputs;
+}
+
+AxisBytes sent_by_rank(const Groups& groups) {
+  AxisBytes bytes{.tensor = {groups.tensor->bytes_sent()},
+                  .pipeline = {groups.forward->bytes_sent() + groups.backward->bytes_sent()},
+                  .data = {groups.data->bytes_sent()}};
+  if (groups.table != nullptr) {
+    bytes.embedding = {groups.table->bytes_sent() + groups.table_pair->bytes_sent()};
+  }
+  return bytes;
+}
+
+AxisBytes sent_in_a_step(const MeshRun& run) {
+  std::vector<AxisBytes> sent(size(run.parallel.num_ranks()));
+  run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
+    MeshModel model(run.options(), world);
+    initialize(model.stream(), model.parameters(), kSeed);
+    RankBatches batches(run, model, 1);
+    const StepFacts facts = model.make_gradients(batches.micro_batches());
+    model.update(kLearningRate, facts.gradient_norm);
+    model.finish_gather();
+    sent[size(world.rank())] = sent_by_rank(model.groups());
+  });
+  AxisBytes sum;
+  for (const AxisBytes& rank : sent) {
+    sum.tensor += rank.tensor;
+    sum.pipeline += rank.pipeline;
+    sum.data += rank.data;
+    sum.embedding += rank.embedding;
+  }
+  return sum;
+}
+
+std::string text_of(const AxisBytes& bytes) {
+  return fmt::format("tensor {} pipeline {} data {} embedding {}",
+                     bytes.tensor.value,
+                     bytes.pipeline.value,
+                     bytes.data.value,
+                     bytes.embedding.value);
+}
+
+// Sets of options that between them have everything that bytes depend on.
+constexpr int kNumVariants = 6;
+
+MeshRun variant_of(int variant, int tensor, int pipeline, int data) {
+  const bool interleaved = variant == 4 && pipeline > 1 && pipeline <= 8;
+  MeshRun run{.model = {.layers = interleaved ? 2 * pipeline : pipeline + 1,
+                        .hidden = 48,
+                        .heads = 12,
+                        .sequence = 12,
+                        .vocab = 67,
+                        .ffn = 96,
+                        .tie_embeddings = variant != 3 && variant != 5,
+                        .recompute = variant == 3 ? Recompute::block : Recompute::none}};
+  run.parallel.tensor = tensor;
+  run.parallel.pipeline = pipeline;
+  run.parallel.data = data;
+  run.parallel.sequence_parallel = variant % 2 == 1;
+  run.parallel.data_strategy =
+      variant == 1 || variant == 2 || variant == 5 ? DataStrategy::zero1 : DataStrategy::replicate;
+  run.parallel.embedding_sync =
+      variant == 2 || variant == 4 ? EmbeddingSync::separate : EmbeddingSync::fused;
+  run.parallel.transfers = variant == 3 ? Transfers::blocking : Transfers::asynchronous;
+  if (interleaved) {
+    run.parallel.schedule = ScheduleName::interleaved;
+    run.parallel.chunks = 2;
+  } else if (variant == 5) {
+    run.parallel.schedule = ScheduleName::zb_h1;
+  }
+  run.precision = variant == 2 ? DType::bf16 : DType::f32;
+  run.global_batch = run.micro_batch * data * pipeline;  // as many micro-batches as stages
+  return run;
+}
+
+void require_bytes(int variant, int tensor, int pipeline, int data) {
+  const MeshRun run = variant_of(variant, tensor, pipeline, data);
+  INFO("variant " << variant << " t" << tensor << " p" << pipeline << " d" << data);
+  CHECK(text_of(sent_in_a_step(run)) == text_of(step_bytes(inputs_of(run.options().job))));
+}
+
+// Every mesh of at most `most` ranks whose tensor degree divides 12 heads.
+void require_bytes_of_meshes(int most) {
+  for (int tensor = 1; tensor <= most; ++tensor) {
+    for (int pipeline = 1; 12 % tensor == 0 && tensor * pipeline <= most; ++pipeline) {
+      for (int data = 1; tensor * pipeline * data <= most; ++data) {
+        for (int variant = 0; variant < kNumVariants; ++variant) {
+          require_bytes(variant, tensor, pipeline, data);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the bytes of a step are those of the formulas on up to four ranks") {
+  require_bytes_of_meshes(4);
+}
+
+TEST_CASE("the bytes of a step are those of the formulas on up to sixteen ranks", "[slow]") {
+  require_bytes_of_meshes(16);
+}
+
+}  // namespace slackline::testing
