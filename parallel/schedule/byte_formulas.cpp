@@ -69,13 +69,6 @@ Bytes micro_batch_tensor_bytes(const ByteInputs& inputs, int stage) {
   return bytes;
 }
 
-<<<<<<< HEAD
-// Gradients that every tensor rank has a part of, from its own tokens: those of norms. Biases added
-// after sums get theirs from gathered rows.
-std::size_t replicated_elements(const ByteInputs& inputs, int stage) {
-  const std::size_t norms = stage == last_stage(inputs) ? 2 * inputs.C : 0;
-  return size(inputs.layers[size(stage)]) * 4 * inputs.C + norms;
-=======
 
 // Elements that a parameter of n takes of the gradient buffer: it ends on a cache line.
 std::size_t padded(std::size_t n) {
@@ -140,7 +133,6 @@ Bytes bucket_bytes(const ByteInputs& inputs, std::size_t elements, int ranks) {
              ? inputs.all_reduce(elements, kFloatBytes, ranks)
              : reduce_scatter_bytes(elements, kFloatBytes, ranks) +
                    all_gather_bytes(elements, kFloatBytes, ranks);
->>>>>>> equiv
 }
 
 }  // namespace

@@ -56,11 +56,7 @@ TEST_CASE("sequence parallelism gathers six times a layer and sums the norms' gr
   inputs.t = 2;
   inputs.sequence_parallel = SequenceParallel::on;
   const std::size_t statistics = std::size_t{2} * 2 * 4 * 3 * 4;
-<<<<<<< HEAD
-  const std::size_t replicated = std::size_t{2} * (3 * 4 * 8 + 2 * 8) * 4;
-=======
   const std::size_t norms = std::size_t{2} * (3 * 4 * 16 + 2 * 16) * 4;
->>>>>>> equiv
   CHECK(layer_transfers(inputs) == TensorTransfers{.sums = 4, .gathers = 6});
   CHECK(step_bytes(inputs).tensor.value == kActivation * (3 * 10 + 4) + statistics + norms);
 }
