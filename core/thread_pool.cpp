@@ -156,7 +156,12 @@ int default_num_threads(int ranks_on_node) {
       return value;
     }
   }
-  return std::max(1, num_cores() / std::max(1, ranks_on_node));
+  // A launcher that binds a rank to some of the node's cores binds as large a share of its ranks
+  // there.
+  const int cores = num_cores();
+  const int node_cores = std::max(cores, static_cast<int>(std::thread::hardware_concurrency()));
+  const int sharing = std::max(1, ranks_on_node * cores / node_cores);
+  return std::max(1, cores / sharing);
 }
 
 }  // namespace slackline

@@ -62,14 +62,19 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
   if (groups_->tensor_rank() != 0) {
     loss = 0.0;  // the sum that all tensor ranks have counts once
   }
-  StepFacts facts = agreement_.agree(
-      {.loss = loss, .stop = stop}, reducer_.pieces(), optimizer_.squared_norms(stream_));
+  step_times_.ops = executor_.op_times();
+  step_times_.norm_begin = groups_->world->now();
+  const std::vector<double> squares = optimizer_.squared_norms(stream_);
+  step_times_.norm_end = groups_->world->now();
+  StepFacts facts = agreement_.agree({.loss = loss, .stop = stop}, reducer_.pieces(), squares);
   facts.loss /= tokens_of_step();
   return facts;
 }
 
 void MeshModel::update(double lr, double gradient_norm) {
+  step_times_.update_begin = groups_->world->now();
   optimizer_.step(stream_, lr, gradient_norm);
+  step_times_.update_end = groups_->world->now();
   reducer_.gather_weights();
 }
 

@@ -54,6 +54,17 @@ class MeshModel {
   // Mean loss of a global batch without gradients or dropout, and stop requests.
   [[nodiscard]] StepFacts evaluate(std::vector<MicroBatch> micro_batches, bool stop = false);
 
+  // What the last step computed and when, on the world's clock.
+  struct StepTimes {
+    std::vector<PipelineExecutor::OpTime> ops{};
+    double norm_begin = 0.0;  // squares of this rank's gradients
+    double norm_end = 0.0;
+    double update_begin = 0.0;
+    double update_end = 0.0;
+  };
+
+  [[nodiscard]] const StepTimes& step_times() const { return step_times_; }
+
   // Waits until every weight of this rank is the newest. All ranks call it, or the next pass.
   void finish_gather() { reducer_.finish_gather(stream_); }
 
@@ -71,6 +82,7 @@ class MeshModel {
   GradientReducer reducer_;
   AdamwOptimizer optimizer_;
   StepAgreement agreement_;
+  StepTimes step_times_;
 };
 
 }  // namespace slackline

@@ -107,26 +107,31 @@ void WaitTimes::add(Communicator* group) {
 }
 
 void WaitTimes::split(Communicator& group,
+                      std::size_t axis,
                       const std::vector<TransferRecord>& records,
-                      StepWaits& waits,
-                      double& exposed) const {
+                      StepWaits& waits) {
   const bool direct = !records.empty() && is_direct(records.front());
   const std::vector<double> last =
       direct ? peer_submissions(group, records) : last_submissions(group, records);
   for (std::size_t i = 0; i < records.size(); ++i) {
     const TransferRecord& record = records[i];
+    transfers_.push_back({.axis = axis, .record = record, .peers_submitted = last[i]});
     if (record.wait_begin == 0.0 || record.wait_end <= record.wait_begin) {
       continue;
     }
     const double submitted = std::clamp(last[i], record.wait_begin, record.wait_end);
+    const double exposed = record.wait_end - submitted;
     waits.bubble += submitted - record.wait_begin;
-    waits.exposed += record.wait_end - submitted;
-    exposed += record.wait_end - submitted;
+    waits.exposed += exposed;
+    if (axis < waits.axes.size()) {
+      waits.axes[axis].exposed += exposed;
+    }
   }
 }
 
 StepWaits WaitTimes::end_step() {
   StepWaits waits;
+  transfers_.clear();
   std::vector<std::vector<TransferRecord>> records;
   for (const Counted& counted : counted_) {
     waits.axes[counted.axis].bytes_sent +=
@@ -137,10 +142,9 @@ StepWaits WaitTimes::end_step() {
   const std::vector<TransferRecord> agreement = groups_->world->take_records();
   groups_->world->record_transfers(false);
   for (std::size_t i = 0; i < counted_.size(); ++i) {
-    split(*counted_[i].group, records[i], waits, waits.axes[counted_[i].axis].exposed);
+    split(*counted_[i].group, counted_[i].axis, records[i], waits);
   }
-  double not_an_axis = 0.0;
-  split(*groups_->world, agreement, waits, not_an_axis);
+  split(*groups_->world, kReportedAxes.size(), agreement, waits);
   for (Counted& counted : counted_) {
     counted.bytes_before = counted.group->bytes_sent();
     counted.group->record_transfers(true);

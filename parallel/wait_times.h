@@ -25,6 +25,13 @@ struct StepWaits {
   double bubble = 0.0;   // waiting before that
 };
 
+// One transfer that a rank waited for, in seconds of the world's clock.
+struct Wait {
+  std::size_t axis = 0;  // of kReportedAxes; their number: the agreement of all ranks
+  TransferRecord record{};
+  double peers_submitted = 0.0;  // when the last peer had
+};
+
 // Splits the time that a rank waited for transfers. When a transfer's last peer submitted it is
 // known to that peer alone, so ranks tell each other at the end of a step; that traffic is not
 // counted. Used by the rank's thread; all ranks call alike.
@@ -35,6 +42,9 @@ class WaitTimes {
   // Of every transfer waited for since the step before; what is still under way counts later.
   [[nodiscard]] StepWaits end_step();
 
+  // The transfers of the step that ended last, in order of submission on each communicator.
+  [[nodiscard]] const std::vector<Wait>& transfers() const { return transfers_; }
+
  private:
   struct Counted {
     Communicator* group = nullptr;
@@ -44,12 +54,13 @@ class WaitTimes {
 
   void add(Communicator* group);
   void split(Communicator& group,
+             std::size_t axis,
              const std::vector<TransferRecord>& records,
-             StepWaits& waits,
-             double& exposed) const;
+             StepWaits& waits);
 
   Groups* groups_;
   std::vector<Counted> counted_;
+  std::vector<Wait> transfers_;
 };
 
 }  // namespace slackline

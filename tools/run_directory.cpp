@@ -46,6 +46,16 @@ void RunDirectory::start(const std::string& resolved_config,
   events_ = std::make_unique<TensorboardWriter>(path_);
 }
 
+void RunDirectory::write_costs(const std::string& costs, const PlanFiles& plan) const {
+  write_file_atomically(path_ + "/costs.json", costs);
+  write_file_atomically(path_ + "/plan.json", plan.json);
+  write_file_atomically(path_ + "/plan.txt", plan.text);
+}
+
+void RunDirectory::write_trace(const std::string& trace) const {
+  write_file_atomically(path_ + "/trace.json", trace);
+}
+
 void RunDirectory::record(const StepRecord& record) {
   metrics_->append(step_line(record));
   events_->scalar("loss", record.step, record.loss);

@@ -84,9 +84,6 @@ void read_keys_of_later(JsonReader& document) {
     }
   }
   rehearsal.finish();
-  if (document.boolean("trace", false)) {
-    document.fail("trace", "traces are not built yet; use false");
-  }
   JsonReader debug = document.section("debug");
   static_cast<void>(debug.boolean("check_sync", false));
   debug.finish();
@@ -111,6 +108,7 @@ TrainConfig read_train_config(JsonReader document) {
   config.compress = read_compress_config(document.section("compress"));
   config.checkpoint = read_checkpoint_config(document.section("checkpoint"));
   config.network = read_network_config(document.section("network"));
+  config.trace = document.boolean("trace", false);
   read_keys_of_later(document);
   document.finish();
   return config;

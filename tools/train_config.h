@@ -52,6 +52,7 @@ struct TrainConfig {
   CompressConfig compress;
   CheckpointConfig checkpoint;
   NetworkConfig network;
+  bool trace = false;  // write trace.json
 
   // Of one data rank in a step.
   [[nodiscard]] std::int64_t num_micro_batches() const {

@@ -9,9 +9,14 @@
 
 #include <fmt/format.h>
 
+#include "core/comm/cluster.h"
+#include "core/comm/mpi_world.h"
 #include "core/log.h"
 #include "model/flops.h"
 #include "optim/learning_rate.h"
+#include "tools/cost_file.h"
+#include "tools/plan_json.h"
+#include "tools/step_plan.h"
 #include "tools/stop_signal.h"
 
 namespace slackline {
@@ -19,6 +24,11 @@ namespace slackline {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Of a run, from 1: the first step is slower, and costs do not change much after some.
+constexpr std::int64_t kFirstRecordedStep = 2;
+constexpr std::int64_t kLastTracedStep = 3;
+constexpr std::int64_t kLastRecordedStep = 6;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -64,6 +74,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
               .num_threads = options.num_threads},
              groups),
       wait_times_(groups),
+      recorder_(config.mesh_job(), *groups.world),
       directory_(config.run.dir),
       checkpoints_(
           directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), *groups.world),
@@ -96,7 +107,9 @@ ExitCode Trainer::run() {
   }
   for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {
     bool stop = false;
-    log(train_step(step, stop));
+    const StepRecord record = train_step(step, stop);
+    log(record);
+    record_times(step - start_.step, record);
     checkpoints_.commit_when_written();
     evaluate_when_due(step);
     const bool last = step == config_.run.steps;
@@ -224,6 +237,47 @@ void Trainer::evaluate_when_due(std::int64_t step) {
   }
 }
 
+void Trainer::record_times(std::int64_t nth, const StepRecord& record) {
+  if (nth < kFirstRecordedStep || nth > kLastRecordedStep) {
+    return;
+  }
+  recorder_.add(model_, wait_times_.transfers());
+  recorded_seconds_ += record.step_seconds;
+  if (config_.trace && nth <= kLastTracedStep) {
+    recorder_.trace(model_, wait_times_.transfers());
+  }
+  if (nth == kLastTracedStep && config_.trace) {
+    const std::string trace = recorder_.trace_text();
+    if (is_first_rank()) {
+      directory_.write_trace(trace);
+    }
+  }
+  if (nth == kLastRecordedStep) {
+    tell_costs(recorded_seconds_ / static_cast<double>(recorder_.num_steps()));
+  }
+}
+
+void Trainer::tell_costs(double measured_seconds) {
+  const StepCosts costs = recorder_.costs();
+  if (!is_first_rank()) {
+    return;
+  }
+  LinkSpeeds links;
+  if (!config_.network.links.empty()) {
+    links = read_cluster(config_.network.links);
+  }
+  const StepPlan plan = make_step_plan(config_, costs, links);
+  directory_.write_costs(cost_file_text(costs), plan_files(plan));
+  const double predicted = plan.timeline.step.value;
+  log_info(
+      fmt::format("step time: {:.4f} s measured, {:.4f} s predicted from the measured costs of "
+                  "ops{} ({:+.1f} %)",
+                  measured_seconds,
+                  predicted,
+                  links ? " and the links of " + config_.network.links : "",
+                  100.0 * (predicted / measured_seconds - 1.0)));
+}
+
 void Trainer::log(const StepRecord& record) {
   if (!is_first_rank()) {
     return;
@@ -237,9 +291,11 @@ void Trainer::log(const StepRecord& record) {
                                          .flops_per_token = flops_per_token(config_.model).causal,
                                          .seconds_per_step = recent_step_seconds_});
   const bool due = record.step % config_.run.log_every == 0 || record.step == config_.run.steps;
+  // mpirun reads through a terminal of its own, on which nobody looks.
+  const bool interactive = isatty(STDOUT_FILENO) != 0 && !launched_by_mpi();
   if (due) {
-    fmt::print("{}{}\n", isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", line);
-  } else if (isatty(STDOUT_FILENO) != 0) {
+    fmt::print("{}{}\n", interactive ? "\r\033[K" : "", line);
+  } else if (interactive) {
     fmt::print("\r\033[K{}", line);  // a progress line, replaced by the next step's
   }
   std::fflush(stdout);

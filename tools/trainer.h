@@ -13,6 +13,7 @@
 #include "tools/metrics.h"
 #include "tools/run_checkpoints.h"
 #include "tools/run_directory.h"
+#include "tools/step_recorder.h"
 #include "tools/train_config.h"
 #include "tools/training_state.h"
 
@@ -49,6 +50,9 @@ class Trainer {
   void evaluate_when_due(std::int64_t step);
   // Fills seconds and axes of the record, agreed by all ranks.
   void account(StepRecord& record, double own_seconds);
+  // Records what the run's first steps took, and then writes and tells it. `nth` step of this run.
+  void record_times(std::int64_t nth, const StepRecord& record);
+  void tell_costs(double measured_seconds);
   void log(const StepRecord& record);
   [[noreturn]] void stop_on_non_finite(const StepRecord& record);
 
@@ -62,6 +66,7 @@ class Trainer {
   std::optional<Dataset> valid_data_;
   MeshModel model_;
   WaitTimes wait_times_;
+  StepRecorder recorder_;
   RunDirectory directory_;
   RunCheckpoints checkpoints_;
   std::vector<std::int32_t> sample_;   // (T + 1), one sequence as stored
@@ -69,6 +74,7 @@ class Trainer {
   std::vector<std::int32_t> targets_;  // (M, B, T)
   double data_seconds_ = 0.0;          // spent in load() during the current step
   double recent_step_seconds_ = 0.0;   // moving mean, for the time left
+  double recorded_seconds_ = 0.0;      // of the steps whose times were recorded
 };
 
 }  // namespace slackline

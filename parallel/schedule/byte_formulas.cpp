@@ -69,7 +69,6 @@ Bytes micro_batch_tensor_bytes(const ByteInputs& inputs, int stage) {
   return bytes;
 }
 
-
 // Elements that a parameter of n takes of the gradient buffer: it ends on a cache line.
 std::size_t padded(std::size_t n) {
   constexpr std::size_t kLineElements = 16;

@@ -295,8 +295,7 @@ TEST_CASE("what is not built is refused by name") {
                                  "compress.tensor_forward={}",
                                  "network.links=probe",
                                  "rehearsal.scale=2",
-                                 "model.kv_heads=2",
-                                 "trace=true"}) {
+                                 "model.kv_heads=2"}) {
     INFO(assignment);
     const std::string key = std::string(assignment).substr(0, std::string(assignment).find('='));
     REQUIRE_THAT(refusal({assignment}), Contains(key) && Contains("not built yet"));

@@ -1,0 +1,173 @@
+#include "tools/step_recorder.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/comm/text_exchange.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr std::size_t kTensorAxis = 0;  // of kReportedAxes
+
+CostKind cost_kind(schedule::OpKind kind) {
+  switch (kind) {
+    case schedule::OpKind::forward:
+      return CostKind::forward;
+    case schedule::OpKind::backward:
+      return CostKind::backward;
+    case schedule::OpKind::backward_input:
+      return CostKind::backward_input;
+    case schedule::OpKind::backward_weight:
+      return CostKind::backward_weight;
+    default:
+      break;
+  }
+  SL_CHECK(false, "an op that computes nothing has no cost");
+  return CostKind::forward;
+}
+
+const char* op_name(schedule::OpKind kind) {
+  return kCostKindNames[static_cast<std::size_t>(cost_kind(kind))].data();
+}
+
+// How long a rank waited for the tensor axis between two times.
+double tensor_waits(const std::vector<Wait>& transfers, double begin, double end) {
+  double seconds = 0.0;
+  for (const Wait& wait : transfers) {
+    const bool inside = wait.record.wait_begin >= begin && wait.record.wait_end <= end;
+    if (wait.axis == kTensorAxis && wait.record.wait_begin > 0.0 && inside) {
+      seconds += wait.record.wait_end - wait.record.wait_begin;
+    }
+  }
+  return seconds;
+}
+
+std::string transfer_name(const TransferRecord& record) {
+  std::string name = fmt::format("{}: {}", name_of(record.kind), record.note.what);
+  if (record.note.micro_batch >= 0) {
+    name += fmt::format(" s{} m{}", record.note.stage, record.note.micro_batch);
+  }
+  return name;
+}
+
+schedule::Seconds seconds(double value) {
+  return schedule::Seconds{value};
+}
+
+}  // namespace
+
+void StepRecorder::add_op(int stage, CostKind kind, double seconds) {
+  Sum& sum = sums_[{stage, kind}];
+  sum.seconds += seconds;
+  sum.count += 1.0;
+}
+
+void StepRecorder::add(const MeshModel& model, const std::vector<Wait>& transfers) {
+  ++num_steps_;
+  const MeshModel::StepTimes& times = model.step_times();
+  for (const PipelineExecutor::OpTime& op : times.ops) {
+    add_op(op.op.chunk,
+           cost_kind(op.op.kind),
+           op.end - op.begin - tensor_waits(transfers, op.begin, op.end));
+  }
+  // The optimizer updates all chunks of a rank in one go.
+  const auto num_chunks = static_cast<double>(model.slice().chunks.size());
+  for (std::size_t i = 0; i < model.slice().chunks.size(); ++i) {
+    const int stage = model.groups().pipeline_rank() + static_cast<int>(i) * job_.parallel.pipeline;
+    add_op(stage, CostKind::optimizer, (times.update_end - times.update_begin) / num_chunks);
+  }
+}
+
+void StepRecorder::trace(const MeshModel& model, const std::vector<Wait>& transfers) {
+  const int rank = world_->rank();
+  const MeshModel::StepTimes& times = model.step_times();
+  const auto bar = [&](const char* track, std::string name, double begin, double end) {
+    bars_.push_back({.rank = rank,
+                     .track = track,
+                     .name = std::move(name),
+                     .start = seconds(begin),
+                     .duration = seconds(std::max(0.0, end - begin))});
+  };
+  for (const PipelineExecutor::OpTime& op : times.ops) {
+    bar("compute",
+        fmt::format("{} s{} m{}", op_name(op.op.kind), op.op.chunk, op.op.micro_batch),
+        op.begin,
+        op.end);
+  }
+  bar("compute", "gradient norm", times.norm_begin, times.norm_end);
+  bar("compute", "optimizer", times.update_begin, times.update_end);
+  for (const Wait& wait : transfers) {
+    const bool agreement = wait.axis == kReportedAxes.size();
+    const char* track = agreement ? "agreement" : kReportedAxes[wait.axis].data();
+    bar(track, transfer_name(wait.record), wait.record.submitted, wait.record.finished);
+    if (wait.record.wait_begin > 0.0) {
+      bar("waiting", transfer_name(wait.record), wait.record.wait_begin, wait.record.wait_end);
+    }
+  }
+}
+
+StepCosts StepRecorder::costs() {
+  // Stage, kind, seconds and count of every rank's sums travel as text.
+  std::string own;
+  for (const auto& [key, sum] : sums_) {
+    own += fmt::format(
+        "{} {} {} {}\n", key.first, static_cast<int>(key.second), sum.seconds, sum.count);
+  }
+  std::map<std::pair<int, CostKind>, Sum> all;
+  for (const std::string& text : exchange_texts(*world_, own, "costs of ops")) {
+    std::istringstream lines(text);
+    int stage = 0;
+    int kind = 0;
+    Sum sum;
+    while (lines >> stage >> kind >> sum.seconds >> sum.count) {
+      Sum& total = all[{stage, static_cast<CostKind>(kind)}];
+      total.seconds += sum.seconds;
+      total.count += sum.count;
+    }
+  }
+  StepCosts costs;
+  for (const auto& [key, sum] : all) {
+    costs.ops.push_back(
+        {.stage = key.first, .kind = key.second, .seconds = seconds(sum.seconds / sum.count)});
+  }
+  return with_parts(job_, costs);
+}
+
+std::string StepRecorder::trace_text() {
+  std::string own;
+  for (const schedule::TraceBar& bar : bars_) {
+    own +=
+        fmt::format("{}\t{}\t{}\t{}\n", bar.track, bar.name, bar.start.value, bar.duration.value);
+  }
+  std::vector<schedule::TraceBar> all;
+  const std::vector<std::string> texts = exchange_texts(*world_, own, "bars of a trace");
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    std::istringstream lines(texts[rank]);
+    schedule::TraceBar bar{.rank = static_cast<int>(rank)};
+    std::string start;
+    std::string duration;
+    while (std::getline(lines, bar.track, '\t') && std::getline(lines, bar.name, '\t') &&
+           std::getline(lines, start, '\t') && std::getline(lines, duration)) {
+      bar.start = seconds(std::strtod(start.c_str(), nullptr));
+      bar.duration = seconds(std::strtod(duration.c_str(), nullptr));
+      all.push_back(bar);
+    }
+  }
+  // Times count from the first bar.
+  double first = all.empty() ? 0.0 : all.front().start.value;
+  for (const schedule::TraceBar& bar : all) {
+    first = std::min(first, bar.start.value);
+  }
+  for (schedule::TraceBar& bar : all) {
+    bar.start = seconds(bar.start.value - first);
+  }
+  return schedule::chrome_trace(all);
+}
+
+}  // namespace slackline

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "parallel/mesh_model.h"
+#include "parallel/schedule/chrome_trace.h"
+#include "parallel/step_costs.h"
+#include "parallel/wait_times.h"
+
+namespace slackline {
+
+// What the steps of a run took on this rank: op costs, and bars of a trace for a few steps. Used
+// by the rank's thread.
+class StepRecorder {
+ public:
+  StepRecorder(const MeshJob& job, Communicator& world) : job_(job), world_(&world) {}
+
+  // Adds a step to the costs. Seconds that an op waited for the tensor axis are not its cost.
+  void add(const MeshModel& model, const std::vector<Wait>& transfers);
+
+  // Adds a step to the trace.
+  void trace(const MeshModel& model, const std::vector<Wait>& transfers);
+
+  [[nodiscard]] std::int64_t num_steps() const { return num_steps_; }
+
+  // Mean costs of all ranks' ops, with costs of parts for other layouts; on every rank. Blocks.
+  [[nodiscard]] StepCosts costs();
+
+  // The traces of all ranks as Chrome's JSON; on every rank. Blocks.
+  [[nodiscard]] std::string trace_text();
+
+ private:
+  struct Sum {
+    double seconds = 0.0;
+    double count = 0.0;
+  };
+
+  void add_op(int stage, CostKind kind, double seconds);
+
+  MeshJob job_;
+  Communicator* world_;
+  std::int64_t num_steps_ = 0;
+  std::map<std::pair<int, CostKind>, Sum> sums_;
+  std::vector<schedule::TraceBar> bars_;
+};
+
+}  // namespace slackline
