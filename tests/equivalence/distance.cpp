@@ -1,9 +1,9 @@
 #include "tests/equivalence/distance.h"
 
-#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -72,7 +72,7 @@ double gradient_distance(const MeshRunResult& actual, const MeshRunResult& expec
   return squares.relative();
 }
 
-std::string beyond(const Distance& measured, const Distance& bounds) {
+Mismatch beyond(const Distance& measured, const Distance& bounds) {
   std::string text;
   const auto check = [&text](const char* what, double is, double allowed) {
     if (!(is <= allowed)) {
@@ -83,12 +83,12 @@ std::string beyond(const Distance& measured, const Distance& bounds) {
   check("gradient norm", measured.norm, bounds.norm);
   check("a gradient", measured.gradient, bounds.gradient);
   check("a weight", measured.weight, bounds.weight);
-  return text;
+  return {text};
 }
 
-std::string tensor_differences(const std::string& what,
-                               const LogicalTensors& actual,
-                               const LogicalTensors& all_expected) {
+Mismatch tensor_differences(const std::string& what,
+                            const LogicalTensors& actual,
+                            const LogicalTensors& all_expected) {
   std::string text;
   for (const auto& [name, expected] : all_expected) {
     const std::vector<float>& values = actual.at(name);
@@ -96,25 +96,24 @@ std::string tensor_differences(const std::string& what,
       text += fmt::format("{} of {} differs\n", what, name);
     }
   }
-  return text;
+  return {text};
 }
 
-std::string bit_differences(const MeshRunResult& actual, const MeshRunResult& expected) {
+Mismatch bit_differences(const MeshRunResult& actual, const MeshRunResult& expected) {
   std::string text;
-  const auto check = [&text](const char* what, const auto& a, const auto& b) {
-    for (std::size_t i = 0; i < b.size(); ++i) {
-      if (std::memcmp(&a[i], &b[i], sizeof(b[i])) != 0) {
-        text += fmt::format("{} of step {} is {}, not {}\n", what, i + 1, a[i], b[i]);
-      }
+  const auto check = [&text](const char* what, double is, double expected_value) {
+    if (std::bit_cast<std::uint64_t>(is) != std::bit_cast<std::uint64_t>(expected_value)) {
+      text += fmt::format("{} is {}, not {}\n", what, is, expected_value);
     }
   };
-  check("loss", actual.losses, expected.losses);
-  check("gradient norm", actual.norms, expected.norms);
-  if (actual.evaluation != expected.evaluation) {
-    text += fmt::format("evaluation is {}, not {}\n", actual.evaluation, expected.evaluation);
+  for (std::size_t i = 0; i < expected.losses.size(); ++i) {
+    check("loss", actual.losses[i], expected.losses[i]);
+    check("gradient norm", actual.norms[i], expected.norms[i]);
   }
-  return text + tensor_differences("gradient", actual.gradients, expected.gradients) +
-         tensor_differences("weight", actual.weights, expected.weights);
+  check("evaluation", actual.evaluation, expected.evaluation);
+  text += tensor_differences("gradient", actual.gradients, expected.gradients).report;
+  text += tensor_differences("weight", actual.weights, expected.weights).report;
+  return {text};
 }
 
 }  // namespace slackline::testing

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tests/equivalence/mesh_run.h"
+#include "tests/support/closeness.h"
 
 namespace slackline::testing {
 
@@ -21,16 +22,15 @@ struct Distance {
 
 // What is further off than `bounds` allow, one line for each; empty when nothing is. Numbers that
 // are not finite are off.
-[[nodiscard]] std::string beyond(const Distance& measured, const Distance& bounds);
+[[nodiscard]] Mismatch beyond(const Distance& measured, const Distance& bounds);
 
 // Tensors that differ in any bit, "`what` of NAME differs" for each; empty when none does.
 // REQUIRES: the same names and sizes.
-[[nodiscard]] std::string tensor_differences(const std::string& what,
-                                             const LogicalTensors& actual,
-                                             const LogicalTensors& expected);
+[[nodiscard]] Mismatch tensor_differences(const std::string& what,
+                                          const LogicalTensors& actual,
+                                          const LogicalTensors& expected);
 
 // What differs in any bit; empty when nothing does.
-[[nodiscard]] std::string bit_differences(const MeshRunResult& actual,
-                                          const MeshRunResult& expected);
+[[nodiscard]] Mismatch bit_differences(const MeshRunResult& actual, const MeshRunResult& expected);
 
 }  // namespace slackline::testing

@@ -121,9 +121,9 @@ LogicalTensors saved_state(const std::string& directory) {
   return state;
 }
 
-void add_group(const std::string& group, LogicalTensors tensors, LogicalTensors& state) {
-  for (auto& [name, values] : tensors) {
-    state.emplace(group + name, std::move(values));
+void add_group(const std::string& group, const LogicalTensors& tensors, LogicalTensors& state) {
+  for (const auto& [name, values] : tensors) {
+    state.emplace(group + name, values);
   }
 }
 

@@ -4,10 +4,13 @@
 
 #include "core/error.h"
 #include "tests/support/catch.h"
+#include "tests/support/closeness.h"
 
 namespace slackline {
 
 namespace {
+
+using testing::Mismatch;
 
 ModelConfig model() {
   return {.layers = 8, .hidden = 48, .heads = 6, .sequence = 5, .vocab = 50, .ffn = 96};
@@ -38,9 +41,9 @@ std::string batch_refusal(const ParallelConfig& config, BatchSplit batch) {
 }
 
 // Empty where the message names the key and the rule.
-std::string unlike(const std::string& message, const std::string& key, const std::string& rule) {
+Mismatch unlike(const std::string& message, const std::string& key, const std::string& rule) {
   const bool names_key = message.find("parallel." + key) != std::string::npos;
-  return names_key && message.find(rule) != std::string::npos ? "" : message;
+  return names_key && message.find(rule) != std::string::npos ? Mismatch{} : Mismatch{message};
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ ModelConfig model_of(int layers, int vocab) {
 
 std::vector<int> counts_of(const std::vector<ChunkSlice>& stages) {
   std::vector<int> counts;
+  counts.reserve(stages.size());
   for (const ChunkSlice& stage : stages) {
     counts.push_back(stage.num_layers());
   }
