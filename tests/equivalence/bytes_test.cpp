@@ -85,7 +85,8 @@ AxisBytes sent_by_rank(const Groups& groups) {
 AxisBytes sent_in_a_step(const MeshRun& run) {
   std::vector<AxisBytes> sent(size(run.parallel.num_ranks()));
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
-    MeshModel model(run.options(), world);
+    Groups groups(world, run.parallel, run.model.tie_embeddings);
+    MeshModel model(run.options(), groups);
     initialize(model.stream(), model.parameters(), kSeed);
     RankBatches batches(run, model, 1);
     const StepFacts facts = model.make_gradients(batches.micro_batches());

@@ -79,7 +79,8 @@ std::vector<double> train(const MeshRun& run, MeshModel& model, int first, int c
 std::vector<double> train_and_save(const MeshRun& run, const std::string& directory) {
   std::vector<double> losses;
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
-    MeshModel model(run.options(), world);
+    Groups groups(world, run.parallel, run.model.tie_embeddings);
+    MeshModel model(run.options(), groups);
     RunCheckpoints checkpoints(directory, 1, world);
     checkpoints.prepare();
     initialize(model.stream(), model.parameters(), kSeed);
@@ -138,7 +139,8 @@ LogicalTensors loaded_state(const MeshRun& run, const std::string& directory) {
     saved_weights.emplace(spec.name, saved.at("weights/" + spec.name));
   }
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
-    MeshModel model(run.options(), world);
+    Groups groups(world, run.parallel, run.model.tie_embeddings);
+    MeshModel model(run.options(), groups);
     load(directory, model);
     SL_CHECK_EQ(model.optimizer().step_count(), kStepsBefore);
     for (std::size_t i = 0; i < model.pieces().size(); ++i) {
@@ -164,7 +166,8 @@ LogicalTensors loaded_state(const MeshRun& run, const std::string& directory) {
 std::vector<double> resumed_losses(const MeshRun& run, const std::string& directory) {
   std::vector<double> losses;
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
-    MeshModel model(run.options(), world);
+    Groups groups(world, run.parallel, run.model.tie_embeddings);
+    MeshModel model(run.options(), groups);
     load(directory, model);
     std::vector<double> own = train(run, model, kStepsBefore, kStepsAfter);
     if (world.rank() == 0) {
