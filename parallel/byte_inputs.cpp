@@ -27,7 +27,6 @@ schedule::Bytes all_reduce_of_ranks(std::size_t elements, std::size_t element_by
 
 schedule::ByteInputs byte_inputs(const MeshJob& job) {
   const ParallelConfig& parallel = job.parallel;
-  const auto t = static_cast<std::int64_t>(parallel.tensor);
   schedule::ByteInputs inputs{
       .p = parallel.pipeline,
       .t = parallel.tensor,
@@ -37,7 +36,7 @@ schedule::ByteInputs byte_inputs(const MeshJob& job) {
       .T = size(job.micro_batch.T),
       .C = size(job.model.hidden),
       .F = size(job.model.ffn),
-      .V = size((job.model.vocab + t - 1) / t * t),
+      .V = size(job.model.vocab),
       .element_bytes = size_of(job.precision),
       .sequence_parallel = parallel.sequence_parallel ? schedule::SequenceParallel::on
                                                       : schedule::SequenceParallel::off,
@@ -62,7 +61,7 @@ double updated_elements(const MeshJob& job, int stage) {
   double elements = static_cast<double>(schedule::data_elements(inputs, stage)) / shards;
   const bool end = stage == 0 || stage + 1 == static_cast<int>(inputs.layers.size());
   if (inputs.p > 1 && inputs.tables == schedule::Tables::tied && end) {
-    const std::size_t table = inputs.V / size(inputs.t) * inputs.C;
+    const std::size_t table = inputs.V * inputs.C / size(inputs.t);
     const bool fused = inputs.table_sync == schedule::TableSync::fused;
     elements += static_cast<double>(table) / (sharded && fused ? 2.0 * shards : shards);
   }

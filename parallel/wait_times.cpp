@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <span>
+#include <utility>
 
 #include "core/check.h"
 
@@ -35,52 +36,60 @@ std::vector<double> last_submissions(Communicator& group,
   return last;
 }
 
-// Positions of the records of one kind with one peer, in order.
-using Lane = std::vector<std::size_t>;
+// The sends to one peer, or the receives from it, in order. The k-th of them is the peer's k-th of
+// the other kind.
+struct Lane {
+  int peer = -1;
+  Kind kind = Kind::send;
+  std::vector<std::size_t> positions{};  // in the list of records
+  std::vector<double> own{};             // when this rank submitted each
+  std::vector<double> theirs{};          // when the peer did
+};
 
-// When the peer submitted the other end of each send or receive; a lane's k-th send is the peer's
-// k-th receive.
-std::vector<double> peer_submissions(Communicator& group,
-                                     const std::vector<TransferRecord>& records) {
+std::vector<Lane> lanes_of(const std::vector<TransferRecord>& records) {
   std::map<std::pair<int, Kind>, Lane> lanes;
   for (std::size_t i = 0; i < records.size(); ++i) {
-    lanes[{records[i].peer, records[i].kind}].push_back(i);
+    Lane& lane = lanes[{records[i].peer, records[i].kind}];
+    lane.peer = records[i].peer;
+    lane.kind = records[i].kind;
+    lane.positions.push_back(i);
+    lane.own.push_back(records[i].submitted);
+    lane.theirs.push_back(0.0);
   }
-  std::vector<double> other(records.size(), 0.0);
-  std::vector<std::vector<double>> buffers;
-  buffers.reserve(2 * lanes.size());  // transfers point into them
+  std::vector<Lane> list;
+  for (auto& [key, lane] : lanes) {
+    list.push_back(std::move(lane));
+  }
+  return list;
+}
+
+// When the peer submitted the other end of each send or receive.
+std::vector<double> peer_submissions(Communicator& group,
+                                     const std::vector<TransferRecord>& records) {
+  constexpr TransferNote kNote{.what = "times of transfers"};
+  std::vector<Lane> lanes = lanes_of(records);
   std::vector<Transfer> transfers;
-  std::vector<std::pair<const Lane*, std::size_t>> arriving;
-  for (const auto& [key, lane] : lanes) {
-    std::vector<double>& own = buffers.emplace_back();
-    for (const std::size_t i : lane) {
-      own.push_back(records[i].submitted);
-    }
-    transfers.push_back(
-        group.send(Tensor(std::span(own)), key.first, {.what = "times of transfers"}));
+  for (Lane& lane : lanes) {
+    transfers.push_back(group.send(Tensor(std::span(lane.own)), lane.peer, kNote));
   }
-  // The peer sends first what it received of us, or first what it sent: the order of its map. Its
-  // lanes with us are ours with sends and receives exchanged.
+  // Every rank sends its lanes of sends before those of receives: so they arrive.
   for (const Kind theirs : {Kind::send, Kind::receive}) {
-    for (const auto& [key, lane] : lanes) {
-      const Kind ours = theirs == Kind::send ? Kind::receive : Kind::send;
-      if (key.second == ours) {
-        std::vector<double>& times = buffers.emplace_back(lane.size());
-        arriving.emplace_back(&lane, buffers.size() - 1);
-        transfers.push_back(
-            group.receive(Tensor(std::span(times)), key.first, {.what = "times of transfers"}));
+    for (Lane& lane : lanes) {
+      if (lane.kind != theirs) {
+        transfers.push_back(group.receive(Tensor(std::span(lane.theirs)), lane.peer, kNote));
       }
     }
   }
   for (Transfer& transfer : transfers) {
     transfer.wait();
   }
-  for (const auto& [lane, buffer] : arriving) {
-    for (std::size_t k = 0; k < lane->size(); ++k) {
-      other[(*lane)[k]] = buffers[buffer][k];
+  std::vector<double> submitted(records.size(), 0.0);
+  for (const Lane& lane : lanes) {
+    for (std::size_t k = 0; k < lane.positions.size(); ++k) {
+      submitted[lane.positions[k]] = lane.theirs[k];
     }
   }
-  return other;
+  return submitted;
 }
 
 }  // namespace

@@ -5,11 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "core/comm/collective_bytes.h"
 #include "core/comm/world.h"
-#include "core/kernels/cross_entropy.h"
+#include "parallel/byte_inputs.h"
 #include "parallel/schedule/byte_formulas.h"
-#include "parallel/stage_split.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/support/catch.h"
 
@@ -18,58 +16,9 @@ namespace slackline::testing {
 namespace {
 
 using schedule::AxisBytes;
-using schedule::ByteInputs;
 
 std::size_t size(std::int64_t value) {
   return static_cast<std::size_t>(value);
-}
-
-// The communicators' rule, in sum over the ranks of a group.
-schedule::Bytes all_reduce_bytes(std::size_t elements, std::size_t element_bytes, int ranks) {
-  std::size_t bytes = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    bytes += bytes_sent_by({.kind = TransferRecord::Kind::all_reduce,
-                            .elements = elements,
-                            .element_size = element_bytes},
-                           rank,
-                           ranks);
-  }
-  return {bytes};
-}
-
-ByteInputs inputs_of(const MeshJob& job) {
-  const ParallelConfig& parallel = job.parallel;
-  ByteInputs inputs{.p = parallel.pipeline,
-                    .t = parallel.tensor,
-                    .d = parallel.data,
-                    .m = job.num_micro_batches,
-                    .B = size(job.micro_batch.B),
-                    .T = size(job.micro_batch.T),
-                    .C = size(job.model.hidden),
-                    .F = size(job.model.ffn),
-                    .V = size(job.model.vocab),
-                    .element_bytes = size_of(job.precision),
-                    .loss_statistics = size(kSoftmaxStatistics),
-                    .all_reduce = all_reduce_bytes};
-  if (parallel.sequence_parallel) {
-    inputs.sequence_parallel = schedule::SequenceParallel::on;
-  }
-  if (job.model.recompute == Recompute::block) {
-    inputs.recompute = schedule::RecomputeBlocks::on;
-  }
-  if (!job.model.tie_embeddings) {
-    inputs.tables = schedule::Tables::untied;
-  }
-  if (parallel.data_strategy == DataStrategy::zero1) {
-    inputs.store = schedule::GradientStore::sharded;
-  }
-  if (parallel.embedding_sync == EmbeddingSync::separate) {
-    inputs.table_sync = schedule::TableSync::separate;
-  }
-  for (const ChunkSlice& chunk : split_layers(job.model, parallel)) {
-    inputs.layers.push_back(chunk.num_layers());
-  }
-  return inputs;
 }
 
 AxisBytes sent_by_rank(const Groups& groups) {
@@ -148,7 +97,7 @@ MeshRun variant_of(int variant, int tensor, int pipeline, int data) {
 void require_bytes(int variant, int tensor, int pipeline, int data) {
   const MeshRun run = variant_of(variant, tensor, pipeline, data);
   INFO("variant " << variant << " t" << tensor << " p" << pipeline << " d" << data);
-  CHECK(text_of(sent_in_a_step(run)) == text_of(step_bytes(inputs_of(run.options().job))));
+  CHECK(text_of(sent_in_a_step(run)) == text_of(step_bytes(byte_inputs(run.options().job))));
 }
 
 // Every mesh of at most `most` ranks whose tensor degree divides 12 heads.
