@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "parallel/optimized_parameters.h"
+#include "parallel/sync_check.h"
 
 namespace slackline {
 
@@ -76,6 +77,11 @@ void MeshModel::update(double lr, double gradient_norm) {
   optimizer_.step(stream_, lr, gradient_norm);
   step_times_.update_end = groups_->world->now();
   reducer_.gather_weights();
+}
+
+void MeshModel::require_sync() {
+  finish_gather();
+  check_sync(parameters_, *groups_);
 }
 
 StepFacts MeshModel::evaluate(std::vector<MicroBatch> micro_batches, bool stop) {

@@ -68,6 +68,9 @@ class MeshModel {
   // Waits until every weight of this rank is the newest. All ranks call it, or the next pass.
   void finish_gather() { reducer_.finish_gather(stream_); }
 
+  // Throws where ranks that must have the same weights differ (check_sync). All ranks call it.
+  void require_sync();
+
  private:
   [[nodiscard]] double tokens_of_step() const;
   [[nodiscard]] PipelineExecutor::Work work_of(std::vector<MicroBatch> micro_batches);

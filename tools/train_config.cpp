@@ -84,9 +84,6 @@ void read_keys_of_later(JsonReader& document) {
     }
   }
   rehearsal.finish();
-  JsonReader debug = document.section("debug");
-  static_cast<void>(debug.boolean("check_sync", false));
-  debug.finish();
 }
 
 }  // namespace
@@ -109,6 +106,9 @@ TrainConfig read_train_config(JsonReader document) {
   config.checkpoint = read_checkpoint_config(document.section("checkpoint"));
   config.network = read_network_config(document.section("network"));
   config.trace = document.boolean("trace", false);
+  JsonReader debug = document.section("debug");
+  config.check_sync = debug.boolean("check_sync", false);
+  debug.finish();
   read_keys_of_later(document);
   document.finish();
   return config;

@@ -52,7 +52,8 @@ struct TrainConfig {
   CompressConfig compress;
   CheckpointConfig checkpoint;
   NetworkConfig network;
-  bool trace = false;  // write trace.json
+  bool trace = false;       // write trace.json
+  bool check_sync = false;  // debug.check_sync: compare replicated weights after every step
 
   // Of one data rank in a step.
   [[nodiscard]] std::int64_t num_micro_batches() const {

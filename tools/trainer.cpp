@@ -145,6 +145,9 @@ StepRecord Trainer::train_step(std::int64_t step, bool& stop) {
   record.skipped = !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
   if (!record.skipped) {
     model_.update(record.lr, record.grad_norm);
+    if (config_.check_sync) {
+      model_.require_sync();
+    }
   } else if (config_.run.on_nonfinite == OnNonFinite::stop) {
     stop_on_non_finite(record);
   } else {
