@@ -55,13 +55,14 @@ void RunCheckpoints::probe() {
   }
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
     if (answers[rank] != "yes") {
-      throw FileError(
+      throw AgreedError(
           fmt::format("{}: rank {} on node {} does not see what rank 0 writes here, so its part of "
                       "a checkpoint "
                       "would be lost; choose a run.dir that all nodes share",
                       directory_,
                       rank,
-                      world_->nodes()[rank]));
+                      world_->nodes()[rank]),
+          ExitCode::file);
     }
   }
 }

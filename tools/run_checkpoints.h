@@ -15,8 +15,8 @@ class RunCheckpoints {
  public:
   RunCheckpoints(std::string directory, std::size_t keep, Communicator& world);
 
-  // Before the first step: removes debris and makes sure that all ranks see one directory. Throws
-  // an error naming a rank that does not.
+  // Before the first step: removes debris and makes sure that all ranks see one directory.
+  // The error names a rank that does not.
   void prepare();
 
   // Commits the save before it, copies the pieces and returns.

@@ -1,6 +1,7 @@
 #include "tools/stop_signal.h"
 
 #include <atomic>
+#include <csignal>
 
 namespace slackline {
 
@@ -17,23 +18,15 @@ extern "C" void note_signal(int number) {
 
 }  // namespace
 
-StopSignal::StopSignal() {
-  received_signal = 0;
-
+void StopSignal::install() {
   struct sigaction action {};
 
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;
-  sigaction(SIGTERM, &action, &old_terminate_);
-  sigaction(SIGUSR1, &action, &old_user_);
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGUSR1, &action, nullptr);
   action.sa_flags |= static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, &old_interrupt_);
-}
-
-StopSignal::~StopSignal() {
-  sigaction(SIGTERM, &old_terminate_, nullptr);
-  sigaction(SIGUSR1, &old_user_, nullptr);
-  sigaction(SIGINT, &old_interrupt_, nullptr);
+  sigaction(SIGINT, &action, nullptr);
 }
 
 int StopSignal::received() {

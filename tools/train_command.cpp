@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -6,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -25,6 +27,10 @@
 namespace slackline {
 
 namespace {
+
+// Once a rank has ended with a code other than 0, Open MPI no longer answers those that are still
+// in MPI_Finalize, and kills them.
+constexpr std::chrono::milliseconds kTimeToFinalize{200};
 
 struct TrainOptions {
   std::string config;
@@ -76,10 +82,22 @@ void require_same_job(Communicator& world, const Job& job) {
   }
 }
 
-// What the launcher says, before ranks can ask each other; 1 where it says nothing.
-int launched_ranks_on_node() {
-  const char* text = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+// A number that the launcher says, before ranks can ask each other; 1 where it says nothing.
+int launched_number(const char* variable) {
+  const char* text = std::getenv(variable);
   return text == nullptr ? 1 : std::max(1, std::atoi(text));
+}
+
+// Every process would train all ranks, in one run directory.
+void require_one_process(int ranks) {
+  const int processes = launched_number("OMPI_COMM_WORLD_SIZE");
+  if (processes > 1) {
+    throw ConfigError(fmt::format(
+        "--ranks: runs ranks as threads of one process, and mpirun started {}; leave out one of "
+        "the two; got {}",
+        processes,
+        ranks));
+  }
 }
 
 int ranks_on_own_node(const Communicator& world) {
@@ -142,19 +160,20 @@ ExitCode train_as_threads(int ranks, WorldOptions options, const Job& job) {
 
 // One rank of those that mpirun or srun started, or the only one.
 ExitCode train_as_launched(WorldOptions options, const Job& job) {
-  options.threads_per_rank = default_num_threads(launched_ranks_on_node());
+  options.threads_per_rank = default_num_threads(launched_number("OMPI_COMM_WORLD_LOCAL_SIZE"));
   options.end_expected = [] { return StopSignal::received() == SIGTERM; };
-  const std::unique_ptr<Communicator> world = connect_mpi(options);
+  std::unique_ptr<Communicator> world = connect_mpi(options);
   if (world->size() == 1) {
     return train_rank(*world, job);
   }
+  auto code = ExitCode::done;
   try {
-    return train_rank(*world, job);
+    code = train_rank(*world, job);
   } catch (const AgreedError& error) {
     if (world->rank() == 0) {
       log_error(error.what());
     }
-    return error.exit_code();
+    code = error.exit_code();
   } catch (const Error& error) {
     log_error(fmt::format("rank {}: {}", world->rank(), error.what()));
     abort_all(*world, error.exit_code(), error.what());
@@ -162,6 +181,11 @@ ExitCode train_as_launched(WorldOptions options, const Job& job) {
     log_error(fmt::format("rank {}: {}", world->rank(), error.what()));
     abort_all(*world, ExitCode::bug, error.what());
   }
+  world.reset();
+  if (code != ExitCode::done) {
+    std::this_thread::sleep_for(kTimeToFinalize);
+  }
+  return code;
 }
 
 ExitCode train(const TrainOptions& options) {
@@ -176,11 +200,14 @@ ExitCode train(const TrainOptions& options) {
     std::puts(job.resolved.c_str());
     return ExitCode::done;
   }
+  if (options.ranks > 1) {
+    require_one_process(options.ranks);
+  }
   if (options.validate) {
     std::printf("%s: valid\n", options.config.c_str());
     return ExitCode::done;
   }
-  const StopSignal signals;
+  StopSignal::install();
   WorldOptions world{.timeout_seconds = job.config.network.timeout_seconds};
   if (!job.config.network.links.empty()) {
     world.links = read_cluster(job.config.network.links);

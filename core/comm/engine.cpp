@@ -33,6 +33,7 @@ constexpr microseconds kShortestSleep{20};
 constexpr microseconds kLongestSleep{1000};
 constexpr milliseconds kIdlePolling{100};    // for failures elsewhere while nothing is under way
 constexpr unsigned long kTimerSlack = 1000;  // nanoseconds; the default of 50 us doubles a sleep
+constexpr milliseconds kLastWords{200};      // beyond the interval between checks of waits
 
 }  // namespace
 
@@ -187,7 +188,12 @@ void Engine::take_inbox() {
     stop_flights(*news.failure);
   }
   if (news.abort_code) {
-    transport_->abort(*news.abort_code);
+    // Open MPI kills the others as soon as one has gone: first all get to say why they end.
+    std::this_thread::sleep_for(kLastWords);
+    // A launcher that has told this process to end does so to all.
+    if (options_.end_expected == nullptr || !options_.end_expected()) {
+      transport_->abort(*news.abort_code);
+    }
     std::_Exit(*news.abort_code);
   }
   if (!failure_) {

@@ -14,7 +14,9 @@ namespace {
 using std::chrono::duration;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAbortTime{2000};  // for the engine to end the process by itself
+// For the engine to tell the other ranks and to call MPI_Abort, which does not return before the
+// launcher has killed this process and lost its exit code.
+constexpr milliseconds kAbortTime{600};
 
 }  // namespace
 

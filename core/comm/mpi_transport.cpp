@@ -30,7 +30,6 @@ constexpr unsigned kFewestTagBits = 24;  // leaves 2048 operations apart by thei
 constexpr std::size_t kLongest = std::size_t{1} << 30U;  // bytes; MPI counts in int
 constexpr std::size_t kNoticeBytes = 2048;               // of a failure's text
 constexpr milliseconds kNoticeTime{200};
-constexpr milliseconds kLastWords{200};  // beyond the engine's interval between checks
 constexpr int kClockRounds = 32;
 
 void check(int result, const char* call) {
@@ -137,11 +136,7 @@ class MpiTransport final : public Transport {
   void announce_failure(const std::string& reason) override;
   void close() override;
 
-  // Open MPI kills the others as soon as one has gone: first all get to say why they end.
-  void abort(int code) override {
-    std::this_thread::sleep_for(kLastWords);
-    MPI_Abort(comm_, code);
-  }
+  void abort(int code) override { MPI_Abort(comm_, code); }
 
  private:
   // One posted request; a long message is several, which share what is left of it.

@@ -36,10 +36,11 @@ class TrainingRun {
   [[nodiscard]] std::vector<double> metric(const std::string& field,
                                            const std::string& run = "run") const;
 
- private:
+  // The command line of train() after the binary.
   [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& assignments,
                                                    const std::vector<std::string>& options) const;
 
+ private:
   TemporaryDirectory directory_;
 };
 
