@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/comm/mpi_world.h"
 #include "core/log.h"
 #include "model/flops.h"
 #include "optim/learning_rate.h"
@@ -237,9 +238,11 @@ void Trainer::log(const StepRecord& record) {
                                          .flops_per_token = flops_per_token(config_.model).causal,
                                          .seconds_per_step = recent_step_seconds_});
   const bool due = record.step % config_.run.log_every == 0 || record.step == config_.run.steps;
+  // mpirun gives ranks a terminal whatever its own output goes to.
+  const bool redraws = isatty(STDOUT_FILENO) != 0 && !launched_by_mpi();
   if (due) {
-    fmt::print("{}{}\n", isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", line);
-  } else if (isatty(STDOUT_FILENO) != 0) {
+    fmt::print("{}{}\n", redraws ? "\r\033[K" : "", line);
+  } else if (redraws) {
     fmt::print("\r\033[K{}", line);  // a progress line, replaced by the next step's
   }
   std::fflush(stdout);
