@@ -40,7 +40,7 @@ PipelineExecutor::PipelineExecutor(Parameters& parameters,
                                    const ModelConfig& config,
                                    const Options& options,
                                    Groups& groups,
-                                   TensorSum& sum)
+                                   TensorGroup& sum)
     : options_(options),
       slots_(schedule::input_slots(options.schedule)),
       evaluation_slots_(schedule::slots_in_turn(options.evaluation, slots_.num_slots)),
@@ -112,6 +112,7 @@ double PipelineExecutor::run(const schedule::Schedule& schedule,
 
 double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
+  sum_->set_place(op.chunk, op.micro_batch);
   switch (op.kind) {
     case OpKind::receive_forward:
       receive_input(op, at);
@@ -226,7 +227,7 @@ Tensor PipelineExecutor::share(const Tensor& boundary) const {
 
 void PipelineExecutor::gather_shares(const Tensor& boundary) {
   if (!sum_->sequence_parallel() && sum_->size() > 1) {
-    groups_->tensor->all_gather(boundary, {.what = "shares of a stage's input"}).wait();
+    groups_->tensor->all_gather(boundary, sum_->note("shares of a stage's input")).wait();
   }
 }
 

@@ -8,6 +8,7 @@
 #include "parallel/groups.h"
 #include "parallel/schedule/ops.h"
 #include "parallel/schedule/slots.h"
+#include "parallel/tensor_group.h"
 
 namespace slackline {
 
@@ -30,7 +31,7 @@ class PipelineExecutor {
                    const ModelConfig& config,
                    const Options& options,
                    Groups& groups,
-                   TensorSum& sum);
+                   TensorGroup& sum);
 
   // What a step works on.
   struct Work {
@@ -112,7 +113,7 @@ class PipelineExecutor {
   schedule::SlotMap slots_;
   schedule::SlotMap evaluation_slots_;
   Groups* groups_;
-  TensorSum* sum_;
+  TensorGroup* sum_;
   std::vector<Stage> stages_;  // this rank's chunks, in order
   std::vector<InFlight> in_flight_;
   std::vector<OpTime> op_times_;

@@ -19,8 +19,8 @@ Transfer TensorGroup::sum(const Tensor& partial) {
   if (size() == 1) {
     return {};
   }
-  return sequence_parallel() ? group_->reduce_scatter(partial, {.what = "sum of partial products"})
-                             : group_->all_reduce(partial, {.what = "sum of partial products"});
+  return sequence_parallel() ? group_->reduce_scatter(partial, note("sum of partial products"))
+                             : group_->all_reduce(partial, note("sum of partial products"));
 }
 
 Transfer TensorGroup::gather(const Tensor& rows, const Tensor& whole) {
@@ -28,12 +28,12 @@ Transfer TensorGroup::gather(const Tensor& rows, const Tensor& whole) {
     return {};
   }
   place(rows, own_rows(whole));
-  return group_->all_gather(whole, {.what = "rows of a layer's input"});
+  return group_->all_gather(whole, note("rows of a layer's input"));
 }
 
 Transfer TensorGroup::collect(const Tensor& own, const Tensor& all) {
   place(own, all.rows(rank(), rank() + 1));
-  return size() == 1 ? Transfer{} : group_->all_gather(all, {.what = "softmax statistics"});
+  return size() == 1 ? Transfer{} : group_->all_gather(all, note("softmax statistics"));
 }
 
 }  // namespace slackline

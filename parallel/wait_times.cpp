@@ -138,6 +138,14 @@ void WaitTimes::split(Communicator& group,
   }
 }
 
+void WaitTimes::begin_step() {
+  for (Counted& counted : counted_) {
+    counted.bytes_before = counted.group->bytes_sent();
+    static_cast<void>(counted.group->take_records());
+  }
+  static_cast<void>(groups_->world->take_records());
+}
+
 StepWaits WaitTimes::end_step() {
   StepWaits waits;
   transfers_.clear();
@@ -154,8 +162,7 @@ StepWaits WaitTimes::end_step() {
     split(*counted_[i].group, counted_[i].axis, records[i], waits);
   }
   split(*groups_->world, kReportedAxes.size(), agreement, waits);
-  for (Counted& counted : counted_) {
-    counted.bytes_before = counted.group->bytes_sent();
+  for (const Counted& counted : counted_) {
     counted.group->record_transfers(true);
   }
   groups_->world->record_transfers(true);

@@ -39,7 +39,11 @@ class WaitTimes {
  public:
   explicit WaitTimes(Groups& groups);
 
-  // Of every transfer waited for since the step before; what is still under way counts later.
+  // What was sent and waited for since the step before, for evaluation or a checkpoint, is of no
+  // step.
+  void begin_step();
+
+  // Of every transfer waited for since begin_step(); what is still under way counts later.
   [[nodiscard]] StepWaits end_step();
 
   // The transfers of the step that ended last, in order of submission on each communicator.

@@ -33,7 +33,6 @@ constexpr microseconds kShortestSleep{20};
 constexpr microseconds kLongestSleep{1000};
 constexpr milliseconds kIdlePolling{100};    // for failures elsewhere while nothing is under way
 constexpr unsigned long kTimerSlack = 1000;  // nanoseconds; the default of 50 us doubles a sleep
-constexpr milliseconds kLastWords{200};      // beyond the interval between checks of waits
 
 }  // namespace
 
@@ -183,18 +182,13 @@ void Engine::take_inbox() {
   }
   last_event_ = Clock::now();
   stop_ = stop_ || news.stop;
-  if (news.failure && !failure_) {
+  const bool first_failure = news.failure && !failure_;
+  if (first_failure) {
     transport_->announce_failure(*news.failure);
     stop_flights(*news.failure);
   }
   if (news.abort_code) {
-    // Open MPI kills the others as soon as one has gone: first all get to say why they end.
-    std::this_thread::sleep_for(kLastWords);
-    // A launcher that has told this process to end does so to all.
-    if (options_.end_expected == nullptr || !options_.end_expected()) {
-      transport_->abort(*news.abort_code);
-    }
-    std::_Exit(*news.abort_code);
+    leave(*news.abort_code, first_failure);
   }
   if (!failure_) {
     for (Flight* flight : news.summed) {

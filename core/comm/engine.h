@@ -95,6 +95,7 @@ class Engine final : private MessageListener {
   void check_waits();
   void stop_flights(const std::string& reason);
   void fail_flight(Flight& flight);
+  [[noreturn]] void leave(int code, bool first_failure);
   void rest();
   [[nodiscard]] Clock::time_point rest_until() const;
   void end_if_stuck();

@@ -14,9 +14,15 @@ namespace {
 using std::chrono::duration;
 using std::chrono::milliseconds;
 
-// For the engine to tell the other ranks and to call MPI_Abort, which does not return before the
-// launcher has killed this process and lost its exit code.
-constexpr milliseconds kAbortTime{600};
+// Open MPI kills the others as soon as one has gone: first all get to say why they end, which may
+// take the interval between checks of waits. Its own exit code is that of the first to go: this has
+// to be the rank that failed, not one that it told.
+constexpr milliseconds kLastWords{200};
+constexpr milliseconds kLastWordsOfOthers{500};
+
+// For the engine to tell the other ranks, to wait as above and to call MPI_Abort, which does not
+// return before the launcher has killed this process and lost its exit code.
+constexpr milliseconds kAbortTime{900};
 
 }  // namespace
 
@@ -47,6 +53,16 @@ void Engine::abort(const std::string& reason, int code) {
   }
   ring();
   std::this_thread::sleep_for(kAbortTime);
+  std::_Exit(code);
+}
+
+void Engine::leave(int code, bool first_failure) {
+  // A launcher that has told this process to end does so to all, and leaves them a second.
+  const bool ending = options_.end_expected != nullptr && options_.end_expected();
+  std::this_thread::sleep_for(ending || first_failure ? kLastWords : kLastWordsOfOthers);
+  if (!ending) {
+    transport_->abort(code);
+  }
   std::_Exit(code);
 }
 

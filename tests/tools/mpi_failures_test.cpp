@@ -1,6 +1,7 @@
 // Under mpirun, when a rank dies, hangs or fails: the others end soon and say what they waited for,
 // nothing is left behind, and the last checkpoint still loads.
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -55,10 +56,9 @@ void require_goes_on(const TrainingRun& run) {
 }
 
 // 2 x 2 ranks that train on after the first checkpoint.
-std::unique_ptr<MpiJob> train_until_saved(const TrainingRun& run,
-                                          const std::vector<std::string>& assignments) {
+std::unique_ptr<MpiJob> train_until_saved(const TrainingRun& run) {
   std::unique_ptr<MpiJob> job =
-      start_mpi(run, {{.count = 4, .arguments = run.arguments(assignments, {})}}, 4);
+      start_mpi(run, {{.count = 4, .arguments = run.arguments(kEndless, {})}}, 4);
   wait_until([&] { return !newest_checkpoint(run).empty(); });
   return job;
 }
@@ -85,7 +85,7 @@ void require_explained(const MpiJob& job, const std::string& messages, int victi
 
 TEST_CASE("when a rank is killed the others end soon with 4, explained, and the run goes on") {
   const TrainingRun run;
-  const std::unique_ptr<MpiJob> job = train_until_saved(run, kEndless);
+  const std::unique_ptr<MpiJob> job = train_until_saved(run);
   job->signal_rank(2, SIGKILL);
   CHECK(job->seconds_until_gone(kEndSeconds) < kEndSeconds);
   const ProcessResult result = job->wait();
@@ -96,7 +96,7 @@ TEST_CASE("when a rank is killed the others end soon with 4, explained, and the 
 
 TEST_CASE("when a rank is stopped the others time out with 4, explained, and no process is left") {
   const TrainingRun run;
-  const std::unique_ptr<MpiJob> job = train_until_saved(run, kEndless);
+  const std::unique_ptr<MpiJob> job = train_until_saved(run);
   job->signal_rank(1, SIGSTOP);
   constexpr double kLimit = kTimeoutSeconds + kEndSeconds;
   CHECK(job->seconds_until_gone(kLimit) < kLimit);
@@ -109,7 +109,7 @@ TEST_CASE("when a rank is stopped the others time out with 4, explained, and no 
 
 TEST_CASE("a rank that cannot write its shard ends all with 3, named, and the run goes on") {
   const TrainingRun run;
-  const std::unique_ptr<MpiJob> job = train_until_saved(run, kEndless);
+  const std::unique_ptr<MpiJob> job = train_until_saved(run);
   job->limit_file_size(3, 1000);
   const ProcessResult result = job->wait();
   INFO(result.error);
@@ -122,10 +122,7 @@ TEST_CASE("a rank that cannot write its shard ends all with 3, named, and the ru
 
 TEST_CASE("a rank that throws ends with its own code, the others with 4 and its reason") {
   const TrainingRun run;
-  std::vector<std::string> rarely_saving = kEndless;
-  rarely_saving.emplace_back("run.save_every=3");
-  rarely_saving.emplace_back("run.keep=100000");
-  const std::unique_ptr<MpiJob> job = train_until_saved(run, rarely_saving);
+  const std::unique_ptr<MpiJob> job = train_until_saved(run);
   job->limit_file_size(0, 10);  // metrics.jsonl cannot grow
   const ProcessResult result = job->wait();
   INFO(result.error);

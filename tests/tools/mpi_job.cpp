@@ -107,6 +107,15 @@ std::vector<int> MpiJob::processes(int rank) const {
   return numbers_in(fmt::format("{}/{}.ids", notes_, rank));
 }
 
+bool MpiJob::any_ended() const {
+  for (int rank = 0; rank < num_ranks_; ++rank) {
+    if (std::filesystem::exists(fmt::format("{}/{}.code", notes_, rank))) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool MpiJob::all_ended_with(int code, int except) const {
   int known = 0;
   for (int rank = 0; rank < num_ranks_; ++rank) {
@@ -161,6 +170,9 @@ std::unique_ptr<MpiJob> start_mpi(const TrainingRun& run,
                                   std::size_t steps) {
   auto job = std::make_unique<MpiJob>(run.path("notes"), parts);
   wait_until([&] {
+    if (job->any_ended()) {
+      throw Error("a run that should go on has ended: " + job->wait().error);
+    }
     return std::filesystem::exists(run.run_dir() + "/metrics.jsonl") &&
            run.metric("grad_norm").size() >= steps;
   });

@@ -37,6 +37,8 @@ class MpiJob {
   // From now on the rank's writes beyond these bytes of any file fail, as on a full disk.
   void limit_file_size(int rank, std::size_t bytes) const;
 
+  [[nodiscard]] bool any_ended() const;
+
   // Whether all ranks but `except` ended with `code`. Open MPI kills what is left when the first
   // have ended, and nobody learns those ranks' codes; one at least is needed.
   [[nodiscard]] bool all_ended_with(int code, int except = -1) const;

@@ -82,7 +82,9 @@ void require_done(const ProcessResult& result) {
 // Under mpirun, and with ranks as threads; requires the same numbers of both.
 void train_both_ways(const TrainingRun& run, const Layout& layout) {
   const std::string threads = layout.name + "_threads";
-  require_done(run_mpi(run, layout.ranks, layout.assignments(run, layout.name)));
+  const ProcessResult result = run_mpi(run, layout.ranks, layout.assignments(run, layout.name));
+  require_done(result);
+  REQUIRE(count_lines(result.out, "\033") == 0);  // mpirun's output is no terminal
   require_done(
       run.train(layout.assignments(run, threads), {"--ranks", std::to_string(layout.ranks)}));
   for (const char* field : {"loss", "grad_norm", "eval_loss"}) {
