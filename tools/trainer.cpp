@@ -9,11 +9,7 @@
 
 #include <fmt/format.h>
 
-<<<<<<< HEAD
 #include "core/comm/cluster.h"
-    == == ==
-    =
->>>>>>> mpit
 #include "core/comm/mpi_world.h"
 #include "core/log.h"
 #include "model/flops.h"
@@ -23,316 +19,305 @@
 #include "tools/step_plan.h"
 #include "tools/stop_signal.h"
 
-        namespace slackline {
+namespace slackline {
 
-  namespace {
+namespace {
 
-  using Clock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;
 
-  // Of a run, from 1: the first step is slower, and costs do not change much after some.
-  constexpr std::int64_t kFirstRecordedStep = 2;
-  constexpr std::int64_t kLastTracedStep = 3;
-  constexpr std::int64_t kLastRecordedStep = 6;
+// Of a run, from 1: the first step is slower, and costs do not change much after some.
+constexpr std::int64_t kFirstRecordedStep = 2;
+constexpr std::int64_t kLastTracedStep = 3;
+constexpr std::int64_t kLastRecordedStep = 6;
 
-  double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Dataset open_train_data(const TrainConfig& config, const TrainingStart& start) {
+  return {start.data.train,
+          {.seed = config.run.seed,
+           .sequence = config.model.sequence,
+           .samples = static_cast<std::uint64_t>(config.run.steps * config.batch.global),
+           .stored = start.order}};
+}
+
+std::optional<Dataset> open_valid_data(const TrainConfig& config, const TrainingStart& start) {
+  if (config.run.eval_every == 0) {
+    return std::nullopt;
   }
-
-  Dataset open_train_data(const TrainConfig& config, const TrainingStart& start) {
-    return {start.data.train,
-            {.seed = config.run.seed,
-             .sequence = config.model.sequence,
-             .samples = static_cast<std::uint64_t>(config.run.steps * config.batch.global),
-             .stored = start.order}};
+  if (start.data.valid.empty()) {
+    throw ConfigError(
+        fmt::format("run.eval_every: needs data.valid, or a share of data.split for validation; "
+                    "got {}",
+                    config.run.eval_every));
   }
+  return Dataset(
+      start.data.valid,
+      {.seed = config.run.seed,
+       .sequence = config.model.sequence,
+       .samples = static_cast<std::uint64_t>(config.run.eval_batches * config.batch.global)});
+}
 
-  std::optional<Dataset> open_valid_data(const TrainConfig& config, const TrainingStart& start) {
-    if (config.run.eval_every == 0) {
-      return std::nullopt;
-    }
-    if (start.data.valid.empty()) {
-      throw ConfigError(
-          fmt::format("run.eval_every: needs data.valid, or a share of data.split for validation; "
-                      "got {}",
-                      config.run.eval_every));
-    }
-    return Dataset(
-        start.data.valid,
-        {.seed = config.run.seed,
-         .sequence = config.model.sequence,
-         .samples = static_cast<std::uint64_t>(config.run.eval_batches * config.batch.global)});
-  }
+}  // namespace
 
-  }  // namespace
-
-  Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& groups)
-      : config_(config),
-        options_(options),
-        world_(groups.world),
-        start_(open_training_start(config, options.resume, groups.world->rank())),
-        train_data_(open_train_data(config, start_)),
-        valid_data_(open_valid_data(config, start_)),
-        model_({.job = config.mesh_job(),
-                .optimizer = config.optimizer,
-                .seed = config.run.seed,
-                .num_threads = options.num_threads},
-               groups),
-        wait_times_(groups),
-        recorder_(config.mesh_job(), *groups.world),
-        directory_(config.run.dir),
-        checkpoints_(
-            directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), *groups.world),
-        sample_(static_cast<std::size_t>(config.model.sequence) + 1),
-        tokens_(static_cast<std::size_t>(config.num_micro_batches() *
-                                         config.micro_shape().num_tokens())),
-        targets_(tokens_.size()) {
-    if (start_.source == TrainingStart::Source::initial_values) {
-      initialize(model_.stream(), model_.parameters(), config.run.seed);
-    } else {
-      load_training_state(start_, model_);
-      if (is_first_rank()) {
-        log_info(fmt::format("loaded {}, step {}", start_.checkpoint->path(), start_.step));
-      }
-      start_.checkpoint.reset();  // unmaps the shards
-    }
-  }
-
-  ExitCode Trainer::run() {
-    if (start_.step >= config_.run.steps) {
-      if (is_first_rank()) {
-        log_info(fmt::format("{}: all {} steps are done", config_.run.dir, config_.run.steps));
-      }
-      return ExitCode::done;
-    }
-    checkpoints_.prepare();
+Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& groups)
+    : config_(config),
+      options_(options),
+      world_(groups.world),
+      start_(open_training_start(config, options.resume, groups.world->rank())),
+      train_data_(open_train_data(config, start_)),
+      valid_data_(open_valid_data(config, start_)),
+      model_({.job = config.mesh_job(),
+              .optimizer = config.optimizer,
+              .seed = config.run.seed,
+              .num_threads = options.num_threads},
+             groups),
+      wait_times_(groups),
+      recorder_(config.mesh_job(), *groups.world),
+      directory_(config.run.dir),
+      checkpoints_(
+          directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), *groups.world),
+      sample_(static_cast<std::size_t>(config.model.sequence) + 1),
+      tokens_(
+          static_cast<std::size_t>(config.num_micro_batches() * config.micro_shape().num_tokens())),
+      targets_(tokens_.size()) {
+  if (start_.source == TrainingStart::Source::initial_values) {
+    initialize(model_.stream(), model_.parameters(), config.run.seed);
+  } else {
+    load_training_state(start_, model_);
     if (is_first_rank()) {
-      const PlanFiles plan = plan_files(make_step_plan(config_, {}));
-      directory_.start(options_.resolved_config, plan, start_.step);
+      log_info(fmt::format("loaded {}, step {}", start_.checkpoint->path(), start_.step));
     }
-    for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {
-      bool stop = false;
-      const StepRecord record = train_step(step, stop);
-      log(record);
-      record_times(step - start_.step, record);
-      checkpoints_.commit_when_written();
-      evaluate_when_due(step);
-      const bool last = step == config_.run.steps;
-      if (stop || last || (config_.run.save_every > 0 && step % config_.run.save_every == 0)) {
-        checkpoints_.save(training_contents({.config = config_,
-                                             .model = model_,
-                                             .train_data = train_data_,
-                                             .tokenizer = start_.data.tokenizer,
-                                             .step = step}));
-      }
-      if (stop && !last) {
-        checkpoints_.finish();
-        if (is_first_rank()) {
-          log_info(fmt::format("stopped by a signal after step {}; --resume continues", step));
-        }
-        return ExitCode::stopped;
-      }
+    start_.checkpoint.reset();  // unmaps the shards
+  }
+}
+
+ExitCode Trainer::run() {
+  if (start_.step >= config_.run.steps) {
+    if (is_first_rank()) {
+      log_info(fmt::format("{}: all {} steps are done", config_.run.dir, config_.run.steps));
     }
-    checkpoints_.finish();
     return ExitCode::done;
   }
-
-  StepRecord Trainer::train_step(std::int64_t step, bool& stop) {
-    wait_times_.begin_step();
-    const Clock::time_point start = Clock::now();
-    StepRecord record{.step = step,
-                      .lr = learning_rate(config_.optimizer, step, config_.run.steps)};
-    record.tokens = config_.batch.global * config_.model.sequence;
-    const auto consumed = static_cast<std::uint64_t>((step - 1) * config_.batch.global);
-    const StepFacts facts =
-        model_.make_gradients(load(train_data_, consumed, step), StopSignal::received() != 0);
-    stop = facts.stop;
-    record.loss = facts.loss;
-    record.grad_norm = facts.gradient_norm;
-    record.skipped = !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
-    if (!record.skipped) {
-      model_.update(record.lr, record.grad_norm);
-      if (config_.check_sync) {
-        model_.require_sync();
-      }
-    } else if (config_.run.on_nonfinite == OnNonFinite::stop) {
-      stop_on_non_finite(record);
-    } else {
-      model_.optimizer().set_step_count(
-          step);  // steps left out count too, so that a resume needs no count
-    }
-    account(record, seconds_since(start));
-    return record;
+  checkpoints_.prepare();
+  if (is_first_rank()) {
+    const PlanFiles plan = plan_files(make_step_plan(config_, {}));
+    directory_.start(options_.resolved_config, plan, start_.step);
   }
-
-  void Trainer::account(StepRecord & record, double own_seconds) {
-    const StepWaits waits = wait_times_.end_step();
-    const double data = std::exchange(data_seconds_, 0.0);
-    std::vector<double> sums = {own_seconds,
-                                own_seconds - data - waits.bubble - waits.exposed,
-                                waits.bubble,
-                                waits.exposed,
-                                data};
-    for (const StepWaits::Axis& axis : waits.axes) {
-      sums.insert(sums.end(), {axis.bytes_sent, axis.exposed});
+  for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {
+    bool stop = false;
+    const StepRecord record = train_step(step, stop);
+    log(record);
+    record_times(step - start_.step, record);
+    checkpoints_.commit_when_written();
+    evaluate_when_due(step);
+    const bool last = step == config_.run.steps;
+    if (stop || last || (config_.run.save_every > 0 && step % config_.run.save_every == 0)) {
+      checkpoints_.save(training_contents({.config = config_,
+                                           .model = model_,
+                                           .train_data = train_data_,
+                                           .tokenizer = start_.data.tokenizer,
+                                           .step = step}));
     }
-    world_->all_reduce(Tensor(std::span(sums)), {.what = "accounts of the step"}).wait();
-    const auto mean = [&](std::size_t i) { return sums[i] / world_->size(); };
-    record.step_seconds = mean(0);
-    record.seconds = {.compute = mean(1), .bubble = mean(2), .exposed = mean(3), .other = mean(4)};
-    for (std::size_t i = 0; i < record.axes.size(); ++i) {
-      record.axes[i] = {.raw_bytes = sums[5 + 2 * i],
-                        .sent_bytes = sums[5 + 2 * i],
-                        .exposed_seconds = mean(6 + 2 * i)};
-    }
-  }
-
-  std::vector<MicroBatch> Trainer::load(
-      const Dataset& data, std::uint64_t first, std::int64_t step) {
-    const Clock::time_point start = Clock::now();
-    const std::int64_t B = config_.batch.micro;
-    const std::int64_t T = config_.model.sequence;
-    const bool reads = model_.slice().embedding() || model_.slice().head();
-    std::vector<MicroBatch> batches;
-    for (std::int64_t m = 0; m < config_.num_micro_batches(); ++m) {
-      // Micro-batch m of all data ranks is one run of sequences.
-      const std::int64_t sequence = (m * config_.parallel.data + model_.groups().data_rank()) * B;
-      MicroBatch batch{.tokens = Tensor(nullptr, DType::i32, {B, T}),
-                       .first_sample = first + static_cast<std::uint64_t>(sequence),
-                       .step = static_cast<std::uint64_t>(step)};
-      if (reads) {
-        const auto tokens = std::span(tokens_).subspan(static_cast<std::size_t>(m * B * T),
-                                                       static_cast<std::size_t>(B * T));
-        const auto targets = std::span(targets_).subspan(static_cast<std::size_t>(m * B * T),
-                                                         static_cast<std::size_t>(B * T));
-        for (std::int64_t b = 0; b < B; ++b) {
-          data.sample(batch.first_sample + static_cast<std::uint64_t>(b), sample_);
-          std::copy_n(sample_.begin(), T, tokens.begin() + b * T);
-          std::copy_n(sample_.begin() + 1, T, targets.begin() + b * T);
-        }
-        batch.tokens = Tensor(tokens).reshaped({B, T});
-        batch.targets = Tensor(targets);
-      }
-      batches.push_back(batch);
-    }
-    data_seconds_ += seconds_since(start);
-    return batches;
-  }
-
-  std::optional<double> Trainer::evaluate() {
-    const std::int64_t sequences = config_.run.eval_batches * config_.batch.global;
-    double loss = 0.0;
-    for (std::int64_t first = 0; first < sequences; first += config_.batch.global) {
-      const StepFacts facts = model_.evaluate(
-          load(*valid_data_, static_cast<std::uint64_t>(first), 0), StopSignal::received() != 0);
-      if (facts.stop) {
-        return std::nullopt;
-      }
-      loss += facts.loss;
-    }
-    data_seconds_ = 0.0;
-    return loss / static_cast<double>(config_.run.eval_batches);
-  }
-
-  void Trainer::evaluate_when_due(std::int64_t step) {
-    const bool due = config_.run.eval_every > 0 &&
-                     (step % config_.run.eval_every == 0 || step == config_.run.steps);
-    if (!due) {
-      return;
-    }
-    const std::optional<double> loss = evaluate();
-    if (loss && is_first_rank()) {
-      directory_.record_evaluation(step, *loss);
-      fmt::print("step {}/{} | validation loss {:.4f}\n", step, config_.run.steps, *loss);
-      std::fflush(stdout);
-    }
-  }
-
-  void Trainer::record_times(std::int64_t nth, const StepRecord& record) {
-    if (nth < kFirstRecordedStep || nth > kLastRecordedStep) {
-      return;
-    }
-    recorder_.add(model_, wait_times_.transfers());
-    recorded_seconds_ += record.step_seconds;
-    if (config_.trace && nth <= kLastTracedStep) {
-      recorder_.trace(model_, wait_times_.transfers());
-    }
-    if (nth == kLastTracedStep && config_.trace) {
-      const std::string trace = recorder_.trace_text();
+    if (stop && !last) {
+      checkpoints_.finish();
       if (is_first_rank()) {
-        directory_.write_trace(trace);
+        log_info(fmt::format("stopped by a signal after step {}; --resume continues", step));
       }
-    }
-    if (nth == kLastRecordedStep) {
-      tell_costs(recorded_seconds_ / static_cast<double>(recorder_.num_steps()));
+      return ExitCode::stopped;
     }
   }
+  checkpoints_.finish();
+  return ExitCode::done;
+}
 
-  void Trainer::tell_costs(double measured_seconds) {
-    const StepCosts costs = recorder_.costs();
-    if (!is_first_rank()) {
-      return;
+StepRecord Trainer::train_step(std::int64_t step, bool& stop) {
+  wait_times_.begin_step();
+  const Clock::time_point start = Clock::now();
+  StepRecord record{.step = step, .lr = learning_rate(config_.optimizer, step, config_.run.steps)};
+  record.tokens = config_.batch.global * config_.model.sequence;
+  const auto consumed = static_cast<std::uint64_t>((step - 1) * config_.batch.global);
+  const StepFacts facts =
+      model_.make_gradients(load(train_data_, consumed, step), StopSignal::received() != 0);
+  stop = facts.stop;
+  record.loss = facts.loss;
+  record.grad_norm = facts.gradient_norm;
+  record.skipped = !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
+  if (!record.skipped) {
+    model_.update(record.lr, record.grad_norm);
+    if (config_.check_sync) {
+      model_.require_sync();
     }
-    LinkSpeeds links;
-    if (!config_.network.links.empty()) {
-      links = read_cluster(config_.network.links);
-    }
-    const StepPlan plan = make_step_plan(config_, costs, links);
-    directory_.write_costs(cost_file_text(costs), plan_files(plan));
-    const double predicted = plan.timeline.step.value;
-    log_info(
-        fmt::format("step time: {:.4f} s measured, {:.4f} s predicted from the measured costs of "
-                    "ops{} ({:+.1f} %)",
-                    measured_seconds,
-                    predicted,
-                    links ? " and the links of " + config_.network.links : "",
-                    100.0 * (predicted / measured_seconds - 1.0)));
+  } else if (config_.run.on_nonfinite == OnNonFinite::stop) {
+    stop_on_non_finite(record);
+  } else {
+    model_.optimizer().set_step_count(
+        step);  // steps left out count too, so that a resume needs no count
   }
+  account(record, seconds_since(start));
+  return record;
+}
 
-  void Trainer::log(const StepRecord& record) {
-    if (!is_first_rank()) {
-      return;
+void Trainer::account(StepRecord& record, double own_seconds) {
+  const StepWaits waits = wait_times_.end_step();
+  const double data = std::exchange(data_seconds_, 0.0);
+  std::vector<double> sums = {own_seconds,
+                              own_seconds - data - waits.bubble - waits.exposed,
+                              waits.bubble,
+                              waits.exposed,
+                              data};
+  for (const StepWaits::Axis& axis : waits.axes) {
+    sums.insert(sums.end(), {axis.bytes_sent, axis.exposed});
+  }
+  world_->all_reduce(Tensor(std::span(sums)), {.what = "accounts of the step"}).wait();
+  const auto mean = [&](std::size_t i) { return sums[i] / world_->size(); };
+  record.step_seconds = mean(0);
+  record.seconds = {.compute = mean(1), .bubble = mean(2), .exposed = mean(3), .other = mean(4)};
+  for (std::size_t i = 0; i < record.axes.size(); ++i) {
+    record.axes[i] = {.raw_bytes = sums[5 + 2 * i],
+                      .sent_bytes = sums[5 + 2 * i],
+                      .exposed_seconds = mean(6 + 2 * i)};
+  }
+}
+
+std::vector<MicroBatch> Trainer::load(const Dataset& data, std::uint64_t first, std::int64_t step) {
+  const Clock::time_point start = Clock::now();
+  const std::int64_t B = config_.batch.micro;
+  const std::int64_t T = config_.model.sequence;
+  const bool reads = model_.slice().embedding() || model_.slice().head();
+  std::vector<MicroBatch> batches;
+  for (std::int64_t m = 0; m < config_.num_micro_batches(); ++m) {
+    // Micro-batch m of all data ranks is one run of sequences.
+    const std::int64_t sequence = (m * config_.parallel.data + model_.groups().data_rank()) * B;
+    MicroBatch batch{.tokens = Tensor(nullptr, DType::i32, {B, T}),
+                     .first_sample = first + static_cast<std::uint64_t>(sequence),
+                     .step = static_cast<std::uint64_t>(step)};
+    if (reads) {
+      const auto tokens = std::span(tokens_).subspan(static_cast<std::size_t>(m * B * T),
+                                                     static_cast<std::size_t>(B * T));
+      const auto targets = std::span(targets_).subspan(static_cast<std::size_t>(m * B * T),
+                                                       static_cast<std::size_t>(B * T));
+      for (std::int64_t b = 0; b < B; ++b) {
+        data.sample(batch.first_sample + static_cast<std::uint64_t>(b), sample_);
+        std::copy_n(sample_.begin(), T, tokens.begin() + b * T);
+        std::copy_n(sample_.begin() + 1, T, targets.begin() + b * T);
+      }
+      batch.tokens = Tensor(tokens).reshaped({B, T});
+      batch.targets = Tensor(targets);
     }
-    directory_.record(record);
-    recent_step_seconds_ = recent_step_seconds_ == 0.0
-                               ? record.step_seconds
-                               : 0.9 * recent_step_seconds_ + 0.1 * record.step_seconds;
-    const std::string line = console_line(record,
-                                          {.steps = config_.run.steps,
-                                           .flops_per_token = flops_per_token(config_.model).causal,
-                                           .seconds_per_step = recent_step_seconds_});
-    const bool due = record.step % config_.run.log_every == 0 || record.step == config_.run.steps;
-<<<<<<< HEAD
-    // mpirun reads through a terminal of its own, on which nobody looks.
-    const bool interactive = isatty(STDOUT_FILENO) != 0 && !launched_by_mpi();
-    if (due) {
-      fmt::print("{}{}\n", interactive ? "\r\033[K" : "", line);
-    } else if (interactive) {
-=======
-    // mpirun gives ranks a terminal whatever its own output goes to.
-    const bool redraws = isatty(STDOUT_FILENO) != 0 && !launched_by_mpi();
-    if (due) {
-      fmt::print("{}{}\n", redraws ? "\r\033[K" : "", line);
-    } else if (redraws) {
->>>>>>> mpit
-      fmt::print("\r\033[K{}", line);  // a progress line, replaced by the next step's
+    batches.push_back(batch);
+  }
+  data_seconds_ += seconds_since(start);
+  return batches;
+}
+
+std::optional<double> Trainer::evaluate() {
+  const std::int64_t sequences = config_.run.eval_batches * config_.batch.global;
+  double loss = 0.0;
+  for (std::int64_t first = 0; first < sequences; first += config_.batch.global) {
+    const StepFacts facts = model_.evaluate(
+        load(*valid_data_, static_cast<std::uint64_t>(first), 0), StopSignal::received() != 0);
+    if (facts.stop) {
+      return std::nullopt;
     }
+    loss += facts.loss;
+  }
+  data_seconds_ = 0.0;
+  return loss / static_cast<double>(config_.run.eval_batches);
+}
+
+void Trainer::evaluate_when_due(std::int64_t step) {
+  const bool due = config_.run.eval_every > 0 &&
+                   (step % config_.run.eval_every == 0 || step == config_.run.steps);
+  if (!due) {
+    return;
+  }
+  const std::optional<double> loss = evaluate();
+  if (loss && is_first_rank()) {
+    directory_.record_evaluation(step, *loss);
+    fmt::print("step {}/{} | validation loss {:.4f}\n", step, config_.run.steps, *loss);
     std::fflush(stdout);
   }
+}
 
-  void Trainer::stop_on_non_finite(const StepRecord& record) {
-    if (is_first_rank()) {
-      directory_.record(record);
-    }
-    const std::string tensor = model_.agreement().first_of(
-        model_.optimizer().first_non_finite(model_.stream()).value_or(""));
-    throw AgreedError(
-        fmt::format(
-            "step {}: stopped before the update: {} is not finite; loss {}, gradient norm {}",
-            record.step,
-            tensor.empty() ? "the loss" : "the gradient of " + tensor,
-            record.loss,
-            record.grad_norm),
-        ExitCode::non_finite);
+void Trainer::record_times(std::int64_t nth, const StepRecord& record) {
+  if (nth < kFirstRecordedStep || nth > kLastRecordedStep) {
+    return;
   }
+  recorder_.add(model_, wait_times_.transfers());
+  recorded_seconds_ += record.step_seconds;
+  if (config_.trace && nth <= kLastTracedStep) {
+    recorder_.trace(model_, wait_times_.transfers());
+  }
+  if (nth == kLastTracedStep && config_.trace) {
+    const std::string trace = recorder_.trace_text();
+    if (is_first_rank()) {
+      directory_.write_trace(trace);
+    }
+  }
+  if (nth == kLastRecordedStep) {
+    tell_costs(recorded_seconds_ / static_cast<double>(recorder_.num_steps()));
+  }
+}
+
+void Trainer::tell_costs(double measured_seconds) {
+  const StepCosts costs = recorder_.costs();
+  if (!is_first_rank()) {
+    return;
+  }
+  LinkSpeeds links;
+  if (!config_.network.links.empty()) {
+    links = read_cluster(config_.network.links);
+  }
+  const StepPlan plan = make_step_plan(config_, costs, links);
+  directory_.write_costs(cost_file_text(costs), plan_files(plan));
+  const double predicted = plan.timeline.step.value;
+  log_info(
+      fmt::format("step time: {:.4f} s measured, {:.4f} s predicted from the measured costs of "
+                  "ops{} ({:+.1f} %)",
+                  measured_seconds,
+                  predicted,
+                  links ? " and the links of " + config_.network.links : "",
+                  100.0 * (predicted / measured_seconds - 1.0)));
+}
+
+void Trainer::log(const StepRecord& record) {
+  if (!is_first_rank()) {
+    return;
+  }
+  directory_.record(record);
+  recent_step_seconds_ = recent_step_seconds_ == 0.0
+                             ? record.step_seconds
+                             : 0.9 * recent_step_seconds_ + 0.1 * record.step_seconds;
+  const std::string line = console_line(record,
+                                        {.steps = config_.run.steps,
+                                         .flops_per_token = flops_per_token(config_.model).causal,
+                                         .seconds_per_step = recent_step_seconds_});
+  const bool due = record.step % config_.run.log_every == 0 || record.step == config_.run.steps;
+  // mpirun gives ranks a terminal whatever its own output goes to.
+  const bool redraws = isatty(STDOUT_FILENO) != 0 && !launched_by_mpi();
+  if (due) {
+    fmt::print("{}{}\n", redraws ? "\r\033[K" : "", line);
+  } else if (redraws) {
+    fmt::print("\r\033[K{}", line);  // a progress line, replaced by the next step's
+  }
+  std::fflush(stdout);
+}
+
+void Trainer::stop_on_non_finite(const StepRecord& record) {
+  if (is_first_rank()) {
+    directory_.record(record);
+  }
+  const std::string tensor = model_.agreement().first_of(
+      model_.optimizer().first_non_finite(model_.stream()).value_or(""));
+  throw AgreedError(
+      fmt::format("step {}: stopped before the update: {} is not finite; loss {}, gradient norm {}",
+                  record.step,
+                  tensor.empty() ? "the loss" : "the gradient of " + tensor,
+                  record.loss,
+                  record.grad_norm),
+      ExitCode::non_finite);
+}
 
 }  // namespace slackline
