@@ -171,7 +171,8 @@ TEST_CASE("a plan of 64 ranks allocates nothing of the model") {
   INFO(result.error);
   REQUIRE(result.exit_code == 0);
   CHECK_THAT(result.out, Contains("64 ranks"));
-  CHECK(result.peak_bytes < std::size_t{200} << 20U);
+  // The weights alone would be 700 GB; a sanitizer takes some hundred megabytes for itself.
+  CHECK(result.peak_bytes < std::size_t{1} << 30U);
 }
 
 }  // namespace slackline
