@@ -45,7 +45,12 @@ function(sl_tests name)
   target_compile_definitions(${name} PRIVATE SL_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
 )
   add_test(NAME ${name} COMMAND ${name} "~[slow]" "~[gpu]")
-  set_tests_properties(${name} PROPERTIES LABELS cpu TIMEOUT 300)
+  # Kernels that a sanitizer instruments are some 30 times slower.
+  set(limit 300)
+  if(SL_SANITIZE)
+    set(limit 1200)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS cpu TIMEOUT ${limit})
   add_test(NAME ${name}_slow COMMAND ${name} "[slow]" "~[gpu]")
   set_tests_properties(${name}_slow PROPERTIES LABELS slow TIMEOUT 1800)
 endfunction()
