@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "model/tensor_sum.h"
 
 namespace slackline {
 
@@ -16,8 +17,10 @@ struct Cut {
   [[nodiscard]] std::int64_t count() const { return end - begin; }
 };
 
-Cut balanced_cut(std::int64_t n, int rank, int size) {
-  return {n * rank / size, n * (rank + 1) / size};
+Cut own_cut(std::int64_t count, int rank, int size) {
+  const TensorShare share{.rank = rank, .size = size};
+  const std::int64_t first = share.first_of(count);
+  return {first, first + share.num_of(count)};
 }
 
 Shape with_dim(const Shape& shape, std::size_t dim, std::int64_t count) {
@@ -48,7 +51,7 @@ Shard shard_along(const Shape& logical, std::size_t dim, const std::vector<Cut>&
 // This rank's heads of Q, of K and of V.
 std::vector<Cut> qkv_cuts(const ModelConfig& config, int rank, int size) {
   SL_CHECK_EQ(config.heads % size, 0);
-  const Cut heads = balanced_cut(config.heads, rank, size);
+  const Cut heads = own_cut(config.heads, rank, size);
   const std::int64_t C = config.hidden;
   const std::int64_t D = config.head_dim();
   std::vector<Cut> cuts;
@@ -97,9 +100,9 @@ Shard shard_of(const ParameterSpec& spec, const ModelConfig& config, int rank, i
   const auto last = static_cast<std::size_t>(spec.shape.rank()) - 1;
   switch (spec.cut) {
     case TensorCut::rows:
-      return shard_along(spec.shape, 0, {balanced_cut(spec.shape[0], rank, size)});
+      return shard_along(spec.shape, 0, {own_cut(spec.shape[0], rank, size)});
     case TensorCut::columns:
-      return shard_along(spec.shape, last, {balanced_cut(spec.shape[-1], rank, size)});
+      return shard_along(spec.shape, last, {own_cut(spec.shape[-1], rank, size)});
     case TensorCut::qkv_columns:
       if (size > 1) {
         return shard_along(spec.shape, last, qkv_cuts(config, rank, size));

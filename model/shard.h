@@ -12,10 +12,12 @@ namespace slackline {
 // How tensor ranks share a parameter. A rank's local tensor is a dense tensor of its own; its
 // parts say which rectangles of the logical tensor lie where in it.
 //
-//   rows         rows slice_of(rows, rank, size)                                one part
-//   columns      columns slice_of(columns, rank, size)                          one part
-//   qkv_columns  heads slice_of(heads, rank, size) of Q, K and V, side by side  three parts
-//   none         all of it                                                      one part
+//   rows         this rank's rows                            one part
+//   columns      this rank's columns                         one part
+//   qkv_columns  this rank's heads of Q, K and V, in a row   three parts
+//   none         all of it                                   one part
+//
+// Which are this rank's, TensorShare says (first_of and num_of).
 
 // The same elements in coordinates of the logical and of the local tensor: regions of one shape.
 struct ShardPart {
