@@ -4,10 +4,22 @@
 
 namespace slackline {
 
-enum class Device { cpu, cuda };
+enum class Device {
+  cpu,
+  cuda,
+  rehearsal,  // ops take time and compute nothing (core/rehearsal_clock.h); memory is the host's
+};
 
 [[nodiscard]] constexpr std::string_view name_of(Device device) {
-  return device == Device::cpu ? "cpu" : "cuda";
+  switch (device) {
+    case Device::cpu:
+      return "cpu";
+    case Device::cuda:
+      return "cuda";
+    case Device::rehearsal:
+      break;
+  }
+  return "rehearsal";
 }
 
 }  // namespace slackline

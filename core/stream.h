@@ -10,24 +10,30 @@
 namespace slackline {
 
 class Profile;
+class RehearsalClock;
 
 // Where ops run: an order of execution with scratch memory. On the CPU ops run on the stream's
-// thread pool and have finished when the call returns. One thread submits to a stream.
+// thread pool and have finished when the call returns; on the rehearsal device they take time on
+// its clock. One thread submits to a stream.
 class Stream {
  public:
   struct Options {
     std::string name = "compute";
     int num_threads = 1;
-    std::size_t workspace_bytes = 0;  // scratch of the ops; from the memory plan
-    Profile* profile = nullptr;       // where ranges are recorded; may be null; not owned
+    std::size_t workspace_bytes = 0;      // scratch of the ops; from the memory plan
+    Profile* profile = nullptr;           // where ranges are recorded; may be null; not owned
+    RehearsalClock* rehearsal = nullptr;  // makes it a stream of the rehearsal device; not owned
   };
 
   explicit Stream(const Options& options)
       : pool_(options.num_threads),
         workspace_(options.name + " workspace", options.workspace_bytes),
-        profile_(options.profile) {}
+        profile_(options.profile),
+        rehearsal_(options.rehearsal) {}
 
-  [[nodiscard]] Device device() const { return Device::cpu; }
+  [[nodiscard]] Device device() const {
+    return rehearsal_ == nullptr ? Device::cpu : Device::rehearsal;
+  }
 
   [[nodiscard]] ThreadPool& pool() { return pool_; }
 
@@ -35,10 +41,14 @@ class Stream {
 
   [[nodiscard]] Profile* profile() const { return profile_; }
 
+  // Null on other devices.
+  [[nodiscard]] RehearsalClock* rehearsal() const { return rehearsal_; }
+
  private:
   ThreadPool pool_;
   Arena workspace_;
   Profile* profile_;
+  RehearsalClock* rehearsal_;
 };
 
 // What ops take: a reference to a stream. Copy freely; never outlives its Stream.
@@ -53,6 +63,8 @@ class StreamView {
   [[nodiscard]] Arena& workspace() const { return stream_->workspace(); }
 
   [[nodiscard]] Profile* profile() const { return stream_->profile(); }
+
+  [[nodiscard]] RehearsalClock* rehearsal() const { return stream_->rehearsal(); }
 
  private:
   Stream* stream_;

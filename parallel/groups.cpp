@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "core/comm/scaled_communicator.h"
+
 namespace slackline {
 
 namespace {
@@ -22,13 +24,19 @@ Mesh make_mesh(const ParallelConfig& config) {
   return Mesh({{kTensor, config.tensor}, {kData, config.data}, {kPipeline, config.pipeline}});
 }
 
-Groups::Groups(Communicator& everyone, const ParallelConfig& config, bool tied_embeddings)
+Groups::Groups(Communicator& everyone,
+               const ParallelConfig& config,
+               bool tied_embeddings,
+               double scale)
     : mesh(make_mesh(config)), world(&everyone) {
   const int rank = world->rank();
-  tensor = world->group(kTensor, mesh.line(rank, kTensor));
-  data = world->group(kData, mesh.line(rank, kData));
-  forward = world->group(kPipeline, mesh.line(rank, kPipeline));
-  backward = world->group(kPipeline, mesh.line(rank, kPipeline));
+  const auto group = [&](const char* axis, const std::vector<int>& members) {
+    return scaled(world->group(axis, members), scale);
+  };
+  tensor = group(kTensor, mesh.line(rank, kTensor));
+  data = group(kData, mesh.line(rank, kData));
+  forward = group(kPipeline, mesh.line(rank, kPipeline));
+  backward = group(kPipeline, mesh.line(rank, kPipeline));
   const int stage = mesh.coordinate(rank, kPipeline);
   const bool holds_table = stage == 0 || stage == config.pipeline - 1;
   if (!tied_embeddings || config.pipeline == 1 || !holds_table) {
@@ -39,8 +47,8 @@ Groups::Groups(Communicator& everyone, const ParallelConfig& config, bool tied_e
     const std::vector<int> ends = ends_of_pipeline(mesh, replica);
     holders.insert(holders.end(), ends.begin(), ends.end());
   }
-  table = world->group(kEmbedding, holders);
-  table_pair = world->group(kEmbedding, ends_of_pipeline(mesh, rank));
+  table = group(kEmbedding, holders);
+  table_pair = group(kEmbedding, ends_of_pipeline(mesh, rank));
 }
 
 }  // namespace slackline

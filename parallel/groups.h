@@ -14,7 +14,11 @@ namespace slackline {
 // Every communicator that one rank of a run uses, made once, in the same order on all ranks. Owned
 // by the trainer and used by its thread alone.
 struct Groups {
-  Groups(Communicator& everyone, const ParallelConfig& config, bool tied_embeddings);
+  // `scale` divides the bytes of messages on every axis: of a rehearsal, else 1.
+  Groups(Communicator& everyone,
+         const ParallelConfig& config,
+         bool tied_embeddings,
+         double scale = 1.0);
 
   [[nodiscard]] int tensor_rank() const { return tensor->rank(); }
 

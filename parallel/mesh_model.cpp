@@ -17,6 +17,10 @@ MeshPlace place_of(const Groups& groups) {
           .pipeline = groups.pipeline_rank()};
 }
 
+// What passes on the rehearsal device besides ops of a schedule, whose kinds are not negative.
+constexpr int kNorm = -1;
+constexpr int kUpdate = -2;
+
 std::vector<std::string> parameter_names(const ModelConfig& config) {
   std::vector<std::string> names;
   for (const ParameterSpec& spec : parameter_table(config)) {
@@ -31,14 +35,18 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
     : options_(options),
       groups_(&groups),
       plan_(make_rank_plan(options.job, place_of(groups))),
+      clock_(options.rehearsal ? std::make_optional<RehearsalClock>() : std::nullopt),
       stream_({.num_threads = options.num_threads,
                .workspace_bytes = PipelineExecutor::workspace_bytes(
-                   options.job.model, plan_.executor, options.num_threads)}),
-      tensor_sum_(*groups.tensor, options.job.parallel.sequence_parallel),
+                   options.job.model, plan_.executor, options.num_threads),
+               .rehearsal = clock_ ? &*clock_ : nullptr}),
+      tensor_sum_(*groups.tensor, options.job.parallel.sequence_parallel, stream_),
       parameters_(options.job.model, {.compute = options.job.precision, .slice = plan_.slice}),
       executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_),
       reducer_(parameters_, options.job.model, plan_.reducer, groups),
-      optimizer_(optimized_parameters(reducer_.pieces(), options.optimizer.decay_embeddings),
+      optimizer_(options.rehearsal
+                     ? std::vector<OptimizedTensor>()
+                     : optimized_parameters(reducer_.pieces(), options.optimizer.decay_embeddings),
                  options.optimizer),
       agreement_(*groups.world, parameter_names(options.job.model)) {
   SL_CHECK_EQ(groups.world->size(), options.job.parallel.num_ranks());
@@ -54,7 +62,21 @@ PipelineExecutor::Work MeshModel::work_of(std::vector<MicroBatch> micro_batches)
           .dropout = options_.job.model.dropout,
           .seed = options_.seed,
           .scale = static_cast<float>(1.0 / tokens_of_step()),
-          .use = &reducer_};
+          .use = &reducer_,
+          .rehearsal = options_.rehearsal ? &*options_.rehearsal : nullptr};
+}
+
+std::vector<double> MeshModel::squared_norms() {
+  if (!options_.rehearsal) {
+    return optimizer_.squared_norms(stream_);
+  }
+  rehearse(kNorm, options_.rehearsal->gradient_norm);
+  return std::vector<double>(pieces().size(), 0.0);
+}
+
+void MeshModel::rehearse(int what, schedule::Seconds seconds) {
+  clock_->begin({what, 0}, seconds.value);
+  clock_->end();
 }
 
 StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool stop) {
@@ -65,7 +87,7 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
   }
   step_times_.ops = executor_.op_times();
   step_times_.norm_begin = groups_->world->now();
-  const std::vector<double> squares = optimizer_.squared_norms(stream_);
+  const std::vector<double> squares = squared_norms();
   step_times_.norm_end = groups_->world->now();
   StepFacts facts = agreement_.agree({.loss = loss, .stop = stop}, reducer_.pieces(), squares);
   facts.loss /= tokens_of_step();
@@ -74,7 +96,8 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
 
 void MeshModel::update(double lr, double gradient_norm) {
   step_times_.update_begin = groups_->world->now();
-  optimizer_.step(stream_, lr, gradient_norm);
+  options_.rehearsal ? rehearse(kUpdate, options_.rehearsal->optimizer)
+                     : optimizer_.step(stream_, lr, gradient_norm);
   step_times_.update_end = groups_->world->now();
   reducer_.gather_weights();
 }

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "core/rehearsal_clock.h"
 #include "core/stream.h"
 #include "optim/adamw_optimizer.h"
 #include "parallel/rank_plan.h"
+#include "parallel/schedule/cost_model.h"
 #include "parallel/step_agreement.h"
 #include "parallel/tensor_group.h"
 
@@ -21,6 +24,9 @@ class MeshModel {
     OptimizerConfig optimizer{};
     std::uint64_t seed = 1234;  // of dropout
     int num_threads = 1;
+    // On the rehearsal device: what ops take, transfers apart. Nothing is learned then: loss and
+    // norm mean nothing, there is no optimizer state, and memory is touched as far as messages go.
+    std::optional<schedule::CostModel> rehearsal{};
   };
 
   // Allocates; weights are undefined until they are initialized or loaded. Nothing travels yet.
@@ -72,12 +78,17 @@ class MeshModel {
   void require_sync();
 
  private:
+  // Of the pieces' gradients.
+  [[nodiscard]] std::vector<double> squared_norms();
+  // Seconds of the step's end that belong to no pass, on the rehearsal device.
+  void rehearse(int what, schedule::Seconds seconds);
   [[nodiscard]] double tokens_of_step() const;
   [[nodiscard]] PipelineExecutor::Work work_of(std::vector<MicroBatch> micro_batches);
 
   Options options_;
   Groups* groups_;
   RankPlan plan_;
+  std::optional<RehearsalClock> clock_;  // of the rehearsal device
   Stream stream_;
   TensorGroup tensor_sum_;
   Parameters parameters_;

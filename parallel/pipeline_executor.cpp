@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/rehearsal_clock.h"
 #include "parallel/schedule/forward_only.h"
 
 namespace slackline {
@@ -132,9 +133,9 @@ double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
     case OpKind::backward_input:
       return backward(op, at, work);
     case OpKind::backward_weight: {
-      const double begin = groups_->world->now();
+      const double begin = begin_op(op, work);
       stage.backward_weight(pass_of(op, work), at.slot);
-      note_time(op, begin);
+      note_op(op, work, begin);
       return 0.0;
     }
     case OpKind::wait:
@@ -148,7 +149,7 @@ double PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
   const bool receives = !stage.chunk().embedding;
   receives ? at.input.wait() : at.finish_sends();
-  const double begin = groups_->world->now();
+  const double begin = begin_op(op, work);
   if (receives) {
     gather_shares(stage.input(at.slot));
   }
@@ -156,23 +157,34 @@ double PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
   stage.forward(pass, at.slot);
   const bool evaluates = work.gradients == Gradients::none;
   const double loss = evaluates && stage.chunk().head ? stage.loss(pass, at.slot) : 0.0;
-  note_time(op, begin);
+  note_op(op, work, begin);
   return loss;
 }
 
 double PipelineExecutor::backward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
   at.gradient.wait();
-  const double begin = groups_->world->now();
+  const double begin = begin_op(op, work);
   if (!stage.chunk().head) {
     gather_shares(stage.gradient(at.slot));
   }
   const double loss = stage.backward(pass_of(op, work), work.scale, at.slot);
-  note_time(op, begin);
+  note_op(op, work, begin);
   return loss;
 }
 
-void PipelineExecutor::note_time(const Op& op, double begin) {
+double PipelineExecutor::begin_op(const Op& op, const Work& work) {
+  if (work.rehearsal != nullptr) {
+    work.stream.rehearsal()->begin({static_cast<int>(op.kind), op.chunk},
+                                   op_seconds(*work.rehearsal, op).value);
+  }
+  return groups_->world->now();
+}
+
+void PipelineExecutor::note_op(const Op& op, const Work& work, double begin) {
+  if (work.rehearsal != nullptr) {
+    work.stream.rehearsal()->end();
+  }
   op_times_.push_back({.op = op, .begin = begin, .end = groups_->world->now()});
 }
 

@@ -6,6 +6,7 @@
 #include "core/stream.h"
 #include "model/stage.h"
 #include "parallel/groups.h"
+#include "parallel/schedule/cost_model.h"
 #include "parallel/schedule/ops.h"
 #include "parallel/schedule/slots.h"
 #include "parallel/tensor_group.h"
@@ -42,6 +43,7 @@ class PipelineExecutor {
     float scale = 1.0F;                     // of the loss whose gradients are made
     ParameterUse* use = nullptr;            // told of weights read and of finished gradients
     Gradients gradients = Gradients::fp32;  // none: forward passes only
+    const schedule::CostModel* rehearsal = nullptr;  // what ops take on the rehearsal device
   };
 
   // Forward and backward of every micro-batch. Afterwards each gradient is this rank's part of it.
@@ -93,7 +95,9 @@ class PipelineExecutor {
   double execute(const schedule::Op& op, InFlight& at, const Work& work);
   double forward(const schedule::Op& op, InFlight& at, const Work& work);
   double backward(const schedule::Op& op, InFlight& at, const Work& work);
-  void note_time(const schedule::Op& op, double begin);
+  // Around what an op computes; note_op is given what begin_op returned.
+  [[nodiscard]] double begin_op(const schedule::Op& op, const Work& work);
+  void note_op(const schedule::Op& op, const Work& work, double begin);
   [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work) const;
   void receive_input(const schedule::Op& op, InFlight& at);
   void receive_gradient(const schedule::Op& op, InFlight& at);

@@ -1,19 +1,14 @@
 #include "parallel/tensor_group.h"
 
-#include <cstring>
+#include "core/kernels/elementwise.h"
 
 namespace slackline {
 
-namespace {
-
-// Puts `part` where an in-place collective expects it.
-void place(const Tensor& part, const Tensor& slot) {
+void TensorGroup::place(const Tensor& part, const Tensor& slot) const {
   if (part.raw() != slot.raw() && part.bytes() > 0) {
-    std::memcpy(slot.raw(), part.raw(), part.bytes());
+    cast(stream_, part, slot.reshaped(part.shape()));
   }
 }
-
-}  // namespace
 
 Transfer TensorGroup::sum(const Tensor& partial) {
   if (size() == 1) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/comm/communicator.h"
+#include "core/stream.h"
 #include "model/tensor_sum.h"
 
 namespace slackline {
@@ -9,8 +10,9 @@ namespace slackline {
 // with sequence parallelism.
 class TensorGroup final : public TensorSum {
  public:
-  TensorGroup(Communicator& group, bool sequence_parallel)
-      : TensorSum(group.rank(), group.size(), sequence_parallel), group_(&group) {}
+  // Copies into place run on `stream`.
+  TensorGroup(Communicator& group, bool sequence_parallel, StreamView stream)
+      : TensorSum(group.rank(), group.size(), sequence_parallel), group_(&group), stream_(stream) {}
 
   // Which chunk and micro-batch the next transfers are for: what messages about failures say.
   void set_place(int stage, int micro_batch) {
@@ -27,7 +29,11 @@ class TensorGroup final : public TensorSum {
   [[nodiscard]] Transfer collect(const Tensor& own, const Tensor& all) override;
 
  private:
+  // Puts `part` where an in-place collective expects it.
+  void place(const Tensor& part, const Tensor& slot) const;
+
   Communicator* group_;
+  StreamView stream_;
   int stage_ = -1;
   int micro_batch_ = -1;
 };

@@ -75,19 +75,21 @@ std::string evaluation_line(std::int64_t step, double loss) {
 std::string console_line(const StepRecord& record, const ConsoleContext& context) {
   const double tokens_per_second = static_cast<double>(record.tokens) / record.step_seconds;
   const double left = static_cast<double>(context.steps - record.step) * context.seconds_per_step;
-  return fmt::format(
-      "step {}/{} | loss {:.4f} | grad norm {:.3f} | lr {:.2e} | {:.0f} tokens/s | "
-      "{:.3f} TFLOP/s{} | ETA {}{}",
-      record.step,
-      context.steps,
-      record.loss,
-      record.grad_norm,
-      record.lr,
-      tokens_per_second,
-      tokens_per_second * context.flops_per_token * 1e-12,
-      waits_text(record),
-      duration_text(left),
-      record.skipped ? " | skipped: not finite" : "");
+  const std::string learned = record.rehearsed
+                                  ? "rehearsed"
+                                  : fmt::format("loss {:.4f} | grad norm {:.3f} | lr {:.2e}",
+                                                record.loss,
+                                                record.grad_norm,
+                                                record.lr);
+  return fmt::format("step {}/{} | {} | {:.0f} tokens/s | {:.3f} TFLOP/s{} | ETA {}{}",
+                     record.step,
+                     context.steps,
+                     learned,
+                     tokens_per_second,
+                     tokens_per_second * context.flops_per_token * 1e-12,
+                     waits_text(record),
+                     duration_text(left),
+                     record.skipped ? " | skipped: not finite" : "");
 }
 
 std::string duration_text(double seconds) {

@@ -32,7 +32,8 @@ struct StepRecord {
   double step_seconds = 0.0;
   StepSeconds seconds{};                                 // add up to step_seconds
   std::array<AxisTraffic, kReportedAxes.size()> axes{};  // as kReportedAxes
-  bool skipped = false;  // not finite, and run.on_nonfinite says skip
+  bool skipped = false;    // not finite, and run.on_nonfinite says skip
+  bool rehearsed = false;  // on the rehearsal device: without loss and norm, which are NaN
 };
 
 // One line of metrics.jsonl, without the newline. Numbers that are not finite become null.

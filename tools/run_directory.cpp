@@ -58,9 +58,11 @@ void RunDirectory::write_trace(const std::string& trace) const {
 
 void RunDirectory::record(const StepRecord& record) {
   metrics_->append(step_line(record));
-  events_->scalar("loss", record.step, record.loss);
-  events_->scalar("grad_norm", record.step, record.grad_norm);
-  events_->scalar("lr", record.step, record.lr);
+  if (!record.rehearsed) {
+    events_->scalar("loss", record.step, record.loss);
+    events_->scalar("grad_norm", record.step, record.grad_norm);
+    events_->scalar("lr", record.step, record.lr);
+  }
   events_->scalar(
       "tokens_per_second", record.step, static_cast<double>(record.tokens) / record.step_seconds);
   events_->flush();

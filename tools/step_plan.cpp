@@ -169,9 +169,13 @@ StepPlan make_step_plan(const TrainConfig& config,
 
 StepPlan make_step_plan(const TrainConfig& config, const StepPlanFiles& files) {
   const int num_ranks = config.parallel.num_ranks();
+  std::string costs_path = files.costs;
+  if (costs_path.empty() && config.device == Device::rehearsal) {
+    costs_path = config.rehearsal.costs;
+  }
   std::optional<StepCosts> costs;
-  if (!files.costs.empty()) {
-    costs = read_cost_file(files.costs);
+  if (!costs_path.empty()) {
+    costs = read_cost_file(costs_path);
   }
   std::string cluster = files.cluster;
   if (cluster.empty() && config.network.links != "probe") {
@@ -183,15 +187,15 @@ StepPlan make_step_plan(const TrainConfig& config, const StepPlanFiles& files) {
     links = cluster_for(cluster, num_ranks);
   } else if (costs) {
     links = measured_links(*costs, num_ranks);
-    links_from = files.costs;
+    links_from = costs_path;
   }
   try {
     StepPlan plan = make_step_plan(config, costs, links);
-    plan.costs_from = costs ? files.costs : plan.costs_from;
+    plan.costs_from = costs ? costs_path : plan.costs_from;
     plan.links_from = links ? links_from : plan.links_from;
     return plan;
   } catch (const ConfigError& problem) {
-    throw ConfigError(files.costs + ": " + problem.what());  // only costs can fail to fit here
+    throw ConfigError(costs_path + ": " + problem.what());  // only costs can fail to fit here
   }
 }
 

@@ -57,7 +57,9 @@ struct StepPlan {
 
 struct StepPlanFiles {
   std::string cluster{};  // where empty: network.links, then the cost file's links
-  std::string costs{};    // where empty: assumed from floating-point operations
+  // Where empty: on the rehearsal device rehearsal.costs, else assumed from floating-point
+  // operations.
+  std::string costs{};
 };
 
 // Reads the files and plans. Throws ConfigError where one is wrong or does not fit the config.

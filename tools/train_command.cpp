@@ -20,6 +20,7 @@
 #include "core/log.h"
 #include "core/thread_pool.h"
 #include "tools/commands.h"
+#include "tools/rehearsal.h"
 #include "tools/stop_signal.h"
 #include "tools/train_config.h"
 #include "tools/trainer.h"
@@ -64,6 +65,23 @@ void require_world_fits(const ParallelConfig& parallel, int world_size) {
   }
 }
 
+// What a rehearsal divides messages and speeds of links by.
+double scale_of(const TrainConfig& config) {
+  return config.device == Device::rehearsal ? config.rehearsal.scale : 1.0;
+}
+
+// Links to emulate.
+std::optional<Cluster> links_of(const TrainConfig& config) {
+  if (config.network.links.empty()) {
+    return std::nullopt;
+  }
+  Cluster cluster = read_cluster(config.network.links);
+  for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
+    link->bytes_per_second /= scale_of(config);
+  }
+  return cluster;
+}
+
 // Ranks on nodes with other files or binaries would not train one model.
 void require_same_job(Communicator& world, const Job& job) {
   Xxh3 identity;
@@ -106,24 +124,20 @@ int ranks_on_own_node(const Communicator& world) {
   return static_cast<int>(std::count(nodes.begin(), nodes.end(), own));
 }
 
-// Makes the trainer on every rank. Where it throws on some, all ranks end: all throw what the first
-// of those caught.
-std::unique_ptr<Trainer> make_on_all_ranks(Groups& groups, const Job& job, int num_threads) {
-  std::unique_ptr<Trainer> trainer;
+// Makes what every rank runs. Where that throws on some, all ranks end: all throw what the first of
+// those caught.
+template <typename Make>
+auto make_on_all_ranks(Communicator& world, Make make) {
+  decltype(make()) made;
   std::optional<Error> failure;
   try {
-    trainer = std::make_unique<Trainer>(job.config,
-                                        Trainer::Options{.resume = job.resume,
-                                                         .num_threads = num_threads,
-                                                         .resolved_config = job.resolved + "\n"},
-                                        groups);
+    made = make();
   } catch (const Error& error) {
     failure = error;
   }
   const std::string own =
       failure ? fmt::format("{}{}", static_cast<int>(failure->exit_code()), failure->what()) : "";
-  const std::vector<std::string> failures =
-      exchange_texts(*groups.world, own, "outcome of the start");
+  const std::vector<std::string> failures = exchange_texts(world, own, "outcome of the start");
   for (std::size_t rank = 0; rank < failures.size(); ++rank) {
     if (!failures[rank].empty()) {
       const auto code = static_cast<ExitCode>(failures[rank][0] - '0');
@@ -131,18 +145,33 @@ std::unique_ptr<Trainer> make_on_all_ranks(Groups& groups, const Job& job, int n
       throw AgreedError(where + failures[rank].substr(1), code);
     }
   }
-  return trainer;
+  return made;
+}
+
+ExitCode rehearse(Groups& groups, const Job& job) {
+  const auto make = [&] {
+    return std::make_unique<Rehearsal>(job.config, job.resolved + "\n", groups);
+  };
+  return make_on_all_ranks(*groups.world, make)->run();
+}
+
+ExitCode run_trainer(Groups& groups, const Job& job) {
+  const Trainer::Options options{
+      .resume = job.resume,
+      .num_threads = default_num_threads(ranks_on_own_node(*groups.world)),
+      .resolved_config = job.resolved + "\n"};
+  const auto make = [&] { return std::make_unique<Trainer>(job.config, options, groups); };
+  return make_on_all_ranks(*groups.world, make)->run();
 }
 
 ExitCode train_rank(Communicator& world, const Job& job) {
   require_same_job(world, job);
   require_world_fits(job.config.parallel, world.size());
-  const int num_threads = default_num_threads(ranks_on_own_node(world));
   if (world.rank() == 0 && world.size() > 1) {
     log_info("ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes()));
   }
-  Groups groups(world, job.config.parallel, job.config.model.tie_embeddings);
-  return make_on_all_ranks(groups, job, num_threads)->run();
+  Groups groups(world, job.config.parallel, job.config.model.tie_embeddings, scale_of(job.config));
+  return job.config.device == Device::rehearsal ? rehearse(groups, job) : run_trainer(groups, job);
 }
 
 // Every rank a thread of this process.
@@ -196,6 +225,9 @@ ExitCode train(const TrainOptions& options) {
   const Job job{.config = read_train_config(document),
                 .resolved = document.resolved(),
                 .resume = options.resume};
+  if (options.resume && job.config.device == Device::rehearsal) {
+    throw ConfigError("--resume: a rehearsal saves nothing to continue from; leave it out");
+  }
   if (options.print_config) {
     std::puts(job.resolved.c_str());
     return ExitCode::done;
@@ -208,10 +240,8 @@ ExitCode train(const TrainOptions& options) {
     return ExitCode::done;
   }
   StopSignal::install();
-  WorldOptions world{.timeout_seconds = job.config.network.timeout_seconds};
-  if (!job.config.network.links.empty()) {
-    world.links = read_cluster(job.config.network.links);
-  }
+  const WorldOptions world{.timeout_seconds = job.config.network.timeout_seconds,
+                           .links = links_of(job.config)};
   return options.ranks > 1 ? train_as_threads(options.ranks, world, job)
                            : train_as_launched(world, job);
 }

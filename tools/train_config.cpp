@@ -11,7 +11,8 @@ namespace slackline {
 namespace {
 
 constexpr std::array<std::string_view, 2> kOnNonFinite = {"stop", "skip"};
-constexpr std::array<std::string_view, 3> kDevices = {"cpu", "cuda", "rehearsal"};
+constexpr std::array<std::string_view, 3> kDevices = {
+    name_of(Device::cpu), name_of(Device::cuda), name_of(Device::rehearsal)};
 constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "bf16"};
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 40U;
 constexpr std::int64_t kMaxSeed = (std::int64_t{1} << 32U) - 1;  // of NumPy's legacy generator
@@ -75,15 +76,12 @@ CheckpointConfig read_checkpoint_config(JsonReader section) {
   return checkpoint;
 }
 
-// Keys of devices and tools that are not built yet: known, checked, refused when used.
-void read_keys_of_later(JsonReader& document) {
-  JsonReader rehearsal = document.section("rehearsal");
-  for (const std::string_view key : {"costs", "scale"}) {
-    if (rehearsal.has(key)) {
-      rehearsal.fail(key, "the rehearsal device is not built yet; remove it");
-    }
-  }
-  rehearsal.finish();
+RehearsalConfig read_rehearsal_config(JsonReader section) {
+  RehearsalConfig rehearsal;
+  rehearsal.costs = section.string("costs", "");
+  rehearsal.scale = section.number("scale", {.default_value = 1.0, .min = 1.0, .max = 1e9});
+  section.finish();
+  return rehearsal;
 }
 
 }  // namespace
@@ -91,7 +89,8 @@ void read_keys_of_later(JsonReader& document) {
 TrainConfig read_train_config(JsonReader document) {
   TrainConfig config;
   config.run = read_run_config(document.section("run"));
-  if (document.choice("device", kDevices, 0) != 0) {
+  config.device = static_cast<Device>(document.choice("device", kDevices, 0));
+  if (config.device == Device::cuda) {
     document.fail("device", "this device is not built yet; use \"cpu\"");
   }
   config.precision = document.choice("precision", kPrecisions, 0) == 0 ? DType::f32 : DType::bf16;
@@ -108,8 +107,11 @@ TrainConfig read_train_config(JsonReader document) {
   config.trace = document.boolean("trace", false);
   JsonReader debug = document.section("debug");
   config.check_sync = debug.boolean("check_sync", false);
+  if (config.check_sync && config.device == Device::rehearsal) {
+    debug.fail("check_sync", "a rehearsal has no weights to compare; leave it out");
+  }
   debug.finish();
-  read_keys_of_later(document);
+  config.rehearsal = read_rehearsal_config(document.section("rehearsal"));
   document.finish();
   return config;
 }

@@ -5,6 +5,7 @@
 
 #include "compress/compress_config.h"
 #include "core/comm/network_config.h"
+#include "core/device.h"
 #include "core/json_reader.h"
 #include "data/data_config.h"
 #include "model/model_config.h"
@@ -40,9 +41,16 @@ struct CheckpointConfig {
   std::string resume_from;  // whole state of another run, into a new directory
 };
 
+// The "rehearsal" section: how the device of that name passes its time.
+struct RehearsalConfig {
+  std::string costs;   // a cost file; empty: assumed from floating-point operations
+  double scale = 1.0;  // divides bytes of messages and speeds of links
+};
+
 // The whole config, read and checked across sections.
 struct TrainConfig {
   RunConfig run;
+  Device device = Device::cpu;
   DType precision = DType::f32;
   ModelConfig model;
   DataConfig data;
@@ -52,6 +60,7 @@ struct TrainConfig {
   CompressConfig compress;
   CheckpointConfig checkpoint;
   NetworkConfig network;
+  RehearsalConfig rehearsal;
   bool trace = false;       // write trace.json
   bool check_sync = false;  // debug.check_sync: compare replicated weights after every step
 

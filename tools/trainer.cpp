@@ -4,17 +4,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "core/comm/cluster.h"
-#include "core/comm/mpi_world.h"
 #include "core/log.h"
-#include "model/flops.h"
 #include "optim/learning_rate.h"
-#include "tools/cost_file.h"
 #include "tools/plan_json.h"
 #include "tools/step_plan.h"
 #include "tools/stop_signal.h"
@@ -24,11 +19,6 @@ namespace slackline {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Of a run, from 1: the first step is slower, and costs do not change much after some.
-constexpr std::int64_t kFirstRecordedStep = 2;
-constexpr std::int64_t kLastTracedStep = 3;
-constexpr std::int64_t kLastRecordedStep = 6;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -73,9 +63,8 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
               .seed = config.run.seed,
               .num_threads = options.num_threads},
              groups),
-      wait_times_(groups),
-      recorder_(config.mesh_job(), *groups.world),
       directory_(config.run.dir),
+      reporter_(config_, model_, groups, directory_),
       checkpoints_(
           directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), *groups.world),
       sample_(static_cast<std::size_t>(config.model.sequence) + 1),
@@ -108,8 +97,7 @@ ExitCode Trainer::run() {
   for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {
     bool stop = false;
     const StepRecord record = train_step(step, stop);
-    log(record);
-    record_times(step - start_.step, record);
+    reporter_.report(record, step - start_.step);
     checkpoints_.commit_when_written();
     evaluate_when_due(step);
     const bool last = step == config_.run.steps;
@@ -133,8 +121,7 @@ ExitCode Trainer::run() {
 }
 
 StepRecord Trainer::train_step(std::int64_t step, bool& stop) {
-  wait_times_.begin_step();
-  const Clock::time_point start = Clock::now();
+  reporter_.begin_step();
   StepRecord record{.step = step, .lr = learning_rate(config_.optimizer, step, config_.run.steps)};
   record.tokens = config_.batch.global * config_.model.sequence;
   const auto consumed = static_cast<std::uint64_t>((step - 1) * config_.batch.global);
@@ -155,30 +142,8 @@ StepRecord Trainer::train_step(std::int64_t step, bool& stop) {
     model_.optimizer().set_step_count(
         step);  // steps left out count too, so that a resume needs no count
   }
-  account(record, seconds_since(start));
+  reporter_.end_step(record, std::exchange(data_seconds_, 0.0));
   return record;
-}
-
-void Trainer::account(StepRecord& record, double own_seconds) {
-  const StepWaits waits = wait_times_.end_step();
-  const double data = std::exchange(data_seconds_, 0.0);
-  std::vector<double> sums = {own_seconds,
-                              own_seconds - data - waits.bubble - waits.exposed,
-                              waits.bubble,
-                              waits.exposed,
-                              data};
-  for (const StepWaits::Axis& axis : waits.axes) {
-    sums.insert(sums.end(), {axis.bytes_sent, axis.exposed});
-  }
-  world_->all_reduce(Tensor(std::span(sums)), {.what = "accounts of the step"}).wait();
-  const auto mean = [&](std::size_t i) { return sums[i] / world_->size(); };
-  record.step_seconds = mean(0);
-  record.seconds = {.compute = mean(1), .bubble = mean(2), .exposed = mean(3), .other = mean(4)};
-  for (std::size_t i = 0; i < record.axes.size(); ++i) {
-    record.axes[i] = {.raw_bytes = sums[5 + 2 * i],
-                      .sent_bytes = sums[5 + 2 * i],
-                      .exposed_seconds = mean(6 + 2 * i)};
-  }
 }
 
 std::vector<MicroBatch> Trainer::load(const Dataset& data, std::uint64_t first, std::int64_t step) {
@@ -239,70 +204,6 @@ void Trainer::evaluate_when_due(std::int64_t step) {
     fmt::print("step {}/{} | validation loss {:.4f}\n", step, config_.run.steps, *loss);
     std::fflush(stdout);
   }
-}
-
-void Trainer::record_times(std::int64_t nth, const StepRecord& record) {
-  if (nth < kFirstRecordedStep || nth > kLastRecordedStep) {
-    return;
-  }
-  recorder_.add(model_, wait_times_.transfers());
-  recorded_seconds_ += record.step_seconds;
-  if (config_.trace && nth <= kLastTracedStep) {
-    recorder_.trace(model_, wait_times_.transfers());
-  }
-  if (nth == kLastTracedStep && config_.trace) {
-    const std::string trace = recorder_.trace_text();
-    if (is_first_rank()) {
-      directory_.write_trace(trace);
-    }
-  }
-  if (nth == kLastRecordedStep) {
-    tell_costs(recorded_seconds_ / static_cast<double>(recorder_.num_steps()));
-  }
-}
-
-void Trainer::tell_costs(double measured_seconds) {
-  const StepCosts costs = recorder_.costs();
-  if (!is_first_rank()) {
-    return;
-  }
-  LinkSpeeds links;
-  if (!config_.network.links.empty()) {
-    links = read_cluster(config_.network.links);
-  }
-  const StepPlan plan = make_step_plan(config_, costs, links);
-  directory_.write_costs(cost_file_text(costs), plan_files(plan));
-  const double predicted = plan.timeline.step.value;
-  log_info(
-      fmt::format("step time: {:.4f} s measured, {:.4f} s predicted from the measured costs of "
-                  "ops{} ({:+.1f} %)",
-                  measured_seconds,
-                  predicted,
-                  links ? " and the links of " + config_.network.links : "",
-                  100.0 * (predicted / measured_seconds - 1.0)));
-}
-
-void Trainer::log(const StepRecord& record) {
-  if (!is_first_rank()) {
-    return;
-  }
-  directory_.record(record);
-  recent_step_seconds_ = recent_step_seconds_ == 0.0
-                             ? record.step_seconds
-                             : 0.9 * recent_step_seconds_ + 0.1 * record.step_seconds;
-  const std::string line = console_line(record,
-                                        {.steps = config_.run.steps,
-                                         .flops_per_token = flops_per_token(config_.model).causal,
-                                         .seconds_per_step = recent_step_seconds_});
-  const bool due = record.step % config_.run.log_every == 0 || record.step == config_.run.steps;
-  // mpirun gives ranks a terminal whatever its own output goes to.
-  const bool redraws = isatty(STDOUT_FILENO) != 0 && !launched_by_mpi();
-  if (due) {
-    fmt::print("{}{}\n", redraws ? "\r\033[K" : "", line);
-  } else if (redraws) {
-    fmt::print("\r\033[K{}", line);  // a progress line, replaced by the next step's
-  }
-  std::fflush(stdout);
 }
 
 void Trainer::stop_on_non_finite(const StepRecord& record) {

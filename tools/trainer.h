@@ -9,11 +9,10 @@
 #include "core/error.h"
 #include "data/dataset.h"
 #include "parallel/mesh_model.h"
-#include "parallel/wait_times.h"
 #include "tools/metrics.h"
 #include "tools/run_checkpoints.h"
 #include "tools/run_directory.h"
-#include "tools/step_recorder.h"
+#include "tools/step_reporter.h"
 #include "tools/train_config.h"
 #include "tools/training_state.h"
 
@@ -48,12 +47,6 @@ class Trainer {
   // Mean loss over run.eval_batches global batches; nothing when a signal arrives meanwhile.
   std::optional<double> evaluate();
   void evaluate_when_due(std::int64_t step);
-  // Fills seconds and axes of the record, agreed by all ranks.
-  void account(StepRecord& record, double own_seconds);
-  // Records what the run's first steps took, and then writes and tells it. `nth` step of this run.
-  void record_times(std::int64_t nth, const StepRecord& record);
-  void tell_costs(double measured_seconds);
-  void log(const StepRecord& record);
   [[noreturn]] void stop_on_non_finite(const StepRecord& record);
 
   [[nodiscard]] bool is_first_rank() const { return world_->rank() == 0; }
@@ -65,16 +58,13 @@ class Trainer {
   Dataset train_data_;
   std::optional<Dataset> valid_data_;
   MeshModel model_;
-  WaitTimes wait_times_;
-  StepRecorder recorder_;
   RunDirectory directory_;
+  StepReporter reporter_;
   RunCheckpoints checkpoints_;
   std::vector<std::int32_t> sample_;   // (T + 1), one sequence as stored
   std::vector<std::int32_t> tokens_;   // (M, B, T) of a step
   std::vector<std::int32_t> targets_;  // (M, B, T)
   double data_seconds_ = 0.0;          // spent in load() during the current step
-  double recent_step_seconds_ = 0.0;   // moving mean, for the time left
-  double recorded_seconds_ = 0.0;      // of the steps whose times were recorded
 };
 
 }  // namespace slackline

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/kernels/dispatch.h"
 #include "core/kernels/operand.h"
 
 namespace slackline {
@@ -22,8 +23,9 @@ void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step
     check_operand(tensors.weight_copy, {"adamw weight_copy", DType::bf16, shape});
   }
   SL_CHECK(step.step >= 1, "step " + std::to_string(step.step));
-  SL_CHECK(stream.device() == Device::cpu, "no such backend");
-  cpu::adamw(stream, tensors, step);
+  if (computes(stream)) {
+    cpu::adamw(stream, tensors, step);
+  }
 }
 
 }  // namespace slackline

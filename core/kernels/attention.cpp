@@ -29,6 +29,11 @@ Shape check_qkv(const Tensor& qkv, int num_heads) {
   return {qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3};
 }
 
+// Of one causal product of a forward pass, which has two; a backward pass has five.
+double product_operations(const Shape& shape) {
+  return static_cast<double>(shape[0] * shape[1] * shape[1] * shape[2]);
+}
+
 }  // namespace
 
 void attention_forward(StreamView stream, const AttentionForward& args) {
@@ -38,6 +43,7 @@ void attention_forward(StreamView stream, const AttentionForward& args) {
   check_operand(
       args.log_sum_exp,
       {"attention_forward log_sum_exp", DType::f32, Shape{shape[0], args.num_heads, shape[1]}});
+  rehearse(stream, 2.0 * product_operations(shape));
   SL_DISPATCH(stream, dtype, attention_forward, stream, args);
 }
 
@@ -50,6 +56,7 @@ void attention_backward(StreamView stream, const AttentionBackward& args) {
   check_operand(
       args.log_sum_exp,
       {"attention_backward log_sum_exp", DType::f32, Shape{shape[0], args.num_heads, shape[1]}});
+  rehearse(stream, 5.0 * product_operations(shape));
   SL_DISPATCH(stream, dtype, attention_backward, stream, args);
 }
 
@@ -66,8 +73,9 @@ void attention_decode(StreamView stream, const AttentionDecode& args) {
   check_operand(args.keys, {"attention_decode keys", DType::f32, cache});
   check_operand(args.values, {"attention_decode values", DType::f32, cache});
   check_operand(args.output, {"attention_decode output", DType::f32, query});
-  SL_CHECK(stream.device() == Device::cpu, "no such backend");
-  cpu::attention_decode(stream, args);
+  if (computes(stream)) {
+    cpu::attention_decode(stream, args);
+  }
 }
 
 std::size_t attention_workspace_bytes(const AttentionSize& size, int num_threads) {

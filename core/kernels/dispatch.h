@@ -4,7 +4,25 @@
 
 #include "core/check.h"
 #include "core/dtype.h"
+#include "core/rehearsal_clock.h"
 #include "core/stream.h"
+
+namespace slackline {
+
+// False on the rehearsal device, where an op that has checked its arguments is done.
+[[nodiscard]] inline bool computes(StreamView stream) {
+  SL_CHECK(stream.device() != Device::cuda, "no such backend");
+  return stream.device() == Device::cpu;
+}
+
+// Tells the rehearsal device how much an op would compute: the ops that a step's time goes into.
+inline void rehearse(StreamView stream, double operations) {
+  if (stream.device() == Device::rehearsal) {
+    stream.rehearsal()->work(operations);
+  }
+}
+
+}  // namespace slackline
 
 // The one place where an op chooses its backend and element type:
 //   SL_DISPATCH(stream, dtype, gelu_forward, stream, args)
@@ -13,7 +31,9 @@
 // TODO when the CUDA kernels land: the cuda:: branch, decided here and nowhere else.
 #define SL_DISPATCH(stream, dtype, function, ...)                                   \
   do {                                                                              \
-    SL_CHECK((stream).device() == ::slackline::Device::cpu, "no such backend");     \
+    if (!::slackline::computes(stream)) {                                           \
+      break;                                                                        \
+    }                                                                               \
     switch (dtype) {                                                                \
       case ::slackline::DType::f32:                                                 \
         cpu::function<float>(__VA_ARGS__);                                          \

@@ -8,6 +8,25 @@ CostModel uniform_costs(int num_stages, const ChunkCosts& costs) {
   return {.chunks = std::vector<ChunkCosts>(static_cast<std::size_t>(num_stages), costs)};
 }
 
+Seconds op_seconds(const CostModel& costs, const Op& op) {
+  if (!is_compute(op.kind)) {
+    return {};
+  }
+  const ChunkCosts& chunk = costs.chunks[static_cast<std::size_t>(op.chunk)];
+  switch (op.kind) {
+    case OpKind::forward:
+      return chunk.forward;
+    case OpKind::backward_input:
+      return chunk.backward_input;
+    case OpKind::backward_weight:
+      return chunk.backward_weight;
+    case OpKind::backward:
+      return chunk.backward_input + chunk.backward_weight;
+    default:
+      return {};
+  }
+}
+
 const Link& link_between(const CostModel& costs, int from, int to) {
   const auto found = costs.links.find({from, to});
   return found == costs.links.end() ? costs.link : found->second;

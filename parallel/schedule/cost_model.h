@@ -61,6 +61,9 @@ struct CostModel {
 // Costs that are the same for each of `num_stages` virtual stages, without transfers.
 [[nodiscard]] CostModel uniform_costs(int num_stages, const ChunkCosts& costs);
 
+// How long it computes; nothing for transfers and waits.
+[[nodiscard]] Seconds op_seconds(const CostModel& costs, const Op& op);
+
 [[nodiscard]] const Link& link_between(const CostModel& costs, int from, int to);
 
 // How long the link is busy with it.

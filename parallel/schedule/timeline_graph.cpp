@@ -51,28 +51,13 @@ class GraphBuilder {
     return costs_.chunks[index(chunk)];
   }
 
-  [[nodiscard]] Seconds op_seconds(const Op& op) const {
-    switch (op.kind) {
-      case OpKind::forward:
-        return chunk_costs(op.chunk).forward;
-      case OpKind::backward_input:
-        return chunk_costs(op.chunk).backward_input;
-      case OpKind::backward_weight:
-        return chunk_costs(op.chunk).backward_weight;
-      case OpKind::backward:
-        return chunk_costs(op.chunk).backward_input + chunk_costs(op.chunk).backward_weight;
-      default:
-        return {};
-    }
-  }
-
   // Program order: an op starts when the one before it on its rank has ended.
   void add_ops() {
     for (int rank = 0; rank < schedule_.num_ranks; ++rank) {
       std::vector<int>& list = graph_.rank_ops[index(rank)];
       for (const Op& op : schedule_.ranks[index(rank)]) {
         const int id = add({.node = {.kind = NodeKind::op, .rank = rank, .peer = rank, .op = op},
-                            .duration = op_seconds(op)});
+                            .duration = op_seconds(costs_, op)});
         if (!list.empty()) {
           add_edge(list.back(), id);
         }

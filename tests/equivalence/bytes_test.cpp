@@ -31,12 +31,20 @@ AxisBytes sent_by_rank(const Groups& groups) {
   return bytes;
 }
 
-AxisBytes sent_in_a_step(const MeshRun& run) {
+enum class On { cpu, rehearsal };
+
+AxisBytes sent_in_a_step(const MeshRun& run, On device) {
+  MeshModel::Options options = run.options();
+  if (device == On::rehearsal) {
+    options.rehearsal = schedule::uniform_costs(run.parallel.pipeline * run.parallel.chunks, {});
+  }
   std::vector<AxisBytes> sent(size(run.parallel.num_ranks()));
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
     Groups groups(world, run.parallel, run.model.tie_embeddings);
-    MeshModel model(run.options(), groups);
-    initialize(model.stream(), model.parameters(), kSeed);
+    MeshModel model(options, groups);
+    if (device == On::cpu) {
+      initialize(model.stream(), model.parameters(), kSeed);
+    }
     RankBatches batches(run, model, 1);
     const StepFacts facts = model.make_gradients(batches.micro_batches());
     model.update(kLearningRate, facts.gradient_norm);
@@ -94,19 +102,20 @@ MeshRun variant_of(int variant, int tensor, int pipeline, int data) {
   return run;
 }
 
-void require_bytes(int variant, int tensor, int pipeline, int data) {
+void require_bytes(int variant, int tensor, int pipeline, int data, On device) {
   const MeshRun run = variant_of(variant, tensor, pipeline, data);
   INFO("variant " << variant << " t" << tensor << " p" << pipeline << " d" << data);
-  CHECK(text_of(sent_in_a_step(run)) == text_of(step_bytes(byte_inputs(run.options().job))));
+  CHECK(text_of(sent_in_a_step(run, device)) ==
+        text_of(step_bytes(byte_inputs(run.options().job))));
 }
 
 // Every mesh of at most `most` ranks whose tensor degree divides 12 heads.
-void require_bytes_of_meshes(int most) {
+void require_bytes_of_meshes(int most, On device = On::cpu) {
   for (int tensor = 1; tensor <= most; ++tensor) {
     for (int pipeline = 1; 12 % tensor == 0 && tensor * pipeline <= most; ++pipeline) {
       for (int data = 1; tensor * pipeline * data <= most; ++data) {
         for (int variant = 0; variant < kNumVariants; ++variant) {
-          require_bytes(variant, tensor, pipeline, data);
+          require_bytes(variant, tensor, pipeline, data, device);
         }
       }
     }
@@ -117,6 +126,10 @@ void require_bytes_of_meshes(int most) {
 
 TEST_CASE("the bytes of a step are those of the formulas on up to four ranks") {
   require_bytes_of_meshes(4);
+}
+
+TEST_CASE("a rehearsed step sends the bytes of the formulas on up to eight ranks") {
+  require_bytes_of_meshes(8, On::rehearsal);
 }
 
 TEST_CASE("the bytes of a step are those of the formulas on up to sixteen ranks", "[slow]") {

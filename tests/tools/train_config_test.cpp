@@ -290,11 +290,9 @@ TEST_CASE("settings of the mesh that do not exist or do nothing are refused") {
 TEST_CASE("what is not built is refused by name") {
   using Catch::Contains;
   for (const char* assignment : {"device=cuda",
-                                 "device=rehearsal",
                                  "compress.policy=critical_path",
                                  "compress.tensor_forward={}",
                                  "network.links=probe",
-                                 "rehearsal.scale=2",
                                  "model.kv_heads=2"}) {
     INFO(assignment);
     const std::string key = std::string(assignment).substr(0, std::string(assignment).find('='));

@@ -1,0 +1,111 @@
+// Runs on the rehearsal device, through the binary: time as the costs say, messages as in training.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/file_io.h"
+#include "tests/support/catch.h"
+#include "tests/tools/training_run.h"
+#include "tools/cost_file.h"
+#include "tools/step_plan.h"
+
+namespace slackline {
+
+namespace {
+
+using Catch::Contains;
+
+constexpr double kForward = 0.010;  // seconds, of each stage
+constexpr double kBackward = 0.020;
+
+std::vector<std::string> rehearsal(const TrainingRun& run,
+                                   const std::vector<std::string>& changes = {}) {
+  StepCosts costs;
+  for (const int stage : {0, 1}) {
+    costs.ops.push_back({.stage = stage, .kind = CostKind::forward, .seconds = {kForward}});
+    costs.ops.push_back({.stage = stage, .kind = CostKind::backward, .seconds = {kBackward}});
+    costs.ops.push_back({.stage = stage, .kind = CostKind::optimizer, .seconds = {0.0}});
+  }
+  write_file_atomically(run.path("costs.json"), cost_file_text(costs));
+  std::vector<std::string> all = {"device=rehearsal",
+                                  "rehearsal.costs=" + run.path("costs.json"),
+                                  "data.train=[{\"path\": \"none\"}]",
+                                  "parallel.tensor=2",
+                                  "parallel.pipeline=2",
+                                  "run.steps=8"};
+  all.insert(all.end(), changes.begin(), changes.end());
+  return all;
+}
+
+double sent(const TrainingRun& run, const std::string& directory) {
+  const std::string text = read_file(run.path(directory) + "/metrics.jsonl");
+  const nlohmann::json line = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  return line["axes"]["tensor"]["sent_bytes"].get<double>() +
+         line["axes"]["pipeline"]["sent_bytes"].get<double>();
+}
+
+}  // namespace
+
+TEST_CASE("a rehearsal takes its time, sends what training sends and learns nothing") {
+  const TrainingRun run;
+  const ProcessResult result = run.train(rehearsal(run), {"--ranks", "4"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  const TrainConfig config =
+      read_train_config(JsonReader::parse_file(run.run_dir() + "/config.resolved.json"));
+  const StepPlan plan = make_step_plan(config, StepPlanFiles{});
+  // Two stages and two micro-batches: three forward and backward passes one after the other.
+  REQUIRE(plan.timeline.step.value == Approx(3.0 * (kForward + kBackward)).margin(1e-6));
+  const std::vector<double> seconds = run.metric("step_seconds");
+  REQUIRE(seconds.size() == 8);
+  for (const double step : seconds) {
+    REQUIRE(step > 0.9 * plan.timeline.step.value);  // sleeps catch up across steps
+  }
+  const std::string text = read_file(run.run_dir() + "/metrics.jsonl");
+  const nlohmann::json line = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  REQUIRE(line["loss"].is_null());
+  REQUIRE(line["grad_norm"].is_null());
+  REQUIRE(line["axes"]["tensor"]["sent_bytes"] == plan.step_bytes.tensor.value);
+  REQUIRE(line["axes"]["pipeline"]["sent_bytes"] == plan.step_bytes.pipeline.value);
+  REQUIRE(line["axes"]["embedding"]["sent_bytes"] == plan.step_bytes.embedding.value);
+  REQUIRE_FALSE(std::filesystem::exists(run.run_dir() + "/checkpoints"));
+  REQUIRE_THAT(result.error, Contains("predicted from the costs it was given"));
+}
+
+TEST_CASE("rehearsal.scale divides what is sent") {
+  const TrainingRun run;
+  REQUIRE(run.train(rehearsal(run), {"--ranks", "4"}).exit_code == 0);
+  const std::vector<std::string> scaled =
+      rehearsal(run, {"rehearsal.scale=8", "run.dir=" + run.path("scaled"), "run.steps=1"});
+  REQUIRE(run.train(scaled, {"--ranks", "4"}).exit_code == 0);
+  // Messages of a few hundred elements, rounded up to whole ones.
+  REQUIRE(sent(run, "scaled") == Approx(sent(run, "run") / 8.0).epsilon(0.05));
+}
+
+TEST_CASE("what a rehearsal cannot do is refused before it begins") {
+  const TrainingRun run;
+  const auto refused = [&](const std::vector<std::string>& assignments,
+                           const std::vector<std::string>& options,
+                           const std::string& text) {
+    const ProcessResult result = run.train(assignments, options);
+    INFO(result.error);
+    REQUIRE(result.exit_code == 2);
+    REQUIRE_THAT(result.error, Contains(text));
+    REQUIRE_FALSE(std::filesystem::exists(run.run_dir()));
+  };
+  refused(rehearsal(run), {"--ranks", "4", "--resume"}, "a rehearsal saves nothing");
+  refused(rehearsal(run, {"debug.check_sync=true"}), {"--ranks", "4"}, "debug.check_sync");
+  refused(rehearsal(run, {"rehearsal.scale=0.5"}), {"--ranks", "4"}, "rehearsal.scale");
+  refused(
+      rehearsal(run, {"rehearsal.costs=" + run.path("none.json")}), {"--ranks", "4"}, "none.json");
+  write_file_atomically(run.path("few.json"),
+                        R"({"ops": [{"stage": 0, "kind": "forward", "seconds": 1}]})");
+  refused(rehearsal(run, {"rehearsal.costs=" + run.path("few.json")}),
+          {"--ranks", "4"},
+          "few.json: ops: must give");
+}
+
+}  // namespace slackline

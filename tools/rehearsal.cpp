@@ -1,0 +1,81 @@
+#include "tools/rehearsal.h"
+
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/log.h"
+#include "parallel/step_cost_model.h"
+#include "tools/cost_file.h"
+#include "tools/plan_json.h"
+#include "tools/step_plan.h"
+#include "tools/stop_signal.h"
+
+namespace slackline {
+
+namespace {
+
+schedule::CostModel op_costs(const TrainConfig& config) {
+  const std::string& path = config.rehearsal.costs;
+  const StepCosts costs = path.empty() ? assumed_costs(config.model, {}) : read_cost_file(path);
+  try {
+    return cost_model(config.mesh_job(), costs, std::nullopt);
+  } catch (const ConfigError& problem) {
+    throw ConfigError(path + ": " + problem.what());
+  }
+}
+
+}  // namespace
+
+Rehearsal::Rehearsal(const TrainConfig& config, std::string resolved_config, Groups& groups)
+    : config_(config),
+      resolved_config_(std::move(resolved_config)),
+      world_(groups.world),
+      model_({.job = config.mesh_job(),
+              .optimizer = config.optimizer,
+              .seed = config.run.seed,
+              .rehearsal = op_costs(config)},
+             groups),
+      directory_(config.run.dir),
+      reporter_(config_, model_, groups, directory_),
+      tokens_(static_cast<std::size_t>(config.micro_shape().num_tokens())) {
+  if (world_->rank() == 0) {
+    directory_.refuse_occupied();
+  }
+}
+
+std::vector<MicroBatch> Rehearsal::micro_batches(std::int64_t step) {
+  const Tensor tokens{std::span(tokens_)};
+  return std::vector<MicroBatch>(
+      static_cast<std::size_t>(config_.num_micro_batches()),
+      MicroBatch{.tokens = tokens.reshaped({config_.batch.micro, config_.model.sequence}),
+                 .targets = tokens,
+                 .step = static_cast<std::uint64_t>(step)});
+}
+
+ExitCode Rehearsal::run() {
+  if (world_->rank() == 0) {
+    directory_.start(resolved_config_, plan_files(make_step_plan(config_, StepPlanFiles{})), 0);
+    log_info("rehearsal: ops wait instead of computing; nothing is learned, evaluated or saved");
+  }
+  constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+  for (std::int64_t step = 1; step <= config_.run.steps; ++step) {
+    StepRecord record{.step = step,
+                      .loss = kNothing,
+                      .grad_norm = kNothing,
+                      .tokens = config_.batch.global * config_.model.sequence,
+                      .rehearsed = true};
+    reporter_.begin_step();
+    const StepFacts facts = model_.make_gradients(micro_batches(step), StopSignal::received() != 0);
+    model_.update(0.0, 0.0);
+    reporter_.end_step(record, 0.0);
+    reporter_.report(record, step);
+    if (facts.stop && step < config_.run.steps) {
+      return ExitCode::stopped;
+    }
+  }
+  return ExitCode::done;
+}
+
+}  // namespace slackline

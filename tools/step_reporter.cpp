@@ -1,0 +1,135 @@
+#include "tools/step_reporter.h"
+
+#include <cstdio>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/comm/mpi_world.h"
+#include "core/log.h"
+#include "model/flops.h"
+#include "tools/cost_file.h"
+#include "tools/plan_json.h"
+#include "tools/step_plan.h"
+
+namespace slackline {
+
+namespace {
+
+// Of a run, from 1: the first step is slower, and costs do not change much after some.
+constexpr std::int64_t kFirstRecordedStep = 2;
+constexpr std::int64_t kLastTracedStep = 3;
+constexpr std::int64_t kLastRecordedStep = 6;
+
+}  // namespace
+
+StepReporter::StepReporter(const TrainConfig& config,
+                           const MeshModel& model,
+                           Groups& groups,
+                           RunDirectory& directory)
+    : config_(&config),
+      model_(&model),
+      world_(groups.world),
+      directory_(&directory),
+      wait_times_(groups),
+      recorder_(config.mesh_job(), *groups.world) {}
+
+void StepReporter::begin_step() {
+  wait_times_.begin_step();
+  start_ = Clock::now();
+}
+
+void StepReporter::end_step(StepRecord& record, double data_seconds) {
+  const double own_seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  const StepWaits waits = wait_times_.end_step();
+  std::vector<double> sums = {own_seconds,
+                              own_seconds - data_seconds - waits.bubble - waits.exposed,
+                              waits.bubble,
+                              waits.exposed,
+                              data_seconds};
+  for (const StepWaits::Axis& axis : waits.axes) {
+    sums.insert(sums.end(), {axis.bytes_sent, axis.exposed});
+  }
+  world_->all_reduce(Tensor(std::span(sums)), {.what = "accounts of the step"}).wait();
+  const auto mean = [&](std::size_t i) { return sums[i] / world_->size(); };
+  record.step_seconds = mean(0);
+  record.seconds = {.compute = mean(1), .bubble = mean(2), .exposed = mean(3), .other = mean(4)};
+  for (std::size_t i = 0; i < record.axes.size(); ++i) {
+    record.axes[i] = {.raw_bytes = sums[5 + 2 * i],
+                      .sent_bytes = sums[5 + 2 * i],
+                      .exposed_seconds = mean(6 + 2 * i)};
+  }
+}
+
+void StepReporter::report(const StepRecord& record, std::int64_t nth) {
+  if (is_first_rank()) {
+    directory_->record(record);
+    print(record);
+  }
+  if (nth >= kFirstRecordedStep && nth <= kLastRecordedStep) {
+    record_times(record, nth);
+  }
+}
+
+void StepReporter::print(const StepRecord& record) {
+  recent_step_seconds_ = recent_step_seconds_ == 0.0
+                             ? record.step_seconds
+                             : 0.9 * recent_step_seconds_ + 0.1 * record.step_seconds;
+  const std::string line = console_line(record,
+                                        {.steps = config_->run.steps,
+                                         .flops_per_token = flops_per_token(config_->model).causal,
+                                         .seconds_per_step = recent_step_seconds_});
+  const bool due = record.step % config_->run.log_every == 0 || record.step == config_->run.steps;
+  // mpirun gives ranks a terminal whatever its own output goes to.
+  const bool redraws = isatty(STDOUT_FILENO) != 0 && !launched_by_mpi();
+  if (due) {
+    fmt::print("{}{}\n", redraws ? "\r\033[K" : "", line);
+  } else if (redraws) {
+    fmt::print("\r\033[K{}", line);  // a progress line, replaced by the next step's
+  }
+  std::fflush(stdout);
+}
+
+void StepReporter::record_times(const StepRecord& record, std::int64_t nth) {
+  recorder_.add(*model_, wait_times_.transfers());
+  recorded_seconds_ += record.step_seconds;
+  if (config_->trace && nth <= kLastTracedStep) {
+    recorder_.trace(*model_, wait_times_.transfers());
+  }
+  if (config_->trace && nth == kLastTracedStep) {
+    const std::string trace = recorder_.trace_text();
+    if (is_first_rank()) {
+      directory_->write_trace(trace);
+    }
+  }
+  if (nth == kLastRecordedStep) {
+    tell_costs(recorded_seconds_ / static_cast<double>(recorder_.num_steps()));
+  }
+}
+
+void StepReporter::tell_costs(double measured_seconds) {
+  const StepCosts costs = recorder_.costs();
+  if (!is_first_rank()) {
+    return;
+  }
+  // A rehearsal's plan was made before it began, from costs that it obeys.
+  const bool rehearses = config_->device == Device::rehearsal;
+  LinkSpeeds links;
+  if (!config_->network.links.empty()) {
+    links = read_cluster(config_->network.links);
+  }
+  const StepPlan plan = rehearses ? make_step_plan(*config_, StepPlanFiles{})
+                                  : make_step_plan(*config_, costs, links);
+  directory_->write_costs(cost_file_text(costs), plan_files(plan));
+  const double predicted = plan.timeline.step.value;
+  log_info(fmt::format("step time: {:.4f} s measured, {:.4f} s predicted from {}{} ({:+.1f} %)",
+                       measured_seconds,
+                       predicted,
+                       rehearses ? "the costs it was given" : "the measured costs of ops",
+                       links ? " and the links of " + config_->network.links : "",
+                       100.0 * (predicted / measured_seconds - 1.0)));
+}
+
+}  // namespace slackline
