@@ -197,11 +197,17 @@ class CostModelBuilder {
           cut ? gather : all_reduce_seconds(link, mesh().tensor, activation_bytes());
       const double tokens = static_cast<double>(job_.micro_batch.num_tokens());
       const double statistics = static_cast<double>(bytes_.loss_statistics) * kFloatBytes * tokens;
-      const double gathers_back = cut ? (again ? 6.0 : 4.0) * layers + e + h : returns;
+      const double gathers_back = cut ? (again ? 4.0 : 2.0) * layers + e + h : returns;
+      const double inputs_again = cut ? 2.0 * layers : 0.0;  // for weight gradients
       chunk(stage).forward += (2.0 * layers + e) * sum;
       chunk(stage).forward += (cut ? 2.0 * layers : arrives) * gather;
       chunk(stage).backward_input += ((again ? 3.0 : 2.0) * layers + h) * sum;
       chunk(stage).backward_input += gathers_back * gather;
+      if (splits_backward()) {
+        chunk(stage).backward_weight += inputs_again * gather;
+      } else {  // each right behind a sum, on the same links
+        chunk(stage).backward_input += inputs_again * (gather - link.latency);
+      }
       chunk(stage).backward_input += h * slices_seconds(link, 1, statistics);
     }
   }

@@ -17,25 +17,6 @@ bool is_direct(const TransferRecord& record) {
   return record.kind == Kind::send || record.kind == Kind::receive;
 }
 
-// When the last rank submitted each of the group's collectives, in order.
-std::vector<double> last_submissions(Communicator& group,
-                                     const std::vector<TransferRecord>& records) {
-  const std::size_t count = records.size();
-  const auto size = static_cast<std::size_t>(group.size());
-  std::vector<double> all(count * size, 0.0);
-  for (std::size_t i = 0; i < count; ++i) {
-    all[static_cast<std::size_t>(group.rank()) * count + i] = records[i].submitted;
-  }
-  group.all_gather(Tensor(std::span(all)), {.what = "times of collectives"}).wait();
-  std::vector<double> last(count, 0.0);
-  for (std::size_t i = 0; i < count; ++i) {
-    for (std::size_t rank = 0; rank < size; ++rank) {
-      last[i] = std::max(last[i], all[rank * count + i]);
-    }
-  }
-  return last;
-}
-
 // The sends to one peer, or the receives from it, in order. The k-th of them is the peer's k-th of
 // the other kind.
 struct Lane {
@@ -57,42 +38,89 @@ std::vector<Lane> lanes_of(const std::vector<TransferRecord>& records) {
     lane.theirs.push_back(0.0);
   }
   std::vector<Lane> list;
+  list.reserve(lanes.size());
   for (auto& [key, lane] : lanes) {
     list.push_back(std::move(lane));
   }
   return list;
 }
 
-// When the peer submitted the other end of each send or receive.
-std::vector<double> peer_submissions(Communicator& group,
-                                     const std::vector<TransferRecord>& records) {
-  constexpr TransferNote kNote{.what = "times of transfers"};
-  std::vector<Lane> lanes = lanes_of(records);
-  std::vector<Transfer> transfers;
-  for (Lane& lane : lanes) {
-    transfers.push_back(group.send(Tensor(std::span(lane.own)), lane.peer, kNote));
+void add_wait(const Wait& wait, StepWaits& waits) {
+  waits.transfers.push_back(wait);
+  const TransferRecord& record = wait.record;
+  if (record.wait_begin == 0.0 || record.wait_end <= record.wait_begin) {
+    return;
   }
-  // Every rank sends its lanes of sends before those of receives: so they arrive.
-  for (const Kind theirs : {Kind::send, Kind::receive}) {
-    for (Lane& lane : lanes) {
-      if (lane.kind != theirs) {
-        transfers.push_back(group.receive(Tensor(std::span(lane.theirs)), lane.peer, kNote));
-      }
-    }
+  const double submitted = std::clamp(wait.peers_submitted, record.wait_begin, record.wait_end);
+  const double exposed = record.wait_end - submitted;
+  waits.bubble += submitted - record.wait_begin;
+  waits.exposed += exposed;
+  if (wait.axis < waits.axes.size()) {
+    waits.axes[wait.axis].exposed += exposed;
   }
-  for (Transfer& transfer : transfers) {
-    transfer.wait();
-  }
-  std::vector<double> submitted(records.size(), 0.0);
-  for (const Lane& lane : lanes) {
-    for (std::size_t k = 0; k < lane.positions.size(); ++k) {
-      submitted[lane.positions[k]] = lane.theirs[k];
-    }
-  }
-  return submitted;
 }
 
 }  // namespace
+
+// Messages are under way between buffers of this object from construction to finish().
+struct WaitTimes::Exchange {
+  Exchange(Communicator& group, std::size_t axis_of_group, std::vector<TransferRecord> taken)
+      : axis(axis_of_group), size(group.size()), records(std::move(taken)) {
+    !records.empty() && is_direct(records.front()) ? tell_peers(group) : tell_all(group);
+  }
+
+  // When the last rank submitted each collective, or the peer the other end of each send or
+  // receive.
+  [[nodiscard]] std::vector<double> finish() {
+    for (Transfer& transfer : transfers) {
+      transfer.wait();
+    }
+    std::vector<double> last(records.size(), 0.0);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      last[i % records.size()] = std::max(last[i % records.size()], all[i]);
+    }
+    for (const Lane& lane : lanes) {
+      for (std::size_t k = 0; k < lane.positions.size(); ++k) {
+        last[lane.positions[k]] = lane.theirs[k];
+      }
+    }
+    return last;
+  }
+
+  void tell_all(Communicator& group) {
+    const std::size_t count = records.size();
+    all.assign(count * static_cast<std::size_t>(size), 0.0);
+    for (std::size_t i = 0; i < count; ++i) {
+      all[static_cast<std::size_t>(group.rank()) * count + i] = records[i].submitted;
+    }
+    transfers.push_back(group.all_gather(Tensor(std::span(all)), {.what = "times of collectives"}));
+  }
+
+  void tell_peers(Communicator& group) {
+    constexpr TransferNote kNote{.what = "times of transfers"};
+    lanes = lanes_of(records);
+    for (Lane& lane : lanes) {
+      transfers.push_back(group.send(Tensor(std::span(lane.own)), lane.peer, kNote));
+    }
+    // Every rank sends its lanes of sends before those of receives: so they arrive.
+    for (const Kind theirs : {Kind::send, Kind::receive}) {
+      for (Lane& lane : lanes) {
+        if (lane.kind != theirs) {
+          transfers.push_back(group.receive(Tensor(std::span(lane.theirs)), lane.peer, kNote));
+        }
+      }
+    }
+  }
+
+  std::size_t axis = 0;
+  int size = 1;
+  std::vector<TransferRecord> records;
+  std::vector<double> all{};  // collectives: (size, records)
+  std::vector<Lane> lanes{};  // sends and receives
+  std::vector<Transfer> transfers{};
+};
+
+WaitTimes::~WaitTimes() = default;
 
 WaitTimes::WaitTimes(Groups& groups) : groups_(&groups) {
   add(groups.tensor.get());
@@ -115,29 +143,6 @@ void WaitTimes::add(Communicator* group) {
       {.group = group, .axis = static_cast<std::size_t>(axis - kReportedAxes.begin())});
 }
 
-void WaitTimes::split(Communicator& group,
-                      std::size_t axis,
-                      const std::vector<TransferRecord>& records,
-                      StepWaits& waits) {
-  const bool direct = !records.empty() && is_direct(records.front());
-  const std::vector<double> last =
-      direct ? peer_submissions(group, records) : last_submissions(group, records);
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    const TransferRecord& record = records[i];
-    transfers_.push_back({.axis = axis, .record = record, .peers_submitted = last[i]});
-    if (record.wait_begin == 0.0 || record.wait_end <= record.wait_begin) {
-      continue;
-    }
-    const double submitted = std::clamp(last[i], record.wait_begin, record.wait_end);
-    const double exposed = record.wait_end - submitted;
-    waits.bubble += submitted - record.wait_begin;
-    waits.exposed += exposed;
-    if (axis < waits.axes.size()) {
-      waits.axes[axis].exposed += exposed;
-    }
-  }
-}
-
 void WaitTimes::begin_step() {
   for (Counted& counted : counted_) {
     counted.bytes_before = counted.group->bytes_sent();
@@ -146,27 +151,34 @@ void WaitTimes::begin_step() {
   static_cast<void>(groups_->world->take_records());
 }
 
-StepWaits WaitTimes::end_step() {
-  StepWaits waits;
-  transfers_.clear();
-  std::vector<std::vector<TransferRecord>> records;
+void WaitTimes::end_step() {
+  SL_CHECK(exchanges_.empty(), "the step before is not finished");
+  waits_ = {};
+  exchanges_.reserve(counted_.size() + 1);  // messages are under way to where an exchange stands
+  const auto exchange = [&](Communicator& group, std::size_t axis) {
+    std::vector<TransferRecord> records = group.take_records();
+    group.record_transfers(false);
+    exchanges_.emplace_back(group, axis, std::move(records));
+    group.record_transfers(true);
+  };
   for (const Counted& counted : counted_) {
-    waits.axes[counted.axis].bytes_sent +=
+    waits_.axes[counted.axis].bytes_sent +=
         static_cast<double>(counted.group->bytes_sent() - counted.bytes_before);
-    records.push_back(counted.group->take_records());
-    counted.group->record_transfers(false);
+    exchange(*counted.group, counted.axis);
   }
-  const std::vector<TransferRecord> agreement = groups_->world->take_records();
-  groups_->world->record_transfers(false);
-  for (std::size_t i = 0; i < counted_.size(); ++i) {
-    split(*counted_[i].group, counted_[i].axis, records[i], waits);
+  exchange(*groups_->world, kReportedAxes.size());
+}
+
+StepWaits WaitTimes::finish_step() {
+  for (Exchange& exchange : exchanges_) {
+    const std::vector<double> last = exchange.finish();
+    for (std::size_t i = 0; i < exchange.records.size(); ++i) {
+      add_wait({.axis = exchange.axis, .record = exchange.records[i], .peers_submitted = last[i]},
+               waits_);
+    }
   }
-  split(*groups_->world, kReportedAxes.size(), agreement, waits);
-  for (const Counted& counted : counted_) {
-    counted.group->record_transfers(true);
-  }
-  groups_->world->record_transfers(true);
-  return waits;
+  exchanges_.clear();
+  return std::exchange(waits_, {});
 }
 
 }  // namespace slackline

@@ -13,6 +13,13 @@ namespace slackline {
 inline constexpr std::array<std::string_view, 4> kReportedAxes = {
     "tensor", "pipeline", "data", "embedding"};
 
+// One transfer that a rank waited for, in seconds of the world's clock.
+struct Wait {
+  std::size_t axis = 0;  // of kReportedAxes; their number: the agreement of all ranks
+  TransferRecord record{};
+  double peers_submitted = 0.0;  // when the last peer had
+};
+
 // One rank's transfers of a step, in seconds and bytes.
 struct StepWaits {
   struct Axis {
@@ -21,33 +28,31 @@ struct StepWaits {
   };
 
   std::array<Axis, kReportedAxes.size()> axes{};  // as kReportedAxes
-  double exposed = 0.0;  // waiting for a transfer after its last peer had submitted it
-  double bubble = 0.0;   // waiting before that
-};
-
-// One transfer that a rank waited for, in seconds of the world's clock.
-struct Wait {
-  std::size_t axis = 0;  // of kReportedAxes; their number: the agreement of all ranks
-  TransferRecord record{};
-  double peers_submitted = 0.0;  // when the last peer had
+  double exposed = 0.0;           // waiting for a transfer after its last peer had submitted it
+  double bubble = 0.0;            // waiting before that
+  std::vector<Wait> transfers{};  // in order of submission on each communicator
 };
 
 // Splits the time that a rank waited for transfers. When a transfer's last peer submitted it is
-// known to that peer alone, so ranks tell each other at the end of a step; that traffic is not
-// counted. Used by the rank's thread; all ranks call alike.
+// known to that peer alone, so ranks tell each other after a step, beside the next one; that
+// traffic is not counted. Used by the rank's thread; all ranks call alike.
 class WaitTimes {
  public:
   explicit WaitTimes(Groups& groups);
+  ~WaitTimes();
+  WaitTimes(const WaitTimes&) = delete;
+  WaitTimes& operator=(const WaitTimes&) = delete;
 
   // What was sent and waited for since the step before, for evaluation or a checkpoint, is of no
   // step.
   void begin_step();
 
-  // Of every transfer waited for since begin_step(); what is still under way counts later.
-  [[nodiscard]] StepWaits end_step();
+  // Takes every transfer waited for since begin_step(), and begins to tell the other ranks; what is
+  // still under way counts later. Does not wait. REQUIRES: the step before is finished.
+  void end_step();
 
-  // The transfers of the step that ended last, in order of submission on each communicator.
-  [[nodiscard]] const std::vector<Wait>& transfers() const { return transfers_; }
+  // What the step that ended last waited for, once the others have told. Blocks.
+  [[nodiscard]] StepWaits finish_step();
 
  private:
   struct Counted {
@@ -56,15 +61,15 @@ class WaitTimes {
     std::size_t bytes_before = 0;
   };
 
+  // What one communicator's ranks tell each other of a step.
+  struct Exchange;
+
   void add(Communicator* group);
-  void split(Communicator& group,
-             std::size_t axis,
-             const std::vector<TransferRecord>& records,
-             StepWaits& waits);
 
   Groups* groups_;
   std::vector<Counted> counted_;
-  std::vector<Wait> transfers_;
+  std::vector<Exchange> exchanges_;  // of the step that ended last
+  StepWaits waits_;                  // likewise, as far as known
 };
 
 }  // namespace slackline

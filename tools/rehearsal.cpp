@@ -61,20 +61,21 @@ ExitCode Rehearsal::run() {
   }
   constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
   for (std::int64_t step = 1; step <= config_.run.steps; ++step) {
-    StepRecord record{.step = step,
-                      .loss = kNothing,
-                      .grad_norm = kNothing,
-                      .tokens = config_.batch.global * config_.model.sequence,
-                      .rehearsed = true};
+    const StepRecord record{.step = step,
+                            .loss = kNothing,
+                            .grad_norm = kNothing,
+                            .tokens = config_.batch.global * config_.model.sequence,
+                            .rehearsed = true};
     reporter_.begin_step();
     const StepFacts facts = model_.make_gradients(micro_batches(step), StopSignal::received() != 0);
     model_.update(0.0, 0.0);
     reporter_.end_step(record, 0.0);
-    reporter_.report(record, step);
     if (facts.stop && step < config_.run.steps) {
+      reporter_.flush();
       return ExitCode::stopped;
     }
   }
+  reporter_.flush();
   return ExitCode::done;
 }
 

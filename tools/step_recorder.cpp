@@ -68,25 +68,24 @@ void StepRecorder::add_op(int stage, CostKind kind, double seconds) {
   sum.count += 1.0;
 }
 
-void StepRecorder::add(const MeshModel& model, const std::vector<Wait>& transfers) {
+void StepRecorder::add(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers) {
   ++num_steps_;
-  const MeshModel::StepTimes& times = model.step_times();
   for (const PipelineExecutor::OpTime& op : times.ops) {
     add_op(op.op.chunk,
            cost_kind(op.op.kind),
            op.end - op.begin - tensor_waits(transfers, op.begin, op.end));
   }
   // The optimizer updates all chunks of a rank in one go.
-  const auto num_chunks = static_cast<double>(model.slice().chunks.size());
-  for (std::size_t i = 0; i < model.slice().chunks.size(); ++i) {
-    const int stage = model.groups().pipeline_rank() + static_cast<int>(i) * job_.parallel.pipeline;
-    add_op(stage, CostKind::optimizer, (times.update_end - times.update_begin) / num_chunks);
+  const int num_chunks = job_.parallel.chunks;
+  for (int i = 0; i < num_chunks; ++i) {
+    add_op(pipeline_rank_ + i * job_.parallel.pipeline,
+           CostKind::optimizer,
+           (times.update_end - times.update_begin) / num_chunks);
   }
 }
 
-void StepRecorder::trace(const MeshModel& model, const std::vector<Wait>& transfers) {
+void StepRecorder::trace(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers) {
   const int rank = world_->rank();
-  const MeshModel::StepTimes& times = model.step_times();
   const auto bar = [&](const char* track, std::string name, double begin, double end) {
     bars_.push_back({.rank = rank,
                      .track = track,

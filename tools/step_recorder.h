@@ -19,13 +19,14 @@ namespace slackline {
 // by the rank's thread.
 class StepRecorder {
  public:
-  StepRecorder(const MeshJob& job, Communicator& world) : job_(job), world_(&world) {}
+  StepRecorder(const MeshJob& job, const Groups& groups)
+      : job_(job), pipeline_rank_(groups.pipeline_rank()), world_(groups.world) {}
 
   // Adds a step to the costs. Seconds that an op waited for the tensor axis are not its cost.
-  void add(const MeshModel& model, const std::vector<Wait>& transfers);
+  void add(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers);
 
   // Adds a step to the trace.
-  void trace(const MeshModel& model, const std::vector<Wait>& transfers);
+  void trace(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers);
 
   [[nodiscard]] std::int64_t num_steps() const { return num_steps_; }
 
@@ -44,6 +45,7 @@ class StepRecorder {
   void add_op(int stage, CostKind kind, double seconds);
 
   MeshJob job_;
+  int pipeline_rank_;
   Communicator* world_;
   std::int64_t num_steps_ = 0;
   std::map<std::pair<int, CostKind>, Sum> sums_;

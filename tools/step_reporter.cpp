@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string>
 #include <unistd.h>
-#include <vector>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -34,42 +34,72 @@ StepReporter::StepReporter(const TrainConfig& config,
       world_(groups.world),
       directory_(&directory),
       wait_times_(groups),
-      recorder_(config.mesh_job(), *groups.world) {}
+      recorder_(config.mesh_job(), groups) {}
 
 void StepReporter::begin_step() {
   wait_times_.begin_step();
   start_ = Clock::now();
 }
 
-void StepReporter::end_step(StepRecord& record, double data_seconds) {
+void StepReporter::end_step(const StepRecord& record, double data_seconds) {
   const double own_seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-  const StepWaits waits = wait_times_.end_step();
-  std::vector<double> sums = {own_seconds,
-                              own_seconds - data_seconds - waits.bubble - waits.exposed,
-                              waits.bubble,
-                              waits.exposed,
-                              data_seconds};
-  for (const StepWaits::Axis& axis : waits.axes) {
-    sums.insert(sums.end(), {axis.bytes_sent, axis.exposed});
+  if (!ended_.empty()) {
+    add_up(ended_.back());
   }
-  world_->all_reduce(Tensor(std::span(sums)), {.what = "accounts of the step"}).wait();
-  const auto mean = [&](std::size_t i) { return sums[i] / world_->size(); };
-  record.step_seconds = mean(0);
-  record.seconds = {.compute = mean(1), .bubble = mean(2), .exposed = mean(3), .other = mean(4)};
-  for (std::size_t i = 0; i < record.axes.size(); ++i) {
-    record.axes[i] = {.raw_bytes = sums[5 + 2 * i],
-                      .sent_bytes = sums[5 + 2 * i],
-                      .exposed_seconds = mean(6 + 2 * i)};
+  wait_times_.end_step();
+  if (ended_.size() == 2) {
+    report(ended_.front());
+    ended_.pop_front();
+  }
+  ended_.push_back({.record = record,
+                    .times = model_->step_times(),
+                    .own_seconds = own_seconds,
+                    .data_seconds = data_seconds});
+  if (world_->size() == 1) {
+    flush();
   }
 }
 
-void StepReporter::report(const StepRecord& record, std::int64_t nth) {
+void StepReporter::flush() {
+  if (!ended_.empty()) {
+    add_up(ended_.back());
+  }
+  for (; !ended_.empty(); ended_.pop_front()) {
+    report(ended_.front());
+  }
+}
+
+void StepReporter::add_up(Ended& step) {
+  StepWaits waits = wait_times_.finish_step();
+  step.transfers = std::move(waits.transfers);
+  step.sums = {step.own_seconds,
+               step.own_seconds - step.data_seconds - waits.bubble - waits.exposed,
+               waits.bubble,
+               waits.exposed,
+               step.data_seconds};
+  for (const StepWaits::Axis& axis : waits.axes) {
+    step.sums.insert(step.sums.end(), {axis.bytes_sent, axis.exposed});
+  }
+  step.sum = world_->all_reduce(Tensor(std::span(step.sums)), {.what = "accounts of the step"});
+}
+
+void StepReporter::report(Ended& step) {
+  step.sum.wait();
+  const auto mean = [&](std::size_t i) { return step.sums[i] / world_->size(); };
+  StepRecord& record = step.record;
+  record.step_seconds = mean(0);
+  record.seconds = {.compute = mean(1), .bubble = mean(2), .exposed = mean(3), .other = mean(4)};
+  for (std::size_t i = 0; i < record.axes.size(); ++i) {
+    const double bytes = step.sums[5 + 2 * i];
+    record.axes[i] = {.raw_bytes = bytes, .sent_bytes = bytes, .exposed_seconds = mean(6 + 2 * i)};
+  }
   if (is_first_rank()) {
     directory_->record(record);
     print(record);
   }
-  if (nth >= kFirstRecordedStep && nth <= kLastRecordedStep) {
-    record_times(record, nth);
+  ++num_reported_;
+  if (num_reported_ >= kFirstRecordedStep && num_reported_ <= kLastRecordedStep) {
+    record_times(step);
   }
 }
 
@@ -92,19 +122,19 @@ void StepReporter::print(const StepRecord& record) {
   std::fflush(stdout);
 }
 
-void StepReporter::record_times(const StepRecord& record, std::int64_t nth) {
-  recorder_.add(*model_, wait_times_.transfers());
-  recorded_seconds_ += record.step_seconds;
-  if (config_->trace && nth <= kLastTracedStep) {
-    recorder_.trace(*model_, wait_times_.transfers());
+void StepReporter::record_times(const Ended& step) {
+  recorder_.add(step.times, step.transfers);
+  recorded_seconds_ += step.record.step_seconds;
+  if (config_->trace && num_reported_ <= kLastTracedStep) {
+    recorder_.trace(step.times, step.transfers);
   }
-  if (config_->trace && nth == kLastTracedStep) {
+  if (config_->trace && num_reported_ == kLastTracedStep) {
     const std::string trace = recorder_.trace_text();
     if (is_first_rank()) {
       directory_->write_trace(trace);
     }
   }
-  if (nth == kLastRecordedStep) {
+  if (num_reported_ == kLastRecordedStep) {
     tell_costs(recorded_seconds_ / static_cast<double>(recorder_.num_steps()));
   }
 }

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
+#include <vector>
 
 #include "parallel/mesh_model.h"
 #include "parallel/wait_times.h"
@@ -15,6 +17,9 @@ namespace slackline {
 // Says how a run's steps went: where their time goes, one line each for a person and for
 // metrics.jsonl, and after the first steps their costs, their trace, and predicted against measured
 // step time. Every rank has one and calls alike; rank 0 prints and writes.
+//
+// What ranks tell each other for that travels beside the next steps, so that slow links cost no
+// step their latency: a step is reported up to two steps later, or by flush().
 class StepReporter {
  public:
   // All of these must outlive it.
@@ -25,20 +30,35 @@ class StepReporter {
 
   void begin_step();
 
-  // Fills seconds and axes of the record with what passed since begin_step(), agreed by all ranks.
-  // Blocks. `data_seconds` of this rank's time went into reading data.
-  void end_step(StepRecord& record, double data_seconds);
+  // The step is done but for its seconds and axes: what passed since begin_step(), agreed by all
+  // ranks. `data_seconds` of this rank's time went into reading data. REQUIRES: the directory is
+  // started.
+  void end_step(const StepRecord& record, double data_seconds);
 
-  // `nth` step of this run, from 1. Blocks for a few of them. REQUIRES: the directory is started.
-  void report(const StepRecord& record, std::int64_t nth);
+  // Reports all steps that have ended. Blocks.
+  void flush();
 
  private:
   using Clock = std::chrono::steady_clock;
 
+  // A step that has ended and is not reported yet.
+  struct Ended {
+    StepRecord record{};
+    MeshModel::StepTimes times{};
+    double own_seconds = 0.0;
+    double data_seconds = 0.0;
+    std::vector<Wait> transfers{};
+    std::vector<double> sums{};  // on their way round
+    Transfer sum{};
+  };
+
   [[nodiscard]] bool is_first_rank() const { return world_->rank() == 0; }
 
+  // The steps of a report: sums over ranks set out when all waits of the step are known.
+  void add_up(Ended& step);
+  void report(Ended& step);
   void print(const StepRecord& record);
-  void record_times(const StepRecord& record, std::int64_t nth);
+  void record_times(const Ended& step);
   void tell_costs(double measured_seconds);
 
   const TrainConfig* config_;
@@ -47,6 +67,8 @@ class StepReporter {
   RunDirectory* directory_;
   WaitTimes wait_times_;
   StepRecorder recorder_;
+  std::deque<Ended> ended_;  // two at most, the first with sums on their way
+  std::int64_t num_reported_ = 0;
   Clock::time_point start_{};         // of the current step
   double recent_step_seconds_ = 0.0;  // moving mean, for the time left
   double recorded_seconds_ = 0.0;     // of the steps whose times were recorded

@@ -95,13 +95,12 @@ ExitCode Trainer::run() {
     directory_.start(options_.resolved_config, plan, start_.step);
   }
   for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {
-    bool stop = false;
-    const StepRecord record = train_step(step, stop);
-    reporter_.report(record, step - start_.step);
+    const bool stop = train_step(step);
     checkpoints_.commit_when_written();
     evaluate_when_due(step);
     const bool last = step == config_.run.steps;
     if (stop || last || (config_.run.save_every > 0 && step % config_.run.save_every == 0)) {
+      reporter_.flush();
       checkpoints_.save(training_contents({.config = config_,
                                            .model = model_,
                                            .train_data = train_data_,
@@ -120,14 +119,13 @@ ExitCode Trainer::run() {
   return ExitCode::done;
 }
 
-StepRecord Trainer::train_step(std::int64_t step, bool& stop) {
+bool Trainer::train_step(std::int64_t step) {
   reporter_.begin_step();
   StepRecord record{.step = step, .lr = learning_rate(config_.optimizer, step, config_.run.steps)};
   record.tokens = config_.batch.global * config_.model.sequence;
   const auto consumed = static_cast<std::uint64_t>((step - 1) * config_.batch.global);
   const StepFacts facts =
       model_.make_gradients(load(train_data_, consumed, step), StopSignal::received() != 0);
-  stop = facts.stop;
   record.loss = facts.loss;
   record.grad_norm = facts.gradient_norm;
   record.skipped = !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
@@ -143,7 +141,7 @@ StepRecord Trainer::train_step(std::int64_t step, bool& stop) {
         step);  // steps left out count too, so that a resume needs no count
   }
   reporter_.end_step(record, std::exchange(data_seconds_, 0.0));
-  return record;
+  return facts.stop;
 }
 
 std::vector<MicroBatch> Trainer::load(const Dataset& data, std::uint64_t first, std::int64_t step) {
@@ -198,6 +196,7 @@ void Trainer::evaluate_when_due(std::int64_t step) {
   if (!due) {
     return;
   }
+  reporter_.flush();
   const std::optional<double> loss = evaluate();
   if (loss && is_first_rank()) {
     directory_.record_evaluation(step, *loss);
@@ -207,6 +206,7 @@ void Trainer::evaluate_when_due(std::int64_t step) {
 }
 
 void Trainer::stop_on_non_finite(const StepRecord& record) {
+  reporter_.flush();
   if (is_first_rank()) {
     directory_.record(record);
   }

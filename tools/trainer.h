@@ -39,9 +39,9 @@ class Trainer {
   [[nodiscard]] ExitCode run();
 
  private:
-  // One optimizer step (docs/architecture.md follows it line by line). `stop` is set when some
-  // rank was told to stop.
-  StepRecord train_step(std::int64_t step, bool& stop);
+  // One optimizer step (docs/architecture.md follows it line by line). Returns whether some rank
+  // was told to stop.
+  [[nodiscard]] bool train_step(std::int64_t step);
   // This data rank's micro-batches of a global batch whose first sequence has index `first`.
   std::vector<MicroBatch> load(const Dataset& data, std::uint64_t first, std::int64_t step);
   // Mean loss over run.eval_batches global batches; nothing when a signal arrives meanwhile.

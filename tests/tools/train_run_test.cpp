@@ -150,7 +150,8 @@ TEST_CASE("SIGTERM, SIGINT and SIGUSR1 end with code 6 after saving, and the run
   REQUIRE(run.metric("loss").size() == static_cast<std::size_t>(steps) + 2);
 }
 
-#ifndef __SANITIZE_ADDRESS__  // shadow memory and red zones are not in the plan
+// Shadow memory and red zones are not in the plan.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("the peak of a run's memory is within 2 % of the plan") {
   const TrainingRun run;
   const std::string precision = GENERATE("precision=fp32", "precision=bf16");

@@ -1,0 +1,104 @@
+"""Runs of the slackline binary for the benchmarks beside this file: config in, measured steps out."""
+
+import json
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+BINARY = REPOSITORY / "build/cpu/slackline"
+
+
+def require_binary():
+    if not BINARY.exists():
+        sys.exit(f"{BINARY}: not there; build it first: cmake --preset cpu && cmake --build --preset cpu")
+
+
+class Run:
+    """One finished run: its steps' lines of metrics.jsonl, its CPU seconds and its messages."""
+
+    def __init__(self, steps, cpu_seconds, messages):
+        self.steps = steps
+        self.cpu_seconds = cpu_seconds
+        self.messages = messages
+
+    def settled(self):
+        """Without the first step, which is slower."""
+        return self.steps[1:]
+
+    def median(self, value):
+        return statistics.median(value(step) for step in self.settled())
+
+    def step_seconds(self):
+        return self.median(lambda step: step["step_seconds"])
+
+    def bubble_share(self):
+        return self.median(lambda step: step["seconds"]["bubble"] / step["step_seconds"])
+
+
+class Workplace:
+    """A directory for configs and runs, removed at the end."""
+
+    def __init__(self):
+        self._directory = tempfile.TemporaryDirectory(prefix="slackline-bench-")
+        self.path = pathlib.Path(self._directory.name)
+        self._runs = 0
+
+    def write(self, name, content):
+        path = self.path / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return str(path)
+
+    def call(self, arguments):
+        done = subprocess.run([str(BINARY), *arguments], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(arguments)}: ended with {done.returncode}\n{done.stderr}")
+        return done.stdout
+
+    def plan(self, config, costs=None):
+        """What `slackline plan` says of a config."""
+        path = self.write("plan-config.json", config)
+        return json.loads(self.call(["plan", path, "--json", *(["--costs", costs] if costs else [])]))
+
+    def train(self, config, launch=(), ranks=1):
+        """Runs a config: `launch` stands before the binary, as `mpirun -np 2` or `taskset -c 0`; else
+        `ranks` run as threads."""
+        self._runs += 1
+        directory = self.path / f"run-{self._runs}"
+        config = {**config, "run": {**config["run"], "dir": str(directory)}}
+        path = self.write(f"config-{self._runs}.json", config)
+        command = [*launch, str(BINARY), "train", path]
+        if ranks > 1:
+            command += ["--ranks", str(ranks)]
+        environment = {
+            **os.environ,
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}: ended with {done.returncode}\n{done.stderr}")
+        lines = (directory / "metrics.jsonl").read_text().splitlines()
+        cpu = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
+        run = Run([json.loads(line) for line in lines], cpu, done.stderr)
+        run.directory = directory
+        return run
+
+
+def percent(value):
+    return f"{100 * value:.2f} %"
+
+
+def print_row(*cells):
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+def print_header(*cells):
+    print_row(*cells)
+    print_row(*("---" for _ in cells))
