@@ -28,9 +28,13 @@ schedule::CostModel op_costs(const TrainConfig& config) {
 
 }  // namespace
 
-Rehearsal::Rehearsal(const TrainConfig& config, std::string resolved_config, Groups& groups)
+Rehearsal::Rehearsal(const TrainConfig& config,
+                     std::string resolved_config,
+                     const LinkSpeeds& links,
+                     Groups& groups)
     : config_(config),
       resolved_config_(std::move(resolved_config)),
+      links_(links),
       world_(groups.world),
       model_({.job = config.mesh_job(),
               .optimizer = config.optimizer,
@@ -38,7 +42,7 @@ Rehearsal::Rehearsal(const TrainConfig& config, std::string resolved_config, Gro
               .rehearsal = op_costs(config)},
              groups),
       directory_(config.run.dir),
-      reporter_(config_, model_, groups, directory_),
+      reporter_(config_, links, model_, groups, directory_),
       tokens_(static_cast<std::size_t>(config.micro_shape().num_tokens())) {
   if (world_->rank() == 0) {
     directory_.refuse_occupied();
@@ -56,7 +60,8 @@ std::vector<MicroBatch> Rehearsal::micro_batches(std::int64_t step) {
 
 ExitCode Rehearsal::run() {
   if (world_->rank() == 0) {
-    directory_.start(resolved_config_, plan_files(make_step_plan(config_, StepPlanFiles{})), 0);
+    directory_.start(
+        resolved_config_, plan_files(make_step_plan(config_, StepPlanFiles{}, links_)), 0);
     log_info("rehearsal: ops wait instead of computing; nothing is learned, evaluated or saved");
   }
   constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();

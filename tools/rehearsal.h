@@ -18,10 +18,13 @@ namespace slackline {
 // rank makes one and calls the same.
 class Rehearsal {
  public:
-  // Reads the costs and allocates; memory is touched as far as messages go. Throws what is wrong
-  // with them, or where the run directory is taken, before anything travels.
-  // REQUIRES: the groups are of the config's mesh, with its scale.
-  Rehearsal(const TrainConfig& config, std::string resolved_config, Groups& groups);
+  // `links` were probed, or are absent. Reads the costs and allocates; memory is touched as far as
+  // messages go. Throws what is wrong with them, or where the run directory is taken, before
+  // anything travels. REQUIRES: the groups are of the config's mesh, with its scale.
+  Rehearsal(const TrainConfig& config,
+            std::string resolved_config,
+            const LinkSpeeds& links,
+            Groups& groups);
 
   // Returns `done`, or `stopped` after a signal to any rank.
   [[nodiscard]] ExitCode run();
@@ -31,6 +34,7 @@ class Rehearsal {
 
   TrainConfig config_;
   std::string resolved_config_;
+  LinkSpeeds links_;
   Communicator* world_;
   MeshModel model_;
   RunDirectory directory_;

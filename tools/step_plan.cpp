@@ -167,7 +167,9 @@ StepPlan make_step_plan(const TrainConfig& config,
   return plan;
 }
 
-StepPlan make_step_plan(const TrainConfig& config, const StepPlanFiles& files) {
+StepPlan make_step_plan(const TrainConfig& config,
+                        const StepPlanFiles& files,
+                        const LinkSpeeds& probed) {
   const int num_ranks = config.parallel.num_ranks();
   std::string costs_path = files.costs;
   if (costs_path.empty() && config.device == Device::rehearsal) {
@@ -178,14 +180,14 @@ StepPlan make_step_plan(const TrainConfig& config, const StepPlanFiles& files) {
     costs = read_cost_file(costs_path);
   }
   std::string cluster = files.cluster;
-  if (cluster.empty() && config.network.links != "probe") {
+  if (cluster.empty() && config.network.emulates()) {
     cluster = config.network.links;
   }
-  LinkSpeeds links;
-  std::string links_from = cluster;
-  if (!cluster.empty()) {
+  LinkSpeeds links = probed;
+  std::string links_from = links ? "probed" : cluster;
+  if (!links && !cluster.empty()) {
     links = cluster_for(cluster, num_ranks);
-  } else if (costs) {
+  } else if (!links && costs) {
     links = measured_links(*costs, num_ranks);
     links_from = costs_path;
   }

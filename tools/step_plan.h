@@ -63,7 +63,10 @@ struct StepPlanFiles {
 };
 
 // Reads the files and plans. Throws ConfigError where one is wrong or does not fit the config.
-[[nodiscard]] StepPlan make_step_plan(const TrainConfig& config, const StepPlanFiles& files);
+// Links that were probed stand for those of files.
+[[nodiscard]] StepPlan make_step_plan(const TrainConfig& config,
+                                      const StepPlanFiles& files,
+                                      const LinkSpeeds& probed = {});
 
 // From values: without costs they are assumed, without links transfers take no time.
 [[nodiscard]] StepPlan make_step_plan(const TrainConfig& config,

@@ -26,10 +26,12 @@ constexpr std::int64_t kLastRecordedStep = 6;
 }  // namespace
 
 StepReporter::StepReporter(const TrainConfig& config,
+                           const LinkSpeeds& links,
                            const MeshModel& model,
                            Groups& groups,
                            RunDirectory& directory)
     : config_(&config),
+      links_(links),
       model_(&model),
       world_(groups.world),
       directory_(&directory),
@@ -140,25 +142,30 @@ void StepReporter::record_times(const Ended& step) {
 }
 
 void StepReporter::tell_costs(double measured_seconds) {
-  const StepCosts costs = recorder_.costs();
+  StepCosts costs = recorder_.costs();
   if (!is_first_rank()) {
     return;
   }
+  LinkSpeeds links = links_;
+  if (config_->network.emulates()) {
+    links = read_cluster(config_->network.links);
+  } else if (links) {
+    costs.node_link = links->node_link;
+    costs.network_link = links->network_link;
+  }
   // A rehearsal's plan was made before it began, from costs that it obeys.
   const bool rehearses = config_->device == Device::rehearsal;
-  LinkSpeeds links;
-  if (!config_->network.links.empty()) {
-    links = read_cluster(config_->network.links);
-  }
-  const StepPlan plan = rehearses ? make_step_plan(*config_, StepPlanFiles{})
+  const StepPlan plan = rehearses ? make_step_plan(*config_, StepPlanFiles{}, links_)
                                   : make_step_plan(*config_, costs, links);
   directory_->write_costs(cost_file_text(costs), plan_files(plan));
   const double predicted = plan.timeline.step.value;
+  const std::string links_from =
+      config_->network.emulates() ? "the links of " + config_->network.links : "probed links";
   log_info(fmt::format("step time: {:.4f} s measured, {:.4f} s predicted from {}{} ({:+.1f} %)",
                        measured_seconds,
                        predicted,
                        rehearses ? "the costs it was given" : "the measured costs of ops",
-                       links ? " and the links of " + config_->network.links : "",
+                       links ? " and " + links_from : "",
                        100.0 * (predicted / measured_seconds - 1.0)));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "parallel/mesh_model.h"
+#include "parallel/step_cost_model.h"
 #include "parallel/wait_times.h"
 #include "tools/metrics.h"
 #include "tools/run_directory.h"
@@ -22,8 +23,9 @@ namespace slackline {
 // step their latency: a step is reported up to two steps later, or by flush().
 class StepReporter {
  public:
-  // All of these must outlive it.
+  // `links` were probed, or are absent. Config, model, groups and directory must outlive it.
   StepReporter(const TrainConfig& config,
+               const LinkSpeeds& links,
                const MeshModel& model,
                Groups& groups,
                RunDirectory& directory);
@@ -62,6 +64,7 @@ class StepReporter {
   void tell_costs(double measured_seconds);
 
   const TrainConfig* config_;
+  LinkSpeeds links_;
   const MeshModel* model_;
   Communicator* world_;
   RunDirectory* directory_;

@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "core/comm/link_probe.h"
 #include "core/comm/text_exchange.h"
 #include "core/comm/world.h"
 #include "core/file_io.h"
@@ -70,14 +71,39 @@ double scale_of(const TrainConfig& config) {
   return config.device == Device::rehearsal ? config.rehearsal.scale : 1.0;
 }
 
-// Links to emulate.
-std::optional<Cluster> links_of(const TrainConfig& config) {
-  if (config.network.links.empty()) {
+std::optional<Cluster> links_to_emulate(const TrainConfig& config) {
+  if (!config.network.emulates()) {
     return std::nullopt;
   }
   Cluster cluster = read_cluster(config.network.links);
   for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
     link->bytes_per_second /= scale_of(config);
+  }
+  return cluster;
+}
+
+std::string link_text(const Cluster::Link& link) {
+  const bool node = link.shared_by == Cluster::SharedBy::node;
+  return fmt::format("{:.1f} us, {:.3g} MB/s, {} duplex, shared by {}",
+                     1e6 * link.latency_seconds,
+                     1e-6 * link.bytes_per_second,
+                     link.duplex ? "full" : "half",
+                     node ? "a node's ranks" : "a pair of ranks");
+}
+
+// What network.links = "probe" finds. A rehearsal's messages are smaller than those it plans with.
+LinkSpeeds probed_links(Communicator& world, const TrainConfig& config) {
+  if (!config.network.probes() || world.size() == 1) {
+    return std::nullopt;
+  }
+  Cluster cluster = probe_links(world);
+  if (world.rank() == 0) {
+    log_info(fmt::format("links inside a node: {}; between nodes: {}",
+                         link_text(cluster.node_link),
+                         link_text(cluster.network_link)));
+  }
+  for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
+    link->bytes_per_second *= scale_of(config);
   }
   return cluster;
 }
@@ -148,18 +174,19 @@ auto make_on_all_ranks(Communicator& world, Make make) {
   return made;
 }
 
-ExitCode rehearse(Groups& groups, const Job& job) {
+ExitCode rehearse(Groups& groups, const LinkSpeeds& links, const Job& job) {
   const auto make = [&] {
-    return std::make_unique<Rehearsal>(job.config, job.resolved + "\n", groups);
+    return std::make_unique<Rehearsal>(job.config, job.resolved + "\n", links, groups);
   };
   return make_on_all_ranks(*groups.world, make)->run();
 }
 
-ExitCode run_trainer(Groups& groups, const Job& job) {
+ExitCode run_trainer(Groups& groups, const LinkSpeeds& links, const Job& job) {
   const Trainer::Options options{
       .resume = job.resume,
       .num_threads = default_num_threads(ranks_on_own_node(*groups.world)),
-      .resolved_config = job.resolved + "\n"};
+      .resolved_config = job.resolved + "\n",
+      .links = links};
   const auto make = [&] { return std::make_unique<Trainer>(job.config, options, groups); };
   return make_on_all_ranks(*groups.world, make)->run();
 }
@@ -171,7 +198,9 @@ ExitCode train_rank(Communicator& world, const Job& job) {
     log_info("ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes()));
   }
   Groups groups(world, job.config.parallel, job.config.model.tie_embeddings, scale_of(job.config));
-  return job.config.device == Device::rehearsal ? rehearse(groups, job) : run_trainer(groups, job);
+  const LinkSpeeds links = probed_links(world, job.config);
+  return job.config.device == Device::rehearsal ? rehearse(groups, links, job)
+                                                : run_trainer(groups, links, job);
 }
 
 // Every rank a thread of this process.
@@ -241,7 +270,7 @@ ExitCode train(const TrainOptions& options) {
   }
   StopSignal::install();
   const WorldOptions world{.timeout_seconds = job.config.network.timeout_seconds,
-                           .links = links_of(job.config)};
+                           .links = links_to_emulate(job.config)};
   return options.ranks > 1 ? train_as_threads(options.ranks, world, job)
                            : train_as_launched(world, job);
 }

@@ -64,7 +64,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
               .num_threads = options.num_threads},
              groups),
       directory_(config.run.dir),
-      reporter_(config_, model_, groups, directory_),
+      reporter_(config_, options.links, model_, groups, directory_),
       checkpoints_(
           directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), *groups.world),
       sample_(static_cast<std::size_t>(config.model.sequence) + 1),
@@ -91,7 +91,7 @@ ExitCode Trainer::run() {
   }
   checkpoints_.prepare();
   if (is_first_rank()) {
-    const PlanFiles plan = plan_files(make_step_plan(config_, {}));
+    const PlanFiles plan = plan_files(make_step_plan(config_, StepPlanFiles{}, options_.links));
     directory_.start(options_.resolved_config, plan, start_.step);
   }
   for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {

@@ -26,6 +26,7 @@ class Trainer {
     bool resume = false;  // continue from the run directory's newest checkpoint
     int num_threads = 1;
     std::string resolved_config;  // JSON text, saved with the run
+    LinkSpeeds links{};           // probed, or absent
   };
 
   // Opens data and checkpoint, allocates and loads or initializes. Whatever is wrong with config,

@@ -10,6 +10,11 @@ namespace slackline {
 struct NetworkConfig {
   double timeout_seconds = 600.0;  // a rank silent for longer counts as failed
   std::string links;               // "", "probe" or a cluster file
+
+  [[nodiscard]] bool probes() const { return links == "probe"; }
+
+  // Links are those of a file, and are emulated.
+  [[nodiscard]] bool emulates() const { return !links.empty() && !probes(); }
 };
 
 [[nodiscard]] NetworkConfig read_network_config(JsonReader section);

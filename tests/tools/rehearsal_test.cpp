@@ -85,6 +85,28 @@ TEST_CASE("rehearsal.scale divides what is sent") {
   REQUIRE(sent(run, "scaled") == Approx(sent(run, "run") / 8.0).epsilon(0.05));
 }
 
+// Shadow memory is not the program's.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("a rehearsal needs memory for its messages alone") {
+  const TrainingRun run;
+  const std::vector<std::string> huge = rehearsal(run,
+                                                  {"model.layers=24",
+                                                   "model.hidden=4096",
+                                                   "model.heads=32",
+                                                   "model.vocab=50257",
+                                                   "rehearsal.scale=1000",
+                                                   "run.steps=2"});
+  const ProcessResult result = run.train(huge, {"--ranks", "4"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  const TrainConfig config =
+      read_train_config(JsonReader::parse_file(run.run_dir() + "/config.resolved.json"));
+  constexpr std::size_t kGigabyte = 1'000'000'000;
+  REQUIRE(make_step_plan(config, StepPlanFiles{}).ranks.at(0).memory_bytes > 15 * kGigabyte);
+  REQUIRE(result.peak_bytes < kGigabyte);
+}
+#endif
+
 TEST_CASE("what a rehearsal cannot do is refused before it begins") {
   const TrainingRun run;
   const auto refused = [&](const std::vector<std::string>& assignments,

@@ -292,7 +292,6 @@ TEST_CASE("what is not built is refused by name") {
   for (const char* assignment : {"device=cuda",
                                  "compress.policy=critical_path",
                                  "compress.tensor_forward={}",
-                                 "network.links=probe",
                                  "model.kv_heads=2"}) {
     INFO(assignment);
     const std::string key = std::string(assignment).substr(0, std::string(assignment).find('='));
