@@ -23,7 +23,7 @@ struct PlanOptions {
 
 void print_plan(const PlanOptions& options) {
   const TrainConfig config = read_train_config(JsonReader::parse_file(options.config));
-  const StepPlan plan = make_step_plan(config, options.files);
+  const StepPlan plan = read_step_plan(config, options.files);
   if (!options.trace.empty()) {
     write_file_atomically(options.trace, plan_trace(plan));
   }

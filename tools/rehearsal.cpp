@@ -60,8 +60,7 @@ std::vector<MicroBatch> Rehearsal::micro_batches(std::int64_t step) {
 
 ExitCode Rehearsal::run() {
   if (world_->rank() == 0) {
-    directory_.start(
-        resolved_config_, plan_files(make_step_plan(config_, StepPlanFiles{}, links_)), 0);
+    directory_.start(resolved_config_, plan_files(read_step_plan(config_, {}, links_)), 0);
     log_info("rehearsal: ops wait instead of computing; nothing is learned, evaluated or saved");
   }
   constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();

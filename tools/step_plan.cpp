@@ -167,7 +167,7 @@ StepPlan make_step_plan(const TrainConfig& config,
   return plan;
 }
 
-StepPlan make_step_plan(const TrainConfig& config,
+StepPlan read_step_plan(const TrainConfig& config,
                         const StepPlanFiles& files,
                         const LinkSpeeds& probed) {
   const int num_ranks = config.parallel.num_ranks();

@@ -69,7 +69,7 @@ struct StepPlanFiles {
                                       const LinkSpeeds& probed = {});
 
 // From values: without costs they are assumed, without links transfers take no time.
-[[nodiscard]] StepPlan make_step_plan(const TrainConfig& config,
+[[nodiscard]] StepPlan read_step_plan(const TrainConfig& config,
                                       const std::optional<StepCosts>& costs,
                                       const LinkSpeeds& links);
 

@@ -155,8 +155,8 @@ void StepReporter::tell_costs(double measured_seconds) {
   }
   // A rehearsal's plan was made before it began, from costs that it obeys.
   const bool rehearses = config_->device == Device::rehearsal;
-  const StepPlan plan = rehearses ? make_step_plan(*config_, StepPlanFiles{}, links_)
-                                  : make_step_plan(*config_, costs, links);
+  const StepPlan plan =
+      rehearses ? read_step_plan(*config_, {}, links_) : make_step_plan(*config_, costs, links);
   directory_->write_costs(cost_file_text(costs), plan_files(plan));
   const double predicted = plan.timeline.step.value;
   const std::string links_from =

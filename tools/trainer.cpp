@@ -91,7 +91,7 @@ ExitCode Trainer::run() {
   }
   checkpoints_.prepare();
   if (is_first_rank()) {
-    const PlanFiles plan = plan_files(make_step_plan(config_, StepPlanFiles{}, options_.links));
+    const PlanFiles plan = plan_files(read_step_plan(config_, {}, options_.links));
     directory_.start(options_.resolved_config, plan, start_.step);
   }
   for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {

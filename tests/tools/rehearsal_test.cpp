@@ -56,7 +56,7 @@ TEST_CASE("a rehearsal takes its time, sends what training sends and learns noth
   REQUIRE(result.exit_code == 0);
   const TrainConfig config =
       read_train_config(JsonReader::parse_file(run.run_dir() + "/config.resolved.json"));
-  const StepPlan plan = make_step_plan(config, StepPlanFiles{});
+  const StepPlan plan = read_step_plan(config, {});
   // Two stages and two micro-batches: three forward and backward passes one after the other.
   REQUIRE(plan.timeline.step.value == Approx(3.0 * (kForward + kBackward)).margin(1e-6));
   const std::vector<double> seconds = run.metric("step_seconds");
@@ -102,7 +102,7 @@ TEST_CASE("a rehearsal needs memory for its messages alone") {
   const TrainConfig config =
       read_train_config(JsonReader::parse_file(run.run_dir() + "/config.resolved.json"));
   constexpr std::size_t kGigabyte = 1'000'000'000;
-  REQUIRE(make_step_plan(config, StepPlanFiles{}).ranks.at(0).memory_bytes > 15 * kGigabyte);
+  REQUIRE(read_step_plan(config, {}).ranks.at(0).memory_bytes > 15 * kGigabyte);
   REQUIRE(result.peak_bytes < kGigabyte);
 }
 #endif

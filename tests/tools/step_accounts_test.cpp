@@ -46,7 +46,7 @@ TrainConfig resolved_config(const TrainingRun& run) {
 TEST_CASE("a step's seconds add up and its bytes are the plan's") {
   const TrainingRun run;
   REQUIRE(run.train(kMesh, {"--ranks", "4"}).exit_code == 0);
-  const schedule::AxisBytes planned = make_step_plan(resolved_config(run), {}).step_bytes;
+  const schedule::AxisBytes planned = read_step_plan(resolved_config(run), {}).step_bytes;
   const std::vector<nlohmann::json> lines = step_lines(run);
   REQUIRE(lines.size() == 8);
   for (const nlohmann::json& line : lines) {
