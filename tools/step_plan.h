@@ -64,12 +64,12 @@ struct StepPlanFiles {
 
 // Reads the files and plans. Throws ConfigError where one is wrong or does not fit the config.
 // Links that were probed stand for those of files.
-[[nodiscard]] StepPlan make_step_plan(const TrainConfig& config,
+[[nodiscard]] StepPlan read_step_plan(const TrainConfig& config,
                                       const StepPlanFiles& files,
                                       const LinkSpeeds& probed = {});
 
 // From values: without costs they are assumed, without links transfers take no time.
-[[nodiscard]] StepPlan read_step_plan(const TrainConfig& config,
+[[nodiscard]] StepPlan make_step_plan(const TrainConfig& config,
                                       const std::optional<StepCosts>& costs,
                                       const LinkSpeeds& links);
 
