@@ -85,7 +85,8 @@ void AttentionLayer::forward(const Pass& pass,
   }
   attend(pass, kept);
   ArenaScope scratch(stream.workspace());
-  const Tensor projected = scratch.allocate(x.dtype(), {pass.num_tokens(), x.dim(1)});
+  const Tensor projected =
+      scratch.allocate(pass.sum->share().partial(x.dtype()), {pass.num_tokens(), x.dim(1)});
   projection_.forward(stream, kept.context, projected);
   pass.sum->sum(projected).wait();
   add_to_residual(pass, site_ + ".attn.resid", projected, x, out);
@@ -101,7 +102,8 @@ void AttentionLayer::backward(const Pass& pass,
   ArenaScope scratch(stream.workspace());
   const Tensor d_projected =
       branch_gradient(pass, site_ + ".attn.resid", d_residual, later.d_projected, scratch);
-  const Tensor d_norm = scratch.allocate(x.dtype(), {pass.num_tokens(), x.dim(1)});
+  const Tensor d_norm =
+      scratch.allocate(pass.sum->share().partial(x.dtype()), {pass.num_tokens(), x.dim(1)});
   // Used up before d_norm is made, and no larger.
   const Tensor d_context(d_norm.raw(), x.dtype(), kept.context.shape());
   const Tensor d_qkv = weights_now ? scratch.allocate(x.dtype(), kept.qkv.shape()) : later.d_qkv;
@@ -140,16 +142,18 @@ std::size_t AttentionLayer::workspace_bytes(const ModelConfig& config,
   const std::int64_t C = config.hidden;
   const std::int64_t width = shape.width(config);
   const DType dtype = shape.dtype;
-  const std::size_t held = 2 * Arena::aligned_bytes(dtype, {N, C}) +
+  const std::size_t held = Arena::aligned_bytes(dtype, {N, C}) +
+                           Arena::aligned_bytes(shape.partial(), {N, C}) +
                            Arena::aligned_bytes(dtype, {N, 3 * width}) + shape.whole_bytes(C);
-  return held + std::max({Linear::workspace_bytes(N, {C, 3 * width}, dtype, num_threads),
-                          Linear::workspace_bytes(N, {width, C}, dtype, num_threads),
-                          attention_workspace_bytes({.B = shape.batch.B,
-                                                     .T = shape.batch.T,
-                                                     .H = shape.heads(config),
-                                                     .D = config.head_dim()},
-                                                    num_threads),
-                          layer_norm_workspace_bytes(shape.num_rows(), C)});
+  return held +
+         std::max({Linear::workspace_bytes(N, {C, 3 * width}, dtype, shape.partial(), num_threads),
+                   Linear::workspace_bytes(N, {width, C}, dtype, shape.partial(), num_threads),
+                   attention_workspace_bytes({.B = shape.batch.B,
+                                              .T = shape.batch.T,
+                                              .H = shape.heads(config),
+                                              .D = config.head_dim()},
+                                             num_threads),
+                   layer_norm_workspace_bytes(shape.num_rows(), C)});
 }
 
 }  // namespace slackline

@@ -25,7 +25,8 @@ std::size_t layer_workspace_bytes(const ModelConfig& config, std::int64_t N, int
       {.B = 1, .T = N, .H = config.heads, .D = config.head_dim()}, num_threads);
   for (const Shape& in_out :
        {Shape{C, 3 * C}, Shape{C, C}, Shape{C, config.ffn}, Shape{config.ffn, C}}) {
-    bytes = std::max(bytes, Linear::workspace_bytes(N, in_out, DType::f32, num_threads));
+    bytes =
+        std::max(bytes, Linear::workspace_bytes(N, in_out, DType::f32, DType::f32, num_threads));
   }
   return bytes;
 }

@@ -101,12 +101,15 @@ Chunk chunk_of(const Scratch& all, std::int64_t begin, std::int64_t end) {
 }
 
 // What the products of a chunk of `count` tokens take.
-std::size_t products_workspace_bytes(const HeadSize& size, std::int64_t count, int num_threads) {
+std::size_t products_workspace_bytes(const HeadSize& size,
+                                     DType d_x,
+                                     std::int64_t count,
+                                     int num_threads) {
   const Tensor table(nullptr, size.dtype, {size.own_vocab, size.C});
   const Tensor d_table(nullptr, DType::f32, {size.own_vocab, size.C});
   const Tensor x(nullptr, size.dtype, {count, size.C});
   const Chunk chunk{.x = x,
-                    .d_x = x,
+                    .d_x = Tensor(nullptr, d_x, {count, size.C}),
                     .logits = Tensor(nullptr, DType::f32, {count, size.own_vocab}),
                     .d_logits = Tensor(nullptr, size.dtype, {count, size.own_vocab})};
   return std::max(
@@ -216,13 +219,15 @@ std::size_t Head::workspace_bytes(const ModelConfig& config,
   }
   const HeadSize size(N, {config.vocab, config.hidden}, dtype, share);
   const Tensor rows(nullptr, dtype, {share.num_rows(N), config.hidden});
+  const Tensor d_rows(nullptr, share.partial(dtype), rows.shape());
   Arena measured = Arena::measuring();
   ArenaScope arena(measured);
-  const Scratch scratch(arena, size, share, rows, rows);
+  const Scratch scratch(arena, size, share, rows, d_rows);
   const std::int64_t first = std::min(N, size.chunk_tokens);
   const std::int64_t last = N - (N - 1) / size.chunk_tokens * size.chunk_tokens;
-  return measured.high_water() + std::max(products_workspace_bytes(size, first, num_threads),
-                                          products_workspace_bytes(size, last, num_threads));
+  return measured.high_water() +
+         std::max(products_workspace_bytes(size, d_rows.dtype(), first, num_threads),
+                  products_workspace_bytes(size, d_rows.dtype(), last, num_threads));
 }
 
 }  // namespace slackline

@@ -12,7 +12,8 @@ namespace slackline {
 // Where tensor ranks share the vocabulary, each has rows TensorShare::first_of(V) and on of the
 // table and makes the logits of those columns for every token: the ranks exchange three numbers a
 // token (cross_entropy.h), and sum their gradients of x. All ranks end with the same losses, bit
-// for bit. x and d_x are this rank's rows of the residual stream.
+// for bit. x and d_x are this rank's rows of the residual stream; d_x is a sum
+// over ranks, of the type that TensorShare::partial says.
 class Head {
  public:
   Head(Parameters& parameters, const ModelConfig& config);

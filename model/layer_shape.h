@@ -30,6 +30,8 @@ struct LayerShape {
     return config.ffn / share.size;
   }
 
+  [[nodiscard]] DType partial() const { return share.partial(dtype); }
+
   // Scratch for all N rows: none when rows are not cut.
   [[nodiscard]] std::size_t whole_bytes(std::int64_t columns) const {
     return share.sequence_parallel ? Arena::aligned_bytes(dtype, {num_tokens(), columns}) : 0;

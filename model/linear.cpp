@@ -55,10 +55,8 @@ void Linear::backward_weight(StreamView stream,
   bias_gradient(stream, dy, bias_->gradient);
 }
 
-std::size_t Linear::workspace_bytes(std::int64_t N,
-                                    const Shape& in_out,
-                                    DType dtype,
-                                    int num_threads) {
+std::size_t Linear::workspace_bytes(
+    std::int64_t N, const Shape& in_out, DType dtype, DType partial, int num_threads) {
   const std::int64_t in = in_out[0];
   const std::int64_t out = in_out[1];
   const Tensor x(nullptr, dtype, {N, in});
@@ -66,7 +64,12 @@ std::size_t Linear::workspace_bytes(std::int64_t N,
   const Tensor weight(nullptr, dtype, {in, out});
   const Tensor gradient(nullptr, DType::f32, {in, out});
   const Tensor bias(nullptr, dtype, {out});
+  const Tensor partial_x(nullptr, partial, {N, in});
+  const Tensor partial_y(nullptr, partial, {N, out});
   return std::max({
+      matmul_workspace_bytes({.a = x, .b = weight, .c = partial_y, .bias = bias}, num_threads),
+      matmul_workspace_bytes({.a = y, .b = weight, .c = partial_x, .transpose_b = Transpose::yes},
+                             num_threads),
       matmul_workspace_bytes({.a = x, .b = weight, .c = y, .bias = bias, .gelu_output = y},
                              num_threads),
       matmul_workspace_bytes(

@@ -36,11 +36,10 @@ class Linear {
                        const Tensor& dy,
                        Accumulate accumulate) const;
 
-  // Scratch of the three calls for N tokens of a (in, out) weight.
-  [[nodiscard]] static std::size_t workspace_bytes(std::int64_t N,
-                                                   const Shape& in_out,
-                                                   DType dtype,
-                                                   int num_threads);
+  // Scratch of the three calls for N tokens of a (in, out) weight. `partial` is the type of y, or
+  // of dx, where it is a partial sum.
+  [[nodiscard]] static std::size_t workspace_bytes(
+      std::int64_t N, const Shape& in_out, DType dtype, DType partial, int num_threads);
 
  private:
   Parameter* weight_;

@@ -44,7 +44,8 @@ void MlpLayer::forward(const Pass& pass,
                        const Tensor& out) const {
   expand(pass, x, kept);
   ArenaScope scratch(pass.stream.workspace());
-  const Tensor projected = scratch.allocate(x.dtype(), {pass.num_tokens(), x.dim(1)});
+  const Tensor projected =
+      scratch.allocate(pass.sum->share().partial(x.dtype()), {pass.num_tokens(), x.dim(1)});
   projection_.forward(pass.stream, kept.gelu, projected);
   pass.sum->sum(projected).wait();
   add_to_residual(pass, site_ + ".mlp.resid", projected, x, out);
@@ -62,7 +63,8 @@ void MlpLayer::backward(const Pass& pass,
       branch_gradient(pass, site_ + ".mlp.resid", d_residual, later.d_projected, scratch);
   const Tensor d_hidden =
       weights_now ? scratch.allocate(x.dtype(), kept.hidden.shape()) : later.d_hidden;
-  const Tensor d_norm = scratch.allocate(x.dtype(), {pass.num_tokens(), x.dim(1)});
+  const Tensor d_norm =
+      scratch.allocate(pass.sum->share().partial(x.dtype()), {pass.num_tokens(), x.dim(1)});
 
   projection_.backward_input(stream, d_projected, d_hidden, kept.hidden);
   if (weights_now) {
@@ -97,10 +99,11 @@ std::size_t MlpLayer::workspace_bytes(const ModelConfig& config,
   const std::int64_t C = config.hidden;
   const std::int64_t f = shape.ffn(config);
   const DType dtype = shape.dtype;
-  const std::size_t held = 2 * Arena::aligned_bytes(dtype, {N, C}) +
+  const std::size_t held = Arena::aligned_bytes(dtype, {N, C}) +
+                           Arena::aligned_bytes(shape.partial(), {N, C}) +
                            Arena::aligned_bytes(dtype, {N, f}) + shape.whole_bytes(C);
-  return held + std::max({Linear::workspace_bytes(N, {C, f}, dtype, num_threads),
-                          Linear::workspace_bytes(N, {f, C}, dtype, num_threads),
+  return held + std::max({Linear::workspace_bytes(N, {C, f}, dtype, shape.partial(), num_threads),
+                          Linear::workspace_bytes(N, {f, C}, dtype, shape.partial(), num_threads),
                           layer_norm_workspace_bytes(shape.num_rows(), C)});
 }
 

@@ -106,7 +106,7 @@ std::size_t Stage::workspace_bytes(const ModelConfig& config,
   if (chunk.head) {
     // The gradient of the final norm's output is held beside what either of the two takes.
     const std::size_t held =
-        Arena::aligned_bytes(options.compute, {shape.num_rows(), config.hidden});
+        Arena::aligned_bytes(shape.partial(), {shape.num_rows(), config.hidden});
     bytes = std::max(
         {bytes,
          held + Head::workspace_bytes(config, shape.batch, shape.dtype, num_threads, shape.share),
@@ -181,7 +181,8 @@ void Stage::forward(const Pass& pass, ActivationSlot& slot) {
 
 double Stage::head_backward(const Pass& pass, const Tensors& kept, float scale) {
   ArenaScope scratch(pass.stream.workspace());
-  const Tensor d_norm = scratch.allocate(options_.compute, kept.gradient.shape());
+  const Tensor d_norm =
+      scratch.allocate(options_.share.partial(options_.compute), kept.gradient.shape());
   const double loss = head_->loss_and_gradient(pass, kept.final_norm.y, d_norm, scale);
   final_norm_->backward(pass.stream,
                         residual_before(kept.residual, blocks_.size()),

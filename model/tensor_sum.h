@@ -23,6 +23,10 @@ struct TensorShare {
     return count * (rank + 1) / size - first_of(count);
   }
 
+  // Of partial products that the ranks add up: in f32, so that a sum rounds once, as one rank's
+  // does.
+  [[nodiscard]] DType partial(DType dtype) const { return size > 1 ? DType::f32 : dtype; }
+
   // How many of N rows of the residual stream this rank owns, and the first. REQUIRES: N divides
   // by size where they are cut.
   [[nodiscard]] std::int64_t num_rows(std::int64_t N) const {
@@ -78,7 +82,8 @@ class TensorSum {
     return share_.allocate_whole(scratch, rows);
   }
 
-  // Sums `partial` (N, C) over the ranks, in place: afterwards own_rows(partial) hold the sum.
+  // Sums `partial` (N, C), of type share().partial(), over the ranks, in place: afterwards
+  // own_rows(partial) hold the sum.
   [[nodiscard]] virtual Transfer sum(const Tensor& partial) = 0;
 
   // Puts every rank's rows together; `whole` is what allocate_whole gave. Nothing is to be done

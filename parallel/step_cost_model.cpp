@@ -193,13 +193,17 @@ class CostModelBuilder {
       const double returns = !cut && piped && !held.head ? 1.0 : 0.0;
       const schedule::Link link = group_link(mesh(), *links_, "tensor", place_of(stage));
       const Seconds gather = slices_seconds(link, mesh().tensor, activation_bytes());
-      const Seconds sum =
-          cut ? gather : all_reduce_seconds(link, mesh().tensor, activation_bytes());
+      const auto sum_of = [&](double bytes) {
+        return cut ? slices_seconds(link, mesh().tensor, bytes)
+                   : all_reduce_seconds(link, mesh().tensor, bytes);
+      };
+      const double elements = activation_bytes() / static_cast<double>(bytes_.element_bytes);
+      const Seconds sum = sum_of(kFloatBytes * elements);
       const double tokens = static_cast<double>(job_.micro_batch.num_tokens());
       const double statistics = static_cast<double>(bytes_.loss_statistics) * kFloatBytes * tokens;
       const double gathers_back = cut ? (again ? 4.0 : 2.0) * layers + e + h : returns;
       const double inputs_again = cut ? 2.0 * layers : 0.0;  // for weight gradients
-      chunk(stage).forward += (2.0 * layers + e) * sum;
+      chunk(stage).forward += 2.0 * layers * sum + e * sum_of(activation_bytes());
       chunk(stage).forward += (cut ? 2.0 * layers : arrives) * gather;
       chunk(stage).backward_input += ((again ? 3.0 : 2.0) * layers + h) * sum;
       chunk(stage).backward_input += gathers_back * gather;

@@ -22,11 +22,13 @@ void dropout_add(StreamView stream, const DropoutAdd& args) {
   SL_CHECK(args.first_row >= 0 && args.rows_per_sample > 0,
            "row " + std::to_string(args.first_row) + " of samples of " +
                std::to_string(args.rows_per_sample) + " rows");
-  check_operand(args.out, {"dropout_add out", x.dtype(), x.shape()});
+  const DType dtype = args.out.dtype();
+  check_operand(x, {"dropout_add x", x.dtype() == DType::f32 ? DType::f32 : dtype, x.shape()});
+  check_operand(args.out, {"dropout_add out", dtype, x.shape()});
   if (!args.residual.empty()) {
-    check_operand(args.residual, {"dropout_add residual", x.dtype(), x.shape()});
+    check_operand(args.residual, {"dropout_add residual", dtype, x.shape()});
   }
-  SL_DISPATCH(stream, x.dtype(), dropout_add, stream, args);
+  SL_DISPATCH(stream, dtype, dropout_add, stream, args);
 }
 
 }  // namespace slackline

@@ -13,8 +13,8 @@ namespace slackline {
 // rows_per_sample rows each, so it may begin and end inside a sample. A sample's elements are
 // numbered row-major from 0 for the key's element: the masks of a row do not depend on which other
 // rows are there. Any of x, residual and out may be the same memory. f32 or bf16, computed in
-// float. The same call on dy, without a residual, is the backward pass: nothing but the key is
-// kept.
+// float; x may also be f32 where the others are bf16. The same call on dy, without a residual, is
+// the backward pass: nothing but the key is kept.
 struct DropoutAdd {
   Tensor x{};
   Tensor residual{};

@@ -13,9 +13,9 @@ namespace {
 constexpr std::size_t kFactorsAtOnce = 512;  // 2 KiB on the stack
 
 // The memory of a range of elements.
-template <typename T>
+template <typename X, typename T>
 struct Elements {
-  const T* x;
+  const X* x;
   const T* residual;  // null: none
   T* out;
 
@@ -25,8 +25,8 @@ struct Elements {
 };
 
 // out = residual + x * factor
-template <typename T>
-void scale_and_add(const Elements<T>& elements, std::span<const float> factors) {
+template <typename X, typename T>
+void scale_and_add(const Elements<X, T>& elements, std::span<const float> factors) {
   simd::for_each_vector(factors.size(), [&](std::size_t i, auto part) {
     const simd::Floats x = simd::load(elements.x + i, part);
     const simd::Floats factor = simd::load(factors.data() + i, part);
@@ -40,8 +40,8 @@ void scale_and_add(const Elements<T>& elements, std::span<const float> factors) 
 
 // `count` elements of one sample, the first of which is its element `first`; `elements` begins
 // there.
-template <typename T>
-void drop_range(const Elements<T>& elements,
+template <typename X, typename T>
+void drop_range(const Elements<X, T>& elements,
                 const simd::DropoutFactors& sample,
                 std::size_t first,
                 std::size_t count) {
@@ -54,8 +54,8 @@ void drop_range(const Elements<T>& elements,
 }
 
 // Without dropout: out = residual + x.
-template <typename T>
-void add_range(const Elements<T>& elements, std::size_t begin, std::size_t end) {
+template <typename X, typename T>
+void add_range(const Elements<X, T>& elements, std::size_t begin, std::size_t end) {
   alignas(64) std::array<float, kFactorsAtOnce> ones{};
   ones.fill(1.0F);
   for (std::size_t i = begin; i < end; i += kFactorsAtOnce) {
@@ -64,13 +64,11 @@ void add_range(const Elements<T>& elements, std::size_t begin, std::size_t end) 
   }
 }
 
-}  // namespace
-
-template <typename T>
-void dropout_add(StreamView stream, const DropoutAdd& args) {
-  const Elements<T> all{args.x.data<T>(),
-                        args.residual.empty() ? nullptr : args.residual.data<T>(),
-                        args.out.data<T>()};
+template <typename X, typename T>
+void add_all(StreamView stream, const DropoutAdd& args) {
+  const Elements<X, T> all{args.x.data<X>(),
+                           args.residual.empty() ? nullptr : args.residual.data<T>(),
+                           args.out.data<T>()};
   const std::size_t count = args.x.num_elements();
   if (args.key.probability == 0.0F || count == 0) {
     parallel_ranges(stream, count, kElementsPerTask, [&](std::size_t begin, std::size_t end) {
@@ -100,6 +98,13 @@ void dropout_add(StreamView stream, const DropoutAdd& args) {
     }
   };
   stream.pool().parallel_for(num_samples * tasks_per_sample, body);
+}
+
+}  // namespace
+
+template <typename T>
+void dropout_add(StreamView stream, const DropoutAdd& args) {
+  args.x.dtype() == DType::f32 ? add_all<float, T>(stream, args) : add_all<T, T>(stream, args);
 }
 
 template void dropout_add<float>(StreamView, const DropoutAdd&);

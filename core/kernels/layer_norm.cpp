@@ -35,7 +35,8 @@ void layer_norm_backward(StreamView stream, const LayerNormBackward& args) {
   check_operand(args.weight, {"layer_norm_backward weight", DType::f32, per_column});
   check_operand(args.mean, {"layer_norm_backward mean", DType::f32, per_row});
   check_operand(args.rstd, {"layer_norm_backward rstd", DType::f32, per_row});
-  check_operand(args.dy, {"layer_norm_backward dy", x.dtype(), x.shape()});
+  const DType dy = args.dy.dtype() == DType::f32 ? DType::f32 : x.dtype();
+  check_operand(args.dy, {"layer_norm_backward dy", dy, x.shape()});
   check_operand(args.dx, {"layer_norm_backward dx", x.dtype(), x.shape()});
   check_operand(args.d_weight, {"layer_norm_backward d_weight", DType::f32, per_column});
   check_operand(args.d_bias, {"layer_norm_backward d_bias", DType::f32, per_column});

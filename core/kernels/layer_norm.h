@@ -21,8 +21,9 @@ struct LayerNormForward {
   Tensor rstd{};
 };
 
-// dx is written, or added to what it holds. d_weight and d_bias (C) f32 are added to, rows summed
-// in a fixed order: blocks of rows whose size depends on N alone, then blocks in order.
+// dy has x's type, or is f32. dx is written, or added to what it holds. d_weight and d_bias (C) f32
+// are added to, rows summed in a fixed order: blocks of rows whose size depends on N alone, then
+// blocks in order.
 struct LayerNormBackward {
   Tensor x{};
   Tensor weight{};

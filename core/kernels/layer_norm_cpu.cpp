@@ -54,10 +54,10 @@ void normalize_row(
 }
 
 // One row of the backward pass; all pointers are to its first element.
-template <typename T>
+template <typename T, typename Y>
 struct BackwardRow {
   const T* x = nullptr;
-  const T* dy = nullptr;
+  const Y* dy = nullptr;
   T* dx = nullptr;
   std::size_t C = 0;
   RowStatistics statistics{};
@@ -74,8 +74,8 @@ struct GradientMeans {
 };
 
 // Adds dy n and dy to the block's column sums, and returns what dx needs.
-template <typename T>
-GradientMeans reduce_row(const BackwardRow<T>& row,
+template <typename T, typename Y>
+GradientMeans reduce_row(const BackwardRow<T, Y>& row,
                          const float* weight,
                          float* d_weight,
                          float* d_bias) {
@@ -94,8 +94,8 @@ GradientMeans reduce_row(const BackwardRow<T>& row,
   return {simd::sum_lanes(sum) / count, simd::sum_lanes(sum_normal) / count};
 }
 
-template <typename T>
-void write_dx(const BackwardRow<T>& row,
+template <typename T, typename Y>
+void write_dx(const BackwardRow<T, Y>& row,
               const float* weight,
               GradientMeans means,
               Accumulate accumulate) {
@@ -109,6 +109,35 @@ void write_dx(const BackwardRow<T>& row,
     }
     simd::store(dx, row.dx + i, part);
   });
+}
+
+template <typename T, typename Y>
+void all_rows_backward(StreamView stream, const LayerNormBackward& args) {
+  const RowBlocks blocks(args.x.dim(0));
+  const auto C = static_cast<std::size_t>(args.x.dim(1));
+  const float* weight = args.weight.data<float>();
+  const float* mean = args.mean.data<float>();
+  const float* rstd = args.rstd.data<float>();
+  const T* x = args.x.data<T>();
+  const Y* dy = args.dy.data<Y>();
+  T* dx = args.dx.data<T>();
+  ArenaScope scratch(stream.workspace());
+  // Per block: d_weight's sums, then d_bias's.
+  const Tensor partials = scratch.allocate(
+      DType::f32, {static_cast<std::int64_t>(blocks.num_blocks), 2 * args.x.dim(1)});
+  float* sums = partials.data<float>();
+  stream.pool().parallel_for(blocks.num_blocks, [&](std::size_t block, int /*thread*/) {
+    float* d_weight = sums + block * 2 * C;
+    float* d_bias = d_weight + C;
+    std::fill_n(d_weight, 2 * C, 0.0F);
+    for (std::size_t n = blocks.begin(block); n < blocks.end(block); ++n) {
+      const BackwardRow<T, Y> row{x + n * C, dy + n * C, dx + n * C, C, {mean[n], rstd[n]}};
+      const GradientMeans means = reduce_row(row, weight, d_weight, d_bias);
+      write_dx(row, weight, means, args.accumulate_dx);
+    }
+  });
+  add_partials(stream, blocks, sums, 2 * C, args.d_weight.span<float>());
+  add_partials(stream, blocks, sums + C, 2 * C, args.d_bias.span<float>());
 }
 
 }  // namespace
@@ -135,31 +164,8 @@ void layer_norm_forward(StreamView stream, const LayerNormForward& args) {
 
 template <typename T>
 void layer_norm_backward(StreamView stream, const LayerNormBackward& args) {
-  const RowBlocks blocks(args.x.dim(0));
-  const auto C = static_cast<std::size_t>(args.x.dim(1));
-  const float* weight = args.weight.data<float>();
-  const float* mean = args.mean.data<float>();
-  const float* rstd = args.rstd.data<float>();
-  const T* x = args.x.data<T>();
-  const T* dy = args.dy.data<T>();
-  T* dx = args.dx.data<T>();
-  ArenaScope scratch(stream.workspace());
-  // Per block: d_weight's sums, then d_bias's.
-  const Tensor partials = scratch.allocate(
-      DType::f32, {static_cast<std::int64_t>(blocks.num_blocks), 2 * args.x.dim(1)});
-  float* sums = partials.data<float>();
-  stream.pool().parallel_for(blocks.num_blocks, [&](std::size_t block, int /*thread*/) {
-    float* d_weight = sums + block * 2 * C;
-    float* d_bias = d_weight + C;
-    std::fill_n(d_weight, 2 * C, 0.0F);
-    for (std::size_t n = blocks.begin(block); n < blocks.end(block); ++n) {
-      const BackwardRow<T> row{x + n * C, dy + n * C, dx + n * C, C, {mean[n], rstd[n]}};
-      const GradientMeans means = reduce_row(row, weight, d_weight, d_bias);
-      write_dx(row, weight, means, args.accumulate_dx);
-    }
-  });
-  add_partials(stream, blocks, sums, 2 * C, args.d_weight.span<float>());
-  add_partials(stream, blocks, sums + C, 2 * C, args.d_bias.span<float>());
+  args.dy.dtype() == DType::f32 ? all_rows_backward<T, float>(stream, args)
+                                : all_rows_backward<T, T>(stream, args);
 }
 
 template void layer_norm_forward<float>(StreamView, const LayerNormForward&);

@@ -23,11 +23,10 @@ std::size_t activation_elements(const ByteInputs& inputs) {
 }
 
 // A sum of partial products: an all-reduce, or under sequence parallelism a reduce-scatter.
-Bytes sum_bytes(const ByteInputs& inputs) {
+Bytes sum_bytes(const ByteInputs& inputs, std::size_t element_bytes = kFloatBytes) {
   const std::size_t elements = activation_elements(inputs);
-  return is_parallel_in_sequence(inputs)
-             ? reduce_scatter_bytes(elements, inputs.element_bytes, inputs.t)
-             : inputs.all_reduce(elements, inputs.element_bytes, inputs.t);
+  return is_parallel_in_sequence(inputs) ? reduce_scatter_bytes(elements, element_bytes, inputs.t)
+                                         : inputs.all_reduce(elements, element_bytes, inputs.t);
 }
 
 Bytes gather_bytes(const ByteInputs& inputs) {
@@ -55,7 +54,9 @@ Bytes micro_batch_tensor_bytes(const ByteInputs& inputs, int stage) {
   const bool cut = is_parallel_in_sequence(inputs);
   Bytes bytes = size(inputs.layers[size(stage)]) * bytes_of(inputs, layer_transfers(inputs));
   if (stage == 0) {
-    bytes += bytes_of(inputs, {.sums = 1, .gathers = cut ? 1U : 0U});
+    // Of embedded tokens, which one rank each has: nothing is rounded.
+    bytes += sum_bytes(inputs, inputs.element_bytes);
+    bytes += bytes_of(inputs, {.sums = 0, .gathers = cut ? 1U : 0U});
   }
   if (stage == last_stage(inputs)) {
     const std::size_t statistics = inputs.B * inputs.T * inputs.loss_statistics;

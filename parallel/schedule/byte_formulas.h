@@ -37,7 +37,7 @@ struct ByteInputs {
   std::size_t C = 0;                // channels
   std::size_t F = 0;                // ffn, a multiple of t
   std::size_t V = 0;                // vocabulary; tensor rank r has rows V r / t to V (r+1) / t
-  std::size_t element_bytes = 4;    // of activations
+  std::size_t element_bytes = 4;    // of activations; partial sums of them travel as fp32
   std::size_t loss_statistics = 3;  // floats a rank contributes per token to the softmax
   SequenceParallel sequence_parallel{};
   RecomputeBlocks recompute{};

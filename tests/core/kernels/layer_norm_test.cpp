@@ -36,9 +36,12 @@ Tolerance dx_tolerance(DType dtype, Size size) {
 
 // Inputs of one call, and everything it may write.
 struct Case {
-  Case(DType dtype, Size size)
+  Case(DType dtype, Size size) : Case(dtype, dtype, size) {}
+
+  // dy may be a sum in f32.
+  Case(DType dtype, DType dy_dtype, Size size)
       : x(random_tensor(dtype, {size.N, size.C}, {.seed = 1, .deviation = 2.0, .mean = 0.5})),
-        dy(random_tensor(dtype, {size.N, size.C}, {.seed = 2})),
+        dy(random_tensor(dy_dtype, {size.N, size.C}, {.seed = 2})),
         weight(random_tensor(DType::f32, {size.C}, {.seed = 3, .deviation = 0.3, .mean = 1.0})),
         bias(random_tensor(DType::f32, {size.C}, {.seed = 4})),
         y(dtype, {size.N, size.C}),
@@ -84,11 +87,14 @@ std::vector<double> sum(std::vector<double> a, const std::vector<double>& b) {
 }  // namespace
 
 TEST_CASE("layer norm matches the oracle, forward and backward") {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  using Types = std::pair<DType, DType>;
+  for (const auto& [dtype, dy_dtype] : {Types{DType::f32, DType::f32},
+                                        Types{DType::bf16, DType::bf16},
+                                        Types{DType::bf16, DType::f32}}) {
     for (const Size size : kSizes) {
-      INFO(name_of(dtype) << " " << size.N << " x " << size.C);
+      INFO(name_of(dtype) << ", dy " << name_of(dy_dtype) << " " << size.N << " x " << size.C);
       Stream stream(test_stream(2, layer_norm_workspace_bytes(size.N, size.C)));
-      Case test(dtype, size);
+      Case test(dtype, dy_dtype, size);
       const std::vector<double> x = test.x.values();
       const auto expected = test.oracle.backward(x, test.dy.values());
       const std::vector<double> d_weight = sum(test.d_weight.values(), expected.d_weight);

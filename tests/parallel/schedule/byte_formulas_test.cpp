@@ -46,9 +46,12 @@ TEST_CASE("the tensor axis makes four sums a layer, one for the embedding and on
   inputs.m = 5;
   const std::size_t statistics =
       std::size_t{2} * 2 * 4 * 3 * 4;  // gathered by two ranks: t (t - 1) N 3 f32
-  CHECK(step_bytes(inputs).tensor.value == 5 * (kActivation * (3 * 4 + 2) * 2 + statistics));
+  // Partial sums are fp32, twice as large as activations; embedded tokens are none.
+  CHECK(step_bytes(inputs).tensor.value ==
+        5 * (kActivation * (2 * (3 * 4 + 1) + 1) * 2 + statistics));
   inputs.recompute = RecomputeBlocks::on;
-  CHECK(step_bytes(inputs).tensor.value == 5 * (kActivation * (3 * 5 + 2) * 2 + statistics));
+  CHECK(step_bytes(inputs).tensor.value ==
+        5 * (kActivation * (2 * (3 * 5 + 1) + 1) * 2 + statistics));
 }
 
 TEST_CASE("sequence parallelism gathers six times a layer and sums the norms' gradients") {
@@ -58,7 +61,9 @@ TEST_CASE("sequence parallelism gathers six times a layer and sums the norms' gr
   const std::size_t statistics = std::size_t{2} * 2 * 4 * 3 * 4;
   const std::size_t norms = std::size_t{2} * (3 * 4 * 16 + 2 * 16) * 4;
   CHECK(layer_transfers(inputs) == TensorTransfers{.sums = 4, .gathers = 6});
-  CHECK(step_bytes(inputs).tensor.value == kActivation * (3 * 10 + 4) + statistics + norms);
+  const std::size_t sums = 2 * (3 * 4 + 1) + 1;
+  const std::size_t gathers = 3 * 6 + 2;
+  CHECK(step_bytes(inputs).tensor.value == kActivation * (sums + gathers) + statistics + norms);
 }
 
 TEST_CASE("each boundary carries a micro-batch's activations once in each direction") {
