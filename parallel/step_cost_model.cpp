@@ -201,6 +201,10 @@ class CostModelBuilder {
       const Seconds sum = sum_of(kFloatBytes * elements);
       const double tokens = static_cast<double>(job_.micro_batch.num_tokens());
       const double statistics = static_cast<double>(bytes_.loss_statistics) * kFloatBytes * tokens;
+      // Sums of input gradients travel beside weight gradients that are made at once.
+      if (!cut && !splits_backward()) {
+        chunk(stage).backward_input += -1.0 * hidden_by_weight_gradients(stage, sum);
+      }
       const double gathers_back = cut ? (again ? 4.0 : 2.0) * layers + e + h : returns;
       const double inputs_again = cut ? 2.0 * layers : 0.0;  // for weight gradients
       chunk(stage).forward += 2.0 * layers * sum + e * sum_of(activation_bytes());
@@ -214,6 +218,29 @@ class CostModelBuilder {
       }
       chunk(stage).backward_input += h * slices_seconds(link, 1, statistics);
     }
+  }
+
+  // How much of a stage's sums of input gradients its weight gradients hide, in a pass that makes
+  // both: the sum behind qkv by qkv's own, likewise of the expansion and the head. REQUIRES:
+  // backward_input holds the stage's computing and nothing else.
+  [[nodiscard]] Seconds hidden_by_weight_gradients(int stage, Seconds sum) const {
+    const StepCosts assumed = assumed_costs(job_.model, {});
+    const ChunkSlice& held = slice(stage);
+    const Seconds layer = *assumed.of_part(CostKind::layer_backward);
+    const Seconds head = held.head ? *assumed.of_part(CostKind::head_backward) : Seconds{};
+    const Seconds embedding =
+        held.embedding ? *assumed.of_part(CostKind::embedding_backward) : Seconds{};
+    const double layers = held.num_layers();
+    const double scale = model_.chunks[static_cast<std::size_t>(stage)].backward_input /
+                         (layers * layer + head + embedding);
+    const Seconds weights = (scale * weight_share()) * layer;
+    const auto C = static_cast<double>(job_.model.hidden);
+    const auto F = static_cast<double>(job_.model.ffn);
+    const double all = 4.0 * C + 2.0 * F;  // of C columns: qkv 3, projection 1, both of the mlp
+    const Seconds qkv = std::min(sum, (3.0 * C / all) * weights);
+    const Seconds expansion = std::min(sum, (F / all) * weights);
+    constexpr double kTableShare = 1.0 / 3.0;  // logits, input and table gradient cost the same
+    return layers * (qkv + expansion) + std::min(sum, (kTableShare * scale) * head);
   }
 
   [[nodiscard]] double activation_bytes() const {

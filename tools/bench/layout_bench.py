@@ -3,7 +3,7 @@
 
   speed        two ranks on two cores against one single-threaded rank, the same batch and micro-batches
   cpu          total CPU seconds of 8 ranks (2 x 2 x 2) against one rank's, the same batch
-  predictions  step times of two-rank layouts, planned from the costs of one rank, against measured ones
+  predictions  step times of two-rank layouts, planned from costs measured on another, against measured ones
 
 usage: tools/bench/layout_bench.py [speed | cpu | predictions]...
 """
@@ -29,7 +29,7 @@ def prepare(place):
     place.call(["prepare", "--input", text, "--tokenizer", "byte", "--out", str(place.path / "corpus")])
 
 
-def config(place, micro, steps=12, sequences=16, **parallel):
+def config(place, micro, steps=7, sequences=16, **parallel):
     return {
         "run": {"dir": "unused", "steps": steps, "log_every": 1000},
         "model": {"layers": 4, "hidden": 384, "heads": 6, "sequence": 128, "vocab": 257},
@@ -70,10 +70,10 @@ def cpu(place):
     def seconds_a_step(micro, launch, **parallel):
         # Start and end of a run cost the same in both.
         few, many = (
-            place.train(config(place, micro, steps, 64, **parallel), launch=launch).cpu_seconds
-            for steps in (2, 12)
+            place.train(config(place, micro, steps, 32, **parallel), launch=launch).cpu_seconds
+            for steps in (2, 8)
         )
-        return (many - few) / 10
+        return (many - few) / 6
 
     for micro in (2, 8):
         alone, together = [], []
@@ -88,7 +88,7 @@ def cpu(place):
 
 
 def predictions(place):
-    print("Step time of two ranks, planned from the costs of one rank, against measured\n")
+    print("Step time of two ranks, planned from costs measured on another layout, against measured\n")
     print_header("layout", "predicted", "measured", "off by")
     layouts = [
         (8, {"data": 2}),
@@ -107,8 +107,9 @@ def predictions(place):
     ]
     offs = []
     for micro, parallel in layouts:
-        # Costs are taken anew each time: this machine's speed drifts.
-        costs = place.train(config(place, 4), launch=ALONE).directory / "costs.json"
+        # Measured with both cores busy, and anew each time: this machine's speed drifts.
+        source = {"pipeline": 2} if "data" in parallel else {"data": 2}
+        costs = place.train(config(place, 4, **source), launch=mpirun(2)).directory / "costs.json"
         job = config(place, micro, **parallel)
         planned = place.plan(job, str(costs))["step_seconds"]
         measured = place.train(job, launch=mpirun(2)).step_seconds()
