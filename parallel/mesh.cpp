@@ -46,6 +46,7 @@ int Mesh::moved(int rank, std::string_view axis, int coordinate) const {
 
 std::vector<int> Mesh::line(int rank, std::string_view axis) const {
   std::vector<int> ranks;
+  ranks.reserve(static_cast<std::size_t>(size(axis)));
   for (int i = 0; i < size(axis); ++i) {
     ranks.push_back(moved(rank, axis, i));
   }

@@ -91,6 +91,7 @@ void RunCheckpoints::finish() {
   const std::vector<std::string> texts =
       exchange_texts(*world_, shard_list_text(writer_.take()), "what ranks wrote of a checkpoint");
   std::vector<ShardList> lists;
+  lists.reserve(texts.size());
   for (const std::string& text : texts) {
     lists.push_back(parse_shard_list(text));
   }
