@@ -24,7 +24,7 @@ CodecSetting read_codec_setting(JsonReader section) {
   CodecSetting setting;
   setting.codec = static_cast<Codec>(section.choice("codec", kCodecs));
   switch (setting.codec) {
-    case Codec::low_rank:
+    case CodecKind::low_rank:
       setting.rank = static_cast<int>(section.integer("rank", {.min = 1, .max = kMaxRank}));
       break;
     case Codec::top_k:

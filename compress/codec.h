@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compress/codec_setting.h"
+#include "core/stream.h"
+#include "core/tensor.h"
+
+namespace slackline {
+
+struct MatrixShape {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+
+  [[nodiscard]] std::size_t num_elements() const {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
+  }
+
+  friend bool operator==(const MatrixShape&, const MatrixShape&) = default;
+};
+
+// What names a message, for codecs that draw numbers: the same key gives the same numbers on any
+// rank, in any order.
+struct MessageKey {
+  std::uint64_t seed = 0;         // of the run
+  std::uint64_t step = 0;         // from 1
+  std::uint64_t micro_batch = 0;  // 0 where a site sends one message a step
+};
+
+// How the gradient of an activation passes a codec that the activation passed.
+enum class CodecGradient {
+  straight_through,  // unchanged
+  masked,            // zero wherever the codec left the activation out
+};
+
+// A part of a codec's or a site's state, for checkpoints: f32, in place.
+struct CodecState {
+  std::string name;   // of its codec: "right_factor"
+  int matrix = 0;     // of the codec's list
+  Tensor data{};
+};
+
+// Compresses one kind of message: a list of matrices (f32, row-major), always of the same shapes.
+// Owns the state that goes from message to message; the residual of error feedback belongs to its
+// caller (error_feedback.h), who hands it in.
+//
+// A message takes one of two ways.
+//   As a frame, to one receiver or gathered by several:  encode(), send the frame, settle();
+//     the receiver: decode().
+//   As sums, where sums() > 0 and the message is added up over ranks:  begin_sum(), add its tensor
+//     up over all ranks, next_sum() and add up again for each further round, finish_sum(). The
+//     result is the decoded sum of all ranks' matrices, equal on all of them.
+//
+// With a residual e (one tensor a matrix; empty vectors: no error feedback) a message stands for
+// values + e. encode() and begin_sum() leave that sum in e, settle() and finish_sum() take off what
+// the receivers get, so that e is then what they did not. Between the two a frame may already be
+// under way: nothing but e is written.
+//
+// Deterministic: results depend on values, state and key, never on the number of threads. Inf and
+// NaN in the values give Inf or NaN at the receiver. One thread at a time.
+class Codec {
+ public:
+  // The matrices of a message; all contiguous.
+  using Matrices = std::vector<Tensor>;
+
+  virtual ~Codec() = default;
+  Codec(const Codec&) = delete;
+  Codec& operator=(const Codec&) = delete;
+
+  // Bytes of a frame: frame_bytes() of setting and shapes (codec_bytes.h).
+  [[nodiscard]] virtual std::size_t frame_bytes() const = 0;
+
+  // `frame` is (frame_bytes) of u8. `values` are only read.
+  virtual void encode(StreamView stream,
+                      const Matrices& values,
+                      const Matrices& residual,
+                      const MessageKey& key,
+                      const Tensor& frame) = 0;
+
+  // Takes what decode() makes of `frame`, the one encoded last, off the residual.
+  virtual void settle(StreamView stream, const Tensor& frame, const Matrices& residual) = 0;
+
+  // Writes, or with `accumulate` adds, the matrices of a frame. Throws CommError where the frame
+  // is not one of this setting and these shapes, before anything is written.
+  virtual void decode(StreamView stream,
+                      const Tensor& frame,
+                      const Matrices& out,
+                      bool accumulate) const = 0;
+
+  // Rounds of addition over ranks; 0: this codec's messages do not add.
+  [[nodiscard]] virtual int sums() const { return 0; }
+
+  // The first round's addend, to be added up in place. Valid until the message is finished.
+  [[nodiscard]] virtual Tensor begin_sum(StreamView stream,
+                                         const Matrices& values,
+                                         const Matrices& residual,
+                                         const MessageKey& key);
+
+  // After the round before has been added up: this round's addend. `values` and `residual` as given
+  // to begin_sum.
+  [[nodiscard]] virtual Tensor next_sum(StreamView stream,
+                                        const Matrices& values,
+                                        const Matrices& residual);
+
+  // After the last round, added up over `ranks`. `out` may be the values.
+  virtual void finish_sum(StreamView stream,
+                          const Matrices& out,
+                          const Matrices& residual,
+                          int ranks);
+
+  [[nodiscard]] virtual CodecGradient gradient() const { return CodecGradient::straight_through; }
+
+  // The elements of matrix 0 that the frame encoded or decoded last kept: zeroes the others of
+  // `gradient`. REQUIRES: gradient() is masked.
+  virtual void mask(StreamView stream, const Tensor& frame, const Tensor& gradient) const;
+
+  // Views of what later messages depend on; valid as long as the codec.
+  [[nodiscard]] virtual std::vector<CodecState> state() { return {}; }
+
+  // Scratch of the calls above, on the stream's workspace.
+  [[nodiscard]] virtual std::size_t workspace_bytes(int num_threads) const = 0;
+
+ protected:
+  Codec() = default;
+};
+
+// `seed` draws first states, the same on all ranks that name the same. `name` keeps streams of
+// numbers of different sites apart. REQUIRES: every shape has elements.
+[[nodiscard]] std::unique_ptr<Codec> make_codec(const CodecSetting& setting,
+                                                std::vector<MatrixShape> shapes,
+                                                std::uint64_t seed,
+                                                const std::string& name);
+
+}  // namespace slackline

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "compress/codec.h"
+
+namespace slackline {
+
+// What codecs send, as closed formulas of setting and shapes (docs/compression.md).
+
+// Rank of the factors of a matrix: of low_rank.
+[[nodiscard]] std::int64_t factor_rank(const CodecSetting& setting, const MatrixShape& shape);
+
+// Elements that top_k and random_k keep of a matrix: the share, rounded, at least one.
+[[nodiscard]] std::size_t kept_elements(const CodecSetting& setting, const MatrixShape& shape);
+
+// Scales of a matrix, and bytes of its packed numbers: of quantize. Rows begin on whole bytes.
+[[nodiscard]] std::size_t num_scales(const CodecSetting& setting, const MatrixShape& shape);
+[[nodiscard]] std::size_t packed_bytes(const CodecSetting& setting, const MatrixShape& shape);
+
+// Of a matrix in a frame, without the header.
+[[nodiscard]] std::size_t payload_bytes(const CodecSetting& setting, const MatrixShape& shape);
+
+// A whole frame.
+[[nodiscard]] std::size_t frame_bytes(const CodecSetting& setting,
+                                      const std::vector<MatrixShape>& shapes);
+
+// A rank's addends of a message that is added up, all rounds together.
+// REQUIRES: messages of this kind add.
+[[nodiscard]] std::size_t sum_bytes(const CodecSetting& setting,
+                                    const std::vector<MatrixShape>& shapes);
+
+[[nodiscard]] bool adds(CodecKind kind);
+
+// Whether a matrix's payload is smaller than its f32 elements.
+[[nodiscard]] bool shrinks(const CodecSetting& setting, const MatrixShape& shape);
+
+}  // namespace slackline

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compress/codec.h"
+
+// What makes each kind of codec; make_codec() chooses among them.
+namespace slackline {
+
+[[nodiscard]] std::unique_ptr<Codec> make_low_rank_codec(const CodecSetting& setting,
+                                                         std::vector<MatrixShape> shapes,
+                                                         std::uint64_t seed,
+                                                         const std::string& name);
+[[nodiscard]] std::unique_ptr<Codec> make_top_k_codec(const CodecSetting& setting,
+                                                      std::vector<MatrixShape> shapes);
+[[nodiscard]] std::unique_ptr<Codec> make_random_k_codec(const CodecSetting& setting,
+                                                         std::vector<MatrixShape> shapes,
+                                                         std::uint64_t seed,
+                                                         const std::string& name);
+[[nodiscard]] std::unique_ptr<Codec> make_quantize_codec(const CodecSetting& setting,
+                                                         std::vector<MatrixShape> shapes,
+                                                         std::uint64_t seed,
+                                                         const std::string& name);
+[[nodiscard]] std::unique_ptr<Codec> make_cast_codec(std::vector<MatrixShape> shapes);
+
+}  // namespace slackline

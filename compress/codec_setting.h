@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/dtype.h"
+
+namespace slackline {
+
+enum class CodecKind { low_rank, top_k, random_k, quantize, cast };
+
+// What becomes of what a message leaves out.
+//   none       it is lost
+//   immediate  it is added to the next message of the same tensor: of the same micro-batch in the
+//              next step where a site sends several a step
+//   lazy       it is added to the next message of the site, whatever its micro-batch (Optimus-CC's
+//              lazy error propagation)
+// A site with one message a step makes no difference between the last two.
+enum class ErrorFeedback { none, immediate, lazy };
+
+// Columns of low_rank's left factor are made orthonormal by ...
+enum class Orthogonalization {
+  blocked,       // Gram-Schmidt twice, panel by panel
+  gram_schmidt,  // modified Gram-Schmidt, column by column: the reference
+};
+
+// Elements of a matrix that share one scale: a column, a row, `group` neighbours in a row, all.
+enum class ScaleOf { channel, token, group, tensor };
+
+enum class Rounding { nearest, stochastic };
+
+// How one site's transfers are compressed. Fields of other kinds than `kind` mean nothing.
+struct CodecSetting {
+  CodecKind kind = CodecKind::low_rank;
+  ErrorFeedback error_feedback = ErrorFeedback::none;
+
+  int rank = 0;                 // low_rank: of the factors, at most what the matrix has
+  DType factors = DType::f32;   // low_rank: as they travel; f32 or bf16
+  Orthogonalization orthogonalization = Orthogonalization::blocked;
+
+  double ratio = 0.0;          // top_k, random_k: share of elements kept, in (0, 1]
+  DType values = DType::f32;   // top_k, random_k: as they travel; f32 or bf16
+
+  int bits = 0;                // quantize: 2, 4 or 8
+  ScaleOf scale = ScaleOf::channel;
+  int group = 128;             // with ScaleOf::group
+  Rounding rounding = Rounding::nearest;
+
+  friend bool operator==(const CodecSetting&, const CodecSetting&) = default;
+};
+
+// The names of the config's "codec".
+[[nodiscard]] const char* name_of(CodecKind kind);
+
+// A word for people: "low_rank 16", "top_k 0.01", "quantize 4".
+[[nodiscard]] std::string short_text(const CodecSetting& setting);
+
+}  // namespace slackline
