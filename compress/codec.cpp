@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "compress/frame.h"
+#include "compress/codec_factories.h"
 #include "core/check.h"
 
 namespace slackline {
@@ -37,6 +37,24 @@ void Codec::finish_sum(StreamView /*stream*/,
 
 void Codec::mask(StreamView /*stream*/, const Tensor& /*frame*/, const Tensor& /*gradient*/) const {
   SL_CHECK(false, "this codec does not mask gradients");
+}
+
+std::unique_ptr<Codec> make_codec(const CodecSetting& setting,
+                                  std::vector<CodecPart> parts,
+                                  std::uint64_t seed) {
+  switch (setting.kind) {
+    case CodecKind::low_rank:
+      return make_low_rank_codec(setting, std::move(parts), seed);
+    case CodecKind::top_k:
+      return make_top_k_codec(setting, std::move(parts));
+    case CodecKind::random_k:
+      return make_random_k_codec(setting, std::move(parts), seed);
+    case CodecKind::quantize:
+      return make_quantize_codec(setting, std::move(parts), seed);
+    case CodecKind::cast:
+      break;
+  }
+  return make_cast_codec(std::move(parts));
 }
 
 }  // namespace slackline

@@ -13,6 +13,7 @@ template <typename T>
 void convert_from(StreamView stream, const Tensor& from, const Tensor& to);
 template <typename T>
 void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out);
+void scale(StreamView stream, const Tensor& x, float factor, const Tensor& out);
 
 }  // namespace cpu
 
@@ -37,6 +38,14 @@ void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out)
   check_operand(b, {"add b", a.dtype(), a.shape()});
   check_operand(out, {"add out", a.dtype(), a.shape()});
   SL_DISPATCH(stream, a.dtype(), add, stream, a, b, out);
+}
+
+void scale(StreamView stream, const Tensor& x, float factor, const Tensor& out) {
+  check_operand(x, {"scale x", DType::f32, x.shape()});
+  check_operand(out, {"scale out", DType::f32, x.shape()});
+  if (computes(stream)) {
+    cpu::scale(stream, x, factor, out);
+  }
 }
 
 }  // namespace slackline

@@ -13,4 +13,7 @@ void fill_zero(StreamView stream, const Tensor& tensor);
 // out = a + b, element by element in f32. out may be a or b.
 void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out);
 
+// out = factor * x, f32. out may be x.
+void scale(StreamView stream, const Tensor& x, float factor, const Tensor& out);
+
 }  // namespace slackline

@@ -57,6 +57,20 @@ void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out)
       });
 }
 
+void scale(StreamView stream, const Tensor& x, float factor, const Tensor& out) {
+  const float* source = x.data<float>();
+  float* target = out.data<float>();
+  parallel_ranges(
+      stream, x.num_elements(), kElementsPerTask, [=](std::size_t begin, std::size_t end) {
+        simd::for_each_vector(end - begin, [=](std::size_t offset, auto part) {
+          const std::size_t i = begin + offset;
+          simd::store(simd::hn::Mul(simd::splat(factor), simd::load(source + i, part)),
+                      target + i,
+                      part);
+        });
+      });
+}
+
 template void convert_from<float>(StreamView, const Tensor&, const Tensor&);
 template void convert_from<BFloat16>(StreamView, const Tensor&, const Tensor&);
 template void add<float>(StreamView, const Tensor&, const Tensor&, const Tensor&);

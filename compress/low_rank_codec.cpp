@@ -1,0 +1,338 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "compress/codec_bytes.h"
+#include "compress/codec_factories.h"
+#include "compress/frame.h"
+#include "core/buffer.h"
+#include "core/check.h"
+#include "core/kernels/dispatch.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/low_rank.h"
+#include "core/kernels/orthonormalize.h"
+#include "core/rng.h"
+
+// One step of PowerSGD (Vogels, Karimireddy, Jaggi 2019, algorithm 1) per message. For a matrix
+// M (n, m), with Q (r, m) left from the message before:
+//   P = M Q^T;  P = orthonormal basis of P's columns;  Q = P^T M;  decoded: P Q,
+// the projection of M onto what P spans. Over ranks, P and Q are sums: the first before it is made
+// orthonormal, so that all ranks project onto the same space.
+//
+// A frame holds the left factors of all matrices, then the right ones.
+namespace slackline {
+
+namespace {
+
+constexpr const char* kRightFactor = "right_factor";
+
+// The factors of a message's matrices, in one piece of memory.
+struct Factors {
+  Factors(const char* name, std::int64_t count)
+      : all(make_buffer(name, DType::f32, Shape{count})) {}
+
+  [[nodiscard]] Tensor tensor() const {
+    return all.view(DType::f32, Shape{static_cast<std::int64_t>(all.bytes() / sizeof(float))});
+  }
+
+  Buffer all;
+  std::vector<Tensor> each{};
+};
+
+std::int64_t left_elements(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
+  std::int64_t count = 0;
+  for (const CodecPart& part : parts) {
+    count += part.shape.rows * factor_rank(setting, part.shape);
+  }
+  return count;
+}
+
+std::int64_t right_elements(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
+  std::int64_t count = 0;
+  for (const CodecPart& part : parts) {
+    count += part.shape.columns * factor_rank(setting, part.shape);
+  }
+  return count;
+}
+
+class LowRankCodec final : public Codec {
+ public:
+  LowRankCodec(const CodecSetting& setting, std::vector<CodecPart> parts, std::uint64_t seed);
+
+  [[nodiscard]] std::size_t frame_bytes() const override {
+    return slackline::frame_bytes(setting_, parts_);
+  }
+
+  void encode(StreamView stream,
+              const Matrices& values,
+              const Matrices& residual,
+              const MessageKey& key,
+              const Tensor& frame) override;
+  void settle(StreamView stream, const Tensor& frame, const Matrices& residual) override;
+  void decode(StreamView stream,
+              const Tensor& frame,
+              const Matrices& out,
+              bool accumulate) const override;
+
+  [[nodiscard]] int sums() const override { return 2; }
+
+  Tensor begin_sum(StreamView stream,
+                   const Matrices& values,
+                   const Matrices& residual,
+                   const MessageKey& key) override;
+  Tensor next_sum(StreamView stream, const Matrices& values, const Matrices& residual) override;
+  void finish_sum(StreamView stream,
+                  const Matrices& out,
+                  const Matrices& residual,
+                  int ranks) override;
+
+  [[nodiscard]] std::vector<CodecState> state() override;
+  [[nodiscard]] std::size_t workspace_bytes(int num_threads) const override;
+
+ private:
+  void draw_right(std::size_t matrix);
+  void revive_lost_rows();
+  [[nodiscard]] std::vector<LowRankProduct> products(const Matrices& matrices,
+                                                     const Matrices& residual) const;
+  void make_left(StreamView stream, const Matrices& values, const Matrices& residual);
+  void make_right(StreamView stream, const Matrices& values, const Matrices& residual);
+  [[nodiscard]] Tensor travelling(StreamView stream, const Factors& factors, const Buffer& narrow);
+  void arrived(StreamView stream, const Buffer& narrow, const Factors& factors);
+
+  [[nodiscard]] std::uint32_t parameter() const {
+    return static_cast<std::uint32_t>(setting_.rank);
+  }
+
+  CodecSetting setting_;
+  std::vector<CodecPart> parts_;
+  std::uint64_t seed_;
+  Factors left_;
+  Factors right_;
+  Buffer narrow_left_;   // bf16, where factors travel as such
+  Buffer narrow_right_;
+};
+
+LowRankCodec::LowRankCodec(const CodecSetting& setting,
+                           std::vector<CodecPart> parts,
+                           std::uint64_t seed)
+    : setting_(setting),
+      parts_(std::move(parts)),
+      seed_(seed),
+      left_("left factors", left_elements(setting, parts_)),
+      right_("right factors", right_elements(setting, parts_)) {
+  if (setting.factors == DType::bf16) {
+    narrow_left_ = make_buffer("left factors in bf16", DType::bf16, left_.tensor().shape());
+    narrow_right_ = make_buffer("right factors in bf16", DType::bf16, right_.tensor().shape());
+  }
+  std::size_t left = 0;
+  std::size_t right = 0;
+  for (const CodecPart& part : parts_) {
+    const std::int64_t r = factor_rank(setting_, part.shape);
+    left_.each.push_back(left_.all.view(DType::f32, {part.shape.rows, r}, left));
+    right_.each.push_back(right_.all.view(DType::f32, {r, part.shape.columns}, right));
+    left += left_.each.back().bytes();
+    right += right_.each.back().bytes();
+  }
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    draw_right(i);
+  }
+}
+
+void LowRankCodec::draw_right(std::size_t matrix) {
+  const PhiloxKey key = philox_key(seed_, "codec/right_factor/" + parts_[matrix].name);
+  const std::span<float> values = right_.each[matrix].span<float>();
+  for (std::size_t i = 0; i < values.size(); i += 2) {
+    const std::array<double, 2> pair = normal_pair(key, i / 2);
+    values[i] = static_cast<float>(pair[0]);
+    if (i + 1 < values.size()) {
+      values[i + 1] = static_cast<float>(pair[1]);
+    }
+  }
+}
+
+// A direction that a matrix did not have (it was zero, or of lower rank) leaves a zero row, and
+// zero rows would stay zero for ever. They begin anew.
+void LowRankCodec::revive_lost_rows() {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const Tensor& right = right_.each[i];
+    for (std::int64_t row = 0; row < right.dim(0); ++row) {
+      const std::span<float> values = right.rows(row, row + 1).span<float>();
+      const auto is_zero = [](float value) { return value == 0.0F; };
+      if (!is_zero(values.front()) || !std::all_of(values.begin(), values.end(), is_zero)) {
+        continue;
+      }
+      const PhiloxKey key = philox_key(
+          seed_, "codec/right_factor/" + parts_[i].name + "/again/" + std::to_string(row));
+      for (std::size_t k = 0; k < values.size(); ++k) {
+        values[k] = static_cast<float>(normal_pair(key, k)[0]);
+      }
+    }
+  }
+}
+
+std::vector<LowRankProduct> LowRankCodec::products(const Matrices& matrices,
+                                                   const Matrices& residual) const {
+  std::vector<LowRankProduct> list;
+  list.reserve(parts_.size());
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const Shape shape{parts_[i].shape.rows, parts_[i].shape.columns};
+    const auto of = [&](const Matrices& tensors) {
+      return tensors.empty() ? Tensor() : tensors[i].reshaped(shape);
+    };
+    list.push_back({.matrix = of(matrices),
+                    .added = of(residual),
+                    .left = left_.each[i],
+                    .right = right_.each[i]});
+  }
+  return list;
+}
+
+void LowRankCodec::make_left(StreamView stream, const Matrices& values, const Matrices& residual) {
+  if (computes(stream)) {
+    revive_lost_rows();
+  }
+  low_rank_left(stream, products(values, residual));
+}
+
+void LowRankCodec::make_right(StreamView stream, const Matrices& values, const Matrices& residual) {
+  const GramSchmidt method = setting_.orthogonalization == Orthogonalization::blocked
+                                 ? GramSchmidt::blocked
+                                 : GramSchmidt::modified;
+  orthonormalize(stream, left_.each, method);
+  if (setting_.factors == DType::bf16) {
+    cast(stream, left_.tensor(), narrow_left_.view(DType::bf16, left_.tensor().shape()));
+    arrived(stream, narrow_left_, left_);
+  }
+  low_rank_right(stream, products(values, residual));
+}
+
+// As the other ranks get them: rounded first where they travel in bf16.
+Tensor LowRankCodec::travelling(StreamView stream, const Factors& factors, const Buffer& narrow) {
+  if (setting_.factors == DType::f32) {
+    return factors.tensor();
+  }
+  const Tensor rounded = narrow.view(DType::bf16, factors.tensor().shape());
+  cast(stream, factors.tensor(), rounded);
+  return rounded;
+}
+
+void LowRankCodec::arrived(StreamView stream, const Buffer& narrow, const Factors& factors) {
+  if (setting_.factors == DType::bf16) {
+    cast(stream, narrow.view(DType::bf16, factors.tensor().shape()), factors.tensor());
+  }
+}
+
+void LowRankCodec::encode(StreamView stream,
+                          const Matrices& values,
+                          const Matrices& residual,
+                          const MessageKey& /*key*/,
+                          const Tensor& frame) {
+  make_left(stream, values, residual);
+  make_right(stream, values, residual);
+  const Tensor left = travelling(stream, left_, narrow_left_);
+  const Tensor right = travelling(stream, right_, narrow_right_);
+  arrived(stream, narrow_right_, right_);
+  if (computes(stream)) {
+    std::byte* payload = begin_frame(frame, CodecKind::low_rank, parameter());
+    std::memcpy(payload, left.raw(), left.bytes());
+    std::memcpy(payload + left.bytes(), right.raw(), right.bytes());
+  }
+}
+
+void LowRankCodec::settle(StreamView stream, const Tensor& /*frame*/, const Matrices& residual) {
+  low_rank_multiply(stream, products({}, residual), LowRankOutput::none, 1.0F);
+}
+
+void LowRankCodec::decode(StreamView stream,
+                          const Tensor& frame,
+                          const Matrices& out,
+                          bool accumulate) const {
+  ArenaScope scratch(stream.workspace());
+  const Tensor left = scratch.allocate(DType::f32, left_.tensor().shape());
+  const Tensor right = scratch.allocate(DType::f32, right_.tensor().shape());
+  if (computes(stream)) {
+    const std::byte* payload =
+        open_frame(frame, CodecKind::low_rank, parameter(), frame_bytes());
+    for (const Tensor& factors : {left, right}) {
+      // Views of what arrived are only read.
+      const Tensor received(
+          const_cast<std::byte*>(payload), setting_.factors, factors.shape());  // NOLINT
+      cast(stream, received, factors);
+      payload += received.bytes();
+    }
+  }
+  std::vector<LowRankProduct> list = products(out, {});
+  std::size_t left_done = 0;
+  std::size_t right_done = 0;
+  for (LowRankProduct& product : list) {
+    const auto part_of = [](const Tensor& all, std::size_t& done, const Shape& shape) {
+      const Tensor part(all.data<float>() + done, DType::f32, shape);
+      done += part.num_elements();
+      return part;
+    };
+    product.left = part_of(left, left_done, product.left.shape());
+    product.right = part_of(right, right_done, product.right.shape());
+  }
+  low_rank_multiply(
+      stream, list, accumulate ? LowRankOutput::add : LowRankOutput::write, 1.0F);
+}
+
+Tensor LowRankCodec::begin_sum(StreamView stream,
+                               const Matrices& values,
+                               const Matrices& residual,
+                               const MessageKey& /*key*/) {
+  make_left(stream, values, residual);
+  return travelling(stream, left_, narrow_left_);
+}
+
+Tensor LowRankCodec::next_sum(StreamView stream,
+                              const Matrices& values,
+                              const Matrices& residual) {
+  arrived(stream, narrow_left_, left_);
+  make_right(stream, values, residual);
+  return travelling(stream, right_, narrow_right_);
+}
+
+// The residual loses an equal share of the sum on every rank, as in the paper's algorithm: over
+// all ranks that adds up to what was received.
+void LowRankCodec::finish_sum(StreamView stream,
+                              const Matrices& out,
+                              const Matrices& residual,
+                              int ranks) {
+  arrived(stream, narrow_right_, right_);
+  low_rank_multiply(stream,
+                    products(out, residual),
+                    LowRankOutput::write,
+                    1.0F / static_cast<float>(ranks));
+}
+
+std::vector<CodecState> LowRankCodec::state() {
+  std::vector<CodecState> states;
+  states.reserve(parts_.size());
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    states.push_back({.part = parts_[i].name, .name = kRightFactor, .data = right_.each[i]});
+  }
+  return states;
+}
+
+std::size_t LowRankCodec::workspace_bytes(int num_threads) const {
+  Matrices shapes;
+  shapes.reserve(parts_.size());
+  for (const CodecPart& part : parts_) {
+    shapes.emplace_back(nullptr, DType::f32, Shape{part.shape.rows, part.shape.columns});
+  }
+  const std::size_t decoded = Arena::aligned_bytes(DType::f32, left_.tensor().shape()) +
+                              Arena::aligned_bytes(DType::f32, right_.tensor().shape());
+  return std::max(orthonormalize_workspace_bytes(left_.each, num_threads),
+                  decoded + low_rank_workspace_bytes(products(shapes, {}), num_threads));
+}
+
+}  // namespace
+
+std::unique_ptr<Codec> make_low_rank_codec(const CodecSetting& setting,
+                                           std::vector<CodecPart> parts,
+                                           std::uint64_t seed) {
+  return std::make_unique<LowRankCodec>(setting, std::move(parts), seed);
+}
+
+}  // namespace slackline

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "compress/codec.h"
+#include "core/buffer.h"
+
+namespace slackline {
+
+// What the messages of one site still owe: the residuals of error feedback, f32 and zero at first.
+// Owns them; codecs read and write them.
+class Residuals {
+ public:
+  Residuals() = default;
+
+  // `messages` a step, of these matrices each. Immediate feedback keeps a residual for each of
+  // them, lazy feedback one for all.
+  Residuals(ErrorFeedback feedback, const std::vector<CodecPart>& parts, int messages);
+
+  // What the codec gets with message `index` of a step: a tensor a matrix, nothing without error
+  // feedback.
+  [[nodiscard]] const Codec::Matrices& of(int index) const;
+
+  // All of them: [message][matrix].
+  [[nodiscard]] const std::vector<Codec::Matrices>& all() const { return tensors_; }
+
+  [[nodiscard]] static std::size_t bytes(ErrorFeedback feedback,
+                                         const std::vector<CodecPart>& parts,
+                                         int messages);
+
+ private:
+  std::vector<Buffer> buffers_;            // of each message
+  std::vector<Codec::Matrices> tensors_;  // likewise
+};
+
+}  // namespace slackline

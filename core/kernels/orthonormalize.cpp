@@ -1,0 +1,26 @@
+#include "core/kernels/orthonormalize.h"
+
+#include "core/kernels/dispatch.h"
+#include "core/kernels/operand.h"
+
+namespace slackline {
+
+namespace cpu {
+
+void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSchmidt method);
+
+}  // namespace cpu
+
+void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSchmidt method) {
+  for (const Tensor& matrix : matrices) {
+    SL_CHECK(matrix.shape().rank() == 2, "orthonormalize takes matrices");
+    check_operand(matrix, {"orthonormalize matrix", DType::f32, matrix.shape()});
+    SL_CHECK(matrix.dim(1) <= matrix.dim(0),
+             "orthonormalize has more columns than rows: " + matrix.shape().to_string());
+  }
+  if (computes(stream)) {
+    cpu::orthonormalize(stream, matrices, method);
+  }
+}
+
+}  // namespace slackline

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/stream.h"
+#include "core/tensor.h"
+
+namespace slackline {
+
+enum class GramSchmidt {
+  blocked,   // panels of columns, every projection done twice
+  modified,  // column by column, each projection once: the textbook's, kept as the reference
+};
+
+// Replaces the columns of each matrix (n, r), f32, by an orthonormal basis of what they span, in
+// order: column k is a combination of columns 0 .. k. A column that depends on the ones before it
+// (to 1e-6 of its length) becomes zero, so that the product of the result with its transpose is a
+// projection whatever the rank. Scale does not matter: matrices are scaled by powers of two
+// first. A matrix with Inf or NaN becomes NaN.
+//
+// Blocked: columns are orthogonal to rounding, however close to dependent they were. Modified: to
+// rounding times the condition number. REQUIRES: r <= n.
+void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSchmidt method);
+
+// Scratch of the call; the matrices need shapes only.
+[[nodiscard]] std::size_t orthonormalize_workspace_bytes(std::span<const Tensor> matrices,
+                                                         int num_threads);
+
+}  // namespace slackline

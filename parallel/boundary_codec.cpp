@@ -1,0 +1,90 @@
+#include "parallel/boundary_codec.h"
+
+#include "core/kernels/elementwise.h"
+
+namespace slackline {
+
+namespace {
+
+std::vector<CodecPart> parts_of(const BoundaryCodec::Options& options) {
+  return {{.name = options.name, .shape = options.shape}};
+}
+
+// Codecs work on f32: bf16 boundaries pass through a widened copy in the workspace.
+std::size_t widened_bytes(const BoundaryCodec::Options& options) {
+  return options.dtype == DType::f32
+             ? 0
+             : Arena::aligned_bytes(DType::f32, {options.shape.rows, options.shape.columns});
+}
+
+}  // namespace
+
+BoundaryCodec::BoundaryCodec(const Options& options)
+    : options_(options),
+      codec_(make_codec(options.setting, parts_of(options), options.seed)),
+      residuals_(options.end == End::sends ? options.setting.error_feedback : ErrorFeedback::none,
+                 parts_of(options),
+                 options.num_micro_batches) {}
+
+Tensor BoundaryCodec::as_matrix(const Tensor& share) const {
+  return share.reshaped({options_.shape.rows, options_.shape.columns});
+}
+
+void BoundaryCodec::encode(StreamView stream,
+                           const Tensor& share,
+                           const MessageKey& key,
+                           const Tensor& frame) {
+  ArenaScope scratch(stream.workspace());
+  Tensor values = as_matrix(share);
+  if (values.dtype() != DType::f32) {
+    values = scratch.allocate(DType::f32, values.shape());
+    cast(stream, as_matrix(share), values);
+  }
+  codec_->encode(
+      stream, {values}, residuals_.of(static_cast<int>(key.micro_batch)), key, frame);
+}
+
+void BoundaryCodec::settle(StreamView stream, const MessageKey& key, const Tensor& frame) {
+  const Codec::Matrices& residual = residuals_.of(static_cast<int>(key.micro_batch));
+  if (!residual.empty()) {
+    codec_->settle(stream, frame, residual);
+  }
+}
+
+void BoundaryCodec::decode(StreamView stream, const Tensor& frame, const Tensor& share) {
+  ArenaScope scratch(stream.workspace());
+  const Tensor matrix = as_matrix(share);
+  if (matrix.dtype() == DType::f32) {
+    codec_->decode(stream, frame, {matrix}, false);
+    return;
+  }
+  const Tensor widened = scratch.allocate(DType::f32, matrix.shape());
+  codec_->decode(stream, frame, {widened}, false);
+  cast(stream, widened, matrix);
+}
+
+void BoundaryCodec::mask(StreamView stream, const Tensor& frame, const Tensor& share) {
+  ArenaScope scratch(stream.workspace());
+  const Tensor matrix = as_matrix(share);
+  if (matrix.dtype() == DType::f32) {
+    codec_->mask(stream, frame, matrix);
+    return;
+  }
+  const Tensor widened = scratch.allocate(DType::f32, matrix.shape());
+  cast(stream, matrix, widened);
+  codec_->mask(stream, frame, widened);
+  cast(stream, widened, matrix);
+}
+
+std::size_t BoundaryCodec::workspace_bytes(int num_threads) const {
+  return widened_bytes(options_) + codec_->workspace_bytes(num_threads);
+}
+
+MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size) {
+  if (tokens % tensor_size == 0) {
+    return {.rows = tokens / tensor_size, .columns = C};
+  }
+  return {.rows = tokens, .columns = C / tensor_size};  // heads divide, so channels do
+}
+
+}  // namespace slackline

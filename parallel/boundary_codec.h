@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compress/codec.h"
+#include "compress/residuals.h"
+#include "core/buffer.h"
+
+namespace slackline {
+
+// One end of one direction of a pipeline boundary whose messages are compressed: this rank's share
+// of the boundary tensor, seen as a matrix of tokens by channels. The sending end holds what goes
+// from message to message; the receiving end holds nothing but scratch. Used by one thread.
+class BoundaryCodec {
+ public:
+  enum class End { sends, receives };
+
+  struct Options {
+    CodecSetting setting{};
+    End end = End::sends;
+    std::string name;          // "pipeline_backward/3": site and sending virtual stage
+    MatrixShape shape{};       // of this rank's share
+    DType dtype = DType::f32;  // of the boundary tensor
+    int num_micro_batches = 1;
+    std::uint64_t seed = 0;
+  };
+
+  explicit BoundaryCodec(const Options& options);
+
+  [[nodiscard]] const Options& options() const { return options_; }
+
+  [[nodiscard]] std::size_t frame_bytes() const { return codec_->frame_bytes(); }
+
+  // Of the sending end. `share` is this rank's share, `frame` (frame_bytes) of u8. After encode()
+  // the frame may be sent; settle() then brings the residual up to date.
+  void encode(StreamView stream, const Tensor& share, const MessageKey& key, const Tensor& frame);
+  void settle(StreamView stream, const MessageKey& key, const Tensor& frame);
+
+  // Of the receiving end: overwrites `share`.
+  void decode(StreamView stream, const Tensor& frame, const Tensor& share);
+
+  // Whether gradients are masked by what the activations' codec kept; if so, zeroes those of
+  // `share` that `frame` left out.
+  [[nodiscard]] bool masks() const { return codec_->gradient() == CodecGradient::masked; }
+  void mask(StreamView stream, const Tensor& frame, const Tensor& share);
+
+  [[nodiscard]] Codec& codec() { return *codec_; }
+
+  [[nodiscard]] const Residuals& residuals() const { return residuals_; }
+
+  [[nodiscard]] std::size_t workspace_bytes(int num_threads) const;
+
+ private:
+  [[nodiscard]] Tensor as_matrix(const Tensor& share) const;
+
+  Options options_;
+  std::unique_ptr<Codec> codec_;
+  Residuals residuals_;
+};
+
+// The view of `elements` of a boundary tensor of C channels as a matrix: tokens by channels; where
+// the tensor ranks' shares cut through tokens, equal parts of each token's channels by rank.
+[[nodiscard]] MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size);
+
+}  // namespace slackline

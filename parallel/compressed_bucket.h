@@ -1,0 +1,84 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compress/codec.h"
+#include "compress/residuals.h"
+#include "core/buffer.h"
+#include "core/comm/communicator.h"
+#include "model/parameters.h"
+
+namespace slackline {
+
+// Matrices of a gradient bucket that one codec compresses, and their sum over a group of ranks.
+// Codecs whose messages add are summed on the way, round by round; frames of the others are
+// gathered, decoded and added in rank order. Each rank then has the same sums in its gradients.
+// Owns codec, residuals and messages. All ranks of the group call alike. Used by one thread.
+class CompressedSum {
+ public:
+  struct Options {
+    CodecSetting setting{};
+    std::vector<const Parameter*> matrices{};
+    int ranks = 1;
+    std::uint64_t seed = 0;
+  };
+
+  explicit CompressedSum(const Options& options);
+
+  // Encodes and submits the first transfer.
+  void begin(StreamView stream, Communicator& group, const MessageKey& key);
+
+  // Waits for the transfer under way and submits the next one, or ends with the sums in place and
+  // returns false.
+  [[nodiscard]] bool advance(StreamView stream, Communicator& group);
+
+  [[nodiscard]] const Options& options() const { return options_; }
+
+  [[nodiscard]] Codec& codec() { return *codec_; }
+
+  [[nodiscard]] const Residuals& residuals() const { return residuals_; }
+
+ private:
+  [[nodiscard]] bool advance_sum(StreamView stream, Communicator& group);
+  void add_frames(StreamView stream);
+
+  Options options_;
+  std::unique_ptr<Codec> codec_;
+  Residuals residuals_;
+  Codec::Matrices gradients_;
+  Buffer frames_;  // of all ranks, where messages are gathered
+  int round_ = 0;
+  Transfer transfer_{};
+};
+
+// A gradient bucket of which some matrices are compressed; the rest is packed and travels plain.
+class CompressedBucket {
+ public:
+  struct Options {
+    std::vector<CompressedSum::Options> sums{};
+    std::vector<const Parameter*> plain{};
+    SumOrder order = SumOrder::ranks;  // of what travels plain
+  };
+
+  explicit CompressedBucket(const Options& options);
+
+  void begin(StreamView stream, Communicator& group, const MessageKey& key);
+  [[nodiscard]] bool advance(StreamView stream, Communicator& group);
+
+  [[nodiscard]] std::vector<CompressedSum>& sums() { return sums_; }
+
+ private:
+  enum class Direction { pack, unpack };
+
+  void copy_plain(StreamView stream, Direction direction) const;
+
+  Options options_;
+  std::vector<CompressedSum> sums_;
+  std::vector<bool> moving_;  // of each sum
+  Buffer plain_;
+  Transfer transfer_{};  // of what is plain
+};
+
+}  // namespace slackline

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compress/codec_setting.h"
+#include "compress/compress_config.h"
+#include "parallel/rank_plan.h"
+#include "parallel/schedule/transfer_class.h"
+
+namespace slackline {
+
+// Which transfers of a step are compressed, and how: a value, the same on all ranks, made once and
+// looked up by the executor and the gradient reducer. Nothing else decides what is compressed.
+struct CompressionPlan {
+  struct Class {
+    schedule::TransferClass members{};
+    std::optional<CodecSetting> codec{};  // absent: its transfers stay plain
+    std::string reason{};
+
+    friend bool operator==(const Class&, const Class&) = default;
+  };
+
+  std::vector<Class> classes{};  // in order of members
+
+  // Null where the class stays plain, or does not exist.
+  [[nodiscard]] const CodecSetting* codec_of(const schedule::TransferClass& members) const;
+
+  [[nodiscard]] bool compresses_anything() const;
+
+  friend bool operator==(const CompressionPlan&, const CompressionPlan&) = default;
+};
+
+// A run's plans in force from their steps on; the first from step 1.
+struct PlanFromStep {
+  std::int64_t from_step = 1;
+  CompressionPlan plan{};
+
+  friend bool operator==(const PlanFromStep&, const PlanFromStep&) = default;
+};
+
+using PlanHistory = std::vector<PlanFromStep>;
+
+// The plan of a step. REQUIRES: step >= 1 and plans from step 1 on.
+[[nodiscard]] const CompressionPlan& plan_at(const PlanHistory& plans, std::int64_t step);
+
+// The classes of transfers that a codec may be given to: pipeline messages by sending virtual
+// stage and phase, gradients by virtual stage, the tied table's by the first stage. Weights that
+// zero1 gathers are not among them.
+[[nodiscard]] std::vector<schedule::TransferClass> compressible_classes(const MeshJob& job);
+
+// What a policy makes of a run, warm-up steps included. Throws ConfigError for a site that the
+// layout lacks. REQUIRES: the policy is none of those that read files or measure.
+[[nodiscard]] PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& job);
+
+}  // namespace slackline

@@ -1,0 +1,116 @@
+#include "parallel/pipeline_compression.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace slackline {
+
+namespace {
+
+using schedule::Op;
+using schedule::OpKind;
+using schedule::TransferId;
+
+using End = BoundaryCodec::End;
+
+// The transfer that a send begins or a receive ends.
+TransferId id_of(const Op& op) {
+  if (schedule::is_send(op.kind)) {
+    return schedule::id_of_send(op);
+  }
+  const bool forward = op.kind == OpKind::receive_forward;
+  return schedule::id_of_send({.kind = forward ? OpKind::send_forward : OpKind::send_backward,
+                               .chunk = schedule::peer_chunk(op),
+                               .micro_batch = op.micro_batch});
+}
+
+End end_of(const Op& op) { return schedule::is_send(op.kind) ? End::sends : End::receives; }
+
+}  // namespace
+
+PipelineCompression::PipelineCompression(const Options& options) : options_(options) {
+  for (const std::vector<Op>& ops : options.schedule.ranks) {
+    const std::vector<schedule::Phase> phases = schedule::phases_of(ops);
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (schedule::is_send(ops[i].kind)) {
+        phases_.emplace(schedule::id_of_send(ops[i]), phases[i]);
+      }
+    }
+  }
+}
+
+void PipelineCompression::set_plan(const CompressionPlan& plan) {
+  std::vector<std::unique_ptr<BoundaryCodec>> before = std::exchange(codecs_, {});
+  by_transfer_.clear();
+  frame_bytes_ = 0;
+  const auto rank = static_cast<std::size_t>(options_.pipeline_rank);
+  for (const Op& op : options_.schedule.ranks[rank]) {
+    if (!schedule::is_send(op.kind) && !schedule::is_receive(op.kind)) {
+      continue;
+    }
+    const TransferId id = id_of(op);
+    const CodecSetting* setting =
+        plan.codec_of({.site = id.site, .stage = id.stage, .phase = phases_.at(id)});
+    if (setting == nullptr || (!setting->always && !shrinks(*setting, options_.share))) {
+      continue;
+    }
+    BoundaryCodec* codec = find_or_make(id, *setting, end_of(op), before);
+    by_transfer_[{id, end_of(op)}] = codec;
+    frame_bytes_ = std::max(frame_bytes_, codec->frame_bytes());
+  }
+}
+
+BoundaryCodec* PipelineCompression::find_or_make(
+    const TransferId& id,
+    const CodecSetting& setting,
+    End end,
+    std::vector<std::unique_ptr<BoundaryCodec>>& before) {
+  const BoundaryCodec::Options options{
+      .setting = setting,
+      .end = end,
+      .name = schedule::site_name(id.site) + "/" + std::to_string(id.stage),
+      .shape = options_.share,
+      .dtype = options_.dtype,
+      .num_micro_batches = options_.schedule.num_micro_batches,
+      .seed = options_.seed};
+  const auto is_wanted = [&](const std::unique_ptr<BoundaryCodec>& codec) {
+    return codec != nullptr && codec->options().name == options.name &&
+           codec->options().end == end && codec->options().setting == setting;
+  };
+  if (const auto made = std::find_if(codecs_.begin(), codecs_.end(), is_wanted);
+      made != codecs_.end()) {
+    return made->get();
+  }
+  const auto kept = std::find_if(before.begin(), before.end(), is_wanted);
+  codecs_.push_back(kept != before.end() ? std::move(*kept)
+                                         : std::make_unique<BoundaryCodec>(options));
+  return codecs_.back().get();
+}
+
+BoundaryCodec* PipelineCompression::codec_of(const Op& op) const {
+  if (by_transfer_.empty()) {
+    return nullptr;
+  }
+  const auto found = by_transfer_.find({id_of(op), end_of(op)});
+  return found == by_transfer_.end() ? nullptr : found->second;
+}
+
+std::vector<BoundaryCodec*> PipelineCompression::senders() const {
+  std::vector<BoundaryCodec*> list;
+  for (const std::unique_ptr<BoundaryCodec>& codec : codecs_) {
+    if (codec->options().end == End::sends) {
+      list.push_back(codec.get());
+    }
+  }
+  return list;
+}
+
+std::size_t PipelineCompression::workspace_bytes(int num_threads) const {
+  std::size_t bytes = 0;
+  for (const std::unique_ptr<BoundaryCodec>& codec : codecs_) {
+    bytes = std::max(bytes, codec->workspace_bytes(num_threads));
+  }
+  return bytes;
+}
+
+}  // namespace slackline

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "parallel/boundary_codec.h"
+#include "parallel/compression_plan.h"
+#include "parallel/schedule/ops.h"
+
+namespace slackline {
+
+// The compressed boundaries of one rank: which of its sends and receives a plan compresses, and the
+// codecs at this end of them. Codecs live as long as the run; plans may change between steps.
+class PipelineCompression {
+ public:
+  struct Options {
+    schedule::Schedule schedule{};
+    int pipeline_rank = 0;
+    MatrixShape share{};  // of this rank, of every boundary tensor
+    DType dtype = DType::f32;
+    std::uint64_t seed = 0;
+  };
+
+  explicit PipelineCompression(const Options& options);
+
+  // Makes the codecs of what is compressed from now on. State of a boundary whose setting stays is
+  // kept; that of others begins anew.
+  void set_plan(const CompressionPlan& plan);
+
+  // The codec at this rank's end of a send or receive; null where it travels plain.
+  [[nodiscard]] BoundaryCodec* codec_of(const schedule::Op& op) const;
+
+  // All codecs of sending ends, by name.
+  [[nodiscard]] std::vector<BoundaryCodec*> senders() const;
+
+  // The most bytes a frame of this rank has; 0 where nothing is compressed.
+  [[nodiscard]] std::size_t frame_bytes() const { return frame_bytes_; }
+
+  [[nodiscard]] std::size_t workspace_bytes(int num_threads) const;
+
+ private:
+  [[nodiscard]] BoundaryCodec* find_or_make(const schedule::TransferId& id,
+                                            const CodecSetting& setting,
+                                            BoundaryCodec::End end,
+                                            std::vector<std::unique_ptr<BoundaryCodec>>& before);
+
+  Options options_;
+  std::map<schedule::TransferId, schedule::Phase> phases_{};  // of this rank's sends and receives
+  // By name and end. Phases of a boundary that have one setting share a codec and its state.
+  std::vector<std::unique_ptr<BoundaryCodec>> codecs_{};
+  std::map<std::pair<schedule::TransferId, BoundaryCodec::End>, BoundaryCodec*> by_transfer_{};
+  std::size_t frame_bytes_ = 0;
+};
+
+}  // namespace slackline
