@@ -78,13 +78,25 @@ std::size_t frame_bytes(const CodecSetting& setting, const std::vector<CodecPart
   return bytes;
 }
 
-std::size_t sum_bytes(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
+std::vector<SumRound> sum_rounds(const CodecSetting& setting,
+                                 const std::vector<CodecPart>& parts) {
   SL_CHECK(adds(setting.kind), name_of(setting.kind));
-  std::size_t bytes = 0;
-  for (const CodecPart& part : parts) {
-    bytes += payload_bytes(setting, part.shape);
+  if (setting.kind == CodecKind::low_rank) {
+    SumRound left{.element_bytes = size_of(setting.factors)};
+    SumRound right = left;
+    for (const CodecPart& part : parts) {
+      const std::int64_t r = factor_rank(setting, part.shape);
+      left.elements += static_cast<std::size_t>(part.shape.rows * r);
+      right.elements += static_cast<std::size_t>(part.shape.columns * r);
+    }
+    return {left, right};
   }
-  return bytes;
+  const bool casts = setting.kind == CodecKind::cast;
+  SumRound round{.element_bytes = size_of(casts ? DType::bf16 : setting.values)};
+  for (const CodecPart& part : parts) {
+    round.elements += casts ? part.shape.num_elements() : kept_elements(setting, part.shape);
+  }
+  return {round};
 }
 
 bool adds(CodecKind kind) {

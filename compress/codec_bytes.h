@@ -26,10 +26,15 @@ namespace slackline {
 [[nodiscard]] std::size_t frame_bytes(const CodecSetting& setting,
                                       const std::vector<CodecPart>& parts);
 
-// A rank's addends of a message that is added up, all rounds together.
+// The tensors of a message that is added up over ranks, round by round.
 // REQUIRES: messages of this kind add.
-[[nodiscard]] std::size_t sum_bytes(const CodecSetting& setting,
-                                    const std::vector<CodecPart>& parts);
+struct SumRound {
+  std::size_t elements = 0;
+  std::size_t element_bytes = 4;
+};
+
+[[nodiscard]] std::vector<SumRound> sum_rounds(const CodecSetting& setting,
+                                               const std::vector<CodecPart>& parts);
 
 [[nodiscard]] bool adds(CodecKind kind);
 

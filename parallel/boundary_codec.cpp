@@ -33,15 +33,18 @@ Tensor BoundaryCodec::as_matrix(const Tensor& share) const {
 void BoundaryCodec::encode(StreamView stream,
                            const Tensor& share,
                            const MessageKey& key,
-                           const Tensor& frame) {
+                           const Tensor& frame,
+                           Feedback feedback) {
   ArenaScope scratch(stream.workspace());
   Tensor values = as_matrix(share);
   if (values.dtype() != DType::f32) {
     values = scratch.allocate(DType::f32, values.shape());
     cast(stream, as_matrix(share), values);
   }
-  codec_->encode(
-      stream, {values}, residuals_.of(static_cast<int>(key.micro_batch)), key, frame);
+  const Codec::Matrices residual = feedback == Feedback::on
+                                       ? residuals_.of(static_cast<int>(key.micro_batch))
+                                       : Codec::Matrices();
+  codec_->encode(stream, {values}, residual, key, frame);
 }
 
 void BoundaryCodec::settle(StreamView stream, const MessageKey& key, const Tensor& frame) {

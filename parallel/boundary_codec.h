@@ -17,6 +17,7 @@ namespace slackline {
 class BoundaryCodec {
  public:
   enum class End { sends, receives };
+  enum class Feedback { on, off };  // off: the message stands for itself, as in evaluation
 
   struct Options {
     CodecSetting setting{};
@@ -35,8 +36,12 @@ class BoundaryCodec {
   [[nodiscard]] std::size_t frame_bytes() const { return codec_->frame_bytes(); }
 
   // Of the sending end. `share` is this rank's share, `frame` (frame_bytes) of u8. After encode()
-  // the frame may be sent; settle() then brings the residual up to date.
-  void encode(StreamView stream, const Tensor& share, const MessageKey& key, const Tensor& frame);
+  // the frame may be sent; with feedback on, settle() then brings the residual up to date.
+  void encode(StreamView stream,
+              const Tensor& share,
+              const MessageKey& key,
+              const Tensor& frame,
+              Feedback feedback);
   void settle(StreamView stream, const MessageKey& key, const Tensor& frame);
 
   // Of the receiving end: overwrites `share`.

@@ -10,16 +10,6 @@ namespace {
 
 constexpr TransferNote kNote{.what = "compressed gradients"};
 
-std::vector<CodecPart> parts_of(const std::vector<const Parameter*>& matrices) {
-  std::vector<CodecPart> parts;
-  parts.reserve(matrices.size());
-  for (const Parameter* parameter : matrices) {
-    const Shape& shape = parameter->shard.shape;
-    parts.push_back({.name = parameter->spec.name, .shape = {.rows = shape[0], .columns = shape[1]}});
-  }
-  return parts;
-}
-
 Tensor row(const Buffer& buffer, std::size_t first, std::size_t bytes) {
   return buffer.view(DType::u8, {static_cast<std::int64_t>(bytes)}, first);
 }
@@ -34,10 +24,20 @@ std::size_t plain_elements(const std::vector<const Parameter*>& plain) {
 
 }  // namespace
 
+std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices) {
+  std::vector<CodecPart> parts;
+  parts.reserve(matrices.size());
+  for (const Parameter* parameter : matrices) {
+    const Shape& shape = parameter->shard.shape;
+    parts.push_back({.name = parameter->spec.name, .shape = {.rows = shape[0], .columns = shape[1]}});
+  }
+  return parts;
+}
+
 CompressedSum::CompressedSum(const Options& options)
     : options_(options),
-      codec_(make_codec(options.setting, parts_of(options.matrices), options.seed)),
-      residuals_(options.setting.error_feedback, parts_of(options.matrices), 1) {
+      codec_(make_codec(options.setting, codec_parts(options.matrices), options.seed)),
+      residuals_(options.setting.error_feedback, codec_parts(options.matrices), 1) {
   for (const Parameter* parameter : options.matrices) {
     gradients_.push_back(parameter->gradient);
   }

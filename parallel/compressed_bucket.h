@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,8 +22,12 @@ class CompressedSum {
   struct Options {
     CodecSetting setting{};
     std::vector<const Parameter*> matrices{};
-    int ranks = 1;
+    int ranks = 1;       // of the group
+    int rank = 0;        // this one
+    bool table = false;  // a tied table's sum, which is a site of its own
     std::uint64_t seed = 0;
+
+    friend bool operator==(const Options&, const Options&) = default;
   };
 
   explicit CompressedSum(const Options& options);
@@ -35,6 +40,8 @@ class CompressedSum {
   [[nodiscard]] bool advance(StreamView stream, Communicator& group);
 
   [[nodiscard]] const Options& options() const { return options_; }
+
+  [[nodiscard]] int rank() const { return options_.rank; }
 
   [[nodiscard]] Codec& codec() { return *codec_; }
 
@@ -53,19 +60,27 @@ class CompressedSum {
   Transfer transfer_{};
 };
 
+// The matrices as a codec knows them.
+[[nodiscard]] std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices);
+
 // A gradient bucket of which some matrices are compressed; the rest is packed and travels plain.
 class CompressedBucket {
  public:
   struct Options {
     std::vector<CompressedSum::Options> sums{};
     std::vector<const Parameter*> plain{};
+    int ranks = 1;                     // of the group
     SumOrder order = SumOrder::ranks;  // of what travels plain
+
+    friend bool operator==(const Options&, const Options&) = default;
   };
 
   explicit CompressedBucket(const Options& options);
 
   void begin(StreamView stream, Communicator& group, const MessageKey& key);
   [[nodiscard]] bool advance(StreamView stream, Communicator& group);
+
+  [[nodiscard]] const Options& options() const { return options_; }
 
   [[nodiscard]] std::vector<CompressedSum>& sums() { return sums_; }
 

@@ -1,162 +1,13 @@
 #include "parallel/compression_plan.h"
 
 #include <algorithm>
-#include <set>
-
-#include <fmt/format.h>
+#include <iterator>
 
 #include "core/check.h"
-#include "core/error.h"
 
 namespace slackline {
 
-namespace {
-
-using schedule::Phase;
-using schedule::Schedule;
-using schedule::Site;
 using schedule::TransferClass;
-
-constexpr int kPaperBoundaryRank = 16;   // Optimus-CC's scripts
-constexpr int kPaperGradientRank = 128;
-
-std::set<TransferClass> pipeline_classes(const Schedule& schedule) {
-  std::set<TransferClass> classes;
-  for (const std::vector<schedule::Op>& ops : schedule.ranks) {
-    const std::vector<Phase> phases = schedule::phases_of(ops);
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (is_send(ops[i].kind)) {
-        const schedule::TransferId id = schedule::id_of_send(ops[i]);
-        classes.insert({.site = id.site, .stage = id.stage, .phase = phases[i]});
-      }
-    }
-  }
-  return classes;
-}
-
-// Why the layout has no transfers of a site; empty where it has.
-std::string lack_of(const std::string& site, const MeshJob& job) {
-  const ParallelConfig& parallel = job.parallel;
-  if (site == "pipeline_forward" || site == "pipeline_backward") {
-    return parallel.pipeline == 1 ? "parallel.pipeline is 1: no transfers between stages" : "";
-  }
-  if (site == "data_gradient") {
-    return parallel.data == 1 ? "parallel.data is 1: no gradients are exchanged" : "";
-  }
-  if (!job.model.tie_embeddings) {
-    return "model.tie_embeddings is false: the tables' gradients belong to data_gradient";
-  }
-  if (parallel.pipeline == 1 && parallel.data == 1) {
-    return "one rank holds the tied table: nothing is exchanged";
-  }
-  return parallel.embedding_sync == EmbeddingSync::separate
-             ? "parallel.embedding_sync is separate; use fused"
-             : "";
-}
-
-void require_sites(const CompressConfig& config, const MeshJob& job) {
-  std::set<std::string> sites;
-  for (const auto& [site, setting] : config.sites) {
-    sites.insert(site);
-  }
-  for (const ListedClasses& listed : config.classes) {
-    sites.insert(listed.site);
-  }
-  for (const std::string& site : sites) {
-    if (const std::string lack = lack_of(site, job); !lack.empty()) {
-      throw ConfigError(fmt::format(
-          "compress.{}: the layout has no such transfers: {}; remove the section", site, lack));
-    }
-  }
-}
-
-std::optional<CodecSetting> setting_of(const CompressConfig& config, Site site) {
-  const auto found = config.sites.find(schedule::site_name(site));
-  return found == config.sites.end() ? std::nullopt : std::make_optional(found->second);
-}
-
-bool matches(const ListedClasses& listed, const TransferClass& members) {
-  return listed.site == schedule::site_name(members.site) &&
-         (!listed.stage || *listed.stage == members.stage) &&
-         (!listed.phase || *listed.phase == schedule::phase_name(members.phase));
-}
-
-CompressionPlan::Class listed_class(const CompressConfig& config, const TransferClass& members) {
-  for (const ListedClasses& listed : config.classes) {
-    if (matches(listed, members)) {
-      return {.members = members,
-              .codec = listed.codec ? listed.codec : setting_of(config, members.site),
-              .reason = "policy list: listed"};
-    }
-  }
-  return {.members = members, .reason = "policy list: not listed"};
-}
-
-// Optimus-CC's static rules: the epilogue's backward messages of every boundary, and the gradients
-// of the first k stages.
-CompressionPlan::Class optimus_class(const CompressConfig& config,
-                                     const MeshJob& job,
-                                     const TransferClass& members) {
-  const int p = job.parallel.pipeline;
-  const int k = config.stages.value_or((3 * p + 3) / 4);
-  CompressionPlan::Class result{.members = members};
-  switch (members.site) {
-    case Site::pipeline_backward:
-      if (config.epilogue_only && members.phase != Phase::cooldown) {
-        result.reason = "policy optimus_cc: not in the epilogue";
-        return result;
-      }
-      result.codec = setting_of(config, members.site)
-                         .value_or(CodecSetting{.error_feedback = ErrorFeedback::lazy,
-                                                .always = true,
-                                                .rank = kPaperBoundaryRank});
-      result.reason = config.epilogue_only ? "policy optimus_cc: epilogue"
-                                           : "policy optimus_cc: every backward transfer";
-      return result;
-    case Site::data_gradient:
-      if (members.stage % p >= k) {
-        result.reason = fmt::format("policy optimus_cc: not among the first {} stages", k);
-        return result;
-      }
-      result.codec = setting_of(config, members.site)
-                         .value_or(CodecSetting{.error_feedback = ErrorFeedback::immediate,
-                                                .always = true,
-                                                .rank = kPaperGradientRank});
-      result.reason = fmt::format("policy optimus_cc: among the first {} stages", k);
-      return result;
-    default:
-      result.codec = setting_of(config, members.site);
-      result.reason = result.codec ? "policy optimus_cc: its section is set"
-                                   : "policy optimus_cc: stays plain";
-      return result;
-  }
-}
-
-CompressionPlan::Class class_of(const CompressConfig& config,
-                                const MeshJob& job,
-                                const TransferClass& members) {
-  switch (config.policy) {
-    case CompressionPolicy::none:
-      return {.members = members, .reason = "policy none"};
-    case CompressionPolicy::all: {
-      const std::optional<CodecSetting> setting = setting_of(config, members.site);
-      return {.members = members,
-              .codec = setting,
-              .reason = setting ? "policy all" : "policy all: its section is not set"};
-    }
-    case CompressionPolicy::list:
-      return listed_class(config, members);
-    case CompressionPolicy::optimus_cc:
-      return optimus_class(config, job, members);
-    case CompressionPolicy::critical_path:
-    case CompressionPolicy::replay:
-      break;
-  }
-  SL_CHECK(false, "this policy's plan is not made here");
-  return {};
-}
-
-}  // namespace
 
 const CodecSetting* CompressionPlan::codec_of(const TransferClass& members) const {
   for (const Class& row : classes) {
@@ -177,42 +28,6 @@ const CompressionPlan& plan_at(const PlanHistory& plans, std::int64_t step) {
       plans.begin(), plans.end(), [&](const PlanFromStep& row) { return row.from_step > step; });
   SL_CHECK(later != plans.begin(), "no plan for step " + std::to_string(step));
   return std::prev(later)->plan;
-}
-
-std::vector<TransferClass> compressible_classes(const MeshJob& job) {
-  const Schedule schedule = make_rank_plan(job, {}).executor.schedule;
-  std::set<TransferClass> classes = pipeline_classes(schedule);
-  if (lack_of("data_gradient", job).empty()) {
-    for (int stage = 0; stage < schedule.num_stages(); ++stage) {
-      classes.insert({.site = Site::data_gradient, .stage = stage, .phase = Phase::step});
-    }
-  }
-  if (lack_of("embedding", job).empty()) {
-    classes.insert({.site = Site::embedding, .stage = 0, .phase = Phase::step});
-  }
-  return {classes.begin(), classes.end()};
-}
-
-PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& job) {
-  if (config.policy != CompressionPolicy::none) {
-    require_sites(config, job);
-  }
-  PlanHistory plans;
-  CompressionPlan plan;
-  for (const TransferClass& members : compressible_classes(job)) {
-    plan.classes.push_back(class_of(config, job, members));
-  }
-  if (config.warmup_steps > 0 && plan.compresses_anything()) {
-    CompressionPlan plain = plan;
-    for (CompressionPlan::Class& row : plain.classes) {
-      row.codec.reset();
-      row.reason = "warm-up steps";
-    }
-    plans.push_back({.from_step = 1, .plan = std::move(plain)});
-  }
-  plans.push_back({.from_step = plans.empty() ? 1 : config.warmup_steps + 1,
-                   .plan = std::move(plan)});
-  return plans;
 }
 
 }  // namespace slackline

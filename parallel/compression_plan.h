@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "compress/codec_setting.h"
-#include "compress/compress_config.h"
-#include "parallel/rank_plan.h"
 #include "parallel/schedule/transfer_class.h"
 
 namespace slackline {
@@ -45,14 +43,5 @@ using PlanHistory = std::vector<PlanFromStep>;
 
 // The plan of a step. REQUIRES: step >= 1 and plans from step 1 on.
 [[nodiscard]] const CompressionPlan& plan_at(const PlanHistory& plans, std::int64_t step);
-
-// The classes of transfers that a codec may be given to: pipeline messages by sending virtual
-// stage and phase, gradients by virtual stage, the tied table's by the first stage. Weights that
-// zero1 gathers are not among them.
-[[nodiscard]] std::vector<schedule::TransferClass> compressible_classes(const MeshJob& job);
-
-// What a policy makes of a run, warm-up steps included. Throws ConfigError for a site that the
-// layout lacks. REQUIRES: the policy is none of those that read files or measure.
-[[nodiscard]] PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& job);
 
 }  // namespace slackline

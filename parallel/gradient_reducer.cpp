@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/kernels/elementwise.h"
+#include "parallel/bucket_compression.h"
 
 namespace slackline {
 
@@ -50,6 +51,39 @@ Communicator& GradientReducer::group_of(const GradientBucket& bucket) const {
   return is_fused(bucket) ? *groups_->table : *groups_->data;
 }
 
+void GradientReducer::set_plan(const CompressionPlan& plan, std::uint64_t seed) {
+  key_.seed = seed;
+  for (Moving& moving : moving_) {
+    const CompressedBucket::Options options = compressed_bucket(
+        moving.bucket,
+        plan,
+        {.chunks = &parameters_->slice().chunks,
+         .pipeline_rank = groups_->pipeline_rank(),
+         .pipeline_size = groups_->forward->size(),
+         .group_size = group_of(moving.bucket).size(),
+         .group_rank = group_of(moving.bucket).rank(),
+         .order = is_fused(moving.bucket) ? SumOrder::pairs : SumOrder::ranks,
+         .seed = seed});
+    if (options.sums.empty()) {
+      moving.compressed.reset();
+    } else if (!moving.compressed || moving.compressed->options() != options) {
+      moving.compressed.emplace(options);
+    }
+  }
+}
+
+std::vector<CompressedSum*> GradientReducer::compressed_sums() {
+  std::vector<CompressedSum*> sums;
+  for (Moving& moving : moving_) {
+    if (moving.compressed) {
+      for (CompressedSum& sum : moving.compressed->sums()) {
+        sums.push_back(&sum);
+      }
+    }
+  }
+  return sums;
+}
+
 void GradientReducer::gradients_made(ModelPart part, int layer) {
   const GradientBucket::Unit unit{part, layer};
   for (Moving& moving : moving_) {
@@ -65,6 +99,10 @@ void GradientReducer::gradients_made(ModelPart part, int layer) {
 
 void GradientReducer::reduce(Moving& moving) {
   const GradientBucket& bucket = moving.bucket;
+  if (moving.compressed) {
+    moving.compressed->begin(*codec_stream_, group_of(bucket), key_);
+    return;
+  }
   const Tensor gradient = elements(parameters_->all_gradients(), bucket);
   const bool fused = is_fused(bucket);
   if (bucket.kind == Kind::table && groups_->table != nullptr && !fused) {
@@ -96,6 +134,22 @@ void GradientReducer::finish() {
     SL_CHECK(moving.bucket.kind != Kind::layers || moving.missing.empty(), "gradients are missing");
     moving.reduction.wait();
     moving.missing = moving.bucket.units;
+  }
+  finish_compressed();
+}
+
+// Bucket after bucket in each round, so that while one message travels the next is made.
+void GradientReducer::finish_compressed() {
+  std::vector<Moving*> left;
+  for (Moving& moving : moving_) {
+    if (moving.compressed) {
+      left.push_back(&moving);
+    }
+  }
+  while (!left.empty()) {
+    std::erase_if(left, [&](Moving* moving) {
+      return !moving->compressed->advance(*codec_stream_, group_of(moving->bucket));
+    });
   }
 }
 

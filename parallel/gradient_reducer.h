@@ -1,11 +1,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/stream.h"
 #include "model/parameters.h"
 #include "model/pass.h"
+#include "parallel/compressed_bucket.h"
+#include "parallel/compression_plan.h"
 #include "parallel/gradient_buckets.h"
 #include "parallel/groups.h"
 
@@ -36,6 +40,18 @@ class GradientReducer final : public ParameterUse {
 
   [[nodiscard]] const std::vector<OptimizerPiece>& pieces() const { return pieces_; }
 
+  // Compresses what the plan says from the next step on. Buckets whose codecs and
+  // matrices stay keep their state; that of others begins anew.
+  void set_plan(const CompressionPlan& plan, std::uint64_t seed);
+
+  void set_codec_stream(StreamView stream) { codec_stream_ = stream; }
+
+  // The compressed sums of all buckets, in order.
+  [[nodiscard]] std::vector<CompressedSum*> compressed_sums();
+
+  // Names the messages of the passes that follow.
+  void begin_step(std::uint64_t step) { key_.step = step; }
+
   // Of the last micro-batch's backward pass: submits buckets that are complete.
   void gradients_made(ModelPart part, int layer) override;
 
@@ -55,11 +71,13 @@ class GradientReducer final : public ParameterUse {
   struct Moving {
     GradientBucket bucket{};
     std::vector<GradientBucket::Unit> missing{};  // of its units, in the current step
+    std::optional<CompressedBucket> compressed{};
     Transfer reduction{};
     Transfer gather{};
   };
 
   void reduce(Moving& moving);
+  void finish_compressed();
   void receive_weights(StreamView stream, Moving& moving);
   [[nodiscard]] bool is_fused(const GradientBucket& bucket) const;
   [[nodiscard]] Communicator& group_of(const GradientBucket& bucket) const;
@@ -68,6 +86,8 @@ class GradientReducer final : public ParameterUse {
   const Parameters* parameters_;
   Options options_;
   Groups* groups_;
+  std::optional<StreamView> codec_stream_;
+  MessageKey key_{};
   std::vector<Moving> moving_;
   std::vector<OptimizerPiece> pieces_;
 };

@@ -21,6 +21,18 @@ MeshPlace place_of(const Groups& groups) {
 constexpr int kNorm = -1;
 constexpr int kUpdate = -2;
 
+PipelineCompression::Options pipeline_options(const MeshModel::Options& options,
+                                              const RankPlan& plan,
+                                              const Groups& groups) {
+  return {.schedule = plan.executor.schedule,
+          .pipeline_rank = groups.pipeline_rank(),
+          .share = share_shape(options.job.micro_batch.num_tokens(),
+                               options.job.model.hidden,
+                               options.job.parallel.tensor),
+          .dtype = options.job.precision,
+          .seed = options.seed};
+}
+
 std::vector<std::string> parameter_names(const ModelConfig& config) {
   std::vector<std::string> names;
   for (const ParameterSpec& spec : parameter_table(config)) {
@@ -44,6 +56,13 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
       parameters_(options.job.model, {.compute = options.job.precision, .slice = plan_.slice}),
       executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_),
       reducer_(parameters_, options.job.model, plan_.reducer, groups),
+      compression_({.plans = options.compression,
+                    .pipeline = pipeline_options(options, plan_, groups),
+                    .num_threads = options.num_threads,
+                    .seed = options.seed,
+                    .rehearsal = clock_ ? &*clock_ : nullptr},
+                   reducer_,
+                   groups),
       optimizer_(options.rehearsal
                      ? std::vector<OptimizedTensor>()
                      : optimized_parameters(reducer_.pieces(), options.optimizer.decay_embeddings),
@@ -63,7 +82,8 @@ PipelineExecutor::Work MeshModel::work_of(std::vector<MicroBatch> micro_batches)
           .seed = options_.seed,
           .scale = static_cast<float>(1.0 / tokens_of_step()),
           .use = &reducer_,
-          .rehearsal = options_.rehearsal ? &*options_.rehearsal : nullptr};
+          .rehearsal = options_.rehearsal ? &*options_.rehearsal : nullptr,
+          .compression = compression_.pipeline()};
 }
 
 std::vector<double> MeshModel::squared_norms() {
@@ -80,6 +100,10 @@ void MeshModel::rehearse(int what, schedule::Seconds seconds) {
 }
 
 StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool stop) {
+  compression_.begin_step(static_cast<std::int64_t>(micro_batches.front().step));
+  if (options_.may_skip) {
+    compression_.keep_state();
+  }
   double loss = executor_.train(work_of(std::move(micro_batches)));
   reducer_.finish();
   if (groups_->tensor_rank() != 0) {
@@ -102,13 +126,20 @@ void MeshModel::update(double lr, double gradient_norm) {
   reducer_.gather_weights();
 }
 
+void MeshModel::skip() {
+  SL_CHECK(options_.may_skip, "a step is skipped");
+  compression_.restore_state();
+}
+
 void MeshModel::require_sync() {
   finish_gather();
   check_sync(parameters_, *groups_);
 }
 
 StepFacts MeshModel::evaluate(std::vector<MicroBatch> micro_batches, bool stop) {
+  compression_.keep_state();
   double loss = executor_.evaluate(work_of(std::move(micro_batches)));
+  compression_.restore_state();
   if (groups_->tensor_rank() != 0) {
     loss = 0.0;
   }

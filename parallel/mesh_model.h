@@ -7,6 +7,7 @@
 #include "core/rehearsal_clock.h"
 #include "core/stream.h"
 #include "optim/adamw_optimizer.h"
+#include "parallel/compression.h"
 #include "parallel/rank_plan.h"
 #include "parallel/schedule/cost_model.h"
 #include "parallel/step_agreement.h"
@@ -27,6 +28,8 @@ class MeshModel {
     // On the rehearsal device: what ops take, transfers apart. Nothing is learned then: loss and
     // norm mean nothing, there is no optimizer state, and memory is touched as far as messages go.
     std::optional<schedule::CostModel> rehearsal{};
+    PlanHistory compression{};  // empty: nothing is ever compressed
+    bool may_skip = false;      // steps that are not finite: codecs' state is kept for that
   };
 
   // Allocates; weights are undefined until they are initialized or loaded. Nothing travels yet.
@@ -71,6 +74,12 @@ class MeshModel {
 
   [[nodiscard]] const StepTimes& step_times() const { return step_times_; }
 
+  // Instead of update(): the step leaves no trace, in codecs either.
+  // REQUIRES: Options::may_skip.
+  void skip();
+
+  [[nodiscard]] Compression& compression() { return compression_; }
+
   // Waits until every weight of this rank is the newest. All ranks call it, or the next pass.
   void finish_gather() { reducer_.finish_gather(stream_); }
 
@@ -94,6 +103,7 @@ class MeshModel {
   Parameters parameters_;
   PipelineExecutor executor_;
   GradientReducer reducer_;
+  Compression compression_;
   AdamwOptimizer optimizer_;
   StepAgreement agreement_;
   StepTimes step_times_;

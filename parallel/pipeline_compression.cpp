@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "compress/codec_bytes.h"
+
 namespace slackline {
 
 namespace {
@@ -42,7 +44,6 @@ PipelineCompression::PipelineCompression(const Options& options) : options_(opti
 void PipelineCompression::set_plan(const CompressionPlan& plan) {
   std::vector<std::unique_ptr<BoundaryCodec>> before = std::exchange(codecs_, {});
   by_transfer_.clear();
-  frame_bytes_ = 0;
   const auto rank = static_cast<std::size_t>(options_.pipeline_rank);
   for (const Op& op : options_.schedule.ranks[rank]) {
     if (!schedule::is_send(op.kind) && !schedule::is_receive(op.kind)) {
@@ -54,9 +55,7 @@ void PipelineCompression::set_plan(const CompressionPlan& plan) {
     if (setting == nullptr || (!setting->always && !shrinks(*setting, options_.share))) {
       continue;
     }
-    BoundaryCodec* codec = find_or_make(id, *setting, end_of(op), before);
-    by_transfer_[{id, end_of(op)}] = codec;
-    frame_bytes_ = std::max(frame_bytes_, codec->frame_bytes());
+    by_transfer_[{id, end_of(op)}] = find_or_make(id, *setting, end_of(op), before);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "parallel/boundary_codec.h"
@@ -32,11 +34,13 @@ class PipelineCompression {
   // The codec at this rank's end of a send or receive; null where it travels plain.
   [[nodiscard]] BoundaryCodec* codec_of(const schedule::Op& op) const;
 
-  // All codecs of sending ends, by name.
-  [[nodiscard]] std::vector<BoundaryCodec*> senders() const;
+  // Where codecs run. REQUIRES: set_stream() was called since the last set_plan().
+  [[nodiscard]] StreamView stream() const { return *stream_; }
 
-  // The most bytes a frame of this rank has; 0 where nothing is compressed.
-  [[nodiscard]] std::size_t frame_bytes() const { return frame_bytes_; }
+  void set_stream(StreamView stream) { stream_ = stream; }
+
+  // All codecs of sending ends, in the order of the schedule.
+  [[nodiscard]] std::vector<BoundaryCodec*> senders() const;
 
   [[nodiscard]] std::size_t workspace_bytes(int num_threads) const;
 
@@ -51,7 +55,7 @@ class PipelineCompression {
   // By name and end. Phases of a boundary that have one setting share a codec and its state.
   std::vector<std::unique_ptr<BoundaryCodec>> codecs_{};
   std::map<std::pair<schedule::TransferId, BoundaryCodec::End>, BoundaryCodec*> by_transfer_{};
-  std::size_t frame_bytes_ = 0;
+  std::optional<StreamView> stream_{};
 };
 
 }  // namespace slackline

@@ -116,16 +116,16 @@ double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
   sum_->set_place(op.chunk, op.micro_batch);
   switch (op.kind) {
     case OpKind::receive_forward:
-      receive_input(op, at);
+      receive_input(op, at, work);
       return 0.0;
     case OpKind::receive_backward:
-      receive_gradient(op, at);
+      receive(op, stage.gradient(at.slot), at.gradient, work);
       return 0.0;
     case OpKind::send_forward:
-      at.sent_output = send(*groups_->forward, op, share(stage.output(at.slot)));
+      send(op, stage.output(at.slot), at.sent_output, work);
       return 0.0;
     case OpKind::send_backward:
-      at.sent_gradient = send(*groups_->backward, op, share(stage.gradient(at.slot)));
+      send(op, stage.gradient(at.slot), at.sent_gradient, work);
       return 0.0;
     case OpKind::forward:
       return forward(op, at, work);
@@ -148,7 +148,7 @@ double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
 double PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
   const bool receives = !stage.chunk().embedding;
-  receives ? at.input.wait() : at.finish_sends();
+  receives ? arrive(stage.input(at.slot), at.input, work) : at.finish_sends();
   const double begin = begin_op(op, work);
   if (receives) {
     gather_shares(stage.input(at.slot));
@@ -163,7 +163,10 @@ double PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
 
 double PipelineExecutor::backward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
-  at.gradient.wait();
+  if (!stage.chunk().head) {
+    arrive(stage.gradient(at.slot), at.gradient, work);
+    mask_gradient(stage.gradient(at.slot), at.sent_output, work);
+  }
   const double begin = begin_op(op, work);
   if (!stage.chunk().head) {
     gather_shares(stage.gradient(at.slot));
@@ -200,29 +203,87 @@ Pass PipelineExecutor::pass_of(const Op& op, const Work& work) const {
           .use = forward || last ? work.use : nullptr};
 }
 
-void PipelineExecutor::receive_input(const Op& op, InFlight& at) {
+Tensor PipelineExecutor::Message::frame() {
+  const std::size_t bytes = codec->frame_bytes();
+  if (memory.bytes() < bytes) {
+    memory = Buffer("frame", bytes);
+  }
+  return memory.view(DType::u8, {static_cast<std::int64_t>(bytes)});
+}
+
+void PipelineExecutor::receive_input(const Op& op, InFlight& at, const Work& work) {
   at.finish_sends();
   const Stage& stage = stage_of(op.chunk);
   stage.prepare(at.slot, options_.stage.micro_batch);
-  at.input = receive(*groups_->forward, op, share(stage.input(at.slot)));
+  receive(op, stage.input(at.slot), at.input, work);
 }
 
-void PipelineExecutor::receive_gradient(const Op& op, InFlight& at) {
-  at.gradient = receive(*groups_->backward, op, share(stage_of(op.chunk).gradient(at.slot)));
+void PipelineExecutor::send(const Op& op,
+                            const Tensor& boundary,
+                            Message& message,
+                            const Work& work) {
+  const int to = options_.schedule.rank_of(schedule::peer_chunk(op));
+  message.codec = work.compression == nullptr ? nullptr : work.compression->codec_of(op);
+  if (message.codec == nullptr) {
+    message.transfer = group_of(op).send(share(boundary), to, note_of(op));
+    return;
+  }
+  const StreamView stream = work.compression->stream();
+  const MessageKey key = key_of(op, work);
+  const Tensor frame = message.frame();
+  const bool trains = work.gradients != Gradients::none;
+  message.codec->encode(stream,
+                        share(boundary),
+                        key,
+                        frame,
+                        trains ? BoundaryCodec::Feedback::on : BoundaryCodec::Feedback::off);
+  message.transfer = group_of(op).send(frame, to, note_of(op));
+  if (trains) {
+    message.codec->settle(stream, key, frame);
+  }
 }
 
-Transfer PipelineExecutor::send(Communicator& group, const Op& op, const Tensor& data) const {
-  return group.send(data, options_.schedule.rank_of(schedule::peer_chunk(op)), note_of(op));
+void PipelineExecutor::receive(const Op& op,
+                               const Tensor& boundary,
+                               Message& message,
+                               const Work& work) {
+  message.codec = work.compression == nullptr ? nullptr : work.compression->codec_of(op);
+  message.transfer =
+      group_of(op).receive(message.codec == nullptr ? share(boundary) : message.frame(),
+                           options_.schedule.rank_of(schedule::peer_chunk(op)),
+                           note_of(op));
 }
 
-Transfer PipelineExecutor::receive(Communicator& group, const Op& op, const Tensor& data) const {
-  return group.receive(data, options_.schedule.rank_of(schedule::peer_chunk(op)), note_of(op));
+void PipelineExecutor::arrive(const Tensor& boundary, Message& message, const Work& work) {
+  message.transfer.wait();
+  if (message.codec != nullptr) {
+    message.codec->decode(work.compression->stream(), message.frame(), share(boundary));
+  }
+}
+
+// What the codec of the activations left out had no influence on the loss.
+void PipelineExecutor::mask_gradient(const Tensor& gradient,
+                                     Message& sent_output,
+                                     const Work& work) const {
+  if (sent_output.codec != nullptr && sent_output.codec->masks()) {
+    sent_output.codec->mask(work.compression->stream(), sent_output.frame(), share(gradient));
+  }
+}
+
+Communicator& PipelineExecutor::group_of(const Op& op) const {
+  return schedule::is_forward_transfer(op.kind) ? *groups_->forward : *groups_->backward;
+}
+
+MessageKey PipelineExecutor::key_of(const Op& op, const Work& work) const {
+  return {.seed = work.seed,
+          .step = work.micro_batches[static_cast<std::size_t>(op.micro_batch)].step,
+          .micro_batch = static_cast<std::uint64_t>(op.micro_batch)};
 }
 
 void PipelineExecutor::wait_for_all() {
   for (InFlight& at : in_flight_) {
-    at.input.wait();
-    at.gradient.wait();
+    at.input.transfer.wait();
+    at.gradient.transfer.wait();
     at.finish_sends();
   }
 }

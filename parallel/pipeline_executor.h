@@ -6,6 +6,7 @@
 #include "core/stream.h"
 #include "model/stage.h"
 #include "parallel/groups.h"
+#include "parallel/pipeline_compression.h"
 #include "parallel/schedule/cost_model.h"
 #include "parallel/schedule/ops.h"
 #include "parallel/schedule/slots.h"
@@ -44,6 +45,7 @@ class PipelineExecutor {
     ParameterUse* use = nullptr;            // told of weights read and of finished gradients
     Gradients gradients = Gradients::fp32;  // none: forward passes only
     const schedule::CostModel* rehearsal = nullptr;  // what ops take on the rehearsal device
+    PipelineCompression* compression = nullptr;      // null: everything travels plain
   };
 
   // Forward and backward of every micro-batch. Afterwards each gradient is this rank's part of it.
@@ -74,20 +76,29 @@ class PipelineExecutor {
                                                    int num_threads);
 
  private:
+  // A transfer of a boundary tensor, and its frame where it is compressed.
+  struct Message {
+    Transfer transfer{};
+    BoundaryCodec* codec = nullptr;
+    Buffer memory{};  // of the frame; grows as needed
+
+    [[nodiscard]] Tensor frame();
+  };
+
   // A micro-batch's place in memory and the transfers that use it.
   struct InFlight {
     explicit InFlight(std::size_t bytes) : slot(bytes) {}
 
     ActivationSlot slot;
-    Transfer input{};     // arriving
-    Transfer gradient{};  // arriving
-    Transfer sent_output{};
-    Transfer sent_gradient{};
+    Message input{};     // arriving
+    Message gradient{};  // arriving
+    Message sent_output{};
+    Message sent_gradient{};
 
     // What was sent may be overwritten afterwards.
     void finish_sends() {
-      sent_output.wait();
-      sent_gradient.wait();
+      sent_output.transfer.wait();
+      sent_gradient.transfer.wait();
     }
   };
 
@@ -99,14 +110,15 @@ class PipelineExecutor {
   [[nodiscard]] double begin_op(const schedule::Op& op, const Work& work);
   void note_op(const schedule::Op& op, const Work& work, double begin);
   [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work) const;
-  void receive_input(const schedule::Op& op, InFlight& at);
-  void receive_gradient(const schedule::Op& op, InFlight& at);
-  [[nodiscard]] Transfer send(Communicator& group,
-                              const schedule::Op& op,
-                              const Tensor& data) const;
-  [[nodiscard]] Transfer receive(Communicator& group,
-                                 const schedule::Op& op,
-                                 const Tensor& data) const;
+  void receive_input(const schedule::Op& op, InFlight& at, const Work& work);
+  // Begin a transfer of this rank's share of a boundary tensor; a received one is there after
+  // arrive().
+  void send(const schedule::Op& op, const Tensor& boundary, Message& message, const Work& work);
+  void receive(const schedule::Op& op, const Tensor& boundary, Message& message, const Work& work);
+  void arrive(const Tensor& boundary, Message& message, const Work& work);
+  void mask_gradient(const Tensor& gradient, Message& sent_output, const Work& work) const;
+  [[nodiscard]] Communicator& group_of(const schedule::Op& op) const;
+  [[nodiscard]] MessageKey key_of(const schedule::Op& op, const Work& work) const;
   void wait_for_all();
   // This tensor rank's share of a boundary tensor, and the gathering of all shares.
   [[nodiscard]] Tensor share(const Tensor& boundary) const;

@@ -10,6 +10,8 @@
 
 #include "core/log.h"
 #include "optim/learning_rate.h"
+#include "parallel/compression_policy.h"
+#include "tools/compression_state.h"
 #include "tools/plan_json.h"
 #include "tools/step_plan.h"
 #include "tools/stop_signal.h"
@@ -61,7 +63,9 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
       model_({.job = config.mesh_job(),
               .optimizer = config.optimizer,
               .seed = config.run.seed,
-              .num_threads = options.num_threads},
+              .num_threads = options.num_threads,
+              .compression = make_compression_plans(config.compress, config.mesh_job()),
+              .may_skip = config.run.on_nonfinite == OnNonFinite::skip},
              groups),
       directory_(config.run.dir),
       reporter_(config_, options.links, model_, groups, directory_),
@@ -90,6 +94,7 @@ ExitCode Trainer::run() {
     return ExitCode::done;
   }
   checkpoints_.prepare();
+  report_dropped_state(start_.stored_compression, start_.taken_compression, *world_);
   if (is_first_rank()) {
     const PlanFiles plan = plan_files(read_step_plan(config_, {}, options_.links));
     directory_.start(options_.resolved_config, plan, start_.step);
@@ -137,6 +142,7 @@ bool Trainer::train_step(std::int64_t step) {
   } else if (config_.run.on_nonfinite == OnNonFinite::stop) {
     stop_on_non_finite(record);
   } else {
+    model_.skip();
     model_.optimizer().set_step_count(
         step);  // steps left out count too, so that a resume needs no count
   }

@@ -8,6 +8,7 @@
 #include "core/checkpoint/checkpoint_directory.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "tools/compression_state.h"
 #include "tools/model_loader.h"
 #include "tools/run_directory.h"
 
@@ -127,6 +128,13 @@ void load_training_state(TrainingStart& start, MeshModel& model) {
     }
   }
   optimizer.set_step_count(start.step);
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (name.starts_with("residual/")) {
+      start.stored_compression.push_back(name);
+    }
+  }
+  model.compression().begin_step(start.step);
+  start.taken_compression = load_compression_state(checkpoint, model);
 }
 
 std::vector<CheckpointTensor> training_tensors(MeshModel& model) {
@@ -169,6 +177,9 @@ CheckpointContents training_contents(const TrainingState& state) {
     contents.files.emplace(kTokenizerName, *state.tokenizer);
   }
   contents.tensors = training_tensors(state.model);
+  for (CheckpointTensor& tensor : compression_tensors(state.model)) {
+    contents.tensors.push_back(std::move(tensor));
+  }
   return contents;
 }
 

@@ -27,6 +27,9 @@ struct TrainingStart {
   std::optional<Checkpoint> checkpoint{};
   std::int64_t step = 0;             // completed
   std::vector<MemberOrder> order{};  // of the training data, as the checkpoint stored it
+  // Names of compression state: what the checkpoint has, and what this rank took of it.
+  std::vector<std::string> stored_compression{};
+  std::vector<std::string> taken_compression{};
 };
 
 // Opens data and, where the config or `resume` asks for one, the checkpoint, and checks that they

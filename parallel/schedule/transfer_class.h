@@ -14,8 +14,9 @@ enum class Site { pipeline_forward, pipeline_backward, data_gradient, embedding,
 
 inline constexpr int kNumSites = 5;
 
-// Of a rank's list: warm-up is before its first forward-backward pair, cool-down after its last
-// one; step is what happens once a step, beside the pipeline.
+// Of a rank's list: warm-up is before its first backward pass, cool-down after its last forward
+// pass, so that under 1F1B the cool-down's backward transfers are Optimus-CC's epilogue; step is
+// what happens once a step, beside the pipeline.
 enum class Phase { warmup, steady, cooldown, step };
 
 struct TransferClass {
@@ -46,8 +47,7 @@ struct TransferId {
 [[nodiscard]] std::string site_name(Site site);
 [[nodiscard]] std::string phase_name(Phase phase);
 
-// The phase of each op of one rank. The last forward pass before the first backward pass and the
-// first backward pass after the last forward pass are steady: they form the first and last pair.
+// The phase of each op of one rank; a transfer's is that of the pass that made it.
 [[nodiscard]] std::vector<Phase> phases_of(const std::vector<Op>& ops);
 
 // The transfers of a class, in the order they are sent. REQUIRES: a pipeline site.

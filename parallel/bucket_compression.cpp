@@ -1,0 +1,123 @@
+#include "parallel/bucket_compression.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "compress/codec_bytes.h"
+#include "core/comm/collective_bytes.h"
+
+namespace slackline {
+
+namespace {
+
+using Kind = GradientBucket::Kind;
+using schedule::Phase;
+using schedule::Site;
+
+// The virtual stage that holds a parameter.
+int stage_of(const Parameter& parameter, const BucketPlace& place) {
+  const auto holds = [&](const ChunkSlice& chunk) {
+    switch (parameter.spec.part) {
+      case ModelPart::embedding:
+        return chunk.embedding;
+      case ModelPart::head:
+        return chunk.head;
+      case ModelPart::layer:
+        break;
+    }
+    return chunk.first_layer <= parameter.spec.layer && parameter.spec.layer < chunk.last_layer;
+  };
+  const auto chunk = std::find_if(place.chunks->begin(), place.chunks->end(), holds);
+  const auto index = static_cast<int>(chunk - place.chunks->begin());
+  return index * place.pipeline_size + place.pipeline_rank;
+}
+
+// Null where the parameter travels plain.
+const CodecSetting* codec_of(const Parameter& parameter,
+                             const GradientBucket& bucket,
+                             const CompressionPlan& plan,
+                             const BucketPlace& place) {
+  const Shape& shape = parameter.shard.shape;
+  if (bucket.kind == Kind::norms || shape.rank() != 2 || place.group_size == 1) {
+    return nullptr;
+  }
+  const bool is_table = bucket.kind == Kind::table;
+  const CodecSetting* setting =
+      plan.codec_of({.site = is_table ? Site::embedding : Site::data_gradient,
+                     .stage = is_table ? 0 : stage_of(parameter, place),
+                     .phase = Phase::step});
+  const bool pays =
+      setting != nullptr &&
+      (setting->always || shrinks(*setting, {.rows = shape[0], .columns = shape[1]}));
+  return pays ? setting : nullptr;
+}
+
+std::size_t sent_by_all(const CollectiveCall& call, int ranks) {
+  std::size_t bytes = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    bytes += bytes_sent_by(call, rank, ranks);
+  }
+  return bytes;
+}
+
+std::size_t sum_bytes(const CompressedSum::Options& sum) {
+  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
+  const auto ranks = static_cast<std::size_t>(sum.ranks);
+  if (!adds(sum.setting.kind)) {
+    return sent_by_all({.kind = TransferRecord::Kind::all_gather,
+                        .elements = ranks * frame_bytes(sum.setting, parts),
+                        .element_size = 1},
+                       sum.ranks);
+  }
+  std::size_t bytes = 0;
+  for (const SumRound& round : sum_rounds(sum.setting, parts)) {
+    bytes += sent_by_all({.kind = TransferRecord::Kind::all_reduce,
+                          .elements = round.elements,
+                          .element_size = round.element_bytes},
+                         sum.ranks);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+CompressedBucket::Options compressed_bucket(const GradientBucket& bucket,
+                                            const CompressionPlan& plan,
+                                            const BucketPlace& place) {
+  CompressedBucket::Options options{.ranks = place.group_size, .order = place.order};
+  for (const Parameter* parameter : bucket.holds) {
+    const CodecSetting* setting = codec_of(*parameter, bucket, plan, place);
+    if (setting == nullptr) {
+      options.plain.push_back(parameter);
+      continue;
+    }
+    auto sum = std::find_if(options.sums.begin(), options.sums.end(), [&](const auto& made) {
+      return made.setting == *setting;
+    });
+    if (sum == options.sums.end()) {
+      options.sums.push_back({.setting = *setting,
+                              .ranks = place.group_size,
+                              .rank = place.group_rank,
+                              .table = bucket.kind == Kind::table,
+                              .seed = place.seed});
+      sum = std::prev(options.sums.end());
+    }
+    sum->matrices.push_back(parameter);
+  }
+  return options;
+}
+
+std::size_t compressed_bucket_bytes(const CompressedBucket::Options& options) {
+  std::size_t plain = 0;
+  for (const Parameter* parameter : options.plain) {
+    plain += parameter->shard.shape.num_elements();
+  }
+  std::size_t bytes = sent_by_all(
+      {.kind = TransferRecord::Kind::all_reduce, .elements = plain}, options.ranks);
+  for (const CompressedSum::Options& sum : options.sums) {
+    bytes += sum_bytes(sum);
+  }
+  return bytes;
+}
+
+}  // namespace slackline

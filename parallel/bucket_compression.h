@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/model_slice.h"
+#include "parallel/compressed_bucket.h"
+#include "parallel/compression_plan.h"
+#include "parallel/gradient_buckets.h"
+
+namespace slackline {
+
+// Where a bucket is reduced, as far as compression depends on it.
+struct BucketPlace {
+  const std::vector<ChunkSlice>* chunks = nullptr;  // of the rank
+  int pipeline_rank = 0;
+  int pipeline_size = 1;
+  int group_size = 1;  // of the ranks that add it up
+  int group_rank = 0;
+  SumOrder order = SumOrder::ranks;
+  std::uint64_t seed = 0;
+};
+
+// What of a bucket is compressed under a plan: matrices by the codec of their stage's class, the
+// rest plain. Without sums where nothing is. Views are taken from the bucket's parameters.
+[[nodiscard]] CompressedBucket::Options compressed_bucket(const GradientBucket& bucket,
+                                                          const CompressionPlan& plan,
+                                                          const BucketPlace& place);
+
+// What all ranks of the group send for it in a step. REQUIRES: something is compressed.
+[[nodiscard]] std::size_t compressed_bucket_bytes(const CompressedBucket::Options& options);
+
+}  // namespace slackline

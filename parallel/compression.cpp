@@ -1,0 +1,140 @@
+#include "parallel/compression.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+
+namespace slackline {
+
+namespace {
+
+// What belongs to one tensor rank alone: its slice of an array with a leading dimension of ranks.
+void place_by_rank(CompressionState& state, int rank, int size) {
+  const Shape& shape = state.data.shape();
+  state.logical = Shape{size, shape[0], shape[1]};
+  state.region = {.start = {rank, 0, 0}, .shape = Shape{1, shape[0], shape[1]}};
+  state.place = {.shape = state.region.shape, .region = whole_region(state.region.shape)};
+}
+
+}  // namespace
+
+Compression::Compression(const Options& options, GradientReducer& reducer, const Groups& groups)
+    : options_(options), reducer_(&reducer), groups_(&groups), pipeline_(options.pipeline) {
+  if (!options_.plans.empty()) {
+    begin_step(1);
+  }
+}
+
+void Compression::begin_step(std::int64_t step) {
+  reducer_->begin_step(static_cast<std::uint64_t>(step));
+  if (options_.plans.empty()) {
+    return;
+  }
+  const CompressionPlan* plan = &plan_at(options_.plans, step);
+  if (plan != plan_) {
+    put_in_force(*plan);
+  }
+}
+
+void Compression::put_in_force(const CompressionPlan& plan) {
+  plan_ = &plan;
+  pipeline_.set_plan(plan);
+  reducer_->set_plan(plan, options_.seed);
+  std::size_t workspace = pipeline_.workspace_bytes(options_.num_threads);
+  for (CompressedSum* sum : reducer_->compressed_sums()) {
+    workspace = std::max(workspace, sum->codec().workspace_bytes(options_.num_threads));
+  }
+  stream_ = std::make_unique<Stream>(Stream::Options{.name = "codec",
+                                                     .num_threads = options_.num_threads,
+                                                     .workspace_bytes = workspace,
+                                                     .rehearsal = options_.rehearsal});
+  pipeline_.set_stream(*stream_);
+  reducer_->set_codec_stream(*stream_);
+}
+
+PipelineCompression* Compression::pipeline() { return is_active() ? &pipeline_ : nullptr; }
+
+void Compression::add_boundary(BoundaryCodec& codec, std::vector<CompressionState>& list) {
+  const auto add = [&](const std::string& name, const Tensor& data) {
+    CompressionState& state = list.emplace_back();
+    state.name = "residual/" + name;
+    state.data = data;
+    state.worker = groups_->data_rank();
+    state.num_workers = groups_->data->size();
+    place_by_rank(state, groups_->tensor_rank(), groups_->tensor->size());
+  };
+  const std::vector<Codec::Matrices>& residuals = codec.residuals().all();
+  for (std::size_t i = 0; i < residuals.size(); ++i) {
+    const bool each = codec.options().setting.error_feedback == ErrorFeedback::immediate;
+    add(each ? fmt::format("{}/{}", codec.options().name, i) : codec.options().name,
+        residuals[i].front());
+  }
+  for (const CodecState& state : codec.codec().state()) {
+    add(state.part + "." + state.name, state.data);
+  }
+}
+
+void Compression::add_gradients(CompressedSum& sum, std::vector<CompressionState>& list) {
+  const std::vector<const Parameter*>& matrices = sum.options().matrices;
+  const bool table = sum.options().table;
+  const std::string site = table ? "residual/embedding/" : "residual/data_gradient/";
+  const std::vector<CodecState> states = sum.codec().state();
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    const Parameter& parameter = *matrices[i];
+    const bool cut = parameter.spec.cut != TensorCut::none;
+    const bool first_tensor_rank = cut || groups_->tensor_rank() == 0;
+    if (!sum.residuals().all().empty()) {
+      for (const ShardPart& part : parameter.shard.parts) {
+        CompressionState& state = list.emplace_back();
+        state.name = site + parameter.spec.name;
+        state.data = sum.residuals().of(0)[i];
+        state.logical = parameter.spec.shape;
+        state.region = part.logical;
+        state.place = {.shape = parameter.shard.shape, .region = part.local};
+        state.worker = sum.rank();
+        state.num_workers = sum.options().ranks;
+        state.saved = first_tensor_rank;
+        state.sums = true;
+      }
+    }
+    if (!states.empty()) {
+      CompressionState& state = list.emplace_back();
+      state.name = site + parameter.spec.name + "." + states[i].name;
+      state.data = states[i].data;
+      state.saved = first_tensor_rank && sum.rank() == 0;
+      place_by_rank(
+          state, cut ? groups_->tensor_rank() : 0, cut ? groups_->tensor->size() : 1);
+    }
+  }
+}
+
+std::vector<CompressionState> Compression::state() {
+  std::vector<CompressionState> list;
+  for (BoundaryCodec* codec : pipeline_.senders()) {
+    add_boundary(*codec, list);
+  }
+  for (CompressedSum* sum : reducer_->compressed_sums()) {
+    add_gradients(*sum, list);
+  }
+  return list;
+}
+
+void Compression::keep_state() {
+  kept_.clear();
+  for (const CompressionState& state : this->state()) {
+    const std::span<const float> values = state.data.span<float>();
+    kept_.emplace_back(values.begin(), values.end());
+  }
+}
+
+void Compression::restore_state() {
+  const std::vector<CompressionState> states = state();
+  SL_CHECK_EQ(states.size(), kept_.size());
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    std::copy(kept_[i].begin(), kept_[i].end(), states[i].data.span<float>().begin());
+  }
+}
+
+}  // namespace slackline

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/region.h"
+#include "core/rehearsal_clock.h"
+#include "core/stream.h"
+#include "parallel/gradient_reducer.h"
+#include "parallel/pipeline_compression.h"
+
+namespace slackline {
+
+// A piece of what compression carries from step to step on one rank, for checkpoints.
+struct CompressionState {
+  std::string name;  // residual/<site>/<tensor or stage>, with .right_factor for a codec's own
+  Tensor data{};     // f32
+  Shape logical{};   // of the tensor it is a part of
+  Region region{};   // that part
+  LocalPlace place{};                     // of the part in `data`
+  std::optional<std::int64_t> worker{};   // where it differs from data rank to data rank
+  int num_workers = 1;                    // how many there are
+  bool saved = true;                      // by this rank: others may have the same
+  bool sums = false;  // what all workers hold adds up to what is owed (residuals of gradients)
+};
+
+// Everything that compresses on one rank: obeys the run's plans, step by step. Owns the codecs'
+// stream and the boundaries' codecs; those of gradients belong to the reducer, which it tells the
+// plan. Used by the rank's thread.
+class Compression {
+ public:
+  struct Options {
+    PlanHistory plans{};
+    PipelineCompression::Options pipeline{};
+    int num_threads = 1;
+    std::uint64_t seed = 0;
+    RehearsalClock* rehearsal = nullptr;  // not owned
+  };
+
+  // REQUIRES: plans from step 1 on, or none. `reducer` and `groups` outlive this.
+  Compression(const Options& options, GradientReducer& reducer, const Groups& groups);
+
+  // Puts the plan of this step in force. All ranks call it before the passes of the step.
+  void begin_step(std::int64_t step);
+
+  // Null while boundaries travel plain.
+  [[nodiscard]] PipelineCompression* pipeline();
+
+  [[nodiscard]] const CompressionPlan* plan() const { return plan_; }
+
+  // The state of every codec and residual of this rank; views.
+  [[nodiscard]] std::vector<CompressionState> state();
+
+  // Keeps a copy of the state, and goes back to it: steps that are skipped, and evaluation, leave
+  // no trace.
+  void keep_state();
+  void restore_state();
+
+  [[nodiscard]] bool is_active() const { return plan_ != nullptr && plan_->compresses_anything(); }
+
+ private:
+  void put_in_force(const CompressionPlan& plan);
+  void add_boundary(BoundaryCodec& codec, std::vector<CompressionState>& list);
+  void add_gradients(CompressedSum& sum, std::vector<CompressionState>& list);
+
+  Options options_;
+  GradientReducer* reducer_;
+  const Groups* groups_;
+  PipelineCompression pipeline_;
+  std::unique_ptr<Stream> stream_;
+  const CompressionPlan* plan_ = nullptr;  // of options_.plans
+  std::vector<std::vector<float>> kept_;
+};
+
+}  // namespace slackline

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "compress/compress_config.h"
+#include "parallel/compression_plan.h"
+#include "parallel/rank_plan.h"
+
+namespace slackline {
+
+// The classes of transfers that a codec may be given to: pipeline messages by sending virtual
+// stage and phase, gradients by virtual stage, the tied table's by the first stage. Weights that
+// zero1 gathers are not among them.
+[[nodiscard]] std::vector<schedule::TransferClass> compressible_classes(const MeshJob& job);
+
+// What a policy makes of a run, warm-up steps included. Throws ConfigError for a site that the
+// layout lacks. REQUIRES: the policy is none of those that read files or measure.
+[[nodiscard]] PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& job);
+
+}  // namespace slackline
