@@ -14,24 +14,6 @@ using Kind = GradientBucket::Kind;
 using schedule::Phase;
 using schedule::Site;
 
-// The virtual stage that holds a parameter.
-int stage_of(const Parameter& parameter, const BucketPlace& place) {
-  const auto holds = [&](const ChunkSlice& chunk) {
-    switch (parameter.spec.part) {
-      case ModelPart::embedding:
-        return chunk.embedding;
-      case ModelPart::head:
-        return chunk.head;
-      case ModelPart::layer:
-        break;
-    }
-    return chunk.first_layer <= parameter.spec.layer && parameter.spec.layer < chunk.last_layer;
-  };
-  const auto chunk = std::find_if(place.chunks->begin(), place.chunks->end(), holds);
-  const auto index = static_cast<int>(chunk - place.chunks->begin());
-  return index * place.pipeline_size + place.pipeline_rank;
-}
-
 // Null where the parameter travels plain.
 const CodecSetting* codec_of(const Parameter& parameter,
                              const GradientBucket& bucket,
@@ -80,6 +62,23 @@ std::size_t sum_bytes(const CompressedSum::Options& sum) {
 }
 
 }  // namespace
+
+int stage_of(const Parameter& parameter, const BucketPlace& place) {
+  const auto holds = [&](const ChunkSlice& chunk) {
+    switch (parameter.spec.part) {
+      case ModelPart::embedding:
+        return chunk.embedding;
+      case ModelPart::head:
+        return chunk.head;
+      case ModelPart::layer:
+        break;
+    }
+    return chunk.first_layer <= parameter.spec.layer && parameter.spec.layer < chunk.last_layer;
+  };
+  const auto chunk = std::find_if(place.chunks->begin(), place.chunks->end(), holds);
+  const auto index = static_cast<int>(chunk - place.chunks->begin());
+  return index * place.pipeline_size + place.pipeline_rank;
+}
 
 CompressedBucket::Options compressed_bucket(const GradientBucket& bucket,
                                             const CompressionPlan& plan,

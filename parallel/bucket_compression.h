@@ -21,6 +21,9 @@ struct BucketPlace {
   std::uint64_t seed = 0;
 };
 
+// The virtual stage of the rank that holds a parameter.
+[[nodiscard]] int stage_of(const Parameter& parameter, const BucketPlace& place);
+
 // What of a bucket is compressed under a plan: matrices by the codec of their stage's class, the
 // rest plain. Without sums where nothing is. Views are taken from the bucket's parameters.
 [[nodiscard]] CompressedBucket::Options compressed_bucket(const GradientBucket& bucket,

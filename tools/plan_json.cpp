@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "compress/codec_setting_json.h"
 #include "parallel/schedule/chrome_trace.h"
 #include "parallel/schedule/printer.h"
 #include "tools/joined_text.h"
@@ -26,20 +27,23 @@ std::string class_json(const PlannedClass& row, KnownSeconds known) {
   return fmt::format(
       R"({{"site": "{}", "stage": {}, "phase": "{}", "raw_bytes": {}, )"
       R"("sent_bytes": {}, "raw_seconds": {}, "encode_seconds": null, )"
-      R"("decode_seconds": null, "slack_seconds": {}, "codec": null, "reason": {}}})",
+      R"("decode_seconds": null, "slack_seconds": {}, "codec": {}, "reason": {}}})",
       schedule::site_name(row.members.site),
       row.members.stage,
       schedule::phase_name(row.members.phase),
       row.raw_bytes,
-      row.raw_bytes,
+      row.sent_bytes,
       seconds_json(row.raw, known),
       seconds_json(row.slack, known),
+      row.codec ? codec_setting_json(*row.codec) : "null",
       json_string(row.reason));
 }
 
-std::vector<std::string> classes_json(const StepPlan& plan, KnownSeconds known) {
+std::vector<std::string> classes_json(const std::vector<PlannedClass>& classes,
+                                      KnownSeconds known) {
   std::vector<std::string> rows;
-  for (const PlannedClass& row : plan.classes) {
+  rows.reserve(classes.size());
+  for (const PlannedClass& row : classes) {
     rows.push_back(class_json(row, known));
   }
   return rows;
@@ -138,7 +142,7 @@ std::string plan_json(const StepPlan& plan) {
       bytes_json(plan.step_bytes),
       stages_json(plan),
       ranks_json(plan),
-      joined(classes_json(plan, KnownSeconds::yes), ", "),
+      joined(classes_json(plan.classes(), KnownSeconds::yes), ", "),
       schedule_json(plan.schedule));
 }
 
@@ -158,14 +162,20 @@ std::string plan_trace(const StepPlan& plan) {
 
 PlanFiles plan_files(const StepPlan& plan) {
   const KnownSeconds known = plan.has_measured_costs ? KnownSeconds::yes : KnownSeconds::no;
-  const std::vector<std::string> classes = classes_json(plan, known);
-  return {.json = fmt::format(
-              "[{{\"from_step\": 1, \"predicted_step_seconds\": {}, \"classes\": [{}{}{}]}}]\n",
-              seconds_json(plan.timeline.step, known),
-              classes.empty() ? "" : "\n  ",
-              joined(classes, ",\n  "),
-              classes.empty() ? "" : "\n"),
-          .text = "policy none: no transfer is compressed\n\n" + plan_text(plan)};
+  std::vector<std::string> entries;
+  entries.reserve(plan.compression.size());
+  for (const PlannedClasses& row : plan.compression) {
+    const std::vector<std::string> classes = classes_json(row.classes, known);
+    entries.push_back(fmt::format(
+        R"({{"from_step": {}, "predicted_step_seconds": {}, "classes": [{}{}{}]}})",
+        row.from_step,
+        seconds_json(plan.timeline.step, known),
+        classes.empty() ? "" : "\n  ",
+        joined(classes, ",\n  "),
+        classes.empty() ? "" : "\n"));
+  }
+  return {.json = fmt::format("[{}]\n", joined(entries, ",\n ")),
+          .text = compression_text(plan) + "\n" + plan_text(plan)};
 }
 
 }  // namespace slackline

@@ -19,7 +19,7 @@ struct PlanFiles {
   std::string text{};  // plan.txt
 };
 
-// Of policy none, in force from step 1. Seconds are null in the JSON unless costs were measured.
+// Seconds are null in the JSON unless costs were measured.
 [[nodiscard]] PlanFiles plan_files(const StepPlan& plan);
 
 }  // namespace slackline

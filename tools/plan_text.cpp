@@ -143,24 +143,56 @@ std::string memory_text(const StepPlan& plan) {
 }  // namespace
 
 std::string classes_text(const StepPlan& plan) {
-  if (plan.classes.empty()) {
+  const std::vector<PlannedClass>& classes = plan.classes();
+  if (classes.empty()) {
     return "no transfers\n";
   }
-  std::string text = fmt::format("{:<18}{:<6}{:<9}{:>16} {:>11} {:>11}\n",
+  const bool compressed = std::any_of(
+      classes.begin(), classes.end(), [](const PlannedClass& row) { return row.codec.has_value(); });
+  std::string text = fmt::format("{:<18}{:<6}{:<9}{:>16} {:>11} {:>11}{}\n",
                                  "site",
                                  "stage",
                                  "phase",
                                  "bytes a step",
                                  "ms each",
-                                 "slack ms");
-  for (const PlannedClass& row : plan.classes) {
-    text += fmt::format("{:<18}{:<6}{:<9}{:>16} {:>11.3f} {:>11.3f}\n",
+                                 "slack ms",
+                                 compressed ? "        sent bytes  codec" : "");
+  for (const PlannedClass& row : classes) {
+    text += fmt::format("{:<18}{:<6}{:<9}{:>16} {:>11.3f} {:>11.3f}",
                         schedule::site_name(row.members.site),
                         row.members.stage,
                         schedule::phase_name(row.members.phase),
                         row.raw_bytes,
                         kMilliseconds * row.raw.value,
                         kMilliseconds * row.slack.value);
+    text += compressed ? fmt::format(" {:>17}  {}\n",
+                                     row.sent_bytes,
+                                     row.codec ? short_text(*row.codec) : "-")
+                       : "\n";
+  }
+  return text;
+}
+
+std::string compression_text(const StepPlan& plan) {
+  std::string text;
+  for (const PlannedClasses& row : plan.compression) {
+    const auto codecs =
+        std::count_if(row.classes.begin(), row.classes.end(), [](const PlannedClass& members) {
+          return members.codec.has_value();
+        });
+    text += fmt::format("from step {}: ", row.from_step);
+    text += codecs == 0 ? "no transfer is compressed\n"
+                        : fmt::format("{} of {} classes of transfers are compressed\n",
+                                      codecs,
+                                      row.classes.size());
+  }
+  for (const PlannedClass& row : plan.classes()) {
+    text += fmt::format("  {}, stage {}, {}: {} ({})\n",
+                        schedule::site_name(row.members.site),
+                        row.members.stage,
+                        schedule::phase_name(row.members.phase),
+                        row.codec ? short_text(*row.codec) : "plain",
+                        row.reason);
   }
   return text;
 }

@@ -13,4 +13,7 @@ namespace slackline {
 [[nodiscard]] std::string step_text(const StepPlan& plan);
 [[nodiscard]] std::string classes_text(const StepPlan& plan);
 
+// What is compressed from which step on, and why.
+[[nodiscard]] std::string compression_text(const StepPlan& plan);
+
 }  // namespace slackline

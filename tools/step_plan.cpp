@@ -9,8 +9,10 @@
 #include "core/thread_pool.h"
 #include "model/parameter_table.h"
 #include "parallel/byte_inputs.h"
+#include "parallel/class_bytes.h"
 #include "parallel/schedule/slots.h"
 #include "parallel/stage_split.h"
+#include "tools/compression_plans.h"
 #include "tools/cost_file.h"
 
 namespace slackline {
@@ -19,10 +21,10 @@ namespace {
 
 using schedule::AxisBytes;
 using schedule::Bytes;
+using schedule::Phase;
 using schedule::Seconds;
 using schedule::Site;
 
-constexpr const char* kNoCodec = "policy none";
 constexpr double kGiga = 1e9;
 
 std::string assumption() {
@@ -76,18 +78,99 @@ std::size_t class_bytes(const schedule::ClassSlack& row, const schedule::ByteInp
   return schedule::table_sync_bytes(inputs).embedding.value;
 }
 
-std::vector<PlannedClass> planned_classes(const std::vector<schedule::ClassSlack>& slacks,
-                                          const schedule::ByteInputs& inputs) {
+std::vector<PlannedClass> timed_classes(const std::vector<schedule::ClassSlack>& slacks,
+                                        const schedule::ByteInputs& inputs) {
   std::vector<PlannedClass> classes;
   classes.reserve(slacks.size());
   for (const schedule::ClassSlack& row : slacks) {
+    const std::size_t bytes = class_bytes(row, inputs);
     classes.push_back({.members = row.members,
-                       .raw_bytes = class_bytes(row, inputs),
+                       .raw_bytes = bytes,
+                       .sent_bytes = bytes,
                        .raw = (1.0 / row.count) * row.seconds,
                        .slack = std::max(row.slack, Seconds{}),
-                       .reason = kNoCodec});
+                       .reason = "not compressible"});
   }
   return classes;
+}
+
+PlannedClass& row_of(std::vector<PlannedClass>& classes, const schedule::TransferClass& members) {
+  const auto found = std::find_if(classes.begin(), classes.end(), [&](const PlannedClass& row) {
+    return row.members == members;
+  });
+  return found != classes.end() ? *found : classes.emplace_back(PlannedClass{.members = members});
+}
+
+// What the timeline knows of classes, with what a plan makes of them. A tied table that one rank
+// holds is reduced with the other gradients: there its class is taken out of theirs.
+std::vector<PlannedClass> planned_classes(std::vector<PlannedClass> classes,
+                                          const MeshJob& job,
+                                          const CompressionPlan& plan) {
+  const std::vector<ClassBytes> bytes = class_bytes(job, plan);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    PlannedClass& row = row_of(classes, bytes[i].members);
+    if (row.raw_bytes == 0 && row.members.site == Site::embedding) {
+      row.raw_bytes = bytes[i].raw;
+      PlannedClass& gradients =
+          row_of(classes, {.site = Site::data_gradient, .stage = 0, .phase = Phase::step});
+      gradients.raw_bytes -= bytes[i].raw;
+      gradients.sent_bytes -= bytes[i].raw;
+    }
+    PlannedClass& planned = row_of(classes, bytes[i].members);
+    planned.codec = plan.classes[i].codec;
+    planned.reason = plan.classes[i].reason;
+    planned.sent_bytes = planned.raw_bytes - bytes[i].raw + bytes[i].sent;
+  }
+  return classes;
+}
+
+Bytes& axis_of(AxisBytes& bytes, const MeshJob& job, Site site) {
+  switch (site) {
+    case Site::pipeline_forward:
+    case Site::pipeline_backward:
+      return bytes.pipeline;
+    case Site::data_gradient:
+    case Site::parameter_gather:
+      return bytes.data;
+    case Site::embedding:
+      break;
+  }
+  return job.parallel.pipeline > 1 ? bytes.embedding : bytes.data;
+}
+
+// Messages and sums as a plan makes them, in place of the plain ones. What codecs take is not
+// known here.
+void compress_costs(schedule::CostModel& costs,
+                    const schedule::Schedule& schedule,
+                    const std::vector<PlannedClass>& classes,
+                    int replicas) {
+  for (const PlannedClass& row : classes) {
+    if (row.sent_bytes == row.raw_bytes) {
+      continue;
+    }
+    const double share = static_cast<double>(row.sent_bytes) / static_cast<double>(row.raw_bytes);
+    switch (row.members.site) {
+      case Site::pipeline_forward:
+      case Site::pipeline_backward: {
+        const std::size_t messages =
+            schedule::members_of(schedule, row.members).size() * static_cast<std::size_t>(replicas);
+        set_class_cost(
+            costs, schedule, row.members, {.bytes = Bytes{row.sent_bytes / messages}});
+        break;
+      }
+      case Site::data_gradient:
+        for (schedule::Bucket& bucket :
+             costs.chunks[static_cast<std::size_t>(row.members.stage)].data_reduction) {
+          bucket.seconds = share * bucket.seconds;
+        }
+        break;
+      case Site::embedding:
+        costs.embedding_sync = share * costs.embedding_sync;
+        break;
+      case Site::parameter_gather:
+        break;
+    }
+  }
 }
 
 // What all ranks at one place of the pipeline send.
@@ -145,6 +228,7 @@ void plan_ranks(StepPlan& plan, const schedule::ByteInputs& inputs, const LinkSp
 StepPlan make_step_plan(const TrainConfig& config,
                         const std::optional<StepCosts>& costs,
                         const LinkSpeeds& links) {
+  const PlanHistory plans = compression_plans(config);
   const MeshJob job = config.mesh_job();
   const schedule::ByteInputs inputs = byte_inputs(job);
   StepPlan plan{.config = config,
@@ -157,11 +241,21 @@ StepPlan make_step_plan(const TrainConfig& config,
                 .links_from = links ? "given" : "none: transfers take no time",
                 .has_measured_costs = costs.has_value(),
                 .step_bytes = schedule::step_bytes(inputs)};
-  const schedule::CostModel model =
+  schedule::CostModel model =
       cost_model(job, costs ? *costs : assumed_costs(config.model, {}), links);
+  const schedule::Timeline plain = schedule::make_timeline(plan.schedule, model);
+  plan.slacks = schedule::class_slacks(plan.schedule, plain);
+  const std::vector<PlannedClass> classes = timed_classes(plan.slacks, inputs);
+  for (const PlanFromStep& row : plans) {
+    plan.compression.push_back(
+        {.from_step = row.from_step, .classes = planned_classes(classes, job, row.plan)});
+  }
+  compress_costs(model, plan.schedule, plan.classes(), config.parallel.data);
   plan.timeline = schedule::make_timeline(plan.schedule, model);
-  plan.slacks = schedule::class_slacks(plan.schedule, plan.timeline);
-  plan.classes = planned_classes(plan.slacks, inputs);
+  for (const PlannedClass& row : plan.classes()) {
+    Bytes& bytes = axis_of(plan.step_bytes, job, row.members.site);
+    bytes.value = bytes.value - row.raw_bytes + row.sent_bytes;
+  }
   plan.slots = schedule::input_slots(plan.schedule).num_slots;
   plan_ranks(plan, inputs, links);
   return plan;

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/flops.h"
+#include "parallel/compression_plan.h"
 #include "parallel/schedule/byte_formulas.h"
 #include "parallel/schedule/slack.h"
 #include "parallel/schedule/timeline.h"
@@ -19,9 +21,17 @@ namespace slackline {
 struct PlannedClass {
   schedule::TransferClass members{};
   std::size_t raw_bytes = 0;
+  std::size_t sent_bytes = 0;
   schedule::Seconds raw{};    // mean, from readiness to arrival
   schedule::Seconds slack{};  // the least of any
-  std::string reason{};       // why its codec is what it is
+  std::optional<CodecSetting> codec{};
+  std::string reason{};  // why its codec is what it is
+};
+
+// The classes from a step on.
+struct PlannedClasses {
+  std::int64_t from_step = 1;
+  std::vector<PlannedClass> classes{};
 };
 
 // What one rank holds and sends.
@@ -46,11 +56,15 @@ struct StepPlan {
   bool has_measured_costs = false;
   schedule::Timeline timeline{};
   std::vector<schedule::ClassSlack> slacks{};
-  std::vector<PlannedClass> classes{};
-  schedule::AxisBytes step_bytes{};
+  std::vector<PlannedClasses> compression{};  // as plans change; the last is the run's
+  schedule::AxisBytes step_bytes{};           // under it
   std::vector<int> slots{};                       // micro-batches in flight, per pipeline rank
   std::vector<PlannedRank> ranks{};               // in world order
   std::vector<std::vector<MemoryItem>> memory{};  // of each pipeline place's first rank
+
+  [[nodiscard]] const std::vector<PlannedClass>& classes() const {
+    return compression.back().classes;
+  }
 
   [[nodiscard]] double bubble_share() const { return schedule::bubble_share(timeline); }
 };

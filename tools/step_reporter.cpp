@@ -1,6 +1,7 @@
 #include "tools/step_reporter.h"
 
 #include <cstdio>
+#include <iterator>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -10,6 +11,8 @@
 #include "core/comm/mpi_world.h"
 #include "core/log.h"
 #include "model/flops.h"
+#include "parallel/class_bytes.h"
+#include "tools/compression_plans.h"
 #include "tools/cost_file.h"
 #include "tools/plan_json.h"
 #include "tools/step_plan.h"
@@ -36,7 +39,15 @@ StepReporter::StepReporter(const TrainConfig& config,
       world_(groups.world),
       directory_(&directory),
       wait_times_(groups),
-      recorder_(config.mesh_job(), groups) {}
+      recorder_(config.mesh_job(), groups) {
+  for (const PlanFromStep& row : compression_plans(config)) {
+    saved_bytes_[row.from_step] = saved_axis_bytes(config.mesh_job(), row.plan);
+  }
+}
+
+double StepReporter::saved_bytes(std::int64_t step, std::size_t axis) const {
+  return std::prev(saved_bytes_.upper_bound(step))->second[axis];
+}
 
 void StepReporter::begin_step() {
   wait_times_.begin_step();
@@ -93,7 +104,9 @@ void StepReporter::report(Ended& step) {
   record.seconds = {.compute = mean(1), .bubble = mean(2), .exposed = mean(3), .other = mean(4)};
   for (std::size_t i = 0; i < record.axes.size(); ++i) {
     const double bytes = step.sums[5 + 2 * i];
-    record.axes[i] = {.raw_bytes = bytes, .sent_bytes = bytes, .exposed_seconds = mean(6 + 2 * i)};
+    record.axes[i] = {.raw_bytes = bytes + saved_bytes(record.step, i),
+                      .sent_bytes = bytes,
+                      .exposed_seconds = mean(6 + 2 * i)};
   }
   if (is_first_rank()) {
     directory_->record(record);

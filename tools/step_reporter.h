@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "parallel/mesh_model.h"
@@ -62,9 +63,12 @@ class StepReporter {
   void print(const StepRecord& record);
   void record_times(const Ended& step);
   void tell_costs(double measured_seconds);
+  // Bytes that compression kept off an axis of kReportedAxes in a step.
+  [[nodiscard]] double saved_bytes(std::int64_t step, std::size_t axis) const;
 
   const TrainConfig* config_;
   LinkSpeeds links_;
+  std::map<std::int64_t, std::vector<double>> saved_bytes_;  // per axis, from these steps on
   const MeshModel* model_;
   Communicator* world_;
   RunDirectory* directory_;

@@ -10,7 +10,7 @@
 
 #include "core/log.h"
 #include "optim/learning_rate.h"
-#include "parallel/compression_policy.h"
+#include "tools/compression_plans.h"
 #include "tools/compression_state.h"
 #include "tools/plan_json.h"
 #include "tools/step_plan.h"
@@ -64,7 +64,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
               .optimizer = config.optimizer,
               .seed = config.run.seed,
               .num_threads = options.num_threads,
-              .compression = make_compression_plans(config.compress, config.mesh_job()),
+              .compression = compression_plans(config),
               .may_skip = config.run.on_nonfinite == OnNonFinite::skip},
              groups),
       directory_(config.run.dir),

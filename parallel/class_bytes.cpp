@@ -1,0 +1,112 @@
+#include "parallel/class_bytes.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "compress/codec_bytes.h"
+#include "core/comm/collective_bytes.h"
+#include "parallel/boundary_codec.h"
+#include "parallel/bucket_compression.h"
+#include "parallel/wait_times.h"
+
+namespace slackline {
+
+namespace {
+
+using Kind = GradientBucket::Kind;
+using schedule::Phase;
+using schedule::Site;
+using schedule::TransferClass;
+
+ClassBytes pipeline_bytes(const MeshJob& job,
+                          const schedule::Schedule& schedule,
+                          const CompressionPlan::Class& row) {
+  const MatrixShape share =
+      share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
+  const std::size_t messages = schedule::members_of(schedule, row.members).size() *
+                               static_cast<std::size_t>(job.parallel.tensor * job.parallel.data);
+  const std::size_t raw = share.num_elements() * size_of(job.precision);
+  const bool pays = row.codec && (row.codec->always || shrinks(*row.codec, share));
+  const std::size_t sent = pays ? frame_bytes(*row.codec, {{.name = "", .shape = share}}) : raw;
+  return {.members = row.members, .raw = messages * raw, .sent = messages * sent};
+}
+
+// A sum of float gradients over a group, as it travels without compression.
+std::size_t plain_bytes(std::size_t elements, int ranks, DataStrategy strategy) {
+  const auto kind = strategy == DataStrategy::zero1 ? TransferRecord::Kind::reduce_scatter
+                                                    : TransferRecord::Kind::all_reduce;
+  std::size_t bytes = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    bytes += bytes_sent_by({.kind = kind, .elements = elements}, rank, ranks);
+  }
+  return bytes;
+}
+
+// Adds what the ranks of one place in the mesh (all data ranks of it) exchange of their gradients.
+void add_place(const MeshJob& job,
+               const CompressionPlan& plan,
+               const MeshPlace& at,
+               std::map<TransferClass, ClassBytes>& classes) {
+  const RankPlan rank = make_rank_plan(job, at);
+  const std::vector<Parameter> parameters = Parameters::describe(job.model, rank.slice);
+  const int p = job.parallel.pipeline;
+  for (const GradientBucket& bucket :
+       gradient_buckets(parameters, job.model.tie_embeddings, rank.reducer.bucket_bytes)) {
+    const bool table = bucket.kind == Kind::table;
+    if (table && at.pipeline > 0) {
+      continue;  // counted with the first stage's, with which it travels
+    }
+    const int group = job.parallel.data * (table && p > 1 ? 2 : 1);
+    const BucketPlace place{.chunks = &rank.slice.chunks,
+                            .pipeline_rank = at.pipeline,
+                            .pipeline_size = p,
+                            .group_size = group};
+    const CompressedBucket::Options compressed = compressed_bucket(bucket, plan, place);
+    const TransferClass members{
+        .site = table ? Site::embedding : Site::data_gradient,
+        .stage = table || bucket.kind == Kind::norms ? at.pipeline
+                                                     : stage_of(*bucket.holds.back(), place),
+        .phase = Phase::step};
+    ClassBytes& bytes = classes[members];
+    const std::size_t plain = plain_bytes(bucket.count, group, job.parallel.data_strategy);
+    bytes.members = members;
+    bytes.raw += plain;
+    bytes.sent += compressed.sums.empty() ? plain : compressed_bucket_bytes(compressed);
+  }
+}
+
+}  // namespace
+
+std::vector<ClassBytes> class_bytes(const MeshJob& job, const CompressionPlan& plan) {
+  std::map<TransferClass, ClassBytes> gradients;
+  for (int pipeline = 0; pipeline < job.parallel.pipeline; ++pipeline) {
+    for (int tensor = 0; tensor < job.parallel.tensor; ++tensor) {
+      add_place(job, plan, {.tensor = tensor, .pipeline = pipeline}, gradients);
+    }
+  }
+  const schedule::Schedule schedule = make_rank_plan(job, {}).executor.schedule;
+  std::vector<ClassBytes> list;
+  for (const CompressionPlan::Class& row : plan.classes) {
+    const bool piped =
+        row.members.site == Site::pipeline_forward || row.members.site == Site::pipeline_backward;
+    list.push_back(piped ? pipeline_bytes(job, schedule, row) : gradients[row.members]);
+    list.back().members = row.members;
+  }
+  return list;
+}
+
+std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan) {
+  std::vector<double> saved(kReportedAxes.size(), 0.0);
+  for (const ClassBytes& row : class_bytes(job, plan)) {
+    const bool once = row.members.phase == Phase::step;
+    const bool table = row.members.site == Site::embedding && job.parallel.pipeline > 1;
+    const std::string_view axis = !once ? "pipeline" : table ? "embedding" : "data";
+    const auto place = std::find(kReportedAxes.begin(), kReportedAxes.end(), axis);
+    saved[static_cast<std::size_t>(place - kReportedAxes.begin())] +=
+        static_cast<double>(row.raw) - static_cast<double>(row.sent);
+  }
+  return saved;
+}
+
+}  // namespace slackline

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "parallel/compression_plan.h"
+#include "parallel/rank_plan.h"
+
+namespace slackline {
+
+// What all ranks send in a step for one class of transfers, in payload bytes.
+struct ClassBytes {
+  schedule::TransferClass members{};
+  std::size_t raw = 0;   // without compression
+  std::size_t sent = 0;  // under the plan, frames included
+
+  friend bool operator==(const ClassBytes&, const ClassBytes&) = default;
+};
+
+// Of every class of the plan, to the byte: closed formulas of shapes and settings. A bucket of
+// gradients counts where its last layer stands; gradients of norms count with the rank's first
+// virtual stage.
+[[nodiscard]] std::vector<ClassBytes> class_bytes(const MeshJob& job, const CompressionPlan& plan);
+
+// What compression keeps off each axis in a step, in the order of kReportedAxes; below 0 where it
+// sends more.
+[[nodiscard]] std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan);
+
+}  // namespace slackline
