@@ -22,22 +22,22 @@ constexpr std::int64_t kMaxRank = 1 << 16;
 // One codec setting; the key that carries its strength is required, the others are unknown keys.
 CodecSetting read_codec_setting(JsonReader section) {
   CodecSetting setting;
-  setting.codec = static_cast<Codec>(section.choice("codec", kCodecs));
-  switch (setting.codec) {
+  setting.kind = static_cast<CodecKind>(section.choice("codec", kCodecs));
+  switch (setting.kind) {
     case CodecKind::low_rank:
       setting.rank = static_cast<int>(section.integer("rank", {.min = 1, .max = kMaxRank}));
       break;
-    case Codec::top_k:
-    case Codec::random_k:
+    case CodecKind::top_k:
+    case CodecKind::random_k:
       setting.ratio = section.number("ratio", {.min = 0.0, .max = 1.0, .exclusive_min = true});
       break;
-    case Codec::quantize:
+    case CodecKind::quantize:
       setting.bits = static_cast<int>(section.integer("bits", {.min = 2, .max = 8}));
       if (setting.bits != 2 && setting.bits != 4 && setting.bits != 8) {
         section.fail("bits", "must be 2, 4 or 8");
       }
       break;
-    case Codec::cast:
+    case CodecKind::cast:
       break;
   }
   setting.error_feedback =

@@ -19,10 +19,10 @@ struct Strip {
   std::size_t count = 0;
 };
 
-// Strips of neighbours in a row: whole groups that begin on whole bytes, some 8 KiB where groups
+// Strips of neighbours in a row: whole groups that begin on whole bytes, some 4 KiB where groups
 // are not larger. Depends on the shape alone.
 struct Strips {
-  static constexpr std::size_t kElements = 2048;
+  static constexpr std::size_t kElements = 1024;
   static constexpr std::size_t kMultiple = 8;  // elements whose codes fill whole bytes, always
 
   // `group` elements of a row belong together.
