@@ -2,8 +2,8 @@
 #include "core/kernels/quantize_simd.h"
 #include "core/kernels/quantize_strips.h"
 
-// One reading of the codes and one pass over the output. Factors are scale / 2^f: a product with
-// one is exact, so that an update is rounded once.
+// One reading of the codes and one pass over the output. Level and scale have eight bits each:
+// their product is exact, and an update is rounded once.
 namespace slackline::cpu {
 
 namespace {
@@ -11,23 +11,26 @@ namespace {
 namespace hn = simd::hn;
 using simd::Floats;
 
-template <Update update>
-void update_chunk(const std::uint8_t* codes,
-                  const float* factors,
-                  float levels,
-                  std::span<float> out) {
+// scales_of(i, part) gives the scales of out[i] and its neighbours; `step` is 2^-f. Codes may be
+// read beyond the last one.
+template <Update update, typename ScalesOf>
+void update_elements(const std::uint8_t* codes,
+                     float step,
+                     std::span<float> out,
+                     const ScalesOf& scales_of) {
   const hn::Rebind<std::uint8_t, simd::FloatTag> bytes;
   simd::for_each_vector(out.size(), [&](std::size_t i, auto part) {
     const auto wide = hn::PromoteTo(simd::kInts, hn::LoadU(bytes, codes + i));
-    const Floats level = hn::Sub(hn::ConvertTo(simd::kFloats, wide), simd::splat(levels));
-    const Floats factor = simd::load(factors + i);
+    const Floats code = hn::ConvertTo(simd::kFloats, wide);
+    const Floats level = hn::MulSub(code, simd::splat(step), simd::splat(1.0F));
+    const Floats scale = scales_of(i, part);
     float* to = out.data() + i;
     if constexpr (update == Update::write) {
-      simd::store(hn::Mul(level, factor), to, part);
+      simd::store(hn::Mul(level, scale), to, part);
     } else if constexpr (update == Update::add) {
-      simd::store(hn::MulAdd(level, factor, simd::load(to, part)), to, part);
+      simd::store(hn::MulAdd(level, scale, simd::load(to, part)), to, part);
     } else {
-      simd::store(hn::NegMulAdd(level, factor, simd::load(to, part)), to, part);
+      simd::store(hn::NegMulAdd(level, scale, simd::load(to, part)), to, part);
     }
   });
 }
@@ -35,11 +38,12 @@ void update_chunk(const std::uint8_t* codes,
 class Unpacker {
  public:
   Unpacker(const QuantizedMatrix& from, std::size_t columns)
-      : bits_(static_cast<std::size_t>(from.format.bits)),
+      : bits_(static_cast<unsigned>(from.format.bits)),
         shared_(from.format.shared),
+        columns_(columns),
         group_(group_size(from.format, columns)),
         groups_per_row_((columns + group_ - 1) / group_),
-        levels_(static_cast<float>(1U << (bits_ - 1U))),
+        step_(1.0F / static_cast<float>(1U << (bits_ - 1U))),
         row_bytes_(static_cast<std::size_t>(from.packed.dim(1))),
         scales_(from.scales.data<BFloat16>()),
         packed_(from.packed.data<std::uint8_t>()) {}
@@ -48,46 +52,51 @@ class Unpacker {
   template <Update update>
   void unpack(const Strip& strip, float* out) const {
     for_each_chunk(strip.count, [&](std::size_t first, std::size_t count) {
-      alignas(64) std::uint8_t codes[kChunk];
-      ChunkFactors factors;
+      alignas(64) std::uint8_t codes[kChunk + simd::kCodes];
       const std::size_t column = strip.column + first;
       const std::uint8_t* from = packed_ + strip.row * row_bytes_ + column * bits_ / 8;
       bits_ == 8   ? simd::unpack_all<8>(from, count, codes)
       : bits_ == 4 ? simd::unpack_all<4>(from, count, codes)
                    : simd::unpack_all<2>(from, count, codes);
-      make_factors(strip.row, column, count, factors);
-      update_chunk<update>(codes, factors, levels_, {out + first, count});
+      update_chunk<update>({strip.row, column, count}, codes, out + first);
     });
   }
 
  private:
-  void make_factors(std::size_t row,
-                    std::size_t column,
-                    std::size_t count,
-                    ChunkFactors& factors) const {
-    const float step = 1.0F / levels_;
+  template <Update update>
+  void update_chunk(const Strip& chunk, const std::uint8_t* codes, float* out) const {
+    const std::span<float> to(out, chunk.count);
     if (shared_ == SharedScale::column) {
-      simd::for_each_vector(count, [&](std::size_t i, auto part) {
-        const Floats scale = simd::load(scales_ + column + i, part);
-        simd::store(hn::Mul(scale, simd::splat(step)), factors + i);
+      update_elements<update>(codes, step_, to, [&](std::size_t i, auto part) {
+        return simd::load(scales_ + chunk.column + i, part);
       });
       return;
     }
     const BFloat16* scales =
-        shared_ == SharedScale::matrix ? scales_ : scales_ + row * groups_per_row_;
-    spread_factors(
-        group_,
-        column,
-        count,
-        [&](std::size_t g) { return static_cast<float>(scales[g]) * step; },
-        factors);
+        shared_ == SharedScale::matrix ? scales_ : scales_ + chunk.row * groups_per_row_;
+    const auto scale_of = [=](std::size_t group) { return static_cast<float>(scales[group]); };
+    if (group_ == columns_ || group_ % simd::kLanes == 0) {
+      for_each_group(group_, chunk.column, chunk.count, [&](std::size_t group, const Run& run) {
+        const Floats scale = simd::splat(scale_of(group));
+        update_elements<update>(codes + run.first,
+                                step_,
+                                to.subspan(run.first, run.count),
+                                [&](std::size_t /*i*/, auto /*part*/) { return scale; });
+      });
+      return;
+    }
+    ChunkFactors all;
+    spread_factors(group_, chunk.column, chunk.count, scale_of, all);
+    update_elements<update>(
+        codes, step_, to, [&](std::size_t i, auto /*part*/) { return simd::load(all + i); });
   }
 
-  std::size_t bits_;
+  unsigned bits_;
   SharedScale shared_;
+  std::size_t columns_;
   std::size_t group_;
   std::size_t groups_per_row_;
-  float levels_;
+  float step_;
   std::size_t row_bytes_;
   const BFloat16* scales_;
   const std::uint8_t* packed_;

@@ -22,6 +22,7 @@ using simd::Floats;
 constexpr std::size_t kColumnsPerPanel = 1024;
 constexpr std::size_t kRowsAtOnce = 4;
 constexpr std::size_t kElementsPerMaximum = 65536;
+constexpr std::size_t kPrefetched = 1024;  // elements ahead: a page
 
 // What is quantized: x, or where there is a sum the sum with x added to it.
 struct Source {
@@ -43,6 +44,8 @@ struct Source {
   const float* make(std::size_t first, std::size_t count) const {
     if (sum != nullptr) {
       simd::for_each_vector(count, [&](std::size_t i, auto part) {
+        hwy::Prefetch(x + first + i + kPrefetched);  // a hint, harmless beyond the end
+        hwy::Prefetch(sum + first + i + kPrefetched);
         const Floats total =
             hn::Add(simd::load(sum + first + i, part), simd::load(x + first + i, part));
         simd::store(total, sum + first + i, part);
@@ -168,8 +171,11 @@ class Quantizer {
     const std::size_t count = rows_ * columns_;
     std::vector<std::int32_t> maxima((count + kElementsPerMaximum - 1) / kElementsPerMaximum);
     parallel_ranges(stream_, count, kElementsPerMaximum, [&](std::size_t begin, std::size_t end) {
-      maxima[begin / kElementsPerMaximum] =
-          simd::max_magnitude(source_.make(begin, end - begin), end - begin);
+      std::int32_t& largest = maxima[begin / kElementsPerMaximum];
+      for_each_chunk(end - begin, [&](std::size_t first, std::size_t size) {
+        const float* x = source_.make(begin + first, size);
+        largest = std::max(largest, simd::max_magnitude(x, size));
+      });
     });
     std::int32_t largest = 0;
     for (const std::int32_t maximum : maxima) {

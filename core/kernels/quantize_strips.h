@@ -78,22 +78,37 @@ void for_each_chunk(std::size_t count, const Body& body) {
 // One factor for each element of a chunk; stores of whole vectors may pass its end.
 using ChunkFactors = float[kChunk + simd::kLanes];
 
-// factors[i] = value(g) for elements first + i of groups g of `group` neighbours.
+// Elements first .. first + count - 1 of a chunk, counted from its first one.
+struct Run {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+// Runs body(g, run) for the groups g of `group` neighbours in a row that elements
+// first .. first + count - 1 of the row belong to.
+template <typename Body>
+void for_each_group(std::size_t group, std::size_t first, std::size_t count, const Body& body) {
+  std::size_t index = first / group;
+  for (std::size_t i = 0; i < count; ++index) {
+    const std::size_t end = std::min(count, (index + 1) * group - first);
+    body(index, Run{i, end - i});
+    i = end;
+  }
+}
+
+// factors[i] = value(g) for elements first + i of groups g.
 template <typename Value>
 void spread_factors(std::size_t group,
                     std::size_t first,
                     std::size_t count,
                     const Value& value,
                     ChunkFactors& factors) {
-  for (std::size_t i = 0; i < count;) {
-    const std::size_t index = (first + i) / group;
-    const std::size_t end = std::min(count, (index + 1) * group - first);
+  for_each_group(group, first, count, [&](std::size_t index, const Run& run) {
     const simd::Floats factor = simd::splat(value(index));
-    for (std::size_t j = i; j < end; j += simd::kLanes) {
-      simd::store(factor, factors + j);
+    for (std::size_t i = run.first; i < run.first + run.count; i += simd::kLanes) {
+      simd::store(factor, factors + i);
     }
-    i = end;
-  }
+  });
 }
 
 // Elements that share a factor with their neighbours in a row.

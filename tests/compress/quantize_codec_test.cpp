@@ -228,25 +228,20 @@ TEST_CASE("what receivers get and what is still owed make up all that was sent")
     std::vector<double> sent(residual.values().size());
     for (std::uint64_t step = 1; step <= 20; ++step) {
       Message values(100 * step);
-      // Multiples of 2^-10: sums of twenty are exact in f32, and so is each difference.
-      std::vector<double> grid;
-      for (const Tensor& matrix : values.views()) {
-        for (float& value : matrix.span<float>()) {
-          value = std::round(value * 0x1p10F) * 0x1p-10F;
-          grid.push_back(value);
-        }
-      }
+      const std::vector<double> before = values.values();
       const std::vector<double> owed = residual.values();
       GuardedTensor frame = frame_of(*codec);
       codec->encode(stream, values.views(), residual.views(), {.seed = 1, .step = step}, frame);
       const std::vector<double> due = residual.values();
       codec->settle(stream, frame, residual.views());
       codec->decode(stream, frame, received.views(), true);
-      REQUIRE(values.values() == grid);  // only read
+      REQUIRE(values.values() == before);  // only read
+      std::vector<double> expected(sent.size());
       for (std::size_t e = 0; e < sent.size(); ++e) {
-        sent[e] += grid[e];
-        REQUIRE(due[e] == static_cast<float>(owed[e] + grid[e]));
+        sent[e] += before[e];
+        expected[e] = static_cast<float>(owed[e] + before[e]);
       }
+      REQUIRE(due == expected);
     }
     const std::vector<double> got = received.values();
     const std::vector<double> owed = residual.values();
