@@ -10,12 +10,14 @@ namespace slackline {
 
 namespace {
 
-constexpr std::size_t kScaleBytes = 2;   // bf16
+constexpr std::size_t kScaleBytes = 2;  // bf16
 constexpr std::size_t kIndexBytes = 4;
-constexpr std::size_t kKeyBytes = 16;    // random_k: step and micro-batch, once a frame
+constexpr std::size_t kKeyBytes = 16;  // random_k: step and micro-batch, once a frame
 constexpr std::size_t kBitsOfByte = 8;
 
-std::size_t divided_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+std::size_t divided_up(std::size_t a, std::size_t b) {
+  return (a + b - 1) / b;
+}
 
 }  // namespace
 
@@ -46,7 +48,8 @@ std::size_t num_scales(const CodecSetting& setting, const MatrixShape& shape) {
 }
 
 std::size_t packed_bytes(const CodecSetting& setting, const MatrixShape& shape) {
-  const auto bits = static_cast<std::size_t>(shape.columns) * static_cast<std::size_t>(setting.bits);
+  const auto bits =
+      static_cast<std::size_t>(shape.columns) * static_cast<std::size_t>(setting.bits);
   return static_cast<std::size_t>(shape.rows) * divided_up(bits, kBitsOfByte);
 }
 

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "core/kernels/philox_simd.h"
+#include "core/kernels/quantize.h"
+#include "core/kernels/quantize_simd.h"
+#include "core/kernels/quantize_strips.h"
+
+namespace slackline {
+
+// Numbers in (0, 1) for a chunk's elements, in steps of 2^-16 from 2^-17: multiples of a step of
+// the scale stay what they are.
+class RandomOffsets {
+ public:
+  explicit RandomOffsets(const RoundingKey& key)
+      : words_({.site = key.stream, .step = key.step}, key.micro_batch) {}
+
+  // Elements first_element .. first_element + count - 1; count is at most kChunk.
+  void draw(std::uint64_t first_element, std::size_t count) {
+    skipped_ = first_element % kHalvesPerBlock;
+    const std::uint64_t first_block = first_element / kHalvesPerBlock;
+    for (std::size_t i = 0; i < skipped_ + count; i += kHalvesPerDraw) {
+      std::uint32_t words[simd::DropoutWords::kWords];
+      words_.draw(first_block + i / kHalvesPerBlock, words);
+      std::memcpy(halves_ + i, words, sizeof(words));
+    }
+  }
+
+  // Of kLanes elements from `i` on, counted from the chunk's first one.
+  [[nodiscard]] simd::Floats vector(std::size_t i) const {
+    const auto halves = simd::hn::LoadU(simd::kHalfWords, halves_ + skipped_ + i);
+    const simd::Floats numbers =
+        simd::hn::ConvertTo(simd::kFloats, simd::hn::PromoteTo(simd::kInts, halves));
+    return simd::hn::MulAdd(numbers, simd::splat(0x1p-16F), simd::splat(0x1p-17F));
+  }
+
+ private:
+  static constexpr std::size_t kHalvesPerBlock = 8;
+  static constexpr std::size_t kHalvesPerDraw = 2 * simd::DropoutWords::kWords;
+
+  simd::DropoutWords words_;
+  std::size_t skipped_ = 0;
+  // The last draw and the last vectors may pass the chunk's end.
+  std::uint16_t halves_[kChunk + kHalvesPerBlock + kHalvesPerDraw + simd::kCodes] = {};
+};
+
+}  // namespace slackline

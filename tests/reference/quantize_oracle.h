@@ -1,0 +1,94 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/kernels/quantize.h"
+
+namespace slackline::reference {
+
+// A matrix and its form in few bits, in double, from the definitions of core/kernels/quantize.h.
+class QuantizeOracle {
+ public:
+  QuantizeOracle(QuantizedFormat format, std::size_t rows, std::size_t columns)
+      : format_(format), rows_(rows), columns_(columns) {}
+
+  [[nodiscard]] double levels() const { return std::ldexp(1.0, format_.bits - 1); }
+
+  // Which scale element (row, column) has.
+  [[nodiscard]] std::size_t scale_index(std::size_t row, std::size_t column) const {
+    const auto group = static_cast<std::size_t>(std::max<std::int64_t>(1, format_.group));
+    switch (format_.shared) {
+      case SharedScale::column:
+        return column;
+      case SharedScale::row:
+        return row;
+      case SharedScale::group:
+        return row * ((columns_ + group - 1) / group) + column / group;
+      case SharedScale::matrix:
+        break;
+    }
+    return 0;
+  }
+
+  // Largest magnitudes, rounded to bf16. Finite and not tiny.
+  [[nodiscard]] std::vector<double> scales(const std::vector<double>& x) const {
+    std::vector<double> all(static_cast<std::size_t>(
+        format_.num_scales(static_cast<std::int64_t>(rows_), static_cast<std::int64_t>(columns_))));
+    for (std::size_t e = 0; e < x.size(); ++e) {
+      double& scale = all[scale_index(e / columns_, e % columns_)];
+      scale = std::max(scale, std::abs(x[e]));
+    }
+    for (double& scale : all) {
+      scale = static_cast<float>(BFloat16(static_cast<float>(scale)));
+    }
+    return all;
+  }
+
+  // Where elements stand among the codes, before they are rounded and clipped.
+  [[nodiscard]] std::vector<double> positions(const std::vector<double>& x) const {
+    const std::vector<double> all = scales(x);
+    std::vector<double> result(x.size());
+    for (std::size_t e = 0; e < x.size(); ++e) {
+      const double scale = all[scale_index(e / columns_, e % columns_)];
+      result[e] = levels() + (scale == 0.0 ? 0.0 : x[e] / scale * levels());
+    }
+    return result;
+  }
+
+  [[nodiscard]] double largest_code() const { return 2.0 * levels() - 1.0; }
+
+  // The codes of packed rows.
+  [[nodiscard]] std::vector<double> codes(const std::vector<double>& packed) const {
+    const auto bits = static_cast<std::size_t>(format_.bits);
+    const std::size_t row_bytes = (columns_ * bits + 7) / 8;
+    std::vector<double> result(rows_ * columns_);
+    for (std::size_t e = 0; e < result.size(); ++e) {
+      const std::size_t bit = e % columns_ * bits;
+      const auto byte = static_cast<unsigned>(packed[e / columns_ * row_bytes + bit / 8]);
+      result[e] = (byte >> (bit % 8)) % (1U << bits);
+    }
+    return result;
+  }
+
+  [[nodiscard]] std::vector<double> decoded(const std::vector<double>& codes_of_elements,
+                                            const std::vector<double>& all_scales) const {
+    std::vector<double> result(codes_of_elements.size());
+    for (std::size_t e = 0; e < result.size(); ++e) {
+      const double scale = all_scales[scale_index(e / columns_, e % columns_)];
+      result[e] = (codes_of_elements[e] - levels()) / levels() * scale;
+    }
+    return result;
+  }
+
+ private:
+  QuantizedFormat format_;
+  std::size_t rows_;
+  std::size_t columns_;
+};
+
+}  // namespace slackline::reference
