@@ -23,6 +23,13 @@ struct MatrixShape {
   friend bool operator==(const MatrixShape&, const MatrixShape&) = default;
 };
 
+// One matrix of a message. The name keeps its random numbers apart from those of others: a logical
+// tensor's, or a boundary's.
+struct CodecPart {
+  std::string name;
+  MatrixShape shape{};
+};
+
 // What names a message, for codecs that draw numbers: the same key gives the same numbers on any
 // rank, in any order.
 struct MessageKey {
@@ -37,10 +44,10 @@ enum class CodecGradient {
   masked,            // zero wherever the codec left the activation out
 };
 
-// A part of a codec's or a site's state, for checkpoints: f32, in place.
+// What of a codec's state belongs to one matrix, for checkpoints: f32, in place.
 struct CodecState {
-  std::string name;   // of its codec: "right_factor"
-  int matrix = 0;     // of the codec's list
+  std::string part;  // the name of its matrix
+  std::string name;  // "right_factor"
   Tensor data{};
 };
 
@@ -134,5 +141,11 @@ class Codec {
                                                 std::vector<MatrixShape> shapes,
                                                 std::uint64_t seed,
                                                 const std::string& name);
+
+// `seed` is the run's: parts of the same name start alike on all ranks. REQUIRES: every part has
+// elements.
+[[nodiscard]] std::unique_ptr<Codec> make_codec(const CodecSetting& setting,
+                                                std::vector<CodecPart> parts,
+                                                std::uint64_t seed);
 
 }  // namespace slackline

@@ -67,22 +67,22 @@ std::size_t payload_bytes(const CodecSetting& setting, const MatrixShape& shape)
   return shape.num_elements() * size_of(DType::bf16);
 }
 
-std::size_t frame_bytes(const CodecSetting& setting, const std::vector<MatrixShape>& shapes) {
+std::size_t frame_bytes(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
   std::size_t bytes = sizeof(FrameHeader);
   if (setting.kind == CodecKind::random_k) {
     bytes += kKeyBytes;
   }
-  for (const MatrixShape& shape : shapes) {
-    bytes += payload_bytes(setting, shape);
+  for (const CodecPart& part : parts) {
+    bytes += payload_bytes(setting, part.shape);
   }
   return bytes;
 }
 
-std::size_t sum_bytes(const CodecSetting& setting, const std::vector<MatrixShape>& shapes) {
+std::size_t sum_bytes(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
   SL_CHECK(adds(setting.kind), name_of(setting.kind));
   std::size_t bytes = 0;
-  for (const MatrixShape& shape : shapes) {
-    bytes += payload_bytes(setting, shape);
+  for (const CodecPart& part : parts) {
+    bytes += payload_bytes(setting, part.shape);
   }
   return bytes;
 }

@@ -24,12 +24,12 @@ namespace slackline {
 
 // A whole frame.
 [[nodiscard]] std::size_t frame_bytes(const CodecSetting& setting,
-                                      const std::vector<MatrixShape>& shapes);
+                                      const std::vector<CodecPart>& parts);
 
 // A rank's addends of a message that is added up, all rounds together.
 // REQUIRES: messages of this kind add.
 [[nodiscard]] std::size_t sum_bytes(const CodecSetting& setting,
-                                    const std::vector<MatrixShape>& shapes);
+                                    const std::vector<CodecPart>& parts);
 
 [[nodiscard]] bool adds(CodecKind kind);
 

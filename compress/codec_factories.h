@@ -11,19 +11,16 @@
 namespace slackline {
 
 [[nodiscard]] std::unique_ptr<Codec> make_low_rank_codec(const CodecSetting& setting,
-                                                         std::vector<MatrixShape> shapes,
-                                                         std::uint64_t seed,
-                                                         const std::string& name);
+                                                         std::vector<CodecPart> parts,
+                                                         std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<Codec> make_top_k_codec(const CodecSetting& setting,
-                                                      std::vector<MatrixShape> shapes);
+                                                      std::vector<CodecPart> parts);
 [[nodiscard]] std::unique_ptr<Codec> make_random_k_codec(const CodecSetting& setting,
-                                                         std::vector<MatrixShape> shapes,
-                                                         std::uint64_t seed,
-                                                         const std::string& name);
+                                                         std::vector<CodecPart> parts,
+                                                         std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<Codec> make_quantize_codec(const CodecSetting& setting,
-                                                         std::vector<MatrixShape> shapes,
-                                                         std::uint64_t seed,
-                                                         const std::string& name);
-[[nodiscard]] std::unique_ptr<Codec> make_cast_codec(std::vector<MatrixShape> shapes);
+                                                         std::vector<CodecPart> parts,
+                                                         std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<Codec> make_cast_codec(std::vector<CodecPart> parts);
 
 }  // namespace slackline

@@ -33,6 +33,7 @@ enum class Rounding { nearest, stochastic };
 struct CodecSetting {
   CodecKind kind = CodecKind::low_rank;
   ErrorFeedback error_feedback = ErrorFeedback::none;
+  bool always = false;  // also matrices that do not shrink; else those travel plain
 
   int rank = 0;                 // low_rank: of the factors, at most what the matrix has
   DType factors = DType::f32;   // low_rank: as they travel; f32 or bf16

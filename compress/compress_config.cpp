@@ -1,8 +1,11 @@
 #include "compress/compress_config.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
+
+#include "compress/codec_setting_json.h"
 
 namespace slackline {
 
@@ -10,43 +13,63 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kPolicies = {
     "none", "all", "list", "optimus_cc", "critical_path", "replay"};
-constexpr std::array<std::string_view, 5> kCodecs = {
-    "low_rank", "top_k", "random_k", "quantize", "cast"};
-constexpr std::array<std::string_view, 3> kErrorFeedback = {"none", "immediate", "lazy"};
 constexpr std::array<std::string_view, 4> kSites = {
     "pipeline_backward", "pipeline_forward", "data_gradient", "embedding"};
 constexpr std::array<std::string_view, 3> kReservedSites = {
     "tensor_forward", "parameter_gather", "outer"};
-constexpr std::int64_t kMaxRank = 1 << 16;
+constexpr std::array<std::string_view, 4> kPhases = {"warmup", "steady", "cooldown", "step"};
+constexpr std::int64_t kMaxStages = 1 << 16;
 
-// One codec setting; the key that carries its strength is required, the others are unknown keys.
-CodecSetting read_codec_setting(JsonReader section) {
-  CodecSetting setting;
-  setting.codec = static_cast<Codec>(section.choice("codec", kCodecs));
-  switch (setting.codec) {
-    case CodecKind::low_rank:
-      setting.rank = static_cast<int>(section.integer("rank", {.min = 1, .max = kMaxRank}));
-      break;
-    case Codec::top_k:
-    case Codec::random_k:
-      setting.ratio = section.number("ratio", {.min = 0.0, .max = 1.0, .exclusive_min = true});
-      break;
-    case Codec::quantize:
-      setting.bits = static_cast<int>(section.integer("bits", {.min = 2, .max = 8}));
-      if (setting.bits != 2 && setting.bits != 4 && setting.bits != 8) {
-        section.fail("bits", "must be 2, 4 or 8");
-      }
-      break;
-    case Codec::cast:
-      break;
-  }
-  setting.error_feedback =
-      static_cast<ErrorFeedback>(section.choice("error_feedback", kErrorFeedback, 0));
+CodecSetting read_site(JsonReader section) {
+  const CodecSetting setting = read_codec_setting(section);
   for (JsonReader& candidate : section.sections("candidates")) {
     static_cast<void>(read_codec_setting(candidate));
+    candidate.finish();
   }
   section.finish();
   return setting;
+}
+
+ListedClasses read_listed(JsonReader& section) {
+  ListedClasses listed{.site = std::string(kSites.at(section.choice("site", kSites)))};
+  if (section.has("stage")) {
+    listed.stage = static_cast<int>(section.integer("stage", {.min = 0, .max = kMaxStages}));
+  }
+  if (section.has("phase")) {
+    listed.phase = std::string(kPhases.at(section.choice("phase", kPhases)));
+  }
+  if (section.has("codec")) {
+    JsonReader codec = section.section("codec");
+    listed.codec = read_codec_setting(codec);
+    codec.finish();
+  }
+  section.finish();
+  return listed;
+}
+
+void check_policy(const JsonReader& section, const CompressConfig& config) {
+  switch (config.policy) {
+    case CompressionPolicy::none:
+    case CompressionPolicy::optimus_cc:
+      return;
+    case CompressionPolicy::all:
+      if (config.sites.empty()) {
+        section.fail("policy", "\"all\" compresses the sites that are set: set one, for example "
+                               "compress.data_gradient.codec");
+      }
+      return;
+    case CompressionPolicy::list:
+      if (config.classes.empty()) {
+        section.fail("policy", "\"list\" needs compress.classes");
+      }
+      return;
+    case CompressionPolicy::critical_path:
+      section.fail("policy", "the planner is not built yet; use \"optimus_cc\" or \"list\"");
+    case CompressionPolicy::replay:
+      if (config.plan.empty()) {
+        section.fail("policy", "\"replay\" needs compress.plan, the path of a plan.json");
+      }
+  }
 }
 
 }  // namespace
@@ -54,9 +77,6 @@ CodecSetting read_codec_setting(JsonReader section) {
 CompressConfig read_compress_config(JsonReader section) {
   CompressConfig config;
   config.policy = static_cast<CompressionPolicy>(section.choice("policy", kPolicies, 0));
-  if (config.policy != CompressionPolicy::none) {
-    section.fail("policy", "compression is not built yet; use \"none\"");
-  }
   for (const std::string_view site : kReservedSites) {
     if (section.has(site)) {
       section.fail(site, "this site is reserved and not built yet; remove it");
@@ -64,13 +84,23 @@ CompressConfig read_compress_config(JsonReader section) {
   }
   for (const std::string_view site : kSites) {
     if (section.has(site)) {
-      config.sites.emplace(site, read_codec_setting(section.section(site)));
+      config.sites.emplace(site, read_site(section.section(site)));
     }
   }
-  // Keys of policies that are not built yet: checked for type, unused.
-  static_cast<void>(section.boolean("epilogue_only", true));
-  static_cast<void>(section.integer("stages", {.default_value = 0, .min = 0}));
-  static_cast<void>(section.string("plan", ""));
+  config.warmup_steps = static_cast<int>(
+      section.integer("warmup_steps", {.default_value = 0, .min = 0, .max = INT32_MAX}));
+  for (JsonReader& listed : section.sections("classes")) {
+    config.classes.push_back(read_listed(listed));
+    if (!config.classes.back().codec && !config.sites.contains(config.classes.back().site)) {
+      listed.fail("site", "needs a codec here, or in the section of its site");
+    }
+  }
+  config.epilogue_only = section.boolean("epilogue_only", true);
+  if (section.has("stages")) {
+    config.stages = static_cast<int>(section.integer("stages", {.min = 0, .max = kMaxStages}));
+  }
+  config.plan = section.string("plan", "");
+  check_policy(section, config);
   section.finish();
   return config;
 }

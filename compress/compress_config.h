@@ -1,30 +1,35 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "compress/codec_setting.h"
 #include "core/json_reader.h"
 
 namespace slackline {
 
 enum class CompressionPolicy { none, all, list, optimus_cc, critical_path, replay };
-enum class Codec { low_rank, top_k, random_k, quantize, cast };
-enum class ErrorFeedback { none, immediate, lazy };
 
-// How one site's transfers would be compressed.
-struct CodecSetting {
-  Codec codec = Codec::low_rank;
-  int rank = 0;        // low_rank
-  double ratio = 0.0;  // top_k, random_k: share of elements kept
-  int bits = 0;        // quantize
-  ErrorFeedback error_feedback = ErrorFeedback::none;
+// Classes of transfers that policy `list` names; what is absent means any.
+struct ListedClasses {
+  std::string site;
+  std::optional<int> stage{};
+  std::optional<std::string> phase{};  // "warmup", "steady", "cooldown", "step"
+  std::optional<CodecSetting> codec{};  // absent: the site's
 };
 
 // The "compress" section. A site's setting holds under every policy, so it is read and checked
-// under `none` too; policies other than `none` are refused until codecs are built.
+// under `none` too.
 struct CompressConfig {
   CompressionPolicy policy = CompressionPolicy::none;
-  std::map<std::string, CodecSetting> sites;
+  std::map<std::string, CodecSetting> sites{};  // by name, as far as set
+  int warmup_steps = 0;                         // at first nothing is compressed
+  std::vector<ListedClasses> classes{};         // of policy list
+  bool epilogue_only = true;                    // of optimus_cc
+  std::optional<int> stages{};                  // of optimus_cc: the first ones; absent: 3 of 4
+  std::string plan{};                           // of replay: the path of a plan.json
 };
 
 [[nodiscard]] CompressConfig read_compress_config(JsonReader section);
