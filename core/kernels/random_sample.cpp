@@ -1,0 +1,31 @@
+#include "core/kernels/random_sample.h"
+
+#include <limits>
+#include <span>
+#include <string>
+
+#include "core/kernels/dispatch.h"
+#include "core/kernels/operand.h"
+#include "core/random_permutation.h"
+
+namespace slackline {
+
+namespace cpu {
+
+void random_sample(StreamView stream,
+                   const RandomPermutation& permutation,
+                   std::span<std::uint32_t> indices);
+
+}  // namespace cpu
+
+void random_sample(StreamView stream, PhiloxKey key, std::size_t n, const Tensor& indices) {
+  check_operand(indices, {"random_sample indices", DType::u32, indices.shape()});
+  const std::size_t k = indices.num_elements();
+  SL_CHECK(k <= n && n <= std::numeric_limits<std::uint32_t>::max(),
+           "a sample of " + std::to_string(k) + " of " + std::to_string(n));
+  if (k > 0 && computes(stream)) {
+    cpu::random_sample(stream, RandomPermutation(key, n), indices.span<std::uint32_t>());
+  }
+}
+
+}  // namespace slackline

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstddef>
+
+#include "core/rng.h"
+#include "core/stream.h"
+#include "core/tensor.h"
+
+namespace slackline {
+
+// A uniform sample of k of n without replacement: indices (k) u32 becomes the images of
+// 0 .. k - 1 under RandomPermutation(key, n), in that order. No scratch. REQUIRES: k <= n < 2^32.
+void random_sample(StreamView stream, PhiloxKey key, std::size_t n, const Tensor& indices);
+
+}  // namespace slackline

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/rng.h"
+
+namespace slackline {
+
+// A pseudo-random permutation of 0 .. n - 1 as a pure function of (key, n), without tables: its
+// first k images are a uniform sample of k of n without replacement, in random order.
+//
+// Write x < side^2 as (left, right) = (x / side, x % side), side = ceil(sqrt(n)). A Feistel round
+//   (left, right) -> (right, (left + F(right)) mod side),   F keyed by the round,
+// is a bijection whatever F is, so rounds are one of [0, side^2). Images of n and above are sent
+// through the rounds again until they fall below n ("cycle walking"), which gives a bijection of
+// [0, n). At most 2 / sqrt(n) of all images need that.
+// F mixes with the multipliers of Philox and takes [0, 2^32) to [0, side) by the upper half of a
+// product.
+// Rounds of an even number are even permutations of [0, side^2), so of all n! orders some come more
+// often; which set the first k form does not show it.
+class RandomPermutation {
+ public:
+  static constexpr int kRounds = 16;  // fewer do for large n; the smallest n need as many
+
+  // REQUIRES: 1 <= n < 2^32.
+  RandomPermutation(PhiloxKey key, std::uint64_t n);
+
+  // REQUIRES: x < n.
+  [[nodiscard]] std::uint32_t operator()(std::uint32_t x) const;
+
+  [[nodiscard]] std::uint32_t side() const { return side_; }
+
+  [[nodiscard]] std::uint32_t last() const { return last_; }  // n - 1
+
+  [[nodiscard]] std::uint32_t round_key(int round) const {
+    return round_keys_[static_cast<std::size_t>(round)];
+  }
+
+  // What F is made of, for its twin in vectors.
+  static constexpr std::uint32_t kMultiplier0 = 0xD2511F53;
+  static constexpr std::uint32_t kMultiplier1 = 0xCD9E8D57;
+  static constexpr int kShift0 = 16;
+  static constexpr int kShift1 = 15;
+
+ private:
+  [[nodiscard]] std::uint32_t round_function(std::uint32_t right, std::uint32_t round_key) const;
+
+  std::uint32_t side_;
+  std::uint32_t last_;
+  std::array<std::uint32_t, kRounds> round_keys_{};
+};
+
+}  // namespace slackline

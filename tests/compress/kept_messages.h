@@ -1,0 +1,115 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compress/codec.h"
+#include "tests/support/guarded_tensor.h"
+#include "tests/support/thread_counts.h"
+
+namespace slackline::testing {
+
+// Three matrices, of which the first keep an odd number of elements.
+inline const std::vector<CodecPart> kParts = {{.name = "h.0.attn.qkv.weight", .shape = {33, 15}},
+                                              {.name = "h.0.mlp.up.weight", .shape = {1, 7}},
+                                              {.name = "wte", .shape = {300, 256}}};
+
+// A list of matrices that owns its memory.
+class Message {
+ public:
+  explicit Message(const std::vector<CodecPart>& parts, double value = 0.0) {
+    tensors_.reserve(parts.size());
+    for (const CodecPart& part : parts) {
+      tensors_.emplace_back(DType::f32, Shape{part.shape.rows, part.shape.columns});
+      tensors_.back().fill(value);
+    }
+  }
+
+  // Whole numbers up to 127 in magnitude, which bf16 holds, and so are sums of a few exact in f32.
+  static Message whole_numbers(const std::vector<CodecPart>& parts, std::uint64_t seed) {
+    Message message(parts);
+    for (GuardedTensor& tensor : message.tensors_) {
+      std::vector<double> values = random_values(tensor.values().size(), {.seed = seed++});
+      for (double& value : values) {
+        value = std::round(std::clamp(30.0 * value, -127.0, 127.0));
+      }
+      tensor.set(values);
+    }
+    return message;
+  }
+
+  static Message normal_numbers(const std::vector<CodecPart>& parts, std::uint64_t seed) {
+    Message message(parts);
+    for (GuardedTensor& tensor : message.tensors_) {
+      tensor.set(random_values(tensor.values().size(), {.seed = seed++}));
+    }
+    return message;
+  }
+
+  [[nodiscard]] Codec::Matrices matrices() {
+    Codec::Matrices result;
+    result.reserve(tensors_.size());
+    for (GuardedTensor& tensor : tensors_) {
+      result.push_back(tensor.view());
+    }
+    return result;
+  }
+
+  [[nodiscard]] std::vector<double> values(std::size_t matrix) const {
+    return tensors_[matrix].values();
+  }
+
+  [[nodiscard]] GuardedTensor& tensor(std::size_t matrix) { return tensors_[matrix]; }
+
+  [[nodiscard]] std::size_t size() const { return tensors_.size(); }
+
+  [[nodiscard]] bool sentinels_intact() const {
+    bool intact = true;
+    for (const GuardedTensor& tensor : tensors_) {
+      intact = intact && tensor.sentinels_intact();
+    }
+    return intact;
+  }
+
+  // Element by element, as doubles: exact for f32.
+  friend bool operator==(const Message& a, const Message& b) {
+    bool equal = a.size() == b.size();
+    for (std::size_t m = 0; equal && m < a.size(); ++m) {
+      equal = a.tensors_[m].bytes() == b.tensors_[m].bytes();
+    }
+    return equal;
+  }
+
+ private:
+  std::vector<GuardedTensor> tensors_;
+};
+
+// a + b per element and matrix.
+[[nodiscard]] inline std::vector<double> sum_of(const Message& a,
+                                                const Message& b,
+                                                std::size_t matrix) {
+  std::vector<double> sum = a.values(matrix);
+  const std::vector<double> addends = b.values(matrix);
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    sum[i] += addends[i];
+  }
+  return sum;
+}
+
+[[nodiscard]] inline GuardedTensor empty_frame(const Codec& codec) {
+  return {DType::u8, Shape{static_cast<std::int64_t>(codec.frame_bytes())}};
+}
+
+// The numbers of elements of `matrix` that are not zero.
+[[nodiscard]] inline std::size_t num_nonzero(const Message& message, std::size_t matrix) {
+  std::size_t count = 0;
+  for (const double value : message.values(matrix)) {
+    count += value != 0.0 ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace slackline::testing

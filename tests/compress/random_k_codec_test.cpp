@@ -1,0 +1,342 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "compress/codec_bytes.h"
+#include "compress/codec_factories.h"
+#include "compress/frame.h"
+#include "core/rehearsal_clock.h"
+#include "tests/compress/kept_messages.h"
+#include "tests/support/catch.h"
+
+namespace slackline::testing {
+
+namespace {
+
+constexpr std::uint64_t kSeed = 1234;
+constexpr MessageKey kKey = {.seed = kSeed, .step = 5, .micro_batch = 2};
+
+CodecSetting setting_of(DType values, ErrorFeedback feedback, double ratio = 0.05) {
+  return {
+      .kind = CodecKind::random_k, .error_feedback = feedback, .ratio = ratio, .values = values};
+}
+
+struct Rank {
+  explicit Rank(const CodecSetting& of,
+                const std::vector<CodecPart>& parts = kParts,
+                int num_threads = 2)
+      : setting(of),
+        codec(make_random_k_codec(of, parts, kSeed)),
+        stream(test_stream(num_threads, codec->workspace_bytes(num_threads))),
+        frame(empty_frame(*codec)) {}
+
+  void encode(Message& values, Codec::Matrices residual = {}, const MessageKey& key = kKey) {
+    codec->encode(stream, values.matrices(), residual, key, frame);
+    REQUIRE(frame.sentinels_intact());
+    REQUIRE(stream.workspace().mark() == 0);
+  }
+
+  void decode(Message& out) { codec->decode(stream, frame, out.matrices(), false); }
+
+  CodecSetting setting;
+  std::unique_ptr<Codec> codec;
+  Stream stream;
+  GuardedTensor frame;
+};
+
+// 1 where a message of this key keeps an element.
+Message kept_of(const CodecSetting& setting, const MessageKey& key = kKey) {
+  CodecSetting unscaled = setting;
+  unscaled.error_feedback = ErrorFeedback::immediate;
+  Rank rank(unscaled);
+  Message ones(kParts, 1.0);
+  Message out(kParts);
+  rank.encode(ones, {}, key);
+  rank.decode(out);
+  return out;
+}
+
+double scale_of(const CodecSetting& setting, std::size_t m) {
+  if (setting.error_feedback != ErrorFeedback::none) {
+    return 1.0;
+  }
+  return static_cast<float>(static_cast<double>(kParts[m].shape.num_elements()) /
+                            static_cast<double>(kept_elements(setting, kParts[m].shape)));
+}
+
+// Adds up in rank order, in float, and rounds once, as communicators do.
+void sum_over_ranks(const std::vector<Tensor>& addends) {
+  for (std::size_t i = 0; i < addends[0].num_elements(); ++i) {
+    float sum = 0.0F;
+    for (const Tensor& addend : addends) {
+      sum += addend.dtype() == DType::f32 ? addend.data<float>()[i]
+                                          : static_cast<float>(addend.data<BFloat16>()[i]);
+    }
+    for (const Tensor& addend : addends) {
+      if (addend.dtype() == DType::f32) {
+        addend.data<float>()[i] = sum;
+      } else {
+        addend.data<BFloat16>()[i] = BFloat16(sum);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random_k's frame and sum have the bytes of their formulas") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Rank rank(setting_of(dtype, ErrorFeedback::none));
+    REQUIRE(rank.codec->frame_bytes() == 16 + 16 + (25 + 1 + 3840) * size_of(dtype));
+    REQUIRE(rank.codec->frame_bytes() == frame_bytes(rank.setting, kParts));
+    REQUIRE(rank.codec->sums() == 1);
+    Message values(kParts);
+    const Tensor addend = rank.codec->begin_sum(rank.stream, values.matrices(), {}, kKey);
+    REQUIRE(addend.dtype() == dtype);
+    REQUIRE(addend.bytes() == sum_bytes(rank.setting, kParts));
+  }
+}
+
+TEST_CASE("a random_k message arrives as a sample of each matrix") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const ErrorFeedback feedback : {ErrorFeedback::none, ErrorFeedback::immediate}) {
+      for (const double ratio : {1e-6, 0.05, 0.5, 1.0}) {
+        Rank rank(setting_of(dtype, feedback, ratio));
+        Message values = Message::whole_numbers(kParts, 1);
+        const Message before = values;
+        const Message kept = kept_of(rank.setting);
+        Message out(kParts, 7.0);
+        rank.encode(values);
+        rank.decode(out);
+        REQUIRE(values == before);
+        REQUIRE(out.sentinels_intact());
+        for (std::size_t m = 0; m < kParts.size(); ++m) {
+          REQUIRE(num_nonzero(kept, m) == kept_elements(rank.setting, kParts[m].shape));
+          std::vector<double> expected = kept.values(m);
+          const std::vector<double> given = values.values(m);
+          for (std::size_t i = 0; i < expected.size(); ++i) {
+            expected[i] *= static_cast<float>(given[i] * scale_of(rank.setting, m));
+          }
+          REQUIRE(out.values(m) == expected);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("random_k draws anew for every step, micro-batch, matrix and seed") {
+  const CodecSetting setting = setting_of(DType::f32, ErrorFeedback::immediate);
+  const Message kept = kept_of(setting);
+  REQUIRE(kept == kept_of(setting));
+  REQUIRE_FALSE(kept == kept_of(setting, {.seed = kSeed, .step = 6, .micro_batch = 2}));
+  REQUIRE_FALSE(kept == kept_of(setting, {.seed = kSeed, .step = 5, .micro_batch = 3}));
+  REQUIRE_FALSE(kept ==
+                kept_of(setting, {.seed = kSeed, .step = 5 + (1ULL << 32U), .micro_batch = 2}));
+  const std::vector<CodecPart> twins = {{.name = "a", .shape = {100, 100}},
+                                        {.name = "b", .shape = {100, 100}}};
+  Message ones(twins, 1.0);
+  Message out(twins);
+  Rank rank(setting, twins);
+  rank.encode(ones);
+  rank.decode(out);
+  REQUIRE(out.values(0) != out.values(1));
+  const std::unique_ptr<Codec> other = make_random_k_codec(setting, twins, kSeed + 1);
+  Message otherwise(twins);
+  other->decode(rank.stream, rank.frame, otherwise.matrices(), false);
+  REQUIRE_FALSE(out == otherwise);
+}
+
+TEST_CASE("random_k's sums over three ranks are exact") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const ErrorFeedback feedback : {ErrorFeedback::none, ErrorFeedback::lazy}) {
+      const CodecSetting setting = setting_of(dtype, feedback);
+      const Message kept = kept_of(setting);
+      std::vector<std::unique_ptr<Rank>> ranks;
+      std::vector<Message> values;
+      std::vector<Tensor> addends;
+      ranks.reserve(3);
+      values.reserve(3);
+      addends.reserve(3);
+      for (std::uint64_t r = 0; r < 3; ++r) {
+        ranks.push_back(std::make_unique<Rank>(setting));
+        values.push_back(Message::whole_numbers(kParts, 100 * r + 1));
+        addends.push_back(
+            ranks[r]->codec->begin_sum(ranks[r]->stream, values[r].matrices(), {}, kKey));
+      }
+      std::vector<std::vector<double>> expected;
+      expected.reserve(kParts.size());
+      for (std::size_t m = 0; m < kParts.size(); ++m) {
+        std::vector<float> sums(kParts[m].shape.num_elements(), 0.0F);
+        for (const Message& message : values) {
+          const std::vector<double> given = message.values(m);
+          std::transform(
+              sums.begin(), sums.end(), given.begin(), sums.begin(), [](float sum, double value) {
+                return sum + static_cast<float>(value);
+              });
+        }
+        expected.push_back(kept.values(m));
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+          const float sum = dtype == DType::f32 ? sums[i] : static_cast<float>(BFloat16(sums[i]));
+          expected[m][i] *= sum * static_cast<float>(scale_of(setting, m));
+        }
+      }
+      sum_over_ranks(addends);
+      for (std::size_t r = 0; r < 3; ++r) {  // the output may stand where the values were
+        ranks[r]->codec->finish_sum(ranks[r]->stream, values[r].matrices(), {}, 3);
+        for (std::size_t m = 0; m < kParts.size(); ++m) {
+          REQUIRE(values[r].values(m) == expected[m]);
+        }
+        REQUIRE(values[r].sentinels_intact());
+      }
+    }
+  }
+}
+
+TEST_CASE("with random_k and error feedback nothing is lost, as frames or as sums") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const bool as_sum : {false, true}) {
+      Rank rank(setting_of(dtype, ErrorFeedback::immediate));
+      Message residual(kParts);
+      Message arrived(kParts);
+      Message given(kParts);
+      for (std::uint64_t step = 1; step <= 5; ++step) {
+        Message values = Message::whole_numbers(kParts, step);
+        const MessageKey key{.seed = kSeed, .step = step};
+        Message out(kParts);
+        Message owed = residual;
+        for (std::size_t m = 0; m < kParts.size(); ++m) {
+          given.tensor(m).set(sum_of(given, values, m));
+          owed.tensor(m).set(sum_of(residual, values, m));
+        }
+        if (as_sum) {
+          static_cast<void>(
+              rank.codec->begin_sum(rank.stream, values.matrices(), residual.matrices(), key));
+          REQUIRE(residual == owed);
+          rank.codec->finish_sum(rank.stream, out.matrices(), residual.matrices(), 1);
+        } else {
+          rank.encode(values, residual.matrices(), key);
+          REQUIRE(residual == owed);
+          rank.codec->settle(rank.stream, rank.frame, residual.matrices());
+          rank.decode(out);
+        }
+        for (std::size_t m = 0; m < kParts.size(); ++m) {
+          arrived.tensor(m).set(sum_of(arrived, out, m));
+          REQUIRE(sum_of(arrived, residual, m) == given.values(m));
+        }
+      }
+      REQUIRE(residual.sentinels_intact());
+    }
+  }
+}
+
+TEST_CASE("random_k's rounding to bf16 stays in the residual") {
+  Rank rank(setting_of(DType::bf16, ErrorFeedback::immediate, 1.0));
+  Message values = Message::normal_numbers(kParts, 3);
+  Message residual(kParts);
+  Message out(kParts);
+  static_cast<void>(
+      rank.codec->begin_sum(rank.stream, values.matrices(), residual.matrices(), kKey));
+  rank.codec->finish_sum(rank.stream, out.matrices(), residual.matrices(), 1);
+  REQUIRE(num_nonzero(residual, 2) > 70000);
+  for (std::size_t m = 0; m < kParts.size(); ++m) {
+    REQUIRE(sum_of(out, residual, m) == values.values(m));
+  }
+}
+
+TEST_CASE("without error feedback random_k is right on average") {
+  // An element arrives as v n / k with probability k / n, else as 0: over N messages the mean of
+  // all arrivals deviates from v by v sqrt((n / k - 1) / N). 5 of these deviations for the sum of
+  // a matrix's squares of deviations, whose expectation is elements x that.
+  constexpr int kMessages = 400;
+  const std::vector<CodecPart> parts = {{.name = "x", .shape = {40, 25}}};
+  Rank rank(setting_of(DType::f32, ErrorFeedback::none, 0.1), parts);
+  Message values(parts, 1.0);
+  std::vector<double> mean(1000, 0.0);
+  for (std::uint64_t step = 1; step <= kMessages; ++step) {
+    Message out(parts);
+    rank.encode(values, {}, {.seed = kSeed, .step = step});
+    rank.decode(out);
+    const std::vector<double> arrived = out.values(0);
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      mean[i] += arrived[i] / kMessages;
+    }
+  }
+  const double variance = (10.0 - 1.0) / kMessages;
+  double squares = 0.0;
+  double worst = 0.0;
+  for (const double value : mean) {
+    squares += (value - 1.0) * (value - 1.0);
+    worst = std::max(worst, std::abs(value - 1.0));
+  }
+  // Of 1000 nearly normal deviations: the mean square within 5 x sqrt(2 / 1000), the largest
+  // within 5 standard deviations.
+  REQUIRE(std::abs(squares / 1000.0 / variance - 1.0) < 5.0 * std::sqrt(2.0 / 1000.0));
+  REQUIRE(worst < 5.0 * std::sqrt(variance));
+}
+
+TEST_CASE("random_k masks a gradient to what its message kept of the first matrix") {
+  Rank rank(setting_of(DType::bf16, ErrorFeedback::none));
+  Message values = Message::normal_numbers(kParts, 1);
+  rank.encode(values);
+  REQUIRE(rank.codec->gradient() == CodecGradient::masked);
+  Message gradient(kParts, 3.0);
+  rank.codec->mask(rank.stream, rank.frame, gradient.tensor(0));
+  std::vector<double> expected = kept_of(rank.setting).values(0);
+  for (double& value : expected) {
+    value *= 3.0;
+  }
+  REQUIRE(gradient.values(0) == expected);
+}
+
+TEST_CASE("a damaged random_k frame is refused before anything is written") {
+  Rank rank(setting_of(DType::f32, ErrorFeedback::none));
+  Message values = Message::normal_numbers(kParts, 1);
+  rank.encode(values);
+  const auto require_refused = [&](const Tensor& frame, const char* message) {
+    Message out(kParts, 7.0);
+    REQUIRE_THROWS_AS(rank.codec->decode(rank.stream, frame, out.matrices(), true), CommError);
+    REQUIRE_THROWS_WITH(rank.codec->decode(rank.stream, frame, out.matrices(), false),
+                        Catch::Contains(message));
+    REQUIRE(out == Message(kParts, 7.0));
+  };
+  const auto bytes = static_cast<std::int64_t>(rank.codec->frame_bytes());
+  require_refused(rank.frame.view().rows(0, bytes - 4), "where random_k of 15496 are due");
+  for (const std::size_t word : {0, 1, 2, 3}) {
+    GuardedTensor damaged = rank.frame;
+    static_cast<std::uint32_t*>(damaged.view().raw())[word] += 1;
+    require_refused(damaged, "a compressed message begins with");
+  }
+}
+
+TEST_CASE("a random_k frame has the same bytes for any number of threads") {
+  std::vector<std::byte> expected;
+  for (const int num_threads : {1, 2, 3}) {
+    Rank rank(setting_of(DType::bf16, ErrorFeedback::none), kParts, num_threads);
+    Message values = Message::normal_numbers(kParts, 1);
+    rank.encode(values);
+    expected = num_threads == 1 ? rank.frame.bytes() : expected;
+    REQUIRE(rank.frame.bytes() == expected);
+  }
+}
+
+TEST_CASE("on the rehearsal device random_k's messages pass") {
+  const CodecSetting setting = setting_of(DType::f32, ErrorFeedback::immediate);
+  const std::unique_ptr<Codec> codec = make_random_k_codec(setting, kParts, kSeed);
+  RehearsalClock clock;
+  Stream::Options options = test_stream(1, codec->workspace_bytes(1));
+  options.rehearsal = &clock;
+  Stream stream(options);
+  Message values = Message::normal_numbers(kParts, 1);
+  Message residual(kParts);
+  Message out(kParts, 7.0);
+  GuardedTensor frame = empty_frame(*codec);
+  codec->encode(stream, values.matrices(), residual.matrices(), kKey, frame);
+  codec->settle(stream, frame, residual.matrices());
+  codec->decode(stream, frame, out.matrices(), false);
+  codec->mask(stream, frame, out.tensor(0));
+  static_cast<void>(codec->begin_sum(stream, values.matrices(), residual.matrices(), kKey));
+  codec->finish_sum(stream, out.matrices(), residual.matrices(), 2);
+  REQUIRE(out == Message(kParts, 7.0));
+}
+
+}  // namespace slackline::testing

@@ -1,0 +1,304 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "compress/codec_bytes.h"
+#include "compress/codec_factories.h"
+#include "compress/frame.h"
+#include "core/rehearsal_clock.h"
+#include "tests/compress/kept_messages.h"
+#include "tests/support/catch.h"
+
+namespace slackline::testing {
+
+namespace {
+
+CodecSetting setting_of(DType values, double ratio = 0.05) {
+  return {.kind = CodecKind::top_k,
+          .error_feedback = ErrorFeedback::immediate,
+          .ratio = ratio,
+          .values = values};
+}
+
+// What a receiver gets, by a full sort of each matrix.
+Message expected_of(const Message& values, const CodecSetting& setting) {
+  Message result(kParts);
+  for (std::size_t m = 0; m < kParts.size(); ++m) {
+    const std::vector<double> all = values.values(m);
+    std::vector<std::size_t> order(all.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      order[i] = i;
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return std::abs(all[a]) > std::abs(all[b]);
+    });
+    std::vector<double> kept(all.size(), 0.0);
+    for (std::size_t i = 0; i < kept_elements(setting, kParts[m].shape); ++i) {
+      const auto value = static_cast<float>(all[order[i]]);
+      kept[order[i]] = setting.values == DType::f32 ? value : static_cast<float>(BFloat16(value));
+    }
+    result.tensor(m).set(kept);
+  }
+  return result;
+}
+
+struct Bench {
+  explicit Bench(const CodecSetting& of, int num_threads = 2)
+      : setting(of),
+        codec(make_top_k_codec(of, kParts)),
+        stream(test_stream(num_threads, codec->workspace_bytes(num_threads))),
+        frame(empty_frame(*codec)) {}
+
+  void encode(Message& values, Codec::Matrices residual = {}) {
+    codec->encode(stream, values.matrices(), residual, {}, frame);
+    REQUIRE(frame.sentinels_intact());
+    REQUIRE(stream.workspace().mark() == 0);
+  }
+
+  CodecSetting setting;
+  std::unique_ptr<Codec> codec;
+  Stream stream;
+  GuardedTensor frame;
+};
+
+std::uint32_t* word_of(GuardedTensor& frame, std::size_t index) {
+  return static_cast<std::uint32_t*>(frame.view().raw()) + index;
+}
+
+}  // namespace
+
+TEST_CASE("a top_k frame has the bytes of its formula") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Bench bench(setting_of(dtype));
+    // 25 of 495, 1 of 7 (0.35 is rounded to 0, and one is the least), 3840 of 76800.
+    REQUIRE(bench.codec->frame_bytes() == 16 + (25 + 1 + 3840) * (4 + size_of(dtype)));
+    REQUIRE(bench.codec->frame_bytes() == frame_bytes(bench.setting, kParts));
+  }
+}
+
+TEST_CASE("a top_k message arrives as the largest elements of each matrix") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const double ratio : {1e-6, 0.05, 0.5, 1.0}) {
+      Bench bench(setting_of(dtype, ratio));
+      Message values = Message::normal_numbers(kParts, 1);
+      const Message before = values;
+      bench.encode(values);
+      REQUIRE(values == before);
+      Message out(kParts, 7.0);
+      bench.codec->decode(bench.stream, bench.frame, out.matrices(), false);
+      REQUIRE(out == expected_of(values, bench.setting));
+      REQUIRE(out.sentinels_intact());
+    }
+  }
+}
+
+TEST_CASE("a top_k message may be added to what is there") {
+  Bench bench(setting_of(DType::f32));
+  Message values = Message::whole_numbers(kParts, 1);
+  Message out = Message::whole_numbers(kParts, 50);
+  const Message before = out;
+  bench.encode(values);
+  bench.codec->decode(bench.stream, bench.frame, out.matrices(), true);
+  const Message addend = expected_of(values, bench.setting);
+  for (std::size_t m = 0; m < kParts.size(); ++m) {
+    REQUIRE(out.values(m) == sum_of(before, addend, m));
+  }
+}
+
+TEST_CASE("gathered top_k messages of three ranks add up exactly") {
+  Bench bench(setting_of(DType::bf16));
+  Message total(kParts);
+  std::vector<std::vector<double>> expected(kParts.size());
+  for (std::size_t m = 0; m < kParts.size(); ++m) {
+    expected[m].assign(kParts[m].shape.num_elements(), 0.0);
+  }
+  for (std::uint64_t rank = 0; rank < 3; ++rank) {
+    Message values = Message::whole_numbers(kParts, 100 * rank + 1);
+    bench.encode(values);
+    bench.codec->decode(bench.stream, bench.frame, total.matrices(), true);
+    const Message addend = expected_of(values, bench.setting);
+    for (std::size_t m = 0; m < kParts.size(); ++m) {
+      const std::vector<double> addends = addend.values(m);
+      for (std::size_t i = 0; i < addends.size(); ++i) {
+        expected[m][i] += addends[i];
+      }
+    }
+  }
+  for (std::size_t m = 0; m < kParts.size(); ++m) {
+    REQUIRE(total.values(m) == expected[m]);
+  }
+}
+
+TEST_CASE("with top_k and error feedback nothing is lost") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Bench bench(setting_of(dtype));
+    Message residual(kParts);
+    Message arrived(kParts);
+    Message given(kParts);
+    for (std::uint64_t step = 1; step <= 5; ++step) {
+      Message values = Message::whole_numbers(kParts, step);
+      for (std::size_t m = 0; m < kParts.size(); ++m) {
+        given.tensor(m).set(sum_of(given, values, m));
+      }
+      Message owed = residual;
+      for (std::size_t m = 0; m < kParts.size(); ++m) {
+        owed.tensor(m).set(sum_of(residual, values, m));
+      }
+      bench.encode(values, residual.matrices());
+      REQUIRE(residual == owed);
+      bench.codec->settle(bench.stream, bench.frame, residual.matrices());
+      bench.codec->decode(bench.stream, bench.frame, arrived.matrices(), true);
+      for (std::size_t m = 0; m < kParts.size(); ++m) {
+        REQUIRE(sum_of(arrived, residual, m) == given.values(m));
+      }
+    }
+    // What has travelled as f32 is owed no more.
+    const std::size_t kept = kept_elements(bench.setting, kParts[2].shape);
+    REQUIRE(num_nonzero(residual, 2) <= kParts[2].shape.num_elements() - kept);
+    REQUIRE(residual.sentinels_intact());
+  }
+}
+
+TEST_CASE("top_k's rounding to bf16 stays in the residual") {
+  Bench bench(setting_of(DType::bf16, 1.0));
+  Message values = Message::normal_numbers(kParts, 3);
+  Message residual(kParts);
+  Message out(kParts);
+  bench.encode(values, residual.matrices());
+  bench.codec->settle(bench.stream, bench.frame, residual.matrices());
+  bench.codec->decode(bench.stream, bench.frame, out.matrices(), false);
+  REQUIRE(num_nonzero(residual, 2) > 70000);
+  for (std::size_t m = 0; m < kParts.size(); ++m) {
+    REQUIRE(sum_of(out, residual, m) == values.values(m));
+  }
+}
+
+TEST_CASE("Inf and NaN reach top_k's receiver and leave the residual") {
+  Bench bench(setting_of(DType::bf16));
+  Message values = Message::normal_numbers(kParts, 1);
+  Message residual(kParts);
+  values.tensor(2).view().data<float>()[76799] = std::nanf("");
+  values.tensor(0).view().data<float>()[17] = -std::numeric_limits<float>::infinity();
+  bench.encode(values, residual.matrices());
+  bench.codec->settle(bench.stream, bench.frame, residual.matrices());
+  Message out(kParts);
+  bench.codec->decode(bench.stream, bench.frame, out.matrices(), false);
+  REQUIRE(std::isnan(out.values(2)[76799]));
+  REQUIRE(out.values(0)[17] == -std::numeric_limits<double>::infinity());
+  REQUIRE(residual.values(2)[76799] == 0.0);
+  REQUIRE(residual.values(0)[17] == 0.0);
+}
+
+TEST_CASE("top_k masks a gradient to what its message kept of the first matrix") {
+  Bench bench(setting_of(DType::f32));
+  Message values = Message::normal_numbers(kParts, 1);
+  bench.encode(values);
+  REQUIRE(bench.codec->gradient() == CodecGradient::masked);
+  Message gradient(kParts, 3.0);
+  bench.codec->mask(bench.stream, bench.frame, gradient.tensor(0));
+  std::vector<double> expected = expected_of(values, bench.setting).values(0);
+  for (double& value : expected) {
+    value = value != 0.0 ? 3.0 : 0.0;
+  }
+  REQUIRE(gradient.values(0) == expected);
+  REQUIRE(gradient.sentinels_intact());
+}
+
+TEST_CASE("a top_k frame between two words is written and read all the same") {
+  // One behind another, frames of bf16 with an odd number kept begin on odd multiples of two.
+  const CodecSetting setting = setting_of(DType::bf16, 0.02);
+  Bench bench(setting);
+  const auto bytes = static_cast<std::int64_t>(bench.codec->frame_bytes());
+  REQUIRE(bytes % 4 == 2);
+  GuardedTensor both(DType::u8, {2 * bytes});
+  const Tensor second = both.view().rows(bytes, 2 * bytes);
+  Message values = Message::normal_numbers(kParts, 1);
+  bench.encode(values);
+  bench.codec->encode(bench.stream, values.matrices(), {}, {}, second);
+  REQUIRE(std::memcmp(second.raw(), bench.frame.view().raw(), static_cast<std::size_t>(bytes)) ==
+          0);
+  Message out(kParts);
+  bench.codec->decode(bench.stream, second, out.matrices(), false);
+  REQUIRE(out == expected_of(values, setting));
+  REQUIRE(both.sentinels_intact());
+}
+
+TEST_CASE("a damaged top_k frame is refused before anything is written") {
+  Bench bench(setting_of(DType::f32));
+  Message values = Message::normal_numbers(kParts, 1);
+  bench.encode(values);
+  const auto require_refused = [&](const Tensor& frame, const std::string& message) {
+    Message out(kParts, 7.0);
+    REQUIRE_THROWS_AS(bench.codec->decode(bench.stream, frame, out.matrices(), false), CommError);
+    REQUIRE_THROWS_WITH(bench.codec->decode(bench.stream, frame, out.matrices(), true),
+                        Catch::Contains(message));
+    REQUIRE(out == Message(kParts, 7.0));
+    REQUIRE(bench.stream.workspace().mark() == 0);
+  };
+  const auto require_word_refused = [&](std::size_t at, std::uint32_t word, const char* message) {
+    GuardedTensor damaged = bench.frame;
+    *word_of(damaged, at) = word;
+    require_refused(damaged, message);
+  };
+  const auto bytes = static_cast<std::int64_t>(bench.codec->frame_bytes());
+  require_refused(bench.frame.view().rows(0, bytes - 1), "where top_k of 30944 are due");
+  require_refused(bench.frame.view().rows(0, 0), "has 0 bytes");
+  require_word_refused(0, 0, "begins with 0x0, 1, 3866, 30928");
+  require_word_refused(1, 2, "begins with 0x534c4652, 2");
+  require_word_refused(2, 3867, "3867, 30928");
+  require_word_refused(3, 0, "3866, 0 where");
+  constexpr std::size_t kHeader = 4;  // words
+  const std::uint32_t first = *word_of(bench.frame, kHeader);
+  require_word_refused(kHeader + 1, first, "matrix 0, position 1 of 25, index ");
+  require_word_refused(kHeader + 24, 495, "matrix 0, position 24 of 25, index 495 after ");
+  require_word_refused(kHeader + 25, 7, "matrix 1, position 0 of 1, index 7 where");
+  require_word_refused(kHeader + 26 + 3839, 76800, "matrix 2, position 3839 of 3840, index 76800");
+  require_word_refused(kHeader + 26 + 2000, 0, "matrix 2, position 2000 of 3840, index 0 after ");
+}
+
+TEST_CASE("a top_k frame has the same bytes for any number of threads") {
+  std::vector<std::byte> expected;
+  for (const int num_threads : {1, 2, 3}) {
+    Bench bench(setting_of(DType::bf16), num_threads);
+    Message values = Message::normal_numbers(kParts, 1);
+    bench.encode(values);
+    expected = num_threads == 1 ? bench.frame.bytes() : expected;
+    REQUIRE(bench.frame.bytes() == expected);
+  }
+}
+
+TEST_CASE("on the rehearsal device top_k's frames pass whatever they hold") {
+  const CodecSetting setting = setting_of(DType::f32);
+  const std::unique_ptr<Codec> codec = make_top_k_codec(setting, kParts);
+  RehearsalClock clock;
+  Stream::Options options = test_stream(1, codec->workspace_bytes(1));
+  options.rehearsal = &clock;
+  Stream stream(options);
+  Message values = Message::normal_numbers(kParts, 1);
+  Message residual(kParts);
+  Message out(kParts, 7.0);
+  GuardedTensor frame = empty_frame(*codec);
+  codec->encode(stream, values.matrices(), residual.matrices(), {}, frame);
+  codec->settle(stream, frame, residual.matrices());
+  codec->decode(stream, frame, out.matrices(), false);
+  codec->mask(stream, frame, out.tensor(0));
+  REQUIRE(out == Message(kParts, 7.0));
+}
+
+TEST_CASE("top_k refuses matrices of other shapes") {
+  Bench bench(setting_of(DType::f32));
+  Message values(kParts);
+  Codec::Matrices matrices = values.matrices();
+  matrices.pop_back();
+  REQUIRE_THROWS_WITH(bench.codec->encode(bench.stream, matrices, {}, {}, bench.frame),
+                      Catch::Contains("the values of top_k has 2 matrices where 3 are due"));
+  matrices.push_back(matrices[0]);
+  REQUIRE_THROWS_WITH(bench.codec->encode(bench.stream, matrices, {}, {}, bench.frame),
+                      Catch::Contains("matrix 2 of the values of top_k is f32 (33, 15)"));
+  REQUIRE_THROWS_WITH(
+      make_top_k_codec(setting_of(DType::f32, 1.0), {{.name = "x", .shape = {1 << 20, 1 << 10}}}),
+      Catch::Contains("is too large for its header"));
+}
+
+}  // namespace slackline::testing
