@@ -18,9 +18,9 @@ constexpr std::uint32_t kBits = 16;
 
 class CastCodec final : public Codec {
  public:
-  explicit CastCodec(std::vector<MatrixShape> shapes)
-      : shapes_(std::move(shapes)),
-        frame_bytes_(slackline::frame_bytes({.kind = CodecKind::cast}, shapes_)),
+  explicit CastCodec(std::vector<CodecPart> parts)
+      : parts_(std::move(parts)),
+        frame_bytes_(slackline::frame_bytes({.kind = CodecKind::cast}, parts_)),
         addend_("bf16 addend of a sum", frame_bytes_ - sizeof(FrameHeader)) {}
 
   [[nodiscard]] std::size_t frame_bytes() const override { return frame_bytes_; }
@@ -81,9 +81,9 @@ class CastCodec final : public Codec {
               const Matrices& values,
               const Matrices& residual,
               std::byte* next) const {
-    SL_CHECK_EQ(values.size(), shapes_.size());
-    for (std::size_t m = 0; m < shapes_.size(); ++m) {
-      SL_CHECK_EQ(values[m].num_elements(), shapes_[m].num_elements());
+    SL_CHECK_EQ(values.size(), parts_.size());
+    for (std::size_t m = 0; m < parts_.size(); ++m) {
+      SL_CHECK_EQ(values[m].num_elements(), parts_[m].shape.num_elements());
       const Tensor* from = &values[m];
       if (!residual.empty()) {
         accumulate(stream, values[m], residual[m]);
@@ -98,22 +98,22 @@ class CastCodec final : public Codec {
   // Runs op(stream, matrix in bf16, its counterpart in `matrices`).
   void for_each_matrix(std::byte* next, const Matrices& matrices, Op op, StreamView stream) const {
     for (std::size_t m = 0; m < matrices.size(); ++m) {
-      SL_CHECK_EQ(matrices[m].num_elements(), shapes_.at(m).num_elements());
+      SL_CHECK_EQ(matrices[m].num_elements(), parts_.at(m).shape.num_elements());
       const Tensor from(next, DType::bf16, matrices[m].shape());
       op(stream, from, matrices[m]);
       next += from.bytes();
     }
   }
 
-  std::vector<MatrixShape> shapes_;
+  std::vector<CodecPart> parts_;
   std::size_t frame_bytes_;
   Buffer addend_;
 };
 
 }  // namespace
 
-std::unique_ptr<Codec> make_cast_codec(std::vector<MatrixShape> shapes) {
-  return std::make_unique<CastCodec>(std::move(shapes));
+std::unique_ptr<Codec> make_cast_codec(std::vector<CodecPart> parts) {
+  return std::make_unique<CastCodec>(std::move(parts));
 }
 
 }  // namespace slackline

@@ -50,7 +50,7 @@ std::unique_ptr<Codec> make_codec(const CodecSetting& setting,
     case CodecKind::random_k:
       return make_random_k_codec(setting, std::move(parts), seed);
     case CodecKind::quantize:
-      return make_quantize_codec(setting, std::move(parts), seed);
+      return make_quantize_codec(setting, std::move(parts));
     case CodecKind::cast:
       break;
   }

@@ -19,8 +19,7 @@ namespace slackline {
                                                          std::vector<CodecPart> parts,
                                                          std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<Codec> make_quantize_codec(const CodecSetting& setting,
-                                                         std::vector<CodecPart> parts,
-                                                         std::uint64_t seed);
+                                                         std::vector<CodecPart> parts);
 [[nodiscard]] std::unique_ptr<Codec> make_cast_codec(std::vector<CodecPart> parts);
 
 }  // namespace slackline

@@ -33,12 +33,11 @@ QuantizedFormat format_of(const CodecSetting& setting) {
 // Keeps nothing from message to message.
 class QuantizeCodec final : public Codec {
  public:
-  QuantizeCodec(const CodecSetting& setting, std::vector<MatrixShape> shapes, std::string name)
+  QuantizeCodec(const CodecSetting& setting, std::vector<CodecPart> parts)
       : setting_(setting),
         format_(format_of(setting)),
-        shapes_(std::move(shapes)),
-        name_(std::move(name)),
-        frame_bytes_(slackline::frame_bytes(setting, shapes_)) {}
+        parts_(std::move(parts)),
+        frame_bytes_(slackline::frame_bytes(setting, parts_)) {}
 
   [[nodiscard]] std::size_t frame_bytes() const override { return frame_bytes_; }
 
@@ -48,14 +47,14 @@ class QuantizeCodec final : public Codec {
               const MessageKey& key,
               const Tensor& frame) override {
     SL_CHECK_EQ(frame.bytes(), frame_bytes_);
-    SL_CHECK_EQ(values.size(), shapes_.size());
+    SL_CHECK_EQ(values.size(), parts_.size());
     std::byte* next = begin_frame(frame, CodecKind::quantize, parameter());
-    for (std::size_t m = 0; m < shapes_.size(); ++m) {
+    for (std::size_t m = 0; m < parts_.size(); ++m) {
       ArenaScope scratch(stream.workspace());
-      const QuantizedMatrix matrix = matrix_at(next, shapes_[m], scratch);
-      Quantize args{.x = matrix_view(values[m], shapes_[m]), .to = matrix};
+      const QuantizedMatrix matrix = matrix_at(next, parts_[m].shape, scratch);
+      Quantize args{.x = matrix_view(values[m], parts_[m].shape), .to = matrix};
       if (!residual.empty()) {
-        args.sum = matrix_view(residual[m], shapes_[m]);
+        args.sum = matrix_view(residual[m], parts_[m].shape);
       }
       if (setting_.rounding == Rounding::stochastic) {
         args.stochastic = {.stream = philox_key(key.seed, stream_name(m)),
@@ -64,7 +63,7 @@ class QuantizeCodec final : public Codec {
       }
       quantize(stream, args);
       cast(stream, bytes_of(matrix.scales), scale_bytes_at(next, matrix));
-      next += payload_bytes(setting_, shapes_[m]);
+      next += payload_bytes(setting_, parts_[m].shape);
     }
   }
 
@@ -83,7 +82,7 @@ class QuantizeCodec final : public Codec {
 
   [[nodiscard]] std::size_t workspace_bytes(int /*num_threads*/) const override {
     std::size_t largest = 0;
-    for (const MatrixShape& shape : shapes_) {
+    for (const auto& [name, shape] : parts_) {
       const std::size_t scales = Arena::aligned_bytes(DType::bf16, {num_scales_of(shape)});
       largest = std::max(
           largest, scales + quantize_workspace_bytes(format_.shared, shape.rows, shape.columns));
@@ -109,7 +108,7 @@ class QuantizeCodec final : public Codec {
   }
 
   [[nodiscard]] std::string stream_name(std::size_t matrix) const {
-    return "quantize/" + name_ + "/" + std::to_string(matrix);
+    return "codec/quantize/" + parts_[matrix].name;
   }
 
   [[nodiscard]] std::int64_t num_scales_of(const MatrixShape& shape) const {
@@ -132,32 +131,29 @@ class QuantizeCodec final : public Codec {
                        const Tensor& frame,
                        const Matrices& out,
                        Update update) const {
-    SL_CHECK_EQ(out.size(), shapes_.size());
+    SL_CHECK_EQ(out.size(), parts_.size());
     static_cast<void>(open_frame(frame, CodecKind::quantize, parameter(), frame_bytes_));
     std::byte* next = static_cast<std::byte*>(frame.raw()) + sizeof(FrameHeader);
-    for (std::size_t m = 0; m < shapes_.size(); ++m) {
+    for (std::size_t m = 0; m < parts_.size(); ++m) {
       ArenaScope scratch(stream.workspace());
-      const QuantizedMatrix matrix = matrix_at(next, shapes_[m], scratch);
+      const QuantizedMatrix matrix = matrix_at(next, parts_[m].shape, scratch);
       cast(stream, scale_bytes_at(next, matrix), bytes_of(matrix.scales));
-      dequantize(stream, matrix, matrix_view(out[m], shapes_[m]), update);
-      next += payload_bytes(setting_, shapes_[m]);
+      dequantize(stream, matrix, matrix_view(out[m], parts_[m].shape), update);
+      next += payload_bytes(setting_, parts_[m].shape);
     }
   }
 
   CodecSetting setting_;
   QuantizedFormat format_;
-  std::vector<MatrixShape> shapes_;
-  std::string name_;
+  std::vector<CodecPart> parts_;
   std::size_t frame_bytes_;
 };
 
 }  // namespace
 
 std::unique_ptr<Codec> make_quantize_codec(const CodecSetting& setting,
-                                           std::vector<MatrixShape> shapes,
-                                           std::uint64_t /*seed*/,
-                                           const std::string& name) {
-  return std::make_unique<QuantizeCodec>(setting, std::move(shapes), name);
+                                           std::vector<CodecPart> parts) {
+  return std::make_unique<QuantizeCodec>(setting, std::move(parts));
 }
 
 }  // namespace slackline

@@ -173,7 +173,7 @@ TEST_CASE("a frame that is no cast of these shapes is refused before anything is
   const Tensor short_frame = frame.view().rows(0, frame.view().dim(0) - 2);
   REQUIRE_THROWS_AS(codec->decode(stream, short_frame, out.views(), false), CommError);
   const CodecSetting setting{.kind = CodecKind::quantize, .bits = 8, .scale = ScaleOf::tensor};
-  const auto other = make_quantize_codec(setting, kShapes, 1, "test");
+  const auto other = make_quantize_codec(setting, kShapes);
   other->encode(stream,
                 values.views(),
                 {},

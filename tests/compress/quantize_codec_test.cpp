@@ -39,7 +39,7 @@ std::vector<CodecSetting> settings() {
 }
 
 std::unique_ptr<Codec> make(const CodecSetting& setting) {
-  return make_quantize_codec(setting, kShapes, 1, "test");
+  return make_quantize_codec(setting, kShapes);
 }
 
 // A tensor for each matrix of a message.
@@ -115,7 +115,7 @@ std::vector<double> reference_data(Data data) {
 
 // ||x - decoded|| / ||x|| of one matrix.
 double relative_error(StreamView stream, GuardedTensor& x, const CodecSetting& setting) {
-  const auto codec = make_quantize_codec(setting, {{kRows, kColumns}}, 1, "test");
+  const auto codec = make_quantize_codec(setting, {{kRows, kColumns}});
   GuardedTensor frame = frame_of(*codec);
   GuardedTensor out(DType::f32, {kRows, kColumns});
   codec->encode(stream, {x}, {}, kKey, frame);
@@ -199,7 +199,7 @@ TEST_CASE("a quantized frame has the bytes of the formula, and stays within them
 TEST_CASE("two bits decode to -S, -S/2, 0 and S/2") {
   Stream stream(test_stream(1, kWorkspace));
   const CodecSetting setting{.kind = CodecKind::quantize, .bits = 2, .scale = ScaleOf::tensor};
-  const auto codec = make_quantize_codec(setting, {{30, 50}}, 1, "test");
+  const auto codec = make_quantize_codec(setting, {{30, 50}});
   GuardedTensor x = random_tensor(DType::f32, {30, 50}, {});
   GuardedTensor out(DType::f32, {30, 50});
   GuardedTensor frame = frame_of(*codec);

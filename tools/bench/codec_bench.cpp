@@ -62,7 +62,7 @@ std::unique_ptr<Codec> codec_of(const CodecSetting& setting, const MatrixShape& 
     return make_cast_codec({shape});
   }
   SL_CHECK(setting.kind == CodecKind::quantize, name_of(setting.kind));
-  return make_quantize_codec(setting, {shape}, 1, "bench");
+  return make_quantize_codec(setting, {shape});
 }
 
 // Memory from which tensors are taken in turn.
