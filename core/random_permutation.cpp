@@ -37,8 +37,7 @@ RandomPermutation::RandomPermutation(PhiloxKey key, std::uint64_t n)
 std::uint32_t RandomPermutation::round_function(std::uint32_t right,
                                                 std::uint32_t round_key) const {
   std::uint32_t word = (right + round_key) * kMultiplier0;
-  word = (word ^ (word >> kShift0)) * kMultiplier1;
-  word = (word ^ (word >> kShift1)) * kMultiplier0;
+  word = (word ^ (word >> kShift)) * kMultiplier1;
   return static_cast<std::uint32_t>(static_cast<std::uint64_t>(word) * side_ >> 32U);
 }
 

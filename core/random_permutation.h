@@ -40,8 +40,7 @@ class RandomPermutation {
   // What F is made of, for its twin in vectors.
   static constexpr std::uint32_t kMultiplier0 = 0xD2511F53;
   static constexpr std::uint32_t kMultiplier1 = 0xCD9E8D57;
-  static constexpr int kShift0 = 16;
-  static constexpr int kShift1 = 15;
+  static constexpr int kShift = 16;
 
  private:
   [[nodiscard]] std::uint32_t round_function(std::uint32_t right, std::uint32_t round_key) const;

@@ -17,51 +17,82 @@ using simd::Words;
 
 constexpr std::uint32_t kLowerHalf = 0xffff;
 
+// Several vectors go through the rounds together: each waits for its own products.
 class VectorPermutation {
  public:
+  static constexpr std::size_t kVectors = 4;
+  static constexpr std::size_t kSize = kVectors * simd::kLanes;
+
   explicit VectorPermutation(const RandomPermutation& permutation)
       : permutation_(permutation), side_(hn::Set(kWords, permutation.side())) {}
 
-  // The images of x, x + 1, ... REQUIRES: all are below n; side() >= kLanes.
-  [[nodiscard]] Words images(std::uint32_t x) const {
-    Words left = hn::Set(kWords, x / permutation_.side());
-    Words right = hn::Iota(kWords, x % permutation_.side());
-    const auto is_next = hn::Not(hn::Lt(right, side_));  // at most one multiple of side lies among them
-    left = hn::Sub(left, hn::VecFromMask(kWords, is_next));
-    right = hn::Sub(right, hn::IfThenElseZero(is_next, side_));
-    run_rounds(left, right);
-    const Words last = hn::Set(kWords, permutation_.last());
+  // Writes the images of x .. x + kSize - 1. REQUIRES: these are below n; side() >= kLanes.
+  void images(std::uint32_t x, std::uint32_t* to) const {
+    Halves halves;
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      split(x + static_cast<std::uint32_t>(v * simd::kLanes), halves.left[v], halves.right[v]);
+    }
+    run_rounds(halves);
     while (true) {
-      const Words image = hn::Add(hn::Mul(left, side_), right);
-      const auto is_outside = hn::Gt(image, last);
-      if (hn::AllFalse(kWords, is_outside)) {
-        return image;
+      Words largest = hn::Zero(kWords);
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        const Words image = joined(halves, v);
+        hn::StoreU(image, kWords, to + v * simd::kLanes);
+        largest = hn::Max(largest, image);
       }
-      Words next_left = left;
-      Words next_right = right;
-      run_rounds(next_left, next_right);
-      left = hn::IfThenElse(is_outside, next_left, left);
-      right = hn::IfThenElse(is_outside, next_right, right);
+      if (hn::AllFalse(kWords, hn::Gt(largest, hn::Set(kWords, permutation_.last())))) {
+        return;
+      }
+      walk_on(halves);
     }
   }
 
  private:
-  void run_rounds(Words& left, Words& right) const {
-    for (int round = 0; round < RandomPermutation::kRounds; ++round) {
-      const Words sum = hn::Add(left, round_function(right, permutation_.round_key(round)));
-      left = right;
-      right = hn::Min(sum, hn::Sub(sum, side_));  // below side the difference wraps to above it
+  struct Halves {
+    Words left[kVectors];
+    Words right[kVectors];
+  };
+
+  // Of x, x + 1, ...
+  void split(std::uint32_t x, Words& left, Words& right) const {
+    left = hn::Set(kWords, x / permutation_.side());
+    right = hn::Iota(kWords, x % permutation_.side());
+    const auto is_below = hn::Lt(right, side_);  // at most one multiple of side lies among them
+    left = hn::Add(left, hn::IfThenZeroElse(is_below, hn::Set(kWords, 1)));
+    right = hn::Sub(right, hn::IfThenZeroElse(is_below, side_));
+  }
+
+  [[nodiscard]] Words joined(const Halves& halves, std::size_t v) const {
+    return hn::Add(hn::Mul(halves.left[v], side_), halves.right[v]);
+  }
+
+  // Sends images of n and above through the rounds again.
+  void walk_on(Halves& halves) const {
+    Halves next = halves;
+    run_rounds(next);
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const auto is_outside = hn::Gt(joined(halves, v), hn::Set(kWords, permutation_.last()));
+      halves.left[v] = hn::IfThenElse(is_outside, next.left[v], halves.left[v]);
+      halves.right[v] = hn::IfThenElse(is_outside, next.right[v], halves.right[v]);
     }
   }
 
-  [[nodiscard]] Words round_function(Words right, std::uint32_t round_key) const {
-    constexpr int kShift0 = RandomPermutation::kShift0;
-    constexpr int kShift1 = RandomPermutation::kShift1;
-    const Words multiplier0 = hn::Set(kWords, RandomPermutation::kMultiplier0);
-    const Words multiplier1 = hn::Set(kWords, RandomPermutation::kMultiplier1);
-    Words word = hn::Mul(hn::Add(right, hn::Set(kWords, round_key)), multiplier0);
-    word = hn::Mul(hn::Xor(word, hn::ShiftRight<kShift0>(word)), multiplier1);
-    word = hn::Mul(hn::Xor(word, hn::ShiftRight<kShift1>(word)), multiplier0);
+  void run_rounds(Halves& halves) const {
+    for (int round = 0; round < RandomPermutation::kRounds; ++round) {
+      const Words round_key = hn::Set(kWords, permutation_.round_key(round));
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        const Words sum =
+            hn::Add(halves.left[v], round_function(hn::Add(halves.right[v], round_key)));
+        halves.left[v] = halves.right[v];
+        halves.right[v] = hn::Min(sum, hn::Sub(sum, side_));  // below side the difference wraps
+      }
+    }
+  }
+
+  [[nodiscard]] Words round_function(Words keyed) const {
+    Words word = hn::Mul(keyed, hn::Set(kWords, RandomPermutation::kMultiplier0));
+    word = hn::Xor(word, hn::ShiftRight<RandomPermutation::kShift>(word));
+    word = hn::Mul(word, hn::Set(kWords, RandomPermutation::kMultiplier1));
     const Words upper = hn::Mul(hn::ShiftRight<16>(word), side_);
     const Words lower = hn::Mul(hn::And(word, hn::Set(kWords, kLowerHalf)), side_);
     return hn::ShiftRight<16>(hn::Add(upper, hn::ShiftRight<16>(lower)));
@@ -80,8 +111,8 @@ void random_sample(StreamView stream,
   const auto body = [&](std::size_t begin, std::size_t end) {
     std::size_t i = begin;
     if (permutation.side() >= simd::kLanes) {
-      for (; i + simd::kLanes <= end; i += simd::kLanes) {
-        hn::StoreU(vectors.images(static_cast<std::uint32_t>(i)), kWords, &indices[i]);
+      for (; i + VectorPermutation::kSize <= end; i += VectorPermutation::kSize) {
+        vectors.images(static_cast<std::uint32_t>(i), &indices[i]);
       }
     }
     for (; i < end; ++i) {

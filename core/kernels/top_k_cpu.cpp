@@ -45,7 +45,8 @@ class TopK {
         plan_(values.size(), k),
         scope_(stream.workspace()),
         scratch_(stream.workspace(), plan_, values.size(), stream.pool().num_threads()),
-        ranges_(static_cast<TopKRange*>(scratch_.ranges.raw())) {}
+        ranges_(static_cast<TopKRange*>(scratch_.ranges.raw())),
+        candidates_(static_cast<TopKCandidate*>(scratch_.candidates.raw())) {}
 
   template <typename T>
   void run(std::uint32_t* indices, T* kept) {
@@ -78,10 +79,7 @@ class TopK {
   }
 
   [[nodiscard]] RangeCandidates candidates_of(std::size_t range) const {
-    const std::uint64_t first = ranges_[range].first_candidate;
-    return {scratch_.bits.data<std::uint32_t>() + first,
-            scratch_.indices.data<std::uint32_t>() + first,
-            ranges_[range].num_candidates};
+    return {candidates_ + ranges_[range].first_candidate, ranges_[range].num_candidates};
   }
 
   // The keys of one element of each stratum; where in the stratum changes from one to the next, so
@@ -119,8 +117,6 @@ class TopK {
   // finds does not.
   std::size_t gather_candidates(std::int32_t bound) {
     std::atomic<std::size_t> total{0};
-    auto* all_indices = scratch_.indices.data<std::uint32_t>();
-    auto* all_bits = scratch_.bits.data<std::uint32_t>();
     const auto body = [&](std::size_t range, int thread) {
       std::uint32_t* stage = scratch_.stages.data<std::uint32_t>() +
                              static_cast<std::size_t>(thread) * scratch_.stage_size;
@@ -132,8 +128,8 @@ class TopK {
         return;
       }
       for (std::size_t i = 0; i < count; ++i) {
-        all_indices[first + i] = stage[i];
-        all_bits[first + i] = std::bit_cast<std::uint32_t>(values_[stage[i]]);
+        candidates_[first + i] = {.index = stage[i],
+                                  .bits = std::bit_cast<std::uint32_t>(values_[stage[i]])};
       }
     };
     stream_.pool().parallel_for(plan_.num_ranges, body);
@@ -248,6 +244,7 @@ class TopK {
   ArenaScope scope_;
   TopKScratch scratch_;
   TopKRange* ranges_;
+  TopKCandidate* candidates_;
 };
 
 }  // namespace

@@ -10,6 +10,12 @@
 
 namespace slackline {
 
+// An element that may be among the largest.
+struct TopKCandidate {
+  std::uint32_t index = 0;
+  std::uint32_t bits = 0;  // as they are in the values
+};
+
 // A range of the elements, what one task handles, and its share of the result.
 struct TopKRange {
   std::uint64_t first_candidate = 0;  // its candidates' place in scratch
@@ -31,7 +37,7 @@ struct TopKPlan {
   static constexpr std::size_t kMaxSample = 65536;  // sorting it in part takes 1 ms
   static constexpr std::size_t kElementsPerSample = 128;  // of smaller tensors
   static constexpr std::size_t kMinElements = 8192;       // fewer are all candidates
-  static constexpr std::size_t kStageSlack = 64;          // a vector stored beyond the last one
+  static constexpr std::size_t kStageSlack = 2;           // written beyond the last candidate
   static constexpr std::size_t kBins = 2048;              // of the largest digit of a key
 
   TopKPlan(std::size_t n, std::size_t k)
@@ -61,8 +67,7 @@ struct TopKScratch {
   TopKScratch(Arena& arena, const TopKPlan& plan, std::size_t n, int num_threads)
       : stage_size(std::min(n, TopKPlan::kRangeSize) + TopKPlan::kStageSlack),
         sample(words(arena, plan.sample_size)),
-        indices(words(arena, plan.capacity)),
-        bits(words(arena, plan.capacity)),
+        candidates(arena.allocate(DType::u8, row(plan.capacity * sizeof(TopKCandidate)))),
         stages(words(arena, stage_size * static_cast<std::size_t>(num_threads))),
         bins(words(arena, TopKPlan::kBins * static_cast<std::size_t>(num_threads))),
         ranges(arena.allocate(DType::u8, row(plan.num_ranges * sizeof(TopKRange)))) {}
@@ -75,8 +80,7 @@ struct TopKScratch {
 
   std::size_t stage_size;  // words of one thread's stage
   Tensor sample;           // keys
-  Tensor indices;          // of candidates
-  Tensor bits;             // of candidates, as they are in the values
+  Tensor candidates;       // TopKCandidate, range by range
   Tensor stages;           // a range's candidates on their way there, thread by thread
   Tensor bins;             // counts, thread by thread
   Tensor ranges;           // TopKRange

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/kernels/simd.h"
+#include "core/kernels/top_k_plan.h"
 
 // What top_k looks at, range by range.
 namespace slackline::cpu {
@@ -30,48 +31,68 @@ struct RangeElements {
 };
 
 struct RangeCandidates {
-  const std::uint32_t* candidate_bits;
-  const std::uint32_t* indices;
+  const TopKCandidate* candidates;
   std::size_t count;
 
   [[nodiscard]] std::size_t size() const { return count; }
 
-  [[nodiscard]] std::uint32_t bits(std::size_t i) const { return candidate_bits[i]; }
+  [[nodiscard]] std::uint32_t bits(std::size_t i) const { return candidates[i].bits; }
 
-  [[nodiscard]] std::uint32_t index(std::size_t i) const { return indices[i]; }
+  [[nodiscard]] std::uint32_t index(std::size_t i) const { return candidates[i].index; }
+};
+
+// Which lanes of a group of vectors hold keys above `bound`, lane by lane from the lowest bit.
+class KeyGroup {
+ public:
+  static constexpr std::size_t kVectors = 4;
+  static constexpr std::size_t kSize = kVectors * simd::kLanes;
+
+  explicit KeyGroup(std::int32_t bound) : bound_(simd::hn::Set(kInts, bound)) {}
+
+  [[nodiscard]] std::uint64_t lanes_above(const float* values) const {
+    std::uint64_t lanes = 0;
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const float* from = values + v * simd::kLanes;
+      hwy::Prefetch(from + kPrefetchedElements);  // a hint, harmless at the end
+      const auto keys = simd::hn::BitCast(kInts, simd::hn::Abs(simd::load(from)));
+      std::uint8_t bytes[8] = {};
+      simd::hn::StoreMaskBits(kInts, simd::hn::Gt(keys, bound_), bytes);
+      const std::uint64_t bits = bytes[0] | static_cast<std::uint64_t>(bytes[1]) << 8U;
+      lanes |= bits << (v * simd::kLanes);
+    }
+    return lanes;
+  }
+
+ private:
+  using Tag = simd::hn::RebindToSigned<simd::FloatTag>;
+
+  static constexpr Tag kInts{};
+  static constexpr std::size_t kPrefetchedElements = 512;
+  static_assert(simd::kLanes <= 16, "a group's lanes fit 64 bits");
+
+  simd::hn::Vec<Tag> bound_;
 };
 
 // Stores the indices of the elements whose keys are above `bound` (signed: -1 is below all),
-// ascending, and returns how many. Writes up to a vector beyond them.
+// ascending, and returns how many. Writes up to two words beyond them. Most groups hold two at
+// most, so that no branch depends on what they hold. (Highway's Compress copies its table to the
+// stack at every call here.)
 inline std::size_t collect(const RangeElements& elements, std::int32_t bound, std::uint32_t* to) {
-  namespace hn = simd::hn;
-  using IntTag = hn::RebindToSigned<simd::FloatTag>;
-  using Ints = hn::Vec<IntTag>;
-  constexpr IntTag kInts;
-  constexpr std::size_t kVectors = 4;  // looked at together: most groups hold nothing
-  constexpr std::size_t kPrefetchedElements = 512;
-  const Ints mask = hn::Set(kInts, static_cast<std::int32_t>(kKeyMask));
-  const Ints limit = hn::Set(kInts, bound);
+  const KeyGroup group(bound);
   std::size_t found = 0;
   std::size_t i = 0;
-  for (; i + kVectors * simd::kLanes <= elements.count; i += kVectors * simd::kLanes) {
-    Ints keys[kVectors];
-    Ints largest = hn::Zero(kInts);
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      const float* from = elements.values + i + v * simd::kLanes;
-      hwy::Prefetch(from + kPrefetchedElements);  // a hint, harmless at the end
-      keys[v] = hn::And(hn::BitCast(kInts, simd::load(from)), mask);
-      largest = hn::Max(largest, keys[v]);
+  for (; i + KeyGroup::kSize <= elements.count; i += KeyGroup::kSize) {
+    std::uint64_t lanes = group.lanes_above(elements.values + i);
+    const std::uint32_t first = elements.index(i);
+    const auto count = static_cast<std::size_t>(std::popcount(lanes));
+    std::uint32_t* next = to + found;
+    found += count;
+    for (std::size_t written = 0; written < 2; ++written) {
+      *next++ = first + static_cast<std::uint32_t>(std::countr_zero(lanes));
+      lanes &= lanes - 1;
     }
-    if (hn::AllFalse(kInts, hn::Gt(largest, limit))) {
-      continue;
-    }
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      const auto is_above = hn::RebindMask(simd::kWords, hn::Gt(keys[v], limit));
-      const auto first = static_cast<std::uint32_t>(i + v * simd::kLanes);
-      const simd::Words indices = hn::Iota(simd::kWords, elements.first_index + first);
-      hn::StoreU(hn::Compress(indices, is_above), simd::kWords, to + found);
-      found += hn::CountTrue(simd::kWords, is_above);
+    for (; lanes != 0; lanes &= lanes - 1) {
+      *next++ = first + static_cast<std::uint32_t>(std::countr_zero(lanes));
     }
   }
   for (; i < elements.count; ++i) {
