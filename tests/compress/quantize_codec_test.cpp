@@ -17,7 +17,9 @@ namespace slackline::testing {
 
 namespace {
 
-const std::vector<MatrixShape> kShapes = {{5, 33}, {1, 7}, {64, 130}};  // odd sizes, odd offsets
+const std::vector<CodecPart> kParts = {{.name = "a", .shape = {5, 33}},  // odd sizes and offsets
+                                       {.name = "b", .shape = {1, 7}},
+                                       {.name = "c", .shape = {64, 130}}};
 constexpr MessageKey kKey{.seed = 1, .step = 2, .micro_batch = 3};
 constexpr std::size_t kWorkspace = std::size_t{1} << 22U;
 
@@ -39,15 +41,15 @@ std::vector<CodecSetting> settings() {
 }
 
 std::unique_ptr<Codec> make(const CodecSetting& setting) {
-  return make_quantize_codec(setting, kShapes);
+  return make_quantize_codec(setting, kParts);
 }
 
 // A tensor for each matrix of a message.
 class Message {
  public:
   explicit Message(std::uint64_t seed, double deviation = 1.0) {
-    tensors_.reserve(kShapes.size());
-    for (const MatrixShape& shape : kShapes) {
+    tensors_.reserve(kParts.size());
+    for (const auto& [name, shape] : kParts) {
       tensors_.push_back(random_tensor(
           DType::f32, {shape.rows, shape.columns}, {.seed = ++seed, .deviation = deviation}));
     }
@@ -115,7 +117,7 @@ std::vector<double> reference_data(Data data) {
 
 // ||x - decoded|| / ||x|| of one matrix.
 double relative_error(StreamView stream, GuardedTensor& x, const CodecSetting& setting) {
-  const auto codec = make_quantize_codec(setting, {{kRows, kColumns}});
+  const auto codec = make_quantize_codec(setting, {{.name = "one", .shape = {kRows, kColumns}}});
   GuardedTensor frame = frame_of(*codec);
   GuardedTensor out(DType::f32, {kRows, kColumns});
   codec->encode(stream, {x}, {}, kKey, frame);
@@ -183,7 +185,7 @@ TEST_CASE("a quantized frame has the bytes of the formula, and stays within them
   Stream stream(test_stream(2, kWorkspace));
   for (const CodecSetting& setting : settings()) {
     const auto codec = make(setting);
-    REQUIRE(codec->frame_bytes() == frame_bytes(setting, kShapes));
+    REQUIRE(codec->frame_bytes() == frame_bytes(setting, kParts));
     REQUIRE(codec->sums() == 0);
     REQUIRE(codec->gradient() == CodecGradient::straight_through);
     Message values(1);
@@ -199,7 +201,7 @@ TEST_CASE("a quantized frame has the bytes of the formula, and stays within them
 TEST_CASE("two bits decode to -S, -S/2, 0 and S/2") {
   Stream stream(test_stream(1, kWorkspace));
   const CodecSetting setting{.kind = CodecKind::quantize, .bits = 2, .scale = ScaleOf::tensor};
-  const auto codec = make_quantize_codec(setting, {{30, 50}});
+  const auto codec = make_quantize_codec(setting, {{.name = "one", .shape = {30, 50}}});
   GuardedTensor x = random_tensor(DType::f32, {30, 50}, {});
   GuardedTensor out(DType::f32, {30, 50});
   GuardedTensor frame = frame_of(*codec);

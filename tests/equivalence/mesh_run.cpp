@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/comm/world.h"
 #include "core/rng.h"
+#include "parallel/compression_policy.h"
 #include "tests/equivalence/logical_state.h"
 
 namespace slackline::testing {
@@ -93,14 +94,16 @@ void run_rank(const MeshRun& run,
 MeshModel::Options MeshRun::options() const {
   OptimizerConfig optimizer;
   optimizer.decay_embeddings = true;
-  return {
-      .job = {.model = model,
-              .parallel = parallel,
-              .precision = precision,
-              .micro_batch = {.B = micro_batch, .T = model.sequence},
-              .num_micro_batches = static_cast<int>(global_batch / (micro_batch * parallel.data))},
-      .optimizer = optimizer,
-      .seed = kSeed};
+  const MeshJob job{
+      .model = model,
+      .parallel = parallel,
+      .precision = precision,
+      .micro_batch = {.B = micro_batch, .T = model.sequence},
+      .num_micro_batches = static_cast<int>(global_batch / (micro_batch * parallel.data))};
+  return {.job = job,
+          .optimizer = optimizer,
+          .seed = kSeed,
+          .compression = make_compression_plans(compress, job)};
 }
 
 RankBatches::RankBatches(const MeshRun& run, const MeshModel& model, int step) {

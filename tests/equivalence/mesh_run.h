@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compress/compress_config.h"
 #include "parallel/mesh_model.h"
 
 namespace slackline::testing {
@@ -20,6 +21,7 @@ struct MeshRun {
   std::int64_t global_batch = 16;  // sequences
   std::int64_t micro_batch = 2;
   int steps = 5;
+  CompressConfig compress{};
 
   [[nodiscard]] MeshModel::Options options() const;
 };

@@ -16,7 +16,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
-#include "compress/codec_factories.h"
+#include "compress/codec.h"
 #include "core/buffer.h"
 #include "core/kernels/elementwise.h"
 #include "core/rng.h"
@@ -56,13 +56,8 @@ std::vector<Row> rows() {
   return all;
 }
 
-// TODO when make_codec() exists: call it.
 std::unique_ptr<Codec> codec_of(const CodecSetting& setting, const MatrixShape& shape) {
-  if (setting.kind == CodecKind::cast) {
-    return make_cast_codec({shape});
-  }
-  SL_CHECK(setting.kind == CodecKind::quantize, name_of(setting.kind));
-  return make_quantize_codec(setting, {shape});
+  return make_codec(setting, {{.name = "bench", .shape = shape}}, 1);
 }
 
 // Memory from which tensors are taken in turn.
