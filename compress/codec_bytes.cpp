@@ -81,8 +81,7 @@ std::size_t frame_bytes(const CodecSetting& setting, const std::vector<CodecPart
   return bytes;
 }
 
-std::vector<SumRound> sum_rounds(const CodecSetting& setting,
-                                 const std::vector<CodecPart>& parts) {
+std::vector<SumRound> sum_rounds(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
   SL_CHECK(adds(setting.kind), name_of(setting.kind));
   if (setting.kind == CodecKind::low_rank) {
     SumRound left{.element_bytes = size_of(setting.factors)};

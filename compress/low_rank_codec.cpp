@@ -108,7 +108,7 @@ class LowRankCodec final : public Codec {
   std::uint64_t seed_;
   Factors left_;
   Factors right_;
-  Buffer narrow_left_;   // bf16, where factors travel as such
+  Buffer narrow_left_;  // bf16, where factors travel as such
   Buffer narrow_right_;
 };
 
@@ -251,8 +251,7 @@ void LowRankCodec::decode(StreamView stream,
   const Tensor left = scratch.allocate(DType::f32, left_.tensor().shape());
   const Tensor right = scratch.allocate(DType::f32, right_.tensor().shape());
   if (computes(stream)) {
-    const std::byte* payload =
-        open_frame(frame, CodecKind::low_rank, parameter(), frame_bytes());
+    const std::byte* payload = open_frame(frame, CodecKind::low_rank, parameter(), frame_bytes());
     for (const Tensor& factors : {left, right}) {
       // Views of what arrived are only read.
       const Tensor received(
@@ -273,8 +272,7 @@ void LowRankCodec::decode(StreamView stream,
     product.left = part_of(left, left_done, product.left.shape());
     product.right = part_of(right, right_done, product.right.shape());
   }
-  low_rank_multiply(
-      stream, list, accumulate ? LowRankOutput::add : LowRankOutput::write, 1.0F);
+  low_rank_multiply(stream, list, accumulate ? LowRankOutput::add : LowRankOutput::write, 1.0F);
 }
 
 Tensor LowRankCodec::begin_sum(StreamView stream,
@@ -285,9 +283,7 @@ Tensor LowRankCodec::begin_sum(StreamView stream,
   return travelling(stream, left_, narrow_left_);
 }
 
-Tensor LowRankCodec::next_sum(StreamView stream,
-                              const Matrices& values,
-                              const Matrices& residual) {
+Tensor LowRankCodec::next_sum(StreamView stream, const Matrices& values, const Matrices& residual) {
   arrived(stream, narrow_left_, left_);
   make_right(stream, values, residual);
   return travelling(stream, right_, narrow_right_);
@@ -300,10 +296,8 @@ void LowRankCodec::finish_sum(StreamView stream,
                               const Matrices& residual,
                               int ranks) {
   arrived(stream, narrow_right_, right_);
-  low_rank_multiply(stream,
-                    products(out, residual),
-                    LowRankOutput::write,
-                    1.0F / static_cast<float>(ranks));
+  low_rank_multiply(
+      stream, products(out, residual), LowRankOutput::write, 1.0F / static_cast<float>(ranks));
 }
 
 std::vector<CodecState> LowRankCodec::state() {

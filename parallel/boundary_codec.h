@@ -50,6 +50,7 @@ class BoundaryCodec {
   // Whether gradients are masked by what the activations' codec kept; if so, zeroes those of
   // `share` that `frame` left out.
   [[nodiscard]] bool masks() const { return codec_->gradient() == CodecGradient::masked; }
+
   void mask(StreamView stream, const Tensor& frame, const Tensor& share);
 
   [[nodiscard]] Codec& codec() { return *codec_; }

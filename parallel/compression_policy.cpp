@@ -17,7 +17,7 @@ using schedule::Schedule;
 using schedule::Site;
 using schedule::TransferClass;
 
-constexpr int kPaperBoundaryRank = 16;   // Optimus-CC's scripts
+constexpr int kPaperBoundaryRank = 16;  // Optimus-CC's scripts
 constexpr int kPaperGradientRank = 128;
 
 std::set<TransferClass> pipeline_classes(const Schedule& schedule) {
@@ -126,8 +126,8 @@ CompressionPlan::Class optimus_class(const CompressConfig& config,
       return result;
     default:
       result.codec = setting_of(config, members.site);
-      result.reason = result.codec ? "policy optimus_cc: its section is set"
-                                   : "policy optimus_cc: stays plain";
+      result.reason =
+          result.codec ? "policy optimus_cc: its section is set" : "policy optimus_cc: stays plain";
       return result;
   }
 }
@@ -189,8 +189,8 @@ PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& 
     }
     plans.push_back({.from_step = 1, .plan = std::move(plain)});
   }
-  plans.push_back({.from_step = plans.empty() ? 1 : config.warmup_steps + 1,
-                   .plan = std::move(plan)});
+  plans.push_back(
+      {.from_step = plans.empty() ? 1 : config.warmup_steps + 1, .plan = std::move(plan)});
   return plans;
 }
 

@@ -26,7 +26,9 @@ TransferId id_of(const Op& op) {
                                .micro_batch = op.micro_batch});
 }
 
-End end_of(const Op& op) { return schedule::is_send(op.kind) ? End::sends : End::receives; }
+End end_of(const Op& op) {
+  return schedule::is_send(op.kind) ? End::sends : End::receives;
+}
 
 }  // namespace
 
