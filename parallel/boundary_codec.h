@@ -27,6 +27,8 @@ class BoundaryCodec {
     DType dtype = DType::f32;  // of the boundary tensor
     int num_micro_batches = 1;
     std::uint64_t seed = 0;
+
+    friend bool operator==(const Options&, const Options&) = default;
   };
 
   explicit BoundaryCodec(const Options& options);
@@ -57,7 +59,7 @@ class BoundaryCodec {
 
   [[nodiscard]] const Residuals& residuals() const { return residuals_; }
 
-  [[nodiscard]] std::size_t workspace_bytes(int num_threads) const;
+  [[nodiscard]] static std::size_t workspace_bytes(const Options& options, int num_threads);
 
  private:
   [[nodiscard]] Tensor as_matrix(const Tensor& share) const;
