@@ -64,24 +64,6 @@ double scale_of(const CodecSetting& setting, std::size_t m) {
                             static_cast<double>(kept_elements(setting, kParts[m].shape)));
 }
 
-// Adds up in rank order, in float, and rounds once, as communicators do.
-void sum_over_ranks(const std::vector<Tensor>& addends) {
-  for (std::size_t i = 0; i < addends[0].num_elements(); ++i) {
-    float sum = 0.0F;
-    for (const Tensor& addend : addends) {
-      sum += addend.dtype() == DType::f32 ? addend.data<float>()[i]
-                                          : static_cast<float>(addend.data<BFloat16>()[i]);
-    }
-    for (const Tensor& addend : addends) {
-      if (addend.dtype() == DType::f32) {
-        addend.data<float>()[i] = sum;
-      } else {
-        addend.data<BFloat16>()[i] = BFloat16(sum);
-      }
-    }
-  }
-}
-
 }  // namespace
 
 TEST_CASE("random_k's frame and sum have the bytes of their formulas") {
