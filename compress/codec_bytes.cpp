@@ -81,8 +81,7 @@ std::size_t frame_bytes(const CodecSetting& setting, const std::vector<CodecPart
   return bytes;
 }
 
-std::vector<SumRound> sum_rounds(const CodecSetting& setting,
-                                 const std::vector<CodecPart>& parts) {
+std::vector<SumRound> sum_rounds(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
   SL_CHECK(adds(setting.kind), name_of(setting.kind));
   if (setting.kind == CodecKind::low_rank) {
     SumRound left{.element_bytes = size_of(setting.factors)};
@@ -104,6 +103,21 @@ std::vector<SumRound> sum_rounds(const CodecSetting& setting,
 
 bool adds(CodecKind kind) {
   return kind == CodecKind::low_rank || kind == CodecKind::random_k || kind == CodecKind::cast;
+}
+
+std::size_t state_bytes(const CodecSetting& setting,
+                        const std::vector<CodecPart>& parts,
+                        CodecUse use) {
+  const bool keeps = setting.kind == CodecKind::low_rank && use != CodecUse::receives_frames;
+  if (!keeps && (use != CodecUse::sums || !adds(setting.kind))) {
+    return 0;
+  }
+  std::size_t bytes = 0;
+  for (const SumRound& round : sum_rounds(setting, parts)) {
+    const bool narrow = round.element_bytes != size_of(DType::f32);
+    bytes += round.elements * (round.element_bytes + (keeps && narrow ? size_of(DType::f32) : 0));
+  }
+  return bytes;
 }
 
 bool shrinks(const CodecSetting& setting, const MatrixShape& shape) {

@@ -38,6 +38,13 @@ struct SumRound {
 
 [[nodiscard]] bool adds(CodecKind kind);
 
+enum class CodecUse { sends_frames, receives_frames, sums };
+
+// Memory that a codec takes for itself, residuals apart.
+[[nodiscard]] std::size_t state_bytes(const CodecSetting& setting,
+                                      const std::vector<CodecPart>& parts,
+                                      CodecUse use);
+
 // Whether a matrix's payload is smaller than its f32 elements.
 [[nodiscard]] bool shrinks(const CodecSetting& setting, const MatrixShape& shape);
 

@@ -35,16 +35,16 @@ struct CodecSetting {
   ErrorFeedback error_feedback = ErrorFeedback::none;
   bool always = false;  // also matrices that do not shrink; else those travel plain
 
-  int rank = 0;                 // low_rank: of the factors, at most what the matrix has
-  DType factors = DType::f32;   // low_rank: as they travel; f32 or bf16
+  int rank = 0;                // low_rank: of the factors, at most what the matrix has
+  DType factors = DType::f32;  // low_rank: as they travel; f32 or bf16
   Orthogonalization orthogonalization = Orthogonalization::blocked;
 
-  double ratio = 0.0;          // top_k, random_k: share of elements kept, in (0, 1]
-  DType values = DType::f32;   // top_k, random_k: as they travel; f32 or bf16
+  double ratio = 0.0;         // top_k, random_k: share of elements kept, in (0, 1]
+  DType values = DType::f32;  // top_k, random_k: as they travel; f32 or bf16
 
-  int bits = 0;                // quantize: 2, 4 or 8
+  int bits = 0;  // quantize: 2, 4 or 8
   ScaleOf scale = ScaleOf::channel;
-  int group = 128;             // with ScaleOf::group
+  int group = 128;  // with ScaleOf::group
   Rounding rounding = Rounding::nearest;
 
   friend bool operator==(const CodecSetting&, const CodecSetting&) = default;

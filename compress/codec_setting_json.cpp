@@ -118,14 +118,13 @@ CodecSetting read_codec_setting(JsonReader& section) {
 }
 
 std::string codec_setting_json(const CodecSetting& setting) {
-  return fmt::format(R"({{"codec": "{}"{}{}{}}})",
-                     name_of(setting.kind),
-                     own_keys(setting),
-                     unless_default("error_feedback",
-                                    kErrorFeedback,
-                                    setting.error_feedback,
-                                    kDefaults.error_feedback),
-                     setting.always ? R"(, "always": true)" : "");
+  return fmt::format(
+      R"({{"codec": "{}"{}{}{}}})",
+      name_of(setting.kind),
+      own_keys(setting),
+      unless_default(
+          "error_feedback", kErrorFeedback, setting.error_feedback, kDefaults.error_feedback),
+      setting.always ? R"(, "always": true)" : "");
 }
 
 }  // namespace slackline

@@ -54,8 +54,9 @@ void check_policy(const JsonReader& section, const CompressConfig& config) {
       return;
     case CompressionPolicy::all:
       if (config.sites.empty()) {
-        section.fail("policy", "\"all\" compresses the sites that are set: set one, for example "
-                               "compress.data_gradient.codec");
+        section.fail("policy",
+                     "\"all\" compresses the sites that are set: set one, for example "
+                     "compress.data_gradient.codec");
       }
       return;
     case CompressionPolicy::list:

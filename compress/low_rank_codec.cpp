@@ -26,34 +26,36 @@ namespace {
 
 constexpr const char* kRightFactor = "right_factor";
 
-// The factors of a message's matrices, in one piece of memory.
+// The left or right factors of a message's matrices, in one piece of memory, which a codec that
+// only decodes never takes.
 struct Factors {
-  Factors(const char* name, std::int64_t count)
-      : all(make_buffer(name, DType::f32, Shape{count})) {}
-
-  [[nodiscard]] Tensor tensor() const {
-    return all.view(DType::f32, Shape{static_cast<std::int64_t>(all.bytes() / sizeof(float))});
-  }
-
-  Buffer all;
+  std::vector<Shape> shapes{};
+  std::int64_t count = 0;
+  Buffer all{};
+  Buffer narrow{};  // bf16, where factors travel as such
   std::vector<Tensor> each{};
+
+  void add(const Shape& shape) {
+    shapes.push_back(shape);
+    count += static_cast<std::int64_t>(shape.num_elements());
+  }
+
+  void take_memory(const char* name, DType travels_as) {
+    all = make_buffer(name, DType::f32, Shape{count});
+    std::size_t offset = 0;
+    for (const Shape& shape : shapes) {
+      each.push_back(all.view(DType::f32, shape, offset));
+      offset += each.back().bytes();
+    }
+    if (travels_as == DType::bf16) {
+      narrow = make_buffer(name, DType::bf16, Shape{count});
+    }
+  }
+
+  [[nodiscard]] Tensor tensor() const { return all.view(DType::f32, Shape{count}); }
+
+  [[nodiscard]] Tensor narrow_tensor() const { return narrow.view(DType::bf16, Shape{count}); }
 };
-
-std::int64_t left_elements(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
-  std::int64_t count = 0;
-  for (const CodecPart& part : parts) {
-    count += part.shape.rows * factor_rank(setting, part.shape);
-  }
-  return count;
-}
-
-std::int64_t right_elements(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
-  std::int64_t count = 0;
-  for (const CodecPart& part : parts) {
-    count += part.shape.columns * factor_rank(setting, part.shape);
-  }
-  return count;
-}
 
 class LowRankCodec final : public Codec {
  public:
@@ -90,14 +92,15 @@ class LowRankCodec final : public Codec {
   [[nodiscard]] std::size_t workspace_bytes(int num_threads) const override;
 
  private:
+  void take_memory();
   void draw_right(std::size_t matrix);
   void revive_lost_rows();
   [[nodiscard]] std::vector<LowRankProduct> products(const Matrices& matrices,
                                                      const Matrices& residual) const;
   void make_left(StreamView stream, const Matrices& values, const Matrices& residual);
   void make_right(StreamView stream, const Matrices& values, const Matrices& residual);
-  [[nodiscard]] Tensor travelling(StreamView stream, const Factors& factors, const Buffer& narrow);
-  void arrived(StreamView stream, const Buffer& narrow, const Factors& factors);
+  [[nodiscard]] Tensor travelling(StreamView stream, const Factors& factors) const;
+  void arrived(StreamView stream, const Factors& factors) const;
 
   [[nodiscard]] std::uint32_t parameter() const {
     return static_cast<std::uint32_t>(setting_.rank);
@@ -108,31 +111,25 @@ class LowRankCodec final : public Codec {
   std::uint64_t seed_;
   Factors left_;
   Factors right_;
-  Buffer narrow_left_;   // bf16, where factors travel as such
-  Buffer narrow_right_;
 };
 
 LowRankCodec::LowRankCodec(const CodecSetting& setting,
                            std::vector<CodecPart> parts,
                            std::uint64_t seed)
-    : setting_(setting),
-      parts_(std::move(parts)),
-      seed_(seed),
-      left_("left factors", left_elements(setting, parts_)),
-      right_("right factors", right_elements(setting, parts_)) {
-  if (setting.factors == DType::bf16) {
-    narrow_left_ = make_buffer("left factors in bf16", DType::bf16, left_.tensor().shape());
-    narrow_right_ = make_buffer("right factors in bf16", DType::bf16, right_.tensor().shape());
-  }
-  std::size_t left = 0;
-  std::size_t right = 0;
+    : setting_(setting), parts_(std::move(parts)), seed_(seed) {
   for (const CodecPart& part : parts_) {
     const std::int64_t r = factor_rank(setting_, part.shape);
-    left_.each.push_back(left_.all.view(DType::f32, {part.shape.rows, r}, left));
-    right_.each.push_back(right_.all.view(DType::f32, {r, part.shape.columns}, right));
-    left += left_.each.back().bytes();
-    right += right_.each.back().bytes();
+    left_.add({part.shape.rows, r});
+    right_.add({r, part.shape.columns});
   }
+}
+
+void LowRankCodec::take_memory() {
+  if (!left_.each.empty()) {
+    return;
+  }
+  left_.take_memory("left factors", setting_.factors);
+  right_.take_memory("right factors", setting_.factors);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     draw_right(i);
   }
@@ -179,15 +176,17 @@ std::vector<LowRankProduct> LowRankCodec::products(const Matrices& matrices,
     const auto of = [&](const Matrices& tensors) {
       return tensors.empty() ? Tensor() : tensors[i].reshaped(shape);
     };
-    list.push_back({.matrix = of(matrices),
-                    .added = of(residual),
-                    .left = left_.each[i],
-                    .right = right_.each[i]});
+    list.push_back({.matrix = of(matrices), .added = of(residual)});
+    list.back().left = left_.each.empty() ? Tensor(nullptr, DType::f32, left_.shapes[i])
+                                          : left_.each[i];
+    list.back().right = right_.each.empty() ? Tensor(nullptr, DType::f32, right_.shapes[i])
+                                            : right_.each[i];
   }
   return list;
 }
 
 void LowRankCodec::make_left(StreamView stream, const Matrices& values, const Matrices& residual) {
+  take_memory();
   if (computes(stream)) {
     revive_lost_rows();
   }
@@ -200,25 +199,24 @@ void LowRankCodec::make_right(StreamView stream, const Matrices& values, const M
                                  : GramSchmidt::modified;
   orthonormalize(stream, left_.each, method);
   if (setting_.factors == DType::bf16) {
-    cast(stream, left_.tensor(), narrow_left_.view(DType::bf16, left_.tensor().shape()));
-    arrived(stream, narrow_left_, left_);
+    cast(stream, left_.tensor(), left_.narrow_tensor());
+    arrived(stream, left_);
   }
   low_rank_right(stream, products(values, residual));
 }
 
 // As the other ranks get them: rounded first where they travel in bf16.
-Tensor LowRankCodec::travelling(StreamView stream, const Factors& factors, const Buffer& narrow) {
+Tensor LowRankCodec::travelling(StreamView stream, const Factors& factors) const {
   if (setting_.factors == DType::f32) {
     return factors.tensor();
   }
-  const Tensor rounded = narrow.view(DType::bf16, factors.tensor().shape());
-  cast(stream, factors.tensor(), rounded);
-  return rounded;
+  cast(stream, factors.tensor(), factors.narrow_tensor());
+  return factors.narrow_tensor();
 }
 
-void LowRankCodec::arrived(StreamView stream, const Buffer& narrow, const Factors& factors) {
+void LowRankCodec::arrived(StreamView stream, const Factors& factors) const {
   if (setting_.factors == DType::bf16) {
-    cast(stream, narrow.view(DType::bf16, factors.tensor().shape()), factors.tensor());
+    cast(stream, factors.narrow_tensor(), factors.tensor());
   }
 }
 
@@ -229,9 +227,9 @@ void LowRankCodec::encode(StreamView stream,
                           const Tensor& frame) {
   make_left(stream, values, residual);
   make_right(stream, values, residual);
-  const Tensor left = travelling(stream, left_, narrow_left_);
-  const Tensor right = travelling(stream, right_, narrow_right_);
-  arrived(stream, narrow_right_, right_);
+  const Tensor left = travelling(stream, left_);
+  const Tensor right = travelling(stream, right_);
+  arrived(stream, right_);
   if (computes(stream)) {
     std::byte* payload = begin_frame(frame, CodecKind::low_rank, parameter());
     std::memcpy(payload, left.raw(), left.bytes());
@@ -250,11 +248,10 @@ void LowRankCodec::decode(StreamView stream,
                           const Matrices& out,
                           bool accumulate) const {
   ArenaScope scratch(stream.workspace());
-  const Tensor left = scratch.allocate(DType::f32, left_.tensor().shape());
-  const Tensor right = scratch.allocate(DType::f32, right_.tensor().shape());
+  const Tensor left = scratch.allocate(DType::f32, Shape{left_.count});
+  const Tensor right = scratch.allocate(DType::f32, Shape{right_.count});
   if (computes(stream)) {
-    const std::byte* payload =
-        open_frame(frame, CodecKind::low_rank, parameter(), frame_bytes());
+    const std::byte* payload = open_frame(frame, CodecKind::low_rank, parameter(), frame_bytes());
     for (const Tensor& factors : {left, right}) {
       // Views of what arrived are only read.
       const Tensor received(
@@ -275,8 +272,7 @@ void LowRankCodec::decode(StreamView stream,
     product.left = part_of(left, left_done, product.left.shape());
     product.right = part_of(right, right_done, product.right.shape());
   }
-  low_rank_multiply(
-      stream, list, accumulate ? LowRankOutput::add : LowRankOutput::write, 1.0F);
+  low_rank_multiply(stream, list, accumulate ? LowRankOutput::add : LowRankOutput::write, 1.0F);
 }
 
 Tensor LowRankCodec::begin_sum(StreamView stream,
@@ -284,15 +280,13 @@ Tensor LowRankCodec::begin_sum(StreamView stream,
                                const Matrices& residual,
                                const MessageKey& /*key*/) {
   make_left(stream, values, residual);
-  return travelling(stream, left_, narrow_left_);
+  return travelling(stream, left_);
 }
 
-Tensor LowRankCodec::next_sum(StreamView stream,
-                              const Matrices& values,
-                              const Matrices& residual) {
-  arrived(stream, narrow_left_, left_);
+Tensor LowRankCodec::next_sum(StreamView stream, const Matrices& values, const Matrices& residual) {
+  arrived(stream, left_);
   make_right(stream, values, residual);
-  return travelling(stream, right_, narrow_right_);
+  return travelling(stream, right_);
 }
 
 // The residual loses an equal share of the sum on every rank, as in the paper's algorithm: over
@@ -301,14 +295,13 @@ void LowRankCodec::finish_sum(StreamView stream,
                               const Matrices& out,
                               const Matrices& residual,
                               int ranks) {
-  arrived(stream, narrow_right_, right_);
-  low_rank_multiply(stream,
-                    products(out, residual),
-                    LowRankOutput::write,
-                    1.0F / static_cast<float>(ranks));
+  arrived(stream, right_);
+  low_rank_multiply(
+      stream, products(out, residual), LowRankOutput::write, 1.0F / static_cast<float>(ranks));
 }
 
 std::vector<CodecState> LowRankCodec::state() {
+  take_memory();
   std::vector<CodecState> states;
   states.reserve(parts_.size());
   for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -323,9 +316,14 @@ std::size_t LowRankCodec::workspace_bytes(int num_threads) const {
   for (const CodecPart& part : parts_) {
     shapes.emplace_back(nullptr, DType::f32, Shape{part.shape.rows, part.shape.columns});
   }
-  const std::size_t decoded = Arena::aligned_bytes(DType::f32, left_.tensor().shape()) +
-                              Arena::aligned_bytes(DType::f32, right_.tensor().shape());
-  return std::max(orthonormalize_workspace_bytes(left_.each, num_threads),
+  Matrices left;
+  left.reserve(parts_.size());
+  for (const Shape& shape : left_.shapes) {
+    left.emplace_back(nullptr, DType::f32, shape);
+  }
+  const std::size_t decoded = Arena::aligned_bytes(DType::f32, Shape{left_.count}) +
+                              Arena::aligned_bytes(DType::f32, Shape{right_.count});
+  return std::max(orthonormalize_workspace_bytes(left, num_threads),
                   decoded + low_rank_workspace_bytes(products(shapes, {}), num_threads));
 }
 

@@ -211,6 +211,7 @@ class RandomKCodec final : public Codec {
 }  // namespace
 
 std::unique_ptr<Codec> make_random_k_codec(const CodecSetting& setting,
+                                           // NOLINTNEXTLINE(performance-unnecessary-value-param)
                                            std::vector<CodecPart> parts,
                                            std::uint64_t seed) {
   return std::make_unique<RandomKCodec>(setting, parts, seed);

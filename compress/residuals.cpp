@@ -6,7 +6,9 @@ namespace slackline {
 
 namespace {
 
-Shape shape_of(const CodecPart& part) { return {part.shape.rows, part.shape.columns}; }
+Shape shape_of(const CodecPart& part) {
+  return {part.shape.rows, part.shape.columns};
+}
 
 std::size_t bytes_of(const std::vector<CodecPart>& parts) {
   std::size_t bytes = 0;

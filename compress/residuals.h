@@ -30,7 +30,7 @@ class Residuals {
                                          int messages);
 
  private:
-  std::vector<Buffer> buffers_;            // of each message
+  std::vector<Buffer> buffers_;           // of each message
   std::vector<Codec::Matrices> tensors_;  // likewise
 };
 

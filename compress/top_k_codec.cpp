@@ -172,6 +172,7 @@ class TopKCodec final : public Codec {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as of all codecs
 std::unique_ptr<Codec> make_top_k_codec(const CodecSetting& setting, std::vector<CodecPart> parts) {
   return std::make_unique<TopKCodec>(setting, parts);
 }

@@ -79,8 +79,9 @@ void BoundaryCodec::mask(StreamView stream, const Tensor& frame, const Tensor& s
   cast(stream, widened, matrix);
 }
 
-std::size_t BoundaryCodec::workspace_bytes(int num_threads) const {
-  return widened_bytes(options_) + codec_->workspace_bytes(num_threads);
+std::size_t BoundaryCodec::workspace_bytes(const Options& options, int num_threads) {
+  return widened_bytes(options) +
+         make_codec(options.setting, parts_of(options), options.seed)->workspace_bytes(num_threads);
 }
 
 MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size) {

@@ -27,6 +27,8 @@ class BoundaryCodec {
     DType dtype = DType::f32;  // of the boundary tensor
     int num_micro_batches = 1;
     std::uint64_t seed = 0;
+
+    friend bool operator==(const Options&, const Options&) = default;
   };
 
   explicit BoundaryCodec(const Options& options);
@@ -50,13 +52,14 @@ class BoundaryCodec {
   // Whether gradients are masked by what the activations' codec kept; if so, zeroes those of
   // `share` that `frame` left out.
   [[nodiscard]] bool masks() const { return codec_->gradient() == CodecGradient::masked; }
+
   void mask(StreamView stream, const Tensor& frame, const Tensor& share);
 
   [[nodiscard]] Codec& codec() { return *codec_; }
 
   [[nodiscard]] const Residuals& residuals() const { return residuals_; }
 
-  [[nodiscard]] std::size_t workspace_bytes(int num_threads) const;
+  [[nodiscard]] static std::size_t workspace_bytes(const Options& options, int num_threads);
 
  private:
   [[nodiscard]] Tensor as_matrix(const Tensor& share) const;

@@ -28,9 +28,8 @@ const CodecSetting* codec_of(const Parameter& parameter,
       plan.codec_of({.site = is_table ? Site::embedding : Site::data_gradient,
                      .stage = is_table ? 0 : stage_of(parameter, place),
                      .phase = Phase::step});
-  const bool pays =
-      setting != nullptr &&
-      (setting->always || shrinks(*setting, {.rows = shape[0], .columns = shape[1]}));
+  const bool pays = setting != nullptr &&
+                    (setting->always || shrinks(*setting, {.rows = shape[0], .columns = shape[1]}));
   return pays ? setting : nullptr;
 }
 
@@ -111,8 +110,8 @@ std::size_t compressed_bucket_bytes(const CompressedBucket::Options& options) {
   for (const Parameter* parameter : options.plain) {
     plain += parameter->shard.shape.num_elements();
   }
-  std::size_t bytes = sent_by_all(
-      {.kind = TransferRecord::Kind::all_reduce, .elements = plain}, options.ranks);
+  std::size_t bytes =
+      sent_by_all({.kind = TransferRecord::Kind::all_reduce, .elements = plain}, options.ranks);
   for (const CompressedSum::Options& sum : options.sums) {
     bytes += sum_bytes(sum);
   }

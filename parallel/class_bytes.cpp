@@ -63,11 +63,11 @@ void add_place(const MeshJob& job,
                             .pipeline_size = p,
                             .group_size = group};
     const CompressedBucket::Options compressed = compressed_bucket(bucket, plan, place);
-    const TransferClass members{
-        .site = table ? Site::embedding : Site::data_gradient,
-        .stage = table || bucket.kind == Kind::norms ? at.pipeline
-                                                     : stage_of(*bucket.holds.back(), place),
-        .phase = Phase::step};
+    const TransferClass members{.site = table ? Site::embedding : Site::data_gradient,
+                                .stage = table || bucket.kind == Kind::norms
+                                             ? at.pipeline
+                                             : stage_of(*bucket.holds.back(), place),
+                                .phase = Phase::step};
     ClassBytes& bytes = classes[members];
     const std::size_t plain = plain_bytes(bucket.count, group, job.parallel.data_strategy);
     bytes.members = members;

@@ -29,7 +29,8 @@ std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices
   parts.reserve(matrices.size());
   for (const Parameter* parameter : matrices) {
     const Shape& shape = parameter->shard.shape;
-    parts.push_back({.name = parameter->spec.name, .shape = {.rows = shape[0], .columns = shape[1]}});
+    parts.push_back(
+        {.name = parameter->spec.name, .shape = {.rows = shape[0], .columns = shape[1]}});
   }
   return parts;
 }
@@ -42,8 +43,7 @@ CompressedSum::CompressedSum(const Options& options)
     gradients_.push_back(parameter->gradient);
   }
   if (codec_->sums() == 0) {
-    frames_ =
-        Buffer("frames", codec_->frame_bytes() * static_cast<std::size_t>(options.ranks));
+    frames_ = Buffer("frames", codec_->frame_bytes() * static_cast<std::size_t>(options.ranks));
   }
 }
 
@@ -52,8 +52,8 @@ void CompressedSum::begin(StreamView stream, Communicator& group, const MessageK
   const Codec::Matrices& residual = residuals_.of(0);
   if (codec_->sums() > 0) {
     round_ = 1;
-    transfer_ =
-        group.all_reduce(codec_->begin_sum(stream, gradients_, residual, key), kNote, SumOrder::ranks);
+    transfer_ = group.all_reduce(
+        codec_->begin_sum(stream, gradients_, residual, key), kNote, SumOrder::ranks);
     return;
   }
   const std::size_t bytes = codec_->frame_bytes();
@@ -78,8 +78,8 @@ bool CompressedSum::advance_sum(StreamView stream, Communicator& group) {
   const Codec::Matrices& residual = residuals_.of(0);
   if (round_ < codec_->sums()) {
     ++round_;
-    transfer_ = group.all_reduce(
-        codec_->next_sum(stream, gradients_, residual), kNote, SumOrder::ranks);
+    transfer_ =
+        group.all_reduce(codec_->next_sum(stream, gradients_, residual), kNote, SumOrder::ranks);
     return true;
   }
   codec_->finish_sum(stream, gradients_, residual, options_.ranks);
@@ -101,9 +101,8 @@ CompressedBucket::CompressedBucket(const Options& options)
     sums_.emplace_back(sum);
   }
   if (!options.plain.empty()) {
-    plain_ = make_buffer("plain gradients",
-                         DType::f32,
-                         {static_cast<std::int64_t>(plain_elements(options.plain))});
+    plain_ = make_buffer(
+        "plain gradients", DType::f32, {static_cast<std::int64_t>(plain_elements(options.plain))});
   }
 }
 
@@ -121,8 +120,7 @@ void CompressedBucket::begin(StreamView stream, Communicator& group, const Messa
   if (!options_.plain.empty()) {
     copy_plain(stream, Direction::pack);
     transfer_ = group.all_reduce(
-        plain_.view(DType::f32,
-                    {static_cast<std::int64_t>(plain_elements(options_.plain))}),
+        plain_.view(DType::f32, {static_cast<std::int64_t>(plain_elements(options_.plain))}),
         {.what = "gradients beside compressed ones"},
         options_.order);
   }

@@ -54,7 +54,9 @@ void Compression::put_in_force(const CompressionPlan& plan) {
   reducer_->set_codec_stream(*stream_);
 }
 
-PipelineCompression* Compression::pipeline() { return is_active() ? &pipeline_ : nullptr; }
+PipelineCompression* Compression::pipeline() {
+  return is_active() ? &pipeline_ : nullptr;
+}
 
 void Compression::add_boundary(BoundaryCodec& codec, std::vector<CompressionState>& list) {
   const auto add = [&](const std::string& name, const Tensor& data) {
@@ -104,8 +106,7 @@ void Compression::add_gradients(CompressedSum& sum, std::vector<CompressionState
       state.name = site + parameter.spec.name + "." + states[i].name;
       state.data = states[i].data;
       state.saved = first_tensor_rank && sum.rank() == 0;
-      place_by_rank(
-          state, cut ? groups_->tensor_rank() : 0, cut ? groups_->tensor->size() : 1);
+      place_by_rank(state, cut ? groups_->tensor_rank() : 0, cut ? groups_->tensor->size() : 1);
     }
   }
 }

@@ -16,14 +16,14 @@ namespace slackline {
 
 // A piece of what compression carries from step to step on one rank, for checkpoints.
 struct CompressionState {
-  std::string name;  // residual/<site>/<tensor or stage>, with .right_factor for a codec's own
-  Tensor data{};     // f32
-  Shape logical{};   // of the tensor it is a part of
-  Region region{};   // that part
-  LocalPlace place{};                     // of the part in `data`
-  std::optional<std::int64_t> worker{};   // where it differs from data rank to data rank
-  int num_workers = 1;                    // how many there are
-  bool saved = true;                      // by this rank: others may have the same
+  std::string name;    // residual/<site>/<tensor or stage>, with .right_factor for a codec's own
+  Tensor data{};       // f32
+  Shape logical{};     // of the tensor it is a part of
+  Region region{};     // that part
+  LocalPlace place{};  // of the part in `data`
+  std::optional<std::int64_t> worker{};  // where it differs from data rank to data rank
+  int num_workers = 1;                   // how many there are
+  bool saved = true;                     // by this rank: others may have the same
   bool sums = false;  // what all workers hold adds up to what is owed (residuals of gradients)
 };
 

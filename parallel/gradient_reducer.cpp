@@ -54,16 +54,16 @@ Communicator& GradientReducer::group_of(const GradientBucket& bucket) const {
 void GradientReducer::set_plan(const CompressionPlan& plan, std::uint64_t seed) {
   key_.seed = seed;
   for (Moving& moving : moving_) {
-    const CompressedBucket::Options options = compressed_bucket(
-        moving.bucket,
-        plan,
-        {.chunks = &parameters_->slice().chunks,
-         .pipeline_rank = groups_->pipeline_rank(),
-         .pipeline_size = groups_->forward->size(),
-         .group_size = group_of(moving.bucket).size(),
-         .group_rank = group_of(moving.bucket).rank(),
-         .order = is_fused(moving.bucket) ? SumOrder::pairs : SumOrder::ranks,
-         .seed = seed});
+    const CompressedBucket::Options options =
+        compressed_bucket(moving.bucket,
+                          plan,
+                          {.chunks = &parameters_->slice().chunks,
+                           .pipeline_rank = groups_->pipeline_rank(),
+                           .pipeline_size = groups_->forward->size(),
+                           .group_size = group_of(moving.bucket).size(),
+                           .group_rank = group_of(moving.bucket).rank(),
+                           .order = is_fused(moving.bucket) ? SumOrder::pairs : SumOrder::ranks,
+                           .seed = seed});
     if (options.sums.empty()) {
       moving.compressed.reset();
     } else if (!moving.compressed || moving.compressed->options() != options) {

@@ -26,7 +26,9 @@ TransferId id_of(const Op& op) {
                                .micro_batch = op.micro_batch});
 }
 
-End end_of(const Op& op) { return schedule::is_send(op.kind) ? End::sends : End::receives; }
+End end_of(const Op& op) {
+  return schedule::is_send(op.kind) ? End::sends : End::receives;
+}
 
 }  // namespace
 
@@ -41,40 +43,53 @@ PipelineCompression::PipelineCompression(const Options& options) : options_(opti
   }
 }
 
-void PipelineCompression::set_plan(const CompressionPlan& plan) {
-  std::vector<std::unique_ptr<BoundaryCodec>> before = std::exchange(codecs_, {});
-  by_transfer_.clear();
-  const auto rank = static_cast<std::size_t>(options_.pipeline_rank);
-  for (const Op& op : options_.schedule.ranks[rank]) {
-    if (!schedule::is_send(op.kind) && !schedule::is_receive(op.kind)) {
-      continue;
-    }
-    const TransferId id = id_of(op);
-    const CodecSetting* setting =
-        plan.codec_of({.site = id.site, .stage = id.stage, .phase = phases_.at(id)});
-    if (setting == nullptr || (!setting->always && !shrinks(*setting, options_.share))) {
-      continue;
-    }
-    by_transfer_[{id, end_of(op)}] = find_or_make(id, *setting, end_of(op), before);
+std::optional<BoundaryCodec::Options> PipelineCompression::boundary_of(
+    const Op& op, const CompressionPlan& plan) const {
+  if (!schedule::is_send(op.kind) && !schedule::is_receive(op.kind)) {
+    return std::nullopt;
   }
-}
-
-BoundaryCodec* PipelineCompression::find_or_make(
-    const TransferId& id,
-    const CodecSetting& setting,
-    End end,
-    std::vector<std::unique_ptr<BoundaryCodec>>& before) {
-  const BoundaryCodec::Options options{
-      .setting = setting,
-      .end = end,
+  const TransferId id = id_of(op);
+  const CodecSetting* setting =
+      plan.codec_of({.site = id.site, .stage = id.stage, .phase = phases_.at(id)});
+  if (setting == nullptr || (!setting->always && !shrinks(*setting, options_.share))) {
+    return std::nullopt;
+  }
+  return BoundaryCodec::Options{
+      .setting = *setting,
+      .end = end_of(op),
       .name = schedule::site_name(id.site) + "/" + std::to_string(id.stage),
       .shape = options_.share,
       .dtype = options_.dtype,
       .num_micro_batches = options_.schedule.num_micro_batches,
       .seed = options_.seed};
+}
+
+std::vector<BoundaryCodec::Options> PipelineCompression::boundaries(
+    const CompressionPlan& plan) const {
+  std::vector<BoundaryCodec::Options> list;
+  for (const Op& op : options_.schedule.ranks[static_cast<std::size_t>(options_.pipeline_rank)]) {
+    const std::optional<BoundaryCodec::Options> boundary = boundary_of(op, plan);
+    if (boundary && std::find(list.begin(), list.end(), *boundary) == list.end()) {
+      list.push_back(*boundary);
+    }
+  }
+  return list;
+}
+
+void PipelineCompression::set_plan(const CompressionPlan& plan) {
+  std::vector<std::unique_ptr<BoundaryCodec>> before = std::exchange(codecs_, {});
+  by_transfer_.clear();
+  for (const Op& op : options_.schedule.ranks[static_cast<std::size_t>(options_.pipeline_rank)]) {
+    if (const std::optional<BoundaryCodec::Options> boundary = boundary_of(op, plan)) {
+      by_transfer_[{id_of(op), end_of(op)}] = find_or_make(*boundary, before);
+    }
+  }
+}
+
+BoundaryCodec* PipelineCompression::find_or_make(
+    const BoundaryCodec::Options& options, std::vector<std::unique_ptr<BoundaryCodec>>& before) {
   const auto is_wanted = [&](const std::unique_ptr<BoundaryCodec>& codec) {
-    return codec != nullptr && codec->options().name == options.name &&
-           codec->options().end == end && codec->options().setting == setting;
+    return codec != nullptr && codec->options() == options;
   };
   if (const auto made = std::find_if(codecs_.begin(), codecs_.end(), is_wanted);
       made != codecs_.end()) {
@@ -107,7 +122,7 @@ std::vector<BoundaryCodec*> PipelineCompression::senders() const {
 std::size_t PipelineCompression::workspace_bytes(int num_threads) const {
   std::size_t bytes = 0;
   for (const std::unique_ptr<BoundaryCodec>& codec : codecs_) {
-    bytes = std::max(bytes, codec->workspace_bytes(num_threads));
+    bytes = std::max(bytes, BoundaryCodec::workspace_bytes(codec->options(), num_threads));
   }
   return bytes;
 }

@@ -31,6 +31,9 @@ class PipelineCompression {
   // kept; that of others begins anew.
   void set_plan(const CompressionPlan& plan);
 
+  // What set_plan() would make codecs of, each once.
+  [[nodiscard]] std::vector<BoundaryCodec::Options> boundaries(const CompressionPlan& plan) const;
+
   // The codec at this rank's end of a send or receive; null where it travels plain.
   [[nodiscard]] BoundaryCodec* codec_of(const schedule::Op& op) const;
 
@@ -45,9 +48,10 @@ class PipelineCompression {
   [[nodiscard]] std::size_t workspace_bytes(int num_threads) const;
 
  private:
-  [[nodiscard]] BoundaryCodec* find_or_make(const schedule::TransferId& id,
-                                            const CodecSetting& setting,
-                                            BoundaryCodec::End end,
+  // Absent where the transfer of a send or receive travels plain.
+  [[nodiscard]] std::optional<BoundaryCodec::Options> boundary_of(
+      const schedule::Op& op, const CompressionPlan& plan) const;
+  [[nodiscard]] BoundaryCodec* find_or_make(const BoundaryCodec::Options& options,
                                             std::vector<std::unique_ptr<BoundaryCodec>>& before);
 
   Options options_;

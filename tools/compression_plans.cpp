@@ -32,10 +32,10 @@ std::string class_text(const TransferClass& members) {
 
 CompressionPlan::Class read_class(JsonReader& section) {
   CompressionPlan::Class row{
-      .members = {.site = static_cast<Site>(section.choice("site", kSites)),
-                  .stage = static_cast<int>(
-                      section.integer("stage", {.min = 0, .max = kMostStages})),
-                  .phase = static_cast<Phase>(section.choice("phase", kPhases))}};
+      .members = {
+          .site = static_cast<Site>(section.choice("site", kSites)),
+          .stage = static_cast<int>(section.integer("stage", {.min = 0, .max = kMostStages})),
+          .phase = static_cast<Phase>(section.choice("phase", kPhases))}};
   if (section.has("codec")) {
     JsonReader codec = section.section("codec");
     row.codec = read_codec_setting(codec);
@@ -70,8 +70,7 @@ void require_fit(const CompressionPlan& plan,
                  const std::vector<TransferClass>& classes,
                  const std::string& path) {
   for (const CompressionPlan::Class& row : plan.classes) {
-    if (row.codec &&
-        std::find(classes.begin(), classes.end(), row.members) == classes.end()) {
+    if (row.codec && std::find(classes.begin(), classes.end(), row.members) == classes.end()) {
       throw ConfigError(
           fmt::format("compress.plan: {}: the config has no transfers of class {}; a plan fits "
                       "runs of its own layout and schedule",

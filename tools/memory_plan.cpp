@@ -6,6 +6,8 @@
 
 #include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
+#include "parallel/compression_memory.h"
+#include "tools/compression_plans.h"
 
 namespace slackline {
 
@@ -63,8 +65,10 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
   const Parameters::Options held{.compute = config.precision, .slice = plan.slice};
   const Parameters::Bytes parameters = Parameters::bytes(config.model, held);
   const PieceBytes pieces = piece_bytes(config, plan, place);
+  const CompressionMemory compression =
+      compression_memory(config.mesh_job(), place, compression_plans(config), num_threads);
   // Saving copies what this rank writes, so that training goes on meanwhile.
-  return {
+  std::vector<MemoryItem> items = {
       {"weights (fp32)", parameters.weights},
       {"gradients (fp32)", parameters.gradients},
       {"input embedding gradient (fp32)", parameters.input_gradient},
@@ -73,10 +77,16 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
       {"activations",
        PipelineExecutor::activation_bytes(config.model, plan.executor, place.pipeline)},
       {"workspace", PipelineExecutor::workspace_bytes(config.model, plan.executor, num_threads)},
-      {"checkpoint staging", pieces.saved},
+      {"checkpoint staging", pieces.saved + compression.saved},
       {"token files (mapped)", mapped_bytes(config.data)},
       {"program and libraries", kLibraryBytes},
   };
+  if (compression.total() > 0) {
+    items.insert(items.end() - 3,
+                 {{"compression (state)", compression.state},
+                  {"compression (messages, scratch)", compression.messages + compression.workspace}});
+  }
+  return items;
 }
 
 std::size_t total_bytes(const std::vector<MemoryItem>& plan) {

@@ -24,19 +24,18 @@ std::string seconds_json(Seconds seconds, KnownSeconds known) {
 }
 
 std::string class_json(const PlannedClass& row, KnownSeconds known) {
-  return fmt::format(
-      R"({{"site": "{}", "stage": {}, "phase": "{}", "raw_bytes": {}, )"
-      R"("sent_bytes": {}, "raw_seconds": {}, "encode_seconds": null, )"
-      R"("decode_seconds": null, "slack_seconds": {}, "codec": {}, "reason": {}}})",
-      schedule::site_name(row.members.site),
-      row.members.stage,
-      schedule::phase_name(row.members.phase),
-      row.raw_bytes,
-      row.sent_bytes,
-      seconds_json(row.raw, known),
-      seconds_json(row.slack, known),
-      row.codec ? codec_setting_json(*row.codec) : "null",
-      json_string(row.reason));
+  return fmt::format(R"({{"site": "{}", "stage": {}, "phase": "{}", "raw_bytes": {}, )"
+                     R"("sent_bytes": {}, "raw_seconds": {}, "encode_seconds": null, )"
+                     R"("decode_seconds": null, "slack_seconds": {}, "codec": {}, "reason": {}}})",
+                     schedule::site_name(row.members.site),
+                     row.members.stage,
+                     schedule::phase_name(row.members.phase),
+                     row.raw_bytes,
+                     row.sent_bytes,
+                     seconds_json(row.raw, known),
+                     seconds_json(row.slack, known),
+                     row.codec ? codec_setting_json(*row.codec) : "null",
+                     json_string(row.reason));
 }
 
 std::vector<std::string> classes_json(const std::vector<PlannedClass>& classes,
@@ -166,13 +165,13 @@ PlanFiles plan_files(const StepPlan& plan) {
   entries.reserve(plan.compression.size());
   for (const PlannedClasses& row : plan.compression) {
     const std::vector<std::string> classes = classes_json(row.classes, known);
-    entries.push_back(fmt::format(
-        R"({{"from_step": {}, "predicted_step_seconds": {}, "classes": [{}{}{}]}})",
-        row.from_step,
-        seconds_json(plan.timeline.step, known),
-        classes.empty() ? "" : "\n  ",
-        joined(classes, ",\n  "),
-        classes.empty() ? "" : "\n"));
+    entries.push_back(
+        fmt::format(R"({{"from_step": {}, "predicted_step_seconds": {}, "classes": [{}{}{}]}})",
+                    row.from_step,
+                    seconds_json(plan.timeline.step, known),
+                    classes.empty() ? "" : "\n  ",
+                    joined(classes, ",\n  "),
+                    classes.empty() ? "" : "\n"));
   }
   return {.json = fmt::format("[{}]\n", joined(entries, ",\n ")),
           .text = compression_text(plan) + "\n" + plan_text(plan)};

@@ -147,8 +147,9 @@ std::string classes_text(const StepPlan& plan) {
   if (classes.empty()) {
     return "no transfers\n";
   }
-  const bool compressed = std::any_of(
-      classes.begin(), classes.end(), [](const PlannedClass& row) { return row.codec.has_value(); });
+  const bool compressed = std::any_of(classes.begin(), classes.end(), [](const PlannedClass& row) {
+    return row.codec.has_value();
+  });
   std::string text = fmt::format("{:<18}{:<6}{:<9}{:>16} {:>11} {:>11}{}\n",
                                  "site",
                                  "stage",
@@ -165,10 +166,10 @@ std::string classes_text(const StepPlan& plan) {
                         row.raw_bytes,
                         kMilliseconds * row.raw.value,
                         kMilliseconds * row.slack.value);
-    text += compressed ? fmt::format(" {:>17}  {}\n",
-                                     row.sent_bytes,
-                                     row.codec ? short_text(*row.codec) : "-")
-                       : "\n";
+    text +=
+        compressed
+            ? fmt::format(" {:>17}  {}\n", row.sent_bytes, row.codec ? short_text(*row.codec) : "-")
+            : "\n";
   }
   return text;
 }
@@ -181,10 +182,10 @@ std::string compression_text(const StepPlan& plan) {
           return members.codec.has_value();
         });
     text += fmt::format("from step {}: ", row.from_step);
-    text += codecs == 0 ? "no transfer is compressed\n"
-                        : fmt::format("{} of {} classes of transfers are compressed\n",
-                                      codecs,
-                                      row.classes.size());
+    text += codecs == 0
+                ? "no transfer is compressed\n"
+                : fmt::format(
+                      "{} of {} classes of transfers are compressed\n", codecs, row.classes.size());
   }
   for (const PlannedClass& row : plan.classes()) {
     text += fmt::format("  {}, stage {}, {}: {} ({})\n",

@@ -154,8 +154,7 @@ void compress_costs(schedule::CostModel& costs,
       case Site::pipeline_backward: {
         const std::size_t messages =
             schedule::members_of(schedule, row.members).size() * static_cast<std::size_t>(replicas);
-        set_class_cost(
-            costs, schedule, row.members, {.bytes = Bytes{row.sent_bytes / messages}});
+        set_class_cost(costs, schedule, row.members, {.bytes = Bytes{row.sent_bytes / messages}});
         break;
       }
       case Site::data_gradient:

@@ -56,8 +56,8 @@ struct StepPlan {
   bool has_measured_costs = false;
   schedule::Timeline timeline{};
   std::vector<schedule::ClassSlack> slacks{};
-  std::vector<PlannedClasses> compression{};  // as plans change; the last is the run's
-  schedule::AxisBytes step_bytes{};           // under it
+  std::vector<PlannedClasses> compression{};      // as plans change; the last is the run's
+  schedule::AxisBytes step_bytes{};               // under it
   std::vector<int> slots{};                       // micro-batches in flight, per pipeline rank
   std::vector<PlannedRank> ranks{};               // in world order
   std::vector<std::vector<MemoryItem>> memory{};  // of each pipeline place's first rank

@@ -10,17 +10,19 @@
 // matrix. Blocked: columns go in panels of kPanel. What the finished columns span is taken out of a
 // whole panel twice (once leaves rounding errors as large as what was taken, twice leaves none:
 // Giraud, Langou, Rozloznik 2005), by products that read the finished columns once per panel; then
-// the panel's own columns follow one by one in the same manner.
+// the panel's own columns follow one by one in the same manner. A column of which little is left by
+// then is taken through all columns before it again: what rounding gave it of them counts now.
 namespace slackline::cpu {
 
 namespace {
 
 constexpr std::size_t kPanel = 16;
-constexpr float kDependent = 1e-6F;  // of a column's length: less is left than rounding makes
+constexpr float kDependent = 1e-6F;   // of a column's length: less is left than rounding makes
+constexpr float kMostlyGone = 1e-2F;  // likewise: what is left has errors that count
 
 // The columns of a matrix as rows, and scratch.
 struct Columns {
-  float* data = nullptr;    // (r, n)
+  float* data = nullptr;  // (r, n)
   std::size_t n = 0;
   std::size_t r = 0;
   float* coefficients = nullptr;  // (r, kPanel)
@@ -35,7 +37,9 @@ float dot(const float* a, const float* b, std::size_t n) {
   return result;
 }
 
-float length_of(const float* x, std::size_t n) { return std::sqrt(dot(x, x, n)); }
+float length_of(const float* x, std::size_t n) {
+  return std::sqrt(dot(x, x, n));
+}
 
 void scale_by(float* x, float factor, std::size_t n) {
   simd::for_each_vector(n, [=](std::size_t i, auto part) {
@@ -75,16 +79,24 @@ void take_out_finished(const Columns& columns, std::size_t first, std::size_t co
   add_combinations(columns.data, first, columns.coefficients, count, columns.n, panel);
 }
 
+// Columns [first, k) out of column k.
+void take_out_twice(const Columns& columns, std::size_t first, std::size_t k) {
+  for (int pass = 0; pass < 2; ++pass) {
+    for (std::size_t earlier = first; earlier < k; ++earlier) {
+      take_out(columns.column(earlier), columns.column(k), columns.n);
+    }
+  }
+}
+
 void blocked_gram_schmidt(const Columns& columns) {
   for (std::size_t first = 0; first < columns.r; first += kPanel) {
     const std::size_t count = std::min(kPanel, columns.r - first);
     take_out_finished(columns, first, count);
     take_out_finished(columns, first, count);
     for (std::size_t k = first; k < first + count; ++k) {
-      for (int pass = 0; pass < 2; ++pass) {
-        for (std::size_t earlier = first; earlier < k; ++earlier) {
-          take_out(columns.column(earlier), columns.column(k), columns.n);
-        }
+      take_out_twice(columns, first, k);
+      if (length_of(columns.column(k), columns.n) < kMostlyGone * columns.lengths[k]) {
+        take_out_twice(columns, 0, k);
       }
       normalize(columns, k);
     }

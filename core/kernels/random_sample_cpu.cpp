@@ -28,7 +28,7 @@ class VectorPermutation {
 
   // Writes the images of x .. x + kSize - 1. REQUIRES: these are below n; side() >= kLanes.
   void images(std::uint32_t x, std::uint32_t* to) const {
-    Halves halves;
+    Halves halves{};
     for (std::size_t v = 0; v < kVectors; ++v) {
       split(x + static_cast<std::uint32_t>(v * simd::kLanes), halves.left[v], halves.right[v]);
     }

@@ -90,8 +90,8 @@ class TopK {
       for (std::size_t i = begin; i < end; ++i) {
         const std::size_t first = i * n / keys.size();
         const std::size_t width = (i + 1) * n / keys.size() - first;
-        const std::uint64_t share = static_cast<std::uint32_t>(i) * kGoldenRatio;
-        const float value = values_[first + (share * width >> 32U)];
+        const std::uint32_t share = static_cast<std::uint32_t>(i) * kGoldenRatio;
+        const float value = values_[first + (std::uint64_t{share} * width >> 32U)];
         keys[i] = std::bit_cast<std::uint32_t>(value) & kKeyMask;
       }
     };

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <functional>
 
 #include "compress/codec_bytes.h"
 #include "compress/codec_factories.h"
@@ -30,7 +30,7 @@ struct Rank {
         stream(test_stream(num_threads, codec->workspace_bytes(num_threads))),
         frame(empty_frame(*codec)) {}
 
-  void encode(Message& values, Codec::Matrices residual = {}, const MessageKey& key = kKey) {
+  void encode(Message& values, const Codec::Matrices& residual = {}, const MessageKey& key = kKey) {
     codec->encode(stream, values.matrices(), residual, key, frame);
     REQUIRE(frame.sentinels_intact());
     REQUIRE(stream.workspace().mark() == 0);
@@ -62,6 +62,26 @@ double scale_of(const CodecSetting& setting, std::size_t m) {
   }
   return static_cast<float>(static_cast<double>(kParts[m].shape.num_elements()) /
                             static_cast<double>(kept_elements(setting, kParts[m].shape)));
+}
+
+// What all ranks' messages of these values together decode to.
+std::vector<double> decoded_sum(const std::vector<Message>& values,
+                                const Message& kept,
+                                const CodecSetting& setting,
+                                std::size_t m) {
+  std::vector<double> result(kParts[m].shape.num_elements(), 0.0);
+  for (const Message& message : values) {
+    const std::vector<double> addends = message.values(m);
+    std::transform(
+        result.begin(), result.end(), addends.begin(), result.begin(), std::plus<double>());
+  }
+  const std::vector<double> is_kept = kept.values(m);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const auto sum = static_cast<float>(result[i]);
+    const float sent = setting.values == DType::f32 ? sum : static_cast<float>(BFloat16(sum));
+    result[i] = is_kept[i] * static_cast<double>(sent * static_cast<float>(scale_of(setting, m)));
+  }
+  return result;
 }
 
 }  // namespace
@@ -148,19 +168,7 @@ TEST_CASE("random_k's sums over three ranks are exact") {
       std::vector<std::vector<double>> expected;
       expected.reserve(kParts.size());
       for (std::size_t m = 0; m < kParts.size(); ++m) {
-        std::vector<float> sums(kParts[m].shape.num_elements(), 0.0F);
-        for (const Message& message : values) {
-          const std::vector<double> given = message.values(m);
-          std::transform(
-              sums.begin(), sums.end(), given.begin(), sums.begin(), [](float sum, double value) {
-                return sum + static_cast<float>(value);
-              });
-        }
-        expected.push_back(kept.values(m));
-        for (std::size_t i = 0; i < sums.size(); ++i) {
-          const float sum = dtype == DType::f32 ? sums[i] : static_cast<float>(BFloat16(sums[i]));
-          expected[m][i] *= sum * static_cast<float>(scale_of(setting, m));
-        }
+        expected.push_back(decoded_sum(values, kept, setting, m));
       }
       sum_over_ranks(addends);
       for (std::size_t r = 0; r < 3; ++r) {  // the output may stand where the values were

@@ -50,7 +50,7 @@ struct Bench {
         stream(test_stream(num_threads, codec->workspace_bytes(num_threads))),
         frame(empty_frame(*codec)) {}
 
-  void encode(Message& values, Codec::Matrices residual = {}) {
+  void encode(Message& values, const Codec::Matrices& residual = {}) {
     codec->encode(stream, values.matrices(), residual, {}, frame);
     REQUIRE(frame.sentinels_intact());
     REQUIRE(stream.workspace().mark() == 0);

@@ -136,7 +136,9 @@ void require_repeatable(const Layout& layout) {
       const MeshRun run = compressed(run_of(layout), site, setting);
       const MeshRunResult first = run_mesh(run);
       require_equal(first, run_mesh(run));
-      REQUIRE(first.weights != plain.weights);
+      const bool changes_nothing = setting.kind == CodecKind::cast &&
+                                   layout.precision == DType::bf16 && site.starts_with("pipeline");
+      REQUIRE((first.weights == plain.weights) == changes_nothing);
       // It trains: no codec here destroys what five steps learn.
       REQUIRE(first.losses.back() < 1.05 * plain.losses.front());
     }
@@ -224,8 +226,8 @@ TEST_CASE("policy none is training without compression") {
 }
 
 // A factor of full rank is a change of basis: it costs fp32 rounding of some hundred products, in
-// gradients and in activations, which AdamW turns into up to a learning rate where a gradient is near
-// zero. Measured: losses 3e-6, norms 1.4e-4.
+// gradients and in activations. Later steps are compared by their losses alone: AdamW turns
+// rounding of gradients near zero into whole updates.
 TEST_CASE("low rank that is not low loses nothing but rounding") {
   for (const Layout& layout : {kLayouts[0], kLayouts[1], kLayouts[4], kLayouts[5]}) {
     MeshRun plain = run_of(layout);
@@ -238,8 +240,9 @@ TEST_CASE("low rank that is not low loses nothing but rounding") {
       const MeshRunResult found = run_mesh(compressed(plain, site, setting));
       for (std::size_t step = 0; step < expected.losses.size(); ++step) {
         REQUIRE(found.losses[step] == Approx(expected.losses[step]).epsilon(1e-5));
-        REQUIRE(found.norms[step] == Approx(expected.norms[step]).epsilon(5e-4));
       }
+      REQUIRE(found.norms.front() == Approx(expected.norms.front()).epsilon(1e-5));
+      REQUIRE(gradient_distance(found, expected) < 1e-5);
     }
   }
 }

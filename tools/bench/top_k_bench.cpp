@@ -154,6 +154,37 @@ void compare_selections(const Settings& settings) {
   compare("heavy-tailed", stream, values, 0.001, settings.num_pairs);
 }
 
+struct CodecTimes {
+  std::vector<double> read{};
+  std::vector<double> encode{};
+  std::vector<double> settle{};
+  std::vector<double> decode{};
+  double total = 0.0;  // of what was read
+};
+
+// What a codec is timed on.
+struct CodecData {
+  Tensor values{};
+  Tensor residual{};
+  Tensor out{};
+  Tensor frame{};
+};
+
+CodecTimes time_messages(Codec& codec, Stream& stream, const CodecData& data, int num_messages) {
+  CodecTimes times;
+  for (int i = 0; i < num_messages; ++i) {
+    const MessageKey key{.step = static_cast<std::uint64_t>(i)};
+    times.read.push_back(
+        seconds_of([&] { times.total += sum_of(stream, data.values.span<float>()); }));
+    times.encode.push_back(
+        seconds_of([&] { codec.encode(stream, {data.values}, {data.residual}, key, data.frame); }));
+    times.settle.push_back(seconds_of([&] { codec.settle(stream, data.frame, {data.residual}); }));
+    times.decode.push_back(
+        seconds_of([&] { codec.decode(stream, data.frame, {data.out}, false); }));
+  }
+  return times;
+}
+
 // Encode with a residual, settle and decode of one message.
 void time_codec(const Settings& settings, CodecKind kind, double ratio) {
   const CodecSetting setting{
@@ -170,25 +201,14 @@ void time_codec(const Settings& settings, CodecKind kind, double ratio) {
   Buffer owed("residual", count * sizeof(float));
   Buffer out("out", count * sizeof(float));
   const Buffer bytes("frame", codec->frame_bytes());
-  const Tensor values = row_of(data, DType::f32, count);
-  const Tensor residual = row_of(owed, DType::f32, count);
-  const Tensor frame = row_of(bytes, DType::u8, codec->frame_bytes());
-  fill_normal(stream, values.span<float>());
+  const CodecData tensors{.values = row_of(data, DType::f32, count),
+                          .residual = row_of(owed, DType::f32, count),
+                          .out = row_of(out, DType::f32, count),
+                          .frame = row_of(bytes, DType::u8, codec->frame_bytes())};
+  fill_normal(stream, tensors.values.span<float>());
   owed.fill_zero();
   out.fill_zero();
-  std::vector<double> encode;
-  std::vector<double> settle;
-  std::vector<double> decode;
-  std::vector<double> read;
-  double total = 0.0;
-  for (int i = 0; i < 3 * settings.num_pairs; ++i) {
-    const MessageKey key{.step = static_cast<std::uint64_t>(i)};
-    read.push_back(seconds_of([&] { total += sum_of(stream, values.span<float>()); }));
-    encode.push_back(seconds_of([&] { codec->encode(stream, {values}, {residual}, key, frame); }));
-    settle.push_back(seconds_of([&] { codec->settle(stream, frame, {residual}); }));
-    decode.push_back(
-        seconds_of([&] { codec->decode(stream, frame, {row_of(out, DType::f32, count)}, false); }));
-  }
+  const CodecTimes times = time_messages(*codec, stream, tensors, 3 * settings.num_pairs);
   fmt::print(
       "{:12}  {} x {} -> {} bytes   read {:.3f} ms  encode {:.3f} ms  settle {:.3f} ms  "
       "decode {:.3f} ms   (sum {:g})\n",
@@ -196,11 +216,11 @@ void time_codec(const Settings& settings, CodecKind kind, double ratio) {
       kMessage.rows,
       kMessage.columns,
       codec->frame_bytes(),
-      1e3 * spread(read).median,
-      1e3 * spread(encode).median,
-      1e3 * spread(settle).median,
-      1e3 * spread(decode).median,
-      total);
+      1e3 * spread(times.read).median,
+      1e3 * spread(times.encode).median,
+      1e3 * spread(times.settle).median,
+      1e3 * spread(times.decode).median,
+      times.total);
 }
 
 int run(int argc, char** argv) {

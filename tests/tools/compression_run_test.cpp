@@ -1,0 +1,156 @@
+// Whole runs with compression: resumes and replays are the same run, state moves to other layouts,
+// skipped steps leave none.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "core/file_io.h"
+#include "tests/support/catch.h"
+#include "tests/tools/training_run.h"
+
+namespace slackline {
+
+using Catch::Contains;
+
+namespace {
+
+std::vector<std::string> with(std::vector<std::string> first,
+                              const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+const std::vector<std::string> kMesh = {"model.layers=4",
+                                        "batch.micro=1",
+                                        "optimizer.lr=1e-3",
+                                        "parallel.pipeline=2",
+                                        "parallel.data=2"};
+const std::vector<std::string> kRanks = {"--ranks", "4"};
+
+// A codec of each kind somewhere, with both ways of error feedback.
+const std::vector<std::string> kCodecs = {
+    "compress.policy=all",
+    R"(compress.pipeline_backward={"codec": "low_rank", "rank": 2, "error_feedback": "lazy"})",
+    R"(compress.pipeline_forward={"codec": "quantize", "bits": 8, "error_feedback": "immediate"})",
+    R"(compress.data_gradient={"codec": "low_rank", "rank": 2, "error_feedback": "immediate"})",
+    R"(compress.embedding={"codec": "top_k", "ratio": 0.2, "error_feedback": "immediate"})"};
+
+void require_done(const ProcessResult& result) {
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+}
+
+std::vector<std::string> in(const TrainingRun& run, const std::string& name) {
+  return {"run.dir=" + run.path(name)};
+}
+
+// A tensor of a checkpoint, of one worker.
+std::vector<float> tensor_of(const std::string& path,
+                             const std::string& name,
+                             std::optional<std::int64_t> worker) {
+  Checkpoint checkpoint(path);
+  const Shape& shape = checkpoint.tensors().at(name).shape;
+  std::vector<float> values(shape.num_elements());
+  checkpoint.read(name, Tensor(std::span(values)).reshaped(shape), worker);
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("a compressed run that is resumed is the run that was not stopped, bit for bit") {
+  const TrainingRun run;
+  const std::vector<std::string> job = with(kMesh, kCodecs);
+  require_done(run.train(with(job, {"run.steps=6"}), kRanks));
+  require_done(run.train(with(with(job, in(run, "part")), {"run.steps=6", "run.save_every=3"}),
+                         kRanks));
+  require_done(run.train(with(with(job, in(run, "rest")),
+                              {"run.steps=6",
+                               "checkpoint.resume_from=" + run.checkpoint(3, "part")}),
+                         kRanks));
+  REQUIRE(run.weights_sha256(run.checkpoint(6, "rest")) == run.weights_sha256(run.checkpoint(6)));
+  const std::vector<double> whole = run.metric("loss");
+  REQUIRE(run.metric("loss", "rest") == std::vector<double>(whole.begin() + 3, whole.end()));
+}
+
+TEST_CASE("a compressed run's plan.json replays to the same run") {
+  const TrainingRun run;
+  require_done(run.train(with(kMesh, with(kCodecs, {"compress.warmup_steps=2"})), kRanks));
+  require_done(run.train(with(with(kMesh, in(run, "again")),
+                              {"compress.policy=replay",
+                               "compress.plan=" + run.run_dir() + "/plan.json"}),
+                         kRanks));
+  REQUIRE(run.metric("loss", "again") == run.metric("loss"));
+  REQUIRE(run.weights_sha256(run.checkpoint(6, "again")) == run.weights_sha256(run.checkpoint(6)));
+}
+
+TEST_CASE("what gradients are owed moves to another number of data ranks and to other stages") {
+  const TrainingRun run;
+  const std::vector<std::string> job = with(kMesh, kCodecs);
+  require_done(run.train(with(job, {"run.steps=3"}), kRanks));
+  const ProcessResult moved =
+      run.train(with(with(job, in(run, "moved")),
+                     {"run.steps=4",
+                      "parallel.pipeline=1",
+                      "parallel.data=4",
+                      "optimizer.lr=0",
+                      "compress.policy=list",
+                      R"(compress.classes=[{"site": "data_gradient"}])",
+                      "compress.pipeline_forward=null",
+                      "compress.pipeline_backward=null",
+                      "compress.embedding=null",
+                      "checkpoint.resume_from=" + run.checkpoint(3)}),
+                {"--ranks", "4"});
+  require_done(moved);
+  // Stages are gone, and with them what their messages owed; the table is not compressed here.
+  REQUIRE_THAT(moved.error, Contains("begins anew"));
+  REQUIRE_THAT(moved.error, Contains("residual/pipeline_backward/1"));
+  REQUIRE_THAT(moved.error, Contains("residual/embedding/wte.weight"));
+  REQUIRE_THAT(moved.error, !Contains("residual/data_gradient/h.0.attn.c_attn.weight,"));
+}
+
+TEST_CASE("steps that are skipped leave no trace in codecs") {
+  const TrainingRun run;
+  // The learning rate makes every step after the first one not finite.
+  const std::vector<std::string> job = with(with(kMesh, kCodecs),
+                                            {"run.steps=1",
+                                             "optimizer.lr=1e30",
+                                             "optimizer.clip_norm=0",
+                                             "optimizer.warmup_steps=0",
+                                             "run.on_nonfinite=skip"});
+  require_done(run.train(job, kRanks));
+  require_done(run.train(with(with(job, in(run, "more")), {"run.steps=4"}), kRanks));
+  for (const char* name : {"residual/data_gradient/h.0.mlp.c_fc.weight",
+                           "residual/pipeline_backward/1",
+                           "residual/pipeline_backward/1.right_factor"}) {
+    INFO(name);
+    REQUIRE(tensor_of(run.checkpoint(4, "more"), name, 1) ==
+            tensor_of(run.checkpoint(1), name, 1));
+  }
+}
+
+TEST_CASE("raw and sent bytes of a compressed step are in the metrics") {
+  const TrainingRun run;
+  require_done(run.train(with(kMesh, {}), kRanks));
+  require_done(run.train(with(with(kMesh, kCodecs), in(run, "small")), kRanks));
+  const auto axes = [&](const std::string& name) {
+    const std::string text = read_file(run.path(name) + "/metrics.jsonl");
+    return text.substr(text.find("\"axes\""), text.find("\n") - text.find("\"axes\""));
+  };
+  const auto number = [](const std::string& text, const std::string& axis, const char* field) {
+    const std::size_t at = text.find(field, text.find("\"" + axis + "\""));
+    return std::stod(text.substr(text.find(':', at) + 1));
+  };
+  const std::string plain = axes("run");
+  const std::string compressed = axes("small");
+  for (const std::string axis : {"pipeline", "data", "embedding"}) {
+    INFO(axis);
+    REQUIRE(number(plain, axis, "raw_bytes") == number(plain, axis, "sent_bytes"));
+    REQUIRE(number(compressed, axis, "raw_bytes") == number(plain, axis, "raw_bytes"));
+    REQUIRE(number(compressed, axis, "sent_bytes") < number(plain, axis, "sent_bytes"));
+  }
+}
+
+}  // namespace slackline
