@@ -238,7 +238,9 @@ void LowRankCodec::encode(StreamView stream,
 }
 
 void LowRankCodec::settle(StreamView stream, const Tensor& /*frame*/, const Matrices& residual) {
-  low_rank_multiply(stream, products({}, residual), LowRankOutput::none, 1.0F);
+  if (!residual.empty()) {
+    low_rank_multiply(stream, products({}, residual), LowRankOutput::none, 1.0F);
+  }
 }
 
 void LowRankCodec::decode(StreamView stream,

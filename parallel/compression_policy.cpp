@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -55,17 +56,18 @@ std::string lack_of(const std::string& site, const MeshJob& job) {
 }
 
 void require_sites(const CompressConfig& config, const MeshJob& job) {
-  std::set<std::string> sites;
-  for (const auto& [site, setting] : config.sites) {
-    sites.insert(site);
-  }
-  for (const ListedClasses& listed : config.classes) {
-    sites.insert(listed.site);
-  }
-  for (const std::string& site : sites) {
+  const auto require = [&](const std::string& site, const std::string& key) {
     if (const std::string lack = lack_of(site, job); !lack.empty()) {
       throw ConfigError(fmt::format(
-          "compress.{}: the layout has no such transfers: {}; remove the section", site, lack));
+          "compress.{}: the layout has no {} transfers: {}; remove it", key, site, lack));
+    }
+  };
+  for (const auto& [site, setting] : config.sites) {
+    require(site, site);
+  }
+  if (config.policy == CompressionPolicy::list) {
+    for (std::size_t i = 0; i < config.classes.size(); ++i) {
+      require(config.classes[i].site, fmt::format("classes.{}.site", i));
     }
   }
 }
@@ -79,6 +81,24 @@ bool matches(const ListedClasses& listed, const TransferClass& members) {
   return listed.site == schedule::site_name(members.site) &&
          (!listed.stage || *listed.stage == members.stage) &&
          (!listed.phase || *listed.phase == schedule::phase_name(members.phase));
+}
+
+// A row that names nothing is a slip: a stage or phase that the schedule does not have.
+void require_matches(const CompressConfig& config, const std::vector<TransferClass>& classes) {
+  for (std::size_t i = 0; i < config.classes.size(); ++i) {
+    const ListedClasses& listed = config.classes[i];
+    if (std::none_of(classes.begin(), classes.end(), [&](const TransferClass& members) {
+          return matches(listed, members);
+        })) {
+      throw ConfigError(fmt::format(
+          "compress.classes.{}: the layout has no {} transfers of this stage and phase; "
+          "`slackline plan` lists what it has; got stage {}, phase {}",
+          i,
+          listed.site,
+          listed.stage ? std::to_string(*listed.stage) : "any",
+          listed.phase.value_or("any")));
+    }
+  }
 }
 
 CompressionPlan::Class listed_class(const CompressConfig& config, const TransferClass& members) {
@@ -176,9 +196,13 @@ PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& 
   if (config.policy != CompressionPolicy::none) {
     require_sites(config, job);
   }
+  const std::vector<TransferClass> classes = compressible_classes(job);
+  if (config.policy == CompressionPolicy::list) {
+    require_matches(config, classes);
+  }
   PlanHistory plans;
   CompressionPlan plan;
-  for (const TransferClass& members : compressible_classes(job)) {
+  for (const TransferClass& members : classes) {
     plan.classes.push_back(class_of(config, job, members));
   }
   if (config.warmup_steps > 0 && plan.compresses_anything()) {

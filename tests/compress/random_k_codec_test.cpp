@@ -84,24 +84,6 @@ std::vector<double> decoded_sum(const std::vector<Message>& values,
   return result;
 }
 
-// Adds up in rank order, in float, and rounds once, as communicators do.
-void sum_over_ranks(const std::vector<Tensor>& addends) {
-  for (std::size_t i = 0; i < addends[0].num_elements(); ++i) {
-    float sum = 0.0F;
-    for (const Tensor& addend : addends) {
-      sum += addend.dtype() == DType::f32 ? addend.data<float>()[i]
-                                          : static_cast<float>(addend.data<BFloat16>()[i]);
-    }
-    for (const Tensor& addend : addends) {
-      if (addend.dtype() == DType::f32) {
-        addend.data<float>()[i] = sum;
-      } else {
-        addend.data<BFloat16>()[i] = BFloat16(sum);
-      }
-    }
-  }
-}
-
 }  // namespace
 
 TEST_CASE("random_k's frame and sum have the bytes of their formulas") {

@@ -116,7 +116,9 @@ TEST_CASE("a run's plan has seconds only where costs were measured") {
   const nlohmann::json measured = nlohmann::json::parse(files.json);
   CHECK(measured[0]["predicted_step_seconds"].get<double>() > 0.0);
   CHECK(measured[0]["classes"][0]["slack_seconds"].get<double>() >= 0.0);
-  CHECK_THAT(files.text, Catch::StartsWith("policy none"));
+  CHECK_THAT(files.text,
+             Catch::StartsWith("from step 1: no transfer is compressed\n"
+                               "  pipeline_forward, stage 0, warmup: plain (policy none)\n"));
 }
 
 TEST_CASE("one rank has no classes, and a tied table between two ranks always has one") {

@@ -129,14 +129,43 @@ TEST_CASE("each transfer is in one class, whose slack is its least") {
   }
 }
 
-TEST_CASE("phases of 1f1b are p - 1 - i warm-up and cool-down passes around the pairs") {
+TEST_CASE(
+    "phases of 1f1b: p - i forwards before the first backward, as many backwards at the end") {
   const Schedule schedule =
       make_schedule(Kind::one_f_one_b, {.num_ranks = 4, .num_micro_batches = 8});
-  CHECK(members_of(schedule, {Site::pipeline_forward, 1, Phase::warmup}).size() == 2);
-  CHECK(members_of(schedule, {Site::pipeline_forward, 1, Phase::steady}).size() == 6);
-  CHECK(members_of(schedule, {Site::pipeline_backward, 1, Phase::steady}).size() == 6);
+  CHECK(members_of(schedule, {Site::pipeline_forward, 1, Phase::warmup}).size() == 3);
+  CHECK(members_of(schedule, {Site::pipeline_forward, 1, Phase::steady}).size() == 5);
+  CHECK(members_of(schedule, {Site::pipeline_forward, 1, Phase::cooldown}).empty());
+  CHECK(members_of(schedule, {Site::pipeline_backward, 1, Phase::warmup}).empty());
+  CHECK(members_of(schedule, {Site::pipeline_backward, 1, Phase::steady}).size() == 5);
   CHECK(members_of(schedule, {Site::pipeline_backward, 1, Phase::cooldown}) ==
-        std::vector<TransferId>{{Site::pipeline_backward, 1, 6}, {Site::pipeline_backward, 1, 7}});
+        std::vector<TransferId>{{Site::pipeline_backward, 1, 5},
+                                {Site::pipeline_backward, 1, 6},
+                                {Site::pipeline_backward, 1, 7}});
+}
+
+TEST_CASE("gpipe has no steady phase: forwards warm up, backwards cool down") {
+  const Schedule schedule = make_schedule(Kind::gpipe, {.num_ranks = 3, .num_micro_batches = 4});
+  CHECK(members_of(schedule, {Site::pipeline_forward, 0, Phase::warmup}).size() == 4);
+  CHECK(members_of(schedule, {Site::pipeline_backward, 1, Phase::cooldown}).size() == 4);
+}
+
+TEST_CASE("phases of every schedule are warm-up, steady, cool-down in this order") {
+  for (const Schedule& schedule : kSmall) {
+    for (const std::vector<Op>& ops : schedule.ranks) {
+      const std::vector<Phase> phases = phases_of(ops);
+      Phase before = Phase::warmup;
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        if (ops[i].kind != OpKind::forward && !makes_input_gradient(ops[i].kind)) {
+          continue;
+        }
+        CHECK(phases[i] >= before);
+        CHECK((phases[i] != Phase::warmup || ops[i].kind == OpKind::forward));
+        CHECK((phases[i] != Phase::cooldown || ops[i].kind != OpKind::forward));
+        before = phases[i];
+      }
+    }
+  }
 }
 
 TEST_CASE("where critical paths tie, only a cut of them shortens the step") {

@@ -1,0 +1,266 @@
+#include "compress/compress_config.h"
+
+#include <string>
+
+#include "compress/codec_setting_json.h"
+#include "core/error.h"
+#include "tests/support/catch.h"
+#include "tests/support/closeness.h"
+
+namespace slackline {
+
+namespace {
+
+using testing::Mismatch;
+
+CompressConfig read(const std::string& section) {
+  return read_compress_config(
+      JsonReader::parse(R"({"compress": )" + section + "}", "run.json").section("compress"));
+}
+
+CodecSetting read_setting(const std::string& text) {
+  JsonReader section = JsonReader::parse(text, "setting");
+  const CodecSetting setting = read_codec_setting(section);
+  section.finish();
+  return setting;
+}
+
+std::string refusal(const std::string& section) {
+  try {
+    static_cast<void>(read(section));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// Of a setting in the place of a site's.
+std::string setting_refusal(const std::string& setting) {
+  return refusal(R"({"data_gradient": )" + setting + "}");
+}
+
+// Empty where the message begins with the key's path and has the rule.
+Mismatch unlike(const std::string& message, const std::string& key, const std::string& rule) {
+  const bool names_key = message.starts_with("compress." + key);
+  return names_key && message.find(rule) != std::string::npos ? Mismatch{} : Mismatch{message};
+}
+
+struct Written {
+  CodecSetting setting{};
+  std::string text;
+};
+
+// Every kind, with defaults and with everything else.
+const std::vector<Written> kWritten = {
+    {{.kind = CodecKind::low_rank, .rank = 16}, R"({"codec": "low_rank", "rank": 16})"},
+    {{.kind = CodecKind::low_rank,
+      .error_feedback = ErrorFeedback::lazy,
+      .always = true,
+      .rank = 4,
+      .factors = DType::bf16,
+      .orthogonalization = Orthogonalization::gram_schmidt},
+     R"({"codec": "low_rank", "rank": 4, "factors": "bf16", "orthogonalization": "gram_schmidt", )"
+     R"("error_feedback": "lazy", "always": true})"},
+    {{.kind = CodecKind::top_k, .ratio = 0.1}, R"({"codec": "top_k", "ratio": 0.1})"},
+    {{.kind = CodecKind::top_k,
+      .error_feedback = ErrorFeedback::immediate,
+      .ratio = 1.0,
+      .values = DType::bf16},
+     R"({"codec": "top_k", "ratio": 1, "values": "bf16", "error_feedback": "immediate"})"},
+    {{.kind = CodecKind::random_k, .ratio = 1e-7}, R"({"codec": "random_k", "ratio": 1e-07})"},
+    {{.kind = CodecKind::quantize, .bits = 8}, R"({"codec": "quantize", "bits": 8})"},
+    {{.kind = CodecKind::quantize, .bits = 4, .scale = ScaleOf::token},
+     R"({"codec": "quantize", "bits": 4, "scale": "token"})"},
+    {{.kind = CodecKind::quantize,
+      .bits = 2,
+      .scale = ScaleOf::group,
+      .group = 64,
+      .rounding = Rounding::stochastic},
+     R"({"codec": "quantize", "bits": 2, "scale": "group", "group": 64, )"
+     R"("rounding": "stochastic"})"},
+    {{.kind = CodecKind::quantize, .bits = 2, .scale = ScaleOf::tensor},
+     R"({"codec": "quantize", "bits": 2, "scale": "tensor"})"},
+    {{.kind = CodecKind::cast}, R"({"codec": "cast"})"},
+    {{.kind = CodecKind::cast, .error_feedback = ErrorFeedback::immediate, .always = true},
+     R"({"codec": "cast", "error_feedback": "immediate", "always": true})"},
+};
+
+}  // namespace
+
+TEST_CASE("a codec setting is written without its defaults, and read back as it was") {
+  for (const Written& written : kWritten) {
+    INFO(written.text);
+    CHECK(codec_setting_json(written.setting) == written.text);
+    CHECK(read_setting(written.text) == written.setting);
+  }
+}
+
+TEST_CASE("defaults may be spelled out in a codec setting") {
+  CHECK(read_setting(R"({"codec": "low_rank", "rank": 2, "factors": "fp32",
+                         "orthogonalization": "blocked", "error_feedback": "none",
+                         "always": false})") ==
+        CodecSetting{.kind = CodecKind::low_rank, .rank = 2});
+  CHECK(read_setting(R"({"codec": "quantize", "bits": 4, "scale": "channel",
+                         "rounding": "nearest"})") ==
+        CodecSetting{.kind = CodecKind::quantize, .bits = 4});
+  CHECK(read_setting(R"({"codec": "quantize", "bits": 4, "scale": "group"})").group == 128);
+}
+
+TEST_CASE("a setting's short text names codec and strength") {
+  CHECK(short_text(kWritten[0].setting) == "low_rank 16");
+  CHECK(short_text(kWritten[2].setting) == "top_k 0.1");
+  CHECK(short_text(kWritten[5].setting) == "quantize 8");
+  CHECK(short_text(kWritten[9].setting) == "cast");
+}
+
+TEST_CASE("an unknown codec is refused with the known ones") {
+  const std::string message = setting_refusal(R"({"codec": "lowrank", "rank": 2})");
+  for (const char* known : {"low_rank", "top_k", "random_k", "quantize", "cast", "lowrank"}) {
+    CHECK(unlike(message, "data_gradient.codec", known) == "");
+  }
+  CHECK(unlike(setting_refusal("{}"), "data_gradient.codec", "") == "");
+}
+
+TEST_CASE("a codec's strength is required and in range") {
+  for (const char* rank : {"", R"(, "rank": 0)", R"(, "rank": -1)", R"(, "rank": 1.5)"}) {
+    CHECK(unlike(setting_refusal(std::string(R"({"codec": "low_rank")") + rank + "}"),
+                 "data_gradient.rank",
+                 "") == "");
+  }
+  for (const char* codec : {"top_k", "random_k"}) {
+    for (const char* ratio : {"", R"(, "ratio": 0)", R"(, "ratio": 1.01)", R"(, "ratio": -1)"}) {
+      CHECK(unlike(setting_refusal(std::string(R"({"codec": ")") + codec + "\"" + ratio + "}"),
+                   "data_gradient.ratio",
+                   "") == "");
+    }
+  }
+  CHECK(unlike(setting_refusal(R"({"codec": "quantize", "bits": 3})"),
+               "data_gradient.bits",
+               "2, 4 or 8; got 3") == "");
+  CHECK(unlike(setting_refusal(R"({"codec": "quantize", "bits": 16})"),
+               "data_gradient.bits",
+               "16") == "");
+  CHECK(unlike(setting_refusal(R"({"codec": "quantize", "bits": 4, "scale": "group", "group": 4})"),
+               "data_gradient.group",
+               "4") == "");
+}
+
+TEST_CASE("keys of other codecs are unknown keys") {
+  const std::vector<std::string> cases[] = {
+      {R"({"codec": "low_rank", "rank": 2, "ratio": 0.1})", "ratio"},
+      {R"({"codec": "low_rank", "rank": 2, "bits": 4})", "bits"},
+      {R"({"codec": "top_k", "ratio": 0.1, "rank": 2})", "rank"},
+      {R"({"codec": "random_k", "ratio": 0.1, "factors": "bf16"})", "factors"},
+      {R"({"codec": "quantize", "bits": 4, "values": "bf16"})", "values"},
+      {R"({"codec": "quantize", "bits": 4, "group": 64})", "group"},
+      {R"({"codec": "cast", "rounding": "nearest"})", "rounding"},
+  };
+  for (const std::vector<std::string>& other : cases) {
+    CHECK(unlike(setting_refusal(other[0]), "data_gradient." + other[1], "nknown key") == "");
+  }
+}
+
+TEST_CASE("unknown choices of a codec are refused with the known ones") {
+  CHECK(unlike(setting_refusal(R"({"codec": "low_rank", "rank": 2, "factors": "fp16"})"),
+               "data_gradient.factors",
+               "bf16") == "");
+  CHECK(unlike(setting_refusal(R"({"codec": "low_rank", "rank": 2, "orthogonalization": "qr"})"),
+               "data_gradient.orthogonalization",
+               "gram_schmidt") == "");
+  CHECK(unlike(setting_refusal(R"({"codec": "cast", "error_feedback": "eager"})"),
+               "data_gradient.error_feedback",
+               "immediate") == "");
+  CHECK(unlike(setting_refusal(R"({"codec": "quantize", "bits": 4, "scale": "row"})"),
+               "data_gradient.scale",
+               "token") == "");
+  CHECK(unlike(setting_refusal(R"({"codec": "quantize", "bits": 4, "rounding": "up"})"),
+               "data_gradient.rounding",
+               "stochastic") == "");
+  CHECK(unlike(setting_refusal(R"({"codec": "cast", "always": 1})"),
+               "data_gradient.always",
+               "true or false") == "");
+}
+
+TEST_CASE("an empty compress section compresses nothing") {
+  const CompressConfig config = read("{}");
+  CHECK(config.policy == CompressionPolicy::none);
+  CHECK(config.sites.empty());
+  CHECK(config.warmup_steps == 0);
+  CHECK(config.classes.empty());
+  CHECK(config.epilogue_only);
+  CHECK_FALSE(config.stages);
+  CHECK(config.plan.empty());
+}
+
+TEST_CASE("every key of the compress section is read") {
+  const CompressConfig config =
+      read(R"({"policy": "list", "warmup_steps": 7, "epilogue_only": false, "stages": 2,
+               "plan": "runs/x/plan.json",
+               "pipeline_backward": {"codec": "low_rank", "rank": 16, "error_feedback": "lazy",
+                                     "candidates": [{"codec": "cast"}]},
+               "data_gradient": {"codec": "cast"},
+               "classes": [{"site": "pipeline_backward", "stage": 1, "phase": "cooldown"},
+                           {"site": "embedding", "codec": {"codec": "top_k", "ratio": 0.1}}]})");
+  CHECK(config.policy == CompressionPolicy::list);
+  CHECK(config.warmup_steps == 7);
+  CHECK_FALSE(config.epilogue_only);
+  CHECK(config.stages == 2);
+  CHECK(config.plan == "runs/x/plan.json");
+  REQUIRE(config.sites.size() == 2);
+  CHECK(config.sites.at("pipeline_backward") ==
+        CodecSetting{.error_feedback = ErrorFeedback::lazy, .rank = 16});
+  REQUIRE(config.classes.size() == 2);
+  CHECK(config.classes[0].site == "pipeline_backward");
+  CHECK(config.classes[0].stage == 1);
+  CHECK(config.classes[0].phase == "cooldown");
+  CHECK_FALSE(config.classes[0].codec);
+  CHECK_FALSE(config.classes[1].stage);
+  CHECK_FALSE(config.classes[1].phase);
+  CHECK(config.classes[1].codec == CodecSetting{.kind = CodecKind::top_k, .ratio = 0.1});
+}
+
+TEST_CASE("sites are checked under every policy, and unknown or reserved ones refused") {
+  CHECK(unlike(refusal(R"({"policy": "none", "embedding": {"codec": "low_rank"}})"),
+               "embedding.rank",
+               "") == "");
+  CHECK(unlike(refusal(R"({"data_gradients": {"codec": "cast"}})"),
+               "data_gradients",
+               "data_gradient") == "");
+  CHECK(unlike(refusal(R"({"data_gradient": {"codec": "cast", "candidates": [{"codec": "x"}]}})"),
+               "data_gradient.candidates.0.codec",
+               "quantize") == "");
+  for (const char* site : {"tensor_forward", "parameter_gather", "outer"}) {
+    CHECK(unlike(refusal(std::string("{\"") + site + R"(": {"codec": "cast"}})"),
+                 site,
+                 "not built yet") == "");
+  }
+}
+
+TEST_CASE("a policy without what it needs is refused") {
+  CHECK(unlike(refusal(R"({"policy": "some"})"), "policy", "optimus_cc") == "");
+  CHECK(unlike(refusal(R"({"policy": "all"})"), "policy", "compress.data_gradient.codec") == "");
+  CHECK(unlike(refusal(R"({"policy": "list"})"), "policy", "compress.classes") == "");
+  CHECK(unlike(refusal(R"({"policy": "replay"})"), "policy", "compress.plan") == "");
+  CHECK(unlike(refusal(R"({"policy": "critical_path"})"), "policy", "not built yet") == "");
+  CHECK(refusal(R"({"policy": "optimus_cc"})") == "accepted");
+}
+
+TEST_CASE("listed classes need a site, a codec from somewhere, and known names") {
+  const auto listed = [](const std::string& row) {
+    return refusal(R"({"policy": "list", "classes": [)" + row + "]}");
+  };
+  CHECK(unlike(listed("{}"), "classes.0.site", "") == "");
+  CHECK(unlike(listed(R"({"site": "outer"})"), "classes.0.site", "embedding") == "");
+  CHECK(unlike(listed(R"({"site": "embedding"})"), "classes.0.site", "needs a codec here") == "");
+  CHECK(unlike(listed(R"({"site": "embedding", "phase": "flush"})"),
+               "classes.0.phase",
+               "cooldown") == "");
+  CHECK(unlike(listed(R"({"site": "embedding", "stage": -1})"), "classes.0.stage", "-1") == "");
+  CHECK(unlike(listed(R"({"site": "embedding", "codec": {"codec": "cast", "rank": 2}})"),
+               "classes.0.codec.rank",
+               "nknown key") == "");
+  CHECK(unlike(refusal(R"({"warmup_steps": -1})"), "warmup_steps", "-1") == "");
+  CHECK(unlike(refusal(R"({"stages": -1})"), "stages", "-1") == "");
+}
+
+}  // namespace slackline
