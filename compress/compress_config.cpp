@@ -101,8 +101,8 @@ CompressConfig read_compress_config(JsonReader section) {
     config.stages = static_cast<int>(section.integer("stages", {.min = 0, .max = kMaxStages}));
   }
   config.plan = section.string("plan", "");
+  section.finish();  // a misspelt site comes before what its absence means
   check_policy(section, config);
-  section.finish();
   return config;
 }
 

@@ -61,20 +61,18 @@ JsonReader open_plans(const std::string& path) {
   try {
     text = read_file(path);
   } catch (const FileError& problem) {
-    throw ConfigError(fmt::format("compress.plan: {}", problem.what()));
+    const std::string_view text_of_problem = problem.what();  // begins with the path
+    throw ConfigError(std::string(text_of_problem.substr(path.size() + 2)));
   }
   return JsonReader::parse("{\"plans\": " + text + "}", path);
 }
 
-void require_fit(const CompressionPlan& plan,
-                 const std::vector<TransferClass>& classes,
-                 const std::string& path) {
+void require_fit(const CompressionPlan& plan, const std::vector<TransferClass>& classes) {
   for (const CompressionPlan::Class& row : plan.classes) {
     if (row.codec && std::find(classes.begin(), classes.end(), row.members) == classes.end()) {
       throw ConfigError(
-          fmt::format("compress.plan: {}: the config has no transfers of class {}; a plan fits "
-                      "runs of its own layout and schedule",
-                      path,
+          fmt::format("the config has no transfers of class {}; a plan fits runs of its own layout "
+                      "and schedule",
                       class_text(row.members)));
     }
   }
@@ -90,7 +88,7 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
       row.plan.classes.push_back(read_class(members));
     }
     section.finish();
-    require_fit(row.plan, classes, path);
+    require_fit(row.plan, classes);
     plans.push_back(std::move(row));
   }
   const auto by_step = [](const PlanFromStep& a, const PlanFromStep& b) {
@@ -100,8 +98,7 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
       std::adjacent_find(plans.begin(), plans.end(), [&](const auto& a, const auto& b) {
         return !by_step(a, b);
       }) != plans.end()) {
-    throw ConfigError(fmt::format(
-        "compress.plan: {}: plans must stand in order of from_step, the first from step 1", path));
+    throw ConfigError("plans must stand in order of from_step, the first from step 1");
   }
   return plans;
 }
@@ -110,9 +107,15 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
 
 PlanHistory compression_plans(const TrainConfig& config) {
   const MeshJob job = config.mesh_job();
-  return config.compress.policy == CompressionPolicy::replay
-             ? replayed(config.compress.plan, job)
-             : make_compression_plans(config.compress, job);
+  if (config.compress.policy != CompressionPolicy::replay) {
+    return make_compression_plans(config.compress, job);
+  }
+  const std::string& path = config.compress.plan;
+  try {
+    return replayed(path, job);
+  } catch (const ConfigError& problem) {
+    throw ConfigError(fmt::format("compress.plan: {}: {}", path, problem.what()));
+  }
 }
 
 }  // namespace slackline
