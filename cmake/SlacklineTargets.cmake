@@ -28,6 +28,12 @@ if(SL_SANITIZE)
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(sl_flags INTERFACE -fsanitize=${SL_SANITIZE})
 endif()
+if(SL_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    message(FATAL_ERROR "SL_FUZZ needs clang, whose libFuzzer it uses (preset fuzz)")
+  endif()
+  target_compile_options(sl_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 # sl_library(NAME SOURCES file... [LINK library...]): one static library per folder.
 function(sl_library name)
