@@ -177,10 +177,10 @@ std::vector<LowRankProduct> LowRankCodec::products(const Matrices& matrices,
       return tensors.empty() ? Tensor() : tensors[i].reshaped(shape);
     };
     list.push_back({.matrix = of(matrices), .added = of(residual)});
-    list.back().left = left_.each.empty() ? Tensor(nullptr, DType::f32, left_.shapes[i])
-                                          : left_.each[i];
-    list.back().right = right_.each.empty() ? Tensor(nullptr, DType::f32, right_.shapes[i])
-                                            : right_.each[i];
+    list.back().left =
+        left_.each.empty() ? Tensor(nullptr, DType::f32, left_.shapes[i]) : left_.each[i];
+    list.back().right =
+        right_.each.empty() ? Tensor(nullptr, DType::f32, right_.shapes[i]) : right_.each[i];
   }
   return list;
 }

@@ -23,9 +23,9 @@ void add_pipeline(const MeshJob& job,
        .pipeline_rank = place.pipeline,
        .share = share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor),
        .dtype = job.precision});
-  const auto slots = static_cast<std::size_t>(
-      schedule::input_slots(rank.executor.schedule)
-          .num_slots[static_cast<std::size_t>(place.pipeline)]);
+  const auto slots =
+      static_cast<std::size_t>(schedule::input_slots(rank.executor.schedule)
+                                   .num_slots[static_cast<std::size_t>(place.pipeline)]);
   for (const BoundaryCodec::Options& boundary : pipeline.boundaries(plan)) {
     const std::vector<CodecPart> parts = {{.name = boundary.name, .shape = boundary.shape}};
     memory.messages += slots * frame_bytes(boundary.setting, parts);
@@ -33,8 +33,7 @@ void add_pipeline(const MeshJob& job,
         std::max(memory.workspace, BoundaryCodec::workspace_bytes(boundary, num_threads));
     if (boundary.end == BoundaryCodec::End::sends) {
       const std::size_t state =
-          Residuals::bytes(
-              boundary.setting.error_feedback, parts, boundary.num_micro_batches) +
+          Residuals::bytes(boundary.setting.error_feedback, parts, boundary.num_micro_batches) +
           state_bytes(boundary.setting, parts, CodecUse::sends_frames);
       memory.state += state;
       memory.saved += state;

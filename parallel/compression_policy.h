@@ -14,7 +14,8 @@ namespace slackline {
 [[nodiscard]] std::vector<schedule::TransferClass> compressible_classes(const MeshJob& job);
 
 // What a policy makes of a run, warm-up steps included. Throws ConfigError for a site or a
-// listed class that the layout lacks. REQUIRES: the policy is none of those that read files or measure.
+// listed class that the layout lacks. REQUIRES: the policy is none of those that read files or
+// measure.
 [[nodiscard]] PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& job);
 
 }  // namespace slackline

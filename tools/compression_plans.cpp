@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -56,19 +57,41 @@ CompressionPlan::Class read_class(JsonReader& section) {
 }
 
 // The document is a list; a reader takes objects.
-JsonReader open_plans(const std::string& path) {
-  std::string text;
-  try {
-    text = read_file(path);
-  } catch (const FileError& problem) {
-    const std::string_view text_of_problem = problem.what();  // begins with the path
-    throw ConfigError(std::string(text_of_problem.substr(path.size() + 2)));
+std::vector<PlanFromStep> read_plans(const std::string& path) {
+  JsonReader document =
+      JsonReader::parse("{\"plans\": " + read_file(path) + "}", "not a list of plans");
+  std::vector<PlanFromStep> plans;
+  for (JsonReader& section : document.sections("plans")) {
+    PlanFromStep& row = plans.emplace_back();
+    row.from_step = section.integer("from_step", {.min = 1});
+    static_cast<void>(section.json("predicted_step_seconds"));
+    for (JsonReader& members : section.sections("classes")) {
+      row.plan.classes.push_back(read_class(members));
+    }
+    section.finish();
   }
-  return JsonReader::parse("{\"plans\": " + text + "}", path);
+  document.finish();
+  return plans;
 }
 
-void require_fit(const CompressionPlan& plan, const std::vector<TransferClass>& classes) {
-  for (const CompressionPlan::Class& row : plan.classes) {
+void require_order(const PlanHistory& plans) {
+  const auto not_later = [](const PlanFromStep& a, const PlanFromStep& b) {
+    return a.from_step >= b.from_step;
+  };
+  if (plans.empty() || plans.front().from_step != 1 ||
+      std::adjacent_find(plans.begin(), plans.end(), not_later) != plans.end()) {
+    throw ConfigError("plans must stand in order of from_step, the first from step 1");
+  }
+}
+
+// The rows of the config's own classes, in their order; other rows may stand there as long as they
+// ask for no codec.
+CompressionPlan fitted(const CompressionPlan& read, const std::vector<TransferClass>& classes) {
+  std::set<TransferClass> seen;
+  for (const CompressionPlan::Class& row : read.classes) {
+    if (!seen.insert(row.members).second) {
+      throw ConfigError(fmt::format("class {} stands there twice", class_text(row.members)));
+    }
     if (row.codec && std::find(classes.begin(), classes.end(), row.members) == classes.end()) {
       throw ConfigError(
           fmt::format("the config has no transfers of class {}; a plan fits runs of its own layout "
@@ -76,46 +99,43 @@ void require_fit(const CompressionPlan& plan, const std::vector<TransferClass>& 
                       class_text(row.members)));
     }
   }
+  CompressionPlan plan;
+  for (const TransferClass& members : classes) {
+    const auto row = std::find_if(
+        read.classes.begin(), read.classes.end(), [&](const CompressionPlan::Class& candidate) {
+          return candidate.members == members;
+        });
+    plan.classes.push_back(
+        row != read.classes.end()
+            ? *row
+            : CompressionPlan::Class{.members = members, .reason = "not in the replayed plan"});
+  }
+  return plan;
 }
 
 PlanHistory replayed(const std::string& path, const MeshJob& job) {
-  const std::vector<TransferClass> classes = compressible_classes(job);
-  PlanHistory plans;
-  for (JsonReader& section : open_plans(path).sections("plans")) {
-    PlanFromStep row{.from_step = section.integer("from_step", {.min = 1})};
-    static_cast<void>(section.json("predicted_step_seconds"));
-    for (JsonReader& members : section.sections("classes")) {
-      row.plan.classes.push_back(read_class(members));
+  try {
+    PlanHistory plans = read_plans(path);
+    require_order(plans);
+    const std::vector<TransferClass> classes = compressible_classes(job);
+    for (PlanFromStep& row : plans) {
+      row.plan = fitted(row.plan, classes);
     }
-    section.finish();
-    require_fit(row.plan, classes);
-    plans.push_back(std::move(row));
+    return plans;
+  } catch (const FileError& problem) {
+    throw ConfigError(fmt::format("compress.plan: {}", problem.what()));
+  } catch (const ConfigError& problem) {
+    throw ConfigError(fmt::format("compress.plan: {}: {}", path, problem.what()));
   }
-  const auto by_step = [](const PlanFromStep& a, const PlanFromStep& b) {
-    return a.from_step < b.from_step;
-  };
-  if (plans.empty() || plans.front().from_step != 1 ||
-      std::adjacent_find(plans.begin(), plans.end(), [&](const auto& a, const auto& b) {
-        return !by_step(a, b);
-      }) != plans.end()) {
-    throw ConfigError("plans must stand in order of from_step, the first from step 1");
-  }
-  return plans;
 }
 
 }  // namespace
 
 PlanHistory compression_plans(const TrainConfig& config) {
   const MeshJob job = config.mesh_job();
-  if (config.compress.policy != CompressionPolicy::replay) {
-    return make_compression_plans(config.compress, job);
-  }
-  const std::string& path = config.compress.plan;
-  try {
-    return replayed(path, job);
-  } catch (const ConfigError& problem) {
-    throw ConfigError(fmt::format("compress.plan: {}: {}", path, problem.what()));
-  }
+  return config.compress.policy == CompressionPolicy::replay
+             ? replayed(config.compress.plan, job)
+             : make_compression_plans(config.compress, job);
 }
 
 }  // namespace slackline

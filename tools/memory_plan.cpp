@@ -82,9 +82,10 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
       {"program and libraries", kLibraryBytes},
   };
   if (compression.total() > 0) {
-    items.insert(items.end() - 3,
-                 {{"compression (state)", compression.state},
-                  {"compression (messages, scratch)", compression.messages + compression.workspace}});
+    items.insert(
+        items.end() - 3,
+        {{"compression (state)", compression.state},
+         {"compression (messages, scratch)", compression.messages + compression.workspace}});
   }
   return items;
 }

@@ -21,6 +21,7 @@
 #include "core/log.h"
 #include "core/thread_pool.h"
 #include "tools/commands.h"
+#include "tools/compression_plans.h"
 #include "tools/rehearsal.h"
 #include "tools/stop_signal.h"
 #include "tools/train_config.h"
@@ -264,6 +265,7 @@ ExitCode train(const TrainOptions& options) {
   if (options.ranks > 1) {
     require_one_process(options.ranks);
   }
+  static_cast<void>(compression_plans(job.config));  // refuses what does not fit the layout
   if (options.validate) {
     std::printf("%s: valid\n", options.config.c_str());
     return ExitCode::done;

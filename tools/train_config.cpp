@@ -6,8 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "tools/compression_plans.h"
-
 namespace slackline {
 
 namespace {
@@ -115,7 +113,6 @@ TrainConfig read_train_config(JsonReader document) {
   debug.finish();
   config.rehearsal = read_rehearsal_config(document.section("rehearsal"));
   document.finish();
-  static_cast<void>(compression_plans(config));  // refuses what does not fit the layout
   return config;
 }
 

@@ -64,9 +64,8 @@ void scale(StreamView stream, const Tensor& x, float factor, const Tensor& out) 
       stream, x.num_elements(), kElementsPerTask, [=](std::size_t begin, std::size_t end) {
         simd::for_each_vector(end - begin, [=](std::size_t offset, auto part) {
           const std::size_t i = begin + offset;
-          simd::store(simd::hn::Mul(simd::splat(factor), simd::load(source + i, part)),
-                      target + i,
-                      part);
+          simd::store(
+              simd::hn::Mul(simd::splat(factor), simd::load(source + i, part)), target + i, part);
         });
       });
 }

@@ -30,7 +30,9 @@ void check(const LowRankProduct& product, const char* op) {
   check_operand(product.right, {"low_rank right", DType::f32, Shape{r, shape[1]}});
 }
 
-bool is_thin(const LowRankProduct& product) { return product.left.dim(1) <= cpu::kThinRank; }
+bool is_thin(const LowRankProduct& product) {
+  return product.left.dim(1) <= cpu::kThinRank;
+}
 
 std::vector<LowRankProduct> thin_ones(std::span<const LowRankProduct> products) {
   std::vector<LowRankProduct> thin;

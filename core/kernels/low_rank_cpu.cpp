@@ -148,9 +148,8 @@ void thin_low_rank_multiply(StreamView stream,
         [&](std::size_t i, std::size_t c, simd::Floats value, auto part) {
           const std::size_t at = i * size.m + c;
           if (added != nullptr) {
-            simd::store(simd::hn::MulAdd(taken, value, simd::load(added + at, part)),
-                        added + at,
-                        part);
+            simd::store(
+                simd::hn::MulAdd(taken, value, simd::load(added + at, part)), added + at, part);
           }
           if (output == LowRankOutput::write) {
             simd::store(value, out + at, part);

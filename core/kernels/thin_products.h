@@ -110,12 +110,8 @@ inline void dot_rows(const float* x,
 
 // y[j, :] += sum over i of p[i, j] x[i, :], i ascending. x is (rows, length), p is (rows, r), y is
 // (r, length). Eight rows and a strip of columns at a time stay in the first cache.
-inline void add_combinations(const float* x,
-                             std::size_t rows,
-                             const float* p,
-                             std::size_t r,
-                             std::size_t length,
-                             float* y) {
+inline void add_combinations(
+    const float* x, std::size_t rows, const float* p, std::size_t r, std::size_t length, float* y) {
   constexpr std::size_t kRowsAtOnce = 8;
   constexpr std::size_t kColumnsAtOnce = 512;
   for (std::size_t i = 0; i < rows; i += kRowsAtOnce) {
@@ -124,13 +120,8 @@ inline void add_combinations(const float* x,
       const std::size_t columns = std::min(kColumnsAtOnce, length - c);
       for (std::size_t j = 0; j < r; j += kThinRows) {
         thin::with_thin_rows(std::min(kThinRows, r - j), [&](auto thin_rows) {
-          thin::add_combinations<thin_rows.value>(x + i * length + c,
-                                                  count,
-                                                  length,
-                                                  columns,
-                                                  p + i * r + j,
-                                                  r,
-                                                  y + j * length + c);
+          thin::add_combinations<thin_rows.value>(
+              x + i * length + c, count, length, columns, p + i * r + j, r, y + j * length + c);
         });
       }
     }

@@ -59,7 +59,7 @@ std::map<PassKey, Phase> phases_of_passes(const std::vector<Op>& ops) {
   std::map<PassKey, Phase> phases;
   for (std::ptrdiff_t i = 0; i < std::ssize(passes); ++i) {
     const Op& pass = passes[static_cast<std::size_t>(i)];
-    phases[pass_of(pass)] = i < first_backward         ? Phase::warmup
+    phases[pass_of(pass)] = i < first_backward        ? Phase::warmup
                             : i >= after_last_forward ? Phase::cooldown
                                                       : Phase::steady;
   }

@@ -191,7 +191,7 @@ TEST_CASE("lazy feedback leaves a weight gradient differences of activations tim
   Matrix telescoped(9, 20);
   Matrix sizes(1, 1);
   const auto activations = [](std::size_t i) {
-    return Matrix(48, 9, random_values(48 * 9, {.seed = 50 + i}));
+    return Matrix(48, 9, random_values(std::size_t{48} * 9, {.seed = 50 + i}));
   };
   for (std::size_t i = 0; i < kMessages; ++i) {
     Message gradient = Message::normal_numbers(parts, i + 1);

@@ -156,6 +156,22 @@ TEST_CASE("a damaged low_rank frame is refused before anything is written") {
   CHECK_THROWS_AS(other.codec->decode(other.stream, end.frame, out.matrices(), false), CommError);
 }
 
+TEST_CASE("a low_rank receiver keeps no state: any codec of the setting decodes a frame") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    LowRankEnd sender(low_rank(3, dtype), kParts);
+    LowRankEnd receiver(low_rank(3, dtype), kParts, 2, 99);
+    for (std::uint64_t step = 1; step <= 3; ++step) {
+      Message values = Message::normal_numbers(kParts, 10 * step);
+      Message expected(kParts);
+      Message out(kParts, 7.0);
+      sender.send(values, {});
+      sender.receive(expected);
+      receiver.codec->decode(receiver.stream, sender.frame, out.matrices(), false);
+      CHECK(out == expected);
+    }
+  }
+}
+
 TEST_CASE("a low_rank message can be added to what is there") {
   LowRankEnd end(low_rank(3), kParts);
   Message values = Message::normal_numbers(kParts, 1);

@@ -35,7 +35,7 @@ struct LowRankEnd {
         residual(parts) {}
 
   // As a frame, to whom it may concern.
-  void send(Message& values, Codec::Matrices owed) {
+  void send(Message& values, const Codec::Matrices& owed) {
     codec->encode(stream, values.matrices(), owed, {}, frame);
     codec->settle(stream, frame, owed);
   }
@@ -60,6 +60,7 @@ struct LowRankEnd {
 [[nodiscard]] inline std::vector<std::unique_ptr<LowRankEnd>> low_rank_ends(
     int count, const CodecSetting& setting, const std::vector<CodecPart>& parts) {
   std::vector<std::unique_ptr<LowRankEnd>> ends;
+  ends.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
     ends.push_back(std::make_unique<LowRankEnd>(setting, parts));
   }
@@ -76,6 +77,7 @@ inline void sum_message(const std::vector<std::unique_ptr<LowRankEnd>>& ends,
     return feedback == Feedback::on ? ends[r]->residual.matrices() : Codec::Matrices{};
   };
   std::vector<Tensor> addends;
+  addends.reserve(ends.size());
   for (std::size_t r = 0; r < ends.size(); ++r) {
     addends.push_back(
         ends[r]->codec->begin_sum(ends[r]->stream, values[r].matrices(), owed(r), {}));

@@ -55,6 +55,19 @@ TEST_CASE("a refused run creates no checkpoints directory") {
   REQUIRE_FALSE(std::filesystem::exists(run.run_dir() + "/checkpoints"));
 }
 
+TEST_CASE("compression that the layout or a plan cannot have is refused, by --validate too") {
+  const TrainingRun run;
+  const std::vector<std::string> site = {"compress.policy=all",
+                                         "compress.data_gradient.codec=cast"};
+  const std::vector<std::string> plan = {"compress.policy=replay",
+                                         "compress.plan=" + run.path("none.json")};
+  for (const std::vector<std::string>& options : {{}, std::vector<std::string>{"--validate"}}) {
+    require_refusal(run.train(site, options), 2, "compress.data_gradient: ");
+    require_refusal(run.train(plan, options), 2, "none.json");
+  }
+  REQUIRE_FALSE(std::filesystem::exists(run.run_dir() + "/checkpoints"));
+}
+
 TEST_CASE("a missing or broken config is a config error") {
   const TrainingRun run;
   require_refusal(run_slackline({"train", run.path("none.json")}), 2, "none.json");

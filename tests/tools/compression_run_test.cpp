@@ -64,12 +64,12 @@ TEST_CASE("a compressed run that is resumed is the run that was not stopped, bit
   const TrainingRun run;
   const std::vector<std::string> job = with(kMesh, kCodecs);
   require_done(run.train(with(job, {"run.steps=6"}), kRanks));
-  require_done(run.train(with(with(job, in(run, "part")), {"run.steps=6", "run.save_every=3"}),
-                         kRanks));
-  require_done(run.train(with(with(job, in(run, "rest")),
-                              {"run.steps=6",
-                               "checkpoint.resume_from=" + run.checkpoint(3, "part")}),
-                         kRanks));
+  require_done(
+      run.train(with(with(job, in(run, "part")), {"run.steps=6", "run.save_every=3"}), kRanks));
+  require_done(
+      run.train(with(with(job, in(run, "rest")),
+                     {"run.steps=6", "checkpoint.resume_from=" + run.checkpoint(3, "part")}),
+                kRanks));
   REQUIRE(run.weights_sha256(run.checkpoint(6, "rest")) == run.weights_sha256(run.checkpoint(6)));
   const std::vector<double> whole = run.metric("loss");
   REQUIRE(run.metric("loss", "rest") == std::vector<double>(whole.begin() + 3, whole.end()));
@@ -78,10 +78,10 @@ TEST_CASE("a compressed run that is resumed is the run that was not stopped, bit
 TEST_CASE("a compressed run's plan.json replays to the same run") {
   const TrainingRun run;
   require_done(run.train(with(kMesh, with(kCodecs, {"compress.warmup_steps=2"})), kRanks));
-  require_done(run.train(with(with(kMesh, in(run, "again")),
-                              {"compress.policy=replay",
-                               "compress.plan=" + run.run_dir() + "/plan.json"}),
-                         kRanks));
+  require_done(
+      run.train(with(with(kMesh, in(run, "again")),
+                     {"compress.policy=replay", "compress.plan=" + run.run_dir() + "/plan.json"}),
+                kRanks));
   REQUIRE(run.metric("loss", "again") == run.metric("loss"));
   REQUIRE(run.weights_sha256(run.checkpoint(6, "again")) == run.weights_sha256(run.checkpoint(6)));
 }
@@ -90,19 +90,18 @@ TEST_CASE("what gradients are owed moves to another number of data ranks and to 
   const TrainingRun run;
   const std::vector<std::string> job = with(kMesh, kCodecs);
   require_done(run.train(with(job, {"run.steps=3"}), kRanks));
-  const ProcessResult moved =
-      run.train(with(with(job, in(run, "moved")),
-                     {"run.steps=4",
-                      "parallel.pipeline=1",
-                      "parallel.data=4",
-                      "optimizer.lr=0",
-                      "compress.policy=list",
-                      R"(compress.classes=[{"site": "data_gradient"}])",
-                      "compress.pipeline_forward=null",
-                      "compress.pipeline_backward=null",
-                      "compress.embedding=null",
-                      "checkpoint.resume_from=" + run.checkpoint(3)}),
-                {"--ranks", "4"});
+  const ProcessResult moved = run.train(with(with(job, in(run, "moved")),
+                                             {"run.steps=4",
+                                              "parallel.pipeline=1",
+                                              "parallel.data=4",
+                                              "optimizer.lr=0",
+                                              "compress.policy=list",
+                                              R"(compress.classes=[{"site": "data_gradient"}])",
+                                              "compress.pipeline_forward=null",
+                                              "compress.pipeline_backward=null",
+                                              "compress.embedding=null",
+                                              "checkpoint.resume_from=" + run.checkpoint(3)}),
+                                        {"--ranks", "4"});
   require_done(moved);
   // Stages are gone, and with them what their messages owed; the table is not compressed here.
   REQUIRE_THAT(moved.error, Contains("begins anew"));
@@ -126,8 +125,7 @@ TEST_CASE("steps that are skipped leave no trace in codecs") {
                            "residual/pipeline_backward/1",
                            "residual/pipeline_backward/1.right_factor"}) {
     INFO(name);
-    REQUIRE(tensor_of(run.checkpoint(4, "more"), name, 1) ==
-            tensor_of(run.checkpoint(1), name, 1));
+    REQUIRE(tensor_of(run.checkpoint(4, "more"), name, 1) == tensor_of(run.checkpoint(1), name, 1));
   }
 }
 

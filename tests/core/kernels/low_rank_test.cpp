@@ -70,7 +70,9 @@ Tolerance tolerance(std::int64_t n) {
   return {.relative = 1e-6, .absolute = 1e-6 * static_cast<double>(n + 10)};
 }
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
+std::size_t to_size(std::int64_t n) {
+  return static_cast<std::size_t>(n);
+}
 
 }  // namespace
 
@@ -113,25 +115,23 @@ TEST_CASE("low_rank_multiply writes, adds and takes off the product of the facto
   for (const Sizes& size : kSizes) {
     INFO(size.n << " x " << size.m << ", rank " << size.r);
     Case c(size);
-    const auto product = reference::Matmul{.M = to_size(size.n),
-                                           .N = to_size(size.m),
-                                           .K = to_size(size.r)}
-                             .multiply(c.left.values(), c.right.values());
+    const auto product =
+        reference::Matmul{.M = to_size(size.n), .N = to_size(size.m), .K = to_size(size.r)}
+            .multiply(c.left.values(), c.right.values());
     Stream stream(test_stream(2, kWorkspace));
     std::array<LowRankProduct, 1> products = {c.product()};
 
     std::vector<double> added = c.added.values();
     low_rank_multiply(stream, products, LowRankOutput::write, 0.25F);
     REQUIRE(worst_mismatch(c.matrix.values(), product.c, tolerance(size.r)) == "");
-    REQUIRE(worst_mismatch(
-                c.added.values(), sum(added, product.c, -0.25), tolerance(size.r)) == "");
+    REQUIRE(worst_mismatch(c.added.values(), sum(added, product.c, -0.25), tolerance(size.r)) ==
+            "");
 
     added = c.added.values();
     low_rank_multiply(stream, products, LowRankOutput::add, 1.0F);
     REQUIRE(worst_mismatch(c.matrix.values(), sum(product.c, product.c, 1.0), tolerance(size.r)) ==
             "");
-    REQUIRE(
-        worst_mismatch(c.added.values(), sum(added, product.c, -1.0), tolerance(size.r)) == "");
+    REQUIRE(worst_mismatch(c.added.values(), sum(added, product.c, -1.0), tolerance(size.r)) == "");
 
     const std::vector<std::byte> matrix = c.matrix.bytes();
     low_rank_multiply(stream, products, LowRankOutput::none, 1.0F);
