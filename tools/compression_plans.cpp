@@ -9,6 +9,8 @@
 #include "compress/codec_setting_json.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "parallel/schedule/chrome_trace.h"
+#include "tools/joined_text.h"
 
 namespace slackline {
 
@@ -32,10 +34,10 @@ std::string class_text(const TransferClass& members) {
 
 CompressionPlan::Class read_class(JsonReader& section) {
   CompressionPlan::Class row{
-      .members = {.site = static_cast<Site>(section.choice("site", kSites)),
-                  .stage = static_cast<int>(
-                      section.integer("stage", {.min = 0, .max = kMostStages})),
-                  .phase = static_cast<Phase>(section.choice("phase", kPhases))}};
+      .members = {
+          .site = static_cast<Site>(section.choice("site", kSites)),
+          .stage = static_cast<int>(section.integer("stage", {.min = 0, .max = kMostStages})),
+          .phase = static_cast<Phase>(section.choice("phase", kPhases))}};
   if (section.has("codec")) {
     JsonReader codec = section.section("codec");
     row.codec = read_codec_setting(codec);
@@ -70,8 +72,7 @@ void require_fit(const CompressionPlan& plan,
                  const std::vector<TransferClass>& classes,
                  const std::string& path) {
   for (const CompressionPlan::Class& row : plan.classes) {
-    if (row.codec &&
-        std::find(classes.begin(), classes.end(), row.members) == classes.end()) {
+    if (row.codec && std::find(classes.begin(), classes.end(), row.members) == classes.end()) {
       throw ConfigError(
           fmt::format("compress.plan: {}: the config has no transfers of class {}; a plan fits "
                       "runs of its own layout and schedule",
@@ -108,6 +109,21 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
 }
 
 }  // namespace
+
+std::string compression_plan_json(const PlanFromStep& plan) {
+  std::vector<std::string> rows;
+  rows.reserve(plan.plan.classes.size());
+  for (const CompressionPlan::Class& row : plan.plan.classes) {
+    rows.push_back(
+        fmt::format(R"({{"site": "{}", "stage": {}, "phase": "{}", "codec": {}, "reason": {}}})",
+                    schedule::site_name(row.members.site),
+                    row.members.stage,
+                    schedule::phase_name(row.members.phase),
+                    row.codec ? codec_setting_json(*row.codec) : "null",
+                    schedule::json_string(row.reason)));
+  }
+  return fmt::format(R"({{"from_step": {}, "classes": [{}]}})", plan.from_step, joined(rows, ", "));
+}
 
 PlanHistory compression_plans(const TrainConfig& config) {
   const MeshJob job = config.mesh_job();
