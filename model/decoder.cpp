@@ -58,8 +58,9 @@ Decoder::Activations Decoder::allocate(Arena& arena, const ModelConfig& config, 
           .gelu = arena.allocate(DType::f32, {N, config.ffn})};
 }
 
-Decoder::Decoder(Parameters& parameters, const ModelConfig& config)
+Decoder::Decoder(Parameters& parameters, const ModelConfig& config, BoundaryFilter* filter)
     : config_(config),
+      filter_(filter),
       token_table_(&parameters.at("wte.weight")),
       position_table_(&parameters.at("wpe.weight")),
       final_norm_(parameters, "ln_f"),
@@ -116,8 +117,11 @@ void Decoder::read(StreamView stream, std::int64_t first) {
                      .position_table = position_table_->weight,
                      .y = kept.residual.reshaped({1, N, config_.hidden}),
                      .first_position = first});
-  for (const Layer& layer : layers_) {
-    read_layer(stream, layer, kept);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    read_layer(stream, layers_[i], kept);
+    if (filter_ != nullptr) {
+      filter_->after_layer(stream, static_cast<int>(i), kept.residual);
+    }
   }
   final_norm_.forward(stream, kept.residual, kept.norm);
   head_.logits(

@@ -7,6 +7,7 @@
 
 #include "core/arena.h"
 #include "core/buffer.h"
+#include "model/boundary_filter.h"
 #include "model/head.h"
 #include "model/linear.h"
 #include "model/norm.h"
@@ -24,8 +25,8 @@ namespace slackline {
 // Owns its caches and activations. Parameters must outlive it. One thread at a time.
 class Decoder {
  public:
-  // REQUIRES: parameters compute in f32.
-  Decoder(Parameters& parameters, const ModelConfig& config);
+  // `filter` may be null; it is not owned. REQUIRES: parameters compute in f32.
+  Decoder(Parameters& parameters, const ModelConfig& config, BoundaryFilter* filter = nullptr);
 
   // Forgets what was read and reads a prompt, of which the last T tokens count.
   // REQUIRES: at least one token; ids are in [0, V).
@@ -79,6 +80,7 @@ class Decoder {
   void attend(StreamView stream, const Layer& layer, const Activations& kept) const;
 
   ModelConfig config_;
+  BoundaryFilter* filter_;
   Parameter* token_table_;
   Parameter* position_table_;
   Norm final_norm_;

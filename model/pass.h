@@ -8,6 +8,7 @@
 #include "core/rng.h"
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "model/boundary_filter.h"
 #include "model/parameter_table.h"
 #include "model/tensor_sum.h"
 
@@ -46,7 +47,8 @@ struct Pass {
   // Whether weight gradients of matrices are written (first micro-batch of a step) or added to.
   Accumulate accumulate = Accumulate::no;
 
-  ParameterUse* use = nullptr;  // nobody, or who has to be told
+  ParameterUse* use = nullptr;       // nobody, or who has to be told
+  BoundaryFilter* filter = nullptr;  // nobody, or who changes activations; in evaluation, in f32
 
   void before_use(ModelPart part, int layer = -1) const {
     if (use != nullptr) {
@@ -57,6 +59,12 @@ struct Pass {
   void gradients_made(ModelPart part, int layer = -1) const {
     if (use != nullptr) {
       use->gradients_made(part, layer);
+    }
+  }
+
+  void after_layer(int layer, const Tensor& rows) const {
+    if (filter != nullptr) {
+      filter->after_layer(stream, layer, rows);
     }
   }
 

@@ -167,11 +167,11 @@ void Stage::forward(const Pass& pass, ActivationSlot& slot) {
     embedding_->forward(pass, to.residual.front());
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    pass.before_use(ModelPart::layer, chunk_.first_layer + static_cast<int>(i));
-    blocks_[i].forward(pass,
-                       residual_before(to.residual, i),
-                       of_block(to.blocks, i),
-                       residual_before(to.residual, i + 1));
+    const int layer = chunk_.first_layer + static_cast<int>(i);
+    const Tensor& after = residual_before(to.residual, i + 1);
+    pass.before_use(ModelPart::layer, layer);
+    blocks_[i].forward(pass, residual_before(to.residual, i), of_block(to.blocks, i), after);
+    pass.after_layer(layer, after);
   }
   if (head_) {
     pass.before_use(ModelPart::head);

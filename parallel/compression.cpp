@@ -1,6 +1,7 @@
 #include "parallel/compression.h"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -20,6 +21,10 @@ void place_by_rank(CompressionState& state, int rank, int size) {
 
 }  // namespace
 
+std::string boundary_label(const std::string& name, int number) {
+  return number == 1 ? name : fmt::format("{}+{}", name, number);
+}
+
 Compression::Compression(const Options& options, GradientReducer& reducer, const Groups& groups)
     : options_(options), reducer_(&reducer), groups_(&groups), pipeline_(options.pipeline) {
   if (!options_.plans.empty()) {
@@ -32,16 +37,16 @@ void Compression::begin_step(std::int64_t step) {
   if (options_.plans.empty()) {
     return;
   }
-  const CompressionPlan* plan = &plan_at(options_.plans, step);
+  const PlanFromStep* plan = &plan_at(options_.plans, step);
   if (plan != plan_) {
     put_in_force(*plan);
   }
 }
 
-void Compression::put_in_force(const CompressionPlan& plan) {
+void Compression::put_in_force(const PlanFromStep& plan) {
   plan_ = &plan;
-  pipeline_.set_plan(plan);
-  reducer_->set_plan(plan, options_.seed);
+  pipeline_.set_plan(plan.plan);
+  reducer_->set_plan(plan.plan, options_.seed);
   std::size_t workspace = pipeline_.workspace_bytes(options_.num_threads);
   for (CompressedSum* sum : reducer_->compressed_sums()) {
     workspace = std::max(workspace, sum->codec().workspace_bytes(options_.num_threads));
@@ -58,7 +63,9 @@ PipelineCompression* Compression::pipeline() {
   return is_active() ? &pipeline_ : nullptr;
 }
 
-void Compression::add_boundary(BoundaryCodec& codec, std::vector<CompressionState>& list) {
+void Compression::add_boundary(BoundaryCodec& codec,
+                               const std::string& label,
+                               std::vector<CompressionState>& list) {
   const auto add = [&](const std::string& name, const Tensor& data) {
     CompressionState& state = list.emplace_back();
     state.name = "residual/" + name;
@@ -70,11 +77,10 @@ void Compression::add_boundary(BoundaryCodec& codec, std::vector<CompressionStat
   const std::vector<Codec::Matrices>& residuals = codec.residuals().all();
   for (std::size_t i = 0; i < residuals.size(); ++i) {
     const bool each = codec.options().setting.error_feedback == ErrorFeedback::immediate;
-    add(each ? fmt::format("{}/{}", codec.options().name, i) : codec.options().name,
-        residuals[i].front());
+    add(each ? fmt::format("{}/{}", label, i) : label, residuals[i].front());
   }
   for (const CodecState& state : codec.codec().state()) {
-    add(state.part + "." + state.name, state.data);
+    add(label + "." + state.name, state.data);
   }
 }
 
@@ -113,8 +119,10 @@ void Compression::add_gradients(CompressedSum& sum, std::vector<CompressionState
 
 std::vector<CompressionState> Compression::state() {
   std::vector<CompressionState> list;
+  std::map<std::string, int> numbers;
   for (BoundaryCodec* codec : pipeline_.senders()) {
-    add_boundary(*codec, list);
+    const std::string& name = codec->options().name;
+    add_boundary(*codec, boundary_label(name, ++numbers[name]), list);
   }
   for (CompressedSum* sum : reducer_->compressed_sums()) {
     add_gradients(*sum, list);

@@ -27,6 +27,10 @@ struct CompressionState {
   bool sums = false;  // what all workers hold adds up to what is owed (residuals of gradients)
 };
 
+// How the state of a boundary's codecs is named behind residual/: phases that have codecs of their
+// own number them in the order of the schedule. "pipeline_forward/0", then "pipeline_forward/0+2".
+[[nodiscard]] std::string boundary_label(const std::string& name, int number);
+
 // Everything that compresses on one rank: obeys the run's plans, step by step. Owns the codecs'
 // stream and the boundaries' codecs; those of gradients belong to the reducer, which it tells the
 // plan. Used by the rank's thread.
@@ -49,7 +53,8 @@ class Compression {
   // Null while boundaries travel plain.
   [[nodiscard]] PipelineCompression* pipeline();
 
-  [[nodiscard]] const CompressionPlan* plan() const { return plan_; }
+  // The plan of the step that began last; null where nothing is ever compressed.
+  [[nodiscard]] const PlanFromStep* in_force() const { return plan_; }
 
   // The state of every codec and residual of this rank; views.
   [[nodiscard]] std::vector<CompressionState> state();
@@ -59,11 +64,15 @@ class Compression {
   void keep_state();
   void restore_state();
 
-  [[nodiscard]] bool is_active() const { return plan_ != nullptr && plan_->compresses_anything(); }
+  [[nodiscard]] bool is_active() const {
+    return plan_ != nullptr && plan_->plan.compresses_anything();
+  }
 
  private:
-  void put_in_force(const CompressionPlan& plan);
-  void add_boundary(BoundaryCodec& codec, std::vector<CompressionState>& list);
+  void put_in_force(const PlanFromStep& plan);
+  void add_boundary(BoundaryCodec& codec,
+                    const std::string& label,
+                    std::vector<CompressionState>& list);
   void add_gradients(CompressedSum& sum, std::vector<CompressionState>& list);
 
   Options options_;
@@ -71,7 +80,7 @@ class Compression {
   const Groups* groups_;
   PipelineCompression pipeline_;
   std::unique_ptr<Stream> stream_;
-  const CompressionPlan* plan_ = nullptr;  // of options_.plans
+  const PlanFromStep* plan_ = nullptr;  // of options_.plans
   std::vector<std::vector<float>> kept_;
 };
 

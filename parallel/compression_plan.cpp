@@ -23,11 +23,11 @@ bool CompressionPlan::compresses_anything() const {
       classes.begin(), classes.end(), [](const Class& row) { return row.codec.has_value(); });
 }
 
-const CompressionPlan& plan_at(const PlanHistory& plans, std::int64_t step) {
+const PlanFromStep& plan_at(const PlanHistory& plans, std::int64_t step) {
   const auto later = std::find_if(
       plans.begin(), plans.end(), [&](const PlanFromStep& row) { return row.from_step > step; });
   SL_CHECK(later != plans.begin(), "no plan for step " + std::to_string(step));
-  return std::prev(later)->plan;
+  return *std::prev(later);
 }
 
 }  // namespace slackline

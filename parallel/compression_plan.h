@@ -42,6 +42,6 @@ struct PlanFromStep {
 using PlanHistory = std::vector<PlanFromStep>;
 
 // The plan of a step. REQUIRES: step >= 1 and plans from step 1 on.
-[[nodiscard]] const CompressionPlan& plan_at(const PlanHistory& plans, std::int64_t step);
+[[nodiscard]] const PlanFromStep& plan_at(const PlanHistory& plans, std::int64_t step);
 
 }  // namespace slackline

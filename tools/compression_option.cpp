@@ -1,21 +1,30 @@
 #include "tools/compression_option.h"
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "core/error.h"
 
 namespace slackline {
 
-void add_compression_option(CLI::App& command, std::string& value) {
+void add_compression_option(CLI::App& command,
+                            CompressionOption& value,
+                            const std::string& otherwise) {
   command
-      .add_option("--compression", value, "Compress transfers as in training (on is not built yet)")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str();
+      .add_option("--compression",
+                  value,
+                  "Compress activations between pipeline stages as in training; " + otherwise)
+      ->check(CLI::IsMember({"on", "off"}));
 }
 
-void check_compression_option(const std::string& value) {
-  if (value == "on") {
-    throw ConfigError("--compression: compression is not built yet; use off; got on");
+void check_compression_option(const CompressionOption& value,
+                              const std::string& checkpoint,
+                              const InferenceModel& model) {
+  if (value == "on" && model.activation_codecs == nullptr) {
+    throw ConfigError(
+        fmt::format("--compression: the training of {} compressed no activations (site "
+                    "pipeline_forward), so only off is allowed; got on",
+                    checkpoint));
   }
 }
 

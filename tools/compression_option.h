@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "tools/model_loader.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
 class App;
@@ -8,11 +11,18 @@ class App;
 
 namespace slackline {
 
-// Adds `--compression on|off` of commands that run a trained model: whether the codecs of the
-// checkpoint's plan act on its transfers. Off by default. TODO when codecs are built: `on`.
-void add_compression_option(CLI::App& command, std::string& value);
+// `--compression on|off` of commands that run a trained model: whether activations pass through the
+// codecs that compressed them in training. Empty: not given.
+using CompressionOption = std::optional<std::string>;
 
-// Throws ConfigError for what is not built.
-void check_compression_option(const std::string& value);
+// `otherwise` says in the help what happens without it.
+void add_compression_option(CLI::App& command,
+                            CompressionOption& value,
+                            const std::string& otherwise);
+
+// Throws ConfigError for `on` where training compressed no activations.
+void check_compression_option(const CompressionOption& value,
+                              const std::string& checkpoint,
+                              const InferenceModel& model);
 
 }  // namespace slackline

@@ -10,6 +10,8 @@
 #include "compress/codec_setting_json.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "parallel/schedule/chrome_trace.h"
+#include "tools/joined_text.h"
 
 namespace slackline {
 
@@ -130,6 +132,21 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
 }
 
 }  // namespace
+
+std::string compression_plan_json(const PlanFromStep& plan) {
+  std::vector<std::string> rows;
+  rows.reserve(plan.plan.classes.size());
+  for (const CompressionPlan::Class& row : plan.plan.classes) {
+    rows.push_back(
+        fmt::format(R"({{"site": "{}", "stage": {}, "phase": "{}", "codec": {}, "reason": {}}})",
+                    schedule::site_name(row.members.site),
+                    row.members.stage,
+                    schedule::phase_name(row.members.phase),
+                    row.codec ? codec_setting_json(*row.codec) : "null",
+                    schedule::json_string(row.reason)));
+  }
+  return fmt::format(R"({{"from_step": {}, "classes": [{}]}})", plan.from_step, joined(rows, ", "));
+}
 
 PlanHistory compression_plans(const TrainConfig& config) {
   const MeshJob job = config.mesh_job();

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -22,7 +23,7 @@ struct EvaluateOptions {
   std::string checkpoint;
   std::string data;
   std::optional<std::int64_t> batches;
-  std::string compression = "off";
+  CompressionOption compression;
   bool json = false;
 };
 
@@ -30,40 +31,82 @@ std::string json_number(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
 
-void print(const Evaluation& result, bool json) {
-  if (json) {
-    fmt::print("{{\"loss\": {}, \"perplexity\": {}, \"tokens\": {}}}\n",
-               json_number(result.loss),
-               json_number(result.perplexity()),
+// What was evaluated: one of the two, or both.
+struct Results {
+  std::optional<Evaluation> plain{};
+  std::optional<Evaluation> compressed{};  // activations as in training
+
+  [[nodiscard]] const Evaluation& first() const { return plain ? *plain : *compressed; }
+};
+
+std::string json(const Results& results) {
+  const auto losses = [](const Evaluation& result) {
+    return fmt::format(R"("loss": {}, "perplexity": {})",
+                       json_number(result.loss),
+                       json_number(result.perplexity()));
+  };
+  const bool both = results.plain && results.compressed;
+  return fmt::format(
+      R"({{{}, "tokens": {}{}}})",
+      losses(results.first()),
+      results.first().tokens,
+      both ? fmt::format(R"(, "compressed": {{{}}})", losses(*results.compressed)) : "");
+}
+
+void print(const Results& results) {
+  const auto show = [](const char* activations, const Evaluation& result) {
+    fmt::print("{}loss        {:.6f}\nperplexity  {:.4f}\ntokens      {}\n",
+               activations,
+               result.loss,
+               result.perplexity(),
                result.tokens);
-    return;
+  };
+  if (results.plain) {
+    show(results.compressed ? "activations as they are\n" : "", *results.plain);
   }
-  fmt::print("loss        {:.6f}\nperplexity  {:.4f}\ntokens      {}\n",
-             result.loss,
-             result.perplexity(),
-             result.tokens);
+  if (results.compressed) {
+    show("activations compressed as in training\n", *results.compressed);
+  }
+}
+
+// Groups of as many tokens as a training message had: whole ones in every pass but the last.
+std::int64_t windows_per_pass(const InferenceModel& model) {
+  const std::int64_t message = std::max<std::int64_t>(
+      1, model.activation_codecs->compression().tokens / model.config.sequence);
+  return std::max(message, kEvaluationBatch / message * message);
 }
 
 void evaluate(const EvaluateOptions& options) {
-  check_compression_option(options.compression);
   const int num_threads = default_num_threads();
   const InferenceModel model = load_inference_model(options.checkpoint, num_threads);
+  check_compression_option(options.compression, options.checkpoint, model);
   const std::unique_ptr<TokenFile> tokens = open_token_file(options.data, model.config.vocab);
-  std::optional<ProgressLine> line;
-  const Evaluation result =
-      evaluate_tokens(*model.parameters,
-                      model.config,
-                      *tokens,
-                      {.max_batches = options.batches,
-                       .num_threads = num_threads,
-                       .progress = [&](std::int64_t done, std::int64_t total) {
-                         if (!line) {
-                           line.emplace("evaluating", static_cast<std::uint64_t>(total));
-                         }
-                         line->update(static_cast<std::uint64_t>(done));
-                       }});
-  line.reset();
-  print(result, options.json);
+  const auto run = [&](BoundaryFilter* filter) {
+    std::optional<ProgressLine> line;
+    const auto progress = [&](std::int64_t done, std::int64_t total) {
+      if (!line) {
+        line.emplace("evaluating", static_cast<std::uint64_t>(total));
+      }
+      line->update(static_cast<std::uint64_t>(done));
+    };
+    return evaluate_tokens(
+        *model.parameters,
+        model.config,
+        *tokens,
+        {.max_batches = options.batches,
+         .num_threads = num_threads,
+         .filter = filter,
+         .windows_per_pass = filter == nullptr ? kEvaluationBatch : windows_per_pass(model),
+         .progress = progress});
+  };
+  Results results;
+  if (options.compression != "on") {
+    results.plain = run(nullptr);
+  }
+  if (options.compression != "off" && model.activation_codecs != nullptr) {
+    results.compressed = run(model.activation_codecs.get());
+  }
+  options.json ? fmt::print("{}\n", json(results)) : print(results);
 }
 
 }  // namespace
@@ -80,11 +123,13 @@ void add_evaluate_command(CLI::App& app, ExitCode& code) {
                    options->batches,
                    fmt::format("Stop after N batches of {} windows", kEvaluationBatch))
       ->check(CLI::PositiveNumber);
-  add_compression_option(*command, options->compression);
+  add_compression_option(*command, options->compression, "unless given, with and without");
   command->add_flag("--json", options->json, "Print the result as JSON, the last line of stdout");
   command->footer(
       "Reads the file's tokens in order, in windows of the model's sequence length that do not\n"
-      "overlap; a last partial window is dropped. Computes in fp32.\n"
+      "overlap; a last partial window is dropped. Computes in fp32. A model whose training\n"
+      "compressed activations (site pipeline_forward) is evaluated without and with that;\n"
+      "--compression takes one of the two alone.\n"
       "Example: slackline evaluate --checkpoint runs/first/checkpoints/step-00000200 "
       "--data corpus/english --json");
   command->callback([options, &code] {

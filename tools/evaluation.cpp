@@ -61,7 +61,7 @@ Evaluation evaluate_tokens(Parameters& parameters,
                            const EvaluationOptions& options) {
   const std::int64_t T = config.sequence;
   const std::int64_t num_windows = count_windows(tokens, T, options.max_batches);
-  const std::int64_t largest = std::min(kEvaluationBatch, num_windows);
+  const std::int64_t largest = std::min(options.windows_per_pass, num_windows);
   Stream stream({.num_threads = options.num_threads,
                  .workspace_bytes = workspace_bytes(
                      config, {largest, num_windows % largest}, options.num_threads)});
@@ -81,7 +81,8 @@ Evaluation evaluate_tokens(Parameters& parameters,
     sum += stage.evaluate({.stream = stream,
                            .sum = &one_rank,
                            .batch = {.tokens = Tensor(inputs.data(), DType::i32, {B, T}),
-                                     .targets = Tensor(targets.data(), DType::i32, {B * T})}});
+                                     .targets = Tensor(targets.data(), DType::i32, {B * T})},
+                           .filter = options.filter});
     if (options.progress) {
       options.progress(window + B, num_windows);
     }

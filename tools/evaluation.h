@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "data/token_file.h"
+#include "model/boundary_filter.h"
 #include "model/parameters.h"
 
 namespace slackline {
@@ -22,6 +23,8 @@ struct Evaluation {
 struct EvaluationOptions {
   std::optional<std::int64_t> max_batches{};  // batches of kEvaluationBatch windows; all if empty
   int num_threads = 1;
+  BoundaryFilter* filter = nullptr;  // what changes activations between layers; not owned
+  std::int64_t windows_per_pass = kEvaluationBatch;  // what runs together; at least 1
   std::function<void(std::int64_t done, std::int64_t total)> progress{};  // windows; may be empty
 };
 

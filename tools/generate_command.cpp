@@ -28,7 +28,7 @@ struct GenerateOptions {
   std::string prompt;
   int tokens = 0;
   SamplingOptions sampling;
-  std::string compression = "off";
+  CompressionOption compression;
 };
 
 // "15 496 995"
@@ -77,12 +77,12 @@ void show(const std::string& text) {
 }
 
 void generate(const GenerateOptions& options) {
-  check_compression_option(options.compression);
   if (std::isnan(options.sampling.temperature)) {  // which passes every range
     throw ConfigError("--temperature: must be a number; got nan");
   }
   const int num_threads = default_num_threads();
   const InferenceModel model = load_inference_model(options.checkpoint, num_threads);
+  check_compression_option(options.compression, options.checkpoint, model);
   const std::vector<TokenId> prompt = read_prompt(model, options.prompt);
   TextStream text(model.tokenizer.get());
   for (const TokenId id : prompt) {
@@ -91,7 +91,9 @@ void generate(const GenerateOptions& options) {
 
   Stream stream({.num_threads = num_threads,
                  .workspace_bytes = Decoder::workspace_bytes(model.config, num_threads)});
-  Decoder decoder(*model.parameters, model.config);
+  Decoder decoder(*model.parameters,
+                  model.config,
+                  options.compression == "on" ? model.activation_codecs.get() : nullptr);
   decoder.start(stream, prompt);
   for (int made = 0; made < options.tokens; ++made) {
     const std::uint64_t position = prompt.size() + static_cast<std::uint64_t>(made);
@@ -135,14 +137,16 @@ void add_generate_command(CLI::App& app, ExitCode& code) {
       ->required()
       ->check(CLI::PositiveNumber);
   add_sampling_options(*command, options->sampling);
-  add_compression_option(*command, options->compression);
+  add_compression_option(*command, options->compression, "off unless given");
   command->footer(
       "Prints the prompt and what follows it, token by token, and stops early at an end-of-text.\n"
       "For a checkpoint without a tokenizer the prompt is token ids separated by spaces, and so "
       "is\n"
       "what is printed. Computes in fp32. Text may be longer than the model's context: when that "
       "is\n"
-      "full, its newest half is kept.\n"
+      "full, its newest half is kept. With --compression on a prompt passes as one message and "
+      "each\n"
+      "token after it as one of its own.\n"
       "Example: slackline generate --checkpoint runs/first/checkpoints/step-00000200 "
       "--prompt \"The \" --tokens 100 --seed 1 --temperature 0.8 --top-k 50");
   command->callback([options, &code] {

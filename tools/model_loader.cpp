@@ -136,6 +136,9 @@ InferenceModel load_inference_model(const std::string& checkpoint_directory, int
   Stream stream({.num_threads = num_threads});
   require_model(checkpoint, model.config);
   load_weights(stream, checkpoint, *model.parameters);
+  if (const auto compression = stored_activation_compression(checkpoint, model.config)) {
+    model.activation_codecs = std::make_unique<CodecFilter>(*compression, checkpoint, num_threads);
+  }
   return model;
 }
 

@@ -7,6 +7,7 @@
 #include "core/stream.h"
 #include "data/tokenizer.h"
 #include "model/parameters.h"
+#include "tools/codec_filter.h"
 
 namespace slackline {
 
@@ -38,6 +39,8 @@ struct InferenceModel {
   ModelConfig config{};
   std::unique_ptr<Parameters> parameters{};  // layers hold its address
   std::unique_ptr<Tokenizer> tokenizer{};    // null where the checkpoint has none
+  // What training's codecs did to activations; null where it compressed none.
+  std::unique_ptr<CodecFilter> activation_codecs{};
 };
 
 [[nodiscard]] InferenceModel load_inference_model(const std::string& checkpoint_directory,

@@ -8,6 +8,8 @@
 #include "core/checkpoint/checkpoint_directory.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "tools/activation_compression.h"
+#include "tools/compression_plans.h"
 #include "tools/compression_state.h"
 #include "tools/model_loader.h"
 #include "tools/run_directory.h"
@@ -81,6 +83,19 @@ std::string data_document(const TrainingState& state) {
       {"epochs", state.train_data.order_state()},
       {"identity", data_identity(state.config)}};
   return document.dump();
+}
+
+void add_plan(const TrainingState& state, CheckpointDocuments& documents) {
+  const PlanFromStep* plan = state.model.compression().in_force();
+  if (plan == nullptr) {
+    return;
+  }
+  documents.plan = compression_plan_json(*plan);
+  const std::optional<ActivationCompression> activations =
+      activation_compression(plan->plan, state.config.mesh_job(), state.config.run.seed);
+  if (activations) {
+    documents.codec = activation_compression_json(*activations);
+  }
 }
 
 // Where a part of a piece lies in the memory of its optimizer state.
@@ -172,6 +187,7 @@ CheckpointContents training_contents(const TrainingState& state) {
                                           parallel.tensor,
                                           parallel.pipeline,
                                           parallel.data);
+  add_plan(state, contents.documents);
   if (state.tokenizer) {
     contents.documents.tokenizer = fmt::format(R"({{"file": "{}"}})", kTokenizerName);
     contents.files.emplace(kTokenizerName, *state.tokenizer);

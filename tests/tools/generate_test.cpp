@@ -134,7 +134,7 @@ TEST_CASE("wrong options end with exit code 2 and a message that names them") {
   };
 
   for (const Case& wrong : std::vector<Case>{
-           {"1 2", {"--tokens", "5", "--compression", "on"}, "compression is not built yet"},
+           {"1 2", {"--tokens", "5", "--compression", "on"}, "compressed no activations"},
            {"1 40", {"--tokens", "5"}, "--prompt: the checkpoint has no tokenizer"},
            {"1 -2", {"--tokens", "5"}, "got -2"},
            {"hello", {"--tokens", "5"}, "got hello"},

@@ -1,0 +1,138 @@
+#include "tools/codec_filter.h"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "compress/codec_bytes.h"
+#include "parallel/boundary_codec.h"
+#include "parallel/compression.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr int kPhases = 3;  // of a boundary's messages
+
+// As training names a boundary's codec.
+std::string name_of(const ActivationCompression::Boundary& boundary) {
+  return fmt::format("pipeline_forward/{}", boundary.stage);
+}
+
+// The matrices of a message of so many tokens.
+std::vector<MatrixShape> cut(const ActivationCompression& compression, std::int64_t tokens) {
+  const int t = compression.tensor;
+  const bool whole_tokens = compression.tokens % t == 0;  // in training
+  if (whole_tokens && tokens % t != 0) {
+    return {{.rows = tokens, .columns = compression.channels}};
+  }
+  const MatrixShape share = whole_tokens
+                                ? share_shape(tokens, compression.channels, t)
+                                : MatrixShape{.rows = tokens, .columns = compression.channels / t};
+  return std::vector<MatrixShape>(static_cast<std::size_t>(t), share);
+}
+
+}  // namespace
+
+CodecFilter::CodecFilter(const ActivationCompression& compression,
+                         Checkpoint& checkpoint,
+                         int num_threads)
+    : compression_(compression), num_threads_(num_threads) {
+  read_factors(checkpoint);
+}
+
+void CodecFilter::read_factors(Checkpoint& checkpoint) {
+  const MatrixShape share = cut(compression_, compression_.tokens).front();
+  for (const ActivationCompression::Boundary& boundary : compression_.boundaries) {
+    std::vector<float>& factors = factors_.emplace_back();
+    if (boundary.codec.kind != CodecKind::low_rank) {
+      continue;
+    }
+    const Shape shape{compression_.tensor, factor_rank(boundary.codec, share), share.columns};
+    // A phase's own codec is told by its rank.
+    for (int number = 1; number <= kPhases && factors.empty(); ++number) {
+      const std::string name =
+          "residual/" + boundary_label(name_of(boundary), number) + ".right_factor";
+      const auto found = checkpoint.tensors().find(name);
+      if (found != checkpoint.tensors().end() && found->second.shape == shape) {
+        factors.resize(shape.num_elements());
+        checkpoint.read(name, Tensor(std::span(factors)).reshaped(shape), 0);
+      }
+    }
+  }
+}
+
+CodecFilter::Share CodecFilter::make_share(std::size_t boundary,
+                                           const MatrixShape& shape,
+                                           int rank) {
+  const ActivationCompression::Boundary& at = compression_.boundaries[boundary];
+  Share share{
+      .codec = make_codec(at.codec, {{.name = name_of(at), .shape = shape}}, compression_.seed),
+      .shape = shape};
+  share.frame = Buffer("frame", share.codec->frame_bytes());
+  for (const CodecState& state : share.codec->state()) {
+    const std::span<const float> values = state.data.span<float>();
+    share.state.assign(values.begin(), values.end());
+  }
+  const std::vector<float>& factors = factors_[boundary];
+  const std::size_t of_rank = factors.size() / static_cast<std::size_t>(compression_.tensor);
+  // A smaller message has as many columns and perhaps fewer factors: the first ones.
+  if (!factors.empty()) {
+    SL_CHECK(share.state.size() <= of_rank, "a right factor larger than training's");
+    const auto first = factors.begin() + static_cast<std::ptrdiff_t>(of_rank) * rank;
+    std::copy_n(first, share.state.size(), share.state.begin());
+  }
+  return share;
+}
+
+CodecFilter::Shares& CodecFilter::shares_of(std::size_t boundary, std::int64_t tokens) {
+  Shares& shares = shares_[{boundary, tokens}];
+  if (!shares.empty()) {
+    return shares;
+  }
+  for (const MatrixShape& shape : cut(compression_, tokens)) {
+    shares.push_back(make_share(boundary, shape, static_cast<int>(shares.size())));
+  }
+  const std::size_t workspace = shares.front().codec->workspace_bytes(num_threads_);
+  if (stream_ == nullptr || stream_->workspace().capacity() < workspace) {
+    stream_ = std::make_unique<Stream>(Stream::Options{
+        .name = "codec", .num_threads = num_threads_, .workspace_bytes = workspace});
+  }
+  return shares;
+}
+
+void CodecFilter::pass_through(Shares& shares, const Tensor& group, std::uint64_t number) {
+  const auto each = static_cast<std::int64_t>(group.num_elements() / shares.size());
+  const Tensor ranks = group.reshaped({std::ssize(shares), each});
+  const MessageKey key{.seed = compression_.seed, .step = 0, .micro_batch = number};
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    Share& share = shares[rank];
+    const auto row = static_cast<std::int64_t>(rank);
+    const Tensor matrix =
+        ranks.rows(row, row + 1).reshaped({share.shape.rows, share.shape.columns});
+    for (const CodecState& state : share.codec->state()) {
+      std::copy(share.state.begin(), share.state.end(), state.data.span<float>().begin());
+    }
+    const Tensor frame =
+        share.frame.view(DType::u8, {static_cast<std::int64_t>(share.frame.bytes())});
+    share.codec->encode(*stream_, {matrix}, {}, key, frame);
+    share.codec->decode(*stream_, frame, {matrix}, false);
+  }
+}
+
+void CodecFilter::after_layer(StreamView /*stream*/, int layer, const Tensor& rows) {
+  for (std::size_t i = 0; i < compression_.boundaries.size(); ++i) {
+    if (compression_.boundaries[i].after_layer != layer) {
+      continue;
+    }
+    std::uint64_t number = 0;
+    for (std::int64_t first = 0; first < rows.dim(0); ++number) {
+      const std::int64_t end = std::min(first + compression_.tokens, rows.dim(0));
+      pass_through(shares_of(i, end - first), rows.rows(first, end), number);
+      first = end;
+    }
+  }
+}
+
+}  // namespace slackline
