@@ -239,9 +239,9 @@ TEST_CASE("warm-up steps come first and plain, where there is anything to compre
   const PlanHistory plans =
       make_compression_plans(read(R"({"policy": "optimus_cc", "warmup_steps": 5})"), job);
   REQUIRE(plans.size() == 2);
-  CHECK_FALSE(plan_at(plans, 5).compresses_anything());
-  CHECK(plan_at(plans, 5).classes.front().reason == "warm-up steps");
-  CHECK(plan_at(plans, 6).compresses_anything());
+  CHECK_FALSE(plan_at(plans, 5).plan.compresses_anything());
+  CHECK(plan_at(plans, 5).plan.classes.front().reason == "warm-up steps");
+  CHECK(plan_at(plans, 6).plan.compresses_anything());
   CHECK(make_compression_plans(read(R"({"warmup_steps": 5})"), job).size() == 1);
 }
 
