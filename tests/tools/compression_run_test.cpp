@@ -135,7 +135,7 @@ TEST_CASE("raw and sent bytes of a compressed step are in the metrics") {
   require_done(run.train(with(with(kMesh, kCodecs), in(run, "small")), kRanks));
   const auto axes = [&](const std::string& name) {
     const std::string text = read_file(run.path(name) + "/metrics.jsonl");
-    return text.substr(text.find("\"axes\""), text.find("\n") - text.find("\"axes\""));
+    return text.substr(text.find("\"axes\""), text.find('\n') - text.find("\"axes\""));
   };
   const auto number = [](const std::string& text, const std::string& axis, const char* field) {
     const std::size_t at = text.find(field, text.find("\"" + axis + "\""));

@@ -49,7 +49,7 @@ double seconds_of(const std::function<void()>& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void run(const Settings& settings) {
+void compare(const Settings& settings) {
   const std::vector<CodecPart> parts = gpt2_matrices();
   const CodecSetting setting{.kind = CodecKind::low_rank,
                              .error_feedback = ErrorFeedback::immediate,
@@ -107,22 +107,26 @@ void run(const Settings& settings) {
       settings.num_pairs);
 }
 
-}  // namespace
-
-}  // namespace slackline
-
-int main(int argc, char** argv) {
-  slackline::Settings settings;
+int run(int argc, char** argv) {
+  Settings settings;
   CLI::App app{"Times low-rank messages of GPT-2's gradients against copies"};
   app.add_option("--rank", settings.rank)->check(CLI::PositiveNumber);
   app.add_option("--pairs", settings.num_pairs)->check(CLI::PositiveNumber);
   app.add_option("--threads", settings.num_threads)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
+  compare(settings);
+  return 0;
+}
+
+}  // namespace
+
+}  // namespace slackline
+
+int main(int argc, char** argv) {
   try {
-    slackline::run(settings);
-  } catch (const std::exception& problem) {
-    fmt::print(stderr, "low_rank_bench: {}\n", problem.what());
+    return slackline::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fputs(error.what(), stderr);
     return 1;
   }
-  return 0;
 }
