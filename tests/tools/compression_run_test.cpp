@@ -86,7 +86,7 @@ TEST_CASE("a compressed run's plan.json replays to the same run") {
   REQUIRE(run.weights_sha256(run.checkpoint(6, "again")) == run.weights_sha256(run.checkpoint(6)));
 }
 
-TEST_CASE("what gradients are owed moves to another number of data ranks and to other stages") {
+TEST_CASE("what has no place on another layout is named when it begins anew") {
   const TrainingRun run;
   const std::vector<std::string> job = with(kMesh, kCodecs);
   require_done(run.train(with(job, {"run.steps=3"}), kRanks));
@@ -108,6 +108,40 @@ TEST_CASE("what gradients are owed moves to another number of data ranks and to 
   REQUIRE_THAT(moved.error, Contains("residual/pipeline_backward/1"));
   REQUIRE_THAT(moved.error, Contains("residual/embedding/wte.weight"));
   REQUIRE_THAT(moved.error, !Contains("residual/data_gradient/h.0.attn.c_attn.weight,"));
+}
+
+// A step that is not finite is skipped and leaves codecs as they were loaded, which shows what that
+// was.
+TEST_CASE("what other numbers of data ranks owed is added up and shared out equally") {
+  const TrainingRun run;
+  const std::vector<std::string> job = {"model.layers=4",
+                                        "batch.micro=1",
+                                        "optimizer.lr=1e30",
+                                        "optimizer.schedule=constant",
+                                        "optimizer.clip_norm=0",
+                                        "optimizer.warmup_steps=0",
+                                        "run.on_nonfinite=skip",
+                                        "compress.policy=all",
+                                        kCodecs[3]};
+  require_done(run.train(with(job, {"run.steps=1", "parallel.data=2"}), {"--ranks", "2"}));
+  require_done(run.train(
+      with(with(job, in(run, "four")),
+           {"run.steps=2", "parallel.data=4", "checkpoint.resume_from=" + run.checkpoint(1)}),
+      kRanks));
+  for (const char* name : {"residual/data_gradient/h.0.attn.c_attn.weight",
+                           "residual/data_gradient/h.3.mlp.c_proj.weight"}) {
+    INFO(name);
+    const std::vector<float> first = tensor_of(run.checkpoint(1), name, 0);
+    const std::vector<float> second = tensor_of(run.checkpoint(1), name, 1);
+    std::vector<float> share(first.size());
+    for (std::size_t i = 0; i < share.size(); ++i) {
+      share[i] = 0.25F * (first[i] + second[i]);
+    }
+    REQUIRE(share != std::vector<float>(share.size(), 0.0F));
+    for (std::int64_t worker = 0; worker < 4; ++worker) {
+      REQUIRE(tensor_of(run.checkpoint(2, "four"), name, worker) == share);
+    }
+  }
 }
 
 TEST_CASE("steps that are skipped leave no trace in codecs") {
