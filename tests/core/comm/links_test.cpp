@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -113,26 +115,33 @@ TEST_CASE("messages over emulated links take at least their time, and bring the 
   Cluster cluster = two_nodes(Cluster::SharedBy::node, true);
   cluster.network_link.bytes_per_second = kMegabyte;
   constexpr std::size_t kBytes = 20'000;
+  std::array<Clock::time_point, 4> begins;
+  std::array<Clock::time_point, 4> ends;
   run_local_ranks(4, {.links = cluster}, [&](Communicator& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
     expect(world.nodes() == std::vector<int>{0, 0, 1, 1}, world, "nodes of the cluster");
     GuardedTensor data(DType::f32, Shape{kBytes / 4});
     data.fill(world.rank());
     world.record_transfers(true);
     world.barrier({}).wait();
-    const double begin = world.now();
+    begins[rank] = Clock::now();
     if (world.rank() < 2) {
       world.send(data, world.rank() + 2, {}).wait();
     } else {
       world.receive(data, world.rank() - 2, {}).wait();
       expect(data.values().back() == world.rank() - 2, world, "data");
     }
-    world.barrier({}).wait();
-    // Both messages pass node 0's way out; the barrier's messages follow them.
-    const double least = 2.0 * kBytes / kMegabyte;
-    expect(world.now() - begin >= least, world, "the time that the link needs");
+    ends[rank] = Clock::now();
     const std::vector<TransferRecord> records = world.take_records();
-    expect(records[1].finished - records[1].submitted >= kBytes / kMegabyte, world, "record");
+    // A receive may be submitted late on a busy machine, when its message is already there.
+    expect(world.rank() >= 2 || records[1].finished - records[1].submitted >= kBytes / kMegabyte,
+           world,
+           "record of a send");
   });
+  // Both messages pass node 0's way out, whichever rank comes first.
+  const std::chrono::duration<double> took =
+      *std::max_element(ends.begin(), ends.end()) - *std::min_element(begins.begin(), begins.end());
+  REQUIRE(took.count() >= 2.0 * kBytes / kMegabyte);
 }
 
 TEST_CASE("every collective is right over emulated links") {
