@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""What each of Optimus-CC's techniques does to the validation loss, over paired seeds, and over ranks.
+
+Every row trains the same GPT (4 stages, 2 data ranks) on the same tokens from the same weights, so that a
+seed's rows differ by compression alone. The corpus is the quickstart's (tools/quickstart, or its `prepare`
+stage). A finished run is kept in OUT and not run again; so the bench may be stopped and called again.
+
+usage: tools/bench/quality_bench.py CORPUS OUT [--seeds N] [--steps N] [--table]
+       CORPUS: directory with train.bin and valid.bin      --table: print what is in OUT, run nothing
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+
+from runs import BINARY, print_header, print_row, require_binary
+
+FIRST_SEED = 1234
+SWEEP_RANKS = (2, 4, 8, 16, 32, 64)
+BACKWARD_RANK = 4  # of 208 columns; the paper's 16 of 1920 to 3072 shrinks messages as much
+GRADIENT_RANK = 16
+LOW_RANK = 2
+
+
+def low_rank(rank, error_feedback):
+    return {"codec": "low_rank", "rank": rank, "error_feedback": error_feedback}
+
+
+def backward(policy, rank, error_feedback, **more):
+    return {"policy": policy, "pipeline_backward": low_rank(rank, error_feedback), **more}
+
+
+DATA_GRADIENT = {"data_gradient": low_rank(GRADIENT_RANK, "immediate")}
+EPILOGUE = ("optimus_cc", BACKWARD_RANK)
+
+# Name: (compress section, embedding_sync)
+ROWS = {
+    "baseline": ({"policy": "none"}, "separate"),
+    "PowerSGD, all stages": ({"policy": "all", **DATA_GRADIENT}, "separate"),
+    "CB without LEP": (backward(*EPILOGUE, "none", stages=0), "separate"),
+    "CB": (backward(*EPILOGUE, "lazy", stages=0), "separate"),
+    "CB+FE": (backward(*EPILOGUE, "lazy", stages=0), "fused"),
+    "CB+FE+SC": (backward(*EPILOGUE, "lazy", stages=3, **DATA_GRADIENT), "fused"),
+    f"all backward, rank {LOW_RANK}": (backward("all", LOW_RANK, "lazy"), "separate"),
+    f"all backward, rank {LOW_RANK}, without LEP": (backward("all", LOW_RANK, "none"), "separate"),
+}
+SWEEP = {
+    f"all backward, rank {rank}": (backward("all", rank, "lazy"), "separate") for rank in SWEEP_RANKS
+}
+
+
+def config(corpus, directory, steps, seed, compress, embedding_sync):
+    return {
+        "run": {"dir": str(directory), "seed": seed, "steps": steps, "eval_every": steps, "eval_batches": 40},
+        "model": {"layers": 4, "hidden": 208, "heads": 4, "sequence": 128, "vocab": 257},
+        "data": {
+            "train": [{"path": str(corpus / "train")}],
+            "valid": [{"path": str(corpus / "valid")}],
+        },
+        "batch": {"global": 32, "micro": 2},
+        "parallel": {"pipeline": 4, "data": 2, "embedding_sync": embedding_sync},
+        "optimizer": {"lr": 3e-3, "min_lr": 1e-4, "schedule": "cosine", "warmup_steps": steps // 10},
+        "compress": compress,
+        "network": {"timeout_seconds": 100000},
+    }
+
+
+class Bench:
+    def __init__(self, corpus, out, steps):
+        self._corpus = corpus.resolve()
+        self._out = out
+        self._steps = steps
+
+    def _result(self, name, seed):
+        slug = "".join(letter if letter.isalnum() else "-" for letter in name)
+        return self._out / f"{slug}-{seed}.json"
+
+    def run(self, name, seed, row):
+        result = self._result(name, seed)
+        if result.exists():
+            return
+        directory = self._out / "run"
+        shutil.rmtree(directory, ignore_errors=True)
+        path = self._out / "config.json"
+        path.write_text(json.dumps(config(self._corpus, directory, self._steps, seed, *row)))
+        command = [str(BINARY), "train", str(path), "--ranks", "8"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}: ended with {done.returncode}\n{done.stderr}")
+        lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+        losses = [line["eval_loss"] for line in lines if "eval_loss" in line]
+        last = [line for line in lines if "axes" in line][-1]
+        axes = {
+            axis: {key: bytes[key] for key in ("raw_bytes", "sent_bytes")}
+            for axis, bytes in last["axes"].items()
+        }
+        temporary = result.with_suffix(".part")
+        temporary.write_text(json.dumps({"valid_loss": losses[-1], "axes": axes}))
+        os.replace(temporary, result)
+        print(f"{name}, seed {seed}: {losses[-1]:.4f}", file=sys.stderr, flush=True)
+
+    def read(self, name, seed):
+        result = self._result(name, seed)
+        return json.loads(result.read_text()) if result.exists() else None
+
+
+def sent_share(run):
+    axes = run["axes"].values()
+    return f"{100 * sum(a['sent_bytes'] for a in axes) / sum(a['raw_bytes'] for a in axes):.1f} %"
+
+
+def spread(values):
+    return f"{statistics.stdev(values):.4f}" if len(values) > 1 else "-"
+
+
+def print_quality(bench, seeds):
+    print_header("row", "bytes sent", *(f"seed {seed}" for seed in seeds), "mean", "difference", "spread of it")
+    for name in ROWS:
+        runs = {seed: bench.read(name, seed) for seed in seeds}
+        losses = {seed: run["valid_loss"] for seed, run in runs.items() if run}
+        if not losses:
+            continue
+        baselines = {seed: bench.read("baseline", seed)["valid_loss"] for seed in losses}
+        differences = [losses[seed] - baselines[seed] for seed in losses]
+        mean = statistics.mean(losses.values())
+        print_row(
+            name,
+            sent_share(next(run for run in runs.values() if run)),
+            *(f"{losses[seed]:.4f}" if seed in losses else "" for seed in seeds),
+            f"{mean:.4f}",
+            f"{statistics.mean(differences):+.4f} "
+            f"({100 * sum(differences) / sum(baselines.values()):+.2f} %)",
+            spread(differences),
+        )
+
+
+def print_sweep(bench, seed):
+    print_header("all backward, lazy: rank", "bytes sent", "validation loss", "difference")
+    baseline = bench.read("baseline", seed)["valid_loss"]
+    for name in SWEEP:
+        if run := bench.read(name, seed):
+            loss = run["valid_loss"]
+            print_row(name.split()[-1], sent_share(run), f"{loss:.4f}", f"{loss - baseline:+.4f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__[__doc__.index("usage: ") + len("usage: ") :])
+    parser.add_argument("corpus", type=pathlib.Path)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    bench = Bench(options.corpus, options.out, options.steps)
+    seeds = [FIRST_SEED + i for i in range(options.seeds)]
+    if not options.table:
+        require_binary()
+        options.out.mkdir(parents=True, exist_ok=True)
+        for seed in seeds:
+            for name, row in ROWS.items():
+                bench.run(name, seed, row)
+            if seed == FIRST_SEED:
+                for name, row in SWEEP.items():
+                    bench.run(name, seed, row)
+    print_quality(bench, seeds)
+    print()
+    print_sweep(bench, FIRST_SEED)
+
+
+if __name__ == "__main__":
+    main()
