@@ -47,13 +47,16 @@ class CastCodec final : public Codec {
 
   [[nodiscard]] int sums() const override { return 1; }
 
-  [[nodiscard]] Tensor begin_sum(StreamView stream,
-                                 const Matrices& values,
-                                 const Matrices& residual,
-                                 const MessageKey& /*key*/) override {
-    narrow(stream, values, residual, addend_.data());
+  [[nodiscard]] Tensor addend(int /*round*/) override {
     return addend_.view(DType::bf16,
                         {static_cast<std::int64_t>(addend_.bytes() / sizeof(BFloat16))});
+  }
+
+  void begin_sum(StreamView stream,
+                 const Matrices& values,
+                 const Matrices& residual,
+                 const MessageKey& /*key*/) override {
+    narrow(stream, values, residual, addend_.data());
   }
 
   void finish_sum(StreamView stream,

@@ -13,19 +13,22 @@ constexpr const char* kNoSums = "this codec's messages do not add";
 
 }  // namespace
 
-Tensor Codec::begin_sum(StreamView /*stream*/,
-                        const Matrices& /*values*/,
-                        const Matrices& /*residual*/,
-                        const MessageKey& /*key*/) {
+Tensor Codec::addend(int /*round*/) {
   SL_CHECK(false, kNoSums);
   return {};
 }
 
-Tensor Codec::next_sum(StreamView /*stream*/,
-                       const Matrices& /*values*/,
-                       const Matrices& /*residual*/) {
+void Codec::begin_sum(StreamView /*stream*/,
+                      const Matrices& /*values*/,
+                      const Matrices& /*residual*/,
+                      const MessageKey& /*key*/) {
   SL_CHECK(false, kNoSums);
-  return {};
+}
+
+void Codec::next_sum(StreamView /*stream*/,
+                     const Matrices& /*values*/,
+                     const Matrices& /*residual*/) {
+  SL_CHECK(false, kNoSums);
 }
 
 void Codec::finish_sum(StreamView /*stream*/,

@@ -58,9 +58,9 @@ struct CodecState {
 // A message takes one of two ways.
 //   As a frame, to one receiver or gathered by several:  encode(), send the frame, settle();
 //     the receiver: decode().
-//   As sums, where sums() > 0 and the message is added up over ranks:  begin_sum(), add its tensor
-//     up over all ranks, next_sum() and add up again for each further round, finish_sum(). The
-//     result is the decoded sum of all ranks' matrices, equal on all of them.
+//   As sums, where sums() > 0 and the message is added up over ranks:  begin_sum(), add addend(1)
+//     up over all ranks, next_sum() and add up the next addend for each further round,
+//     finish_sum(). The result is the decoded sum of all ranks' matrices, equal on all of them.
 //
 // With a residual e (one tensor a matrix; empty vectors: no error feedback) a message stands for
 // values + e. encode() and begin_sum() leave that sum in e, settle() and finish_sum() take off what
@@ -101,17 +101,19 @@ class Codec {
   // Rounds of addition over ranks; 0: this codec's messages do not add.
   [[nodiscard]] virtual int sums() const { return 0; }
 
-  // The first round's addend, to be added up in place. Valid until the message is finished.
-  [[nodiscard]] virtual Tensor begin_sum(StreamView stream,
-                                         const Matrices& values,
-                                         const Matrices& residual,
-                                         const MessageKey& key);
+  // What is added up in place in a round, from 1: the same memory for every message. Not called
+  // beside other calls.
+  [[nodiscard]] virtual Tensor addend(int round);
 
-  // After the round before has been added up: this round's addend. `values` and `residual` as given
-  // to begin_sum.
-  [[nodiscard]] virtual Tensor next_sum(StreamView stream,
-                                        const Matrices& values,
-                                        const Matrices& residual);
+  // Makes the first addend.
+  virtual void begin_sum(StreamView stream,
+                         const Matrices& values,
+                         const Matrices& residual,
+                         const MessageKey& key);
+
+  // Makes the next addend, of the sum of the one before. `values` and `residual` as given to
+  // begin_sum.
+  virtual void next_sum(StreamView stream, const Matrices& values, const Matrices& residual);
 
   // After the last round, added up over `ranks`. `out` may be the values.
   virtual void finish_sum(StreamView stream,

@@ -78,11 +78,12 @@ class LowRankCodec final : public Codec {
 
   [[nodiscard]] int sums() const override { return 2; }
 
-  Tensor begin_sum(StreamView stream,
-                   const Matrices& values,
-                   const Matrices& residual,
-                   const MessageKey& key) override;
-  Tensor next_sum(StreamView stream, const Matrices& values, const Matrices& residual) override;
+  [[nodiscard]] Tensor addend(int round) override;
+  void begin_sum(StreamView stream,
+                 const Matrices& values,
+                 const Matrices& residual,
+                 const MessageKey& key) override;
+  void next_sum(StreamView stream, const Matrices& values, const Matrices& residual) override;
   void finish_sum(StreamView stream,
                   const Matrices& out,
                   const Matrices& residual,
@@ -275,18 +276,24 @@ void LowRankCodec::decode(StreamView stream,
   low_rank_multiply(stream, list, accumulate ? LowRankOutput::add : LowRankOutput::write, 1.0F);
 }
 
-Tensor LowRankCodec::begin_sum(StreamView stream,
-                               const Matrices& values,
-                               const Matrices& residual,
-                               const MessageKey& /*key*/) {
-  make_left(stream, values, residual);
-  return travelling(stream, left_);
+Tensor LowRankCodec::addend(int round) {
+  take_memory();
+  const Factors& factors = round == 1 ? left_ : right_;
+  return setting_.factors == DType::f32 ? factors.tensor() : factors.narrow_tensor();
 }
 
-Tensor LowRankCodec::next_sum(StreamView stream, const Matrices& values, const Matrices& residual) {
+void LowRankCodec::begin_sum(StreamView stream,
+                             const Matrices& values,
+                             const Matrices& residual,
+                             const MessageKey& /*key*/) {
+  make_left(stream, values, residual);
+  static_cast<void>(travelling(stream, left_));
+}
+
+void LowRankCodec::next_sum(StreamView stream, const Matrices& values, const Matrices& residual) {
   arrived(stream, left_);
   make_right(stream, values, residual);
-  return travelling(stream, right_);
+  static_cast<void>(travelling(stream, right_));
 }
 
 // The residual loses an equal share of the sum on every rank, as in the paper's algorithm: over

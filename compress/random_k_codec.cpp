@@ -88,13 +88,14 @@ class RandomKCodec final : public Codec {
 
   [[nodiscard]] int sums() const override { return 1; }
 
-  [[nodiscard]] Tensor begin_sum(StreamView stream,
-                                 const Matrices& values,
-                                 const Matrices& residual,
-                                 const MessageKey& key) override {
+  [[nodiscard]] Tensor addend(int /*round*/) override { return sum_tensor(); }
+
+  void begin_sum(StreamView stream,
+                 const Matrices& values,
+                 const Matrices& residual,
+                 const MessageKey& key) override {
     sum_key_ = {.step = key.step, .micro_batch = key.micro_batch};
     gather(stream, values, residual, sum_key_, sum_tensor());
-    return sum_tensor();
   }
 
   void finish_sum(StreamView stream,

@@ -13,7 +13,7 @@ namespace slackline {
 
 // One end of one direction of a pipeline boundary whose messages are compressed: this rank's share
 // of the boundary tensor, seen as a matrix of tokens by channels. The sending end holds what goes
-// from message to message; the receiving end holds nothing but scratch. Used by one thread.
+// from message to message; the receiving end holds nothing but scratch. One thread at a time.
 class BoundaryCodec {
  public:
   enum class End { sends, receives };

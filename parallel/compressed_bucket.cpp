@@ -47,43 +47,52 @@ CompressedSum::CompressedSum(const Options& options)
   }
 }
 
-void CompressedSum::begin(StreamView stream, Communicator& group, const MessageKey& key) {
+void CompressedSum::begin(const CodecStream& at, Communicator& group, const MessageKey& key) {
   SL_CHECK_EQ(group.size(), options_.ranks);
-  const Codec::Matrices& residual = residuals_.of(0);
-  if (codec_->sums() > 0) {
-    round_ = 1;
-    transfer_ = group.all_reduce(
-        codec_->begin_sum(stream, gradients_, residual, key), kNote, SumOrder::ranks);
-    return;
+  codec_->sums() > 0 ? begin_sums(at, group, key) : begin_frames(at, group, key);
+}
+
+void CompressedSum::finish() {
+  for (Transfer& transfer : transfers_) {
+    transfer.wait();
   }
+  transfers_.clear();
+}
+
+// Each round's addend is made of the sum of the round before.
+void CompressedSum::begin_sums(const CodecStream& at, Communicator& group, const MessageKey& key) {
+  for (int round = 1; round <= codec_->sums(); ++round) {
+    const bool first = round == 1;
+    TransferWork work{.worker = at.worker, .follows = first ? nullptr : &transfers_.back()};
+    work.before = [this, stream = at.stream, key, first] {
+      first ? codec_->begin_sum(stream, gradients_, residuals_.of(0), key)
+            : codec_->next_sum(stream, gradients_, residuals_.of(0));
+    };
+    if (round == codec_->sums()) {
+      work.after = [this, stream = at.stream] {
+        codec_->finish_sum(stream, gradients_, residuals_.of(0), options_.ranks);
+      };
+    }
+    transfers_.push_back(group.all_reduce(codec_->addend(round), kNote, SumOrder::ranks, work));
+  }
+}
+
+void CompressedSum::begin_frames(const CodecStream& at,
+                                 Communicator& group,
+                                 const MessageKey& key) {
   const std::size_t bytes = codec_->frame_bytes();
   const Tensor own = row(frames_, static_cast<std::size_t>(group.rank()) * bytes, bytes);
-  codec_->encode(stream, gradients_, residual, key, own);
-  transfer_ = group.all_gather(row(frames_, 0, frames_.bytes()), kNote);
-  if (!residual.empty()) {
-    codec_->settle(stream, own, residual);
-  }
-}
-
-bool CompressedSum::advance(StreamView stream, Communicator& group) {
-  transfer_.wait();
-  if (codec_->sums() > 0) {
-    return advance_sum(stream, group);
-  }
-  add_frames(stream);
-  return false;
-}
-
-bool CompressedSum::advance_sum(StreamView stream, Communicator& group) {
-  const Codec::Matrices& residual = residuals_.of(0);
-  if (round_ < codec_->sums()) {
-    ++round_;
-    transfer_ =
-        group.all_reduce(codec_->next_sum(stream, gradients_, residual), kNote, SumOrder::ranks);
-    return true;
-  }
-  codec_->finish_sum(stream, gradients_, residual, options_.ranks);
-  return false;
+  TransferWork work{.worker = at.worker};
+  work.before = [this, stream = at.stream, key, own] {
+    codec_->encode(stream, gradients_, residuals_.of(0), key, own);
+  };
+  work.beside = [this, stream = at.stream, own] {
+    if (!residuals_.of(0).empty()) {
+      codec_->settle(stream, own, residuals_.of(0));
+    }
+  };
+  work.after = [this, stream = at.stream] { add_frames(stream); };
+  transfers_.push_back(group.all_gather(row(frames_, 0, frames_.bytes()), kNote, work));
 }
 
 void CompressedSum::add_frames(StreamView stream) {
@@ -94,8 +103,7 @@ void CompressedSum::add_frames(StreamView stream) {
   }
 }
 
-CompressedBucket::CompressedBucket(const Options& options)
-    : options_(options), moving_(options.sums.size(), false) {
+CompressedBucket::CompressedBucket(const Options& options) : options_(options) {
   sums_.reserve(options.sums.size());
   for (const CompressedSum::Options& sum : options.sums) {
     sums_.emplace_back(sum);
@@ -116,32 +124,26 @@ void CompressedBucket::copy_plain(StreamView stream, Direction direction) const 
   }
 }
 
-void CompressedBucket::begin(StreamView stream, Communicator& group, const MessageKey& key) {
+void CompressedBucket::begin(const CodecStream& at, Communicator& group, const MessageKey& key) {
   if (!options_.plain.empty()) {
-    copy_plain(stream, Direction::pack);
     transfer_ = group.all_reduce(
         plain_.view(DType::f32, {static_cast<std::int64_t>(plain_elements(options_.plain))}),
         {.what = "gradients beside compressed ones"},
-        options_.order);
+        options_.order,
+        {.worker = at.worker,
+         .before = [this, stream = at.stream] { copy_plain(stream, Direction::pack); },
+         .after = [this, stream = at.stream] { copy_plain(stream, Direction::unpack); }});
   }
-  for (std::size_t i = 0; i < sums_.size(); ++i) {
-    sums_[i].begin(stream, group, key);
-    moving_[i] = true;
+  for (CompressedSum& sum : sums_) {
+    sum.begin(at, group, key);
   }
 }
 
-bool CompressedBucket::advance(StreamView stream, Communicator& group) {
-  if (!transfer_.is_empty()) {
-    transfer_.wait();
-    transfer_ = {};
-    copy_plain(stream, Direction::unpack);
+void CompressedBucket::finish() {
+  transfer_.wait();
+  for (CompressedSum& sum : sums_) {
+    sum.finish();
   }
-  bool more = false;
-  for (std::size_t i = 0; i < sums_.size(); ++i) {
-    moving_[i] = moving_[i] && sums_[i].advance(stream, group);
-    more = more || moving_[i];
-  }
-  return more;
 }
 
 }  // namespace slackline

@@ -10,13 +10,15 @@
 #include "core/buffer.h"
 #include "core/comm/communicator.h"
 #include "model/parameters.h"
+#include "parallel/codec_stream.h"
 
 namespace slackline {
 
 // Matrices of a gradient bucket that one codec compresses, and their sum over a group of ranks.
 // Codecs whose messages add are summed on the way, round by round; frames of the others are
 // gathered, decoded and added in rank order. Each rank then has the same sums in its gradients.
-// Owns codec, residuals and messages. All ranks of the group call alike. Used by one thread.
+// Owns codec, residuals and messages, which the codecs' stream uses between begin() and finish().
+// All ranks of the group call alike, from one thread.
 class CompressedSum {
  public:
   struct Options {
@@ -32,12 +34,11 @@ class CompressedSum {
 
   explicit CompressedSum(const Options& options);
 
-  // Encodes and submits the first transfer.
-  void begin(StreamView stream, Communicator& group, const MessageKey& key);
+  // Submits everything: what is encoded, what travels and what is decoded.
+  void begin(const CodecStream& at, Communicator& group, const MessageKey& key);
 
-  // Waits for the transfer under way and submits the next one, or ends with the sums in place and
-  // returns false.
-  [[nodiscard]] bool advance(StreamView stream, Communicator& group);
+  // Waits until the sums are in place.
+  void finish();
 
   [[nodiscard]] const Options& options() const { return options_; }
 
@@ -48,7 +49,8 @@ class CompressedSum {
   [[nodiscard]] const Residuals& residuals() const { return residuals_; }
 
  private:
-  [[nodiscard]] bool advance_sum(StreamView stream, Communicator& group);
+  void begin_sums(const CodecStream& at, Communicator& group, const MessageKey& key);
+  void begin_frames(const CodecStream& at, Communicator& group, const MessageKey& key);
   void add_frames(StreamView stream);
 
   Options options_;
@@ -56,8 +58,7 @@ class CompressedSum {
   Residuals residuals_;
   Codec::Matrices gradients_;
   Buffer frames_;  // of all ranks, where messages are gathered
-  int round_ = 0;
-  Transfer transfer_{};
+  std::vector<Transfer> transfers_{};
 };
 
 // The matrices as a codec knows them.
@@ -77,8 +78,8 @@ class CompressedBucket {
 
   explicit CompressedBucket(const Options& options);
 
-  void begin(StreamView stream, Communicator& group, const MessageKey& key);
-  [[nodiscard]] bool advance(StreamView stream, Communicator& group);
+  void begin(const CodecStream& at, Communicator& group, const MessageKey& key);
+  void finish();
 
   [[nodiscard]] const Options& options() const { return options_; }
 
@@ -91,7 +92,6 @@ class CompressedBucket {
 
   Options options_;
   std::vector<CompressedSum> sums_;
-  std::vector<bool> moving_;  // of each sum
   Buffer plain_;
   Transfer transfer_{};  // of what is plain
 };

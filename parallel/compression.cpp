@@ -32,6 +32,13 @@ Compression::Compression(const Options& options, GradientReducer& reducer, const
   }
 }
 
+// A step that an exception cut short may have left transfers that would begin to use codecs.
+Compression::~Compression() {
+  if (worker_ != nullptr) {
+    worker_->stop();
+  }
+}
+
 void Compression::begin_step(std::int64_t step) {
   reducer_->begin_step(static_cast<std::uint64_t>(step));
   if (options_.plans.empty()) {
@@ -39,6 +46,7 @@ void Compression::begin_step(std::int64_t step) {
   }
   const PlanFromStep* plan = &plan_at(options_.plans, step);
   if (plan != plan_) {
+    rest();
     put_in_force(*plan);
   }
 }
@@ -55,8 +63,18 @@ void Compression::put_in_force(const PlanFromStep& plan) {
                                                      .num_threads = options_.num_threads,
                                                      .workspace_bytes = workspace,
                                                      .rehearsal = options_.rehearsal});
-  pipeline_.set_stream(*stream_);
-  reducer_->set_codec_stream(*stream_);
+  if (worker_ == nullptr && is_active()) {
+    worker_ = std::make_shared<Worker>();
+  }
+  const CodecStream codecs{.stream = *stream_, .worker = worker_};
+  pipeline_.set_stream(codecs);
+  reducer_->set_codec_stream(codecs);
+}
+
+void Compression::rest() {
+  if (worker_ != nullptr) {
+    worker_->finish();
+  }
 }
 
 PipelineCompression* Compression::pipeline() {
@@ -118,6 +136,7 @@ void Compression::add_gradients(CompressedSum& sum, std::vector<CompressionState
 }
 
 std::vector<CompressionState> Compression::state() {
+  rest();
   std::vector<CompressionState> list;
   std::map<std::string, int> numbers;
   for (BoundaryCodec* codec : pipeline_.senders()) {

@@ -32,8 +32,9 @@ struct CompressionState {
 [[nodiscard]] std::string boundary_label(const std::string& name, int number);
 
 // Everything that compresses on one rank: obeys the run's plans, step by step. Owns the codecs'
-// stream and the boundaries' codecs; those of gradients belong to the reducer, which it tells the
-// plan. Used by the rank's thread.
+// stream, with the thread it runs on, and the boundaries' codecs; those of gradients belong to the
+// reducer, which it tells the plan. Called by the rank's thread between steps, when no transfer is
+// under way.
 class Compression {
  public:
   struct Options {
@@ -46,6 +47,9 @@ class Compression {
 
   // REQUIRES: plans from step 1 on, or none. `reducer` and `groups` outlive this.
   Compression(const Options& options, GradientReducer& reducer, const Groups& groups);
+  ~Compression();
+  Compression(const Compression&) = delete;
+  Compression& operator=(const Compression&) = delete;
 
   // Puts the plan of this step in force. All ranks call it before the passes of the step.
   void begin_step(std::int64_t step);
@@ -56,7 +60,7 @@ class Compression {
   // The plan of the step that began last; null where nothing is ever compressed.
   [[nodiscard]] const PlanFromStep* in_force() const { return plan_; }
 
-  // The state of every codec and residual of this rank; views.
+  // The state of every codec and residual of this rank; views. Blocks until codecs rest.
   [[nodiscard]] std::vector<CompressionState> state();
 
   // Keeps a copy of the state, and goes back to it: steps that are skipped, and evaluation, leave
@@ -70,6 +74,8 @@ class Compression {
 
  private:
   void put_in_force(const PlanFromStep& plan);
+  // Waits for what codecs do after their messages have gone.
+  void rest();
   void add_boundary(BoundaryCodec& codec,
                     const std::string& label,
                     std::vector<CompressionState>& list);
@@ -80,6 +86,8 @@ class Compression {
   const Groups* groups_;
   PipelineCompression pipeline_;
   std::unique_ptr<Stream> stream_;
+  std::shared_ptr<Worker>
+      worker_;  // of the stream; shared with transfers; null: nothing compresses
   const PlanFromStep* plan_ = nullptr;  // of options_.plans
   std::vector<std::vector<float>> kept_;
 };

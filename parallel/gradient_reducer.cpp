@@ -132,24 +132,8 @@ void GradientReducer::finish() {
   }
   for (Moving& moving : moving_) {
     SL_CHECK(moving.bucket.kind != Kind::layers || moving.missing.empty(), "gradients are missing");
-    moving.reduction.wait();
+    moving.compressed ? moving.compressed->finish() : moving.reduction.wait();
     moving.missing = moving.bucket.units;
-  }
-  finish_compressed();
-}
-
-// Bucket after bucket in each round, so that while one message travels the next is made.
-void GradientReducer::finish_compressed() {
-  std::vector<Moving*> left;
-  for (Moving& moving : moving_) {
-    if (moving.compressed) {
-      left.push_back(&moving);
-    }
-  }
-  while (!left.empty()) {
-    std::erase_if(left, [&](Moving* moving) {
-      return !moving->compressed->advance(*codec_stream_, group_of(moving->bucket));
-    });
   }
 }
 

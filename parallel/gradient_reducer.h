@@ -44,7 +44,7 @@ class GradientReducer final : public ParameterUse {
   // matrices stay keep their state; that of others begins anew.
   void set_plan(const CompressionPlan& plan, std::uint64_t seed);
 
-  void set_codec_stream(StreamView stream) { codec_stream_ = stream; }
+  void set_codec_stream(const CodecStream& stream) { codec_stream_ = stream; }
 
   // The compressed sums of all buckets, in order.
   [[nodiscard]] std::vector<CompressedSum*> compressed_sums();
@@ -77,7 +77,6 @@ class GradientReducer final : public ParameterUse {
   };
 
   void reduce(Moving& moving);
-  void finish_compressed();
   void receive_weights(StreamView stream, Moving& moving);
   [[nodiscard]] bool is_fused(const GradientBucket& bucket) const;
   [[nodiscard]] Communicator& group_of(const GradientBucket& bucket) const;
@@ -86,7 +85,7 @@ class GradientReducer final : public ParameterUse {
   const Parameters* parameters_;
   Options options_;
   Groups* groups_;
-  std::optional<StreamView> codec_stream_;
+  std::optional<CodecStream> codec_stream_;
   MessageKey key_{};
   std::vector<Moving> moving_;
   std::vector<OptimizerPiece> pieces_;

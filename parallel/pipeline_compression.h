@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parallel/boundary_codec.h"
+#include "parallel/codec_stream.h"
 #include "parallel/compression_plan.h"
 #include "parallel/schedule/ops.h"
 
@@ -38,9 +39,9 @@ class PipelineCompression {
   [[nodiscard]] BoundaryCodec* codec_of(const schedule::Op& op) const;
 
   // Where codecs run. REQUIRES: set_stream() was called since the last set_plan().
-  [[nodiscard]] StreamView stream() const { return *stream_; }
+  [[nodiscard]] const CodecStream& stream() const { return *stream_; }
 
-  void set_stream(StreamView stream) { stream_ = stream; }
+  void set_stream(const CodecStream& stream) { stream_ = stream; }
 
   // All codecs of sending ends, in the order of the schedule.
   [[nodiscard]] std::vector<BoundaryCodec*> senders() const;
@@ -59,7 +60,7 @@ class PipelineCompression {
   // By name and end. Phases of a boundary that have one setting share a codec and its state.
   std::vector<std::unique_ptr<BoundaryCodec>> codecs_{};
   std::map<std::pair<schedule::TransferId, BoundaryCodec::End>, BoundaryCodec*> by_transfer_{};
-  std::optional<StreamView> stream_{};
+  std::optional<CodecStream> stream_{};
 };
 
 }  // namespace slackline

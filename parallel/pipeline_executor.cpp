@@ -119,7 +119,7 @@ double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
       receive_input(op, at, work);
       return 0.0;
     case OpKind::receive_backward:
-      receive(op, stage.gradient(at.slot), at.gradient, work);
+      receive(op, stage.gradient(at.slot), at, work);
       return 0.0;
     case OpKind::send_forward:
       send(op, stage.output(at.slot), at.sent_output, work);
@@ -148,7 +148,7 @@ double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
 double PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
   const bool receives = !stage.chunk().embedding;
-  receives ? arrive(stage.input(at.slot), at.input, work) : at.finish_sends();
+  receives ? at.input.transfer.wait() : at.finish_sends();
   const double begin = begin_op(op, work);
   if (receives) {
     gather_shares(stage.input(at.slot));
@@ -164,8 +164,7 @@ double PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
 double PipelineExecutor::backward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
   if (!stage.chunk().head) {
-    arrive(stage.gradient(at.slot), at.gradient, work);
-    mask_gradient(stage.gradient(at.slot), at.sent_output, work);
+    at.gradient.transfer.wait();
   }
   const double begin = begin_op(op, work);
   if (!stage.chunk().head) {
@@ -215,59 +214,89 @@ void PipelineExecutor::receive_input(const Op& op, InFlight& at, const Work& wor
   at.finish_sends();
   const Stage& stage = stage_of(op.chunk);
   stage.prepare(at.slot, options_.stage.micro_batch);
-  receive(op, stage.input(at.slot), at.input, work);
+  receive(op, stage.input(at.slot), at, work);
 }
 
 void PipelineExecutor::send(const Op& op,
                             const Tensor& boundary,
                             Message& message,
                             const Work& work) {
-  const int to = options_.schedule.rank_of(schedule::peer_chunk(op));
-  message.codec = work.compression == nullptr ? nullptr : work.compression->codec_of(op);
-  if (message.codec == nullptr) {
-    message.transfer = group_of(op).send(share(boundary), to, note_of(op));
-    return;
+  message.codec = codec_of(op, work);
+  const Tensor values = share(boundary);
+  message.transfer = group_of(op).send(message.codec == nullptr ? values : message.frame(),
+                                       options_.schedule.rank_of(schedule::peer_chunk(op)),
+                                       note_of(op),
+                                       encoding(op, values, message, work));
+}
+
+TransferWork PipelineExecutor::encoding(const Op& op,
+                                        const Tensor& values,
+                                        Message& message,
+                                        const Work& work) const {
+  BoundaryCodec* codec = message.codec;
+  if (codec == nullptr) {
+    return {};
   }
-  const StreamView stream = work.compression->stream();
-  const MessageKey key = key_of(op, work);
-  const Tensor frame = message.frame();
+  const CodecStream& at = work.compression->stream();
   const bool trains = work.gradients != Gradients::none;
-  message.codec->encode(stream,
-                        share(boundary),
-                        key,
-                        frame,
-                        trains ? BoundaryCodec::Feedback::on : BoundaryCodec::Feedback::off);
-  message.transfer = group_of(op).send(frame, to, note_of(op));
+  const auto feedback = trains ? BoundaryCodec::Feedback::on : BoundaryCodec::Feedback::off;
+  TransferWork job{.worker = at.worker};
+  job.before = [=, stream = at.stream, key = key_of(op, work), frame = message.frame()] {
+    codec->encode(stream, values, key, frame, feedback);
+  };
   if (trains) {
-    message.codec->settle(stream, key, frame);
+    job.beside = [=, stream = at.stream, key = key_of(op, work), frame = message.frame()] {
+      codec->settle(stream, key, frame);
+    };
   }
+  return job;
 }
 
 void PipelineExecutor::receive(const Op& op,
                                const Tensor& boundary,
-                               Message& message,
+                               InFlight& at,
                                const Work& work) {
-  message.codec = work.compression == nullptr ? nullptr : work.compression->codec_of(op);
-  message.transfer =
-      group_of(op).receive(message.codec == nullptr ? share(boundary) : message.frame(),
-                           options_.schedule.rank_of(schedule::peer_chunk(op)),
-                           note_of(op));
+  Message& message = op.kind == OpKind::receive_forward ? at.input : at.gradient;
+  message.codec = codec_of(op, work);
+  const Tensor values = share(boundary);
+  message.transfer = group_of(op).receive(message.codec == nullptr ? values : message.frame(),
+                                          options_.schedule.rank_of(schedule::peer_chunk(op)),
+                                          note_of(op),
+                                          decoding(op, values, message, at.sent_output, work));
 }
 
-void PipelineExecutor::arrive(const Tensor& boundary, Message& message, const Work& work) {
-  message.transfer.wait();
-  if (message.codec != nullptr) {
-    message.codec->decode(work.compression->stream(), message.frame(), share(boundary));
+// The gradient of an activation that was sent is masked by what its message kept.
+TransferWork PipelineExecutor::decoding(const Op& op,
+                                        const Tensor& values,
+                                        Message& message,
+                                        Message& sent_output,
+                                        const Work& work) const {
+  BoundaryCodec* codec = message.codec;
+  BoundaryCodec* sent =
+      op.kind == OpKind::receive_backward
+          ? codec_of(
+                {.kind = OpKind::send_forward, .chunk = op.chunk, .micro_batch = op.micro_batch},
+                work)
+          : nullptr;
+  BoundaryCodec* mask = sent != nullptr && sent->masks() ? sent : nullptr;
+  if (codec == nullptr && mask == nullptr) {
+    return {};
   }
+  const CodecStream& at = work.compression->stream();
+  TransferWork job{.worker = at.worker};
+  job.after = [=, stream = at.stream, &message, &sent_output] {
+    if (codec != nullptr) {
+      codec->decode(stream, message.frame(), values);
+    }
+    if (mask != nullptr) {
+      mask->mask(stream, sent_output.frame(), values);
+    }
+  };
+  return job;
 }
 
-// What the codec of the activations left out had no influence on the loss.
-void PipelineExecutor::mask_gradient(const Tensor& gradient,
-                                     Message& sent_output,
-                                     const Work& work) const {
-  if (sent_output.codec != nullptr && sent_output.codec->masks()) {
-    sent_output.codec->mask(work.compression->stream(), sent_output.frame(), share(gradient));
-  }
+BoundaryCodec* PipelineExecutor::codec_of(const Op& op, const Work& work) {
+  return work.compression == nullptr ? nullptr : work.compression->codec_of(op);
 }
 
 Communicator& PipelineExecutor::group_of(const Op& op) const {

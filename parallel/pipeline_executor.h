@@ -111,12 +111,21 @@ class PipelineExecutor {
   void note_op(const schedule::Op& op, const Work& work, double begin);
   [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work) const;
   void receive_input(const schedule::Op& op, InFlight& at, const Work& work);
-  // Begin a transfer of this rank's share of a boundary tensor; a received one is there after
-  // arrive().
+  // Begin a transfer of this rank's share of a boundary tensor.
   void send(const schedule::Op& op, const Tensor& boundary, Message& message, const Work& work);
-  void receive(const schedule::Op& op, const Tensor& boundary, Message& message, const Work& work);
-  void arrive(const Tensor& boundary, Message& message, const Work& work);
-  void mask_gradient(const Tensor& gradient, Message& sent_output, const Work& work) const;
+  void receive(const schedule::Op& op, const Tensor& boundary, InFlight& at, const Work& work);
+  // What codecs do with a message, on their stream.
+  [[nodiscard]] TransferWork encoding(const schedule::Op& op,
+                                      const Tensor& values,
+                                      Message& message,
+                                      const Work& work) const;
+  [[nodiscard]] TransferWork decoding(const schedule::Op& op,
+                                      const Tensor& values,
+                                      Message& message,
+                                      Message& sent_output,
+                                      const Work& work) const;
+  // Null where the transfer of a send or receive travels plain.
+  [[nodiscard]] static BoundaryCodec* codec_of(const schedule::Op& op, const Work& work);
   [[nodiscard]] Communicator& group_of(const schedule::Op& op) const;
   [[nodiscard]] MessageKey key_of(const schedule::Op& op, const Work& work) const;
   void wait_for_all();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/comm/transfer.h"
+#include "core/comm/transfer_work.h"
 #include "core/tensor.h"
 
 namespace slackline {
@@ -63,7 +64,8 @@ struct TransferRecord {
 // A group of ranks that exchange tensors. Calls return at once; data moves while the caller
 // computes. All members submit the same collectives in the same order; sends and receives between
 // two ranks match in order. One thread per rank submits and waits. Messages are contiguous tensors
-// of any dtype; sums take f32, bf16 (summed in fp32, rounded once) and f64.
+// of any dtype; sums take f32, bf16 (summed in fp32, rounded once) and f64. Where a call takes
+// work, its tensors are made and taken by that; work needs a group of two or more.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -72,15 +74,20 @@ class Communicator {
   [[nodiscard]] virtual int size() const = 0;
   [[nodiscard]] virtual const std::string& axis() const = 0;  // "tensor", "data", ...: who counts
 
-  [[nodiscard]] virtual Transfer send(const Tensor& data, int to, const TransferNote& note) = 0;
+  [[nodiscard]] virtual Transfer send(const Tensor& data,
+                                      int to,
+                                      const TransferNote& note,
+                                      const TransferWork& work = {}) = 0;
   [[nodiscard]] virtual Transfer receive(const Tensor& data,
                                          int from,
-                                         const TransferNote& note) = 0;
+                                         const TransferNote& note,
+                                         const TransferWork& work = {}) = 0;
 
   // In place: every rank ends with the sum.
   [[nodiscard]] virtual Transfer all_reduce(const Tensor& data,
                                             const TransferNote& note,
-                                            SumOrder order = SumOrder::ranks) = 0;
+                                            SumOrder order = SumOrder::ranks,
+                                            const TransferWork& work = {}) = 0;
 
   // In place: this rank's slice_of(elements) of `data` ends as the sum; the rest is undefined.
   [[nodiscard]] virtual Transfer reduce_scatter(const Tensor& data,
@@ -88,7 +95,9 @@ class Communicator {
                                                 SumOrder order = SumOrder::ranks) = 0;
 
   // In place: every rank brings its slice_of(elements) of `data` and ends with all of it.
-  [[nodiscard]] virtual Transfer all_gather(const Tensor& data, const TransferNote& note) = 0;
+  [[nodiscard]] virtual Transfer all_gather(const Tensor& data,
+                                            const TransferNote& note,
+                                            const TransferWork& work = {}) = 0;
 
   // Slice r of `from` goes to rank r, which puts slices in rank order. REQUIRES: elements divide
   // by size().

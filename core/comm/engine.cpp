@@ -37,19 +37,12 @@ constexpr unsigned long kTimerSlack = 1000;  // nanoseconds; the default of 50 u
 }  // namespace
 
 bool Engine::Inbox::empty() const {
-  return submitted.empty() && summed.empty() && !failure && !abort_code && jobs.empty() && !stop &&
+  return submitted.empty() && worked.empty() && !failure && !abort_code && jobs.empty() && !stop &&
          !look;
 }
 
 Engine::Engine(const MakeTransport& make_transport, const EngineOptions& options)
     : options_(options) {
-  sums_ = std::make_unique<SumWorker>([this](Flight& flight) {
-    {
-      const std::lock_guard lock(mutex_);
-      inbox_.summed.push_back(&flight);
-    }
-    ring();
-  });
   std::promise<void> made;
   thread_ = std::thread([&] { run(make_transport, made); });
   try {
@@ -191,10 +184,8 @@ void Engine::take_inbox() {
     leave(*news.abort_code, first_failure);
   }
   if (!failure_) {
-    for (Flight* flight : news.summed) {
-      ++flight->step;
-      flight->stage = Flight::Stage::posting;
-      advance(*flight);
+    for (Flight* flight : news.worked) {
+      resume(*flight);
     }
   }
   start(news.submitted);
@@ -215,9 +206,35 @@ void Engine::start(const std::vector<std::shared_ptr<Flight>>& submitted) {
   }
   if (!failure_) {
     for (const std::shared_ptr<Flight>& flight : submitted) {
-      advance(*flight);
+      begin(*flight);
     }
   }
+}
+
+void Engine::begin(Flight& flight) {
+  const std::shared_ptr<Flight> before = std::move(flight.follows);
+  if (before != nullptr && before->status.load(std::memory_order_acquire) == Flight::under_way) {
+    before->followers.push_back(&flight);
+  } else if (flight.work.before) {
+    flight.stage = Flight::Stage::making;
+    do_work(flight, std::move(flight.work.before), std::move(flight.work.beside));
+  } else {
+    flight.stage = Flight::Stage::posting;
+    advance(flight);
+  }
+}
+
+// Its sum or its work has ended.
+void Engine::resume(Flight& flight) {
+  if (flight.stage == Flight::Stage::taking) {
+    finish(flight);
+    return;
+  }
+  if (flight.stage == Flight::Stage::summing) {
+    ++flight.step;
+  }
+  flight.stage = Flight::Stage::posting;
+  advance(flight);
 }
 
 void Engine::advance(Flight& flight) {
@@ -225,7 +242,7 @@ void Engine::advance(Flight& flight) {
   while (true) {
     if (flight.stage == Flight::Stage::posting) {
       if (flight.step == flight.moves.steps.size()) {
-        finish(flight);
+        end_moves(flight);
         return;
       }
       post_step(flight);
@@ -262,7 +279,10 @@ void Engine::sum_step(Flight& flight) {
   const Step& step = flight.moves.steps[flight.step];
   if (step.sum && step.sum->elements * step.sum->inputs.size() > kInlineSum) {
     flight.stage = Flight::Stage::summing;
-    sums_->submit(flight);
+    sums_.submit([this, &flight, &sum = *step.sum] {
+      sum.run();
+      tell_worked(flight);
+    });
     return;
   }
   if (step.sum) {
@@ -270,6 +290,40 @@ void Engine::sum_step(Flight& flight) {
   }
   ++flight.step;
   flight.stage = Flight::Stage::posting;
+}
+
+// All has arrived.
+void Engine::end_moves(Flight& flight) {
+  if (flight.work.after) {
+    flight.stage = Flight::Stage::taking;
+    do_work(flight, std::move(flight.work.after), {});
+  } else {
+    finish(flight);
+  }
+}
+
+// A flight that has failed meanwhile is in nobody's list any more; so the job holds it.
+void Engine::do_work(Flight& flight, Job job, Job beside) {
+  flight.work.worker->submit(
+      [this, kept = flights_[flight.slot], job = std::move(job), beside = std::move(beside)] {
+        try {
+          job();
+          tell_worked(*kept);
+          if (beside) {
+            beside();
+          }
+        } catch (const std::exception& problem) {
+          fail(kept->describe() + ": " + problem.what());
+        }
+      });
+}
+
+void Engine::tell_worked(Flight& flight) {
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.worked.push_back(&flight);
+  }
+  ring();
 }
 
 void Engine::message_done(const Message& message) {
@@ -299,10 +353,14 @@ void Engine::finish(Flight& flight) {
   }
   flights_.pop_back();
   flight.moves = {};
+  flight.work = {};
   flight.record.finished = now();
   flight.record.wait_begin = flight.wait_begin.load(std::memory_order_relaxed);
   flight.status.store(Flight::finished, std::memory_order_release);
   flight.status.notify_all();
+  for (Flight* follower : std::exchange(flight.followers, {})) {
+    begin(*follower);
+  }
 }
 
 Engine::Clock::time_point Engine::rest_until() const {

@@ -13,8 +13,8 @@
 
 #include "core/comm/flight.h"
 #include "core/comm/scratch_pool.h"
-#include "core/comm/sum_worker.h"
 #include "core/comm/transport.h"
+#include "core/worker.h"
 
 namespace slackline {
 
@@ -27,9 +27,10 @@ struct EngineOptions {
 };
 
 // The progress thread of a process. It takes operations in the order of submission, posts their
-// messages, looks at all of them in turn, hands sums to the sum worker and goes on to the next
-// step; it never computes (sums too small to be worth a hand-over excepted) and never waits for one
-// message. All calls of the transport come from it, from the making to the end.
+// messages, looks at all of them in turn, hands sums to a worker and a transfer's work to that of
+// its submitter, and goes on to the next step; it never computes (sums too small to be worth a
+// hand-over excepted) and never waits for one message. All calls of the transport come from it,
+// from the making to the end.
 //
 // Invariants: 1. A flight is in flights_ from its start to its end, and its end is told once.
 // 2. After a failure nothing is posted any more and every flight, old or new, fails with its text.
@@ -64,13 +65,14 @@ class Engine final : private MessageListener {
 
  private:
   using Clock = Transport::Clock;
+  using Job = std::function<void()>;
 
   static constexpr std::chrono::milliseconds kCheckInterval{20};  // of waits
 
   // What other threads leave for the engine's.
   struct Inbox {
     std::vector<std::shared_ptr<Flight>> submitted;
-    std::vector<Flight*> summed;
+    std::vector<Flight*> worked;  // whose sum or work has ended
     std::optional<std::string> failure;
     std::optional<int> abort_code;
     std::vector<std::packaged_task<void()>> jobs;
@@ -87,9 +89,14 @@ class Engine final : private MessageListener {
   void serve();
   void take_inbox();
   void start(const std::vector<std::shared_ptr<Flight>>& submitted);
+  void begin(Flight& flight);
+  void resume(Flight& flight);
   void advance(Flight& flight);
   void post_step(Flight& flight);
   void sum_step(Flight& flight);
+  void do_work(Flight& flight, Job job, Job beside);
+  void tell_worked(Flight& flight);
+  void end_moves(Flight& flight);
   void finish(Flight& flight);
   void advance_ready();
   void check_waits();
@@ -119,7 +126,7 @@ class Engine final : private MessageListener {
   std::atomic<int> waiting_{0};      // ranks that wait
   std::atomic<bool> dozing_{false};  // asleep though messages may have come
 
-  std::unique_ptr<SumWorker> sums_;
+  Worker sums_;
   std::promise<void> ended_;
   std::thread thread_;
 };

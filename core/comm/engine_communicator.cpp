@@ -24,10 +24,19 @@ class FlightState final : public Transfer::State {
     return flight_->status.load(std::memory_order_acquire) != Flight::under_way;
   }
 
+  [[nodiscard]] const std::shared_ptr<Flight>& flight() const { return flight_; }
+
  private:
   std::shared_ptr<Engine> engine_;  // a handle may outlive every communicator
   std::shared_ptr<Flight> flight_;  // the engine holds it too while it is under way
 };
+
+// Null where nothing is under way.
+std::shared_ptr<Flight> flight_of(const Transfer* transfer) {
+  const auto* state =
+      transfer == nullptr ? nullptr : dynamic_cast<const FlightState*>(transfer->state());
+  return state == nullptr ? nullptr : state->flight();
+}
 
 // What the members of a new group tell each other.
 struct Proposal {
@@ -63,10 +72,14 @@ CollectiveSteps EngineCommunicator::steps() const {
   return {rank(), size(), endpoint_->engine->scratch()};
 }
 
-Transfer EngineCommunicator::submit(TransferRecord record, std::uint32_t sequence, Moves moves) {
+Transfer EngineCommunicator::submit(TransferRecord record,
+                                    std::uint32_t sequence,
+                                    Moves moves,
+                                    const TransferWork& work) {
   const bool nothing = std::all_of(
       moves.steps.begin(), moves.steps.end(), [](const Step& step) { return step.pieces.empty(); });
   if (nothing) {
+    SL_CHECK(work.worker == nullptr, "work of a transfer of nothing");
     return {};
   }
   auto flight = std::make_shared<Flight>();
@@ -76,6 +89,8 @@ Transfer EngineCommunicator::submit(TransferRecord record, std::uint32_t sequenc
   flight->record = record;
   flight->sequence = sequence;
   flight->moves = std::move(moves);
+  flight->work = work;
+  flight->follows = flight_of(std::exchange(flight->work.follows, nullptr));
   if (recording_) {
     recorded_.push_back(flight);
   }
@@ -83,17 +98,22 @@ Transfer EngineCommunicator::submit(TransferRecord record, std::uint32_t sequenc
   return Transfer(std::make_unique<FlightState>(endpoint_->engine, std::move(flight)));
 }
 
-Transfer EngineCommunicator::collective(Kind kind, Moves moves, const TransferNote& note) {
-  return submit({.kind = kind, .note = note}, collectives_++, std::move(moves));
+Transfer EngineCommunicator::collective(Kind kind,
+                                        Moves moves,
+                                        const TransferNote& note,
+                                        const TransferWork& work) {
+  return submit({.kind = kind, .note = note}, collectives_++, std::move(moves), work);
 }
 
 Transfer EngineCommunicator::direct(Piece piece,
                                     const TransferNote& note,
-                                    std::vector<Count>& counts) {
+                                    std::vector<Count>& counts,
+                                    const TransferWork& work) {
   SL_CHECK(piece.peer >= 0 && piece.peer < size() && piece.peer != rank(),
            "rank " + std::to_string(rank()) + " of " + std::to_string(size()) + " and rank " +
                std::to_string(piece.peer));
   if (piece.bytes == 0) {
+    SL_CHECK(work.worker == nullptr, "work of a transfer of nothing");
     return {};
   }
   const bool sends = piece.way == Message::Way::send;
@@ -103,34 +123,44 @@ Transfer EngineCommunicator::direct(Piece piece,
       .kind = sends ? Kind::send : Kind::receive, .peer = piece.peer, .note = note};
   Moves moves;
   moves.steps.push_back({.pieces = {piece}});
-  return submit(record, sequence, std::move(moves));
+  return submit(record, sequence, std::move(moves), work);
 }
 
-Transfer EngineCommunicator::send(const Tensor& data, int to, const TransferNote& note) {
+Transfer EngineCommunicator::send(const Tensor& data,
+                                  int to,
+                                  const TransferNote& note,
+                                  const TransferWork& work) {
   return direct({.way = Message::Way::send,
                  .lane = Lane::direct,
                  .peer = to,
                  .data = static_cast<std::byte*>(data.raw()),
                  .bytes = data.bytes()},
                 note,
-                direct_);
+                direct_,
+                work);
 }
 
-Transfer EngineCommunicator::receive(const Tensor& data, int from, const TransferNote& note) {
+Transfer EngineCommunicator::receive(const Tensor& data,
+                                     int from,
+                                     const TransferNote& note,
+                                     const TransferWork& work) {
   return direct({.way = Message::Way::receive,
                  .lane = Lane::direct,
                  .peer = from,
                  .data = static_cast<std::byte*>(data.raw()),
                  .bytes = data.bytes()},
                 note,
-                direct_);
+                direct_,
+                work);
 }
 
 Transfer EngineCommunicator::all_reduce(const Tensor& data,
                                         const TransferNote& note,
-                                        SumOrder order) {
+                                        SumOrder order,
+                                        const TransferWork& work) {
+  SL_CHECK(work.worker == nullptr || size() > 1, "work of a group of one");
   return size() == 1 ? Transfer()
-                     : collective(Kind::all_reduce, steps().all_reduce(data, order), note);
+                     : collective(Kind::all_reduce, steps().all_reduce(data, order), note, work);
 }
 
 Transfer EngineCommunicator::reduce_scatter(const Tensor& data,
@@ -140,8 +170,12 @@ Transfer EngineCommunicator::reduce_scatter(const Tensor& data,
                      : collective(Kind::reduce_scatter, steps().reduce_scatter(data, order), note);
 }
 
-Transfer EngineCommunicator::all_gather(const Tensor& data, const TransferNote& note) {
-  return size() == 1 ? Transfer() : collective(Kind::all_gather, steps().all_gather(data), note);
+Transfer EngineCommunicator::all_gather(const Tensor& data,
+                                        const TransferNote& note,
+                                        const TransferWork& work) {
+  SL_CHECK(work.worker == nullptr || size() > 1, "work of a group of one");
+  return size() == 1 ? Transfer()
+                     : collective(Kind::all_gather, steps().all_gather(data), note, work);
 }
 
 Transfer EngineCommunicator::all_to_all(const Tensor& from,

@@ -28,11 +28,22 @@ class EngineCommunicator final : public Communicator {
 
   [[nodiscard]] const std::string& axis() const override { return membership_->axis; }
 
-  Transfer send(const Tensor& data, int to, const TransferNote& note) override;
-  Transfer receive(const Tensor& data, int from, const TransferNote& note) override;
-  Transfer all_reduce(const Tensor& data, const TransferNote& note, SumOrder order) override;
+  Transfer send(const Tensor& data,
+                int to,
+                const TransferNote& note,
+                const TransferWork& work) override;
+  Transfer receive(const Tensor& data,
+                   int from,
+                   const TransferNote& note,
+                   const TransferWork& work) override;
+  Transfer all_reduce(const Tensor& data,
+                      const TransferNote& note,
+                      SumOrder order,
+                      const TransferWork& work) override;
   Transfer reduce_scatter(const Tensor& data, const TransferNote& note, SumOrder order) override;
-  Transfer all_gather(const Tensor& data, const TransferNote& note) override;
+  Transfer all_gather(const Tensor& data,
+                      const TransferNote& note,
+                      const TransferWork& work) override;
   Transfer all_to_all(const Tensor& from, const Tensor& to, const TransferNote& note) override;
   Transfer broadcast(const Tensor& data, int root, const TransferNote& note) override;
   Transfer barrier(const TransferNote& note) override;
@@ -64,9 +75,18 @@ class EngineCommunicator final : public Communicator {
   };
 
   [[nodiscard]] CollectiveSteps steps() const;
-  Transfer collective(TransferRecord::Kind kind, Moves moves, const TransferNote& note);
-  Transfer direct(Piece piece, const TransferNote& note, std::vector<Count>& counts);
-  Transfer submit(TransferRecord record, std::uint32_t sequence, Moves moves);
+  Transfer collective(TransferRecord::Kind kind,
+                      Moves moves,
+                      const TransferNote& note,
+                      const TransferWork& work = {});
+  Transfer direct(Piece piece,
+                  const TransferNote& note,
+                  std::vector<Count>& counts,
+                  const TransferWork& work = {});
+  Transfer submit(TransferRecord record,
+                  std::uint32_t sequence,
+                  Moves moves,
+                  const TransferWork& work);
   // The smallest communicator id that no member has used.
   [[nodiscard]] std::uint32_t agree_on_id(const std::string& axis, const std::vector<int>& members);
 

@@ -95,7 +95,7 @@ void Engine::check_waits() {
 
 void Engine::stop_flights(const std::string& reason) {
   failure_ = reason;
-  sums_->drain();
+  sums_.drain();
   ready_.clear();
   for (const std::shared_ptr<Flight>& flight : flights_) {
     fail_flight(*flight);

@@ -29,7 +29,7 @@ std::string Flight::describe() const {
 
 std::string Flight::missing_peers() const {
   std::vector<int> ranks;
-  if (step < moves.steps.size()) {
+  if (stage == Stage::receiving && step < moves.steps.size()) {
     for (const Piece& piece : moves.steps[step].pieces) {
       if (!piece.done) {
         ranks.push_back(group->members[static_cast<std::size_t>(piece.peer)]);

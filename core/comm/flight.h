@@ -9,6 +9,7 @@
 
 #include "core/comm/collective_steps.h"
 #include "core/comm/communicator.h"
+#include "core/comm/transfer_work.h"
 
 namespace slackline {
 
@@ -26,14 +27,24 @@ struct Membership {
 // owns the second, and the third is how they meet: `status` is written last and read first.
 struct Flight {
   enum Status : int { under_way, finished, failed };
-  enum class Stage { posting, receiving, summing };
+  enum class Stage {
+    held,       // until the one it follows has ended
+    making,     // its data: work.before
+    posting,    // a step's messages
+    receiving,  // them
+    summing,    // what arrived
+    taking,     // all that arrived: work.after
+  };
 
   std::shared_ptr<const Membership> group;  // outlives its communicator while it is under way
   TransferRecord record{};
   std::uint32_t sequence = 0;
   Moves moves{};
+  TransferWork work{};              // without `follows`
+  std::shared_ptr<Flight> follows;  // null: none; shared with its submitter and the engine
 
-  Stage stage = Stage::posting;
+  Stage stage = Stage::held;
+  std::vector<Flight*> followers{};  // that are held
   std::size_t step = 0;
   std::size_t left = 0;  // messages of this step that are not done
   std::size_t slot = 0;  // place in the engine's list

@@ -21,24 +21,35 @@ class ScaledCommunicator final : public Communicator {
 
   [[nodiscard]] const std::string& axis() const override { return inner_->axis(); }
 
-  Transfer send(const Tensor& data, int to, const TransferNote& note) override {
-    return inner_->send(cut(data), to, note);
+  Transfer send(const Tensor& data,
+                int to,
+                const TransferNote& note,
+                const TransferWork& work) override {
+    return inner_->send(cut(data), to, note, work);
   }
 
-  Transfer receive(const Tensor& data, int from, const TransferNote& note) override {
-    return inner_->receive(cut(data), from, note);
+  Transfer receive(const Tensor& data,
+                   int from,
+                   const TransferNote& note,
+                   const TransferWork& work) override {
+    return inner_->receive(cut(data), from, note, work);
   }
 
-  Transfer all_reduce(const Tensor& data, const TransferNote& note, SumOrder order) override {
-    return inner_->all_reduce(cut(data), note, order);
+  Transfer all_reduce(const Tensor& data,
+                      const TransferNote& note,
+                      SumOrder order,
+                      const TransferWork& work) override {
+    return inner_->all_reduce(cut(data), note, order, work);
   }
 
   Transfer reduce_scatter(const Tensor& data, const TransferNote& note, SumOrder order) override {
     return inner_->reduce_scatter(cut(data), note, order);
   }
 
-  Transfer all_gather(const Tensor& data, const TransferNote& note) override {
-    return inner_->all_gather(cut(data), note);
+  Transfer all_gather(const Tensor& data,
+                      const TransferNote& note,
+                      const TransferWork& work) override {
+    return inner_->all_gather(cut(data), note, work);
   }
 
   Transfer all_to_all(const Tensor& from, const Tensor& to, const TransferNote& note) override {

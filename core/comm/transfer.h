@@ -37,6 +37,9 @@ class Transfer {
 
   [[nodiscard]] bool done() const { return state_ == nullptr || state_->done(); }
 
+  // Null where nothing is under way.
+  [[nodiscard]] const State* state() const { return state_.get(); }
+
  private:
   std::unique_ptr<State> state_;
 };

@@ -63,10 +63,12 @@ TEST_CASE("low_rank's frame and sums have the bytes of their formulas") {
     CHECK(end.codec->frame_bytes() == frame_bytes(setting, kParts));
     REQUIRE(end.codec->sums() == 2);
     Message values = Message::normal_numbers(kParts, 1);
-    const Tensor first = end.codec->begin_sum(end.stream, values.matrices(), {}, {});
+    end.codec->begin_sum(end.stream, values.matrices(), {}, {});
+    const Tensor first = end.codec->addend(1);
     CHECK(first.num_elements() == left);
     CHECK(first.dtype() == dtype);
-    const Tensor second = end.codec->next_sum(end.stream, values.matrices(), {});
+    end.codec->next_sum(end.stream, values.matrices(), {});
+    const Tensor second = end.codec->addend(2);
     CHECK(second.num_elements() == right);
     CHECK(second.dtype() == dtype);
     const std::vector<SumRound> rounds = sum_rounds(setting, kParts);

@@ -222,8 +222,8 @@ TEST_CASE("on the rehearsal device low_rank messages pass, and nothing is writte
   codec->encode(stream, values.matrices(), residual.matrices(), {}, frame);
   codec->settle(stream, frame, residual.matrices());
   codec->decode(stream, frame, out.matrices(), false);
-  static_cast<void>(codec->begin_sum(stream, values.matrices(), residual.matrices(), {}));
-  static_cast<void>(codec->next_sum(stream, values.matrices(), residual.matrices()));
+  codec->begin_sum(stream, values.matrices(), residual.matrices(), {});
+  codec->next_sum(stream, values.matrices(), residual.matrices());
   codec->finish_sum(stream, out.matrices(), residual.matrices(), 2);
   CHECK(out == Message(kParts, 7.0));
   CHECK(residual == Message(kParts));

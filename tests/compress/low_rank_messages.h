@@ -79,13 +79,14 @@ inline void sum_message(const std::vector<std::unique_ptr<LowRankEnd>>& ends,
   std::vector<Tensor> addends;
   addends.reserve(ends.size());
   for (std::size_t r = 0; r < ends.size(); ++r) {
-    addends.push_back(
-        ends[r]->codec->begin_sum(ends[r]->stream, values[r].matrices(), owed(r), {}));
+    ends[r]->codec->begin_sum(ends[r]->stream, values[r].matrices(), owed(r), {});
+    addends.push_back(ends[r]->codec->addend(1));
   }
   sum_over_ranks(addends);
   addends.clear();
   for (std::size_t r = 0; r < ends.size(); ++r) {
-    addends.push_back(ends[r]->codec->next_sum(ends[r]->stream, values[r].matrices(), owed(r)));
+    ends[r]->codec->next_sum(ends[r]->stream, values[r].matrices(), owed(r));
+    addends.push_back(ends[r]->codec->addend(2));
   }
   sum_over_ranks(addends);
   for (std::size_t r = 0; r < ends.size(); ++r) {

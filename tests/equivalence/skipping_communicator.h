@@ -29,18 +29,25 @@ class SkippingCommunicator final : public Communicator {
 
   [[nodiscard]] const std::string& axis() const override { return real_->axis(); }
 
-  [[nodiscard]] Transfer send(const Tensor& data, int to, const TransferNote& note) override {
-    return real_->send(data, to, note);
+  [[nodiscard]] Transfer send(const Tensor& data,
+                              int to,
+                              const TransferNote& note,
+                              const TransferWork& work) override {
+    return real_->send(data, to, note, work);
   }
 
-  [[nodiscard]] Transfer receive(const Tensor& data, int from, const TransferNote& note) override {
-    return real_->receive(data, from, note);
+  [[nodiscard]] Transfer receive(const Tensor& data,
+                                 int from,
+                                 const TransferNote& note,
+                                 const TransferWork& work) override {
+    return real_->receive(data, from, note, work);
   }
 
   [[nodiscard]] Transfer all_reduce(const Tensor& data,
                                     const TransferNote& note,
-                                    SumOrder order) override {
-    return skips_this() ? Transfer() : real_->all_reduce(data, note, order);
+                                    SumOrder order,
+                                    const TransferWork& work) override {
+    return skips_this() ? Transfer() : real_->all_reduce(data, note, order, work);
   }
 
   [[nodiscard]] Transfer reduce_scatter(const Tensor& data,
@@ -49,8 +56,10 @@ class SkippingCommunicator final : public Communicator {
     return skips_this() ? Transfer() : real_->reduce_scatter(data, note, order);
   }
 
-  [[nodiscard]] Transfer all_gather(const Tensor& data, const TransferNote& note) override {
-    return real_->all_gather(data, note);
+  [[nodiscard]] Transfer all_gather(const Tensor& data,
+                                    const TransferNote& note,
+                                    const TransferWork& work) override {
+    return real_->all_gather(data, note, work);
   }
 
   [[nodiscard]] Transfer all_to_all(const Tensor& from,

@@ -70,8 +70,8 @@ void compare(const Settings& settings) {
     }
   }
   const auto message = [&] {
-    static_cast<void>(codec->begin_sum(stream, gradient.of(0), residuals.of(0), {}));
-    static_cast<void>(codec->next_sum(stream, gradient.of(0), residuals.of(0)));
+    codec->begin_sum(stream, gradient.of(0), residuals.of(0), {});
+    codec->next_sum(stream, gradient.of(0), residuals.of(0));
     codec->finish_sum(stream, gradient.of(0), residuals.of(0), 1);
   };
   const auto copy_twice = [&] {

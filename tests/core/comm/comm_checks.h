@@ -19,6 +19,9 @@ struct CommCheck {
 
 [[nodiscard]] const std::vector<CommCheck>& comm_checks();
 
+// Those of them about the work that transfers take with them.
+[[nodiscard]] const std::vector<CommCheck>& work_checks();
+
 // Throws "rank R of N: <what>" unless `good`.
 void expect(bool good, const Communicator& comm, const std::string& what);
 

@@ -1,5 +1,6 @@
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -63,6 +64,26 @@ TEST_CASE("a rank that throws ends the waits of all others, with its reason") {
                      Contains("all_reduce of gradients") &&
                      Contains("world rank 2 failed: out of luck"));
   }
+}
+
+TEST_CASE("work that throws ends the waits of all ranks, with its reason") {
+  const auto world = make_local_world(3);
+  const auto worker = std::make_shared<Worker>();
+  GuardedTensor data = ones(5);
+  GuardedTensor arrived = ones(5);
+  GuardedTensor never = ones(5);
+  Transfer elsewhere = world[2]->receive(never, 1, {.what = "weights"});
+  Transfer sent = world[0]->send(data, 1, {});
+  Transfer taken =
+      world[1]->receive(arrived, 0, {.what = "gradient"}, {.worker = worker, .after = [] {
+                                                             throw CommError("a damaged frame");
+                                                           }});
+  const auto says = Contains(
+      "world rank 1 (axis world, rank 1 of 3): receive from rank 0 of "
+      "gradient: a damaged frame");
+  REQUIRE_THAT(failure_of(std::move(taken)), says);
+  REQUIRE_THAT(failure_of(std::move(elsewhere)), Contains("world rank 2") && says);
+  static_cast<void>(failure_of(std::move(sent)));  // it may have ended before
 }
 
 TEST_CASE("after a failure every transfer fails, at once") {

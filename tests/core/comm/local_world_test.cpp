@@ -48,6 +48,12 @@ TEST_CASE("local: groups work side by side") {
   run_on_ranks("groups work side by side");
 }
 
+TEST_CASE("local: work of transfers runs beside their ranks") {
+  run_on_ranks("what is sent is made beside, what arrives is taken before the wait ends");
+  run_on_ranks("a sum may be made of the sum before it");
+  run_on_ranks("a transfer may follow one that has ended");
+}
+
 TEST_CASE("local: records tell transfers") {
   run_on_ranks("records tell transfers");
 }
