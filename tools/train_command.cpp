@@ -175,11 +175,25 @@ auto make_on_all_ranks(Communicator& world, Make make) {
   return made;
 }
 
+// Where a rank fails alone, the others are told while it still has its transfers: dropping them
+// waits for their other ends.
+template <typename Runner>
+ExitCode run_to_end(Communicator& world, Runner& runner) {
+  try {
+    return runner.run();
+  } catch (const AgreedError&) {
+    throw;
+  } catch (const std::exception& error) {
+    world.fail(error.what());
+    throw;
+  }
+}
+
 ExitCode rehearse(Groups& groups, const LinkSpeeds& links, const Job& job) {
   const auto make = [&] {
     return std::make_unique<Rehearsal>(job.config, job.resolved + "\n", links, groups);
   };
-  return make_on_all_ranks(*groups.world, make)->run();
+  return run_to_end(*groups.world, *make_on_all_ranks(*groups.world, make));
 }
 
 ExitCode run_trainer(Groups& groups, const LinkSpeeds& links, const Job& job) {
@@ -189,7 +203,7 @@ ExitCode run_trainer(Groups& groups, const LinkSpeeds& links, const Job& job) {
       .resolved_config = job.resolved + "\n",
       .links = links};
   const auto make = [&] { return std::make_unique<Trainer>(job.config, options, groups); };
-  return make_on_all_ranks(*groups.world, make)->run();
+  return run_to_end(*groups.world, *make_on_all_ranks(*groups.world, make));
 }
 
 ExitCode train_rank(Communicator& world, const Job& job) {

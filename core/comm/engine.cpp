@@ -177,11 +177,12 @@ void Engine::take_inbox() {
   stop_ = stop_ || news.stop;
   const bool first_failure = news.failure && !failure_;
   if (first_failure) {
+    failed_first_ = true;
     transport_->announce_failure(*news.failure);
     stop_flights(*news.failure);
   }
   if (news.abort_code) {
-    leave(*news.abort_code, first_failure);
+    leave(*news.abort_code);
   }
   if (!failure_) {
     for (Flight* flight : news.worked) {

@@ -102,7 +102,7 @@ class Engine final : private MessageListener {
   void check_waits();
   void stop_flights(const std::string& reason);
   void fail_flight(Flight& flight);
-  [[noreturn]] void leave(int code, bool first_failure);
+  [[noreturn]] void leave(int code);
   void rest();
   [[nodiscard]] Clock::time_point rest_until() const;
   void end_if_stuck();
@@ -114,6 +114,7 @@ class Engine final : private MessageListener {
   std::vector<std::shared_ptr<Flight>> flights_;  // shared with the handles of submitters
   std::vector<Flight*> ready_;
   std::optional<std::string> failure_;
+  bool failed_first_ = false;  // it arose in this process
   bool stop_ = false;
   Clock::time_point last_event_{};
   Clock::time_point last_check_{};

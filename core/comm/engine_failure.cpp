@@ -56,10 +56,10 @@ void Engine::abort(const std::string& reason, int code) {
   std::_Exit(code);
 }
 
-void Engine::leave(int code, bool first_failure) {
+void Engine::leave(int code) {
   // A launcher that has told this process to end does so to all, and leaves them a second.
   const bool ending = options_.end_expected != nullptr && options_.end_expected();
-  std::this_thread::sleep_for(ending || first_failure ? kLastWords : kLastWordsOfOthers);
+  std::this_thread::sleep_for(ending || failed_first_ ? kLastWords : kLastWordsOfOthers);
   if (!ending) {
     transport_->abort(code);
   }

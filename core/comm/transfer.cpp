@@ -16,6 +16,9 @@ void finish_quietly(std::unique_ptr<Transfer::State> state) {
   try {
     state->wait();
   } catch (const std::exception& failure) {
+    if (std::uncaught_exceptions() > 0) {
+      return;  // the rank is on its way out already, and will say why
+    }
     log_warning("a transfer nobody waited for failed: " + std::string(failure.what()));
   }
 }

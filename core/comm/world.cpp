@@ -116,6 +116,7 @@ void run_local_ranks(int size,
   std::vector<std::unique_ptr<Communicator>> world = make_local_world(size, options);
   std::mutex mutex;
   std::exception_ptr first;
+  std::exception_ptr first_told;  // of ranks that another's failure ended
   std::vector<std::thread> threads;
   threads.reserve(world.size());
   for (std::unique_ptr<Communicator>& communicator : world) {
@@ -125,6 +126,10 @@ void run_local_ranks(int size,
       try {
         body(*own);
         return;
+      } catch (const CommError& failure) {
+        reason = failure.what();
+        const std::lock_guard lock(mutex);
+        first_told = first_told ? first_told : std::current_exception();
       } catch (const std::exception& failure) {
         reason = failure.what();
         const std::lock_guard lock(mutex);
@@ -139,8 +144,8 @@ void run_local_ranks(int size,
   for (std::thread& thread : threads) {
     thread.join();
   }
-  if (first) {
-    std::rethrow_exception(first);
+  if (first || first_told) {
+    std::rethrow_exception(first ? first : first_told);
   }
 }
 

@@ -66,6 +66,19 @@ TEST_CASE("a rank that throws ends the waits of all others, with its reason") {
   }
 }
 
+TEST_CASE("what ended a rank counts, not what it told the others") {
+  const auto fail_first = [](Communicator& world) {
+    GuardedTensor data = ones(5000);
+    if (world.rank() == 1) {
+      world.fail("told early");
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      throw std::runtime_error("out of luck");
+    }
+    world.all_reduce(data, {}).wait();
+  };
+  REQUIRE_THROWS_WITH(run_local_ranks(3, {}, fail_first), "out of luck");
+}
+
 TEST_CASE("work that throws ends the waits of all ranks, with its reason") {
   const auto world = make_local_world(3);
   const auto worker = std::make_shared<Worker>();
