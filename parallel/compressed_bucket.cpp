@@ -1,5 +1,6 @@
 #include "parallel/compressed_bucket.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/kernels/elementwise.h"
@@ -12,6 +13,11 @@ constexpr TransferNote kNote{.what = "compressed gradients"};
 
 Tensor row(const Buffer& buffer, std::size_t first, std::size_t bytes) {
   return buffer.view(DType::u8, {static_cast<std::int64_t>(bytes)}, first);
+}
+
+void copy(const Tensor& from, const Tensor& to) {
+  SL_CHECK_EQ(from.num_elements(), to.num_elements());
+  std::copy_n(from.data<float>(), from.num_elements(), to.data<float>());
 }
 
 std::size_t plain_elements(const std::vector<const Parameter*>& plain) {
@@ -50,6 +56,9 @@ CompressedSum::CompressedSum(const Options& options)
 void CompressedSum::begin(StreamView stream, Communicator& group, const MessageKey& key) {
   SL_CHECK_EQ(group.size(), options_.ranks);
   const Codec::Matrices& residual = residuals_.of(0);
+  if (sample_ != nullptr) {
+    sample_->take_raw(gradients_);
+  }
   if (codec_->sums() > 0) {
     round_ = 1;
     transfer_ = group.all_reduce(
@@ -67,11 +76,36 @@ void CompressedSum::begin(StreamView stream, Communicator& group, const MessageK
 
 bool CompressedSum::advance(StreamView stream, Communicator& group) {
   transfer_.wait();
-  if (codec_->sums() > 0) {
-    return advance_sum(stream, group);
+  if (codec_->sums() > 0 && advance_sum(stream, group)) {
+    return true;
   }
-  add_frames(stream);
+  if (codec_->sums() == 0) {
+    add_frames(stream);
+  }
+  if (sample_ != nullptr) {
+    sample_->take_sent(gradients_, residuals_.of(0));
+  }
   return false;
+}
+
+void CompressedSum::adopt(CompressedSum& before) {
+  const bool same_setting = options_.setting == before.options_.setting;
+  const std::vector<CodecState> states = codec_->state();
+  const std::vector<CodecState> states_before = before.codec_->state();
+  for (std::size_t i = 0; i < options_.matrices.size(); ++i) {
+    const std::vector<const Parameter*>& matrices = before.options_.matrices;
+    const auto found = std::find(matrices.begin(), matrices.end(), options_.matrices[i]);
+    if (found == matrices.end()) {
+      continue;
+    }
+    const auto k = static_cast<std::size_t>(found - matrices.begin());
+    if (!residuals_.all().empty() && !before.residuals_.all().empty()) {
+      copy(before.residuals_.of(0)[k], residuals_.of(0)[i]);
+    }
+    if (same_setting && !states.empty()) {
+      copy(states_before[k].data, states[i].data);
+    }
+  }
 }
 
 bool CompressedSum::advance_sum(StreamView stream, Communicator& group) {
@@ -103,6 +137,14 @@ CompressedBucket::CompressedBucket(const Options& options)
   if (!options.plain.empty()) {
     plain_ = make_buffer(
         "plain gradients", DType::f32, {static_cast<std::int64_t>(plain_elements(options.plain))});
+  }
+}
+
+void CompressedBucket::adopt(CompressedBucket& before) {
+  for (CompressedSum& sum : sums_) {
+    for (CompressedSum& old : before.sums_) {
+      sum.adopt(old);
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include "core/buffer.h"
 #include "core/comm/communicator.h"
 #include "model/parameters.h"
+#include "parallel/gradient_sample.h"
 
 namespace slackline {
 
@@ -47,6 +48,15 @@ class CompressedSum {
 
   [[nodiscard]] const Residuals& residuals() const { return residuals_; }
 
+  // Measures the sum of the step that begins, until the sample is taken.
+  void begin_sample() { sample_ = std::make_unique<GradientSample>(gradients_); }
+
+  [[nodiscard]] std::unique_ptr<GradientSample> take_sample() { return std::move(sample_); }
+
+  // Takes over, matrix by matrix, what a sum that was given up owes, and where the settings are the
+  // same the codec's state. For sums that are yet to begin.
+  void adopt(CompressedSum& before);
+
  private:
   [[nodiscard]] bool advance_sum(StreamView stream, Communicator& group);
   void add_frames(StreamView stream);
@@ -58,6 +68,7 @@ class CompressedSum {
   Buffer frames_;  // of all ranks, where messages are gathered
   int round_ = 0;
   Transfer transfer_{};
+  std::unique_ptr<GradientSample> sample_{};  // of the current step
 };
 
 // The matrices as a codec knows them.
@@ -83,6 +94,9 @@ class CompressedBucket {
   [[nodiscard]] const Options& options() const { return options_; }
 
   [[nodiscard]] std::vector<CompressedSum>& sums() { return sums_; }
+
+  // Takes over what a bucket of the same matrices under another plan leaves.
+  void adopt(CompressedBucket& before);
 
  private:
   enum class Direction { pack, unpack };

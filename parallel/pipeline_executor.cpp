@@ -122,10 +122,13 @@ double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
       receive(op, stage.gradient(at.slot), at.gradient, work);
       return 0.0;
     case OpKind::send_forward:
-      send(op, stage.output(at.slot), at.sent_output, work);
+      send(op, {.share = share(stage.output(at.slot))}, at.sent_output, work);
       return 0.0;
     case OpKind::send_backward:
-      send(op, stage.gradient(at.slot), at.sent_gradient, work);
+      send(op,
+           {.share = share(stage.gradient(at.slot)), .input = share(stage.input(at.slot))},
+           at.sent_gradient,
+           work);
       return 0.0;
     case OpKind::forward:
       return forward(op, at, work);
@@ -219,13 +222,13 @@ void PipelineExecutor::receive_input(const Op& op, InFlight& at, const Work& wor
 }
 
 void PipelineExecutor::send(const Op& op,
-                            const Tensor& boundary,
+                            const BoundaryCodec::Outgoing& outgoing,
                             Message& message,
                             const Work& work) {
   const int to = options_.schedule.rank_of(schedule::peer_chunk(op));
   message.codec = work.compression == nullptr ? nullptr : work.compression->codec_of(op);
   if (message.codec == nullptr) {
-    message.transfer = group_of(op).send(share(boundary), to, note_of(op));
+    message.transfer = group_of(op).send(outgoing.share, to, note_of(op));
     return;
   }
   const StreamView stream = work.compression->stream();
@@ -233,7 +236,7 @@ void PipelineExecutor::send(const Op& op,
   const Tensor frame = message.frame();
   const bool trains = work.gradients != Gradients::none;
   message.codec->encode(stream,
-                        share(boundary),
+                        outgoing,
                         key,
                         frame,
                         trains ? BoundaryCodec::Feedback::on : BoundaryCodec::Feedback::off);

@@ -113,7 +113,10 @@ class PipelineExecutor {
   void receive_input(const schedule::Op& op, InFlight& at, const Work& work);
   // Begin a transfer of this rank's share of a boundary tensor; a received one is there after
   // arrive().
-  void send(const schedule::Op& op, const Tensor& boundary, Message& message, const Work& work);
+  void send(const schedule::Op& op,
+            const BoundaryCodec::Outgoing& outgoing,
+            Message& message,
+            const Work& work);
   void receive(const schedule::Op& op, const Tensor& boundary, Message& message, const Work& work);
   void arrive(const Tensor& boundary, Message& message, const Work& work);
   void mask_gradient(const Tensor& gradient, Message& sent_output, const Work& work) const;
