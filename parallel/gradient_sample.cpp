@@ -7,8 +7,16 @@ namespace slackline {
 
 namespace {
 
-// A prime: its multiples modulo a smaller count are spread over it and differ.
-constexpr std::size_t kSpread = 2654435761;
+// 2^64 over the golden ratio: the upper halves of its multiples are spread over all numbers.
+constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15U;
+
+// Element i of `taken` out of `count`: one of each of as many equal parts, at changing places in
+// them, so that no column of a matrix is left out.
+std::size_t place_of(std::size_t i, std::size_t taken, std::size_t count) {
+  const std::size_t begin = i * count / taken;
+  const std::size_t end = (i + 1) * count / taken;
+  return begin + static_cast<std::size_t>(((i * kGolden) >> 32U) * (end - begin) >> 32U);
+}
 
 }  // namespace
 
@@ -22,7 +30,7 @@ GradientSample::GradientSample(const Codec::Matrices& gradients) {
   const std::size_t taken = std::min(count, kElements);
   elements_.reserve(taken);
   for (std::size_t i = 0; i < taken; ++i) {
-    const std::size_t at = i * kSpread % count;
+    const std::size_t at = place_of(i, taken, count);
     const auto end = std::upper_bound(ends.begin(), ends.end(), at);
     const auto matrix = static_cast<std::size_t>(end - ends.begin());
     const std::size_t begin = *end - gradients[matrix].num_elements();
