@@ -14,6 +14,16 @@ namespace {
 
 using schedule::TransferClass;
 
+std::vector<CompressionPlan::Class>::iterator row_of(CompressionPlan& plan,
+                                                     const TransferClass& members) {
+  const auto row = std::find_if(
+      plan.classes.begin(), plan.classes.end(), [&](const CompressionPlan::Class& candidate) {
+        return candidate.members == members;
+      });
+  SL_CHECK(row != plan.classes.end(), "a sample of no class");
+  return row;
+}
+
 bool shrinks_class(const MeshJob& job, const CompressionPlan& plan, const TransferClass& members) {
   const std::vector<ClassBytes> classes = class_bytes(job, plan);
   const auto row = std::find_if(classes.begin(), classes.end(), [&](const ClassBytes& candidate) {
@@ -78,11 +88,7 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
   CompressionPlan& plan = next.plan.plan;
   std::vector<std::pair<CompressionPlan::Class*, const ClassQuality*>> changed;
   for (const ClassQuality& quality : found) {
-    const auto row = std::find_if(
-        plan.classes.begin(), plan.classes.end(), [&](const CompressionPlan::Class& candidate) {
-          return candidate.members == quality.members;
-        });
-    SL_CHECK(row != plan.classes.end(), "a sample of no class");
+    const auto row = row_of(plan, quality.members);
     const CodecSetting* setting = sampled.codec_of(quality.members);
     const bool waits = !row->codec || setting == nullptr || *row->codec != *setting;
     if (waits || quality.relative_error <= max_error) {

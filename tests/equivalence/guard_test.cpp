@@ -1,5 +1,5 @@
 // What is measured of compressed messages over meshes, against the same numbers computed from a
-// model without pipeline and from a run without compression; and what a change of plan keeps.
+// model without pipeline and from a run without compression.
 
 #include <algorithm>
 #include <cmath>
@@ -11,11 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "core/comm/world.h"
 #include "model/stage.h"
 #include "parallel/compression_quality.h"
 #include "parallel/stage_split.h"
-#include "tests/equivalence/mesh_run.h"
+#include "tests/equivalence/sampled_step.h"
 #include "tests/support/catch.h"
 
 namespace slackline::testing {
@@ -27,52 +26,6 @@ using schedule::Site;
 using schedule::TransferClass;
 
 using ClassSums = std::map<TransferClass, MessageSums>;
-
-constexpr CodecSetting kLazyRankTwo = {
-    .kind = CodecKind::low_rank, .error_feedback = ErrorFeedback::lazy, .always = true, .rank = 2};
-
-// Catch2 counts on one thread at a time.
-std::mutex& check_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
-
-// So small that a sample takes every element of its matrices.
-MeshRun run_of(int tensor, int pipeline, int data) {
-  MeshRun run{.model = {.layers = 2,
-                        .hidden = 8,
-                        .heads = 2,
-                        .sequence = 12,
-                        .vocab = 67,
-                        .ffn = 16,
-                        .dropout = 0.0F}};
-  run.parallel.tensor = tensor;
-  run.parallel.pipeline = pipeline;
-  run.parallel.data = data;
-  run.global_batch = run.micro_batch * data * 4;
-  return run;
-}
-
-MeshRun compressed(MeshRun run, const std::string& site, const CodecSetting& setting) {
-  run.compress.policy = CompressionPolicy::all;
-  run.compress.sites[site] = setting;
-  return run;
-}
-
-// Runs the passes of one step on every rank, sampled, and what a test does with its model then.
-template <typename Then>
-void run_step(const MeshRun& run, Then then) {
-  run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
-    Groups groups(world, run.parallel, run.model.tie_embeddings);
-    MeshModel::Options options = run.options();
-    options.sample_every = 1;
-    MeshModel model(options, groups);
-    initialize(model.stream(), model.parameters(), kSeed);
-    RankBatches batches(run, model, 1);
-    static_cast<void>(model.make_gradients(batches.micro_batches()));
-    then(model, batches.micro_batches());
-  });
-}
 
 // What ranks measured, added up over all of them.
 class AllRanks {
@@ -103,11 +56,6 @@ struct Boundary {
   std::vector<std::vector<float>> gradients{};
   std::vector<std::vector<float>> inputs{};
 };
-
-std::vector<float> values_of(const Tensor& tensor) {
-  const std::span<const float> values = tensor.span<float>();
-  return {values.begin(), values.end()};
-}
 
 Boundary boundary_of(const MeshRun& run, const std::vector<MicroBatch>& micro_batches) {
   const std::vector<ChunkSlice> chunks = split_layers(run.model, run.parallel);
@@ -148,12 +96,6 @@ std::span<float> share_of(std::vector<float>& values, int rank, int size) {
   return std::span(values).subspan(static_cast<std::size_t>(rank) * count, count);
 }
 
-template <typename A, typename B>
-double dot(const A& a, const B& b) {
-  return std::inner_product(
-      a.begin(), a.end(), b.begin(), 0.0, std::plus<>(), [](double x, double y) { return x * y; });
-}
-
 template <typename Values>
 double sum(const Values& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
@@ -176,6 +118,15 @@ MessageSums message_sums(std::span<const float> raw,
           .product = dot(raw, sent),
           .error = dot(lost, lost),
           .residual = dot(residual, residual)};
+}
+
+MessageSums pair_sums(std::span<const float> left, const std::vector<double>& step) {
+  return {.pair_elements = static_cast<double>(left.size()),
+          .left = dot(left, left),
+          .left_sum = sum(left),
+          .difference = dot(step, step),
+          .difference_sum = sum(step),
+          .left_by_difference = dot(left, step)};
 }
 
 // Sends one tensor rank's share of every micro-batch through a codec with lazy feedback.
@@ -208,15 +159,10 @@ void add_expected(Boundary boundary, int rank, int size, std::int64_t C, AllRank
       expected.add(members, message_sums(raw, sent, residual));
     }
     if (m < last) {
-      const std::vector<double> step = difference(share_of(boundary.inputs[m], rank, size),
-                                                  share_of(boundary.inputs[m + 1], rank, size));
       expected.add(members,
-                   {.pair_elements = static_cast<double>(count),
-                    .left = dot(residual, residual),
-                    .left_sum = sum(residual),
-                    .difference = dot(step, step),
-                    .difference_sum = sum(step),
-                    .left_by_difference = dot(residual, step)});
+                   pair_sums(residual,
+                             difference(share_of(boundary.inputs[m], rank, size),
+                                        share_of(boundary.inputs[m + 1], rank, size))));
     }
   }
 }
@@ -253,25 +199,33 @@ int stage_of(const MeshRun& run, const ParameterSpec& spec) {
   return stage;
 }
 
-// All residuals that ranks keep, by what begins their names; each once.
-std::map<std::string, std::vector<float>> residuals_of(Compression& compression) {
-  std::map<std::string, std::vector<float>> residuals;
+// Squares of what one rank's gradients owe; each matrix once that several tensor ranks have.
+double owed_by(Compression& compression) {
+  std::map<const void*, double> squares;
   for (const CompressionState& state : compression.state()) {
-    if (!state.name.ends_with(".right_factor")) {
-      residuals[state.name] = values_of(state.data);
+    if (state.saved && !state.name.ends_with(".right_factor")) {
+      squares[state.data.raw()] = dot(state.data.span<float>(), state.data.span<float>());
     }
   }
-  return residuals;
+  double sum = 0.0;
+  for (const auto& [data, square] : squares) {
+    sum += square;
+  }
+  return sum;
 }
 
-PlanFromStep changed(const PlanHistory& plans, Site site, int rank) {
-  PlanFromStep next{.from_step = 2, .plan = plans.back().plan};
-  for (CompressionPlan::Class& row : next.plan.classes) {
-    if (row.members.site == site) {
-      row.codec->rank = rank;
+// Of what the gradients of each stage lose, from whole runs with and without compression.
+ClassSums gradient_sums(const MeshRun& plain, const MeshRun& run) {
+  const LogicalTensors raw = run_mesh(plain).gradients;
+  const LogicalTensors sent = run_mesh(run).gradients;
+  ClassSums sums;
+  for (const ParameterSpec& spec : parameter_table(run.model)) {
+    if (spec.shape.rank() == 2 && raw.contains(spec.name) && spec.name != "wte.weight") {
+      sums[{.site = Site::data_gradient, .stage = stage_of(run, spec), .phase = Phase::step}] +=
+          message_sums(raw.at(spec.name), sent.at(spec.name), {});
     }
   }
-  return next;
+  return sums;
 }
 
 }  // namespace
@@ -317,15 +271,7 @@ TEST_CASE("what is measured of gradients is what the sum over ranks loses") {
                                .ratio = 0.1};
     const MeshRun plain = run_of(2, 2, 2);
     const MeshRun run = compressed(plain, "data_gradient", setting);
-    const LogicalTensors raw = run_mesh(plain).gradients;
-    const LogicalTensors sent = run_mesh(run).gradients;
-    ClassSums due;
-    for (const ParameterSpec& spec : parameter_table(run.model)) {
-      if (spec.shape.rank() == 2 && raw.contains(spec.name) && spec.name != "wte.weight") {
-        due[{.site = Site::data_gradient, .stage = stage_of(run, spec), .phase = Phase::step}] +=
-            message_sums(raw.at(spec.name), sent.at(spec.name), {});
-      }
-    }
+    ClassSums due = gradient_sums(plain, run);
     REQUIRE(due.size() == 2);
     AllRanks found;
     std::mutex mutex;
@@ -333,15 +279,7 @@ TEST_CASE("what is measured of gradients is what the sum over ranks loses") {
     run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
       found.add(*model.compression().take_samples());
       const std::lock_guard lock(mutex);
-      std::map<const void*, double> once;
-      for (const CompressionState& state : model.compression().state()) {
-        if (state.saved && !state.name.ends_with(".right_factor")) {
-          once[state.data.raw()] = dot(state.data.span<float>(), state.data.span<float>());
-        }
-      }
-      for (const auto& [data, square] : once) {
-        owed[model.groups().pipeline_rank()] += square;
-      }
+      owed[model.groups().pipeline_rank()] += owed_by(model.compression());
     });
     REQUIRE(found.sums().size() == 2);
     for (auto& [members, sums] : due) {
@@ -352,57 +290,6 @@ TEST_CASE("what is measured of gradients is what the sum over ranks loses") {
       require_close(found.sums().at(members), sums, 1e-5);  // f32 sums over ranks here
     }
   }
-}
-
-TEST_CASE("a codec that is tightened keeps what its messages owe") {
-  for (const char* site : {"pipeline_backward", "data_gradient"}) {
-    INFO(site);
-    const bool boundary = std::string(site) == "pipeline_backward";
-    const MeshRun run = compressed(run_of(1, 2, 2), site, kLazyRankTwo);
-    run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
-      Compression& compression = model.compression();
-      const auto before = residuals_of(compression);
-      compression.add_plan(changed(
-          compression.plans(), boundary ? Site::pipeline_backward : Site::data_gradient, 4));
-      compression.begin_step(2);
-      const auto after = residuals_of(compression);
-      const bool has_any = !boundary || model.groups().pipeline_rank() == 1;
-      const bool same = before == after;
-      const bool owes = std::any_of(before.begin(), before.end(), [](const auto& residual) {
-        return dot(residual.second, residual.second) > 0.0;
-      });
-      const std::lock_guard lock(check_mutex());
-      CHECK(same);
-      CHECK(owes == has_any);
-    });
-  }
-}
-
-// One codec serves both phases; where one of them changes, what is owed stays with the other.
-TEST_CASE("phases that part and meet again owe together what they owed") {
-  const MeshRun run = compressed(run_of(1, 2, 1), "pipeline_backward", kLazyRankTwo);
-  run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
-    Compression& compression = model.compression();
-    const auto together = residuals_of(compression);
-    PlanFromStep apart{.from_step = 2, .plan = compression.plans().back().plan};
-    for (CompressionPlan::Class& row : apart.plan.classes) {
-      if (row.codec && row.members.phase == Phase::cooldown) {
-        row.codec->rank = 4;
-      }
-    }
-    compression.add_plan(apart);
-    compression.begin_step(2);
-    const auto parted = residuals_of(compression);
-    compression.add_plan(
-        {.from_step = 3, .plan = changed(compression.plans(), Site::pipeline_backward, 4).plan});
-    compression.begin_step(3);
-    const auto met = residuals_of(compression);
-    const bool sends = model.groups().pipeline_rank() == 1;
-    const std::lock_guard lock(check_mutex());
-    CHECK(together.size() == (sends ? 1 : 0));
-    CHECK(parted.size() == (sends ? 2 : 0));
-    CHECK(met == together);
-  });
 }
 
 }  // namespace slackline::testing
