@@ -47,6 +47,19 @@ ListedClasses read_listed(JsonReader& section) {
   return listed;
 }
 
+GuardConfig read_guard(JsonReader section) {
+  GuardConfig guard;
+  guard.every = section.integer("every", {.default_value = 100, .min = 0, .max = INT32_MAX});
+  if (section.has("max_error")) {
+    guard.max_error = section.number("max_error", {.min = 0.0, .exclusive_min = true});
+    if (guard.every == 0) {
+      section.fail("max_error", "needs sampled steps, and compress.guard.every is 0");
+    }
+  }
+  section.finish();
+  return guard;
+}
+
 void check_policy(const JsonReader& section, const CompressConfig& config) {
   switch (config.policy) {
     case CompressionPolicy::none:
@@ -101,6 +114,7 @@ CompressConfig read_compress_config(JsonReader section) {
     config.stages = static_cast<int>(section.integer("stages", {.min = 0, .max = kMaxStages}));
   }
   config.plan = section.string("plan", "");
+  config.guard = read_guard(section.section("guard"));
   section.finish();  // a misspelt site comes before what its absence means
   check_policy(section, config);
   return config;

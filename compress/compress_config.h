@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,6 +21,12 @@ struct ListedClasses {
   std::optional<CodecSetting> codec{};  // absent: the site's
 };
 
+// What is measured of compressed messages, and what they may lose.
+struct GuardConfig {
+  std::int64_t every = 100;           // steps; 0: nothing is measured
+  std::optional<double> max_error{};  // |message - decoded| / |message|; absent: reported only
+};
+
 // The "compress" section. A site's setting holds under every policy, so it is read and checked
 // under `none` too.
 struct CompressConfig {
@@ -30,6 +37,7 @@ struct CompressConfig {
   bool epilogue_only = true;                    // of optimus_cc
   std::optional<int> stages{};                  // of optimus_cc: the first ones; absent: 3 of 4
   std::string plan{};                           // of replay: the path of a plan.json
+  GuardConfig guard{};
 };
 
 [[nodiscard]] CompressConfig read_compress_config(JsonReader section);

@@ -1,6 +1,11 @@
 #include "compress/residuals.h"
 
+#include <algorithm>
+#include <functional>
+#include <span>
+
 #include "core/arena.h"
+#include "core/check.h"
 
 namespace slackline {
 
@@ -51,6 +56,18 @@ const Codec::Matrices& Residuals::of(int index) const {
     return kNone;
   }
   return tensors_.size() == 1 ? tensors_.front() : tensors_.at(static_cast<std::size_t>(index));
+}
+
+void Residuals::add(const Residuals& other) {
+  SL_CHECK_EQ(tensors_.size(), other.tensors_.size());
+  for (std::size_t message = 0; message < tensors_.size(); ++message) {
+    for (std::size_t i = 0; i < tensors_[message].size(); ++i) {
+      const std::span<float> own = tensors_[message][i].span<float>();
+      const std::span<const float> more = other.tensors_[message][i].span<float>();
+      SL_CHECK_EQ(own.size(), more.size());
+      std::transform(own.begin(), own.end(), more.begin(), own.begin(), std::plus<>());
+    }
+  }
 }
 
 std::size_t Residuals::bytes(ErrorFeedback feedback,

@@ -25,6 +25,9 @@ class Residuals {
   // All of them: [message][matrix].
   [[nodiscard]] const std::vector<Codec::Matrices>& all() const { return tensors_; }
 
+  // Owes what `other` owes as well. REQUIRES: the same matrices, messages and feedback.
+  void add(const Residuals& other);
+
   [[nodiscard]] static std::size_t bytes(ErrorFeedback feedback,
                                          const std::vector<CodecPart>& parts,
                                          int messages);

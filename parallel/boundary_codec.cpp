@@ -31,20 +31,27 @@ Tensor BoundaryCodec::as_matrix(const Tensor& share) const {
 }
 
 void BoundaryCodec::encode(StreamView stream,
-                           const Tensor& share,
+                           const Outgoing& outgoing,
                            const MessageKey& key,
                            const Tensor& frame,
                            Feedback feedback) {
   ArenaScope scratch(stream.workspace());
-  Tensor values = as_matrix(share);
+  Tensor values = as_matrix(outgoing.share);
   if (values.dtype() != DType::f32) {
     values = scratch.allocate(DType::f32, values.shape());
-    cast(stream, as_matrix(share), values);
+    cast(stream, as_matrix(outgoing.share), values);
   }
   const Codec::Matrices residual = feedback == Feedback::on
                                        ? residuals_.of(static_cast<int>(key.micro_batch))
                                        : Codec::Matrices();
+  const bool samples = sample_ && feedback == Feedback::on;
+  if (samples) {
+    sample_->add_input(stream, key.micro_batch, outgoing.input, residual);
+  }
   codec_->encode(stream, {values}, residual, key, frame);
+  if (samples) {
+    sample_->add_message(stream, key.micro_batch, *codec_, values, residual, frame);
+  }
 }
 
 void BoundaryCodec::settle(StreamView stream, const MessageKey& key, const Tensor& frame) {

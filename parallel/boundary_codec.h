@@ -2,12 +2,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compress/codec.h"
 #include "compress/residuals.h"
 #include "core/buffer.h"
+#include "parallel/boundary_sample.h"
 
 namespace slackline {
 
@@ -37,10 +40,17 @@ class BoundaryCodec {
 
   [[nodiscard]] std::size_t frame_bytes() const { return codec_->frame_bytes(); }
 
-  // Of the sending end. `share` is this rank's share, `frame` (frame_bytes) of u8. After encode()
-  // the frame may be sent; with feedback on, settle() then brings the residual up to date.
+  // What a sending rank has: its share of the boundary tensor, and where a gradient is sent, its
+  // share of the input of the stage that sends.
+  struct Outgoing {
+    Tensor share{};
+    Tensor input{};
+  };
+
+  // Of the sending end. `frame` is (frame_bytes) of u8. After encode() the frame may be sent; with
+  // feedback on, settle() then brings the residual up to date.
   void encode(StreamView stream,
-              const Tensor& share,
+              const Outgoing& outgoing,
               const MessageKey& key,
               const Tensor& frame,
               Feedback feedback);
@@ -59,6 +69,19 @@ class BoundaryCodec {
 
   [[nodiscard]] const Residuals& residuals() const { return residuals_; }
 
+  // Of the sending end: owes what the codec of a setting that was given up owes, as well.
+  // REQUIRES: the same boundary and error feedback.
+  void adopt_residuals(const BoundaryCodec& before) { residuals_.add(before.residuals_); }
+
+  // Of the sending end: measures the messages with feedback on until the sample is taken.
+  void begin_sample(BoundarySample::Classes classes) {
+    sample_.emplace(std::move(classes), options_.setting.error_feedback);
+  }
+
+  [[nodiscard]] std::optional<BoundarySample> take_sample() {
+    return std::exchange(sample_, std::nullopt);
+  }
+
   [[nodiscard]] static std::size_t workspace_bytes(const Options& options, int num_threads);
 
  private:
@@ -67,6 +90,7 @@ class BoundaryCodec {
   Options options_;
   std::unique_ptr<Codec> codec_;
   Residuals residuals_;
+  std::optional<BoundarySample> sample_{};  // of the current step
 };
 
 // The view of `elements` of a boundary tensor of C channels as a matrix: tokens by channels; where

@@ -23,11 +23,7 @@ const CodecSetting* codec_of(const Parameter& parameter,
   if (bucket.kind == Kind::norms || shape.rank() != 2 || place.group_size == 1) {
     return nullptr;
   }
-  const bool is_table = bucket.kind == Kind::table;
-  const CodecSetting* setting =
-      plan.codec_of({.site = is_table ? Site::embedding : Site::data_gradient,
-                     .stage = is_table ? 0 : stage_of(parameter, place),
-                     .phase = Phase::step});
+  const CodecSetting* setting = plan.codec_of(class_of(parameter, bucket, place));
   const bool pays = setting != nullptr &&
                     (setting->always || shrinks(*setting, {.rows = shape[0], .columns = shape[1]}));
   return pays ? setting : nullptr;
@@ -77,6 +73,15 @@ int stage_of(const Parameter& parameter, const BucketPlace& place) {
   const auto chunk = std::find_if(place.chunks->begin(), place.chunks->end(), holds);
   const auto index = static_cast<int>(chunk - place.chunks->begin());
   return index * place.pipeline_size + place.pipeline_rank;
+}
+
+schedule::TransferClass class_of(const Parameter& parameter,
+                                 const GradientBucket& bucket,
+                                 const BucketPlace& place) {
+  const bool is_table = bucket.kind == Kind::table;
+  return {.site = is_table ? Site::embedding : Site::data_gradient,
+          .stage = is_table ? 0 : stage_of(parameter, place),
+          .phase = Phase::step};
 }
 
 CompressedBucket::Options compressed_bucket(const GradientBucket& bucket,

@@ -21,8 +21,11 @@ struct BucketPlace {
   std::uint64_t seed = 0;
 };
 
-// The virtual stage of the rank that holds a parameter.
+// The virtual stage of the rank that holds a parameter, and the class that its gradient is of.
 [[nodiscard]] int stage_of(const Parameter& parameter, const BucketPlace& place);
+[[nodiscard]] schedule::TransferClass class_of(const Parameter& parameter,
+                                               const GradientBucket& bucket,
+                                               const BucketPlace& place);
 
 // What of a bucket is compressed under a plan: matrices by the codec of their stage's class, the
 // rest plain. Without sums where nothing is. Views are taken from the bucket's parameters.

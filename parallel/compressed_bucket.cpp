@@ -1,5 +1,6 @@
 #include "parallel/compressed_bucket.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/kernels/elementwise.h"
@@ -12,6 +13,11 @@ constexpr TransferNote kNote{.what = "compressed gradients"};
 
 Tensor row(const Buffer& buffer, std::size_t first, std::size_t bytes) {
   return buffer.view(DType::u8, {static_cast<std::int64_t>(bytes)}, first);
+}
+
+void copy(const Tensor& from, const Tensor& to) {
+  SL_CHECK_EQ(from.num_elements(), to.num_elements());
+  std::copy_n(from.data<float>(), from.num_elements(), to.data<float>());
 }
 
 std::size_t plain_elements(const std::vector<const Parameter*>& plain) {
@@ -49,6 +55,9 @@ CompressedSum::CompressedSum(const Options& options)
 
 void CompressedSum::begin(const CodecStream& at, Communicator& group, const MessageKey& key) {
   SL_CHECK_EQ(group.size(), options_.ranks);
+  if (sample_ != nullptr) {
+    sample_->take_raw(gradients_);
+  }
   codec_->sums() > 0 ? begin_sums(at, group, key) : begin_frames(at, group, key);
 }
 
@@ -71,6 +80,7 @@ void CompressedSum::begin_sums(const CodecStream& at, Communicator& group, const
     if (round == codec_->sums()) {
       work.after = [this, stream = at.stream] {
         codec_->finish_sum(stream, gradients_, residuals_.of(0), options_.ranks);
+        end_sample();
       };
     }
     transfers_.push_back(group.all_reduce(codec_->addend(round), kNote, SumOrder::ranks, work));
@@ -91,8 +101,37 @@ void CompressedSum::begin_frames(const CodecStream& at,
       codec_->settle(stream, own, residuals_.of(0));
     }
   };
-  work.after = [this, stream = at.stream] { add_frames(stream); };
+  work.after = [this, stream = at.stream] {
+    add_frames(stream);
+    end_sample();
+  };
   transfers_.push_back(group.all_gather(row(frames_, 0, frames_.bytes()), kNote, work));
+}
+
+void CompressedSum::end_sample() {
+  if (sample_ != nullptr) {
+    sample_->take_sent(gradients_, residuals_.of(0));
+  }
+}
+
+void CompressedSum::adopt(CompressedSum& before) {
+  const bool same_setting = options_.setting == before.options_.setting;
+  const std::vector<CodecState> states = codec_->state();
+  const std::vector<CodecState> states_before = before.codec_->state();
+  for (std::size_t i = 0; i < options_.matrices.size(); ++i) {
+    const std::vector<const Parameter*>& matrices = before.options_.matrices;
+    const auto found = std::find(matrices.begin(), matrices.end(), options_.matrices[i]);
+    if (found == matrices.end()) {
+      continue;
+    }
+    const auto k = static_cast<std::size_t>(found - matrices.begin());
+    if (!residuals_.all().empty() && !before.residuals_.all().empty()) {
+      copy(before.residuals_.of(0)[k], residuals_.of(0)[i]);
+    }
+    if (same_setting && !states.empty()) {
+      copy(states_before[k].data, states[i].data);
+    }
+  }
 }
 
 void CompressedSum::add_frames(StreamView stream) {
@@ -111,6 +150,14 @@ CompressedBucket::CompressedBucket(const Options& options) : options_(options) {
   if (!options.plain.empty()) {
     plain_ = make_buffer(
         "plain gradients", DType::f32, {static_cast<std::int64_t>(plain_elements(options.plain))});
+  }
+}
+
+void CompressedBucket::adopt(CompressedBucket& before) {
+  for (CompressedSum& sum : sums_) {
+    for (CompressedSum& old : before.sums_) {
+      sum.adopt(old);
+    }
   }
 }
 

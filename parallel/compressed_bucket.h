@@ -11,6 +11,7 @@
 #include "core/comm/communicator.h"
 #include "model/parameters.h"
 #include "parallel/codec_stream.h"
+#include "parallel/gradient_sample.h"
 
 namespace slackline {
 
@@ -48,10 +49,20 @@ class CompressedSum {
 
   [[nodiscard]] const Residuals& residuals() const { return residuals_; }
 
+  // Measures the sum of the step that begins, until the sample is taken.
+  void begin_sample() { sample_ = std::make_unique<GradientSample>(gradients_); }
+
+  [[nodiscard]] std::unique_ptr<GradientSample> take_sample() { return std::move(sample_); }
+
+  // Takes over, matrix by matrix, what a sum that was given up owes, and where the settings are the
+  // same the codec's state. For sums that are yet to begin.
+  void adopt(CompressedSum& before);
+
  private:
   void begin_sums(const CodecStream& at, Communicator& group, const MessageKey& key);
   void begin_frames(const CodecStream& at, Communicator& group, const MessageKey& key);
   void add_frames(StreamView stream);
+  void end_sample();
 
   Options options_;
   std::unique_ptr<Codec> codec_;
@@ -59,6 +70,7 @@ class CompressedSum {
   Codec::Matrices gradients_;
   Buffer frames_;  // of all ranks, where messages are gathered
   std::vector<Transfer> transfers_{};
+  std::unique_ptr<GradientSample> sample_{};  // of the current step
 };
 
 // The matrices as a codec knows them.
@@ -84,6 +96,9 @@ class CompressedBucket {
   [[nodiscard]] const Options& options() const { return options_; }
 
   [[nodiscard]] std::vector<CompressedSum>& sums() { return sums_; }
+
+  // Takes over what a bucket of the same matrices under another plan leaves.
+  void adopt(CompressedBucket& before);
 
  private:
   enum class Direction { pack, unpack };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -28,7 +29,7 @@ std::string boundary_label(const std::string& name, int number) {
 Compression::Compression(const Options& options, GradientReducer& reducer, const Groups& groups)
     : options_(options), reducer_(&reducer), groups_(&groups), pipeline_(options.pipeline) {
   if (!options_.plans.empty()) {
-    begin_step(1);
+    put_in_force(1);
   }
 }
 
@@ -41,18 +42,41 @@ Compression::~Compression() {
 
 void Compression::begin_step(std::int64_t step) {
   reducer_->begin_step(static_cast<std::uint64_t>(step));
-  if (options_.plans.empty()) {
-    return;
-  }
-  const PlanFromStep* plan = &plan_at(options_.plans, step);
-  if (plan != plan_) {
-    rest();
-    put_in_force(*plan);
+  rest();
+  put_in_force(step);
+  samples_ = options_.sample_every > 0 && step % options_.sample_every == 0 && is_active();
+  if (samples_) {
+    pipeline_.begin_sample();
+    reducer_->begin_sample();
   }
 }
 
-void Compression::put_in_force(const PlanFromStep& plan) {
-  plan_ = &plan;
+const PlanFromStep* Compression::in_force() const {
+  return in_force_from_ == 0 ? nullptr : &plan_at(options_.plans, in_force_from_);
+}
+
+void Compression::add_plan(PlanFromStep plan) {
+  SL_CHECK(options_.plans.back().from_step < plan.from_step, "plans go back");
+  options_.plans.push_back(std::move(plan));
+}
+
+std::optional<StepSamples> Compression::take_samples() {
+  if (!std::exchange(samples_, false)) {
+    return std::nullopt;
+  }
+  rest();
+  StepSamples samples(in_force()->plan);
+  pipeline_.take_samples(samples);
+  reducer_->take_samples(samples);
+  return samples;
+}
+
+void Compression::put_in_force(std::int64_t step) {
+  if (options_.plans.empty() || plan_at(options_.plans, step).from_step == in_force_from_) {
+    return;
+  }
+  const PlanFromStep& plan = plan_at(options_.plans, step);
+  in_force_from_ = plan.from_step;
   pipeline_.set_plan(plan.plan);
   reducer_->set_plan(plan.plan, options_.seed);
   std::size_t workspace = pipeline_.workspace_bytes(options_.num_threads);

@@ -11,6 +11,7 @@
 #include "core/stream.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/pipeline_compression.h"
+#include "parallel/step_samples.h"
 
 namespace slackline {
 
@@ -39,6 +40,7 @@ class Compression {
  public:
   struct Options {
     PlanHistory plans{};
+    std::int64_t sample_every = 0;  // steps; 0: nothing is measured
     PipelineCompression::Options pipeline{};
     int num_threads = 1;
     std::uint64_t seed = 0;
@@ -54,11 +56,25 @@ class Compression {
   // Puts the plan of this step in force. All ranks call it before the passes of the step.
   void begin_step(std::int64_t step);
 
+  // The plan alone: before state of that step is loaded.
+  void put_in_force(std::int64_t step);
+
   // Null while boundaries travel plain.
   [[nodiscard]] PipelineCompression* pipeline();
 
-  // The plan of the step that began last; null where nothing is ever compressed.
-  [[nodiscard]] const PlanFromStep* in_force() const { return plan_; }
+  // The plan of the step that began last, until plans change; null where nothing is ever
+  // compressed.
+  [[nodiscard]] const PlanFromStep* in_force() const;
+
+  [[nodiscard]] const PlanHistory& plans() const { return options_.plans; }
+
+  // Changes what is compressed from a step on that has not begun.
+  // REQUIRES: later than all plans so far; all ranks call it before that step, with the same plan.
+  void add_plan(PlanFromStep plan);
+
+  // What was measured in the step that ended last, where it was one of every `sample_every`; what
+  // ranks have to tell each other for it begins to travel, which all ranks call this for.
+  [[nodiscard]] std::optional<StepSamples> take_samples();
 
   // The state of every codec and residual of this rank; views. Blocks until codecs rest.
   [[nodiscard]] std::vector<CompressionState> state();
@@ -69,11 +85,10 @@ class Compression {
   void restore_state();
 
   [[nodiscard]] bool is_active() const {
-    return plan_ != nullptr && plan_->plan.compresses_anything();
+    return in_force() != nullptr && in_force()->plan.compresses_anything();
   }
 
  private:
-  void put_in_force(const PlanFromStep& plan);
   // Waits for what codecs do after their messages have gone.
   void rest();
   void add_boundary(BoundaryCodec& codec,
@@ -86,9 +101,9 @@ class Compression {
   const Groups* groups_;
   PipelineCompression pipeline_;
   std::unique_ptr<Stream> stream_;
-  std::shared_ptr<Worker>
-      worker_;  // of the stream; shared with transfers; null: nothing compresses
-  const PlanFromStep* plan_ = nullptr;  // of options_.plans
+  std::shared_ptr<Worker> worker_;  // the stream's; shared with transfers; null: nothing compresses
+  std::int64_t in_force_from_ = 0;  // the plan's from_step; 0: none yet
+  bool samples_ = false;            // in the current step
   std::vector<std::vector<float>> kept_;
 };
 

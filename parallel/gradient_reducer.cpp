@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/kernels/elementwise.h"
-#include "parallel/bucket_compression.h"
 
 namespace slackline {
 
@@ -51,23 +50,54 @@ Communicator& GradientReducer::group_of(const GradientBucket& bucket) const {
   return is_fused(bucket) ? *groups_->table : *groups_->data;
 }
 
+BucketPlace GradientReducer::place_of(const GradientBucket& bucket) const {
+  return {.chunks = &parameters_->slice().chunks,
+          .pipeline_rank = groups_->pipeline_rank(),
+          .pipeline_size = groups_->forward->size(),
+          .group_size = group_of(bucket).size(),
+          .group_rank = group_of(bucket).rank(),
+          .order = is_fused(bucket) ? SumOrder::pairs : SumOrder::ranks,
+          .seed = key_.seed};
+}
+
 void GradientReducer::set_plan(const CompressionPlan& plan, std::uint64_t seed) {
   key_.seed = seed;
   for (Moving& moving : moving_) {
     const CompressedBucket::Options options =
-        compressed_bucket(moving.bucket,
-                          plan,
-                          {.chunks = &parameters_->slice().chunks,
-                           .pipeline_rank = groups_->pipeline_rank(),
-                           .pipeline_size = groups_->forward->size(),
-                           .group_size = group_of(moving.bucket).size(),
-                           .group_rank = group_of(moving.bucket).rank(),
-                           .order = is_fused(moving.bucket) ? SumOrder::pairs : SumOrder::ranks,
-                           .seed = seed});
+        compressed_bucket(moving.bucket, plan, place_of(moving.bucket));
     if (options.sums.empty()) {
       moving.compressed.reset();
     } else if (!moving.compressed || moving.compressed->options() != options) {
+      std::optional<CompressedBucket> before = std::move(moving.compressed);
       moving.compressed.emplace(options);
+      if (before) {
+        moving.compressed->adopt(*before);
+      }
+    }
+  }
+}
+
+void GradientReducer::begin_sample() {
+  for (CompressedSum* sum : compressed_sums()) {
+    sum->begin_sample();
+  }
+}
+
+void GradientReducer::take_samples(StepSamples& samples) {
+  for (Moving& moving : moving_) {
+    if (!moving.compressed) {
+      continue;
+    }
+    const BucketPlace place = place_of(moving.bucket);
+    for (CompressedSum& sum : moving.compressed->sums()) {
+      StepSamples::Gradients gradients{.sample = sum.take_sample(), .counts = sum.rank() == 0};
+      for (const Parameter* matrix : sum.options().matrices) {
+        const bool counted = matrix->spec.cut != TensorCut::none || groups_->tensor_rank() == 0;
+        gradients.classes.push_back(
+            counted ? std::make_optional(class_of(*matrix, moving.bucket, place)) : std::nullopt);
+      }
+      gradients.sample->add_up(group_of(moving.bucket));
+      samples.add(std::move(gradients));
     }
   }
 }

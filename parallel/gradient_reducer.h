@@ -8,10 +8,11 @@
 #include "core/stream.h"
 #include "model/parameters.h"
 #include "model/pass.h"
-#include "parallel/compressed_bucket.h"
+#include "parallel/bucket_compression.h"
 #include "parallel/compression_plan.h"
 #include "parallel/gradient_buckets.h"
 #include "parallel/groups.h"
+#include "parallel/step_samples.h"
 
 namespace slackline {
 
@@ -40,14 +41,20 @@ class GradientReducer final : public ParameterUse {
 
   [[nodiscard]] const std::vector<OptimizerPiece>& pieces() const { return pieces_; }
 
-  // Compresses what the plan says from the next step on. Buckets whose codecs and
-  // matrices stay keep their state; that of others begins anew.
+  // Compresses what the plan says from the next step on. Buckets whose codecs and matrices stay
+  // keep their state. In others each matrix that stays compressed keeps what is owed to it, and its
+  // codec's state where its setting stays; the rest begins anew.
   void set_plan(const CompressionPlan& plan, std::uint64_t seed);
 
   void set_codec_stream(const CodecStream& stream) { codec_stream_ = stream; }
 
   // The compressed sums of all buckets, in order.
   [[nodiscard]] std::vector<CompressedSum*> compressed_sums();
+
+  // Measures the compressed sums of the step that begins, until the samples are taken; what ranks
+  // brought then travels. All ranks call both.
+  void begin_sample();
+  void take_samples(StepSamples& samples);
 
   // Names the messages of the passes that follow.
   void begin_step(std::uint64_t step) { key_.step = step; }
@@ -81,6 +88,7 @@ class GradientReducer final : public ParameterUse {
   [[nodiscard]] bool is_fused(const GradientBucket& bucket) const;
   [[nodiscard]] Communicator& group_of(const GradientBucket& bucket) const;
   [[nodiscard]] ReductionPlace place() const;
+  [[nodiscard]] BucketPlace place_of(const GradientBucket& bucket) const;
 
   const Parameters* parameters_;
   Options options_;

@@ -28,8 +28,9 @@ class MeshModel {
     // On the rehearsal device: what ops take, transfers apart. Nothing is learned then: loss and
     // norm mean nothing, there is no optimizer state, and memory is touched as far as messages go.
     std::optional<schedule::CostModel> rehearsal{};
-    PlanHistory compression{};  // empty: nothing is ever compressed
-    bool may_skip = false;      // steps that are not finite: codecs' state is kept for that
+    PlanHistory compression{};      // empty: nothing is ever compressed
+    std::int64_t sample_every = 0;  // steps of which compressed messages are measured; 0: none
+    bool may_skip = false;          // steps that are not finite: codecs' state is kept for that
   };
 
   // Allocates; weights are undefined until they are initialized or loaded. Nothing travels yet.
@@ -79,6 +80,8 @@ class MeshModel {
   void skip();
 
   [[nodiscard]] Compression& compression() { return compression_; }
+
+  [[nodiscard]] const Compression& compression() const { return compression_; }
 
   // Waits until every weight of this rank is the newest. All ranks call it, or the next pass.
   void finish_gather() { reducer_.finish_gather(stream_); }

@@ -84,6 +84,27 @@ void PipelineCompression::set_plan(const CompressionPlan& plan) {
       by_transfer_[{id_of(op), end_of(op)}] = find_or_make(*boundary, before);
     }
   }
+  hand_over_residuals(before);
+}
+
+void PipelineCompression::hand_over_residuals(
+    const std::vector<std::unique_ptr<BoundaryCodec>>& ended) {
+  for (const std::unique_ptr<BoundaryCodec>& codec : ended) {
+    if (codec == nullptr) {
+      continue;
+    }
+    const auto heir = std::find_if(
+        codecs_.begin(), codecs_.end(), [&](const std::unique_ptr<BoundaryCodec>& candidate) {
+          BoundaryCodec::Options options = candidate->options();
+          const bool same_feedback =
+              options.setting.error_feedback == codec->options().setting.error_feedback;
+          options.setting = codec->options().setting;
+          return same_feedback && options == codec->options();
+        });
+    if (heir != codecs_.end()) {
+      (*heir)->adopt_residuals(*codec);
+    }
+  }
 }
 
 BoundaryCodec* PipelineCompression::find_or_make(
@@ -117,6 +138,31 @@ std::vector<BoundaryCodec*> PipelineCompression::senders() const {
     }
   }
   return list;
+}
+
+void PipelineCompression::begin_sample() {
+  std::map<BoundaryCodec*, BoundarySample::Classes> classes;
+  for (const auto& [transfer, codec] : by_transfer_) {
+    const auto& [id, end] = transfer;
+    if (end == End::sends) {
+      classes[codec].emplace(
+          id.micro_batch,
+          schedule::TransferClass{.site = id.site, .stage = id.stage, .phase = phases_.at(id)});
+    }
+  }
+  for (auto& [codec, sampled] : classes) {
+    codec->begin_sample(std::move(sampled));
+  }
+}
+
+void PipelineCompression::take_samples(StepSamples& samples) {
+  for (BoundaryCodec* codec : senders()) {
+    if (const std::optional<BoundarySample> sample = codec->take_sample()) {
+      for (const auto& [members, sums] : sample->sums()) {
+        samples.add(members, sums);
+      }
+    }
+  }
 }
 
 std::size_t PipelineCompression::workspace_bytes(int num_threads) const {

@@ -11,6 +11,7 @@
 #include "parallel/codec_stream.h"
 #include "parallel/compression_plan.h"
 #include "parallel/schedule/ops.h"
+#include "parallel/step_samples.h"
 
 namespace slackline {
 
@@ -29,7 +30,8 @@ class PipelineCompression {
   explicit PipelineCompression(const Options& options);
 
   // Makes the codecs of what is compressed from now on. State of a boundary whose setting stays is
-  // kept; that of others begins anew.
+  // kept; that of others begins anew, but what a codec that ends still owes goes on to a codec of
+  // the same boundary with the same error feedback, where there is one.
   void set_plan(const CompressionPlan& plan);
 
   // What set_plan() would make codecs of, each once.
@@ -46,6 +48,10 @@ class PipelineCompression {
   // All codecs of sending ends, in the order of the schedule.
   [[nodiscard]] std::vector<BoundaryCodec*> senders() const;
 
+  // Measures what this rank sends in the step that begins, until the samples are taken.
+  void begin_sample();
+  void take_samples(StepSamples& samples);
+
   [[nodiscard]] std::size_t workspace_bytes(int num_threads) const;
 
  private:
@@ -54,6 +60,8 @@ class PipelineCompression {
       const schedule::Op& op, const CompressionPlan& plan) const;
   [[nodiscard]] BoundaryCodec* find_or_make(const BoundaryCodec::Options& options,
                                             std::vector<std::unique_ptr<BoundaryCodec>>& before);
+  // From codecs that have ended.
+  void hand_over_residuals(const std::vector<std::unique_ptr<BoundaryCodec>>& ended);
 
   Options options_;
   std::map<schedule::TransferId, schedule::Phase> phases_{};  // of this rank's sends and receives

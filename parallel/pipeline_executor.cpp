@@ -122,10 +122,13 @@ double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
       receive(op, stage.gradient(at.slot), at, work);
       return 0.0;
     case OpKind::send_forward:
-      send(op, stage.output(at.slot), at.sent_output, work);
+      send(op, {.share = share(stage.output(at.slot))}, at.sent_output, work);
       return 0.0;
     case OpKind::send_backward:
-      send(op, stage.gradient(at.slot), at.sent_gradient, work);
+      send(op,
+           {.share = share(stage.gradient(at.slot)), .input = share(stage.input(at.slot))},
+           at.sent_gradient,
+           work);
       return 0.0;
     case OpKind::forward:
       return forward(op, at, work);
@@ -218,19 +221,18 @@ void PipelineExecutor::receive_input(const Op& op, InFlight& at, const Work& wor
 }
 
 void PipelineExecutor::send(const Op& op,
-                            const Tensor& boundary,
+                            const BoundaryCodec::Outgoing& outgoing,
                             Message& message,
                             const Work& work) {
   message.codec = codec_of(op, work);
-  const Tensor values = share(boundary);
-  message.transfer = group_of(op).send(message.codec == nullptr ? values : message.frame(),
+  message.transfer = group_of(op).send(message.codec == nullptr ? outgoing.share : message.frame(),
                                        options_.schedule.rank_of(schedule::peer_chunk(op)),
                                        note_of(op),
-                                       encoding(op, values, message, work));
+                                       encoding(op, outgoing, message, work));
 }
 
 TransferWork PipelineExecutor::encoding(const Op& op,
-                                        const Tensor& values,
+                                        const BoundaryCodec::Outgoing& outgoing,
                                         Message& message,
                                         const Work& work) const {
   BoundaryCodec* codec = message.codec;
@@ -242,7 +244,7 @@ TransferWork PipelineExecutor::encoding(const Op& op,
   const auto feedback = trains ? BoundaryCodec::Feedback::on : BoundaryCodec::Feedback::off;
   TransferWork job{.worker = at.worker};
   job.before = [=, stream = at.stream, key = key_of(op, work), frame = message.frame()] {
-    codec->encode(stream, values, key, frame, feedback);
+    codec->encode(stream, outgoing, key, frame, feedback);
   };
   if (trains) {
     job.beside = [=, stream = at.stream, key = key_of(op, work), frame = message.frame()] {

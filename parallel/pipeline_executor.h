@@ -112,11 +112,14 @@ class PipelineExecutor {
   [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work) const;
   void receive_input(const schedule::Op& op, InFlight& at, const Work& work);
   // Begin a transfer of this rank's share of a boundary tensor.
-  void send(const schedule::Op& op, const Tensor& boundary, Message& message, const Work& work);
+  void send(const schedule::Op& op,
+            const BoundaryCodec::Outgoing& outgoing,
+            Message& message,
+            const Work& work);
   void receive(const schedule::Op& op, const Tensor& boundary, InFlight& at, const Work& work);
   // What codecs do with a message, on their stream.
   [[nodiscard]] TransferWork encoding(const schedule::Op& op,
-                                      const Tensor& values,
+                                      const BoundaryCodec::Outgoing& outgoing,
                                       Message& message,
                                       const Work& work) const;
   [[nodiscard]] TransferWork decoding(const schedule::Op& op,

@@ -143,6 +143,19 @@ void WaitTimes::add(Communicator* group) {
       {.group = group, .axis = static_cast<std::size_t>(axis - kReportedAxes.begin())});
 }
 
+void WaitTimes::record_transfers(bool on) {
+  for (const Counted& counted : counted_) {
+    counted.group->record_transfers(on);
+  }
+  groups_->world->record_transfers(on);
+}
+
+void WaitTimes::beside_steps(const std::function<void()>& submit) {
+  record_transfers(false);
+  submit();
+  record_transfers(true);
+}
+
 void WaitTimes::begin_step() {
   for (Counted& counted : counted_) {
     counted.bytes_before = counted.group->bytes_sent();

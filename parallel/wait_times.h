@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -51,6 +52,9 @@ class WaitTimes {
   // still under way counts later. Does not wait. REQUIRES: the step before is finished.
   void end_step();
 
+  // Runs what submits traffic of no step, between end_step() and begin_step().
+  void beside_steps(const std::function<void()>& submit);
+
   // What the step that ended last waited for, once the others have told. Blocks.
   [[nodiscard]] StepWaits finish_step();
 
@@ -65,6 +69,7 @@ class WaitTimes {
   struct Exchange;
 
   void add(Communicator* group);
+  void record_transfers(bool on);
 
   Groups* groups_;
   std::vector<Counted> counted_;

@@ -58,12 +58,9 @@ CompressionPlan::Class read_class(JsonReader& section) {
   return row;
 }
 
-// The document is a list; a reader takes objects.
-std::vector<PlanFromStep> read_plans(const std::string& path) {
-  JsonReader document =
-      JsonReader::parse("{\"plans\": " + read_file(path) + "}", "not a list of plans");
-  std::vector<PlanFromStep> plans;
-  for (JsonReader& section : document.sections("plans")) {
+PlanHistory read_entries(std::vector<JsonReader> sections) {
+  PlanHistory plans;
+  for (JsonReader& section : sections) {
     PlanFromStep& row = plans.emplace_back();
     row.from_step = section.integer("from_step", {.min = 1});
     static_cast<void>(section.json("predicted_step_seconds"));
@@ -72,6 +69,14 @@ std::vector<PlanFromStep> read_plans(const std::string& path) {
     }
     section.finish();
   }
+  return plans;
+}
+
+// The document is a list; a reader takes objects.
+PlanHistory read_plans(const std::string& path) {
+  JsonReader document =
+      JsonReader::parse("{\"plans\": " + read_file(path) + "}", "not a list of plans");
+  PlanHistory plans = read_entries(document.sections("plans"));
   document.finish();
   return plans;
 }
@@ -146,6 +151,31 @@ std::string compression_plan_json(const PlanFromStep& plan) {
                     schedule::json_string(row.reason)));
   }
   return fmt::format(R"({{"from_step": {}, "classes": [{}]}})", plan.from_step, joined(rows, ", "));
+}
+
+std::string plan_document(const PlanFromStep& in_force, const PlanHistory& plans) {
+  std::string document = compression_plan_json(in_force);
+  if (plans.size() > 1) {
+    std::vector<std::string> entries;
+    entries.reserve(plans.size());
+    for (const PlanFromStep& plan : plans) {
+      entries.push_back(compression_plan_json(plan));
+    }
+    document.pop_back();
+    document += fmt::format(R"(, "history": [{}]}})", joined(entries, ", "));
+  }
+  return document;
+}
+
+PlanHistory resumed_plans(const PlanHistory& of_config, const std::string& document) {
+  if (document.empty()) {
+    return of_config;
+  }
+  const PlanHistory stored =
+      read_entries(JsonReader::parse(document, "the checkpoint's plan").sections("history"));
+  const bool goes_on = stored.size() > of_config.size() &&
+                       std::equal(of_config.begin(), of_config.end(), stored.begin());
+  return goes_on ? stored : of_config;
 }
 
 PlanHistory compression_plans(const TrainConfig& config) {

@@ -60,13 +60,14 @@ PieceBytes piece_bytes(const TrainConfig& config, const RankPlan& plan, const Me
 
 std::vector<MemoryItem> memory_plan(const TrainConfig& config,
                                     const MeshPlace& place,
+                                    const PlanHistory& plans,
                                     int num_threads) {
   const RankPlan plan = make_rank_plan(config.mesh_job(), place);
   const Parameters::Options held{.compute = config.precision, .slice = plan.slice};
   const Parameters::Bytes parameters = Parameters::bytes(config.model, held);
   const PieceBytes pieces = piece_bytes(config, plan, place);
   const CompressionMemory compression =
-      compression_memory(config.mesh_job(), place, compression_plans(config), num_threads);
+      compression_memory(config.mesh_job(), place, plans, num_threads);
   // Saving copies what this rank writes, so that training goes on meanwhile.
   std::vector<MemoryItem> items = {
       {"weights (fp32)", parameters.weights},

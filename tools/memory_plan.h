@@ -13,11 +13,13 @@ struct MemoryItem {
   std::size_t bytes = 0;
 };
 
-// What one rank of a run of this config will hold in memory, by name, before anything is allocated.
+// What one rank of a run of this config will hold in memory, by name, before anything is allocated;
+// `plans` say what it compresses.
 // The sum is the process' peak: the operating system's high-water mark agrees within 2 %. Token
 // files that are not there count as empty.
 [[nodiscard]] std::vector<MemoryItem> memory_plan(const TrainConfig& config,
                                                   const MeshPlace& place,
+                                                  const PlanHistory& plans,
                                                   int num_threads);
 
 [[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan);

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/joined_text.h"
+
 namespace slackline {
 
 namespace {
@@ -26,6 +28,40 @@ std::string axes_text(const StepRecord& record) {
                         json_number(axis.exposed_seconds));
   }
   return text;
+}
+
+std::string quality_text(const ClassQuality& row) {
+  std::string text = fmt::format(
+      R"({{"site": "{}", "stage": {}, "phase": "{}", "elements": {}, "relative_error": {}, )"
+      R"("cosine": {}, "raw_norm": {}, "residual_norm": {})",
+      schedule::site_name(row.members.site),
+      row.members.stage,
+      schedule::phase_name(row.members.phase),
+      row.elements,
+      json_number(row.relative_error),
+      json_number(row.cosine),
+      json_number(row.raw_norm),
+      json_number(row.residual_norm));
+  if (row.lazy) {
+    text += fmt::format(R"(, "activation_cosine": {}, "residual_mean": {}, "residual_rms": {}, )"
+                        R"("activation_difference_mean": {}, "activation_difference_rms": {})",
+                        json_number(row.lazy->activation_cosine),
+                        json_number(row.lazy->residual_mean),
+                        json_number(row.lazy->residual_rms),
+                        json_number(row.lazy->activation_difference_mean),
+                        json_number(row.lazy->activation_difference_rms));
+  }
+  return text + "}";
+}
+
+// Of sampled steps, for the end of their lines.
+std::string compression_text(const StepRecord& record) {
+  std::vector<std::string> rows;
+  rows.reserve(record.compression.size());
+  for (const ClassQuality& row : record.compression) {
+    rows.push_back(quality_text(row));
+  }
+  return rows.empty() ? "" : fmt::format(R"(, "compression": [{}])", joined(rows, ", "));
 }
 
 // Empty where one rank had nobody to wait for.
@@ -52,7 +88,7 @@ std::string step_line(const StepRecord& record) {
   return fmt::format(R"({{"step": {}, "loss": {}, "grad_norm": {}, "lr": {}, "tokens": {}, )"
                      R"("step_seconds": {}, "tokens_per_second": {}, )"
                      R"("seconds": {{"compute": {}, "bubble": {}, "exposed": {}, "other": {}}}, )"
-                     R"("axes": {{{}}}{}}})",
+                     R"("axes": {{{}}}{}{}}})",
                      record.step,
                      json_number(record.loss),
                      json_number(record.grad_norm),
@@ -65,6 +101,7 @@ std::string step_line(const StepRecord& record) {
                      json_number(record.seconds.exposed),
                      json_number(record.seconds.other),
                      axes_text(record),
+                     compression_text(record),
                      record.skipped ? R"(, "skipped": true)" : "");
 }
 

@@ -3,7 +3,9 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "parallel/compression_quality.h"
 #include "parallel/wait_times.h"
 
 namespace slackline {
@@ -32,6 +34,7 @@ struct StepRecord {
   double step_seconds = 0.0;
   StepSeconds seconds{};                                 // add up to step_seconds
   std::array<AxisTraffic, kReportedAxes.size()> axes{};  // as kReportedAxes
+  std::vector<ClassQuality> compression{};               // of steps whose messages were sampled
   bool skipped = false;    // not finite, and run.on_nonfinite says skip
   bool rehearsed = false;  // on the rehearsal device: without loss and norm, which are NaN
 };

@@ -39,17 +39,19 @@ void RunDirectory::start(const std::string& resolved_config,
                          std::int64_t last_step) {
   make_directories(path_);
   write_file_atomically(path_ + "/config.resolved.json", resolved_config);
-  write_file_atomically(path_ + "/plan.json", plan.json);
-  write_file_atomically(path_ + "/plan.txt", plan.text);
+  write_plan(plan);
   metrics_ = std::make_unique<LineFile>(path_ + "/metrics.jsonl");
   metrics_->truncate_before([&](std::string_view line) { return step_of(line) > last_step; });
   events_ = std::make_unique<TensorboardWriter>(path_);
 }
 
-void RunDirectory::write_costs(const std::string& costs, const PlanFiles& plan) const {
-  write_file_atomically(path_ + "/costs.json", costs);
+void RunDirectory::write_plan(const PlanFiles& plan) const {
   write_file_atomically(path_ + "/plan.json", plan.json);
   write_file_atomically(path_ + "/plan.txt", plan.text);
+}
+
+void RunDirectory::write_costs(const std::string& costs) const {
+  write_file_atomically(path_ + "/costs.json", costs);
 }
 
 void RunDirectory::write_trace(const std::string& trace) const {

@@ -28,10 +28,9 @@ class RunDirectory {
   // of steps after `last_step` (of a run that went on after its checkpoint) are cut off.
   void start(const std::string& resolved_config, const PlanFiles& plan, std::int64_t last_step);
 
-  // What measured costs say of the step: costs.json, and the plan again. REQUIRES: started.
-  void write_costs(const std::string& costs, const PlanFiles& plan) const;
-
-  // REQUIRES: started.
+  // REQUIRES: started. Each file is the old one or the new one at any time.
+  void write_plan(const PlanFiles& plan) const;
+  void write_costs(const std::string& costs) const;
   void write_trace(const std::string& trace) const;
 
   // REQUIRES: started. Each line is in the file when the call returns.

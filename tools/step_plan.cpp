@@ -198,7 +198,10 @@ AxisBytes divided(const AxisBytes& bytes, int ranks) {
           .embedding = {bytes.embedding.value / by}};
 }
 
-void plan_ranks(StepPlan& plan, const schedule::ByteInputs& inputs, const LinkSpeeds& links) {
+void plan_ranks(StepPlan& plan,
+                const PlanHistory& plans,
+                const schedule::ByteInputs& inputs,
+                const LinkSpeeds& links) {
   const ParallelConfig& parallel = plan.config.parallel;
   const Mesh mesh = make_mesh(parallel);
   const std::vector<int> nodes = links ? links->nodes_of_ranks(mesh.size())
@@ -210,7 +213,7 @@ void plan_ranks(StepPlan& plan, const schedule::ByteInputs& inputs, const LinkSp
     const int node = nodes[static_cast<std::size_t>(rank)];
     const auto ranks_on_node = static_cast<int>(std::count(nodes.begin(), nodes.end(), node));
     std::vector<MemoryItem> memory =
-        memory_plan(plan.config, place, default_num_threads(ranks_on_node));
+        memory_plan(plan.config, place, plans, default_num_threads(ranks_on_node));
     plan.ranks.push_back(
         {.place = place,
          .node = node,
@@ -226,8 +229,9 @@ void plan_ranks(StepPlan& plan, const schedule::ByteInputs& inputs, const LinkSp
 
 StepPlan make_step_plan(const TrainConfig& config,
                         const std::optional<StepCosts>& costs,
-                        const LinkSpeeds& links) {
-  const PlanHistory plans = compression_plans(config);
+                        const LinkSpeeds& links,
+                        const std::optional<PlanHistory>& given_plans) {
+  const PlanHistory plans = given_plans ? *given_plans : compression_plans(config);
   const MeshJob job = config.mesh_job();
   const schedule::ByteInputs inputs = byte_inputs(job);
   StepPlan plan{.config = config,
@@ -256,13 +260,14 @@ StepPlan make_step_plan(const TrainConfig& config,
     bytes.value = bytes.value - row.raw_bytes + row.sent_bytes;
   }
   plan.slots = schedule::input_slots(plan.schedule).num_slots;
-  plan_ranks(plan, inputs, links);
+  plan_ranks(plan, plans, inputs, links);
   return plan;
 }
 
 StepPlan read_step_plan(const TrainConfig& config,
                         const StepPlanFiles& files,
-                        const LinkSpeeds& probed) {
+                        const LinkSpeeds& probed,
+                        const std::optional<PlanHistory>& plans) {
   const int num_ranks = config.parallel.num_ranks();
   std::string costs_path = files.costs;
   if (costs_path.empty() && config.device == Device::rehearsal) {
@@ -285,7 +290,7 @@ StepPlan read_step_plan(const TrainConfig& config,
     links_from = costs_path;
   }
   try {
-    StepPlan plan = make_step_plan(config, costs, links);
+    StepPlan plan = make_step_plan(config, costs, links, plans);
     plan.costs_from = costs ? costs_path : plan.costs_from;
     plan.links_from = links ? links_from : plan.links_from;
     return plan;

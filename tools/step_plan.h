@@ -77,14 +77,17 @@ struct StepPlanFiles {
 };
 
 // Reads the files and plans. Throws ConfigError where one is wrong or does not fit the config.
-// Links that were probed stand for those of files.
+// Links that were probed stand for those of files. `plans`: what a run compresses, where it may
+// differ from what its config says.
 [[nodiscard]] StepPlan read_step_plan(const TrainConfig& config,
                                       const StepPlanFiles& files,
-                                      const LinkSpeeds& probed = {});
+                                      const LinkSpeeds& probed = {},
+                                      const std::optional<PlanHistory>& plans = {});
 
 // From values: without costs they are assumed, without links transfers take no time.
 [[nodiscard]] StepPlan make_step_plan(const TrainConfig& config,
                                       const std::optional<StepCosts>& costs,
-                                      const LinkSpeeds& links);
+                                      const LinkSpeeds& links,
+                                      const std::optional<PlanHistory>& plans = {});
 
 }  // namespace slackline

@@ -1,5 +1,7 @@
 #include "tools/step_reporter.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <iterator>
 #include <string>
@@ -12,6 +14,7 @@
 #include "core/log.h"
 #include "model/flops.h"
 #include "parallel/class_bytes.h"
+#include "parallel/compression_guard.h"
 #include "tools/compression_plans.h"
 #include "tools/cost_file.h"
 #include "tools/plan_json.h"
@@ -26,11 +29,20 @@ constexpr std::int64_t kFirstRecordedStep = 2;
 constexpr std::int64_t kLastTracedStep = 3;
 constexpr std::int64_t kLastRecordedStep = 6;
 
+// Sums over ranks that every step has, before those of samples.
+constexpr std::size_t kNumStepSums = 5 + 2 * kReportedAxes.size();
+
+// A rehearsal's model compresses nothing and its config says what is planned.
+PlanHistory run_plans(const TrainConfig& config, const MeshModel& model) {
+  const PlanHistory& plans = model.compression().plans();
+  return plans.empty() ? compression_plans(config) : plans;
+}
+
 }  // namespace
 
 StepReporter::StepReporter(const TrainConfig& config,
                            const LinkSpeeds& links,
-                           const MeshModel& model,
+                           MeshModel& model,
                            Groups& groups,
                            RunDirectory& directory)
     : config_(&config),
@@ -40,7 +52,7 @@ StepReporter::StepReporter(const TrainConfig& config,
       directory_(&directory),
       wait_times_(groups),
       recorder_(config.mesh_job(), groups) {
-  for (const PlanFromStep& row : compression_plans(config)) {
+  for (const PlanFromStep& row : run_plans(config, model)) {
     saved_bytes_[row.from_step] = saved_axis_bytes(config.mesh_job(), row.plan);
   }
 }
@@ -60,6 +72,8 @@ void StepReporter::end_step(const StepRecord& record, double data_seconds) {
     add_up(ended_.back());
   }
   wait_times_.end_step();
+  std::optional<StepSamples> samples;
+  wait_times_.beside_steps([&] { samples = model_->compression().take_samples(); });
   if (ended_.size() == 2) {
     report(ended_.front());
     ended_.pop_front();
@@ -67,7 +81,8 @@ void StepReporter::end_step(const StepRecord& record, double data_seconds) {
   ended_.push_back({.record = record,
                     .times = model_->step_times(),
                     .own_seconds = own_seconds,
-                    .data_seconds = data_seconds});
+                    .data_seconds = data_seconds,
+                    .samples = std::move(samples)});
   if (world_->size() == 1) {
     flush();
   }
@@ -93,6 +108,12 @@ void StepReporter::add_up(Ended& step) {
   for (const StepWaits::Axis& axis : waits.axes) {
     step.sums.insert(step.sums.end(), {axis.bytes_sent, axis.exposed});
   }
+  if (step.samples) {
+    for (const MessageSums& sums : step.samples->finish()) {
+      const auto numbers = numbers_of(sums);
+      step.sums.insert(step.sums.end(), numbers.begin(), numbers.end());
+    }
+  }
   step.sum = world_->all_reduce(Tensor(std::span(step.sums)), {.what = "accounts of the step"});
 }
 
@@ -108,14 +129,64 @@ void StepReporter::report(Ended& step) {
                       .sent_bytes = bytes,
                       .exposed_seconds = mean(6 + 2 * i)};
   }
+  record.compression = qualities_of(step);
   if (is_first_rank()) {
     directory_->record(record);
     print(record);
   }
+  guard(record);
   ++num_reported_;
   if (num_reported_ >= kFirstRecordedStep && num_reported_ <= kLastRecordedStep) {
     record_times(step);
   }
+}
+
+std::vector<ClassQuality> StepReporter::qualities_of(const Ended& step) const {
+  std::vector<ClassQuality> qualities;
+  for (std::size_t i = 0; step.samples && i < step.samples->num_classes(); ++i) {
+    std::array<double, kNumMessageSums> numbers{};
+    std::copy_n(step.sums.begin() + static_cast<std::ptrdiff_t>(kNumStepSums + i * kNumMessageSums),
+                kNumMessageSums,
+                numbers.begin());
+    const MessageSums sums = sums_of(numbers);
+    if (sums.elements > 0.0) {  // none where no message of the class shrinks
+      qualities.push_back(quality_of(step.samples->classes()[i], sums));
+    }
+  }
+  return qualities;
+}
+
+void StepReporter::guard(const StepRecord& record) {
+  const std::optional<double>& max_error = config_->compress.guard.max_error;
+  const bool fixed = config_->compress.policy == CompressionPolicy::replay;
+  if (record.compression.empty() || !max_error || fixed || record.skipped) {
+    return;
+  }
+  Compression& compression = model_->compression();
+  const std::optional<GuardedPlan> next = guarded_plan(
+      config_->mesh_job(), compression.plans(), record.step, record.compression, *max_error);
+  if (!next) {
+    return;
+  }
+  compression.add_plan(next->plan);
+  saved_bytes_[next->plan.from_step] = saved_axis_bytes(config_->mesh_job(), next->plan.plan);
+  if (is_first_rank()) {
+    for (const std::string& change : next->changes) {
+      log_info(change);
+    }
+    directory_->write_plan(plan_files(current_plan()));
+  }
+}
+
+StepPlan StepReporter::current_plan() const {
+  const PlanHistory plans = run_plans(*config_, *model_);
+  // A rehearsal's plan was made before it began, from costs that it obeys.
+  if (!costs_ || config_->device == Device::rehearsal) {
+    return read_step_plan(*config_, {}, links_, plans);
+  }
+  const bool emulates = config_->network.emulates();
+  return make_step_plan(
+      *config_, costs_, emulates ? read_cluster(config_->network.links) : links_, plans);
 }
 
 void StepReporter::print(const StepRecord& record) {
@@ -159,26 +230,24 @@ void StepReporter::tell_costs(double measured_seconds) {
   if (!is_first_rank()) {
     return;
   }
-  LinkSpeeds links = links_;
-  if (config_->network.emulates()) {
-    links = read_cluster(config_->network.links);
-  } else if (links) {
-    costs.node_link = links->node_link;
-    costs.network_link = links->network_link;
+  const bool emulates = config_->network.emulates();
+  if (links_ && !emulates) {
+    costs.node_link = links_->node_link;
+    costs.network_link = links_->network_link;
   }
-  // A rehearsal's plan was made before it began, from costs that it obeys.
-  const bool rehearses = config_->device == Device::rehearsal;
-  const StepPlan plan =
-      rehearses ? read_step_plan(*config_, {}, links_) : make_step_plan(*config_, costs, links);
-  directory_->write_costs(cost_file_text(costs), plan_files(plan));
+  costs_ = std::move(costs);
+  const StepPlan plan = current_plan();
+  directory_->write_costs(cost_file_text(*costs_));
+  directory_->write_plan(plan_files(plan));
   const double predicted = plan.timeline.step.value;
+  const bool rehearses = config_->device == Device::rehearsal;
   const std::string links_from =
-      config_->network.emulates() ? "the links of " + config_->network.links : "probed links";
+      emulates ? "the links of " + config_->network.links : "probed links";
   log_info(fmt::format("step time: {:.4f} s measured, {:.4f} s predicted from {}{} ({:+.1f} %)",
                        measured_seconds,
                        predicted,
                        rehearses ? "the costs it was given" : "the measured costs of ops",
-                       links ? " and " + links_from : "",
+                       links_ || emulates ? " and " + links_from : "",
                        100.0 * (predicted / measured_seconds - 1.0)));
 }
 

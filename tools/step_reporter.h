@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "parallel/mesh_model.h"
@@ -11,6 +12,7 @@
 #include "parallel/wait_times.h"
 #include "tools/metrics.h"
 #include "tools/run_directory.h"
+#include "tools/step_plan.h"
 #include "tools/step_recorder.h"
 #include "tools/train_config.h"
 
@@ -18,7 +20,9 @@ namespace slackline {
 
 // Says how a run's steps went: where their time goes, one line each for a person and for
 // metrics.jsonl, and after the first steps their costs, their trace, and predicted against measured
-// step time. Every rank has one and calls alike; rank 0 prints and writes.
+// step time. Of sampled steps it says what compression lost, and where the config sets a limit it
+// has the model compress less from kStepsToChange steps later on. Every rank has one and calls
+// alike; rank 0 prints and writes.
 //
 // What ranks tell each other for that travels beside the next steps, so that slow links cost no
 // step their latency: a step is reported up to two steps later, or by flush().
@@ -27,7 +31,7 @@ class StepReporter {
   // `links` were probed, or are absent. Config, model, groups and directory must outlive it.
   StepReporter(const TrainConfig& config,
                const LinkSpeeds& links,
-               const MeshModel& model,
+               MeshModel& model,
                Groups& groups,
                RunDirectory& directory);
 
@@ -53,6 +57,7 @@ class StepReporter {
     std::vector<Wait> transfers{};
     std::vector<double> sums{};  // on their way round
     Transfer sum{};
+    std::optional<StepSamples> samples{};
   };
 
   [[nodiscard]] bool is_first_rank() const { return world_->rank() == 0; }
@@ -63,18 +68,24 @@ class StepReporter {
   void print(const StepRecord& record);
   void record_times(const Ended& step);
   void tell_costs(double measured_seconds);
+  // Of a sampled step, from the end of its sums over ranks.
+  [[nodiscard]] std::vector<ClassQuality> qualities_of(const Ended& step) const;
+  void guard(const StepRecord& record);
+  // From the costs that are known by now.
+  [[nodiscard]] StepPlan current_plan() const;
   // Bytes that compression kept off an axis of kReportedAxes in a step.
   [[nodiscard]] double saved_bytes(std::int64_t step, std::size_t axis) const;
 
   const TrainConfig* config_;
   LinkSpeeds links_;
   std::map<std::int64_t, std::vector<double>> saved_bytes_;  // per axis, from these steps on
-  const MeshModel* model_;
+  MeshModel* model_;
   Communicator* world_;
   RunDirectory* directory_;
   WaitTimes wait_times_;
   StepRecorder recorder_;
-  std::deque<Ended> ended_;  // two at most, the first with sums on their way
+  std::deque<Ended> ended_;           // two at most, the first with sums on their way
+  std::optional<StepCosts> costs_{};  // once they are known; of rank 0
   std::int64_t num_reported_ = 0;
   Clock::time_point start_{};         // of the current step
   double recent_step_seconds_ = 0.0;  // moving mean, for the time left

@@ -10,7 +10,6 @@
 
 #include "core/log.h"
 #include "optim/learning_rate.h"
-#include "tools/compression_plans.h"
 #include "tools/compression_state.h"
 #include "tools/plan_json.h"
 #include "tools/step_plan.h"
@@ -64,7 +63,8 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
               .optimizer = config.optimizer,
               .seed = config.run.seed,
               .num_threads = options.num_threads,
-              .compression = compression_plans(config),
+              .compression = start_.plans,
+              .sample_every = config.compress.guard.every,
               .may_skip = config.run.on_nonfinite == OnNonFinite::skip},
              groups),
       directory_(config.run.dir),
@@ -96,7 +96,7 @@ ExitCode Trainer::run() {
   checkpoints_.prepare();
   report_dropped_state(start_.stored_compression, start_.taken_compression, *world_);
   if (is_first_rank()) {
-    const PlanFiles plan = plan_files(read_step_plan(config_, {}, options_.links));
+    const PlanFiles plan = plan_files(read_step_plan(config_, {}, options_.links, start_.plans));
     directory_.start(options_.resolved_config, plan, start_.step);
   }
   for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {

@@ -90,7 +90,7 @@ void add_plan(const TrainingState& state, CheckpointDocuments& documents) {
   if (plan == nullptr) {
     return;
   }
-  documents.plan = compression_plan_json(*plan);
+  documents.plan = plan_document(*plan, state.model.compression().plans());
   const std::optional<ActivationCompression> activations =
       activation_compression(plan->plan, state.config.mesh_job(), state.config.run.seed);
   if (activations) {
@@ -109,7 +109,8 @@ TrainingStart open_training_start(const TrainConfig& config, bool resume, int ra
   if (!resume && rank == 0) {
     RunDirectory(config.run.dir).refuse_occupied();
   }
-  TrainingStart start{.data = open_data(config.data, config.model.vocab)};
+  TrainingStart start{.data = open_data(config.data, config.model.vocab),
+                      .plans = compression_plans(config)};
   const auto [source, path] = choose_source(config, resume);
   start.source = source;
   if (source == TrainingStart::Source::initial_values) {
@@ -122,6 +123,7 @@ TrainingStart open_training_start(const TrainConfig& config, bool resume, int ra
   }
   require_same_run(*start.checkpoint, config);
   start.step = start.checkpoint->step();
+  start.plans = resumed_plans(start.plans, start.checkpoint->documents().plan);
   nlohmann::ordered_json::parse(start.checkpoint->documents().data)["epochs"].get_to(start.order);
   return start;
 }
@@ -148,7 +150,7 @@ void load_training_state(TrainingStart& start, MeshModel& model) {
       start.stored_compression.push_back(name);
     }
   }
-  model.compression().begin_step(start.step);
+  model.compression().put_in_force(start.step);
   start.taken_compression = load_compression_state(checkpoint, model);
 }
 

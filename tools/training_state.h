@@ -27,6 +27,7 @@ struct TrainingStart {
   std::optional<Checkpoint> checkpoint{};
   std::int64_t step = 0;             // completed
   std::vector<MemberOrder> order{};  // of the training data, as the checkpoint stored it
+  PlanHistory plans{};               // of compression: the config's, or as a guard has changed them
   // Names of compression state: what the checkpoint has, and what this rank took of it.
   std::vector<std::string> stored_compression{};
   std::vector<std::string> taken_compression{};

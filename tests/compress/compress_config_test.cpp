@@ -190,6 +190,23 @@ TEST_CASE("an empty compress section compresses nothing") {
   CHECK(config.epilogue_only);
   CHECK_FALSE(config.stages);
   CHECK(config.plan.empty());
+  CHECK(config.guard.every == 100);
+  CHECK_FALSE(config.guard.max_error);
+}
+
+TEST_CASE("a guard's keys are read, and refused where they make no sense") {
+  const CompressConfig config = read(R"({"guard": {"every": 7, "max_error": 0.25}})");
+  CHECK(config.guard.every == 7);
+  CHECK(config.guard.max_error == 0.25);
+  CHECK(read(R"({"guard": {"every": 0}})").guard.every == 0);
+  CHECK(unlike(refusal(R"({"guard": {"every": -1}})"), "guard.every", "-1") == "");
+  CHECK(unlike(refusal(R"({"guard": {"every": 1.5}})"), "guard.every", "1.5") == "");
+  CHECK(unlike(refusal(R"({"guard": {"max_error": 0}})"), "guard.max_error", "got 0") == "");
+  CHECK(unlike(refusal(R"({"guard": {"max_error": "low"}})"), "guard.max_error", "low") == "");
+  CHECK(unlike(refusal(R"({"guard": {"every": 0, "max_error": 1}})"),
+               "guard.max_error",
+               "needs sampled steps") == "");
+  CHECK(unlike(refusal(R"({"guard": {"maximum": 1}})"), "guard.maximum", "nknown key") == "");
 }
 
 TEST_CASE("every key of the compress section is read") {

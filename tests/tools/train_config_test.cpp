@@ -101,6 +101,7 @@ std::set<std::string> reader_keys() {
   document.set(R"(compress.classes=[{"site": "embedding", "stage": 0, "phase": "step",
                                      "codec": {"codec": "cast"}}])");
   document.set("compress.stages=1");
+  document.set("compress.guard.max_error=0.5");
   static_cast<void>(read_train_config(document));
   std::set<std::string> keys;
   for (const std::string& key : document.known_keys()) {

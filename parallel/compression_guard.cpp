@@ -1,0 +1,119 @@
+#include "parallel/compression_guard.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "parallel/class_bytes.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::TransferClass;
+
+std::vector<CompressionPlan::Class>::iterator row_of(CompressionPlan& plan,
+                                                     const TransferClass& members) {
+  const auto row = std::find_if(
+      plan.classes.begin(), plan.classes.end(), [&](const CompressionPlan::Class& candidate) {
+        return candidate.members == members;
+      });
+  SL_CHECK(row != plan.classes.end(), "a sample of no class");
+  return row;
+}
+
+bool shrinks_class(const MeshJob& job, const CompressionPlan& plan, const TransferClass& members) {
+  const std::vector<ClassBytes> classes = class_bytes(job, plan);
+  const auto row = std::find_if(classes.begin(), classes.end(), [&](const ClassBytes& candidate) {
+    return candidate.members == members;
+  });
+  SL_CHECK(row != classes.end(), "a class without bytes");
+  return row->sent < row->raw;
+}
+
+// A codec of another phase of the boundary goes on with what this one's residuals owe.
+bool has_heir(const CompressionPlan& plan,
+              const TransferClass& members,
+              ErrorFeedback error_feedback) {
+  return std::any_of(
+      plan.classes.begin(), plan.classes.end(), [&](const CompressionPlan::Class& row) {
+        return row.members.site == members.site && row.members.stage == members.stage &&
+               row.codec && row.codec->error_feedback == error_feedback;
+      });
+}
+
+std::string change_text(const CodecSetting& before,
+                        const CompressionPlan::Class& row,
+                        const CompressionPlan& plan) {
+  if (row.codec) {
+    return fmt::format("{} becomes {}", short_text(before), short_text(*row.codec));
+  }
+  const bool drops = before.error_feedback != ErrorFeedback::none &&
+                     !has_heir(plan, row.members, before.error_feedback);
+  return fmt::format(
+      "{} is turned off{}", short_text(before), drops ? " and what its residuals owe dropped" : "");
+}
+
+}  // namespace
+
+std::optional<CodecSetting> tightened(const CodecSetting& setting) {
+  constexpr int kMostBits = 8;
+  CodecSetting tighter = setting;
+  switch (setting.kind) {
+    case CodecKind::low_rank:
+      tighter.rank *= 2;
+      return tighter;
+    case CodecKind::top_k:
+    case CodecKind::random_k:
+      tighter.ratio *= 2.0;
+      return tighter.ratio <= 1.0 ? std::make_optional(tighter) : std::nullopt;
+    case CodecKind::quantize:
+      tighter.bits *= 2;
+      return tighter.bits <= kMostBits ? std::make_optional(tighter) : std::nullopt;
+    case CodecKind::cast:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
+                                        const PlanHistory& plans,
+                                        std::int64_t step,
+                                        const std::vector<ClassQuality>& found,
+                                        double max_error) {
+  const CompressionPlan& sampled = plan_at(plans, step).plan;
+  GuardedPlan next{.plan = {.from_step = step + kStepsToChange, .plan = plans.back().plan}};
+  CompressionPlan& plan = next.plan.plan;
+  std::vector<std::pair<CompressionPlan::Class*, const ClassQuality*>> changed;
+  for (const ClassQuality& quality : found) {
+    const auto row = row_of(plan, quality.members);
+    const CodecSetting* setting = sampled.codec_of(quality.members);
+    const bool waits = !row->codec || setting == nullptr || *row->codec != *setting;
+    if (waits || quality.relative_error <= max_error) {
+      continue;
+    }
+    row->codec = tightened(*setting);
+    if (row->codec && !shrinks_class(job, plan, row->members)) {
+      row->codec.reset();
+    }
+    changed.emplace_back(&*row, &quality);
+  }
+  for (const auto& [row, quality] : changed) {
+    row->reason = fmt::format("guard: from step {} {}; relative error {:.4g} above {:g} in step {}",
+                              next.plan.from_step,
+                              change_text(*sampled.codec_of(row->members), *row, plan),
+                              quality->relative_error,
+                              max_error,
+                              step);
+    next.changes.push_back(fmt::format("{}, stage {}, {}: {}",
+                                       schedule::site_name(row->members.site),
+                                       row->members.stage,
+                                       schedule::phase_name(row->members.phase),
+                                       row->reason));
+  }
+  return changed.empty() ? std::nullopt : std::make_optional(std::move(next));
+}
+
+}  // namespace slackline

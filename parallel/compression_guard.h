@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/compression_plan.h"
+#include "parallel/compression_quality.h"
+#include "parallel/rank_plan.h"
+
+namespace slackline {
+
+// A sampled step's outcome is known to all ranks two steps later, so that this many later a plan
+// may change: the same step whether a checkpoint comes between or not.
+inline constexpr std::int64_t kStepsToChange = 3;
+
+// The same codec with the next larger message: twice the rank or ratio, the next number of bits.
+// Absent where there is none.
+[[nodiscard]] std::optional<CodecSetting> tightened(const CodecSetting& setting);
+
+// The next plan where the error of a class is above `max_error` or not a number: its codec
+// tightened, or none where there is no tighter one or it would not shrink what the class sends.
+struct GuardedPlan {
+  PlanFromStep plan{};
+  std::vector<std::string> changes{};  // a sentence each: what, where, from when and why
+};
+
+// `found` was measured in `step`. Absent where nothing changes; a class whose codec has changed
+// since that step waits for the next sample. REQUIRES: the last plan began before step +
+// kStepsToChange.
+[[nodiscard]] std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
+                                                      const PlanHistory& plans,
+                                                      std::int64_t step,
+                                                      const std::vector<ClassQuality>& found,
+                                                      double max_error);
+
+}  // namespace slackline

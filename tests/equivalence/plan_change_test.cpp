@@ -1,0 +1,99 @@
+// What boundaries and gradients owe when a plan changes between steps.
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/equivalence/sampled_step.h"
+#include "tests/support/catch.h"
+
+namespace slackline::testing {
+
+namespace {
+
+using schedule::Phase;
+using schedule::Site;
+
+// Catch2 counts on one thread at a time.
+std::mutex& check_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// All residuals that ranks keep, by what begins their names; each once.
+std::map<std::string, std::vector<float>> residuals_of(Compression& compression) {
+  std::map<std::string, std::vector<float>> residuals;
+  for (const CompressionState& state : compression.state()) {
+    if (!state.name.ends_with(".right_factor")) {
+      residuals[state.name] = values_of(state.data);
+    }
+  }
+  return residuals;
+}
+
+PlanFromStep changed(const PlanHistory& plans, Site site, int rank) {
+  PlanFromStep next{.from_step = 2, .plan = plans.back().plan};
+  for (CompressionPlan::Class& row : next.plan.classes) {
+    if (row.members.site == site) {
+      row.codec->rank = rank;
+    }
+  }
+  return next;
+}
+
+}  // namespace
+
+TEST_CASE("a codec that is tightened keeps what its messages owe") {
+  for (const char* site : {"pipeline_backward", "data_gradient"}) {
+    INFO(site);
+    const bool boundary = std::string(site) == "pipeline_backward";
+    const MeshRun run = compressed(run_of(1, 2, 2), site, kLazyRankTwo);
+    run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
+      Compression& compression = model.compression();
+      const auto before = residuals_of(compression);
+      compression.add_plan(changed(
+          compression.plans(), boundary ? Site::pipeline_backward : Site::data_gradient, 4));
+      compression.begin_step(2);
+      const auto after = residuals_of(compression);
+      const bool has_any = !boundary || model.groups().pipeline_rank() == 1;
+      const bool same = before == after;
+      const bool owes = std::any_of(before.begin(), before.end(), [](const auto& residual) {
+        return dot(residual.second, residual.second) > 0.0;
+      });
+      const std::lock_guard lock(check_mutex());
+      CHECK(same);
+      CHECK(owes == has_any);
+    });
+  }
+}
+
+// One codec serves both phases; where one of them changes, what is owed stays with the other.
+TEST_CASE("phases that part and meet again owe together what they owed") {
+  const MeshRun run = compressed(run_of(1, 2, 1), "pipeline_backward", kLazyRankTwo);
+  run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
+    Compression& compression = model.compression();
+    const auto together = residuals_of(compression);
+    PlanFromStep apart{.from_step = 2, .plan = compression.plans().back().plan};
+    for (CompressionPlan::Class& row : apart.plan.classes) {
+      if (row.codec && row.members.phase == Phase::cooldown) {
+        row.codec->rank = 4;
+      }
+    }
+    compression.add_plan(apart);
+    compression.begin_step(2);
+    const auto parted = residuals_of(compression);
+    compression.add_plan(
+        {.from_step = 3, .plan = changed(compression.plans(), Site::pipeline_backward, 4).plan});
+    compression.begin_step(3);
+    const auto met = residuals_of(compression);
+    const bool sends = model.groups().pipeline_rank() == 1;
+    const std::lock_guard lock(check_mutex());
+    CHECK(together.size() == (sends ? 1 : 0));
+    CHECK(parted.size() == (sends ? 2 : 0));
+    CHECK(met == together);
+  });
+}
+
+}  // namespace slackline::testing

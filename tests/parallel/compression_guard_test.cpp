@@ -1,0 +1,182 @@
+// When a guard changes a plan, to what, and what it says.
+
+#include "parallel/compression_guard.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/comm/world.h"
+#include "parallel/compression_policy.h"
+#include "parallel/gradient_sample.h"
+#include "tests/support/catch.h"
+
+namespace slackline {
+
+using Catch::Contains;
+
+namespace {
+
+using schedule::Phase;
+using schedule::Site;
+using schedule::TransferClass;
+
+constexpr double kMaxError = 0.5;
+
+MeshJob job_of(int pipeline, int data) {
+  MeshJob job{
+      .model = {.layers = 4, .hidden = 32, .heads = 4, .sequence = 16, .vocab = 67, .ffn = 128},
+      .micro_batch = {.B = 2, .T = 16},
+      .num_micro_batches = 4};
+  job.parallel.pipeline = pipeline;
+  job.parallel.data = data;
+  return job;
+}
+
+PlanHistory plans_of(const MeshJob& job, const std::string& site, const CodecSetting& setting) {
+  CompressConfig config{.policy = CompressionPolicy::all};
+  config.sites.emplace(site, setting);
+  return make_compression_plans(config, job);
+}
+
+CodecSetting low_rank(int rank) {
+  return {.kind = CodecKind::low_rank, .error_feedback = ErrorFeedback::lazy, .rank = rank};
+}
+
+const TransferClass kSteady{.site = Site::pipeline_backward, .stage = 1, .phase = Phase::steady};
+const TransferClass kCooldown{
+    .site = Site::pipeline_backward, .stage = 1, .phase = Phase::cooldown};
+
+std::vector<ClassQuality> measured(const TransferClass& members, double error) {
+  return {{.members = members, .elements = 1, .relative_error = error}};
+}
+
+// What a guard makes of one class of a site of one setting; its codec as text, "kept" or "off".
+std::string outcome(const MeshJob& job,
+                    const std::string& site,
+                    const TransferClass& members,
+                    const CodecSetting& setting,
+                    double error) {
+  const std::optional<GuardedPlan> next =
+      guarded_plan(job, plans_of(job, site, setting), 10, measured(members, error), kMaxError);
+  if (!next) {
+    return "kept";
+  }
+  const CodecSetting* codec = next->plan.plan.codec_of(members);
+  return codec == nullptr ? "off" : short_text(*codec);
+}
+
+}  // namespace
+
+TEST_CASE("codecs tighten step by step and end") {
+  CHECK(tightened(low_rank(4)) == low_rank(8));
+  CHECK(tightened({.kind = CodecKind::top_k, .ratio = 0.25})->ratio == 0.5);
+  CHECK(tightened({.kind = CodecKind::random_k, .ratio = 0.5})->ratio == 1.0);
+  CHECK_FALSE(tightened({.kind = CodecKind::top_k, .ratio = 0.6}));
+  CHECK(tightened({.kind = CodecKind::quantize, .bits = 2})->bits == 4);
+  CHECK(tightened({.kind = CodecKind::quantize, .bits = 4})->bits == 8);
+  CHECK_FALSE(tightened({.kind = CodecKind::quantize, .bits = 8}));
+  CHECK_FALSE(tightened({.kind = CodecKind::cast}));
+}
+
+TEST_CASE("a guard tightens what loses too much, and turns off what would not shrink") {
+  const MeshJob job = job_of(2, 1);
+  const auto boundary = [&](const CodecSetting& setting, double error) {
+    return outcome(job, "pipeline_backward", kSteady, setting, error);
+  };
+  CHECK(boundary(low_rank(4), kMaxError) == "kept");
+  CHECK(boundary(low_rank(4), 0.51) == "low_rank 8");
+  CHECK(boundary(low_rank(4), std::numeric_limits<double>::quiet_NaN()) == "low_rank 8");
+  CHECK(boundary(low_rank(4), INFINITY) == "low_rank 8");
+  CHECK(boundary(low_rank(8), 0.51) == "off");  // 16 of 32 x 32 is all of it
+  CHECK(boundary({.kind = CodecKind::cast}, 0.51) == "off");
+  CHECK(boundary({.kind = CodecKind::top_k, .ratio = 0.2}, 0.51) == "top_k 0.4");
+  CHECK(boundary({.kind = CodecKind::top_k, .ratio = 0.3}, 0.51) == "off");  // with indices
+  CHECK(boundary({.kind = CodecKind::quantize, .bits = 4}, 0.51) == "quantize 8");
+  CHECK(boundary({.kind = CodecKind::quantize, .bits = 8}, 0.51) == "off");
+}
+
+TEST_CASE("a guard sees what a class of gradients sends as a whole") {
+  const MeshJob job = job_of(1, 2);
+  const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::step};
+  CHECK(outcome(job, "data_gradient", gradients, low_rank(8), 0.51) == "low_rank 16");
+  // Of 32 x 128 that is smaller still; of 32 x 32 it is not, and those travel plain.
+  CHECK(outcome(job, "data_gradient", gradients, low_rank(16), 0.51) == "off");
+}
+
+TEST_CASE("a change leaves other classes alone and says what, where, from when and why") {
+  const MeshJob job = job_of(2, 1);
+  const PlanHistory plans = plans_of(job, "pipeline_backward", low_rank(4));
+  const std::optional<GuardedPlan> next =
+      guarded_plan(job, plans, 10, measured(kCooldown, 0.75), kMaxError);
+  REQUIRE(next);
+  CHECK(next->plan.from_step == 10 + kStepsToChange);
+  CHECK(*next->plan.plan.codec_of(kSteady) == low_rank(4));
+  CHECK(*next->plan.plan.codec_of(kCooldown) == low_rank(8));
+  REQUIRE(next->changes.size() == 1);
+  CHECK(next->changes.front() ==
+        "pipeline_backward, stage 1, cooldown: guard: from step 13 low_rank 4 becomes low_rank 8; "
+        "relative error 0.75 above 0.5 in step 10");
+  for (const CompressionPlan::Class& row : next->plan.plan.classes) {
+    CHECK((row.reason.find("guard") != std::string::npos) == (row.members == kCooldown));
+  }
+}
+
+TEST_CASE("residuals are said to be dropped where no codec of the boundary goes on with them") {
+  const MeshJob job = job_of(2, 1);
+  const PlanHistory plans = plans_of(job, "pipeline_backward", low_rank(8));
+  std::vector<ClassQuality> found = measured(kCooldown, 0.75);
+  const auto change = [&] { return guarded_plan(job, plans, 10, found, kMaxError)->changes.at(0); };
+  CHECK_THAT(change(), Contains("is turned off;"));
+  found.push_back(measured(kSteady, 0.75).front());
+  CHECK_THAT(change(), Contains("is turned off and what its residuals owe dropped;"));
+}
+
+TEST_CASE("a class whose codec has changed since the sampled step waits for the next sample") {
+  const MeshJob job = job_of(2, 1);
+  PlanHistory plans = plans_of(job, "pipeline_backward", low_rank(2));
+  const std::vector<ClassQuality> found = measured(kSteady, 0.75);
+  const std::optional<GuardedPlan> first = guarded_plan(job, plans, 10, found, kMaxError);
+  REQUIRE(first);
+  plans.push_back(first->plan);
+  CHECK_FALSE(guarded_plan(job, plans, 11, found, kMaxError));
+  CHECK_FALSE(guarded_plan(job, plans, 12, found, kMaxError));
+  const std::optional<GuardedPlan> second = guarded_plan(job, plans, 13, found, kMaxError);
+  REQUIRE(second);
+  CHECK(*second->plan.plan.codec_of(kSteady) == low_rank(8));
+}
+
+// 100 x 101 elements of which some are taken: each at most once, and of all columns alike.
+TEST_CASE("a sample of gradients takes different elements of every matrix and column") {
+  std::vector<float> first(100 * 101);
+  std::vector<float> second(100 * 99, 1.0F);
+  const Codec::Matrices matrices = {Tensor(std::span(first)).reshaped({100, 101}),
+                                    Tensor(std::span(second)).reshaped({100, 99})};
+  run_local_ranks(1, {}, [&](Communicator& world) {
+    const auto squares = [&](std::size_t matrix) {
+      GradientSample sample(matrices);
+      sample.take_raw(matrices);
+      sample.take_sent(matrices, {});
+      sample.add_up(world);
+      return sample.sums(matrix);
+    };
+    CHECK(squares(0).elements + squares(1).elements == GradientSample::kElements);
+    CHECK(squares(1).raw == squares(1).elements);
+    CHECK(std::abs(squares(0).elements / GradientSample::kElements - 0.505) < 0.01);
+    double columns = 0.0;
+    for (std::size_t column = 0; column < 101; ++column) {
+      std::fill(first.begin(), first.end(), 0.0F);
+      for (std::size_t row = 0; row < 100; ++row) {
+        first[row * 101 + column] = 1.0F;
+      }
+      const double taken = squares(0).raw;
+      CHECK(taken >= 10.0);  // about 20.5
+      CHECK(taken <= 31.0);
+      columns += taken;
+    }
+    CHECK(columns == squares(0).elements);
+  });
+}
+
+}  // namespace slackline
