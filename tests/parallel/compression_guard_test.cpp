@@ -149,8 +149,8 @@ TEST_CASE("a class whose codec has changed since the sampled step waits for the 
 
 // 100 x 101 elements of which some are taken: each at most once, and of all columns alike.
 TEST_CASE("a sample of gradients takes different elements of every matrix and column") {
-  std::vector<float> first(100 * 101);
-  std::vector<float> second(100 * 99, 1.0F);
+  std::vector<float> first(std::size_t{100} * 101);
+  std::vector<float> second(std::size_t{100} * 99, 1.0F);
   const Codec::Matrices matrices = {Tensor(std::span(first)).reshaped({100, 101}),
                                     Tensor(std::span(second)).reshaped({100, 99})};
   run_local_ranks(1, {}, [&](Communicator& world) {
