@@ -4,6 +4,7 @@
 Every row trains the same GPT (4 stages, 2 data ranks) on the same tokens from the same weights, so that a
 seed's rows differ by compression alone. The corpus is the quickstart's (tools/quickstart, or its `prepare`
 stage). A finished run is kept in OUT and not run again; so the bench may be stopped and called again.
+CB+FE gives CB's bits, so of it only the first seed is run.
 
 usage: tools/bench/quality_bench.py CORPUS OUT [--seeds N] [--steps N] [--table]
        CORPUS: directory with train.bin and valid.bin      --table: print what is in OUT, run nothing
@@ -22,8 +23,8 @@ from runs import BINARY, print_header, print_row, require_binary
 
 FIRST_SEED = 1234
 SWEEP_RANKS = (2, 4, 8, 16, 32, 64)
-BACKWARD_RANK = 4  # of 208 columns; the paper's 16 of 1920 to 3072 shrinks messages as much
-GRADIENT_RANK = 16
+BACKWARD_RANK = 16  # as the paper's
+GRADIENT_RANK = 16  # shrinks the gradients of this model as much as the paper's 128 those of its own
 LOW_RANK = 2
 
 
@@ -36,22 +37,31 @@ def backward(policy, rank, error_feedback, **more):
 
 
 DATA_GRADIENT = {"data_gradient": low_rank(GRADIENT_RANK, "immediate")}
-EPILOGUE = ("optimus_cc", BACKWARD_RANK)
+
+
+def epilogue(error_feedback, rank=BACKWARD_RANK, stages=0, **more):
+    return backward("optimus_cc", rank, error_feedback, stages=stages, **more)
+
 
 # Name: (compress section, embedding_sync)
 ROWS = {
     "baseline": ({"policy": "none"}, "separate"),
     "PowerSGD, all stages": ({"policy": "all", **DATA_GRADIENT}, "separate"),
-    "CB without LEP": (backward(*EPILOGUE, "none", stages=0), "separate"),
-    "CB": (backward(*EPILOGUE, "lazy", stages=0), "separate"),
-    "CB+FE": (backward(*EPILOGUE, "lazy", stages=0), "fused"),
-    "CB+FE+SC": (backward(*EPILOGUE, "lazy", stages=3, **DATA_GRADIENT), "fused"),
+    "CB without LEP": (epilogue("none"), "separate"),
+    "CB": (epilogue("lazy"), "separate"),
+    "CB+FE": (epilogue("lazy"), "fused"),
+    "CB+FE+SC": (epilogue("lazy", stages=3, **DATA_GRADIENT), "fused"),
     f"all backward, rank {LOW_RANK}": (backward("all", LOW_RANK, "lazy"), "separate"),
     f"all backward, rank {LOW_RANK}, without LEP": (backward("all", LOW_RANK, "none"), "separate"),
 }
-SWEEP = {
-    f"all backward, rank {rank}": (backward("all", rank, "lazy"), "separate") for rank in SWEEP_RANKS
-}
+
+
+def sweep_row(rank, error_feedback):
+    """Name and row; the rank of ROWS is not run twice."""
+    name = "CB" if error_feedback == "lazy" else "CB without LEP"
+    if rank != BACKWARD_RANK:
+        name += f", rank {rank}"
+    return name, (epilogue(error_feedback, rank), "separate")
 
 
 def config(corpus, directory, steps, seed, compress, embedding_sync):
@@ -131,7 +141,7 @@ def print_quality(bench, seeds):
         print_row(
             name,
             sent_share(next(run for run in runs.values() if run)),
-            *(f"{losses[seed]:.4f}" if seed in losses else "" for seed in seeds),
+            *(f"{losses[seed]:.5f}" if seed in losses else "" for seed in seeds),
             f"{mean:.4f}",
             f"{statistics.mean(differences):+.4f} "
             f"({100 * sum(differences) / sum(baselines.values()):+.2f} %)",
@@ -140,12 +150,18 @@ def print_quality(bench, seeds):
 
 
 def print_sweep(bench, seed):
-    print_header("all backward, lazy: rank", "bytes sent", "validation loss", "difference")
+    print_header("CB, rank", "bytes sent", "with LEP", "difference", "without LEP", "difference")
     baseline = bench.read("baseline", seed)["valid_loss"]
-    for name in SWEEP:
-        if run := bench.read(name, seed):
-            loss = run["valid_loss"]
-            print_row(name.split()[-1], sent_share(run), f"{loss:.4f}", f"{loss - baseline:+.4f}")
+    for rank in SWEEP_RANKS:
+        cells = []
+        for error_feedback in ("lazy", "none"):
+            run = bench.read(sweep_row(rank, error_feedback)[0], seed)
+            if run:
+                loss = run["valid_loss"]
+                cells += [f"{loss:.4f}", f"{100 * (loss / baseline - 1):+.2f} %"]
+                share = sent_share(run)
+        if cells:
+            print_row(rank, share, *cells)
 
 
 def main():
@@ -163,10 +179,13 @@ def main():
         options.out.mkdir(parents=True, exist_ok=True)
         for seed in seeds:
             for name, row in ROWS.items():
-                bench.run(name, seed, row)
-            if seed == FIRST_SEED:
-                for name, row in SWEEP.items():
+                if seed == FIRST_SEED or name != "CB+FE":
                     bench.run(name, seed, row)
+            if seed == FIRST_SEED:
+                for rank in SWEEP_RANKS:
+                    for error_feedback in ("lazy", "none"):
+                        name, row = sweep_row(rank, error_feedback)
+                        bench.run(name, seed, row)
     print_quality(bench, seeds)
     print()
     print_sweep(bench, FIRST_SEED)
