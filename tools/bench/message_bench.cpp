@@ -36,8 +36,8 @@ namespace slackline {
 namespace {
 
 struct Message {
-  const char* model;
-  MatrixShape shape;
+  const char* model = "";
+  MatrixShape shape{};
 };
 
 constexpr std::array<Message, 4> kMessages = {{{"2.5B", {1024, 1920}},
