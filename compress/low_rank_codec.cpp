@@ -248,19 +248,24 @@ void LowRankCodec::decode(StreamView stream,
                           const Tensor& frame,
                           const Matrices& out,
                           bool accumulate) const {
+  const std::byte* payload =
+      computes(stream) ? open_frame(frame, CodecKind::low_rank, parameter(), frame_bytes())
+                       : static_cast<const std::byte*>(frame.raw()) + sizeof(FrameHeader);
   ArenaScope scratch(stream.workspace());
-  const Tensor left = scratch.allocate(DType::f32, Shape{left_.count});
-  const Tensor right = scratch.allocate(DType::f32, Shape{right_.count});
-  if (computes(stream)) {
-    const std::byte* payload = open_frame(frame, CodecKind::low_rank, parameter(), frame_bytes());
-    for (const Tensor& factors : {left, right}) {
-      // Views of what arrived are only read.
-      const Tensor received(
-          const_cast<std::byte*>(payload), setting_.factors, factors.shape());  // NOLINT
-      cast(stream, received, factors);
-      payload += received.bytes();
+  const auto next = [&](const Factors& factors) {
+    // Views of what arrived are only read.
+    const Tensor received(
+        const_cast<std::byte*>(payload), setting_.factors, Shape{factors.count});  // NOLINT
+    payload += received.bytes();
+    if (setting_.factors == DType::f32) {
+      return received;
     }
-  }
+    const Tensor wide = scratch.allocate(DType::f32, received.shape());
+    cast(stream, received, wide);
+    return wide;
+  };
+  const Tensor left = next(left_);
+  const Tensor right = next(right_);
   std::vector<LowRankProduct> list = products(out, {});
   std::size_t left_done = 0;
   std::size_t right_done = 0;
@@ -328,8 +333,11 @@ std::size_t LowRankCodec::workspace_bytes(int num_threads) const {
   for (const Shape& shape : left_.shapes) {
     left.emplace_back(nullptr, DType::f32, shape);
   }
-  const std::size_t decoded = Arena::aligned_bytes(DType::f32, Shape{left_.count}) +
-                              Arena::aligned_bytes(DType::f32, Shape{right_.count});
+  // decode() reads factors where they arrived, but bf16 ones as copies.
+  const std::size_t decoded = setting_.factors == DType::f32
+                                  ? 0
+                                  : Arena::aligned_bytes(DType::f32, Shape{left_.count}) +
+                                        Arena::aligned_bytes(DType::f32, Shape{right_.count});
   return std::max(orthonormalize_workspace_bytes(left, num_threads),
                   decoded + low_rank_workspace_bytes(products(shapes, {}), num_threads));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -15,54 +16,101 @@
 // shifts and four exclusive ors, without any masking.
 namespace slackline::simd {
 
-// The random words of one sample under one key.
+// The random words of one sample under one key, drawn in so many vectors of counters at once: a
+// round waits for its products, and the rounds of others fill the time.
+template <std::size_t num_vectors>
 class DropoutWords {
  public:
   using Tag = hn::ScalableTag<std::uint64_t>;
   using Vector = hn::Vec<Tag>;
 
   static constexpr Tag kTag{};
-  static constexpr std::size_t kBlocks = hn::MaxLanes(kTag);  // counters in one vector
-  static constexpr std::size_t kWords = 4 * kBlocks;          // what one draw writes
+  static constexpr std::size_t kWords = 4 * num_vectors * hn::MaxLanes(kTag);  // of one draw
 
   DropoutWords(const DropoutKey& key, std::uint64_t sample)
-      : key0_(low(key.site[0] ^ (sample >> 32U))),
-        key1_(low(key.site[1] ^ (key.step >> 32U))),
-        sample_(low(sample)),
-        step_(low(key.step)) {}
-
-  // Writes the words of elements 4 * first_block .. 4 * first_block + kWords - 1.
-  void draw(std::uint64_t first_block, std::uint32_t* words) const {
-    Vector c0 = hn::Iota(kTag, first_block);
-    Vector c1 = hn::ShiftRight<32>(c0);
-    Vector c2 = hn::Set(kTag, sample_);
-    Vector c3 = hn::Set(kTag, step_);
-    std::uint32_t key0 = key0_;
-    std::uint32_t key1 = key1_;
-    for (int round = 0; round < kRounds; ++round) {
-      const Vector product0 = multiply(c0, kMultiplier0);
-      const Vector product1 = multiply(c2, kMultiplier1);
-      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product1), c1), hn::Set(kTag, key0));
-      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product0), c3), hn::Set(kTag, key1));
-      c1 = product1;
-      c3 = product0;
+      : sample_(low(sample)), step_(low(key.step)) {
+    std::uint32_t key0 = low(key.site[0] ^ (sample >> 32U));
+    std::uint32_t key1 = low(key.site[1] ^ (key.step >> 32U));
+    for (Keys& keys : keys_) {
+      keys = {hn::Set(kTag, key0), hn::Set(kTag, key1)};
       key0 += kWeyl0;
       key1 += kWeyl1;
     }
-    const Vector mask = hn::Set(kTag, 0xffffffffU);
-    const Vector words01 = hn::Or(hn::And(c0, mask), hn::ShiftLeft<32>(c1));
-    const Vector words23 = hn::Or(hn::And(c2, mask), hn::ShiftLeft<32>(c3));
-    alignas(64) std::uint64_t pairs[2 * kBlocks];
-    hn::StoreInterleaved2(words01, words23, kTag, pairs);
-    std::memcpy(words, pairs, sizeof(pairs));
+  }
+
+  // Writes the words of elements 4 * first_block .. 4 * first_block + kWords - 1; T is a word, or
+  // half of one: low halves first.
+  template <typename T>
+  void draw(std::uint64_t first_block, T* words) const {
+    Counters counters[num_vectors];
+    for (std::size_t v = 0; v < num_vectors; ++v) {
+      const Vector block =
+          hn::Add(hn::LoadU(kTag, kOrder.data()), hn::Set(kTag, first_block + v * kLanes));
+      counters[v] = {
+          block, hn::ShiftRight<32>(block), hn::Set(kTag, sample_), hn::Set(kTag, step_)};
+    }
+    for (const Keys& keys : keys_) {
+      for (Counters& c : counters) {
+        const Vector product0 = multiply(c.word0, kMultiplier0);
+        const Vector product1 = multiply(c.word2, kMultiplier1);
+        c.word0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product1), c.word1), keys.key0);
+        c.word2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product0), c.word3), keys.key1);
+        c.word1 = product1;
+        c.word3 = product0;
+      }
+    }
+    for (std::size_t v = 0; v < num_vectors; ++v) {
+      store(counters[v], words + v * kLanes * sizeof(PhiloxBlock) / sizeof(T));
+    }
   }
 
  private:
+  static constexpr std::size_t kLanes = hn::MaxLanes(kTag);
   static constexpr std::uint32_t kMultiplier0 = 0xD2511F53;
   static constexpr std::uint32_t kMultiplier1 = 0xCD9E8D57;
   static constexpr std::uint32_t kWeyl0 = 0x9E3779B9;
   static constexpr std::uint32_t kWeyl1 = 0xBB67AE85;
   static constexpr int kRounds = 10;
+
+  // Which counter a lane holds: interleaving puts even lanes first, then odd ones.
+  static constexpr std::array<std::uint64_t, kLanes> kOrder = [] {
+    std::array<std::uint64_t, kLanes> order{};
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      order[i] = i / 2 + i % 2 * (kLanes / 2);
+    }
+    return order;
+  }();
+
+  // Of a round, in all lanes.
+  struct Keys {
+    Vector key0;
+    Vector key1;
+  };
+
+  // A counter in each lane.
+  struct Counters {
+    Vector word0;
+    Vector word1;
+    Vector word2;
+    Vector word3;
+  };
+
+  // Word by word, counter by counter: lanes are in the order of kOrder.
+  template <typename T>
+  static void store(const Counters& c, T* words) {
+    const auto join = [](Vector low, Vector high) {
+      const hn::Repartition<std::uint32_t, Tag> halves;
+      const auto upper = hn::BitCast(halves, hn::ShiftLeft<32>(high));
+      return hn::BitCast(kTag, hn::OddEven(upper, hn::BitCast(halves, low)));
+    };
+    const hn::Repartition<T, Tag> stored;
+    const Vector words01 = join(c.word0, c.word1);
+    const Vector words23 = join(c.word2, c.word3);
+    const Vector first = hn::InterleaveLower(words01, words23);
+    const Vector second = hn::InterleaveUpper(kTag, words01, words23);
+    hn::StoreU(hn::BitCast(stored, first), stored, words);
+    hn::StoreU(hn::BitCast(stored, second), stored, words + hn::MaxLanes(stored));
+  }
 
   static std::uint32_t low(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
 
@@ -72,8 +120,7 @@ class DropoutWords {
     return hn::MulEven(hn::BitCast(halves, lanes), hn::Set(halves, factor));
   }
 
-  std::uint32_t key0_;
-  std::uint32_t key1_;
+  Keys keys_[kRounds];
   std::uint32_t sample_;
   std::uint32_t step_;
 };
@@ -92,30 +139,32 @@ class DropoutFactors {
       const std::uint64_t element = first_element + done;
       const std::size_t skipped = element % 4;  // a draw starts at a multiple of four
       const std::size_t rest = factors.size() - done;
-      if (skipped == 0 && rest >= DropoutWords::kWords) {
+      if (skipped == 0 && rest >= Words::kWords) {
         draw_whole(element / 4, &factors[done]);
-        done += DropoutWords::kWords;
+        done += Words::kWords;
         continue;
       }
-      alignas(64) float whole[DropoutWords::kWords];
+      alignas(64) float whole[Words::kWords];
       draw_whole(element / 4, whole);
-      const std::size_t count = std::min(rest, DropoutWords::kWords - skipped);
+      const std::size_t count = std::min(rest, Words::kWords - skipped);
       std::memcpy(&factors[done], whole + skipped, count * sizeof(float));
       done += count;
     }
   }
 
  private:
+  using Words = DropoutWords<2>;
+
   void draw_whole(std::uint64_t first_block, float* factors) const {
-    alignas(64) std::uint32_t words[DropoutWords::kWords];
+    alignas(64) std::uint32_t words[Words::kWords];
     words_.draw(first_block, words);
-    for (std::size_t i = 0; i < DropoutWords::kWords; i += kLanes) {
+    for (std::size_t i = 0; i < Words::kWords; i += kLanes) {
       const auto dropped = hn::Lt(hn::Load(kWords, words + i), hn::Set(kWords, threshold_));
       store(hn::IfThenZeroElse(hn::RebindMask(kFloats, dropped), splat(kept_)), factors + i);
     }
   }
 
-  DropoutWords words_;
+  Words words_;
   std::uint32_t threshold_;
   float kept_;
 };

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "core/kernels/philox_simd.h"
 #include "core/kernels/quantize.h"
@@ -14,17 +13,16 @@ namespace slackline {
 // the scale stay what they are.
 class RandomOffsets {
  public:
-  explicit RandomOffsets(const RoundingKey& key)
+  explicit RandomOffsets(const RoundingKey& key)  // NOLINT: what is read of halves_ is drawn first
       : words_({.site = key.stream, .step = key.step}, key.micro_batch) {}
 
   // Elements first_element .. first_element + count - 1; count is at most kChunk.
   void draw(std::uint64_t first_element, std::size_t count) {
     skipped_ = first_element % kHalvesPerBlock;
     const std::uint64_t first_block = first_element / kHalvesPerBlock;
-    for (std::size_t i = 0; i < skipped_ + count; i += kHalvesPerDraw) {
-      std::uint32_t words[simd::DropoutWords::kWords];
-      words_.draw(first_block + i / kHalvesPerBlock, words);
-      std::memcpy(halves_ + i, words, sizeof(words));
+    const std::size_t read = (count + simd::kCodes - 1) / simd::kCodes * simd::kCodes;
+    for (std::size_t i = 0; i < skipped_ + read; i += kHalvesPerDraw) {
+      words_.draw(first_block + i / kHalvesPerBlock, halves_ + i);
     }
   }
 
@@ -37,13 +35,14 @@ class RandomOffsets {
   }
 
  private:
-  static constexpr std::size_t kHalvesPerBlock = 8;
-  static constexpr std::size_t kHalvesPerDraw = 2 * simd::DropoutWords::kWords;
+  using Words = simd::DropoutWords<4>;
 
-  simd::DropoutWords words_;
+  static constexpr std::size_t kHalvesPerBlock = 8;
+  static constexpr std::size_t kHalvesPerDraw = 2 * Words::kWords;
+
+  Words words_;
   std::size_t skipped_ = 0;
-  // The last draw and the last vectors may pass the chunk's end.
-  std::uint16_t halves_[kChunk + kHalvesPerBlock + kHalvesPerDraw + simd::kCodes] = {};
+  std::uint16_t halves_[kChunk + kHalvesPerBlock + kHalvesPerDraw];  // a draw may pass the end
 };
 
 }  // namespace slackline

@@ -8,10 +8,7 @@
 //
 //   adamw_bench [--pairs 9] [--threads N]
 
-#include <chrono>
 #include <cstdio>
-#include <exception>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,7 +20,7 @@
 #include "core/kernels/simd.h"
 #include "model/parameter_table.h"
 #include "optim/adamw_optimizer.h"
-#include "tools/bench/spread.h"
+#include "tools/bench/timing.h"
 
 namespace slackline {
 
@@ -147,12 +144,6 @@ std::vector<OptimizedTensor> optimized_tensors(const std::vector<ParameterSpec>&
   return tensors;
 }
 
-double seconds_of(const std::function<void()>& body) {
-  const auto start = std::chrono::steady_clock::now();
-  body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 void compare(Copies copies, int num_pairs, int num_threads) {
   Stream stream({.name = "bench", .num_threads = num_threads});
   const std::vector<ParameterSpec> specs = parameter_table(kGpt2);
@@ -205,10 +196,5 @@ int run(int argc, char** argv) {
 }  // namespace slackline
 
 int main(int argc, char** argv) {
-  try {
-    return slackline::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fputs(error.what(), stderr);
-    return 1;
-  }
+  return slackline::bench_main(slackline::run, argc, argv);
 }

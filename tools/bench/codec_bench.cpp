@@ -6,9 +6,7 @@
 //
 //   codec_bench [--only "quantize 4"] [--threads N] [--pairs 9]
 
-#include <chrono>
 #include <cstdio>
-#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,10 +15,9 @@
 #include <fmt/core.h>
 
 #include "compress/codec.h"
-#include "core/buffer.h"
 #include "core/kernels/elementwise.h"
-#include "core/rng.h"
-#include "tools/bench/spread.h"
+#include "tools/bench/ring.h"
+#include "tools/bench/timing.h"
 
 namespace slackline {
 
@@ -60,36 +57,6 @@ std::unique_ptr<Codec> codec_of(const CodecSetting& setting, const MatrixShape& 
   return make_codec(setting, {{.name = "bench", .shape = shape}}, 1);
 }
 
-// Memory from which tensors are taken in turn.
-class Ring {
- public:
-  Ring() : memory_("ring", kBytes) {
-    std::vector<float> pattern(kPattern);
-    for (std::size_t i = 0; i < kPattern; ++i) {
-      pattern[i] = static_cast<float>(normal_pair(philox_key(1, "bench"), i / 2)[i % 2]);
-    }
-    for (std::size_t at = 0; at < kBytes; at += kPattern * sizeof(float)) {
-      std::memcpy(memory_.data() + at, pattern.data(), kPattern * sizeof(float));
-    }
-  }
-
-  Tensor take(DType dtype, const Shape& shape) {
-    const std::size_t bytes = Arena::aligned_bytes(dtype, shape);
-    SL_CHECK(bytes <= kBytes, std::to_string(bytes));
-    used_ = used_ + bytes > kBytes ? 0 : used_;
-    const Tensor tensor = memory_.view(dtype, shape, used_);
-    used_ += bytes;
-    return tensor;
-  }
-
- private:
-  static constexpr std::size_t kBytes = std::size_t{384} << 20U;
-  static constexpr std::size_t kPattern = std::size_t{1} << 20U;
-
-  Buffer memory_;
-  std::size_t used_ = 0;
-};
-
 class Bench {
  public:
   explicit Bench(const Options& options)
@@ -122,12 +89,6 @@ class Bench {
 
  private:
   MessageKey key() { return {.seed = 1, .step = ++step_}; }
-
-  static double seconds_of(const std::function<void()>& body) {
-    const auto start = std::chrono::steady_clock::now();
-    body();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
 
   void compare(const std::string& name, const Shape& dims, const std::function<void()>& call) {
     const double bytes = static_cast<double>(dims.num_elements()) * sizeof(float);
@@ -190,10 +151,5 @@ int run(int argc, char** argv) {
 }  // namespace slackline
 
 int main(int argc, char** argv) {
-  try {
-    return slackline::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fputs(error.what(), stderr);
-    return 1;
-  }
+  return slackline::bench_main(slackline::run, argc, argv);
 }

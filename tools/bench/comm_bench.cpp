@@ -26,7 +26,7 @@
 
 #include "core/buffer.h"
 #include "core/comm/world.h"
-#include "tools/bench/spread.h"
+#include "tools/bench/timing.h"
 
 namespace slackline {
 

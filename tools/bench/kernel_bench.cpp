@@ -23,7 +23,7 @@
 #include "core/rng.h"
 #include "model/head.h"
 #include "tools/bench/fma_peak.h"
-#include "tools/bench/spread.h"
+#include "tools/bench/timing.h"
 
 namespace slackline {
 

@@ -5,10 +5,7 @@
 //
 //   low_rank_bench [--rank 4] [--pairs 9] [--threads N]
 
-#include <chrono>
 #include <cstdio>
-#include <exception>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,7 +15,7 @@
 #include "compress/codec.h"
 #include "compress/residuals.h"
 #include "core/kernels/elementwise.h"
-#include "tools/bench/spread.h"
+#include "tools/bench/timing.h"
 
 namespace slackline {
 
@@ -41,12 +38,6 @@ std::vector<CodecPart> gpt2_matrices() {
     parts.push_back({.name = prefix + "mlp.c_proj", .shape = {3072, 768}});
   }
   return parts;
-}
-
-double seconds_of(const std::function<void()>& body) {
-  const auto start = std::chrono::steady_clock::now();
-  body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void compare(const Settings& settings) {
@@ -123,10 +114,5 @@ int run(int argc, char** argv) {
 }  // namespace slackline
 
 int main(int argc, char** argv) {
-  try {
-    return slackline::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fputs(error.what(), stderr);
-    return 1;
-  }
+  return slackline::bench_main(slackline::run, argc, argv);
 }

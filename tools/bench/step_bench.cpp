@@ -21,7 +21,7 @@
 #include "optim/adamw_optimizer.h"
 #include "parallel/optimized_parameters.h"
 #include "tools/bench/fma_peak.h"
-#include "tools/bench/spread.h"
+#include "tools/bench/timing.h"
 
 namespace slackline {
 

@@ -6,11 +6,8 @@
 //
 //   top_k_bench [--pairs 9] [--threads N]
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <exception>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,7 +21,7 @@
 #include "core/kernels/simd.h"
 #include "core/kernels/top_k.h"
 #include "core/rng.h"
-#include "tools/bench/spread.h"
+#include "tools/bench/timing.h"
 
 namespace slackline {
 
@@ -92,12 +89,6 @@ double sum_of(StreamView stream, std::span<const float> values) {
     total += sum;
   }
   return total;
-}
-
-double seconds_of(const std::function<void()>& body) {
-  const auto start = std::chrono::steady_clock::now();
-  body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void compare(const char* name, Stream& stream, const Tensor& values, double share, int num_pairs) {
@@ -243,10 +234,5 @@ int run(int argc, char** argv) {
 }  // namespace slackline
 
 int main(int argc, char** argv) {
-  try {
-    return slackline::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fputs(error.what(), stderr);
-    return 1;
-  }
+  return slackline::bench_main(slackline::run, argc, argv);
 }

@@ -19,14 +19,22 @@ std::vector<DropoutKey> keys() {
 
 }  // namespace
 
-TEST_CASE("vector Philox gives the words of dropout_words") {
+TEMPLATE_TEST_CASE("vector Philox gives the words of dropout_words, whole and in halves",
+                   "",
+                   simd::DropoutWords<1>,
+                   simd::DropoutWords<2>,
+                   simd::DropoutWords<4>) {
   for (const DropoutKey& key : keys()) {
     for (const std::uint64_t sample : {std::uint64_t{0}, std::uint64_t{7}, kBeyond}) {
       for (const std::uint64_t block : {std::uint64_t{0}, kBeyond, kBeyond - 7}) {
-        std::vector<std::uint32_t> words(simd::DropoutWords::kWords);
-        simd::DropoutWords(key, sample).draw(block, words.data());
+        std::vector<std::uint32_t> words(TestType::kWords);
+        std::vector<std::uint16_t> halves(2 * words.size());
+        const TestType drawn(key, sample);
+        drawn.draw(block, words.data());
+        drawn.draw(block, halves.data());
         for (std::size_t i = 0; i < words.size(); ++i) {
           REQUIRE(words[i] == dropout_words(key, sample, block + i / 4)[i % 4]);
+          REQUIRE(words[i] == (halves[2 * i] | std::uint32_t{halves[2 * i + 1]} << 16U));
         }
       }
     }
