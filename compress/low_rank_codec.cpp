@@ -100,7 +100,7 @@ class LowRankCodec final : public Codec {
                                                      const Matrices& residual) const;
   void make_left(StreamView stream, const Matrices& values, const Matrices& residual);
   void make_right(StreamView stream, const Matrices& values, const Matrices& residual);
-  [[nodiscard]] Tensor travelling(StreamView stream, const Factors& factors) const;
+  void narrow(StreamView stream, const Factors& factors) const;
   void arrived(StreamView stream, const Factors& factors) const;
 
   [[nodiscard]] std::uint32_t parameter() const {
@@ -206,13 +206,11 @@ void LowRankCodec::make_right(StreamView stream, const Matrices& values, const M
   low_rank_right(stream, products(values, residual));
 }
 
-// As the other ranks get them: rounded first where they travel in bf16.
-Tensor LowRankCodec::travelling(StreamView stream, const Factors& factors) const {
-  if (setting_.factors == DType::f32) {
-    return factors.tensor();
+// Rounds what travels in bf16.
+void LowRankCodec::narrow(StreamView stream, const Factors& factors) const {
+  if (setting_.factors == DType::bf16) {
+    cast(stream, factors.tensor(), factors.narrow_tensor());
   }
-  cast(stream, factors.tensor(), factors.narrow_tensor());
-  return factors.narrow_tensor();
 }
 
 void LowRankCodec::arrived(StreamView stream, const Factors& factors) const {
@@ -228,8 +226,10 @@ void LowRankCodec::encode(StreamView stream,
                           const Tensor& frame) {
   make_left(stream, values, residual);
   make_right(stream, values, residual);
-  const Tensor left = travelling(stream, left_);
-  const Tensor right = travelling(stream, right_);
+  narrow(stream, left_);
+  narrow(stream, right_);
+  const Tensor left = addend(1);
+  const Tensor right = addend(2);
   arrived(stream, right_);
   if (computes(stream)) {
     std::byte* payload = begin_frame(frame, CodecKind::low_rank, parameter());
@@ -292,13 +292,13 @@ void LowRankCodec::begin_sum(StreamView stream,
                              const Matrices& residual,
                              const MessageKey& /*key*/) {
   make_left(stream, values, residual);
-  static_cast<void>(travelling(stream, left_));
+  narrow(stream, left_);
 }
 
 void LowRankCodec::next_sum(StreamView stream, const Matrices& values, const Matrices& residual) {
   arrived(stream, left_);
   make_right(stream, values, residual);
-  static_cast<void>(travelling(stream, right_));
+  narrow(stream, right_);
 }
 
 // The residual loses an equal share of the sum on every rank, as in the paper's algorithm: over

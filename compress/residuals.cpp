@@ -58,15 +58,16 @@ const Codec::Matrices& Residuals::of(int index) const {
   return tensors_.size() == 1 ? tensors_.front() : tensors_.at(static_cast<std::size_t>(index));
 }
 
-void Residuals::add(const Residuals& other) {
-  SL_CHECK_EQ(tensors_.size(), other.tensors_.size());
-  for (std::size_t message = 0; message < tensors_.size(); ++message) {
-    for (std::size_t i = 0; i < tensors_[message].size(); ++i) {
-      const std::span<float> own = tensors_[message][i].span<float>();
-      const std::span<const float> more = other.tensors_[message][i].span<float>();
-      SL_CHECK_EQ(own.size(), more.size());
-      std::transform(own.begin(), own.end(), more.begin(), own.begin(), std::plus<>());
-    }
+void Residuals::take(int index, Residuals& other) {
+  const Codec::Matrices& own = of(index);
+  const Codec::Matrices& more = other.of(index);
+  SL_CHECK_EQ(own.size(), more.size());
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const std::span<float> to = own[i].span<float>();
+    const std::span<float> from = more[i].span<float>();
+    SL_CHECK_EQ(to.size(), from.size());
+    std::transform(to.begin(), to.end(), from.begin(), to.begin(), std::plus<>());
+    std::fill(from.begin(), from.end(), 0.0F);
   }
 }
 

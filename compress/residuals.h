@@ -25,8 +25,8 @@ class Residuals {
   // All of them: [message][matrix].
   [[nodiscard]] const std::vector<Codec::Matrices>& all() const { return tensors_; }
 
-  // Owes what `other` owes as well. REQUIRES: the same matrices, messages and feedback.
-  void add(const Residuals& other);
+  // Takes over what `other` owes of message `index`. REQUIRES: the same matrices and feedback.
+  void take(int index, Residuals& other);
 
   [[nodiscard]] static std::size_t bytes(ErrorFeedback feedback,
                                          const std::vector<CodecPart>& parts,

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/single_threaded_libraries.h"
+
 namespace slackline {
 
 Worker::~Worker() {
@@ -33,6 +35,7 @@ void Worker::finish() {
 void Worker::drain() {
   std::unique_lock lock(mutex_);
   queue_.clear();
+  idle_.notify_all();
   idle_.wait(lock, [&] { return !busy_; });
 }
 
@@ -45,6 +48,7 @@ void Worker::stop() {
 }
 
 void Worker::run() {
+  make_libraries_single_threaded();
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [&] { return end_ || !queue_.empty(); });

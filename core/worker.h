@@ -9,7 +9,7 @@
 namespace slackline {
 
 // A thread that runs jobs one after the other, in the order they were handed over. Jobs must not
-// throw. Any thread may call.
+// throw. Any thread may call, but jobs only submit().
 class Worker {
  public:
   Worker() : thread_([this] { run(); }) {}

@@ -1,5 +1,7 @@
 #include "parallel/boundary_codec.h"
 
+#include <utility>
+
 #include "core/kernels/elementwise.h"
 
 namespace slackline {
@@ -48,7 +50,10 @@ void BoundaryCodec::encode(StreamView stream,
   if (samples) {
     sample_->add_input(stream, key.micro_batch, outgoing.input, residual);
   }
-  codec_->encode(stream, {values}, residual, key, frame);
+  {
+    const TimedCall timed(encode_times_);
+    codec_->encode(stream, {values}, residual, key, frame);
+  }
   if (samples) {
     sample_->add_message(stream, key.micro_batch, *codec_, values, residual, frame);
   }
@@ -62,6 +67,7 @@ void BoundaryCodec::settle(StreamView stream, const MessageKey& key, const Tenso
 }
 
 void BoundaryCodec::decode(StreamView stream, const Tensor& frame, const Tensor& share) {
+  const TimedCall timed(decode_times_);
   ArenaScope scratch(stream.workspace());
   const Tensor matrix = as_matrix(share);
   if (matrix.dtype() == DType::f32) {
@@ -84,6 +90,14 @@ void BoundaryCodec::mask(StreamView stream, const Tensor& frame, const Tensor& s
   cast(stream, matrix, widened);
   codec_->mask(stream, frame, widened);
   cast(stream, widened, matrix);
+}
+
+CodecTimes BoundaryCodec::take_times() {
+  return {.setting = options_.setting,
+          .shape = {options_.shape.rows, options_.shape.columns},
+          .sent_bytes = frame_bytes(),
+          .encode = std::exchange(encode_times_, {}),
+          .decode = std::exchange(decode_times_, {})};
 }
 
 std::size_t BoundaryCodec::workspace_bytes(const Options& options, int num_threads) {

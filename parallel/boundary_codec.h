@@ -11,6 +11,7 @@
 #include "compress/residuals.h"
 #include "core/buffer.h"
 #include "parallel/boundary_sample.h"
+#include "parallel/codec_times.h"
 
 namespace slackline {
 
@@ -69,9 +70,11 @@ class BoundaryCodec {
 
   [[nodiscard]] const Residuals& residuals() const { return residuals_; }
 
-  // Of the sending end: owes what the codec of a setting that was given up owes, as well.
-  // REQUIRES: the same boundary and error feedback.
-  void adopt_residuals(const BoundaryCodec& before) { residuals_.add(before.residuals_); }
+  // Of the sending end: takes over what another codec of the boundary owes of a micro-batch; with
+  // lazy feedback, of all. REQUIRES: the same error feedback.
+  void take_residual(int micro_batch, BoundaryCodec& from) {
+    residuals_.take(micro_batch, from.residuals_);
+  }
 
   // Of the sending end: measures the messages with feedback on until the sample is taken.
   void begin_sample(BoundarySample::Classes classes) {
@@ -82,6 +85,9 @@ class BoundaryCodec {
     return std::exchange(sample_, std::nullopt);
   }
 
+  // Of the calls since the last time it was asked.
+  [[nodiscard]] CodecTimes take_times();
+
   [[nodiscard]] static std::size_t workspace_bytes(const Options& options, int num_threads);
 
  private:
@@ -91,6 +97,8 @@ class BoundaryCodec {
   std::unique_ptr<Codec> codec_;
   Residuals residuals_;
   std::optional<BoundarySample> sample_{};  // of the current step
+  CallTimes encode_times_{};
+  CallTimes decode_times_{};
 };
 
 // The view of `elements` of a boundary tensor of C channels as a matrix: tokens by channels; where

@@ -29,7 +29,11 @@ ClassBytes pipeline_bytes(const MeshJob& job,
   const std::size_t raw = share.num_elements() * size_of(job.precision);
   const bool pays = row.codec && (row.codec->always || shrinks(*row.codec, share));
   const std::size_t sent = pays ? frame_bytes(*row.codec, {{.name = "", .shape = share}}) : raw;
-  return {.members = row.members, .raw = messages * raw, .sent = messages * sent};
+  ClassBytes bytes{.members = row.members, .raw = messages * raw, .sent = messages * sent};
+  if (pays) {
+    bytes.compressed.push_back({.codec = *row.codec, .shape = {share.rows, share.columns}});
+  }
+  return bytes;
 }
 
 // A sum of float gradients over a group, as it travels without compression.
@@ -73,6 +77,11 @@ void add_place(const MeshJob& job,
     bytes.members = members;
     bytes.raw += plain;
     bytes.sent += compressed.sums.empty() ? plain : compressed_bucket_bytes(compressed);
+    for (const CompressedSum::Options& sum : compressed.sums) {
+      if (at.tensor == 0) {
+        bytes.compressed.push_back({.codec = sum.setting, .shape = message_shape(sum)});
+      }
+    }
   }
 }
 

@@ -14,6 +14,16 @@ struct ClassBytes {
   std::size_t raw = 0;   // without compression
   std::size_t sent = 0;  // under the plan, frames included
 
+  // What the first tensor rank compresses: a pipeline's message, or the sums of a step.
+  struct Message {
+    CodecSetting codec{};
+    std::vector<std::int64_t> shape{};  // as in CodecTimes
+
+    friend bool operator==(const Message&, const Message&) = default;
+  };
+
+  std::vector<Message> compressed{};
+
   friend bool operator==(const ClassBytes&, const ClassBytes&) = default;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compress/codec_bytes.h"
 #include "core/kernels/elementwise.h"
 
 namespace slackline {
@@ -41,6 +42,30 @@ std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices
   return parts;
 }
 
+std::vector<std::int64_t> message_shape(const CompressedSum::Options& sum) {
+  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
+  if (parts.size() == 1) {
+    return {parts.front().shape.rows, parts.front().shape.columns};
+  }
+  std::int64_t elements = 0;
+  for (const CodecPart& part : parts) {
+    elements += static_cast<std::int64_t>(part.shape.num_elements());
+  }
+  return {elements};
+}
+
+std::size_t message_bytes(const CompressedSum::Options& sum) {
+  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
+  if (!adds(sum.setting.kind)) {
+    return frame_bytes(sum.setting, parts);
+  }
+  std::size_t bytes = 0;
+  for (const SumRound& round : sum_rounds(sum.setting, parts)) {
+    bytes += round.elements * round.element_bytes;
+  }
+  return bytes;
+}
+
 CompressedSum::CompressedSum(const Options& options)
     : options_(options),
       codec_(make_codec(options.setting, codec_parts(options.matrices), options.seed)),
@@ -70,20 +95,30 @@ void CompressedSum::finish() {
 
 // Each round's addend is made of the sum of the round before.
 void CompressedSum::begin_sums(const CodecStream& at, Communicator& group, const MessageKey& key) {
+  std::vector<Tensor> addends;
+  for (int round = 1; round <= codec_->sums(); ++round) {
+    addends.push_back(codec_->addend(round));
+  }
   for (int round = 1; round <= codec_->sums(); ++round) {
     const bool first = round == 1;
     TransferWork work{.worker = at.worker, .follows = first ? nullptr : &transfers_.back()};
     work.before = [this, stream = at.stream, key, first] {
+      using Piece = TimedCall::Piece;
+      const TimedCall timed(encode_times_, first ? Piece::first : Piece::further);
       first ? codec_->begin_sum(stream, gradients_, residuals_.of(0), key)
             : codec_->next_sum(stream, gradients_, residuals_.of(0));
     };
     if (round == codec_->sums()) {
       work.after = [this, stream = at.stream] {
-        codec_->finish_sum(stream, gradients_, residuals_.of(0), options_.ranks);
+        {
+          const TimedCall timed(decode_times_);
+          codec_->finish_sum(stream, gradients_, residuals_.of(0), options_.ranks);
+        }
         end_sample();
       };
     }
-    transfers_.push_back(group.all_reduce(codec_->addend(round), kNote, SumOrder::ranks, work));
+    transfers_.push_back(group.all_reduce(
+        addends[static_cast<std::size_t>(round - 1)], kNote, SumOrder::ranks, work));
   }
 }
 
@@ -94,6 +129,7 @@ void CompressedSum::begin_frames(const CodecStream& at,
   const Tensor own = row(frames_, static_cast<std::size_t>(group.rank()) * bytes, bytes);
   TransferWork work{.worker = at.worker};
   work.before = [this, stream = at.stream, key, own] {
+    const TimedCall timed(encode_times_);
     codec_->encode(stream, gradients_, residuals_.of(0), key, own);
   };
   work.beside = [this, stream = at.stream, own] {
@@ -106,6 +142,14 @@ void CompressedSum::begin_frames(const CodecStream& at,
     end_sample();
   };
   transfers_.push_back(group.all_gather(row(frames_, 0, frames_.bytes()), kNote, work));
+}
+
+CodecTimes CompressedSum::take_times() {
+  return {.setting = options_.setting,
+          .shape = message_shape(options_),
+          .sent_bytes = message_bytes(options_),
+          .encode = std::exchange(encode_times_, {}),
+          .decode = std::exchange(decode_times_, {})};
 }
 
 void CompressedSum::end_sample() {
@@ -135,6 +179,7 @@ void CompressedSum::adopt(CompressedSum& before) {
 }
 
 void CompressedSum::add_frames(StreamView stream) {
+  const TimedCall timed(decode_times_);
   const std::size_t bytes = codec_->frame_bytes();
   for (int rank = 0; rank < options_.ranks; ++rank) {
     const Tensor frame = row(frames_, static_cast<std::size_t>(rank) * bytes, bytes);

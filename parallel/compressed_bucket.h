@@ -11,6 +11,7 @@
 #include "core/comm/communicator.h"
 #include "model/parameters.h"
 #include "parallel/codec_stream.h"
+#include "parallel/codec_times.h"
 #include "parallel/gradient_sample.h"
 
 namespace slackline {
@@ -54,6 +55,9 @@ class CompressedSum {
 
   [[nodiscard]] std::unique_ptr<GradientSample> take_sample() { return std::move(sample_); }
 
+  // Of the sums since the last time it was asked.
+  [[nodiscard]] CodecTimes take_times();
+
   // Takes over, matrix by matrix, what a sum that was given up owes, and where the settings are the
   // same the codec's state. For sums that are yet to begin.
   void adopt(CompressedSum& before);
@@ -71,7 +75,15 @@ class CompressedSum {
   Buffer frames_;  // of all ranks, where messages are gathered
   std::vector<Transfer> transfers_{};
   std::unique_ptr<GradientSample> sample_{};  // of the current step
+  CallTimes encode_times_{};
+  CallTimes decode_times_{};
 };
+
+// The shape of a sum's messages in CodecTimes.
+[[nodiscard]] std::vector<std::int64_t> message_shape(const CompressedSum::Options& sum);
+
+// What a rank brings to a sum, in bytes.
+[[nodiscard]] std::size_t message_bytes(const CompressedSum::Options& sum);
 
 // The matrices as a codec knows them.
 [[nodiscard]] std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices);

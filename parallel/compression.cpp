@@ -83,10 +83,8 @@ void Compression::put_in_force(std::int64_t step) {
   for (CompressedSum* sum : reducer_->compressed_sums()) {
     workspace = std::max(workspace, sum->codec().workspace_bytes(options_.num_threads));
   }
-  stream_ = std::make_unique<Stream>(Stream::Options{.name = "codec",
-                                                     .num_threads = options_.num_threads,
-                                                     .workspace_bytes = workspace,
-                                                     .rehearsal = options_.rehearsal});
+  stream_ = std::make_unique<Stream>(Stream::Options{
+      .name = "codec", .num_threads = options_.num_threads, .workspace_bytes = workspace});
   if (worker_ == nullptr && is_active()) {
     worker_ = std::make_shared<Worker>();
   }
@@ -157,6 +155,16 @@ void Compression::add_gradients(CompressedSum& sum, std::vector<CompressionState
       place_by_rank(state, cut ? groups_->tensor_rank() : 0, cut ? groups_->tensor->size() : 1);
     }
   }
+}
+
+// What is timed belongs to transfers that have ended.
+std::vector<CodecTimes> Compression::take_times() {
+  std::vector<CodecTimes> times;
+  pipeline_.take_times(times);
+  for (CompressedSum* sum : reducer_->compressed_sums()) {
+    times.push_back(sum->take_times());
+  }
+  return times;
 }
 
 std::vector<CompressionState> Compression::state() {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/checkpoint/region.h"
-#include "core/rehearsal_clock.h"
 #include "core/stream.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/pipeline_compression.h"
@@ -35,7 +34,8 @@ struct CompressionState {
 // Everything that compresses on one rank: obeys the run's plans, step by step. Owns the codecs'
 // stream, with the thread it runs on, and the boundaries' codecs; those of gradients belong to the
 // reducer, which it tells the plan. Called by the rank's thread between steps, when no transfer is
-// under way.
+// under way. An exception in the middle of a step has to be told to the other ranks (fail()) before
+// this ends: transfers that codecs have not begun never end.
 class Compression {
  public:
   struct Options {
@@ -44,7 +44,6 @@ class Compression {
     PipelineCompression::Options pipeline{};
     int num_threads = 1;
     std::uint64_t seed = 0;
-    RehearsalClock* rehearsal = nullptr;  // not owned
   };
 
   // REQUIRES: plans from step 1 on, or none. `reducer` and `groups` outlive this.
@@ -75,6 +74,9 @@ class Compression {
   // What was measured in the step that ended last, where it was one of every `sample_every`; what
   // ranks have to tell each other for it begins to travel, which all ranks call this for.
   [[nodiscard]] std::optional<StepSamples> take_samples();
+
+  // What codecs did since the last time it was asked.
+  [[nodiscard]] std::vector<CodecTimes> take_times();
 
   // The state of every codec and residual of this rank; views. Blocks until codecs rest.
   [[nodiscard]] std::vector<CompressionState> state();

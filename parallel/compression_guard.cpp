@@ -5,8 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "compress/codec_bytes.h"
 #include "core/check.h"
-#include "parallel/class_bytes.h"
+#include "parallel/boundary_codec.h"
+#include "parallel/bucket_compression.h"
 
 namespace slackline {
 
@@ -24,24 +26,64 @@ std::vector<CompressionPlan::Class>::iterator row_of(CompressionPlan& plan,
   return row;
 }
 
-bool shrinks_class(const MeshJob& job, const CompressionPlan& plan, const TransferClass& members) {
-  const std::vector<ClassBytes> classes = class_bytes(job, plan);
-  const auto row = std::find_if(classes.begin(), classes.end(), [&](const ClassBytes& candidate) {
-    return candidate.members == members;
-  });
-  SL_CHECK(row != classes.end(), "a class without bytes");
-  return row->sent < row->raw;
+// Bytes of matrices with and without a codec.
+struct Balance {
+  std::size_t raw = 0;
+  std::size_t sent = 0;
+
+  void add(const MatrixShape& shape, DType dtype, const CodecSetting& setting) {
+    const std::size_t plain = shape.num_elements() * size_of(dtype);
+    const bool pays = setting.always || shrinks(setting, shape);
+    raw += plain;
+    sent += pays ? frame_bytes(setting, {{.name = "", .shape = shape}}) : plain;
+  }
+};
+
+// The matrices of one pipeline rank whose gradients are of the class.
+void add_gradients(const MeshJob& job,
+                   int pipeline_rank,
+                   const CompressionPlan::Class& row,
+                   Balance& balance) {
+  const RankPlan rank = make_rank_plan(job, {.pipeline = pipeline_rank});
+  const std::vector<Parameter> parameters = Parameters::describe(job.model, rank.slice);
+  const BucketPlace place{.chunks = &rank.slice.chunks,
+                          .pipeline_rank = pipeline_rank,
+                          .pipeline_size = job.parallel.pipeline};
+  for (const GradientBucket& bucket :
+       gradient_buckets(parameters, job.model.tie_embeddings, rank.reducer.bucket_bytes)) {
+    for (const Parameter* parameter : bucket.holds) {
+      const Shape& shape = parameter->shard.shape;
+      if (shape.rank() == 2 && class_of(*parameter, bucket, place) == row.members) {
+        balance.add({.rows = shape[0], .columns = shape[1]}, DType::f32, *row.codec);
+      }
+    }
+  }
 }
 
-// A codec of another phase of the boundary goes on with what this one's residuals owe.
+bool shrinks_class(const MeshJob& job, const CompressionPlan::Class& row) {
+  Balance balance;
+  if (row.members.phase != schedule::Phase::step) {
+    balance.add(share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor),
+                job.precision,
+                *row.codec);
+    return balance.sent < balance.raw;
+  }
+  for (int rank = 0; rank < job.parallel.pipeline; ++rank) {
+    add_gradients(job, rank, row, balance);
+  }
+  return balance.sent < balance.raw;
+}
+
+// Lazy feedback has one residual, with which a codec of another phase of the boundary goes on.
 bool has_heir(const CompressionPlan& plan,
               const TransferClass& members,
               ErrorFeedback error_feedback) {
-  return std::any_of(
-      plan.classes.begin(), plan.classes.end(), [&](const CompressionPlan::Class& row) {
-        return row.members.site == members.site && row.members.stage == members.stage &&
-               row.codec && row.codec->error_feedback == error_feedback;
-      });
+  return error_feedback == ErrorFeedback::lazy &&
+         std::any_of(
+             plan.classes.begin(), plan.classes.end(), [&](const CompressionPlan::Class& row) {
+               return row.members.site == members.site && row.members.stage == members.stage &&
+                      row.codec && row.codec->error_feedback == error_feedback;
+             });
 }
 
 std::string change_text(const CodecSetting& before,
@@ -95,7 +137,7 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
       continue;
     }
     row->codec = tightened(*setting);
-    if (row->codec && !shrinks_class(job, plan, row->members)) {
+    if (row->codec && !shrinks_class(job, *row)) {
       row->codec.reset();
     }
     changed.emplace_back(&*row, &quality);
@@ -107,11 +149,7 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
                               quality->relative_error,
                               max_error,
                               step);
-    next.changes.push_back(fmt::format("{}, stage {}, {}: {}",
-                                       schedule::site_name(row->members.site),
-                                       row->members.stage,
-                                       schedule::phase_name(row->members.phase),
-                                       row->reason));
+    next.changes.push_back(schedule::class_text(row->members) + ": " + row->reason);
   }
   return changed.empty() ? std::nullopt : std::make_optional(std::move(next));
 }

@@ -13,7 +13,8 @@ namespace slackline {
 // What is measured of one compressed sum in a step, on fixed elements of its matrices, at most
 // kElements of them, the same on all ranks of the group: what each rank brings, what all decode,
 // and what each keeps as residual. What the true sum is, ranks tell each other after the step.
-// Stays where it is between add_up() and sums(). Used by the thread that sums.
+// Stays where it is between add_up() and sums(). One thread at a time: take_sent() is the codecs',
+// the rest the rank's.
 class GradientSample {
  public:
   static constexpr std::size_t kElements = 4096;

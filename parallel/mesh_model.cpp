@@ -60,8 +60,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
                     .sample_every = options.sample_every,
                     .pipeline = pipeline_options(options, plan_, groups),
                     .num_threads = options.num_threads,
-                    .seed = options.seed,
-                    .rehearsal = clock_ ? &*clock_ : nullptr},
+                    .seed = options.seed},
                    reducer_,
                    groups),
       optimizer_(options.rehearsal
@@ -111,6 +110,7 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
     loss = 0.0;  // the sum that all tensor ranks have counts once
   }
   step_times_.ops = executor_.op_times();
+  step_times_.codecs = compression_.take_times();
   step_times_.norm_begin = groups_->world->now();
   const std::vector<double> squares = squared_norms();
   step_times_.norm_end = groups_->world->now();

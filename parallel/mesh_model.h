@@ -71,6 +71,7 @@ class MeshModel {
     double norm_end = 0.0;
     double update_begin = 0.0;
     double update_end = 0.0;
+    std::vector<CodecTimes> codecs{};  // of the step's messages
   };
 
   [[nodiscard]] const StepTimes& step_times() const { return step_times_; }

@@ -78,19 +78,36 @@ std::vector<BoundaryCodec::Options> PipelineCompression::boundaries(
 
 void PipelineCompression::set_plan(const CompressionPlan& plan) {
   std::vector<std::unique_ptr<BoundaryCodec>> before = std::exchange(codecs_, {});
-  by_transfer_.clear();
+  const ByTransfer transfers_before = std::exchange(by_transfer_, {});
   for (const Op& op : options_.schedule.ranks[static_cast<std::size_t>(options_.pipeline_rank)]) {
     if (const std::optional<BoundaryCodec::Options> boundary = boundary_of(op, plan)) {
       by_transfer_[{id_of(op), end_of(op)}] = find_or_make(*boundary, before);
     }
   }
-  hand_over_residuals(before);
+  hand_over(transfers_before);
+  hand_over_lazy(before);
 }
 
-void PipelineCompression::hand_over_residuals(
-    const std::vector<std::unique_ptr<BoundaryCodec>>& ended) {
+// Each micro-batch's residual to the codec that sends it from now on.
+void PipelineCompression::hand_over(const ByTransfer& before) {
+  for (const auto& [key, codec] : by_transfer_) {
+    const auto found = before.find(key);
+    if (key.second != End::sends || found == before.end() || found->second == codec) {
+      continue;
+    }
+    const auto feedback = [](BoundaryCodec& of) { return of.options().setting.error_feedback; };
+    if (feedback(*codec) == ErrorFeedback::immediate &&
+        feedback(*found->second) == ErrorFeedback::immediate) {
+      codec->take_residual(key.first.micro_batch, *found->second);
+    }
+  }
+}
+
+// What a codec that has ended owes, to any other of its boundary.
+
+void PipelineCompression::hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCodec>>& ended) {
   for (const std::unique_ptr<BoundaryCodec>& codec : ended) {
-    if (codec == nullptr) {
+    if (codec == nullptr || codec->options().setting.error_feedback != ErrorFeedback::lazy) {
       continue;
     }
     const auto heir = std::find_if(
@@ -102,7 +119,7 @@ void PipelineCompression::hand_over_residuals(
           return same_feedback && options == codec->options();
         });
     if (heir != codecs_.end()) {
-      (*heir)->adopt_residuals(*codec);
+      (*heir)->take_residual(0, *codec);
     }
   }
 }
@@ -152,6 +169,12 @@ void PipelineCompression::begin_sample() {
   }
   for (auto& [codec, sampled] : classes) {
     codec->begin_sample(std::move(sampled));
+  }
+}
+
+void PipelineCompression::take_times(std::vector<CodecTimes>& times) {
+  for (const std::unique_ptr<BoundaryCodec>& codec : codecs_) {
+    times.push_back(codec->take_times());
   }
 }
 

@@ -48,6 +48,9 @@ class PipelineCompression {
   // All codecs of sending ends, in the order of the schedule.
   [[nodiscard]] std::vector<BoundaryCodec*> senders() const;
 
+  // Adds what each codec did since the last time.
+  void take_times(std::vector<CodecTimes>& times);
+
   // Measures what this rank sends in the step that begins, until the samples are taken.
   void begin_sample();
   void take_samples(StepSamples& samples);
@@ -61,13 +64,16 @@ class PipelineCompression {
   [[nodiscard]] BoundaryCodec* find_or_make(const BoundaryCodec::Options& options,
                                             std::vector<std::unique_ptr<BoundaryCodec>>& before);
   // From codecs that have ended.
-  void hand_over_residuals(const std::vector<std::unique_ptr<BoundaryCodec>>& ended);
+  using ByTransfer = std::map<std::pair<schedule::TransferId, BoundaryCodec::End>, BoundaryCodec*>;
+
+  void hand_over(const ByTransfer& before);
+  void hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCodec>>& ended);
 
   Options options_;
   std::map<schedule::TransferId, schedule::Phase> phases_{};  // of this rank's sends and receives
   // By name and end. Phases of a boundary that have one setting share a codec and its state.
   std::vector<std::unique_ptr<BoundaryCodec>> codecs_{};
-  std::map<std::pair<schedule::TransferId, BoundaryCodec::End>, BoundaryCodec*> by_transfer_{};
+  ByTransfer by_transfer_{};
   std::optional<CodecStream> stream_{};
 };
 

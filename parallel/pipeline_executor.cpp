@@ -207,10 +207,10 @@ Pass PipelineExecutor::pass_of(const Op& op, const Work& work) const {
 
 Tensor PipelineExecutor::Message::frame() {
   const std::size_t bytes = codec->frame_bytes();
-  if (memory.bytes() < bytes) {
-    memory = Buffer("frame", bytes);
+  if (memory->bytes() < bytes) {
+    memory = std::make_shared<Buffer>("frame", bytes);
   }
-  return memory.view(DType::u8, {static_cast<std::int64_t>(bytes)});
+  return memory->view(DType::u8, {static_cast<std::int64_t>(bytes)});
 }
 
 void PipelineExecutor::receive_input(const Op& op, InFlight& at, const Work& work) {
@@ -247,9 +247,11 @@ TransferWork PipelineExecutor::encoding(const Op& op,
     codec->encode(stream, outgoing, key, frame, feedback);
   };
   if (trains) {
-    job.beside = [=, stream = at.stream, key = key_of(op, work), frame = message.frame()] {
-      codec->settle(stream, key, frame);
-    };
+    job.beside = [=,
+                  stream = at.stream,
+                  key = key_of(op, work),
+                  frame = message.frame(),
+                  kept = message.memory] { codec->settle(stream, key, frame); };
   }
   return job;
 }

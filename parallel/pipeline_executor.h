@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/stream.h"
@@ -15,7 +16,8 @@
 namespace slackline {
 
 // Runs a schedule: one loop over the rank's list of ops, which decides nothing. Owns the rank's
-// chunks and the slots of micro-batches in flight. Used by the rank's thread.
+// chunks and the slots of micro-batches in flight. Used by the rank's thread; slots and frames of
+// transfers under way also by the codecs'.
 //
 // Boundary tensors live in the slots: a receive writes the input of the chunk that will read it, a
 // send reads the output of the chunk that made it. Where rows are not already cut over tensor
@@ -78,9 +80,11 @@ class PipelineExecutor {
  private:
   // A transfer of a boundary tensor, and its frame where it is compressed.
   struct Message {
-    Transfer transfer{};
     BoundaryCodec* codec = nullptr;
-    Buffer memory{};  // of the frame; grows as needed
+    // Of the frame; another one when that is too small. Shared with jobs on the codecs' stream,
+    // which may still read a frame that has been sent.
+    std::shared_ptr<Buffer> memory = std::make_shared<Buffer>();
+    Transfer transfer{};  // last: ends before its memory
 
     [[nodiscard]] Tensor frame();
   };

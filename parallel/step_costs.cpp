@@ -1,5 +1,6 @@
 #include "parallel/step_costs.h"
 
+#include <cmath>
 #include <utility>
 
 #include "parallel/byte_inputs.h"
@@ -26,6 +27,14 @@ std::optional<Seconds> mean(const std::vector<OpCost>& ops, const Matches& match
     }
   }
   return count == 0 ? std::nullopt : std::optional((1.0 / count) * sum);
+}
+
+double num_elements(const std::vector<std::int64_t>& shape) {
+  double elements = 1.0;
+  for (const std::int64_t size : shape) {
+    elements *= static_cast<double>(size);
+  }
+  return elements;
 }
 
 bool has(const StepCosts& costs, CostKind kind) {
@@ -76,6 +85,32 @@ void add_scaled(StepCosts& costs,
 }
 
 }  // namespace
+
+std::optional<CodecCost> StepCosts::of_codec(const CodecSetting& setting,
+                                             const std::vector<std::int64_t>& shape) const {
+  const double elements = num_elements(shape);
+  const CodecCost* nearest = nullptr;
+  double nearest_factor = 0.0;
+  for (const CodecCost& cost : codecs) {
+    const double factor = elements / num_elements(cost.shape);
+    const auto distance = [](double of) { return std::abs(std::log(of)); };
+    if (cost.codec == setting &&
+        (nearest == nullptr || cost.shape == shape ||
+         (nearest->shape != shape && distance(factor) < distance(nearest_factor)))) {
+      nearest = &cost;
+      nearest_factor = factor;
+    }
+  }
+  if (nearest == nullptr) {
+    return std::nullopt;
+  }
+  CodecCost cost = *nearest;
+  cost.shape = shape;
+  cost.encode = nearest_factor * cost.encode;
+  cost.decode = nearest_factor * cost.decode;
+  cost.sent_bytes = static_cast<std::size_t>(nearest_factor * static_cast<double>(cost.sent_bytes));
+  return cost;
+}
 
 std::optional<Seconds> StepCosts::of_stage(int stage, CostKind kind) const {
   return mean(ops, [&](const OpCost& op) { return op.kind == kind && op.stage == stage; });

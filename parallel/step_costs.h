@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compress/codec_setting.h"
 #include "core/comm/cluster.h"
 #include "parallel/rank_plan.h"
 #include "parallel/schedule/unit.h"
@@ -70,8 +71,8 @@ struct OpCost {
 
 // A codec's work on one message.
 struct CodecCost {
-  std::string codec{};  // its setting as in the config, as JSON text
-  std::vector<std::int64_t> shape{};
+  CodecSetting codec{};
+  std::vector<std::int64_t> shape{};  // of a matrix, or the elements of several together
   std::string dtype{};
   schedule::Seconds encode{};
   schedule::Seconds decode{};
@@ -99,6 +100,11 @@ struct StepCosts {
   // Means over the entries of a kind; nothing where there is none.
   [[nodiscard]] std::optional<schedule::Seconds> of_stage(int stage, CostKind kind) const;
   [[nodiscard]] std::optional<schedule::Seconds> of_part(CostKind kind) const;
+
+  // Of messages of `shape`: as measured, or else of the shape nearest in size with the same
+  // setting, scaled by elements; nothing where there is none.
+  [[nodiscard]] std::optional<CodecCost> of_codec(const CodecSetting& setting,
+                                                  const std::vector<std::int64_t>& shape) const;
 };
 
 [[nodiscard]] CostLayout layout_of(const MeshJob& job);

@@ -26,13 +26,6 @@ constexpr std::array<std::string_view, 5> kSites = {
 constexpr std::array<std::string_view, 4> kPhases = {"warmup", "steady", "cooldown", "step"};
 constexpr std::int64_t kMostStages = 1 << 16;
 
-std::string class_text(const TransferClass& members) {
-  return fmt::format("{}, stage {}, {}",
-                     schedule::site_name(members.site),
-                     members.stage,
-                     schedule::phase_name(members.phase));
-}
-
 CompressionPlan::Class read_class(JsonReader& section) {
   CompressionPlan::Class row{
       .members = {
@@ -97,13 +90,14 @@ CompressionPlan fitted(const CompressionPlan& read, const std::vector<TransferCl
   std::set<TransferClass> seen;
   for (const CompressionPlan::Class& row : read.classes) {
     if (!seen.insert(row.members).second) {
-      throw ConfigError(fmt::format("class {} stands there twice", class_text(row.members)));
+      throw ConfigError(
+          fmt::format("class {} stands there twice", schedule::class_text(row.members)));
     }
     if (row.codec && std::find(classes.begin(), classes.end(), row.members) == classes.end()) {
       throw ConfigError(
           fmt::format("the config has no transfers of class {}; a plan fits runs of its own layout "
                       "and schedule",
-                      class_text(row.members)));
+                      schedule::class_text(row.members)));
     }
   }
   CompressionPlan plan;

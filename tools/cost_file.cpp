@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "compress/codec_setting_json.h"
 #include "core/error.h"
 #include "core/json_reader.h"
 #include "parallel/schedule/chrome_trace.h"
@@ -36,11 +37,13 @@ OpCost read_op(JsonReader section) {
 }
 
 CodecCost read_codec(JsonReader section) {
-  CodecCost codec{.codec = section.json("codec")};
-  if (codec.codec.empty()) {
+  if (!section.has("codec")) {
     section.fail("codec", "is required: a codec setting as in the config");
   }
-  codec.shape = section.integers("shape", {.min = 0, .max = kMostElements});
+  JsonReader setting = section.section("codec");
+  CodecCost codec{.codec = read_codec_setting(setting)};
+  setting.finish();
+  codec.shape = section.integers("shape", {.min = 1, .max = kMostElements});
   codec.dtype = section.string("dtype");
   codec.encode = seconds_at(section, "encode_seconds");
   codec.decode = seconds_at(section, "decode_seconds");
@@ -97,7 +100,7 @@ std::string op_text(const OpCost& op) {
 std::string codec_text(const CodecCost& codec) {
   return fmt::format(R"({{"codec": {}, "shape": [{}], "dtype": {}, "encode_seconds": {}, )"
                      R"("decode_seconds": {}, "sent_bytes": {}}})",
-                     codec.codec,
+                     codec_setting_json(codec.codec),
                      joined(codec.shape, ", "),
                      json_string(codec.dtype),
                      codec.encode.value,

@@ -23,16 +23,22 @@ std::string seconds_json(Seconds seconds, KnownSeconds known) {
   return known == KnownSeconds::yes ? fmt::format("{}", seconds.value) : "null";
 }
 
+std::string seconds_json(const std::optional<Seconds>& seconds) {
+  return seconds ? fmt::format("{}", seconds->value) : "null";
+}
+
 std::string class_json(const PlannedClass& row, KnownSeconds known) {
   return fmt::format(R"({{"site": "{}", "stage": {}, "phase": "{}", "raw_bytes": {}, )"
-                     R"("sent_bytes": {}, "raw_seconds": {}, "encode_seconds": null, )"
-                     R"("decode_seconds": null, "slack_seconds": {}, "codec": {}, "reason": {}}})",
+                     R"("sent_bytes": {}, "raw_seconds": {}, "encode_seconds": {}, )"
+                     R"("decode_seconds": {}, "slack_seconds": {}, "codec": {}, "reason": {}}})",
                      schedule::site_name(row.members.site),
                      row.members.stage,
                      schedule::phase_name(row.members.phase),
                      row.raw_bytes,
                      row.sent_bytes,
                      seconds_json(row.raw, known),
+                     seconds_json(row.encode),
+                     seconds_json(row.decode),
                      seconds_json(row.slack, known),
                      row.codec ? codec_setting_json(*row.codec) : "null",
                      json_string(row.reason));

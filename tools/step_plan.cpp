@@ -101,11 +101,32 @@ PlannedClass& row_of(std::vector<PlannedClass>& classes, const schedule::Transfe
   return found != classes.end() ? *found : classes.emplace_back(PlannedClass{.members = members});
 }
 
+// What is not measured of any message is not known of the class.
+void add_codec_seconds(PlannedClass& row,
+                       const std::vector<ClassBytes::Message>& messages,
+                       const StepCosts& costs) {
+  Seconds encode{};
+  Seconds decode{};
+  for (const ClassBytes::Message& message : messages) {
+    const std::optional<CodecCost> cost = costs.of_codec(message.codec, message.shape);
+    if (!cost) {
+      return;
+    }
+    encode += cost->encode;
+    decode += cost->decode;
+  }
+  if (!messages.empty()) {
+    row.encode = encode;
+    row.decode = decode;
+  }
+}
+
 // What the timeline knows of classes, with what a plan makes of them. A tied table that one rank
 // holds is reduced with the other gradients: there its class is taken out of theirs.
 std::vector<PlannedClass> planned_classes(std::vector<PlannedClass> classes,
                                           const MeshJob& job,
-                                          const CompressionPlan& plan) {
+                                          const CompressionPlan& plan,
+                                          const std::optional<StepCosts>& costs) {
   const std::vector<ClassBytes> bytes = class_bytes(job, plan);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     PlannedClass& row = row_of(classes, bytes[i].members);
@@ -120,6 +141,9 @@ std::vector<PlannedClass> planned_classes(std::vector<PlannedClass> classes,
     planned.codec = plan.classes[i].codec;
     planned.reason = plan.classes[i].reason;
     planned.sent_bytes = planned.raw_bytes - bytes[i].raw + bytes[i].sent;
+    if (costs) {
+      add_codec_seconds(planned, bytes[i].compressed, *costs);
+    }
   }
   return classes;
 }
@@ -138,8 +162,8 @@ Bytes& axis_of(AxisBytes& bytes, const MeshJob& job, Site site) {
   return job.parallel.pipeline > 1 ? bytes.embedding : bytes.data;
 }
 
-// Messages and sums as a plan makes them, in place of the plain ones. What codecs take is not
-// known here.
+// Messages and sums as a plan makes them, in place of the plain ones. Codecs of which nothing is
+// known take no time.
 void compress_costs(schedule::CostModel& costs,
                     const schedule::Schedule& schedule,
                     const std::vector<PlannedClass>& classes,
@@ -148,23 +172,32 @@ void compress_costs(schedule::CostModel& costs,
     if (row.sent_bytes == row.raw_bytes) {
       continue;
     }
+    const Seconds encode = row.encode.value_or(Seconds{});
+    const Seconds decode = row.decode.value_or(Seconds{});
     const double share = static_cast<double>(row.sent_bytes) / static_cast<double>(row.raw_bytes);
     switch (row.members.site) {
       case Site::pipeline_forward:
       case Site::pipeline_backward: {
         const std::size_t messages =
             schedule::members_of(schedule, row.members).size() * static_cast<std::size_t>(replicas);
-        set_class_cost(costs, schedule, row.members, {.bytes = Bytes{row.sent_bytes / messages}});
+        set_class_cost(
+            costs,
+            schedule,
+            row.members,
+            {.bytes = Bytes{row.sent_bytes / messages}, .encode = encode, .decode = decode});
         break;
       }
-      case Site::data_gradient:
-        for (schedule::Bucket& bucket :
-             costs.chunks[static_cast<std::size_t>(row.members.stage)].data_reduction) {
-          bucket.seconds = share * bucket.seconds;
+      case Site::data_gradient: {
+        std::vector<schedule::Bucket>& buckets =
+            costs.chunks[static_cast<std::size_t>(row.members.stage)].data_reduction;
+        for (schedule::Bucket& bucket : buckets) {
+          const double part = 1.0 / static_cast<double>(buckets.size());
+          bucket.seconds = share * bucket.seconds + part * (encode + decode);
         }
         break;
+      }
       case Site::embedding:
-        costs.embedding_sync = share * costs.embedding_sync;
+        costs.embedding_sync = share * costs.embedding_sync + encode + decode;
         break;
       case Site::parameter_gather:
         break;
@@ -251,7 +284,7 @@ StepPlan make_step_plan(const TrainConfig& config,
   const std::vector<PlannedClass> classes = timed_classes(plan.slacks, inputs);
   for (const PlanFromStep& row : plans) {
     plan.compression.push_back(
-        {.from_step = row.from_step, .classes = planned_classes(classes, job, row.plan)});
+        {.from_step = row.from_step, .classes = planned_classes(classes, job, row.plan, costs)});
   }
   compress_costs(model, plan.schedule, plan.classes(), config.parallel.data);
   plan.timeline = schedule::make_timeline(plan.schedule, model);

@@ -24,6 +24,9 @@ struct PlannedClass {
   std::size_t sent_bytes = 0;
   schedule::Seconds raw{};    // mean, from readiness to arrival
   schedule::Seconds slack{};  // the least of any
+  // What its codec takes of one rank for a message, or for a step's sums; absent where not known.
+  std::optional<schedule::Seconds> encode{};
+  std::optional<schedule::Seconds> decode{};
   std::optional<CodecSetting> codec{};
   std::string reason{};  // why its codec is what it is
 };

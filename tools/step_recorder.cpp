@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <sstream>
 
 #include <fmt/format.h>
 
+#include "compress/codec_setting_json.h"
 #include "core/check.h"
 #include "core/comm/text_exchange.h"
+#include "core/json_reader.h"
+#include "tools/joined_text.h"
 
 namespace slackline {
 
@@ -63,9 +67,7 @@ schedule::Seconds seconds(double value) {
 }  // namespace
 
 void StepRecorder::add_op(int stage, CostKind kind, double seconds) {
-  Sum& sum = sums_[{stage, kind}];
-  sum.seconds += seconds;
-  sum.count += 1.0;
+  sums_[{stage, kind}].add(seconds, 1.0);
 }
 
 void StepRecorder::add(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers) {
@@ -81,6 +83,11 @@ void StepRecorder::add(const MeshModel::StepTimes& times, const std::vector<Wait
     add_op(pipeline_rank_ + i * job_.parallel.pipeline,
            CostKind::optimizer,
            (times.update_end - times.update_begin) / num_chunks);
+  }
+  for (const CodecTimes& codec : times.codecs) {
+    CodecSums& sums = codecs_[{codec_setting_json(codec.setting), codec.shape, codec.sent_bytes}];
+    sums.encode.add(codec.encode.seconds, static_cast<double>(codec.encode.calls));
+    sums.decode.add(codec.decode.seconds, static_cast<double>(codec.decode.calls));
   }
 }
 
@@ -125,9 +132,7 @@ StepCosts StepRecorder::costs() {
     int kind = 0;
     Sum sum;
     while (lines >> stage >> kind >> sum.seconds >> sum.count) {
-      Sum& total = all[{stage, static_cast<CostKind>(kind)}];
-      total.seconds += sum.seconds;
-      total.count += sum.count;
+      all[{stage, static_cast<CostKind>(kind)}].add(sum.seconds, sum.count);
     }
   }
   StepCosts costs;
@@ -135,7 +140,48 @@ StepCosts StepRecorder::costs() {
     costs.ops.push_back(
         {.stage = key.first, .kind = key.second, .seconds = seconds(sum.seconds / sum.count)});
   }
+  costs.codecs = codec_costs();
   return with_parts(job_, costs);
+}
+
+std::vector<CodecCost> StepRecorder::codec_costs() {
+  std::string own;
+  for (const auto& [key, sums] : codecs_) {
+    own += fmt::format("{}\n{} {} {} {} {} {}\n",
+                       key.codec,
+                       key.sent_bytes,
+                       sums.encode.seconds,
+                       sums.encode.count,
+                       sums.decode.seconds,
+                       sums.decode.count,
+                       joined(key.shape, " "));
+  }
+  std::map<CodecKey, CodecSums> all;
+  for (const std::string& text : exchange_texts(*world_, own, "costs of codecs")) {
+    std::istringstream lines(text);
+    CodecKey key;
+    std::string numbers;
+    while (std::getline(lines, key.codec) && std::getline(lines, numbers)) {
+      std::istringstream fields(numbers);
+      CodecSums sums;
+      fields >> key.sent_bytes >> sums.encode.seconds >> sums.encode.count >> sums.decode.seconds >>
+          sums.decode.count;
+      key.shape.assign(std::istream_iterator<std::int64_t>(fields), {});
+      all[key].encode.add(sums.encode.seconds, sums.encode.count);
+      all[key].decode.add(sums.decode.seconds, sums.decode.count);
+    }
+  }
+  std::vector<CodecCost> costs;
+  for (const auto& [key, sums] : all) {
+    JsonReader setting = JsonReader::parse(key.codec, "a codec that another rank measured");
+    costs.push_back({.codec = read_codec_setting(setting),
+                     .shape = key.shape,
+                     .dtype = std::string(name_of(DType::f32)),
+                     .encode = seconds(sums.encode.mean()),
+                     .decode = seconds(sums.decode.mean()),
+                     .sent_bytes = key.sent_bytes});
+  }
+  return costs;
 }
 
 std::string StepRecorder::trace_text() {

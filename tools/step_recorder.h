@@ -40,15 +40,40 @@ class StepRecorder {
   struct Sum {
     double seconds = 0.0;
     double count = 0.0;
+
+    void add(double more_seconds, double more_count) {
+      seconds += more_seconds;
+      count += more_count;
+    }
+
+    // Nothing where nothing was added: only one end of a boundary encodes.
+    [[nodiscard]] double mean() const { return count == 0.0 ? 0.0 : seconds / count; }
+  };
+
+  // A codec's messages of one shape: its setting as JSON, shape and bytes, as they stand in a cost
+  // file.
+  struct CodecKey {
+    std::string codec{};
+    std::vector<std::int64_t> shape{};
+    std::size_t sent_bytes = 0;
+
+    friend auto operator<=>(const CodecKey&, const CodecKey&) = default;
+  };
+
+  struct CodecSums {
+    Sum encode{};
+    Sum decode{};
   };
 
   void add_op(int stage, CostKind kind, double seconds);
+  [[nodiscard]] std::vector<CodecCost> codec_costs();
 
   MeshJob job_;
   int pipeline_rank_;
   Communicator* world_;
   std::int64_t num_steps_ = 0;
   std::map<std::pair<int, CostKind>, Sum> sums_;
+  std::map<CodecKey, CodecSums> codecs_;
   std::vector<schedule::TraceBar> bars_;
 };
 

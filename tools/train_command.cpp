@@ -175,38 +175,53 @@ auto make_on_all_ranks(Communicator& world, Make make) {
   return made;
 }
 
-// Where a rank fails alone, the others are told while it still has its transfers: dropping them
-// waits for their other ends.
+// How a rank that fails alone ends the others; may end this process.
+using EndOthers = void (*)(Communicator& world, const std::exception& error);
+
+void tell_others(Communicator& world, const std::exception& error) {
+  world.fail(error.what());
+}
+
+void end_processes(Communicator& world, const std::exception& error) {
+  log_error(fmt::format("rank {}: {}", world.rank(), error.what()));
+  const auto* known = dynamic_cast<const Error*>(&error);
+  abort_all(world, known == nullptr ? ExitCode::bug : known->exit_code(), error.what());
+}
+
+// The others are to know before this rank drops its transfers, which waits for their other ends.
 template <typename Runner>
-ExitCode run_to_end(Communicator& world, Runner& runner) {
+ExitCode run_to_end(Communicator& world, Runner& runner, EndOthers end_others) {
   try {
     return runner.run();
   } catch (const AgreedError&) {
     throw;
   } catch (const std::exception& error) {
-    world.fail(error.what());
+    end_others(world, error);
     throw;
   }
 }
 
-ExitCode rehearse(Groups& groups, const LinkSpeeds& links, const Job& job) {
+ExitCode rehearse(Groups& groups, const LinkSpeeds& links, const Job& job, EndOthers end_others) {
   const auto make = [&] {
     return std::make_unique<Rehearsal>(job.config, job.resolved + "\n", links, groups);
   };
-  return run_to_end(*groups.world, *make_on_all_ranks(*groups.world, make));
+  return run_to_end(*groups.world, *make_on_all_ranks(*groups.world, make), end_others);
 }
 
-ExitCode run_trainer(Groups& groups, const LinkSpeeds& links, const Job& job) {
+ExitCode run_trainer(Groups& groups,
+                     const LinkSpeeds& links,
+                     const Job& job,
+                     EndOthers end_others) {
   const Trainer::Options options{
       .resume = job.resume,
       .num_threads = default_num_threads(ranks_on_own_node(*groups.world)),
       .resolved_config = job.resolved + "\n",
       .links = links};
   const auto make = [&] { return std::make_unique<Trainer>(job.config, options, groups); };
-  return run_to_end(*groups.world, *make_on_all_ranks(*groups.world, make));
+  return run_to_end(*groups.world, *make_on_all_ranks(*groups.world, make), end_others);
 }
 
-ExitCode train_rank(Communicator& world, const Job& job) {
+ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
   require_same_job(world, job);
   require_world_fits(job.config.parallel, world.size());
   if (world.rank() == 0 && world.size() > 1) {
@@ -214,8 +229,8 @@ ExitCode train_rank(Communicator& world, const Job& job) {
   }
   Groups groups(world, job.config.parallel, job.config.model.tie_embeddings, scale_of(job.config));
   const LinkSpeeds links = probed_links(world, job.config);
-  return job.config.device == Device::rehearsal ? rehearse(groups, links, job)
-                                                : run_trainer(groups, links, job);
+  return job.config.device == Device::rehearsal ? rehearse(groups, links, job, end_others)
+                                                : run_trainer(groups, links, job, end_others);
 }
 
 // Every rank a thread of this process.
@@ -223,7 +238,7 @@ ExitCode train_as_threads(int ranks, WorldOptions options, const Job& job) {
   options.threads_per_rank = default_num_threads(ranks);
   ExitCode code = ExitCode::done;
   run_local_ranks(ranks, options, [&](Communicator& world) {
-    const ExitCode own = train_rank(world, job);
+    const ExitCode own = train_rank(world, job, tell_others);
     if (world.rank() == 0) {
       code = own;
     }
@@ -237,22 +252,18 @@ ExitCode train_as_launched(WorldOptions options, const Job& job) {
   options.end_expected = [] { return StopSignal::received() == SIGTERM; };
   std::unique_ptr<Communicator> world = connect_mpi(options);
   if (world->size() == 1) {
-    return train_rank(*world, job);
+    return train_rank(*world, job, tell_others);
   }
   auto code = ExitCode::done;
   try {
-    code = train_rank(*world, job);
+    code = train_rank(*world, job, end_processes);
   } catch (const AgreedError& error) {
     if (world->rank() == 0) {
       log_error(error.what());
     }
     code = error.exit_code();
-  } catch (const Error& error) {
-    log_error(fmt::format("rank {}: {}", world->rank(), error.what()));
-    abort_all(*world, error.exit_code(), error.what());
   } catch (const std::exception& error) {
-    log_error(fmt::format("rank {}: {}", world->rank(), error.what()));
-    abort_all(*world, ExitCode::bug, error.what());
+    end_processes(*world, error);
   }
   world.reset();
   if (code != ExitCode::done) {

@@ -104,6 +104,12 @@ void Engine::wait(Flight& flight) {
   }
   flight.waited = true;
   if (flight.status.load(std::memory_order_acquire) == Flight::failed) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (flight.cause) {
+        std::rethrow_exception(flight.cause);
+      }
+    }
     throw CommError(flight.failure);
   }
 }
@@ -184,30 +190,28 @@ void Engine::take_inbox() {
   if (news.abort_code) {
     leave(*news.abort_code);
   }
+  list(news.submitted);
   if (!failure_) {
     for (Flight* flight : news.worked) {
       resume(*flight);
     }
+    for (const std::shared_ptr<Flight>& flight : news.submitted) {
+      begin(*flight);
+    }
   }
-  start(news.submitted);
   for (std::packaged_task<void()>& job : news.jobs) {
     job();
   }
 }
 
-// All of them are in the list before any can fail the rest.
-void Engine::start(const std::vector<std::shared_ptr<Flight>>& submitted) {
+// All of them are in the list before anything that may throw, which fails the list.
+void Engine::list(const std::vector<std::shared_ptr<Flight>>& submitted) {
   for (const std::shared_ptr<Flight>& flight : submitted) {
     if (failure_) {
       fail_flight(*flight);
     } else {
       flight->slot = flights_.size();
       flights_.push_back(flight);
-    }
-  }
-  if (!failure_) {
-    for (const std::shared_ptr<Flight>& flight : submitted) {
-      begin(*flight);
     }
   }
 }
@@ -314,9 +318,17 @@ void Engine::do_work(Flight& flight, Job job, Job beside) {
             beside();
           }
         } catch (const std::exception& problem) {
-          fail(kept->describe() + ": " + problem.what());
+          fail_work(*kept, problem);
         }
       });
+}
+
+void Engine::fail_work(Flight& flight, const std::exception& problem) {
+  if (dynamic_cast<const CommError*>(&problem) == nullptr) {
+    const std::lock_guard lock(mutex_);
+    flight.cause = std::current_exception();
+  }
+  fail(flight.describe() + ": " + problem.what());
 }
 
 void Engine::tell_worked(Flight& flight) {

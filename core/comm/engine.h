@@ -47,7 +47,7 @@ class Engine final : private MessageListener {
 
   void submit(std::shared_ptr<Flight> flight);
 
-  // Blocks until the flight has ended; throws CommError when it failed.
+  // Blocks until the flight has ended; throws CommError when it failed, or what its own work threw.
   void wait(Flight& flight);
 
   // Makes every flight of this world fail with `reason`, and tells the other processes.
@@ -88,7 +88,7 @@ class Engine final : private MessageListener {
   void run(const MakeTransport& make_transport, std::promise<void>& made);
   void serve();
   void take_inbox();
-  void start(const std::vector<std::shared_ptr<Flight>>& submitted);
+  void list(const std::vector<std::shared_ptr<Flight>>& submitted);
   void begin(Flight& flight);
   void resume(Flight& flight);
   void advance(Flight& flight);
@@ -96,6 +96,7 @@ class Engine final : private MessageListener {
   void sum_step(Flight& flight);
   void do_work(Flight& flight, Job job, Job beside);
   void tell_worked(Flight& flight);
+  void fail_work(Flight& flight, const std::exception& problem);
   void end_moves(Flight& flight);
   void finish(Flight& flight);
   void advance_ready();

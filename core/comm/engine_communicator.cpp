@@ -82,6 +82,8 @@ Transfer EngineCommunicator::submit(TransferRecord record,
     SL_CHECK(work.worker == nullptr, "work of a transfer of nothing");
     return {};
   }
+  SL_CHECK(work.worker != nullptr || (!work.before && !work.after), "work without a worker");
+  SL_CHECK(work.before || !work.beside, "work beside nothing");
   auto flight = std::make_shared<Flight>();
   record.bytes_sent = moves.bytes_sent();
   bytes_sent_ += record.bytes_sent;

@@ -81,7 +81,9 @@ void Engine::check_waits() {
     if (begin == 0.0) {
       continue;
     }
-    if (end_seen_ > 0.0 && seconds - std::max(begin, end_seen_) > options_.end_grace_seconds) {
+    const bool needs_others = flight->stage == Flight::Stage::receiving;
+    if (needs_others && end_seen_ > 0.0 &&
+        seconds - std::max(begin, end_seen_) > options_.end_grace_seconds) {
       throw CommError(flight->describe() + flight->missing_peers() +
                       ": not finished when this process was told to end");
     }
@@ -105,6 +107,7 @@ void Engine::stop_flights(const std::string& reason) {
 
 void Engine::fail_flight(Flight& flight) {
   const std::string who = flight.describe();
+  flight.work = {};
   flight.failure =
       failure_->starts_with(who) ? *failure_ : who + flight.missing_peers() + ": " + *failure_;
   flight.status.store(Flight::failed, std::memory_order_release);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -57,6 +58,7 @@ struct Flight {
 
   std::atomic<double> wait_begin{0.0};
   std::string failure{};
+  std::exception_ptr cause{};  // what its work threw, if not CommError; under the engine's mutex
   std::atomic<int> status{under_way};
 
   // "rank 1 of axis data (world rank 5): all_reduce of gradients, stage 2, micro-batch 3"

@@ -26,7 +26,8 @@ EngineOptions engine_options(const WorldOptions& options) {
 }
 
 // Whether the cores hold every rank's threads and a progress thread for each process. Launchers
-// bind processes to a part of the cores; then that part's share of the ranks counts.
+// bind processes to a part of the cores; then that part's share of the ranks counts. Threads of
+// codecs do not: they work while compute waits, or instead of it.
 bool has_free_cores(int ranks_on_node, int processes_on_node, const WorldOptions& options) {
   const double all = std::max(1.0, static_cast<double>(std::thread::hardware_concurrency()));
   const double share = std::min(1.0, num_cores() / all);

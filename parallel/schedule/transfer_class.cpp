@@ -38,6 +38,11 @@ std::string phase_name(Phase phase) {
   return "?";
 }
 
+std::string class_text(const TransferClass& members) {
+  return site_name(members.site) + ", stage " + std::to_string(members.stage) + ", " +
+         phase_name(members.phase);
+}
+
 namespace {
 
 using PassKey = std::tuple<bool, int, int>;  // forward?, chunk, micro-batch

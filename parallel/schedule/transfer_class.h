@@ -47,6 +47,9 @@ struct TransferId {
 [[nodiscard]] std::string site_name(Site site);
 [[nodiscard]] std::string phase_name(Phase phase);
 
+// "pipeline_backward, stage 2, cooldown"
+[[nodiscard]] std::string class_text(const TransferClass& members);
+
 // The phase of each op of one rank; a transfer's is that of the pass that made it.
 [[nodiscard]] std::vector<Phase> phases_of(const std::vector<Op>& ops);
 

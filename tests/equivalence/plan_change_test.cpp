@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "tests/equivalence/sampled_step.h"
 #include "tests/support/catch.h"
 
@@ -93,6 +95,45 @@ TEST_CASE("phases that part and meet again owe together what they owed") {
     CHECK(together.size() == (sends ? 1 : 0));
     CHECK(parted.size() == (sends ? 2 : 0));
     CHECK(met == together);
+  });
+}
+
+TEST_CASE("with immediate feedback every micro-batch's residual follows its codec") {
+  CodecSetting setting = kLazyRankTwo;
+  setting.error_feedback = ErrorFeedback::immediate;
+  const MeshRun run = compressed(run_of(1, 2, 1), "pipeline_backward", setting);
+  run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& micro_batches) {
+    Compression& compression = model.compression();
+    const auto together = residuals_of(compression);
+    PlanFromStep apart{.from_step = 2, .plan = compression.plans().back().plan};
+    for (CompressionPlan::Class& row : apart.plan.classes) {
+      if (row.codec && row.members.phase == Phase::cooldown) {
+        row.codec->rank = 4;
+      }
+    }
+    compression.add_plan(apart);
+    compression.begin_step(2);
+    auto parted = residuals_of(compression);
+    compression.add_plan(
+        {.from_step = 3, .plan = changed(compression.plans(), Site::pipeline_backward, 4).plan});
+    compression.begin_step(3);
+    const auto met = residuals_of(compression);
+    const std::lock_guard lock(check_mutex());
+    CHECK(met == together);
+    if (model.groups().pipeline_rank() == 0) {
+      CHECK(together.empty());
+      return;
+    }
+    // The last stage's cool-down is its last micro-batch.
+    for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+      const std::string first = fmt::format("residual/pipeline_backward/1/{}", i);
+      const std::string second = fmt::format("residual/pipeline_backward/1+2/{}", i);
+      const bool last = i + 1 == micro_batches.size();
+      const std::vector<float>& owed = together.at(first);
+      CHECK(dot(owed, owed) > 0.0);
+      CHECK(parted[last ? second : first] == owed);
+      CHECK(parted[last ? first : second] == std::vector<float>(owed.size(), 0.0F));
+    }
   });
 }
 

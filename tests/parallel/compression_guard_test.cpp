@@ -105,6 +105,18 @@ TEST_CASE("a guard sees what a class of gradients sends as a whole") {
   CHECK(outcome(job, "data_gradient", gradients, low_rank(16), 0.51) == "off");
 }
 
+// Layers of several chunks may share a bucket.
+TEST_CASE("a guard sees the gradients of every chunk of a rank") {
+  MeshJob job = job_of(2, 2);
+  job.parallel.schedule = ScheduleName::interleaved;
+  job.parallel.chunks = 2;
+  for (int stage = 0; stage < 4; ++stage) {
+    const TransferClass gradients{
+        .site = Site::data_gradient, .stage = stage, .phase = Phase::step};
+    CHECK(outcome(job, "data_gradient", gradients, low_rank(4), 0.51) == "low_rank 8");
+  }
+}
+
 TEST_CASE("a change leaves other classes alone and says what, where, from when and why") {
   const MeshJob job = job_of(2, 1);
   const PlanHistory plans = plans_of(job, "pipeline_backward", low_rank(4));
@@ -131,6 +143,15 @@ TEST_CASE("residuals are said to be dropped where no codec of the boundary goes 
   CHECK_THAT(change(), Contains("is turned off;"));
   found.push_back(measured(kSteady, 0.75).front());
   CHECK_THAT(change(), Contains("is turned off and what its residuals owe dropped;"));
+}
+
+TEST_CASE("with immediate feedback no other phase goes on with residuals") {
+  const MeshJob job = job_of(2, 1);
+  CodecSetting setting = low_rank(8);
+  setting.error_feedback = ErrorFeedback::immediate;
+  const std::optional<GuardedPlan> next = guarded_plan(
+      job, plans_of(job, "pipeline_backward", setting), 10, measured(kCooldown, 0.75), kMaxError);
+  CHECK_THAT(next->changes.at(0), Contains("is turned off and what its residuals owe dropped;"));
 }
 
 TEST_CASE("a class whose codec has changed since the sampled step waits for the next sample") {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "core/checkpoint/checkpoint.h"
 #include "core/file_io.h"
 #include "tests/support/catch.h"
@@ -14,6 +16,7 @@
 namespace slackline {
 
 using Catch::Contains;
+using Json = nlohmann::json;
 
 namespace {
 
@@ -84,6 +87,25 @@ TEST_CASE("a compressed run's plan.json replays to the same run") {
                 kRanks));
   REQUIRE(run.metric("loss", "again") == run.metric("loss"));
   REQUIRE(run.weights_sha256(run.checkpoint(6, "again")) == run.weights_sha256(run.checkpoint(6)));
+}
+
+TEST_CASE("a run measures its codecs, for its cost file and its plan") {
+  const TrainingRun run;
+  require_done(run.train(with(with(kMesh, kCodecs), {"run.steps=7"}), kRanks));
+  const Json costs = Json::parse(read_file(run.run_dir() + "/costs.json"));
+  REQUIRE(costs["codecs"].size() >= 3);
+  for (const Json& row : costs["codecs"]) {
+    INFO(row);
+    CHECK(row["encode_seconds"] > 0.0);
+    CHECK(row["decode_seconds"] > 0.0);
+    CHECK(row["sent_bytes"] > 0);
+  }
+  const Json plans = Json::parse(read_file(run.run_dir() + "/plan.json"));
+  for (const Json& row : plans.back()["classes"]) {
+    INFO(row);
+    CHECK(row["codec"].is_null() == row["encode_seconds"].is_null());
+    CHECK(row["codec"].is_null() == row["decode_seconds"].is_null());
+  }
 }
 
 TEST_CASE("what has no place on another layout is named when it begins anew") {

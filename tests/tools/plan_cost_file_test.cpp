@@ -42,7 +42,7 @@ TEST_CASE("a cost file is read back without loss") {
                         .ops = {{.stage = 0, .kind = CostKind::forward, .seconds = {1.0 / 3.0}},
                                 {.stage = 1, .kind = CostKind::backward_weight, .seconds = {1e-9}},
                                 {.kind = CostKind::element_update, .seconds = {0.0}}},
-                        .codecs = {{.codec = R"({"codec":"low_rank","rank":16})",
+                        .codecs = {{.codec = {.error_feedback = ErrorFeedback::lazy, .rank = 16},
                                     .shape = {256, 1024},
                                     .dtype = "bf16",
                                     .encode = {1e-4},

@@ -212,6 +212,21 @@ TEST_CASE("ranks of a node share its link out, pairs do not") {
   CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9 / 2.0));
 }
 
+TEST_CASE("a codec's cost is that of its shape, or of the nearest in size") {
+  const CodecSetting codec{.rank = 4};
+  const auto cost = [&](std::vector<std::int64_t> shape, double seconds) {
+    return CodecCost{
+        .codec = codec, .shape = std::move(shape), .encode = {seconds}, .decode = {2.0 * seconds}};
+  };
+  const StepCosts costs{.codecs = {cost({10, 10}, 1.0), cost({20, 5}, 3.0), cost({1000}, 20.0)}};
+  CHECK(costs.of_codec(codec, {20, 5})->encode.value == 3.0);
+  CHECK(costs.of_codec(codec, {10, 10})->encode.value == 1.0);
+  CHECK(costs.of_codec(codec, {500})->encode.value == 10.0);
+  CHECK(costs.of_codec(codec, {500})->decode.value == 20.0);
+  CHECK(costs.of_codec(codec, {25, 2})->encode.value == 0.5);
+  CHECK_FALSE(costs.of_codec({.rank = 8}, {10, 10}));
+}
+
 TEST_CASE("costs that do not cover a job are refused") {
   CHECK_THAT(refusal({"parallel.pipeline=2"}, stage_costs(1, 1.0, 1.0)),
              Contains("2 virtual stages") && Contains("got 1"));

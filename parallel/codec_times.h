@@ -1,0 +1,51 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "compress/codec_setting.h"
+
+namespace slackline {
+
+struct CallTimes {
+  double seconds = 0.0;
+  std::int64_t calls = 0;
+};
+
+// Adds the time from its making to its end. Work that a call is made of in several pieces counts
+// as one call.
+class TimedCall {
+ public:
+  enum class Piece { first, further };
+
+  explicit TimedCall(CallTimes& times, Piece piece = Piece::first)
+      : times_(&times), piece_(piece), start_(std::chrono::steady_clock::now()) {}
+
+  ~TimedCall() {
+    times_->seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    times_->calls += piece_ == Piece::first ? 1 : 0;
+  }
+
+  TimedCall(const TimedCall&) = delete;
+  TimedCall& operator=(const TimedCall&) = delete;
+
+ private:
+  CallTimes* times_;
+  Piece piece_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+// A codec's work on messages of one shape on one rank. What it does after a message has gone is
+// not in it.
+struct CodecTimes {
+  CodecSetting setting{};
+  std::vector<std::int64_t> shape{};  // of its matrix; of several matrices: their elements together
+  std::size_t sent_bytes = 0;         // of a message, by one rank and before any collective
+  CallTimes encode{};
+  CallTimes decode{};
+};
+
+}  // namespace slackline
