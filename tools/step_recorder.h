@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -57,7 +58,9 @@ class StepRecorder {
     std::vector<std::int64_t> shape{};
     std::size_t sent_bytes = 0;
 
-    friend auto operator<=>(const CodecKey&, const CodecKey&) = default;
+    friend bool operator<(const CodecKey& a, const CodecKey& b) {
+      return std::tie(a.codec, a.shape, a.sent_bytes) < std::tie(b.codec, b.shape, b.sent_bytes);
+    }
   };
 
   struct CodecSums {
