@@ -45,6 +45,17 @@ PlanFromStep changed(const PlanHistory& plans, Site site, int rank) {
   return next;
 }
 
+// The cool-down's codec of another rank than that of the other phases.
+PlanFromStep cooldown_apart(const PlanHistory& plans) {
+  PlanFromStep next{.from_step = 2, .plan = plans.back().plan};
+  for (CompressionPlan::Class& row : next.plan.classes) {
+    if (row.codec && row.members.phase == Phase::cooldown) {
+      row.codec->rank = 4;
+    }
+  }
+  return next;
+}
+
 }  // namespace
 
 TEST_CASE("a codec that is tightened keeps what its messages owe") {
@@ -77,13 +88,7 @@ TEST_CASE("phases that part and meet again owe together what they owed") {
   run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
     Compression& compression = model.compression();
     const auto together = residuals_of(compression);
-    PlanFromStep apart{.from_step = 2, .plan = compression.plans().back().plan};
-    for (CompressionPlan::Class& row : apart.plan.classes) {
-      if (row.codec && row.members.phase == Phase::cooldown) {
-        row.codec->rank = 4;
-      }
-    }
-    compression.add_plan(apart);
+    compression.add_plan(cooldown_apart(compression.plans()));
     compression.begin_step(2);
     const auto parted = residuals_of(compression);
     compression.add_plan(
@@ -105,13 +110,7 @@ TEST_CASE("with immediate feedback every micro-batch's residual follows its code
   run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& micro_batches) {
     Compression& compression = model.compression();
     const auto together = residuals_of(compression);
-    PlanFromStep apart{.from_step = 2, .plan = compression.plans().back().plan};
-    for (CompressionPlan::Class& row : apart.plan.classes) {
-      if (row.codec && row.members.phase == Phase::cooldown) {
-        row.codec->rank = 4;
-      }
-    }
-    compression.add_plan(apart);
+    compression.add_plan(cooldown_apart(compression.plans()));
     compression.begin_step(2);
     auto parted = residuals_of(compression);
     compression.add_plan(
