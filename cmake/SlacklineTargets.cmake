@@ -42,28 +42,20 @@ function(sl_library name)
   target_link_libraries(${name} PUBLIC sl_flags ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK})
 endfunction()
 
-# sl_tests(NAME [WHOLE_RUNS] SOURCES file... LINK library...): a Catch2 program.
-# Labels: cpu for all that need no GPU and are not tagged [slow]; slow for the tagged ones. Those of
-# cpu that train whole models are whole, the others unit; the target unit_tests builds the latter.
+# sl_tests(NAME SOURCES file... LINK library...): a Catch2 program.
+# Labels: cpu for all that need no GPU and are not tagged [slow]; slow for the tagged ones.
 function(sl_tests name)
-  cmake_parse_arguments(ARG "WHOLE_RUNS" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE sl_test_support ${ARG_LINK})
-  target_compile_definitions(${name} PRIVATE SL_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-)
+  target_compile_definitions(${name} PRIVATE SL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name} "~[slow]" "~[gpu]")
   # Kernels that a sanitizer instruments are some 30 times slower.
   set(limit 300)
   if(SL_SANITIZE)
     set(limit 1200)
   endif()
-  set(extent unit)
-  if(ARG_WHOLE_RUNS)
-    set(extent whole)
-  else()
-    add_dependencies(unit_tests ${name})
-  endif()
-  set_tests_properties(${name} PROPERTIES LABELS "cpu;${extent}" TIMEOUT ${limit})
+  set_tests_properties(${name} PROPERTIES LABELS cpu TIMEOUT ${limit})
   add_test(NAME ${name}_slow COMMAND ${name} "[slow]" "~[gpu]")
   set_tests_properties(${name}_slow PROPERTIES LABELS slow TIMEOUT 1800)
 endfunction()
