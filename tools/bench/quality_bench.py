@@ -160,7 +160,9 @@ def print_sweep(bench, seed):
                 loss = run["valid_loss"]
                 cells += [f"{loss:.4f}", f"{100 * (loss / baseline - 1):+.2f} %"]
                 share = sent_share(run)
-        if cells:
+            else:
+                cells += ["", ""]
+        if any(cells):
             print_row(rank, share, *cells)
 
 
@@ -181,11 +183,10 @@ def main():
             for name, row in ROWS.items():
                 if seed == FIRST_SEED or name != "CB+FE":
                     bench.run(name, seed, row)
-            if seed == FIRST_SEED:
-                for rank in SWEEP_RANKS:
-                    for error_feedback in ("lazy", "none"):
-                        name, row = sweep_row(rank, error_feedback)
-                        bench.run(name, seed, row)
+        for error_feedback in ("lazy", "none"):
+            for rank in SWEEP_RANKS:
+                name, row = sweep_row(rank, error_feedback)
+                bench.run(name, FIRST_SEED, row)
     print_quality(bench, seeds)
     print()
     print_sweep(bench, FIRST_SEED)
