@@ -39,22 +39,19 @@ Seconds service_seconds(const Link& link, Bytes bytes) {
   return {static_cast<double>(bytes.value) / link.bytes_per_second};
 }
 
-TransferCost transfer_cost(const CostModel& costs, const TransferId& id) {
+Bytes transfer_bytes(const CostModel& costs, const TransferId& id) {
   const auto found = costs.transfers.find(id);
   if (found != costs.transfers.end()) {
     return found->second;
   }
   const ChunkCosts& chunk = costs.chunks[static_cast<std::size_t>(id.stage)];
-  return {.bytes = id.site == Site::pipeline_forward ? chunk.forward_bytes : chunk.backward_bytes};
+  return id.site == Site::pipeline_forward ? chunk.forward_bytes : chunk.backward_bytes;
 }
 
-void set_class_cost(CostModel& costs,
-                    const Schedule& schedule,
-                    const TransferClass& changed,
-                    const TransferCost& cost) {
-  for (const TransferId& id : members_of(schedule, changed)) {
-    costs.transfers[id] = cost;
-  }
+const ClassCost& class_cost(const CostModel& costs, const TransferClass& members) {
+  static const ClassCost plain;
+  const auto found = costs.compressed.find(members);
+  return found == costs.compressed.end() ? plain : found->second;
 }
 
 }  // namespace slackline::schedule

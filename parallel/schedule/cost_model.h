@@ -27,6 +27,7 @@ struct Link {
 struct Bucket {
   double at{};
   Seconds seconds{};
+  Seconds latency{};  // what of the seconds is the same for any size
 };
 
 // One virtual stage.
@@ -40,22 +41,31 @@ struct ChunkCosts {
   std::vector<Bucket> parameter_gather{};
 };
 
-// A transfer that differs from its chunk's: compressed, or tried out.
-struct TransferCost {
-  Bytes bytes{};
-  Seconds encode{};  // between the send and the link, beside compute
-  Seconds decode{};  // between the link and the use, beside compute
+// What a codec makes of a class of transfers. Of a pipeline's class: of each of its messages; of a
+// once-a-step class: of all its transfers together, evenly.
+struct ClassCost {
+  double share = 1.0;  // of the bytes, which still travel
+  int rounds = 1;      // exchanges one after the other in place of one: latencies
+  Seconds encode{};
+  Seconds decode{};
+
+  friend bool operator==(const ClassCost&, const ClassCost&) = default;
 };
 
 struct CostModel {
   std::vector<ChunkCosts> chunks{};             // p v, by virtual stage
   Link link{};                                  // between any two ranks that `links` does not name
   std::map<std::pair<int, int>, Link> links{};  // directed: {from, to}
-  std::map<TransferId, TransferCost> transfers{};  // in place of the chunk's bytes
-  Bytes eager_limit{};       // a transfer this small starts before its receive is posted
-  Seconds embedding_sync{};  // of the tied table, between the first and last stage's ranks
-  Seconds gradient_norm{};   // once all ranks' gradients are there
-  Seconds optimizer{};       // then, on each rank
+  std::map<TransferId, Bytes> transfers{};      // in place of the chunk's
+  std::map<TransferClass, ClassCost> compressed{};
+  // Encoding and decoding messages keeps a rank from computing: no core is free for it. Else both
+  // go on beside compute.
+  bool codecs_take_compute = false;
+  Bytes eager_limit{};          // a transfer this small starts before its receive is posted
+  Seconds embedding_sync{};     // of the tied table, between the first and last stage's ranks
+  Seconds embedding_latency{};  // what of it is the same for any size
+  Seconds gradient_norm{};      // once all ranks' gradients are there
+  Seconds optimizer{};          // then, on each rank
 };
 
 // Costs that are the same for each of `num_stages` virtual stages, without transfers.
@@ -69,12 +79,10 @@ struct CostModel {
 // How long the link is busy with it.
 [[nodiscard]] Seconds service_seconds(const Link& link, Bytes bytes);
 
-[[nodiscard]] TransferCost transfer_cost(const CostModel& costs, const TransferId& id);
+// Of a message without a codec.
+[[nodiscard]] Bytes transfer_bytes(const CostModel& costs, const TransferId& id);
 
-// Gives every transfer of a class the same cost.
-void set_class_cost(CostModel& costs,
-                    const Schedule& schedule,
-                    const TransferClass& changed,
-                    const TransferCost& cost);
+// That of a class without a codec where it has none.
+[[nodiscard]] const ClassCost& class_cost(const CostModel& costs, const TransferClass& members);
 
 }  // namespace slackline::schedule

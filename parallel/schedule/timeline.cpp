@@ -25,8 +25,9 @@ std::size_t index(int value) {
 
 class Simulation {
  public:
-  explicit Simulation(Graph graph)
+  Simulation(Graph graph, const CostModel& costs)
       : graph_(std::move(graph)),
+        takes_(taken(graph_, costs)),
         successors_(graph_.nodes.size()),
         missing_(graph_.nodes.size(), 0),
         last_served_(index(graph_.num_resources), kNone) {}
@@ -46,6 +47,27 @@ class Simulation {
   }
 
  private:
+  // What nodes take under their classes' codecs.
+  struct Taken {
+    Seconds duration{};
+    Seconds service{};
+  };
+
+  // Sets the lags of encoding on the way.
+  [[nodiscard]] static std::vector<Taken> taken(Graph& graph, const CostModel& costs) {
+    std::vector<Taken> list;
+    list.reserve(graph.nodes.size());
+    for (GraphNode& node : graph.nodes) {
+      const ClassCost cost = node.members ? class_cost(costs, *node.members) : ClassCost{};
+      list.push_back(
+          {.duration = node.timing.duration(cost), .service = node.timing.service(cost)});
+      for (Edge& edge : node.node.after) {
+        edge.lag = edge.kind == EdgeKind::encode ? cost.encode : edge.lag;
+      }
+    }
+    return list;
+  }
+
   void connect() {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       for (const Edge& edge : graph_.nodes[id].node.after) {
@@ -78,13 +100,13 @@ class Simulation {
       }
       int& served = last_served_[index(resource)];
       if (served != kNone) {
-        const GraphNode& before = graph_.nodes[index(served)];
-        node.after.push_back({served, before.service - before.duration});
+        const Taken& before = takes_[index(served)];
+        node.after.push_back({served, before.service - before.duration, EdgeKind::service});
       }
       served = id;
     }
     node.start = std::max(ready, earliest_start(node));
-    node.end = node.start + placed.duration;
+    node.end = node.start + takes_[index(id)].duration;
     timeline_.order.push_back(id);
     for (const int next : successors_[index(id)]) {
       if (--missing_[index(next)] == 0) {
@@ -96,6 +118,7 @@ class Simulation {
   using Event = std::pair<Seconds, int>;
 
   Graph graph_;
+  std::vector<Taken> takes_;  // of each node
   std::vector<std::vector<int>> successors_;
   std::vector<int> missing_;      // nodes it comes after that have no place yet
   std::vector<int> last_served_;  // by each resource
@@ -204,7 +227,7 @@ void count_tail(
 Timeline make_timeline(const Schedule& schedule, const CostModel& costs) {
   Graph graph = make_graph(schedule, costs);
   const std::vector<std::vector<int>> rank_ops = graph.rank_ops;
-  Timeline timeline = Simulation(std::move(graph)).run();
+  Timeline timeline = Simulation(std::move(graph), costs).run();
   correct_ready(timeline);
   const Tail tail = tail_of(timeline);
   for (int rank = 0; rank < schedule.num_ranks; ++rank) {

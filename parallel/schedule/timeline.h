@@ -21,10 +21,18 @@ enum class NodeKind {
   optimizer
 };
 
+// Why a node waits for another.
+enum class EdgeKind {
+  data,    // also program order
+  encode,  // of a send's transfer: `lag` is the time to encode
+  service  // the link or data axis serves the other first: `lag` takes off what it needs it no more
+};
+
 // A node starts no earlier than the node `from` ends, plus `lag` (negative: before its end).
 struct Edge {
   int from{};  // index of a node
   Seconds lag{};
+  EdgeKind kind{};
 };
 
 struct TimelineNode {

@@ -1,6 +1,7 @@
 #include "parallel/schedule/timeline_graph.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <map>
 #include <utility>
@@ -9,14 +10,17 @@ namespace slackline::schedule {
 
 namespace {
 
-std::size_t index(int value) {
+constexpr std::size_t index(int value) {
   return static_cast<std::size_t>(value);
 }
 
 class GraphBuilder {
  public:
   GraphBuilder(const Schedule& schedule, const CostModel& costs)
-      : schedule_(schedule), costs_(costs) {}
+      : schedule_(schedule),
+        costs_(costs),
+        op_nodes_(kNumKinds * index(schedule.num_stages() * schedule.num_micro_batches), -1),
+        transfer_nodes_(op_nodes_) {}
 
   [[nodiscard]] Graph build() {
     graph_.num_resources = schedule_.num_ranks;  // the data axis of each rank comes first
@@ -32,10 +36,13 @@ class GraphBuilder {
   }
 
  private:
-  using OpKey = std::pair<OpKind, std::pair<int, int>>;
+  static constexpr std::size_t kNumKinds = index(static_cast<int>(OpKind::wait)) + 1;
 
-  [[nodiscard]] static OpKey key(OpKind kind, int chunk, int micro_batch) {
-    return {kind, {chunk, micro_batch}};
+  // Of an op in a table of all.
+  [[nodiscard]] std::size_t key(OpKind kind, int chunk, int micro_batch) const {
+    return index((static_cast<int>(kind) * schedule_.num_stages() + chunk) *
+                     schedule_.num_micro_batches +
+                 micro_batch);
   }
 
   int add(GraphNode node) {
@@ -43,9 +50,12 @@ class GraphBuilder {
     return static_cast<int>(graph_.nodes.size()) - 1;
   }
 
-  void add_edge(int from, int to, Seconds lag = {}) {
-    graph_.nodes[index(to)].node.after.push_back({from, lag});
+  void add_edge(int from, int to, Seconds lag = {}, EdgeKind kind = EdgeKind::data) {
+    graph_.nodes[index(to)].node.after.push_back({from, lag, kind});
   }
+
+  // Of an op, without what its input takes to decode before.
+  [[nodiscard]] Seconds compute_of(int id) const { return graph_.nodes[index(id)].timing.fixed; }
 
   [[nodiscard]] const ChunkCosts& chunk_costs(int chunk) const {
     return costs_.chunks[index(chunk)];
@@ -55,9 +65,10 @@ class GraphBuilder {
   void add_ops() {
     for (int rank = 0; rank < schedule_.num_ranks; ++rank) {
       std::vector<int>& list = graph_.rank_ops[index(rank)];
+      list.reserve(schedule_.ranks[index(rank)].size());
       for (const Op& op : schedule_.ranks[index(rank)]) {
         const int id = add({.node = {.kind = NodeKind::op, .rank = rank, .peer = rank, .op = op},
-                            .duration = op_seconds(costs_, op)});
+                            .timing = {.fixed = op_seconds(costs_, op)}});
         if (!list.empty()) {
           add_edge(list.back(), id);
         }
@@ -71,34 +82,46 @@ class GraphBuilder {
 
   void add_transfers() {
     for (int rank = 0; rank < schedule_.num_ranks; ++rank) {
-      for (const int id : graph_.rank_ops[index(rank)]) {
-        const Op op = graph_.nodes[index(id)].node.op;
+      const std::vector<int>& list = graph_.rank_ops[index(rank)];
+      const std::vector<Phase> phases = phases_of(schedule_.ranks[index(rank)]);
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        const Op op = graph_.nodes[index(list[i])].node.op;
         if (is_send(op.kind)) {
-          add_transfer(id, op);
+          add_transfer(list[i], op, phases[i]);
         }
       }
     }
   }
 
-  void add_transfer(int send, const Op& op) {
+  void add_transfer(int send, const Op& op, Phase phase) {
     const int from = schedule_.rank_of(op.chunk);
     const int to = schedule_.rank_of(peer_chunk(op));
-    const TransferCost cost = transfer_cost(costs_, id_of_send(op));
+    const TransferId sent = id_of_send(op);
+    const TransferClass members{.site = sent.site, .stage = sent.stage, .phase = phase};
+    const Bytes plain = transfer_bytes(costs_, sent);
+    const double share = class_cost(costs_, members).share;
+    const Bytes bytes{
+        static_cast<std::size_t>(std::lround(share * static_cast<double>(plain.value)))};
     const Link& link = link_between(costs_, from, to);
-    const Seconds service = service_seconds(link, cost.bytes);
     const int resource = link_resource(link, from, to);
+    const bool beside = !costs_.codecs_take_compute;
     const int id = add(
-        {.node =
-             {.kind = NodeKind::transfer, .rank = from, .peer = to, .op = op, .bytes = cost.bytes},
-         .duration = service + link.latency + cost.decode,
-         .service = service,
+        {.node = {.kind = NodeKind::transfer, .rank = from, .peer = to, .op = op, .bytes = bytes},
+         .timing = {.bytes = service_seconds(link, plain),
+                    .arrival = link.latency,
+                    .decodes = beside},
+         .members = members,
          .resources = {resource, kNoResource}});
-    add_edge(send, id, cost.encode);
+    add_edge(send, id, {}, beside ? EdgeKind::encode : EdgeKind::data);
     const bool forward = op.kind == OpKind::send_forward;
     const OpKind post = forward ? OpKind::receive_forward : OpKind::receive_backward;
-    const OpKey receive = key(post, peer_chunk(op), op.micro_batch);
-    if (cost.bytes > costs_.eager_limit) {
+    const std::size_t receive = key(post, peer_chunk(op), op.micro_batch);
+    if (bytes > costs_.eager_limit) {
       add_edge(op_nodes_.at(receive), id);
+    }
+    if (!beside) {
+      graph_.nodes[index(send)].timing.encodes = true;
+      graph_.nodes[index(send)].members = members;
     }
     transfer_nodes_[key(op.kind, op.chunk, op.micro_batch)] = id;
     transfer_nodes_[receive] = id;
@@ -134,28 +157,41 @@ class GraphBuilder {
     }
   }
 
+  // What an op computes with arrives; without a core of its own it is decoded first.
+  void add_arrival_edge(std::size_t receive, int id) {
+    const int transfer = transfer_nodes_.at(receive);
+    add_edge(transfer, id);
+    if (costs_.codecs_take_compute) {
+      graph_.nodes[index(id)].timing.decodes = true;
+      graph_.nodes[index(id)].members = graph_.nodes[index(transfer)].members;
+    }
+  }
+
   void add_input_edge(int id, const Op& op) {
     const int k = op.micro_batch;
-    if (op.kind == OpKind::forward && op.chunk > 0) {
-      add_edge(schedule_.has_transfer_before(op.chunk)
-                   ? transfer_nodes_.at(key(OpKind::receive_forward, op.chunk, k))
-                   : op_nodes_.at(key(OpKind::forward, op.chunk - 1, k)),
-               id);
+    if (op.kind == OpKind::forward && schedule_.has_transfer_before(op.chunk)) {
+      add_arrival_edge(key(OpKind::receive_forward, op.chunk, k), id);
+    } else if (op.kind == OpKind::forward && op.chunk > 0) {
+      add_edge(op_nodes_.at(key(OpKind::forward, op.chunk - 1, k)), id);
     } else if (makes_input_gradient(op.kind) && schedule_.has_transfer_after(op.chunk)) {
-      add_edge(transfer_nodes_.at(key(OpKind::receive_backward, op.chunk, k)), id);
+      add_arrival_edge(key(OpKind::receive_backward, op.chunk, k), id);
     } else if (makes_input_gradient(op.kind) && op.chunk + 1 < schedule_.num_stages()) {
       add_edge(op_nodes_.at(key(op.kind, op.chunk + 1, k)), id);
     }
   }
 
-  int add_bucket(NodeKind kind, int chunk, int number, Seconds seconds) {
+  int add_bucket(NodeKind kind, int chunk, int number, const Bucket& bucket, std::size_t buckets) {
     const int rank = schedule_.rank_of(chunk);
+    const Site site =
+        kind == NodeKind::data_reduction ? Site::data_gradient : Site::parameter_gather;
     return add({.node = {.kind = kind,
                          .rank = rank,
                          .peer = rank,
                          .op = {.chunk = chunk, .micro_batch = number}},
-                .duration = seconds,
-                .service = seconds,
+                .timing = {.bytes = bucket.seconds - bucket.latency,
+                           .round = bucket.latency,
+                           .codec_share = 1.0 / static_cast<double>(buckets)},
+                .members = TransferClass{.site = site, .stage = chunk, .phase = Phase::step},
                 .resources = {rank, kNoResource}});
   }
 
@@ -164,9 +200,11 @@ class GraphBuilder {
     for (int chunk = 0; chunk < schedule_.num_stages(); ++chunk) {
       const int use = op_nodes_.at(key(OpKind::forward, chunk, 0));
       int number = 0;
-      for (const Bucket& bucket : chunk_costs(chunk).parameter_gather) {
-        const int id = add_bucket(NodeKind::parameter_gather, chunk, number++, bucket.seconds);
-        add_edge(id, use, -bucket.at * graph_.nodes[index(use)].duration);
+      const std::vector<Bucket>& buckets = chunk_costs(chunk).parameter_gather;
+      for (const Bucket& bucket : buckets) {
+        const int id =
+            add_bucket(NodeKind::parameter_gather, chunk, number++, bucket, buckets.size());
+        add_edge(id, use, -bucket.at * compute_of(use));
       }
     }
   }
@@ -179,13 +217,14 @@ class GraphBuilder {
     }
     const int last = schedule_.num_micro_batches - 1;
     for (int chunk = 0; chunk < schedule_.num_stages(); ++chunk) {
-      const auto weight = op_nodes_.find(key(OpKind::backward_weight, chunk, last));
-      const int made = weight != op_nodes_.end() ? weight->second
-                                                 : op_nodes_.at(key(OpKind::backward, chunk, last));
+      const int weight = op_nodes_.at(key(OpKind::backward_weight, chunk, last));
+      const int made = weight >= 0 ? weight : op_nodes_.at(key(OpKind::backward, chunk, last));
       int number = 0;
-      for (const Bucket& bucket : chunk_costs(chunk).data_reduction) {
-        const int id = add_bucket(NodeKind::data_reduction, chunk, number++, bucket.seconds);
-        add_edge(made, id, -(1.0 - bucket.at) * graph_.nodes[index(made)].duration);
+      const std::vector<Bucket>& buckets = chunk_costs(chunk).data_reduction;
+      for (const Bucket& bucket : buckets) {
+        const int id =
+            add_bucket(NodeKind::data_reduction, chunk, number++, bucket, buckets.size());
+        add_edge(made, id, -(1.0 - bucket.at) * compute_of(made));
         gradients.push_back(id);
       }
     }
@@ -197,10 +236,13 @@ class GraphBuilder {
       return;
     }
     const int last = schedule_.num_ranks - 1;
-    const int id = add({.node = {.kind = NodeKind::embedding_sync, .rank = 0, .peer = last},
-                        .duration = costs_.embedding_sync,
-                        .service = costs_.embedding_sync,
-                        .resources = {0, last > 0 ? last : kNoResource}});
+    const int id =
+        add({.node = {.kind = NodeKind::embedding_sync, .rank = 0, .peer = last},
+             .timing = {.bytes = costs_.embedding_sync - costs_.embedding_latency,
+                        .round = costs_.embedding_latency,
+                        .codec_share = 1.0},
+             .members = TransferClass{.site = Site::embedding, .stage = 0, .phase = Phase::step},
+             .resources = {0, last > 0 ? last : kNoResource}});
     for (const int gradient : gradients) {
       const int rank = graph_.nodes[index(gradient)].node.rank;
       if (rank == 0 || rank == last) {
@@ -212,13 +254,13 @@ class GraphBuilder {
 
   void add_update(const std::vector<int>& gradients) {
     const int norm =
-        add({.node = {.kind = NodeKind::gradient_norm}, .duration = costs_.gradient_norm});
+        add({.node = {.kind = NodeKind::gradient_norm}, .timing = {.fixed = costs_.gradient_norm}});
     for (const int gradient : gradients) {
       add_edge(gradient, norm);
     }
     for (int rank = 0; rank < schedule_.num_ranks; ++rank) {
       const int id = add({.node = {.kind = NodeKind::optimizer, .rank = rank, .peer = rank},
-                          .duration = costs_.optimizer});
+                          .timing = {.fixed = costs_.optimizer}});
       add_edge(norm, id);
     }
   }
@@ -226,8 +268,8 @@ class GraphBuilder {
   const Schedule& schedule_;
   const CostModel& costs_;
   Graph graph_;
-  std::map<OpKey, int> op_nodes_;
-  std::map<OpKey, int> transfer_nodes_;  // by send and by receive
+  std::vector<int> op_nodes_;        // by key; -1: none
+  std::vector<int> transfer_nodes_;  // by keys of the send and of the receive
   std::map<std::pair<int, int>, int> link_resources_;
 };
 

@@ -80,7 +80,7 @@ TEST_CASE("a longer transfer, simulated anew, lengthens the step by what its sla
       continue;
     }
     CostModel longer = costs;
-    longer.transfers[id_of_send(node.op)] = {.bytes = node.bytes + Bytes{500}};
+    longer.transfers[id_of_send(node.op)] = node.bytes + Bytes{500};
     const Seconds added = std::max(Seconds{0.5} - slack[id], Seconds{});
     CHECK(make_timeline(schedule, longer).step.value == Approx((timeline.step + added).value));
   }
@@ -188,7 +188,7 @@ TEST_CASE("a class with a cost of its own changes its members and no others") {
       make_schedule(Kind::one_f_one_b, {.num_ranks = 3, .num_micro_batches = 6});
   CostModel costs = uniform_costs(3, {.forward_bytes = {100}, .backward_bytes = {100}});
   const TransferClass changed{Site::pipeline_backward, 1, Phase::cooldown};
-  set_class_cost(costs, schedule, changed, {.bytes = {30}});
+  costs.compressed[changed] = {.share = 0.3};
   for (const TimelineNode& node : make_timeline(schedule, costs).nodes) {
     if (node.kind == NodeKind::transfer) {
       CHECK(node.bytes.value == (class_of(schedule, node) == changed ? 30 : 100));

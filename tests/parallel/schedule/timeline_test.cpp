@@ -39,7 +39,7 @@ double step_seconds(Transfers transfers, int p, int m, double message, Compresse
       const bool epilogue = k >= m - (p - stage);
       if (compressed == Compressed::all || (compressed == Compressed::epilogue && epilogue) ||
           (compressed == Compressed::before_epilogue && !epilogue)) {
-        costs.transfers[{Site::pipeline_backward, stage, k}] = {.bytes = {400}};
+        costs.transfers[{Site::pipeline_backward, stage, k}] = {400};
       }
     }
   }

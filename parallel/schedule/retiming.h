@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "parallel/schedule/cost_model.h"
+#include "parallel/schedule/ops.h"
+
+namespace slackline::schedule {
+
+// Steps of one schedule under other codecs, many times faster than timelines of their own: nodes
+// keep the order in which links and data axes served them in one timeline, so that a step is one
+// pass over its graph. Exact as long as that order is the one that the other codecs would give.
+class Retiming {
+ public:
+  // Takes the order from the timeline of `costs`. `classes` are those that may change.
+  // REQUIRES: as make_timeline().
+  Retiming(const Schedule& schedule, const CostModel& costs, std::vector<TransferClass> classes);
+  ~Retiming();
+  Retiming(Retiming&&) noexcept;
+  Retiming& operator=(Retiming&&) noexcept;
+
+  // The step with these costs of the classes, in their order. All other classes keep theirs.
+  [[nodiscard]] Seconds step(const std::vector<ClassCost>& of_classes) const;
+
+ private:
+  struct Graph;
+
+  std::unique_ptr<Graph> graph_;
+};
+
+}  // namespace slackline::schedule
