@@ -280,7 +280,7 @@ StepPlan make_step_plan(const TrainConfig& config,
   schedule::CostModel model =
       cost_model(job, costs ? *costs : assumed_costs(config.model, {}), links);
   const schedule::Timeline plain = schedule::make_timeline(plan.schedule, model);
-  plan.slacks = schedule::class_slacks(plan.schedule, plain);
+  plan.slacks = schedule::class_slacks(plain);
   const std::vector<PlannedClass> classes = timed_classes(plan.slacks, inputs);
   for (const PlanFromStep& row : plans) {
     plan.compression.push_back(

@@ -88,7 +88,7 @@ std::vector<TraceBar> trace_bars(const Schedule& schedule, const Timeline& timel
       bars.push_back({node.rank, "compute", name, node.start, node.duration()});
       since = node.end;
     } else if (node.kind != NodeKind::op && node.kind != NodeKind::gradient_norm) {
-      const std::string track = site_name(site_of(node));
+      const std::string track = site_name(node.members.site);
       const bool sent = node.kind == NodeKind::transfer;
       const std::string name = sent ? op_text(schedule, node.op) : track;
       bars.push_back({node.rank, track, name, node.start, node.duration()});

@@ -27,7 +27,8 @@ struct Link {
 struct Bucket {
   double at{};
   Seconds seconds{};
-  Seconds latency{};  // what of the seconds is the same for any size
+  Seconds latency{};   // what of the seconds is the same for any size
+  bool table = false;  // a tied table's gradients, a class of their own
 };
 
 // One virtual stage.

@@ -60,10 +60,10 @@ Retiming::Retiming(const Schedule& schedule,
   for (const int id : timeline.order) {
     const GraphNode& node = made.nodes[index(id)];
     Graph::Node& copied = graph_->nodes.emplace_back(Graph::Node{.timing = node.timing});
-    if (node.members) {
-      const auto found = std::find(classes.begin(), classes.end(), *node.members);
+    if (node.has_codec) {
+      const auto found = std::find(classes.begin(), classes.end(), node.node.members);
       copied.of_class = found == classes.end() ? kFixed : static_cast<int>(found - classes.begin());
-      copied.cost = class_cost(costs, *node.members);
+      copied.cost = class_cost(costs, node.node.members);
     }
     for (const Edge& edge : timeline.nodes[index(id)].after) {
       graph_->edges.push_back(

@@ -14,11 +14,6 @@ std::size_t index(int value) {
   return static_cast<std::size_t>(value);
 }
 
-bool has_class(const TimelineNode& node) {
-  return node.kind != NodeKind::op && node.kind != NodeKind::gradient_norm &&
-         node.kind != NodeKind::optimizer;
-}
-
 // How long before `node` starts the edge would have let it.
 Seconds play(const Timeline& timeline, const TimelineNode& node, const Edge& edge) {
   return node.start - (timeline.nodes[index(edge.from)].end + edge.lag);
@@ -78,50 +73,17 @@ std::vector<int> critical_path(const Timeline& timeline) {
   return path;
 }
 
-TransferClass class_of(const Schedule& schedule, const TimelineNode& node) {
-  if (node.kind != NodeKind::transfer) {
-    return {site_of(node), node.op.chunk, Phase::step};
-  }
-  const std::vector<Op>& ops = schedule.ranks[index(node.rank)];
-  const auto position = std::find(ops.begin(), ops.end(), node.op) - ops.begin();
-  return {site_of(node), node.op.chunk, phases_of(ops)[static_cast<std::size_t>(position)]};
-}
-
-namespace {
-
-// The class of every node that has one, each rank's phases worked out once.
-std::map<int, TransferClass> classes_of(const Schedule& schedule, const Timeline& timeline) {
-  std::map<TransferId, Phase> phases;
-  for (const std::vector<Op>& ops : schedule.ranks) {
-    const std::vector<Phase> of_ops = phases_of(ops);
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (is_send(ops[i].kind)) {
-        phases[id_of_send(ops[i])] = of_ops[i];
-      }
-    }
-  }
-  std::map<int, TransferClass> classes;
-  for (std::size_t id = 0; id < timeline.nodes.size(); ++id) {
-    const TimelineNode& node = timeline.nodes[id];
-    if (has_class(node)) {
-      const bool sent = node.kind == NodeKind::transfer;
-      const Phase phase = sent ? phases.at(id_of_send(node.op)) : Phase::step;
-      classes[static_cast<int>(id)] = {site_of(node), node.op.chunk, phase};
-    }
-  }
-  return classes;
-}
-
-}  // namespace
-
-std::vector<ClassSlack> class_slacks(const Schedule& schedule, const Timeline& timeline) {
+std::vector<ClassSlack> class_slacks(const Timeline& timeline) {
   const std::vector<Seconds> slack = slack_of(timeline);
   std::map<TransferClass, ClassSlack> rows;
-  for (const auto& [id, members] : classes_of(schedule, timeline)) {
-    const TimelineNode& node = timeline.nodes[index(id)];
-    const auto [row, added] = rows.try_emplace(members, ClassSlack{.members = members});
+  for (std::size_t id = 0; id < timeline.nodes.size(); ++id) {
+    const TimelineNode& node = timeline.nodes[id];
+    if (!is_transfer(node.kind)) {
+      continue;
+    }
+    const auto [row, added] = rows.try_emplace(node.members, ClassSlack{.members = node.members});
     ClassSlack& sum = row->second;
-    sum.slack = added ? slack[index(id)] : std::min(sum.slack, slack[index(id)]);
+    sum.slack = added ? slack[id] : std::min(sum.slack, slack[id]);
     ++sum.count;
     sum.bytes += node.bytes;
     sum.seconds += node.end - node.ready;
@@ -134,18 +96,15 @@ std::vector<ClassSlack> class_slacks(const Schedule& schedule, const Timeline& t
   return table;
 }
 
-bool cuts_critical_paths(const Schedule& schedule,
-                         const Timeline& timeline,
+bool cuts_critical_paths(const Timeline& timeline,
                          const std::set<TransferClass>& classes,
                          Seconds tolerance) {
-  const std::map<int, TransferClass> of_nodes = classes_of(schedule, timeline);
   // Whether a critical path that avoids the classes leads from the start of the step to the node.
   const std::vector<Seconds> slack = slack_of(timeline);
   std::vector<bool> reached(timeline.nodes.size(), false);
   for (const int id : timeline.order) {
     const TimelineNode& node = timeline.nodes[index(id)];
-    const auto found = of_nodes.find(id);
-    if ((found != of_nodes.end() && classes.contains(found->second)) ||
+    if ((is_transfer(node.kind) && classes.contains(node.members)) ||
         slack[index(id)] > tolerance) {
       continue;
     }

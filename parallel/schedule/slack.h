@@ -29,17 +29,12 @@ struct ClassSlack {
 };
 
 // Sorted by class. Once-a-step classes have the chunk as stage; the embedding sync stage 0.
-[[nodiscard]] std::vector<ClassSlack> class_slacks(const Schedule& schedule,
-                                                   const Timeline& timeline);
-
-// The class of a node. REQUIRES: it is a transfer or a once-a-step transfer.
-[[nodiscard]] TransferClass class_of(const Schedule& schedule, const TimelineNode& node);
+[[nodiscard]] std::vector<ClassSlack> class_slacks(const Timeline& timeline);
 
 // Whether every critical path has a transfer of one of these classes. Where several paths tie,
 // only such a cut makes the step shorter, and each class of it alone gains nothing. `tolerance` is
 // the slack up to which a path counts as critical.
-[[nodiscard]] bool cuts_critical_paths(const Schedule& schedule,
-                                       const Timeline& timeline,
+[[nodiscard]] bool cuts_critical_paths(const Timeline& timeline,
                                        const std::set<TransferClass>& classes,
                                        Seconds tolerance = {});
 

@@ -58,7 +58,7 @@ class Simulation {
     std::vector<Taken> list;
     list.reserve(graph.nodes.size());
     for (GraphNode& node : graph.nodes) {
-      const ClassCost cost = node.members ? class_cost(costs, *node.members) : ClassCost{};
+      const ClassCost cost = node.has_codec ? class_cost(costs, node.node.members) : ClassCost{};
       list.push_back(
           {.duration = node.timing.duration(cost), .service = node.timing.service(cost)});
       for (Edge& edge : node.node.after) {
@@ -136,18 +136,13 @@ const TimelineNode& binding(const Timeline& timeline, const TimelineNode& node) 
   return timeline.nodes[index(edge.from)];
 }
 
-bool is_transfer(NodeKind kind) {
-  return kind == NodeKind::transfer || kind == NodeKind::data_reduction ||
-         kind == NodeKind::embedding_sync || kind == NodeKind::parameter_gather;
-}
-
 // Splits the idle time of a rank from `free` to `until` at the moment `awaited` was submitted.
 void count_idle(RankTimes& times, const TimelineNode& awaited, Seconds free, Seconds until) {
   const Seconds idle = std::max(until - free, Seconds{});
   Seconds exposed{};
   if (is_transfer(awaited.kind)) {
     exposed = std::max(until - std::max(free, awaited.ready), Seconds{});
-    times.exposed[static_cast<std::size_t>(site_of(awaited))] += exposed;
+    times.exposed[static_cast<std::size_t>(awaited.members.site)] += exposed;
   }
   times.bubble += idle - exposed;
 }
@@ -246,18 +241,9 @@ double bubble_share(const Timeline& timeline) {
   return share / static_cast<double>(timeline.ranks.size());
 }
 
-Site site_of(const TimelineNode& node) {
-  switch (node.kind) {
-    case NodeKind::data_reduction:
-      return Site::data_gradient;
-    case NodeKind::embedding_sync:
-      return Site::embedding;
-    case NodeKind::parameter_gather:
-      return Site::parameter_gather;
-    default:
-      return node.op.kind == OpKind::send_forward ? Site::pipeline_forward
-                                                  : Site::pipeline_backward;
-  }
+bool is_transfer(NodeKind kind) {
+  return kind == NodeKind::transfer || kind == NodeKind::data_reduction ||
+         kind == NodeKind::embedding_sync || kind == NodeKind::parameter_gather;
 }
 
 }  // namespace slackline::schedule

@@ -37,11 +37,12 @@ struct Edge {
 
 struct TimelineNode {
   NodeKind kind{};
-  int rank{};     // the sender's for a transfer, the first rank for a sync of several
-  int peer{};     // the receiver's for a transfer, else equal to rank
-  Op op{};        // transfers: the send; buckets: of their chunk, with their number as micro_batch
-  Bytes bytes{};  // transfers only
-  Seconds ready{};  // transfers: when the last peer had submitted
+  int rank{};  // the sender's for a transfer, the first rank for a sync of several
+  int peer{};  // the receiver's for a transfer, else equal to rank
+  Op op{};     // transfers: the send; buckets: of their chunk, with their number as micro_batch
+  TransferClass members{};  // of transfers, and ops that encode or decode one
+  Bytes bytes{};            // transfers only
+  Seconds ready{};          // transfers: when the last peer had submitted
   Seconds start{};
   Seconds end{};
   std::vector<Edge> after{};  // data, program order and order of service
@@ -81,7 +82,7 @@ struct Timeline {
 // Share of the step in which the ranks idle for want of work, mean over ranks.
 [[nodiscard]] double bubble_share(const Timeline& timeline);
 
-// The site of a transfer or once-a-step node. REQUIRES: it is one.
-[[nodiscard]] Site site_of(const TimelineNode& node);
+// Whether a node transfers, once a step or across a boundary: it then is of a class.
+[[nodiscard]] bool is_transfer(NodeKind kind);
 
 }  // namespace slackline::schedule

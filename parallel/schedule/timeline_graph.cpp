@@ -105,13 +105,17 @@ class GraphBuilder {
     const Link& link = link_between(costs_, from, to);
     const int resource = link_resource(link, from, to);
     const bool beside = !costs_.codecs_take_compute;
-    const int id = add(
-        {.node = {.kind = NodeKind::transfer, .rank = from, .peer = to, .op = op, .bytes = bytes},
-         .timing = {.bytes = service_seconds(link, plain),
-                    .arrival = link.latency,
-                    .decodes = beside},
-         .members = members,
-         .resources = {resource, kNoResource}});
+    const int id = add({.node = {.kind = NodeKind::transfer,
+                                 .rank = from,
+                                 .peer = to,
+                                 .op = op,
+                                 .members = members,
+                                 .bytes = bytes},
+                        .timing = {.bytes = service_seconds(link, plain),
+                                   .arrival = link.latency,
+                                   .decodes = beside},
+                        .has_codec = true,
+                        .resources = {resource, kNoResource}});
     add_edge(send, id, {}, beside ? EdgeKind::encode : EdgeKind::data);
     const bool forward = op.kind == OpKind::send_forward;
     const OpKind post = forward ? OpKind::receive_forward : OpKind::receive_backward;
@@ -121,7 +125,7 @@ class GraphBuilder {
     }
     if (!beside) {
       graph_.nodes[index(send)].timing.encodes = true;
-      graph_.nodes[index(send)].members = members;
+      work_for(send, members);
     }
     transfer_nodes_[key(op.kind, op.chunk, op.micro_batch)] = id;
     transfer_nodes_[receive] = id;
@@ -157,13 +161,19 @@ class GraphBuilder {
     }
   }
 
+  // An op encodes or decodes a message of the class.
+  void work_for(int id, const TransferClass& members) {
+    graph_.nodes[index(id)].node.members = members;
+    graph_.nodes[index(id)].has_codec = true;
+  }
+
   // What an op computes with arrives; without a core of its own it is decoded first.
   void add_arrival_edge(std::size_t receive, int id) {
     const int transfer = transfer_nodes_.at(receive);
     add_edge(transfer, id);
     if (costs_.codecs_take_compute) {
       graph_.nodes[index(id)].timing.decodes = true;
-      graph_.nodes[index(id)].members = graph_.nodes[index(transfer)].members;
+      work_for(id, graph_.nodes[index(transfer)].node.members);
     }
   }
 
@@ -180,18 +190,26 @@ class GraphBuilder {
     }
   }
 
-  int add_bucket(NodeKind kind, int chunk, int number, const Bucket& bucket, std::size_t buckets) {
+  // A stage's codec seconds are spread evenly over the buckets of a class.
+  int add_bucket(NodeKind kind, int chunk, int number, const std::vector<Bucket>& buckets) {
+    const Bucket& bucket = buckets[index(number)];
+    const bool table = kind == NodeKind::data_reduction && bucket.table;
+    const auto count = std::count_if(buckets.begin(), buckets.end(), [&](const Bucket& other) {
+      return bucket.table == other.table;
+    });
+    const Site site = table                              ? Site::embedding
+                      : kind == NodeKind::data_reduction ? Site::data_gradient
+                                                         : Site::parameter_gather;
     const int rank = schedule_.rank_of(chunk);
-    const Site site =
-        kind == NodeKind::data_reduction ? Site::data_gradient : Site::parameter_gather;
     return add({.node = {.kind = kind,
                          .rank = rank,
                          .peer = rank,
-                         .op = {.chunk = chunk, .micro_batch = number}},
+                         .op = {.chunk = chunk, .micro_batch = number},
+                         .members = {.site = site, .stage = chunk, .phase = Phase::step}},
                 .timing = {.bytes = bucket.seconds - bucket.latency,
                            .round = bucket.latency,
-                           .codec_share = 1.0 / static_cast<double>(buckets)},
-                .members = TransferClass{.site = site, .stage = chunk, .phase = Phase::step},
+                           .codec_share = 1.0 / static_cast<double>(count)},
+                .has_codec = true,
                 .resources = {rank, kNoResource}});
   }
 
@@ -202,8 +220,7 @@ class GraphBuilder {
       int number = 0;
       const std::vector<Bucket>& buckets = chunk_costs(chunk).parameter_gather;
       for (const Bucket& bucket : buckets) {
-        const int id =
-            add_bucket(NodeKind::parameter_gather, chunk, number++, bucket, buckets.size());
+        const int id = add_bucket(NodeKind::parameter_gather, chunk, number++, buckets);
         add_edge(id, use, -bucket.at * compute_of(use));
       }
     }
@@ -222,8 +239,7 @@ class GraphBuilder {
       int number = 0;
       const std::vector<Bucket>& buckets = chunk_costs(chunk).data_reduction;
       for (const Bucket& bucket : buckets) {
-        const int id =
-            add_bucket(NodeKind::data_reduction, chunk, number++, bucket, buckets.size());
+        const int id = add_bucket(NodeKind::data_reduction, chunk, number++, buckets);
         add_edge(made, id, -(1.0 - bucket.at) * compute_of(made));
         gradients.push_back(id);
       }
@@ -237,11 +253,14 @@ class GraphBuilder {
     }
     const int last = schedule_.num_ranks - 1;
     const int id =
-        add({.node = {.kind = NodeKind::embedding_sync, .rank = 0, .peer = last},
+        add({.node = {.kind = NodeKind::embedding_sync,
+                      .rank = 0,
+                      .peer = last,
+                      .members = {.site = Site::embedding, .stage = 0, .phase = Phase::step}},
              .timing = {.bytes = costs_.embedding_sync - costs_.embedding_latency,
                         .round = costs_.embedding_latency,
                         .codec_share = 1.0},
-             .members = TransferClass{.site = Site::embedding, .stage = 0, .phase = Phase::step},
+             .has_codec = true,
              .resources = {0, last > 0 ? last : kNoResource}});
     for (const int gradient : gradients) {
       const int rank = graph_.nodes[index(gradient)].node.rank;

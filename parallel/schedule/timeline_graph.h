@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <optional>
 #include <vector>
 
 #include "parallel/schedule/timeline.h"
@@ -38,7 +37,7 @@ struct NodeTiming {
 struct GraphNode {
   TimelineNode node{};
   NodeTiming timing{};
-  std::optional<TransferClass> members{};  // whose codec it depends on
+  bool has_codec = false;  // what it takes depends on that of node.members
   // The links and data axes it is served by, which serve one node at a time; none where negative.
   std::array<int, 2> resources{kNoResource, kNoResource};
 };

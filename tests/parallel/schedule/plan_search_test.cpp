@@ -24,7 +24,7 @@ Schedule one_f_one_b(int p, int m) {
 
 std::vector<TransferClass> classes_of(const Schedule& schedule, const CostModel& costs) {
   std::vector<TransferClass> classes;
-  for (const ClassSlack& row : class_slacks(schedule, make_timeline(schedule, costs))) {
+  for (const ClassSlack& row : class_slacks(make_timeline(schedule, costs))) {
     if (row.members.site != Site::parameter_gather) {
       classes.push_back(row.members);
     }
@@ -140,7 +140,7 @@ Seconds exhaustive(const Schedule& schedule,
 
 // A class' error is its time on the links.
 void weigh(std::vector<ClassChoices>& classes, const Schedule& schedule, const CostModel& plain) {
-  for (const ClassSlack& row : class_slacks(schedule, make_timeline(schedule, plain))) {
+  for (const ClassSlack& row : class_slacks(make_timeline(schedule, plain))) {
     for (ClassChoices& members : classes) {
       if (members.members == row.members) {
         members.choices[0].error = row.seconds.value;

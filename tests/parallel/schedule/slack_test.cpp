@@ -107,13 +107,13 @@ TEST_CASE("each transfer is in one class, whose slack is its least") {
     const Timeline timeline = make_timeline(schedule, random.make(schedule));
     const std::vector<Seconds> slack = slack_of(timeline);
     int members = 0;
-    for (const ClassSlack& row : class_slacks(schedule, timeline)) {
+    for (const ClassSlack& row : class_slacks(timeline)) {
       Seconds least{1e9};
       for (std::size_t id = 0; id < timeline.nodes.size(); ++id) {
         const TimelineNode& node = timeline.nodes[id];
         const bool transfers = node.kind != NodeKind::op && node.kind != NodeKind::optimizer &&
                                node.kind != NodeKind::gradient_norm;
-        if (transfers && class_of(schedule, node) == row.members) {
+        if (transfers && node.members == row.members) {
           least = std::min(least, slack[id]);
           ++members;
         }
@@ -178,9 +178,9 @@ TEST_CASE("where critical paths tie, only a cut of them shortens the step") {
   REQUIRE(timeline.step.value == Approx(9.0));
   const TransferClass first{Site::data_gradient, 0, Phase::step};
   const TransferClass second{Site::data_gradient, 1, Phase::step};
-  CHECK_FALSE(cuts_critical_paths(schedule, timeline, {first}));
-  CHECK_FALSE(cuts_critical_paths(schedule, timeline, {second}));
-  CHECK(cuts_critical_paths(schedule, timeline, {first, second}));
+  CHECK_FALSE(cuts_critical_paths(timeline, {first}));
+  CHECK_FALSE(cuts_critical_paths(timeline, {second}));
+  CHECK(cuts_critical_paths(timeline, {first, second}));
 }
 
 TEST_CASE("a class with a cost of its own changes its members and no others") {
@@ -191,7 +191,7 @@ TEST_CASE("a class with a cost of its own changes its members and no others") {
   costs.compressed[changed] = {.share = 0.3};
   for (const TimelineNode& node : make_timeline(schedule, costs).nodes) {
     if (node.kind == NodeKind::transfer) {
-      CHECK(node.bytes.value == (class_of(schedule, node) == changed ? 30 : 100));
+      CHECK(node.bytes.value == (node.members == changed ? 30 : 100));
     }
   }
 }

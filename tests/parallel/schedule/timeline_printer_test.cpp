@@ -30,8 +30,7 @@ std::string worked_example() {
   const Timeline timeline = make_timeline(schedule, costs);
   constexpr int kWidth = 90;
   return schedule_text(schedule, ShownOps::compute) + "\n" +
-         timeline_text(schedule, timeline, kWidth) + "\n" +
-         slack_text(class_slacks(schedule, timeline));
+         timeline_text(schedule, timeline, kWidth) + "\n" + slack_text(class_slacks(timeline));
 }
 
 }  // namespace
