@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "compress/codec_setting_json.h"
 
@@ -20,14 +21,22 @@ constexpr std::array<std::string_view, 3> kReservedSites = {
 constexpr std::array<std::string_view, 4> kPhases = {"warmup", "steady", "cooldown", "step"};
 constexpr std::int64_t kMaxStages = 1 << 16;
 
-CodecSetting read_site(JsonReader section) {
-  const CodecSetting setting = read_codec_setting(section);
+void read_site(const std::string& site, JsonReader section, CompressConfig& config) {
+  std::vector<CodecSetting> candidates;
   for (JsonReader& candidate : section.sections("candidates")) {
-    static_cast<void>(read_codec_setting(candidate));
+    candidates.push_back(read_codec_setting(candidate));
     candidate.finish();
   }
+  if (section.has("candidates") && candidates.empty()) {
+    section.fail("candidates", "must list at least one codec setting; or leave it out");
+  }
+  if (!candidates.empty()) {
+    config.candidates.emplace(site, std::move(candidates));
+  }
+  if (!section.has("candidates") || section.has("codec")) {
+    config.sites.emplace(site, read_codec_setting(section));
+  }
   section.finish();
-  return setting;
 }
 
 ListedClasses read_listed(JsonReader& section) {
@@ -64,6 +73,7 @@ void check_policy(const JsonReader& section, const CompressConfig& config) {
   switch (config.policy) {
     case CompressionPolicy::none:
     case CompressionPolicy::optimus_cc:
+    case CompressionPolicy::critical_path:
       return;
     case CompressionPolicy::all:
       if (config.sites.empty()) {
@@ -77,8 +87,6 @@ void check_policy(const JsonReader& section, const CompressConfig& config) {
         section.fail("policy", "\"list\" needs compress.classes");
       }
       return;
-    case CompressionPolicy::critical_path:
-      section.fail("policy", "the planner is not built yet; use \"optimus_cc\" or \"list\"");
     case CompressionPolicy::replay:
       if (config.plan.empty()) {
         section.fail("policy", "\"replay\" needs compress.plan, the path of a plan.json");
@@ -98,7 +106,7 @@ CompressConfig read_compress_config(JsonReader section) {
   }
   for (const std::string_view site : kSites) {
     if (section.has(site)) {
-      config.sites.emplace(site, read_site(section.section(site)));
+      read_site(std::string(site), section.section(site), config);
     }
   }
   config.warmup_steps = static_cast<int>(

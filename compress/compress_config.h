@@ -32,11 +32,13 @@ struct GuardConfig {
 struct CompressConfig {
   CompressionPolicy policy = CompressionPolicy::none;
   std::map<std::string, CodecSetting> sites{};  // by name, as far as set
-  int warmup_steps = 0;                         // at first nothing is compressed
-  std::vector<ListedClasses> classes{};         // of policy list
-  bool epilogue_only = true;                    // of optimus_cc
-  std::optional<int> stages{};                  // of optimus_cc: the first ones; absent: 3 of 4
-  std::string plan{};                           // of replay: the path of a plan.json
+  // Of critical_path: what it may choose from, by site, as far as set.
+  std::map<std::string, std::vector<CodecSetting>> candidates{};
+  int warmup_steps = 0;                  // at first nothing is compressed
+  std::vector<ListedClasses> classes{};  // of policy list
+  bool epilogue_only = true;             // of optimus_cc
+  std::optional<int> stages{};           // of optimus_cc: the first ones; absent: 3 of 4
+  std::string plan{};                    // of replay: the path of a plan.json
   GuardConfig guard{};
 };
 

@@ -83,7 +83,9 @@ std::vector<PlacedBucket> placed_buckets(const MeshJob& job, int pipeline_rank) 
     if (bucket.kind == Kind::table && job.parallel.pipeline > 1) {
       continue;
     }
-    PlacedBucket made{.stage = pipeline_rank, .bytes = bucket.count * sizeof(float)};
+    PlacedBucket made{.stage = pipeline_rank,
+                      .bytes = bucket.count * sizeof(float),
+                      .table = bucket.kind == Kind::table};
     if (bucket.kind == Kind::layers) {
       int lowest = job.model.layers;
       for (const GradientBucket::Unit& unit : bucket.units) {

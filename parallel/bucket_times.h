@@ -13,6 +13,7 @@ struct PlacedBucket {
   double reduce_at = 1.0;  // fraction of that stage's last backward pass, or weight part
   double gather_at = 0.0;  // fraction of its first forward pass
   std::size_t bytes = 0;   // gradients
+  bool table = false;      // of a tied table
 };
 
 // Buckets of one pipeline rank's gradients, in the order they are submitted, without a tied table

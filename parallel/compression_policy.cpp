@@ -65,6 +65,9 @@ void require_sites(const CompressConfig& config, const MeshJob& job) {
   for (const auto& [site, setting] : config.sites) {
     require(site, site);
   }
+  for (const auto& [site, candidates] : config.candidates) {
+    require(site, site);
+  }
   if (config.policy == CompressionPolicy::list) {
     for (std::size_t i = 0; i < config.classes.size(); ++i) {
       require(config.classes[i].site, fmt::format("classes.{}.site", i));
@@ -169,6 +172,7 @@ CompressionPlan::Class class_of(const CompressConfig& config,
     case CompressionPolicy::optimus_cc:
       return optimus_class(config, job, members);
     case CompressionPolicy::critical_path:
+      return {.members = members, .reason = "policy critical_path: the run is measured first"};
     case CompressionPolicy::replay:
       break;
   }

@@ -21,6 +21,11 @@ constexpr double kFloatBytes = 4.0;
 // Shorter than anything measured: a transfer that takes no time still has a place in the timeline.
 constexpr Seconds kNoTime{1e-12};
 
+// The same link with no limit of speed.
+schedule::Link latency_of(const schedule::Link& link) {
+  return {.latency = link.latency};
+}
+
 class CostModelBuilder {
  public:
   CostModelBuilder(const MeshJob& job, const StepCosts& costs, const LinkSpeeds& links)
@@ -40,6 +45,7 @@ class CostModelBuilder {
     add_data_axis();
     add_table();
     add_update();
+    model_.codecs_take_compute = costs_.codecs_take_compute;
     return std::move(model_);
   }
 
@@ -259,8 +265,12 @@ class CostModelBuilder {
         const auto bytes = static_cast<double>(bucket.bytes);
         const Seconds half = slices_seconds(link, mesh().data, bytes);
         const Seconds whole = all_reduce_seconds(link, mesh().data, bytes);
+        const Seconds latencies = all_reduce_seconds(latency_of(link), mesh().data, bytes);
         chunk(bucket.stage)
-            .data_reduction.push_back({.at = bucket.reduce_at, .seconds = sharded ? half : whole});
+            .data_reduction.push_back({.at = bucket.reduce_at,
+                                       .seconds = sharded ? half : whole,
+                                       .latency = sharded ? link.latency : latencies,
+                                       .table = bucket.table});
         if (sharded) {
           // First layers first, as they are read.
           std::vector<schedule::Bucket>& gathers = chunk(bucket.stage).parameter_gather;
@@ -292,6 +302,7 @@ class CostModelBuilder {
       return;
     }
     model_.embedding_sync = kNoTime;
+    model_.embedding_latency = {};
     if (!links_) {
       const auto measured = costs_.of_stage(0, CostKind::embedding_sync);
       model_.embedding_sync = measured.value_or(kNoTime);
@@ -302,12 +313,15 @@ class CostModelBuilder {
     const schedule::Link link = table_link(mesh(), *links_, mesh().embedding_sync);
     if (mesh().embedding_sync == EmbeddingSync::separate) {
       model_.embedding_sync += all_reduce_seconds(link, 2, table);
+      model_.embedding_latency += all_reduce_seconds(latency_of(link), 2, table);
       if (mesh().data > 1) {
         const schedule::Link data = group_link(mesh(), *links_, "data", 0);
         model_.embedding_sync += all_reduce_seconds(data, mesh().data, table);
+        model_.embedding_latency += all_reduce_seconds(latency_of(data), mesh().data, table);
       }
     } else if (mesh().data_strategy == DataStrategy::zero1) {
       model_.embedding_sync += slices_seconds(link, 2 * mesh().data, table);
+      model_.embedding_latency += link.latency;
       const Seconds gather = slices_seconds(link, 2 * mesh().data, table);
       for (const int stage : {0, num_stages() - 1}) {
         std::vector<schedule::Bucket>& gathers = chunk(stage).parameter_gather;
@@ -315,6 +329,7 @@ class CostModelBuilder {
       }
     } else {
       model_.embedding_sync += all_reduce_seconds(link, 2 * mesh().data, table);
+      model_.embedding_latency += all_reduce_seconds(latency_of(link), 2 * mesh().data, table);
     }
   }
 

@@ -15,6 +15,7 @@ using schedule::Seconds;
 
 // Weight, gradient and two moments are read, all but the gradient written: 7 floats.
 constexpr double kUpdateBytes = 28.0;
+constexpr double kFloatBytes = 4.0;
 
 template <typename Matches>
 std::optional<Seconds> mean(const std::vector<OpCost>& ops, const Matches& matches) {
@@ -150,6 +151,20 @@ StepCosts assumed_costs(const ModelConfig& model, const AssumedSpeeds& speeds) {
   costs.ops.push_back(
       {.kind = CostKind::element_update, .seconds = {kUpdateBytes / speeds.bytes_per_second}});
   return costs;
+}
+
+CodecCost assumed_codec_cost(const CodecSetting& setting,
+                             const std::vector<std::int64_t>& shape,
+                             const AssumedSpeeds& speeds) {
+  const double elements = num_elements(shape);
+  // Two reads of the message to find scales or thresholds and to write; one write to decode.
+  double encode = 3.0 * kFloatBytes * elements / speeds.bytes_per_second;
+  double decode = kFloatBytes * elements / speeds.bytes_per_second;
+  if (setting.kind == CodecKind::low_rank) {  // products with both factors, then their product
+    encode += 4.0 * setting.rank * elements / speeds.flops_per_second;
+    decode += 2.0 * setting.rank * elements / speeds.flops_per_second;
+  }
+  return {.codec = setting, .shape = shape, .encode = {encode}, .decode = {decode}};
 }
 
 StepCosts with_parts(const MeshJob& job, StepCosts measured) {

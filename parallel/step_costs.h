@@ -96,6 +96,8 @@ struct StepCosts {
   std::vector<CodecCost> codecs{};
   std::optional<Cluster::Link> node_link{};
   std::optional<Cluster::Link> network_link{};
+  // Ranks had no core to spare where this was measured: codecs run instead of compute, not beside.
+  bool codecs_take_compute = false;
 
   // Means over the entries of a kind; nothing where there is none.
   [[nodiscard]] std::optional<schedule::Seconds> of_stage(int stage, CostKind kind) const;
@@ -117,6 +119,12 @@ struct AssumedSpeeds {
 
 // Costs of all parts from their floating-point operations.
 [[nodiscard]] StepCosts assumed_costs(const ModelConfig& model, const AssumedSpeeds& speeds);
+
+// A codec's work on a message of `shape` (as in CodecCost), from its floating-point operations and
+// the memory that it reads and writes.
+[[nodiscard]] CodecCost assumed_codec_cost(const CodecSetting& setting,
+                                           const std::vector<std::int64_t>& shape,
+                                           const AssumedSpeeds& speeds);
 
 // Adds the costs of parts to costs of virtual stages measured on `job`, so that they serve other
 // layouts too: a pass' seconds are shared out like the parts' operations. Parts that were measured

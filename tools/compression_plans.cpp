@@ -10,6 +10,7 @@
 #include "compress/codec_setting_json.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "parallel/critical_path.h"
 #include "parallel/schedule/chrome_trace.h"
 #include "tools/joined_text.h"
 
@@ -177,6 +178,25 @@ PlanHistory compression_plans(const TrainConfig& config) {
   return config.compress.policy == CompressionPolicy::replay
              ? replayed(config.compress.plan, job)
              : make_compression_plans(config.compress, job);
+}
+
+PlanHistory expected_plans(const TrainConfig& config,
+                           const StepCosts& costs,
+                           const LinkSpeeds& links) {
+  PlanHistory plans = compression_plans(config);
+  if (config.compress.policy != CompressionPolicy::critical_path) {
+    return plans;
+  }
+  const bool rehearses = config.device == Device::rehearsal;
+  const std::int64_t from_step =
+      std::max<std::int64_t>(rehearses ? 1 : kFirstChosenStep, config.compress.warmup_steps + 1);
+  if (from_step == 1) {
+    plans.clear();
+  }
+  plans.push_back(
+      {.from_step = from_step,
+       .plan = choose_critical_path(config.compress, config.mesh_job(), costs, links).plan});
+  return plans;
 }
 
 }  // namespace slackline

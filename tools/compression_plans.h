@@ -2,14 +2,27 @@
 
 #include <string>
 
+#include "parallel/compression_guard.h"
 #include "parallel/compression_policy.h"
+#include "parallel/step_cost_model.h"
 #include "tools/train_config.h"
 
 namespace slackline {
 
-// The compression plans of a run: what its policy makes, or what policy `replay` reads from
-// compress.plan. Throws ConfigError where the policy or the file does not fit the config.
+// Policy critical_path measures steps up to this one, and its plan is in force from the other.
+inline constexpr std::int64_t kLastMeasuredStep = 6;
+inline constexpr std::int64_t kFirstChosenStep = kLastMeasuredStep + kStepsToChange;
+
+// The compression plans that a run begins with: what its policy makes, or what policy `replay`
+// reads from compress.plan. Throws ConfigError where the policy or the file does not fit the
+// config.
 [[nodiscard]] PlanHistory compression_plans(const TrainConfig& config);
+
+// Those that it is expected to have in the end: with what policy critical_path chooses by these
+// costs, on the rehearsal device from the first step on.
+[[nodiscard]] PlanHistory expected_plans(const TrainConfig& config,
+                                         const StepCosts& costs,
+                                         const LinkSpeeds& links);
 
 // A plan as an entry of plan.json, without what is measured or predicted.
 [[nodiscard]] std::string compression_plan_json(const PlanFromStep& plan);

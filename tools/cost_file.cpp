@@ -86,6 +86,7 @@ StepCosts read(JsonReader document) {
   if (network) {
     costs.network_link = links.network_link;
   }
+  costs.codecs_take_compute = document.boolean("codecs_take_compute", false);
   document.finish();
   return costs;
 }
@@ -142,6 +143,9 @@ std::string cost_file_text(const StepCosts& costs) {
                         costs.layout->tensor,
                         costs.layout->tokens,
                         joined(costs.layout->layers, ", "));
+  }
+  if (costs.codecs_take_compute) {
+    text += "  \"codecs_take_compute\": true,\n";
   }
   std::vector<std::string> ops;
   for (const OpCost& op : costs.ops) {

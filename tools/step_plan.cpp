@@ -10,6 +10,7 @@
 #include "model/parameter_table.h"
 #include "parallel/byte_inputs.h"
 #include "parallel/class_bytes.h"
+#include "parallel/class_costs.h"
 #include "parallel/schedule/slots.h"
 #include "parallel/stage_split.h"
 #include "tools/compression_plans.h"
@@ -101,49 +102,41 @@ PlannedClass& row_of(std::vector<PlannedClass>& classes, const schedule::Transfe
   return found != classes.end() ? *found : classes.emplace_back(PlannedClass{.members = members});
 }
 
-// What is not measured of any message is not known of the class.
-void add_codec_seconds(PlannedClass& row,
-                       const std::vector<ClassBytes::Message>& messages,
-                       const StepCosts& costs) {
-  Seconds encode{};
-  Seconds decode{};
-  for (const ClassBytes::Message& message : messages) {
-    const std::optional<CodecCost> cost = costs.of_codec(message.codec, message.shape);
-    if (!cost) {
-      return;
-    }
-    encode += cost->encode;
-    decode += cost->decode;
+// A tied table that one pipeline rank holds is reduced with the other gradients: there its class is
+// taken out of theirs.
+void part_table(std::vector<PlannedClass>& classes, const MeshJob& job) {
+  const schedule::TransferClass table{.site = Site::embedding, .stage = 0, .phase = Phase::step};
+  if (job.parallel.pipeline > 1 || !job.model.tie_embeddings || job.parallel.data == 1) {
+    return;
   }
-  if (!messages.empty()) {
-    row.encode = encode;
-    row.decode = decode;
-  }
+  const std::size_t bytes =
+      class_bytes(job, CompressionPlan{.classes = {{.members = table}}}).front().raw;
+  PlannedClass& row = row_of(classes, table);
+  row.raw_bytes = bytes;
+  row.sent_bytes = bytes;
+  PlannedClass& gradients =
+      row_of(classes, {.site = Site::data_gradient, .stage = 0, .phase = Phase::step});
+  gradients.raw_bytes -= bytes;
+  gradients.sent_bytes -= bytes;
 }
 
-// What the timeline knows of classes, with what a plan makes of them. A tied table that one rank
-// holds is reduced with the other gradients: there its class is taken out of theirs.
+// What the timeline knows of classes, with what a plan makes of them.
 std::vector<PlannedClass> planned_classes(std::vector<PlannedClass> classes,
                                           const MeshJob& job,
                                           const CompressionPlan& plan,
                                           const std::optional<StepCosts>& costs) {
   const std::vector<ClassBytes> bytes = class_bytes(job, plan);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    PlannedClass& row = row_of(classes, bytes[i].members);
-    if (row.raw_bytes == 0 && row.members.site == Site::embedding) {
-      row.raw_bytes = bytes[i].raw;
-      PlannedClass& gradients =
-          row_of(classes, {.site = Site::data_gradient, .stage = 0, .phase = Phase::step});
-      gradients.raw_bytes -= bytes[i].raw;
-      gradients.sent_bytes -= bytes[i].raw;
-    }
     PlannedClass& planned = row_of(classes, bytes[i].members);
     planned.codec = plan.classes[i].codec;
     planned.reason = plan.classes[i].reason;
     planned.sent_bytes = planned.raw_bytes - bytes[i].raw + bytes[i].sent;
-    if (costs) {
-      add_codec_seconds(planned, bytes[i].compressed, *costs);
+    const auto seconds = costs ? codec_seconds(bytes[i], *costs) : std::nullopt;
+    if (seconds && !bytes[i].compressed.empty()) {
+      planned.encode = seconds->encode;
+      planned.decode = seconds->decode;
     }
+    planned.cost = class_cost(bytes[i], seconds.value_or(CodecSeconds{}));
   }
   return classes;
 }
@@ -160,49 +153,6 @@ Bytes& axis_of(AxisBytes& bytes, const MeshJob& job, Site site) {
       break;
   }
   return job.parallel.pipeline > 1 ? bytes.embedding : bytes.data;
-}
-
-// Messages and sums as a plan makes them, in place of the plain ones. Codecs of which nothing is
-// known take no time.
-void compress_costs(schedule::CostModel& costs,
-                    const schedule::Schedule& schedule,
-                    const std::vector<PlannedClass>& classes,
-                    int replicas) {
-  for (const PlannedClass& row : classes) {
-    if (row.sent_bytes == row.raw_bytes) {
-      continue;
-    }
-    const Seconds encode = row.encode.value_or(Seconds{});
-    const Seconds decode = row.decode.value_or(Seconds{});
-    const double share = static_cast<double>(row.sent_bytes) / static_cast<double>(row.raw_bytes);
-    switch (row.members.site) {
-      case Site::pipeline_forward:
-      case Site::pipeline_backward: {
-        const std::size_t messages =
-            schedule::members_of(schedule, row.members).size() * static_cast<std::size_t>(replicas);
-        set_class_cost(
-            costs,
-            schedule,
-            row.members,
-            {.bytes = Bytes{row.sent_bytes / messages}, .encode = encode, .decode = decode});
-        break;
-      }
-      case Site::data_gradient: {
-        std::vector<schedule::Bucket>& buckets =
-            costs.chunks[static_cast<std::size_t>(row.members.stage)].data_reduction;
-        for (schedule::Bucket& bucket : buckets) {
-          const double part = 1.0 / static_cast<double>(buckets.size());
-          bucket.seconds = share * bucket.seconds + part * (encode + decode);
-        }
-        break;
-      }
-      case Site::embedding:
-        costs.embedding_sync = share * costs.embedding_sync + encode + decode;
-        break;
-      case Site::parameter_gather:
-        break;
-    }
-  }
 }
 
 // What all ranks at one place of the pipeline send.
@@ -264,8 +214,9 @@ StepPlan make_step_plan(const TrainConfig& config,
                         const std::optional<StepCosts>& costs,
                         const LinkSpeeds& links,
                         const std::optional<PlanHistory>& given_plans) {
-  const PlanHistory plans = given_plans ? *given_plans : compression_plans(config);
   const MeshJob job = config.mesh_job();
+  const StepCosts known = costs ? *costs : assumed_costs(config.model, {});
+  const PlanHistory plans = given_plans ? *given_plans : expected_plans(config, known, links);
   const schedule::ByteInputs inputs = byte_inputs(job);
   StepPlan plan{.config = config,
                 .parameters = num_parameters(config.model),
@@ -276,17 +227,20 @@ StepPlan make_step_plan(const TrainConfig& config,
                 .costs_from = costs ? "measured" : assumption(),
                 .links_from = links ? "given" : "none: transfers take no time",
                 .has_measured_costs = costs.has_value(),
+                .plans = plans,
                 .step_bytes = schedule::step_bytes(inputs)};
-  schedule::CostModel model =
-      cost_model(job, costs ? *costs : assumed_costs(config.model, {}), links);
+  schedule::CostModel model = cost_model(job, known, links);
   const schedule::Timeline plain = schedule::make_timeline(plan.schedule, model);
   plan.slacks = schedule::class_slacks(plain);
-  const std::vector<PlannedClass> classes = timed_classes(plan.slacks, inputs);
+  std::vector<PlannedClass> classes = timed_classes(plan.slacks, inputs);
+  part_table(classes, job);
   for (const PlanFromStep& row : plans) {
     plan.compression.push_back(
         {.from_step = row.from_step, .classes = planned_classes(classes, job, row.plan, costs)});
   }
-  compress_costs(model, plan.schedule, plan.classes(), config.parallel.data);
+  for (const PlannedClass& row : plan.classes()) {
+    model.compressed[row.members] = row.cost;
+  }
   plan.timeline = schedule::make_timeline(plan.schedule, model);
   for (const PlannedClass& row : plan.classes()) {
     Bytes& bytes = axis_of(plan.step_bytes, job, row.members.site);

@@ -28,7 +28,8 @@ struct PlannedClass {
   std::optional<schedule::Seconds> encode{};
   std::optional<schedule::Seconds> decode{};
   std::optional<CodecSetting> codec{};
-  std::string reason{};  // why its codec is what it is
+  std::string reason{};        // why its codec is what it is
+  schedule::ClassCost cost{};  // in the timeline; codecs of which nothing is known take no time
 };
 
 // The classes from a step on.
@@ -59,7 +60,8 @@ struct StepPlan {
   bool has_measured_costs = false;
   schedule::Timeline timeline{};
   std::vector<schedule::ClassSlack> slacks{};
-  std::vector<PlannedClasses> compression{};      // as plans change; the last is the run's
+  PlanHistory plans{};
+  std::vector<PlannedClasses> compression{};      // of these plans; the last is the run's
   schedule::AxisBytes step_bytes{};               // under it
   std::vector<int> slots{};                       // micro-batches in flight, per pipeline rank
   std::vector<PlannedRank> ranks{};               // in world order

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+
+#include "compress/codec.h"
+#include "compress/codec_setting.h"
+
+namespace slackline {
+
+// What a codec is expected to lose of a message, as |x - y| / |x| without error feedback. Orders
+// settings before anything was compressed; what a run really loses is the guard's to measure.
+// Values are taken as independent and normal, so low_rank is told too much: real matrices have
+// directions that carry more than others.
+//
+//   low_rank   sqrt(1 - r / min(n, m)): every direction carries the same
+//   top_k      what is left below the threshold that a share p of normal values exceed
+//   random_k   sqrt(1 - p)
+//   quantize   measured on normal values with scales of 256 of them: 0.0078 (8 bits), 0.13 (4),
+//              0.60 (2), about as specified by uniform steps of max / 2^(b-1)
+//   cast       2^-9 / sqrt(3): the mean of a rounding to 8 significant bits
+[[nodiscard]] double expected_error(const CodecSetting& setting, const MatrixShape& shape);
+
+}  // namespace slackline

@@ -1,0 +1,286 @@
+#include "parallel/critical_path.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "compress/expected_error.h"
+#include "parallel/boundary_codec.h"
+#include "parallel/class_bytes.h"
+#include "parallel/class_costs.h"
+#include "parallel/compression_policy.h"
+#include "parallel/schedule/plan_search.h"
+#include "parallel/schedule/retiming.h"
+#include "parallel/schedule/slack.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::ChosenCodecs;
+using schedule::ClassChoices;
+using schedule::ClassCost;
+using schedule::CodecChoice;
+using schedule::CostModel;
+using schedule::Schedule;
+using schedule::Seconds;
+using schedule::Site;
+using schedule::TransferClass;
+
+constexpr schedule::SearchLimits kLimits;
+constexpr double kMilliseconds = 1e3;
+// Slack that is worth a word.
+constexpr Seconds kHidden{1e-6};
+
+std::map<Site, std::vector<CodecSetting>> default_candidates() {
+  const CodecSetting cast{.kind = CodecKind::cast};
+  const CodecSetting owed_cast{.kind = CodecKind::cast, .error_feedback = ErrorFeedback::immediate};
+  const CodecSetting bytes{.kind = CodecKind::quantize, .bits = 8, .scale = ScaleOf::token};
+  const auto low_rank = [](int rank, ErrorFeedback feedback) {
+    return CodecSetting{.error_feedback = feedback, .rank = rank};
+  };
+  return {{Site::pipeline_backward, {cast, bytes, low_rank(16, ErrorFeedback::lazy)}},
+          {Site::data_gradient,
+           {owed_cast,
+            low_rank(128, ErrorFeedback::immediate),
+            low_rank(32, ErrorFeedback::immediate)}},
+          {Site::embedding, {owed_cast, low_rank(128, ErrorFeedback::immediate)}}};
+}
+
+std::string milliseconds(Seconds seconds) {
+  return fmt::format("{:.4g} ms", kMilliseconds * seconds.value);
+}
+
+// The candidates of all classes, in the order of the classes.
+class Candidates {
+ public:
+  Candidates(const CompressConfig& config, const MeshJob& job)
+      : of_sites_(candidates_of(config, job)) {
+    CompressionPlan plan;
+    for (const TransferClass& members : compressible_classes(job)) {
+      plan.classes.push_back({.members = members});
+    }
+    std::size_t most = 0;
+    for (const auto& [site, list] : of_sites_) {
+      most = std::max(most, list.size());
+    }
+    // One pass over the model's tensors for the i-th candidates of all sites together.
+    for (std::size_t i = 0; i < most; ++i) {
+      for (CompressionPlan::Class& row : plan.classes) {
+        row.codec = setting_of(row.members.site, i);
+      }
+      bytes_.push_back(class_bytes(job, plan));
+    }
+    for (const CompressionPlan::Class& row : plan.classes) {
+      classes_.push_back(row.members);
+    }
+    for (std::size_t i = 0; most > 0 && i < classes_.size(); ++i) {
+      raw_bytes_ += static_cast<double>(bytes_.front()[i].raw);
+    }
+    elements_ = share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
+  }
+
+  [[nodiscard]] const std::vector<TransferClass>& classes() const { return classes_; }
+
+  [[nodiscard]] const std::vector<std::vector<ClassBytes>>& bytes() const { return bytes_; }
+
+  [[nodiscard]] std::optional<CodecSetting> setting_of(Site site, std::size_t i) const {
+    const auto found = of_sites_.find(site);
+    return found == of_sites_.end() || i >= found->second.size()
+               ? std::nullopt
+               : std::make_optional(found->second[i]);
+  }
+
+  // What of the class's bytes is smaller, and which candidates those are.
+  struct Offered {
+    ClassChoices choices{};
+    std::vector<CodecSetting> settings{};
+  };
+
+  [[nodiscard]] Offered offered(std::size_t members, const StepCosts& costs) const {
+    Offered offered{.choices = {.members = classes_[members]}};
+    for (std::size_t i = 0; i < bytes_.size(); ++i) {
+      const std::optional<CodecSetting> setting = setting_of(classes_[members].site, i);
+      const ClassBytes& row = bytes_[i][members];
+      if (setting && row.sent < row.raw) {
+        offered.settings.push_back(*setting);
+        offered.choices.choices.push_back(
+            {.cost = class_cost(row, codec_seconds_or_assumed(row, costs)),
+             .error =
+                 expected_error(*setting, elements_) * static_cast<double>(row.raw) / raw_bytes_});
+      }
+    }
+    return offered;
+  }
+
+ private:
+  std::map<Site, std::vector<CodecSetting>> of_sites_;
+  std::vector<TransferClass> classes_{};
+  std::vector<std::vector<ClassBytes>> bytes_{};  // of each candidate, of each class
+  double raw_bytes_ = 0.0;
+  MatrixShape elements_{};  // of a typical message
+};
+
+// What each class does to the step, for the reasons of a plan.
+class Explainer {
+ public:
+  Explainer(const Schedule& schedule,
+            const CostModel& plain,
+            const std::vector<Candidates::Offered>& offered,
+            const ChosenCodecs& chosen)
+      : offered_(offered), chosen_(chosen) {
+    std::vector<TransferClass> classes;
+    CostModel planned = plain;
+    for (std::size_t i = 0; i < offered.size(); ++i) {
+      classes.push_back(offered[i].choices.members);
+      costs_.push_back(cost_of(i, chosen.choices[i]));
+      planned.compressed[classes.back()] = costs_.back();
+    }
+    plain_costs_.assign(classes.size(), ClassCost{});
+    from_plain_.emplace(schedule, plain, classes);
+    from_planned_.emplace(schedule, planned, classes);
+    for (const schedule::ClassSlack& row :
+         schedule::class_slacks(schedule::make_timeline(schedule, planned))) {
+      slacks_[row.members] = row.slack;
+    }
+  }
+
+  [[nodiscard]] std::string reason(std::size_t members) const {
+    return chosen_.choices[members] ? compressed(members) : left_plain(members);
+  }
+
+ private:
+  [[nodiscard]] ClassCost cost_of(std::size_t members, std::optional<std::size_t> choice) const {
+    return choice ? offered_[members].choices.choices[*choice].cost : ClassCost{};
+  }
+
+  [[nodiscard]] static Seconds with(const schedule::Retiming& steps,
+                                    std::vector<ClassCost> costs,
+                                    std::size_t members,
+                                    const ClassCost& cost) {
+    costs[members] = cost;
+    return steps.step(costs);
+  }
+
+  // How much of a step without compression waits for this class alone.
+  [[nodiscard]] Seconds exposed(std::size_t members) const {
+    const ClassCost nothing{.share = 0.0, .rounds = 0};
+    return chosen_.plain - with(*from_plain_, plain_costs_, members, nothing);
+  }
+
+  [[nodiscard]] std::string compressed(std::size_t members) const {
+    const std::string codec = short_text(offered_[members].settings[*chosen_.choices[members]]);
+    const Seconds won = with(*from_planned_, costs_, members, {}) - from_planned_->step(costs_);
+    const Seconds waited = exposed(members);
+    const std::string what = waited > kHidden ? fmt::format("{} exposed", milliseconds(waited))
+                                              : "critical beside other classes";
+    return fmt::format("{}, {} wins {}", what, codec, milliseconds(won));
+  }
+
+  [[nodiscard]] std::string left_plain(std::size_t members) const {
+    const Candidates::Offered& offered = offered_[members];
+    const auto slack = slacks_.find(offered.choices.members);
+    if (slack != slacks_.end() && slack->second > kHidden) {
+      return fmt::format("hidden by {}, left plain", milliseconds(slack->second));
+    }
+    if (offered.settings.empty()) {
+      return "no candidate makes it smaller, left plain";
+    }
+    std::size_t best = 0;
+    std::vector<Seconds> won;
+    won.reserve(offered.settings.size());
+    for (std::size_t i = 0; i < offered.settings.size(); ++i) {
+      won.push_back(from_planned_->step(costs_) -
+                    with(*from_planned_, costs_, members, cost_of(members, i)));
+      best = won[best] < won[i] ? i : best;
+    }
+    const std::string codec = short_text(offered.settings[best]);
+    return won[best] > kHidden
+               ? fmt::format("{} would win {}, too little for its error, left plain",
+                             codec,
+                             milliseconds(won[best]))
+               : fmt::format("{} would win nothing, left plain", codec);
+  }
+
+  const std::vector<Candidates::Offered>& offered_;
+  const ChosenCodecs& chosen_;
+  std::vector<ClassCost> costs_{};  // as chosen
+  std::vector<ClassCost> plain_costs_{};
+  std::optional<schedule::Retiming> from_plain_{};
+  std::optional<schedule::Retiming> from_planned_{};
+  std::map<TransferClass, Seconds> slacks_{};  // under the plan
+};
+
+}  // namespace
+
+std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& config,
+                                                        const MeshJob& job) {
+  std::map<Site, std::vector<CodecSetting>> candidates;
+  const bool any = !config.sites.empty() || !config.candidates.empty();
+  const std::map<Site, std::vector<CodecSetting>> defaults = default_candidates();
+  for (const TransferClass& members : compressible_classes(job)) {
+    const std::string name = schedule::site_name(members.site);
+    const auto listed = config.candidates.find(name);
+    const auto set = config.sites.find(name);
+    const auto by_default = defaults.find(members.site);
+    if (listed != config.candidates.end()) {
+      candidates[members.site] = listed->second;
+    } else if (set != config.sites.end()) {
+      candidates[members.site] = {set->second};
+    } else if (!any && by_default != defaults.end()) {
+      candidates[members.site] = by_default->second;
+    }
+  }
+  return candidates;
+}
+
+std::vector<CandidateMessage> candidate_messages(const CompressConfig& config, const MeshJob& job) {
+  std::vector<CandidateMessage> messages;
+  const Candidates candidates(config, job);
+  for (const std::vector<ClassBytes>& of_candidate : candidates.bytes()) {
+    for (const ClassBytes& row : of_candidate) {
+      for (const ClassBytes::Message& message : row.compressed) {
+        const CandidateMessage candidate{.codec = message.codec, .shape = message.shape};
+        if (std::find(messages.begin(), messages.end(), candidate) == messages.end()) {
+          messages.push_back(candidate);
+        }
+      }
+    }
+  }
+  return messages;
+}
+
+CriticalPathPlan choose_critical_path(const CompressConfig& config,
+                                      const MeshJob& job,
+                                      const StepCosts& costs,
+                                      const LinkSpeeds& links) {
+  const Candidates candidates(config, job);
+  const Schedule schedule = make_rank_plan(job, {}).executor.schedule;
+  const CostModel plain = cost_model(job, costs, links);
+  std::vector<Candidates::Offered> offered;
+  std::vector<ClassChoices> choices;
+  offered.reserve(candidates.classes().size());
+  choices.reserve(candidates.classes().size());
+  for (std::size_t i = 0; i < candidates.classes().size(); ++i) {
+    offered.push_back(candidates.offered(i, costs));
+    choices.push_back(offered.back().choices);
+  }
+  const ChosenCodecs chosen = schedule::search_codecs(schedule, plain, choices, kLimits);
+  const Explainer explainer(schedule, plain, offered, chosen);
+  CriticalPathPlan result{.plain_step = chosen.plain, .step = chosen.step};
+  for (std::size_t i = 0; i < offered.size(); ++i) {
+    CompressionPlan::Class& row = result.plan.classes.emplace_back();
+    row.members = candidates.classes()[i];
+    if (chosen.choices[i]) {
+      row.codec = offered[i].settings[*chosen.choices[i]];
+    }
+    row.reason = fmt::format("policy critical_path: {}", explainer.reason(i));
+  }
+  return result;
+}
+
+}  // namespace slackline
