@@ -51,6 +51,14 @@ std::map<Site, std::vector<CodecSetting>> default_candidates() {
           {Site::embedding, {owed_cast, low_rank(128, ErrorFeedback::immediate)}}};
 }
 
+// That add up a class; 0: it stands at a boundary.
+int ranks_of(const TransferClass& members, const ParallelConfig& mesh) {
+  if (members.phase != schedule::Phase::step) {
+    return 0;
+  }
+  return members.site == Site::embedding && mesh.pipeline > 1 ? 2 * mesh.data : mesh.data;
+}
+
 std::string milliseconds(Seconds seconds) {
   return fmt::format("{:.4g} ms", kMilliseconds * seconds.value);
 }
@@ -244,7 +252,9 @@ std::vector<CandidateMessage> candidate_messages(const CompressConfig& config, c
   for (const std::vector<ClassBytes>& of_candidate : candidates.bytes()) {
     for (const ClassBytes& row : of_candidate) {
       for (const ClassBytes::Message& message : row.compressed) {
-        const CandidateMessage candidate{.codec = message.codec, .shape = message.shape};
+        const CandidateMessage candidate{.codec = message.codec,
+                                         .shape = message.shape,
+                                         .ranks = ranks_of(row.members, job.parallel)};
         if (std::find(messages.begin(), messages.end(), candidate) == messages.end()) {
           messages.push_back(candidate);
         }

@@ -22,6 +22,7 @@ namespace slackline {
 struct CandidateMessage {
   CodecSetting codec{};
   std::vector<std::int64_t> shape{};
+  int ranks = 0;  // that add it up; 0: a boundary's
 
   friend bool operator==(const CandidateMessage&, const CandidateMessage&) = default;
 };

@@ -52,16 +52,21 @@ CompressionPlan::Class read_class(JsonReader& section) {
   return row;
 }
 
+PlanFromStep read_entry(JsonReader& section) {
+  PlanFromStep row{.from_step = section.integer("from_step", {.min = 1})};
+  static_cast<void>(section.json("predicted_step_seconds"));
+  for (JsonReader& members : section.sections("classes")) {
+    row.plan.classes.push_back(read_class(members));
+  }
+  section.finish();
+  return row;
+}
+
 PlanHistory read_entries(std::vector<JsonReader> sections) {
   PlanHistory plans;
+  plans.reserve(sections.size());
   for (JsonReader& section : sections) {
-    PlanFromStep& row = plans.emplace_back();
-    row.from_step = section.integer("from_step", {.min = 1});
-    static_cast<void>(section.json("predicted_step_seconds"));
-    for (JsonReader& members : section.sections("classes")) {
-      row.plan.classes.push_back(read_class(members));
-    }
-    section.finish();
+    plans.push_back(read_entry(section));
   }
   return plans;
 }
@@ -146,6 +151,11 @@ std::string compression_plan_json(const PlanFromStep& plan) {
                     schedule::json_string(row.reason)));
   }
   return fmt::format(R"({{"from_step": {}, "classes": [{}]}})", plan.from_step, joined(rows, ", "));
+}
+
+PlanFromStep read_compression_plan(const std::string& json) {
+  JsonReader section = JsonReader::parse(json, "a plan");
+  return read_entry(section);
 }
 
 std::string plan_document(const PlanFromStep& in_force, const PlanHistory& plans) {

@@ -27,6 +27,9 @@ inline constexpr std::int64_t kFirstChosenStep = kLastMeasuredStep + kStepsToCha
 // A plan as an entry of plan.json, without what is measured or predicted.
 [[nodiscard]] std::string compression_plan_json(const PlanFromStep& plan);
 
+// Reads it back.
+[[nodiscard]] PlanFromStep read_compression_plan(const std::string& json);
+
 // What a checkpoint says of compression: the plan in force as such an entry, and where the run has
 // several, all of them as its `history`.
 [[nodiscard]] std::string plan_document(const PlanFromStep& in_force, const PlanHistory& plans);

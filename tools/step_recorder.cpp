@@ -84,7 +84,11 @@ void StepRecorder::add(const MeshModel::StepTimes& times, const std::vector<Wait
            CostKind::optimizer,
            (times.update_end - times.update_begin) / num_chunks);
   }
-  for (const CodecTimes& codec : times.codecs) {
+  add_codecs(times.codecs);
+}
+
+void StepRecorder::add_codecs(const std::vector<CodecTimes>& codecs) {
+  for (const CodecTimes& codec : codecs) {
     CodecSums& sums = codecs_[{codec_setting_json(codec.setting), codec.shape, codec.sent_bytes}];
     sums.encode.add(codec.encode.seconds, static_cast<double>(codec.encode.calls));
     sums.decode.add(codec.decode.seconds, static_cast<double>(codec.decode.calls));

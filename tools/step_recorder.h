@@ -26,10 +26,20 @@ class StepRecorder {
   // Adds a step to the costs. Seconds that an op waited for the tensor axis are not its cost.
   void add(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers);
 
+  // Adds calls of codecs outside of steps.
+  void add_codecs(const std::vector<CodecTimes>& codecs);
+
   // Adds a step to the trace.
   void trace(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers);
 
   [[nodiscard]] std::int64_t num_steps() const { return num_steps_; }
+
+  // Forgets the costs so far.
+  void restart() {
+    num_steps_ = 0;
+    sums_.clear();
+    codecs_.clear();
+  }
 
   // Mean costs of all ranks' ops, with costs of parts for other layouts; on every rank. Blocks.
   [[nodiscard]] StepCosts costs();

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "core/comm/link_probe.h"
 #include "core/comm/mpi_world.h"
 #include "core/log.h"
 #include "model/flops.h"
@@ -27,7 +28,7 @@ namespace {
 // Of a run, from 1: the first step is slower, and costs do not change much after some.
 constexpr std::int64_t kFirstRecordedStep = 2;
 constexpr std::int64_t kLastTracedStep = 3;
-constexpr std::int64_t kLastRecordedStep = 6;
+constexpr std::int64_t kLastRecordedStep = kLastMeasuredStep;
 
 // Sums over ranks that every step has, before those of samples.
 constexpr std::size_t kNumStepSums = 5 + 2 * kReportedAxes.size();
@@ -41,17 +42,18 @@ PlanHistory run_plans(const TrainConfig& config, const MeshModel& model) {
 }  // namespace
 
 StepReporter::StepReporter(const TrainConfig& config,
-                           const LinkSpeeds& links,
+                           const Machine& machine,
                            MeshModel& model,
                            Groups& groups,
                            RunDirectory& directory)
     : config_(&config),
-      links_(links),
+      machine_(machine),
       model_(&model),
       world_(groups.world),
       directory_(&directory),
       wait_times_(groups),
-      recorder_(config.mesh_job(), groups) {
+      recorder_(config.mesh_job(), groups),
+      chooser_(config, machine.num_threads, model, *groups.world) {
   for (const PlanFromStep& row : run_plans(config, model)) {
     saved_bytes_[row.from_step] = saved_axis_bytes(config.mesh_job(), row.plan);
   }
@@ -62,6 +64,9 @@ double StepReporter::saved_bytes(std::int64_t step, std::size_t axis) const {
 }
 
 void StepReporter::begin_step() {
+  if (probe_due_) {
+    probe_anew();
+  }
   wait_times_.begin_step();
   start_ = Clock::now();
 }
@@ -135,6 +140,7 @@ void StepReporter::report(Ended& step) {
     print(record);
   }
   guard(record);
+  watch(record);
   ++num_reported_;
   if (num_reported_ >= kFirstRecordedStep && num_reported_ <= kLastRecordedStep) {
     record_times(step);
@@ -182,11 +188,9 @@ StepPlan StepReporter::current_plan() const {
   const PlanHistory plans = run_plans(*config_, *model_);
   // A rehearsal's plan was made before it began, from costs that it obeys.
   if (!costs_ || config_->device == Device::rehearsal) {
-    return read_step_plan(*config_, {}, links_, plans);
+    return read_step_plan(*config_, {}, machine_.links, plans);
   }
-  const bool emulates = config_->network.emulates();
-  return make_step_plan(
-      *config_, costs_, emulates ? read_cluster(config_->network.links) : links_, plans);
+  return make_step_plan(*config_, costs_, links(), plans);
 }
 
 void StepReporter::print(const StepRecord& record) {
@@ -211,44 +215,109 @@ void StepReporter::print(const StepRecord& record) {
 void StepReporter::record_times(const Ended& step) {
   recorder_.add(step.times, step.transfers);
   recorded_seconds_ += step.record.step_seconds;
-  if (config_->trace && num_reported_ <= kLastTracedStep) {
+  if (config_->trace && !traced_ && num_reported_ <= kLastTracedStep) {
     recorder_.trace(step.times, step.transfers);
   }
-  if (config_->trace && num_reported_ == kLastTracedStep) {
+  if (config_->trace && !traced_ && num_reported_ == kLastTracedStep) {
+    traced_ = true;
     const std::string trace = recorder_.trace_text();
     if (is_first_rank()) {
       directory_->write_trace(trace);
     }
   }
   if (num_reported_ == kLastRecordedStep) {
-    tell_costs(recorded_seconds_ / static_cast<double>(recorder_.num_steps()));
+    tell_costs(step.record.step);
   }
 }
 
-void StepReporter::tell_costs(double measured_seconds) {
+LinkSpeeds StepReporter::links() const {
+  return config_->network.emulates() ? read_cluster(config_->network.links) : machine_.links;
+}
+
+void StepReporter::tell_costs(std::int64_t step) {
+  const double measured_seconds = recorded_seconds_ / static_cast<double>(recorder_.num_steps());
+  if (chooser_.is_measuring()) {
+    chooser_.measure_codecs(recorder_);
+  }
   StepCosts costs = recorder_.costs();
+  const bool emulates = config_->network.emulates();
+  if (is_first_rank()) {
+    if (machine_.links && !emulates) {
+      costs.node_link = machine_.links->node_link;
+      costs.network_link = machine_.links->network_link;
+    }
+    costs.codecs_take_compute = machine_.codecs_take_compute;
+    costs_ = std::move(costs);
+    const StepPlan plan = current_plan();
+    directory_->write_costs(cost_file_text(*costs_));
+    directory_->write_plan(plan_files(plan));
+    const double predicted = plan.timeline.step.value;
+    const bool rehearses = config_->device == Device::rehearsal;
+    const std::string links_from =
+        emulates ? "the links of " + config_->network.links : "probed links";
+    log_info(fmt::format("step time: {:.4f} s measured, {:.4f} s predicted from {}{} ({:+.1f} %)",
+                         measured_seconds,
+                         predicted,
+                         rehearses ? "the costs it was given" : "the measured costs of ops",
+                         machine_.links || emulates ? " and " + links_from : "",
+                         100.0 * (predicted / measured_seconds - 1.0)));
+  }
+  if (chooser_.is_measuring()) {
+    choose_plan(step);
+  }
+}
+
+void StepReporter::choose_plan(std::int64_t step) {
+  const std::optional<PlanFromStep> chosen =
+      chooser_.choose(costs_.value_or(StepCosts{}), is_first_rank() ? links() : LinkSpeeds{}, step);
+  if (chosen) {
+    saved_bytes_[chosen->from_step] = saved_axis_bytes(config_->mesh_job(), chosen->plan);
+  }
   if (!is_first_rank()) {
     return;
   }
-  const bool emulates = config_->network.emulates();
-  if (links_ && !emulates) {
-    costs.node_link = links_->node_link;
-    costs.network_link = links_->network_link;
+  if (!chosen) {
+    log_info("critical_path: what is compressed stays as it was");
+    return;
   }
-  costs_ = std::move(costs);
   const StepPlan plan = current_plan();
-  directory_->write_costs(cost_file_text(*costs_));
   directory_->write_plan(plan_files(plan));
-  const double predicted = plan.timeline.step.value;
-  const bool rehearses = config_->device == Device::rehearsal;
-  const std::string links_from =
-      emulates ? "the links of " + config_->network.links : "probed links";
-  log_info(fmt::format("step time: {:.4f} s measured, {:.4f} s predicted from {}{} ({:+.1f} %)",
-                       measured_seconds,
-                       predicted,
-                       rehearses ? "the costs it was given" : "the measured costs of ops",
-                       links_ || emulates ? " and " + links_from : "",
-                       100.0 * (predicted / measured_seconds - 1.0)));
+  const auto compressed = std::ranges::count_if(
+      chosen->plan.classes,
+      [](const CompressionPlan::Class& row) { return row.codec.has_value(); });
+  log_info(
+      fmt::format("critical_path: from step {} {} of {} classes of transfers are compressed; "
+                  "{:.4f} s a step predicted; plan.txt says why",
+                  chosen->from_step,
+                  compressed,
+                  chosen->plan.classes.size(),
+                  plan.timeline.step.value));
+}
+
+// What is measured anew are the steps that begin from here on, reported after those under way.
+void StepReporter::watch(const StepRecord& record) {
+  if (record.skipped || !chooser_.has_drifted(record.step, record.step_seconds)) {
+    return;
+  }
+  if (is_first_rank()) {
+    log_info(
+        fmt::format("step {}: steps have drifted from {:.4f} s; links and costs are measured "
+                    "anew",
+                    record.step,
+                    chooser_.usual_seconds()));
+  }
+  chooser_.measure_anew();
+  probe_due_ = machine_.links && !config_->network.emulates();
+  recorder_.restart();
+  recorded_seconds_ = 0.0;
+  num_reported_ = -static_cast<std::int64_t>(ended_.size());
+}
+
+void StepReporter::probe_anew() {
+  probe_due_ = false;
+  flush();
+  model_->finish_gather();
+  machine_.links = probe_links(*world_);
 }
 
 }  // namespace slackline

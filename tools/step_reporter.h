@@ -11,6 +11,7 @@
 #include "parallel/step_cost_model.h"
 #include "parallel/wait_times.h"
 #include "tools/metrics.h"
+#include "tools/plan_chooser.h"
 #include "tools/run_directory.h"
 #include "tools/step_plan.h"
 #include "tools/step_recorder.h"
@@ -21,16 +22,24 @@ namespace slackline {
 // Says how a run's steps went: where their time goes, one line each for a person and for
 // metrics.jsonl, and after the first steps their costs, their trace, and predicted against measured
 // step time. Of sampled steps it says what compression lost, and where the config sets a limit it
-// has the model compress less from kStepsToChange steps later on. Every rank has one and calls
-// alike; rank 0 prints and writes.
+// has the model compress less from kStepsToChange steps later on. Under policy critical_path the
+// costs of the first steps, or of steps that have drifted, choose what is compressed. Every rank
+// has one and calls alike; rank 0 prints and writes.
 //
 // What ranks tell each other for that travels beside the next steps, so that slow links cost no
 // step their latency: a step is reported up to two steps later, or by flush().
 class StepReporter {
  public:
-  // `links` were probed, or are absent. Config, model, groups and directory must outlive it.
+  // What is known of the machine besides what steps take.
+  struct Machine {
+    LinkSpeeds links{};   // probed, or absent
+    int num_threads = 1;  // of this rank
+    bool codecs_take_compute = false;
+  };
+
+  // Config, model, groups and directory must outlive it.
   StepReporter(const TrainConfig& config,
-               const LinkSpeeds& links,
+               const Machine& machine,
                MeshModel& model,
                Groups& groups,
                RunDirectory& directory);
@@ -67,7 +76,13 @@ class StepReporter {
   void report(Ended& step);
   void print(const StepRecord& record);
   void record_times(const Ended& step);
-  void tell_costs(double measured_seconds);
+  void tell_costs(std::int64_t step);
+  void choose_plan(std::int64_t step);
+  void watch(const StepRecord& record);
+  // Between steps, with nothing under way.
+  void probe_anew();
+  // Links that transfers take: emulated, probed, or not known.
+  [[nodiscard]] LinkSpeeds links() const;
   // Of a sampled step, from the end of its sums over ranks.
   [[nodiscard]] std::vector<ClassQuality> qualities_of(const Ended& step) const;
   void guard(const StepRecord& record);
@@ -77,16 +92,19 @@ class StepReporter {
   [[nodiscard]] double saved_bytes(std::int64_t step, std::size_t axis) const;
 
   const TrainConfig* config_;
-  LinkSpeeds links_;
+  Machine machine_;
   std::map<std::int64_t, std::vector<double>> saved_bytes_;  // per axis, from these steps on
   MeshModel* model_;
   Communicator* world_;
   RunDirectory* directory_;
   WaitTimes wait_times_;
   StepRecorder recorder_;
+  PlanChooser chooser_;
   std::deque<Ended> ended_;           // two at most, the first with sums on their way
   std::optional<StepCosts> costs_{};  // once they are known; of rank 0
-  std::int64_t num_reported_ = 0;
+  std::int64_t num_reported_ = 0;     // since costs began to be measured
+  bool traced_ = false;
+  bool probe_due_ = false;            // before the next step
   Clock::time_point start_{};         // of the current step
   double recent_step_seconds_ = 0.0;  // moving mean, for the time left
   double recorded_seconds_ = 0.0;     // of the steps whose times were recorded

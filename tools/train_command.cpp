@@ -92,9 +92,11 @@ std::string link_text(const Cluster::Link& link) {
                      node ? "a node's ranks" : "a pair of ranks");
 }
 
-// What network.links = "probe" finds. A rehearsal's messages are smaller than those it plans with.
+// What network.links = "probe" finds, and what policy critical_path needs where no links are
+// emulated. A rehearsal's messages are smaller than those it plans with.
 LinkSpeeds probed_links(Communicator& world, const TrainConfig& config) {
-  if (!config.network.probes() || world.size() == 1) {
+  const bool chooses = config.compress.policy == CompressionPolicy::critical_path;
+  if ((!config.network.probes() && (!chooses || config.network.emulates())) || world.size() == 1) {
     return std::nullopt;
   }
   Cluster cluster = probe_links(world);
@@ -212,11 +214,15 @@ ExitCode run_trainer(Groups& groups,
                      const LinkSpeeds& links,
                      const Job& job,
                      EndOthers end_others) {
+  const int ranks = ranks_on_own_node(*groups.world);
+  const int num_threads = default_num_threads(ranks);
   const Trainer::Options options{
       .resume = job.resume,
-      .num_threads = default_num_threads(ranks_on_own_node(*groups.world)),
+      .num_threads = num_threads,
       .resolved_config = job.resolved + "\n",
-      .links = links};
+      .links = links,
+      .codecs_take_compute =
+          ranks * num_threads >= static_cast<int>(std::thread::hardware_concurrency())};
   const auto make = [&] { return std::make_unique<Trainer>(job.config, options, groups); };
   return run_to_end(*groups.world, *make_on_all_ranks(*groups.world, make), end_others);
 }

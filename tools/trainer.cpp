@@ -68,7 +68,13 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
               .may_skip = config.run.on_nonfinite == OnNonFinite::skip},
              groups),
       directory_(config.run.dir),
-      reporter_(config_, options.links, model_, groups, directory_),
+      reporter_(
+          config_,
+          options.links,
+          {.num_threads = options.num_threads, .codecs_take_compute = options.codecs_take_compute},
+          model_,
+          groups,
+          directory_),
       checkpoints_(
           directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), *groups.world),
       sample_(static_cast<std::size_t>(config.model.sequence) + 1),

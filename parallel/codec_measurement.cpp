@@ -1,0 +1,135 @@
+#include "parallel/codec_measurement.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "compress/codec.h"
+#include "compress/codec_bytes.h"
+#include "core/buffer.h"
+#include "core/rng.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr std::int64_t kMostElements = 1 << 20;
+constexpr int kRuns = 3;  // the first is not timed
+
+MatrixShape measured_shape(const std::vector<std::int64_t>& shape, std::int64_t columns) {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : shape) {
+    elements *= size;
+  }
+  MatrixShape matrix{.rows = shape.front(), .columns = shape.back()};
+  if (shape.size() == 1) {
+    matrix = {.rows = std::max<std::int64_t>(1, elements / columns), .columns = columns};
+  }
+  const std::int64_t most_rows = std::max<std::int64_t>(1, kMostElements / matrix.columns);
+  matrix.rows = std::min(matrix.rows, most_rows);
+  return matrix;
+}
+
+// One codec with what it works on.
+class Measured {
+ public:
+  Measured(const CandidateMessage& message, const MatrixShape& shape)
+      : message_(message),
+        codec_(make_codec(message.codec, {{.name = "measured", .shape = shape}}, kSeed)),
+        values_(make_buffer("measured", DType::f32, {shape.rows, shape.columns})),
+        residual_(make_buffer("residual", DType::f32, {shape.rows, shape.columns})),
+        frame_("frame", codec_->frame_bytes()) {
+    matrix_ = {values_.view(DType::f32, {shape.rows, shape.columns})};
+    if (message.codec.error_feedback != ErrorFeedback::none) {
+      owed_ = {residual_.view(DType::f32, {shape.rows, shape.columns})};
+    }
+    fill(matrix_.front().span<float>());
+  }
+
+  [[nodiscard]] const Codec& codec() const { return *codec_; }
+
+  [[nodiscard]] CodecTimes run(StreamView stream, const MatrixShape& shape) {
+    CodecTimes times{.setting = message_.codec,
+                     .shape = {shape.rows, shape.columns},
+                     .sent_bytes = codec_->frame_bytes()};
+    for (int run = 0; run < kRuns; ++run) {
+      CodecTimes timed;
+      const MessageKey key{.seed = kSeed, .step = static_cast<std::uint64_t>(run)};
+      codec_->sums() > 0 && message_.ranks > 0 ? add_up(stream, key, timed)
+                                               : pass(stream, key, timed);
+      if (run > 0) {
+        times.encode.seconds += timed.encode.seconds;
+        times.decode.seconds += timed.decode.seconds;
+        ++times.encode.calls;
+        ++times.decode.calls;
+      }
+    }
+    return times;
+  }
+
+ private:
+  static constexpr std::uint64_t kSeed = 1;
+
+  static void fill(std::span<float> values) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(normal_pair({}, i / 2)[i % 2]);
+    }
+  }
+
+  void add_up(StreamView stream, const MessageKey& key, CodecTimes& times) {
+    {
+      const TimedCall timed(times.encode);
+      codec_->begin_sum(stream, matrix_, owed_, key);
+    }
+    for (int round = 1; round < codec_->sums(); ++round) {
+      const TimedCall timed(times.encode);
+      codec_->next_sum(stream, matrix_, owed_);
+    }
+    const TimedCall timed(times.decode);
+    codec_->finish_sum(stream, matrix_, owed_, 1);
+  }
+
+  // A sum of frames decodes those of all ranks.
+  void pass(StreamView stream, const MessageKey& key, CodecTimes& times) {
+    const Tensor frame = frame_.view(DType::u8, {static_cast<std::int64_t>(frame_.bytes())});
+    {
+      const TimedCall timed(times.encode);
+      codec_->encode(stream, matrix_, owed_, key, frame);
+    }
+    const TimedCall timed(times.decode);
+    for (int rank = 0; rank < std::max(1, message_.ranks); ++rank) {
+      codec_->decode(stream, frame, matrix_, false);
+    }
+  }
+
+  CandidateMessage message_;
+  std::unique_ptr<Codec> codec_;
+  Buffer values_;
+  Buffer residual_;
+  Buffer frame_;
+  Codec::Matrices matrix_{};
+  Codec::Matrices owed_{};  // empty without error feedback
+};
+
+}  // namespace
+
+std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& messages,
+                                       std::int64_t columns,
+                                       int num_threads) {
+  std::vector<CodecTimes> times;
+  times.reserve(messages.size());
+  for (const CandidateMessage& message : messages) {
+    const MatrixShape shape = measured_shape(message.shape, columns);
+    Measured measured(message, shape);
+    Stream stream({.name = "codec",
+                   .num_threads = num_threads,
+                   .workspace_bytes = measured.codec().workspace_bytes(num_threads)});
+    times.push_back(measured.run(stream, shape));
+  }
+  return times;
+}
+
+}  // namespace slackline
