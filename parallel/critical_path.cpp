@@ -196,7 +196,7 @@ class Explainer {
       return fmt::format("hidden by {}, left plain", milliseconds(slack->second));
     }
     if (offered.settings.empty()) {
-      return "no candidate makes it smaller, left plain";
+      return "no candidate that makes it smaller, left plain";
     }
     std::size_t best = 0;
     std::vector<Seconds> won;

@@ -27,7 +27,10 @@ void print_plan(const PlanOptions& options) {
   if (!options.trace.empty()) {
     write_file_atomically(options.trace, plan_trace(plan));
   }
-  const std::string text = options.json ? plan_json(plan) : plan_text(plan);
+  const bool compresses = config.compress.policy != CompressionPolicy::none;
+  const std::string text =
+      options.json ? plan_json(plan)
+                   : plan_text(plan) + (compresses ? "\n" + compression_text(plan) : "");
   std::fputs(text.c_str(), stdout);
 }
 

@@ -42,7 +42,7 @@ Rehearsal::Rehearsal(const TrainConfig& config,
               .rehearsal = op_costs(config)},
              groups),
       directory_(config.run.dir),
-      reporter_(config_, links, {}, model_, groups, directory_),
+      reporter_(config_, {.links = links}, model_, groups, directory_),
       tokens_(static_cast<std::size_t>(config.micro_shape().num_tokens())) {
   if (world_->rank() == 0) {
     directory_.refuse_occupied();
