@@ -46,11 +46,11 @@ double expected_error(const CodecSetting& setting, const MatrixShape& shape) {
     case CodecKind::random_k:
       return std::sqrt(1.0 - setting.ratio);
     case CodecKind::quantize:
-      return setting.bits == 8 ? 0.0078 : setting.bits == 4 ? 0.13 : 0.60;
+      return setting.bits == 8 ? 0.0069 : setting.bits == 4 ? 0.11 : 0.45;
     case CodecKind::cast:
       break;
   }
-  return std::exp2(-9.0) / std::numbers::sqrt3;
+  return 0.0017;
 }
 
 }  // namespace slackline

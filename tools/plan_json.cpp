@@ -174,7 +174,7 @@ PlanFiles plan_files(const StepPlan& plan) {
     entries.push_back(
         fmt::format(R"({{"from_step": {}, "predicted_step_seconds": {}, "classes": [{}{}{}]}})",
                     row.from_step,
-                    seconds_json(plan.timeline.step, known),
+                    seconds_json(row.step, known),
                     classes.empty() ? "" : "\n  ",
                     joined(classes, ",\n  "),
                     classes.empty() ? "" : "\n"));

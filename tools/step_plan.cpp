@@ -235,13 +235,15 @@ StepPlan make_step_plan(const TrainConfig& config,
   std::vector<PlannedClass> classes = timed_classes(plan.slacks, inputs);
   part_table(classes, job);
   for (const PlanFromStep& row : plans) {
-    plan.compression.push_back(
-        {.from_step = row.from_step, .classes = planned_classes(classes, job, row.plan, costs)});
+    PlannedClasses& planned = plan.compression.emplace_back();
+    planned.from_step = row.from_step;
+    planned.classes = planned_classes(classes, job, row.plan, costs);
+    for (const PlannedClass& members : planned.classes) {
+      model.compressed[members.members] = members.cost;
+    }
+    plan.timeline = schedule::make_timeline(plan.schedule, model);
+    planned.step = plan.timeline.step;
   }
-  for (const PlannedClass& row : plan.classes()) {
-    model.compressed[row.members] = row.cost;
-  }
-  plan.timeline = schedule::make_timeline(plan.schedule, model);
   for (const PlannedClass& row : plan.classes()) {
     Bytes& bytes = axis_of(plan.step_bytes, job, row.members.site);
     bytes.value = bytes.value - row.raw_bytes + row.sent_bytes;

@@ -35,6 +35,7 @@ struct PlannedClass {
 // The classes from a step on.
 struct PlannedClasses {
   std::int64_t from_step = 1;
+  schedule::Seconds step{};  // predicted
   std::vector<PlannedClass> classes{};
 };
 

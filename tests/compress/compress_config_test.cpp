@@ -258,8 +258,22 @@ TEST_CASE("a policy without what it needs is refused") {
   CHECK(unlike(refusal(R"({"policy": "all"})"), "policy", "compress.data_gradient.codec") == "");
   CHECK(unlike(refusal(R"({"policy": "list"})"), "policy", "compress.classes") == "");
   CHECK(unlike(refusal(R"({"policy": "replay"})"), "policy", "compress.plan") == "");
-  CHECK(unlike(refusal(R"({"policy": "critical_path"})"), "policy", "not built yet") == "");
+  CHECK(refusal(R"({"policy": "critical_path"})") == "accepted");
   CHECK(refusal(R"({"policy": "optimus_cc"})") == "accepted");
+}
+
+TEST_CASE("candidates stand beside a site's codec or alone, and are not empty") {
+  const CompressConfig config = read(R"({"policy": "critical_path",
+      "pipeline_backward": {"candidates": [{"codec": "cast"}, {"codec": "low_rank", "rank": 4}]},
+      "data_gradient": {"codec": "cast", "candidates": [{"codec": "quantize", "bits": 8}]}})");
+  CHECK(config.candidates.at("pipeline_backward").size() == 2);
+  CHECK(config.candidates.at("pipeline_backward")[1].rank == 4);
+  CHECK(config.sites.size() == 1);
+  CHECK(config.sites.at("data_gradient").kind == CodecKind::cast);
+  CHECK(config.candidates.at("data_gradient").size() == 1);
+  CHECK(unlike(refusal(R"({"data_gradient": {"candidates": []}})"),
+               "data_gradient.candidates",
+               "at least one") == "");
 }
 
 TEST_CASE("listed classes need a site, a codec from somewhere, and known names") {

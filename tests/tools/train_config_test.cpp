@@ -301,10 +301,7 @@ TEST_CASE("settings of the mesh that do not exist or do nothing are refused") {
 
 TEST_CASE("what is not built is refused by name") {
   using Catch::Contains;
-  for (const char* assignment : {"device=cuda",
-                                 "compress.policy=critical_path",
-                                 "compress.tensor_forward={}",
-                                 "model.kv_heads=2"}) {
+  for (const char* assignment : {"device=cuda", "compress.tensor_forward={}", "model.kv_heads=2"}) {
     INFO(assignment);
     const std::string key = std::string(assignment).substr(0, std::string(assignment).find('='));
     REQUIRE_THAT(refusal({assignment}), Contains(key) && Contains("not built yet"));
