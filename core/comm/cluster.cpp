@@ -1,5 +1,6 @@
 #include "core/comm/cluster.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -15,6 +16,7 @@ constexpr std::array<std::string_view, 2> kScopes = {"node", "network"};
 constexpr std::array<std::string_view, 2> kSharers = {"pair", "node"};
 constexpr std::array<std::string_view, 3> kSources = {"measured", "published", "assumed"};
 constexpr std::int64_t kMostNodes = 1'000'000;
+constexpr double kSlowestLink = 1000.0;  // less is a slip of units
 
 Cluster::Nodes read_nodes(JsonReader& section) {
   Cluster::Nodes nodes;
@@ -31,6 +33,9 @@ Cluster::Link read_link(JsonReader& section) {
   link.latency_seconds =
       section.number("latency_seconds", {.default_value = 0.0, .min = 0.0, .max = 10.0});
   link.bytes_per_second = section.number("bytes_per_second", {.min = 0.0, .exclusive_min = true});
+  if (link.bytes_per_second < kSlowestLink) {
+    section.fail("bytes_per_second", "is in bytes, of which 200 Gb/s are 2.5e10; must be >= 1000");
+  }
   link.duplex = section.boolean("duplex", true);
   link.shared_by = static_cast<Cluster::SharedBy>(section.choice("shared_by", kSharers, 0));
   link.source = kSources[section.choice("source", kSources, 2)];
@@ -46,7 +51,14 @@ Cluster read(JsonReader document) {
   if (cluster.nodes.empty()) {
     document.fail("nodes", "must list at least one kind of node");
   }
-  read_links(document, cluster);
+  const auto [node, network] = read_links(document, cluster);
+  const auto has_several = [](const Cluster::Nodes& kind) { return kind.devices > 1; };
+  if (!node && std::ranges::any_of(cluster.nodes, has_several)) {
+    document.fail("links", "must give the link inside a node: {\"scope\": \"node\", ...}");
+  }
+  if (!network && (cluster.nodes.size() > 1 || cluster.nodes.front().count > 1)) {
+    document.fail("links", "must give the link between nodes: {\"scope\": \"network\", ...}");
+  }
   document.finish();
   return cluster;
 }

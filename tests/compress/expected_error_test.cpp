@@ -17,8 +17,7 @@ constexpr MatrixShape kShape{.rows = 128, .columns = 256};
 double measured_error(const CodecSetting& setting) {
   const auto codec = make_codec(setting, {{.name = "x", .shape = kShape}}, 7);
   Stream stream({.num_threads = 1, .workspace_bytes = codec->workspace_bytes(1)});
-  GuardedTensor values =
-      random_tensor(DType::f32, {kShape.rows, kShape.columns}, {.seed = 3});
+  GuardedTensor values = random_tensor(DType::f32, {kShape.rows, kShape.columns}, {.seed = 3});
   GuardedTensor decoded(DType::f32, {kShape.rows, kShape.columns});
   const Buffer frame("frame", codec->frame_bytes());
   const Tensor bytes = frame.view(DType::u8, {static_cast<std::int64_t>(frame.bytes())});

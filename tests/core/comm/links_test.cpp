@@ -157,7 +157,8 @@ TEST_CASE("every collective is right over emulated links") {
 TEST_CASE("a cluster file says where ranks stand") {
   const ClusterFile file(R"({"nodes": [{"count": 1, "devices": 2}, {"count": 2, "devices": 3,
     "memory_bytes": 8e9}], "links": [{"scope": "network", "latency_seconds": 1e-5,
-    "bytes_per_second": 1.25e9, "duplex": false, "shared_by": "node", "source": "published"}]})");
+    "bytes_per_second": 1.25e9, "duplex": false, "shared_by": "node", "source": "published"},
+    {"scope": "node", "bytes_per_second": 1e11}]})");
   const Cluster cluster = read_cluster(file.path());
   REQUIRE(cluster.num_devices() == 8);
   REQUIRE(cluster.nodes_of_ranks(8) == std::vector<int>{0, 0, 1, 1, 1, 2, 2, 2});
@@ -165,7 +166,7 @@ TEST_CASE("a cluster file says where ranks stand") {
   REQUIRE_FALSE(cluster.network_link.duplex);
   REQUIRE(cluster.network_link.shared_by == Cluster::SharedBy::node);
   REQUIRE(cluster.network_link.source == "published");
-  REQUIRE(cluster.node_link.bytes_per_second == 0.0);
+  REQUIRE(cluster.node_link.bytes_per_second == 1e11);
   REQUIRE(cluster.nodes[1].memory_bytes == 8e9);
 }
 
@@ -182,6 +183,13 @@ TEST_CASE("a bad cluster file is refused with its path, key and rule") {
   REQUIRE_THAT(refusal_of("{" + nodes + R"(, "links": [)" + link + ", " + link + "]}"),
                Contains("links.1.scope"));
   REQUIRE_THAT(refusal_of("{" + nodes + R"(, "racks": 1})"), Contains("racks"));
+  REQUIRE_THAT(refusal_of("{" + nodes + R"(, "links": [)" + link + "]}"),
+               Contains("links") && Contains("link inside a node"));
+  REQUIRE_THAT(refusal_of(R"({"nodes": [{"count": 2, "devices": 1}]})"),
+               Contains("links") && Contains("link between nodes"));
+  REQUIRE_THAT(
+      refusal_of("{" + nodes + R"(, "links": [{"scope": "node", "bytes_per_second": 200}]})"),
+      Contains("links.0.bytes_per_second") && Contains("2.5e10"));
   REQUIRE_THROWS_AS(read_cluster("no_such_cluster.json"), ConfigError);
 }
 
