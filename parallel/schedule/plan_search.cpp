@@ -142,8 +142,11 @@ class Search {
     const Choices none(classes_.size());
     Choices best = none;
     Seconds best_step = simulated(none);
-    for (const Choices& start : {smallest(), none}) {
-      Choices choices = start;
+    std::vector<Choices> starts{smallest()};
+    if (simulates_) {
+      starts.push_back(none);
+    }
+    for (Choices& choices : starts) {
       for (int round = 0; round < kMostRounds; ++round) {
         keep_order(choices);
         const bool changed = descend(choices);
@@ -166,22 +169,41 @@ class Search {
     bool changed = false;
     for (bool better = true; better;) {
       better = false;
+      std::vector<bool> worth = worth_trying(choices);
       for (std::size_t i = 0; i < choices.size(); ++i) {
+        if (!worth[i]) {
+          continue;
+        }
         const std::optional<std::size_t> before = choices[i];
         std::optional<std::size_t> best = before;
         for (const std::optional<std::size_t> option : options(i)) {
           choices[i] = option;
+          if (option == before) {
+            continue;
+          }
           if (const Seconds with = step(choices); with < (1.0 - kEqual) * reached) {
             reached = with;
             best = option;
           }
         }
         choices[i] = best;
-        better = better || best != before;
+        if (best != before) {
+          better = true;
+          worth = worth_trying(choices);
+        }
       }
       changed = changed || better;
     }
     return changed;
+  }
+
+  // Of which another choice may shorten the step.
+  [[nodiscard]] std::vector<bool> worth_trying(const Choices& choices) {
+    if (simulates_) {
+      return std::vector<bool>(choices.size(), true);
+    }
+    static_cast<void>(step(choices));
+    return retiming_->critical(of_classes_);
   }
 
   // Less error for each class as far as the step stays within the limit: once the largest error

@@ -23,6 +23,10 @@ class Retiming {
   // The step with these costs of the classes, in their order. All other classes keep theirs.
   [[nodiscard]] Seconds step(const std::vector<ClassCost>& of_classes) const;
 
+  // Which of the classes the step of the last call of step() waits for: no change of the others
+  // makes it shorter. `of_classes` as in that call.
+  [[nodiscard]] std::vector<bool> critical(const std::vector<ClassCost>& of_classes) const;
+
  private:
   struct Graph;
 
