@@ -180,11 +180,12 @@ std::string point_name(const SweepSettings& settings) {
   std::string name;
   nlohmann::json identity;  // sorts the keys of objects
   for (const SweepSetting& setting : sorted) {
-    identity[setting.key] = nlohmann::json::parse(setting.value);
+    nlohmann::json& value = identity[setting.key];
+    value = nlohmann::json::parse(setting.value);
     name += fmt::format("{}{}-{}",
                         name.empty() ? "" : "_",
                         plain_text(setting.key.substr(setting.key.rfind('.') + 1)),
-                        plain_text(setting.value));
+                        plain_text(value.dump()));
   }
   const std::string text = identity.dump();
   return fmt::format("{}-{}",

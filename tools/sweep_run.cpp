@@ -28,6 +28,11 @@ using Json = nlohmann::ordered_json;
 constexpr std::chrono::milliseconds kLookAgain{20};
 constexpr const char* kOwnBinary = "/proc/self/exe";
 
+// How lines of a log begin, digits as zeros, and those of errors go on (core/log.cpp).
+constexpr std::string_view kLogTime = "00:00:00 ";
+constexpr std::string_view kLogError = "error ";
+constexpr std::string_view kLauncherRule = "-----";  // mpirun draws one above what it has to say
+
 std::string file_of(const SweepPoint& point, std::string_view name) {
   return fmt::format("{}/{}", point.config.run.dir, name);
 }
@@ -145,6 +150,15 @@ std::string message_of(const SweepPoint& point, int exit_code, std::size_t befor
                         : killed;
 }
 
+// The line starts with the time: it begins a message.
+bool is_logged(std::string_view line) {
+  const std::string_view start = line.substr(0, kLogTime.size());
+  return std::equal(
+      start.begin(), start.end(), kLogTime.begin(), kLogTime.end(), [](char a, char b) {
+        return b == '0' ? a >= '0' && a <= '9' : a == b;
+      });
+}
+
 // Nothing where the run was asked to end before its last step.
 std::optional<int> wait_for_end(ChildProcess& child, const std::function<void()>& look) {
   bool asked = false;
@@ -233,27 +247,26 @@ std::optional<RunOutcome> run_point(const SweepPoint& point,
 }
 
 std::string last_message(std::string_view printed) {
-  constexpr std::string_view kTime = "00:00:00 ";
-  constexpr std::string_view kError = "error ";
   std::string message;
   std::string last_line;
   bool found = false;      // an error
   bool continues = false;  // the line before belongs to it
   while (!printed.empty()) {
     const std::size_t end = printed.find('\n');
-    std::string_view line = printed.substr(0, end);
+    const std::string_view line = printed.substr(0, end);
     printed.remove_prefix(end == std::string_view::npos ? printed.size() : end + 1);
     if (!line.empty()) {
       last_line = line;
     }
-    if (line.size() > kTime.size() && line.substr(kTime.size()).starts_with(kError)) {
-      message = line.substr(kTime.size() + kError.size());
-      found = true;
-      continues = true;
-    } else if (continues && line.starts_with("hint: ")) {
-      message.append("\n").append(line);
-    } else {
+    if (is_logged(line)) {
+      const std::string_view text = line.substr(kLogTime.size());
+      continues = text.starts_with(kLogError);
+      found = found || continues;
+      message = continues ? text.substr(kLogError.size()) : message;
+    } else if (line.empty() || line.starts_with(kLauncherRule)) {
       continues = false;
+    } else if (continues) {
+      message.append("\n").append(line);
     }
   }
   return found ? message : last_line;

@@ -49,7 +49,8 @@ void require_own_run(const SweepPoint& point);
                                                   const std::vector<std::string>& launch,
                                                   const std::function<void()>& look);
 
-// The last error among what a run printed, without the time; else its last line. Exposed for tests.
+// The last error among what a run printed, whole but without its time; else the last line. Exposed
+// for tests.
 [[nodiscard]] std::string last_message(std::string_view printed);
 
 }  // namespace slackline

@@ -1,6 +1,7 @@
 #include "tools/sweep_table.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -96,6 +97,11 @@ Json json_number(const std::optional<double>& number) {
   return number ? Json(*number) : Json();
 }
 
+// Means of bytes are whole where every step sends the same.
+Json json_bytes(double bytes) {
+  return bytes == std::floor(bytes) ? Json(static_cast<std::int64_t>(bytes)) : Json(bytes);
+}
+
 Json settings_json(const SweepSettings& settings) {
   Json json = Json::object();
   for (const SweepSetting& setting : settings) {
@@ -108,8 +114,8 @@ Json axes_json(const RunSummary& summary) {
   Json json = Json::object();
   for (std::size_t i = 0; i < kReportedAxes.size(); ++i) {
     const AxisTraffic& axis = summary.axes[i];
-    json[std::string(kReportedAxes[i])] = {{"raw_bytes", axis.raw_bytes},
-                                           {"sent_bytes", axis.sent_bytes},
+    json[std::string(kReportedAxes[i])] = {{"raw_bytes", json_bytes(axis.raw_bytes)},
+                                           {"sent_bytes", json_bytes(axis.sent_bytes)},
                                            {"exposed_seconds", axis.exposed_seconds}};
   }
   return summary.step_seconds ? json : Json();

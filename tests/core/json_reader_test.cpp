@@ -151,6 +151,11 @@ TEST_CASE("a wrong type names the expected one and shows the value") {
   CHECK_THAT(
       refusal(R"({"split": [1, true]})", [](JsonReader& root) { (void)root.numbers("split", {}); }),
       Equals("split.1: expected a number; got true"));
+  const auto names = [](JsonReader& root) { (void)root.strings("names"); };
+  CHECK_THAT(refusal(R"({"names": "a"})", names),
+             Equals("names: expected a list of strings; got \"a\""));
+  CHECK_THAT(refusal(R"({"names": ["a", 1]})", names), Equals("names.1: expected a string; got 1"));
+  CHECK_THAT(refusal("{}", names), Equals("names: required key is missing"));
   CHECK_THAT(refusal(R"({"data": [{}, 3]})", [](JsonReader& root) { (void)root.sections("data"); }),
              Equals("data.1: expected an object; got 3"));
 }
