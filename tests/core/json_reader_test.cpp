@@ -58,7 +58,8 @@ std::string read_run(JsonReader& root) {
 
 TEST_CASE("values of every kind are read, and absent keys take their defaults") {
   JsonReader root = parse(R"({"run": {"steps": 5, "dir": "a"}, "lr": 2, "clip": 0.5, "flag": true,
-                              "split": [0.9, 0.1, 0], "layers": [1, 2], "precision": "bf16"})");
+                              "split": [0.9, 0.1, 0], "layers": [1, 2], "precision": "bf16",
+                              "words": ["a", "b"]})");
   JsonReader run = root.section("run");
   REQUIRE(run.integer("steps", {.min = 1}) == 5);
   REQUIRE(run.integer("keep", {.default_value = 2}) == 2);
@@ -73,6 +74,8 @@ TEST_CASE("values of every kind are read, and absent keys take their defaults") 
   REQUIRE(root.integers("layers", {}) == std::vector<std::int64_t>{1, 2});
   REQUIRE(root.integers("chunks", {}, std::vector<std::int64_t>{7}) ==
           std::vector<std::int64_t>{7});
+  REQUIRE(root.strings("words") == std::vector<std::string>{"a", "b"});
+  REQUIRE(root.strings("more", std::vector<std::string>{}).empty());
   REQUIRE(root.choice("precision", kPrecisions) == 1);
   REQUIRE(root.choice("storage", kPrecisions, 0) == 0);
   root.finish();

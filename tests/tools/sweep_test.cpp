@@ -15,6 +15,7 @@
 #include "core/locked_file.h"
 #include "tests/support/catch.h"
 #include "tests/tools/training_run.h"
+#include "tools/sweep_file.h"
 
 namespace slackline {
 
@@ -296,6 +297,13 @@ TEST_CASE("a sweep that is wrong is refused with the point, before anything is m
   refuse(seeds, {{"launch", {"no-such-program"}}}, "launch: must start with a program that exists");
   refuse(seeds, {{"launch", "mpirun"}}, "launch: expected a list of strings");
   require_refusal(run_slackline({"sweep", sweep.path("none.json")}), 2, "none.json");
+}
+
+TEST_CASE("the example sweep is valid") {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(SL_SOURCE_DIR);  // its paths are relative to it
+  CHECK(read_sweep("configs/sweep_tiny.json").points.size() == 6);
+  std::filesystem::current_path(before);
 }
 
 TEST_CASE("a sweep whose directory cannot be made is a file error") {
