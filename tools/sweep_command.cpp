@@ -166,8 +166,8 @@ void add_sweep_command(CLI::App& app, ExitCode& code) {
   CLI::App* command = app.add_subcommand("sweep", "Train every point of a grid of settings");
   command->add_option("SWEEP", *path, "JSON file with dir, base, grid and launch")->required();
   command->footer(
-      "{\"dir\": \"sweeps/rank\", \"base\": \"configs/tiny_pipeline.json\",\n"
-      " \"grid\": {\"compress.data_gradient.rank\": [4, 16], \"run.seed\": [1, 2, 3]}}\n"
+      "{\"dir\": \"sweeps/lr\", \"base\": \"configs/tiny_pipeline.json\",\n"
+      " \"grid\": {\"optimizer.lr\": [1e-3, 3e-4], \"run.seed\": [1, 2, 3]}}\n"
       "trains six runs, one after the other, each in its own directory under dir; results.csv and\n"
       "results.json there have a row for each. A failed run is a row like any other. The same\n"
       "command goes on where it was stopped or killed; runs that are done are not run again.\n"

@@ -187,10 +187,11 @@ std::string point_name(const SweepSettings& settings) {
                         plain_text(setting.key.substr(setting.key.rfind('.') + 1)),
                         plain_text(value.dump()));
   }
+  name.resize(std::min(name.size(), kLongestName));
+  name.erase(name.find_last_not_of("-_") + 1);  // where it was cut between two words
   const std::string text = identity.dump();
-  return fmt::format("{}-{}",
-                     name.substr(0, kLongestName),
-                     hex_text(xxh3(std::as_bytes(std::span(text)))).substr(0, kHashDigits));
+  return fmt::format(
+      "{}-{}", name, hex_text(xxh3(std::as_bytes(std::span(text)))).substr(0, kHashDigits));
 }
 
 }  // namespace slackline

@@ -222,8 +222,9 @@ std::optional<RunOutcome> run_point(const SweepPoint& point,
   make_directories(point.config.run.dir);
   const std::string messages = file_of(point, "stderr.txt");
   const std::optional<LockedFile> error = own_output(messages);
-  const std::optional<LockedFile> out = own_output(file_of(point, "stdout.txt"));
-  if (!error || !out) {
+  const std::optional<LockedFile> out =
+      error ? own_output(file_of(point, "stdout.txt")) : std::nullopt;
+  if (!out) {
     return std::nullopt;
   }
   const std::size_t before = std::filesystem::file_size(messages);
