@@ -282,6 +282,24 @@ std::vector<double> JsonReader::numbers(std::string_view key,
   });
 }
 
+std::vector<std::string> JsonReader::strings(
+    std::string_view key, const std::optional<std::vector<std::string>>& default_value) {
+  return node_->read(key, default_value, [](const std::string& path, const Json& value) {
+    if (!value.is_array()) {
+      refuse(path, "expected a list of strings", value);
+    }
+    std::vector<std::string> list;
+    list.reserve(value.size());
+    for (const Json& element : value) {
+      if (!element.is_string()) {
+        refuse(join_path(path, std::to_string(list.size())), "expected a string", element);
+      }
+      list.push_back(element.get<std::string>());
+    }
+    return list;
+  });
+}
+
 std::size_t JsonReader::choice(std::string_view key,
                                std::span<const std::string_view> names,
                                std::optional<std::size_t> default_value) {

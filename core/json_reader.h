@@ -69,6 +69,8 @@ class JsonReader {
       std::string_view key,
       const NumberRule& each,
       const std::optional<std::vector<double>>& default_value = {});
+  [[nodiscard]] std::vector<std::string> strings(
+      std::string_view key, const std::optional<std::vector<std::string>>& default_value = {});
 
   // One of a list of names; returns its position. An unknown name gets the nearest as a hint.
   [[nodiscard]] std::size_t choice(std::string_view key,

@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 
 #include "core/error.h"
@@ -32,6 +33,20 @@ void RunDirectory::refuse_occupied() const {
                       "); continue it with --resume, or choose another run.dir");
     }
   }
+}
+
+bool RunDirectory::lacks_evaluation(std::int64_t step) const {
+  std::ifstream lines(path_ + "/metrics.jsonl");
+  bool trained = false;
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {  // whole lines
+    if (step_of(line) == step) {
+      if (line.find("\"eval_loss\"") != std::string::npos) {
+        return false;
+      }
+      trained = true;
+    }
+  }
+  return trained;
 }
 
 void RunDirectory::start(const std::string& resolved_config,

@@ -24,6 +24,9 @@ class RunDirectory {
   // Throws FileError when another run's files are here.
   void refuse_occupied() const;
 
+  // The step's line is in metrics.jsonl, and no evaluation of it. Touches nothing.
+  [[nodiscard]] bool lacks_evaluation(std::int64_t step) const;
+
   // Creates the directory, writes config and plan, and opens metrics and TensorBoard events. Lines
   // of steps after `last_step` (of a run that went on after its checkpoint) are cut off.
   void start(const std::string& resolved_config, const PlanFiles& plan, std::int64_t last_step);

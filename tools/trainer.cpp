@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/comm/text_exchange.h"
 #include "core/log.h"
 #include "optim/learning_rate.h"
 #include "tools/compression_state.h"
@@ -93,7 +94,8 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
 }
 
 ExitCode Trainer::run() {
-  if (start_.step >= config_.run.steps) {
+  const bool owes_evaluation = options_.resume && owed_evaluation();
+  if (start_.step >= config_.run.steps && !owes_evaluation) {
     if (is_first_rank()) {
       log_info(fmt::format("{}: all {} steps are done", config_.run.dir, config_.run.steps));
     }
@@ -105,11 +107,15 @@ ExitCode Trainer::run() {
     const PlanFiles plan = plan_files(read_step_plan(config_, {}, options_.links, start_.plans));
     directory_.start(options_.resolved_config, plan, start_.step);
   }
+  if (owes_evaluation && !evaluate_when_due(start_.step)) {
+    return stopped_after(start_.step);
+  }
   for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {
-    const bool stop = train_step(step);
+    const bool told_to_stop = train_step(step);
     checkpoints_.commit_when_written();
-    evaluate_when_due(step);
+    const bool evaluated = evaluate_when_due(step);
     const bool last = step == config_.run.steps;
+    const bool stop = !evaluated || (told_to_stop && !last);
     if (stop || last || (config_.run.save_every > 0 && step % config_.run.save_every == 0)) {
       reporter_.flush();
       checkpoints_.save(training_contents({.config = config_,
@@ -118,16 +124,20 @@ ExitCode Trainer::run() {
                                            .tokenizer = start_.data.tokenizer,
                                            .step = step}));
     }
-    if (stop && !last) {
+    if (stop) {
       checkpoints_.finish();
-      if (is_first_rank()) {
-        log_info(fmt::format("stopped by a signal after step {}; --resume continues", step));
-      }
-      return ExitCode::stopped;
+      return stopped_after(step);
     }
   }
   checkpoints_.finish();
   return ExitCode::done;
+}
+
+ExitCode Trainer::stopped_after(std::int64_t step) {
+  if (is_first_rank()) {
+    log_info(fmt::format("stopped by a signal after step {}; --resume continues", step));
+  }
+  return ExitCode::stopped;
 }
 
 bool Trainer::train_step(std::int64_t step) {
@@ -202,11 +212,22 @@ std::optional<double> Trainer::evaluate() {
   return loss / static_cast<double>(config_.run.eval_batches);
 }
 
-void Trainer::evaluate_when_due(std::int64_t step) {
-  const bool due = config_.run.eval_every > 0 &&
-                   (step % config_.run.eval_every == 0 || step == config_.run.steps);
-  if (!due) {
-    return;
+bool Trainer::evaluation_is_due(std::int64_t step) const {
+  return config_.run.eval_every > 0 &&
+         (step % config_.run.eval_every == 0 || step == config_.run.steps);
+}
+
+bool Trainer::owed_evaluation() {
+  if (!evaluation_is_due(start_.step)) {
+    return false;
+  }
+  const bool lacking = is_first_rank() && directory_.lacks_evaluation(start_.step);
+  return broadcast_text(*world_, 0, lacking ? "yes" : "no", "lack of an evaluation") == "yes";
+}
+
+bool Trainer::evaluate_when_due(std::int64_t step) {
+  if (!evaluation_is_due(step)) {
+    return true;
   }
   reporter_.flush();
   const std::optional<double> loss = evaluate();
@@ -215,6 +236,7 @@ void Trainer::evaluate_when_due(std::int64_t step) {
     fmt::print("step {}/{} | validation loss {:.4f}\n", step, config_.run.steps, *loss);
     std::fflush(stdout);
   }
+  return loss.has_value();
 }
 
 void Trainer::stop_on_non_finite(const StepRecord& record) {

@@ -48,7 +48,12 @@ class Trainer {
   std::vector<MicroBatch> load(const Dataset& data, std::uint64_t first, std::int64_t step);
   // Mean loss over run.eval_batches global batches; nothing when a signal arrives meanwhile.
   std::optional<double> evaluate();
-  void evaluate_when_due(std::int64_t step);
+  // False when a signal cut it short: the run then stops, and owes it to whoever resumes.
+  [[nodiscard]] bool evaluate_when_due(std::int64_t step);
+  [[nodiscard]] bool evaluation_is_due(std::int64_t step) const;
+  // Whether the step to resume from was to be evaluated and was not; the same on all ranks.
+  [[nodiscard]] bool owed_evaluation();
+  [[nodiscard]] ExitCode stopped_after(std::int64_t step);
   [[noreturn]] void stop_on_non_finite(const StepRecord& record);
 
   [[nodiscard]] bool is_first_rank() const { return world_->rank() == 0; }

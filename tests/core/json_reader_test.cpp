@@ -58,7 +58,8 @@ std::string read_run(JsonReader& root) {
 
 TEST_CASE("values of every kind are read, and absent keys take their defaults") {
   JsonReader root = parse(R"({"run": {"steps": 5, "dir": "a"}, "lr": 2, "clip": 0.5, "flag": true,
-                              "split": [0.9, 0.1, 0], "layers": [1, 2], "precision": "bf16"})");
+                              "split": [0.9, 0.1, 0], "layers": [1, 2], "precision": "bf16",
+                              "words": ["a", "b"]})");
   JsonReader run = root.section("run");
   REQUIRE(run.integer("steps", {.min = 1}) == 5);
   REQUIRE(run.integer("keep", {.default_value = 2}) == 2);
@@ -73,6 +74,8 @@ TEST_CASE("values of every kind are read, and absent keys take their defaults") 
   REQUIRE(root.integers("layers", {}) == std::vector<std::int64_t>{1, 2});
   REQUIRE(root.integers("chunks", {}, std::vector<std::int64_t>{7}) ==
           std::vector<std::int64_t>{7});
+  REQUIRE(root.strings("words") == std::vector<std::string>{"a", "b"});
+  REQUIRE(root.strings("more", std::vector<std::string>{}).empty());
   REQUIRE(root.choice("precision", kPrecisions) == 1);
   REQUIRE(root.choice("storage", kPrecisions, 0) == 0);
   root.finish();
@@ -151,6 +154,11 @@ TEST_CASE("a wrong type names the expected one and shows the value") {
   CHECK_THAT(
       refusal(R"({"split": [1, true]})", [](JsonReader& root) { (void)root.numbers("split", {}); }),
       Equals("split.1: expected a number; got true"));
+  const auto names = [](JsonReader& root) { (void)root.strings("names"); };
+  CHECK_THAT(refusal(R"({"names": "a"})", names),
+             Equals("names: expected a list of strings; got \"a\""));
+  CHECK_THAT(refusal(R"({"names": ["a", 1]})", names), Equals("names.1: expected a string; got 1"));
+  CHECK_THAT(refusal("{}", names), Equals("names: required key is missing"));
   CHECK_THAT(refusal(R"({"data": [{}, 3]})", [](JsonReader& root) { (void)root.sections("data"); }),
              Equals("data.1: expected an object; got 3"));
 }

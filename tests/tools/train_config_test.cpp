@@ -177,7 +177,9 @@ TEST_CASE("example configs are valid, and configs/README.md names each") {
       continue;
     }
     INFO(name);
-    REQUIRE_NOTHROW(read_train_config(JsonReader::parse_file(entry.path())));
+    if (!name.starts_with("sweep_")) {  // of sweeps: sweep_test.cpp
+      REQUIRE_NOTHROW(read_train_config(JsonReader::parse_file(entry.path())));
+    }
     REQUIRE(readme.find("`" + name + "`") != std::string::npos);
     ++examples;
   }

@@ -150,6 +150,26 @@ TEST_CASE("SIGTERM, SIGINT and SIGUSR1 end with code 6 after saving, and the run
   REQUIRE(run.metric("loss").size() == static_cast<std::size_t>(steps) + 2);
 }
 
+TEST_CASE("an evaluation that a signal cuts short is made up for by the resumed run") {
+  const TrainingRun run;
+  REQUIRE(run.train({"run.steps=3", "run.dir=" + run.path("whole")}).exit_code == 0);
+  const std::string after = "& pid=$!; while [ ! -s " + run.run_dir() +
+                            "/metrics.jsonl ]; do sleep 0.02; done; kill -TERM $pid; wait $pid";
+  const std::string steps = GENERATE("run.steps=1", "run.steps=3");
+  INFO(steps);
+  const ProcessResult stopped =
+      run.train_in_shell("", {steps, "run.eval_every=1", "run.eval_batches=100000"}, after);
+  INFO(stopped.error);
+  REQUIRE(stopped.exit_code == 6);
+  REQUIRE(std::filesystem::exists(run.checkpoint(1)));
+  REQUIRE(run.metric("eval_loss").empty());
+
+  REQUIRE(run.train({"run.steps=3", "run.eval_every=1"}, {"--resume"}).exit_code == 0);
+  REQUIRE(run.metric("eval_loss").size() == 3);
+  REQUIRE(run.metric("eval_loss").back() == run.metric("eval_loss", "whole").back());
+  REQUIRE(run.metric("loss") == run.metric("loss", "whole"));
+}
+
 // Shadow memory and red zones are not in the plan.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("the peak of a run's memory is within 2 % of the plan") {

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace slackline {
+
+// A file that is open for appending and locked: no other process gets it while this one, or a
+// process that it passed the descriptor to, has it open. The system unlocks it when the last of
+// them has ended, however it ended; the file itself stays. Move-only.
+class LockedFile {
+ public:
+  // Creates the file when it is not there. Nothing where another process holds it; throws FileError
+  // where it cannot be opened, or its file system has no locks.
+  [[nodiscard]] static std::optional<LockedFile> open(const std::string& path);
+
+  ~LockedFile();
+  LockedFile(LockedFile&& other) noexcept;
+  LockedFile& operator=(LockedFile&& other) noexcept;
+  LockedFile(const LockedFile&) = delete;
+  LockedFile& operator=(const LockedFile&) = delete;
+
+  // Closed by exec() unless it is duplicated for the new program.
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+
+ private:
+  explicit LockedFile(int descriptor) : descriptor_(descriptor) {}
+
+  int descriptor_ = -1;
+};
+
+}  // namespace slackline

@@ -1,0 +1,49 @@
+#include "core/locked_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "tests/support/catch.h"
+#include "tests/support/temporary_directory.h"
+
+namespace slackline {
+
+TEST_CASE("a locked file is nobody else's until its last descriptor is closed") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("lock");
+  std::optional<LockedFile> first = LockedFile::open(path);
+  REQUIRE(first.has_value());
+  REQUIRE_FALSE(LockedFile::open(path).has_value());
+
+  LockedFile moved = std::move(*first);
+  first.reset();
+  REQUIRE_FALSE(LockedFile::open(path).has_value());
+
+  const int inherited = ::dup(moved.descriptor());  // as a process that was given it has
+  { const LockedFile closed = std::move(moved); }
+  REQUIRE_FALSE(LockedFile::open(path).has_value());
+  ::close(inherited);
+  REQUIRE(LockedFile::open(path).has_value());
+}
+
+TEST_CASE("a locked file is appended to and not inherited by programs") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("log");
+  write_file_atomically(path, "old ");
+  const std::optional<LockedFile> file = LockedFile::open(path);
+  REQUIRE(::write(file->descriptor(), "new", 3) == 3);
+  REQUIRE(read_file(path) == "old new");
+  REQUIRE((::fcntl(file->descriptor(), F_GETFD) & FD_CLOEXEC) != 0);
+}
+
+TEST_CASE("a locked file that cannot be opened is a file error with its path") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("none/lock");
+  REQUIRE_THROWS_WITH(LockedFile::open(path), Catch::StartsWith(path + ": cannot open: "));
+  REQUIRE_THROWS_AS(LockedFile::open(path), FileError);
+}
+
+}  // namespace slackline

@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "core/file_io.h"
+#include "core/locked_file.h"
+#include "core/log.h"
+#include "tools/commands.h"
+#include "tools/metrics.h"
+#include "tools/run_summary.h"
+#include "tools/stop_signal.h"
+#include "tools/sweep_file.h"
+#include "tools/sweep_progress.h"
+#include "tools/sweep_run.h"
+#include "tools/sweep_table.h"
+
+namespace slackline {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kRedraw{500};
+
+// Two sweeps in one directory would run the same points twice.
+LockedFile claim_directory(const std::string& dir) {
+  make_directories(dir);
+  const std::string path = fmt::format("{}/sweep.lock", dir);
+  std::optional<LockedFile> lock = LockedFile::open(path);
+  if (!lock) {
+    throw FileError(fmt::format(
+        "{}: another sweep is at work here; wait for its end, or choose another \"dir\"", path));
+  }
+  return std::move(*lock);
+}
+
+SweepRow read_row(const SweepPoint& point) {
+  require_own_run(point);
+  SweepRow row{.run = point.name, .settings = point.settings, .outcome = read_outcome(point)};
+  if (row.outcome) {
+    row.summary = summarize_run(point.config.run.dir);
+  }
+  return row;
+}
+
+// A sweep under way: the points, what is known of each, and the files that say so.
+class SweepRunner {
+ public:
+  explicit SweepRunner(Sweep sweep) : sweep_(std::move(sweep)), lock_(claim_directory(sweep_.dir)) {
+    rows_.reserve(sweep_.points.size());
+    for (const SweepPoint& point : sweep_.points) {
+      rows_.push_back(read_row(point));
+    }
+  }
+
+  ExitCode run() {
+    std::vector<std::size_t> due;
+    std::int64_t steps = 0;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (!rows_[i].outcome || !rows_[i].outcome->stands()) {
+        due.push_back(i);
+        steps += steps_to_do(sweep_.points[i]);
+      }
+    }
+    fmt::print("{}: {} runs, {} to do\n", sweep_.dir, rows_.size(), due.size());
+    std::fflush(stdout);
+    write_results();
+    SweepProgress progress(steps);
+    for (const std::size_t i : due) {
+      if (StopSignal::received() != 0 || !run_row(i, progress)) {
+        log_info("stopped by a signal; the same command goes on");
+        return ExitCode::stopped;
+      }
+    }
+    print_summary();
+    return ExitCode::done;
+  }
+
+ private:
+  static std::int64_t steps_to_do(const SweepPoint& point) {
+    return point.config.run.steps - saved_step(point);
+  }
+
+  // False where a stop signal ended it.
+  bool run_row(std::size_t i, SweepProgress& progress) {
+    const SweepPoint& point = sweep_.points[i];
+    const std::int64_t planned = steps_to_do(point);
+    const std::int64_t begin = point.config.run.steps - planned;
+    const Clock::time_point start = Clock::now();
+    Clock::time_point shown = start;
+    const auto show = [&] {
+      if (progress.visible() && Clock::now() - shown > kRedraw) {
+        shown = Clock::now();
+        const std::int64_t step = std::max(newest_step(point.config.run.dir), begin);
+        progress.show(fmt::format("{} step {}/{}", label(i), step, point.config.run.steps),
+                      step - begin);
+      }
+    };
+    std::optional<RunOutcome> outcome = run_point(point, sweep_.launch, show);
+    progress.hide();
+    if (!outcome) {
+      return false;
+    }
+    SweepRow& row = rows_[i];
+    row.outcome = std::move(outcome);
+    row.summary = summarize_run(point.config.run.dir);
+    write_results();
+    progress.end_run(planned, std::max<std::int64_t>(0, row.summary.steps - begin));
+    fmt::print("{}: {} after {} | {}\n",
+               label(i),
+               ending(row),
+               duration_text(std::chrono::duration<double>(Clock::now() - start).count()),
+               progress.time_left());
+    std::fflush(stdout);
+    return true;
+  }
+
+  [[nodiscard]] std::string label(std::size_t i) const {
+    return fmt::format("run {}/{} {}", i + 1, rows_.size(), rows_[i].run);
+  }
+
+  static std::string ending(const SweepRow& row) {
+    if (row.status() == "failed") {
+      const std::string& message = row.outcome->message;
+      return fmt::format(
+          "failed with {}: {}", row.outcome->exit_code, message.substr(0, message.find('\n')));
+    }
+    return fmt::format("done, loss {}{}",
+                       row.summary.loss ? fmt::format("{:.4f}", *row.summary.loss) : "not known",
+                       row.summary.eval_loss
+                           ? fmt::format(", validation loss {:.4f}", *row.summary.eval_loss)
+                           : "");
+  }
+
+  // After every run, so that whatever ends this process leaves a table of all before it.
+  void write_results() const {
+    write_file_atomically(fmt::format("{}/results.csv", sweep_.dir),
+                          results_csv(sweep_.keys, rows_));
+    write_file_atomically(fmt::format("{}/results.json", sweep_.dir), results_json(rows_));
+  }
+
+  void print_summary() const {
+    const auto failed = std::count_if(
+        rows_.begin(), rows_.end(), [](const SweepRow& row) { return row.status() == "failed"; });
+    fmt::print("{} runs done, {} failed; results in {}/results.csv and .json\n",
+               static_cast<std::ptrdiff_t>(rows_.size()) - failed,
+               failed,
+               sweep_.dir);
+  }
+
+  Sweep sweep_;
+  LockedFile lock_;
+  std::vector<SweepRow> rows_;  // as sweep_.points
+};
+
+}  // namespace
+
+void add_sweep_command(CLI::App& app, ExitCode& code) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("sweep", "Train every point of a grid of settings");
+  command->add_option("SWEEP", *path, "JSON file with dir, base, grid and launch")->required();
+  command->footer(
+      "{\"dir\": \"sweeps/lr\", \"base\": \"configs/tiny_pipeline.json\",\n"
+      " \"grid\": {\"optimizer.lr\": [1e-3, 3e-4], \"run.seed\": [1, 2, 3]}}\n"
+      "trains six runs, one after the other, each in its own directory under dir; results.csv and\n"
+      "results.json there have a row for each. A failed run is a row like any other. The same\n"
+      "command goes on where it was stopped or killed; runs that are done are not run again.\n"
+      "configs/README.md has every key.\n"
+      "Example: slackline sweep configs/sweep_tiny.json\n"
+      "Ends with 6 after SIGTERM, SIGINT or SIGUSR1, the run under way having saved.");
+  command->callback([path, &code] {
+    Sweep sweep = read_sweep(*path);
+    StopSignal::install();
+    code = SweepRunner(std::move(sweep)).run();
+  });
+}
+
+}  // namespace slackline
