@@ -26,8 +26,10 @@ class StepRecorder {
   // Adds a step to the costs. Seconds that an op waited for the tensor axis are not its cost.
   void add(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers);
 
-  // Adds a step to the trace.
-  void trace(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers);
+  // Adds a step to the trace: its ops and transfers, and on the track "step" its whole length.
+  void trace(std::int64_t step,
+             const MeshModel::StepTimes& times,
+             const std::vector<Wait>& transfers);
 
   [[nodiscard]] std::int64_t num_steps() const { return num_steps_; }
 
