@@ -164,8 +164,8 @@ StepBars measured_bars(const StepPlan& plan,
     RankBar row{
         .rank = bar.rank,
         .lane = look->lane,
-        .bar = {.start = start,
-                .end = end,
+        .bar = {.start = start - window.begin,
+                .end = end - window.begin,
                 .kind = look->kind,
                 .title = fmt::format("{}: {}", bar.name, seconds_text(bar.duration.value)),
                 .compressed = bar.track != "waiting" &&

@@ -47,8 +47,7 @@ StepRecord read_step(JsonReader& line) {
   return record;
 }
 
-void read_line(std::string_view text, Metrics& metrics) {
-  JsonReader line = JsonReader::parse(text, "not JSON");
+void read_line(JsonReader line, Metrics& metrics) {
   const std::vector<std::string> keys = line.keys();
   const auto has = [&](const char* key) {
     return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -63,6 +62,25 @@ void read_line(std::string_view text, Metrics& metrics) {
   }
 }
 
+// What is wrong with a line, empty where it was read.
+std::string add_line(std::string_view text, Metrics& metrics) {
+  try {
+    read_line(JsonReader::parse(text, "no JSON"), metrics);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool is_json(std::string_view text) {
+  try {
+    static_cast<void>(JsonReader::parse(text, ""));
+  } catch (const ConfigError&) {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Metrics read_metrics(const std::string& path) {
@@ -72,19 +90,17 @@ Metrics read_metrics(const std::string& path) {
   for (std::size_t begin = 0; begin < text.size();) {
     ++number;
     const std::size_t newline = text.find('\n', begin);
-    const bool last = newline == std::string::npos || newline + 1 == text.size();
     if (newline == std::string::npos) {
       metrics.cut = fmt::format("line {} has no end", number);
       break;
     }
-    try {
-      read_line(std::string_view(text).substr(begin, newline - begin), metrics);
-    } catch (const ConfigError& error) {
-      const std::string problem = fmt::format("line {}: {}", number, error.what());
-      if (!last) {
-        throw FileError(fmt::format("{}: {}", path, problem));
-      }
-      metrics.cut = problem;
+    const std::string_view line = std::string_view(text).substr(begin, newline - begin);
+    const std::string problem = add_line(line, metrics);
+    const bool last = newline + 1 == text.size();
+    if (!problem.empty() && last && !is_json(line)) {
+      metrics.cut = fmt::format("line {} is no JSON", number);
+    } else if (!problem.empty()) {
+      throw FileError(fmt::format("{}: line {}: {}", path, number, problem));
     }
     begin = newline + 1;
   }

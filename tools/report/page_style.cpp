@@ -63,7 +63,7 @@ svg .lane { font-size: 10px; }
 .scroll { overflow-x: auto; max-width: 100%; margin: .5rem 0; }
 table { border-collapse: collapse; font-size: .86rem; }
 th, td { text-align: left; vertical-align: top; padding: 3px 10px 3px 0;
-  border-bottom: 1px solid var(--rule); min-width: 3.2em; max-width: 36em; }
+  border-bottom: 1px solid var(--rule); max-width: 36em; overflow-wrap: break-word; }
 th { color: var(--soft); font-weight: 600; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 td.number { white-space: nowrap; }
@@ -78,7 +78,7 @@ td.number { white-space: nowrap; }
   .gantt > .plot > svg { min-width: 0; }
   .charts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   table { table-layout: fixed; width: 100%; font-size: 7.5pt; }
-  th, td { overflow-wrap: anywhere; white-space: normal; min-width: 0; max-width: none; padding-right: 5px; }
+  th, td { overflow-wrap: anywhere; white-space: normal; max-width: none; padding-right: 5px; }
   td.number { white-space: normal; }
   figure, tr, p.notice { break-inside: avoid; }
   h1, h2, h3, h4, figcaption { break-after: avoid; }

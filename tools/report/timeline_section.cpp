@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -87,9 +89,13 @@ Html critical_path_table(const StepPlan& plan) {
     ++part.count;
     part.seconds += node.duration().value;
   }
+  std::vector<std::pair<std::string, Part>> longest_first(parts.begin(), parts.end());
+  std::stable_sort(longest_first.begin(), longest_first.end(), [](const auto& a, const auto& b) {
+    return a.second.seconds > b.second.seconds;
+  });
   std::vector<std::vector<std::string>> rows;
   rows.reserve(parts.size());
-  for (const auto& [name, part] : parts) {
+  for (const auto& [name, part] : longest_first) {
     rows.push_back({name, fmt::format("{}", part.count), seconds_text(part.seconds)});
   }
   Html all = text_element("h4", "On the critical path");

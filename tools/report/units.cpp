@@ -9,7 +9,14 @@
 namespace slackline::report {
 
 std::string number_text(double value) {
-  return std::isfinite(value) ? fmt::format("{:.4g}", value) : "-";
+  constexpr double kLeastWhole = 1e3;
+  constexpr double kMostWhole = 1e12;
+  if (!std::isfinite(value)) {
+    return "-";
+  }
+  const double size = std::abs(value);
+  return size >= kLeastWhole && size < kMostWhole ? fmt::format("{:.0f}", value)
+                                                  : fmt::format("{:.4g}", value);
 }
 
 std::string percent_text(double share) {
