@@ -34,8 +34,8 @@ struct Frame {
   double width = 420;
   double height = 240;
   double left = 54;
-  double right = 12;
-  double top = 12;
+  double right = 24;
+  double top = 18;
   double bottom = 38;
   std::string x_label{};
   std::string y_label{};

@@ -37,7 +37,7 @@ Html runs_table(const SweepRecord& sweep) {
     const SweepRun& run = sweep.runs[i];
     rows.push_back({numbered(i), run.directory, settings_text(run), run.status, run.message});
   }
-  return table({{"number", Align::right}, {"run"}, {"settings"}, {"status"}, {"message"}}, rows);
+  return table({{"number"}, {"run"}, {"settings"}, {"status"}, {"message"}}, rows);
 }
 
 // In the order in which they first appear.
@@ -61,7 +61,7 @@ std::string column_of(const SweepRun& run, const std::string& name) {
 }
 
 Html columns_table(const SweepRecord& sweep, const std::vector<std::string>& names) {
-  std::vector<Column> columns = {{"number", Align::right}, {"run"}};
+  std::vector<Column> columns = {{"number"}, {"run"}};
   for (const std::string& name : names) {
     columns.push_back({name, Align::right});
   }
@@ -122,7 +122,7 @@ Html speed_against_loss(const SweepRecord& sweep) {
     all += text_element(
         "p", fmt::format("{} of {} runs have no such point.", missing, sweep.runs.size()));
   }
-  return all;
+  return element("div", {}, all);
 }
 
 Html loss_curves(const SweepRecord& sweep) {
