@@ -142,7 +142,7 @@ Html remarks(const RunRecord& run) {
   Html all;
   if (!run.no_prediction.empty()) {
     all += notice(fmt::format("No predicted timeline: {}", run.no_prediction));
-  } else if (!run.plan.has_measured_costs) {
+  } else if (!run.plan.has_measured_costs && run.config.device != Device::rehearsal) {
     all += notice(
         "The run has no costs.json, which is written after its sixth step. The predicted timeline "
         "is "
