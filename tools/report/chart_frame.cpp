@@ -1,5 +1,6 @@
 #include "tools/report/chart_frame.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -36,10 +37,14 @@ std::string tick_text(double value) {
 }  // namespace
 
 std::vector<double> round_ticks(double low, double high, int about) {
-  constexpr double kLeast = 1e-12;  // of a value's size: what a double can still tell apart
+  constexpr double kMost = 1e300;  // whose differences are still numbers
+  constexpr double kLeast = 1e-290;
+  constexpr double kLeastShare = 1e-12;  // of a value's size: what a double can still tell apart
+  low = std::clamp(low, -kMost, kMost);
+  high = std::clamp(high, -kMost, kMost);
   const double size = std::max(std::abs(low), std::abs(high));
-  if (high - low <= kLeast * size || size == 0.0) {
-    const double room = size == 0.0 ? 1.0 : 0.1 * size;
+  if (high - low <= std::max(kLeast, kLeastShare * size)) {
+    const double room = size <= kLeast ? 1.0 : 0.1 * size;
     low = low == 0.0 ? 0.0 : low - room;
     high += room;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@ namespace slackline::report {
 // are inline SVG whose width follows the page; colours are classes of the style sheet, so that they
 // follow a dark screen and paper.
 
-// Values from low to high over pixels from..to.
+// Values from low to high over pixels from..to; others stand at the nearer end.
 struct Scale {
   double low = 0.0;
   double high = 1.0;
@@ -19,12 +20,12 @@ struct Scale {
   double to = 1.0;
 
   [[nodiscard]] double operator()(double value) const {
-    return from + (to - from) * (value - low) / (high - low);
+    return from + (to - from) * ((std::clamp(value, low, high) - low) / (high - low));
   }
 };
 
 // Round numbers about `about` in number whose ends enclose [low, high], at least two. A range
-// without extent is widened. REQUIRES: both are finite.
+// without extent is widened, one beyond 1e300 cut off there. REQUIRES: both are finite.
 [[nodiscard]] std::vector<double> round_ticks(double low, double high, int about);
 
 // A number of pixels.

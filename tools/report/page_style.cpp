@@ -28,7 +28,7 @@ h4 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
 p { max-width: 70ch; color: var(--soft); }
 p.notice { color: var(--ink); background: var(--remark); padding: .5rem .7rem; border-radius: 4px;
   max-width: none; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr));
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 400px), 1fr));
   gap: 8px 24px; align-items: start; }
 .charts > * { min-width: 0; }
 figure { margin: .6rem 0; }

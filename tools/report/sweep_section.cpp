@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kSpeed = "tokens_per_second";
 
-// Of a table: more would not fit on paper, so that there are several.
+// Of a table, beside the number: more would not fit on paper, so that there are several.
 constexpr std::size_t kMostColumns = 6;
 
 std::string numbered(std::size_t run) {
@@ -61,7 +61,7 @@ std::string column_of(const SweepRun& run, const std::string& name) {
 }
 
 Html columns_table(const SweepRecord& sweep, const std::vector<std::string>& names) {
-  std::vector<Column> columns = {{"number"}, {"run"}};
+  std::vector<Column> columns = {{"number"}};
   for (const std::string& name : names) {
     columns.push_back({name, Align::right});
   }
@@ -69,7 +69,7 @@ Html columns_table(const SweepRecord& sweep, const std::vector<std::string>& nam
   rows.reserve(sweep.runs.size());
   for (std::size_t i = 0; i < sweep.runs.size(); ++i) {
     std::vector<std::string>& row = rows.emplace_back();
-    row = {numbered(i), sweep.runs[i].directory};
+    row = {numbered(i)};
     for (const std::string& name : names) {
       row.push_back(column_of(sweep.runs[i], name));
     }

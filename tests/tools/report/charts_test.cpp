@@ -36,8 +36,15 @@ LineChart chart_of(const std::vector<Point>& points) {
 TEST_CASE("ticks are round, enclose the range and are never fewer than two") {
   CHECK(round_ticks(0.0, 10.0, 5) == std::vector<double>{0, 2, 4, 6, 8, 10});
   CHECK(round_ticks(1.0, 12.0, 5) == std::vector<double>{0, 5, 10, 15});
-  for (const auto& [low, high] : std::vector<std::pair<double, double>>{
-           {3.0, 3.0}, {0.0, 0.0}, {-2.0, -2.0}, {1e-9, 2e-9}, {-1e6, 1e6}, {5.0, 5.0 + 1e-15}}) {
+  for (const auto& [low, high] : std::vector<std::pair<double, double>>{{3.0, 3.0},
+                                                                        {0.0, 0.0},
+                                                                        {-2.0, -2.0},
+                                                                        {1e-9, 2e-9},
+                                                                        {-1e6, 1e6},
+                                                                        {5.0, 5.0 + 1e-15},
+                                                                        {-1e300, 1e300},
+                                                                        {0.0, 5e-324},
+                                                                        {1e-310, 3e-310}}) {
     const std::vector<double> ticks = round_ticks(low, high, 5);
     INFO(low << " to " << high);
     REQUIRE(ticks.size() >= 2);
@@ -45,6 +52,12 @@ TEST_CASE("ticks are round, enclose the range and are never fewer than two") {
     CHECK(ticks.front() <= low);
     CHECK(ticks.back() >= high);
   }
+}
+
+TEST_CASE("values that no scale holds are drawn at its ends") {
+  const std::string html = line_chart(chart_of({{1, -1.7e308}, {2, 0.0}, {3, 1.7e308}})).str();
+  CHECK(occurrences(html, "inf") == 0);
+  CHECK(occurrences(html, "<circle") == 3);
 }
 
 TEST_CASE("a value that is not finite breaks the line, and one without neighbours has a mark") {
@@ -65,6 +78,7 @@ TEST_CASE("a chart of nothing says so") {
 
 TEST_CASE("a long series keeps its ends of value, and a short one every point") {
   std::vector<Point> points;
+  points.reserve(100000);
   for (int i = 0; i < 100000; ++i) {
     points.push_back({static_cast<double>(i), std::sin(i * 0.01)});
   }
