@@ -326,6 +326,17 @@ class CommandTest(unittest.TestCase):
         self.assertIn("The last line of metrics.jsonl is cut", text)
         self.assertIn("<td>12 of 12</td>", text)
 
+    def test_a_sweep_tells_which_of_its_runs_has_a_cut_line(self):
+        sweep = self.folder / "sweep"
+        shutil.copytree(SWEEP_DIR, sweep)
+        with (sweep / "run-002" / "metrics.jsonl").open("a") as file:
+            file.write('{"step": 13, "lo\n')
+        ended = slackline("report", sweep)
+        self.assertEqual(ended.returncode, 0)
+        self.assertIn("run-002/metrics.jsonl: the last line is cut", ended.stderr)
+        self.assertNotIn("run-000", ended.stderr)
+        self.assertIn("run-002: the last line of metrics.jsonl is cut", (sweep / "report.html").read_text())
+
     def test_a_run_without_trace_or_costs_says_how_to_get_them(self):
         (self.run / "trace.json").unlink()
         (self.run / "costs.json").unlink()
