@@ -27,10 +27,10 @@ int run(int argc, char** argv) {
   slackline::add_evaluate_command(app, code);
   slackline::add_generate_command(app, code);
   slackline::add_inspect_command(app, code);
+  slackline::add_report_command(app, code);
   slackline::add_import_command(app, code);
   slackline::add_export_command(app, code);
   slackline::add_compare_command(app, code);
-  slackline::add_report_command(app, code);
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty()) {
