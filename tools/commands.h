@@ -17,6 +17,7 @@ void add_prepare_command(CLI::App& app, ExitCode& code);
 void add_evaluate_command(CLI::App& app, ExitCode& code);
 void add_generate_command(CLI::App& app, ExitCode& code);
 void add_inspect_command(CLI::App& app, ExitCode& code);
+void add_report_command(CLI::App& app, ExitCode& code);
 void add_import_command(CLI::App& app, ExitCode& code);
 void add_export_command(CLI::App& app, ExitCode& code);
 void add_compare_command(CLI::App& app, ExitCode& code);

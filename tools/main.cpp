@@ -27,6 +27,7 @@ int run(int argc, char** argv) {
   slackline::add_evaluate_command(app, code);
   slackline::add_generate_command(app, code);
   slackline::add_inspect_command(app, code);
+  slackline::add_report_command(app, code);
   slackline::add_import_command(app, code);
   slackline::add_export_command(app, code);
   slackline::add_compare_command(app, code);

@@ -95,7 +95,9 @@ void StepRecorder::add_codecs(const std::vector<CodecTimes>& codecs) {
   }
 }
 
-void StepRecorder::trace(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers) {
+void StepRecorder::trace(std::int64_t step,
+                         const MeshModel::StepTimes& times,
+                         const std::vector<Wait>& transfers) {
   const int rank = world_->rank();
   const auto bar = [&](const char* track, std::string name, double begin, double end) {
     bars_.push_back({.rank = rank,
@@ -104,6 +106,7 @@ void StepRecorder::trace(const MeshModel::StepTimes& times, const std::vector<Wa
                      .start = seconds(begin),
                      .duration = seconds(std::max(0.0, end - begin))});
   };
+  bar("step", fmt::format("step {}", step), times.ops.front().begin, times.update_end);
   for (const PipelineExecutor::OpTime& op : times.ops) {
     bar("compute",
         fmt::format("{} s{} m{}", op_name(op.op.kind), op.op.chunk, op.op.micro_batch),

@@ -29,8 +29,10 @@ class StepRecorder {
   // Adds calls of codecs outside of steps.
   void add_codecs(const std::vector<CodecTimes>& codecs);
 
-  // Adds a step to the trace.
-  void trace(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers);
+  // Adds a step to the trace: its ops and transfers, and on the track "step" its whole length.
+  void trace(std::int64_t step,
+             const MeshModel::StepTimes& times,
+             const std::vector<Wait>& transfers);
 
   [[nodiscard]] std::int64_t num_steps() const { return num_steps_; }
 

@@ -216,7 +216,7 @@ void StepReporter::record_times(const Ended& step) {
   recorder_.add(step.times, step.transfers);
   recorded_seconds_ += step.record.step_seconds;
   if (config_->trace && !traced_ && num_reported_ <= kLastTracedStep) {
-    recorder_.trace(step.times, step.transfers);
+    recorder_.trace(step.record.step, step.times, step.transfers);
   }
   if (config_->trace && !traced_ && num_reported_ == kLastTracedStep) {
     traced_ = true;

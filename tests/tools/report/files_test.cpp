@@ -1,0 +1,178 @@
+// What a report reads: metrics that a crash may have cut, traces, results of sweeps.
+
+#include <cmath>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "parallel/schedule/chrome_trace.h"
+#include "tests/support/catch.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/metrics.h"
+#include "tools/report/metrics_file.h"
+#include "tools/report/sweep_record.h"
+#include "tools/report/trace_file.h"
+
+namespace slackline::report {
+
+using Catch::Contains;
+
+namespace {
+
+StepRecord step_record(std::int64_t step) {
+  return {.step = step,
+          .loss = 4.5 - static_cast<double>(step),
+          .grad_norm = 2.0,
+          .lr = 1e-3,
+          .tokens = 64,
+          .step_seconds = 0.5,
+          .seconds = {.compute = 0.25, .bubble = 0.125, .exposed = 0.0625, .other = 0.0625},
+          .axes = {{{.raw_bytes = 10, .sent_bytes = 8, .exposed_seconds = 0.0625}}}};
+}
+
+std::string two_steps() {
+  return step_line(step_record(1)) + "\n" + evaluation_line(1, 3.25) + "\n" +
+         step_line(step_record(2)) + "\n";
+}
+
+Metrics metrics_of(const std::string& text) {
+  const TemporaryDirectory directory;
+  write_file_atomically(directory.file("metrics.jsonl"), text);
+  return read_metrics(directory.file("metrics.jsonl"));
+}
+
+SweepRecord sweep_of(const TemporaryDirectory& directory, const std::string& results) {
+  write_file_atomically(directory.file("results.json"), results);
+  return read_sweep_results(directory.path());
+}
+
+}  // namespace
+
+TEST_CASE("metrics are read back as they were written") {
+  const Metrics metrics = metrics_of(two_steps());
+  CHECK_FALSE(metrics.cut);
+  REQUIRE(metrics.steps.size() == 2);
+  const StepRecord& second = metrics.steps[1];
+  CHECK(second.step == 2);
+  CHECK(second.loss == 2.5);
+  CHECK(second.seconds.exposed == 0.0625);
+  CHECK(second.axes[0].raw_bytes == 10);
+  CHECK(second.axes[0].sent_bytes == 8);
+  REQUIRE(metrics.evaluations.size() == 1);
+  CHECK(metrics.evaluations[0].loss == 3.25);
+}
+
+TEST_CASE("a last line that is cut anywhere is told, and the rest is read") {
+  const std::string whole = two_steps();
+  const std::size_t last_line = whole.rfind('\n', whole.size() - 2) + 1;
+  for (std::size_t size = last_line + 1; size < whole.size(); size += 7) {
+    const Metrics metrics = metrics_of(whole.substr(0, size));
+    REQUIRE(metrics.cut);
+    REQUIRE(metrics.steps.size() == 1);
+  }
+  const Metrics ended = metrics_of(two_steps() + "{\"step\": 3, \"lo\n");
+  REQUIRE(ended.cut);
+  CHECK(*ended.cut == "line 4 is no JSON");
+  CHECK(ended.steps.size() == 2);
+  CHECK(metrics_of("").steps.empty());
+}
+
+TEST_CASE("a line that is not the last, or is JSON and not metrics, is refused with its number") {
+  CHECK_THROWS_AS(metrics_of("{\"step\": 1, \"lo\n" + two_steps()), FileError);
+  CHECK_THROWS_WITH(metrics_of("{\"step\": 1, \"lo\n" + two_steps()),
+                    Contains("metrics.jsonl: line 1"));
+  CHECK_THROWS_WITH(metrics_of(two_steps() + "{\"step\": 3}\n"),
+                    Contains("line 4") && Contains("neither loss nor eval_loss"));
+  CHECK_THROWS_WITH(metrics_of("{\"step\": 1, \"loss\": \"low\"}\n" + two_steps()),
+                    Contains("line 1") && Contains("loss"));
+}
+
+TEST_CASE("a loss that was not finite is NaN, and absent accounts are nothing") {
+  const Metrics metrics = metrics_of("{\"step\": 1, \"loss\": null, \"grad_norm\": null}\n");
+  REQUIRE(metrics.steps.size() == 1);
+  CHECK(std::isnan(metrics.steps[0].loss));
+  CHECK(std::isnan(metrics.steps[0].step_seconds));
+  CHECK(metrics.steps[0].axes[2].sent_bytes == 0.0);
+}
+
+TEST_CASE("a trace is read back as it was written, names and all") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("trace.json");
+  write_file_atomically(path,
+                        schedule::chrome_trace({{2, "compute", "<forward> \"s0\"", {0.5}, {0.25}},
+                                                {2, "data", "sum", {0.75}, {0.125}},
+                                                {3, "data", "sum", {0.75}, {0.125}}}));
+  const std::vector<schedule::TraceBar> bars = read_trace(path);
+  REQUIRE(bars.size() == 3);
+  CHECK(bars[0].rank == 2);
+  CHECK(bars[0].track == "compute");
+  CHECK(bars[0].name == "<forward> \"s0\"");
+  CHECK(bars[0].start.value == Approx(0.5));
+  CHECK(bars[0].duration.value == Approx(0.25));
+  CHECK(bars[2].rank == 3);
+  CHECK(bars[2].track == "data");
+  write_file_atomically(path, "{\"traceEvents\": [{\"ph\": 1}]}");
+  CHECK_THROWS_AS(read_trace(path), FileError);
+  CHECK_THROWS_WITH(read_trace(path), Catch::StartsWith(path));
+}
+
+TEST_CASE("results of a sweep are read as a list and as an object, with any columns") {
+  const TemporaryDirectory directory;
+  const std::string row =
+      R"([{"run": "a", "settings": {"optimizer.lr": 0.001, "compress": {"policy": "all"}, "x": "y"},
+           "status": "done", "message": "", "loss": 2.5, "eval_loss": null, "host": "<b>",
+           "axes": {"data": {"sent_bytes": 12, "raw_bytes": 48}}}])";
+  const std::string object =
+      R"({"sweep": "s", "runs": [{"directory": "a", "assignments": {"k": 1}, "status": "failed",
+          "exit_code": 5, "message": "bad"}]})";
+  const SweepRecord listed = sweep_of(directory, row);
+  REQUIRE(listed.runs.size() == 1);
+  const SweepRun& run = listed.runs[0];
+  CHECK(run.directory == "a");
+  CHECK(run.settings ==
+        std::vector<std::pair<std::string, std::string>>{
+            {"optimizer.lr", "0.001"}, {"compress", "{\"policy\":\"all\"}"}, {"x", "y"}});
+  CHECK(run.columns ==
+        std::vector<std::pair<std::string, std::string>>{{"loss", "2.5"},
+                                                         {"host", "<b>"},
+                                                         {"axes.data.sent_bytes", "12"},
+                                                         {"axes.data.raw_bytes", "48"}});
+  CHECK(run.numbers.at("axes.data.sent_bytes") == 12);
+  CHECK(run.numbers.count("eval_loss") == 0);
+  const SweepRecord wrapped = sweep_of(directory, object);
+  REQUIRE(wrapped.runs.size() == 1);
+  CHECK(wrapped.runs[0].directory == "a");
+  CHECK(wrapped.runs[0].message == "bad");
+  CHECK(wrapped.runs[0].numbers.at("exit_code") == 5);
+}
+
+TEST_CASE("results that are none are refused, and name the file") {
+  const TemporaryDirectory directory;
+  for (const char* wrong : {"", "[1]", "{}", "{\"runs\": 3}", "[{\"status\": \"done\"}]", "[{"}) {
+    INFO(wrong);
+    CHECK_THROWS_AS(sweep_of(directory, wrong), FileError);
+    CHECK_THROWS_WITH(sweep_of(directory, wrong),
+                      Catch::StartsWith(directory.file("results.json")));
+  }
+}
+
+TEST_CASE("runs of a sweep are looked for below it only") {
+  const TemporaryDirectory outside;
+  const TemporaryDirectory directory;
+  write_file_atomically(outside.file("metrics.jsonl"), two_steps());
+  make_directories(directory.file("inside"));
+  write_file_atomically(directory.file("inside/metrics.jsonl"), two_steps());
+  const std::string up = outside.path().substr(outside.path().rfind('/') + 1);
+  const SweepRecord sweep = sweep_of(
+      directory,
+      fmt::format(
+          R"([{{"run": "inside"}}, {{"run": "{}"}}, {{"run": "../{}"}}])", outside.path(), up));
+  REQUIRE(sweep.runs.size() == 3);
+  CHECK(sweep.runs[0].metrics.steps.size() == 2);
+  CHECK(sweep.runs[1].metrics.steps.empty());
+  CHECK(sweep.runs[2].metrics.steps.empty());
+}
+
+}  // namespace slackline::report

@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "parallel/schedule/byte_formulas.h"
+#include "tools/report/byte_bars.h"
+#include "tools/report/compressed_transfers.h"
+#include "tools/report/sections.h"
+#include "tools/report/units.h"
+
+namespace slackline::report {
+
+namespace {
+
+struct Total {
+  double raw = 0.0;
+  double sent = 0.0;
+};
+
+std::array<Total, kReportedAxes.size()> totals_of(const Metrics& metrics) {
+  std::array<Total, kReportedAxes.size()> totals{};
+  for (const StepRecord& step : metrics.steps) {
+    for (std::size_t axis = 0; axis < totals.size(); ++axis) {
+      totals[axis].raw += step.axes[axis].raw_bytes;
+      totals[axis].sent += step.axes[axis].sent_bytes;
+    }
+  }
+  return totals;
+}
+
+std::vector<std::string> total_row(const std::string& name, const Total& total, double steps) {
+  return {name,
+          bytes_text(total.raw / steps),
+          bytes_text(total.sent / steps),
+          bytes_text(total.raw),
+          bytes_text(total.sent),
+          total.raw > 0.0 ? percent_text(total.sent / total.raw) : "-"};
+}
+
+Html axes_table(const Metrics& metrics) {
+  const auto steps = static_cast<double>(metrics.steps.size());
+  const auto totals = totals_of(metrics);
+  Total all{};
+  std::vector<std::vector<std::string>> rows;
+  rows.reserve(totals.size() + 1);
+  for (std::size_t axis = 0; axis < totals.size(); ++axis) {
+    rows.push_back(total_row(std::string(kReportedAxes[axis]), totals[axis], steps));
+    all.raw += totals[axis].raw;
+    all.sent += totals[axis].sent;
+  }
+  rows.push_back(total_row("all", all, steps));
+  return table({{"axis"},
+                {"raw a step", Align::right},
+                {"sent a step", Align::right},
+                {"raw in all", Align::right},
+                {"sent in all", Align::right},
+                {"sent / raw", Align::right}},
+               rows);
+}
+
+Html axes_chart(const Metrics& metrics) {
+  const auto steps = static_cast<double>(metrics.steps.size());
+  const auto totals = totals_of(metrics);
+  std::vector<ByteBar> bars;
+  bars.reserve(2 * totals.size());
+  for (std::size_t axis = 0; axis < totals.size(); ++axis) {
+    bars.push_back({.name = fmt::format("{}, raw", kReportedAxes[axis]),
+                    .kind = ByteBar::Kind::raw,
+                    .bytes = totals[axis].raw / steps});
+    bars.push_back({.name = fmt::format("{}, sent", kReportedAxes[axis]),
+                    .kind = ByteBar::Kind::sent,
+                    .bytes = totals[axis].sent / steps});
+  }
+  return byte_bars("Bytes of a step by axis, mean over steps, summed over ranks", bars);
+}
+
+// Where a plan was changed on the way, the last is shown and the others are named.
+std::string plan_sentence(const StepPlan& plan) {
+  std::string text =
+      fmt::format("The plan in force from step {}", plan.compression.back().from_step);
+  if (plan.compression.size() > 1) {
+    text += ", after plans from step ";
+    for (std::size_t i = 0; i + 1 < plan.compression.size(); ++i) {
+      text += fmt::format("{}{}", i == 0 ? "" : ", ", plan.compression[i].from_step);
+    }
+  }
+  const auto compressed =
+      std::count_if(plan.classes().begin(), plan.classes().end(), is_compressed);
+  return fmt::format(
+      "{}: {} of {} classes of transfers are compressed.", text, compressed, plan.classes().size());
+}
+
+std::string known(const RunRecord& run, schedule::Seconds seconds) {
+  return run.no_prediction.empty() && run.plan.has_measured_costs ? seconds_text(seconds.value)
+                                                                  : "-";
+}
+
+Html classes_table(const RunRecord& run) {
+  std::vector<std::vector<std::string>> rows;
+  rows.reserve(run.plan.classes().size());
+  for (const PlannedClass& row : run.plan.classes()) {
+    rows.push_back({schedule::class_text(row.members),
+                    bytes_text(static_cast<double>(row.raw_bytes)),
+                    bytes_text(static_cast<double>(row.sent_bytes)),
+                    known(run, row.slack),
+                    row.codec ? short_text(*row.codec) : "plain",
+                    row.reason});
+  }
+  return table({{"class of transfers"},
+                {"raw a step", Align::right},
+                {"sent a step", Align::right},
+                {"slack without codecs", Align::right},
+                {"codec"},
+                {"why"}},
+               rows);
+}
+
+}  // namespace
+
+Html bytes_section(const RunRecord& run) {
+  Html all = text_element("h3", "Bytes");
+  if (!run.metrics.steps.empty()) {
+    Html charts = axes_chart(run.metrics);
+    charts += element("div", {}, axes_table(run.metrics));
+    all += element("div", {{"class", "charts"}}, charts);
+  }
+  if (!run.plan.classes().empty()) {
+    all += text_element("h4", "Plan");
+    all += text_element("p", plan_sentence(run.plan));
+    all += classes_table(run);
+  }
+  return all;
+}
+
+}  // namespace slackline::report

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "tools/step_plan.h"
+
+namespace slackline::report {
+
+// The classes of a plan in force at a step. REQUIRES: step >= 1.
+[[nodiscard]] const PlannedClasses& planned_at(const StepPlan& plan, std::int64_t step);
+
+[[nodiscard]] bool is_compressed(const PlannedClass& row);
+
+// Which transfers of a step travel compressed under the plan in force at that step.
+class CompressedTransfers {
+ public:
+  CompressedTransfers(const StepPlan& plan, std::int64_t step);
+
+  [[nodiscard]] bool contains(const schedule::TransferClass& members) const {
+    return classes_.contains(members);
+  }
+
+  // Of a message between stages.
+  [[nodiscard]] bool contains(const schedule::TransferId& message) const;
+
+ private:
+  std::set<schedule::TransferClass> classes_;
+  std::map<schedule::TransferId, schedule::Phase> phases_;
+};
+
+}  // namespace slackline::report

@@ -1,0 +1,67 @@
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "parallel/schedule/printer.h"
+#include "tools/report/sections.h"
+#include "tools/report/units.h"
+
+namespace slackline::report {
+
+namespace {
+
+std::string layout_text(const RunRecord& run) {
+  const ParallelConfig& parallel = run.config.parallel;
+  return fmt::format("tensor {} x pipeline {} x data {}, {}, {} micro-batches",
+                     parallel.tensor,
+                     parallel.pipeline,
+                     parallel.data,
+                     schedule::kind_name(run.plan.schedule.kind),
+                     run.config.num_micro_batches());
+}
+
+std::string model_text(const RunRecord& run) {
+  const ModelConfig& model = run.config.model;
+  return fmt::format("{} parameters: {} layers, {} channels, {} heads, {} tokens",
+                     run.plan.parameters,
+                     model.layers,
+                     model.hidden,
+                     model.heads,
+                     model.sequence);
+}
+
+// As in the step's lines: of the last half, so that a slow start does not count.
+double tokens_per_second(const Metrics& metrics) {
+  double tokens = 0.0;
+  double seconds = 0.0;
+  for (std::size_t i = metrics.steps.size() / 2; i < metrics.steps.size(); ++i) {
+    tokens += static_cast<double>(metrics.steps[i].tokens);
+    seconds += metrics.steps[i].step_seconds;
+  }
+  return tokens / seconds;
+}
+
+}  // namespace
+
+Html facts_section(const RunRecord& run) {
+  const Metrics& metrics = run.metrics;
+  std::vector<std::vector<std::string>> rows = {{"model", model_text(run)},
+                                                {"layout", layout_text(run)}};
+  if (!metrics.steps.empty()) {
+    const StepRecord& last = metrics.steps.back();
+    rows.push_back({"steps", fmt::format("{} of {}", last.step, run.config.run.steps)});
+    rows.push_back({"last training loss", number_text(last.loss)});
+  }
+  if (!metrics.evaluations.empty()) {
+    const Evaluation& last = metrics.evaluations.back();
+    rows.push_back({"last validation loss",
+                    fmt::format("{}, after step {}", number_text(last.loss), last.step)});
+  }
+  if (!metrics.steps.empty()) {
+    rows.push_back({"tokens a second, last half", number_text(tokens_per_second(metrics))});
+  }
+  return table({{"what"}, {"value"}}, rows);
+}
+
+}  // namespace slackline::report

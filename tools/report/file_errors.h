@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace slackline::report {
+
+// Runs `read`, whose errors are then those of the file `path`: the readers of configs, plans and
+// costs say ConfigError, but here the user gave a directory and what is in it is wrong (code 3).
+template <typename Read>
+auto reading(const std::string& path, const Read& read) {
+  try {
+    return read();
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    throw FileError(message.rfind(path, 0) == 0 ? message : fmt::format("{}: {}", path, message));
+  }
+}
+
+}  // namespace slackline::report

@@ -1,0 +1,103 @@
+#include <cstddef>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "parallel/schedule/printer.h"
+#include "parallel/schedule/slack.h"
+#include "tools/report/compressed_transfers.h"
+#include "tools/report/critical_nodes.h"
+#include "tools/report/step_bars.h"
+#include "tools/report/units.h"
+
+namespace slackline::report {
+
+namespace {
+
+using schedule::NodeKind;
+using schedule::OpKind;
+using schedule::TimelineNode;
+
+struct Look {
+  LaneKind lane{};
+  BarKind kind{};
+  std::string name{};
+};
+
+BarKind kind_of(OpKind op) {
+  switch (op) {
+    case OpKind::forward:
+      return BarKind::forward;
+    case OpKind::backward_weight:
+      return BarKind::weight;
+    default:
+      return BarKind::backward;
+  }
+}
+
+// Nothing for what takes no time: posts, waits and the norm.
+std::optional<Look> look_of(const schedule::Schedule& schedule, const TimelineNode& node) {
+  switch (node.kind) {
+    case NodeKind::op:
+      if (!is_compute(node.op.kind)) {
+        return std::nullopt;
+      }
+      return Look{LaneKind::compute, kind_of(node.op.kind), op_text(schedule, node.op)};
+    case NodeKind::transfer: {
+      const bool forward = node.op.kind == OpKind::send_forward;
+      return Look{forward ? LaneKind::activations : LaneKind::gradients,
+                  forward ? BarKind::activations : BarKind::gradients,
+                  op_text(schedule, node.op)};
+    }
+    case NodeKind::data_reduction:
+    case NodeKind::embedding_sync:
+    case NodeKind::parameter_gather:
+      return Look{LaneKind::data, BarKind::data, site_name(node.members.site)};
+    case NodeKind::gradient_norm:
+      return std::nullopt;
+    case NodeKind::optimizer:
+      return Look{LaneKind::compute, BarKind::update, "optimizer"};
+  }
+  return std::nullopt;
+}
+
+bool is_compressed(const CompressedTransfers& compressed, const TimelineNode& node) {
+  switch (node.kind) {
+    case NodeKind::transfer:
+      return compressed.contains(schedule::id_of_send(node.op));
+    case NodeKind::data_reduction:
+    case NodeKind::embedding_sync:
+      return compressed.contains(node.members);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+StepBars predicted_bars(const StepPlan& plan) {
+  const std::vector<bool> critical = critical_nodes(plan.timeline);
+  const CompressedTransfers compressed(plan, plan.compression.back().from_step);
+  StepBars step{.seconds = plan.timeline.step.value};
+  step.bars.reserve(plan.timeline.nodes.size());
+  for (std::size_t id = 0; id < plan.timeline.nodes.size(); ++id) {
+    const TimelineNode& node = plan.timeline.nodes[id];
+    const std::optional<Look> look = look_of(plan.schedule, node);
+    if (!look) {
+      continue;
+    }
+    step.bars.push_back(
+        {.rank = node.rank,
+         .lane = look->lane,
+         .bar = {.start = node.start.value,
+                 .end = node.end.value,
+                 .kind = look->kind,
+                 .label = look->name,
+                 .title = fmt::format("{}: {}", look->name, seconds_text(node.duration().value)),
+                 .critical = critical[id],
+                 .compressed = is_compressed(compressed, node)}});
+  }
+  return step;
+}
+
+}  // namespace slackline::report

@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "tools/report/sections.h"
+#include "tools/report/stacked_bars.h"
+#include "tools/report/units.h"
+
+namespace slackline::report {
+
+namespace {
+
+using schedule::Site;
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t kMostBars = 48;
+
+constexpr std::size_t kCompute = 0;
+constexpr std::size_t kBubble = 1;
+constexpr std::size_t kFirstAxis = 2;  // exposed, of each of kReportedAxes
+constexpr std::size_t kAgreement = kFirstAxis + kReportedAxes.size();
+constexpr std::size_t kOther = kAgreement + 1;
+constexpr std::size_t kNumParts = kOther + 1;
+
+using Parts = std::array<double, kNumParts>;
+
+const std::vector<std::string>& part_names() {
+  static const std::vector<std::string> names = {"compute",
+                                                 "bubble",
+                                                 "exposed: tensor",
+                                                 "exposed: pipeline",
+                                                 "exposed: data",
+                                                 "exposed: embedding",
+                                                 "exposed: agreement on the step",
+                                                 "other (reading data)"};
+  return names;
+}
+
+// They add up to the step's seconds.
+Parts parts_of(const StepRecord& step) {
+  Parts parts{};
+  parts[kCompute] = step.seconds.compute;
+  parts[kBubble] = step.seconds.bubble;
+  double axes = 0.0;
+  for (std::size_t axis = 0; axis < kReportedAxes.size(); ++axis) {
+    parts[kFirstAxis + axis] = step.axes[axis].exposed_seconds;
+    axes += step.axes[axis].exposed_seconds;
+  }
+  parts[kAgreement] = std::max(0.0, step.seconds.exposed - axes);
+  parts[kOther] = step.seconds.other;
+  return parts;
+}
+
+Parts mean_parts(const std::vector<StepRecord>& steps, std::size_t begin, std::size_t end) {
+  Parts mean{};
+  for (std::size_t i = begin; i < end; ++i) {
+    const Parts parts = parts_of(steps[i]);
+    for (std::size_t part = 0; part < kNumParts; ++part) {
+      mean[part] += parts[part] / static_cast<double>(end - begin);
+    }
+  }
+  return mean;
+}
+
+double sum(const Parts& parts) {
+  double total = 0.0;
+  for (const double part : parts) {
+    total += part;
+  }
+  return total;
+}
+
+// The mean of the pipeline ranks of the predicted timeline, which counts transfers of the tensor
+// axis as compute.
+Parts predicted_parts(const StepPlan& plan) {
+  Parts mean{};
+  const double share = 1.0 / static_cast<double>(plan.timeline.ranks.size());
+  for (const schedule::RankTimes& rank : plan.timeline.ranks) {
+    mean[kCompute] += share * (rank.compute + rank.update).value;
+    mean[kBubble] += share * rank.bubble.value;
+    mean[kFirstAxis + 1] +=
+        share *
+        (rank.exposed_at(Site::pipeline_forward) + rank.exposed_at(Site::pipeline_backward)).value;
+    mean[kFirstAxis + 2] +=
+        share *
+        (rank.exposed_at(Site::data_gradient) + rank.exposed_at(Site::parameter_gather)).value;
+    mean[kFirstAxis + 3] += share * rank.exposed_at(Site::embedding).value;
+  }
+  mean[kFirstAxis] = kUnknown;
+  mean[kAgreement] = kUnknown;
+  mean[kOther] = kUnknown;
+  return mean;
+}
+
+Html bars_of(const std::vector<StepRecord>& steps) {
+  const std::size_t per_bar = (steps.size() + kMostBars - 1) / kMostBars;
+  double longest = 0.0;
+  for (const StepRecord& step : steps) {
+    longest = std::max(longest, sum(parts_of(step)));
+  }
+  const TimeUnit unit = time_unit(longest);
+  StackedBars chart{
+      .kind = "step-time",
+      .caption = per_bar == 1
+                     ? "Where each step's time went, mean over ranks"
+                     : fmt::format("Where the time went, mean over ranks and {} steps", per_bar),
+      .x_label = "step",
+      .y_label = unit.name,
+      .parts = part_names()};
+  for (std::size_t begin = 0; begin < steps.size(); begin += per_bar) {
+    const std::size_t end = std::min(begin + per_bar, steps.size());
+    Parts parts = mean_parts(steps, begin, end);
+    StackedBars::Bar& bar = chart.bars.emplace_back();
+    bar.name = fmt::format("{}", steps[begin].step);
+    bar.values.reserve(kNumParts);
+    for (const double part : parts) {
+      bar.values.push_back(part * unit.per_second);
+    }
+  }
+  return stacked_bars(chart);
+}
+
+Html means_table(const RunRecord& run, const std::vector<StepRecord>& steps) {
+  const std::size_t first = steps.size() > 1 ? 1 : 0;  // the first step is slower than all others
+  const Parts measured = mean_parts(steps, first, steps.size());
+  const bool predicts = run.no_prediction.empty();
+  const Parts predicted = predicts ? predicted_parts(run.plan) : Parts{};
+  const double step = sum(measured);
+  const auto row = [&](const std::string& name, double seconds, double guess) {
+    std::vector<std::string> cells = {name, seconds_text(seconds), percent_text(seconds / step)};
+    if (predicts) {
+      cells.push_back(seconds_text(guess));
+    }
+    return cells;
+  };
+  std::vector<std::vector<std::string>> rows;
+  rows.reserve(kNumParts + 1);
+  rows.push_back(row("step", step, run.plan.timeline.step.value));
+  for (std::size_t part = 0; part < kNumParts; ++part) {
+    rows.push_back(row(part_names()[part], measured[part], predicted[part]));
+  }
+  std::vector<Column> columns = {
+      {"part"}, {"measured, mean", Align::right}, {"share", Align::right}};
+  if (predicts) {
+    columns.push_back({"predicted", Align::right});
+  }
+  Html all = table(columns, rows);
+  all +=
+      text_element("p",
+                   "Exposed: waiting for a transfer that all its ranks had submitted; waiting "
+                   "before that is bubble. Means leave out the first step. A prediction counts the "
+                   "optimizer, and transfers of the tensor axis, as compute.");
+  return all;
+}
+
+}  // namespace
+
+Html step_time_section(const RunRecord& run) {
+  Html all = text_element("h3", "Step time");
+  std::vector<StepRecord> timed;
+  timed.reserve(run.metrics.steps.size());
+  for (const StepRecord& step : run.metrics.steps) {
+    if (std::isfinite(step.step_seconds)) {
+      timed.push_back(step);
+    }
+  }
+  if (timed.empty()) {
+    all += notice("No step was timed.");
+    return all;
+  }
+  Html charts = bars_of(timed);
+  charts += element("div", {}, means_table(run, timed));
+  all += element("div", {{"class", "charts"}}, charts);
+  return all;
+}
+
+}  // namespace slackline::report

@@ -1,0 +1,187 @@
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "tools/report/line_chart.h"
+#include "tools/report/scatter_chart.h"
+#include "tools/report/sections.h"
+#include "tools/report/units.h"
+
+namespace slackline::report {
+
+namespace {
+
+constexpr const char* kSpeed = "tokens_per_second";
+
+// Of a table, beside the number: more would not fit on paper, so that there are several.
+constexpr std::size_t kMostColumns = 6;
+
+std::string numbered(std::size_t run) {
+  return fmt::format("{}", run + 1);
+}
+
+std::string settings_text(const SweepRun& run) {
+  std::string text;
+  for (const auto& [key, value] : run.settings) {
+    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", key, value);
+  }
+  return text.empty() ? "-" : text;
+}
+
+Html runs_table(const SweepRecord& sweep) {
+  std::vector<std::vector<std::string>> rows;
+  rows.reserve(sweep.runs.size());
+  for (std::size_t i = 0; i < sweep.runs.size(); ++i) {
+    const SweepRun& run = sweep.runs[i];
+    rows.push_back({numbered(i), run.directory, settings_text(run), run.status, run.message});
+  }
+  return table({{"number"}, {"run"}, {"settings"}, {"status"}, {"message"}}, rows);
+}
+
+// In the order in which they first appear.
+std::vector<std::string> column_names(const SweepRecord& sweep) {
+  std::vector<std::string> names;
+  for (const SweepRun& run : sweep.runs) {
+    for (const auto& [name, value] : run.columns) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) {
+        names.push_back(name);
+      }
+    }
+  }
+  return names;
+}
+
+std::string column_of(const SweepRun& run, const std::string& name) {
+  const auto found = std::find_if(run.columns.begin(), run.columns.end(), [&](const auto& column) {
+    return column.first == name;
+  });
+  return found == run.columns.end() ? "-" : found->second;
+}
+
+Html columns_table(const SweepRecord& sweep, const std::vector<std::string>& names) {
+  std::vector<Column> columns = {{"number"}};
+  for (const std::string& name : names) {
+    columns.push_back({name, Align::right});
+  }
+  std::vector<std::vector<std::string>> rows;
+  rows.reserve(sweep.runs.size());
+  for (std::size_t i = 0; i < sweep.runs.size(); ++i) {
+    std::vector<std::string>& row = rows.emplace_back();
+    row = {numbered(i)};
+    for (const std::string& name : names) {
+      row.push_back(column_of(sweep.runs[i], name));
+    }
+  }
+  return table(columns, rows);
+}
+
+Html columns_tables(const SweepRecord& sweep) {
+  const std::vector<std::string> names = column_names(sweep);
+  Html all;
+  for (std::size_t begin = 0; begin < names.size(); begin += kMostColumns) {
+    const std::size_t end = std::min(begin + kMostColumns, names.size());
+    all += columns_table(sweep,
+                         {names.begin() + static_cast<std::ptrdiff_t>(begin),
+                          names.begin() + static_cast<std::ptrdiff_t>(end)});
+  }
+  return all;
+}
+
+// The loss to show against speed: of validation where any run has it.
+std::string loss_column(const SweepRecord& sweep) {
+  const bool evaluated = std::any_of(sweep.runs.begin(), sweep.runs.end(), [](const SweepRun& run) {
+    return run.numbers.contains("eval_loss");
+  });
+  return evaluated ? "eval_loss" : "loss";
+}
+
+Html speed_against_loss(const SweepRecord& sweep) {
+  const std::string loss = loss_column(sweep);
+  ScatterChart chart{
+      .kind = "scatter",
+      .caption = fmt::format("Speed against {}: the better runs are below and to the right",
+                             loss == "loss" ? "training loss" : "validation loss"),
+      .x_label = "tokens per second",
+      .y_label = loss};
+  std::size_t missing = 0;
+  for (std::size_t i = 0; i < sweep.runs.size(); ++i) {
+    const SweepRun& run = sweep.runs[i];
+    if (!run.numbers.contains(kSpeed) || !run.numbers.contains(loss)) {
+      ++missing;
+      continue;
+    }
+    chart.points.push_back({.x = run.numbers.at(kSpeed),
+                            .y = run.numbers.at(loss),
+                            .label = numbered(i),
+                            .title = fmt::format("{}: {}", run.directory, settings_text(run))});
+  }
+  Html all = scatter_chart(chart);
+  if (missing > 0) {
+    all += text_element(
+        "p", fmt::format("{} of {} runs have no such point.", missing, sweep.runs.size()));
+  }
+  return element("div", {}, all);
+}
+
+Html loss_curves(const SweepRecord& sweep) {
+  LineChart chart{.kind = "sweep-loss",
+                  .caption = "Training loss, by number of the run",
+                  .x_label = "step",
+                  .y_label = "loss"};
+  std::size_t with_steps = 0;
+  for (std::size_t i = 0; i < sweep.runs.size(); ++i) {
+    const std::vector<StepRecord>& steps = sweep.runs[i].metrics.steps;
+    with_steps += steps.empty() ? 0 : 1;
+    if (steps.empty() || chart.series.size() == kNumColours) {
+      continue;
+    }
+    Series& series = chart.series.emplace_back();
+    series.name = numbered(i);
+    series.colour = static_cast<int>(chart.series.size()) - 1;
+    series.points.reserve(steps.size());
+    for (const StepRecord& step : steps) {
+      series.points.push_back({.x = static_cast<double>(step.step), .y = step.loss});
+    }
+  }
+  if (chart.series.empty()) {
+    return {};
+  }
+  if (with_steps > chart.series.size()) {
+    chart.caption += fmt::format(" (the first {} of {})", chart.series.size(), with_steps);
+  }
+  return line_chart(chart);
+}
+
+Html cut_remarks(const SweepRecord& sweep) {
+  Html all;
+  for (const SweepRun& run : sweep.runs) {
+    if (run.metrics.cut) {
+      all +=
+          notice(fmt::format("{}: the last line of metrics.jsonl is cut ({}). The rest is shown.",
+                             run.directory,
+                             *run.metrics.cut));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+Html sweep_section(const SweepRecord& sweep) {
+  Html all = text_element("h2", fmt::format("Sweep {}", sweep.directory));
+  if (sweep.runs.empty()) {
+    all += notice("The sweep has no runs.");
+    return element("section", {{"class", "sweep"}}, all);
+  }
+  all += cut_remarks(sweep);
+  all += runs_table(sweep);
+  Html charts = speed_against_loss(sweep);
+  charts += loss_curves(sweep);
+  all += element("div", {{"class", "charts"}}, charts);
+  all += columns_tables(sweep);
+  return element("section", {{"class", "sweep"}}, all);
+}
+
+}  // namespace slackline::report
