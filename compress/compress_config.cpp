@@ -27,14 +27,11 @@ void read_site(const std::string& site, JsonReader section, CompressConfig& conf
     candidates.push_back(read_codec_setting(candidate));
     candidate.finish();
   }
-  if (section.has("candidates") && candidates.empty()) {
-    section.fail("candidates", "must list at least one codec setting; or leave it out");
+  if (candidates.empty() || section.has("codec")) {
+    config.sites.emplace(site, read_codec_setting(section));
   }
   if (!candidates.empty()) {
     config.candidates.emplace(site, std::move(candidates));
-  }
-  if (!section.has("candidates") || section.has("codec")) {
-    config.sites.emplace(site, read_codec_setting(section));
   }
   section.finish();
 }

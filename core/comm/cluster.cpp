@@ -52,6 +52,7 @@ Cluster read(JsonReader document) {
     document.fail("nodes", "must list at least one kind of node");
   }
   const auto [node, network] = read_links(document, cluster);
+  document.finish();  // a misspelt list comes before what its absence means
   const auto has_several = [](const Cluster::Nodes& kind) { return kind.devices > 1; };
   if (!node && std::ranges::any_of(cluster.nodes, has_several)) {
     document.fail("links", "must give the link inside a node: {\"scope\": \"node\", ...}");
@@ -59,7 +60,6 @@ Cluster read(JsonReader document) {
   if (!network && (cluster.nodes.size() > 1 || cluster.nodes.front().count > 1)) {
     document.fail("links", "must give the link between nodes: {\"scope\": \"network\", ...}");
   }
-  document.finish();
   return cluster;
 }
 

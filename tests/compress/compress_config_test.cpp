@@ -262,7 +262,7 @@ TEST_CASE("a policy without what it needs is refused") {
   CHECK(refusal(R"({"policy": "optimus_cc"})") == "accepted");
 }
 
-TEST_CASE("candidates stand beside a site's codec or alone, and are not empty") {
+TEST_CASE("candidates stand beside a site's codec or alone; none are as if there were no list") {
   const CompressConfig config = read(R"({"policy": "critical_path",
       "pipeline_backward": {"candidates": [{"codec": "cast"}, {"codec": "low_rank", "rank": 4}]},
       "data_gradient": {"codec": "cast", "candidates": [{"codec": "quantize", "bits": 8}]}})");
@@ -272,8 +272,9 @@ TEST_CASE("candidates stand beside a site's codec or alone, and are not empty") 
   CHECK(config.sites.at("data_gradient").kind == CodecKind::cast);
   CHECK(config.candidates.at("data_gradient").size() == 1);
   CHECK(unlike(refusal(R"({"data_gradient": {"candidates": []}})"),
-               "data_gradient.candidates",
-               "at least one") == "");
+               "data_gradient.codec",
+               "low_rank") == "");
+  CHECK(read(R"({"data_gradient": {"codec": "cast", "candidates": []}})").candidates.empty());
 }
 
 TEST_CASE("listed classes need a site, a codec from somewhere, and known names") {

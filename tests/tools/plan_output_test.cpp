@@ -161,7 +161,8 @@ TEST_CASE("the command reads costs and cluster, and writes a trace with a row fo
     rows.insert(event["pid"].get<int>());
   }
   CHECK(rows == std::set<int>{0, 1, 2, 3});
-  write_file_atomically(cluster, R"({"nodes": [{"devices": 3}]})");
+  write_file_atomically(cluster, R"({"nodes": [{"devices": 3}],
+                                     "links": [{"scope": "node", "bytes_per_second": 1e9}]})");
   const ProcessResult small = run_slackline({"plan", config, "--cluster", cluster});
   CHECK(small.exit_code == 2);
   CHECK_THAT(small.error, Contains(cluster) && Contains("4 ranks") && Contains("got 3"));
