@@ -27,6 +27,9 @@ class RehearsalClock {
 
   void end();
 
+  // Outside of ops.
+  void wait(double seconds) { pass(seconds); }
+
  private:
   void pass(double seconds);
 

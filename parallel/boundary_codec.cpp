@@ -13,18 +13,29 @@ std::vector<CodecPart> parts_of(const BoundaryCodec::Options& options) {
 }
 
 // Codecs work on f32: bf16 boundaries pass through a widened copy in the workspace.
+bool widens(const BoundaryCodec::Options& options) {
+  return options.dtype != DType::f32 && !options.rehearsed;
+}
+
 std::size_t widened_bytes(const BoundaryCodec::Options& options) {
-  return options.dtype == DType::f32
+  return !widens(options)
              ? 0
              : Arena::aligned_bytes(DType::f32, {options.shape.rows, options.shape.columns});
+}
+
+std::unique_ptr<Codec> codec_for(const BoundaryCodec::Options& options) {
+  return options.rehearsed
+             ? make_rehearsed_codec(options.setting, parts_of(options), *options.rehearsed)
+             : make_codec(options.setting, parts_of(options), options.seed);
 }
 
 }  // namespace
 
 BoundaryCodec::BoundaryCodec(const Options& options)
     : options_(options),
-      codec_(make_codec(options.setting, parts_of(options), options.seed)),
-      residuals_(options.end == End::sends ? options.setting.error_feedback : ErrorFeedback::none,
+      codec_(codec_for(options)),
+      residuals_(options.end == End::sends && !options.rehearsed ? options.setting.error_feedback
+                                                                 : ErrorFeedback::none,
                  parts_of(options),
                  options.num_micro_batches) {}
 
@@ -39,7 +50,7 @@ void BoundaryCodec::encode(StreamView stream,
                            Feedback feedback) {
   ArenaScope scratch(stream.workspace());
   Tensor values = as_matrix(outgoing.share);
-  if (values.dtype() != DType::f32) {
+  if (widens(options_)) {
     values = scratch.allocate(DType::f32, values.shape());
     cast(stream, as_matrix(outgoing.share), values);
   }
@@ -70,7 +81,7 @@ void BoundaryCodec::decode(StreamView stream, const Tensor& frame, const Tensor&
   const TimedCall timed(decode_times_);
   ArenaScope scratch(stream.workspace());
   const Tensor matrix = as_matrix(share);
-  if (matrix.dtype() == DType::f32) {
+  if (!widens(options_)) {
     codec_->decode(stream, frame, {matrix}, false);
     return;
   }
@@ -101,8 +112,7 @@ CodecTimes BoundaryCodec::take_times() {
 }
 
 std::size_t BoundaryCodec::workspace_bytes(const Options& options, int num_threads) {
-  return widened_bytes(options) +
-         make_codec(options.setting, parts_of(options), options.seed)->workspace_bytes(num_threads);
+  return widened_bytes(options) + codec_for(options)->workspace_bytes(num_threads);
 }
 
 MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compress/codec.h"
+#include "compress/rehearsed_codec.h"
 #include "compress/residuals.h"
 #include "core/buffer.h"
 #include "parallel/boundary_sample.h"
@@ -31,6 +32,7 @@ class BoundaryCodec {
     DType dtype = DType::f32;  // of the boundary tensor
     int num_micro_batches = 1;
     std::uint64_t seed = 0;
+    std::optional<RehearsedSeconds> rehearsed{};  // on the rehearsal device
 
     friend bool operator==(const Options&, const Options&) = default;
   };

@@ -107,6 +107,13 @@ CompressedBucket::Options compressed_bucket(const GradientBucket& bucket,
     }
     sum->matrices.push_back(parameter);
   }
+  for (CompressedSum::Options& sum : options.sums) {
+    if (place.rehearsed != nullptr) {
+      const CodecCost cost = codec_cost(*place.rehearsed, sum.setting, message_shape(sum));
+      const int frames = adds(sum.setting.kind) ? 1 : sum.ranks;  // decoded one after the other
+      sum.rehearsed = {.encode = cost.encode.value, .decode = cost.decode.value / frames};
+    }
+  }
   return options;
 }
 

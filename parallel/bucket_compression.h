@@ -7,6 +7,7 @@
 #include "parallel/compressed_bucket.h"
 #include "parallel/compression_plan.h"
 #include "parallel/gradient_buckets.h"
+#include "parallel/step_costs.h"
 
 namespace slackline {
 
@@ -19,6 +20,7 @@ struct BucketPlace {
   int group_rank = 0;
   SumOrder order = SumOrder::ranks;
   std::uint64_t seed = 0;
+  const StepCosts* rehearsed = nullptr;  // what codecs take on the rehearsal device
 };
 
 // The virtual stage of the rank that holds a parameter, and the class that its gradient is of.

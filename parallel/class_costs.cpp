@@ -42,8 +42,7 @@ std::optional<CodecSeconds> codec_seconds(const ClassBytes& members, const StepC
 
 CodecSeconds codec_seconds_or_assumed(const ClassBytes& members, const StepCosts& costs) {
   return *added_up(members, [&](const ClassBytes::Message& message) {
-    const std::optional<CodecCost> known = costs.of_codec(message.codec, message.shape);
-    return known ? known : std::make_optional(assumed_codec_cost(message.codec, message.shape, {}));
+    return std::make_optional(codec_cost(costs, message.codec, message.shape));
   });
 }
 

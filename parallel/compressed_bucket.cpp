@@ -29,6 +29,12 @@ std::size_t plain_elements(const std::vector<const Parameter*>& plain) {
   return count;
 }
 
+std::unique_ptr<Codec> codec_for(const CompressedSum::Options& options) {
+  const std::vector<CodecPart> parts = codec_parts(options.matrices);
+  return options.rehearsed ? make_rehearsed_codec(options.setting, parts, *options.rehearsed)
+                           : make_codec(options.setting, parts, options.seed);
+}
+
 }  // namespace
 
 std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices) {
@@ -68,8 +74,10 @@ std::size_t message_bytes(const CompressedSum::Options& sum) {
 
 CompressedSum::CompressedSum(const Options& options)
     : options_(options),
-      codec_(make_codec(options.setting, codec_parts(options.matrices), options.seed)),
-      residuals_(options.setting.error_feedback, codec_parts(options.matrices), 1) {
+      codec_(codec_for(options)),
+      residuals_(options.rehearsed ? ErrorFeedback::none : options.setting.error_feedback,
+                 codec_parts(options.matrices),
+                 1) {
   for (const Parameter* parameter : options.matrices) {
     gradients_.push_back(parameter->gradient);
   }

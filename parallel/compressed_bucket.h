@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compress/codec.h"
+#include "compress/rehearsed_codec.h"
 #include "compress/residuals.h"
 #include "core/buffer.h"
 #include "core/comm/communicator.h"
@@ -30,6 +32,7 @@ class CompressedSum {
     int rank = 0;        // this one
     bool table = false;  // a tied table's sum, which is a site of its own
     std::uint64_t seed = 0;
+    std::optional<RehearsedSeconds> rehearsed{};  // on the rehearsal device
 
     friend bool operator==(const Options&, const Options&) = default;
   };

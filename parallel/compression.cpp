@@ -78,7 +78,7 @@ void Compression::put_in_force(std::int64_t step) {
   const PlanFromStep& plan = plan_at(options_.plans, step);
   in_force_from_ = plan.from_step;
   pipeline_.set_plan(plan.plan);
-  reducer_->set_plan(plan.plan, options_.seed);
+  reducer_->set_plan(plan.plan, options_.seed, options_.pipeline.rehearsed.get());
   std::size_t workspace = pipeline_.workspace_bytes(options_.num_threads);
   for (CompressedSum* sum : reducer_->compressed_sums()) {
     workspace = std::max(workspace, sum->codec().workspace_bytes(options_.num_threads));

@@ -60,11 +60,14 @@ BucketPlace GradientReducer::place_of(const GradientBucket& bucket) const {
           .seed = key_.seed};
 }
 
-void GradientReducer::set_plan(const CompressionPlan& plan, std::uint64_t seed) {
+void GradientReducer::set_plan(const CompressionPlan& plan,
+                               std::uint64_t seed,
+                               const StepCosts* rehearsed) {
   key_.seed = seed;
   for (Moving& moving : moving_) {
-    const CompressedBucket::Options options =
-        compressed_bucket(moving.bucket, plan, place_of(moving.bucket));
+    BucketPlace place = place_of(moving.bucket);
+    place.rehearsed = rehearsed;
+    const CompressedBucket::Options options = compressed_bucket(moving.bucket, plan, place);
     if (options.sums.empty()) {
       moving.compressed.reset();
     } else if (!moving.compressed || moving.compressed->options() != options) {

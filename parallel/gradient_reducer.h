@@ -44,7 +44,9 @@ class GradientReducer final : public ParameterUse {
   // Compresses what the plan says from the next step on. Buckets whose codecs and matrices stay
   // keep their state. In others each matrix that stays compressed keeps what is owed to it, and its
   // codec's state where its setting stays; the rest begins anew.
-  void set_plan(const CompressionPlan& plan, std::uint64_t seed);
+  void set_plan(const CompressionPlan& plan,
+                std::uint64_t seed,
+                const StepCosts* rehearsed = nullptr);
 
   void set_codec_stream(const CodecStream& stream) { codec_stream_ = stream; }
 

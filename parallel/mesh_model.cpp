@@ -30,7 +30,8 @@ PipelineCompression::Options pipeline_options(const MeshModel::Options& options,
                                options.job.model.hidden,
                                options.job.parallel.tensor),
           .dtype = options.job.precision,
-          .seed = options.seed};
+          .seed = options.seed,
+          .rehearsed = options.rehearsed_codecs};
 }
 
 std::vector<std::string> parameter_names(const ModelConfig& config) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -28,7 +29,8 @@ class MeshModel {
     // On the rehearsal device: what ops take, transfers apart. Nothing is learned then: loss and
     // norm mean nothing, there is no optimizer state, and memory is touched as far as messages go.
     std::optional<schedule::CostModel> rehearsal{};
-    PlanHistory compression{};      // empty: nothing is ever compressed
+    std::shared_ptr<const StepCosts> rehearsed_codecs{};  // there, and what codecs take
+    PlanHistory compression{};                            // empty: nothing is ever compressed
     std::int64_t sample_every = 0;  // steps of which compressed messages are measured; 0: none
     bool may_skip = false;          // steps that are not finite: codecs' state is kept for that
   };

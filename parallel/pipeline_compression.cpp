@@ -54,7 +54,7 @@ std::optional<BoundaryCodec::Options> PipelineCompression::boundary_of(
   if (setting == nullptr || (!setting->always && !shrinks(*setting, options_.share))) {
     return std::nullopt;
   }
-  return BoundaryCodec::Options{
+  BoundaryCodec::Options boundary{
       .setting = *setting,
       .end = end_of(op),
       .name = schedule::site_name(id.site) + "/" + std::to_string(id.stage),
@@ -62,6 +62,12 @@ std::optional<BoundaryCodec::Options> PipelineCompression::boundary_of(
       .dtype = options_.dtype,
       .num_micro_batches = options_.schedule.num_micro_batches,
       .seed = options_.seed};
+  if (options_.rehearsed != nullptr) {
+    const CodecCost cost =
+        codec_cost(*options_.rehearsed, *setting, {options_.share.rows, options_.share.columns});
+    boundary.rehearsed = {.encode = cost.encode.value, .decode = cost.decode.value};
+  }
+  return boundary;
 }
 
 std::vector<BoundaryCodec::Options> PipelineCompression::boundaries(

@@ -11,6 +11,7 @@
 #include "parallel/codec_stream.h"
 #include "parallel/compression_plan.h"
 #include "parallel/schedule/ops.h"
+#include "parallel/step_costs.h"
 #include "parallel/step_samples.h"
 
 namespace slackline {
@@ -25,6 +26,7 @@ class PipelineCompression {
     MatrixShape share{};  // of this rank, of every boundary tensor
     DType dtype = DType::f32;
     std::uint64_t seed = 0;
+    std::shared_ptr<const StepCosts> rehearsed{};  // what codecs take on the rehearsal device
   };
 
   explicit PipelineCompression(const Options& options);

@@ -167,6 +167,13 @@ CodecCost assumed_codec_cost(const CodecSetting& setting,
   return {.codec = setting, .shape = shape, .encode = {encode}, .decode = {decode}};
 }
 
+CodecCost codec_cost(const StepCosts& costs,
+                     const CodecSetting& setting,
+                     const std::vector<std::int64_t>& shape) {
+  const std::optional<CodecCost> known = costs.of_codec(setting, shape);
+  return known ? *known : assumed_codec_cost(setting, shape, {});
+}
+
 StepCosts with_parts(const MeshJob& job, StepCosts measured) {
   measured.layout = layout_of(job);
   const int num_stages = job.parallel.num_virtual_stages();

@@ -126,6 +126,11 @@ struct AssumedSpeeds {
                                            const std::vector<std::int64_t>& shape,
                                            const AssumedSpeeds& speeds);
 
+// As measured where it was, else as assumed.
+[[nodiscard]] CodecCost codec_cost(const StepCosts& costs,
+                                   const CodecSetting& setting,
+                                   const std::vector<std::int64_t>& shape);
+
 // Adds the costs of parts to costs of virtual stages measured on `job`, so that they serve other
 // layouts too: a pass' seconds are shared out like the parts' operations. Parts that were measured
 // stay. Sets the layout.

@@ -16,13 +16,17 @@ namespace slackline {
 
 namespace {
 
-schedule::CostModel op_costs(const TrainConfig& config) {
+std::shared_ptr<const StepCosts> costs_of(const TrainConfig& config) {
   const std::string& path = config.rehearsal.costs;
-  const StepCosts costs = path.empty() ? assumed_costs(config.model, {}) : read_cost_file(path);
+  return std::make_shared<const StepCosts>(path.empty() ? assumed_costs(config.model, {})
+                                                        : read_cost_file(path));
+}
+
+schedule::CostModel op_costs(const TrainConfig& config, const StepCosts& costs) {
   try {
     return cost_model(config.mesh_job(), costs, std::nullopt);
   } catch (const ConfigError& problem) {
-    throw ConfigError(path + ": " + problem.what());
+    throw ConfigError(config.rehearsal.costs + ": " + problem.what());
   }
 }
 
@@ -34,12 +38,15 @@ Rehearsal::Rehearsal(const TrainConfig& config,
                      Groups& groups)
     : config_(config),
       resolved_config_(std::move(resolved_config)),
-      links_(links),
       world_(groups.world),
+      plan_(read_step_plan(config, {}, links)),
+      costs_(costs_of(config)),
       model_({.job = config.mesh_job(),
               .optimizer = config.optimizer,
               .seed = config.run.seed,
-              .rehearsal = op_costs(config)},
+              .rehearsal = op_costs(config, *costs_),
+              .rehearsed_codecs = costs_,
+              .compression = plan_.plans},
              groups),
       directory_(config.run.dir),
       reporter_(config_, {.links = links}, model_, groups, directory_),
@@ -60,7 +67,7 @@ std::vector<MicroBatch> Rehearsal::micro_batches(std::int64_t step) {
 
 ExitCode Rehearsal::run() {
   if (world_->rank() == 0) {
-    directory_.start(resolved_config_, plan_files(read_step_plan(config_, {}, links_)), 0);
+    directory_.start(resolved_config_, plan_files(plan_), 0);
     log_info("rehearsal: ops wait instead of computing; nothing is learned, evaluated or saved");
   }
   constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
 #include "parallel/mesh_model.h"
 #include "tools/run_directory.h"
+#include "tools/step_plan.h"
 #include "tools/step_reporter.h"
 #include "tools/train_config.h"
 
@@ -34,8 +36,9 @@ class Rehearsal {
 
   TrainConfig config_;
   std::string resolved_config_;
-  LinkSpeeds links_;
   Communicator* world_;
+  StepPlan plan_;
+  std::shared_ptr<const StepCosts> costs_;
   MeshModel model_;
   RunDirectory directory_;
   StepReporter reporter_;

@@ -215,7 +215,10 @@ StepPlan make_step_plan(const TrainConfig& config,
                         const LinkSpeeds& links,
                         const std::optional<PlanHistory>& given_plans) {
   const MeshJob job = config.mesh_job();
-  const StepCosts known = costs ? *costs : assumed_costs(config.model, {});
+  StepCosts known = costs ? *costs : assumed_costs(config.model, {});
+  if (config.device == Device::rehearsal) {
+    known.codecs_take_compute = false;  // waits take none of each other's time
+  }
   const PlanHistory plans = given_plans ? *given_plans : expected_plans(config, known, links);
   const schedule::ByteInputs inputs = byte_inputs(job);
   StepPlan plan{.config = config,

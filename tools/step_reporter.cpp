@@ -33,12 +33,6 @@ constexpr std::int64_t kLastRecordedStep = kLastMeasuredStep;
 // Sums over ranks that every step has, before those of samples.
 constexpr std::size_t kNumStepSums = 5 + 2 * kReportedAxes.size();
 
-// A rehearsal's model compresses nothing and its config says what is planned.
-PlanHistory run_plans(const TrainConfig& config, const MeshModel& model) {
-  const PlanHistory& plans = model.compression().plans();
-  return plans.empty() ? compression_plans(config) : plans;
-}
-
 }  // namespace
 
 StepReporter::StepReporter(const TrainConfig& config,
@@ -54,7 +48,7 @@ StepReporter::StepReporter(const TrainConfig& config,
       wait_times_(groups),
       recorder_(config.mesh_job(), groups),
       chooser_(config, machine.num_threads, model, *groups.world) {
-  for (const PlanFromStep& row : run_plans(config, model)) {
+  for (const PlanFromStep& row : model.compression().plans()) {
     saved_bytes_[row.from_step] = saved_axis_bytes(config.mesh_job(), row.plan);
   }
 }
@@ -185,7 +179,7 @@ void StepReporter::guard(const StepRecord& record) {
 }
 
 StepPlan StepReporter::current_plan() const {
-  const PlanHistory plans = run_plans(*config_, *model_);
+  const PlanHistory& plans = model_->compression().plans();
   // A rehearsal's plan was made before it began, from costs that it obeys.
   if (!costs_ || config_->device == Device::rehearsal) {
     return read_step_plan(*config_, {}, machine_.links, plans);

@@ -75,6 +75,77 @@ TEST_CASE("a rehearsal takes its time, sends what training sends and learns noth
   REQUIRE_THAT(result.error, Contains("predicted from the costs it was given"));
 }
 
+TEST_CASE("a rehearsal compresses as training does: the same bytes, and the codecs' seconds") {
+  const TrainingRun run;
+  const std::vector<std::string> compressed = {
+      "parallel.tensor=1",
+      "parallel.pipeline=2",
+      "parallel.data=2",
+      "batch.micro=1",
+      "run.steps=8",
+      "run.eval_every=0",
+      "compress.policy=all",
+      R"(compress.pipeline_backward={"codec": "low_rank", "rank": 2, "error_feedback": "lazy"})",
+      R"(compress.pipeline_forward={"codec": "quantize", "bits": 8})",
+      R"(compress.data_gradient={"codec": "low_rank", "rank": 2, "error_feedback": "immediate"})",
+      R"(compress.embedding={"codec": "top_k", "ratio": 0.1})"};
+  const ProcessResult trained = run.train(compressed, {"--ranks", "4"});
+  INFO(trained.error);
+  REQUIRE(trained.exit_code == 0);
+  std::vector<std::string> rehearsed = rehearsal(run, compressed);
+  rehearsed.push_back("run.dir=" + run.path("rehearsed"));
+  const ProcessResult result = run.train(rehearsed, {"--ranks", "4"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  for (const char* axis : {"pipeline", "data", "embedding"}) {
+    INFO(axis);
+    const auto sent_bytes = [&](const std::string& directory) {
+      const std::string text = read_file(run.path(directory) + "/metrics.jsonl");
+      const nlohmann::json line = nlohmann::json::parse(text.substr(0, text.find('\n')));
+      return line["axes"][axis]["sent_bytes"].get<double>();
+    };
+    CHECK(sent_bytes("rehearsed") > 0.0);
+    CHECK(sent_bytes("rehearsed") == sent_bytes("run"));
+  }
+  // Codecs that take long make the step longer, as predicted.
+  StepCosts costs = read_cost_file(run.path("costs.json"));
+  for (CodecCost codec : read_cost_file(run.run_dir() + "/costs.json").codecs) {
+    codec.encode = {0.015};
+    codec.decode = {0.005};
+    costs.codecs.push_back(codec);
+  }
+  REQUIRE_FALSE(costs.codecs.empty());
+  write_file_atomically(run.path("slow_codecs.json"), cost_file_text(costs));
+  rehearsed.push_back("rehearsal.costs=" + run.path("slow_codecs.json"));
+  rehearsed.push_back("run.dir=" + run.path("slow"));
+  REQUIRE(run.train(rehearsed, {"--ranks", "4"}).exit_code == 0);
+  const nlohmann::json plan = nlohmann::json::parse(read_file(run.path("slow") + "/plan.json"));
+  const auto predicted = plan[0]["predicted_step_seconds"].get<double>();
+  CHECK(predicted > 3.0 * (kForward + kBackward) + 2.0 * 0.020);
+  CHECK(run.metric("step_seconds", "slow").back() > 0.9 * predicted);
+}
+
+TEST_CASE("a rehearsal under critical_path begins with the plan that it is predicted to choose") {
+  const TrainingRun run;
+  const std::string links = run.path("links.json");
+  write_file_atomically(links,
+                        R"({"nodes": [{"count": 4, "devices": 1}], "links": [{"scope": "network",
+                            "latency_seconds": 1e-5, "bytes_per_second": 1e6}]})");
+  const ProcessResult result = run.train(rehearsal(run,
+                                                   {"parallel.tensor=1",
+                                                    "parallel.data=2",
+                                                    "batch.micro=1",
+                                                    "network.links=" + links,
+                                                    "compress.policy=critical_path"}),
+                                         {"--ranks", "4"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  const nlohmann::json plan = nlohmann::json::parse(read_file(run.run_dir() + "/plan.json"));
+  REQUIRE(plan.size() == 1);
+  CHECK(plan[0]["from_step"] == 1);
+  CHECK_THAT(plan.dump(), Contains("wins"));
+}
+
 TEST_CASE("rehearsal.scale divides what is sent") {
   const TrainingRun run;
   REQUIRE(run.train(rehearsal(run), {"--ranks", "4"}).exit_code == 0);
