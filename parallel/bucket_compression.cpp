@@ -5,6 +5,7 @@
 
 #include "compress/codec_bytes.h"
 #include "core/comm/collective_bytes.h"
+#include "parallel/step_costs.h"
 
 namespace slackline {
 

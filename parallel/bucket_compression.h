@@ -7,9 +7,10 @@
 #include "parallel/compressed_bucket.h"
 #include "parallel/compression_plan.h"
 #include "parallel/gradient_buckets.h"
-#include "parallel/step_costs.h"
 
 namespace slackline {
+
+struct StepCosts;
 
 // Where a bucket is reduced, as far as compression depends on it.
 struct BucketPlace {

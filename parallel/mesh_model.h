@@ -16,6 +16,8 @@
 
 namespace slackline {
 
+struct StepCosts;
+
 // One rank's share of a model in training: parameters, activations, optimizer state, and a step of
 // them over the mesh. Owns all of it; the groups must outlive it. Every rank of the world
 // makes one of the same job and calls the same, in the same order.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compress/codec_bytes.h"
+#include "parallel/step_costs.h"
 
 namespace slackline {
 

@@ -11,10 +11,11 @@
 #include "parallel/codec_stream.h"
 #include "parallel/compression_plan.h"
 #include "parallel/schedule/ops.h"
-#include "parallel/step_costs.h"
 #include "parallel/step_samples.h"
 
 namespace slackline {
+
+struct StepCosts;
 
 // The compressed boundaries of one rank: which of its sends and receives a plan compresses, and the
 // codecs at this end of them. Codecs live as long as the run; plans may change between steps.

@@ -273,7 +273,7 @@ TEST_CASE("candidates stand beside a site's codec or alone; none are as if there
   CHECK(config.candidates.at("data_gradient").size() == 1);
   CHECK(unlike(refusal(R"({"data_gradient": {"candidates": []}})"),
                "data_gradient.codec",
-               "low_rank") == "");
+               "required") == "");
   CHECK(read(R"({"data_gradient": {"codec": "cast", "candidates": []}})").candidates.empty());
 }
 
