@@ -17,6 +17,8 @@ class Retiming {
   // REQUIRES: as make_timeline().
   Retiming(const Schedule& schedule, const CostModel& costs, std::vector<TransferClass> classes);
   ~Retiming();
+  Retiming(const Retiming&) = delete;
+  Retiming& operator=(const Retiming&) = delete;
   Retiming(Retiming&&) noexcept;
   Retiming& operator=(Retiming&&) noexcept;
 
