@@ -80,6 +80,9 @@ void read_stage_layers(JsonReader& section, ParallelConfig& config, int layers) 
     config.stage_layers.push_back(static_cast<int>(count));
     sum += count;
   }
+  if (config.stage_layers.empty()) {
+    return;
+  }
   if (static_cast<int>(config.stage_layers.size()) != stages || sum != layers) {
     section.fail("stage_layers",
                  fmt::format("must name one count for each of {} stages, adding up to "

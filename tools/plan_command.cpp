@@ -6,6 +6,7 @@
 
 #include "core/file_io.h"
 #include "tools/commands.h"
+#include "tools/layout_advice.h"
 #include "tools/plan_json.h"
 #include "tools/plan_text.h"
 #include "tools/step_plan.h"
@@ -22,15 +23,28 @@ struct PlanOptions {
 };
 
 void print_plan(const PlanOptions& options) {
-  const TrainConfig config = read_train_config(JsonReader::parse_file(options.config));
+  JsonReader document = JsonReader::parse_file(options.config);
+  const TrainConfig config = read_train_config(document);
   const StepPlan plan = read_step_plan(config, options.files);
   if (!options.trace.empty()) {
     write_file_atomically(options.trace, plan_trace(plan));
   }
-  const bool compresses = config.compress.policy != CompressionPolicy::none;
-  const std::string text =
-      options.json ? plan_json(plan)
-                   : plan_text(plan) + (compresses ? "\n" + compression_text(plan) : "");
+  LayoutAdvice advice;
+  if (config.parallel.num_ranks() > 1) {
+    advice = advise_layouts(config, document.resolved(), plan.costs, plan.links);
+  }
+  std::string text;
+  if (options.json) {
+    text = plan_json(plan, advice_json(advice));
+  } else {
+    text = plan_text(plan);
+    if (config.compress.policy != CompressionPolicy::none) {
+      text += "\n" + compression_text(plan);
+    }
+    if (!advice.layouts.empty()) {
+      text += "\n" + advice_text(advice);
+    }
+  }
   std::fputs(text.c_str(), stdout);
 }
 

@@ -6,8 +6,9 @@
 
 namespace slackline {
 
-// One object, as `plan --json` prints it; docs/schedule.md has its fields.
-[[nodiscard]] std::string plan_json(const StepPlan& plan);
+// One object, as `plan --json` prints it; docs/schedule.md has its fields. `layouts` is a list in
+// JSON (layout_advice.h).
+[[nodiscard]] std::string plan_json(const StepPlan& plan, const std::string& layouts = "[]");
 
 // The predicted timeline as a Chrome trace with a row of tracks for every rank; replicas do the
 // same at the same time.

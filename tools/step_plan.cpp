@@ -230,6 +230,8 @@ StepPlan make_step_plan(const TrainConfig& config,
                 .costs_from = costs ? "measured" : assumption(),
                 .links_from = links ? "given" : "none: transfers take no time",
                 .has_measured_costs = costs.has_value(),
+                .costs = known,
+                .links = links,
                 .plans = plans,
                 .step_bytes = schedule::step_bytes(inputs)};
   schedule::CostModel model = cost_model(job, known, links);

@@ -61,6 +61,8 @@ struct StepPlan {
   bool has_measured_costs = false;
   schedule::Timeline timeline{};
   std::vector<schedule::ClassSlack> slacks{};
+  StepCosts costs{};  // measured or assumed
+  LinkSpeeds links{};
   PlanHistory plans{};
   std::vector<PlannedClasses> compression{};      // of these plans; the last is the run's
   schedule::AxisBytes step_bytes{};               // under it
