@@ -196,6 +196,13 @@ std::vector<TransferClass> compressible_classes(const MeshJob& job) {
   return {classes.begin(), classes.end()};
 }
 
+CompressConfig without_lacking_sites(CompressConfig config, const MeshJob& job) {
+  const auto lacks = [&](const auto& of_site) { return !lack_of(of_site.first, job).empty(); };
+  std::erase_if(config.sites, lacks);
+  std::erase_if(config.candidates, lacks);
+  return config;
+}
+
 PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& job) {
   if (config.policy != CompressionPolicy::none) {
     require_sites(config, job);

@@ -154,9 +154,9 @@ LayoutAdvice advise_layouts(const TrainConfig& config,
   LayoutAdvice advice{.memory_limit = memory_limit(links)};
   std::vector<Candidate> candidates;
   for (TrainConfig& layout : all_layouts(config, document)) {
-    if (names_classes(layout.compress)) {
-      layout.compress = {};
-    }
+    layout.compress = names_classes(layout.compress)
+                          ? CompressConfig{}
+                          : without_lacking_sites(layout.compress, layout.mesh_job());
     try {
       const schedule::Seconds step = step_of(layout, costs, links, nullptr);
       candidates.push_back({.config = std::move(layout), .step = step});

@@ -27,7 +27,7 @@ namespace {
 
 // Of a run, from 1: the first step is slower, and costs do not change much after some.
 constexpr std::int64_t kFirstRecordedStep = 2;
-constexpr std::int64_t kLastTracedStep = 3;
+constexpr std::int64_t kTracedSteps = 2;
 constexpr std::int64_t kLastRecordedStep = kLastMeasuredStep;
 
 // Sums over ranks that every step has, before those of samples.
@@ -48,6 +48,10 @@ StepReporter::StepReporter(const TrainConfig& config,
       wait_times_(groups),
       recorder_(config.mesh_job(), groups),
       chooser_(config, machine.num_threads, model, *groups.world) {
+  // Where a plan is yet to be chosen, steps under it.
+  const bool chooses =
+      chooser_.is_measuring() && config.run.steps >= kFirstChosenStep + kTracedSteps;
+  first_traced_ = chooses ? kFirstChosenStep + 1 : kFirstRecordedStep;
   for (const PlanFromStep& row : model.compression().plans()) {
     saved_bytes_[row.from_step] = saved_axis_bytes(config.mesh_job(), row.plan);
   }
@@ -135,6 +139,10 @@ void StepReporter::report(Ended& step) {
   }
   guard(record);
   watch(record);
+  ++num_seen_;
+  if (config_->trace && num_seen_ >= first_traced_ && num_seen_ < first_traced_ + kTracedSteps) {
+    trace_times(step);
+  }
   ++num_reported_;
   if (num_reported_ >= kFirstRecordedStep && num_reported_ <= kLastRecordedStep) {
     record_times(step);
@@ -209,18 +217,18 @@ void StepReporter::print(const StepRecord& record) {
 void StepReporter::record_times(const Ended& step) {
   recorder_.add(step.times, step.transfers);
   recorded_seconds_ += step.record.step_seconds;
-  if (config_->trace && !traced_ && num_reported_ <= kLastTracedStep) {
-    recorder_.trace(step.record.step, step.times, step.transfers);
+  if (num_reported_ == kLastRecordedStep) {
+    tell_costs(step.record.step);
   }
-  if (config_->trace && !traced_ && num_reported_ == kLastTracedStep) {
-    traced_ = true;
+}
+
+void StepReporter::trace_times(const Ended& step) {
+  recorder_.trace(step.record.step, step.times, step.transfers);
+  if (num_seen_ == first_traced_ + kTracedSteps - 1) {
     const std::string trace = recorder_.trace_text();
     if (is_first_rank()) {
       directory_->write_trace(trace);
     }
-  }
-  if (num_reported_ == kLastRecordedStep) {
-    tell_costs(step.record.step);
   }
 }
 

@@ -76,6 +76,7 @@ class StepReporter {
   void report(Ended& step);
   void print(const StepRecord& record);
   void record_times(const Ended& step);
+  void trace_times(const Ended& step);
   void tell_costs(std::int64_t step);
   void choose_plan(std::int64_t step);
   void watch(const StepRecord& record);
@@ -103,7 +104,8 @@ class StepReporter {
   std::deque<Ended> ended_;           // two at most, the first with sums on their way
   std::optional<StepCosts> costs_{};  // once they are known; of rank 0
   std::int64_t num_reported_ = 0;     // since costs began to be measured
-  bool traced_ = false;
+  std::int64_t num_seen_ = 0;         // since the run or its resume began
+  std::int64_t first_traced_ = 0;     // of these
   bool probe_due_ = false;            // before the next step
   Clock::time_point start_{};         // of the current step
   double recent_step_seconds_ = 0.0;  // moving mean, for the time left

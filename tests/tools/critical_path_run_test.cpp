@@ -82,7 +82,7 @@ std::vector<double> sent_bytes(const TrainingRun& run, const std::string& name) 
 
 TEST_CASE("a run over slow links measures, and compresses from step 9 on what it waits for") {
   const TrainingRun run;
-  const ProcessResult result = train(run, "slow", {links(run, 2e6)});
+  const ProcessResult result = train(run, "slow", {links(run, 2e6), "trace=true"});
   CHECK_THAT(result.error, Contains("critical_path: from step 9"));
   const Json plan = plan_of(run, "slow");
   REQUIRE(plan.size() == 2);
@@ -103,6 +103,9 @@ TEST_CASE("a run over slow links measures, and compresses from step 9 on what it
   CHECK(sent[8] < 0.8 * sent[7]);
   CHECK(sent[11] == sent[8]);
   CHECK_FALSE(Json::parse(read_file(run.path("slow") + "/costs.json"))["codecs"].empty());
+  // What is traced are steps under the plan.
+  const std::string trace = read_file(run.path("slow") + "/trace.json");
+  CHECK_THAT(trace, Contains("\"step 10\"") && Contains("\"step 11\"") && !Contains("\"step 3\""));
 
   // The same bits from the plan, and from a run that stopped before it was in force.
   const std::string weights = run.weights_sha256(run.checkpoint(12, "slow"));
