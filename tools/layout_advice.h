@@ -28,7 +28,8 @@ struct LayoutAdvice {
 // Compares tensor x pipeline x data, the micro-batch and the schedules 1f1b, interleaved (two
 // chunks) and zb_h1 for as many ranks as the config has, everything else being the config's. Plain
 // steps are timed for all of them, and for the `most` shortest again with what the policy
-// compresses; policies that name classes of the config's own layout count as none. Costs that do
+// compresses; policies that name classes of the config's own layout count as none, and sites that a
+// layout lacks as not set. Costs that do
 // not cover a layout leave it out. `document` is the config's resolved text.
 [[nodiscard]] LayoutAdvice advise_layouts(const TrainConfig& config,
                                           const std::string& document,

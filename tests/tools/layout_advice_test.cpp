@@ -108,6 +108,17 @@ TEST_CASE("costs of stages alone are compared with nothing but their own layout"
   }
 }
 
+TEST_CASE("sites that only some layouts have are compressed where they are") {
+  const LayoutAdvice found = advice({"compress.policy=all",
+                                     R"(compress.pipeline_backward={"codec": "cast"})",
+                                     R"(compress.data_gradient={"codec": "cast"})"},
+                                    nodes_of_two(1e10, 1e8));
+  CHECK(found.num_compared > 20);
+  CHECK(std::any_of(found.layouts.begin(), found.layouts.end(), [](const Layout& layout) {
+    return layout.parallel.pipeline == 1 || layout.parallel.data == 1;
+  }));
+}
+
 TEST_CASE("the table marks the config's own layout, and the list is JSON") {
   const LayoutAdvice found = advice({}, nodes_of_two(1e10, 1e9));
   CHECK_THAT(advice_text(found), Contains("<- the config's"));
