@@ -20,12 +20,6 @@ using Json = nlohmann::json;
 
 namespace {
 
-std::vector<std::string> with(std::vector<std::string> first,
-                              const std::vector<std::string>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 const std::vector<std::string> kMesh = {"model.layers=4",
                                         "batch.micro=1",
                                         "optimizer.lr=1e-3",

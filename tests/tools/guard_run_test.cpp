@@ -37,12 +37,6 @@ const std::vector<std::string> kJob = {
 // Sampled steps 2, 4, ... and changes from 5 on.
 const std::vector<std::string> kBudget = {"compress.guard.every=2", "compress.guard.max_error=0.2"};
 
-std::vector<std::string> with(std::vector<std::string> first,
-                              const std::vector<std::string>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 ProcessResult require_trained(const TrainingRun& run,
                               const std::string& name,
                               const std::vector<std::string>& assignments) {

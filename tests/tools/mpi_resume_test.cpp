@@ -20,12 +20,6 @@ const std::vector<std::string> kCube = {"parallel.tensor=2",
                                         "parallel.sequence_parallel=true",
                                         "parallel.data_strategy=zero1"};
 
-std::vector<std::string> with(std::vector<std::string> first,
-                              const std::vector<std::string>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 std::vector<std::string> small(const std::vector<std::string>& parallel) {
   return with({"model.layers=4", "batch.micro=1", "optimizer.lr=1e-3"}, parallel);
 }

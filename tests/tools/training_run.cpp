@@ -94,4 +94,10 @@ std::vector<double> TrainingRun::metric(const std::string& field, const std::str
   return values;
 }
 
+std::vector<std::string> with(std::vector<std::string> first,
+                              const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 }  // namespace slackline

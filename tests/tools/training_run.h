@@ -44,4 +44,8 @@ class TrainingRun {
   TemporaryDirectory directory_;
 };
 
+// One list of assignments or options behind the other.
+[[nodiscard]] std::vector<std::string> with(std::vector<std::string> first,
+                                            const std::vector<std::string>& second);
+
 }  // namespace slackline
