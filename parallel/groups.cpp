@@ -30,11 +30,12 @@ Groups::Groups(Communicator& everyone,
                double scale)
     : mesh(make_mesh(config)), world(&everyone) {
   const int rank = world->rank();
-  const auto group = [&](const char* axis, const std::vector<int>& members) {
-    return scaled(world->group(axis, members), scale);
-  };
+  const auto group =
+      [&](const char* axis, const std::vector<int>& members, Urgency urgency = Urgency::now) {
+        return scaled(world->group(axis, members, urgency), scale);
+      };
   tensor = group(kTensor, mesh.line(rank, kTensor));
-  data = group(kData, mesh.line(rank, kData));
+  data = group(kData, mesh.line(rank, kData), Urgency::background);
   forward = group(kPipeline, mesh.line(rank, kPipeline));
   backward = group(kPipeline, mesh.line(rank, kPipeline));
   const int stage = mesh.coordinate(rank, kPipeline);
@@ -47,8 +48,8 @@ Groups::Groups(Communicator& everyone,
     const std::vector<int> ends = ends_of_pipeline(mesh, replica);
     holders.insert(holders.end(), ends.begin(), ends.end());
   }
-  table = group(kEmbedding, holders);
-  table_pair = group(kEmbedding, ends_of_pipeline(mesh, rank));
+  table = group(kEmbedding, holders, Urgency::background);
+  table_pair = group(kEmbedding, ends_of_pipeline(mesh, rank), Urgency::background);
 }
 
 }  // namespace slackline

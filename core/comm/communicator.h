@@ -18,6 +18,10 @@ enum class SumOrder {
   pairs,  // (x0 + x1) + (x2 + x3): neighbours first, then pairs in order. REQUIRES: even size
 };
 
+// Whether a group's messages go at once, or a few at a time and its oldest operation first, so that
+// those of other groups, which a rank waits for sooner, need not stand behind them on a link.
+enum class Urgency { now, background };
+
 // Slice r of n elements over `size` ranks: [begin, end), balanced for any n.
 struct Slice {
   std::size_t begin = 0;
@@ -114,7 +118,8 @@ class Communicator {
   // A sub-group under its own name. `members` are ranks of this communicator, in the order the new
   // ranks count; every member calls with the same list, ranks that are in none do not call.
   [[nodiscard]] virtual std::unique_ptr<Communicator> group(const std::string& axis,
-                                                            const std::vector<int>& members) = 0;
+                                                            const std::vector<int>& members,
+                                                            Urgency urgency = Urgency::now) = 0;
 
   // Payload bytes this rank sent since the start, per communicator.
   [[nodiscard]] virtual std::size_t bytes_sent() const = 0;

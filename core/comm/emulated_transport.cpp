@@ -2,23 +2,43 @@
 
 namespace slackline {
 
+namespace {
+
+LinkModel::Passage passage_of(const Message& message) {
+  return {.from = message.self, .to = message.peer, .bytes = message.bytes};
+}
+
+}  // namespace
+
 void EmulatedTransport::post(const Message& message) {
   if (message.way == Message::Way::receive) {
     inner_->post(message);
     return;
   }
-  const Clock::time_point arrival =
-      model_.carry(message.self, message.peer, message.bytes, Clock::now());
-  on_the_way_.push({arrival, num_sent_++, message});
+  const Clock::time_point now = Clock::now();
+  const OnTheWay sent{
+      .due = model_.depart(passage_of(message), now), .order = num_sent_++, .message = message};
+  sent.due > now ? on_the_way_.push(sent) : reach(sent);
+}
+
+// Its time is reckoned from when it was due here, however late this is called.
+void EmulatedTransport::reach(OnTheWay sent) {
+  sent.due = model_.arrive(passage_of(sent.message), sent.due);
+  sent.arrives = true;
+  on_the_way_.push(sent);
 }
 
 bool EmulatedTransport::progress() {
   bool moved = false;
-  while (!on_the_way_.empty() && on_the_way_.top().arrival <= Clock::now()) {
-    const Message message = on_the_way_.top().message;
+  while (!on_the_way_.empty() && on_the_way_.top().due <= Clock::now()) {
+    const OnTheWay next = on_the_way_.top();
     on_the_way_.pop();
-    inner_->post(message);
-    moved = true;
+    if (next.arrives) {
+      inner_->post(next.message);
+      moved = true;
+    } else {
+      reach(next);
+    }
   }
   return inner_->progress() || moved;
 }
@@ -27,7 +47,7 @@ std::optional<Transport::Clock::time_point> EmulatedTransport::next_due() const 
   if (on_the_way_.empty()) {
     return {};
   }
-  return on_the_way_.top().arrival;
+  return on_the_way_.top().due;
 }
 
 }  // namespace slackline

@@ -39,14 +39,17 @@ class EmulatedTransport final : public Transport {
 
  private:
   struct OnTheWay {
-    Clock::time_point arrival{};
-    std::uint64_t order = 0;  // keeps messages that arrive together in the order they were sent
+    Clock::time_point due{};  // at the receiver's end, or the arrival
+    std::uint64_t order = 0;  // keeps messages due together in the order they were sent
     Message message{};
+    bool arrives = false;
 
     bool operator>(const OnTheWay& other) const {
-      return arrival != other.arrival ? arrival > other.arrival : order > other.order;
+      return due != other.due ? due > other.due : order > other.order;
     }
   };
+
+  void reach(OnTheWay sent);
 
   std::unique_ptr<Transport> inner_;
   std::unique_ptr<LinkModel::Slot[]> slots_owner_;

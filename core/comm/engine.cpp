@@ -34,6 +34,10 @@ constexpr microseconds kLongestSleep{1000};
 constexpr milliseconds kIdlePolling{100};    // for failures elsewhere while nothing is under way
 constexpr unsigned long kTimerSlack = 1000;  // nanoseconds; the default of 50 us doubles a sleep
 
+bool gives_way(const Message& message) {
+  return message.way == Message::Way::send && message.flight->group->urgency == Urgency::background;
+}
+
 }  // namespace
 
 bool Engine::Inbox::empty() const {
@@ -154,7 +158,9 @@ void Engine::serve() {
         if (transport_->progress()) {
           last_event_ = Clock::now();
         }
-        advance_ready();
+        do {
+          advance_ready();
+        } while (post_background());
         check_waits();
       }
     } catch (const std::exception& problem) {
@@ -211,6 +217,7 @@ void Engine::list(const std::vector<std::shared_ptr<Flight>>& submitted) {
       fail_flight(*flight);
     } else {
       flight->slot = flights_.size();
+      flight->number = submitted_++;
       flights_.push_back(flight);
     }
   }
@@ -267,17 +274,32 @@ void Engine::post_step(Flight& flight) {
   const Membership& group = *flight.group;
   for (std::size_t i = 0; i < step.pieces.size(); ++i) {
     const Piece& piece = step.pieces[i];
-    transport_->post({.way = piece.way,
-                      .lane = piece.lane,
-                      .self = group.world_rank(),
-                      .peer = group.members[static_cast<std::size_t>(piece.peer)],
-                      .communicator = group.id,
-                      .sequence = flight.sequence,
-                      .data = piece.data,
-                      .bytes = piece.bytes,
-                      .flight = &flight,
-                      .piece = i});
+    const Message message{.way = piece.way,
+                          .lane = piece.lane,
+                          .self = group.world_rank(),
+                          .peer = group.members[static_cast<std::size_t>(piece.peer)],
+                          .communicator = group.id,
+                          .sequence = flight.sequence,
+                          .data = piece.data,
+                          .bytes = piece.bytes,
+                          .flight = &flight,
+                          .piece = i};
+    if (gives_way(message)) {
+      background_.add(message, flight.number);
+    } else {
+      transport_->post(message);
+    }
   }
+}
+
+// Whether there was any that could go.
+bool Engine::post_background() {
+  bool posted = false;
+  while (const std::optional<Message> message = background_.next()) {
+    transport_->post(*message);
+    posted = true;
+  }
+  return posted;
 }
 
 void Engine::sum_step(Flight& flight) {
@@ -342,6 +364,9 @@ void Engine::tell_worked(Flight& flight) {
 void Engine::message_done(const Message& message) {
   Flight& flight = *message.flight;
   flight.moves.steps[flight.step].pieces[message.piece].done = true;
+  if (gives_way(message)) {
+    background_.done(message);
+  }
   --flight.left;
   if (flight.left == 0 && !flight.advancing && !flight.ready) {
     flight.ready = true;

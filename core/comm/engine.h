@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/comm/background_sends.h"
 #include "core/comm/flight.h"
 #include "core/comm/scratch_pool.h"
 #include "core/comm/transport.h"
@@ -93,6 +94,7 @@ class Engine final : private MessageListener {
   void resume(Flight& flight);
   void advance(Flight& flight);
   void post_step(Flight& flight);
+  [[nodiscard]] bool post_background();
   void sum_step(Flight& flight);
   void do_work(Flight& flight, Job job, Job beside);
   void tell_worked(Flight& flight);
@@ -114,6 +116,8 @@ class Engine final : private MessageListener {
   std::unique_ptr<Transport> transport_;
   std::vector<std::shared_ptr<Flight>> flights_;  // shared with the handles of submitters
   std::vector<Flight*> ready_;
+  BackgroundSends background_;
+  std::uint64_t submitted_ = 0;  // flights so far
   std::optional<std::string> failure_;
   bool failed_first_ = false;  // it arose in this process
   bool stop_ = false;

@@ -244,8 +244,9 @@ std::uint32_t EngineCommunicator::agree_on_id(const std::string& axis,
 }
 
 std::unique_ptr<Communicator> EngineCommunicator::group(const std::string& axis,
-                                                        const std::vector<int>& members) {
-  Membership membership{.rank = -1, .axis = axis};
+                                                        const std::vector<int>& members,
+                                                        Urgency urgency) {
+  Membership membership{.rank = -1, .axis = axis, .urgency = urgency};
   for (std::size_t i = 0; i < members.size(); ++i) {
     SL_CHECK(members[i] >= 0 && members[i] < size(), "member " + std::to_string(members[i]));
     membership.members.push_back(membership_->members[static_cast<std::size_t>(members[i])]);

@@ -49,7 +49,8 @@ class EngineCommunicator final : public Communicator {
   Transfer barrier(const TransferNote& note) override;
 
   std::unique_ptr<Communicator> group(const std::string& axis,
-                                      const std::vector<int>& members) override;
+                                      const std::vector<int>& members,
+                                      Urgency urgency) override;
 
   [[nodiscard]] std::size_t bytes_sent() const override { return bytes_sent_; }
 

@@ -99,6 +99,7 @@ void Engine::stop_flights(const std::string& reason) {
   failure_ = reason;
   sums_.drain();
   ready_.clear();
+  background_.clear();
   for (const std::shared_ptr<Flight>& flight : flights_) {
     fail_flight(*flight);
   }

@@ -20,6 +20,7 @@ struct Membership {
   int rank = 0;
   std::vector<int> members{};  // their ranks in the world
   std::string axis{};
+  Urgency urgency = Urgency::now;
 
   [[nodiscard]] int world_rank() const { return members[static_cast<std::size_t>(rank)]; }
 };
@@ -47,8 +48,9 @@ struct Flight {
   Stage stage = Stage::held;
   std::vector<Flight*> followers{};  // that are held
   std::size_t step = 0;
-  std::size_t left = 0;  // messages of this step that are not done
-  std::size_t slot = 0;  // place in the engine's list
+  std::size_t left = 0;      // messages of this step that are not done
+  std::size_t slot = 0;      // place in the engine's list
+  std::uint64_t number = 0;  // in order of submission
   bool advancing = false;
   bool ready = false;  // stands in the engine's list of flights to look at
 

@@ -9,12 +9,24 @@ namespace slackline {
 
 namespace {
 
-constexpr double kNanoseconds = 1e9;  // in a second
+using std::chrono::duration_cast;
+using std::chrono::nanoseconds;
+
 // Slots of a node: its way out and in, and what its own ranks share.
 constexpr std::size_t kOut = 0;
 constexpr std::size_t kIn = 1;
 constexpr std::size_t kInside = 2;
 constexpr std::size_t kSlotsOfNode = 3;
+
+nanoseconds whole_nanoseconds(double seconds) {
+  return duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
+}
+
+nanoseconds service_time(const Cluster::Link& link, std::size_t bytes) {
+  return link.bytes_per_second > 0.0
+             ? whole_nanoseconds(static_cast<double>(bytes) / link.bytes_per_second)
+             : nanoseconds(0);
+}
 
 }  // namespace
 
@@ -41,43 +53,58 @@ std::size_t LinkModel::pair_slot(int from, int to, bool duplex) const {
 }
 
 // Returns when the service ends.
-std::int64_t LinkModel::serve(std::size_t slot, std::int64_t ready, std::int64_t duration) {
+LinkModel::Clock::time_point LinkModel::serve(std::size_t slot,
+                                              Clock::time_point ready,
+                                              nanoseconds duration) {
   Slot& busy_until = slots_[slot];
+  const std::int64_t earliest = duration_cast<nanoseconds>(ready.time_since_epoch()).count();
   std::int64_t seen = busy_until.load();
   std::int64_t end = 0;
   do {
-    end = std::max(seen, ready) + duration;
+    end = std::max(seen, earliest) + duration.count();
   } while (!busy_until.compare_exchange_weak(seen, end));
-  return end;
+  return Clock::time_point(nanoseconds(end));
 }
 
-LinkModel::Clock::time_point LinkModel::carry(int from,
-                                              int to,
-                                              std::size_t bytes,
-                                              Clock::time_point now) {
-  const int from_node = nodes_[static_cast<std::size_t>(from)];
-  const int to_node = nodes_[static_cast<std::size_t>(to)];
-  const bool inside = from_node == to_node;
-  const Cluster::Link& link = inside ? cluster_.node_link : cluster_.network_link;
-  const double seconds =
-      link.bytes_per_second > 0.0 ? static_cast<double>(bytes) / link.bytes_per_second : 0.0;
-  const auto duration = static_cast<std::int64_t>(seconds * kNanoseconds);
-  const auto latency = static_cast<std::int64_t>(link.latency_seconds * kNanoseconds);
-  const auto ready =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count();
-  const auto node_slot = [&](int node, std::size_t which) {
-    return ranks_ * ranks_ + static_cast<std::size_t>(node) * kSlotsOfNode + which;
-  };
-  std::int64_t end = 0;
+const Cluster::Link& LinkModel::link_of(const Passage& passage) const {
+  const bool inside = nodes_[static_cast<std::size_t>(passage.from)] ==
+                      nodes_[static_cast<std::size_t>(passage.to)];
+  return inside ? cluster_.node_link : cluster_.network_link;
+}
+
+bool LinkModel::has_two_ends(const Passage& passage) const {
+  const Cluster::Link& link = link_of(passage);
+  return &link == &cluster_.network_link && link.shared_by == Cluster::SharedBy::node;
+}
+
+std::size_t LinkModel::node_slot(int rank, std::size_t which) const {
+  const auto node = static_cast<std::size_t>(nodes_[static_cast<std::size_t>(rank)]);
+  return ranks_ * ranks_ + node * kSlotsOfNode + which;
+}
+
+std::size_t LinkModel::receiving_slot(const Passage& passage) const {
+  const Cluster::Link& link = link_of(passage);
   if (link.shared_by == Cluster::SharedBy::pair) {
-    end = serve(pair_slot(from, to, link.duplex), ready, duration);
-  } else if (inside) {
-    end = serve(node_slot(from_node, kInside), ready, duration);
-  } else {
-    const std::int64_t out = serve(node_slot(from_node, kOut), ready, duration);
-    end = serve(node_slot(to_node, link.duplex ? kIn : kOut), out - duration, duration);
+    return pair_slot(passage.from, passage.to, link.duplex);
   }
-  return Clock::time_point(std::chrono::nanoseconds(end + latency));
+  if (!has_two_ends(passage)) {
+    return node_slot(passage.from, kInside);
+  }
+  return node_slot(passage.to, link.duplex ? kIn : kOut);
+}
+
+LinkModel::Clock::time_point LinkModel::depart(const Passage& passage, Clock::time_point now) {
+  if (!has_two_ends(passage)) {
+    return now;
+  }
+  const nanoseconds service = service_time(link_of(passage), passage.bytes);
+  return serve(node_slot(passage.from, kOut), now, service) - service;
+}
+
+LinkModel::Clock::time_point LinkModel::arrive(const Passage& passage, Clock::time_point reached) {
+  const Cluster::Link& link = link_of(passage);
+  return serve(receiving_slot(passage), reached, service_time(link, passage.bytes)) +
+         whole_nanoseconds(link.latency_seconds);
 }
 
 }  // namespace slackline

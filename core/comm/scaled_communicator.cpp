@@ -63,8 +63,9 @@ class ScaledCommunicator final : public Communicator {
   Transfer barrier(const TransferNote& note) override { return inner_->barrier(note); }
 
   std::unique_ptr<Communicator> group(const std::string& axis,
-                                      const std::vector<int>& members) override {
-    return scaled(inner_->group(axis, members), scale_);
+                                      const std::vector<int>& members,
+                                      Urgency urgency) override {
+    return scaled(inner_->group(axis, members, urgency), scale_);
   }
 
   [[nodiscard]] std::size_t bytes_sent() const override { return inner_->bytes_sent(); }
@@ -84,7 +85,8 @@ class ScaledCommunicator final : public Communicator {
  private:
   // The first elements of a message: 1 / scale of them, a multiple of `multiple`.
   [[nodiscard]] Tensor cut(const Tensor& data, int multiple = 1) const {
-    const bool counted = data.dtype() == DType::f32 || data.dtype() == DType::bf16;
+    const bool counted =
+        data.dtype() == DType::f32 || data.dtype() == DType::bf16 || data.dtype() == DType::u8;
     const auto elements = static_cast<std::int64_t>(data.num_elements());
     if (!counted || elements == 0) {
       return data;

@@ -77,8 +77,9 @@ class SkippingCommunicator final : public Communicator {
   [[nodiscard]] Transfer barrier(const TransferNote& note) override { return real_->barrier(note); }
 
   [[nodiscard]] std::unique_ptr<Communicator> group(const std::string& axis,
-                                                    const std::vector<int>& members) override {
-    return std::make_unique<SkippingCommunicator>(real_->group(axis, members), skip_);
+                                                    const std::vector<int>& members,
+                                                    Urgency urgency) override {
+    return std::make_unique<SkippingCommunicator>(real_->group(axis, members, urgency), skip_);
   }
 
   [[nodiscard]] std::size_t bytes_sent() const override { return real_->bytes_sent(); }

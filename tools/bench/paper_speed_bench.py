@@ -12,7 +12,7 @@ usage: tools/bench/paper_speed_bench.py [--model 2.5B|8.3B] [--predict] [--scali
 
 import argparse
 
-from runs import Workplace, percent, print_header, print_row, require_binary
+from runs import Workplace, cores_awake, percent, print_header, print_row, require_binary
 
 MODELS = {
     "2.5B": {"layers": 52, "hidden": 1920, "heads": 20},
@@ -157,8 +157,9 @@ def main():
     options = parser.parse_args()
     require_binary()
     place = Workplace()
-    for name in [options.model] if options.model else MODELS:
-        scaling(place, name) if options.scaling else speeds(place, name, options.predict)
+    with cores_awake():
+        for name in [options.model] if options.model else MODELS:
+            scaling(place, name) if options.scaling else speeds(place, name, options.predict)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ usage: tools/bench/rehearsal_bench.py [--mpirun]
 
 import sys
 
-from runs import Workplace, percent, print_header, print_row, require_binary
+from runs import Workplace, cores_awake, percent, print_header, print_row, require_binary
 
 FORWARD = 0.012  # seconds of a stage and micro-batch; backward takes twice as long
 LAYERS = 16
@@ -157,8 +157,9 @@ def main():
     require_binary()
     place = Workplace()
     mpirun = sys.argv[1:] == ["--mpirun"]
-    bubbles(place, mpirun)
-    over_links(place, mpirun)
+    with cores_awake():
+        bubbles(place, mpirun)
+        over_links(place, mpirun)
 
 
 if __name__ == "__main__":

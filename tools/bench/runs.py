@@ -1,5 +1,6 @@
 """Runs of the slackline binary for the benchmarks beside this file: config in, measured steps out."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -16,6 +17,24 @@ BINARY = REPOSITORY / "build/cpu/slackline"
 def require_binary():
     if not BINARY.exists():
         sys.exit(f"{BINARY}: not there; build it first: cmake --preset cpu && cmake --build --preset cpu")
+
+
+@contextlib.contextmanager
+def cores_awake():
+    """Keeps every core busy with a process that gives way to all others. A virtual machine whose cores halt
+    wakes them some milliseconds late, which sleeps of rehearsed ops then take longer."""
+    spin = [sys.executable, "-c", "while True: pass"]
+    spinners = []
+    for core in sorted(os.sched_getaffinity(0)):
+        spinners.append(subprocess.Popen(spin))
+        os.sched_setaffinity(spinners[-1].pid, {core})
+        os.sched_setscheduler(spinners[-1].pid, os.SCHED_IDLE, os.sched_param(0))
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
 
 
 class Run:

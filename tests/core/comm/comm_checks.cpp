@@ -280,7 +280,7 @@ void sub_groups(Communicator& comm) {
     backwards.insert(backwards.begin(), rank);
   }
   const std::vector<int>& own_half = halves[comm.rank() % 2];
-  const auto half = comm.group("half", own_half);
+  const auto half = comm.group("half", own_half, Urgency::background);
   const auto reversed = comm.group("reversed", backwards);
   expect(
       half->axis() == "half" && half->size() == static_cast<int>(own_half.size()), comm, "group");

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -41,15 +42,23 @@ struct Carried {
   int to = 0;
 };
 
-// Arrivals, in whole milliseconds, of messages of 1 MB sent at the same time.
+// Arrivals, in whole milliseconds, of messages of 1 MB sent at the same time: in the order in which
+// they reach the receivers' ends.
 std::vector<long> arrivals(const Cluster& cluster, const std::vector<Carried>& messages) {
   std::vector<LinkModel::Slot> slots(LinkModel::num_slots(cluster, 4));
   LinkModel model(cluster, 4, slots);
   const Clock::time_point start = Clock::now();
-  std::vector<long> arrived;
-  for (const Carried& message : messages) {
-    const auto arrival = model.carry(message.from, message.to, 1'000'000, start);
-    arrived.push_back(std::chrono::duration_cast<milliseconds>(arrival - start).count());
+  const auto passage = [&](std::size_t i) {
+    return LinkModel::Passage{.from = messages[i].from, .to = messages[i].to, .bytes = 1'000'000};
+  };
+  std::multimap<Clock::time_point, std::size_t> reached;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    reached.emplace(model.depart(passage(i), start), i);
+  }
+  std::vector<long> arrived(messages.size());
+  for (const auto& [time, i] : reached) {
+    const auto arrival = model.arrive(passage(i), time);
+    arrived[i] = std::chrono::duration_cast<milliseconds>(arrival - start).count();
   }
   return arrived;
 }
@@ -104,6 +113,14 @@ TEST_CASE("ranks of a node share its link") {
   REQUIRE(arrivals(two_nodes(Cluster::SharedBy::node, true), messages) ==
           std::vector<long>{2, 3, 4, 2});
   REQUIRE(arrivals(two_nodes(Cluster::SharedBy::node, false), messages).back() == 5);
+}
+
+TEST_CASE("a node's way in serves what reaches it first, not what was sent first") {
+  Cluster cluster = two_nodes(Cluster::SharedBy::node, true);
+  cluster.nodes = {{.count = 4, .devices = 1}};
+  // Rank 0's second message reaches node 2 after rank 1's first; each round takes one service.
+  REQUIRE(arrivals(cluster, {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {1, 0}}) ==
+          std::vector<long>{2, 3, 4, 2, 3, 4});
 }
 
 TEST_CASE("links inside a node are not those between nodes") {

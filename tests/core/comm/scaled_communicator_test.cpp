@@ -1,5 +1,6 @@
 #include "core/comm/scaled_communicator.h"
 
+#include <cstdint>
 #include <numeric>
 #include <vector>
 
@@ -34,6 +35,12 @@ TEST_CASE("a scaled communicator moves the first elements of a message and count
     (world.rank() == 0 ? cut->send(data, 1, kNote) : cut->receive(data, 0, kNote)).wait();
     REQUIRE(message[1] == 0.0F);
     REQUIRE(message[2] == static_cast<float>(world.rank()));
+
+    std::vector<std::uint8_t> frame(9, static_cast<std::uint8_t>(1 - world.rank()));
+    const Tensor bytes{std::span(frame)};
+    (world.rank() == 0 ? cut->send(bytes, 1, kNote) : cut->receive(bytes, 0, kNote)).wait();
+    REQUIRE(frame[2] == 1);
+    REQUIRE(frame[3] == 1 - world.rank());
 
     std::vector<float> from = {0, 1, 2, 3, 4, 5, 6, 7};
     std::vector<float> to(8, -1.0F);
