@@ -5,8 +5,8 @@
 
 namespace slackline {
 
-Arena::Arena(std::string name, std::size_t capacity_bytes)
-    : buffer_(std::move(name), capacity_bytes), capacity_(capacity_bytes) {}
+Arena::Arena(std::string name, std::size_t capacity_bytes, Backing backing)
+    : buffer_(std::move(name), capacity_bytes, backing), capacity_(capacity_bytes) {}
 
 Arena Arena::measuring() {
   Arena arena;

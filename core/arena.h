@@ -18,7 +18,7 @@ class Arena {
   static constexpr std::size_t kAlignment = 64;
 
   // Memory is taken from the system page by page as it is first touched.
-  Arena(std::string name, std::size_t capacity_bytes);
+  Arena(std::string name, std::size_t capacity_bytes, Backing backing = Backing::memory);
 
   // An arena without memory: hands out tensors of the right shapes that must not be read, and
   // counts. The memory plan runs the real allocation code on it.

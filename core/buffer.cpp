@@ -11,19 +11,28 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20U;  // bytes, x86-64
 constexpr std::size_t kCacheLine = 64;
 
+std::byte* map_untouched(std::size_t bytes) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+}
+
 }  // namespace
 
-Buffer::Buffer(std::string name, std::size_t bytes, Device device)
-    : name_(std::move(name)), bytes_(bytes), device_(device) {
-  SL_CHECK(device == Device::cpu, "buffers live in host memory until the CUDA backend is there");
+Buffer::Buffer(std::string name, std::size_t bytes, Backing backing)
+    : name_(std::move(name)), bytes_(bytes) {
   const std::size_t alignment = bytes >= kHugePage ? kHugePage : kCacheLine;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
+  if (backing == Backing::untouched && bytes > 0) {
+    memory_ = {map_untouched(bytes), ReleaseMemory{bytes}};
+  } else {
+    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
+  }
   if (memory_ == nullptr && bytes > 0) {
     throw DeviceError("out of host memory for buffer '" + name_ + "': " + std::to_string(bytes) +
                       " bytes");
   }
-  if (bytes >= kHugePage) {
+  if (backing == Backing::memory && bytes >= kHugePage) {
     madvise(memory_.get(), rounded, MADV_HUGEPAGE);  // a hint: failure costs speed only
   }
 }
@@ -41,8 +50,12 @@ void Buffer::fill_zero() {
   }
 }
 
-void Buffer::Release::operator()(std::byte* memory) const {
-  std::free(memory);
+void ReleaseMemory::operator()(std::byte* memory) const {
+  if (mapped > 0) {
+    munmap(memory, mapped);
+  } else {
+    std::free(memory);
+  }
 }
 
 Buffer make_buffer(std::string name, DType dtype, const Shape& shape) {

@@ -8,6 +8,17 @@
 
 namespace slackline {
 
+// What a buffer asks of the system. `untouched`: addresses only, for a rehearsal, which has tensors
+// of any size and touches few of their pages; whoever touches more than there is gets killed.
+enum class Backing { memory, untouched };
+
+// What a buffer does with its memory at its end.
+struct ReleaseMemory {
+  std::size_t mapped = 0;  // bytes; 0: memory of the heap
+
+  void operator()(std::byte* memory) const;
+};
+
 // Memory that lives as long as the run: parameters, gradients, optimizer state. Owns its bytes,
 // has a name for error messages and memory tables, and hands out views. Move-only; contents are
 // undefined until written. 2 MiB alignment lets the kernel back large buffers with huge pages.
@@ -15,7 +26,7 @@ class Buffer {
  public:
   Buffer() = default;
   // Throws DeviceError naming the buffer when the memory is not there.
-  Buffer(std::string name, std::size_t bytes, Device device = Device::cpu);
+  Buffer(std::string name, std::size_t bytes, Backing backing = Backing::memory);
 
   [[nodiscard]] const std::string& name() const { return name_; }
 
@@ -31,14 +42,10 @@ class Buffer {
   void fill_zero();
 
  private:
-  struct Release {
-    void operator()(std::byte* memory) const;
-  };
-
   std::string name_;
   std::size_t bytes_ = 0;
   Device device_ = Device::cpu;
-  std::unique_ptr<std::byte, Release> memory_;
+  std::unique_ptr<std::byte, ReleaseMemory> memory_;
 };
 
 // Makes a buffer that holds exactly one tensor.

@@ -18,7 +18,8 @@ class Stage;
 // memory. Chunks of a rank may use it in turn; whoever runs the schedule assigns slots.
 class ActivationSlot {
  public:
-  explicit ActivationSlot(std::size_t bytes) : arena_("activations", bytes) {}
+  explicit ActivationSlot(std::size_t bytes, Backing backing = Backing::memory)
+      : arena_("activations", bytes, backing) {}
 
  private:
   friend class Stage;

@@ -34,6 +34,12 @@ PipelineCompression::Options pipeline_options(const MeshModel::Options& options,
           .rehearsed = options.rehearsed_codecs};
 }
 
+RankPlan plan_of(const MeshModel::Options& options, const Groups& groups) {
+  RankPlan plan = make_rank_plan(options.job, place_of(groups));
+  plan.executor.activations = options.rehearsal ? Backing::untouched : Backing::memory;
+  return plan;
+}
+
 std::vector<std::string> parameter_names(const ModelConfig& config) {
   std::vector<std::string> names;
   for (const ParameterSpec& spec : parameter_table(config)) {
@@ -47,7 +53,7 @@ std::vector<std::string> parameter_names(const ModelConfig& config) {
 MeshModel::MeshModel(const Options& options, Groups& groups)
     : options_(options),
       groups_(&groups),
-      plan_(make_rank_plan(options.job, place_of(groups))),
+      plan_(plan_of(options, groups)),
       clock_(options.rehearsal ? std::make_optional<RehearsalClock>() : std::nullopt),
       stream_({.num_threads = options.num_threads,
                .workspace_bytes = PipelineExecutor::workspace_bytes(

@@ -53,7 +53,7 @@ PipelineExecutor::PipelineExecutor(Parameters& parameters,
   const std::size_t bytes = slot_bytes(config, options);
   const int num_slots = slots_.num_slots[static_cast<std::size_t>(groups.pipeline_rank())];
   for (int i = 0; i < num_slots; ++i) {
-    in_flight_.emplace_back(bytes);
+    in_flight_.emplace_back(bytes, options.activations);
   }
 }
 

@@ -29,6 +29,7 @@ class PipelineExecutor {
     schedule::Schedule evaluation;     // forward passes only
     Stage::Options stage{};            // micro-batch shape, dtype, sequence parallelism
     std::vector<ChunkSlice> chunks{};  // of this rank
+    Backing activations = Backing::memory;
   };
 
   PipelineExecutor(Parameters& parameters,
@@ -91,7 +92,7 @@ class PipelineExecutor {
 
   // A micro-batch's place in memory and the transfers that use it.
   struct InFlight {
-    explicit InFlight(std::size_t bytes) : slot(bytes) {}
+    InFlight(std::size_t bytes, Backing backing) : slot(bytes, backing) {}
 
     ActivationSlot slot;
     Message input{};     // arriving

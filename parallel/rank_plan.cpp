@@ -1,5 +1,7 @@
 #include "parallel/rank_plan.h"
 
+#include <algorithm>
+
 #include "parallel/schedule/forward_only.h"
 #include "parallel/stage_split.h"
 
@@ -21,6 +23,19 @@ schedule::Kind schedule_kind(ScheduleName name) {
   return schedule::Kind::one_f_one_b;
 }
 
+// Small enough that most gradients travel while backward still makes others, large enough that what
+// a message costs besides its bytes does not count.
+std::size_t bucket_bytes(const std::vector<Parameter>& parameters) {
+  constexpr std::size_t kMostBuckets = 8;
+  constexpr std::size_t kSmallest = std::size_t{1} << 20U;
+  constexpr std::size_t kLargest = std::size_t{16} << 20U;
+  std::size_t bytes = 0;
+  for (const Parameter& parameter : parameters) {
+    bytes += parameter.shard.shape.num_elements() * sizeof(float);
+  }
+  return std::clamp(bytes / kMostBuckets, kSmallest, kLargest);
+}
+
 }  // namespace
 
 RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
@@ -33,9 +48,11 @@ RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
                                                            : schedule::Transfers::asynchronous};
   const std::vector<ChunkSlice> chunks =
       chunks_of_rank(split_layers(job.model, parallel), place.pipeline, parallel.pipeline);
+  const ModelSlice slice{
+      .tensor_rank = place.tensor, .tensor_size = parallel.tensor, .chunks = chunks};
   const bool splits_backward = parallel.schedule == ScheduleName::zb_h1;
   return {
-      .slice = {.tensor_rank = place.tensor, .tensor_size = parallel.tensor, .chunks = chunks},
+      .slice = slice,
       .executor = {.schedule = schedule::make_schedule(schedule_kind(parallel.schedule), options),
                    .evaluation = schedule::forward_only(options),
                    .stage = {.micro_batch = job.micro_batch,
@@ -49,7 +66,8 @@ RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
                    .chunks = chunks},
       .reducer = {.strategy = parallel.data_strategy,
                   .embedding_sync = parallel.embedding_sync,
-                  .sequence_parallel = parallel.sequence_parallel && parallel.tensor > 1}};
+                  .sequence_parallel = parallel.sequence_parallel && parallel.tensor > 1,
+                  .bucket_bytes = bucket_bytes(Parameters::describe(job.model, slice))}};
 }
 
 }  // namespace slackline

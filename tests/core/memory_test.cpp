@@ -28,6 +28,15 @@ TEST_CASE("an arena that is full says its name and what was asked") {
                       Catch::Contains("activations") && Catch::Contains("4032"));
 }
 
+TEST_CASE("an untouched buffer may be larger than memory") {
+  constexpr std::size_t kTerabyte = std::size_t{1} << 40U;
+  const Buffer buffer("activations", kTerabyte, Backing::untouched);
+  REQUIRE(buffer.bytes() == kTerabyte);
+  const Tensor last = buffer.view(DType::f32, {1}, kTerabyte - sizeof(float));
+  *last.data<float>() = 3.0F;
+  REQUIRE(*last.data<float>() == 3.0F);
+}
+
 TEST_CASE("rows and reshapes view the same memory, and checks catch what does not fit") {
   const Buffer buffer = make_buffer("weights", DType::f32, {4, 6});
   const Tensor tensor = buffer.view(DType::f32, {4, 6});

@@ -78,6 +78,24 @@ class Workplace:
             sys.exit(f"{' '.join(arguments)}: ended with {done.returncode}\n{done.stderr}")
         return done.stdout
 
+    def prepare_letters(self, name, count):
+        """A corpus of letters in an order that repeats late."""
+        letters = "".join("abcdefghijklmnopqrstuvwxyz "[i * i * 7 % 27] for i in range(count))
+        text = self.write(f"{name}.txt", letters)
+        self.call(["prepare", "--input", text, "--tokenizer", "byte", "--out", str(self.path / name)])
+
+    def launch(self, command):
+        """Runs a command as a user who may be root, and returns what it said."""
+        environment = {
+            **os.environ,
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}: ended with {done.returncode}\n{done.stderr}")
+        return done.stderr
+
     def plan(self, config, costs=None):
         """What `slackline plan` says of a config."""
         path = self.write("plan-config.json", config)
@@ -93,19 +111,12 @@ class Workplace:
         command = [*launch, str(BINARY), "train", path]
         if ranks > 1:
             command += ["--ranks", str(ranks)]
-        environment = {
-            **os.environ,
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        }
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        messages = self.launch(command)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(command)}: ended with {done.returncode}\n{done.stderr}")
         lines = (directory / "metrics.jsonl").read_text().splitlines()
         cpu = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
-        run = Run([json.loads(line) for line in lines], cpu, done.stderr)
+        run = Run([json.loads(line) for line in lines], cpu, messages)
         run.directory = directory
         return run
 

@@ -59,9 +59,7 @@ def measure(place, rate, axis, policy):
 def main():
     require_binary()
     place = Workplace()
-    letters = "".join("abcdefghijklmnopqrstuvwxyz "[i * i * 7 % 27] for i in range(1 << 18))
-    text = place.write("corpus.txt", letters)
-    place.call(["prepare", "--input", text, "--tokenizer", "byte", "--out", str(place.path / "corpus")])
+    place.prepare_letters("corpus", 1 << 18)
     print_header("rate", "axis", "policy", "step", "exposed", "bytes a step", "interfaces")
     for rate in sys.argv[1:] or ["10mbit", "100mbit", "1gbit", "none"]:
         for axis in COMPRESSION:
