@@ -3,7 +3,7 @@
 
 GPT 2.5B and 8.3B as TP8 x PP4 x DP4 on 16 nodes of 8 A100 behind one 200 Gb/s adapter each. A node is one rank
 here: its eight tensor ranks send a boundary's shares, and reduce their shards, over the one adapter at the same
-time, which is what one rank with the whole of both does. Ops take what ASSUMED_FLOPS say; messages and
+time, which is what one rank with the whole of both does. Ops take what assumed_gpus.py says; messages and
 links are scaled down together. Each step is predicted by `slackline plan` before it runs.
 
 usage: tools/bench/paper_speed_bench.py [--model 2.5B|8.3B] [--predict] [--scaling]
@@ -12,6 +12,7 @@ usage: tools/bench/paper_speed_bench.py [--model 2.5B|8.3B] [--predict] [--scali
 
 import argparse
 
+from assumed_gpus import cost_file
 from runs import Workplace, cores_awake, percent, print_header, print_row, require_binary
 
 MODELS = {
@@ -19,8 +20,6 @@ MODELS = {
     "8.3B": {"layers": 72, "hidden": 3072, "heads": 24},
 }
 GPUS_OF_NODE = 8
-ASSUMED_FLOPS = GPUS_OF_NODE * 62e12  # of a node: 40 % of the TF32 peak of 156 TFLOP/s
-ASSUMED_MEMORY = GPUS_OF_NODE * 1.5e12  # bytes a second
 ADAPTER = 2.5e10  # bytes a second of a node
 SEQUENCE, VOCAB, MICRO, GLOBAL = 1024, 51200, 8, 512
 PIPELINE, DATA = 4, 4
@@ -48,65 +47,27 @@ ROWS = {
 }
 
 
-def flops_of_layer(model):
-    """Of one token: products of the forward pass, and causal attention."""
-    width = model["hidden"]
-    return 24 * width * width + 2 * width * SEQUENCE
-
-
-def costs(model):
-    """Costs of parts and of both codecs, from floating-point operations and memory traffic."""
-    width = model["hidden"]
-    layer = flops_of_layer(model) / ASSUMED_FLOPS
-    head = 6 * width * VOCAB / ASSUMED_FLOPS
-    ops = {
-        "embedding_forward": 2 * width / ASSUMED_FLOPS,
-        "embedding_backward": 2 * width / ASSUMED_FLOPS,
-        "layer_forward": layer,
-        "layer_backward": 2 * layer,
-        "layer_backward_input": layer,
-        "layer_backward_weight": layer,
-        "head_forward": 2 * width / ASSUMED_FLOPS,
-        "head_backward": head,
-        "element_update": 28 / ASSUMED_MEMORY,
-    }
-    elements = 1 << 20
-    codecs = [
-        {
-            "codec": setting,
-            "shape": [elements],
-            "dtype": "fp32",
-            "encode_seconds": elements * (4 * setting["rank"] / ASSUMED_FLOPS + 12 / ASSUMED_MEMORY),
-            "decode_seconds": elements * (2 * setting["rank"] / ASSUMED_FLOPS + 4 / ASSUMED_MEMORY),
-            "sent_bytes": 0,
-        }
-        for setting in (BACKWARD, GRADIENTS)
-    ]
-    return {
-        "ops": [{"stage": 0, "kind": kind, "seconds": seconds} for kind, seconds in ops.items()],
-        "codecs": codecs,
-    }
-
-
 def cluster(nodes):
     link = {"latency_seconds": 5e-6, "bytes_per_second": ADAPTER, "shared_by": "node", "source": "published"}
     return {"nodes": [{"count": nodes, "devices": 1}], "links": [{"scope": "network", **link}]}
 
 
-def config(place, model, row, transfers="asynchronous", data=DATA, steps=6):
+def config(place, model, row, transfers="asynchronous", pipeline=PIPELINE, data=DATA, steps=6):
     compress, embedding_sync = row
+    model = {**model, "sequence": SEQUENCE, "vocab": VOCAB}
+    costs = cost_file(model, (BACKWARD, GRADIENTS), gpus=GPUS_OF_NODE)
     return {
         "run": {"dir": "unused", "steps": steps},
         "device": "rehearsal",
-        "rehearsal": {"costs": place.write("costs.json", costs(model)), "scale": SCALE},
-        "model": {**model, "sequence": SEQUENCE, "vocab": VOCAB},
+        "rehearsal": {"costs": place.write("costs.json", costs), "scale": SCALE},
+        "model": model,
         "data": {"train": [{"path": "unused"}]},
         "batch": {"global": GLOBAL // DATA * data, "micro": MICRO},
         "parallel": {
-            "pipeline": PIPELINE, "data": data, "transfers": transfers, "embedding_sync": embedding_sync
+            "pipeline": pipeline, "data": data, "transfers": transfers, "embedding_sync": embedding_sync
         },
         "compress": {**compress, "guard": {"every": 0}},
-        "network": {"links": place.write("cluster.json", cluster(PIPELINE * data))},
+        "network": {"links": place.write("cluster.json", cluster(pipeline * data))},
     }
 
 
@@ -131,21 +92,28 @@ def speeds(place, name, predict):
     print()
 
 
+def without_unused(row, pipeline, data):
+    """The row's section without sites that have no transfers on so few ranks."""
+    compress, embedding_sync = row
+    unused = [site for site, ranks in (("pipeline_backward", pipeline), ("data_gradient", data)) if ranks == 1]
+    kept = {key: value for key, value in compress.items() if key not in unused}
+    if kept["policy"] == "optimus_cc" and unused:
+        kept = {**kept, "stages": 0} if pipeline > 1 else {"policy": "none"}
+    return kept, embedding_sync
+
+
 def scaling(place, name):
-    print(f"GPT {name}, TP8 x PP4, {GLOBAL // DATA} sequences a data rank, asynchronous transfers, predicted\n")
+    print(f"GPT {name}, TP8, {GLOBAL // DATA} sequences a data rank, asynchronous transfers, predicted\n")
     names = ("baseline", "CB+FE", "CB+FE+SC, k = 3", "critical_path")
-    print_header("GPUs", "data ranks", *names, "critical_path against baseline")
-    for data in (1, 2, 4):
+    print_header("GPUs", "stages", "data ranks", *names, "critical_path against baseline")
+    for pipeline, data in ((1, 1), (2, 1), (4, 1), (4, 2), (4, 4)):
         steps = []
         for row in names:
-            compress, embedding_sync = ROWS[row]
-            if data == 1:  # no gradients travel
-                compress = {key: value for key, value in compress.items() if key != "data_gradient"}
-                compress = {**compress, "stages": 0} if compress["policy"] == "optimus_cc" else compress
-            job = config(place, MODELS[name], (compress, embedding_sync), data=data)
+            section = without_unused(ROWS[row], pipeline, data)
+            job = config(place, MODELS[name], section, pipeline=pipeline, data=data)
             steps.append(place.plan(job)["step_seconds"])
-        gpus = GPUS_OF_NODE * PIPELINE * data
-        print_row(gpus, data, *(f"{step:.4f} s" for step in steps), percent(steps[0] / steps[-1] - 1))
+        gain = percent(steps[0] / steps[-1] - 1)
+        print_row(GPUS_OF_NODE * pipeline * data, pipeline, data, *(f"{step:.4f} s" for step in steps), gain)
     print()
 
 

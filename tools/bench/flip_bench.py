@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Is what critical_path picks the critical path? Every class of its plan flipped, one at a time, and run again.
+
+Rehearsed: a GPT over 16 GPUs on each of the clusters in configs/clusters, and on two nodes with one slow boundary and
+gradients that stay inside the nodes. A class that travels plain is flipped to its strongest candidate, one that is
+compressed to plain; no flip should shorten the step by more than 2 %. Beside it policy `all` with the
+strongest candidates: its step, and its bytes, of which the plan should compress strictly fewer at equal speed.
+
+usage: tools/bench/flip_bench.py [CLUSTER]...     (default: all)
+"""
+
+import json
+import sys
+
+from assumed_gpus import cost_file
+from runs import REPOSITORY, Workplace, cores_awake, percent, print_header, print_row, require_binary
+
+MODEL = {"layers": 24, "hidden": 1024, "heads": 16, "sequence": 1024, "vocab": 51200}
+MICRO, MICRO_BATCHES = 8, 8
+SCALE = 500
+STEPS = 8
+
+BF16 = {"codec": "cast", "error_feedback": "none"}
+INT8 = {"codec": "quantize", "bits": 8, "error_feedback": "none"}
+# From the weakest to the strongest.
+CANDIDATES = {
+    "pipeline_forward": [BF16, INT8],
+    "pipeline_backward": [BF16, INT8, {"codec": "low_rank", "rank": 16, "error_feedback": "lazy"}],
+    "data_gradient": [{"codec": "low_rank", "rank": rank, "error_feedback": "immediate"} for rank in (128, 32)],
+}
+# Name: (cluster file, pipeline, data)
+CLUSTERS = {
+    **{
+        name: (f"configs/clusters/{name}.json", pipeline, data)
+        for name, pipeline, data in (
+            ("a100_200g", 4, 4), ("a100_800g_rdma", 4, 4), ("a100_80g_tcp", 4, 4), ("h200_400g", 8, 2),
+            ("ethernet_10g", 4, 4),
+        )
+    },
+    "one slow boundary": (None, 4, 2),
+}
+SLOW_BOUNDARY = {
+    "nodes": [{"count": 2, "devices": 4}],
+    "links": [
+        {"scope": "node", "latency_seconds": 5e-6, "bytes_per_second": 5e10, "source": "assumed"},
+        {"scope": "network", "latency_seconds": 2e-5, "bytes_per_second": 1.25e9, "source": "assumed"},
+    ],
+}
+
+
+def config(place, cluster, compress):
+    path, pipeline, data = CLUSTERS[cluster]
+    settings = [setting for listed in CANDIDATES.values() for setting in listed]
+    unique = [one for i, one in enumerate(settings) if one not in settings[:i]]
+    return {
+        "run": {"dir": "unused", "steps": STEPS},
+        "device": "rehearsal",
+        "rehearsal": {"costs": place.write("costs.json", cost_file(MODEL, unique)), "scale": SCALE},
+        "model": MODEL,
+        "data": {"train": [{"path": "unused"}]},
+        "batch": {"global": MICRO * MICRO_BATCHES * data, "micro": MICRO},
+        "parallel": {"pipeline": pipeline, "data": data},
+        "compress": {**compress, "guard": {"every": 0}},
+        "network": {
+            "links": str(REPOSITORY / path) if path else place.write("cluster.json", SLOW_BOUNDARY)
+        },
+    }
+
+
+def run(place, cluster, compress):
+    _, pipeline, data = CLUSTERS[cluster]
+    return place.train(config(place, cluster, compress), ranks=pipeline * data)
+
+
+def compressed_bytes(classes):
+    """What the compressed classes would send plain."""
+    return sum(one["raw_bytes"] for one in classes if one["codec"])
+
+
+def flipped(classes, index):
+    copy = [dict(one) for one in classes]
+    candidates = CANDIDATES[copy[index]["site"]]
+    copy[index]["codec"] = None if copy[index]["codec"] else candidates[-1]
+    return copy
+
+
+def replay(place, cluster, classes):
+    plan = [{"from_step": 1, "predicted_step_seconds": None, "classes": classes}]
+    return run(place, cluster, {"policy": "replay", "plan": place.write("plan.json", plan)})
+
+
+def name_of(one):
+    return f"{one['site']} {one['stage']} {one['phase']} {'to plain' if one['codec'] else 'compressed'}"
+
+
+def flip_all(place, cluster):
+    sites = {site: {"candidates": listed} for site, listed in CANDIDATES.items()}
+    planned = run(place, cluster, {"policy": "critical_path", **sites})
+    strongest = {site: listed[-1] for site, listed in CANDIDATES.items()}
+    everything = run(place, cluster, {"policy": "all", **strongest})
+    plain = run(place, cluster, {"policy": "none"})
+    classes, all_classes = (
+        json.loads((one.directory / "plan.json").read_text())[-1]["classes"] for one in (planned, everything)
+    )
+    best, best_name = None, "none"
+    flips = 0
+    for index, one in enumerate(classes):
+        if one["site"] not in CANDIDATES:
+            continue
+        flips += 1
+        gain = planned.step_seconds() / replay(place, cluster, flipped(classes, index)).step_seconds() - 1
+        if best is None or gain > best:
+            best, best_name = gain, name_of(one)
+    print_row(
+        cluster, f"{plain.step_seconds():.4f} s", f"{everything.step_seconds():.4f} s",
+        f"{planned.step_seconds():.4f} s", f"{compressed_bytes(classes) / 1e9:.2f} GB",
+        f"{compressed_bytes(all_classes) / 1e9:.2f} GB", flips, percent(best), best_name,
+    )
+
+
+def main():
+    require_binary()
+    place = Workplace()
+    names = sys.argv[1:] or list(CLUSTERS)
+    print_header("cluster", "plain", "all", "critical_path", "it compresses", "all compresses", "flips", "best flip", "of")
+    with cores_awake():
+        for cluster in names:
+            flip_all(place, cluster)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""What Optimus-CC's techniques save, by formula and rehearsed.
+
+1. Compressing the cool-down's backward messages, blocking transfers: (P - 1)(c - c'), and no more from all.
+2. The tied table over 2 stages and D data ranks: V(3D - 2)/D bytes a rank become V(2D - 1)/D, one sum instead of two.
+3. The smallest useful k of stages whose gradients are compressed: t_u - k(B + c) <= t_c.
+
+Ops, codecs and links are given and round, so that a formula's terms can be read off the config.
+
+usage: tools/bench/identities_bench.py
+"""
+
+from runs import Workplace, cores_awake, print_header, print_row, require_binary
+
+FORWARD, BACKWARD = 0.012, 0.024
+HIDDEN, SEQUENCE = 64, 64
+MESSAGE = 4 * HIDDEN * SEQUENCE  # bytes between two stages
+STEPS = 8
+CAST = {"codec": "cast", "error_feedback": "none", "always": True}
+FREE = {"dtype": "fp32", "encode_seconds": 0.0, "decode_seconds": 0.0, "sent_bytes": 0}
+
+
+def cost_file(stages, settings):
+    ops = [
+        {"stage": stage, "kind": kind, "seconds": seconds}
+        for stage in range(stages)
+        for kind, seconds in (("forward", FORWARD), ("backward", BACKWARD), ("optimizer", 0.0))
+    ]
+    return {"ops": ops, "codecs": [{"codec": one, "shape": [1 << 20], **FREE} for one in settings]}
+
+
+def cluster(bytes_per_second):
+    link = {"latency_seconds": 0, "bytes_per_second": bytes_per_second, "source": "assumed"}
+    return {"nodes": [{"count": 64, "devices": 1}], "links": [{"scope": "network", **link}]}
+
+
+def rehearse(place, parallel, micro_batches, speed, compress, settings=(), **model):
+    stages = parallel["pipeline"]
+    shape = {"layers": stages, "hidden": HIDDEN, "heads": 4, "sequence": SEQUENCE, "vocab": 256, **model}
+    job = {
+        "run": {"dir": "unused", "steps": STEPS},
+        "device": "rehearsal",
+        "rehearsal": {"costs": place.write("costs.json", cost_file(stages, settings))},
+        "model": shape,
+        "data": {"train": [{"path": "unused"}]},
+        "batch": {"global": micro_batches * parallel.get("data", 1), "micro": 1},
+        "parallel": parallel,
+        "compress": {**compress, "guard": {"every": 0}},
+        "network": {"links": place.write("cluster.json", cluster(speed))},
+    }
+    return place.train(job, ranks=stages * parallel.get("data", 1))
+
+
+def epilogue(place):
+    print("Cool-down's backward messages as bf16, blocking transfers\n")
+    print_header("P", "m", "c", "(P - 1)(c - c')", "saved by the cool-down's", "saved by all")
+    for stages, micro_batches, seconds in ((2, 8, 0.02), (4, 8, 0.01), (4, 16, 0.02), (8, 8, 0.008)):
+        speed = MESSAGE / seconds
+        parallel = {"pipeline": stages, "transfers": "blocking", "embedding_sync": "fused"}
+
+        def step(policy, speed=speed, parallel=parallel, micro_batches=micro_batches):
+            compress = {"policy": policy, "pipeline_backward": CAST}
+            run = rehearse(place, parallel, micro_batches, speed, compress, [CAST], tie_embeddings=False)
+            return run.step_seconds()
+
+        plain, cool_down, everything = map(step, ("none", "optimus_cc", "all"))
+        due = (stages - 1) * seconds / 2
+        print_row(
+            stages, micro_batches, f"{1000 * seconds:.0f} ms", f"{1000 * due:.1f} ms",
+            f"{1000 * (plain - cool_down):.1f} ms", f"{1000 * (plain - everything):.1f} ms",
+        )
+    print()
+
+
+def embedding(place):
+    print("The tied table, 2 stages\n")
+    names = ("bytes a rank, separate", "V(3D - 2)/D", "fused", "V(2D - 1)/D", "saved", "V(D - 1)/D at link speed")
+    print_header("D", *names)
+    vocab, speed = 16384, 2e7
+    table = 4 * HIDDEN * vocab
+    for data in (2, 3, 4):
+        runs = [
+            rehearse(
+                place, {"pipeline": 2, "data": data, "embedding_sync": sync}, 4, speed, {"policy": "none"}, vocab=vocab
+            )
+            for sync in ("separate", "fused")
+        ]
+        # Separate, the table's sums over data ranks stand on the data axis, beside the layers'.
+        axes = [run.steps[-1]["axes"] for run in runs]
+        layers = axes[1]["data"]["sent_bytes"]
+        sent = [
+            (axis["embedding"]["sent_bytes"] + axis["data"]["sent_bytes"] - layers) / (2 * data) for axis in axes
+        ]
+        print_row(
+            data, f"{sent[0]:.0f}", f"{table * (3 * data - 2) / data:.0f}",
+            f"{sent[1]:.0f}", f"{table * (2 * data - 1) / data:.0f}",
+            f"{1000 * (runs[0].step_seconds() - runs[1].step_seconds()):.1f} ms",
+            f"{1000 * table * (data - 1) / data / speed:.1f} ms",
+        )
+    print()
+
+
+def smallest_k(place):
+    print("Gradients as low_rank, 4 stages, 2 data ranks: how many stages have to be compressed\n")
+    print_header("t_u", "t_c", "by the rule", "step at k = 0", *(f"k = {k}" for k in range(1, 5)))
+    setting = {"codec": "low_rank", "rank": 4, "error_feedback": "none", "always": True}
+    gradients = 4 * 12 * HIDDEN * HIDDEN  # of a stage: one layer's matrices, all but its biases
+    for late in (0.03, 0.06, 0.09):  # seconds that a stage's plain gradients take
+        speed = gradients / late
+        steps, sent = [], []
+        for k in range(5):
+            compress = {
+                "policy": "optimus_cc", "stages": k, "data_gradient": setting, "pipeline_backward": CAST
+            }
+            run = rehearse(
+                place, {"pipeline": 4, "data": 2}, 8, speed, compress, [setting, CAST], tie_embeddings=False
+            )
+            steps.append(run.step_seconds())
+            sent.append(run.median(lambda step: step["axes"]["data"]["sent_bytes"]))
+        short = late * sent[4] / sent[0]
+        message = MESSAGE / 2 / speed  # compressed
+        rule = next((k for k in range(5) if late - k * (BACKWARD + message) <= short), 4)
+        cells = (f"{1000 * step:.1f} ms" for step in steps)
+        print_row(f"{1000 * late:.0f} ms", f"{1000 * short:.1f} ms", rule, *cells)
+    print()
+
+
+def main():
+    require_binary()
+    place = Workplace()
+    with cores_awake():
+        epilogue(place)
+        embedding(place)
+        smallest_k(place)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Predicted steps against measured ones, from costs that were measured on another layout.
+
+One rehearsed run on 2 stages measures ops and codecs (its costs.json). From that every other layout, schedule, policy
+and cluster below is predicted by `slackline plan --costs`, and then rehearsed with the ops that the first run was
+given. The goal is 5 %.
+
+With --real: the same on this machine's cores, from a run with 2 stages, for layouts of two ranks that compute.
+
+usage: tools/bench/prediction_bench.py [--real]
+"""
+
+import sys
+
+from assumed_gpus import cost_file
+from flip_bench import CANDIDATES
+from runs import REPOSITORY, Workplace, cores_awake, percent, print_header, print_row, require_binary
+
+MODEL = {"layers": 16, "hidden": 1024, "heads": 16, "sequence": 1024, "vocab": 51200}
+MICRO, MICRO_BATCHES = 8, 8
+SCALE = 500
+MEASURED_STEPS = 8  # costs are measured in steps 2 to 6
+GOAL = 0.05
+CLUSTERS = ("ethernet_10g", "a100_80g_tcp")
+LAYOUTS = (
+    {"pipeline": 4, "data": 1},
+    {"pipeline": 4, "data": 2},
+    {"pipeline": 4, "data": 4},
+    {"pipeline": 4, "data": 2, "schedule": "gpipe"},
+    {"pipeline": 4, "data": 2, "schedule": "zb_h1"},
+    {"pipeline": 4, "data": 2, "transfers": "blocking"},
+    {"pipeline": 4, "data": 2, "data_strategy": "zero1"},
+    {"pipeline": 8, "data": 2},
+    {"pipeline": 2, "data": 4},
+    {"data": 8},
+)
+REAL_MODEL = {"layers": 4, "hidden": 192, "heads": 4, "sequence": 128, "vocab": 257}
+REAL_LAYOUTS = (
+    {"pipeline": 2, "transfers": "blocking"},
+    {"pipeline": 2, "schedule": "gpipe"},
+    {"pipeline": 2, "schedule": "zb_h1"},
+    {"data": 2},
+    {"data": 2, "data_strategy": "zero1"},
+    {"tensor": 2},
+)
+
+
+def compression(parallel, policy):
+    """Of sites that have transfers in this layout, the strongest candidates."""
+    sites = []
+    if policy == "all" and parallel.get("pipeline", 1) > 1:
+        sites += ["pipeline_forward", "pipeline_backward"]
+    if policy == "all" and parallel.get("data", 1) > 1:
+        sites.append("data_gradient")
+    return {"policy": policy, **{site: CANDIDATES[site][-1] for site in sites}, "guard": {"every": 0}}
+
+
+def rehearsed(place, parallel, policy, cluster):
+    settings = [listed[-1] for listed in CANDIDATES.values()]
+    return {
+        "run": {"dir": "unused", "steps": MEASURED_STEPS},
+        "device": "rehearsal",
+        "rehearsal": {"costs": place.write("given.json", cost_file(MODEL, settings)), "scale": SCALE},
+        "model": MODEL,
+        "data": {"train": [{"path": "unused"}]},
+        "batch": {"global": MICRO * MICRO_BATCHES * parallel.get("data", 1), "micro": MICRO},
+        "parallel": parallel,
+        "compress": compression(parallel, policy),
+        "network": {"links": str(REPOSITORY / f"configs/clusters/{cluster}.json")},
+    }
+
+
+def real(place, parallel, steps=16):
+    return {
+        "run": {"dir": "unused", "steps": steps},
+        "model": REAL_MODEL,
+        "data": {"train": [{"path": str(place.path / "corpus")}], "split": [1, 0, 0]},
+        "batch": {"global": 32, "micro": 4},
+        "parallel": parallel,
+    }
+
+
+def ranks_of(parallel):
+    return parallel.get("tensor", 1) * parallel.get("pipeline", 1) * parallel.get("data", 1)
+
+
+def name_of(parallel):
+    return ", ".join(f"{key} {value}" for key, value in parallel.items())
+
+
+class Table:
+    def __init__(self):
+        self._rows = []
+
+    def add(self, planned, measured, *cells):
+        self._rows.append(planned / measured - 1)
+        print_row(*cells, f"{planned:.4f} s", f"{measured:.4f} s", percent(self._rows[-1]))
+
+    def end(self):
+        within = sum(abs(off) <= GOAL for off in self._rows)
+        print(f"\n{within} of {len(self._rows)} within {percent(GOAL)}; largest difference "
+              f"{percent(max(self._rows, key=abs))}\n")
+
+
+def predict_rehearsed(place):
+    first = {"pipeline": 2, "data": 2}
+    measured = place.train({**rehearsed(place, first, "all", "a100_200g"), "trace": True}, ranks=ranks_of(first))
+    costs = str(measured.directory / "costs.json")
+    print_header("cluster", "layout", "policy", "predicted", "rehearsed", "off by")
+    table = Table()
+    for cluster in CLUSTERS:
+        for parallel in LAYOUTS:
+            for policy in ("none", "all"):
+                job = rehearsed(place, parallel, policy, cluster)
+                planned = place.plan(job, costs)["step_seconds"]
+                run = place.train(job, ranks=ranks_of(parallel))
+                table.add(planned, run.step_seconds(), cluster, name_of(parallel), policy)
+    table.end()
+
+
+def predict_real(place):
+    place.prepare_letters("corpus", 1 << 18)
+    first = place.train({**real(place, {"pipeline": 2}), "trace": True}, ranks=2)
+    costs = str(first.directory / "costs.json")
+    print_header("layout", "predicted", "measured", "off by")
+    table = Table()
+    for parallel in REAL_LAYOUTS:
+        planned = place.plan(real(place, parallel), costs)["step_seconds"]
+        run = place.train(real(place, parallel), ranks=ranks_of(parallel))
+        table.add(planned, run.step_seconds(), name_of(parallel))
+    table.end()
+
+
+def main():
+    if sys.argv[1:] not in ([], ["--real"]):
+        sys.exit(__doc__)
+    require_binary()
+    place = Workplace()
+    if sys.argv[1:]:
+        predict_real(place)
+    else:
+        with cores_awake():
+            predict_rehearsed(place)
+
+
+if __name__ == "__main__":
+    main()
