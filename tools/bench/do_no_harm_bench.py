@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Two ranks over links of several speeds: does critical_path ever cost anything, and does it find the best?
 
-Nodes are network namespaces (tools/bench/netlab): real compute, real TCP, shaped. For every rate and axis: steps
-without compression, under each fixed setting, and under critical_path, which may choose among the same settings.
-Runs of a rate take turns, ROUNDS times; a cell is the median over rounds of a run's median step, and
-ratios are medians of the rounds' ratios. With --peer also PyTorch DDP on the data axis, plain and with its
-PowerSGD hook, for the same model, batch and links, in the first round (tools/bench/ddp_peer.py says what it needs).
+Nodes are network namespaces (tools/bench/netlab): real compute, real TCP, shaped. For every rate and axis one run
+chooses a plan among all the settings below. A second run then replays plans in turns, a few steps each, for
+ROUNDS rounds: no compression, each fixed setting everywhere, and what was chosen. So they meet the same machine,
+whose compute varies by a tenth from run to run. Ratios are medians over rounds, with their quartiles. On the pipeline axis
+blocking transfers without compression are a run of their own.
+
+With --peer also PyTorch DDP on the data axis, plain and with its PowerSGD hook, for the same model, batch and
+links (tools/bench/ddp_peer.py says what it needs), against the median of the chosen plan's steps.
 
 usage: tools/bench/do_no_harm_bench.py [--axis data|pipeline] [--rounds N] [--peer PYTHON] [RATE]...
        (rates: 10mbit 30mbit 100mbit 300mbit 1gbit none)
@@ -22,9 +25,10 @@ PEER = str(REPOSITORY / "tools/bench/ddp_peer.py")
 RATES = ["10mbit", "30mbit", "100mbit", "300mbit", "1gbit", "none"]
 MODEL = {"layers": 4, "hidden": 192, "heads": 4, "sequence": 128, "vocab": 257}
 GLOBAL_BATCH = 32
-FIRST_STEP = 3  # of those that count
-STEPS = 9
-FIRST_PLANNED, PLANNED_STEPS = 11, 18  # a plan is in force from step 9, and 10 and 11 are traced
+CHOOSING_STEPS = 12  # a plan is in force from step 9
+BLOCK = 4  # steps of a plan in a round; the first of them does not count
+PEER_STEPS, PEER_FIRST = 12, 4
+PEER_RANKS = (0, 4, 16)
 DOMINATES = 0.5  # share of a plain step that waits for the link
 
 
@@ -66,28 +70,15 @@ def candidates(axis):
     return sites
 
 
-def config(place, axis, policy, sites, transfers="asynchronous"):
+def config(place, axis, compress, steps, transfers="asynchronous"):
     return {
-        "run": {"dir": "unused", "steps": PLANNED_STEPS if policy == "critical_path" else STEPS},
+        "run": {"dir": "unused", "steps": steps},
         "model": MODEL,
         "data": {"train": [{"path": str(place.path / "corpus")}], "split": [1, 0, 0]},
         "batch": {"global": GLOBAL_BATCH, "micro": 16 if axis == "data" else 4},
         "parallel": {axis: 2, "transfers": transfers},
-        "compress": {"policy": policy, **sites, "guard": {"every": 0}},
+        "compress": {**compress, "guard": {"every": 0}},
     }
-
-
-class Measured:
-    """A run's median step, what of it waited for the link, and its bytes."""
-
-    def __init__(self, run, axis, first):
-        steps = [step for step in run.steps if step["step"] >= first]
-        self.seconds = statistics.median(step["step_seconds"] for step in steps)
-        self.exposed = statistics.median(step["seconds"]["exposed"] for step in steps)
-        self.bytes = statistics.median(
-            sum(step["axes"][name]["sent_bytes"] for name in (axis, "embedding")) for step in steps
-        )
-        self.choice = choice(run.directory)
 
 
 def codec_name(codec):
@@ -97,9 +88,8 @@ def codec_name(codec):
     return f"{codec['codec']} {strength}".strip()
 
 
-def choice(directory):
-    """Of the last plan: how many classes take which codec."""
-    classes = json.loads((directory / "plan.json").read_text())[-1]["classes"]
+def choice(classes):
+    """How many classes take which codec."""
     names = [codec_name(one["codec"]) for one in classes if one["site"] != "embedding"]
     return ", ".join(f"{names.count(name)} x {name}" for name in sorted(set(names)))
 
@@ -108,30 +98,46 @@ def lab(rate):
     return [NETLAB, "--nodes", "2", "--rate", rate, "--"]
 
 
-def runs_of(place, axis, rate, peer):
-    """(name, function that measures) of all runs of a rate, in the order in which they take turns."""
+def choose(place, axis, rate):
+    """The classes of the plan that critical_path makes."""
+    compress = {"policy": "critical_path", **candidates(axis)}
+    run = place.train(config(place, axis, compress, CHOOSING_STEPS), launch=lab(rate))
+    return json.loads((run.directory / "plan.json").read_text())[-1]["classes"]
 
-    def measure(policy, sites, transfers="asynchronous"):
-        run = place.train(config(place, axis, policy, sites, transfers), launch=lab(rate))
-        return Measured(run, axis, FIRST_PLANNED if policy == "critical_path" else FIRST_STEP)
 
-    yield "plain", lambda: measure("none", {})
-    if axis == "pipeline":
-        yield "plain, blocking", lambda: measure("none", {}, "blocking")
-    for name, sites in FIXED[axis].items():
-        yield name, lambda sites=sites: measure("all", sites)
-    yield "critical_path", lambda: measure("critical_path", candidates(axis))
-    if peer and axis == "data":
-        for name, rank in (("DDP", 0), ("DDP, PowerSGD 4", 4), ("DDP, PowerSGD 16", 16)):
-            yield name, lambda rank=rank: measure_peer(place, rate, peer, rank)
+def fixed(classes, sites):
+    """The same classes with a site's codec for all its transfers."""
+    return [{**one, "codec": sites.get(one["site"])} for one in classes]
+
+
+class Block:
+    """Steps under one plan in one round."""
+
+    def __init__(self, steps, axis):
+        self.seconds = statistics.median(step["step_seconds"] for step in steps)
+        self.exposed = statistics.median(step["seconds"]["exposed"] for step in steps)
+        self.bytes = sum(steps[-1]["axes"][name]["sent_bytes"] for name in (axis, "embedding"))
+
+
+def take_turns(place, axis, rate, plans, rounds):
+    """Rounds of blocks by name of the plan; each round begins with another."""
+    names = list(plans)
+    turns = [names[(turn + turn // len(names)) % len(names)] for turn in range(rounds * len(names))]
+    history = [
+        {"from_step": 1 + i * BLOCK, "predicted_step_seconds": None, "classes": plans[name]}
+        for i, name in enumerate(turns)
+    ]
+    compress = {"policy": "replay", "plan": place.write("plans.json", history)}
+    steps = place.train(config(place, axis, compress, len(turns) * BLOCK), launch=lab(rate)).steps
+    blocks = [(name, Block(steps[i * BLOCK + 1 : (i + 1) * BLOCK], axis)) for i, name in enumerate(turns)]
+    return [dict(blocks[first : first + len(names)]) for first in range(0, len(blocks), len(names))]
 
 
 def measure_peer(place, rate, peer, rank):
-    shape = {**MODEL, "batch": GLOBAL_BATCH // 2, "rank": rank, "steps": STEPS, "first": FIRST_STEP}
+    shape = {**MODEL, "batch": GLOBAL_BATCH // 2, "rank": rank, "steps": PEER_STEPS, "first": PEER_FIRST}
     out = place.path / "peer.json"
     place.launch([*lab(rate), peer, PEER, json.dumps(shape), str(out)])
-    measured = json.loads(out.read_text())
-    return argparse.Namespace(seconds=measured["step_seconds"])
+    return json.loads(out.read_text())["step_seconds"]
 
 
 def allowed(plain, planned):
@@ -139,40 +145,45 @@ def allowed(plain, planned):
     return plain.seconds - plain.exposed * (1 - planned.bytes / plain.bytes)
 
 
-def print_rate(axis, rate, rounds):
-    def ratio(of):
-        return statistics.median(of(round_) for round_ in rounds)
+def quartiles(values):
+    if len(values) == 1:
+        return values * 3
+    return statistics.quantiles(values, n=4, method="inclusive")
 
-    names = list(rounds[0])
-    uncompressed = [name for name in names if name.startswith("plain")]
-    others = [name for name in names if not name.startswith("DDP") and name != "critical_path"]
-    peers = [name for name in names if name.startswith("DDP")]
 
-    def against(group):
-        compared = [r for r in rounds if group[0] in r]
-        return statistics.median(
-            min(r[name].seconds for name in group) / r["critical_path"].seconds for r in compared
-        )
+def print_rate(place, axis, rate, options):
+    classes = choose(place, axis, rate)
+    plans = {"plain": fixed(classes, {})}
+    plans |= {name: fixed(classes, sites) for name, sites in FIXED[axis].items()}
+    plans["chosen"] = classes
+    rounds = take_turns(place, axis, rate, plans, options.rounds)
+    medians = {name: statistics.median(r[name].seconds for r in rounds) for name in plans}
+    best = min((name for name in plans if name != "chosen"), key=medians.get)
 
-    waits = ratio(lambda r: r["plain"].exposed / r["plain"].seconds)
-    bound = ratio(lambda r: allowed(r["plain"], r["critical_path"]) / r["critical_path"].seconds)
+    def against(name):
+        low, middle, high = quartiles([r[name].seconds / r["chosen"].seconds for r in rounds])
+        return f"{middle:.3f} ({low:.3f} .. {high:.3f})"
+
+    waits = statistics.median(r["plain"].exposed / r["plain"].seconds for r in rounds)
+    bound = statistics.median(allowed(r["plain"], r["chosen"]) / r["chosen"].seconds for r in rounds)
+    others = []
+    if axis == "pipeline":
+        compress = {"policy": "none"}
+        blocking = place.train(config(place, axis, compress, CHOOSING_STEPS, "blocking"), launch=lab(rate))
+        others = [blocking.step_seconds()]
+    elif options.peer:
+        others = [measure_peer(place, rate, options.peer, rank) for rank in PEER_RANKS]
     print_row(
-        axis, rate,
-        *(f"{statistics.median(r[name].seconds for r in rounds if name in r):.4f}" for name in names),
-        f"{against(uncompressed):.3f}", f"{against(others):.3f}",
-        percent(waits), f"{bound:.2f}" if waits >= DOMINATES else "",
-        *([f"{against(peers):.2f}"] if peers else []),
-        rounds[-1]["critical_path"].choice,
+        axis, rate, *(f"{seconds:.4f}" for seconds in medians.values()), choice(classes),
+        against("plain"), f"{best}: {against(best)}", percent(waits),
+        f"{bound:.2f}" if waits >= DOMINATES else "", *(f"{seconds:.4f}" for seconds in others),
     )
-    fastest, slowest = (f(r["critical_path"].seconds for r in rounds) for f in (min, max))
-    print(f"  critical_path from {fastest:.4f} to {slowest:.4f} s; best fixed: "
-          + min(others, key=lambda name: ratio(lambda r: r[name].seconds)))
 
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__[__doc__.index("usage: ") + len("usage: ") :])
     parser.add_argument("--axis", choices=FIXED)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--peer")
     parser.add_argument("rates", nargs="*", default=RATES)
     options = parser.parse_args()
@@ -181,16 +192,15 @@ def main():
     place.prepare_letters("corpus", 1 << 18)
     with cores_awake():
         for axis in [options.axis] if options.axis else FIXED:
-            names = [name for name, _ in runs_of(place, axis, "none", options.peer)]
-            ends = ["against plain", "against best fixed", "plain waits", "of allowed"]
-            peer = ["against DDP"] if options.peer and axis == "data" else []
-            print_header("axis", "rate", *names, *ends, *peer, "choice")
+            others = ["plain, blocking"] if axis == "pipeline" else []
+            if options.peer and axis == "data":
+                others = [f"DDP, PowerSGD {rank}" if rank else "DDP" for rank in PEER_RANKS]
+            print_header(
+                "axis", "rate", "plain", *FIXED[axis], "chosen", "choice", "plain / chosen", "best fixed / chosen",
+                "plain waits", "of allowed", *others,
+            )
             for rate in options.rates:
-                rounds = [
-                    {name: measure() for name, measure in runs_of(place, axis, rate, peer)}
-                    for peer in [options.peer, *[None] * (options.rounds - 1)]
-                ]
-                print_rate(axis, rate, rounds)
+                print_rate(place, axis, rate, options)
             print()
 
 
