@@ -1,6 +1,7 @@
 #include "parallel/link_load.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 
@@ -32,6 +33,19 @@ std::vector<ServerKey> servers_of(const Cluster& cluster, const Message& message
           {link.duplex ? Server::into_node : Server::out_of_node, to_node, 0}};
 }
 
+// Numbers for what ranks of a node share.
+std::array<int, 2> ends_of(const std::vector<ServerKey>& servers) {
+  constexpr int kServersOfNode = 3;
+  std::array<int, 2> ends{-1, -1};
+  auto end = ends.begin();
+  for (const auto& [server, node, other] : servers) {
+    if (server != Server::pair) {
+      *end++ = node * kServersOfNode + static_cast<int>(server) - 1;
+    }
+  }
+  return ends;
+}
+
 Seconds seconds_over(const schedule::Link& link, double bytes) {
   const Seconds service{link.bytes_per_second > 0.0 ? bytes / link.bytes_per_second : 0.0};
   return service + link.latency;
@@ -51,7 +65,8 @@ schedule::Link slowest_link(const Cluster& cluster,
   schedule::Link slowest;
   for (const Message& message : messages) {
     int sharers = 1;
-    for (const ServerKey& server : servers_of(cluster, message)) {
+    const std::vector<ServerKey> servers = servers_of(cluster, message);
+    for (const ServerKey& server : servers) {
       sharers = std::max(sharers, load[server]);
     }
     const bool inside = cluster.node_of(message.from) == cluster.node_of(message.to);
@@ -59,7 +74,8 @@ schedule::Link slowest_link(const Cluster& cluster,
     const schedule::Link seen{
         .latency = {link.latency_seconds},
         .bytes_per_second = link.bytes_per_second / sharers,
-        .duplex = link.duplex ? schedule::Duplex::full : schedule::Duplex::half};
+        .duplex = link.duplex ? schedule::Duplex::full : schedule::Duplex::half,
+        .ends = ends_of(servers)};
     if (seconds_over(seen, bytes) > seconds_over(slowest, bytes)) {
       slowest = seen;
     }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -302,8 +303,10 @@ ExitCode train(const TrainOptions& options) {
     return ExitCode::done;
   }
   StopSignal::install();
-  const WorldOptions world{.timeout_seconds = job.config.network.timeout_seconds,
-                           .links = links_to_emulate(job.config)};
+  WorldOptions world{.timeout_seconds = job.config.network.timeout_seconds,
+                     .links = links_to_emulate(job.config)};
+  const double scaled = static_cast<double>(world.longest_background) / job.config.rehearsal.scale;
+  world.longest_background = static_cast<std::size_t>(std::ceil(scaled));
   return options.ranks > 1 ? train_as_threads(options.ranks, world, job)
                            : train_as_launched(world, job);
 }

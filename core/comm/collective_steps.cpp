@@ -1,5 +1,6 @@
 #include "core/comm/collective_steps.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/check.h"
@@ -37,6 +38,26 @@ std::size_t Moves::bytes_sent() const {
     }
   }
   return bytes;
+}
+
+void cut(Moves& moves, std::size_t longest) {
+  SL_CHECK(longest > 0, "messages of nothing");
+  for (Step& step : moves.steps) {
+    const std::vector<Piece> whole = std::exchange(step.pieces, {});
+    bool more = true;
+    for (std::size_t begin = 0; more; begin += longest) {
+      more = false;
+      for (const Piece& piece : whole) {
+        if (begin > 0 && begin >= piece.bytes) {
+          continue;
+        }
+        Piece& part = step.pieces.emplace_back(piece);
+        part.data = piece.bytes > 0 ? piece.data + begin : piece.data;
+        part.bytes = std::min(longest, piece.bytes - begin);
+        more = more || begin + longest < piece.bytes;
+      }
+    }
+  }
 }
 
 Piece CollectiveSteps::send(int to, const Tensor& data, Slice part, Lane lane) const {

@@ -38,6 +38,10 @@ struct Moves {
   [[nodiscard]] std::size_t bytes_sent() const;
 };
 
+// Cuts messages to `longest` bytes, the first parts of all before the second ones. Parts of one
+// message are told apart by their order alone. REQUIRES: the other ranks do the same; longest > 0.
+void cut(Moves& moves, std::size_t longest);
+
 // The algorithms, as seen by rank `rank` of `size` >= 2; S is the tensor's bytes, own its slice's.
 // Sends of nothing are left out on both sides. Bytes each rank sends: collective_bytes.h.
 class CollectiveSteps {

@@ -15,10 +15,10 @@ void EmulatedTransport::post(const Message& message) {
     inner_->post(message);
     return;
   }
-  const Clock::time_point now = Clock::now();
-  const OnTheWay sent{
-      .due = model_.depart(passage_of(message), now), .order = num_sent_++, .message = message};
-  sent.due > now ? on_the_way_.push(sent) : reach(sent);
+  // Even one that is due: another to the same rank may be, too, and goes first.
+  on_the_way_.push({.due = model_.depart(passage_of(message), Clock::now()),
+                    .order = num_sent_++,
+                    .message = message});
 }
 
 // Its time is reckoned from when it was due here, however late this is called.

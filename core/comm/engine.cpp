@@ -38,6 +38,11 @@ bool gives_way(const Message& message) {
   return message.way == Message::Way::send && message.flight->group->urgency == Urgency::background;
 }
 
+// Between stages; a collective's sends are many, and mostly on links of their own.
+bool goes_first(const Message& message) {
+  return message.way == Message::Way::send && message.lane == Lane::direct && !gives_way(message);
+}
+
 }  // namespace
 
 bool Engine::Inbox::empty() const {
@@ -286,16 +291,19 @@ void Engine::post_step(Flight& flight) {
                           .piece = i};
     if (gives_way(message)) {
       background_.add(message, flight.number);
-    } else {
-      transport_->post(message);
+      continue;
     }
+    if (goes_first(message)) {
+      background_.begin_urgent(message, Clock::now());
+    }
+    transport_->post(message);
   }
 }
 
 // Whether there was any that could go.
 bool Engine::post_background() {
   bool posted = false;
-  while (const std::optional<Message> message = background_.next()) {
+  while (const std::optional<Message> message = background_.next(Clock::now())) {
     transport_->post(*message);
     posted = true;
   }
@@ -366,6 +374,8 @@ void Engine::message_done(const Message& message) {
   flight.moves.steps[flight.step].pieces[message.piece].done = true;
   if (gives_way(message)) {
     background_.done(message);
+  } else if (goes_first(message)) {
+    background_.end_urgent(message);
   }
   --flight.left;
   if (flight.left == 0 && !flight.advancing && !flight.ready) {

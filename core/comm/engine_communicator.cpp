@@ -84,6 +84,9 @@ Transfer EngineCommunicator::submit(TransferRecord record,
   }
   SL_CHECK(work.worker != nullptr || (!work.before && !work.after), "work without a worker");
   SL_CHECK(work.before || !work.beside, "work beside nothing");
+  if (membership_->urgency == Urgency::background) {
+    cut(moves, endpoint_->longest_background);
+  }
   auto flight = std::make_shared<Flight>();
   record.bytes_sent = moves.bytes_sent();
   bytes_sent_ += record.bytes_sent;

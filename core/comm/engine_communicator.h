@@ -15,6 +15,7 @@ struct Endpoint {
   std::shared_ptr<Engine> engine;       // shared by the ranks of a process and their transfers
   std::uint32_t next_communicator = 1;  // 0 is the world
   std::vector<int> nodes{};             // of every rank of the world
+  std::size_t longest_background = 0;   // bytes of a message
 };
 
 // The communicator over an Engine: turns calls into flights and keeps the books.

@@ -17,14 +17,18 @@ LocalTransport::Key LocalTransport::key_of(const Message& message) {
 }
 
 void LocalTransport::post(const Message& message) {
-  const auto [entry, waits] = unmatched_.try_emplace(key_of(message), message);
-  if (waits) {
+  const auto entry = unmatched_.try_emplace(key_of(message)).first;
+  std::deque<Message>& waiting = entry->second;
+  if (waiting.empty() || waiting.front().way == message.way) {
+    waiting.push_back(message);
     return;
   }
-  const Message other = entry->second;
-  SL_CHECK(other.way != message.way, "two messages with one tag");
+  const Message other = waiting.front();
   SL_CHECK_EQ(other.bytes, message.bytes);
-  unmatched_.erase(entry);
+  waiting.pop_front();
+  if (waiting.empty()) {
+    unmatched_.erase(entry);
+  }
   const bool sends = message.way == Message::Way::send;
   if (message.bytes > 0) {
     std::memcpy(

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <unordered_map>
 
@@ -43,7 +44,7 @@ class LocalTransport final : public Transport {
   static Key key_of(const Message& message);
 
   MessageListener& listener_;
-  std::unordered_map<Key, Message, Hash> unmatched_;
+  std::unordered_map<Key, std::deque<Message>, Hash> unmatched_;  // of one way each
 };
 
 }  // namespace slackline

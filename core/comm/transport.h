@@ -20,7 +20,8 @@ enum class Lane : std::uint8_t {
 };
 
 // One message between two ranks of the world. A send meets the receive with the same pair of
-// ranks, communicator, lane and sequence; both know the size.
+// ranks, communicator, lane and sequence, the first the first where there are several; both know
+// the size.
 struct Message {
   enum class Way : std::uint8_t { send, receive };
 

@@ -103,6 +103,7 @@ std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const Worl
   for (int rank = 0; rank < size; ++rank) {
     auto endpoint = std::make_shared<Endpoint>();
     endpoint->engine = engine;
+    endpoint->longest_background = options.longest_background;
     endpoint->nodes = nodes_of_world(options, std::vector<int>(static_cast<std::size_t>(size), 0));
     world.push_back(std::make_unique<EngineCommunicator>(
         std::move(endpoint),
@@ -161,6 +162,7 @@ std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
     };
   }
   auto endpoint = std::make_shared<Endpoint>();
+  endpoint->longest_background = options.longest_background;
   endpoint->engine = std::make_shared<Engine>(
       [&](MessageListener& listener, EngineOptions& settings) {
         std::unique_ptr<Transport> transport = connect(listener, options, found);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <utility>
 #include <vector>
@@ -19,6 +20,9 @@ struct Link {
   Seconds latency{};
   double bytes_per_second{};  // 0: no limit
   Duplex duplex{};            // half: both directions share one service
+  // Two ends that may be other links' as well, as a node's adapter is, by any numbers: each serves
+  // one message at a time, whichever link it goes over, and `duplex` says nothing. None: negative.
+  std::array<int, 2> ends{-1, -1};
 };
 
 // Part of a once-a-step transfer, and the op it runs beside. For a reduction `at` is the fraction

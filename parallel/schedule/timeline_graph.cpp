@@ -103,7 +103,6 @@ class GraphBuilder {
     const Bytes bytes{
         static_cast<std::size_t>(std::lround(share * static_cast<double>(plain.value)))};
     const Link& link = link_between(costs_, from, to);
-    const int resource = link_resource(link, from, to);
     const bool beside = !costs_.codecs_take_compute;
     const int id = add({.node = {.kind = NodeKind::transfer,
                                  .rank = from,
@@ -115,7 +114,7 @@ class GraphBuilder {
                                    .arrival = link.latency,
                                    .decodes = beside},
                         .has_codec = true,
-                        .resources = {resource, kNoResource}});
+                        .resources = link_resources(link, from, to)});
     add_edge(send, id, {}, beside ? EdgeKind::encode : EdgeKind::data);
     const bool forward = op.kind == OpKind::send_forward;
     const OpKind post = forward ? OpKind::receive_forward : OpKind::receive_backward;
@@ -131,12 +130,19 @@ class GraphBuilder {
     transfer_nodes_[receive] = id;
   }
 
-  [[nodiscard]] int link_resource(const Link& link, int from, int to) {
-    std::pair<int, int> ends{from, to};
-    if (link.duplex == Duplex::half && from > to) {
-      std::swap(ends.first, ends.second);
+  [[nodiscard]] std::array<int, 2> link_resources(const Link& link, int from, int to) {
+    const auto [out, in] = link.ends;
+    if (out >= 0) {
+      return {resource_of({out, kNoResource}),
+              in < 0 || in == out ? kNoResource : resource_of({in, kNoResource})};
     }
-    const auto [found, added] = link_resources_.emplace(ends, graph_.num_resources);
+    const bool swap = link.duplex == Duplex::half && from > to;
+    return {resource_of(swap ? std::pair{to, from} : std::pair{from, to}), kNoResource};
+  }
+
+  // Of an end of links by its number, or of a pair of ranks.
+  [[nodiscard]] int resource_of(std::pair<int, int> server) {
+    const auto [found, added] = link_resources_.emplace(server, graph_.num_resources);
     graph_.num_resources += added ? 1 : 0;
     return found->second;
   }

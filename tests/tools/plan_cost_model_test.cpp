@@ -1,5 +1,6 @@
 // Costs of one layout, links of a cluster, and what a step of another layout then takes.
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -210,6 +211,20 @@ TEST_CASE("ranks of a node share its link out, pairs do not") {
   CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9 / 4.0));
   cluster.node_link = {.bytes_per_second = 1e9, .duplex = false};
   CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9 / 2.0));
+}
+
+TEST_CASE("messages to both neighbours leave a node over one end, and reach it over another") {
+  Cluster cluster = even_cluster(3, 1, 0.0, 1e9);
+  const ParallelConfig mesh{.pipeline = 3};
+  CHECK(boundary_link(mesh, cluster, 1, 2).ends == std::array<int, 2>{-1, -1});
+  cluster.network_link.shared_by = Cluster::SharedBy::node;
+  const auto ends = [&](int from, int to) { return boundary_link(mesh, cluster, from, to).ends; };
+  CHECK(ends(1, 2)[0] == ends(1, 0)[0]);
+  CHECK(ends(0, 1)[1] == ends(2, 1)[1]);
+  CHECK(ends(0, 1)[0] != ends(1, 2)[0]);
+  CHECK(ends(1, 2)[0] != ends(0, 1)[1]);
+  cluster.network_link.duplex = false;
+  CHECK(ends(1, 2)[0] == ends(0, 1)[1]);
 }
 
 TEST_CASE("a codec's cost is that of its shape, or of the nearest in size") {

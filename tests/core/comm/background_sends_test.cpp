@@ -12,14 +12,18 @@ namespace slackline::testing {
 
 namespace {
 
-Message message_of(int rank, std::size_t piece) {
-  return {.self = rank, .piece = piece};
+using Clock = BackgroundSends::Clock;
+
+constexpr int kPeer = 9;
+
+Message message_of(int rank, std::size_t piece, int peer = kPeer) {
+  return {.self = rank, .peer = peer, .piece = piece};
 }
 
 // Pieces of what may go now.
-std::vector<std::size_t> take_all(BackgroundSends& sends) {
+std::vector<std::size_t> take_all(BackgroundSends& sends, Clock::time_point now = {}) {
   std::vector<std::size_t> pieces;
-  while (const std::optional<Message> message = sends.next()) {
+  while (const std::optional<Message> message = sends.next(now)) {
     pieces.push_back(message->piece);
   }
   return pieces;
@@ -42,27 +46,47 @@ TEST_CASE("background sends go two at a time, the oldest operation first") {
   REQUIRE(take_all(sends) == std::vector<std::size_t>{1});
 }
 
-TEST_CASE("background sends of one rank do not hold up another's") {
+TEST_CASE("background sends to one rank do not hold up those to another, nor another's") {
   BackgroundSends sends;
+  sends.add(message_of(0, 20, kPeer + 1), 2);
   for (std::size_t piece = 0; piece < 3; ++piece) {
     sends.add(message_of(0, piece), 1);
     sends.add(message_of(1, 10 + piece), 1);
   }
-  REQUIRE(take_all(sends) == std::vector<std::size_t>{0, 1, 10, 11});
+  REQUIRE(take_all(sends) == std::vector<std::size_t>{0, 1, 20, 10, 11});
 }
 
-// Twenty sums fill the link for 0.4 s; the message comes after them and needs 2 ms.
-TEST_CASE("a message overtakes the sums of a background group on its link") {
+TEST_CASE("background sends begin while no urgent one is under way, or none that moves") {
+  BackgroundSends sends;
+  const Clock::time_point begin{};
+  sends.begin_urgent(message_of(0, 0), begin);
+  sends.begin_urgent(message_of(0, 1), begin + std::chrono::milliseconds(1));
+  sends.add(message_of(0, 5), 1);
+  sends.add(message_of(1, 6), 1);
+  REQUIRE(take_all(sends, begin) == std::vector<std::size_t>{6});
+  sends.end_urgent(message_of(0, 0));
+  REQUIRE(take_all(sends, begin).empty());
+  SECTION("it has ended") {
+    sends.end_urgent(message_of(0, 1));
+    REQUIRE(take_all(sends, begin) == std::vector<std::size_t>{5});
+  }
+  SECTION("it has taken too long") {
+    REQUIRE(take_all(sends, begin + BackgroundSends::kLongestHold) == std::vector<std::size_t>{5});
+  }
+}
+
+// Sums fill the link for 0.4 s; the message comes after them and needs 2 ms.
+void overtake(const std::vector<long>& elements, std::size_t longest_background) {
   Cluster cluster;
   cluster.nodes = {{.count = 2, .devices = 1}};
   cluster.network_link = {.bytes_per_second = 1e6, .shared_by = Cluster::SharedBy::node};
-  run_local_ranks(2, {.links = cluster}, [](Communicator& world) {
+  const WorldOptions options{.links = cluster, .longest_background = longest_background};
+  run_local_ranks(2, options, [&](Communicator& world) {
     const auto background = world.group("background", {0, 1}, Urgency::background);
     std::vector<GuardedTensor> tensors;
-    tensors.reserve(20);
-    for (int i = 0; i < 20; ++i) {
-      tensors.emplace_back(DType::f32, Shape{5000});
-      tensors.back().fill(1.0);
+    tensors.reserve(elements.size());
+    for (const long count : elements) {
+      tensors.emplace_back(DType::f32, Shape{count}).fill(1.0);
     }
     GuardedTensor message(DType::f32, Shape{500});
     message.fill(world.rank());
@@ -78,8 +102,9 @@ TEST_CASE("a message overtakes the sums of a background group on its link") {
       sum.wait();
     }
     REQUIRE(message.values().front() == 0.0);
-    for (const GuardedTensor& tensor : tensors) {
-      REQUIRE(tensor.values() == std::vector<double>(5000, 2.0));
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      REQUIRE(tensors[i].values() ==
+              std::vector<double>(static_cast<std::size_t>(elements[i]), 2.0));
     }
     const TransferRecord message_record = world.take_records().front();
     const std::vector<TransferRecord> records = background->take_records();
@@ -88,10 +113,18 @@ TEST_CASE("a message overtakes the sums of a background group on its link") {
     for (const TransferRecord& record : records) {
       last = std::max(last, record.finished);
     }
-    // It stands behind two sends; without precedence behind the first halves of all, half the time.
+    // It stands behind two sends; else behind the first halves of all, half the time.
     REQUIRE(message_record.finished - records.front().submitted <
             0.3 * (last - records.front().submitted));
   });
+}
+
+TEST_CASE("a message overtakes the sums of a background group on its link") {
+  overtake(std::vector<long>(20, 5000), std::size_t{1} << 20U);
+}
+
+TEST_CASE("a message gets in between the parts of a long background sum") {
+  overtake({100'001}, 3000);
 }
 
 }  // namespace slackline::testing

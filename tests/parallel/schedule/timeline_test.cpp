@@ -1,6 +1,7 @@
 #include "parallel/schedule/timeline.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "parallel/schedule/slack.h"
@@ -136,6 +137,26 @@ TEST_CASE("a link serves one message at a time, a half-duplex one both direction
   const double both = make_timeline(steady, costs).step.value;
   costs.link.duplex = Duplex::half;
   CHECK(make_timeline(steady, costs).step.value > both + 1.0);
+}
+
+TEST_CASE("links that share an end take turns there") {
+  const Schedule steady =
+      make_schedule(Kind::one_f_one_b, {.num_ranks = 2, .num_micro_batches = 6});
+  CostModel costs = message_costs(2, 3.0);
+  const double apart = make_timeline(steady, costs).step.value;
+  costs.link.duplex = Duplex::half;
+  const double together = make_timeline(steady, costs).step.value;
+  costs.link.duplex = Duplex::full;
+  const auto step = [&](std::array<int, 2> forward, std::array<int, 2> backward) {
+    costs.links = {{{0, 1}, costs.link}, {{1, 0}, costs.link}};
+    costs.links[{0, 1}].ends = forward;
+    costs.links[{1, 0}].ends = backward;
+    return make_timeline(steady, costs).step.value;
+  };
+  CHECK(step({0, 1}, {2, 3}) == Approx(apart));
+  CHECK(step({0, 1}, {2, 1}) == Approx(together));
+  CHECK(step({0, 1}, {0, 2}) == Approx(together));
+  CHECK(step({0, -1}, {0, -1}) == Approx(together));
 }
 
 TEST_CASE("buckets run beside the last backward pass, and the sync after both ends' buckets") {
