@@ -3,9 +3,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/comm/transport.h"
 
@@ -13,20 +15,22 @@ namespace slackline {
 
 // Sends that give way: from one rank to another at most kAtOnce of them are under way, those of the
 // oldest operation first, and a rank begins none while a message that the step waits for is on its
-// way from it; for links share their speed evenly among what they carry. Engine's thread.
+// way from it; for links share their speed evenly among what they carry. Both hold for what moves:
+// a send that takes much longer waits for its receiver, and counts no more. Engine's thread.
 class BackgroundSends {
  public:
   using Clock = Transport::Clock;
 
   // One would leave the link idle between a message's end and the next one's start.
   static constexpr int kAtOnce = 2;
-  // A message under way for longer waits for its receiver; it does not hold up the others.
-  static constexpr std::chrono::milliseconds kLongestHold{1000};
+  // What a send is given before it counts as one that waits.
+  static constexpr std::chrono::seconds kPatience{1};
+  static constexpr double kSlowLink = 1e6;  // bytes a second, and the time of its bytes at this
 
   // `operation` numbers operations in order of submission.
   void add(const Message& message, std::uint64_t operation);
 
-  // One that may go; it counts as under way until done(). Empty: none for now.
+  // One that may go, the oldest first; it counts as under way until done(). Empty: none for now.
   [[nodiscard]] std::optional<Message> next(Clock::time_point now);
 
   void done(const Message& message);
@@ -38,20 +42,25 @@ class BackgroundSends {
   void clear();
 
  private:
-  struct Line {                                                          // from one rank to another
-    std::map<std::pair<std::uint64_t, std::size_t>, Message> waiting{};  // operation, piece
-    int under_way = 0;
+  using Key = std::pair<std::uint64_t, std::size_t>;  // operation, piece
+  using Ends = std::pair<int, int>;                   // ranks, from and to
+
+  struct Line {
+    std::map<Key, Message> waiting{};
+    std::deque<Clock::time_point> under_way{};  // until when each of them counts
   };
 
-  struct Urgent {  // under way from a rank
-    int count = 0;
-    Clock::time_point since{};  // the first of them
+  struct Urgent {
+    Message message{};
+    Clock::time_point counts_until{};
   };
 
+  [[nodiscard]] static Clock::time_point counts_until(const Message& message,
+                                                      Clock::time_point begin);
   [[nodiscard]] bool held(int rank, Clock::time_point now) const;
 
-  std::map<std::pair<int, int>, Line> lines_{};
-  std::map<int, Urgent> urgent_{};
+  std::map<Ends, Line> lines_{};
+  std::map<int, std::vector<Urgent>> urgent_{};  // under way, by rank
 };
 
 }  // namespace slackline

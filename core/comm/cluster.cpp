@@ -16,7 +16,10 @@ constexpr std::array<std::string_view, 2> kScopes = {"node", "network"};
 constexpr std::array<std::string_view, 2> kSharers = {"pair", "node"};
 constexpr std::array<std::string_view, 3> kSources = {"measured", "published", "assumed"};
 constexpr std::int64_t kMostNodes = 1'000'000;
-constexpr double kSlowestLink = 1000.0;  // less is a slip of units
+constexpr std::int64_t kMostDevices = 1'000'000'000;
+// Less is a slip of units.
+constexpr double kSlowestLink = 1000.0;
+constexpr double kLeastMemory = 1e6;
 
 Cluster::Nodes read_nodes(JsonReader& section) {
   Cluster::Nodes nodes;
@@ -24,6 +27,9 @@ Cluster::Nodes read_nodes(JsonReader& section) {
       static_cast<int>(section.integer("count", {.default_value = 1, .min = 1, .max = kMostNodes}));
   nodes.devices = static_cast<int>(section.integer("devices", {.min = 1, .max = 1024}));
   nodes.memory_bytes = section.number("memory_bytes", {.default_value = 0.0, .min = 0.0});
+  if (nodes.memory_bytes > 0.0 && nodes.memory_bytes < kLeastMemory) {
+    section.fail("memory_bytes", "is in bytes, of which 80 GB are 8e10; must be 0 or >= 1000000");
+  }
   section.finish();
   return nodes;
 }
@@ -31,7 +37,7 @@ Cluster::Nodes read_nodes(JsonReader& section) {
 Cluster::Link read_link(JsonReader& section) {
   Cluster::Link link;
   link.latency_seconds =
-      section.number("latency_seconds", {.default_value = 0.0, .min = 0.0, .max = 10.0});
+      section.number("latency_seconds", {.default_value = 0.0, .min = 0.0, .max = 1.0});
   link.bytes_per_second = section.number("bytes_per_second", {.min = 0.0, .exclusive_min = true});
   if (link.bytes_per_second < kSlowestLink) {
     section.fail("bytes_per_second", "is in bytes, of which 200 Gb/s are 2.5e10; must be >= 1000");
@@ -50,6 +56,13 @@ Cluster read(JsonReader document) {
   }
   if (cluster.nodes.empty()) {
     document.fail("nodes", "must list at least one kind of node");
+  }
+  std::int64_t devices = 0;
+  for (const Cluster::Nodes& kind : cluster.nodes) {
+    devices += std::int64_t{kind.count} * kind.devices;
+  }
+  if (devices > kMostDevices) {
+    document.fail("nodes", "must have at most 1000000000 devices together");
   }
   const auto [node, network] = read_links(document, cluster);
   document.finish();  // a misspelt list comes before what its absence means

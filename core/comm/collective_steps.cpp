@@ -78,9 +78,11 @@ Slice CollectiveSteps::slice(const Tensor& data, int rank) const {
   return slice_of(data.num_elements(), rank, size_);
 }
 
-Moves CollectiveSteps::all_reduce(const Tensor& data, SumOrder order) const {
+Moves CollectiveSteps::all_reduce(const Tensor& data,
+                                  SumOrder order,
+                                  std::size_t whole_bytes) const {
   check_sum(data, order, size_);
-  if (data.bytes() <= kGatherBytes) {
+  if (std::max(data.bytes(), whole_bytes) <= kGatherBytes) {
     return gathered_all_reduce(data, order);
   }
   Moves moves;

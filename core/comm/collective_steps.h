@@ -50,8 +50,11 @@ class CollectiveSteps {
       : rank_(rank), size_(size), pool_(std::move(pool)) {}
 
   // Up to kGatherBytes: everybody sends all to everybody and sums. Above: slice r goes to rank r,
-  // which sums it and sends the sum to all. Scratch: (size - 1) * (S or own).
-  [[nodiscard]] Moves all_reduce(const Tensor& data, SumOrder order) const;
+  // which sums it and sends the sum to all. Scratch: (size - 1) * (S or own). A tensor that stands
+  // for a larger one goes the larger one's way.
+  [[nodiscard]] Moves all_reduce(const Tensor& data,
+                                 SumOrder order,
+                                 std::size_t whole_bytes = 0) const;
   [[nodiscard]] Moves reduce_scatter(const Tensor& data, SumOrder order) const;
   [[nodiscard]] Moves all_gather(const Tensor& data) const;
   [[nodiscard]] Moves all_to_all(const Tensor& from, const Tensor& to) const;

@@ -164,8 +164,10 @@ Transfer EngineCommunicator::all_reduce(const Tensor& data,
                                         SumOrder order,
                                         const TransferWork& work) {
   SL_CHECK(work.worker == nullptr || size() > 1, "work of a group of one");
-  return size() == 1 ? Transfer()
-                     : collective(Kind::all_reduce, steps().all_reduce(data, order), note, work);
+  return size() == 1
+             ? Transfer()
+             : collective(
+                   Kind::all_reduce, steps().all_reduce(data, order, note.whole_bytes), note, work);
 }
 
 Transfer EngineCommunicator::reduce_scatter(const Tensor& data,

@@ -39,7 +39,9 @@ class ScaledCommunicator final : public Communicator {
                       const TransferNote& note,
                       SumOrder order,
                       const TransferWork& work) override {
-    return inner_->all_reduce(cut(data), note, order, work);
+    TransferNote noted = note;
+    noted.whole_bytes = data.bytes();
+    return inner_->all_reduce(cut(data), noted, order, work);
   }
 
   Transfer reduce_scatter(const Tensor& data, const TransferNote& note, SumOrder order) override {

@@ -5,6 +5,7 @@
 
 #include "core/comm/cluster.h"
 #include "core/comm/world.h"
+#include "tests/core/comm/comm_checks.h"
 #include "tests/support/catch.h"
 #include "tests/support/guarded_tensor.h"
 
@@ -53,7 +54,7 @@ TEST_CASE("background sends to one rank do not hold up those to another, nor ano
     sends.add(message_of(0, piece), 1);
     sends.add(message_of(1, 10 + piece), 1);
   }
-  REQUIRE(take_all(sends) == std::vector<std::size_t>{0, 1, 20, 10, 11});
+  REQUIRE(take_all(sends) == std::vector<std::size_t>{0, 1, 10, 11, 20});
 }
 
 TEST_CASE("background sends begin while no urgent one is under way, or none that moves") {
@@ -71,8 +72,26 @@ TEST_CASE("background sends begin while no urgent one is under way, or none that
     REQUIRE(take_all(sends, begin) == std::vector<std::size_t>{5});
   }
   SECTION("it has taken too long") {
-    REQUIRE(take_all(sends, begin + BackgroundSends::kLongestHold) == std::vector<std::size_t>{5});
+    REQUIRE(take_all(sends, begin + 2 * BackgroundSends::kPatience) == std::vector<std::size_t>{5});
   }
+}
+
+TEST_CASE("background sends keep the order of a step over its receivers") {
+  BackgroundSends sends;
+  sends.add(message_of(1, 0, 2), 1);
+  sends.add(message_of(1, 1, 0), 1);
+  REQUIRE(take_all(sends) == std::vector<std::size_t>{0, 1});
+}
+
+TEST_CASE("sends that wait for their receiver do not hold up the next ones for good") {
+  BackgroundSends sends;
+  for (std::size_t piece = 0; piece < 4; ++piece) {
+    sends.add(message_of(0, piece), 1);
+  }
+  const Clock::time_point begin{};
+  REQUIRE(take_all(sends, begin) == std::vector<std::size_t>{0, 1});
+  REQUIRE(take_all(sends, begin + BackgroundSends::kPatience / 2).empty());
+  REQUIRE(take_all(sends, begin + BackgroundSends::kPatience) == std::vector<std::size_t>{2, 3});
 }
 
 // Sums fill the link for 0.4 s; the message comes after them and needs 2 ms.
@@ -101,21 +120,21 @@ void overtake(const std::vector<long>& elements, std::size_t longest_background)
     for (Transfer& sum : sums) {
       sum.wait();
     }
-    REQUIRE(message.values().front() == 0.0);
+    expect(message.values().front() == 0.0, world, "the message");
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       REQUIRE(tensors[i].values() ==
               std::vector<double>(static_cast<std::size_t>(elements[i]), 2.0));
     }
     const TransferRecord message_record = world.take_records().front();
     const std::vector<TransferRecord> records = background->take_records();
-    REQUIRE(records.size() == sums.size());
+    expect(records.size() == sums.size(), world, "records");
     double last = 0.0;
     for (const TransferRecord& record : records) {
       last = std::max(last, record.finished);
     }
     // It stands behind two sends; else behind the first halves of all, half the time.
-    REQUIRE(message_record.finished - records.front().submitted <
-            0.3 * (last - records.front().submitted));
+    const double begin = records.front().submitted;
+    expect(message_record.finished - begin < 0.3 * (last - begin), world, "the message overtakes");
   });
 }
 

@@ -1,6 +1,9 @@
 #include "tests/core/comm/comm_checks.h"
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <stdexcept>
 
 #include "tests/support/guarded_tensor.h"
@@ -308,6 +311,33 @@ void sub_groups(Communicator& comm) {
   expect(a.values() == expected, comm, "sum over half of the ranks");
 }
 
+// Cut where the world has a small longest_background; what is cut in one place is put together in
+// another.
+void in_the_background(Communicator& comm) {
+  std::vector<int> everyone(static_cast<std::size_t>(comm.size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  const auto group = comm.group("background", everyone, Urgency::background);
+  constexpr std::size_t kCount = 10'001;
+  std::vector<GuardedTensor> sums;
+  std::vector<Transfer> transfers;
+  sums.reserve(2);
+  for (int i = 0; i < 2; ++i) {
+    GuardedTensor& data = sums.emplace_back(make_tensor(DType::f32, kCount));
+    data.set(values_of(exact, comm.rank() + i, kCount));
+    transfers.push_back(group->all_reduce(data, kNote));
+  }
+  for (int i = 0; i < 2; ++i) {
+    transfers[static_cast<std::size_t>(i)].wait();
+    std::vector<double> expected(kCount, 0.0);
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      const std::vector<double> values = values_of(exact, rank + i, kCount);
+      std::transform(
+          values.begin(), values.end(), expected.begin(), expected.begin(), std::plus<>());
+    }
+    expect(sums[static_cast<std::size_t>(i)].values() == expected, comm, "a sum in parts");
+  }
+}
+
 void records(Communicator& comm) {
   comm.record_transfers(true);
   GuardedTensor data = make_tensor(DType::f32, 3000);
@@ -345,6 +375,7 @@ const std::vector<CommCheck>& comm_checks() {
         {"a blocked receive holds up no send", receives_first},
         {"many operations at once keep apart", many_at_once},
         {"groups work side by side", sub_groups},
+        {"long sums in the background come together again", in_the_background},
         {"records tell transfers", records},
     };
     all.insert(all.end(), work_checks().begin(), work_checks().end());

@@ -167,7 +167,7 @@ TEST_CASE("every collective is right over emulated links") {
   cluster.node_link.latency_seconds = 1e-6;
   for (const CommCheck& check : comm_checks()) {
     INFO(check.claim);
-    REQUIRE_NOTHROW(run_local_ranks(4, {.links = cluster}, check.run));
+    REQUIRE_NOTHROW(run_local_ranks(4, {.links = cluster, .longest_background = 4096}, check.run));
   }
 }
 
@@ -207,6 +207,13 @@ TEST_CASE("a bad cluster file is refused with its path, key and rule") {
   REQUIRE_THAT(
       refusal_of("{" + nodes + R"(, "links": [{"scope": "node", "bytes_per_second": 200}]})"),
       Contains("links.0.bytes_per_second") && Contains("2.5e10"));
+  const std::string slow = R"({"scope": "node", "bytes_per_second": 1e9, "latency_seconds": 5})";
+  REQUIRE_THAT(refusal_of("{" + nodes + R"(, "links": [)" + slow + "]}"),
+               Contains("links.0.latency_seconds"));
+  REQUIRE_THAT(refusal_of(R"({"nodes": [{"devices": 1, "memory_bytes": 80}]})"),
+               Contains("nodes.0.memory_bytes") && Contains("8e10"));
+  const std::string many = R"({"count": 1000000, "devices": 1024})";
+  REQUIRE_THAT(refusal_of(R"({"nodes": [)" + many + ", " + many + "]}"), Contains("together"));
   REQUIRE_THROWS_AS(read_cluster("no_such_cluster.json"), ConfigError);
 }
 

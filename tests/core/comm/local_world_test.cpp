@@ -15,7 +15,7 @@ void run_on_ranks(const std::string& claim) {
     }
     for (int size = 1; size <= 8; ++size) {
       INFO(size << " ranks");
-      REQUIRE_NOTHROW(run_local_ranks(size, {}, check.run));
+      REQUIRE_NOTHROW(run_local_ranks(size, {.longest_background = 4096}, check.run));
     }
     return;
   }
@@ -37,6 +37,10 @@ TEST_CASE("local: data moves to its place") {
   run_on_ranks("all_to_all transposes slices");
   run_on_ranks("broadcast reaches every rank from every root");
   run_on_ranks("sends meet receives");
+}
+
+TEST_CASE("local: long sums in the background are cut and come together again") {
+  run_on_ranks("long sums in the background come together again");
 }
 
 TEST_CASE("local: operations do not hold each other up") {

@@ -73,7 +73,9 @@ void run_failure(Communicator& world, const std::string& how) {
 }
 
 WorldOptions options_of(const std::string& mode) {
-  WorldOptions options{.timeout_seconds = 60.0, .end_expected = [] { return end_expected.load(); }};
+  WorldOptions options{.timeout_seconds = 60.0,
+                       .end_expected = [] { return end_expected.load(); },
+                       .longest_background = 4096};
   if (mode == "silent") {
     options.timeout_seconds = 1.0;
   }
