@@ -37,6 +37,7 @@ class CostModelBuilder {
         use_stages_(stages_fit()) {}
 
   [[nodiscard]] schedule::CostModel build() {
+    require_same_model();
     for (int stage = 0; stage < num_stages(); ++stage) {
       model_.chunks.push_back(use_stages_ ? measured_stage(stage) : stage_of_parts(stage));
     }
@@ -91,6 +92,33 @@ class CostModelBuilder {
     throw ConfigError(fmt::format("ops: must give \"{}\" of every virtual stage; got none of {}",
                                   kCostKindNames[static_cast<std::size_t>(kind)],
                                   stage));
+  }
+
+  // The number of layers may differ.
+  void require_same_model() const {
+    if (!costs_.model) {
+      return;
+    }
+    const ModelConfig& own = job_.model;
+    ModelConfig measured = *costs_.model;
+    measured.layers = own.layers;
+    if (measured == own) {
+      return;
+    }
+    const auto sizes = [](const ModelConfig& model) {
+      return fmt::format("hidden {}, heads {}, sequence {}, vocab {}, ffn {}",
+                         model.hidden,
+                         model.heads,
+                         model.sequence,
+                         model.vocab,
+                         model.ffn);
+    };
+    const bool same_sizes = sizes(measured) == sizes(own);
+    throw ConfigError(
+        "model: costs hold for the model that they were measured of, with any number of layers: " +
+        (same_sizes ? "this one has another dropout, tie_embeddings or recompute"
+                    : sizes(measured) + "; got a config with " + sizes(own)) +
+        "; measure this model, or take \"model\" out of the file to use them all the same");
   }
 
   // Of one token, all tensor ranks' times added.

@@ -176,6 +176,7 @@ CodecCost codec_cost(const StepCosts& costs,
 
 StepCosts with_parts(const MeshJob& job, StepCosts measured) {
   measured.layout = layout_of(job);
+  measured.model = job.model;
   const int num_stages = job.parallel.num_virtual_stages();
   const StepCosts shares = assumed_costs(job.model, {});
   const schedule::CostModel assumed = cost_model(job, shares, std::nullopt);

@@ -69,6 +69,9 @@ StepCosts read(JsonReader document) {
   if (document.has("layout")) {
     costs.layout = read_layout(document.section("layout"));
   }
+  if (document.has("model")) {
+    costs.model = read_model_config(document.section("model"));
+  }
   for (const JsonReader& section : document.sections("ops")) {
     costs.ops.push_back(read_op(section));
   }
@@ -143,6 +146,9 @@ std::string cost_file_text(const StepCosts& costs) {
                         costs.layout->tensor,
                         costs.layout->tokens,
                         joined(costs.layout->layers, ", "));
+  }
+  if (costs.model) {
+    text += fmt::format("  \"model\": {},\n", model_config_json(*costs.model));
   }
   if (costs.codecs_take_compute) {
     text += "  \"codecs_take_compute\": true,\n";

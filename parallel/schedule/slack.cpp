@@ -38,21 +38,6 @@ std::vector<Seconds> slack_of(const Timeline& timeline) {
   return slack;
 }
 
-Seconds step_with_delay(const Timeline& timeline, int delayed, Seconds delay) {
-  std::vector<Seconds> ends(timeline.nodes.size());
-  Seconds step{};
-  for (const int id : timeline.order) {
-    const TimelineNode& node = timeline.nodes[index(id)];
-    Seconds start = node.after.empty() ? node.start : Seconds{};
-    for (const Edge& edge : node.after) {
-      start = std::max(start, ends[index(edge.from)] + edge.lag);
-    }
-    ends[index(id)] = start + node.duration() + (id == delayed ? delay : Seconds{});
-    step = std::max(step, ends[index(id)]);
-  }
-  return step;
-}
-
 std::vector<int> critical_path(const Timeline& timeline) {
   std::vector<int> path;
   int id = static_cast<int>(
@@ -94,31 +79,6 @@ std::vector<ClassSlack> class_slacks(const Timeline& timeline) {
     table.push_back(row);
   }
   return table;
-}
-
-bool cuts_critical_paths(const Timeline& timeline,
-                         const std::set<TransferClass>& classes,
-                         Seconds tolerance) {
-  // Whether a critical path that avoids the classes leads from the start of the step to the node.
-  const std::vector<Seconds> slack = slack_of(timeline);
-  std::vector<bool> reached(timeline.nodes.size(), false);
-  for (const int id : timeline.order) {
-    const TimelineNode& node = timeline.nodes[index(id)];
-    if ((is_transfer(node.kind) && classes.contains(node.members)) ||
-        slack[index(id)] > tolerance) {
-      continue;
-    }
-    reached[index(id)] = node.after.empty();
-    for (const Edge& edge : node.after) {
-      if (reached[index(edge.from)] && play(timeline, node, edge) <= tolerance) {
-        reached[index(id)] = true;
-      }
-    }
-    if (reached[index(id)] && timeline.step - node.end <= tolerance) {
-      return false;
-    }
-  }
-  return true;
 }
 
 }  // namespace slackline::schedule

@@ -39,6 +39,13 @@ std::string with_codec(const std::string& codec) {
 
 TEST_CASE("a cost file is read back without loss") {
   const StepCosts costs{.layout = CostLayout{.tensor = 2, .tokens = 512, .layers = {3, 5}},
+                        .model = ModelConfig{.layers = 8,
+                                             .hidden = 64,
+                                             .heads = 4,
+                                             .sequence = 32,
+                                             .vocab = 100,
+                                             .ffn = 256,
+                                             .tie_embeddings = false},
                         .ops = {{.stage = 0, .kind = CostKind::forward, .seconds = {1.0 / 3.0}},
                                 {.stage = 1, .kind = CostKind::backward_weight, .seconds = {1e-9}},
                                 {.kind = CostKind::element_update, .seconds = {0.0}}},
@@ -58,6 +65,7 @@ TEST_CASE("a cost file is read back without loss") {
   write_file_atomically(path, cost_file_text(costs));
   const StepCosts read = read_cost_file(path);
   CHECK(read.layout == costs.layout);
+  CHECK(read.model == costs.model);
   CHECK(read.ops == costs.ops);
   CHECK(read.codecs == costs.codecs);
   REQUIRE(read.node_link);

@@ -254,4 +254,19 @@ TEST_CASE("costs that do not cover a job are refused") {
   CHECK_THAT(refusal({}, parts), Contains("\"embedding_forward\""));
 }
 
+TEST_CASE("costs of another model are refused, those of more layers are not") {
+  StepCosts costs = stage_costs(1, 1.0, 1.0);
+  costs.model = job_with({}).model;
+  CHECK(refusal({}, costs) == "accepted");
+  costs.model->layers += 3;
+  CHECK(refusal({}, costs) == "accepted");
+  costs.model->hidden *= 2;
+  CHECK_THAT(refusal({}, costs),
+             Contains("hidden " + std::to_string(costs.model->hidden)) &&
+                 Contains("got a config with hidden " + std::to_string(costs.model->hidden / 2)));
+  costs.model = job_with({}).model;
+  costs.model->recompute = Recompute::block;
+  CHECK_THAT(refusal({}, costs), Contains("recompute"));
+}
+
 }  // namespace slackline
