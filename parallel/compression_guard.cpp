@@ -1,6 +1,7 @@
 #include "parallel/compression_guard.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,6 +16,8 @@ namespace slackline {
 namespace {
 
 using schedule::TransferClass;
+
+constexpr std::string_view kMark = "guard: ";  // how its reasons begin
 
 std::vector<CompressionPlan::Class>::iterator row_of(CompressionPlan& plan,
                                                      const TransferClass& members) {
@@ -120,6 +123,12 @@ std::optional<CodecSetting> tightened(const CodecSetting& setting) {
   return std::nullopt;
 }
 
+bool is_guarded(const CompressionPlan& plan) {
+  return std::ranges::any_of(plan.classes, [](const CompressionPlan::Class& row) {
+    return row.reason.starts_with(kMark);
+  });
+}
+
 std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
                                         const PlanHistory& plans,
                                         std::int64_t step,
@@ -143,7 +152,8 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
     changed.emplace_back(&*row, &quality);
   }
   for (const auto& [row, quality] : changed) {
-    row->reason = fmt::format("guard: from step {} {}; relative error {:.4g} above {:g} in step {}",
+    row->reason = fmt::format("{}from step {} {}; relative error {:.4g} above {:g} in step {}",
+                              kMark,
                               next.plan.from_step,
                               change_text(*sampled.codec_of(row->members), *row, plan),
                               quality->relative_error,

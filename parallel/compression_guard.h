@@ -26,6 +26,9 @@ struct GuardedPlan {
   std::vector<std::string> changes{};  // a sentence each: what, where, from when and why
 };
 
+// Whether a guard made it.
+[[nodiscard]] bool is_guarded(const CompressionPlan& plan);
+
 // `found` was measured in `step`. Absent where nothing changes; a class whose codec has changed
 // since that step waits for the next sample. REQUIRES: the last plan began before step +
 // kStepsToChange.

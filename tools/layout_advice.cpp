@@ -116,6 +116,30 @@ schedule::Seconds step_of(const TrainConfig& config,
   return schedule::make_timeline(make_rank_plan(job, {}).executor.schedule, model).step;
 }
 
+// The shorter of its steps with plain transfers and with all of them compressed, by the first and
+// by the last of critical_path's candidates: what a plan is likely to reach, without the search for
+// it.
+schedule::Seconds likely_step(const TrainConfig& config,
+                              const StepCosts& costs,
+                              const LinkSpeeds& links) {
+  schedule::Seconds step = step_of(config, costs, links, nullptr);
+  if (config.compress.policy == CompressionPolicy::none) {
+    return step;
+  }
+  for (const bool first : {true, false}) {
+    TrainConfig compressed = config;
+    if (config.compress.policy == CompressionPolicy::critical_path) {
+      compressed.compress.policy = CompressionPolicy::all;
+      for (const auto& [site, offered] : config.compress.candidates) {
+        compressed.compress.sites[site] = first ? offered.front() : offered.back();
+      }
+    }
+    const PlanHistory plans = compression_plans(compressed);
+    step = std::min(step, step_of(config, costs, links, &plans.back().plan));
+  }
+  return step;
+}
+
 // Of the rank that needs most: one of each place of the pipeline.
 std::size_t memory_of(const TrainConfig& config, const PlanHistory& plans) {
   std::size_t most = 0;
@@ -158,7 +182,7 @@ LayoutAdvice advise_layouts(const TrainConfig& config,
                           ? CompressConfig{}
                           : without_lacking_sites(layout.compress, layout.mesh_job());
     try {
-      const schedule::Seconds step = step_of(layout, costs, links, nullptr);
+      const schedule::Seconds step = likely_step(layout, costs, links);
       candidates.push_back({.config = std::move(layout), .step = step});
     } catch (const ConfigError&) {
       continue;  // costs of stages alone know no other layout

@@ -5,6 +5,7 @@
 
 #include "core/comm/text_exchange.h"
 #include "parallel/codec_measurement.h"
+#include "parallel/compression_guard.h"
 #include "parallel/critical_path.h"
 #include "tools/compression_plans.h"
 
@@ -22,7 +23,7 @@ PlanChooser::PlanChooser(const TrainConfig& config,
   }
   const bool chosen = plans != compression_plans(config);
   state_ = chosen ? State::watching : State::measuring;
-  chosen_ = plans.back().plan;
+  chosen_ = is_guarded(plans.back().plan) ? CompressionPlan{} : plans.back().plan;
   chosen_from_ = plans.back().from_step;
 }
 
@@ -37,6 +38,9 @@ std::optional<PlanFromStep> PlanChooser::choose(const StepCosts& costs,
                                                 std::int64_t step) {
   state_ = State::watching;
   watch_.restart();
+  if (!is_own_plan()) {
+    return std::nullopt;
+  }
   std::string own;
   if (world_->rank() == 0) {
     own = compression_plan_json(

@@ -15,8 +15,8 @@ namespace slackline {
 // Policy critical_path in a training run: when its plan is chosen, by which costs, and when it is
 // chosen anew. Every rank has one and calls alike; rank 0 chooses.
 //
-// A run that resumes with a chosen plan keeps it. A plan that a guard has changed since is the
-// guard's: nothing is chosen anew.
+// A run that resumes with a chosen plan keeps it. A plan that a guard has changed is the guard's:
+// nothing is chosen any more, not even where it changed it while costs were measured.
 class PlanChooser {
  public:
   // `num_threads` of this rank's codecs. Config, model and world must outlive it.
@@ -30,7 +30,7 @@ class PlanChooser {
 
   // Chooses by costs and links that are known to rank 0, and has the model obey from
   // kStepsToChange steps after `step` on. Returns the plan on every rank; nothing where it is the
-  // one in force already. Blocks.
+  // one in force already, or that is a guard's. Blocks.
   [[nodiscard]] std::optional<PlanFromStep> choose(const StepCosts& costs,
                                                    const LinkSpeeds& links,
                                                    std::int64_t step);

@@ -2,71 +2,36 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "core/file_io.h"
-#include "core/strict_json.h"
+#include "tools/report/metrics_file.h"
 
 namespace slackline {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-// What a step line adds to the means.
-struct StepNumbers {
-  double tokens = 0.0;
-  double step_seconds = 0.0;
-  double exposed_seconds = 0.0;
-  std::array<AxisTraffic, kReportedAxes.size()> axes{};
-};
-
-std::optional<double> number_of(const Json& value) {
-  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
+// Of a number that was not finite: absent.
+std::optional<double> finite(double value) {
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
-StepNumbers numbers_of(const Json& line) {
-  StepNumbers numbers{.tokens = line.at("tokens").get<double>(),
-                      .step_seconds = line.at("step_seconds").get<double>(),
-                      .exposed_seconds = line.at("seconds").at("exposed").get<double>()};
-  for (std::size_t i = 0; i < kReportedAxes.size(); ++i) {
-    const Json& axis = line.at("axes").at(std::string(kReportedAxes[i]));
-    numbers.axes[i] = {.raw_bytes = axis.at("raw_bytes").get<double>(),
-                       .sent_bytes = axis.at("sent_bytes").get<double>(),
-                       .exposed_seconds = axis.at("exposed_seconds").get<double>()};
-  }
-  return numbers;
-}
-
-void read_line(const Json& line, RunSummary& summary, std::vector<StepNumbers>& steps) {
-  if (line.contains("eval_loss")) {
-    summary.eval_loss = number_of(line["eval_loss"]);
-    return;
-  }
-  summary.steps = line.at("step").get<std::int64_t>();
-  summary.loss = number_of(line.at("loss"));
-  if (const StepNumbers numbers = numbers_of(line); numbers.step_seconds > 0.0) {
-    steps.push_back(numbers);  // of a step that was stopped before its end nothing was measured
-  }
-}
-
-void add_means(const std::vector<StepNumbers>& steps, RunSummary& summary) {
+void add_means(const std::vector<StepRecord>& steps, RunSummary& summary) {
   if (steps.empty()) {
     return;
   }
   const std::size_t first = steps.size() / 2;
   const auto count = static_cast<double>(steps.size() - first);
-  StepNumbers sum;
+  StepRecord sum;
   for (std::size_t i = first; i < steps.size(); ++i) {
     sum.tokens += steps[i].tokens;
     sum.step_seconds += steps[i].step_seconds;
-    sum.exposed_seconds += steps[i].exposed_seconds;
+    sum.seconds.exposed += steps[i].seconds.exposed;
     for (std::size_t axis = 0; axis < sum.axes.size(); ++axis) {
       sum.axes[axis].raw_bytes += steps[i].axes[axis].raw_bytes;
       sum.axes[axis].sent_bytes += steps[i].axes[axis].sent_bytes;
@@ -74,8 +39,8 @@ void add_means(const std::vector<StepNumbers>& steps, RunSummary& summary) {
     }
   }
   summary.step_seconds = sum.step_seconds / count;
-  summary.tokens_per_second = sum.tokens / sum.step_seconds;
-  summary.exposed_seconds = sum.exposed_seconds / count;
+  summary.tokens_per_second = static_cast<double>(sum.tokens) / sum.step_seconds;
+  summary.exposed_seconds = sum.seconds.exposed / count;
   for (std::size_t axis = 0; axis < sum.axes.size(); ++axis) {
     summary.axes[axis] = {.raw_bytes = sum.axes[axis].raw_bytes / count,
                           .sent_bytes = sum.axes[axis].sent_bytes / count,
@@ -95,21 +60,17 @@ RunSummary summarize_run(const std::string& run_directory) {
   if (!path_exists(path)) {
     return summary;
   }
-  const std::string text = read_file(path);
-  std::vector<StepNumbers> steps;
-  std::size_t number = 0;
-  std::size_t begin = 0;
-  for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    ++number;
-    try {
-      read_line(
-          parse_strict_json(std::string_view(text).substr(begin, end - begin)), summary, steps);
-    } catch (const std::exception& error) {
-      throw FileError(
-          fmt::format("{}: line {} is no line of metrics: {}", path, number, error.what()));
-    }
+  report::Metrics metrics = report::read_metrics(path);
+  if (!metrics.steps.empty()) {
+    summary.steps = metrics.steps.back().step;
+    summary.loss = finite(metrics.steps.back().loss);
   }
-  add_means(steps, summary);
+  if (!metrics.evaluations.empty()) {
+    summary.eval_loss = finite(metrics.evaluations.back().loss);
+  }
+  // Of a step that was stopped before its end nothing was measured.
+  std::erase_if(metrics.steps, [](const StepRecord& step) { return !(step.step_seconds > 0.0); });
+  add_means(metrics.steps, summary);
   return summary;
 }
 

@@ -124,19 +124,20 @@ void part_table(std::vector<PlannedClass>& classes, const MeshJob& job) {
 std::vector<PlannedClass> planned_classes(std::vector<PlannedClass> classes,
                                           const MeshJob& job,
                                           const CompressionPlan& plan,
-                                          const std::optional<StepCosts>& costs) {
+                                          const std::optional<StepCosts>& measured,
+                                          const StepCosts& costs) {
   const std::vector<ClassBytes> bytes = class_bytes(job, plan);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     PlannedClass& planned = row_of(classes, bytes[i].members);
     planned.codec = plan.classes[i].codec;
     planned.reason = plan.classes[i].reason;
     planned.sent_bytes = planned.raw_bytes - bytes[i].raw + bytes[i].sent;
-    const auto seconds = costs ? codec_seconds(bytes[i], *costs) : std::nullopt;
+    const auto seconds = measured ? codec_seconds(bytes[i], *measured) : std::nullopt;
     if (seconds && !bytes[i].compressed.empty()) {
       planned.encode = seconds->encode;
       planned.decode = seconds->decode;
     }
-    planned.cost = class_cost(bytes[i], seconds.value_or(CodecSeconds{}));
+    planned.cost = class_cost(bytes[i], codec_seconds_or_assumed(bytes[i], costs));
   }
   return classes;
 }
@@ -242,7 +243,7 @@ StepPlan make_step_plan(const TrainConfig& config,
   for (const PlanFromStep& row : plans) {
     PlannedClasses& planned = plan.compression.emplace_back();
     planned.from_step = row.from_step;
-    planned.classes = planned_classes(classes, job, row.plan, costs);
+    planned.classes = planned_classes(classes, job, row.plan, costs, known);
     for (const PlannedClass& members : planned.classes) {
       model.compressed[members.members] = members.cost;
     }
@@ -282,6 +283,9 @@ StepPlan read_step_plan(const TrainConfig& config,
   } else if (!links && costs) {
     links = measured_links(*costs, num_ranks);
     links_from = costs_path;
+  }
+  if (!plans) {
+    static_cast<void>(compression_plans(config));  // refuses what does not fit the layout
   }
   try {
     StepPlan plan = make_step_plan(config, costs, links, plans);

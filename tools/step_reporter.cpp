@@ -48,12 +48,23 @@ StepReporter::StepReporter(const TrainConfig& config,
       wait_times_(groups),
       recorder_(config.mesh_job(), groups),
       chooser_(config, machine.num_threads, model, *groups.world) {
+  if (config.network.emulates()) {
+    emulated_ = read_cluster(config.network.links);
+  }
   // Where a plan is yet to be chosen, steps under it.
   const bool chooses =
       chooser_.is_measuring() && config.run.steps >= kFirstChosenStep + kTracedSteps;
   first_traced_ = chooses ? kFirstChosenStep + 1 : kFirstRecordedStep;
   for (const PlanFromStep& row : model.compression().plans()) {
-    saved_bytes_[row.from_step] = saved_axis_bytes(config.mesh_job(), row.plan);
+    note_saved_bytes(row);
+  }
+}
+
+void StepReporter::note_saved_bytes(const PlanFromStep& row) {
+  std::vector<double>& saved = saved_bytes_[row.from_step];
+  saved = saved_axis_bytes(config_->mesh_job(), row.plan);
+  for (double& bytes : saved) {
+    bytes /= config_->message_scale();
   }
 }
 
@@ -177,7 +188,7 @@ void StepReporter::guard(const StepRecord& record) {
     return;
   }
   compression.add_plan(next->plan);
-  saved_bytes_[next->plan.from_step] = saved_axis_bytes(config_->mesh_job(), next->plan.plan);
+  note_saved_bytes(next->plan);
   if (is_first_rank()) {
     for (const std::string& change : next->changes) {
       log_info(change);
@@ -233,10 +244,11 @@ void StepReporter::trace_times(const Ended& step) {
 }
 
 LinkSpeeds StepReporter::links() const {
-  return config_->network.emulates() ? read_cluster(config_->network.links) : machine_.links;
+  return emulated_ ? emulated_ : machine_.links;
 }
 
 void StepReporter::tell_costs(std::int64_t step) {
+  const Clock::time_point begin = Clock::now();
   const double measured_seconds = recorded_seconds_ / static_cast<double>(recorder_.num_steps());
   if (chooser_.is_measuring()) {
     chooser_.measure_codecs(recorder_);
@@ -266,6 +278,10 @@ void StepReporter::tell_costs(std::int64_t step) {
   }
   if (chooser_.is_measuring()) {
     choose_plan(step);
+    if (is_first_rank()) {
+      const std::chrono::duration<double> took = Clock::now() - begin;
+      log_info(fmt::format("critical_path: {:.3f} s to time codecs and to plan", took.count()));
+    }
   }
 }
 
@@ -273,7 +289,7 @@ void StepReporter::choose_plan(std::int64_t step) {
   const std::optional<PlanFromStep> chosen =
       chooser_.choose(costs_.value_or(StepCosts{}), is_first_rank() ? links() : LinkSpeeds{}, step);
   if (chosen) {
-    saved_bytes_[chosen->from_step] = saved_axis_bytes(config_->mesh_job(), chosen->plan);
+    note_saved_bytes(*chosen);
   }
   if (!is_first_rank()) {
     return;

@@ -90,10 +90,12 @@ class StepReporter {
   // From the costs that are known by now.
   [[nodiscard]] StepPlan current_plan() const;
   // Bytes that compression kept off an axis of kReportedAxes in a step.
+  void note_saved_bytes(const PlanFromStep& row);
   [[nodiscard]] double saved_bytes(std::int64_t step, std::size_t axis) const;
 
   const TrainConfig* config_;
   Machine machine_;
+  LinkSpeeds emulated_{};                                    // as the file said when the run began
   std::map<std::int64_t, std::vector<double>> saved_bytes_;  // per axis, from these steps on
   MeshModel* model_;
   Communicator* world_;

@@ -68,18 +68,13 @@ void require_world_fits(const ParallelConfig& parallel, int world_size) {
   }
 }
 
-// What a rehearsal divides messages and speeds of links by.
-double scale_of(const TrainConfig& config) {
-  return config.device == Device::rehearsal ? config.rehearsal.scale : 1.0;
-}
-
 std::optional<Cluster> links_to_emulate(const TrainConfig& config) {
   if (!config.network.emulates()) {
     return std::nullopt;
   }
   Cluster cluster = read_cluster(config.network.links);
   for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
-    link->bytes_per_second /= scale_of(config);
+    link->bytes_per_second /= config.message_scale();
   }
   return cluster;
 }
@@ -107,7 +102,7 @@ LinkSpeeds probed_links(Communicator& world, const TrainConfig& config) {
                          link_text(cluster.network_link)));
   }
   for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
-    link->bytes_per_second *= scale_of(config);
+    link->bytes_per_second *= config.message_scale();
   }
   return cluster;
 }
@@ -234,7 +229,8 @@ ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
   if (world.rank() == 0 && world.size() > 1) {
     log_info("ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes()));
   }
-  Groups groups(world, job.config.parallel, job.config.model.tie_embeddings, scale_of(job.config));
+  Groups groups(
+      world, job.config.parallel, job.config.model.tie_embeddings, job.config.message_scale());
   const LinkSpeeds links = probed_links(world, job.config);
   return job.config.device == Device::rehearsal ? rehearse(groups, links, job, end_others)
                                                 : run_trainer(groups, links, job, end_others);
@@ -305,7 +301,7 @@ ExitCode train(const TrainOptions& options) {
   StopSignal::install();
   WorldOptions world{.timeout_seconds = job.config.network.timeout_seconds,
                      .links = links_to_emulate(job.config)};
-  const double scaled = static_cast<double>(world.longest_background) / job.config.rehearsal.scale;
+  const double scaled = static_cast<double>(world.longest_background) / job.config.message_scale();
   world.longest_background = static_cast<std::size_t>(std::ceil(scaled));
   return options.ranks > 1 ? train_as_threads(options.ranks, world, job)
                            : train_as_launched(world, job);

@@ -69,6 +69,11 @@ struct TrainConfig {
     return batch.global / (batch.micro * parallel.data);
   }
 
+  // What a rehearsal divides messages and speeds of links by.
+  [[nodiscard]] double message_scale() const {
+    return device == Device::rehearsal ? rehearsal.scale : 1.0;
+  }
+
   [[nodiscard]] MeshJob mesh_job() const {
     return {.model = model,
             .parallel = parallel,

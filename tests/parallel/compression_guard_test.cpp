@@ -133,6 +133,8 @@ TEST_CASE("a change leaves other classes alone and says what, where, from when a
   for (const CompressionPlan::Class& row : next->plan.plan.classes) {
     CHECK((row.reason.find("guard") != std::string::npos) == (row.members == kCooldown));
   }
+  CHECK(is_guarded(next->plan.plan));
+  CHECK_FALSE(is_guarded(plans.back().plan));
 }
 
 TEST_CASE("residuals are said to be dropped where no codec of the boundary goes on with them") {

@@ -16,9 +16,7 @@ using Catch::Contains;
 namespace {
 
 // Eight layers on four ranks; keys changed as by --set.
-LayoutAdvice advice(const std::vector<std::string>& assignments,
-                    const LinkSpeeds& links,
-                    const std::optional<StepCosts>& costs = {}) {
+JsonReader document_with(const std::vector<std::string>& assignments) {
   JsonReader document = JsonReader::parse(R"({
     "run": {"dir": "runs/x", "steps": 10},
     "model": {"layers": 8, "hidden": 256, "heads": 8, "sequence": 128, "vocab": 256},
@@ -30,6 +28,13 @@ LayoutAdvice advice(const std::vector<std::string>& assignments,
   for (const std::string& assignment : assignments) {
     document.set(assignment);
   }
+  return document;
+}
+
+LayoutAdvice advice(const std::vector<std::string>& assignments,
+                    const LinkSpeeds& links,
+                    const std::optional<StepCosts>& costs = {}) {
+  JsonReader document = document_with(assignments);
   const TrainConfig config = read_train_config(document);
   return advise_layouts(
       config, document.resolved(), costs ? *costs : assumed_costs(config.model, {}), links);
@@ -44,7 +49,12 @@ Cluster nodes_of_two(double node_speed, double network_speed, double memory_byte
 }  // namespace
 
 TEST_CASE("layouts are sorted by their predicted step, which is that of a plan of their own") {
-  const LayoutAdvice found = advice({}, nodes_of_two(1e10, 1e8));
+  const std::vector<std::string> assignments = GENERATE(
+      std::vector<std::string>{},
+      std::vector<std::string>{"compress.policy=all",
+                               R"(compress.data_gradient={"codec": "low_rank", "rank": 4})"},
+      std::vector<std::string>{"compress.policy=critical_path"});
+  const LayoutAdvice found = advice(assignments, nodes_of_two(1e10, 1e8));
   REQUIRE(found.layouts.size() >= 4);
   CHECK(found.num_compared > 20);
   CHECK(std::is_sorted(found.layouts.begin(),
@@ -58,12 +68,7 @@ TEST_CASE("layouts are sorted by their predicted step, which is that of a plan o
     CHECK(layout.parallel.num_ranks() == 4);
     CHECK(layout.memory_bytes > 0);
   }
-  JsonReader document = JsonReader::parse(R"({
-    "run": {"dir": "runs/x", "steps": 10},
-    "model": {"layers": 8, "hidden": 256, "heads": 8, "sequence": 128, "vocab": 256},
-    "data": {"train": [{"path": "corpus/missing"}]},
-    "batch": {"global": 16, "micro": 2}, "parallel": {"pipeline": 2, "data": 2}})",
-                                          "planned.json");
+  JsonReader document = document_with(assignments);
   const StepPlan plan =
       make_step_plan(read_train_config(document), std::nullopt, nodes_of_two(1e10, 1e8));
   CHECK(own->step.value == Approx(plan.timeline.step.value));
