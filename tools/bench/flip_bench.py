@@ -48,28 +48,28 @@ SLOW_BOUNDARY = {
 }
 
 
-def config(place, cluster, compress):
-    path, pipeline, data = CLUSTERS[cluster]
+def rehearsed(place, model, parallel, links, compress):
+    """A config of steps on assumed GPUs that know all candidates."""
     settings = [setting for listed in CANDIDATES.values() for setting in listed]
     unique = [one for i, one in enumerate(settings) if one not in settings[:i]]
     return {
         "run": {"dir": "unused", "steps": STEPS},
         "device": "rehearsal",
-        "rehearsal": {"costs": place.write("costs.json", cost_file(MODEL, unique)), "scale": SCALE},
-        "model": MODEL,
+        "rehearsal": {"costs": place.write("costs.json", cost_file(model, unique)), "scale": SCALE},
+        "model": model,
         "data": {"train": [{"path": "unused"}]},
-        "batch": {"global": MICRO * MICRO_BATCHES * data, "micro": MICRO},
-        "parallel": {"pipeline": pipeline, "data": data},
+        "batch": {"global": MICRO * MICRO_BATCHES * parallel.get("data", 1), "micro": MICRO},
+        "parallel": parallel,
         "compress": {**compress, "guard": {"every": 0}},
-        "network": {
-            "links": str(REPOSITORY / path) if path else place.write("cluster.json", SLOW_BOUNDARY)
-        },
+        "network": {"links": links},
     }
 
 
 def run(place, cluster, compress):
-    _, pipeline, data = CLUSTERS[cluster]
-    return place.train(config(place, cluster, compress), ranks=pipeline * data)
+    path, pipeline, data = CLUSTERS[cluster]
+    links = str(REPOSITORY / path) if path else place.write("cluster.json", SLOW_BOUNDARY)
+    parallel = {"pipeline": pipeline, "data": data}
+    return place.train(rehearsed(place, MODEL, parallel, links, compress), ranks=pipeline * data)
 
 
 def compressed_bytes(classes):

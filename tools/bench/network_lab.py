@@ -175,6 +175,13 @@ class Lab:
             self._shape(node, INTERFACE)  # what the node sends
             self._shape(HUB, node)  # what all others send to it
 
+    def change_rate(self, rate):
+        """Of a lab that has one; also while ranks run."""
+        self.rate = rate
+        for node in self.nodes:
+            self._shape(node, INTERFACE)
+            self._shape(HUB, node)
+
     def _add_space(self, node):
         run("ip", "netns", "add", self.space(node))
         run("ip", "netns", "exec", self.space(node), "sh", "-c", SETTINGS)
@@ -196,7 +203,7 @@ class Lab:
         piece = min(burst * (FRAME_BYTES - FRAME_HEADER_BYTES) // FRAME_BYTES, LARGEST_PIECE_BYTES)
         run("ip", "-n", self.space(node), "link", "set", interface, "gso_max_size", str(piece))
         limit = max(LEAST_QUEUE_FRAMES * FRAME_BYTES, int(bytes_per_second * QUEUE_SECONDS))
-        run("tc", "-n", self.space(node), "qdisc", "add", "dev", interface, "root", "tbf",
+        run("tc", "-n", self.space(node), "qdisc", "replace", "dev", interface, "root", "tbf",
             "rate", f"{self.rate}bit", "burst", str(burst), "limit", str(limit))
 
     def start(self, node, command, **options):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Predicted steps against measured ones, from costs that were measured on another layout.
 
-One rehearsed run on 2 stages measures ops and codecs (its costs.json). From that every other layout, schedule, policy
-and cluster below is predicted by `slackline plan --costs`, and then rehearsed with the ops that the first run was
-given. The goal is 5 %.
+One rehearsed run on 2 stages measures ops and codecs in steps 2 to 6 (its costs.json). From that every other layout,
+schedule, policy and cluster below is predicted by `slackline plan --costs`, and then rehearsed with the ops that the
+first run was given. The goal is 5 %.
 
 With --real: the same on this machine's cores, from a run with 2 stages, for layouts of two ranks that compute.
 
@@ -12,14 +12,10 @@ usage: tools/bench/prediction_bench.py [--real]
 
 import sys
 
-from assumed_gpus import cost_file
-from flip_bench import CANDIDATES
+from flip_bench import CANDIDATES, rehearsed
 from runs import REPOSITORY, Workplace, cores_awake, percent, print_header, print_row, require_binary
 
 MODEL = {"layers": 16, "hidden": 1024, "heads": 16, "sequence": 1024, "vocab": 51200}
-MICRO, MICRO_BATCHES = 8, 8
-SCALE = 500
-MEASURED_STEPS = 8  # costs are measured in steps 2 to 6
 GOAL = 0.05
 CLUSTERS = ("ethernet_10g", "a100_80g_tcp")
 LAYOUTS = (
@@ -52,22 +48,12 @@ def compression(parallel, policy):
         sites += ["pipeline_forward", "pipeline_backward"]
     if policy == "all" and parallel.get("data", 1) > 1:
         sites.append("data_gradient")
-    return {"policy": policy, **{site: CANDIDATES[site][-1] for site in sites}, "guard": {"every": 0}}
+    return {"policy": policy, **{site: CANDIDATES[site][-1] for site in sites}}
 
 
-def rehearsed(place, parallel, policy, cluster):
-    settings = [listed[-1] for listed in CANDIDATES.values()]
-    return {
-        "run": {"dir": "unused", "steps": MEASURED_STEPS},
-        "device": "rehearsal",
-        "rehearsal": {"costs": place.write("given.json", cost_file(MODEL, settings)), "scale": SCALE},
-        "model": MODEL,
-        "data": {"train": [{"path": "unused"}]},
-        "batch": {"global": MICRO * MICRO_BATCHES * parallel.get("data", 1), "micro": MICRO},
-        "parallel": parallel,
-        "compress": compression(parallel, policy),
-        "network": {"links": str(REPOSITORY / f"configs/clusters/{cluster}.json")},
-    }
+def job_of(place, parallel, policy, cluster):
+    links = str(REPOSITORY / f"configs/clusters/{cluster}.json")
+    return rehearsed(place, MODEL, parallel, links, compression(parallel, policy))
 
 
 def real(place, parallel, steps=16):
@@ -104,14 +90,14 @@ class Table:
 
 def predict_rehearsed(place):
     first = {"pipeline": 2, "data": 2}
-    measured = place.train({**rehearsed(place, first, "all", "a100_200g"), "trace": True}, ranks=ranks_of(first))
+    measured = place.train({**job_of(place, first, "all", "a100_200g"), "trace": True}, ranks=ranks_of(first))
     costs = str(measured.directory / "costs.json")
     print_header("cluster", "layout", "policy", "predicted", "rehearsed", "off by")
     table = Table()
     for cluster in CLUSTERS:
         for parallel in LAYOUTS:
             for policy in ("none", "all"):
-                job = rehearsed(place, parallel, policy, cluster)
+                job = job_of(place, parallel, policy, cluster)
                 planned = place.plan(job, costs)["step_seconds"]
                 run = place.train(job, ranks=ranks_of(parallel))
                 table.add(planned, run.step_seconds(), cluster, name_of(parallel), policy)

@@ -6,7 +6,11 @@ seed's rows differ by compression alone. The corpus is the quickstart's (tools/q
 stage). A finished run is kept in OUT and not run again; so the bench may be stopped and called again.
 CB+FE gives CB's bits, so of it only the first seed is run.
 
-usage: tools/bench/quality_bench.py CORPUS OUT [--seeds N] [--steps N] [--table]
+With --slow: the same model on two nodes of four ranks with an emulated slow link between them, for the loss over
+wall time: the baseline, Optimus-CC, critical_path and everything compressed. critical_path chooses there, for every
+seed, and its losses are its row of the first table, too: links change when numbers arrive, not what they are.
+
+usage: tools/bench/quality_bench.py CORPUS OUT [--seeds N] [--steps N] [--slow] [--table]
        CORPUS: directory with train.bin and valid.bin      --table: print what is in OUT, run nothing
 """
 
@@ -56,6 +60,40 @@ ROWS = {
 }
 
 
+SLOW_LINK = {
+    "nodes": [{"count": 2, "devices": 4}],
+    "links": [
+        {"scope": "node", "latency_seconds": 1e-5, "bytes_per_second": 1e10, "source": "assumed"},
+        {
+            "scope": "network", "latency_seconds": 1e-4, "bytes_per_second": 5e6, "shared_by": "node",
+            "source": "assumed",
+        },
+    ],
+}
+INT8 = {"codec": "quantize", "bits": 8}
+CRITICAL_PATH = "critical_path"
+SLOW_ROWS = {
+    "baseline": ({"policy": "none"}, "fused"),
+    "optimus_cc": ROWS["CB+FE+SC"],
+    CRITICAL_PATH: (
+        {
+            "policy": "critical_path",
+            "pipeline_forward": {"candidates": [{"codec": "cast"}, INT8]},
+            "pipeline_backward": {
+                "candidates": [
+                    {**INT8, "error_feedback": "none"}, low_rank(64, "none"), low_rank(BACKWARD_RANK, "none"),
+                ]
+            },
+            "data_gradient": {"candidates": [low_rank(64, "immediate"), low_rank(GRADIENT_RANK, "immediate")]},
+        },
+        "fused",
+    ),
+    "all": (backward("all", BACKWARD_RANK, "lazy", pipeline_forward=INT8, **DATA_GRADIENT), "fused"),
+}
+CURVE_STEPS = 10  # of a point
+LOSSES = (2.2, 2.0, 1.9, 1.8)  # of training, to be reached
+
+
 def sweep_row(rank, error_feedback):
     """Name and row; the rank of ROWS is not run twice."""
     name = "CB" if error_feedback == "lazy" else "CB without LEP"
@@ -64,7 +102,7 @@ def sweep_row(rank, error_feedback):
     return name, (epilogue(error_feedback, rank), "separate")
 
 
-def config(corpus, directory, steps, seed, compress, embedding_sync):
+def config(corpus, directory, steps, seed, compress, embedding_sync, links=""):
     return {
         "run": {"dir": str(directory), "seed": seed, "steps": steps, "eval_every": steps, "eval_batches": 40},
         "model": {"layers": 4, "hidden": 208, "heads": 4, "sequence": 128, "vocab": 257},
@@ -76,7 +114,7 @@ def config(corpus, directory, steps, seed, compress, embedding_sync):
         "parallel": {"pipeline": 4, "data": 2, "embedding_sync": embedding_sync},
         "optimizer": {"lr": 3e-3, "min_lr": 1e-4, "schedule": "cosine", "warmup_steps": steps // 10},
         "compress": compress,
-        "network": {"timeout_seconds": 100000},
+        "network": {"timeout_seconds": 100000, "links": links},
     }
 
 
@@ -89,6 +127,11 @@ class Bench:
     def _result(self, name, seed):
         slug = "".join(letter if letter.isalnum() else "-" for letter in name)
         return self._out / f"{slug}-{seed}.json"
+
+    def run_slow(self, name, seed, row):
+        links = self._out / "slow_link.json"
+        links.write_text(json.dumps(SLOW_LINK))
+        self.run(f"slow {name}", seed, (*row, str(links)))
 
     def run(self, name, seed, row):
         result = self._result(name, seed)
@@ -110,13 +153,29 @@ class Bench:
             for axis, bytes in last["axes"].items()
         }
         temporary = result.with_suffix(".part")
-        temporary.write_text(json.dumps({"valid_loss": losses[-1], "axes": axes}))
+        steps = [line for line in lines if "step_seconds" in line]
+        temporary.write_text(json.dumps({"valid_loss": losses[-1], "axes": axes, "curve": curve(steps)}))
+        shutil.copyfile(directory / "plan.txt", result.with_suffix(".plan.txt"))
         os.replace(temporary, result)
         print(f"{name}, seed {seed}: {losses[-1]:.4f}", file=sys.stderr, flush=True)
 
     def read(self, name, seed):
         result = self._result(name, seed)
         return json.loads(result.read_text()) if result.exists() else None
+
+    def baseline(self, seed):
+        run = self.read("baseline", seed) or self.read("slow baseline", seed)
+        return run["valid_loss"]
+
+
+def curve(steps):
+    """(seconds since the first step began, mean loss) of every CURVE_STEPS steps."""
+    points, seconds = [], 0.0
+    for first in range(0, len(steps), CURVE_STEPS):
+        part = steps[first : first + CURVE_STEPS]
+        seconds += sum(step["step_seconds"] for step in part)
+        points.append((seconds, statistics.mean(step["loss"] for step in part)))
+    return points
 
 
 def sent_share(run):
@@ -128,14 +187,43 @@ def spread(values):
     return f"{statistics.stdev(values):.4f}" if len(values) > 1 else "-"
 
 
+def seconds_until(points, loss):
+    return next((f"{seconds:.0f} s" for seconds, mean in points if mean <= loss), "")
+
+
+def loss_at(points, time):
+    return next((f"{mean:.3f}" for seconds, mean in points if seconds >= time), "")
+
+
+def print_slow(bench, seed):
+    runs = {name: bench.read(f"slow {name}", seed) for name in SLOW_ROWS}
+    if not runs["baseline"]:
+        return
+    whole = runs["baseline"]["curve"][-1][0]
+    shares = (0.25, 0.5, 0.75)
+    print_header(
+        "row", "bytes sent", "seconds", "validation loss", *(f"until {loss}" for loss in LOSSES),
+        *(f"loss after {share * whole:.0f} s" for share in shares),
+    )
+    for name, run in runs.items():
+        if run:
+            points = run["curve"]
+            print_row(
+                name, sent_share(run), f"{points[-1][0]:.0f}", f"{run['valid_loss']:.4f}",
+                *(seconds_until(points, loss) for loss in LOSSES),
+                *(loss_at(points, share * whole) for share in shares),
+            )
+
+
 def print_quality(bench, seeds):
     print_header("row", "bytes sent", *(f"seed {seed}" for seed in seeds), "mean", "difference", "spread of it")
-    for name in ROWS:
-        runs = {seed: bench.read(name, seed) for seed in seeds}
+    for name in [*ROWS, CRITICAL_PATH]:
+        kept = f"slow {name}" if name == CRITICAL_PATH else name
+        runs = {seed: bench.read(kept, seed) for seed in seeds}
         losses = {seed: run["valid_loss"] for seed, run in runs.items() if run}
         if not losses:
             continue
-        baselines = {seed: bench.read("baseline", seed)["valid_loss"] for seed in losses}
+        baselines = {seed: bench.baseline(seed) for seed in losses}
         differences = [losses[seed] - baselines[seed] for seed in losses]
         mean = statistics.mean(losses.values())
         print_row(
@@ -151,7 +239,7 @@ def print_quality(bench, seeds):
 
 def print_sweep(bench, seed):
     print_header("CB, rank", "bytes sent", "with LEP", "difference", "without LEP", "difference")
-    baseline = bench.read("baseline", seed)["valid_loss"]
+    baseline = bench.baseline(seed)
     for rank in SWEEP_RANKS:
         cells = []
         for error_feedback in ("lazy", "none"):
@@ -172,6 +260,7 @@ def main():
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--slow", action="store_true")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     bench = Bench(options.corpus, options.out, options.steps)
@@ -179,6 +268,12 @@ def main():
     if not options.table:
         require_binary()
         options.out.mkdir(parents=True, exist_ok=True)
+    if options.slow and not options.table:
+        for name, row in SLOW_ROWS.items():
+            bench.run_slow(name, FIRST_SEED, row)
+        for seed in seeds:
+            bench.run_slow(CRITICAL_PATH, seed, SLOW_ROWS[CRITICAL_PATH])
+    elif not options.table:
         for seed in seeds:
             for name, row in ROWS.items():
                 if seed == FIRST_SEED or name != "CB+FE":
@@ -190,6 +285,8 @@ def main():
     print_quality(bench, seeds)
     print()
     print_sweep(bench, FIRST_SEED)
+    print()
+    print_slow(bench, FIRST_SEED)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""What a run under critical_path does when its network becomes another one.
+
+Two data ranks over a network lab (tools/bench/netlab): real compute, real TCP. Once the plan has been in force for a
+while the links' rate changes under the run. It should notice, probe its links, measure, and plan anew; the table has
+the medians of steps before the change, between change and new plan, and after that.
+
+usage: tools/bench/drift_bench.py
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import time
+
+import network_lab
+from do_no_harm_bench import candidates, config
+from runs import BINARY, Workplace, cores_awake, print_header, print_row, require_binary
+
+STEPS = 120
+CHANGE_AFTER = 40
+CHANGES = [("300mbit", 3e8, "30mbit", 3e7), ("30mbit", 3e7, "300mbit", 3e8)]
+
+
+def steps_of(path):
+    """Of a run that may be writing them."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def train(place, first, then):
+    """Returns the steps, the plans, what rank 0 said, and the step after which the rate changed."""
+    directory = place.path / f"drift-{first:.0f}"
+    job = config(place, "data", {"policy": "critical_path", **candidates("data")}, STEPS)
+    job["run"]["dir"] = str(directory)
+    metrics = directory / "metrics.jsonl"
+    network_lab.remove_leftovers()
+    lab = network_lab.Lab(network_lab.own_name(), 2, first)
+    try:
+        lab.make()
+        command = [str(BINARY), "train", place.write("drift.json", job)]
+        words = place.path / "words"
+        with open(words, "w", encoding="utf-8") as file:
+            process = lab.start_ranks(1, command, stdout=subprocess.DEVNULL, stderr=file)
+        while process.poll() is None and len(steps_of(metrics)) < CHANGE_AFTER:
+            time.sleep(0.2)
+        lab.change_rate(then)
+        changed = len(steps_of(metrics))
+        process.wait()
+        said = words.read_text(encoding="utf-8")
+    finally:
+        network_lab.remove(lab.name)
+    assert process.returncode == 0, said
+    return steps_of(metrics), json.loads((directory / "plan.json").read_text()), said, changed
+
+
+def codecs_of(plan):
+    codecs = [one["codec"] for one in plan["classes"] if one["site"] == "data_gradient"]
+    return ", ".join(json.dumps(codec) if codec else "plain" for codec in codecs)
+
+
+def median(steps):
+    return f"{statistics.median(step['step_seconds'] for step in steps):.4f} s" if steps else ""
+
+
+def main():
+    require_binary()
+    place = Workplace()
+    place.prepare_letters("corpus", 1 << 18)
+    print_header("rate", "then", "before", "changed after step", "until the new plan", "from step", "after", "plans")
+    said = []
+    with cores_awake():
+        for name, rate, next_name, next_rate in CHANGES:
+            steps, plans, words, changed = train(place, rate, next_rate)
+            said.append(words)
+            new = [plan for plan in plans if plan["from_step"] > changed]
+            begin = new[0]["from_step"] if new else STEPS + 1
+            print_row(
+                name, next_name, median(steps[10:changed - 2]), changed, median(steps[changed + 1:begin - 1]),
+                begin if new else "none", median(steps[begin:]), "; ".join(codecs_of(plan) for plan in plans),
+            )
+    print()
+    for words in said:
+        print("\n".join(line for line in words.splitlines() if "critical_path" in line or "drift" in line))
+        print()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
+    main()
