@@ -20,7 +20,7 @@ from runs import BINARY, Workplace, cores_awake, print_header, print_row, requir
 
 STEPS = 120
 CHANGE_AFTER = 40
-CHANGES = [("300mbit", 3e8, "30mbit", 3e7), ("30mbit", 3e7, "300mbit", 3e8)]
+CHANGES = [("10gbit", 10**10, "30mbit", 30 * 10**6), ("30mbit", 30 * 10**6, "10gbit", 10**10)]
 
 
 def steps_of(path):
@@ -32,7 +32,7 @@ def steps_of(path):
 
 def train(place, first, then):
     """Returns the steps, the plans, what rank 0 said, and the step after which the rate changed."""
-    directory = place.path / f"drift-{first:.0f}"
+    directory = place.path / f"drift-{first}"
     job = config(place, "data", {"policy": "critical_path", **candidates("data")}, STEPS)
     job["run"]["dir"] = str(directory)
     metrics = directory / "metrics.jsonl"
