@@ -73,6 +73,7 @@ schedule::Link boundary_link(const ParallelConfig& config,
   }
   schedule::Link link = slowest_link(cluster, messages, kTypicalBytes);
   link.bytes_per_second *= config.tensor;
+  link.eager_bytes *= config.tensor;
   return link;
 }
 

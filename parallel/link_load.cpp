@@ -75,7 +75,8 @@ schedule::Link slowest_link(const Cluster& cluster,
         .latency = {link.latency_seconds},
         .bytes_per_second = link.bytes_per_second / sharers,
         .duplex = link.duplex ? schedule::Duplex::full : schedule::Duplex::half,
-        .ends = ends_of(servers)};
+        .ends = ends_of(servers),
+        .eager_bytes = link.eager_bytes};
     if (seconds_over(seen, bytes) > seconds_over(slowest, bytes)) {
       slowest = seen;
     }

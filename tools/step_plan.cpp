@@ -35,8 +35,7 @@ std::string assumption() {
                      speeds.bytes_per_second / kGiga);
 }
 
-Cluster cluster_for(const std::string& path, int num_ranks) {
-  Cluster cluster = read_cluster(path);
+Cluster require_fits(Cluster cluster, const std::string& path, int num_ranks) {
   if (cluster.num_devices() < num_ranks) {
     throw ConfigError(fmt::format(
         "{}: nodes: must have a device for each of the config's {} ranks (parallel.tensor x "
@@ -46,6 +45,24 @@ Cluster cluster_for(const std::string& path, int num_ranks) {
         cluster.num_devices()));
   }
   return cluster;
+}
+
+struct KnownLinks {
+  LinkSpeeds links{};
+  std::string from{};
+};
+
+// Of the cluster that is asked for, else of the one that a run would emulate.
+KnownLinks known_links(const TrainConfig& config, const StepPlanFiles& files) {
+  const std::string& emulated = config.network.links;
+  const int num_ranks = config.parallel.num_ranks();
+  if (!files.cluster.empty()) {
+    return {require_fits(read_cluster(files.cluster), files.cluster, num_ranks), files.cluster};
+  }
+  if (config.network.emulates()) {
+    return {require_fits(read_emulated_cluster(emulated), emulated, num_ranks), emulated};
+  }
+  return {};
 }
 
 // The data axis' bytes of a virtual stage, over all ranks: gradients, and weights that come back.
@@ -263,7 +280,6 @@ StepPlan read_step_plan(const TrainConfig& config,
                         const StepPlanFiles& files,
                         const LinkSpeeds& probed,
                         const std::optional<PlanHistory>& plans) {
-  const int num_ranks = config.parallel.num_ranks();
   std::string costs_path = files.costs;
   if (costs_path.empty() && config.device == Device::rehearsal) {
     costs_path = config.rehearsal.costs;
@@ -272,25 +288,19 @@ StepPlan read_step_plan(const TrainConfig& config,
   if (!costs_path.empty()) {
     costs = read_cost_file(costs_path);
   }
-  std::string cluster = files.cluster;
-  if (cluster.empty() && config.network.emulates()) {
-    cluster = config.network.links;
-  }
-  LinkSpeeds links = probed;
-  std::string links_from = links ? "probed" : cluster;
-  if (!links && !cluster.empty()) {
-    links = cluster_for(cluster, num_ranks);
-  } else if (!links && costs) {
-    links = measured_links(*costs, num_ranks);
-    links_from = costs_path;
-  }
+  const KnownLinks known = probed ? KnownLinks{probed, "probed"} : known_links(config, files);
+  const bool measured = !known.links && costs;
+  const LinkSpeeds links =
+      measured ? measured_links(*costs, config.parallel.num_ranks()) : known.links;
   if (!plans) {
     static_cast<void>(compression_plans(config));  // refuses what does not fit the layout
   }
   try {
     StepPlan plan = make_step_plan(config, costs, links, plans);
     plan.costs_from = costs ? costs_path : plan.costs_from;
-    plan.links_from = links ? links_from : plan.links_from;
+    if (links) {
+      plan.links_from = measured ? costs_path : known.from;
+    }
     return plan;
   } catch (const ConfigError& problem) {
     throw ConfigError(costs_path + ": " + problem.what());  // only costs can fail to fit here

@@ -49,7 +49,7 @@ StepReporter::StepReporter(const TrainConfig& config,
       recorder_(config.mesh_job(), groups),
       chooser_(config, machine.num_threads, model, *groups.world) {
   if (config.network.emulates()) {
-    emulated_ = read_cluster(config.network.links);
+    emulated_ = read_emulated_cluster(config.network.links);
   }
   // Where a plan is yet to be chosen, steps under it.
   const bool chooses =

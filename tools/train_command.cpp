@@ -72,7 +72,7 @@ std::optional<Cluster> links_to_emulate(const TrainConfig& config) {
   if (!config.network.emulates()) {
     return std::nullopt;
   }
-  Cluster cluster = read_cluster(config.network.links);
+  Cluster cluster = read_emulated_cluster(config.network.links);
   for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
     link->bytes_per_second /= config.message_scale();
   }

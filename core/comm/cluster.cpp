@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <string_view>
 
 #include "core/check.h"
@@ -131,6 +132,14 @@ Cluster read_cluster(const std::string& path) {
     const std::string text = problem.what();
     throw ConfigError(text.starts_with(path) ? text : path + ": " + text);
   }
+}
+
+Cluster read_emulated_cluster(const std::string& path) {
+  Cluster cluster = read_cluster(path);
+  for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
+    link->eager_bytes = std::numeric_limits<double>::infinity();
+  }
+  return cluster;
 }
 
 }  // namespace slackline

@@ -9,6 +9,9 @@ namespace slackline {
 
 class JsonReader;
 
+// MPI sends messages up to this over TCP at once (core/comm/mpi_transport).
+inline constexpr int kEagerBytes = 512 << 10;
+
 // A cluster file (CONTRACTS section 6): nodes with their devices, and the links inside and between
 // nodes. Ranks stand on devices in launch order.
 struct Cluster {
@@ -27,6 +30,8 @@ struct Cluster {
     bool duplex = true;                   // both directions at once
     SharedBy shared_by = SharedBy::pair;  // each pair of ranks has its own, or all ranks of a node
     std::string source = "assumed";       // or "measured", "published"
+    // A message that is longer starts once its receive is posted; no key of a file.
+    double eager_bytes = kEagerBytes;
   };
 
   std::vector<Nodes> nodes{};
@@ -44,5 +49,8 @@ std::array<bool, 2> read_links(JsonReader& document, Cluster& cluster);
 
 // Throws ConfigError that starts with the path.
 [[nodiscard]] Cluster read_cluster(const std::string& path);
+
+// The same for network.links: emulated links carry every message as soon as it is sent.
+[[nodiscard]] Cluster read_emulated_cluster(const std::string& path);
 
 }  // namespace slackline

@@ -15,6 +15,7 @@
 
 #include <mpi.h>
 
+#include "core/comm/cluster.h"
 #include "core/comm/mpi_world.h"
 #include "core/error.h"
 
@@ -105,7 +106,7 @@ class MpiTransport final : public Transport {
     setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0);
     // Messages up to this go at once, without asking whether the receive is posted: ranks answer
     // late while they compute, and most receives are posted early.
-    setenv("OMPI_MCA_btl_tcp_eager_limit", "524288", 0);
+    setenv("OMPI_MCA_btl_tcp_eager_limit", std::to_string(kEagerBytes).c_str(), 0);
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");

@@ -23,6 +23,7 @@ struct Link {
   // Two ends that may be other links' as well, as a node's adapter is, by any numbers: each serves
   // one message at a time, whichever link it goes over, and `duplex` says nothing. None: negative.
   std::array<int, 2> ends{-1, -1};
+  double eager_bytes{};  // a longer transfer starts once its receive is posted
 };
 
 // Part of a once-a-step transfer, and the op it runs beside. For a reduction `at` is the fraction
@@ -66,7 +67,6 @@ struct CostModel {
   // Encoding and decoding messages keeps a rank from computing: no core is free for it. Else both
   // go on beside compute.
   bool codecs_take_compute = false;
-  Bytes eager_limit{};          // a transfer this small starts before its receive is posted
   Seconds embedding_sync{};     // of the tied table, between the first and last stage's ranks
   Seconds embedding_latency{};  // what of it is the same for any size
   Seconds gradient_norm{};      // once all ranks' gradients are there

@@ -1,6 +1,7 @@
 // Whole runs under policy critical_path: they measure, choose, obey, and are the same run when
 // resumed or replayed.
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -58,18 +59,40 @@ Json last_checkpoint_plan(const TrainingRun& run, const std::string& name, int s
   return Json::parse(read_file(run.checkpoint(step, name) + "/manifest.json"))["plan"];
 }
 
-std::vector<double> sent_bytes(const TrainingRun& run, const std::string& name) {
-  std::vector<double> sent;
+std::vector<Json> step_lines(const TrainingRun& run, const std::string& name) {
+  std::vector<Json> steps;
   std::istringstream lines(read_file(run.path(name) + "/metrics.jsonl"));
   for (std::string line; std::getline(lines, line);) {
+    steps.push_back(Json::parse(line));
+  }
+  return steps;
+}
+
+std::vector<double> sent_bytes(const TrainingRun& run, const std::string& name) {
+  std::vector<double> sent;
+  for (const Json& step : step_lines(run, name)) {
     double sum = 0.0;
-    const Json axes = Json::parse(line)["axes"];
-    for (const auto& [axis, bytes] : axes.items()) {
+    for (const auto& [axis, bytes] : step["axes"].items()) {
       sum += bytes["sent_bytes"].get<double>();
     }
     sent.push_back(sum);
   }
   return sent;
+}
+
+std::vector<double> step_seconds(const TrainingRun& run, const std::string& name) {
+  std::vector<double> seconds;
+  for (const Json& step : step_lines(run, name)) {
+    seconds.push_back(step["step_seconds"].get<double>());
+  }
+  return seconds;
+}
+
+// Of steps first + 1 to last.
+double median(const std::vector<double>& seconds, int first, int last) {
+  std::vector<double> part(seconds.begin() + first, seconds.begin() + last);
+  std::ranges::nth_element(part, part.begin() + (last - first) / 2);
+  return part[static_cast<std::size_t>(last - first) / 2];
 }
 
 }  // namespace
@@ -126,6 +149,27 @@ TEST_CASE("a run that stops before it has chosen measures again") {
   train(run, "run", with(slow, {"run.steps=4"}));
   const ProcessResult resumed = train(run, "run", with(slow, {"run.steps=16"}), {"--resume"});
   CHECK_THAT(resumed.error, Contains("critical_path: from step 13"));
+}
+
+TEST_CASE("a plan that a guard has changed stays the guard's, however long steps then take") {
+  const TrainingRun run;
+  const ProcessResult result = train(run,
+                                     "run",
+                                     {links(run, 2e6),
+                                      "run.steps=45",
+                                      "compress.guard.every=20",
+                                      "compress.guard.max_error=1e-6"});
+  CHECK_THAT(result.error, Contains("critical_path: from step 9") && Contains("is turned off"));
+  CHECK_THAT(result.error, !Contains("drifted"));
+  const Json last = plan_of(run, "run").back();
+  CHECK(last["from_step"] == 23);
+  for (const Json& row : last["classes"]) {
+    CHECK(row["codec"].is_null());
+  }
+  const std::vector<double> seconds = step_seconds(run, "run");
+  REQUIRE(seconds.size() == 45);
+  // Far more than what counts as drift.
+  CHECK(median(seconds, 25, 45) > 1.5 * median(seconds, 10, 20));
 }
 
 TEST_CASE("over fast links nothing is compressed, and the plan says why") {

@@ -1,6 +1,7 @@
 // Costs of one layout, links of a cluster, and what a step of another layout then takes.
 
 #include <array>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -211,6 +212,14 @@ TEST_CASE("ranks of a node share its link out, pairs do not") {
   CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9 / 4.0));
   cluster.node_link = {.bytes_per_second = 1e9, .duplex = false};
   CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9 / 2.0));
+}
+
+TEST_CASE("messages of all tensor ranks are eager as long as each of them is") {
+  Cluster cluster = even_cluster(2, 2, 0.0, 1e9);
+  const ParallelConfig mesh{.tensor = 2, .pipeline = 2};
+  CHECK(boundary_link(mesh, cluster, 0, 1).eager_bytes == 2.0 * kEagerBytes);
+  cluster.network_link.eager_bytes = std::numeric_limits<double>::infinity();
+  CHECK(boundary_link(mesh, cluster, 0, 1).eager_bytes == cluster.network_link.eager_bytes);
 }
 
 TEST_CASE("messages to both neighbours leave a node over one end, and reach it over another") {

@@ -10,15 +10,20 @@ blocking transfers without compression are a run of their own.
 With --peer also PyTorch DDP on the data axis, plain and with its PowerSGD hook, for the same model, batch and
 links (tools/bench/ddp_peer.py says what it needs), against the median of the chosen plan's steps.
 
+With --rehearsed: larger meshes, 32 GPUs on clusters of configs/clusters, the rehearsals of flip_bench.py.
+
 usage: tools/bench/do_no_harm_bench.py [--axis data|pipeline] [--rounds N] [--peer PYTHON] [RATE]...
        (rates: 10mbit 30mbit 100mbit 300mbit 1gbit none)
+       tools/bench/do_no_harm_bench.py --rehearsed
 """
 
 import argparse
 import json
 import statistics
 
+from flip_bench import CANDIDATES, MODEL as REHEARSED_MODEL, rehearsed
 from runs import REPOSITORY, Workplace, cores_awake, percent, print_header, print_row, require_binary
+from turns import quartiles, take_turns
 
 NETLAB = str(REPOSITORY / "tools/bench/netlab")
 PEER = str(REPOSITORY / "tools/bench/ddp_peer.py")
@@ -26,7 +31,6 @@ RATES = ["10mbit", "30mbit", "100mbit", "300mbit", "1gbit", "none"]
 MODEL = {"layers": 4, "hidden": 192, "heads": 4, "sequence": 128, "vocab": 257}
 GLOBAL_BATCH = 32
 CHOOSING_STEPS = 12  # a plan is in force from step 9
-BLOCK = 4  # steps of a plan in a round; the first of them does not count
 PEER_STEPS, PEER_FIRST = 12, 4
 PEER_RANKS = (0, 4, 16)
 DOMINATES = 0.5  # share of a plain step that waits for the link
@@ -56,6 +60,17 @@ FIXED = {
         "both int8": {"pipeline_forward": INT8, "pipeline_backward": feedback(INT8, "lazy")},
         "int8, low_rank 8": {"pipeline_forward": INT8, "pipeline_backward": low_rank(8, "lazy")},
     },
+}
+
+
+# The same of rehearsals: the index of a site's candidate.
+REHEARSED = {
+    "backward bf16": {"pipeline_backward": 0},
+    "backward low_rank 16": {"pipeline_backward": 2},
+    "both int8": {"pipeline_forward": 1, "pipeline_backward": 1},
+    "gradients low_rank 128": {"data_gradient": 0},
+    "gradients low_rank 32": {"data_gradient": 1},
+    "all strongest": {"pipeline_forward": 1, "pipeline_backward": 2, "data_gradient": 1},
 }
 
 
@@ -110,29 +125,6 @@ def fixed(classes, sites):
     return [{**one, "codec": sites.get(one["site"])} for one in classes]
 
 
-class Block:
-    """Steps under one plan in one round."""
-
-    def __init__(self, steps, axis):
-        self.seconds = statistics.median(step["step_seconds"] for step in steps)
-        self.exposed = statistics.median(step["seconds"]["exposed"] for step in steps)
-        self.bytes = sum(steps[-1]["axes"][name]["sent_bytes"] for name in (axis, "embedding"))
-
-
-def take_turns(place, axis, rate, plans, rounds):
-    """Rounds of blocks by name of the plan; each round begins with another."""
-    names = list(plans)
-    turns = [names[(turn + turn // len(names)) % len(names)] for turn in range(rounds * len(names))]
-    history = [
-        {"from_step": 1 + i * BLOCK, "predicted_step_seconds": None, "classes": plans[name]}
-        for i, name in enumerate(turns)
-    ]
-    compress = {"policy": "replay", "plan": place.write("plans.json", history)}
-    steps = place.train(config(place, axis, compress, len(turns) * BLOCK), launch=lab(rate)).steps
-    blocks = [(name, Block(steps[i * BLOCK + 1 : (i + 1) * BLOCK], axis)) for i, name in enumerate(turns)]
-    return [dict(blocks[first : first + len(names)]) for first in range(0, len(blocks), len(names))]
-
-
 def measure_peer(place, rate, peer, rank):
     shape = {**MODEL, "batch": GLOBAL_BATCH // 2, "rank": rank, "steps": PEER_STEPS, "first": PEER_FIRST}
     out = place.path / "peer.json"
@@ -145,18 +137,12 @@ def allowed(plain, planned):
     return plain.seconds - plain.exposed * (1 - planned.bytes / plain.bytes)
 
 
-def quartiles(values):
-    if len(values) == 1:
-        return values * 3
-    return statistics.quantiles(values, n=4, method="inclusive")
-
-
 def print_rate(place, axis, rate, options):
     classes = choose(place, axis, rate)
     plans = {"plain": fixed(classes, {})}
     plans |= {name: fixed(classes, sites) for name, sites in FIXED[axis].items()}
     plans["chosen"] = classes
-    rounds = take_turns(place, axis, rate, plans, options.rounds)
+    rounds = take_turns(place, config(place, axis, {}, 0), lab(rate), plans, options.rounds)
     medians = {name: statistics.median(r[name].seconds for r in rounds) for name in plans}
     best = min((name for name in plans if name != "chosen"), key=medians.get)
 
@@ -180,16 +166,53 @@ def print_rate(place, axis, rate, options):
     )
 
 
+def print_rehearsed(place, cluster, parallel):
+    links = str(REPOSITORY / f"configs/clusters/{cluster}.json")
+
+    def step(compress, **more):
+        job = rehearsed(place, REHEARSED_MODEL, {**parallel, **more}, links, compress)
+        return place.train(job, ranks=parallel["pipeline"] * parallel["data"])
+
+    chosen = step({"policy": "critical_path", **{site: {"candidates": one} for site, one in CANDIDATES.items()}})
+    plain = {"plain": step({"policy": "none"}), "blocking": step({"policy": "none"}, transfers="blocking")}
+    settings = {
+        name: step({"policy": "all", **{site: CANDIDATES[site][i] for site, i in sites.items()}})
+        for name, sites in REHEARSED.items()
+    }
+    seconds = {name: run.step_seconds() for name, run in (plain | settings).items()}
+    uncompressed = min(seconds[name] for name in plain)
+    best = min(seconds, key=seconds.get)
+    classes = json.loads((chosen.directory / "plan.json").read_text())[-1]["classes"]
+    print_row(
+        cluster, f"{parallel['pipeline']} x {parallel['data']}", *(f"{one:.4f}" for one in seconds.values()),
+        f"{chosen.step_seconds():.4f}", choice(classes), f"{uncompressed / chosen.step_seconds():.3f}",
+        f"{best}: {seconds[best] / chosen.step_seconds():.3f}",
+    )
+
+
+def rehearse(place):
+    names = ("stages x data", "plain", "plain, blocking", *REHEARSED)
+    print_header("cluster", *names, "chosen", "choice", "best plain / chosen", "best of all / chosen")
+    for cluster in ("ethernet_10g", "a100_80g_tcp", "a100_200g", "a100_800g_rdma"):
+        for parallel in ({"pipeline": 8, "data": 4}, {"pipeline": 4, "data": 8}):
+            print_rehearsed(place, cluster, parallel)
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__[__doc__.index("usage: ") + len("usage: ") :])
     parser.add_argument("--axis", choices=FIXED)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--peer")
+    parser.add_argument("--rehearsed", action="store_true")
     parser.add_argument("rates", nargs="*", default=RATES)
     options = parser.parse_args()
     require_binary()
     place = Workplace()
     place.prepare_letters("corpus", 1 << 18)
+    if options.rehearsed:
+        with cores_awake():
+            rehearse(place)
+        return
     with cores_awake():
         for axis in [options.axis] if options.axis else FIXED:
             others = ["plain, blocking"] if axis == "pipeline" else []

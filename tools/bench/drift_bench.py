@@ -30,11 +30,15 @@ def steps_of(path):
     return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
-def train(place, first, then):
-    """Returns the steps, the plans, what rank 0 said, and the step after which the rate changed."""
+def drift_config(place, steps):
+    return config(place, "data", {"policy": "critical_path", **candidates("data")}, steps)
+
+
+def train(place, job, first, then, change_after):
+    """Rates in bits a second. Returns the steps, the plans, what rank 0 said, and the step after which the rate
+    changed."""
     directory = place.path / f"drift-{first}"
-    job = config(place, "data", {"policy": "critical_path", **candidates("data")}, STEPS)
-    job["run"]["dir"] = str(directory)
+    job = {**job, "run": {**job["run"], "dir": str(directory)}}
     metrics = directory / "metrics.jsonl"
     network_lab.remove_leftovers()
     lab = network_lab.Lab(network_lab.own_name(), 2, first)
@@ -44,7 +48,7 @@ def train(place, first, then):
         words = place.path / "words"
         with open(words, "w", encoding="utf-8") as file:
             process = lab.start_ranks(1, command, stdout=subprocess.DEVNULL, stderr=file)
-        while process.poll() is None and len(steps_of(metrics)) < CHANGE_AFTER:
+        while process.poll() is None and len(steps_of(metrics)) < change_after:
             time.sleep(0.2)
         lab.change_rate(then)
         changed = len(steps_of(metrics))
@@ -73,7 +77,9 @@ def main():
     said = []
     with cores_awake():
         for name, rate, next_name, next_rate in CHANGES:
-            steps, plans, words, changed = train(place, rate, next_rate)
+            steps, plans, words, changed = train(
+                place, drift_config(place, STEPS), rate, next_rate, CHANGE_AFTER
+            )
             said.append(words)
             new = [plan for plan in plans if plan["from_step"] > changed]
             begin = new[0]["from_step"] if new else STEPS + 1

@@ -6,14 +6,21 @@ gradients that stay inside the nodes. A class that travels plain is flipped to i
 compressed to plain; no flip should shorten the step by more than 2 %. Beside it policy `all` with the
 strongest candidates: its step, and its bytes, of which the plan should compress strictly fewer at equal speed.
 
+With --real the same with real compute and real TCP: 2 stages on a node each of a network lab (tools/bench/netlab), two
+data ranks inside each, 100 Mb/s between them. All plans take turns within one run; gains are medians over rounds,
+with their quartiles. The plan it flips is chosen by a run under critical_path.
+
 usage: tools/bench/flip_bench.py [CLUSTER]...     (default: all)
+       tools/bench/flip_bench.py --real
 """
 
 import json
+import statistics
 import sys
 
 from assumed_gpus import cost_file
 from runs import REPOSITORY, Workplace, cores_awake, percent, print_header, print_row, require_binary
+from turns import quartiles, take_turns
 
 MODEL = {"layers": 24, "hidden": 1024, "heads": 16, "sequence": 1024, "vocab": 51200}
 MICRO, MICRO_BATCHES = 8, 8
@@ -46,6 +53,12 @@ SLOW_BOUNDARY = {
         {"scope": "network", "latency_seconds": 2e-5, "bytes_per_second": 1.25e9, "source": "assumed"},
     ],
 }
+
+
+LAB = [str(REPOSITORY / "tools/bench/netlab"), "--nodes", "2", "--ranks-per-node", "2", "--rate", "100mbit", "--"]
+LAB_MODEL = {"layers": 4, "hidden": 192, "heads": 4, "sequence": 128, "vocab": 257}
+LAB_STEPS = 12  # a plan is in force from step 9
+LAB_ROUNDS = 9
 
 
 def rehearsed(place, model, parallel, links, compress):
@@ -118,9 +131,45 @@ def flip_all(place, cluster):
     )
 
 
+def flip_all_in_lab(place):
+    place.prepare_letters("corpus", 1 << 18)
+    sites = {site: {"candidates": listed} for site, listed in CANDIDATES.items()}
+    job = {
+        "run": {"dir": "unused", "steps": LAB_STEPS},
+        "model": LAB_MODEL,
+        "data": {"train": [{"path": str(place.path / "corpus")}], "split": [1, 0, 0]},
+        "batch": {"global": 32, "micro": 2},
+        "parallel": {"pipeline": 2, "data": 2},
+        "compress": {"policy": "critical_path", **sites, "guard": {"every": 0}},
+    }
+    planned = place.train(job, launch=LAB)
+    classes = json.loads((planned.directory / "plan.json").read_text())[-1]["classes"]
+    strongest = {site: listed[-1] for site, listed in CANDIDATES.items()}
+    plans = {
+        "plain": [{**one, "codec": None} for one in classes],
+        "all": [{**one, "codec": strongest.get(one["site"])} for one in classes],
+        "critical_path": classes,
+    }
+    flips = {
+        name_of(one): flipped(classes, index) for index, one in enumerate(classes) if one["site"] in CANDIDATES
+    }
+    rounds = take_turns(place, job, LAB, plans | flips, LAB_ROUNDS)
+    print_header("plan", "step", "gains on critical_path", "compressed bytes")
+    for name, plan in (plans | flips).items():
+        low, middle, high = quartiles([r["critical_path"].seconds / r[name].seconds - 1 for r in rounds])
+        print_row(
+            name, f"{statistics.median(r[name].seconds for r in rounds):.4f} s",
+            f"{percent(middle)} ({percent(low)} .. {percent(high)})", f"{compressed_bytes(plan) / 1e6:.2f} MB",
+        )
+
+
 def main():
     require_binary()
     place = Workplace()
+    if sys.argv[1:] == ["--real"]:
+        with cores_awake():
+            flip_all_in_lab(place)
+        return
     names = sys.argv[1:] or list(CLUSTERS)
     print_header("cluster", "plain", "all", "critical_path", "it compresses", "all compresses", "flips", "best flip", "of")
     with cores_awake():

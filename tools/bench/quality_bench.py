@@ -271,6 +271,8 @@ def main():
     if options.slow and not options.table:
         for name, row in SLOW_ROWS.items():
             bench.run_slow(name, FIRST_SEED, row)
+        for seed in seeds[1:]:
+            bench.run("baseline", seed, ROWS["baseline"])
         for seed in seeds:
             bench.run_slow(CRITICAL_PATH, seed, SLOW_ROWS[CRITICAL_PATH])
     elif not options.table:

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -185,6 +186,13 @@ TEST_CASE("a cluster file says where ranks stand") {
   REQUIRE(cluster.network_link.source == "published");
   REQUIRE(cluster.node_link.bytes_per_second == 1e11);
   REQUIRE(cluster.nodes[1].memory_bytes == 8e9);
+}
+
+TEST_CASE("emulated links send messages of any length at once") {
+  const ClusterFile file(R"({"nodes": [{"devices": 2}],
+    "links": [{"scope": "node", "bytes_per_second": 1e9}]})");
+  REQUIRE(read_cluster(file.path()).node_link.eager_bytes == kEagerBytes);
+  REQUIRE(std::isinf(read_emulated_cluster(file.path()).node_link.eager_bytes));
 }
 
 TEST_CASE("a bad cluster file is refused with its path, key and rule") {

@@ -122,6 +122,21 @@ TEST_CASE("two ranks and one micro-batch take what a hand counts") {
   CHECK(timeline.ranks[1].bubble.value == Approx(3.75));
 }
 
+TEST_CASE("an eager message starts before its receive is posted, others do not") {
+  const Schedule schedule =
+      make_schedule(Kind::one_f_one_b,
+                    {.num_ranks = 2, .num_micro_batches = 2, .transfers = Transfers::blocking});
+  CostModel costs = message_costs(2, 0.5);
+  costs.transfers[{Site::pipeline_backward, 1, 0}] = {400};  // 0.2 s
+  // Rank 1: F0 2.5, B0 4.5; it then posts the receive of F1's message, made at 2.5, beside the
+  // gradient's. F1, B1 and a message of 0.5, and B1 of rank 0.
+  CHECK(make_timeline(schedule, costs).step.value == Approx(4.5 + 0.5 + 3.0 + 0.5 + 2.0));
+  costs.link.eager_bytes = 999;
+  CHECK(make_timeline(schedule, costs).step.value == Approx(4.5 + 0.5 + 3.0 + 0.5 + 2.0));
+  costs.link.eager_bytes = 1000;  // it is there by then
+  CHECK(make_timeline(schedule, costs).step.value == Approx(4.5 + 0.2 + 3.0 + 0.5 + 2.0));
+}
+
 TEST_CASE("a link serves one message at a time, a half-duplex one both directions together") {
   // Rank 0 sends two messages at once nearly; the second waits for the first.
   const Schedule schedule = make_schedule(Kind::gpipe, {.num_ranks = 2, .num_micro_batches = 2});
