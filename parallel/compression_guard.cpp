@@ -1,12 +1,16 @@
 #include "parallel/compression_guard.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "compress/codec_bytes.h"
+#include "compress/expected_error.h"
 #include "core/check.h"
 #include "parallel/boundary_codec.h"
 #include "parallel/bucket_compression.h"
@@ -77,6 +81,39 @@ bool shrinks_class(const MeshJob& job, const CompressionPlan::Class& row) {
   return balance.sent < balance.raw;
 }
 
+// What may come after a codec, the next one first.
+std::vector<CodecSetting> finer_codecs(const CompressionPlan::Class& row,
+                                       const MeshJob& job,
+                                       const GuardRule& rule) {
+  std::vector<CodecSetting> finer;
+  const auto candidates = rule.candidates.find(row.members.site);
+  if (candidates == rule.candidates.end()) {
+    if (const std::optional<CodecSetting> tighter = tightened(*row.codec)) {
+      finer.push_back(*tighter);
+    }
+    return finer;
+  }
+  const MatrixShape shape =
+      share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
+  const auto error = [&](const CodecSetting& setting) { return expected_error(setting, shape); };
+  std::ranges::copy_if(
+      candidates->second, std::back_inserter(finer), [&](const CodecSetting& candidate) {
+        return error(candidate) < error(*row.codec);
+      });
+  std::ranges::stable_sort(finer, std::ranges::greater(), error);
+  return finer;
+}
+
+void make_finer(CompressionPlan::Class& row, const MeshJob& job, const GuardRule& rule) {
+  for (const CodecSetting& finer : finer_codecs(row, job, rule)) {
+    row.codec = finer;
+    if (shrinks_class(job, row)) {
+      return;
+    }
+  }
+  row.codec.reset();
+}
+
 // Lazy feedback has one residual, with which a codec of another phase of the boundary goes on.
 bool has_heir(const CompressionPlan& plan,
               const TransferClass& members,
@@ -92,13 +129,14 @@ bool has_heir(const CompressionPlan& plan,
 std::string change_text(const CodecSetting& before,
                         const CompressionPlan::Class& row,
                         const CompressionPlan& plan) {
-  if (row.codec) {
-    return fmt::format("{} becomes {}", short_text(before), short_text(*row.codec));
-  }
-  const bool drops = before.error_feedback != ErrorFeedback::none &&
+  const bool goes_on = row.codec && row.codec->error_feedback == before.error_feedback;
+  const bool drops = before.error_feedback != ErrorFeedback::none && !goes_on &&
                      !has_heir(plan, row.members, before.error_feedback);
-  return fmt::format(
-      "{} is turned off{}", short_text(before), drops ? " and what its residuals owe dropped" : "");
+  const std::string outcome = row.codec ? "becomes " + short_text(*row.codec) : "is turned off";
+  return fmt::format("{} {}{}",
+                     short_text(before),
+                     outcome,
+                     drops ? " and what its residuals owe is dropped" : "");
 }
 
 }  // namespace
@@ -133,7 +171,7 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
                                         const PlanHistory& plans,
                                         std::int64_t step,
                                         const std::vector<ClassQuality>& found,
-                                        double max_error) {
+                                        const GuardRule& rule) {
   const CompressionPlan& sampled = plan_at(plans, step).plan;
   GuardedPlan next{.plan = {.from_step = step + kStepsToChange, .plan = plans.back().plan}};
   CompressionPlan& plan = next.plan.plan;
@@ -142,13 +180,10 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
     const auto row = row_of(plan, quality.members);
     const CodecSetting* setting = sampled.codec_of(quality.members);
     const bool waits = !row->codec || setting == nullptr || *row->codec != *setting;
-    if (waits || quality.relative_error <= max_error) {
+    if (waits || quality.relative_error <= rule.max_error) {
       continue;
     }
-    row->codec = tightened(*setting);
-    if (row->codec && !shrinks_class(job, *row)) {
-      row->codec.reset();
-    }
+    make_finer(*row, job, rule);
     changed.emplace_back(&*row, &quality);
   }
   for (const auto& [row, quality] : changed) {
@@ -157,7 +192,7 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
                               next.plan.from_step,
                               change_text(*sampled.codec_of(row->members), *row, plan),
                               quality->relative_error,
-                              max_error,
+                              rule.max_error,
                               step);
     next.changes.push_back(schedule::class_text(row->members) + ": " + row->reason);
   }

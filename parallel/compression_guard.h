@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,8 +20,15 @@ inline constexpr std::int64_t kStepsToChange = 3;
 // Absent where there is none.
 [[nodiscard]] std::optional<CodecSetting> tightened(const CodecSetting& setting);
 
-// The next plan where the error of a class is above `max_error` or not a number: its codec
-// tightened, or none where there is no tighter one or it would not shrink what the class sends.
+struct GuardRule {
+  double max_error = 0.0;
+  // The codecs of a site: of these the next one loses less by expectation
+  // (compress/expected_error). A site that is not in it has its codec tightened.
+  std::map<schedule::Site, std::vector<CodecSetting>> candidates{};
+};
+
+// The next plan where the error of a class is above the rule's or not a number: another codec, or
+// none where there is no next one that would shrink what the class sends.
 struct GuardedPlan {
   PlanFromStep plan{};
   std::vector<std::string> changes{};  // a sentence each: what, where, from when and why
@@ -36,6 +44,6 @@ struct GuardedPlan {
                                                       const PlanHistory& plans,
                                                       std::int64_t step,
                                                       const std::vector<ClassQuality>& found,
-                                                      double max_error);
+                                                      const GuardRule& rule);
 
 }  // namespace slackline

@@ -16,6 +16,7 @@
 #include "model/flops.h"
 #include "parallel/class_bytes.h"
 #include "parallel/compression_guard.h"
+#include "parallel/critical_path.h"
 #include "tools/compression_plans.h"
 #include "tools/cost_file.h"
 #include "tools/plan_json.h"
@@ -182,8 +183,13 @@ void StepReporter::guard(const StepRecord& record) {
     return;
   }
   Compression& compression = model_->compression();
-  const std::optional<GuardedPlan> next = guarded_plan(
-      config_->mesh_job(), compression.plans(), record.step, record.compression, *max_error);
+  const MeshJob job = config_->mesh_job();
+  GuardRule rule{.max_error = *max_error};
+  if (config_->compress.policy == CompressionPolicy::critical_path) {
+    rule.candidates = candidates_of(config_->compress, job);
+  }
+  const std::optional<GuardedPlan> next =
+      guarded_plan(job, compression.plans(), record.step, record.compression, rule);
   if (!next) {
     return;
   }

@@ -95,11 +95,13 @@ LinkSpeeds probed_links(Communicator& world, const TrainConfig& config) {
   if ((!config.network.probes() && (!chooses || config.network.emulates())) || world.size() == 1) {
     return std::nullopt;
   }
+  const double begin = world.now();
   Cluster cluster = probe_links(world);
   if (world.rank() == 0) {
-    log_info(fmt::format("links inside a node: {}; between nodes: {}",
+    log_info(fmt::format("links inside a node: {}; between nodes: {}; probed in {:.3f} s",
                          link_text(cluster.node_link),
-                         link_text(cluster.network_link)));
+                         link_text(cluster.network_link),
+                         world.now() - begin));
   }
   for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
     link->bytes_per_second *= config.message_scale();

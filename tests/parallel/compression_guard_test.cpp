@@ -23,6 +23,7 @@ using schedule::Site;
 using schedule::TransferClass;
 
 constexpr double kMaxError = 0.5;
+const GuardRule kRule{.max_error = kMaxError};
 
 MeshJob job_of(int pipeline, int data) {
   MeshJob job{
@@ -57,9 +58,10 @@ std::string outcome(const MeshJob& job,
                     const std::string& site,
                     const TransferClass& members,
                     const CodecSetting& setting,
-                    double error) {
+                    double error,
+                    const GuardRule& rule = kRule) {
   const std::optional<GuardedPlan> next =
-      guarded_plan(job, plans_of(job, site, setting), 10, measured(members, error), kMaxError);
+      guarded_plan(job, plans_of(job, site, setting), 10, measured(members, error), rule);
   if (!next) {
     return "kept";
   }
@@ -97,6 +99,23 @@ TEST_CASE("a guard tightens what loses too much, and turns off what would not sh
   CHECK(boundary({.kind = CodecKind::quantize, .bits = 8}, 0.51) == "off");
 }
 
+TEST_CASE("of candidates the next one is expected to lose less, and shrinks the class") {
+  const CodecSetting bytes{.kind = CodecKind::quantize, .bits = 8};
+  const CodecSetting cast{.kind = CodecKind::cast};
+  const auto next = [&](const CodecSetting& setting, const std::vector<CodecSetting>& candidates) {
+    const GuardRule rule{.max_error = kMaxError,
+                         .candidates = {{Site::pipeline_backward, candidates}}};
+    return outcome(job_of(2, 1), "pipeline_backward", kSteady, setting, 0.51, rule);
+  };
+  const std::vector<CodecSetting> all{cast, bytes, low_rank(8), low_rank(4)};
+  CHECK(next(low_rank(4), all) == "low_rank 8");
+  CHECK(next(low_rank(8), all) == "quantize 8");
+  CHECK(next(bytes, all) == "cast");
+  CHECK(next(cast, all) == "off");
+  CHECK(next(low_rank(4), {low_rank(16), bytes}) == "quantize 8");  // 16 of 32 x 32 is all of it
+  CHECK(next(low_rank(2), {low_rank(2)}) == "off");
+}
+
 TEST_CASE("a guard sees what a class of gradients sends as a whole") {
   const MeshJob job = job_of(1, 2);
   const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::step};
@@ -121,7 +140,7 @@ TEST_CASE("a change leaves other classes alone and says what, where, from when a
   const MeshJob job = job_of(2, 1);
   const PlanHistory plans = plans_of(job, "pipeline_backward", low_rank(4));
   const std::optional<GuardedPlan> next =
-      guarded_plan(job, plans, 10, measured(kCooldown, 0.75), kMaxError);
+      guarded_plan(job, plans, 10, measured(kCooldown, 0.75), kRule);
   REQUIRE(next);
   CHECK(next->plan.from_step == 10 + kStepsToChange);
   CHECK(*next->plan.plan.codec_of(kSteady) == low_rank(4));
@@ -141,10 +160,10 @@ TEST_CASE("residuals are said to be dropped where no codec of the boundary goes 
   const MeshJob job = job_of(2, 1);
   const PlanHistory plans = plans_of(job, "pipeline_backward", low_rank(8));
   std::vector<ClassQuality> found = measured(kCooldown, 0.75);
-  const auto change = [&] { return guarded_plan(job, plans, 10, found, kMaxError)->changes.at(0); };
+  const auto change = [&] { return guarded_plan(job, plans, 10, found, kRule)->changes.at(0); };
   CHECK_THAT(change(), Contains("is turned off;"));
   found.push_back(measured(kSteady, 0.75).front());
-  CHECK_THAT(change(), Contains("is turned off and what its residuals owe dropped;"));
+  CHECK_THAT(change(), Contains("is turned off and what its residuals owe is dropped;"));
 }
 
 TEST_CASE("with immediate feedback no other phase goes on with residuals") {
@@ -152,20 +171,20 @@ TEST_CASE("with immediate feedback no other phase goes on with residuals") {
   CodecSetting setting = low_rank(8);
   setting.error_feedback = ErrorFeedback::immediate;
   const std::optional<GuardedPlan> next = guarded_plan(
-      job, plans_of(job, "pipeline_backward", setting), 10, measured(kCooldown, 0.75), kMaxError);
-  CHECK_THAT(next->changes.at(0), Contains("is turned off and what its residuals owe dropped;"));
+      job, plans_of(job, "pipeline_backward", setting), 10, measured(kCooldown, 0.75), kRule);
+  CHECK_THAT(next->changes.at(0), Contains("is turned off and what its residuals owe is dropped;"));
 }
 
 TEST_CASE("a class whose codec has changed since the sampled step waits for the next sample") {
   const MeshJob job = job_of(2, 1);
   PlanHistory plans = plans_of(job, "pipeline_backward", low_rank(2));
   const std::vector<ClassQuality> found = measured(kSteady, 0.75);
-  const std::optional<GuardedPlan> first = guarded_plan(job, plans, 10, found, kMaxError);
+  const std::optional<GuardedPlan> first = guarded_plan(job, plans, 10, found, kRule);
   REQUIRE(first);
   plans.push_back(first->plan);
-  CHECK_FALSE(guarded_plan(job, plans, 11, found, kMaxError));
-  CHECK_FALSE(guarded_plan(job, plans, 12, found, kMaxError));
-  const std::optional<GuardedPlan> second = guarded_plan(job, plans, 13, found, kMaxError);
+  CHECK_FALSE(guarded_plan(job, plans, 11, found, kRule));
+  CHECK_FALSE(guarded_plan(job, plans, 12, found, kRule));
+  const std::optional<GuardedPlan> second = guarded_plan(job, plans, 13, found, kRule);
   REQUIRE(second);
   CHECK(*second->plan.plan.codec_of(kSteady) == low_rank(8));
 }

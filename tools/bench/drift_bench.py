@@ -89,7 +89,7 @@ def main():
             )
     print()
     for words in said:
-        print("\n".join(line for line in words.splitlines() if "critical_path" in line or "drift" in line))
+        print("\n".join(line for line in words.splitlines() if "critical_path" in line or "drift" in line or "probed" in line))
         print()
 
 
