@@ -1,7 +1,6 @@
 #include "parallel/compression_guard.h"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -67,21 +66,21 @@ void add_gradients(const MeshJob& job,
   }
 }
 
-bool shrinks_class(const MeshJob& job, const CompressionPlan::Class& row) {
+Balance balance_of(const MeshJob& job, const CompressionPlan::Class& row) {
   Balance balance;
   if (row.members.phase != schedule::Phase::step) {
     balance.add(share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor),
                 job.precision,
                 *row.codec);
-    return balance.sent < balance.raw;
+    return balance;
   }
   for (int rank = 0; rank < job.parallel.pipeline; ++rank) {
     add_gradients(job, rank, row, balance);
   }
-  return balance.sent < balance.raw;
+  return balance;
 }
 
-// What may come after a codec, the next one first.
+// What may come after the class' codec.
 std::vector<CodecSetting> finer_codecs(const CompressionPlan::Class& row,
                                        const MeshJob& job,
                                        const GuardRule& rule) {
@@ -95,23 +94,28 @@ std::vector<CodecSetting> finer_codecs(const CompressionPlan::Class& row,
   }
   const MatrixShape shape =
       share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
-  const auto error = [&](const CodecSetting& setting) { return expected_error(setting, shape); };
+  const double error = expected_error(*row.codec, shape);
   std::ranges::copy_if(
       candidates->second, std::back_inserter(finer), [&](const CodecSetting& candidate) {
-        return error(candidate) < error(*row.codec);
+        return expected_error(candidate, shape) < error;
       });
-  std::ranges::stable_sort(finer, std::ranges::greater(), error);
   return finer;
 }
 
+// Of these the one that sends least, if less than none.
 void make_finer(CompressionPlan::Class& row, const MeshJob& job, const GuardRule& rule) {
-  for (const CodecSetting& finer : finer_codecs(row, job, rule)) {
-    row.codec = finer;
-    if (shrinks_class(job, row)) {
-      return;
+  const CompressionPlan::Class before = row;
+  row.codec.reset();
+  std::size_t least = 0;
+  for (const CodecSetting& finer : finer_codecs(before, job, rule)) {
+    CompressionPlan::Class candidate = before;
+    candidate.codec = finer;
+    const Balance balance = balance_of(job, candidate);
+    if (balance.sent < balance.raw && (!row.codec || balance.sent < least)) {
+      row.codec = finer;
+      least = balance.sent;
     }
   }
-  row.codec.reset();
 }
 
 // Lazy feedback has one residual, with which a codec of another phase of the boundary goes on.

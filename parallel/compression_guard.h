@@ -22,8 +22,8 @@ inline constexpr std::int64_t kStepsToChange = 3;
 
 struct GuardRule {
   double max_error = 0.0;
-  // The codecs of a site: of these the next one loses less by expectation
-  // (compress/expected_error). A site that is not in it has its codec tightened.
+  // The codecs of a site: the next one is that which sends least of those that are expected to lose
+  // less (compress/expected_error.h). A site that is not in it has its codec tightened.
   std::map<schedule::Site, std::vector<CodecSetting>> candidates{};
 };
 
