@@ -174,8 +174,8 @@ TEST_CASE("a plan of 64 ranks allocates nothing of the model") {
   INFO(result.error);
   REQUIRE(result.exit_code == 0);
   CHECK_THAT(result.out, Contains("64 ranks"));
-  // The weights alone would be 700 GB; a sanitizer takes some hundred megabytes for itself.
-  CHECK(result.peak_bytes < std::size_t{1} << 30U);
+  // The weights alone would be 700 GB; the address sanitizer takes about one for itself.
+  CHECK(result.peak_bytes < std::size_t{2} << 30U);
 }
 
 }  // namespace slackline
