@@ -1,6 +1,7 @@
 #include "parallel/codec_measurement.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -33,10 +34,23 @@ MatrixShape measured_shape(const std::vector<std::int64_t>& shape, std::int64_t 
   return matrix;
 }
 
+std::vector<float> normal_numbers(std::size_t count) {
+  std::vector<float> values;
+  values.reserve(count + 1);
+  while (values.size() < count) {
+    const std::array<double, 2> pair = normal_pair({}, values.size() / 2);
+    values.push_back(static_cast<float>(pair[0]));
+    values.push_back(static_cast<float>(pair[1]));
+  }
+  return values;
+}
+
 // One codec with what it works on.
 class Measured {
  public:
-  Measured(const CandidateMessage& message, const MatrixShape& shape)
+  Measured(const CandidateMessage& message,
+           const MatrixShape& shape,
+           std::span<const float> normal_values)
       : message_(message),
         codec_(make_codec(message.codec, {{.name = "measured", .shape = shape}}, kSeed)),
         values_(make_buffer("measured", DType::f32, {shape.rows, shape.columns})),
@@ -46,7 +60,8 @@ class Measured {
     if (message.codec.error_feedback != ErrorFeedback::none) {
       owed_ = {residual_.view(DType::f32, {shape.rows, shape.columns})};
     }
-    fill(matrix_.front().span<float>());
+    const std::span<float> values = matrix_.front().span<float>();
+    std::ranges::copy(normal_values.first(values.size()), values.begin());
   }
 
   [[nodiscard]] const Codec& codec() const { return *codec_; }
@@ -72,12 +87,6 @@ class Measured {
 
  private:
   static constexpr std::uint64_t kSeed = 1;
-
-  static void fill(std::span<float> values) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = static_cast<float>(normal_pair({}, i / 2)[i % 2]);
-    }
-  }
 
   void add_up(StreamView stream, const MessageKey& key, CodecTimes& times) {
     {
@@ -119,11 +128,17 @@ class Measured {
 std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& messages,
                                        std::int64_t columns,
                                        int num_threads) {
+  std::int64_t most_elements = 0;
+  for (const CandidateMessage& message : messages) {
+    const MatrixShape shape = measured_shape(message.shape, columns);
+    most_elements = std::max(most_elements, shape.rows * shape.columns);
+  }
+  const std::vector<float> values = normal_numbers(static_cast<std::size_t>(most_elements));
   std::vector<CodecTimes> times;
   times.reserve(messages.size());
   for (const CandidateMessage& message : messages) {
     const MatrixShape shape = measured_shape(message.shape, columns);
-    Measured measured(message, shape);
+    Measured measured(message, shape, values);
     Stream stream({.name = "codec",
                    .num_threads = num_threads,
                    .workspace_bytes = measured.codec().workspace_bytes(num_threads)});

@@ -11,11 +11,14 @@ namespace slackline {
 namespace {
 
 constexpr TransferNote kNote{.what = "probe of a link"};
-constexpr int kRoundTrips = 20;  // of a small message
-constexpr int kRepeats = 3;      // of a large one
+// A small message goes there and back until this often, or for this long.
+constexpr int kRoundTrips = 20;
+constexpr double kRoundTripSeconds = 0.02;
+constexpr int kRepeats = 2;  // of a large one
 // Large messages grow until one takes this long, or is this large.
 constexpr double kLongEnough = 0.02;  // seconds
-constexpr std::size_t kLargest = std::size_t{16} << 20U;
+constexpr double kFastestGrowth = 8.0;
+constexpr std::size_t kLargest = std::size_t{8} << 20U;
 constexpr std::size_t kFirst = std::size_t{16} << 10U;
 // Slower by this factor: together instead of side by side.
 constexpr double kShared = 1.5;
@@ -33,14 +36,10 @@ class Prober {
   [[nodiscard]] Cluster::Link probe(const std::vector<Pair>& pairs) {
     const std::vector<Pair> first = {pairs.front()};
     Cluster::Link link{.source = "measured"};
-    link.latency_seconds = 0.5 * seconds_of(first, 1, kRoundTrips, Way::there_and_back);
+    link.latency_seconds = 0.5 * quickest_round_trip(first);
     answer_seconds_ = link.latency_seconds;
-    std::size_t bytes = kFirst;
-    double seconds = seconds_of(first, bytes, kRepeats, Way::there);
-    while (seconds < kLongEnough && bytes < kLargest) {
-      bytes *= 4;
-      seconds = seconds_of(first, bytes, kRepeats, Way::there);
-    }
+    const auto [bytes, one] = message_that_takes_long_enough(first);
+    const double seconds = std::min(one, seconds_of(first, bytes, kRepeats, Way::there));
     const double shortest = 1e-9;
     link.bytes_per_second =
         static_cast<double>(bytes) / std::max(shortest, seconds - link.latency_seconds);
@@ -52,6 +51,34 @@ class Prober {
   }
 
  private:
+  double quickest_round_trip(const std::vector<Pair>& pairs) {
+    double quickest = std::numeric_limits<double>::infinity();
+    double all = 0.0;
+    for (int i = 0; i < kRoundTrips && all < kRoundTripSeconds; ++i) {
+      const double seconds = seconds_of(pairs, 1, 1, Way::there_and_back);
+      quickest = std::min(quickest, seconds);
+      all += seconds;
+    }
+    return quickest;
+  }
+
+  struct Timed {
+    std::size_t bytes = 0;
+    double seconds = 0.0;
+  };
+
+  // One message of each size: the last one's speed says how much larger the next one may be.
+  Timed message_that_takes_long_enough(const std::vector<Pair>& pairs) {
+    std::size_t bytes = kFirst;
+    double seconds = seconds_of(pairs, bytes, 1, Way::there);
+    while (seconds < kLongEnough && bytes < kLargest) {
+      const double growth = std::clamp(1.25 * kLongEnough / seconds, 1.25, kFastestGrowth);
+      bytes = std::min(kLargest, static_cast<std::size_t>(growth * static_cast<double>(bytes)));
+      seconds = seconds_of(pairs, bytes, 1, Way::there);
+    }
+    return {.bytes = bytes, .seconds = seconds};
+  }
+
   // The quickest of `times` messages of the slowest pair, on every rank.
   double seconds_of(const std::vector<Pair>& pairs, std::size_t bytes, int times, Way way) {
     out_.resize(std::max(out_.size(), bytes));
