@@ -13,15 +13,20 @@ set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -g1")
 
 add_library(sl_flags INTERFACE)
 target_include_directories(sl_flags INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(sl_flags INTERFACE
+set(SL_CXX_FLAGS
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
   -march=${SL_CPU_ARCH}
   # Sums keep the order they are written in; contraction to FMA is the compiler's choice, the same
   # in every build of one machine.
   -fno-math-errno -fno-trapping-math)
+# Of .cu files: constexpr functions may be called in kernels; lines are kept for profilers.
+set(SL_CUDA_FLAGS --expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas)
 if(SL_WERROR)
-  target_compile_options(sl_flags INTERFACE -Werror)
+  list(APPEND SL_CXX_FLAGS -Werror)
+  list(APPEND SL_CUDA_FLAGS -Werror=all-warnings)
 endif()
+target_compile_options(sl_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:C,CXX>:${SL_CXX_FLAGS}>" "$<$<COMPILE_LANGUAGE:CUDA>:${SL_CUDA_FLAGS}>")
 if(SL_SANITIZE)
   target_compile_options(sl_flags INTERFACE -fsanitize=${SL_SANITIZE} -fno-omit-frame-pointer
     # gcc 12 takes the instrumented <regex> of the standard library for uninitialized reads.
@@ -42,12 +47,19 @@ function(sl_library name)
   target_link_libraries(${name} PUBLIC sl_flags ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK})
 endfunction()
 
-# sl_tests(NAME SOURCES file... LINK library...): a Catch2 program.
-# Labels: cpu for all that need no GPU and are not tagged [slow]; slow for the tagged ones.
+# sl_tests(NAME [CUDA] SOURCES file... LINK library...): a Catch2 program. With CUDA its
+# test_device() is that one: a GPU in preset cuda, elsewhere the processor (tests/emulated_cuda).
+# Labels: gpu for those that need one; else cpu for all that are not tagged [slow], and slow.
 function(sl_tests name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "CUDA" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE sl_test_support ${ARG_LINK})
+  if(ARG_CUDA)
+    target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/test_device_cuda.cpp)
+    target_link_libraries(${name} PRIVATE sl_cuda)
+  else()
+    target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/test_device_cpu.cpp)
+  endif()
   target_compile_definitions(${name} PRIVATE SL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name} "~[slow]" "~[gpu]")
   # Kernels that a sanitizer instruments are some 30 times slower.

@@ -8,13 +8,15 @@
 
 namespace slackline {
 
-// What a buffer asks of the system. `untouched`: addresses only, for a rehearsal, which has tensors
-// of any size and touches few of their pages; whoever touches more than there is gets killed.
-enum class Backing { memory, untouched };
+// What a buffer asks for. `untouched`: addresses only, for a rehearsal, which has tensors of any
+// size and touches few of their pages; whoever touches more than there is gets killed. `cuda`:
+// memory of the current CUDA device, which the host cannot read.
+enum class Backing { memory, untouched, cuda };
 
 // What a buffer does with its memory at its end.
 struct ReleaseMemory {
-  std::size_t mapped = 0;  // bytes; 0: memory of the heap
+  Backing backing = Backing::memory;
+  std::size_t bytes = 0;
 
   void operator()(std::byte* memory) const;
 };
@@ -32,23 +34,28 @@ class Buffer {
 
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
-  [[nodiscard]] Device device() const { return device_; }
+  [[nodiscard]] Device device() const {
+    return memory_.get_deleter().backing == Backing::cuda ? Device::cuda : Device::cpu;
+  }
 
   [[nodiscard]] std::byte* data() const { return memory_.get(); }
 
   // View of `shape` elements starting `offset` bytes in. REQUIRES: it fits.
   [[nodiscard]] Tensor view(DType dtype, Shape shape, std::size_t offset = 0) const;
 
+  // Done when the call returns.
   void fill_zero();
 
  private:
   std::string name_;
   std::size_t bytes_ = 0;
-  Device device_ = Device::cpu;
   std::unique_ptr<std::byte, ReleaseMemory> memory_;
 };
 
 // Makes a buffer that holds exactly one tensor.
-[[nodiscard]] Buffer make_buffer(std::string name, DType dtype, const Shape& shape);
+[[nodiscard]] Buffer make_buffer(std::string name,
+                                 DType dtype,
+                                 const Shape& shape,
+                                 Backing backing = Backing::memory);
 
 }  // namespace slackline

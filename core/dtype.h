@@ -14,7 +14,7 @@ struct BFloat16 {
   BFloat16() = default;
 
   // Rounds to nearest, ties to even; a NaN stays a (quiet) NaN.
-  explicit BFloat16(float value) {
+  constexpr explicit BFloat16(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     if ((word & 0x7fffffffU) > 0x7f800000U) {
       bits = static_cast<std::uint16_t>((word >> 16U) | 0x40U);
@@ -23,7 +23,7 @@ struct BFloat16 {
     }
   }
 
-  explicit operator float() const {
+  constexpr explicit operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
   }
 

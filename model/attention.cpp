@@ -153,7 +153,7 @@ std::size_t AttentionLayer::workspace_bytes(const ModelConfig& config,
                                               .H = shape.heads(config),
                                               .D = config.head_dim()},
                                              num_threads),
-                   layer_norm_workspace_bytes(shape.num_rows(), C)});
+                   layer_norm_workspace_bytes(shape.num_rows(), C, num_threads)});
 }
 
 }  // namespace slackline

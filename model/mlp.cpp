@@ -104,7 +104,7 @@ std::size_t MlpLayer::workspace_bytes(const ModelConfig& config,
                            Arena::aligned_bytes(dtype, {N, f}) + shape.whole_bytes(C);
   return held + std::max({Linear::workspace_bytes(N, {C, f}, dtype, shape.partial(), num_threads),
                           Linear::workspace_bytes(N, {f, C}, dtype, shape.partial(), num_threads),
-                          layer_norm_workspace_bytes(shape.num_rows(), C)});
+                          layer_norm_workspace_bytes(shape.num_rows(), C, num_threads)});
 }
 
 }  // namespace slackline

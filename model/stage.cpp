@@ -110,7 +110,7 @@ std::size_t Stage::workspace_bytes(const ModelConfig& config,
     bytes = std::max(
         {bytes,
          held + Head::workspace_bytes(config, shape.batch, shape.dtype, num_threads, shape.share),
-         held + layer_norm_workspace_bytes(shape.num_rows(), config.hidden)});
+         held + layer_norm_workspace_bytes(shape.num_rows(), config.hidden, num_threads)});
   }
   return bytes;
 }

@@ -5,15 +5,9 @@
 
 namespace slackline {
 
-namespace cpu {
-
-template <typename T>
-void accumulate(StreamView stream, const Tensor& from, const Tensor& to);
-template <typename T>
-void subtract(StreamView stream, const Tensor& from, const Tensor& to);
-void keep_bf16_error(StreamView stream, const Tensor& values);
-
-}  // namespace cpu
+SL_BACKENDS_OF_TYPE(void accumulate(StreamView stream, const Tensor& from, const Tensor& to))
+SL_BACKENDS_OF_TYPE(void subtract(StreamView stream, const Tensor& from, const Tensor& to))
+SL_BACKENDS(void keep_bf16_error(StreamView stream, const Tensor& values))
 
 void accumulate(StreamView stream, const Tensor& from, const Tensor& to) {
   check_operand(to, {"accumulate to", DType::f32, from.shape()});
@@ -27,9 +21,7 @@ void subtract(StreamView stream, const Tensor& from, const Tensor& to) {
 
 void keep_bf16_error(StreamView stream, const Tensor& values) {
   check_operand(values, {"keep_bf16_error values", DType::f32, values.shape()});
-  if (computes(stream)) {
-    cpu::keep_bf16_error(stream, values);
-  }
+  SL_BACKEND(stream, keep_bf16_error, stream, values);
 }
 
 }  // namespace slackline

@@ -7,11 +7,7 @@
 
 namespace slackline {
 
-namespace cpu {
-
-void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step);
-
-}  // namespace cpu
+SL_BACKENDS(void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step))
 
 void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step) {
   const Shape& shape = tensors.weight.shape();
@@ -23,9 +19,7 @@ void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step
     check_operand(tensors.weight_copy, {"adamw weight_copy", DType::bf16, shape});
   }
   SL_CHECK(step.step >= 1, "step " + std::to_string(step.step));
-  if (computes(stream)) {
-    cpu::adamw(stream, tensors, step);
-  }
+  SL_BACKEND(stream, adamw, stream, tensors, step);
 }
 
 }  // namespace slackline

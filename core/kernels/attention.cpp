@@ -8,15 +8,9 @@
 
 namespace slackline {
 
-namespace cpu {
-
-template <typename T>
-void attention_forward(StreamView stream, const AttentionForward& args);
-template <typename T>
-void attention_backward(StreamView stream, const AttentionBackward& args);
-void attention_decode(StreamView stream, const AttentionDecode& args);
-
-}  // namespace cpu
+SL_BACKENDS_OF_TYPE(void attention_forward(StreamView stream, const AttentionForward& args))
+SL_BACKENDS_OF_TYPE(void attention_backward(StreamView stream, const AttentionBackward& args))
+SL_BACKENDS(void attention_decode(StreamView stream, const AttentionDecode& args))
 
 namespace {
 
@@ -73,9 +67,7 @@ void attention_decode(StreamView stream, const AttentionDecode& args) {
   check_operand(args.keys, {"attention_decode keys", DType::f32, cache});
   check_operand(args.values, {"attention_decode values", DType::f32, cache});
   check_operand(args.output, {"attention_decode output", DType::f32, query});
-  if (computes(stream)) {
-    cpu::attention_decode(stream, args);
-  }
+  SL_BACKEND(stream, attention_decode, stream, args);
 }
 
 std::size_t attention_workspace_bytes(const AttentionSize& size, int num_threads) {

@@ -5,12 +5,7 @@
 
 namespace slackline {
 
-namespace cpu {
-
-template <typename T>
-void bias_gradient(StreamView stream, const Tensor& dy, const Tensor& d_bias);
-
-}  // namespace cpu
+SL_BACKENDS_OF_TYPE(void bias_gradient(StreamView stream, const Tensor& dy, const Tensor& d_bias))
 
 void bias_gradient(StreamView stream, const Tensor& dy, const Tensor& d_bias) {
   SL_CHECK_EQ(dy.shape().rank(), 2);

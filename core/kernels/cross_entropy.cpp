@@ -8,15 +8,9 @@
 
 namespace slackline {
 
-namespace cpu {
-
-void softmax_statistics(StreamView stream, const SoftmaxStatistics& args);
-template <typename T>
-void softmax_loss(StreamView stream, const SoftmaxLoss& args);
-template <typename T>
-void softmax_cross_entropy(StreamView stream, const SoftmaxCrossEntropy& args);
-
-}  // namespace cpu
+SL_BACKENDS(void softmax_statistics(StreamView stream, const SoftmaxStatistics& args))
+SL_BACKENDS_OF_TYPE(void softmax_loss(StreamView stream, const SoftmaxLoss& args))
+SL_BACKENDS_OF_TYPE(void softmax_cross_entropy(StreamView stream, const SoftmaxCrossEntropy& args))
 
 namespace {
 
@@ -35,9 +29,7 @@ void softmax_statistics(StreamView stream, const SoftmaxStatistics& args) {
   check_operand(args.targets, {"softmax_statistics targets", DType::i32, Shape{N}});
   check_operand(args.statistics,
                 {"softmax_statistics statistics", DType::f32, Shape{N, kSoftmaxStatistics}});
-  if (computes(stream)) {
-    cpu::softmax_statistics(stream, args);
-  }
+  SL_BACKEND(stream, softmax_statistics, stream, args);
 }
 
 void softmax_loss(StreamView stream, const SoftmaxLoss& args) {

@@ -11,8 +11,7 @@ namespace slackline {
 
 // False on the rehearsal device, where an op that has checked its arguments is done.
 [[nodiscard]] inline bool computes(StreamView stream) {
-  SL_CHECK(stream.device() != Device::cuda, "no such backend");
-  return stream.device() == Device::cpu;
+  return stream.device() != Device::rehearsal;
 }
 
 // Tells the rehearsal device how much an op would compute: the ops that a step's time goes into.
@@ -24,24 +23,56 @@ inline void rehearse(StreamView stream, double operations) {
 
 }  // namespace slackline
 
+// Declares a function of an op's backends, as `T f(arguments)`. Programs without the CUDA backend
+// have no definition of cuda::f, nor a stream that would lead to it: hence weak.
+#define SL_BACKENDS(...)     \
+  namespace cpu {            \
+  __VA_ARGS__;               \
+  }                          \
+  namespace cuda {           \
+  [[gnu::weak]] __VA_ARGS__; \
+  }
+
+// Likewise a template of the element type.
+#define SL_BACKENDS_OF_TYPE(...) \
+  namespace cpu {                \
+  template <typename T>          \
+  __VA_ARGS__;                   \
+  }                              \
+  namespace cuda {               \
+  template <typename T>          \
+  [[gnu::weak]] __VA_ARGS__;     \
+  }
+
 // The one place where an op chooses its backend and element type:
 //   SL_DISPATCH(stream, dtype, gelu_forward, stream, args)
-// calls cpu::gelu_forward<float>(stream, args) or the bf16 twin. Backends are folders' files
-// (gelu_cpu.cpp), each explicitly instantiating float and BFloat16.
-// TODO when the CUDA kernels land: the cuda:: branch, decided here and nowhere else.
+// calls cpu::gelu_forward<float>(stream, args), or the twin for bf16 or in cuda::. Backends are
+// folders' files (gelu_cpu.cpp, gelu_cuda.cu), each explicitly instantiating float and BFloat16.
 #define SL_DISPATCH(stream, dtype, function, ...)                                   \
   do {                                                                              \
-    if (!::slackline::computes(stream)) {                                           \
-      break;                                                                        \
-    }                                                                               \
     switch (dtype) {                                                                \
       case ::slackline::DType::f32:                                                 \
-        cpu::function<float>(__VA_ARGS__);                                          \
+        SL_BACKEND(stream, function<float>, __VA_ARGS__);                           \
         break;                                                                      \
       case ::slackline::DType::bf16:                                                \
-        cpu::function<::slackline::BFloat16>(__VA_ARGS__);                          \
+        SL_BACKEND(stream, function<::slackline::BFloat16>, __VA_ARGS__);           \
         break;                                                                      \
       default:                                                                      \
         SL_CHECK(false, #function " does not take " + std::string(name_of(dtype))); \
     }                                                                               \
+  } while (false)
+
+// The same for a function of one element type: SL_BACKEND(stream, adamw, stream, tensors, step).
+#define SL_BACKEND(stream, function, ...)  \
+  do {                                     \
+    switch ((stream).device()) {           \
+      case ::slackline::Device::cpu:       \
+        cpu::function(__VA_ARGS__);        \
+        break;                             \
+      case ::slackline::Device::cuda:      \
+        cuda::function(__VA_ARGS__);       \
+        break;                             \
+      case ::slackline::Device::rehearsal: \
+        break;                             \
+    }                                      \
   } while (false)

@@ -7,12 +7,7 @@
 
 namespace slackline {
 
-namespace cpu {
-
-template <typename T>
-void dropout_add(StreamView stream, const DropoutAdd& args);
-
-}  // namespace cpu
+SL_BACKENDS_OF_TYPE(void dropout_add(StreamView stream, const DropoutAdd& args))
 
 void dropout_add(StreamView stream, const DropoutAdd& args) {
   const Tensor& x = args.x;

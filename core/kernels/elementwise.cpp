@@ -5,33 +5,24 @@
 
 namespace slackline {
 
-namespace cpu {
-
-void copy_bytes(StreamView stream, const Tensor& from, const Tensor& to);
-void fill_zero(StreamView stream, const Tensor& tensor);
-template <typename T>
-void convert_from(StreamView stream, const Tensor& from, const Tensor& to);
-template <typename T>
-void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out);
-void scale(StreamView stream, const Tensor& x, float factor, const Tensor& out);
-
-}  // namespace cpu
+SL_BACKENDS(void copy_bytes(StreamView stream, const Tensor& from, const Tensor& to))
+SL_BACKENDS(void fill_zero(StreamView stream, const Tensor& tensor))
+SL_BACKENDS_OF_TYPE(void convert_from(StreamView stream, const Tensor& from, const Tensor& to))
+SL_BACKENDS_OF_TYPE(
+    void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out))
+SL_BACKENDS(void scale(StreamView stream, const Tensor& x, float factor, const Tensor& out))
 
 void cast(StreamView stream, const Tensor& from, const Tensor& to) {
   check_operand(to, {"cast to", to.dtype(), from.shape()});
   if (from.dtype() == to.dtype()) {
-    if (computes(stream)) {
-      cpu::copy_bytes(stream, from, to);
-    }
+    SL_BACKEND(stream, copy_bytes, stream, from, to);
     return;
   }
   SL_DISPATCH(stream, from.dtype(), convert_from, stream, from, to);
 }
 
 void fill_zero(StreamView stream, const Tensor& tensor) {
-  if (computes(stream)) {
-    cpu::fill_zero(stream, tensor);
-  }
+  SL_BACKEND(stream, fill_zero, stream, tensor);
 }
 
 void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out) {
@@ -43,9 +34,7 @@ void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out)
 void scale(StreamView stream, const Tensor& x, float factor, const Tensor& out) {
   check_operand(x, {"scale x", DType::f32, x.shape()});
   check_operand(out, {"scale out", DType::f32, x.shape()});
-  if (computes(stream)) {
-    cpu::scale(stream, x, factor, out);
-  }
+  SL_BACKEND(stream, scale, stream, x, factor, out);
 }
 
 }  // namespace slackline

@@ -7,16 +7,9 @@
 
 namespace slackline {
 
-namespace cpu {
-
-template <typename T>
-void embedding_forward(StreamView stream, const EmbeddingForward& args);
-template <typename T>
-void add_positions(StreamView stream, const PositionAdd& args);
-template <typename T>
-void embedding_backward(StreamView stream, const EmbeddingBackward& args);
-
-}  // namespace cpu
+SL_BACKENDS_OF_TYPE(void embedding_forward(StreamView stream, const EmbeddingForward& args))
+SL_BACKENDS_OF_TYPE(void add_positions(StreamView stream, const PositionAdd& args))
+SL_BACKENDS_OF_TYPE(void embedding_backward(StreamView stream, const EmbeddingBackward& args))
 
 namespace {
 

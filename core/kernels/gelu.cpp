@@ -5,14 +5,8 @@
 
 namespace slackline {
 
-namespace cpu {
-
-template <typename T>
-void gelu_forward(StreamView stream, const Tensor& x, const Tensor& y);
-template <typename T>
-void gelu_backward(StreamView stream, const GeluBackward& args);
-
-}  // namespace cpu
+SL_BACKENDS_OF_TYPE(void gelu_forward(StreamView stream, const Tensor& x, const Tensor& y))
+SL_BACKENDS_OF_TYPE(void gelu_backward(StreamView stream, const GeluBackward& args))
 
 void gelu_forward(StreamView stream, const Tensor& x, const Tensor& y) {
   check_operand(y, {"gelu_forward y", x.dtype(), x.shape()});

@@ -5,14 +5,9 @@
 
 namespace slackline {
 
-namespace cpu {
-
-template <typename T>
-void layer_norm_forward(StreamView stream, const LayerNormForward& args);
-template <typename T>
-void layer_norm_backward(StreamView stream, const LayerNormBackward& args);
-
-}  // namespace cpu
+SL_BACKENDS_OF_TYPE(void layer_norm_forward(StreamView stream, const LayerNormForward& args))
+SL_BACKENDS_OF_TYPE(void layer_norm_backward(StreamView stream, const LayerNormBackward& args))
+SL_BACKENDS(std::size_t layer_norm_workspace_bytes(std::int64_t N, std::int64_t C))
 
 void layer_norm_forward(StreamView stream, const LayerNormForward& args) {
   const Tensor& x = args.x;
@@ -41,6 +36,11 @@ void layer_norm_backward(StreamView stream, const LayerNormBackward& args) {
   check_operand(args.d_weight, {"layer_norm_backward d_weight", DType::f32, per_column});
   check_operand(args.d_bias, {"layer_norm_backward d_bias", DType::f32, per_column});
   SL_DISPATCH(stream, x.dtype(), layer_norm_backward, stream, args);
+}
+
+std::size_t layer_norm_workspace_bytes(std::int64_t N, std::int64_t C, const Workers& workers) {
+  return workers.device == Device::cuda ? cuda::layer_norm_workspace_bytes(N, C)
+                                        : cpu::layer_norm_workspace_bytes(N, C);
 }
 
 }  // namespace slackline

@@ -5,6 +5,7 @@
 #include "core/kernels/matmul.h"  // Accumulate
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "core/workers.h"
 
 namespace slackline {
 
@@ -38,6 +39,8 @@ struct LayerNormBackward {
 
 void layer_norm_forward(StreamView stream, const LayerNormForward& args);
 void layer_norm_backward(StreamView stream, const LayerNormBackward& args);
-[[nodiscard]] std::size_t layer_norm_workspace_bytes(std::int64_t N, std::int64_t C);
+[[nodiscard]] std::size_t layer_norm_workspace_bytes(std::int64_t N,
+                                                     std::int64_t C,
+                                                     const Workers& workers);
 
 }  // namespace slackline

@@ -173,13 +173,9 @@ template void layer_norm_forward<BFloat16>(StreamView, const LayerNormForward&);
 template void layer_norm_backward<float>(StreamView, const LayerNormBackward&);
 template void layer_norm_backward<BFloat16>(StreamView, const LayerNormBackward&);
 
-}  // namespace slackline::cpu
-
-namespace slackline {
-
 std::size_t layer_norm_workspace_bytes(std::int64_t N, std::int64_t C) {
   return Arena::aligned_bytes(DType::f32,
                               {static_cast<std::int64_t>(RowBlocks(N).num_blocks), 2 * C});
 }
 
-}  // namespace slackline
+}  // namespace slackline::cpu

@@ -7,6 +7,12 @@
 
 namespace slackline {
 
+namespace cuda {
+
+[[gnu::weak]] void matmul(StreamView stream, const MatmulArgs& args);
+
+}  // namespace cuda
+
 namespace {
 
 void check_matrix(const Tensor& tensor, const char* name) {
@@ -55,6 +61,18 @@ bool runs_in_bf16(const MatmulArgs& args) {
   return args.a.dtype() == DType::bf16 && matmul_uses_bf16_units();
 }
 
+void multiply_on_cpu(StreamView stream, const MatmulArgs& args) {
+  if (runs_in_bf16(args)) {
+    cpu::matmul_by_onednn(stream, args);
+  } else if (args.a.dtype() == DType::bf16) {
+    cpu::matmul_in_f32<BFloat16>(stream, args);
+  } else {
+    SL_CHECK(args.a.dtype() == DType::f32,
+             "matmul does not take " + std::string(name_of(args.a.dtype())));
+    cpu::matmul_in_f32<float>(stream, args);
+  }
+}
+
 }  // namespace
 
 MatmulShape shape_of(const MatmulArgs& args) {
@@ -70,13 +88,11 @@ void matmul(StreamView stream, const MatmulArgs& args) {
   }
   const MatmulShape shape = shape_of(args);
   rehearse(stream, 2.0 * static_cast<double>(shape.M * shape.N * shape.K));
-  if (runs_in_bf16(args)) {
-    if (computes(stream)) {
-      cpu::matmul_by_onednn(stream, args);
-    }
-    return;
+  if (stream.device() == Device::cuda) {
+    cuda::matmul(stream, args);
+  } else if (computes(stream)) {
+    multiply_on_cpu(stream, args);
   }
-  SL_DISPATCH(stream, args.a.dtype(), matmul_in_f32, stream, args);
 }
 
 std::size_t matmul_workspace_bytes(const MatmulArgs& args, int num_threads) {

@@ -5,11 +5,9 @@
 
 namespace slackline {
 
-namespace cpu {
-
-void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSchmidt method);
-
-}  // namespace cpu
+SL_BACKENDS(void orthonormalize(StreamView stream,
+                                std::span<const Tensor> matrices,
+                                GramSchmidt method))
 
 void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSchmidt method) {
   for (const Tensor& matrix : matrices) {
@@ -18,9 +16,7 @@ void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSch
     SL_CHECK(matrix.dim(1) <= matrix.dim(0),
              "orthonormalize has more columns than rows: " + matrix.shape().to_string());
   }
-  if (computes(stream)) {
-    cpu::orthonormalize(stream, matrices, method);
-  }
+  SL_BACKEND(stream, orthonormalize, stream, matrices, method);
 }
 
 }  // namespace slackline

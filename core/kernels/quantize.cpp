@@ -5,12 +5,9 @@
 
 namespace slackline {
 
-namespace cpu {
-
-void quantize(StreamView stream, const Quantize& args);
-void dequantize(StreamView stream, const QuantizedMatrix& from, const Tensor& out, Update update);
-
-}  // namespace cpu
+SL_BACKENDS(void quantize(StreamView stream, const Quantize& args))
+SL_BACKENDS(void dequantize(
+    StreamView stream, const QuantizedMatrix& from, const Tensor& out, Update update))
 
 namespace {
 
@@ -60,16 +57,12 @@ void quantize(StreamView stream, const Quantize& args) {
   if (!args.sum.empty()) {
     check_operand(args.sum, {"quantize sum", DType::f32, args.x.shape()});
   }
-  if (computes(stream)) {
-    cpu::quantize(stream, args);
-  }
+  SL_BACKEND(stream, quantize, stream, args);
 }
 
 void dequantize(StreamView stream, const QuantizedMatrix& from, const Tensor& out, Update update) {
   check(from, out);
-  if (computes(stream)) {
-    cpu::dequantize(stream, from, out, update);
-  }
+  SL_BACKEND(stream, dequantize, stream, from, out, update);
 }
 
 }  // namespace slackline

@@ -10,13 +10,9 @@
 
 namespace slackline {
 
-namespace cpu {
-
-void random_sample(StreamView stream,
-                   const RandomPermutation& permutation,
-                   std::span<std::uint32_t> indices);
-
-}  // namespace cpu
+SL_BACKENDS(void random_sample(StreamView stream,
+                               const RandomPermutation& permutation,
+                               std::span<std::uint32_t> indices))
 
 void random_sample(StreamView stream, PhiloxKey key, std::size_t n, const Tensor& indices) {
   check_operand(indices, {"random_sample indices", DType::u32, indices.shape()});

@@ -7,20 +7,12 @@
 
 namespace slackline {
 
-namespace cpu {
-
-template <typename T>
-void gather_at(StreamView stream, const Tensor& values, const Tensor& indices, const Tensor& kept);
-template <typename T>
-void scatter_at(StreamView stream, const Scatter& args);
-template <typename T>
-void subtract_at(StreamView stream,
-                 const Tensor& kept,
-                 const Tensor& indices,
-                 const Tensor& residual);
-std::size_t first_disorder(StreamView stream, const Tensor& indices, std::size_t n);
-
-}  // namespace cpu
+SL_BACKENDS_OF_TYPE(void gather_at(
+    StreamView stream, const Tensor& values, const Tensor& indices, const Tensor& kept))
+SL_BACKENDS_OF_TYPE(void scatter_at(StreamView stream, const Scatter& args))
+SL_BACKENDS_OF_TYPE(void subtract_at(
+    StreamView stream, const Tensor& kept, const Tensor& indices, const Tensor& residual))
+SL_BACKENDS(std::size_t first_disorder(StreamView stream, const Tensor& indices, std::size_t n))
 
 namespace {
 

@@ -5,11 +5,7 @@
 
 namespace slackline {
 
-namespace cpu {
-
-double sum_of_squares(StreamView stream, std::span<const float> values);
-
-}  // namespace cpu
+SL_BACKENDS(double sum_of_squares(StreamView stream, std::span<const float> values))
 
 double sum_of_squares(StreamView stream, const Tensor& tensor) {
   check_operand(tensor, {"sum_of_squares tensor", DType::f32, tensor.shape()});

@@ -8,12 +8,8 @@
 
 namespace slackline {
 
-namespace cpu {
-
-template <typename T>
-void top_k(StreamView stream, const Tensor& values, const Tensor& indices, const Tensor& kept);
-
-}  // namespace cpu
+SL_BACKENDS_OF_TYPE(
+    void top_k(StreamView stream, const Tensor& values, const Tensor& indices, const Tensor& kept))
 
 void top_k(StreamView stream, const Tensor& values, const Tensor& indices, const Tensor& kept) {
   const std::size_t n = values.num_elements();

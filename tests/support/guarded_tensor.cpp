@@ -47,7 +47,7 @@ GuardedTensor::GuardedTensor(DType dtype, Shape shape)
     : dtype_(dtype),
       shape_(shape),
       num_bytes_(shape.num_elements() * size_of(dtype)),
-      lines_((num_bytes_ + 2 * kSentinelBytes + sizeof(CacheLine) - 1) / sizeof(CacheLine)) {
+      memory_(allocate_for_test(num_bytes_ + 2 * kSentinelBytes)) {
   std::ranges::fill(memory(), kSentinel);
   std::ranges::fill(memory().subspan(kSentinelBytes, num_bytes_), kPoison);
 }
@@ -58,7 +58,7 @@ GuardedTensor::GuardedTensor(DType dtype, Shape shape, std::span<const double> v
 }
 
 Tensor GuardedTensor::view() {
-  return {memory().data() + kSentinelBytes, dtype_, shape_};
+  return {memory_.get() + kSentinelBytes, dtype_, shape_, test_device()};
 }
 
 std::vector<double> GuardedTensor::values() const {
@@ -118,12 +118,9 @@ bool GuardedTensor::sentinels_intact() const {
          std::ranges::all_of(memory().subspan(kSentinelBytes + num_bytes_), intact);
 }
 
-std::span<std::byte> GuardedTensor::memory() {
-  return std::as_writable_bytes(std::span(lines_));
-}
-
-std::span<const std::byte> GuardedTensor::memory() const {
-  return std::as_bytes(std::span(lines_));
+std::span<std::byte> GuardedTensor::memory() const {
+  wait_for_test_device();
+  return {memory_.get(), num_bytes_ + 2 * kSentinelBytes};
 }
 
 std::vector<double> random_values(std::size_t count, const RandomNumbers& numbers) {

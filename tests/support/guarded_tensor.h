@@ -2,17 +2,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/tensor.h"
+#include "tests/support/test_device.h"
 
 namespace slackline::testing {
 
-// A tensor for tests that owns its memory, aligned to cache lines. Before and after its elements
-// stand sentinels; a fresh one is poisoned, so that an op that forgets an element is seen: floats
-// read as NaN.
+// A tensor for tests of ops on test_device() that owns its memory, aligned to cache lines. Before
+// and after its elements stand sentinels; a fresh one is poisoned, so that an op that forgets an
+// element is seen: floats read as NaN.
 class GuardedTensor {
  public:
   GuardedTensor(DType dtype, Shape shape);
@@ -35,17 +37,17 @@ class GuardedTensor {
   [[nodiscard]] bool sentinels_intact() const;
 
  private:
-  struct alignas(64) CacheLine {
-    std::byte bytes[64];
+  struct ReleaseOfTest {
+    void operator()(std::byte* memory) const { release_of_test(memory); }
   };
 
-  [[nodiscard]] std::span<std::byte> memory();
-  [[nodiscard]] std::span<const std::byte> memory() const;
+  // Waits for ops that may be at work on it.
+  [[nodiscard]] std::span<std::byte> memory() const;
 
   DType dtype_;
   Shape shape_;
   std::size_t num_bytes_;
-  std::vector<CacheLine> lines_;  // sentinels, elements, sentinels
+  std::unique_ptr<std::byte, ReleaseOfTest> memory_;  // sentinels, elements, sentinels
 };
 
 // Normal numbers with this deviation, the same for the same seed.

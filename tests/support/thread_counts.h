@@ -4,13 +4,22 @@
 #include <vector>
 
 #include "core/stream.h"
+#include "core/workers.h"
 #include "tests/support/catch.h"
+#include "tests/support/test_device.h"
 
 namespace slackline::testing {
 
-// A stream for one test: `num_threads` threads and scratch memory.
+// A stream of test_device() for one test: `num_threads` threads and scratch memory.
 [[nodiscard]] inline Stream::Options test_stream(int num_threads, std::size_t workspace_bytes = 0) {
-  return {.name = "test", .num_threads = num_threads, .workspace_bytes = workspace_bytes};
+  return {.name = "test",
+          .device = test_device(),
+          .num_threads = num_threads,
+          .workspace_bytes = workspace_bytes};
+}
+
+[[nodiscard]] inline Workers test_workers(int num_threads = 1) {
+  return {num_threads, test_device()};
 }
 
 // Requires that run(stream), which returns the bytes of its outputs, gives the same bits on 1, 2

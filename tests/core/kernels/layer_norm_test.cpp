@@ -93,7 +93,7 @@ TEST_CASE("layer norm matches the oracle, forward and backward") {
                                         Types{DType::bf16, DType::f32}}) {
     for (const Size size : kSizes) {
       INFO(name_of(dtype) << ", dy " << name_of(dy_dtype) << " " << size.N << " x " << size.C);
-      Stream stream(test_stream(2, layer_norm_workspace_bytes(size.N, size.C)));
+      Stream stream(test_stream(2, layer_norm_workspace_bytes(size.N, size.C, test_workers())));
       Case test(dtype, dy_dtype, size);
       const std::vector<double> x = test.x.values();
       const auto expected = test.oracle.backward(x, test.dy.values());
@@ -108,7 +108,8 @@ TEST_CASE("layer norm matches the oracle, forward and backward") {
       REQUIRE(worst_mismatch(test.d_weight.values(), d_weight, {2e-6, 2e-5}) == "");
       REQUIRE(worst_mismatch(test.d_bias.values(), d_bias, {2e-6, 2e-5}) == "");
       REQUIRE(test.sentinels_intact());
-      REQUIRE(stream.workspace().high_water() == layer_norm_workspace_bytes(size.N, size.C));
+      REQUIRE(stream.workspace().high_water() ==
+              layer_norm_workspace_bytes(size.N, size.C, test_workers()));
     }
   }
 }
@@ -139,7 +140,7 @@ TEST_CASE("the variance of a row far from zero is not lost to cancellation") {
 
 TEST_CASE("layer norm's dx is written, or added on demand") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    Stream stream(test_stream(1, layer_norm_workspace_bytes(5, 40)));
+    Stream stream(test_stream(1, layer_norm_workspace_bytes(5, 40, test_workers())));
     Case test(dtype, {5, 40});
     test.dx.fill(1.0);
     test.forward(stream);
@@ -181,7 +182,7 @@ TEST_CASE("the layer norm oracle's gradients agree with finite differences") {
 
 TEST_CASE("layer norm gives the same bits for any number of threads") {
   require_same_bits_for_any_thread_count(
-      layer_norm_workspace_bytes(200, 130), [](StreamView stream) {
+      layer_norm_workspace_bytes(200, 130, test_workers()), [](StreamView stream) {
         Case test(DType::f32, {200, 130});
         test.forward(stream);
         test.backward(stream, Accumulate::no);

@@ -1,0 +1,31 @@
+#include "core/cuda/cuda_memory.h"
+
+#include "core/cuda/check_cuda.h"
+
+namespace slackline::cuda {
+
+std::byte* allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  SL_CUDA_CHECK(error);
+  return static_cast<std::byte*>(memory);
+}
+
+void release(std::byte* memory) {
+  cudaFree(memory);  // fails only where the device has failed, which another call says
+}
+
+void fill_zero(std::byte* memory, std::size_t bytes) {
+  SL_CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, nullptr));
+  SL_CUDA_CHECK(cudaStreamSynchronize(nullptr));
+}
+
+void copy(CUstream_st* stream, void* to, const void* from, std::size_t bytes) {
+  SL_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+}
+
+}  // namespace slackline::cuda

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+
+struct CUstream_st;
+
+// Memory of the current CUDA device, for Buffer and copies. No toolkit needed here: cuda_memory.cpp
+// implements it, and no_cuda.cpp refuses.
+namespace slackline::cuda {
+
+// Null where the device has not that much left. Throws DeviceError for other failures.
+[[nodiscard]] std::byte* allocate(std::size_t bytes);
+void release(std::byte* memory);
+
+// Blocks until done; for buffers of a run at its start.
+void fill_zero(std::byte* memory, std::size_t bytes);
+
+// Between any two places, host or device. Queued on the stream; memory of the host that is not
+// pinned has been read when the call returns, and has not been written before synchronize().
+void copy(CUstream_st* stream, void* to, const void* from, std::size_t bytes);
+
+}  // namespace slackline::cuda

@@ -1,0 +1,25 @@
+#include "core/cuda/matmul_products.h"
+#include "core/kernels/matmul_backends.h"
+
+// In cuBLASLt's place where kernels run on the processor.
+namespace slackline::cuda {
+
+bool fused_product(StreamView /*stream*/, const MatmulArgs& /*args*/) {
+  return false;
+}
+
+void plain_product(StreamView /*stream*/, const MatmulArgs& args) {
+  const MatmulArgs plain{
+      .a = args.a,
+      .b = args.b,
+      .c = args.c,
+      .transpose_a = args.transpose_a,
+      .transpose_b = args.transpose_b,
+      .accumulate = args.accumulate,
+  };
+  Stream processor({.name = "products", .workspace_bytes = matmul_workspace_bytes(plain, 1)});
+  args.a.dtype() == DType::bf16 ? cpu::matmul_in_f32<BFloat16>(processor, plain)
+                                : cpu::matmul_in_f32<float>(processor, plain);
+}
+
+}  // namespace slackline::cuda

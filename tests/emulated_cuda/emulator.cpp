@@ -1,0 +1,504 @@
+#include <boost/context/fiber.hpp>
+#include <boost/context/pooled_fixedsize_stack.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/emulated_cuda/cuda_runtime.h"
+
+namespace emulated_cuda {
+
+namespace {
+
+namespace context = boost::context;
+
+constexpr std::size_t kStackBytes = std::size_t{64} << 10U;
+constexpr std::size_t kSharedBytes = 227 * 1024;  // of a block, as on an H100
+constexpr unsigned kMostThreads = 1024;           // of a block
+constexpr unsigned kMostBlocks = 65535;           // in y and z
+constexpr std::byte kPoison{0xFF};
+
+enum class Waits { no, for_block, for_warp };
+
+// A thread of the block that runs.
+struct Thread {
+  context::fiber fiber;
+  uint3 index{};
+  Waits waits = Waits::no;
+  unsigned mask = 0;            // of the warp that it waits for
+  std::uint64_t exchanges = 0;  // with its warp, and barriers of it
+  std::byte given[2][8] = {};   // in this exchange and in the one before it
+  bool done = false;
+};
+
+class Block {
+ public:
+  Block(const cudaLaunchConfig_t& config, const std::function<void()>& kernel, bool backwards)
+      : kernel_(&kernel),
+        backwards_(backwards),
+        threads_(std::size_t{config.blockDim.x} * config.blockDim.y * config.blockDim.z),
+        shared_(config.dynamicSmemBytes + kAlignment) {
+    std::size_t i = 0;
+    for (unsigned z = 0; z < config.blockDim.z; ++z) {
+      for (unsigned y = 0; y < config.blockDim.y; ++y) {
+        for (unsigned x = 0; x < config.blockDim.x; ++x) {
+          threads_[i++].index = {x, y, z};
+        }
+      }
+    }
+  }
+
+  void run() {
+    std::fill(shared_.begin(), shared_.end(), kPoison);
+    arrived_ = 0;
+    num_done_ = 0;
+    for (std::size_t i = 0; i < threads_.size(); ++i) {
+      Thread& thread = threads_[i];
+      thread.waits = Waits::no;
+      thread.exchanges = 0;
+      thread.done = false;
+      thread.fiber = context::fiber(std::allocator_arg, stacks_, [this](context::fiber&& caller) {
+        caller_ = std::move(caller);
+        try {
+          (*kernel_)();
+        } catch (const context::detail::forced_unwind&) {
+          throw;  // this fiber is being destroyed
+        } catch (...) {
+          thrown_ = std::current_exception();
+        }
+        threads_[current_].done = true;
+        ++num_done_;
+        return std::move(caller_);
+      });
+    }
+    while (num_done_ < threads_.size()) {
+      if (!run_those_that_can()) {
+        refuse("waits for threads that never come: a barrier or an exchange that not all reach");
+      }
+    }
+  }
+
+  void wait(Waits waits, unsigned mask) {
+    Thread& thread = threads_[current_];
+    thread.waits = waits;
+    thread.mask = mask;
+    if (waits == Waits::for_block) {
+      ++arrived_;
+    } else {
+      ++thread.exchanges;
+    }
+    if (!can_run(current_)) {
+      caller_ = std::move(caller_).resume();
+    }
+    threads_[current_].waits = Waits::no;
+  }
+
+  void give(unsigned mask, const void* value, std::size_t bytes) {
+    if (!is_in(mask, lane())) {
+      refuse("is not in the mask that it exchanges with");
+    }
+    Thread& thread = threads_[current_];
+    std::memcpy(thread.given[(thread.exchanges + 1) % 2], value, bytes);
+    wait(Waits::for_warp, mask);
+  }
+
+  void take(int from, void* value, std::size_t bytes) {
+    const std::size_t other = first_of_warp(current_) + static_cast<std::size_t>(from);
+    if (from < 0 || from >= kWarp || other >= threads_.size() ||
+        !is_in(threads_[current_].mask, from)) {
+      refuse("takes the value of lane " + std::to_string(from) + ", which is not in its mask");
+    }
+    std::memcpy(value, threads_[other].given[threads_[current_].exchanges % 2], bytes);
+  }
+
+  [[nodiscard]] int lane() const { return static_cast<int>(current_ % kWarp); }
+
+  [[nodiscard]] std::byte* shared() {
+    const auto address = reinterpret_cast<std::uintptr_t>(shared_.data());
+    return shared_.data() + (kAlignment - address % kAlignment) % kAlignment;
+  }
+
+ private:
+  static constexpr std::size_t kAlignment = 128;
+
+  static std::size_t first_of_warp(std::size_t thread) { return thread / kWarp * kWarp; }
+
+  bool run_those_that_can() {
+    bool any = false;
+    for (std::size_t i = 0; i < threads_.size(); ++i) {
+      const std::size_t thread = backwards_ ? threads_.size() - 1 - i : i;
+      if (!threads_[thread].done && can_run(thread)) {
+        any = true;
+        current_ = thread;
+        threadIdx = threads_[thread].index;
+        threads_[thread].fiber = std::move(threads_[thread].fiber).resume();
+        if (thrown_) {
+          std::rethrow_exception(thrown_);
+        }
+      }
+    }
+    return any;
+  }
+
+  bool can_run(std::size_t index) {
+    const Thread& thread = threads_[index];
+    if (thread.waits == Waits::for_block) {
+      return barrier_is_open();
+    }
+    return thread.waits == Waits::no || warp_has_come(index);
+  }
+
+  // The last to come opens it for all; each passes once.
+  bool barrier_is_open() {
+    if (arrived_ == threads_.size()) {
+      arrived_ = 0;
+      for (Thread& thread : threads_) {
+        thread.waits = Waits::no;
+      }
+      return true;
+    }
+    return false;
+  }
+
+  bool warp_has_come(std::size_t index) const {
+    const Thread& thread = threads_[index];
+    const std::size_t first = first_of_warp(index);
+    const std::size_t end = std::min(threads_.size(), first + kWarp);
+    for (std::size_t other = first; other < end; ++other) {
+      if (is_in(thread.mask, static_cast<int>(other - first)) &&
+          threads_[other].exchanges < thread.exchanges) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    const auto text = [](const auto& at) {
+      return "(" + std::to_string(at.x) + ", " + std::to_string(at.y) + ", " +
+             std::to_string(at.z) + ")";
+    };
+    std::size_t index = current_;
+    for (std::size_t i = 0; i < threads_.size(); ++i) {
+      if (!threads_[i].done && threads_[i].waits != Waits::no) {
+        index = i;
+        break;
+      }
+    }
+    throw std::logic_error("emulated CUDA: thread " + text(threads_[index].index) + " of block " +
+                           text(blockIdx) + " " + what);
+  }
+
+  const std::function<void()>* kernel_;
+  bool backwards_;
+  std::vector<Thread> threads_;
+  std::vector<std::byte> shared_;
+  context::pooled_fixedsize_stack stacks_{kStackBytes};
+  context::fiber caller_;
+  std::size_t current_ = 0;
+  std::size_t arrived_ = 0;
+  std::size_t num_done_ = 0;
+  std::exception_ptr thrown_;
+};
+
+thread_local Block* running = nullptr;
+
+struct Running {
+  explicit Running(Block& block) { running = &block; }
+
+  ~Running() { running = nullptr; }
+
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+};
+
+Block& block() {
+  if (running == nullptr) {
+    throw std::logic_error("emulated CUDA: a function of kernels is called outside of one");
+  }
+  return *running;
+}
+
+// What cudaMalloc has given.
+struct DeviceMemory {
+  std::mutex mutex;
+  std::map<void*, std::size_t> pieces;
+  std::size_t used = 0;
+  std::size_t limit = std::size_t{8} << 30U;
+};
+
+DeviceMemory& device_memory() {
+  static DeviceMemory memory;
+  return memory;
+}
+
+void* aligned(std::size_t bytes) {
+  constexpr std::size_t kPage = 256;  // cudaMalloc's
+  return std::aligned_alloc(kPage, (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage);
+}
+
+}  // namespace
+
+void set_device_memory(std::size_t bytes) {
+  const std::scoped_lock lock(device_memory().mutex);
+  device_memory().limit = bytes;
+}
+
+cudaError_t run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& kernel) {
+  const dim3& grid = config.gridDim;
+  const std::size_t threads =
+      std::size_t{config.blockDim.x} * config.blockDim.y * config.blockDim.z;
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || threads == 0 || threads > kMostThreads ||
+      grid.x > 0x7fffffffU || grid.y > kMostBlocks || grid.z > kMostBlocks ||
+      config.dynamicSmemBytes > kSharedBytes) {
+    return cudaErrorInvalidConfiguration;
+  }
+  static thread_local bool backwards = false;
+  backwards = !backwards;
+  Block one(config, kernel, backwards);
+  const Running scope(one);
+  ::gridDim = grid;
+  ::blockDim = config.blockDim;
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x) {
+        ::blockIdx = {x, y, z};
+        one.run();
+      }
+    }
+  }
+  return cudaSuccess;
+}
+
+void block_barrier() {
+  block().wait(Waits::for_block, 0);
+}
+
+void warp_barrier(unsigned mask) {
+  block().wait(Waits::for_warp, mask);
+}
+
+void give(unsigned mask, const void* value, std::size_t bytes) {
+  block().give(mask, value, bytes);
+}
+
+void take(int lane, void* value, std::size_t bytes) {
+  block().take(lane, value, bytes);
+}
+
+bool is_in(unsigned mask, int lane) {
+  return (mask >> static_cast<unsigned>(lane) & 1U) != 0;
+}
+
+int lane() {
+  return block().lane();
+}
+
+std::byte* dynamic_shared_memory() {
+  return block().shared();
+}
+
+}  // namespace emulated_cuda
+
+// ---- the runtime's functions ----
+
+namespace {
+
+double now() {
+  using Clock = std::chrono::steady_clock;
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    default:
+      return "another CUDA error";
+  }
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  return cudaGetErrorName(error);
+}
+
+cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  return cudaDriverGetVersion(version);
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  *properties = {};
+  std::strcpy(properties->name, "emulated CUDA device");  // NOLINT: shorter than the array
+  properties->major = 9;
+  properties->multiProcessorCount = 4;
+  properties->totalGlobalMem = emulated_cuda::device_memory().limit;
+  properties->sharedMemPerBlockOptin = emulated_cuda::kSharedBytes;
+  return cudaSetDevice(device);
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  cudaDeviceProp properties{};
+  const cudaError_t error = cudaGetDeviceProperties(&properties, device);
+  *value = attribute == cudaDevAttrMultiProcessorCount
+               ? properties.multiProcessorCount
+               : static_cast<int>(properties.sharedMemPerBlockOptin);
+  return error;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  auto& memory = emulated_cuda::device_memory();
+  const std::scoped_lock lock(memory.mutex);
+  *total = memory.limit;
+  *free = memory.limit - std::min(memory.limit, memory.used);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** to, std::size_t bytes) {
+  auto& memory = emulated_cuda::device_memory();
+  const std::scoped_lock lock(memory.mutex);
+  *to = nullptr;
+  if (bytes > memory.limit - std::min(memory.limit, memory.used)) {
+    return cudaErrorMemoryAllocation;
+  }
+  *to = emulated_cuda::aligned(bytes);
+  std::memset(*to, 0xFF, bytes);
+  memory.pieces[*to] = bytes;
+  memory.used += bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* piece) {
+  if (piece == nullptr) {
+    return cudaSuccess;
+  }
+  auto& memory = emulated_cuda::device_memory();
+  const std::scoped_lock lock(memory.mutex);
+  const auto found = memory.pieces.find(piece);
+  if (found == memory.pieces.end()) {
+    return cudaErrorInvalidValue;
+  }
+  memory.used -= found->second;
+  memory.pieces.erase(found);
+  std::free(piece);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned /*flags*/) {
+  *memory = emulated_cuda::aligned(bytes);
+  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocManaged(void** memory, std::size_t bytes, unsigned /*flags*/) {
+  return cudaMalloc(memory, bytes);
+}
+
+cudaError_t cudaMemcpyAsync(void* to,
+                            const void* from,
+                            std::size_t bytes,
+                            cudaMemcpyKind /*kind*/,
+                            cudaStream_t /*stream*/) {
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t /*stream*/) {
+  std::memset(memory, value, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+  *stream = new CUstream_st;  // NOLINT(cppcoreguidelines-owning-memory)
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;  // NOLINT(cppcoreguidelines-owning-memory)
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) {
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t /*stream*/,
+                                cudaEvent_t /*event*/,
+                                unsigned /*flags*/) {
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
+  *event = new CUevent_st;  // NOLINT(cppcoreguidelines-owning-memory)
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;  // NOLINT(cppcoreguidelines-owning-memory)
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t /*stream*/) {
+  event->seconds = now();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t /*event*/) {
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t /*event*/) {
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  *milliseconds = static_cast<float>(1e3 * (end->seconds - begin->seconds));
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void* /*kernel*/,
+                                 cudaFuncAttribute /*attribute*/,
+                                 int /*value*/) {
+  return cudaSuccess;
+}
