@@ -13,6 +13,11 @@ namespace slackline {
 // memory of the current CUDA device, which the host cannot read.
 enum class Backing { memory, untouched, cuda };
 
+// What ops of a device work on.
+[[nodiscard]] constexpr Backing backing_of(Device device) {
+  return device == Device::cuda ? Backing::cuda : Backing::memory;
+}
+
 // What a buffer does with its memory at its end.
 struct ReleaseMemory {
   Backing backing = Backing::memory;

@@ -105,7 +105,7 @@ void AttentionLayer::backward(const Pass& pass,
   const Tensor d_norm =
       scratch.allocate(pass.sum->share().partial(x.dtype()), {pass.num_tokens(), x.dim(1)});
   // Used up before d_norm is made, and no larger.
-  const Tensor d_context(d_norm.raw(), x.dtype(), kept.context.shape());
+  const Tensor d_context(d_norm.raw(), x.dtype(), kept.context.shape(), d_norm.device());
   const Tensor d_qkv = weights_now ? scratch.allocate(x.dtype(), kept.qkv.shape()) : later.d_qkv;
 
   projection_.backward_input(stream, d_projected, d_context);

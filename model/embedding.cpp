@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "core/kernels/accumulate.h"
 #include "core/kernels/dropout.h"
+#include "core/kernels/elementwise.h"
 #include "core/kernels/embedding.h"
 #include "core/profile.h"
 
@@ -59,6 +61,9 @@ void Embedding::backward(const Pass& pass, const Tensor& d_out) {
        .d_token_table = tied ? parameters_->input_gradient() : token_table_->gradient,
        .d_position_table = position_table_->gradient,
        .first_token = first});
+  if (pass.stream.device() == Device::cuda) {
+    return;
+  }
   const auto own_rows = static_cast<std::int64_t>(touched_.size());
   for (const std::int32_t token : pass.batch.tokens.span<std::int32_t>()) {
     if (token >= first && token < first + own_rows) {
@@ -80,6 +85,11 @@ void Embedding::finish_gradient(StreamView stream) {
     return;
   }
   const ProfileRange range(stream, "embedding");
+  if (stream.device() == Device::cuda) {
+    accumulate(stream, parameters_->input_gradient(), token_table_->gradient);
+    fill_zero(stream, parameters_->input_gradient());
+    return;
+  }
   const std::span<float> input = parameters_->input_gradient().span<float>();
   const std::span<float> total = token_table_->gradient.span<float>();
   const std::size_t V = touched_.size();

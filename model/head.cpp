@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/host_tensor.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/elementwise.h"
 #include "core/profile.h"
@@ -10,9 +11,11 @@ namespace slackline {
 
 namespace {
 
-double sum_in_order(const Tensor& losses) {
+double sum_in_order(StreamView stream, const Tensor& losses) {
+  stream.synchronize();
+  const HostTensor host(losses);
   double sum = 0.0;
-  for (const float loss : losses.span<float>()) {
+  for (const float loss : host.tensor().span<float>()) {
     sum += loss;
   }
   return sum;
@@ -91,8 +94,10 @@ Chunk chunk_of(const Scratch& all, std::int64_t begin, std::int64_t end) {
               .logits = all.logits.rows(0, count),
               .losses = all.losses.rows(begin, end),
               .own_statistics = all.own_statistics.rows(0, count),
-              .all_statistics = Tensor(
-                  statistics.raw(), DType::f32, {statistics.dim(0), count, kSoftmaxStatistics})};
+              .all_statistics = Tensor(statistics.raw(),
+                                       DType::f32,
+                                       {statistics.dim(0), count, kSoftmaxStatistics},
+                                       statistics.device())};
   if (all.has_gradient()) {
     chunk.d_x = all.d_x.rows(begin, end);
     chunk.d_logits = all.d_logits.rows(0, count);
@@ -201,7 +206,7 @@ double Head::run(const Pass& pass, const Tensor& x, const Gradient& gradient) co
   if (scratch.has_gradient() && sum.sequence_parallel()) {
     cast(pass.stream, sum.own_rows(scratch.d_x), gradient.d_x);
   }
-  return sum_in_order(scratch.losses);
+  return sum_in_order(pass.stream, scratch.losses);
 }
 
 void Head::logits(StreamView stream, const Tensor& x, const Tensor& logits) const {

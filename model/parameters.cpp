@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/arena.h"
+#include "core/host_tensor.h"
 #include "core/kernels/elementwise.h"
 #include "core/rng.h"
 
@@ -37,11 +38,15 @@ void draw_normal(float* values, std::size_t first, std::size_t count, PhiloxKey 
   }
 }
 
-// Fills a parameter with the normal numbers of its logical tensor's named stream, row by row.
-void fill_normal(StreamView stream, const Parameter& parameter, PhiloxKey key) {
+// Fills a parameter's values with the normal numbers of its logical tensor's named stream, row by
+// row.
+void fill_normal(StreamView stream,
+                 const Parameter& parameter,
+                 PhiloxKey key,
+                 const Tensor& values) {
   const std::int64_t logical_columns = parameter.spec.shape[-1];
   const std::int64_t columns = parameter.shard.shape[-1];
-  float* weight = parameter.weight.data<float>();
+  float* weight = values.data<float>();
   for (const ShardPart& part : parameter.shard.parts) {
     const bool has_rows = part.logical.shape.rank() == 2;
     const std::int64_t num_rows = has_rows ? part.logical.shape[0] : 1;
@@ -102,9 +107,10 @@ Parameters::Bytes Parameters::bytes(const ModelConfig& config, const Options& op
 Parameters::Parameters(const ModelConfig& config, const Options& options)
     : slice_(held_slice(config, options)), parameters_(describe(config, slice_)) {
   const Bytes total = bytes(config, options);
-  weights_ = Buffer("weights", total.weights);
-  gradients_ = Buffer("gradients", total.gradients);
-  copies_ = Buffer("bf16 weights", total.copies);
+  const Backing backing = backing_of(options.device);
+  weights_ = Buffer("weights", total.weights, backing);
+  gradients_ = Buffer("gradients", total.gradients, backing);
+  copies_ = Buffer("bf16 weights", total.copies, backing);
   std::size_t copies = 0;
   for (Parameter& parameter : parameters_) {
     const Shape& shape = parameter.shard.shape;
@@ -122,7 +128,7 @@ Parameters::Parameters(const ModelConfig& config, const Options& options)
     }
   }
   if (total.input_gradient > 0) {
-    input_gradient_buffer_ = Buffer("input embedding gradient", total.input_gradient);
+    input_gradient_buffer_ = Buffer("input embedding gradient", total.input_gradient, backing);
     input_gradient_buffer_.fill_zero();
     input_gradient_ = input_gradient_buffer_.view(DType::f32, parameters_.front().shard.shape);
   }
@@ -140,6 +146,11 @@ Tensor Parameters::all_gradients() const {
 
 // Gaps travel with the ranges they lie in: they are zero, and stay so.
 void Parameters::clear_gaps() {
+  if (weights_.device() == Device::cuda) {
+    weights_.fill_zero();
+    gradients_.fill_zero();
+    return;
+  }
   for (const Parameter& parameter : parameters_) {
     const std::size_t used = parameter.first_element + parameter.weight.num_elements();
     const std::size_t end = parameter.first_element +
@@ -172,13 +183,14 @@ void Parameters::refresh_copies(StreamView stream) {
 void initialize(StreamView stream, Parameters& parameters, std::uint64_t seed) {
   for (const Parameter& parameter : parameters.all()) {
     const ParameterSpec& spec = parameter.spec;
+    const HostTensor weight(parameter.weight, HostTensor::Contents::undefined);
     if (spec.init_std > 0.0) {
-      fill_normal(stream, parameter, philox_key(seed, spec.name));
+      fill_normal(stream, parameter, philox_key(seed, spec.name), weight.tensor());
     } else {
-      const std::span<float> values = parameter.weight.span<float>();
-      std::fill(
-          values.begin(), values.end(), spec.role == ParameterRole::norm_weight ? 1.0F : 0.0F);
+      std::ranges::fill(weight.tensor().span<float>(),
+                        spec.role == ParameterRole::norm_weight ? 1.0F : 0.0F);
     }
+    weight.write_back();
   }
   parameters.refresh_copies(stream);
 }

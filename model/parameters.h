@@ -41,6 +41,7 @@ class Parameters {
     DType compute = DType::f32;  // f32 or bf16
     Gradients gradients = Gradients::fp32;
     std::optional<ModelSlice> slice{};  // absent: the whole model
+    Device device = Device::cpu;        // whose memory all of it is
   };
 
   Parameters(const ModelConfig& config, const Options& options);

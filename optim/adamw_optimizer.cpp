@@ -61,7 +61,9 @@ std::vector<std::size_t> order_by_name(std::span<const OptimizedTensor> tensors)
 
 }  // namespace
 
-AdamwOptimizer::AdamwOptimizer(std::vector<OptimizedTensor> tensors, const OptimizerConfig& config)
+AdamwOptimizer::AdamwOptimizer(std::vector<OptimizedTensor> tensors,
+                               const OptimizerConfig& config,
+                               Device device)
     : tensors_(std::move(tensors)), name_order_(order_by_name(tensors_)), config_(config) {
   for (std::size_t i = 1; i < name_order_.size(); ++i) {
     const std::string& name = tensors_[name_order_[i]].name;
@@ -69,8 +71,8 @@ AdamwOptimizer::AdamwOptimizer(std::vector<OptimizedTensor> tensors, const Optim
   }
   const std::vector<Shape> shapes = shapes_of(tensors_);
   const std::size_t bytes = one_moment_bytes(shapes);
-  first_moments_ = Buffer("AdamW first moments", bytes);
-  second_moments_ = Buffer("AdamW second moments", bytes);
+  first_moments_ = Buffer("AdamW first moments", bytes, backing_of(device));
+  second_moments_ = Buffer("AdamW second moments", bytes, backing_of(device));
   first_moments_.fill_zero();
   second_moments_.fill_zero();
   m_ = views_of(first_moments_, shapes);

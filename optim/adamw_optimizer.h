@@ -32,7 +32,10 @@ struct OptimizedTensor {
 // on the number of threads; 3. step_count() is the number of updates the moments hold.
 class AdamwOptimizer {
  public:
-  AdamwOptimizer(std::vector<OptimizedTensor> tensors, const OptimizerConfig& config);
+  // State lies in the device's memory, where the tensors are.
+  AdamwOptimizer(std::vector<OptimizedTensor> tensors,
+                 const OptimizerConfig& config,
+                 Device device = Device::cpu);
 
   // The sum of squares of each tensor's gradient, in the order of tensors(): what ranks add up
   // for a global norm. One pass over the gradients.

@@ -12,7 +12,10 @@ namespace {
 using Kind = GradientBucket::Kind;
 
 Tensor elements(const Tensor& all, const GradientBucket& bucket) {
-  return {all.data<float>() + bucket.first, DType::f32, {static_cast<std::int64_t>(bucket.count)}};
+  return {all.data<float>() + bucket.first,
+          DType::f32,
+          {static_cast<std::int64_t>(bucket.count)},
+          all.device()};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/cuda/cuda_memory.h"
 #include "parallel/optimized_parameters.h"
 #include "parallel/sync_check.h"
 
@@ -36,7 +37,8 @@ PipelineCompression::Options pipeline_options(const MeshModel::Options& options,
 
 RankPlan plan_of(const MeshModel::Options& options, const Groups& groups) {
   RankPlan plan = make_rank_plan(options.job, place_of(groups));
-  plan.executor.activations = options.rehearsal ? Backing::untouched : Backing::memory;
+  plan.executor.activations =
+      options.rehearsal ? Backing::untouched : backing_of(options.job.device);
   return plan;
 }
 
@@ -55,12 +57,15 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
       groups_(&groups),
       plan_(plan_of(options, groups)),
       clock_(options.rehearsal ? std::make_optional<RehearsalClock>() : std::nullopt),
-      stream_({.num_threads = options.num_threads,
+      stream_({.device = options.rehearsal ? Device::cpu : options.job.device,
+               .num_threads = options.num_threads,
                .workspace_bytes = PipelineExecutor::workspace_bytes(
                    options.job.model, plan_.executor, options.num_threads),
                .rehearsal = clock_ ? &*clock_ : nullptr}),
       tensor_sum_(*groups.tensor, options.job.parallel.sequence_parallel, stream_),
-      parameters_(options.job.model, {.compute = options.job.precision, .slice = plan_.slice}),
+      parameters_(
+          options.job.model,
+          {.compute = options.job.precision, .slice = plan_.slice, .device = stream_.device()}),
       executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_),
       reducer_(parameters_, options.job.model, plan_.reducer, groups),
       compression_({.plans = options.compression,
@@ -73,7 +78,8 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
       optimizer_(options.rehearsal
                      ? std::vector<OptimizedTensor>()
                      : optimized_parameters(reducer_.pieces(), options.optimizer.decay_embeddings),
-                 options.optimizer),
+                 options.optimizer,
+                 stream_.device()),
       agreement_(*groups.world, parameter_names(options.job.model)) {
   SL_CHECK_EQ(groups.world->size(), options.job.parallel.num_ranks());
 }
@@ -82,7 +88,31 @@ double MeshModel::tokens_of_step() const {
   return static_cast<double>(options_.job.global_batch() * options_.job.micro_batch.T);
 }
 
+void MeshModel::bring_to_device(std::vector<MicroBatch>& micro_batches) {
+  std::size_t elements = 0;
+  for (const MicroBatch& batch : micro_batches) {
+    elements += batch.tokens.num_elements() + batch.targets.num_elements();
+  }
+  if (elements * sizeof(std::int32_t) > tokens_.bytes()) {
+    tokens_ = Buffer("tokens of a step", elements * sizeof(std::int32_t), Backing::cuda);
+  }
+  std::size_t taken = 0;
+  const auto bring = [&](Tensor& tensor) {
+    const Tensor there = tokens_.view(tensor.dtype(), tensor.shape(), taken);
+    cuda::copy(stream_.cuda().handle(), there.raw(), tensor.raw(), tensor.bytes());
+    taken += tensor.bytes();
+    tensor = there;
+  };
+  for (MicroBatch& batch : micro_batches) {
+    bring(batch.tokens);
+    bring(batch.targets);
+  }
+}
+
 PipelineExecutor::Work MeshModel::work_of(std::vector<MicroBatch> micro_batches) {
+  if (stream_.device() == Device::cuda) {
+    bring_to_device(micro_batches);
+  }
   return {.stream = stream_,
           .micro_batches = std::move(micro_batches),
           .dropout = options_.job.model.dropout,

@@ -100,6 +100,8 @@ class MeshModel {
   // Seconds of the step's end that belong to no pass, on the rehearsal device.
   void rehearse(int what, schedule::Seconds seconds);
   [[nodiscard]] double tokens_of_step() const;
+  // Copies tokens and targets to the CUDA device, where ops read them.
+  void bring_to_device(std::vector<MicroBatch>& micro_batches);
   [[nodiscard]] PipelineExecutor::Work work_of(std::vector<MicroBatch> micro_batches);
 
   Options options_;
@@ -114,6 +116,7 @@ class MeshModel {
   Compression compression_;
   AdamwOptimizer optimizer_;
   StepAgreement agreement_;
+  Buffer tokens_;  // of the step's micro-batches, on a CUDA device
   StepTimes step_times_;
 };
 

@@ -12,6 +12,7 @@ struct MeshJob {
   ModelConfig model{};
   ParallelConfig parallel{};
   DType precision = DType::f32;
+  Device device = Device::cpu;
   BatchShape micro_batch{};
   int num_micro_batches = 1;  // of one data rank in a step
 

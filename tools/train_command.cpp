@@ -17,6 +17,7 @@
 #include "core/comm/link_probe.h"
 #include "core/comm/text_exchange.h"
 #include "core/comm/world.h"
+#include "core/cuda/cuda_device.h"
 #include "core/file_io.h"
 #include "core/hash.h"
 #include "core/log.h"
@@ -225,11 +226,21 @@ ExitCode run_trainer(Groups& groups,
   return run_to_end(*groups.world, *make_on_all_ranks(*groups.world, make), end_others);
 }
 
+// How many ranks before this one stand on its node.
+int rank_on_node(const Communicator& world) {
+  const auto own = world.nodes().begin() + world.rank();
+  return static_cast<int>(std::count(world.nodes().begin(), own, *own));
+}
+
 ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
   require_same_job(world, job);
   require_world_fits(job.config.parallel, world.size());
   if (world.rank() == 0 && world.size() > 1) {
     log_info("ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes()));
+  }
+  if (job.config.device == Device::cuda) {
+    cuda::use_device(rank_on_node(world));
+    log_info(fmt::format("rank {}: {}", world.rank(), cuda::device_text()));
   }
   Groups groups(
       world, job.config.parallel, job.config.model.tie_embeddings, job.config.message_scale());

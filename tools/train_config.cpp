@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "core/cuda/cuda_device.h"
+
 namespace slackline {
 
 namespace {
@@ -90,8 +92,8 @@ TrainConfig read_train_config(JsonReader document) {
   TrainConfig config;
   config.run = read_run_config(document.section("run"));
   config.device = static_cast<Device>(document.choice("device", kDevices, 0));
-  if (config.device == Device::cuda) {
-    document.fail("device", "this device is not built yet; use \"cpu\"");
+  if (config.device == Device::cuda && !cuda::is_built()) {
+    document.fail("device", cuda::obstacle() + R"(; or use "cpu")");
   }
   config.precision = document.choice("precision", kPrecisions, 0) == 0 ? DType::f32 : DType::bf16;
   config.model = read_model_config(document.section("model"));

@@ -78,6 +78,7 @@ struct TrainConfig {
     return {.model = model,
             .parallel = parallel,
             .precision = precision,
+            .device = device,
             .micro_batch = micro_shape(),
             .num_micro_batches = static_cast<int>(num_micro_batches())};
   }

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/hash.h"
+#include "core/host_tensor.h"
 
 namespace slackline {
 
@@ -143,6 +144,7 @@ void Checkpoint::read_part(std::string_view name,
         mismatch(directory_, name, describe(memory.dtype(), logical.shape) + " inside it", tensor));
   }
   bool found = false;
+  const HostTensor destination(memory);  // a part of it may be all that is read
   for (const ManifestPiece& piece : tensor.pieces) {
     if (piece.worker != worker) {
       continue;
@@ -154,7 +156,7 @@ void Checkpoint::read_part(std::string_view name,
       auto* bytes = const_cast<std::byte*>(piece_bytes(name, tensor, piece).data());
       const std::vector<std::int64_t> zero(from.start.size(), 0);
       copy_rectangle({bytes, from.shape, moved(part->start, from.start, zero)},
-                     {static_cast<std::byte*>(memory.raw()),
+                     {static_cast<std::byte*>(destination.tensor().raw()),
                       place.shape,
                       moved(part->start, logical.start, to.start),
                       place.first},
@@ -162,6 +164,7 @@ void Checkpoint::read_part(std::string_view name,
                      size_of(tensor.dtype));
     }
   }
+  destination.write_back();
   if (!found) {
     throw FileError(fmt::format("{}: tensor '{}' has no pieces of {}",
                                 directory_,

@@ -1,6 +1,7 @@
 #include "core/checkpoint/staging.h"
 
 #include "core/check.h"
+#include "core/host_tensor.h"
 
 namespace slackline {
 
@@ -11,7 +12,8 @@ void copy_piece(const CheckpointTensor& tensor, std::byte* to) {
   const Shape& shape = tensor.shape();
   const LocalPlace place = tensor.place ? *tensor.place : LocalPlace{shape, whole_region(shape)};
   SL_CHECK(is_held(place, tensor.data.num_elements()), "place of " + tensor.name);
-  auto* from = static_cast<std::byte*>(tensor.data.raw());
+  const HostTensor data(tensor.data);
+  auto* from = static_cast<std::byte*>(data.tensor().raw());
   copy_rectangle({from, place.shape, place.region.start, place.first},
                  {to, shape, whole_region(shape).start},
                  shape,

@@ -24,6 +24,11 @@ void fill_zero(std::byte* memory, std::size_t bytes) {
   SL_CUDA_CHECK(cudaStreamSynchronize(nullptr));
 }
 
+void copy_now(void* to, const void* from, std::size_t bytes) {
+  SL_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, nullptr));
+  SL_CUDA_CHECK(cudaStreamSynchronize(nullptr));
+}
+
 void copy(CUstream_st* stream, void* to, const void* from, std::size_t bytes) {
   SL_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
 }

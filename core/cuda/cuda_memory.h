@@ -15,8 +15,11 @@ void release(std::byte* memory);
 // Blocks until done; for buffers of a run at its start.
 void fill_zero(std::byte* memory, std::size_t bytes);
 
-// Between any two places, host or device. Queued on the stream; memory of the host that is not
-// pinned has been read when the call returns, and has not been written before synchronize().
+// Between any two places, host or device: done when the call returns.
+void copy_now(void* to, const void* from, std::size_t bytes);
+
+// Likewise, but queued on the stream. Memory of the host that is not pinned has been read when the
+// call returns, and has not been written before synchronize().
 void copy(CUstream_st* stream, void* to, const void* from, std::size_t bytes);
 
 }  // namespace slackline::cuda

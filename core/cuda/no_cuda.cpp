@@ -1,3 +1,4 @@
+#include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/cuda/cuda_stream.h"
 #include "core/error.h"
@@ -8,8 +9,11 @@ namespace slackline {
 
 namespace {
 
+constexpr const char* kReason =
+    "this program was built without CUDA; preset cuda builds one with it";
+
 [[noreturn]] void refuse() {
-  throw DeviceError("this program was built without CUDA (preset cuda builds one with it)");
+  throw DeviceError(kReason);
 }
 
 }  // namespace
@@ -24,6 +28,22 @@ namespace {
 
 namespace cuda {
 
+[[gnu::weak]] bool is_built() {
+  return false;
+}
+
+[[gnu::weak]] std::string obstacle() {
+  return kReason;
+}
+
+[[gnu::weak]] void use_device(int /*rank_on_node*/) {
+  refuse();
+}
+
+[[gnu::weak]] std::string device_text() {
+  refuse();
+}
+
 [[gnu::weak]] std::byte* allocate(std::size_t /*bytes*/) {
   refuse();
 }
@@ -31,6 +51,8 @@ namespace cuda {
 [[gnu::weak]] void release(std::byte* /*memory*/) {}
 
 [[gnu::weak]] void fill_zero(std::byte* /*memory*/, std::size_t /*bytes*/) {}
+
+[[gnu::weak]] void copy_now(void* /*to*/, const void* /*from*/, std::size_t /*bytes*/) {}
 
 [[gnu::weak]] void copy(CUstream_st* /*stream*/,
                         void* /*to*/,

@@ -1,0 +1,63 @@
+#include "core/cuda/cuda_device.h"
+
+#include <cuda_runtime.h>
+
+#include "core/cuda/check_cuda.h"
+#include "core/error.h"
+
+namespace slackline::cuda {
+
+namespace {
+
+// 13000 is 13.0.
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+}  // namespace
+
+bool is_built() {
+  return true;
+}
+
+std::string obstacle() {
+  int driver = 0;
+  int runtime = 0;
+  int devices = 0;
+  SL_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    return "there is no CUDA driver; install one for CUDA " + version_text(runtime) + " or newer";
+  }
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaErrorInsufficientDriver) {
+    return "the CUDA driver is of version " + version_text(driver) + " and has to be " +
+           version_text(runtime) + " or newer";
+  }
+  if (error != cudaSuccess || devices == 0) {
+    cudaGetLastError();
+    return std::string("there is no CUDA device that can be used: ") + cudaGetErrorString(error);
+  }
+  return "";
+}
+
+void use_device(int rank_on_node) {
+  const std::string reason = obstacle();
+  if (!reason.empty()) {
+    throw DeviceError("device cuda: " + reason);
+  }
+  int devices = 0;
+  SL_CUDA_CHECK(cudaGetDeviceCount(&devices));
+  SL_CUDA_CHECK(cudaSetDevice(rank_on_node % devices));
+}
+
+std::string device_text() {
+  int device = 0;
+  cudaDeviceProp properties{};
+  SL_CUDA_CHECK(cudaGetDevice(&device));
+  SL_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  constexpr std::size_t kGibibyte = std::size_t{1} << 30U;
+  return std::string(properties.name) + ", " + std::to_string(properties.multiProcessorCount) +
+         " multiprocessors, " + std::to_string(properties.totalGlobalMem / kGibibyte) + " GiB";
+}
+
+}  // namespace slackline::cuda

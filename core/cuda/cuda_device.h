@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+namespace slackline::cuda {
+
+// Why this program cannot use a CUDA device here: none in it, no driver, one that is too old, or no
+// device. Empty where it can.
+[[nodiscard]] std::string obstacle();
+
+// Whether the program has the backend at all.
+[[nodiscard]] bool is_built();
+
+// Makes a device the calling thread's: ranks of a node take them in turn. Throws DeviceError where
+// there is an obstacle.
+void use_device(int rank_on_node);
+
+// "NVIDIA H200, 132 multiprocessors, 139 GiB". REQUIRES: no obstacle.
+[[nodiscard]] std::string device_text();
+
+}  // namespace slackline::cuda
