@@ -35,6 +35,8 @@ std::byte* allocate(std::size_t bytes, Backing backing) {
       return map_untouched(bytes);
     case Backing::cuda:
       return cuda::allocate(bytes);
+    case Backing::pinned:
+      return cuda::allocate_pinned(bytes);
     case Backing::memory:
       break;
   }
@@ -80,6 +82,8 @@ void ReleaseMemory::operator()(std::byte* memory) const {
       return;
     case Backing::cuda:
       return cuda::release(memory);
+    case Backing::pinned:
+      return cuda::release_pinned(memory);
   }
 }
 

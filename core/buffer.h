@@ -10,8 +10,9 @@ namespace slackline {
 
 // What a buffer asks for. `untouched`: addresses only, for a rehearsal, which has tensors of any
 // size and touches few of their pages; whoever touches more than there is gets killed. `cuda`:
-// memory of the current CUDA device, which the host cannot read.
-enum class Backing { memory, untouched, cuda };
+// memory of the current CUDA device, which the host cannot read. `pinned`: of the host, which that
+// device copies from and to.
+enum class Backing { memory, untouched, cuda, pinned };
 
 // What ops of a device work on.
 [[nodiscard]] constexpr Backing backing_of(Device device) {

@@ -27,12 +27,16 @@ Mesh make_mesh(const ParallelConfig& config) {
 Groups::Groups(Communicator& everyone,
                const ParallelConfig& config,
                bool tied_embeddings,
-               double scale)
-    : mesh(make_mesh(config)), world(&everyone) {
+               double scale,
+               Device device)
+    : mesh(make_mesh(config)),
+      world(&everyone),
+      staging(device == Device::cuda ? std::make_shared<HostStaging>() : nullptr) {
   const int rank = world->rank();
   const auto group =
       [&](const char* axis, const std::vector<int>& members, Urgency urgency = Urgency::now) {
-        return scaled(world->group(axis, members, urgency), scale);
+        std::unique_ptr<Communicator> made = scaled(world->group(axis, members, urgency), scale);
+        return staging == nullptr ? std::move(made) : host_staged(std::move(made), staging);
       };
   tensor = group(kTensor, mesh.line(rank, kTensor));
   data = group(kData, mesh.line(rank, kData), Urgency::background);

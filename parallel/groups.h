@@ -3,6 +3,8 @@
 #include <memory>
 
 #include "core/comm/communicator.h"
+#include "core/comm/host_staged.h"
+#include "core/device.h"
 #include "parallel/mesh.h"
 #include "parallel/parallel_config.h"
 
@@ -15,10 +17,12 @@ namespace slackline {
 // by the trainer and used by its thread alone.
 struct Groups {
   // `scale` divides the bytes of messages on every axis: of a rehearsal, else 1.
+  // With `device` cuda they take tensors of that device, once `staging` follows a stream.
   Groups(Communicator& everyone,
          const ParallelConfig& config,
          bool tied_embeddings,
-         double scale = 1.0);
+         double scale = 1.0,
+         Device device = Device::cpu);
 
   [[nodiscard]] int tensor_rank() const { return tensor->rank(); }
 
@@ -28,6 +32,7 @@ struct Groups {
 
   Mesh mesh;
   Communicator* world;
+  std::shared_ptr<HostStaging> staging;  // null where tensors are the host's
   std::unique_ptr<Communicator> tensor;
   std::unique_ptr<Communicator> data;
   // Ranks of one pipeline, once for each direction: messages of one do not wait for the other's.

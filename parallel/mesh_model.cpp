@@ -82,6 +82,9 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
                  stream_.device()),
       agreement_(*groups.world, parameter_names(options.job.model)) {
   SL_CHECK_EQ(groups.world->size(), options.job.parallel.num_ranks());
+  if (groups.staging != nullptr) {
+    groups.staging->follow(stream_);
+  }
 }
 
 double MeshModel::tokens_of_step() const {

@@ -242,8 +242,11 @@ ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
     cuda::use_device(rank_on_node(world));
     log_info(fmt::format("rank {}: {}", world.rank(), cuda::device_text()));
   }
-  Groups groups(
-      world, job.config.parallel, job.config.model.tie_embeddings, job.config.message_scale());
+  Groups groups(world,
+                job.config.parallel,
+                job.config.model.tie_embeddings,
+                job.config.message_scale(),
+                job.config.device);
   const LinkSpeeds links = probed_links(world, job.config);
   return job.config.device == Device::rehearsal ? rehearse(groups, links, job, end_others)
                                                 : run_trainer(groups, links, job, end_others);

@@ -50,7 +50,7 @@ ScratchPool::Lease ScratchPool::take(std::size_t bytes) {
       return {shared_from_this(), std::move(block)};
     }
   }
-  return {shared_from_this(), Buffer("communication scratch", needed)};
+  return {shared_from_this(), Buffer("communication scratch", needed, backing_)};
 }
 
 void ScratchPool::put(Buffer block) {

@@ -34,11 +34,14 @@ class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
     Buffer block_;
   };
 
+  explicit ScratchPool(Backing backing = Backing::memory) : backing_(backing) {}
+
   [[nodiscard]] Lease take(std::size_t bytes);
 
  private:
   void put(Buffer block);
 
+  Backing backing_;
   std::mutex mutex_;
   std::vector<Buffer> free_;
 };

@@ -19,6 +19,21 @@ void release(std::byte* memory) {
   cudaFree(memory);  // fails only where the device has failed, which another call says
 }
 
+std::byte* allocate_pinned(std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  SL_CUDA_CHECK(error);
+  return static_cast<std::byte*>(memory);
+}
+
+void release_pinned(std::byte* memory) {
+  cudaFreeHost(memory);
+}
+
 void fill_zero(std::byte* memory, std::size_t bytes) {
   SL_CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, nullptr));
   SL_CUDA_CHECK(cudaStreamSynchronize(nullptr));

@@ -12,6 +12,10 @@ namespace slackline::cuda {
 [[nodiscard]] std::byte* allocate(std::size_t bytes);
 void release(std::byte* memory);
 
+// Memory of the host that the device copies from and to. Null where there is none.
+[[nodiscard]] std::byte* allocate_pinned(std::size_t bytes);
+void release_pinned(std::byte* memory);
+
 // Blocks until done; for buffers of a run at its start.
 void fill_zero(std::byte* memory, std::size_t bytes);
 

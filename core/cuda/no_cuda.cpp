@@ -50,6 +50,12 @@ namespace cuda {
 
 [[gnu::weak]] void release(std::byte* /*memory*/) {}
 
+[[gnu::weak]] std::byte* allocate_pinned(std::size_t /*bytes*/) {
+  refuse();
+}
+
+[[gnu::weak]] void release_pinned(std::byte* /*memory*/) {}
+
 [[gnu::weak]] void fill_zero(std::byte* /*memory*/, std::size_t /*bytes*/) {}
 
 [[gnu::weak]] void copy_now(void* /*to*/, const void* /*from*/, std::size_t /*bytes*/) {}
