@@ -12,11 +12,35 @@ namespace slackline {
 using PhiloxKey = std::array<std::uint32_t, 2>;
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr std::array<std::uint32_t, 2> kPhiloxMultipliers = {0xD2511F53, 0xCD9E8D57};
+inline constexpr PhiloxKey kPhiloxWeyl = {0x9E3779B9, 0xBB67AE85};  // added to the key each round
+
+[[nodiscard]] constexpr std::uint32_t low_word(std::uint64_t words) {
+  return static_cast<std::uint32_t>(words);
+}
+
+[[nodiscard]] constexpr std::uint32_t high_word(std::uint64_t words) {
+  return static_cast<std::uint32_t>(words >> 32U);
+}
+
 // The key of a named stream of numbers: XXH3 of the name, seeded with the run's seed.
 [[nodiscard]] PhiloxKey philox_key(std::uint64_t seed, std::string_view name);
 
-// The four 32-bit words of one counter.
-[[nodiscard]] PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter);
+// The four 32-bit words of one counter. Kernels call it too.
+[[nodiscard]] constexpr PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const std::uint64_t product0 = std::uint64_t{kPhiloxMultipliers[0]} * counter[0];
+    const std::uint64_t product1 = std::uint64_t{kPhiloxMultipliers[1]} * counter[2];
+    counter = {high_word(product1) ^ counter[1] ^ key[0],
+               low_word(product1),
+               high_word(product0) ^ counter[3] ^ key[1],
+               low_word(product0)};
+    key[0] += kPhiloxWeyl[0];
+    key[1] += kPhiloxWeyl[1];
+  }
+  return counter;
+}
 
 // Elements 2 * pair and 2 * pair + 1 of a stream of standard normal numbers: Box-Muller in double
 // from counter `pair`, cosine first.
@@ -38,9 +62,12 @@ struct DropoutKey {
 };
 
 // The words of elements 4 * block .. 4 * block + 3 of `sample` (global index).
-[[nodiscard]] PhiloxBlock dropout_words(const DropoutKey& key,
-                                        std::uint64_t sample,
-                                        std::uint64_t block);
+[[nodiscard]] constexpr PhiloxBlock dropout_words(const DropoutKey& key,
+                                                  std::uint64_t sample,
+                                                  std::uint64_t block) {
+  const PhiloxKey folded = {key.site[0] ^ high_word(sample), key.site[1] ^ high_word(key.step)};
+  return philox(folded, {low_word(block), high_word(block), low_word(sample), low_word(key.step)});
+}
 
 // Words below this are dropped; 2^32 * probability, rounded.
 [[nodiscard]] std::uint32_t dropout_threshold(float probability);

@@ -81,7 +81,7 @@ std::size_t Linear::workspace_bytes(
                               .transpose_a = Transpose::yes,
                               .accumulate = Accumulate::yes},
                              num_threads),
-      bias_gradient_workspace_bytes(N, out),
+      bias_gradient_workspace_bytes(N, out, num_threads),
   });
 }
 

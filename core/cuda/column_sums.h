@@ -16,9 +16,9 @@ struct RowSplit {
   static constexpr std::int64_t kMostBlocks = 264;  // two for each multiprocessor of an H100
   static constexpr std::int64_t kFewestRows = 16;   // a row of partials costs as much as a row
 
-  explicit constexpr RowSplit(std::int64_t N)
+  explicit constexpr RowSplit(std::int64_t N, std::int64_t most_blocks = kMostBlocks)
       : num_rows(N),
-        rows_per_block(std::max(kFewestRows, (N + kMostBlocks - 1) / kMostBlocks)),
+        rows_per_block(std::max(kFewestRows, (N + most_blocks - 1) / most_blocks)),
         num_blocks((N + rows_per_block - 1) / rows_per_block) {}
 
   std::int64_t num_rows;

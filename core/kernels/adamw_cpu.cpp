@@ -1,7 +1,6 @@
-#include <cmath>
 #include <type_traits>
 
-#include "core/kernels/adamw.h"
+#include "core/kernels/adamw_coefficients.h"
 #include "core/kernels/parallel_ranges.h"
 #include "core/kernels/simd.h"
 
@@ -23,36 +22,6 @@ constexpr std::size_t kPrefetchedElements = 512;  // 2 KiB ahead, within the pag
 
 // Where the bf16 copy goes, if there is one: through the caches, or past them (aligned only).
 enum class CopyStore { none, cached, non_temporal };
-
-// The update with everything that is the same for all elements worked out in double:
-//   w -= rate * m / (sqrt(v) * root_correction + eps) + decay * w
-// `decay` is kept apart from w, since 1 - lr * weight_decay would lose its digits in a float.
-struct Coefficients {
-  explicit Coefficients(const AdamwStep& step)
-      : gradient_scale(static_cast<float>(step.gradient_scale)),
-        beta1(static_cast<float>(step.beta1)),
-        beta2(static_cast<float>(step.beta2)),
-        one_minus_beta1(static_cast<float>(1.0 - step.beta1)),
-        one_minus_beta2(static_cast<float>(1.0 - step.beta2)),
-        rate(static_cast<float>(step.lr / correction(step.beta1, step.step))),
-        root_correction(static_cast<float>(1.0 / std::sqrt(correction(step.beta2, step.step)))),
-        eps(static_cast<float>(step.eps)),
-        decay(static_cast<float>(step.lr * step.weight_decay)) {}
-
-  static double correction(double beta, std::int64_t step) {
-    return 1.0 - std::pow(beta, static_cast<double>(step));
-  }
-
-  float gradient_scale;
-  float beta1;
-  float beta2;
-  float one_minus_beta1;
-  float one_minus_beta2;
-  float rate;
-  float root_correction;
-  float eps;
-  float decay;
-};
 
 struct Arrays {
   float* weight;
@@ -80,7 +49,7 @@ void store_copy(Floats weight, const Arrays& arrays, std::size_t i, auto part) {
 }
 
 template <CopyStore store>
-void update_vector(const Arrays& arrays, const Coefficients& c, std::size_t i, auto part) {
+void update_vector(const Arrays& arrays, const AdamwCoefficients& c, std::size_t i, auto part) {
   const Floats g = hn::Mul(simd::load(arrays.gradient + i, part), splat(c.gradient_scale));
   const Floats m = hn::MulAdd(
       splat(c.beta1), simd::load(arrays.m + i, part), hn::Mul(splat(c.one_minus_beta1), g));
@@ -101,7 +70,7 @@ void update_vector(const Arrays& arrays, const Coefficients& c, std::size_t i, a
 template <CopyStore store>
 void update(StreamView stream,
             const Arrays& arrays,
-            const Coefficients& coefficients,
+            const AdamwCoefficients& coefficients,
             std::size_t count) {
   parallel_ranges(stream, count, kElementsPerTask, [&](std::size_t begin, std::size_t end) {
     simd::for_each_vector(end - begin, [&](std::size_t offset, auto part) {
@@ -120,7 +89,7 @@ bool can_stream(const BFloat16* copy) {
 }  // namespace
 
 void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step) {
-  const Coefficients coefficients(step);
+  const AdamwCoefficients coefficients(step);
   const Arrays arrays{tensors.weight.data<float>(),
                       tensors.gradient.data<float>(),
                       tensors.m.data<float>(),

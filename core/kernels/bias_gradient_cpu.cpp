@@ -54,15 +54,11 @@ void bias_gradient(StreamView stream, const Tensor& dy, const Tensor& d_bias) {
   add_partials(stream, blocks, sums, num_columns, d_bias.span<float>());
 }
 
-template void bias_gradient<float>(StreamView, const Tensor&, const Tensor&);
-template void bias_gradient<BFloat16>(StreamView, const Tensor&, const Tensor&);
-
-}  // namespace slackline::cpu
-
-namespace slackline {
-
 std::size_t bias_gradient_workspace_bytes(std::int64_t N, std::int64_t C) {
   return Arena::aligned_bytes(DType::f32, {static_cast<std::int64_t>(RowBlocks(N).num_blocks), C});
 }
 
-}  // namespace slackline
+template void bias_gradient<float>(StreamView, const Tensor&, const Tensor&);
+template void bias_gradient<BFloat16>(StreamView, const Tensor&, const Tensor&);
+
+}  // namespace slackline::cpu

@@ -28,13 +28,13 @@ class DropoutWords {
   static constexpr std::size_t kWords = 4 * num_vectors * hn::MaxLanes(kTag);  // of one draw
 
   DropoutWords(const DropoutKey& key, std::uint64_t sample)
-      : sample_(low(sample)), step_(low(key.step)) {
-    std::uint32_t key0 = low(key.site[0] ^ (sample >> 32U));
-    std::uint32_t key1 = low(key.site[1] ^ (key.step >> 32U));
+      : sample_(low_word(sample)), step_(low_word(key.step)) {
+    std::uint32_t key0 = key.site[0] ^ high_word(sample);
+    std::uint32_t key1 = key.site[1] ^ high_word(key.step);
     for (Keys& keys : keys_) {
       keys = {hn::Set(kTag, key0), hn::Set(kTag, key1)};
-      key0 += kWeyl0;
-      key1 += kWeyl1;
+      key0 += kPhiloxWeyl[0];
+      key1 += kPhiloxWeyl[1];
     }
   }
 
@@ -51,8 +51,8 @@ class DropoutWords {
     }
     for (const Keys& keys : keys_) {
       for (Counters& c : counters) {
-        const Vector product0 = multiply(c.word0, kMultiplier0);
-        const Vector product1 = multiply(c.word2, kMultiplier1);
+        const Vector product0 = multiply(c.word0, kPhiloxMultipliers[0]);
+        const Vector product1 = multiply(c.word2, kPhiloxMultipliers[1]);
         c.word0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product1), c.word1), keys.key0);
         c.word2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product0), c.word3), keys.key1);
         c.word1 = product1;
@@ -66,11 +66,6 @@ class DropoutWords {
 
  private:
   static constexpr std::size_t kLanes = hn::MaxLanes(kTag);
-  static constexpr std::uint32_t kMultiplier0 = 0xD2511F53;
-  static constexpr std::uint32_t kMultiplier1 = 0xCD9E8D57;
-  static constexpr std::uint32_t kWeyl0 = 0x9E3779B9;
-  static constexpr std::uint32_t kWeyl1 = 0xBB67AE85;
-  static constexpr int kRounds = 10;
 
   // Which counter a lane holds: interleaving puts even lanes first, then odd ones.
   static constexpr std::array<std::uint64_t, kLanes> kOrder = [] {
@@ -112,15 +107,13 @@ class DropoutWords {
     hn::StoreU(hn::BitCast(stored, second), stored, words + hn::MaxLanes(stored));
   }
 
-  static std::uint32_t low(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
-
   // The 64-bit products of the lanes' lower halves.
   static Vector multiply(Vector lanes, std::uint32_t factor) {
     const hn::Repartition<std::uint32_t, Tag> halves;
     return hn::MulEven(hn::BitCast(halves, lanes), hn::Set(halves, factor));
   }
 
-  Keys keys_[kRounds];
+  Keys keys_[kPhiloxRounds];
   std::uint32_t sample_;
   std::uint32_t step_;
 };

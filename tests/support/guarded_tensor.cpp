@@ -57,6 +57,11 @@ GuardedTensor::GuardedTensor(DType dtype, Shape shape, std::span<const double> v
   set(values);
 }
 
+GuardedTensor::GuardedTensor(const GuardedTensor& other)
+    : GuardedTensor(other.dtype_, other.shape_) {
+  std::ranges::copy(other.memory(), memory().begin());
+}
+
 Tensor GuardedTensor::view() {
   return {memory_.get() + kSentinelBytes, dtype_, shape_, test_device()};
 }

@@ -22,6 +22,12 @@ class GuardedTensor {
   // Rounded to the element type. REQUIRES: as many values as elements.
   GuardedTensor(DType dtype, Shape shape, std::span<const double> values);
 
+  GuardedTensor(const GuardedTensor& other);
+  GuardedTensor(GuardedTensor&&) = default;
+  GuardedTensor& operator=(const GuardedTensor&) = delete;
+  GuardedTensor& operator=(GuardedTensor&&) = default;
+  ~GuardedTensor() = default;
+
   [[nodiscard]] Tensor view();
 
   operator Tensor() { return view(); }  // NOLINT(google-explicit-constructor): reads as its tensor

@@ -20,7 +20,7 @@ TEST_CASE("a bias gradient adds the column sums to what is there") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const Size size : {Size{0, 5}, Size{1, 1}, Size{3, 17}, Size{33, 48}, Size{1500, 1030}}) {
       INFO(name_of(dtype) << " " << size.N << " x " << size.C);
-      Stream stream(test_stream(2, bias_gradient_workspace_bytes(size.N, size.C)));
+      Stream stream(test_stream(2, bias_gradient_workspace_bytes(size.N, size.C, test_workers())));
       GuardedTensor dy = random_tensor(dtype, {size.N, size.C}, {.seed = 1});
       GuardedTensor d_bias = random_tensor(DType::f32, {size.C}, {.seed = 2});
       std::vector<double> expected = d_bias.values();
@@ -34,13 +34,14 @@ TEST_CASE("a bias gradient adds the column sums to what is there") {
       REQUIRE(worst_mismatch(d_bias.values(), expected, {.relative = 1e-6, .absolute = 1e-4}) ==
               "");
       REQUIRE(d_bias.sentinels_intact());
-      REQUIRE(stream.workspace().high_water() == bias_gradient_workspace_bytes(size.N, size.C));
+      REQUIRE(stream.workspace().high_water() ==
+              bias_gradient_workspace_bytes(size.N, size.C, test_workers()));
     }
   }
 }
 
 TEST_CASE("sums of small integers in a bias gradient are exact") {
-  Stream stream(test_stream(2, bias_gradient_workspace_bytes(1000, 3)));
+  Stream stream(test_stream(2, bias_gradient_workspace_bytes(1000, 3, test_workers())));
   GuardedTensor dy(DType::bf16, {1000, 3});
   dy.fill(3.0);
   GuardedTensor d_bias(DType::f32, {3});
@@ -50,7 +51,7 @@ TEST_CASE("sums of small integers in a bias gradient are exact") {
 }
 
 TEST_CASE("a bias gradient has the same bits for any number of threads") {
-  const std::size_t workspace = bias_gradient_workspace_bytes(777, 1100);
+  const std::size_t workspace = bias_gradient_workspace_bytes(777, 1100, test_workers());
   require_same_bits_for_any_thread_count(workspace, [](StreamView stream) {
     GuardedTensor dy = random_tensor(DType::f32, {777, 1100}, {});
     GuardedTensor d_bias = random_tensor(DType::f32, {1100}, {});

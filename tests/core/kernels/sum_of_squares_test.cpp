@@ -10,9 +10,17 @@
 
 namespace slackline::testing {
 
+namespace {
+
+std::size_t workspace_of(std::int64_t size) {
+  return sum_of_squares_workspace_bytes(static_cast<std::size_t>(size), test_workers());
+}
+
+}  // namespace
+
 TEST_CASE("a sum of squares is exact to 1e-13 at any size") {
-  Stream stream(test_stream(2));
   for (const std::int64_t size : {0, 1, 31, 32, 33, 65536, 200001}) {
+    Stream stream(test_stream(2, workspace_of(size)));
     GuardedTensor tensor = random_tensor(DType::f32, {size}, {});
     long double expected = 0.0L;
     for (const double value : tensor.values()) {
@@ -21,11 +29,12 @@ TEST_CASE("a sum of squares is exact to 1e-13 at any size") {
     // Double partial sums of 200k positive terms: a random walk of 1e-16 roundings.
     REQUIRE(std::abs(sum_of_squares(stream, tensor) - static_cast<double>(expected)) <=
             1e-13 * static_cast<double>(expected));
+    REQUIRE(stream.workspace().high_water() == workspace_of(size));
   }
 }
 
 TEST_CASE("squares beyond the range of a float still add up") {
-  Stream stream(test_stream(1));
+  Stream stream(test_stream(1, workspace_of(100)));
   GuardedTensor tensor(DType::f32, {100});
   tensor.fill(1e30);
   const double value = static_cast<double>(1e30F);
@@ -33,7 +42,7 @@ TEST_CASE("squares beyond the range of a float still add up") {
 }
 
 TEST_CASE("an infinity or NaN anywhere makes a sum of squares not finite") {
-  Stream stream(test_stream(2));
+  Stream stream(test_stream(2, workspace_of(70003)));
   for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
     for (const std::size_t at : {0U, 70000U, 70002U}) {
       GuardedTensor tensor = random_tensor(DType::f32, {70003}, {});
@@ -44,13 +53,24 @@ TEST_CASE("an infinity or NaN anywhere makes a sum of squares not finite") {
 }
 
 TEST_CASE("a sum of squares has the same bits for any number of threads") {
-  require_same_bits_for_any_thread_count(0, [](StreamView stream) {
+  require_same_bits_for_any_thread_count(workspace_of(300001), [](StreamView stream) {
     GuardedTensor tensor = random_tensor(DType::f32, {300001}, {});
     const double sum = sum_of_squares(stream, tensor);
     std::vector<std::byte> bytes(sizeof(sum));
     std::memcpy(bytes.data(), &sum, sizeof(sum));
     return bytes;
   });
+}
+
+TEST_CASE("part of a tensor that begins anywhere has its own sum of squares") {
+  constexpr std::int64_t kSize = 1000;
+  Stream stream(test_stream(1, workspace_of(kSize)));
+  GuardedTensor tensor(DType::f32, {kSize});
+  tensor.fill(2.0);
+  for (const std::int64_t begin : {1, 2, 3, 4, 999}) {
+    const double count = static_cast<double>(kSize - begin);
+    REQUIRE(sum_of_squares(stream, tensor.view().rows(begin, kSize)) == 4.0 * count);
+  }
 }
 
 TEST_CASE("a sum of squares takes f32 alone") {
