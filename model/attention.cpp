@@ -137,7 +137,7 @@ void AttentionLayer::backward_weight(const Pass& pass,
 
 std::size_t AttentionLayer::workspace_bytes(const ModelConfig& config,
                                             const LayerShape& shape,
-                                            int num_threads) {
+                                            const Workers& workers) {
   const std::int64_t N = shape.num_tokens();
   const std::int64_t C = config.hidden;
   const std::int64_t width = shape.width(config);
@@ -146,14 +146,14 @@ std::size_t AttentionLayer::workspace_bytes(const ModelConfig& config,
                            Arena::aligned_bytes(shape.partial(), {N, C}) +
                            Arena::aligned_bytes(dtype, {N, 3 * width}) + shape.whole_bytes(C);
   return held +
-         std::max({Linear::workspace_bytes(N, {C, 3 * width}, dtype, shape.partial(), num_threads),
-                   Linear::workspace_bytes(N, {width, C}, dtype, shape.partial(), num_threads),
+         std::max({Linear::workspace_bytes(N, {C, 3 * width}, dtype, shape.partial(), workers),
+                   Linear::workspace_bytes(N, {width, C}, dtype, shape.partial(), workers),
                    attention_workspace_bytes({.B = shape.batch.B,
                                               .T = shape.batch.T,
                                               .H = shape.heads(config),
                                               .D = config.head_dim()},
-                                             num_threads),
-                   layer_norm_workspace_bytes(shape.num_rows(), C, num_threads)});
+                                             workers.num_threads),
+                   layer_norm_workspace_bytes(shape.num_rows(), C, workers)});
 }
 
 }  // namespace slackline

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/arena.h"
+#include "core/workers.h"
 #include "model/layer_shape.h"
 #include "model/linear.h"
 #include "model/norm.h"
@@ -62,7 +63,7 @@ class AttentionLayer {
   // Scratch of a forward or backward pass.
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
                                                    const LayerShape& shape,
-                                                   int num_threads);
+                                                   const Workers& workers);
 
  private:
   void attend(const Pass& pass, const AttentionActivations& kept) const;

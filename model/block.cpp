@@ -50,9 +50,9 @@ void Block::backward_weight(const Pass& pass,
 
 std::size_t Block::workspace_bytes(const ModelConfig& config,
                                    const LayerShape& shape,
-                                   int num_threads) {
-  return std::max(AttentionLayer::workspace_bytes(config, shape, num_threads),
-                  MlpLayer::workspace_bytes(config, shape, num_threads));
+                                   const Workers& workers) {
+  return std::max(AttentionLayer::workspace_bytes(config, shape, workers),
+                  MlpLayer::workspace_bytes(config, shape, workers));
 }
 
 }  // namespace slackline

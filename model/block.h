@@ -56,7 +56,7 @@ class Block {
   // Scratch of a forward or backward pass.
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
                                                    const LayerShape& shape,
-                                                   int num_threads);
+                                                   const Workers& workers);
 
  private:
   AttentionLayer attention_;

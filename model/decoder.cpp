@@ -19,14 +19,15 @@ std::size_t cache_bytes(const ModelConfig& config) {
 }
 
 // Scratch of one layer that reads N tokens.
-std::size_t layer_workspace_bytes(const ModelConfig& config, std::int64_t N, int num_threads) {
+std::size_t layer_workspace_bytes(const ModelConfig& config,
+                                  std::int64_t N,
+                                  const Workers& workers) {
   const std::int64_t C = config.hidden;
   std::size_t bytes = attention_workspace_bytes(
-      {.B = 1, .T = N, .H = config.heads, .D = config.head_dim()}, num_threads);
+      {.B = 1, .T = N, .H = config.heads, .D = config.head_dim()}, workers.num_threads);
   for (const Shape& in_out :
        {Shape{C, 3 * C}, Shape{C, C}, Shape{C, config.ffn}, Shape{config.ffn, C}}) {
-    bytes =
-        std::max(bytes, Linear::workspace_bytes(N, in_out, DType::f32, DType::f32, num_threads));
+    bytes = std::max(bytes, Linear::workspace_bytes(N, in_out, DType::f32, DType::f32, workers));
   }
   return bytes;
 }
@@ -172,15 +173,15 @@ void Decoder::attend(StreamView stream, const Layer& layer, const Activations& k
                     .length = length});
 }
 
-std::size_t Decoder::workspace_bytes(const ModelConfig& config, int num_threads) {
+std::size_t Decoder::workspace_bytes(const ModelConfig& config, const Workers& workers) {
   const MatmulArgs head{.a = Tensor(nullptr, DType::f32, {1, config.hidden}),
                         .b = Tensor(nullptr, DType::f32, {config.vocab, config.hidden}),
                         .c = Tensor(nullptr, DType::f32, {1, config.vocab}),
                         .transpose_b = Transpose::yes};
-  std::size_t bytes = matmul_workspace_bytes(head, num_threads);
+  std::size_t bytes = matmul_workspace_bytes(head, workers);
   // Tile grids follow shapes, so a shorter prompt may need more scratch than a longer one.
   for (std::int64_t N = 1; N <= config.sequence; ++N) {
-    bytes = std::max(bytes, layer_workspace_bytes(config, N, num_threads));
+    bytes = std::max(bytes, layer_workspace_bytes(config, N, workers));
   }
   return bytes;
 }

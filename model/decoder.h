@@ -7,6 +7,7 @@
 
 #include "core/arena.h"
 #include "core/buffer.h"
+#include "core/workers.h"
 #include "model/boundary_filter.h"
 #include "model/head.h"
 #include "model/linear.h"
@@ -42,7 +43,8 @@ class Decoder {
   [[nodiscard]] std::span<const std::int32_t> context() const { return context_; }
 
   // The workspace that a stream must offer.
-  [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config, int num_threads);
+  [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
+                                                   const Workers& workers);
 
  private:
   struct Layer {

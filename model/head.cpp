@@ -109,7 +109,7 @@ Chunk chunk_of(const Scratch& all, std::int64_t begin, std::int64_t end) {
 std::size_t products_workspace_bytes(const HeadSize& size,
                                      DType d_x,
                                      std::int64_t count,
-                                     int num_threads) {
+                                     const Workers& workers) {
   const Tensor table(nullptr, size.dtype, {size.own_vocab, size.C});
   const Tensor d_table(nullptr, DType::f32, {size.own_vocab, size.C});
   const Tensor x(nullptr, size.dtype, {count, size.C});
@@ -118,9 +118,9 @@ std::size_t products_workspace_bytes(const HeadSize& size,
                     .logits = Tensor(nullptr, DType::f32, {count, size.own_vocab}),
                     .d_logits = Tensor(nullptr, size.dtype, {count, size.own_vocab})};
   return std::max(
-      {matmul_workspace_bytes(chunk.logits_product(table), num_threads),
-       matmul_workspace_bytes(chunk.d_x_product(table), num_threads),
-       matmul_workspace_bytes(chunk.d_table_product(d_table, Accumulate::yes), num_threads)});
+      {matmul_workspace_bytes(chunk.logits_product(table), workers),
+       matmul_workspace_bytes(chunk.d_x_product(table), workers),
+       matmul_workspace_bytes(chunk.d_table_product(d_table, Accumulate::yes), workers)});
 }
 
 // Logits to losses and gradients of logits.
@@ -216,7 +216,7 @@ void Head::logits(StreamView stream, const Tensor& x, const Tensor& logits) cons
 std::size_t Head::workspace_bytes(const ModelConfig& config,
                                   BatchShape shape,
                                   DType dtype,
-                                  int num_threads,
+                                  const Workers& workers,
                                   const TensorShare& share) {
   const std::int64_t N = shape.num_tokens();
   if (N == 0) {
@@ -231,8 +231,8 @@ std::size_t Head::workspace_bytes(const ModelConfig& config,
   const std::int64_t first = std::min(N, size.chunk_tokens);
   const std::int64_t last = N - (N - 1) / size.chunk_tokens * size.chunk_tokens;
   return measured.high_water() +
-         std::max(products_workspace_bytes(size, d_rows.dtype(), first, num_threads),
-                  products_workspace_bytes(size, d_rows.dtype(), last, num_threads));
+         std::max(products_workspace_bytes(size, d_rows.dtype(), first, workers),
+                  products_workspace_bytes(size, d_rows.dtype(), last, workers));
 }
 
 }  // namespace slackline

@@ -34,7 +34,7 @@ class Head {
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
                                                    BatchShape shape,
                                                    DType dtype,
-                                                   int num_threads,
+                                                   const Workers& workers,
                                                    const TensorShare& share = {});
 
  private:

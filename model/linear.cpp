@@ -56,7 +56,7 @@ void Linear::backward_weight(StreamView stream,
 }
 
 std::size_t Linear::workspace_bytes(
-    std::int64_t N, const Shape& in_out, DType dtype, DType partial, int num_threads) {
+    std::int64_t N, const Shape& in_out, DType dtype, DType partial, const Workers& workers) {
   const std::int64_t in = in_out[0];
   const std::int64_t out = in_out[1];
   const Tensor x(nullptr, dtype, {N, in});
@@ -67,21 +67,20 @@ std::size_t Linear::workspace_bytes(
   const Tensor partial_x(nullptr, partial, {N, in});
   const Tensor partial_y(nullptr, partial, {N, out});
   return std::max({
-      matmul_workspace_bytes({.a = x, .b = weight, .c = partial_y, .bias = bias}, num_threads),
+      matmul_workspace_bytes({.a = x, .b = weight, .c = partial_y, .bias = bias}, workers),
       matmul_workspace_bytes({.a = y, .b = weight, .c = partial_x, .transpose_b = Transpose::yes},
-                             num_threads),
+                             workers),
       matmul_workspace_bytes({.a = x, .b = weight, .c = y, .bias = bias, .gelu_output = y},
-                             num_threads),
+                             workers),
       matmul_workspace_bytes(
-          {.a = y, .b = weight, .c = x, .transpose_b = Transpose::yes, .gelu_input = x},
-          num_threads),
+          {.a = y, .b = weight, .c = x, .transpose_b = Transpose::yes, .gelu_input = x}, workers),
       matmul_workspace_bytes({.a = x,
                               .b = y,
                               .c = gradient,
                               .transpose_a = Transpose::yes,
                               .accumulate = Accumulate::yes},
-                             num_threads),
-      bias_gradient_workspace_bytes(N, out, num_threads),
+                             workers),
+      bias_gradient_workspace_bytes(N, out, workers),
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/kernels/matmul.h"
 #include "core/stream.h"
+#include "core/workers.h"
 #include "model/parameters.h"
 
 namespace slackline {
@@ -39,7 +40,7 @@ class Linear {
   // Scratch of the three calls for N tokens of a (in, out) weight. `partial` is the type of y, or
   // of dx, where it is a partial sum.
   [[nodiscard]] static std::size_t workspace_bytes(
-      std::int64_t N, const Shape& in_out, DType dtype, DType partial, int num_threads);
+      std::int64_t N, const Shape& in_out, DType dtype, DType partial, const Workers& workers);
 
  private:
   Parameter* weight_;

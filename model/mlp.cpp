@@ -94,7 +94,7 @@ void MlpLayer::backward_weight(const Pass& pass,
 
 std::size_t MlpLayer::workspace_bytes(const ModelConfig& config,
                                       const LayerShape& shape,
-                                      int num_threads) {
+                                      const Workers& workers) {
   const std::int64_t N = shape.num_tokens();
   const std::int64_t C = config.hidden;
   const std::int64_t f = shape.ffn(config);
@@ -102,9 +102,9 @@ std::size_t MlpLayer::workspace_bytes(const ModelConfig& config,
   const std::size_t held = Arena::aligned_bytes(dtype, {N, C}) +
                            Arena::aligned_bytes(shape.partial(), {N, C}) +
                            Arena::aligned_bytes(dtype, {N, f}) + shape.whole_bytes(C);
-  return held + std::max({Linear::workspace_bytes(N, {C, f}, dtype, shape.partial(), num_threads),
-                          Linear::workspace_bytes(N, {f, C}, dtype, shape.partial(), num_threads),
-                          layer_norm_workspace_bytes(shape.num_rows(), C, num_threads)});
+  return held + std::max({Linear::workspace_bytes(N, {C, f}, dtype, shape.partial(), workers),
+                          Linear::workspace_bytes(N, {f, C}, dtype, shape.partial(), workers),
+                          layer_norm_workspace_bytes(shape.num_rows(), C, workers)});
 }
 
 }  // namespace slackline

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/arena.h"
+#include "core/workers.h"
 #include "model/layer_shape.h"
 #include "model/linear.h"
 #include "model/norm.h"
@@ -59,7 +60,7 @@ class MlpLayer {
   // Scratch of a forward or backward pass.
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
                                                    const LayerShape& shape,
-                                                   int num_threads);
+                                                   const Workers& workers);
 
  private:
   std::string site_;

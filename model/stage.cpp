@@ -95,10 +95,10 @@ std::size_t Stage::activation_bytes(const ModelConfig& config, const Options& op
 
 std::size_t Stage::workspace_bytes(const ModelConfig& config,
                                    const Options& options,
-                                   int num_threads) {
+                                   const Workers& workers) {
   const LayerShape shape = options.layer_shape(options.micro_batch);
   const ChunkSlice chunk = chunk_of(config, options);
-  std::size_t bytes = Block::workspace_bytes(config, shape, num_threads);
+  std::size_t bytes = Block::workspace_bytes(config, shape, workers);
   if (chunk.embedding) {
     bytes =
         std::max(bytes, Embedding::workspace_bytes(config, shape.batch, shape.dtype, shape.share));
@@ -109,8 +109,8 @@ std::size_t Stage::workspace_bytes(const ModelConfig& config,
         Arena::aligned_bytes(shape.partial(), {shape.num_rows(), config.hidden});
     bytes = std::max(
         {bytes,
-         held + Head::workspace_bytes(config, shape.batch, shape.dtype, num_threads, shape.share),
-         held + layer_norm_workspace_bytes(shape.num_rows(), config.hidden, num_threads)});
+         held + Head::workspace_bytes(config, shape.batch, shape.dtype, workers, shape.share),
+         held + layer_norm_workspace_bytes(shape.num_rows(), config.hidden, workers)});
   }
   return bytes;
 }

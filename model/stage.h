@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/arena.h"
+#include "core/workers.h"
 #include "model/block.h"
 #include "model/embedding.h"
 #include "model/head.h"
@@ -119,7 +120,7 @@ class Stage {
                                                     const Options& options);
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
                                                    const Options& options,
-                                                   int num_threads);
+                                                   const Workers& workers);
 
  private:
   using Tensors = ActivationSlot::Tensors;

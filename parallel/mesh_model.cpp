@@ -60,7 +60,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
       stream_({.device = options.rehearsal ? Device::cpu : options.job.device,
                .num_threads = options.num_threads,
                .workspace_bytes = PipelineExecutor::workspace_bytes(
-                   options.job.model, plan_.executor, options.num_threads),
+                   options.job.model, plan_.executor, {options.num_threads, options.job.device}),
                .rehearsal = clock_ ? &*clock_ : nullptr}),
       tensor_sum_(*groups.tensor, options.job.parallel.sequence_parallel, stream_),
       parameters_(

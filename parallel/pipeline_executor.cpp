@@ -67,11 +67,10 @@ std::size_t PipelineExecutor::activation_bytes(const ModelConfig& config,
 
 std::size_t PipelineExecutor::workspace_bytes(const ModelConfig& config,
                                               const Options& options,
-                                              int num_threads) {
+                                              const Workers& workers) {
   std::size_t bytes = 0;
   for (const ChunkSlice& chunk : options.chunks) {
-    bytes =
-        std::max(bytes, Stage::workspace_bytes(config, chunk_options(options, chunk), num_threads));
+    bytes = std::max(bytes, Stage::workspace_bytes(config, chunk_options(options, chunk), workers));
   }
   return bytes;
 }

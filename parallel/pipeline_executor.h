@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/stream.h"
+#include "core/workers.h"
 #include "model/stage.h"
 #include "parallel/groups.h"
 #include "parallel/pipeline_compression.h"
@@ -76,7 +77,7 @@ class PipelineExecutor {
                                                     int pipeline_rank);
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
                                                    const Options& options,
-                                                   int num_threads);
+                                                   const Workers& workers);
 
  private:
   // A transfer of a boundary tensor, and its frame where it is compressed.

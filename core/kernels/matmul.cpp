@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/cuda/matmul_products.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/matmul_backends.h"
 
@@ -95,13 +96,16 @@ void matmul(StreamView stream, const MatmulArgs& args) {
   }
 }
 
-std::size_t matmul_workspace_bytes(const MatmulArgs& args, int num_threads) {
+std::size_t matmul_workspace_bytes(const MatmulArgs& args, const Workers& workers) {
   check_arguments(args);
   if (args.c.num_elements() == 0) {
     return 0;
   }
-  return runs_in_bf16(args) ? cpu::matmul_by_onednn_workspace_bytes(args, num_threads)
-                            : cpu::matmul_in_f32_workspace_bytes(args, num_threads);
+  if (workers.device == Device::cuda) {
+    return cuda::kProductWorkspace;
+  }
+  return runs_in_bf16(args) ? cpu::matmul_by_onednn_workspace_bytes(args, workers.num_threads)
+                            : cpu::matmul_in_f32_workspace_bytes(args, workers.num_threads);
 }
 
 }  // namespace slackline

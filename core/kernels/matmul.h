@@ -4,6 +4,7 @@
 
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "core/workers.h"
 
 namespace slackline {
 
@@ -36,7 +37,7 @@ struct MatmulArgs {
 void matmul(StreamView stream, const MatmulArgs& args);
 
 // Scratch that the call takes from the stream's workspace.
-[[nodiscard]] std::size_t matmul_workspace_bytes(const MatmulArgs& args, int num_threads);
+[[nodiscard]] std::size_t matmul_workspace_bytes(const MatmulArgs& args, const Workers& workers);
 
 // True where bf16 products run on units made for them: AMX, or AVX512-BF16 on AMD. Read from the
 // processor's identity and not timed, so that results are the same in every run on a machine.
