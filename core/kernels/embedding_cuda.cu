@@ -57,7 +57,7 @@ __device__ inline std::int64_t row_of_warp() {
 template <int n, typename T>
 __global__ void __launch_bounds__(kWarp* kRowsPerBlock) lookup_kernel(const std::int32_t* tokens,
                                                                       std::int64_t num_tokens,
-                                                                      std::int64_t T_,
+                                                                      std::int64_t num_positions,
                                                                       TableRows<const T> table,
                                                                       const T* positions,
                                                                       T* y,
@@ -68,22 +68,23 @@ __global__ void __launch_bounds__(kWarp* kRowsPerBlock) lookup_kernel(const std:
   }
   const std::int64_t row = table.row_of(tokens[index]);
   write_sum<n>(row < 0 ? nullptr : table.values + row * C,
-               positions == nullptr ? nullptr : positions + index % T_ * C,
+               positions == nullptr ? nullptr : positions + index % num_positions * C,
                y + index * C,
                C);
 }
 
 template <int n, typename T>
-__global__ void __launch_bounds__(kWarp* kRowsPerBlock) add_positions_kernel(std::int64_t num_rows,
-                                                                             std::int64_t first_row,
-                                                                             std::int64_t T_,
-                                                                             const T* positions,
-                                                                             const T* x,
-                                                                             T* y,
-                                                                             std::int64_t C) {
+__global__ void __launch_bounds__(kWarp* kRowsPerBlock)
+    add_positions_kernel(std::int64_t num_rows,
+                         std::int64_t first_row,
+                         std::int64_t num_positions,
+                         const T* positions,
+                         const T* x,
+                         T* y,
+                         std::int64_t C) {
   const std::int64_t row = row_of_warp();
   if (row < num_rows) {
-    write_sum<n>(x + row * C, positions + (first_row + row) % T_ * C, y + row * C, C);
+    write_sum<n>(x + row * C, positions + (first_row + row) % num_positions * C, y + row * C, C);
   }
 }
 
@@ -275,15 +276,15 @@ __global__ void __launch_bounds__(kWarp* kRowsPerBlock)
 
 template <int n, typename T>
 __global__ void __launch_bounds__(kWarp* kRowsPerBlock) add_to_positions_kernel(
-    std::int32_t B, std::int32_t T_, const T* dy, std::int64_t C, float* table) {
+    std::int32_t B, std::int32_t num_positions, const T* dy, std::int64_t C, float* table) {
   const std::int64_t column = first_column<n>();
   const std::int64_t position = std::int64_t{blockIdx.y} * kRowsPerBlock + threadIdx.y;
-  if (column < C && position < T_) {
+  if (column < C && position < num_positions) {
     add_rows<n>(
         dy + position * C + column,
         C,
         B,
-        [T_](std::int32_t b) { return b * T_; },
+        [num_positions](std::int32_t b) { return b * num_positions; },
         table + position * C + column);
   }
 }
@@ -311,27 +312,26 @@ void make_lists(StreamView stream, const Tokens& tokens, const Lists& lists) {
 template <int n, typename T>
 void add_gradients(StreamView stream, const EmbeddingBackward& args, const Lists& lists) {
   const std::int64_t B = args.tokens.dim(0);
-  const std::int64_t T_ = args.tokens.dim(1);
+  const std::int64_t num_positions = args.tokens.dim(1);
   const std::int64_t C = args.dy.dim(2);
   const unsigned strips = blocks_for(static_cast<std::size_t>(C), kWarp * n);
-  const auto shape_of = [strips](std::int64_t num_rows, unsigned most) {
-    const unsigned blocks = blocks_for(static_cast<std::size_t>(num_rows), kRowsPerBlock);
-    return LaunchShape{.grid = dim3(strips, std::min(blocks, most)),
-                       .block = dim3(kWarp, kRowsPerBlock)};
+  const auto shape_of = [strips](unsigned num_blocks) {
+    return LaunchShape{.grid = dim3(strips, num_blocks), .block = dim3(kWarp, kRowsPerBlock)};
   };
-  const std::int64_t most_runs = std::min(B * T_, args.d_token_table.dim(0));
+  const auto most_runs =
+      static_cast<std::size_t>(std::min(B * num_positions, args.d_token_table.dim(0)));
   launch(stream,
-         shape_of(most_runs, kMostRunBlocks),
+         shape_of(std::min(blocks_for(most_runs, kRowsPerBlock), kMostRunBlocks)),
          add_tokens_kernel<n, T>,
          lists,
          args.dy.data<T>(),
          C,
          args.d_token_table.data<float>());
   launch(stream,
-         shape_of(T_, 65535),
+         shape_of(blocks_for(static_cast<std::size_t>(num_positions), kRowsPerBlock)),
          add_to_positions_kernel<n, T>,
          static_cast<std::int32_t>(B),
-         static_cast<std::int32_t>(T_),
+         static_cast<std::int32_t>(num_positions),
          args.dy.data<T>(),
          C,
          args.d_position_table.data<float>());
