@@ -75,9 +75,12 @@ void Embedding::backward(const Pass& pass, const Tensor& d_out) {
 std::size_t Embedding::workspace_bytes(const ModelConfig& config,
                                        BatchShape shape,
                                        DType dtype,
-                                       const TensorShare& share) {
-  return share.sequence_parallel ? Arena::aligned_bytes(dtype, {shape.num_tokens(), config.hidden})
-                                 : 0;
+                                       const TensorShare& share,
+                                       const Workers& workers) {
+  const std::size_t whole = share.sequence_parallel
+                                ? Arena::aligned_bytes(dtype, {shape.num_tokens(), config.hidden})
+                                : 0;
+  return whole + embedding_workspace_bytes(shape.num_tokens(), share.num_of(config.vocab), workers);
 }
 
 void Embedding::finish_gradient(StreamView stream) {

@@ -34,7 +34,8 @@ class Embedding {
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
                                                    BatchShape shape,
                                                    DType dtype,
-                                                   const TensorShare& share);
+                                                   const TensorShare& share,
+                                                   const Workers& workers);
 
  private:
   [[nodiscard]] std::int64_t first_token(const Pass& pass) const {

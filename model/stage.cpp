@@ -100,8 +100,9 @@ std::size_t Stage::workspace_bytes(const ModelConfig& config,
   const ChunkSlice chunk = chunk_of(config, options);
   std::size_t bytes = Block::workspace_bytes(config, shape, workers);
   if (chunk.embedding) {
-    bytes =
-        std::max(bytes, Embedding::workspace_bytes(config, shape.batch, shape.dtype, shape.share));
+    bytes = std::max(
+        bytes,
+        Embedding::workspace_bytes(config, shape.batch, shape.dtype, shape.share, num_threads));
   }
   if (chunk.head) {
     // The gradient of the final norm's output is held beside what either of the two takes.

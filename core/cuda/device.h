@@ -87,6 +87,13 @@ __device__ void store(T* to, const Floats<n>& floats) {
   }
 }
 
+// Pack `index` of n neighbours of those that begin at `first`, which is aligned. Addresses that the
+// compiler cannot see to be aligned otherwise cost it the wide store.
+template <int n, typename T>
+__device__ T* pack_at(T* first, std::size_t index) {
+  return reinterpret_cast<T*>(reinterpret_cast<Pack<T, n>*>(first) + index);
+}
+
 // The first `count` of n neighbours; the others are `rest`. Any alignment.
 template <int n, typename T>
 __device__ Floats<n> load_part(const T* from, int count, float rest = 0.0F) {

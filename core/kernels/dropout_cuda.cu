@@ -60,19 +60,19 @@ struct Factors {
   }
 };
 
-// out = residual + x * factor, for the elements at `at`.
+// out = residual + x * factor, for pack `index` of n elements.
 template <int n, bool has_residual, typename X, typename T>
-__device__ void drop(const Elements<X, T>& elements, std::int64_t at, const Floats<n>& factors) {
-  Floats<n> out = load<n>(elements.x + at);
+__device__ void drop(const Elements<X, T>& elements, std::size_t index, const Floats<n>& factors) {
+  Floats<n> out = load<n>(elements.x + index * n);
   Floats<n> residual{};
   if constexpr (has_residual) {
-    residual = load<n>(elements.residual + at);
+    residual = load<n>(elements.residual + index * n);
   }
 #pragma unroll
   for (int i = 0; i < n; ++i) {
     out[i] = has_residual ? fmaf(out[i], factors[i], residual[i]) : out[i] * factors[i];
   }
-  store<n>(elements.out + at, out);
+  store<n>(pack_at<n>(elements.out, index), out);
 }
 
 template <int n, bool aligned, bool has_residual, typename X, typename T>
@@ -88,15 +88,15 @@ __global__ void __launch_bounds__(kMapThreads)
     }
     const Floats<n> drawn = factors.template draw<n>(sample, element);
     if (aligned && first >= samples.begin && first + n <= end) {
-      // A number of packs, which tells the compiler what is aligned.
-      const std::uint64_t pack = static_cast<std::uint64_t>(first - samples.begin) / n;
-      drop<n, has_residual>(elements, static_cast<std::int64_t>(pack * n), drawn);
+      const auto place = static_cast<std::size_t>(first - samples.begin);
+      drop<n, has_residual>(elements, place / n, drawn);
       continue;
     }
 #pragma unroll
     for (int i = 0; i < n; ++i) {
       if (first + i >= samples.begin && first + i < end) {
-        drop<1, has_residual>(elements, first + i - samples.begin, Floats<1>{drawn[i]});
+        const auto place = static_cast<std::size_t>(first + i - samples.begin);
+        drop<1, has_residual>(elements, place, Floats<1>{drawn[i]});
       }
     }
   }

@@ -11,6 +11,10 @@ SL_BACKENDS_OF_TYPE(void embedding_forward(StreamView stream, const EmbeddingFor
 SL_BACKENDS_OF_TYPE(void add_positions(StreamView stream, const PositionAdd& args))
 SL_BACKENDS_OF_TYPE(void embedding_backward(StreamView stream, const EmbeddingBackward& args))
 
+namespace cuda {
+[[gnu::weak]] std::size_t embedding_workspace_bytes(std::int64_t num_tokens, std::int64_t num_rows);
+}
+
 namespace {
 
 void check_positions(const Tensor& table, std::int64_t first, std::int64_t count) {
@@ -68,6 +72,12 @@ void embedding_backward(StreamView stream, const EmbeddingBackward& args) {
            std::to_string(tokens.dim(1)) + " positions in a table of " +
                std::to_string(args.d_position_table.dim(0)));
   SL_DISPATCH(stream, args.dy.dtype(), embedding_backward, stream, args);
+}
+
+std::size_t embedding_workspace_bytes(std::int64_t num_tokens,
+                                      std::int64_t num_rows,
+                                      const Workers& workers) {
+  return workers.device == Device::cuda ? cuda::embedding_workspace_bytes(num_tokens, num_rows) : 0;
 }
 
 }  // namespace slackline

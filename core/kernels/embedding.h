@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "core/workers.h"
 
 namespace slackline {
 
@@ -46,5 +48,10 @@ struct EmbeddingBackward {
 void embedding_forward(StreamView stream, const EmbeddingForward& args);
 void add_positions(StreamView stream, const PositionAdd& args);
 void embedding_backward(StreamView stream, const EmbeddingBackward& args);
+
+// Scratch of embedding_backward, for so many tokens and rows of the token table that is here.
+[[nodiscard]] std::size_t embedding_workspace_bytes(std::int64_t num_tokens,
+                                                    std::int64_t num_rows,
+                                                    const Workers& workers);
 
 }  // namespace slackline

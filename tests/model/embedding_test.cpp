@@ -31,9 +31,9 @@ struct Setting {
 Result run(const Setting& setting, TensorSum& sum) {
   const ModelConfig config = embedding_config(setting.tied);
   const std::int64_t C = config.hidden;
-  Parameters parameters = vocabulary_share(config, setting.compute, sum.share());
+  Parameters parameters = vocabulary_share(config, setting.compute, sum.share(), 2);
   const std::size_t bytes =
-      Embedding::workspace_bytes(config, {.B = kB, .T = kT}, setting.compute, sum.share());
+      Embedding::workspace_bytes(config, {.B = kB, .T = kT}, setting.compute, sum.share(), 2);
   Stream stream(test_stream(2, bytes));
   TokenBatch batch(kB, kT, config.vocab);
   Pass pass = batch.pass(stream, sum);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "tests/reference/cross_entropy_oracle.h"
 #include "tests/support/catch.h"
@@ -161,6 +162,82 @@ TEST_CASE("on one rank both ops in one give the bits of the two") {
     REQUIRE(one.gradients() == two.gradients());
     REQUIRE(one.shards[0].sentinels_intact());
     REQUIRE(one.d_logits[0].sentinels_intact());
+  }
+}
+
+TEST_CASE("long rows match a softmax in double, and both ops in one give the bits of the two") {
+  Stream stream(test_stream(2));
+  // From a batch for each thread of a CUDA block to more than the block can hold.
+  for (const std::int64_t V : {5003, 20011, 50257, 70003}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      INFO(name_of(dtype) << " " << V);
+      Case two(dtype, 2, V, 1);
+      two.run(stream);
+      Case one(dtype, 2, V, 1);
+      one.shards[0].set(one.logits);
+      softmax_cross_entropy(stream,
+                            {.logits = one.shards[0],
+                             .targets = one.targets,
+                             .losses = one.losses[0],
+                             .d_logits = one.in_place() ? one.shards[0] : one.d_logits[0],
+                             .gradient_scale = kScale});
+      const std::vector<double> gradients = one.gradients();
+      REQUIRE(one.losses[0].bytes() == two.losses[0].bytes());
+      REQUIRE(gradients == two.gradients());
+      REQUIRE(one.shards[0].sentinels_intact());
+      REQUIRE(one.d_logits[0].sentinels_intact());
+
+      const auto width = static_cast<std::size_t>(V);
+      std::vector<double> losses;
+      std::vector<double> expected;
+      for (std::size_t n = 0; n < 2; ++n) {
+        const std::span<const double> row(&one.logits[n * width], width);
+        double sum = 0.0;
+        for (const double logit : row) {
+          sum += std::exp(logit);
+        }
+        const std::size_t target = one.oracle.targets[n];
+        losses.push_back(std::log(sum) - row[target]);
+        for (std::size_t v = 0; v < width; ++v) {
+          expected.push_back(kScale * (std::exp(row[v]) / sum - (v == target ? 1.0 : 0.0)));
+        }
+      }
+      REQUIRE(worst_mismatch(one.losses[0].values(), losses, {.relative = 1e-6}) == "");
+      const double rounding = dtype == DType::f32 ? 2e-6 : 0x1p-8;
+      REQUIRE(worst_mismatch(gradients, expected, {.relative = rounding, .absolute = 1e-11}) == "");
+    }
+  }
+}
+
+TEST_CASE("logits and their gradients may begin anywhere") {
+  Stream stream(test_stream(1));
+  constexpr std::int64_t kV = 133;
+  Case test(DType::bf16, 3, kV, 1);
+  const auto expected = test.oracle.gradients(test.logits, test.identity(), kScale).dx;
+  const auto losses = test.oracle.losses(test.logits, test.identity());
+  for (const std::int64_t first : {0, 1, 2, 3}) {
+    for (const std::int64_t first_gradient : {0, 1, 5}) {
+      INFO(first << " " << first_gradient);
+      GuardedTensor logits(DType::f32, {3 * kV + first});
+      std::vector<double> values(static_cast<std::size_t>(first));
+      values.insert(values.end(), test.logits.begin(), test.logits.end());
+      logits.set(values);
+      GuardedTensor gradients(DType::bf16, {3 * kV + first_gradient});
+      softmax_cross_entropy(
+          stream,
+          {.logits = logits.view().rows(first, first + 3 * kV).reshaped({3, kV}),
+           .targets = test.targets,
+           .losses = test.losses[0],
+           .d_logits =
+               gradients.view().rows(first_gradient, first_gradient + 3 * kV).reshaped({3, kV}),
+           .gradient_scale = kScale});
+      std::vector<double> got = gradients.values();
+      got.erase(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(first_gradient));
+      REQUIRE(worst_mismatch(got, expected, {.relative = 0x1p-8, .absolute = 1e-7}) == "");
+      REQUIRE(worst_mismatch(test.losses[0].values(), losses, {2e-6, 4e-6}) == "");
+      REQUIRE(logits.sentinels_intact());
+      REQUIRE(gradients.sentinels_intact());
+    }
   }
 }
 
