@@ -152,7 +152,7 @@ std::size_t AttentionLayer::workspace_bytes(const ModelConfig& config,
                                               .T = shape.batch.T,
                                               .H = shape.heads(config),
                                               .D = config.head_dim()},
-                                             workers.num_threads),
+                                             workers),
                    layer_norm_workspace_bytes(shape.num_rows(), C, workers)});
 }
 

@@ -24,7 +24,7 @@ std::size_t layer_workspace_bytes(const ModelConfig& config,
                                   const Workers& workers) {
   const std::int64_t C = config.hidden;
   std::size_t bytes = attention_workspace_bytes(
-      {.B = 1, .T = N, .H = config.heads, .D = config.head_dim()}, workers.num_threads);
+      {.B = 1, .T = N, .H = config.heads, .D = config.head_dim()}, workers);
   for (const Shape& in_out :
        {Shape{C, 3 * C}, Shape{C, C}, Shape{C, config.ffn}, Shape{config.ffn, C}}) {
     bytes = std::max(bytes, Linear::workspace_bytes(N, in_out, DType::f32, DType::f32, workers));

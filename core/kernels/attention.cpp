@@ -12,6 +12,12 @@ SL_BACKENDS_OF_TYPE(void attention_forward(StreamView stream, const AttentionFor
 SL_BACKENDS_OF_TYPE(void attention_backward(StreamView stream, const AttentionBackward& args))
 SL_BACKENDS(void attention_decode(StreamView stream, const AttentionDecode& args))
 
+namespace cuda {
+
+[[gnu::weak]] std::size_t attention_workspace_bytes(const AttentionSize& size);
+
+}  // namespace cuda
+
 namespace {
 
 // (B, T, C) of an attention whose qkv is (B, T, 3 C), C a multiple of the heads.
@@ -70,12 +76,16 @@ void attention_decode(StreamView stream, const AttentionDecode& args) {
   SL_BACKEND(stream, attention_decode, stream, args);
 }
 
-std::size_t attention_workspace_bytes(const AttentionSize& size, int num_threads) {
+std::size_t attention_workspace_bytes(const AttentionSize& size, const Workers& workers) {
+  if (workers.device == Device::cuda) {
+    return cuda::attention_workspace_bytes(size);
+  }
   const attention::HeadSize head(static_cast<std::size_t>(size.T),
                                  static_cast<std::size_t>(size.D));
   const std::size_t elements = std::max(attention::forward_scratch_elements(head),
                                         attention::backward_scratch_elements(head));
-  return Arena::aligned_bytes(DType::f32, Shape{num_threads, static_cast<std::int64_t>(elements)});
+  return Arena::aligned_bytes(DType::f32,
+                              Shape{workers.num_threads, static_cast<std::int64_t>(elements)});
 }
 
 }  // namespace slackline

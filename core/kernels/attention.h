@@ -6,6 +6,7 @@
 #include "core/rng.h"
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "core/workers.h"
 
 namespace slackline {
 
@@ -60,6 +61,7 @@ struct AttentionSize {
   std::int64_t B = 0, T = 0, H = 0, D = 0;
 };
 
-[[nodiscard]] std::size_t attention_workspace_bytes(const AttentionSize& size, int num_threads);
+[[nodiscard]] std::size_t attention_workspace_bytes(const AttentionSize& size,
+                                                    const Workers& workers);
 
 }  // namespace slackline

@@ -87,7 +87,7 @@ Tolerance tolerance(DType dtype) {
 void require_match(Case& test) {
   INFO(name_of(test.dtype) << " B " << test.size.B << " T " << test.size.T << " H " << test.size.H
                            << " D " << test.size.D << " dropout " << test.dropout.probability);
-  const std::size_t bytes = attention_workspace_bytes(test.size, 2);
+  const std::size_t bytes = attention_workspace_bytes(test.size, test_workers(2));
   Stream stream(test_stream(2, bytes));
   test.run(stream);
   REQUIRE(stream.workspace().high_water() == bytes);
@@ -136,7 +136,7 @@ TEST_CASE("the attention oracle's gradient is that of finite differences") {
 TEST_CASE("a query ignores the keys after it") {
   constexpr std::ptrdiff_t kSeen = 60;
   Case test(DType::f32, {.B = 1, .T = 101, .H = 1, .D = 8});
-  Stream stream(test_stream(1, attention_workspace_bytes(test.size, 1)));
+  Stream stream(test_stream(1, attention_workspace_bytes(test.size, test_workers(1))));
   test.run(stream);
   const std::vector<double> before = test.output.values();
   std::vector<double> qkv = test.qkv.values();
@@ -150,7 +150,7 @@ TEST_CASE("a query ignores the keys after it") {
 TEST_CASE("attention gives the same bits on any number of threads") {
   for (const DropoutKey& dropout : {DropoutKey{}, kDropout}) {
     Case test(DType::f32, {.B = 2, .T = 500, .H = 2, .D = 16}, dropout);
-    require_same_bits_for_any_thread_count(attention_workspace_bytes(test.size, 3),
+    require_same_bits_for_any_thread_count(attention_workspace_bytes(test.size, test_workers(3)),
                                            [&](Stream& stream) {
                                              test.run(stream);
                                              auto all = test.output.bytes();
@@ -173,7 +173,7 @@ TEST_CASE("a head gives the same bits whoever owns it") {
                all.begin() + static_cast<std::ptrdiff_t>(at) + 32);
   }
   part.qkv.set(qkv);
-  Stream stream(test_stream(2, attention_workspace_bytes(whole.size, 2)));
+  Stream stream(test_stream(2, attention_workspace_bytes(whole.size, test_workers(2))));
   whole.run(stream);
   part.run(stream);
   const std::vector<double> output = whole.output.values();
@@ -187,7 +187,7 @@ TEST_CASE("decoding a token equals the last row of the forward pass") {
   for (const Size& size : kSizes) {
     INFO("T " << size.T << " D " << size.D);
     Case test(DType::f32, size);
-    Stream stream(test_stream(2, attention_workspace_bytes(size, 2)));
+    Stream stream(test_stream(2, attention_workspace_bytes(size, test_workers(2))));
     test.run(stream);
 
     // The caches hold more than counts, poisoned.
