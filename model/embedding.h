@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/workers.h"
 #include "model/parameters.h"
 #include "model/pass.h"
 

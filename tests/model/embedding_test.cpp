@@ -31,7 +31,7 @@ struct Setting {
 Result run(const Setting& setting, TensorSum& sum) {
   const ModelConfig config = embedding_config(setting.tied);
   const std::int64_t C = config.hidden;
-  Parameters parameters = vocabulary_share(config, setting.compute, sum.share(), 2);
+  Parameters parameters = vocabulary_share(config, setting.compute, sum.share());
   const std::size_t bytes =
       Embedding::workspace_bytes(config, {.B = kB, .T = kT}, setting.compute, sum.share(), 2);
   Stream stream(test_stream(2, bytes));
