@@ -69,7 +69,6 @@ struct Head {
 
 template <int tile>
 struct Tiles {
-  static constexpr int kRows = tile;
   static constexpr int R = tile / kSide;       // rows and columns of a thread
   static constexpr int kStride = tile + kGap;  // of a tile of scores
 
