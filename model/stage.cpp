@@ -102,7 +102,7 @@ std::size_t Stage::workspace_bytes(const ModelConfig& config,
   if (chunk.embedding) {
     bytes = std::max(
         bytes,
-        Embedding::workspace_bytes(config, shape.batch, shape.dtype, shape.share, num_threads));
+        Embedding::workspace_bytes(config, shape.batch, shape.dtype, shape.share, workers));
   }
   if (chunk.head) {
     // The gradient of the final norm's output is held beside what either of the two takes.
