@@ -42,6 +42,17 @@ std::vector<std::string> rehearsal(const TrainingRun& run,
   return all;
 }
 
+// The assignment that emulates links between ranks on nodes of their own.
+std::string links(const TrainingRun& run, int ranks, double bytes_per_second) {
+  const nlohmann::json cluster = {{"nodes", {{{"count", ranks}, {"devices", 1}}}},
+                                  {"links",
+                                   {{{"scope", "network"},
+                                     {"latency_seconds", 1e-5},
+                                     {"bytes_per_second", bytes_per_second}}}}};
+  write_file_atomically(run.path("links.json"), cluster.dump());
+  return "network.links=" + run.path("links.json");
+}
+
 double sent(const TrainingRun& run, const std::string& directory) {
   const std::string text = read_file(run.path(directory) + "/metrics.jsonl");
   const nlohmann::json line = nlohmann::json::parse(text.substr(0, text.find('\n')));
@@ -129,15 +140,11 @@ TEST_CASE("a rehearsal compresses as training does: the same bytes, and the code
 
 TEST_CASE("a rehearsal under critical_path begins with the plan that it is predicted to choose") {
   const TrainingRun run;
-  const std::string links = run.path("links.json");
-  write_file_atomically(links,
-                        R"({"nodes": [{"count": 4, "devices": 1}], "links": [{"scope": "network",
-                            "latency_seconds": 1e-5, "bytes_per_second": 1e6}]})");
   const ProcessResult result = run.train(rehearsal(run,
                                                    {"parallel.tensor=1",
                                                     "parallel.data=2",
                                                     "batch.micro=1",
-                                                    "network.links=" + links,
+                                                    links(run, 4, 1e6),
                                                     "compress.policy=critical_path"}),
                                          {"--ranks", "4"});
   INFO(result.error);
@@ -152,12 +159,8 @@ TEST_CASE("a rehearsal under critical_path begins with the plan that it is predi
 // leaves the same slot is on its way for 15 ms; waiting for that would make a step a tenth longer.
 TEST_CASE("a receive is posted while its slot's last gradient is being sent") {
   const TrainingRun run;
-  const std::string links = run.path("links.json");
-  write_file_atomically(links,
-                        R"({"nodes": [{"count": 2, "devices": 1}], "links": [{"scope": "network",
-                            "latency_seconds": 1e-5, "bytes_per_second": 273000}]})");
-  std::vector<std::string> config = rehearsal(
-      run, {"parallel.tensor=1", "batch.micro=1", "run.steps=4", "network.links=" + links});
+  std::vector<std::string> config =
+      rehearsal(run, {"parallel.tensor=1", "batch.micro=1", "run.steps=4", links(run, 2, 273e3)});
   StepCosts costs;
   for (const auto& [stage, forward, backward] :
        {std::tuple{0, 0.005, 0.010}, std::tuple{1, 0.001, 0.030}}) {
