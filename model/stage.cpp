@@ -116,8 +116,12 @@ std::size_t Stage::workspace_bytes(const ModelConfig& config,
   return bytes;
 }
 
+bool Stage::is_prepared(const ActivationSlot& slot, BatchShape shape) const {
+  return slot.user_ == this && slot.shape_ == shape;
+}
+
 void Stage::prepare(ActivationSlot& slot, BatchShape shape) const {
-  if (slot.user_ != this || !(slot.shape_ == shape)) {
+  if (!is_prepared(slot, shape)) {
     slot.arena_.release(0);
     slot.tensors_ = allocate(slot.arena_, config_, options_, shape);
     slot.user_ = this;

@@ -73,8 +73,10 @@ class Stage {
   // Clears the gradients that this chunk's passes add to (the others are written by the first).
   void begin_step(StreamView stream);
 
-  // Makes the slot ready for a micro-batch of this chunk: its input may be received then.
+  // Makes the slot ready for a micro-batch of this chunk: its input may be received then. Where it
+  // was not, other tensors lay there.
   void prepare(ActivationSlot& slot, BatchShape shape) const;
+  [[nodiscard]] bool is_prepared(const ActivationSlot& slot, BatchShape shape) const;
 
   // The residual stream (n, C) before the first layer: filled by whoever receives it, or by the
   // embedding. And after the last one, once forward has run.

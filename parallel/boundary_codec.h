@@ -83,6 +83,8 @@ class BoundaryCodec {
     sample_.emplace(std::move(classes), options_.setting.error_feedback);
   }
 
+  [[nodiscard]] bool is_sampled() const { return sample_.has_value(); }
+
   [[nodiscard]] std::optional<BoundarySample> take_sample() {
     return std::exchange(sample_, std::nullopt);
   }

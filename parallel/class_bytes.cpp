@@ -47,14 +47,21 @@ std::size_t plain_bytes(std::size_t elements, int ranks, DataStrategy strategy) 
   return bytes;
 }
 
-// Adds what the ranks of one place in the mesh (all data ranks of it) exchange of their gradients.
-void add_place(const MeshJob& job,
-               const CompressionPlan& plan,
-               const MeshPlace& at,
-               std::map<TransferClass, ClassBytes>& classes) {
+// What the ranks of one place in the mesh (all data ranks of it) exchange of a bucket.
+struct BucketBytes {
+  TransferClass members{};
+  std::size_t raw = 0;
+  std::size_t sent = 0;
+  std::vector<ClassBytes::Message> compressed{};
+};
+
+std::vector<BucketBytes> bucket_bytes(const MeshJob& job,
+                                      const CompressionPlan& plan,
+                                      const MeshPlace& at) {
   const RankPlan rank = make_rank_plan(job, at);
   const std::vector<Parameter> parameters = Parameters::describe(job.model, rank.slice);
   const int p = job.parallel.pipeline;
+  std::vector<BucketBytes> list;
   for (const GradientBucket& bucket :
        gradient_buckets(parameters, job.model.tie_embeddings, rank.reducer.bucket_bytes)) {
     const bool table = bucket.kind == Kind::table;
@@ -67,20 +74,35 @@ void add_place(const MeshJob& job,
                             .pipeline_size = p,
                             .group_size = group};
     const CompressedBucket::Options compressed = compressed_bucket(bucket, plan, place);
-    const TransferClass members{.site = table ? Site::embedding : Site::data_gradient,
-                                .stage = table || bucket.kind == Kind::norms
-                                             ? at.pipeline
-                                             : stage_of(*bucket.holds.back(), place),
-                                .phase = Phase::step};
-    ClassBytes& bytes = classes[members];
-    const std::size_t plain = plain_bytes(bucket.count, group, job.parallel.data_strategy);
-    bytes.members = members;
-    bytes.raw += plain;
-    bytes.sent += compressed.sums.empty() ? plain : compressed_bucket_bytes(compressed);
+    BucketBytes bytes{
+        .members = {.site = table ? Site::embedding : Site::data_gradient,
+                    .stage = table || bucket.kind == Kind::norms
+                                 ? at.pipeline
+                                 : stage_of(*bucket.holds.back(), place),
+                    .phase = Phase::step},
+        .raw = plain_bytes(bucket.count, group, job.parallel.data_strategy),
+    };
+    bytes.sent = compressed.sums.empty() ? bytes.raw : compressed_bucket_bytes(compressed);
     for (const CompressedSum::Options& sum : compressed.sums) {
-      if (at.tensor == 0) {
-        bytes.compressed.push_back({.codec = sum.setting, .shape = message_shape(sum)});
-      }
+      bytes.compressed.push_back({.codec = sum.setting, .shape = message_shape(sum)});
+    }
+    list.push_back(std::move(bytes));
+  }
+  return list;
+}
+
+void add_place(const MeshJob& job,
+               const CompressionPlan& plan,
+               const MeshPlace& at,
+               std::map<TransferClass, ClassBytes>& classes) {
+  for (const BucketBytes& bucket : bucket_bytes(job, plan, at)) {
+    ClassBytes& bytes = classes[bucket.members];
+    bytes.members = bucket.members;
+    bytes.raw += bucket.raw;
+    bytes.sent += bucket.sent;
+    if (at.tensor == 0) {
+      bytes.compressed.insert(
+          bytes.compressed.end(), bucket.compressed.begin(), bucket.compressed.end());
     }
   }
 }
@@ -103,6 +125,29 @@ std::vector<ClassBytes> class_bytes(const MeshJob& job, const CompressionPlan& p
     list.back().members = row.members;
   }
   return list;
+}
+
+ClassBytes bytes_with(const MeshJob& job, const CompressionPlan::Class& row) {
+  if (row.members.phase != Phase::step) {
+    return pipeline_bytes(job, make_rank_plan(job, {}).executor.schedule, row);
+  }
+  ClassBytes bytes{.members = row.members};
+  for (int pipeline = 0; pipeline < job.parallel.pipeline; ++pipeline) {
+    for (const BucketBytes& bucket :
+         bucket_bytes(job, {.classes = {row}}, {.pipeline = pipeline})) {
+      bytes.raw += bucket.raw;
+      bytes.sent += bucket.sent;
+    }
+  }
+  return bytes;
+}
+
+MatrixShape typical_shape(const MeshJob& job, const TransferClass& members) {
+  return members.phase == Phase::step
+             ? MatrixShape{.rows = job.model.hidden,
+                           .columns =
+                               std::max<std::int64_t>(1, job.model.hidden / job.parallel.tensor)}
+             : share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
 }
 
 std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan) {

@@ -32,6 +32,14 @@ struct ClassBytes {
 // virtual stage.
 [[nodiscard]] std::vector<ClassBytes> class_bytes(const MeshJob& job, const CompressionPlan& plan);
 
+// What a codec does to the class, every other one plain. Of gradients: all that the ranks of the
+// first tensor rank exchange, since classes may share a bucket; with no list of messages.
+[[nodiscard]] ClassBytes bytes_with(const MeshJob& job, const CompressionPlan::Class& row);
+
+// What a message of the class is like: this tensor rank's share of a boundary, or its part of the
+// smallest matrix of a layer.
+[[nodiscard]] MatrixShape typical_shape(const MeshJob& job, const schedule::TransferClass& members);
+
 // What compression keeps off each axis in a step, in the order of kReportedAxes; below 0 where it
 // sends more.
 [[nodiscard]] std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan);

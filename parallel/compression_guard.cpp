@@ -8,11 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "compress/codec_bytes.h"
 #include "compress/expected_error.h"
 #include "core/check.h"
-#include "parallel/boundary_codec.h"
-#include "parallel/bucket_compression.h"
+#include "parallel/class_bytes.h"
 
 namespace slackline {
 
@@ -32,54 +30,6 @@ std::vector<CompressionPlan::Class>::iterator row_of(CompressionPlan& plan,
   return row;
 }
 
-// Bytes of matrices with and without a codec.
-struct Balance {
-  std::size_t raw = 0;
-  std::size_t sent = 0;
-
-  void add(const MatrixShape& shape, DType dtype, const CodecSetting& setting) {
-    const std::size_t plain = shape.num_elements() * size_of(dtype);
-    const bool pays = setting.always || shrinks(setting, shape);
-    raw += plain;
-    sent += pays ? frame_bytes(setting, {{.name = "", .shape = shape}}) : plain;
-  }
-};
-
-// The matrices of one pipeline rank whose gradients are of the class.
-void add_gradients(const MeshJob& job,
-                   int pipeline_rank,
-                   const CompressionPlan::Class& row,
-                   Balance& balance) {
-  const RankPlan rank = make_rank_plan(job, {.pipeline = pipeline_rank});
-  const std::vector<Parameter> parameters = Parameters::describe(job.model, rank.slice);
-  const BucketPlace place{.chunks = &rank.slice.chunks,
-                          .pipeline_rank = pipeline_rank,
-                          .pipeline_size = job.parallel.pipeline};
-  for (const GradientBucket& bucket :
-       gradient_buckets(parameters, job.model.tie_embeddings, rank.reducer.bucket_bytes)) {
-    for (const Parameter* parameter : bucket.holds) {
-      const Shape& shape = parameter->shard.shape;
-      if (shape.rank() == 2 && class_of(*parameter, bucket, place) == row.members) {
-        balance.add({.rows = shape[0], .columns = shape[1]}, DType::f32, *row.codec);
-      }
-    }
-  }
-}
-
-Balance balance_of(const MeshJob& job, const CompressionPlan::Class& row) {
-  Balance balance;
-  if (row.members.phase != schedule::Phase::step) {
-    balance.add(share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor),
-                job.precision,
-                *row.codec);
-    return balance;
-  }
-  for (int rank = 0; rank < job.parallel.pipeline; ++rank) {
-    add_gradients(job, rank, row, balance);
-  }
-  return balance;
-}
-
 // What may come after the class' codec.
 std::vector<CodecSetting> finer_codecs(const CompressionPlan::Class& row,
                                        const MeshJob& job,
@@ -92,8 +42,7 @@ std::vector<CodecSetting> finer_codecs(const CompressionPlan::Class& row,
     }
     return finer;
   }
-  const MatrixShape shape =
-      share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
+  const MatrixShape shape = typical_shape(job, row.members);
   const double error = expected_error(*row.codec, shape);
   std::ranges::copy_if(
       candidates->second, std::back_inserter(finer), [&](const CodecSetting& candidate) {
@@ -110,10 +59,10 @@ void make_finer(CompressionPlan::Class& row, const MeshJob& job, const GuardRule
   for (const CodecSetting& finer : finer_codecs(before, job, rule)) {
     CompressionPlan::Class candidate = before;
     candidate.codec = finer;
-    const Balance balance = balance_of(job, candidate);
-    if (balance.sent < balance.raw && (!row.codec || balance.sent < least)) {
+    const ClassBytes bytes = bytes_with(job, candidate);
+    if (bytes.sent < bytes.raw && (!row.codec || bytes.sent < least)) {
       row.codec = finer;
-      least = balance.sent;
+      least = bytes.sent;
     }
   }
 }
@@ -133,7 +82,10 @@ bool has_heir(const CompressionPlan& plan,
 std::string change_text(const CodecSetting& before,
                         const CompressionPlan::Class& row,
                         const CompressionPlan& plan) {
-  const bool goes_on = row.codec && row.codec->error_feedback == before.error_feedback;
+  // A sum has one residual, whatever its feedback; a boundary's are kept in another way by each.
+  const bool sums = row.members.phase == schedule::Phase::step;
+  const bool goes_on = row.codec && (row.codec->error_feedback == before.error_feedback ||
+                                     (sums && row.codec->error_feedback != ErrorFeedback::none));
   const bool drops = before.error_feedback != ErrorFeedback::none && !goes_on &&
                      !has_heir(plan, row.members, before.error_feedback);
   const std::string outcome = row.codec ? "becomes " + short_text(*row.codec) : "is turned off";

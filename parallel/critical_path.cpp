@@ -85,11 +85,11 @@ class Candidates {
     }
     for (const CompressionPlan::Class& row : plan.classes) {
       classes_.push_back(row.members);
+      shapes_.push_back(typical_shape(job, row.members));
     }
     for (std::size_t i = 0; most > 0 && i < classes_.size(); ++i) {
       raw_bytes_ += static_cast<double>(bytes_.front()[i].raw);
     }
-    elements_ = share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
   }
 
   [[nodiscard]] const std::vector<TransferClass>& classes() const { return classes_; }
@@ -118,8 +118,8 @@ class Candidates {
         offered.settings.push_back(*setting);
         offered.choices.choices.push_back(
             {.cost = class_cost(row, codec_seconds_or_assumed(row, costs)),
-             .error =
-                 expected_error(*setting, elements_) * static_cast<double>(row.raw) / raw_bytes_});
+             .error = expected_error(*setting, shapes_[members]) * static_cast<double>(row.raw) /
+                      raw_bytes_});
       }
     }
     return offered;
@@ -128,9 +128,9 @@ class Candidates {
  private:
   std::map<Site, std::vector<CodecSetting>> of_sites_;
   std::vector<TransferClass> classes_{};
+  std::vector<MatrixShape> shapes_{};             // of a typical message of each class
   std::vector<std::vector<ClassBytes>> bytes_{};  // of each candidate, of each class
   double raw_bytes_ = 0.0;
-  MatrixShape elements_{};  // of a typical message
 };
 
 // What each class does to the step, for the reasons of a plan.

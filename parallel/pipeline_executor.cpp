@@ -118,7 +118,7 @@ double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
       receive_input(op, at, work);
       return 0.0;
     case OpKind::receive_backward:
-      receive(op, stage.gradient(at.slot), at, work);
+      receive_gradient(op, at, work);
       return 0.0;
     case OpKind::send_forward:
       send(op, {.share = share(stage.output(at.slot))}, at.sent_output, work);
@@ -149,10 +149,13 @@ double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
 
 double PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
-  const bool receives = !stage.chunk().embedding;
-  receives ? at.input.transfer.wait() : at.finish_sends();
+  if (stage.chunk().embedding) {
+    prepare(stage, at);
+  }
+  at.input.transfer.wait();
+  at.sent_output.transfer.wait();  // of the micro-batch before
   const double begin = begin_op(op, work);
-  if (receives) {
+  if (!stage.chunk().embedding) {
     gather_shares(stage.input(at.slot));
   }
   const Pass pass = pass_of(op, work);
@@ -165,9 +168,8 @@ double PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
 
 double PipelineExecutor::backward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
-  if (!stage.chunk().head) {
-    at.gradient.transfer.wait();
-  }
+  at.gradient.transfer.wait();
+  at.sent_gradient.transfer.wait();  // of the micro-batch before
   const double begin = begin_op(op, work);
   if (!stage.chunk().head) {
     gather_shares(stage.gradient(at.slot));
@@ -212,11 +214,25 @@ Tensor PipelineExecutor::Message::frame() {
   return memory->view(DType::u8, {static_cast<std::int64_t>(bytes)});
 }
 
+void PipelineExecutor::prepare(const Stage& stage, InFlight& at) const {
+  if (!stage.is_prepared(at.slot, options_.stage.micro_batch)) {
+    at.finish_sends();
+    stage.prepare(at.slot, options_.stage.micro_batch);
+  }
+}
+
 void PipelineExecutor::receive_input(const Op& op, InFlight& at, const Work& work) {
-  at.finish_sends();
   const Stage& stage = stage_of(op.chunk);
-  stage.prepare(at.slot, options_.stage.micro_batch);
+  prepare(stage, at);
+  if (at.sent_gradient.reads_input()) {
+    at.sent_gradient.transfer.wait();
+  }
   receive(op, stage.input(at.slot), at, work);
+}
+
+void PipelineExecutor::receive_gradient(const Op& op, InFlight& at, const Work& work) {
+  at.sent_gradient.transfer.wait();  // of the micro-batch before
+  receive(op, stage_of(op.chunk).gradient(at.slot), at, work);
 }
 
 void PipelineExecutor::send(const Op& op,

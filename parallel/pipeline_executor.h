@@ -89,6 +89,11 @@ class PipelineExecutor {
     Transfer transfer{};  // last: ends before its memory
 
     [[nodiscard]] Tensor frame();
+
+    // Under way, and measured against the input of the stage that sent it.
+    [[nodiscard]] bool reads_input() const {
+      return !transfer.is_empty() && codec != nullptr && codec->is_sampled();
+    }
   };
 
   // A micro-batch's place in memory and the transfers that use it.
@@ -116,7 +121,10 @@ class PipelineExecutor {
   [[nodiscard]] double begin_op(const schedule::Op& op, const Work& work);
   void note_op(const schedule::Op& op, const Work& work, double begin);
   [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work) const;
+  // Makes a slot the stage's; what other tensors there are sent from has gone then.
+  void prepare(const Stage& stage, InFlight& at) const;
   void receive_input(const schedule::Op& op, InFlight& at, const Work& work);
+  void receive_gradient(const schedule::Op& op, InFlight& at, const Work& work);
   // Begin a transfer of this rank's share of a boundary tensor.
   void send(const schedule::Op& op,
             const BoundaryCodec::Outgoing& outgoing,

@@ -106,6 +106,7 @@ LinkSpeeds probed_links(Communicator& world, const TrainConfig& config) {
   }
   for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
     link->bytes_per_second *= config.message_scale();
+    link->eager_bytes *= config.message_scale();
   }
   return cluster;
 }

@@ -9,7 +9,7 @@ namespace slackline {
 
 class JsonReader;
 
-// MPI sends messages up to this over TCP at once (core/comm/mpi_transport).
+// MPI sends what is shorter, its header included, over TCP at once (core/comm/mpi_transport).
 inline constexpr int kEagerBytes = 512 << 10;
 
 // A cluster file (CONTRACTS section 6): nodes with their devices, and the links inside and between
@@ -30,7 +30,7 @@ struct Cluster {
     bool duplex = true;                   // both directions at once
     SharedBy shared_by = SharedBy::pair;  // each pair of ranks has its own, or all ranks of a node
     std::string source = "assumed";       // or "measured", "published"
-    // A message that is longer starts once its receive is posted; no key of a file.
+    // A message of as many or more starts once its receive is posted; no key of a file.
     double eager_bytes = kEagerBytes;
   };
 

@@ -13,7 +13,7 @@ namespace {
 constexpr TransferNote kNote{.what = "probe of a link"};
 // A small message goes there and back until this often, or for this long.
 constexpr int kRoundTrips = 20;
-constexpr double kRoundTripSeconds = 0.02;
+constexpr double kRoundTripSeconds = 0.2;
 constexpr int kRepeats = 2;  // of a large one
 // Large messages grow until one takes this long, or is this large.
 constexpr double kLongEnough = 0.02;  // seconds

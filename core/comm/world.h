@@ -18,8 +18,9 @@ struct WorldOptions {
   double end_grace_seconds = 0.3;    // how long a wait may last once the end is expected
   bool (*end_expected)() = nullptr;  // e.g. whether SIGTERM came; polled; null: never
   std::optional<Cluster> links{};    // emulate these; ranks then stand on its nodes
-  // Messages of Urgency::background are cut to this many bytes, so that others get in between. The
-  // same on every rank.
+  // Messages of Urgency::background are cut to this many bytes, so that others get in between. MPI
+  // does not take as many off a sender's hands before they leave (kEagerBytes). The same on every
+  // rank.
   std::size_t longest_background = std::size_t{1} << 19U;
 };
 

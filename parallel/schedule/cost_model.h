@@ -23,7 +23,7 @@ struct Link {
   // Two ends that may be other links' as well, as a node's adapter is, by any numbers: each serves
   // one message at a time, whichever link it goes over, and `duplex` says nothing. None: negative.
   std::array<int, 2> ends{-1, -1};
-  double eager_bytes{};  // a longer transfer starts once its receive is posted
+  double eager_bytes{};  // a transfer of as many or more starts once its receive is posted
 };
 
 // Part of a once-a-step transfer, and the op it runs beside. For a reduction `at` is the fraction

@@ -23,9 +23,9 @@ struct SlotMap {
 
 // Inputs of a chunk: from the post of their receive (the forward pass where nothing is received)
 // until the backward pass, or its weight part, is done. A rank that receives early holds one more
-// of these than activations. Whoever posts a receive first waits for what was sent from its slot;
-// interleaved ranks with blocking exchanges, a ring, would wait for each other in a circle, so
-// there a slot is given back only when a wait has ended its sends.
+// of these than activations. A slot that goes from one chunk to another waits, before a receive is
+// posted, for what was sent from it; interleaved ranks with blocking exchanges, a ring, would wait
+// for each other in a circle, so there a slot is given back only when a wait has ended its sends.
 [[nodiscard]] SlotMap input_slots(const Schedule& schedule);
 
 // Gradients of a chunk's output: from the post of their receive (the backward pass where nothing is

@@ -69,7 +69,8 @@ struct Timeline {
 };
 
 // The semantics of ops.h, and:
-//   - a transfer starts when it is submitted and (above eager_bytes) its receive is posted; links,
+//   - a transfer starts when it is submitted and (from eager_bytes on) its receive is posted;
+//   links,
 //     and ends that links share, serve in order of readiness
 //   - a rank serves its data axis (gathers of parameters, buckets, embedding sync) one at a time
 //   - a step begins with the gathers of the parameters that the step before has updated

@@ -119,7 +119,7 @@ class GraphBuilder {
     const bool forward = op.kind == OpKind::send_forward;
     const OpKind post = forward ? OpKind::receive_forward : OpKind::receive_backward;
     const std::size_t receive = key(post, peer_chunk(op), op.micro_batch);
-    if (static_cast<double>(bytes.value) > link.eager_bytes) {
+    if (static_cast<double>(bytes.value) >= link.eager_bytes) {
       add_edge(op_nodes_.at(receive), id);
     }
     if (!beside) {

@@ -127,6 +127,34 @@ TEST_CASE("a guard sees what a class of gradients sends as a whole") {
   CHECK(outcome(job, "data_gradient", gradients, low_rank(16), 0.51) == "off");
 }
 
+TEST_CASE("of gradients a candidate counts with what its collective sends") {
+  const CodecSetting bytes{.kind = CodecKind::quantize, .bits = 8};
+  const CodecSetting cast{.kind = CodecKind::cast};
+  const auto next = [](const MeshJob& job, const CodecSetting& candidate) {
+    const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::step};
+    const GuardRule rule{.max_error = kMaxError,
+                         .candidates = {{Site::data_gradient, {candidate}}}};
+    return outcome(job, "data_gradient", gradients, low_rank(2), 0.51, rule);
+  };
+  // Every rank's bytes go to every other; of eight ranks that is more than the sum of floats.
+  CHECK(next(job_of(1, 4), bytes) == "quantize 8");
+  CHECK(next(job_of(1, 8), bytes) == "off");
+  // zero1's plain sum stops half-way, so that half as many bytes twice are no fewer.
+  MeshJob job = job_of(1, 2);
+  CHECK(next(job, cast) == "cast");
+  job.parallel.data_strategy = DataStrategy::zero1;
+  CHECK(next(job, cast) == "off");
+}
+
+TEST_CASE("what a codec of gradients is expected to lose does not depend on the batch") {
+  MeshJob job = job_of(1, 2);
+  job.micro_batch = {.B = 1, .T = 8};  // rank 8 would be all of a boundary's message
+  const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::step};
+  const GuardRule rule{.max_error = kMaxError,
+                       .candidates = {{Site::data_gradient, {{.kind = CodecKind::cast}}}}};
+  CHECK(outcome(job, "data_gradient", gradients, low_rank(8), 0.51, rule) == "cast");
+}
+
 // Layers of several chunks may share a bucket.
 TEST_CASE("a guard sees the gradients of every chunk of a rank") {
   MeshJob job = job_of(2, 2);
@@ -176,6 +204,26 @@ TEST_CASE("with immediate feedback no other phase goes on with residuals") {
   const std::optional<GuardedPlan> next = guarded_plan(
       job, plans_of(job, "pipeline_backward", setting), 10, measured(kCooldown, 0.75), kRule);
   CHECK_THAT(next->changes.at(0), Contains("is turned off and what its residuals owe is dropped;"));
+}
+
+TEST_CASE("residuals that another kind of codec does not go on with are said to be dropped") {
+  const CodecSetting bytes{.kind = CodecKind::quantize, .bits = 8};
+  CodecSetting bytes_at_once = bytes;
+  bytes_at_once.error_feedback = ErrorFeedback::immediate;
+  const auto change = [](Site site, const TransferClass& members, const CodecSetting& candidate) {
+    const MeshJob job = members.phase == Phase::step ? job_of(1, 2) : job_of(2, 1);
+    const GuardRule rule{.max_error = kMaxError, .candidates = {{site, {candidate}}}};
+    const std::string name = schedule::site_name(site);
+    return guarded_plan(job, plans_of(job, name, low_rank(4)), 10, measured(members, 0.75), rule)
+        ->changes.at(0);
+  };
+  const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::step};
+  const std::string dropped = "becomes quantize 8 and what its residuals owe is dropped;";
+  CHECK_THAT(change(Site::data_gradient, gradients, bytes), Contains(dropped));
+  CHECK_THAT(change(Site::data_gradient, gradients, bytes_at_once),
+             Contains("becomes quantize 8;"));
+  // The steady phase goes on with the boundary's lazy residual.
+  CHECK_THAT(change(Site::pipeline_backward, kCooldown, bytes), Contains("becomes quantize 8;"));
 }
 
 TEST_CASE("a class whose codec has changed since the sampled step waits for the next sample") {

@@ -10,7 +10,7 @@ blocking transfers without compression are a run of their own.
 With --peer also PyTorch DDP on the data axis, plain and with its PowerSGD hook, for the same model, batch and
 links (tools/bench/ddp_peer.py says what it needs), against the median of the chosen plan's steps.
 
-With --rehearsed: larger meshes, 32 GPUs on clusters of configs/clusters, the rehearsals of flip_bench.py.
+With --rehearsed: larger meshes, 16 or 32 GPUs of configs/clusters, the rehearsals of flip_bench.py.
 
 usage: tools/bench/do_no_harm_bench.py [--axis data|pipeline] [--rounds N] [--peer PYTHON] [RATE]...
        (rates: 10mbit 30mbit 100mbit 300mbit 1gbit none)
@@ -72,6 +72,9 @@ REHEARSED = {
     "gradients low_rank 32": {"data_gradient": 1},
     "all strongest": {"pipeline_forward": 1, "pipeline_backward": 2, "data_gradient": 1},
 }
+
+# With so many GPUs of theirs.
+REHEARSED_CLUSTERS = {"ethernet_10g": 16, "a100_80g_tcp": 32, "a100_200g": 32, "a100_800g_rdma": 32}
 
 
 def candidates(axis):
@@ -193,9 +196,9 @@ def print_rehearsed(place, cluster, parallel):
 def rehearse(place):
     names = ("stages x data", "plain", "plain, blocking", *REHEARSED)
     print_header("cluster", *names, "chosen", "choice", "best plain / chosen", "best of all / chosen")
-    for cluster in ("ethernet_10g", "a100_80g_tcp", "a100_200g", "a100_800g_rdma"):
-        for parallel in ({"pipeline": 8, "data": 4}, {"pipeline": 4, "data": 8}):
-            print_rehearsed(place, cluster, parallel)
+    for cluster, gpus in REHEARSED_CLUSTERS.items():
+        for pipeline in (8, 4):
+            print_rehearsed(place, cluster, {"pipeline": pipeline, "data": gpus // pipeline})
 
 
 def main():

@@ -192,7 +192,9 @@ TEST_CASE("emulated links send messages of any length at once") {
   const ClusterFile file(R"({"nodes": [{"devices": 2}],
     "links": [{"scope": "node", "bytes_per_second": 1e9}]})");
   REQUIRE(read_cluster(file.path()).node_link.eager_bytes == kEagerBytes);
-  REQUIRE(std::isinf(read_emulated_cluster(file.path()).node_link.eager_bytes));
+  const Cluster emulated = read_emulated_cluster(file.path());
+  REQUIRE(std::isinf(emulated.node_link.eager_bytes));
+  REQUIRE(std::isinf(emulated.network_link.eager_bytes));
 }
 
 TEST_CASE("a bad cluster file is refused with its path, key and rule") {

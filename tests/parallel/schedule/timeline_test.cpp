@@ -131,9 +131,9 @@ TEST_CASE("an eager message starts before its receive is posted, others do not")
   // Rank 1: F0 2.5, B0 4.5; it then posts the receive of F1's message, made at 2.5, beside the
   // gradient's. F1, B1 and a message of 0.5, and B1 of rank 0.
   CHECK(make_timeline(schedule, costs).step.value == Approx(4.5 + 0.5 + 3.0 + 0.5 + 2.0));
-  costs.link.eager_bytes = 999;
+  costs.link.eager_bytes = 1000;
   CHECK(make_timeline(schedule, costs).step.value == Approx(4.5 + 0.5 + 3.0 + 0.5 + 2.0));
-  costs.link.eager_bytes = 1000;  // it is there by then
+  costs.link.eager_bytes = 1001;  // it is there by then
   CHECK(make_timeline(schedule, costs).step.value == Approx(4.5 + 0.2 + 3.0 + 0.5 + 2.0));
 }
 
