@@ -37,7 +37,7 @@ sl_system_library(sl_crypto openssl/evp.h crypto libssl-dev)
 sl_system_library(sl_sentencepiece sentencepiece_processor.h sentencepiece libsentencepiece-dev)
 sl_system_library(sl_sentencepiece_train sentencepiece_trainer.h sentencepiece_train libsentencepiece-dev)
 sl_system_library(sl_hwy hwy/highway.h hwy libhwy-dev)
-if(SL_TESTS AND NOT SL_CUDA)
+if(SL_TESTS AND NOT SL_CUDA AND NOT SL_SANITIZE)
   # The fibers of tests/emulated_cuda.
   sl_system_library(sl_boost_context boost/context/fiber.hpp boost_context libboost-context-dev)
 endif()

@@ -303,7 +303,8 @@ TEST_CASE("settings of the mesh that do not exist or do nothing are refused") {
 
 TEST_CASE("what is not built is refused by name") {
   using Catch::Contains;
-  for (const char* assignment : {"device=cuda", "compress.tensor_forward={}", "model.kv_heads=2"}) {
+  REQUIRE_THAT(refusal({"device=cuda"}), Contains("device") && Contains("built without CUDA"));
+  for (const char* assignment : {"compress.tensor_forward={}", "model.kv_heads=2"}) {
     INFO(assignment);
     const std::string key = std::string(assignment).substr(0, std::string(assignment).find('='));
     REQUIRE_THAT(refusal({assignment}), Contains(key) && Contains("not built yet"));
