@@ -22,10 +22,12 @@ runs.BINARY = Path(sys.argv[1]).resolve()
 import drift_bench  # noqa: E402
 
 SKIPPED = 77
-STEPS, CHANGE_AFTER = 100, 40
+STEPS, CHANGE_AFTER = 200, 40
+ATTEMPTS = 3
 MODEL = {"layers": 2, "hidden": 64, "heads": 4, "sequence": 64, "vocab": 257}
 # Of the links, in bits a second.
 FAST, SLOW = 10**10, 10 * 10**6
+SLOW_AT_LEAST, SLOW_AT_MOST = 0.3 * SLOW, 3 * SLOW
 
 
 def reasons_for_no_lab():
@@ -39,12 +41,9 @@ def reasons_for_no_lab():
     return ", ".join(reasons)
 
 
-def main():
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    reasons = reasons_for_no_lab()
-    if reasons:
-        print(f"SKIPPED: no lab was made, because {reasons}")
-        return SKIPPED
+def train():
+    """The steps that drifted, the step after which the network changed, and the bits a second that the last plan was
+    chosen by."""
     place = runs.Workplace()
     place.prepare_letters("corpus", 1 << 16)
     job = {**drift_bench.drift_config(place, STEPS), "model": MODEL}
@@ -52,11 +51,24 @@ def main():
     print(said)
     assert len(steps) == STEPS, len(steps)
     drifted = re.findall(r"step (\d+): steps have drifted .*; links and costs are measured anew", said)
-    assert drifted and int(drifted[-1]) > changed, (drifted, changed)
-    # What the last plan was chosen by.
     links = json.loads((place.path / f"drift-{FAST}" / "costs.json").read_text())["links"]
-    speed = next(link["bytes_per_second"] for link in links if link["scope"] == "network")
-    assert 0.3 < 8 * speed / SLOW < 3, links
+    speed = 8 * next(link["bytes_per_second"] for link in links if link["scope"] == "network")
+    return drifted, changed, speed
+
+
+def main():
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    reasons = reasons_for_no_lab()
+    if reasons:
+        print(f"SKIPPED: no lab was made, because {reasons}")
+        return SKIPPED
+    for _ in range(ATTEMPTS):
+        drifted, changed, speed = train()
+        # Another load of the machine can drift just before the network changes, which is then a part of what is usual.
+        if not drifted or speed < SLOW_AT_MOST:
+            break
+    assert drifted and int(drifted[-1]) > changed, (drifted, changed)
+    assert SLOW_AT_LEAST < speed < SLOW_AT_MOST, speed
     return 0
 
 
