@@ -6,8 +6,8 @@ namespace slackline {
 
 // Notices when steps begin to take another time than they took before, for good: a link that
 // somebody else uses now, a processor that runs hot. Of `kWindow` steps the median counts, so that
-// single slow steps, a checkpoint's for example, do not. What begins before the first window is full
-// counts as usual.
+// single slow steps, a checkpoint's for example, do not. What begins before the first window is
+// full counts as usual.
 class DriftWatch {
  public:
   static constexpr int kSettling = 2;  // steps after restart() that are not looked at
