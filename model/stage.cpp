@@ -101,8 +101,7 @@ std::size_t Stage::workspace_bytes(const ModelConfig& config,
   std::size_t bytes = Block::workspace_bytes(config, shape, workers);
   if (chunk.embedding) {
     bytes = std::max(
-        bytes,
-        Embedding::workspace_bytes(config, shape.batch, shape.dtype, shape.share, workers));
+        bytes, Embedding::workspace_bytes(config, shape.batch, shape.dtype, shape.share, workers));
   }
   if (chunk.head) {
     // The gradient of the final norm's output is held beside what either of the two takes.

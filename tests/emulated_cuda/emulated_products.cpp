@@ -1,5 +1,4 @@
 #include "core/cuda/matmul_products.h"
-#include "core/kernels/matmul_backends.h"
 
 // In cuBLASLt's place where kernels run on the processor.
 namespace slackline::cuda {
@@ -18,8 +17,7 @@ void plain_product(StreamView /*stream*/, const MatmulArgs& args) {
       .accumulate = args.accumulate,
   };
   Stream processor({.name = "products", .workspace_bytes = matmul_workspace_bytes(plain, 1)});
-  args.a.dtype() == DType::bf16 ? cpu::matmul_in_f32<BFloat16>(processor, plain)
-                                : cpu::matmul_in_f32<float>(processor, plain);
+  matmul(processor, plain);
 }
 
 }  // namespace slackline::cuda
