@@ -26,8 +26,32 @@ class RandomPermutation {
   // REQUIRES: 1 <= n < 2^32.
   RandomPermutation(PhiloxKey key, std::uint64_t n);
 
-  // REQUIRES: x < n.
-  [[nodiscard]] std::uint32_t operator()(std::uint32_t x) const;
+  // The same, made by a kernel: `side` is side_of(n).
+  constexpr RandomPermutation(PhiloxKey key, std::uint64_t n, std::uint32_t side)
+      : side_(side), last_(static_cast<std::uint32_t>(n - 1)) {
+    constexpr std::uint32_t kWordsPerBlock = 4;  // of Philox
+    for (std::uint32_t i = 0; i < kRounds; ++i) {
+      round_keys_[i] = philox(key, {i / kWordsPerBlock, 0, 0, 0})[i % kWordsPerBlock];
+    }
+  }
+
+  // The least number whose square is at least n; at most 65536.
+  [[nodiscard]] static std::uint32_t side_of(std::uint64_t n);
+
+  // REQUIRES: x < n. Kernels call it too.
+  [[nodiscard]] constexpr std::uint32_t operator()(std::uint32_t x) const {
+    std::uint32_t left = x / side_;
+    std::uint32_t right = x % side_;
+    do {
+      for (std::uint32_t i = 0; i < kRounds; ++i) {
+        const std::uint32_t sum = left + round_function(right, round_keys_[i]);
+        left = right;
+        right = sum >= side_ ? sum - side_ : sum;
+      }
+      x = left * side_ + right;
+    } while (x > last_);
+    return x;
+  }
 
   [[nodiscard]] std::uint32_t side() const { return side_; }
 
@@ -43,7 +67,12 @@ class RandomPermutation {
   static constexpr int kShift = 16;
 
  private:
-  [[nodiscard]] std::uint32_t round_function(std::uint32_t right, std::uint32_t round_key) const;
+  [[nodiscard]] constexpr std::uint32_t round_function(std::uint32_t right,
+                                                       std::uint32_t round_key) const {
+    std::uint32_t word = (right + round_key) * kMultiplier0;
+    word = (word ^ (word >> kShift)) * kMultiplier1;
+    return static_cast<std::uint32_t>(static_cast<std::uint64_t>(word) * side_ >> 32U);
+  }
 
   std::uint32_t side_;
   std::uint32_t last_;

@@ -1,19 +1,50 @@
 #include "core/cuda/cuda_stream.h"
 
 #include "core/cuda/check_cuda.h"
+#include "core/cuda/cuda_memory.h"
+#include "core/error.h"
 
 namespace slackline {
 
 CudaStream::CudaStream() {
   SL_CUDA_CHECK(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking));
+  faults_ = reinterpret_cast<Faults*>(cuda::allocate(sizeof(Faults)));
+  host_faults_ = reinterpret_cast<Faults*>(cuda::allocate_pinned(sizeof(Faults)));
+  if (faults_ == nullptr || host_faults_ == nullptr) {
+    throw DeviceError("no memory for a CUDA stream");
+  }
+  *host_faults_ = {};
+  cuda::copy_now(faults_, host_faults_, sizeof(Faults));
 }
 
 CudaStream::~CudaStream() {
   cudaStreamDestroy(handle_);
+  cuda::release(reinterpret_cast<std::byte*>(faults_));
+  cuda::release_pinned(reinterpret_cast<std::byte*>(host_faults_));
 }
 
 void CudaStream::synchronize() const {
+  cuda::copy(handle_, host_faults_, faults_, sizeof(Faults));
   SL_CUDA_CHECK(cudaStreamSynchronize(handle_));
+  if (host_faults_->first.raise != nullptr) {
+    const DeviceFault fault = host_faults_->first;
+    *host_faults_ = {};
+    cuda::copy_now(faults_, host_faults_, sizeof(Faults));
+    fault.raise(fault);
+  }
+}
+
+CudaEvent::CudaEvent(const CudaStream& stream) {
+  SL_CUDA_CHECK(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming));
+  SL_CUDA_CHECK(cudaEventRecord(handle_, stream.handle()));
+}
+
+CudaEvent::~CudaEvent() {
+  cudaEventDestroy(handle_);
+}
+
+void CudaEvent::wait() const {
+  SL_CUDA_CHECK(cudaEventSynchronize(handle_));
 }
 
 }  // namespace slackline

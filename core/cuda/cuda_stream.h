@@ -1,9 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
+#include "core/device_fault.h"
+
 struct CUstream_st;  // the toolkit's cudaStream_t points to one
+struct CUevent_st;
 
 namespace slackline {
 
@@ -14,6 +18,14 @@ namespace slackline {
 // the backend, refuses to make one.
 class CudaStream {
  public:
+  // In the device's memory, for kernels that check data.
+  struct Faults {
+    static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
+
+    DeviceFault first{};
+    std::uint32_t position = kNowhere;  // scratch of such kernels, left as it was
+  };
+
   CudaStream();
   ~CudaStream();
   CudaStream(const CudaStream&) = delete;
@@ -21,11 +33,31 @@ class CudaStream {
 
   [[nodiscard]] CUstream_st* handle() const { return handle_; }
 
-  // Blocks until all that was submitted is done.
+  [[nodiscard]] Faults* faults() const { return faults_; }
+
+  // Blocks until all that was submitted is done. Raises the first fault since the last time.
   void synchronize() const;
 
  private:
   CUstream_st* handle_ = nullptr;
+  Faults* faults_ = nullptr;
+  Faults* host_faults_ = nullptr;  // pinned: what faults_ was at the last synchronize()
+};
+
+// A point in the work of a CudaStream.
+class CudaEvent {
+ public:
+  // What has been submitted to the stream by now.
+  explicit CudaEvent(const CudaStream& stream);
+  ~CudaEvent();
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  // Blocks until it is done.
+  void wait() const;
+
+ private:
+  CUevent_st* handle_ = nullptr;
 };
 
 }  // namespace slackline

@@ -26,6 +26,14 @@ constexpr const char* kReason =
 
 [[gnu::weak]] void CudaStream::synchronize() const {}
 
+[[gnu::weak]] CudaEvent::CudaEvent(const CudaStream& /*stream*/) {
+  refuse();
+}
+
+[[gnu::weak]] CudaEvent::~CudaEvent() = default;
+
+[[gnu::weak]] void CudaEvent::wait() const {}
+
 namespace cuda {
 
 [[gnu::weak]] bool is_built() {

@@ -9,8 +9,6 @@
 #include "core/kernels/matmul.h"
 #include "core/kernels/operand.h"
 
-// Thin factors have kernels of their own, which read the matrix once and do nothing else worth
-// mentioning; wide ones are products like others.
 namespace slackline {
 
 namespace {
@@ -31,11 +29,11 @@ void check(const LowRankProduct& product, const char* op) {
 }
 
 bool is_thin(const LowRankProduct& product) {
-  return product.left.dim(1) <= cpu::kThinRank;
+  return product.left.dim(1) <= kThinRank;
 }
 
-std::vector<LowRankProduct> thin_ones(std::span<const LowRankProduct> products) {
-  std::vector<LowRankProduct> thin;
+LowRankProducts thin_ones(std::span<const LowRankProduct> products) {
+  LowRankProducts thin;
   for (const LowRankProduct& product : products) {
     if (is_thin(product) && product.left.num_elements() > 0) {
       thin.push_back(product);
@@ -78,9 +76,7 @@ void low_rank_left(StreamView stream, std::span<const LowRankProduct> products) 
       matmul(stream, left_product(product));
     }
   }
-  if (computes(stream)) {
-    cpu::thin_low_rank_left(stream, thin_ones(products));
-  }
+  SL_BACKEND(stream, thin_low_rank_left, stream, thin_ones(products));
 }
 
 void low_rank_right(StreamView stream, std::span<const LowRankProduct> products) {
@@ -90,9 +86,7 @@ void low_rank_right(StreamView stream, std::span<const LowRankProduct> products)
       matmul(stream, right_product(product));
     }
   }
-  if (computes(stream)) {
-    cpu::thin_low_rank_right(stream, thin_ones(products));
-  }
+  SL_BACKEND(stream, thin_low_rank_right, stream, thin_ones(products));
 }
 
 void low_rank_multiply(StreamView stream,
@@ -118,24 +112,26 @@ void low_rank_multiply(StreamView stream,
       matmul(stream, outer_product(taken, product.added, Accumulate::yes));
     }
   }
-  if (computes(stream)) {
-    cpu::thin_low_rank_multiply(stream, thin_ones(products), output, share);
-  }
+  SL_BACKEND(stream, thin_low_rank_multiply, stream, thin_ones(products), output, share);
 }
 
-std::size_t low_rank_workspace_bytes(std::span<const LowRankProduct> products, int num_threads) {
+std::size_t low_rank_workspace_bytes(std::span<const LowRankProduct> products,
+                                     const Workers& workers) {
   std::size_t widest = 0;
   for (const LowRankProduct& product : products) {
     if (!is_thin(product)) {
       const std::size_t taken = Arena::aligned_bytes(DType::f32, product.left.shape());
       const MatmulArgs outer = outer_product(product, compensated(product), Accumulate::yes);
       widest = std::max({widest,
-                         matmul_workspace_bytes(left_product(product), num_threads),
-                         matmul_workspace_bytes(right_product(product), num_threads),
-                         taken + matmul_workspace_bytes(outer, num_threads)});
+                         matmul_workspace_bytes(left_product(product), workers),
+                         matmul_workspace_bytes(right_product(product), workers),
+                         taken + matmul_workspace_bytes(outer, workers)});
     }
   }
-  return std::max(widest, cpu::thin_low_rank_workspace_bytes(thin_ones(products)));
+  return std::max(widest,
+                  workers.device == Device::cuda
+                      ? cuda::thin_low_rank_workspace_bytes(thin_ones(products))
+                      : cpu::thin_low_rank_workspace_bytes(thin_ones(products)));
 }
 
 }  // namespace slackline

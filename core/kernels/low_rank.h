@@ -4,6 +4,7 @@
 
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "core/workers.h"
 
 namespace slackline {
 
@@ -38,6 +39,6 @@ void low_rank_multiply(StreamView stream,
 
 // Scratch of any of the calls above with these products; their tensors need shapes only.
 [[nodiscard]] std::size_t low_rank_workspace_bytes(std::span<const LowRankProduct> products,
-                                                   int num_threads);
+                                                   const Workers& workers);
 
 }  // namespace slackline

@@ -38,7 +38,7 @@ struct RowRange {
   std::size_t end = 0;
 };
 
-std::vector<RowRange> cut_rows(const std::vector<LowRankProduct>& products, std::size_t rows) {
+std::vector<RowRange> cut_rows(const LowRankProducts& products, std::size_t rows) {
   std::vector<RowRange> ranges;
   for (std::size_t i = 0; i < products.size(); ++i) {
     const std::size_t n = sizes_of(products[i]).n;
@@ -80,14 +80,14 @@ std::size_t partial_elements(const LowRankProduct& product) {
 
 }  // namespace
 
-void thin_low_rank_left(StreamView stream, const std::vector<LowRankProduct>& products) {
+void thin_low_rank_left(StreamView stream, const LowRankProducts& products) {
   const std::vector<RowRange> tasks = cut_rows(products, kRowsPerTask);
   stream.pool().parallel_for(tasks.size(), [&](std::size_t task, int /*thread*/) {
     left_of_rows(products[tasks[task].product], tasks[task]);
   });
 }
 
-void thin_low_rank_right(StreamView stream, const std::vector<LowRankProduct>& products) {
+void thin_low_rank_right(StreamView stream, const LowRankProducts& products) {
   ArenaScope scratch(stream.workspace());
   std::vector<float*> partial;  // of each product; the factor itself where there is one block
   partial.reserve(products.size());
@@ -127,7 +127,7 @@ void thin_low_rank_right(StreamView stream, const std::vector<LowRankProduct>& p
 }
 
 void thin_low_rank_multiply(StreamView stream,
-                            const std::vector<LowRankProduct>& products,
+                            const LowRankProducts& products,
                             LowRankOutput output,
                             float share) {
   const std::vector<RowRange> tasks = cut_rows(products, kRowsPerTask);
@@ -160,7 +160,7 @@ void thin_low_rank_multiply(StreamView stream,
   });
 }
 
-std::size_t thin_low_rank_workspace_bytes(const std::vector<LowRankProduct>& products) {
+std::size_t thin_low_rank_workspace_bytes(const LowRankProducts& products) {
   std::size_t bytes = 0;
   for (const LowRankProduct& product : products) {
     const auto count = static_cast<std::int64_t>(partial_elements(product));

@@ -9,6 +9,14 @@ SL_BACKENDS(void orthonormalize(StreamView stream,
                                 std::span<const Tensor> matrices,
                                 GramSchmidt method))
 
+namespace cpu {
+std::size_t orthonormalize_workspace_bytes(std::span<const Tensor> matrices, int num_threads);
+}
+
+namespace cuda {
+[[gnu::weak]] std::size_t orthonormalize_workspace_bytes(std::span<const Tensor> matrices);
+}
+
 void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSchmidt method) {
   for (const Tensor& matrix : matrices) {
     SL_CHECK(matrix.shape().rank() == 2, "orthonormalize takes matrices");
@@ -17,6 +25,13 @@ void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSch
              "orthonormalize has more columns than rows: " + matrix.shape().to_string());
   }
   SL_BACKEND(stream, orthonormalize, stream, matrices, method);
+}
+
+std::size_t orthonormalize_workspace_bytes(std::span<const Tensor> matrices,
+                                           const Workers& workers) {
+  return workers.device == Device::cuda
+             ? cuda::orthonormalize_workspace_bytes(matrices)
+             : cpu::orthonormalize_workspace_bytes(matrices, workers.num_threads);
 }
 
 }  // namespace slackline

@@ -5,6 +5,7 @@
 
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "core/workers.h"
 
 namespace slackline {
 
@@ -25,6 +26,6 @@ void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSch
 
 // Scratch of the call; the matrices need shapes only.
 [[nodiscard]] std::size_t orthonormalize_workspace_bytes(std::span<const Tensor> matrices,
-                                                         int num_threads);
+                                                         const Workers& workers);
 
 }  // namespace slackline

@@ -178,12 +178,8 @@ void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSch
   });
 }
 
-}  // namespace slackline::cpu
-
-namespace slackline {
-
 std::size_t orthonormalize_workspace_bytes(std::span<const Tensor> matrices, int num_threads) {
-  return Arena::aligned_bytes(DType::f32, cpu::scratch_shape(matrices, num_threads));
+  return Arena::aligned_bytes(DType::f32, scratch_shape(matrices, num_threads));
 }
 
-}  // namespace slackline
+}  // namespace slackline::cpu

@@ -1,3 +1,4 @@
+#include <cstring>
 #include <span>
 
 #include "core/kernels/parallel_ranges.h"
@@ -102,11 +103,21 @@ class VectorPermutation {
   Words side_;
 };
 
+PhiloxKey key_of(const SampleKey& key) {
+  if (key.words.empty()) {
+    return key.key;
+  }
+  PhiloxBlock words;
+  std::memcpy(words.data(), key.words.raw(), sizeof(words));
+  const PhiloxBlock mixed = philox(key.key, words);
+  return {mixed[0], mixed[1]};
+}
+
 }  // namespace
 
-void random_sample(StreamView stream,
-                   const RandomPermutation& permutation,
-                   std::span<std::uint32_t> indices) {
+void random_sample(StreamView stream, const SampleKey& key, std::size_t n, const Tensor& sampled) {
+  const RandomPermutation permutation(key_of(key), n);
+  const std::span<std::uint32_t> indices = sampled.span<std::uint32_t>();
   const VectorPermutation vectors(permutation);
   const auto body = [&](std::size_t begin, std::size_t end) {
     std::size_t i = begin;

@@ -12,7 +12,6 @@ SL_BACKENDS_OF_TYPE(void gather_at(
 SL_BACKENDS_OF_TYPE(void scatter_at(StreamView stream, const Scatter& args))
 SL_BACKENDS_OF_TYPE(void subtract_at(
     StreamView stream, const Tensor& kept, const Tensor& indices, const Tensor& residual))
-SL_BACKENDS(std::size_t first_disorder(StreamView stream, const Tensor& indices, std::size_t n))
 
 namespace {
 
@@ -56,11 +55,6 @@ void keep_only(StreamView stream, const Tensor& indices, const Tensor& tensor) {
 
 std::size_t keep_only_workspace_bytes(std::size_t k) {
   return Arena::aligned_bytes(DType::f32, {static_cast<std::int64_t>(k)});
-}
-
-std::size_t first_disorder(StreamView stream, const Tensor& indices, std::size_t n) {
-  check_operand(indices, {"sparse indices", DType::u32, row_of(indices)});
-  return computes(stream) ? cpu::first_disorder(stream, indices, n) : indices.num_elements();
 }
 
 }  // namespace slackline

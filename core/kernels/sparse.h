@@ -9,8 +9,8 @@ namespace slackline {
 
 // Ops on some elements of a tensor, named by `indices` (k) u32 into its elements in row-major
 // order. The indices are distinct and in range: callers check what comes from outside, with
-// first_disorder(). Dense tensors are f32 of any shape; `kept` is (k), f32 or bf16. No sums, so
-// the bits depend on the arguments alone.
+// check_ascending() (message_checks.h). Dense tensors are f32 of any shape; `kept` is (k), f32 or
+// bf16. No sums, so the bits depend on the arguments alone.
 
 // kept[i] = values[indices[i]], rounded to kept's type.
 void gather_at(StreamView stream, const Tensor& values, const Tensor& indices, const Tensor& kept);
@@ -39,9 +39,5 @@ void subtract_at(StreamView stream,
 // keep_only_workspace_bytes().
 void keep_only(StreamView stream, const Tensor& indices, const Tensor& tensor);
 [[nodiscard]] std::size_t keep_only_workspace_bytes(std::size_t k);
-
-// The first position whose index is not above the one before it, or not below n; k where indices
-// are strictly ascending and in range, and on the rehearsal device.
-[[nodiscard]] std::size_t first_disorder(StreamView stream, const Tensor& indices, std::size_t n);
 
 }  // namespace slackline

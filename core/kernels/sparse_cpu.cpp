@@ -1,4 +1,3 @@
-#include <atomic>
 #include <cmath>
 
 #include "core/kernels/parallel_ranges.h"
@@ -66,23 +65,6 @@ void subtract_at(StreamView stream,
     }
   };
   parallel_ranges(stream, indices.num_elements(), kIndicesPerTask, body);
-}
-
-std::size_t first_disorder(StreamView stream, const Tensor& indices, std::size_t n) {
-  const auto* at = indices.data<std::uint32_t>();
-  std::atomic<std::size_t> first{indices.num_elements()};
-  const auto body = [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      if (at[i] >= n || (i > 0 && at[i] <= at[i - 1])) {
-        std::size_t known = first;
-        while (i < known && !first.compare_exchange_weak(known, i)) {
-        }
-        return;
-      }
-    }
-  };
-  parallel_ranges(stream, indices.num_elements(), kIndicesPerTask, body);
-  return first;
 }
 
 template void gather_at<float>(StreamView, const Tensor&, const Tensor&, const Tensor&);

@@ -27,6 +27,7 @@
 #define __launch_bounds__(...)
 #define __shared__ static thread_local
 #define __restrict__ __restrict
+#define __grid_constant__
 
 struct alignas(8) float2 {
   float x, y;
