@@ -18,10 +18,10 @@ constexpr std::uint32_t kBits = 16;
 
 class CastCodec final : public Codec {
  public:
-  explicit CastCodec(std::vector<CodecPart> parts)
+  CastCodec(std::vector<CodecPart> parts, Device device)
       : parts_(std::move(parts)),
         frame_bytes_(slackline::frame_bytes({.kind = CodecKind::cast}, parts_)),
-        addend_("bf16 addend of a sum", frame_bytes_ - sizeof(FrameHeader)) {}
+        addend_("bf16 addend of a sum", frame_bytes_ - sizeof(FrameHeader), backing_of(device)) {}
 
   [[nodiscard]] std::size_t frame_bytes() const override { return frame_bytes_; }
 
@@ -31,80 +31,98 @@ class CastCodec final : public Codec {
               const MessageKey& /*key*/,
               const Tensor& frame) override {
     SL_CHECK_EQ(frame.bytes(), frame_bytes_);
-    narrow(stream, values, residual, begin_frame(frame, CodecKind::cast, kBits));
+    begin_frame(stream, frame, CodecKind::cast, kBits);
+    narrow(stream, values, residual, payload_of(frame));
   }
 
   void settle(StreamView stream, const Tensor& frame, const Matrices& residual) override {
-    for_each_matrix(opened(frame), residual, subtract, stream);
+    for_each_matrix(opened(stream, frame), residual, subtract, stream);
   }
 
   void decode(StreamView stream,
               const Tensor& frame,
               const Matrices& out,
               bool accumulate) const override {
-    for_each_matrix(opened(frame), out, accumulate ? slackline::accumulate : cast, stream);
+    for_each_matrix(opened(stream, frame), out, accumulate ? slackline::accumulate : cast, stream);
   }
 
   [[nodiscard]] int sums() const override { return 1; }
 
   [[nodiscard]] Tensor addend(int /*round*/) override {
-    return addend_.view(DType::bf16,
-                        {static_cast<std::int64_t>(addend_.bytes() / sizeof(BFloat16))});
+    return addend_.view(DType::bf16, row_of(addend_.bytes()));
   }
 
   void begin_sum(StreamView stream,
                  const Matrices& values,
                  const Matrices& residual,
                  const MessageKey& /*key*/) override {
-    narrow(stream, values, residual, addend_.data());
+    narrow(stream, values, residual, addend(1));
   }
 
   void finish_sum(StreamView stream,
                   const Matrices& out,
                   const Matrices& residual,
                   int /*ranks*/) override {
-    for_each_matrix(addend_.data(), out, cast, stream);
+    for_each_matrix(addend(1), out, cast, stream);
     for (const Tensor& error : residual) {
       keep_bf16_error(stream, error);
     }
   }
 
-  [[nodiscard]] std::size_t workspace_bytes(int /*num_threads*/) const override { return 0; }
+  [[nodiscard]] std::size_t workspace_bytes(const Workers& /*workers*/) const override { return 0; }
 
  private:
   using Op = void (*)(StreamView stream, const Tensor& from, const Tensor& to);
 
-  std::byte* opened(const Tensor& frame) const {
-    static_cast<void>(open_frame(frame, CodecKind::cast, kBits, frame_bytes_));
-    return static_cast<std::byte*>(frame.raw()) + sizeof(FrameHeader);
+  static Shape row_of(std::size_t bytes) {
+    return {static_cast<std::int64_t>(bytes / sizeof(BFloat16))};
+  }
+
+  // All matrices of a frame, one after the other.
+  [[nodiscard]] Tensor payload_of(const Tensor& frame) const {
+    return frame_part(
+        frame, sizeof(FrameHeader), DType::bf16, row_of(frame_bytes_ - sizeof(FrameHeader)));
+  }
+
+  [[nodiscard]] Tensor opened(StreamView stream, const Tensor& frame) const {
+    open_frame(stream, frame, CodecKind::cast, kBits, frame_bytes_);
+    return payload_of(frame);
+  }
+
+  // The part of a matrix; `first` moves on behind it.
+  [[nodiscard]] Tensor part(const Tensor& all, std::size_t matrix, std::int64_t& first) const {
+    const auto count = static_cast<std::int64_t>(parts_.at(matrix).shape.num_elements());
+    first += count;
+    return all.rows(first - count, first);
   }
 
   // Rounds the values, added to the residual where there is one, to bf16.
   void narrow(StreamView stream,
               const Matrices& values,
               const Matrices& residual,
-              std::byte* next) const {
+              const Tensor& all) const {
     SL_CHECK_EQ(values.size(), parts_.size());
+    std::int64_t first = 0;
     for (std::size_t m = 0; m < parts_.size(); ++m) {
-      SL_CHECK_EQ(values[m].num_elements(), parts_[m].shape.num_elements());
+      const Tensor to = part(all, m, first);
       const Tensor* from = &values[m];
       if (!residual.empty()) {
         accumulate(stream, values[m], residual[m]);
         from = &residual[m];
       }
-      const Tensor to(next, DType::bf16, from->shape());
-      cast(stream, *from, to);
-      next += to.bytes();
+      cast(stream, from->reshaped(to.shape()), to);
     }
   }
 
   // Runs op(stream, matrix in bf16, its counterpart in `matrices`).
-  void for_each_matrix(std::byte* next, const Matrices& matrices, Op op, StreamView stream) const {
+  void for_each_matrix(const Tensor& all,
+                       const Matrices& matrices,
+                       Op op,
+                       StreamView stream) const {
+    std::int64_t first = 0;
     for (std::size_t m = 0; m < matrices.size(); ++m) {
-      SL_CHECK_EQ(matrices[m].num_elements(), parts_.at(m).shape.num_elements());
-      const Tensor from(next, DType::bf16, matrices[m].shape());
-      op(stream, from, matrices[m]);
-      next += from.bytes();
+      const Tensor from = part(all, m, first);
+      op(stream, from, matrices[m].reshaped(from.shape()));
     }
   }
 
@@ -115,8 +133,8 @@ class CastCodec final : public Codec {
 
 }  // namespace
 
-std::unique_ptr<Codec> make_cast_codec(std::vector<CodecPart> parts) {
-  return std::make_unique<CastCodec>(std::move(parts));
+std::unique_ptr<Codec> make_cast_codec(std::vector<CodecPart> parts, Device device) {
+  return std::make_unique<CastCodec>(std::move(parts), device);
 }
 
 }  // namespace slackline

@@ -44,20 +44,21 @@ void Codec::mask(StreamView /*stream*/, const Tensor& /*frame*/, const Tensor& /
 
 std::unique_ptr<Codec> make_codec(const CodecSetting& setting,
                                   std::vector<CodecPart> parts,
-                                  std::uint64_t seed) {
+                                  std::uint64_t seed,
+                                  Device device) {
   switch (setting.kind) {
     case CodecKind::low_rank:
-      return make_low_rank_codec(setting, std::move(parts), seed);
+      return make_low_rank_codec(setting, std::move(parts), seed, device);
     case CodecKind::top_k:
       return make_top_k_codec(setting, std::move(parts));
     case CodecKind::random_k:
-      return make_random_k_codec(setting, std::move(parts), seed);
+      return make_random_k_codec(setting, std::move(parts), seed, device);
     case CodecKind::quantize:
       return make_quantize_codec(setting, std::move(parts));
     case CodecKind::cast:
       break;
   }
-  return make_cast_codec(std::move(parts));
+  return make_cast_codec(std::move(parts), device);
 }
 
 }  // namespace slackline

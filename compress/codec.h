@@ -9,6 +9,7 @@
 #include "compress/codec_setting.h"
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "core/workers.h"
 
 namespace slackline {
 
@@ -66,6 +67,9 @@ struct CodecState {
 // values + e. encode() and begin_sum() leave that sum in e, settle() and finish_sum() take off what
 // the receivers get, so that e is then what they did not. Between the two a frame may already be
 // under way: nothing but e is written.
+//
+// Where the stream is of the CUDA device, frames are checked when it is synchronized: a damaged one
+// may have been written to `out` by then.
 //
 // Deterministic: results depend on values, state and key, never on the number of threads. Inf and
 // NaN in the values give Inf or NaN at the receiver. One thread at a time.
@@ -131,23 +135,17 @@ class Codec {
   [[nodiscard]] virtual std::vector<CodecState> state() { return {}; }
 
   // Scratch of the calls above, on the stream's workspace.
-  [[nodiscard]] virtual std::size_t workspace_bytes(int num_threads) const = 0;
+  [[nodiscard]] virtual std::size_t workspace_bytes(const Workers& workers) const = 0;
 
  protected:
   Codec() = default;
 };
 
-// `seed` draws first states, the same on all ranks that name the same. `name` keeps streams of
-// numbers of different sites apart. REQUIRES: every shape has elements.
-[[nodiscard]] std::unique_ptr<Codec> make_codec(const CodecSetting& setting,
-                                                std::vector<MatrixShape> shapes,
-                                                std::uint64_t seed,
-                                                const std::string& name);
-
-// `seed` is the run's: parts of the same name start alike on all ranks. REQUIRES: every part has
-// elements.
+// `seed` is the run's: parts of the same name start alike on all ranks. Messages and state lie in
+// the memory of `device`. REQUIRES: every part has elements.
 [[nodiscard]] std::unique_ptr<Codec> make_codec(const CodecSetting& setting,
                                                 std::vector<CodecPart> parts,
-                                                std::uint64_t seed);
+                                                std::uint64_t seed,
+                                                Device device = Device::cpu);
 
 }  // namespace slackline

@@ -1,54 +1,64 @@
 #include "compress/frame.h"
 
-#include <cstring>
+#include <bit>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/kernels/message_checks.h"
 
 namespace slackline {
 
-std::byte* begin_frame(const Tensor& frame, CodecKind kind, std::uint32_t parameter) {
-  SL_CHECK(frame.dtype() == DType::u8 && frame.bytes() >= sizeof(FrameHeader),
-           "a frame of " + std::to_string(frame.bytes()) + " bytes");
-  const FrameHeader header{
-      .kind = static_cast<std::uint32_t>(kind),
-      .parameter = parameter,
-      .payload_bytes = static_cast<std::uint32_t>(frame.bytes() - sizeof(FrameHeader))};
-  std::memcpy(frame.raw(), &header, sizeof(header));
-  return static_cast<std::byte*>(frame.raw()) + sizeof(header);
+namespace {
+
+MessageWords words_of(CodecKind kind, std::uint32_t parameter, std::size_t frame_bytes) {
+  return std::bit_cast<MessageWords>(
+      FrameHeader{.kind = static_cast<std::uint32_t>(kind),
+                  .parameter = parameter,
+                  .payload_bytes = static_cast<std::uint32_t>(frame_bytes - sizeof(FrameHeader))});
 }
 
-const std::byte* open_frame(const Tensor& frame,
-                            CodecKind kind,
-                            std::uint32_t parameter,
-                            std::size_t bytes) {
+[[noreturn]] void refuse_header(const DeviceFault& fault) {
+  const auto& words = fault.words;
+  const auto found =
+      std::bit_cast<FrameHeader>(MessageWords{words[0], words[1], words[2], words[3]});
+  const auto due = std::bit_cast<FrameHeader>(MessageWords{words[4], words[5], words[6], words[7]});
+  throw CommError(fmt::format(
+      "a compressed message begins with {:#x}, {}, {}, {} where {:#x}, {} ({}), {}, {} are due "
+      "(magic, codec, parameter, bytes): the ranks' plans differ, or it was damaged",
+      found.magic,
+      found.kind,
+      found.parameter,
+      found.payload_bytes,
+      due.magic,
+      due.kind,
+      name_of(static_cast<CodecKind>(due.kind)),
+      due.parameter,
+      due.payload_bytes));
+}
+
+}  // namespace
+
+void begin_frame(StreamView stream, const Tensor& frame, CodecKind kind, std::uint32_t parameter) {
+  write_words(stream, frame, words_of(kind, parameter, frame.bytes()));
+}
+
+void open_frame(StreamView stream,
+                const Tensor& frame,
+                CodecKind kind,
+                std::uint32_t parameter,
+                std::size_t bytes) {
   if (frame.bytes() != bytes) {
     throw CommError(fmt::format("a compressed message has {} bytes where {} of {} are due",
                                 frame.bytes(),
                                 name_of(kind),
                                 bytes));
   }
-  FrameHeader header;
-  std::memcpy(&header, frame.raw(), sizeof(header));
-  const FrameHeader due{.kind = static_cast<std::uint32_t>(kind),
-                        .parameter = parameter,
-                        .payload_bytes = static_cast<std::uint32_t>(bytes - sizeof(header))};
-  if (std::memcmp(&header, &due, sizeof(header)) != 0) {
-    throw CommError(fmt::format(
-        "a compressed message begins with {:#x}, {}, {}, {} where {:#x}, {} ({}), {}, {} are due "
-        "(magic, codec, parameter, bytes): the ranks' plans differ, or it was damaged",
-        header.magic,
-        header.kind,
-        header.parameter,
-        header.payload_bytes,
-        due.magic,
-        due.kind,
-        name_of(kind),
-        due.parameter,
-        due.payload_bytes));
-  }
-  return static_cast<const std::byte*>(frame.raw()) + sizeof(header);
+  check_words(stream, frame, words_of(kind, parameter, bytes), refuse_header);
+}
+
+Tensor frame_part(const Tensor& frame, std::size_t offset, DType dtype, const Shape& shape) {
+  return {static_cast<std::byte*>(frame.raw()) + offset, dtype, shape, frame.device()};
 }
 
 }  // namespace slackline

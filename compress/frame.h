@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "compress/codec_setting.h"
+#include "core/stream.h"
 #include "core/tensor.h"
 
 namespace slackline {
@@ -22,14 +23,22 @@ struct FrameHeader {
 
 static_assert(sizeof(FrameHeader) == 16);
 
-// Writes the header and returns the payload. REQUIRES: `frame` is u8 and holds both.
-std::byte* begin_frame(const Tensor& frame, CodecKind kind, std::uint32_t parameter);
+// Writes the header. REQUIRES: `frame` is u8 and holds it.
+void begin_frame(StreamView stream, const Tensor& frame, CodecKind kind, std::uint32_t parameter);
 
-// Checks size and header of what arrived and returns the payload; throws CommError that tells what
-// was expected. `bytes` is what a frame of this setting has, header included.
-const std::byte* open_frame(const Tensor& frame,
-                            CodecKind kind,
-                            std::uint32_t parameter,
-                            std::size_t bytes);
+// Checks size and header of what arrived; throws CommError that tells what was expected, on the
+// CUDA device for the header at the next Stream::synchronize(). `bytes` is what a frame of this
+// setting has, header included.
+void open_frame(StreamView stream,
+                const Tensor& frame,
+                CodecKind kind,
+                std::uint32_t parameter,
+                std::size_t bytes);
+
+// `shape` elements of `dtype`, `offset` bytes into a frame.
+[[nodiscard]] Tensor frame_part(const Tensor& frame,
+                                std::size_t offset,
+                                DType dtype,
+                                const Shape& shape);
 
 }  // namespace slackline

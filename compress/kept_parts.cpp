@@ -70,10 +70,6 @@ Tensor KeptParts::owed(StreamView stream,
   return sum;
 }
 
-Tensor frame_part(const Tensor& frame, std::size_t offset, DType dtype, std::size_t count) {
-  return {static_cast<std::byte*>(frame.raw()) + offset, dtype, row(count), frame.device()};
-}
-
 Tensor flat(const Tensor& tensor) {
   return tensor.reshaped(row(tensor.num_elements()));
 }

@@ -49,12 +49,6 @@ class KeptParts {
   std::size_t largest_ = 0;
 };
 
-// (count) elements of `dtype`, `offset` bytes into a frame.
-[[nodiscard]] Tensor frame_part(const Tensor& frame,
-                                std::size_t offset,
-                                DType dtype,
-                                std::size_t count);
-
 [[nodiscard]] Tensor flat(const Tensor& tensor);
 
 }  // namespace slackline

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "compress/codec_bytes.h"
@@ -7,10 +6,11 @@
 #include "compress/frame.h"
 #include "core/buffer.h"
 #include "core/check.h"
-#include "core/kernels/dispatch.h"
+#include "core/host_tensor.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/low_rank.h"
 #include "core/kernels/orthonormalize.h"
+#include "core/kernels/revive_zero_rows.h"
 #include "core/rng.h"
 
 // One step of PowerSGD (Vogels, Karimireddy, Jaggi 2019, algorithm 1) per message. For a matrix
@@ -40,15 +40,15 @@ struct Factors {
     count += static_cast<std::int64_t>(shape.num_elements());
   }
 
-  void take_memory(const char* name, DType travels_as) {
-    all = make_buffer(name, DType::f32, Shape{count});
+  void take_memory(const char* name, DType travels_as, Backing backing) {
+    all = make_buffer(name, DType::f32, Shape{count}, backing);
     std::size_t offset = 0;
     for (const Shape& shape : shapes) {
       each.push_back(all.view(DType::f32, shape, offset));
       offset += each.back().bytes();
     }
     if (travels_as == DType::bf16) {
-      narrow = make_buffer(name, DType::bf16, Shape{count});
+      narrow = make_buffer(name, DType::bf16, Shape{count}, backing);
     }
   }
 
@@ -59,7 +59,10 @@ struct Factors {
 
 class LowRankCodec final : public Codec {
  public:
-  LowRankCodec(const CodecSetting& setting, std::vector<CodecPart> parts, std::uint64_t seed);
+  LowRankCodec(const CodecSetting& setting,
+               std::vector<CodecPart> parts,
+               std::uint64_t seed,
+               Device device);
 
   [[nodiscard]] std::size_t frame_bytes() const override {
     return slackline::frame_bytes(setting_, parts_);
@@ -90,12 +93,12 @@ class LowRankCodec final : public Codec {
                   int ranks) override;
 
   [[nodiscard]] std::vector<CodecState> state() override;
-  [[nodiscard]] std::size_t workspace_bytes(int num_threads) const override;
+  [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const override;
 
  private:
   void take_memory();
   void draw_right(std::size_t matrix);
-  void revive_lost_rows();
+  void revive_lost_rows(StreamView stream);
   [[nodiscard]] std::vector<LowRankProduct> products(const Matrices& matrices,
                                                      const Matrices& residual) const;
   void make_left(StreamView stream, const Matrices& values, const Matrices& residual);
@@ -110,14 +113,16 @@ class LowRankCodec final : public Codec {
   CodecSetting setting_;
   std::vector<CodecPart> parts_;
   std::uint64_t seed_;
+  Device device_;
   Factors left_;
   Factors right_;
 };
 
 LowRankCodec::LowRankCodec(const CodecSetting& setting,
                            std::vector<CodecPart> parts,
-                           std::uint64_t seed)
-    : setting_(setting), parts_(std::move(parts)), seed_(seed) {
+                           std::uint64_t seed,
+                           Device device)
+    : setting_(setting), parts_(std::move(parts)), seed_(seed), device_(device) {
   for (const CodecPart& part : parts_) {
     const std::int64_t r = factor_rank(setting_, part.shape);
     left_.add({part.shape.rows, r});
@@ -129,8 +134,8 @@ void LowRankCodec::take_memory() {
   if (!left_.each.empty()) {
     return;
   }
-  left_.take_memory("left factors", setting_.factors);
-  right_.take_memory("right factors", setting_.factors);
+  left_.take_memory("left factors", setting_.factors, backing_of(device_));
+  right_.take_memory("right factors", setting_.factors, backing_of(device_));
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     draw_right(i);
   }
@@ -138,7 +143,8 @@ void LowRankCodec::take_memory() {
 
 void LowRankCodec::draw_right(std::size_t matrix) {
   const PhiloxKey key = philox_key(seed_, "codec/right_factor/" + parts_[matrix].name);
-  const std::span<float> values = right_.each[matrix].span<float>();
+  const HostTensor drawn(right_.each[matrix], HostTensor::Contents::undefined);
+  const std::span<float> values = drawn.tensor().span<float>();
   for (std::size_t i = 0; i < values.size(); i += 2) {
     const std::array<double, 2> pair = normal_pair(key, i / 2);
     values[i] = static_cast<float>(pair[0]);
@@ -146,25 +152,16 @@ void LowRankCodec::draw_right(std::size_t matrix) {
       values[i + 1] = static_cast<float>(pair[1]);
     }
   }
+  drawn.write_back();
 }
 
 // A direction that a matrix did not have (it was zero, or of lower rank) leaves a zero row, and
 // zero rows would stay zero for ever. They begin anew.
-void LowRankCodec::revive_lost_rows() {
+void LowRankCodec::revive_lost_rows(StreamView stream) {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const Tensor& right = right_.each[i];
-    for (std::int64_t row = 0; row < right.dim(0); ++row) {
-      const std::span<float> values = right.rows(row, row + 1).span<float>();
-      const auto is_zero = [](float value) { return value == 0.0F; };
-      if (!is_zero(values.front()) || !std::all_of(values.begin(), values.end(), is_zero)) {
-        continue;
-      }
-      const PhiloxKey key = philox_key(
-          seed_, "codec/right_factor/" + parts_[i].name + "/again/" + std::to_string(row));
-      for (std::size_t k = 0; k < values.size(); ++k) {
-        values[k] = static_cast<float>(normal_pair(key, k)[0]);
-      }
-    }
+    revive_zero_rows(stream,
+                     right_.each[i],
+                     philox_key(seed_, "codec/right_factor/" + parts_[i].name + "/again"));
   }
 }
 
@@ -188,9 +185,7 @@ std::vector<LowRankProduct> LowRankCodec::products(const Matrices& matrices,
 
 void LowRankCodec::make_left(StreamView stream, const Matrices& values, const Matrices& residual) {
   take_memory();
-  if (computes(stream)) {
-    revive_lost_rows();
-  }
+  revive_lost_rows(stream);
   low_rank_left(stream, products(values, residual));
 }
 
@@ -231,11 +226,10 @@ void LowRankCodec::encode(StreamView stream,
   const Tensor left = addend(1);
   const Tensor right = addend(2);
   arrived(stream, right_);
-  if (computes(stream)) {
-    std::byte* payload = begin_frame(frame, CodecKind::low_rank, parameter());
-    std::memcpy(payload, left.raw(), left.bytes());
-    std::memcpy(payload + left.bytes(), right.raw(), right.bytes());
-  }
+  begin_frame(stream, frame, CodecKind::low_rank, parameter());
+  const std::size_t payload = sizeof(FrameHeader);
+  cast(stream, left, frame_part(frame, payload, left.dtype(), left.shape()));
+  cast(stream, right, frame_part(frame, payload + left.bytes(), right.dtype(), right.shape()));
 }
 
 void LowRankCodec::settle(StreamView stream, const Tensor& /*frame*/, const Matrices& residual) {
@@ -248,14 +242,11 @@ void LowRankCodec::decode(StreamView stream,
                           const Tensor& frame,
                           const Matrices& out,
                           bool accumulate) const {
-  const std::byte* payload =
-      computes(stream) ? open_frame(frame, CodecKind::low_rank, parameter(), frame_bytes())
-                       : static_cast<const std::byte*>(frame.raw()) + sizeof(FrameHeader);
+  open_frame(stream, frame, CodecKind::low_rank, parameter(), frame_bytes());
+  std::size_t payload = sizeof(FrameHeader);
   ArenaScope scratch(stream.workspace());
   const auto next = [&](const Factors& factors) {
-    // Views of what arrived are only read.
-    const Tensor received(
-        const_cast<std::byte*>(payload), setting_.factors, Shape{factors.count});  // NOLINT
+    const Tensor received = frame_part(frame, payload, setting_.factors, Shape{factors.count});
     payload += received.bytes();
     if (setting_.factors == DType::f32) {
       return received;
@@ -271,7 +262,7 @@ void LowRankCodec::decode(StreamView stream,
   std::size_t right_done = 0;
   for (LowRankProduct& product : list) {
     const auto part_of = [](const Tensor& all, std::size_t& done, const Shape& shape) {
-      const Tensor part(all.data<float>() + done, DType::f32, shape);
+      const Tensor part(all.data<float>() + done, DType::f32, shape, all.device());
       done += part.num_elements();
       return part;
     };
@@ -322,7 +313,7 @@ std::vector<CodecState> LowRankCodec::state() {
   return states;
 }
 
-std::size_t LowRankCodec::workspace_bytes(int num_threads) const {
+std::size_t LowRankCodec::workspace_bytes(const Workers& workers) const {
   Matrices shapes;
   shapes.reserve(parts_.size());
   for (const CodecPart& part : parts_) {
@@ -338,16 +329,17 @@ std::size_t LowRankCodec::workspace_bytes(int num_threads) const {
                                   ? 0
                                   : Arena::aligned_bytes(DType::f32, Shape{left_.count}) +
                                         Arena::aligned_bytes(DType::f32, Shape{right_.count});
-  return std::max(orthonormalize_workspace_bytes(left, num_threads),
-                  decoded + low_rank_workspace_bytes(products(shapes, {}), num_threads));
+  return std::max(orthonormalize_workspace_bytes(left, workers),
+                  decoded + low_rank_workspace_bytes(products(shapes, {}), workers));
 }
 
 }  // namespace
 
 std::unique_ptr<Codec> make_low_rank_codec(const CodecSetting& setting,
                                            std::vector<CodecPart> parts,
-                                           std::uint64_t seed) {
-  return std::make_unique<LowRankCodec>(setting, std::move(parts), seed);
+                                           std::uint64_t seed,
+                                           Device device) {
+  return std::make_unique<LowRankCodec>(setting, std::move(parts), seed, device);
 }
 
 }  // namespace slackline

@@ -48,10 +48,11 @@ class QuantizeCodec final : public Codec {
               const Tensor& frame) override {
     SL_CHECK_EQ(frame.bytes(), frame_bytes_);
     SL_CHECK_EQ(values.size(), parts_.size());
-    std::byte* next = begin_frame(frame, CodecKind::quantize, parameter());
+    begin_frame(stream, frame, CodecKind::quantize, parameter());
+    std::size_t next = sizeof(FrameHeader);
     for (std::size_t m = 0; m < parts_.size(); ++m) {
       ArenaScope scratch(stream.workspace());
-      const QuantizedMatrix matrix = matrix_at(next, parts_[m].shape, scratch);
+      const QuantizedMatrix matrix = matrix_at(frame, next, parts_[m].shape, scratch);
       Quantize args{.x = matrix_view(values[m], parts_[m].shape), .to = matrix};
       if (!residual.empty()) {
         args.sum = matrix_view(residual[m], parts_[m].shape);
@@ -62,7 +63,7 @@ class QuantizeCodec final : public Codec {
                            .micro_batch = key.micro_batch};
       }
       quantize(stream, args);
-      cast(stream, bytes_of(matrix.scales), scale_bytes_at(next, matrix));
+      cast(stream, bytes_of(matrix.scales), scale_bytes_at(frame, next, matrix));
       next += payload_bytes(setting_, parts_[m].shape);
     }
   }
@@ -80,7 +81,7 @@ class QuantizeCodec final : public Codec {
     decode_matrices(stream, frame, out, accumulate ? Update::add : Update::write);
   }
 
-  [[nodiscard]] std::size_t workspace_bytes(int /*num_threads*/) const override {
+  [[nodiscard]] std::size_t workspace_bytes(const Workers& /*workers*/) const override {
     std::size_t largest = 0;
     for (const auto& [name, shape] : parts_) {
       const std::size_t scales = Arena::aligned_bytes(DType::bf16, {num_scales_of(shape)});
@@ -96,11 +97,13 @@ class QuantizeCodec final : public Codec {
   }
 
   static Tensor bytes_of(const Tensor& tensor) {
-    return {tensor.raw(), DType::u8, {static_cast<std::int64_t>(tensor.bytes())}};
+    return frame_part(tensor, 0, DType::u8, {static_cast<std::int64_t>(tensor.bytes())});
   }
 
-  static Tensor scale_bytes_at(std::byte* payload, const QuantizedMatrix& matrix) {
-    return {payload, DType::u8, {static_cast<std::int64_t>(matrix.scales.bytes())}};
+  static Tensor scale_bytes_at(const Tensor& frame,
+                               std::size_t offset,
+                               const QuantizedMatrix& matrix) {
+    return frame_part(frame, offset, DType::u8, {static_cast<std::int64_t>(matrix.scales.bytes())});
   }
 
   [[nodiscard]] std::uint32_t parameter() const {
@@ -115,16 +118,18 @@ class QuantizeCodec final : public Codec {
     return format_.num_scales(shape.rows, shape.columns);
   }
 
-  // The matrix whose payload begins here: its codes in place, its scales in scratch.
-  QuantizedMatrix matrix_at(std::byte* payload,
+  // The matrix whose payload begins there: its codes in place, its scales in scratch.
+  QuantizedMatrix matrix_at(const Tensor& frame,
+                            std::size_t offset,
                             const MatrixShape& shape,
                             ArenaScope& scratch) const {
     const Tensor scales = scratch.allocate(DType::bf16, {num_scales_of(shape)});
-    return {
-        .format = format_,
-        .scales = scales,
-        .packed = {
-            payload + scales.bytes(), DType::u8, {shape.rows, format_.row_bytes(shape.columns)}}};
+    return {.format = format_,
+            .scales = scales,
+            .packed = frame_part(frame,
+                                 offset + scales.bytes(),
+                                 DType::u8,
+                                 {shape.rows, format_.row_bytes(shape.columns)})};
   }
 
   void decode_matrices(StreamView stream,
@@ -132,12 +137,12 @@ class QuantizeCodec final : public Codec {
                        const Matrices& out,
                        Update update) const {
     SL_CHECK_EQ(out.size(), parts_.size());
-    static_cast<void>(open_frame(frame, CodecKind::quantize, parameter(), frame_bytes_));
-    std::byte* next = static_cast<std::byte*>(frame.raw()) + sizeof(FrameHeader);
+    open_frame(stream, frame, CodecKind::quantize, parameter(), frame_bytes_);
+    std::size_t next = sizeof(FrameHeader);
     for (std::size_t m = 0; m < parts_.size(); ++m) {
       ArenaScope scratch(stream.workspace());
-      const QuantizedMatrix matrix = matrix_at(next, parts_[m].shape, scratch);
-      cast(stream, scale_bytes_at(next, matrix), bytes_of(matrix.scales));
+      const QuantizedMatrix matrix = matrix_at(frame, next, parts_[m].shape, scratch);
+      cast(stream, scale_bytes_at(frame, next, matrix), bytes_of(matrix.scales));
       dequantize(stream, matrix, matrix_view(out[m], parts_[m].shape), update);
       next += payload_bytes(setting_, parts_[m].shape);
     }

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "compress/codec_bytes.h"
 #include "compress/codec_factories.h"
 #include "compress/frame.h"
@@ -8,6 +6,7 @@
 #include "core/buffer.h"
 #include "core/check.h"
 #include "core/kernels/elementwise.h"
+#include "core/kernels/message_checks.h"
 #include "core/kernels/random_sample.h"
 #include "core/kernels/sparse.h"
 #include "core/rng.h"
@@ -16,13 +15,7 @@ namespace slackline {
 
 namespace {
 
-// What a frame says of its message besides the header.
-struct FrameKey {
-  std::uint64_t step = 0;
-  std::uint64_t micro_batch = 0;
-};
-
-constexpr std::size_t kPayloadOffset = sizeof(FrameHeader) + sizeof(FrameKey);
+constexpr std::size_t kPayloadOffset = sizeof(FrameHeader) + sizeof(MessageWords);
 
 // Sends a uniform sample of the elements, drawn anew for every message from (seed, name of
 // the matrix, step, micro-batch). Every rank draws the same, so only values travel, and messages
@@ -35,11 +28,17 @@ constexpr std::size_t kPayloadOffset = sizeof(FrameHeader) + sizeof(FrameKey);
 // now is sent later.
 class RandomKCodec final : public Codec {
  public:
-  RandomKCodec(const CodecSetting& setting, const std::vector<CodecPart>& parts, std::uint64_t seed)
+  RandomKCodec(const CodecSetting& setting,
+               const std::vector<CodecPart>& parts,
+               std::uint64_t seed,
+               Device device)
       : setting_(setting),
         parts_(setting, parts),
         frame_bytes_(slackline::frame_bytes(setting, parts)),
-        sum_("random_k sum of " + parts.front().name, parts_.total() * size_of(setting.values)) {
+        sum_("random_k sum of " + parts.front().name,
+             parts_.total() * size_of(setting.values),
+             backing_of(device)),
+        sum_words_("random_k key", sizeof(MessageWords), backing_of(device)) {
     streams_.reserve(parts.size());
     for (const CodecPart& part : parts) {
       streams_.push_back(philox_key(seed, "random_k/" + part.name));
@@ -54,10 +53,9 @@ class RandomKCodec final : public Codec {
               const MessageKey& key,
               const Tensor& frame) override {
     SL_CHECK_EQ(frame.bytes(), frame_bytes_);
-    const FrameKey frame_key{.step = key.step, .micro_batch = key.micro_batch};
-    std::memcpy(
-        begin_frame(frame, CodecKind::random_k, parameter()), &frame_key, sizeof(frame_key));
-    gather(stream, values, residual, frame_key, values_of(frame));
+    begin_frame(stream, frame, CodecKind::random_k, parameter());
+    write_words(stream, words_of(frame), words_of(key));
+    gather(stream, values, residual, words_of(frame), values_of(frame));
   }
 
   void settle(StreamView stream, const Tensor& frame, const Matrices& residual) override {
@@ -65,10 +63,10 @@ class RandomKCodec final : public Codec {
       return;
     }
     parts_.check("the residual of random_k", residual);
-    const FrameKey key = open(frame);
+    const Tensor words = open(stream, frame);
     for (std::size_t m = 0; m < parts_.size(); ++m) {
       ArenaScope scope(stream.workspace());
-      const Tensor indices = draw(stream, scope, key, m);
+      const Tensor indices = draw(stream, scope, words, m);
       subtract_at(stream, parts_.part(values_of(frame), m), indices, residual[m]);
     }
   }
@@ -78,10 +76,10 @@ class RandomKCodec final : public Codec {
               const Matrices& out,
               bool accumulate) const override {
     parts_.check("the output of random_k", out);
-    const FrameKey key = open(frame);
+    const Tensor words = open(stream, frame);
     for (std::size_t m = 0; m < parts_.size(); ++m) {
       ArenaScope scope(stream.workspace());
-      const Tensor indices = draw(stream, scope, key, m);
+      const Tensor indices = draw(stream, scope, words, m);
       scatter(stream, parts_.part(values_of(frame), m), indices, m, out[m], accumulate);
     }
   }
@@ -94,8 +92,8 @@ class RandomKCodec final : public Codec {
                  const Matrices& values,
                  const Matrices& residual,
                  const MessageKey& key) override {
-    sum_key_ = {.step = key.step, .micro_batch = key.micro_batch};
-    gather(stream, values, residual, sum_key_, sum_tensor());
+    write_words(stream, sum_words(), words_of(key));
+    gather(stream, values, residual, sum_words(), sum_tensor());
   }
 
   void finish_sum(StreamView stream,
@@ -105,7 +103,7 @@ class RandomKCodec final : public Codec {
     parts_.check("the output of random_k", out);
     for (std::size_t m = 0; m < parts_.size(); ++m) {
       ArenaScope scope(stream.workspace());
-      const Tensor indices = draw(stream, scope, sum_key_, m);
+      const Tensor indices = draw(stream, scope, sum_words(), m);
       scatter(stream, parts_.part(sum_tensor(), m), indices, m, out[m], false);
       if (!residual.empty()) {
         // The residual still holds what this rank's addends were rounded from.
@@ -121,10 +119,10 @@ class RandomKCodec final : public Codec {
   void mask(StreamView stream, const Tensor& frame, const Tensor& gradient) const override {
     SL_CHECK_EQ(gradient.num_elements(), parts_.elements(0));
     ArenaScope scope(stream.workspace());
-    keep_only(stream, draw(stream, scope, open(frame), 0), gradient);
+    keep_only(stream, draw(stream, scope, open(stream, frame), 0), gradient);
   }
 
-  [[nodiscard]] std::size_t workspace_bytes(int /*num_threads*/) const override {
+  [[nodiscard]] std::size_t workspace_bytes(const Workers& /*workers*/) const override {
     const Shape largest{static_cast<std::int64_t>(parts_.largest())};
     return Arena::aligned_bytes(DType::u32, largest) + keep_only_workspace_bytes(parts_.largest());
   }
@@ -135,39 +133,53 @@ class RandomKCodec final : public Codec {
   }
 
   [[nodiscard]] Tensor values_of(const Tensor& frame) const {
-    return frame_part(frame, kPayloadOffset, setting_.values, parts_.total());
+    return frame_part(
+        frame, kPayloadOffset, setting_.values, {static_cast<std::int64_t>(parts_.total())});
+  }
+
+  // Step and micro-batch, u64.
+  [[nodiscard]] static MessageWords words_of(const MessageKey& key) {
+    return {low_word(key.step),
+            high_word(key.step),
+            low_word(key.micro_batch),
+            high_word(key.micro_batch)};
+  }
+
+  // Where a frame has them.
+  [[nodiscard]] static Tensor words_of(const Tensor& frame) {
+    return frame_part(frame, sizeof(FrameHeader), DType::u8, {sizeof(MessageWords)});
+  }
+
+  // Likewise of the message that is being added up.
+  [[nodiscard]] Tensor sum_words() const {
+    return sum_words_.view(DType::u8, {sizeof(MessageWords)});
   }
 
   [[nodiscard]] Tensor sum_tensor() const {
     return sum_.view(setting_.values, {static_cast<std::int64_t>(parts_.total())});
   }
 
-  [[nodiscard]] FrameKey open(const Tensor& frame) const {
-    FrameKey key;
-    std::memcpy(
-        &key, open_frame(frame, CodecKind::random_k, parameter(), frame_bytes_), sizeof(key));
-    return key;
+  [[nodiscard]] Tensor open(StreamView stream, const Tensor& frame) const {
+    open_frame(stream, frame, CodecKind::random_k, parameter(), frame_bytes_);
+    return words_of(frame);
   }
 
   // The indices that a message keeps of a matrix, in scratch.
   [[nodiscard]] Tensor draw(StreamView stream,
                             ArenaScope& scope,
-                            const FrameKey& key,
+                            const Tensor& words,
                             std::size_t matrix) const {
-    const auto low = [](std::uint64_t word) { return static_cast<std::uint32_t>(word); };
-    const PhiloxBlock block = philox(
-        streams_[matrix],
-        {low(key.step), low(key.step >> 32U), low(key.micro_batch), low(key.micro_batch >> 32U)});
     const Tensor indices =
         scope.allocate(DType::u32, {static_cast<std::int64_t>(parts_.kept(matrix))});
-    random_sample(stream, {block[0], block[1]}, parts_.elements(matrix), indices);
+    const SampleKey key{.key = streams_[matrix], .words = words};
+    random_sample(stream, key, parts_.elements(matrix), indices);
     return indices;
   }
 
   void gather(StreamView stream,
               const Matrices& values,
               const Matrices& residual,
-              const FrameKey& key,
+              const Tensor& words,
               const Tensor& message) const {
     parts_.check("the values of random_k", values);
     if (!residual.empty()) {
@@ -175,7 +187,7 @@ class RandomKCodec final : public Codec {
     }
     for (std::size_t m = 0; m < parts_.size(); ++m) {
       ArenaScope scope(stream.workspace());
-      const Tensor indices = draw(stream, scope, key, m);
+      const Tensor indices = draw(stream, scope, words, m);
       gather_at(stream, parts_.owed(stream, values, residual, m), indices, parts_.part(message, m));
     }
   }
@@ -206,7 +218,7 @@ class RandomKCodec final : public Codec {
   std::size_t frame_bytes_;
   std::vector<PhiloxKey> streams_;  // one a matrix
   Buffer sum_;                      // this rank's addends, then the sum
-  FrameKey sum_key_;                // of the message that is being added up
+  Buffer sum_words_;                // of the message that is being added up
 };
 
 }  // namespace
@@ -214,8 +226,9 @@ class RandomKCodec final : public Codec {
 std::unique_ptr<Codec> make_random_k_codec(const CodecSetting& setting,
                                            // NOLINTNEXTLINE(performance-unnecessary-value-param)
                                            std::vector<CodecPart> parts,
-                                           std::uint64_t seed) {
-  return std::make_unique<RandomKCodec>(setting, parts, seed);
+                                           std::uint64_t seed,
+                                           Device device) {
+  return std::make_unique<RandomKCodec>(setting, parts, seed, device);
 }
 
 }  // namespace slackline

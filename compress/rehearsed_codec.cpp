@@ -77,7 +77,7 @@ class RehearsedCodec final : public Codec {
     clock_.wait(seconds_.decode);
   }
 
-  [[nodiscard]] std::size_t workspace_bytes(int /*num_threads*/) const override { return 0; }
+  [[nodiscard]] std::size_t workspace_bytes(const Workers& /*workers*/) const override { return 0; }
 
  private:
   [[nodiscard]] double seconds_of_round() const {

@@ -6,6 +6,7 @@
 
 #include "core/arena.h"
 #include "core/check.h"
+#include "core/host_tensor.h"
 
 namespace slackline {
 
@@ -37,9 +38,12 @@ int num_residuals(ErrorFeedback feedback, int messages) {
 
 }  // namespace
 
-Residuals::Residuals(ErrorFeedback feedback, const std::vector<CodecPart>& parts, int messages) {
+Residuals::Residuals(ErrorFeedback feedback,
+                     const std::vector<CodecPart>& parts,
+                     int messages,
+                     Device device) {
   for (int i = 0; i < num_residuals(feedback, messages); ++i) {
-    Buffer& buffer = buffers_.emplace_back("residual", bytes_of(parts));
+    Buffer& buffer = buffers_.emplace_back("residual", bytes_of(parts), backing_of(device));
     buffer.fill_zero();
     Codec::Matrices& tensors = tensors_.emplace_back();
     std::size_t offset = 0;
@@ -63,11 +67,15 @@ void Residuals::take(int index, Residuals& other) {
   const Codec::Matrices& more = other.of(index);
   SL_CHECK_EQ(own.size(), more.size());
   for (std::size_t i = 0; i < own.size(); ++i) {
-    const std::span<float> to = own[i].span<float>();
-    const std::span<float> from = more[i].span<float>();
+    const HostTensor there(own[i]);
+    const HostTensor here(more[i]);
+    const std::span<float> to = there.tensor().span<float>();
+    const std::span<float> from = here.tensor().span<float>();
     SL_CHECK_EQ(to.size(), from.size());
     std::transform(to.begin(), to.end(), from.begin(), to.begin(), std::plus<>());
     std::fill(from.begin(), from.end(), 0.0F);
+    there.write_back();
+    here.write_back();
   }
 }
 

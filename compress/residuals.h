@@ -9,14 +9,17 @@
 namespace slackline {
 
 // What the messages of one site still owe: the residuals of error feedback, f32 and zero at first.
-// Owns them; codecs read and write them.
+// Owns them, in a device's memory; codecs read and write them.
 class Residuals {
  public:
   Residuals() = default;
 
   // `messages` a step, of these matrices each. Immediate feedback keeps a residual for each of
   // them, lazy feedback one for all.
-  Residuals(ErrorFeedback feedback, const std::vector<CodecPart>& parts, int messages);
+  Residuals(ErrorFeedback feedback,
+            const std::vector<CodecPart>& parts,
+            int messages,
+            Device device = Device::cpu);
 
   // What the codec gets with message `index` of a step: a tensor a matrix, nothing without error
   // feedback.
@@ -25,7 +28,8 @@ class Residuals {
   // All of them: [message][matrix].
   [[nodiscard]] const std::vector<Codec::Matrices>& all() const { return tensors_; }
 
-  // Takes over what `other` owes of message `index`. REQUIRES: the same matrices and feedback.
+  // Takes over what `other` owes of message `index`. REQUIRES: the same matrices and feedback, and
+  // no codec is at work on either.
   void take(int index, Residuals& other);
 
   [[nodiscard]] static std::size_t bytes(ErrorFeedback feedback,

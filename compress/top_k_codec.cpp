@@ -1,4 +1,3 @@
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -10,6 +9,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/kernels/elementwise.h"
+#include "core/kernels/message_checks.h"
 #include "core/kernels/sparse.h"
 #include "core/kernels/top_k.h"
 
@@ -43,7 +43,7 @@ class TopKCodec final : public Codec {
               const Tensor& frame) override {
     check_operands(values, residual);
     SL_CHECK_EQ(frame.bytes(), frame_bytes_);
-    begin_frame(frame, CodecKind::top_k, parameter());
+    begin_frame(stream, frame, CodecKind::top_k, parameter());
     ArenaScope scope(stream.workspace());
     const Tensor indices = aligned_indices(scope, frame);
     for (std::size_t m = 0; m < parts_.size(); ++m) {
@@ -53,7 +53,7 @@ class TopKCodec final : public Codec {
             parts_.part(values_of(frame), m));
     }
     if (indices.raw() != indices_of(frame).raw()) {
-      std::memcpy(indices_of(frame).raw(), indices.raw(), indices.bytes());
+      cast(stream, indices, indices_of(frame));
     }
   }
 
@@ -96,11 +96,11 @@ class TopKCodec final : public Codec {
     keep_only(stream, parts_.part(open(stream, scope, frame), 0), gradient);
   }
 
-  [[nodiscard]] std::size_t workspace_bytes(int num_threads) const override {
+  [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const override {
     std::size_t bytes = keep_only_workspace_bytes(parts_.kept(0));
     for (std::size_t m = 0; m < parts_.size(); ++m) {
-      bytes =
-          std::max(bytes, top_k_workspace_bytes(parts_.elements(m), parts_.kept(m), num_threads));
+      bytes = std::max(
+          bytes, top_k_workspace_bytes(parts_.elements(m), parts_.kept(m), workers.num_threads));
     }
     return bytes + Arena::aligned_bytes(DType::u32, {static_cast<std::int64_t>(parts_.total())});
   }
@@ -118,13 +118,15 @@ class TopKCodec final : public Codec {
   }
 
   [[nodiscard]] Tensor indices_of(const Tensor& frame) const {
-    return frame_part(frame, sizeof(FrameHeader), DType::u32, parts_.total());
+    return frame_part(frame, sizeof(FrameHeader), DType::u32, row());
   }
 
   [[nodiscard]] Tensor values_of(const Tensor& frame) const {
     const std::size_t offset = sizeof(FrameHeader) + parts_.total() * kIndexBytes;
-    return frame_part(frame, offset, setting_.values, parts_.total());
+    return frame_part(frame, offset, setting_.values, row());
   }
+
+  [[nodiscard]] Shape row() const { return {static_cast<std::int64_t>(parts_.total())}; }
 
   // Where a frame's indices are read and written: in place or in scratch.
   [[nodiscard]] Tensor aligned_indices(ArenaScope& scope, const Tensor& frame) const {
@@ -135,34 +137,32 @@ class TopKCodec final : public Codec {
 
   // Checks a frame and returns its indices.
   [[nodiscard]] Tensor open(StreamView stream, ArenaScope& scope, const Tensor& frame) const {
-    open_frame(frame, CodecKind::top_k, parameter(), frame_bytes_);
+    open_frame(stream, frame, CodecKind::top_k, parameter(), frame_bytes_);
     const Tensor indices = aligned_indices(scope, frame);
     if (indices.raw() != indices_of(frame).raw()) {
-      std::memcpy(indices.raw(), indices_of(frame).raw(), indices.bytes());
+      cast(stream, indices_of(frame), indices);
     }
     for (std::size_t m = 0; m < parts_.size(); ++m) {
-      const Tensor part = parts_.part(indices, m);
-      const std::size_t position = first_disorder(stream, part, parts_.elements(m));
-      if (position < parts_.kept(m)) {
-        refuse_index(part, m, position);
-      }
+      check_ascending(stream,
+                      parts_.part(indices, m),
+                      parts_.elements(m),
+                      static_cast<std::uint32_t>(m),
+                      refuse_index);
     }
     return indices;
   }
 
-  [[noreturn]] void refuse_index(const Tensor& indices,
-                                 std::size_t matrix,
-                                 std::size_t position) const {
-    const auto* values = indices.data<std::uint32_t>();
+  [[noreturn]] static void refuse_index(const DeviceFault& fault) {
+    const auto& [position, index, before, kept, elements, matrix, unused1, unused2] = fault.words;
     throw CommError(fmt::format(
         "a top_k message is damaged: matrix {}, position {} of {}, index {}{} where ascending "
         "indices below {} are due",
         matrix,
         position,
-        parts_.kept(matrix),
-        values[position],
-        position == 0 ? "" : fmt::format(" after {}", values[position - 1]),
-        parts_.elements(matrix)));
+        kept,
+        index,
+        position == 0 ? "" : fmt::format(" after {}", before),
+        elements));
   }
 
   CodecSetting setting_;

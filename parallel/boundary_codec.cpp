@@ -26,7 +26,7 @@ std::size_t widened_bytes(const BoundaryCodec::Options& options) {
 std::unique_ptr<Codec> codec_for(const BoundaryCodec::Options& options) {
   return options.rehearsed
              ? make_rehearsed_codec(options.setting, parts_of(options), *options.rehearsed)
-             : make_codec(options.setting, parts_of(options), options.seed);
+             : make_codec(options.setting, parts_of(options), options.seed, options.device);
 }
 
 }  // namespace
@@ -37,7 +37,8 @@ BoundaryCodec::BoundaryCodec(const Options& options)
       residuals_(options.end == End::sends && !options.rehearsed ? options.setting.error_feedback
                                                                  : ErrorFeedback::none,
                  parts_of(options),
-                 options.num_micro_batches) {}
+                 options.num_micro_batches,
+                 options.device) {}
 
 Tensor BoundaryCodec::as_matrix(const Tensor& share) const {
   return share.reshaped({options_.shape.rows, options_.shape.columns});
@@ -64,6 +65,7 @@ void BoundaryCodec::encode(StreamView stream,
   {
     const TimedCall timed(encode_times_);
     codec_->encode(stream, {values}, residual, key, frame);
+    stream.synchronize();
   }
   if (samples) {
     sample_->add_message(stream, key.micro_batch, *codec_, values, residual, frame);
@@ -74,6 +76,7 @@ void BoundaryCodec::settle(StreamView stream, const MessageKey& key, const Tenso
   const Codec::Matrices& residual = residuals_.of(static_cast<int>(key.micro_batch));
   if (!residual.empty()) {
     codec_->settle(stream, frame, residual);
+    stream.synchronize();
   }
 }
 
@@ -81,13 +84,14 @@ void BoundaryCodec::decode(StreamView stream, const Tensor& frame, const Tensor&
   const TimedCall timed(decode_times_);
   ArenaScope scratch(stream.workspace());
   const Tensor matrix = as_matrix(share);
-  if (!widens(options_)) {
+  if (widens(options_)) {
+    const Tensor widened = scratch.allocate(DType::f32, matrix.shape());
+    codec_->decode(stream, frame, {widened}, false);
+    cast(stream, widened, matrix);
+  } else {
     codec_->decode(stream, frame, {matrix}, false);
-    return;
   }
-  const Tensor widened = scratch.allocate(DType::f32, matrix.shape());
-  codec_->decode(stream, frame, {widened}, false);
-  cast(stream, widened, matrix);
+  stream.synchronize();
 }
 
 void BoundaryCodec::mask(StreamView stream, const Tensor& frame, const Tensor& share) {
@@ -95,12 +99,13 @@ void BoundaryCodec::mask(StreamView stream, const Tensor& frame, const Tensor& s
   const Tensor matrix = as_matrix(share);
   if (matrix.dtype() == DType::f32) {
     codec_->mask(stream, frame, matrix);
-    return;
+  } else {
+    const Tensor widened = scratch.allocate(DType::f32, matrix.shape());
+    cast(stream, matrix, widened);
+    codec_->mask(stream, frame, widened);
+    cast(stream, widened, matrix);
   }
-  const Tensor widened = scratch.allocate(DType::f32, matrix.shape());
-  cast(stream, matrix, widened);
-  codec_->mask(stream, frame, widened);
-  cast(stream, widened, matrix);
+  stream.synchronize();
 }
 
 CodecTimes BoundaryCodec::take_times() {
@@ -111,8 +116,8 @@ CodecTimes BoundaryCodec::take_times() {
           .decode = std::exchange(decode_times_, {})};
 }
 
-std::size_t BoundaryCodec::workspace_bytes(const Options& options, int num_threads) {
-  return widened_bytes(options) + codec_for(options)->workspace_bytes(num_threads);
+std::size_t BoundaryCodec::workspace_bytes(const Options& options, const Workers& workers) {
+  return widened_bytes(options) + codec_for(options)->workspace_bytes(workers);
 }
 
 MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size) {

@@ -30,6 +30,7 @@ class BoundaryCodec {
     std::string name;          // "pipeline_backward/3": site and sending virtual stage
     MatrixShape shape{};       // of this rank's share
     DType dtype = DType::f32;  // of the boundary tensor
+    Device device = Device::cpu;
     int num_micro_batches = 1;
     std::uint64_t seed = 0;
     std::optional<RehearsedSeconds> rehearsed{};  // on the rehearsal device
@@ -50,8 +51,8 @@ class BoundaryCodec {
     Tensor input{};
   };
 
-  // Of the sending end. `frame` is (frame_bytes) of u8. After encode() the frame may be sent; with
-  // feedback on, settle() then brings the residual up to date.
+  // Each call returns when it is done. Of the sending end. `frame` is (frame_bytes) of u8. After
+  // encode() the frame may be sent; with feedback on, settle() then brings the residual up to date.
   void encode(StreamView stream,
               const Outgoing& outgoing,
               const MessageKey& key,
@@ -92,7 +93,7 @@ class BoundaryCodec {
   // Of the calls since the last time it was asked.
   [[nodiscard]] CodecTimes take_times();
 
-  [[nodiscard]] static std::size_t workspace_bytes(const Options& options, int num_threads);
+  [[nodiscard]] static std::size_t workspace_bytes(const Options& options, const Workers& workers);
 
  private:
   [[nodiscard]] Tensor as_matrix(const Tensor& share) const;

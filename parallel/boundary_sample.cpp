@@ -17,8 +17,10 @@ void BoundarySample::add_input(StreamView stream,
     return;
   }
   const Shape shape{static_cast<std::int64_t>(input.num_elements())};
-  Buffer widened = make_buffer("sampled input of a stage", DType::f32, shape);
+  Buffer widened =
+      make_buffer("sampled input of a stage", DType::f32, shape, backing_of(input.device()));
   cast(stream, input.reshaped(shape), widened.view(DType::f32, shape));
+  stream.synchronize();
   if (before_) {
     sums_[classes_.at(*before_)] += sums_of_pair(
         residual.front(), input_.view(DType::f32, shape), widened.view(DType::f32, shape));
@@ -37,9 +39,11 @@ void BoundarySample::add_message(StreamView stream,
   if (sums.elements > 0.0) {
     return;
   }
-  const Buffer decoded = make_buffer("sampled message", DType::f32, values.shape());
+  const Buffer decoded =
+      make_buffer("sampled message", DType::f32, values.shape(), backing_of(values.device()));
   const Tensor sent = decoded.view(DType::f32, values.shape());
   codec.decode(stream, frame, {sent}, false);
+  stream.synchronize();
   sums += sums_of_message(values, sent, residual);
 }
 

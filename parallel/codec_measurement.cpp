@@ -11,6 +11,7 @@
 #include "compress/codec.h"
 #include "compress/codec_bytes.h"
 #include "core/buffer.h"
+#include "core/host_tensor.h"
 #include "core/rng.h"
 
 namespace slackline {
@@ -50,18 +51,23 @@ class Measured {
  public:
   Measured(const CandidateMessage& message,
            const MatrixShape& shape,
-           std::span<const float> normal_values)
+           std::span<const float> normal_values,
+           Device device)
       : message_(message),
-        codec_(make_codec(message.codec, {{.name = "measured", .shape = shape}}, kSeed)),
-        values_(make_buffer("measured", DType::f32, {shape.rows, shape.columns})),
-        residual_(make_buffer("residual", DType::f32, {shape.rows, shape.columns})),
-        frame_("frame", codec_->frame_bytes()) {
+        codec_(make_codec(message.codec, {{.name = "measured", .shape = shape}}, kSeed, device)),
+        values_(
+            make_buffer("measured", DType::f32, {shape.rows, shape.columns}, backing_of(device))),
+        residual_(
+            make_buffer("residual", DType::f32, {shape.rows, shape.columns}, backing_of(device))),
+        frame_("frame", codec_->frame_bytes(), backing_of(device)) {
     matrix_ = {values_.view(DType::f32, {shape.rows, shape.columns})};
     if (message.codec.error_feedback != ErrorFeedback::none) {
       owed_ = {residual_.view(DType::f32, {shape.rows, shape.columns})};
     }
-    const std::span<float> values = matrix_.front().span<float>();
+    const HostTensor host(matrix_.front(), HostTensor::Contents::undefined);
+    const std::span<float> values = host.tensor().span<float>();
     std::ranges::copy(normal_values.first(values.size()), values.begin());
+    host.write_back();
   }
 
   [[nodiscard]] const Codec& codec() const { return *codec_; }
@@ -92,13 +98,16 @@ class Measured {
     {
       const TimedCall timed(times.encode);
       codec_->begin_sum(stream, matrix_, owed_, key);
+      stream.synchronize();
     }
     for (int round = 1; round < codec_->sums(); ++round) {
       const TimedCall timed(times.encode);
       codec_->next_sum(stream, matrix_, owed_);
+      stream.synchronize();
     }
     const TimedCall timed(times.decode);
     codec_->finish_sum(stream, matrix_, owed_, 1);
+    stream.synchronize();
   }
 
   // A sum of frames decodes those of all ranks.
@@ -107,11 +116,13 @@ class Measured {
     {
       const TimedCall timed(times.encode);
       codec_->encode(stream, matrix_, owed_, key, frame);
+      stream.synchronize();
     }
     const TimedCall timed(times.decode);
     for (int rank = 0; rank < std::max(1, message_.ranks); ++rank) {
       codec_->decode(stream, frame, matrix_, false);
     }
+    stream.synchronize();
   }
 
   CandidateMessage message_;
@@ -127,7 +138,7 @@ class Measured {
 
 std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& messages,
                                        std::int64_t columns,
-                                       int num_threads) {
+                                       const Workers& workers) {
   std::int64_t most_elements = 0;
   for (const CandidateMessage& message : messages) {
     const MatrixShape shape = measured_shape(message.shape, columns);
@@ -138,10 +149,11 @@ std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& mess
   times.reserve(messages.size());
   for (const CandidateMessage& message : messages) {
     const MatrixShape shape = measured_shape(message.shape, columns);
-    Measured measured(message, shape, values);
+    Measured measured(message, shape, values, workers.device);
     Stream stream({.name = "codec",
-                   .num_threads = num_threads,
-                   .workspace_bytes = measured.codec().workspace_bytes(num_threads)});
+                   .device = workers.device,
+                   .num_threads = workers.num_threads,
+                   .workspace_bytes = measured.codec().workspace_bytes(workers)});
     times.push_back(measured.run(stream, shape));
   }
   return times;

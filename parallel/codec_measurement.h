@@ -13,6 +13,6 @@ namespace slackline {
 // alone, into one of that width. Leaves no trace.
 [[nodiscard]] std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& messages,
                                                      std::int64_t columns,
-                                                     int num_threads);
+                                                     const Workers& workers);
 
 }  // namespace slackline

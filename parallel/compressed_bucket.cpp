@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compress/codec_bytes.h"
+#include "core/host_tensor.h"
 #include "core/kernels/elementwise.h"
 
 namespace slackline {
@@ -18,7 +19,14 @@ Tensor row(const Buffer& buffer, std::size_t first, std::size_t bytes) {
 
 void copy(const Tensor& from, const Tensor& to) {
   SL_CHECK_EQ(from.num_elements(), to.num_elements());
-  std::copy_n(from.data<float>(), from.num_elements(), to.data<float>());
+  const HostTensor read(from);
+  const HostTensor written(to, HostTensor::Contents::undefined);
+  std::ranges::copy(read.tensor().span<float>(), written.tensor().span<float>().begin());
+  written.write_back();
+}
+
+Device device_of(const CompressedSum::Options& options) {
+  return options.matrices.front()->gradient.device();
 }
 
 std::size_t plain_elements(const std::vector<const Parameter*>& plain) {
@@ -32,7 +40,7 @@ std::size_t plain_elements(const std::vector<const Parameter*>& plain) {
 std::unique_ptr<Codec> codec_for(const CompressedSum::Options& options) {
   const std::vector<CodecPart> parts = codec_parts(options.matrices);
   return options.rehearsed ? make_rehearsed_codec(options.setting, parts, *options.rehearsed)
-                           : make_codec(options.setting, parts, options.seed);
+                           : make_codec(options.setting, parts, options.seed, device_of(options));
 }
 
 }  // namespace
@@ -77,20 +85,20 @@ CompressedSum::CompressedSum(const Options& options)
       codec_(codec_for(options)),
       residuals_(options.rehearsed ? ErrorFeedback::none : options.setting.error_feedback,
                  codec_parts(options.matrices),
-                 1) {
+                 1,
+                 device_of(options)) {
   for (const Parameter* parameter : options.matrices) {
     gradients_.push_back(parameter->gradient);
   }
   if (codec_->sums() == 0) {
-    frames_ = Buffer("frames", codec_->frame_bytes() * static_cast<std::size_t>(options.ranks));
+    frames_ = Buffer("frames",
+                     codec_->frame_bytes() * static_cast<std::size_t>(options.ranks),
+                     backing_of(device_of(options)));
   }
 }
 
 void CompressedSum::begin(const CodecStream& at, Communicator& group, const MessageKey& key) {
   SL_CHECK_EQ(group.size(), options_.ranks);
-  if (sample_ != nullptr) {
-    sample_->take_raw(gradients_);
-  }
   codec_->sums() > 0 ? begin_sums(at, group, key) : begin_frames(at, group, key);
 }
 
@@ -111,18 +119,23 @@ void CompressedSum::begin_sums(const CodecStream& at, Communicator& group, const
     const bool first = round == 1;
     TransferWork work{.worker = at.worker, .follows = first ? nullptr : &transfers_.back()};
     work.before = [this, stream = at.stream, key, first] {
+      if (first) {
+        take_raw_sample(stream);
+      }
       using Piece = TimedCall::Piece;
       const TimedCall timed(encode_times_, first ? Piece::first : Piece::further);
       first ? codec_->begin_sum(stream, gradients_, residuals_.of(0), key)
             : codec_->next_sum(stream, gradients_, residuals_.of(0));
+      stream.synchronize();
     };
     if (round == codec_->sums()) {
       work.after = [this, stream = at.stream] {
         {
           const TimedCall timed(decode_times_);
           codec_->finish_sum(stream, gradients_, residuals_.of(0), options_.ranks);
+          stream.synchronize();
         }
-        end_sample();
+        take_sent_sample(stream);
       };
     }
     transfers_.push_back(group.all_reduce(
@@ -137,17 +150,20 @@ void CompressedSum::begin_frames(const CodecStream& at,
   const Tensor own = row(frames_, static_cast<std::size_t>(group.rank()) * bytes, bytes);
   TransferWork work{.worker = at.worker};
   work.before = [this, stream = at.stream, key, own] {
+    take_raw_sample(stream);
     const TimedCall timed(encode_times_);
     codec_->encode(stream, gradients_, residuals_.of(0), key, own);
+    stream.synchronize();
   };
   work.beside = [this, stream = at.stream, own] {
     if (!residuals_.of(0).empty()) {
       codec_->settle(stream, own, residuals_.of(0));
+      stream.synchronize();
     }
   };
   work.after = [this, stream = at.stream] {
     add_frames(stream);
-    end_sample();
+    take_sent_sample(stream);
   };
   transfers_.push_back(group.all_gather(row(frames_, 0, frames_.bytes()), kNote, work));
 }
@@ -160,9 +176,15 @@ CodecTimes CompressedSum::take_times() {
           .decode = std::exchange(decode_times_, {})};
 }
 
-void CompressedSum::end_sample() {
+void CompressedSum::take_raw_sample(StreamView stream) {
   if (sample_ != nullptr) {
-    sample_->take_sent(gradients_, residuals_.of(0));
+    sample_->take_raw(stream, gradients_);
+  }
+}
+
+void CompressedSum::take_sent_sample(StreamView stream) {
+  if (sample_ != nullptr) {
+    sample_->take_sent(stream, gradients_, residuals_.of(0));
   }
 }
 
@@ -193,6 +215,7 @@ void CompressedSum::add_frames(StreamView stream) {
     const Tensor frame = row(frames_, static_cast<std::size_t>(rank) * bytes, bytes);
     codec_->decode(stream, frame, gradients_, rank > 0);
   }
+  stream.synchronize();
 }
 
 CompressedBucket::CompressedBucket(const Options& options) : options_(options) {
@@ -201,8 +224,10 @@ CompressedBucket::CompressedBucket(const Options& options) : options_(options) {
     sums_.emplace_back(sum);
   }
   if (!options.plain.empty()) {
-    plain_ = make_buffer(
-        "plain gradients", DType::f32, {static_cast<std::int64_t>(plain_elements(options.plain))});
+    plain_ = make_buffer("plain gradients",
+                         DType::f32,
+                         {static_cast<std::int64_t>(plain_elements(options.plain))},
+                         backing_of(options.plain.front()->gradient.device()));
   }
 }
 
@@ -222,6 +247,7 @@ void CompressedBucket::copy_plain(StreamView stream, Direction direction) const 
                                  : cast(stream, packed, parameter->gradient);
     offset += packed.bytes();
   }
+  stream.synchronize();
 }
 
 void CompressedBucket::begin(const CodecStream& at, Communicator& group, const MessageKey& key) {

@@ -69,7 +69,8 @@ class CompressedSum {
   void begin_sums(const CodecStream& at, Communicator& group, const MessageKey& key);
   void begin_frames(const CodecStream& at, Communicator& group, const MessageKey& key);
   void add_frames(StreamView stream);
-  void end_sample();
+  void take_raw_sample(StreamView stream);
+  void take_sent_sample(StreamView stream);
 
   Options options_;
   std::unique_ptr<Codec> codec_;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/check.h"
+#include "core/kernels/elementwise.h"
 
 namespace slackline {
 
@@ -79,12 +80,14 @@ void Compression::put_in_force(std::int64_t step) {
   in_force_from_ = plan.from_step;
   pipeline_.set_plan(plan.plan);
   reducer_->set_plan(plan.plan, options_.seed, options_.pipeline.rehearsed.get());
-  std::size_t workspace = pipeline_.workspace_bytes(options_.num_threads);
+  std::size_t workspace = pipeline_.workspace_bytes(options_.workers);
   for (CompressedSum* sum : reducer_->compressed_sums()) {
-    workspace = std::max(workspace, sum->codec().workspace_bytes(options_.num_threads));
+    workspace = std::max(workspace, sum->codec().workspace_bytes(options_.workers));
   }
-  stream_ = std::make_unique<Stream>(Stream::Options{
-      .name = "codec", .num_threads = options_.num_threads, .workspace_bytes = workspace});
+  stream_ = std::make_unique<Stream>(Stream::Options{.name = "codec",
+                                                     .device = options_.workers.device,
+                                                     .num_threads = options_.workers.num_threads,
+                                                     .workspace_bytes = workspace});
   if (worker_ == nullptr && is_active()) {
     worker_ = std::make_shared<Worker>();
   }
@@ -184,8 +187,13 @@ std::vector<CompressionState> Compression::state() {
 void Compression::keep_state() {
   kept_.clear();
   for (const CompressionState& state : this->state()) {
-    const std::span<const float> values = state.data.span<float>();
-    kept_.emplace_back(values.begin(), values.end());
+    const Tensor& data = state.data;
+    kept_.push_back(
+        make_buffer("state of a codec", data.dtype(), data.shape(), backing_of(data.device())));
+    cast(*stream_, data, kept_.back().view(data.dtype(), data.shape()));
+  }
+  if (stream_ != nullptr) {
+    stream_->synchronize();
   }
 }
 
@@ -193,7 +201,11 @@ void Compression::restore_state() {
   const std::vector<CompressionState> states = state();
   SL_CHECK_EQ(states.size(), kept_.size());
   for (std::size_t i = 0; i < states.size(); ++i) {
-    std::copy(kept_[i].begin(), kept_[i].end(), states[i].data.span<float>().begin());
+    const Tensor& data = states[i].data;
+    cast(*stream_, kept_[i].view(data.dtype(), data.shape()), data);
+  }
+  if (stream_ != nullptr) {
+    stream_->synchronize();
   }
 }
 

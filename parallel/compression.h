@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/buffer.h"
 #include "core/checkpoint/region.h"
 #include "core/stream.h"
 #include "parallel/gradient_reducer.h"
@@ -42,7 +43,7 @@ class Compression {
     PlanHistory plans{};
     std::int64_t sample_every = 0;  // steps; 0: nothing is measured
     PipelineCompression::Options pipeline{};
-    int num_threads = 1;
+    Workers workers{};
     std::uint64_t seed = 0;
   };
 
@@ -106,7 +107,7 @@ class Compression {
   std::shared_ptr<Worker> worker_;  // the stream's; shared with transfers; null: nothing compresses
   std::int64_t in_force_from_ = 0;  // the plan's from_step; 0: none yet
   bool samples_ = false;            // in the current step
-  std::vector<std::vector<float>> kept_;
+  std::vector<Buffer> kept_;
 };
 
 }  // namespace slackline

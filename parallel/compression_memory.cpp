@@ -15,7 +15,7 @@ namespace {
 void add_pipeline(const MeshJob& job,
                   const MeshPlace& place,
                   const CompressionPlan& plan,
-                  int num_threads,
+                  const Workers& workers,
                   CompressionMemory& memory) {
   const RankPlan rank = make_rank_plan(job, place);
   PipelineCompression pipeline(
@@ -30,7 +30,7 @@ void add_pipeline(const MeshJob& job,
     const std::vector<CodecPart> parts = {{.name = boundary.name, .shape = boundary.shape}};
     memory.messages += slots * frame_bytes(boundary.setting, parts);
     memory.workspace =
-        std::max(memory.workspace, BoundaryCodec::workspace_bytes(boundary, num_threads));
+        std::max(memory.workspace, BoundaryCodec::workspace_bytes(boundary, workers));
     if (boundary.end == BoundaryCodec::End::sends) {
       const std::size_t state =
           Residuals::bytes(boundary.setting.error_feedback, parts, boundary.num_micro_batches) +
@@ -41,7 +41,7 @@ void add_pipeline(const MeshJob& job,
   }
 }
 
-void add_sum(const CompressedSum::Options& sum, int num_threads, CompressionMemory& memory) {
+void add_sum(const CompressedSum::Options& sum, const Workers& workers, CompressionMemory& memory) {
   const std::vector<CodecPart> parts = codec_parts(sum.matrices);
   const std::size_t residuals = Residuals::bytes(sum.setting.error_feedback, parts, 1);
   memory.state += residuals + state_bytes(sum.setting, parts, CodecUse::sums);
@@ -49,14 +49,14 @@ void add_sum(const CompressedSum::Options& sum, int num_threads, CompressionMemo
   if (!adds(sum.setting.kind)) {
     memory.messages += static_cast<std::size_t>(sum.ranks) * frame_bytes(sum.setting, parts);
   }
-  memory.workspace = std::max(
-      memory.workspace, make_codec(sum.setting, parts, sum.seed)->workspace_bytes(num_threads));
+  memory.workspace = std::max(memory.workspace,
+                              make_codec(sum.setting, parts, sum.seed)->workspace_bytes(workers));
 }
 
 void add_gradients(const MeshJob& job,
                    const MeshPlace& place,
                    const CompressionPlan& plan,
-                   int num_threads,
+                   const Workers& workers,
                    CompressionMemory& memory) {
   const RankPlan rank = make_rank_plan(job, place);
   const std::vector<Parameter> parameters = Parameters::describe(job.model, rank.slice);
@@ -75,7 +75,7 @@ void add_gradients(const MeshJob& job,
       continue;
     }
     for (const CompressedSum::Options& sum : compressed.sums) {
-      add_sum(sum, num_threads, memory);
+      add_sum(sum, workers, memory);
     }
     for (const Parameter* parameter : compressed.plain) {
       memory.messages += parameter->shard.shape.num_elements() * size_of(DType::f32);
@@ -88,12 +88,12 @@ void add_gradients(const MeshJob& job,
 CompressionMemory compression_memory(const MeshJob& job,
                                      const MeshPlace& place,
                                      const PlanHistory& plans,
-                                     int num_threads) {
+                                     const Workers& workers) {
   CompressionMemory most;
   for (const PlanFromStep& row : plans) {
     CompressionMemory memory;
-    add_pipeline(job, place, row.plan, num_threads, memory);
-    add_gradients(job, place, row.plan, num_threads, memory);
+    add_pipeline(job, place, row.plan, workers, memory);
+    add_gradients(job, place, row.plan, workers, memory);
     most = memory.total() > most.total() ? memory : most;
   }
   return most;

@@ -21,6 +21,6 @@ struct CompressionMemory {
 [[nodiscard]] CompressionMemory compression_memory(const MeshJob& job,
                                                    const MeshPlace& place,
                                                    const PlanHistory& plans,
-                                                   int num_threads);
+                                                   const Workers& workers);
 
 }  // namespace slackline

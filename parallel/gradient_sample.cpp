@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <span>
 
+#include "core/host_tensor.h"
+#include "core/kernels/sparse.h"
+
 namespace slackline {
 
 namespace {
@@ -21,38 +24,58 @@ std::size_t place_of(std::size_t i, std::size_t taken, std::size_t count) {
 }  // namespace
 
 GradientSample::GradientSample(const Codec::Matrices& gradients) {
-  std::vector<std::size_t> ends;
   std::size_t count = 0;
   for (const Tensor& gradient : gradients) {
     count += gradient.num_elements();
-    ends.push_back(count);
   }
   const std::size_t taken = std::min(count, kElements);
-  elements_.reserve(taken);
-  for (std::size_t i = 0; i < taken; ++i) {
-    const std::size_t at = place_of(i, taken, count);
-    const auto end = std::upper_bound(ends.begin(), ends.end(), at);
-    const auto matrix = static_cast<std::size_t>(end - ends.begin());
-    const std::size_t begin = *end - gradients[matrix].num_elements();
-    elements_.push_back({.matrix = matrix, .index = at - begin});
+  const Shape row{static_cast<std::int64_t>(taken)};
+  const Backing backing = backing_of(gradients.front().device());
+  indices_ = make_buffer("places of a sample", DType::u32, row, backing);
+  taken_ = make_buffer("sample", DType::f32, row, backing);
+  const HostTensor indices(indices_.view(DType::u32, row), HostTensor::Contents::undefined);
+  std::size_t begin = 0;  // of a matrix
+  std::size_t i = 0;
+  for (const Tensor& gradient : gradients) {
+    const std::size_t end = begin + gradient.num_elements();
+    for (; i < taken && place_of(i, taken, count) < end; ++i) {
+      indices.tensor().span<std::uint32_t>()[i] =
+          static_cast<std::uint32_t>(place_of(i, taken, count) - begin);
+    }
+    ends_.push_back(static_cast<std::int64_t>(i));
+    begin = end;
   }
+  indices.write_back();
 }
 
-void GradientSample::take_raw(const Codec::Matrices& gradients) {
-  raw_.clear();
-  for (const Element& element : elements_) {
-    raw_.push_back(gradients[element.matrix].span<float>()[element.index]);
+std::vector<float> GradientSample::values_of(StreamView stream,
+                                             const Codec::Matrices& matrices) const {
+  const Shape row{ends_.back()};
+  const Tensor all = taken_.view(DType::f32, row);
+  std::int64_t begin = 0;
+  for (std::size_t m = 0; m < matrices.size(); ++m) {
+    gather_at(stream,
+              matrices[m],
+              indices_.view(DType::u32, row).rows(begin, ends_[m]),
+              all.rows(begin, ends_[m]));
+    begin = ends_[m];
   }
+  stream.synchronize();
+  const HostTensor host(all);
+  const std::span<const float> values = host.tensor().span<float>();
+  return {values.begin(), values.end()};
 }
 
-void GradientSample::take_sent(const Codec::Matrices& gradients, const Codec::Matrices& residual) {
-  sent_.clear();
-  residual_.clear();
-  for (const Element& element : elements_) {
-    sent_.push_back(gradients[element.matrix].span<float>()[element.index]);
-    residual_.push_back(residual.empty() ? 0.0F
-                                         : residual[element.matrix].span<float>()[element.index]);
-  }
+void GradientSample::take_raw(StreamView stream, const Codec::Matrices& gradients) {
+  const std::vector<float> values = values_of(stream, gradients);
+  raw_.assign(values.begin(), values.end());
+}
+
+void GradientSample::take_sent(StreamView stream,
+                               const Codec::Matrices& gradients,
+                               const Codec::Matrices& residual) {
+  sent_ = values_of(stream, gradients);
+  residual_ = residual.empty() ? std::vector<float>(sent_.size()) : values_of(stream, residual);
 }
 
 void GradientSample::add_up(Communicator& group) {
@@ -62,10 +85,9 @@ void GradientSample::add_up(Communicator& group) {
 MessageSums GradientSample::sums(std::size_t matrix) {
   transfer_.wait();
   MessageSums sums;
-  for (std::size_t i = 0; i < elements_.size(); ++i) {
-    if (elements_[i].matrix != matrix) {
-      continue;
-    }
+  const auto end = static_cast<std::size_t>(ends_[matrix]);
+  for (std::size_t i = matrix == 0 ? 0 : static_cast<std::size_t>(ends_[matrix - 1]); i < end;
+       ++i) {
     const double x = raw_[i];
     const double y = sent_[i];
     const double e = residual_[i];

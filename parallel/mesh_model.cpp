@@ -31,6 +31,7 @@ PipelineCompression::Options pipeline_options(const MeshModel::Options& options,
                                options.job.model.hidden,
                                options.job.parallel.tensor),
           .dtype = options.job.precision,
+          .device = options.rehearsal ? Device::cpu : options.job.device,
           .seed = options.seed,
           .rehearsed = options.rehearsed_codecs};
 }
@@ -71,7 +72,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
       compression_({.plans = options.compression,
                     .sample_every = options.sample_every,
                     .pipeline = pipeline_options(options, plan_, groups),
-                    .num_threads = options.num_threads,
+                    .workers = {options.num_threads, stream_.device()},
                     .seed = options.seed},
                    reducer_,
                    groups),
@@ -174,6 +175,7 @@ void MeshModel::skip() {
 
 void MeshModel::require_sync() {
   finish_gather();
+  stream_.synchronize();
   check_sync(parameters_, *groups_);
 }
 

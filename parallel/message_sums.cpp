@@ -3,6 +3,8 @@
 #include <bit>
 #include <span>
 
+#include "core/host_tensor.h"
+
 namespace slackline {
 
 namespace {
@@ -35,8 +37,10 @@ MessageSums sums_of(const std::array<double, kNumMessageSums>& numbers) {
 MessageSums sums_of_message(const Tensor& raw,
                             const Tensor& sent,
                             const Codec::Matrices& residual) {
-  const std::span<const float> x = raw.span<float>();
-  const std::span<const float> y = sent.span<float>();
+  const HostTensor host_raw(raw);
+  const HostTensor host_sent(sent);
+  const std::span<const float> x = host_raw.tensor().span<float>();
+  const std::span<const float> y = host_sent.tensor().span<float>();
   MessageSums sums{.elements = static_cast<double>(x.size())};
   for (std::size_t i = 0; i < x.size(); ++i) {
     sums.raw += square(x[i]);
@@ -45,7 +49,8 @@ MessageSums sums_of_message(const Tensor& raw,
     sums.error += square(static_cast<double>(x[i]) - y[i]);
   }
   if (!residual.empty()) {
-    const std::span<const float> given = residual.front().span<float>();
+    const HostTensor host_residual(residual.front());
+    const std::span<const float> given = host_residual.tensor().span<float>();
     for (std::size_t i = 0; i < given.size(); ++i) {
       sums.residual += square(static_cast<double>(given[i]) - y[i]);
     }
@@ -56,9 +61,12 @@ MessageSums sums_of_message(const Tensor& raw,
 MessageSums sums_of_pair(const Tensor& left,
                          const Tensor& first_input,
                          const Tensor& second_input) {
-  const std::span<const float> e = left.span<float>();
-  const std::span<const float> first = first_input.span<float>();
-  const std::span<const float> second = second_input.span<float>();
+  const HostTensor host_left(left);
+  const HostTensor host_first(first_input);
+  const HostTensor host_second(second_input);
+  const std::span<const float> e = host_left.tensor().span<float>();
+  const std::span<const float> first = host_first.tensor().span<float>();
+  const std::span<const float> second = host_second.tensor().span<float>();
   MessageSums sums{.pair_elements = static_cast<double>(e.size())};
   for (std::size_t i = 0; i < e.size(); ++i) {
     const double difference = static_cast<double>(first[i]) - second[i];

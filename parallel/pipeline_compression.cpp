@@ -61,6 +61,7 @@ std::optional<BoundaryCodec::Options> PipelineCompression::boundary_of(
       .name = schedule::site_name(id.site) + "/" + std::to_string(id.stage),
       .shape = options_.share,
       .dtype = options_.dtype,
+      .device = options_.device,
       .num_micro_batches = options_.schedule.num_micro_batches,
       .seed = options_.seed};
   if (options_.rehearsed != nullptr) {
@@ -195,10 +196,10 @@ void PipelineCompression::take_samples(StepSamples& samples) {
   }
 }
 
-std::size_t PipelineCompression::workspace_bytes(int num_threads) const {
+std::size_t PipelineCompression::workspace_bytes(const Workers& workers) const {
   std::size_t bytes = 0;
   for (const std::unique_ptr<BoundaryCodec>& codec : codecs_) {
-    bytes = std::max(bytes, BoundaryCodec::workspace_bytes(codec->options(), num_threads));
+    bytes = std::max(bytes, BoundaryCodec::workspace_bytes(codec->options(), workers));
   }
   return bytes;
 }

@@ -26,6 +26,7 @@ class PipelineCompression {
     int pipeline_rank = 0;
     MatrixShape share{};  // of this rank, of every boundary tensor
     DType dtype = DType::f32;
+    Device device = Device::cpu;
     std::uint64_t seed = 0;
     std::shared_ptr<const StepCosts> rehearsed{};  // what codecs take on the rehearsal device
   };
@@ -58,7 +59,7 @@ class PipelineCompression {
   void begin_sample();
   void take_samples(StepSamples& samples);
 
-  [[nodiscard]] std::size_t workspace_bytes(int num_threads) const;
+  [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const;
 
  private:
   // Absent where the transfer of a send or receive travels plain.

@@ -209,7 +209,7 @@ Pass PipelineExecutor::pass_of(const Op& op, const Work& work) const {
 Tensor PipelineExecutor::Message::frame() {
   const std::size_t bytes = codec->frame_bytes();
   if (memory->bytes() < bytes) {
-    memory = std::make_shared<Buffer>("frame", bytes);
+    memory = std::make_shared<Buffer>("frame", bytes, backing_of(codec->options().device));
   }
   return memory->view(DType::u8, {static_cast<std::int64_t>(bytes)});
 }

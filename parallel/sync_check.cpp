@@ -7,13 +7,15 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/host_tensor.h"
 
 namespace slackline {
 
 namespace {
 
 void require_first_ranks(const Parameter& parameter, Communicator& group) {
-  const std::span<const float> own = parameter.weight.span<float>();
+  const HostTensor weight(parameter.weight);
+  const std::span<const float> own = weight.tensor().span<float>();
   std::vector<float> first(own.begin(), own.end());
   group.broadcast(Tensor(std::span(first)), 0, {.what = "weights of the first rank"}).wait();
   for (std::size_t i = 0; i < own.size(); ++i) {

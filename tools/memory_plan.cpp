@@ -67,7 +67,7 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
   const Parameters::Bytes parameters = Parameters::bytes(config.model, held);
   const PieceBytes pieces = piece_bytes(config, plan, place);
   const CompressionMemory compression =
-      compression_memory(config.mesh_job(), place, plans, num_threads);
+      compression_memory(config.mesh_job(), place, plans, {num_threads, config.device});
   // Saving copies what this rank writes, so that training goes on meanwhile.
   std::vector<MemoryItem> items = {
       {"weights (fp32)", parameters.weights},

@@ -30,7 +30,7 @@ PlanChooser::PlanChooser(const TrainConfig& config,
 void PlanChooser::measure_codecs(StepRecorder& recorder) const {
   const MeshJob job = config_->mesh_job();
   recorder.add_codecs(slackline::measure_codecs(
-      candidate_messages(config_->compress, job), job.model.hidden, num_threads_));
+      candidate_messages(config_->compress, job), job.model.hidden, {num_threads_, job.device}));
 }
 
 std::optional<PlanFromStep> PlanChooser::choose(const StepCosts& costs,

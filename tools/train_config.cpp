@@ -105,9 +105,6 @@ TrainConfig read_train_config(JsonReader document) {
   config.optimizer = read_optimizer_config(document.section("optimizer"));
   config.compress = read_compress_config(document.section("compress"));
   config.checkpoint = read_checkpoint_config(document.section("checkpoint"));
-  if (config.device == Device::cuda && config.compress.policy != CompressionPolicy::none) {
-    document.fail("compress.policy", R"(codecs are not built yet for device "cuda"; use "none")");
-  }
   config.network = read_network_config(document.section("network"));
   config.trace = document.boolean("trace", false);
   JsonReader debug = document.section("debug");

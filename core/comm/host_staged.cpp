@@ -20,6 +20,11 @@ void HostStaging::copy_to_device(const Tensor& from, const Tensor& to) const {
   compute_->synchronize();  // before the host's memory goes to somebody else
 }
 
+std::shared_ptr<const CudaEvent> HostStaging::computed() const {
+  SL_CHECK(compute_.has_value(), "a transfer of device memory before there is a stream");
+  return std::make_shared<const CudaEvent>(compute_->cuda());
+}
+
 namespace {
 
 // Elements [begin, end) of a tensor, as a row.
@@ -189,11 +194,14 @@ class HostStagedCommunicator final : public Communicator {
       staged.follows = &before->transfer();
     }
     if (ways.out.count() > 0 && work.before) {
-      staged.before =
-          [first = work.before, from = part_of(data, ways.out), to = part_of(host, ways.out)] {
-            first();
-            cuda::copy_now(to.raw(), from.raw(), from.bytes());
-          };
+      staged.before = [first = work.before,
+                       computed = staging_->computed(),
+                       from = part_of(data, ways.out),
+                       to = part_of(host, ways.out)] {
+        computed->wait();
+        first();
+        cuda::copy_now(to.raw(), from.raw(), from.bytes());
+      };
     } else if (ways.out.count() > 0) {
       staging_->copy_to_host(part_of(data, ways.out), part_of(host, ways.out));
     }

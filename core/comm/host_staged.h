@@ -17,6 +17,9 @@ class HostStaging {
   // what it is given after a wait follows the transfer.
   void follow(StreamView compute) { compute_ = compute; }
 
+  // What the rank has computed by the time of the call, for jobs on other threads to wait for.
+  [[nodiscard]] std::shared_ptr<const CudaEvent> computed() const;
+
   // Pinned, so that the device copies it without the processor's help.
   [[nodiscard]] ScratchPool::Lease take(std::size_t bytes) const { return scratch_->take(bytes); }
 

@@ -9,7 +9,8 @@
 namespace slackline {
 
 // Work that belongs to a transfer and runs beside its submitter: what makes the data that is sent,
-// and what takes the data that arrives. A job that throws fails the transfer, and with it all.
+// and what takes the data that arrives. A job returns when its work is done: on the CUDA device it
+// synchronizes the stream it used. A job that throws fails the transfer, and with it all.
 // After a wait that threw, jobs may still be under way: stop the worker before what they use goes.
 struct TransferWork {
   std::shared_ptr<Worker> worker{};  // of the rank; shared with transfers under way

@@ -12,7 +12,7 @@ namespace slackline::testing {
 
 namespace {
 
-constexpr std::size_t kWorkspace = std::size_t{8} << 20U;
+constexpr std::size_t kWorkspace = std::size_t{48} << 20U;
 
 struct Sizes {
   std::int64_t n, m, r;
@@ -176,7 +176,7 @@ TEST_CASE("low-rank products need no more workspace than they say") {
   for (const Sizes& size : kSizes) {
     Case c(size);
     const std::array<LowRankProduct, 1> products = {c.product()};
-    Stream stream(test_stream(2, low_rank_workspace_bytes(products, 2)));
+    Stream stream(test_stream(2, low_rank_workspace_bytes(products, test_workers(2))));
     low_rank_left(stream, products);
     low_rank_right(stream, products);
     low_rank_multiply(stream, products, LowRankOutput::write, 1.0F);

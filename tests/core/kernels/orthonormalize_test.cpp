@@ -17,7 +17,7 @@ constexpr std::size_t kWorkspace = std::size_t{8} << 20U;
 
 void run(GuardedTensor& matrix, GramSchmidt method) {
   const std::array<Tensor, 1> list = {matrix.view()};
-  Stream stream(test_stream(1, orthonormalize_workspace_bytes(list, 1)));
+  Stream stream(test_stream(1, orthonormalize_workspace_bytes(list, test_workers())));
   orthonormalize(stream, list, method);
   REQUIRE(matrix.sentinels_intact());
 }

@@ -1,6 +1,7 @@
 #include "core/kernels/random_sample.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "core/random_permutation.h"
@@ -18,7 +19,8 @@ std::vector<std::uint32_t> sample(StreamView stream, std::size_t n, std::size_t 
   const Shape row{static_cast<std::int64_t>(k)};
   GuardedTensor indices(DType::i32, row);  // no test writes u32 tensors
   const Tensor view(indices.view().raw(), DType::u32, row);
-  random_sample(stream, kKey, n, view);
+  random_sample(stream, {.key = kKey}, n, view);
+  stream.synchronize();
   REQUIRE(indices.sentinels_intact());
   const auto span = view.span<std::uint32_t>();
   return {span.begin(), span.end()};
@@ -50,6 +52,26 @@ TEST_CASE("a random sample is the permutation's first images") {
       }
       INFO(count << " of " << n);
       REQUIRE(sample(stream, n, count) == expected);
+    }
+  }
+}
+
+TEST_CASE("a random sample may be the one that a message names") {
+  Stream stream(test_stream(2));
+  constexpr PhiloxBlock kWords = {7, 0xffffffff, 3, 0x80000000};
+  const PhiloxBlock mixed = philox(kKey, kWords);
+  const RandomPermutation permutation({mixed[0], mixed[1]}, 1009);
+  for (const std::int64_t offset : {0, 1, 3}) {
+    GuardedTensor message(DType::u8, {offset + 16});
+    const Tensor words = message.view().rows(offset, offset + 16);
+    std::memcpy(words.raw(), kWords.data(), sizeof(kWords));
+    GuardedTensor indices(DType::i32, {500});
+    const Tensor view(indices.view().raw(), DType::u32, {500});
+    random_sample(stream, {.key = kKey, .words = words}, 1009, view);
+    stream.synchronize();
+    const auto span = view.span<std::uint32_t>();
+    for (std::uint32_t x = 0; x < span.size(); ++x) {
+      REQUIRE(span[x] == permutation(x));
     }
   }
 }

@@ -117,30 +117,6 @@ TEST_CASE("keep_only zeroes every other element") {
   REQUIRE(tensor.sentinels_intact());
 }
 
-TEST_CASE("first_disorder finds the first index that repeats, falls or is out of range") {
-  Stream stream(test_stream(3));
-  std::vector<std::uint32_t> ascending(40000);
-  for (std::size_t i = 0; i < ascending.size(); ++i) {
-    ascending[i] = static_cast<std::uint32_t>(2 * i);
-  }
-  const auto disorder = [&](std::vector<std::uint32_t> indices, std::size_t n) {
-    return first_disorder(stream, Tensor(std::span(indices)), n);
-  };
-  REQUIRE(disorder(ascending, 79999) == 40000);
-  REQUIRE(disorder(ascending, 79998) == 39999);
-  REQUIRE(disorder(ascending, 10) == 5);
-  REQUIRE(disorder({}, 10) == 0);
-  for (const std::size_t at : {1U, 8191U, 8192U, 8193U, 39999U}) {
-    std::vector<std::uint32_t> repeated = ascending;
-    repeated[at] = repeated[at - 1];
-    REQUIRE(disorder(repeated, 80000) == at);
-    std::vector<std::uint32_t> falling = ascending;
-    falling[at] = 0;
-    falling.back() = 0;
-    REQUIRE(disorder(falling, 80000) == at);
-  }
-}
-
 TEST_CASE("ops on single elements refuse what does not fit") {
   Stream stream(test_stream(1));
   GuardedTensor dense(DType::f32, {4});
@@ -149,8 +125,6 @@ TEST_CASE("ops on single elements refuse what does not fit") {
   const Tensor index_view{std::span(indices)};
   REQUIRE_THROWS_WITH(gather_at(stream, dense, index_view, kept),
                       Catch::Contains("sparse kept is f32 (3), due is f32 (2)"));
-  REQUIRE_THROWS_WITH(first_disorder(stream, kept, 4),
-                      Catch::Contains("sparse indices is f32 (3), due is u32 (3)"));
 }
 
 }  // namespace slackline::testing
