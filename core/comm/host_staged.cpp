@@ -206,11 +206,14 @@ class HostStagedCommunicator final : public Communicator {
       staging_->copy_to_host(part_of(data, ways.out), part_of(host, ways.out));
     }
     std::optional<std::pair<Tensor, Tensor>> result;
-    if (ways.in.count() > 0 && work.after) {
+    if (ways.in.count() > 0 &&
+        work.worker != nullptr) {  // what follows it reads the device's memory
       staged.after =
           [last = work.after, from = part_of(host, ways.in), to = part_of(data, ways.in)] {
             cuda::copy_now(to.raw(), from.raw(), from.bytes());
-            last();
+            if (last) {
+              last();
+            }
           };
     } else if (ways.in.count() > 0) {
       result = {part_of(host, ways.in), part_of(data, ways.in)};

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "compress/codec.h"
+#include "core/host_tensor.h"
 #include "tests/support/guarded_tensor.h"
+#include "tests/support/test_device.h"
 #include "tests/support/thread_counts.h"
 
 namespace slackline::testing {
@@ -99,6 +101,16 @@ class Message {
   return sum;
 }
 
+// Decodes and waits: on the CUDA device a damaged frame is refused by then.
+inline void decode_now(const Codec& codec,
+                       StreamView stream,
+                       const Tensor& frame,
+                       const Codec::Matrices& out,
+                       bool accumulate) {
+  codec.decode(stream, frame, out, accumulate);
+  stream.synchronize();
+}
+
 [[nodiscard]] inline GuardedTensor empty_frame(const Codec& codec) {
   return {DType::u8, Shape{static_cast<std::int64_t>(codec.frame_bytes())}};
 }
@@ -114,19 +126,30 @@ class Message {
 
 // Adds up in rank order, in float, and rounds once, as communicators do.
 inline void sum_over_ranks(const std::vector<Tensor>& addends) {
+  wait_for_test_device();
+  std::vector<HostTensor> hosts;
+  hosts.reserve(addends.size());
+  for (const Tensor& addend : addends) {
+    hosts.emplace_back(addend);
+  }
   for (std::size_t i = 0; i < addends[0].num_elements(); ++i) {
     float sum = 0.0F;
-    for (const Tensor& addend : addends) {
+    for (const HostTensor& host : hosts) {
+      const Tensor& addend = host.tensor();
       sum += addend.dtype() == DType::f32 ? addend.data<float>()[i]
                                           : static_cast<float>(addend.data<BFloat16>()[i]);
     }
-    for (const Tensor& addend : addends) {
+    for (const HostTensor& host : hosts) {
+      const Tensor& addend = host.tensor();
       if (addend.dtype() == DType::f32) {
         addend.data<float>()[i] = sum;
       } else {
         addend.data<BFloat16>()[i] = BFloat16(sum);
       }
     }
+  }
+  for (const HostTensor& host : hosts) {
+    host.write_back();
   }
 }
 

@@ -36,6 +36,7 @@ std::string name_of_method(Orthogonalization method) {
 
 // The left factor of the matrix in a frame of f32.
 Matrix left_of(LowRankEnd& end, std::size_t matrix, const CodecSetting& setting) {
+  end.stream.synchronize();
   const auto* element = reinterpret_cast<const float*>(  // behind the header
       static_cast<const std::byte*>(end.frame.view().raw()) + 16);
   for (std::size_t m = 0; m < matrix; ++m) {

@@ -29,8 +29,8 @@ struct LowRankEnd {
              const std::vector<CodecPart>& parts,
              int num_threads = 2,
              std::uint64_t seed = 1234)
-      : codec(make_low_rank_codec(of, parts, seed)),
-        stream(test_stream(num_threads, codec->workspace_bytes(num_threads))),
+      : codec(make_low_rank_codec(of, parts, seed, test_device())),
+        stream(test_stream(num_threads, codec->workspace_bytes(test_workers(num_threads)))),
         frame(empty_frame(*codec)),
         residual(parts) {}
 
@@ -45,7 +45,9 @@ struct LowRankEnd {
   // The right factor that the next message starts from, (r, m).
   [[nodiscard]] Matrix right(std::size_t matrix) {
     const Tensor data = codec->state().at(matrix).data;
-    const std::span<float> elements = data.span<float>();
+    stream.synchronize();
+    const HostTensor host(data);
+    const std::span<float> elements = host.tensor().span<float>();
     return {static_cast<std::size_t>(data.dim(0)),
             static_cast<std::size_t>(data.dim(1)),
             {elements.begin(), elements.end()}};

@@ -246,11 +246,12 @@ TEST_CASE("a sample of gradients takes different elements of every matrix and co
   std::vector<float> second(std::size_t{100} * 99, 1.0F);
   const Codec::Matrices matrices = {Tensor(std::span(first)).reshaped({100, 101}),
                                     Tensor(std::span(second)).reshaped({100, 99})};
+  Stream stream({});
   run_local_ranks(1, {}, [&](Communicator& world) {
     const auto squares = [&](std::size_t matrix) {
       GradientSample sample(matrices);
-      sample.take_raw(matrices);
-      sample.take_sent(matrices, {});
+      sample.take_raw(stream, matrices);
+      sample.take_sent(stream, matrices, {});
       sample.add_up(world);
       return sample.sums(matrix);
     };

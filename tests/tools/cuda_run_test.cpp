@@ -46,6 +46,9 @@ constexpr double kLoss = 2e-6;
 // Activations are rounded to 8 bits: a sum in another order can round the other way, by 2^-8 of a
 // value, and few of those add up in the mean of 256 tokens' losses.
 constexpr double kBf16Loss = 1e-3;
+// Codecs make small differences larger: a rounding decides which elements are sent, or which
+// directions a factor has.
+constexpr double kCompressedLoss = 1e-4;
 // Norms are of sums over all gradients; a step's update amplifies what differs.
 constexpr double kNorm = 2e-5;
 
@@ -119,6 +122,30 @@ TEST_CASE("ranks that share a CUDA device give one rank's numbers on every layou
     train_on_cuda(run, name, layout.assignments, {"--ranks", layout.ranks});
     CHECK(difference(run.metric("loss", name), losses) <= kLoss);
   }
+}
+
+TEST_CASE("a compressed run on the CUDA device learns what it learns on the CPU, and is resumed") {
+  const std::vector<std::string> job = {
+      "model.layers=4",
+      "batch.micro=1",
+      "optimizer.lr=1e-3",
+      "parallel.pipeline=2",
+      "parallel.data=2",
+      "compress.policy=all",
+      R"(compress.pipeline_backward={"codec": "low_rank", "rank": 2, "error_feedback": "lazy"})",
+      R"(compress.pipeline_forward={"codec": "cast", "error_feedback": "immediate"})",
+      R"(compress.data_gradient={"codec": "low_rank", "rank": 2, "error_feedback": "immediate"})"};
+  const std::vector<std::string> ranks = {"--ranks", "4"};
+  const TrainingRun run;
+  const ProcessResult on_cpu = run.train(with({"run.dir=" + run.path("cpu")}, job), ranks);
+  INFO(on_cpu.error);
+  REQUIRE(on_cpu.exit_code == 0);
+  train_on_cuda(run, "cuda", job, ranks);
+  CHECK(difference(run.metric("loss", "cuda"), run.metric("loss", "cpu")) <= kCompressedLoss);
+  train_on_cuda(
+      run, "rest", with(job, {"checkpoint.resume_from=" + run.checkpoint(3, "cuda")}), ranks);
+  CHECK(run.weights_sha256(run.checkpoint(6, "rest")) ==
+        run.weights_sha256(run.checkpoint(6, "cuda")));
 }
 
 }  // namespace slackline

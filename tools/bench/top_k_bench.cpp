@@ -183,7 +183,7 @@ void time_codec(const Settings& settings, CodecKind kind, double ratio) {
   const CodecPart part{.name = "bench", .shape = kMessage};
   const std::unique_ptr<Codec> codec = kind == CodecKind::top_k
                                            ? make_top_k_codec(setting, {part})
-                                           : make_random_k_codec(setting, {part}, 1);
+                                           : make_random_k_codec(setting, {part}, 1, Device::cpu);
   Stream stream({.name = "bench",
                  .num_threads = settings.num_threads,
                  .workspace_bytes = codec->workspace_bytes(settings.num_threads)});
