@@ -2,8 +2,8 @@
 #include "core/kernels/top_k_bins.h"
 #include "core/kernels/top_k_job.h"
 
-// The values are read once. A block has a range of them in registers before it takes a place in the
-// list; bytes of two words count a row's candidates while the lanes add up theirs.
+// The values are read once: a block has its range of them in registers when it takes a place in the
+// list. Three blocks to a multiprocessor have 96 KiB on the way, twice what hides the latency.
 namespace slackline::cuda::selection {
 
 namespace {
@@ -124,33 +124,32 @@ __device__ inline std::uint32_t take_places(const Job& job, unsigned count_of_wa
 }
 
 // Zeros where there are no elements: no candidates.
-template <bool whole>
+template <bool aligned>
 __device__ void load_packs(const Job& job, std::size_t first, Floats<kPack> (&packs)[kPacks]) {
+  const bool is_whole = (std::size_t{blockIdx.x} + 1) * kRangeSize <= job.n;
+  if (is_whole) {  // nothing is between the loads
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const float* const from = job.values + first + p * kWarp * kPack;
+      packs[p] = aligned ? load<kPack>(from) : load_part<kPack>(from, kPack);
+    }
+    return;
+  }
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
     const std::size_t at = first + p * kWarp * kPack;
-    if constexpr (whole) {
-      packs[p] = load<kPack>(job.values + at);
-    } else {
-      const std::size_t rest = at < job.n ? job.n - at : 0;
-      packs[p] =
-          load_part<kPack>(job.values + at, static_cast<int>(std::min<std::size_t>(rest, kPack)));
-    }
+    const std::size_t rest = at < job.n ? std::min<std::size_t>(job.n - at, kPack) : 0;
+    packs[p] = load_part<kPack>(job.values + at, static_cast<int>(rest));
   }
 }
 
 template <bool aligned>
 __global__ void __launch_bounds__(kThreads) gather_kernel(Job job) {
   const std::uint32_t floor = job.found->floor;
-  const std::size_t first_of_block = std::size_t{blockIdx.x} * kRangeSize;
-  const std::size_t first =
-      first_of_block + threadIdx.x / kWarp * kWarpElements + threadIdx.x % kWarp * kPack;
+  const std::size_t first = std::size_t{blockIdx.x} * kRangeSize +
+                            threadIdx.x / kWarp * kWarpElements + threadIdx.x % kWarp * kPack;
   Floats<kPack> packs[kPacks];
-  if (aligned && first_of_block + kRangeSize <= job.n) {
-    load_packs<true>(job, first, packs);
-  } else {
-    load_packs<false>(job, first, packs);
-  }
+  load_packs<aligned>(job, first, packs);
   unsigned bits = 0;
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
