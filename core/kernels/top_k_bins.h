@@ -25,7 +25,7 @@ __device__ constexpr Digit digit_of(int digit) {
   return digit == 0 ? Digit{20, kMostBins} : Digit{20U - 10U * static_cast<unsigned>(digit), 1024};
 }
 
-// Of the threads before this one in a block of kSingle.
+// The sum of `value` over the threads before this one, in a block of kSingle.
 __device__ inline unsigned sum_before(unsigned value) {
   __shared__ unsigned of_warps[kSingle / kWarp];
   const unsigned lane = threadIdx.x % kWarp;

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <utility>
+
 #include "core/cuda/map.h"
 #include "core/kernels/top_k.h"
 #include "core/kernels/top_k_bins.h"

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/cuda/map.h"
 #include "core/kernels/top_k_bins.h"
 #include "core/kernels/top_k_job.h"

@@ -86,11 +86,12 @@ struct Job {
     return arena.allocate(DType::u32, {static_cast<std::int64_t>(count)}).data<std::uint32_t>();
   }
 
+  // The k largest are among the candidates, and all of these are in the list.
   __device__ bool candidates_do() const {
     return found->gathered >= k && found->gathered <= plan.capacity;
   }
 
-  // All that exceed zero are too few.
+  // Zeros are all that is not a candidate, and some of them are kept.
   __device__ bool keeps_zeros() const {
     return plan.capacity > 0 && found->floor == 0 && found->gathered < k;
   }
