@@ -81,12 +81,13 @@ class QuantizeCodec final : public Codec {
     decode_matrices(stream, frame, out, accumulate ? Update::add : Update::write);
   }
 
-  [[nodiscard]] std::size_t workspace_bytes(const Workers& /*workers*/) const override {
+  [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const override {
     std::size_t largest = 0;
     for (const auto& [name, shape] : parts_) {
       const std::size_t scales = Arena::aligned_bytes(DType::bf16, {num_scales_of(shape)});
       largest = std::max(
-          largest, scales + quantize_workspace_bytes(format_.shared, shape.rows, shape.columns));
+          largest,
+          scales + quantize_workspace_bytes(format_.shared, shape.rows, shape.columns, workers));
     }
     return largest;
   }

@@ -99,8 +99,7 @@ class TopKCodec final : public Codec {
   [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const override {
     std::size_t bytes = keep_only_workspace_bytes(parts_.kept(0));
     for (std::size_t m = 0; m < parts_.size(); ++m) {
-      bytes = std::max(
-          bytes, top_k_workspace_bytes(parts_.elements(m), parts_.kept(m), workers.num_threads));
+      bytes = std::max(bytes, top_k_workspace_bytes(parts_.elements(m), parts_.kept(m), workers));
     }
     return bytes + Arena::aligned_bytes(DType::u32, {static_cast<std::int64_t>(parts_.total())});
   }

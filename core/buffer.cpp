@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 
 #include "core/cuda/cuda_memory.h"
+#include "core/error.h"
+#include "core/memory_table.h"
 
 namespace slackline {
 
@@ -43,22 +45,38 @@ std::byte* allocate(std::size_t bytes, Backing backing) {
   return allocate_on_heap(bytes);
 }
 
+MemorySpace space_of(Backing backing) {
+  return backing == Backing::cuda ? MemorySpace::device : MemorySpace::host;
+}
+
+[[noreturn]] void refuse(const std::string& name, std::size_t bytes, MemorySpace space) {
+  const bool on_device = space == MemorySpace::device;
+  const std::size_t held = held_bytes(space);
+  throw OutOfMemoryError(std::string("out of ") + (on_device ? "device" : "host") +
+                             " memory for buffer '" + name + "' of " + size_text(bytes) + " (" +
+                             std::to_string(bytes) + " bytes). Held:" + memory_table(space),
+                         held + (on_device ? cuda::free_bytes() : 0));
+}
+
 }  // namespace
 
 Buffer::Buffer(std::string name, std::size_t bytes, Backing backing)
-    : name_(std::move(name)),
-      bytes_(bytes),
-      memory_(bytes > 0 ? allocate(bytes, backing) : nullptr, ReleaseMemory{backing, bytes}) {
-  if (memory_ == nullptr && bytes > 0) {
-    throw DeviceError("out of " + std::string(backing == Backing::cuda ? "device" : "host") +
-                      " memory for buffer '" + name_ + "': " + std::to_string(bytes) + " bytes");
+    : bytes_(bytes),
+      memory_(bytes > 0 ? allocate(bytes, backing) : nullptr,
+              ReleaseMemory{std::move(name), backing, bytes}) {
+  if (bytes == 0) {
+    return;
   }
+  if (memory_ == nullptr) {
+    refuse(this->name(), bytes, space_of(backing));
+  }
+  note_taken(space_of(backing), this->name(), bytes);
 }
 
 Tensor Buffer::view(DType dtype, Shape shape, std::size_t offset) const {
   const std::size_t bytes = checked_multiply(shape.num_elements(), size_of(dtype));
   SL_CHECK(offset <= bytes_ && bytes <= bytes_ - offset,
-           shape.to_string() + " at byte " + std::to_string(offset) + " of buffer " + name_);
+           shape.to_string() + " at byte " + std::to_string(offset) + " of buffer " + name());
   return {memory_.get() + offset, dtype, shape, device()};
 }
 
@@ -74,6 +92,7 @@ void Buffer::fill_zero() {
 }
 
 void ReleaseMemory::operator()(std::byte* memory) const {
+  note_released(space_of(backing), name, bytes);
   switch (backing) {
     case Backing::memory:
       return std::free(memory);

@@ -21,6 +21,7 @@ enum class Backing { memory, untouched, cuda, pinned };
 
 // What a buffer does with its memory at its end.
 struct ReleaseMemory {
+  std::string name;  // in the table of what is held
   Backing backing = Backing::memory;
   std::size_t bytes = 0;
 
@@ -33,10 +34,10 @@ struct ReleaseMemory {
 class Buffer {
  public:
   Buffer() = default;
-  // Throws DeviceError naming the buffer when the memory is not there.
+  // Throws OutOfMemoryError when the memory is not there.
   Buffer(std::string name, std::size_t bytes, Backing backing = Backing::memory);
 
-  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] const std::string& name() const { return memory_.get_deleter().name; }
 
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
@@ -53,7 +54,6 @@ class Buffer {
   void fill_zero();
 
  private:
-  std::string name_;
   std::size_t bytes_ = 0;
   std::unique_ptr<std::byte, ReleaseMemory> memory_;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 
@@ -45,6 +46,20 @@ class FileError : public Error {
 class DeviceError : public Error {
  public:
   explicit DeviceError(const std::string& message) : Error(message, ExitCode::device) {}
+};
+
+// A buffer found no memory, on the host or on a device. The message has the buffer's name and size,
+// and what is held.
+class OutOfMemoryError : public DeviceError {
+ public:
+  OutOfMemoryError(const std::string& message, std::size_t limit)
+      : DeviceError(message), limit_(limit) {}
+
+  // What there is surely memory for: all that is held, and what a device says is free.
+  [[nodiscard]] std::size_t limit() const { return limit_; }
+
+ private:
+  std::size_t limit_;
 };
 
 // A rank failed, went away or stopped answering, or a transfer could not be done. The message names

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/host_tensor.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/elementwise.h"
 #include "core/profile.h"
@@ -10,16 +9,6 @@
 namespace slackline {
 
 namespace {
-
-double sum_in_order(StreamView stream, const Tensor& losses) {
-  stream.synchronize();
-  const HostTensor host(losses);
-  double sum = 0.0;
-  for (const float loss : host.tensor().span<float>()) {
-    sum += loss;
-  }
-  return sum;
-}
 
 struct HeadSize {
   std::int64_t N = 0;
@@ -163,18 +152,18 @@ struct Softmax {
 Head::Head(Parameters& parameters, const ModelConfig& config)
     : table_(&parameters.at(config.tie_embeddings ? "wte.weight" : "lm_head.weight")) {}
 
-double Head::loss(const Pass& pass, const Tensor& x) const {
-  return run(pass, x, {});
+void Head::add_loss(const Pass& pass, const Tensor& x) const {
+  run(pass, x, {});
 }
 
-double Head::loss_and_gradient(const Pass& pass,
-                               const Tensor& x,
-                               const Tensor& d_x,
-                               float scale) const {
-  return run(pass, x, {.d_x = d_x, .scale = scale});
+void Head::add_loss_and_gradient(const Pass& pass,
+                                 const Tensor& x,
+                                 const Tensor& d_x,
+                                 float scale) const {
+  run(pass, x, {.d_x = d_x, .scale = scale});
 }
 
-double Head::run(const Pass& pass, const Tensor& x, const Gradient& gradient) const {
+void Head::run(const Pass& pass, const Tensor& x, const Gradient& gradient) const {
   const ProfileRange range(pass.stream, "classifier");
   TensorSum& sum = *pass.sum;
   const Shape& logical = table_->spec.shape;
@@ -206,7 +195,7 @@ double Head::run(const Pass& pass, const Tensor& x, const Gradient& gradient) co
   if (scratch.has_gradient() && sum.sequence_parallel()) {
     cast(pass.stream, sum.own_rows(scratch.d_x), gradient.d_x);
   }
-  return sum_in_order(pass.stream, scratch.losses);
+  pass.losses->add(pass.stream, scratch.losses);
 }
 
 void Head::logits(StreamView stream, const Tensor& x, const Tensor& logits) const {

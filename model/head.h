@@ -18,15 +18,15 @@ class Head {
  public:
   Head(Parameters& parameters, const ModelConfig& config);
 
-  // Sum of all tokens' losses (in double, in token order).
-  [[nodiscard]] double loss(const Pass& pass, const Tensor& x) const;
+  // Adds all tokens' losses to those of the pass.
+  void add_loss(const Pass& pass, const Tensor& x) const;
 
-  // The same, and the gradients of scale * sum: d_x is written, the table's is written or added
-  // to as the pass says.
-  [[nodiscard]] double loss_and_gradient(const Pass& pass,
-                                         const Tensor& x,
-                                         const Tensor& d_x,
-                                         float scale) const;
+  // The same, and the gradients of scale * their sum: d_x is written, the table's is written or
+  // added to as the pass says.
+  void add_loss_and_gradient(const Pass& pass,
+                             const Tensor& x,
+                             const Tensor& d_x,
+                             float scale) const;
 
   // logits (N, V) f32, for generation and tests. REQUIRES: compute type f32, one tensor rank.
   void logits(StreamView stream, const Tensor& x, const Tensor& logits) const;
@@ -43,7 +43,7 @@ class Head {
     float scale = 1.0F;
   };
 
-  [[nodiscard]] double run(const Pass& pass, const Tensor& x, const Gradient& gradient) const;
+  void run(const Pass& pass, const Tensor& x, const Gradient& gradient) const;
 
   Parameter* table_;
 };

@@ -9,6 +9,7 @@
 #include "core/stream.h"
 #include "core/tensor.h"
 #include "model/boundary_filter.h"
+#include "model/loss_sum.h"
 #include "model/parameter_table.h"
 #include "model/tensor_sum.h"
 
@@ -47,6 +48,7 @@ struct Pass {
   // Whether weight gradients of matrices are written (first micro-batch of a step) or added to.
   Accumulate accumulate = Accumulate::no;
 
+  LossSum* losses = nullptr;         // where heads add theirs; not owned
   ParameterUse* use = nullptr;       // nobody, or who has to be told
   BoundaryFilter* filter = nullptr;  // nobody, or who changes activations; in evaluation, in f32
 

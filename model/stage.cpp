@@ -183,11 +183,11 @@ void Stage::forward(const Pass& pass, ActivationSlot& slot) {
   }
 }
 
-double Stage::head_backward(const Pass& pass, const Tensors& kept, float scale) {
+void Stage::head_backward(const Pass& pass, const Tensors& kept, float scale) {
   ArenaScope scratch(pass.stream.workspace());
   const Tensor d_norm =
       scratch.allocate(options_.share.partial(options_.compute), kept.gradient.shape());
-  const double loss = head_->loss_and_gradient(pass, kept.final_norm.y, d_norm, scale);
+  head_->add_loss_and_gradient(pass, kept.final_norm.y, d_norm, scale);
   final_norm_->backward(pass.stream,
                         residual_before(kept.residual, blocks_.size()),
                         kept.final_norm,
@@ -195,12 +195,13 @@ double Stage::head_backward(const Pass& pass, const Tensors& kept, float scale) 
                         kept.gradient,
                         Accumulate::no);
   pass.gradients_made(ModelPart::head);
-  return loss;
 }
 
-double Stage::backward(const Pass& pass, float scale, const ActivationSlot& slot) {
+void Stage::backward(const Pass& pass, float scale, const ActivationSlot& slot) {
   const Tensors& from = kept(slot);
-  const double loss = head_ ? head_backward(pass, from, scale) : 0.0;
+  if (head_) {
+    head_backward(pass, from, scale);
+  }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     if (config_.recompute == Recompute::block) {
       blocks_[i].recompute(pass, from.residual[i], of_block(from.blocks, i));
@@ -215,7 +216,6 @@ double Stage::backward(const Pass& pass, float scale, const ActivationSlot& slot
     embedding_->backward(pass, from.gradient);
     pass.gradients_made(ModelPart::embedding);
   }
-  return loss;
 }
 
 void Stage::backward_weight(const Pass& pass, const ActivationSlot& slot) {
@@ -232,14 +232,17 @@ void Stage::finish_gradients(StreamView stream) {
   }
 }
 
-double Stage::loss(const Pass& pass, const ActivationSlot& slot) const {
-  return head_->loss(pass, kept(slot).final_norm.y);
+void Stage::add_loss(const Pass& pass, const ActivationSlot& slot) const {
+  head_->add_loss(pass, kept(slot).final_norm.y);
 }
 
 double Stage::evaluate(Pass pass) {
+  LossSum losses;
   pass.dropout = 0.0F;
+  pass.losses = &losses;
   forward(pass);
-  return loss(pass, *own_slot_);
+  add_loss(pass, *own_slot_);
+  return losses.take(pass.stream);
 }
 
 }  // namespace slackline

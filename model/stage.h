@@ -93,20 +93,20 @@ class Stage {
   void forward(const Pass& pass) { forward(pass, *own_slot_); }
 
   // Gradients of the micro-batch that last ran forward in this slot, of scale * the sum of its
-  // tokens' losses; scale is 1 / tokens of the global batch. Returns that sum (0 without head).
-  [[nodiscard]] double backward(const Pass& pass, float scale, const ActivationSlot& slot);
+  // tokens' losses, which with a head are added to those of the pass; scale is 1 / tokens of the
+  // global batch.
+  void backward(const Pass& pass, float scale, const ActivationSlot& slot);
 
-  [[nodiscard]] double backward(const Pass& pass, float scale) {
-    return backward(pass, scale, *own_slot_);
-  }
+  void backward(const Pass& pass, float scale) { backward(pass, scale, *own_slot_); }
 
   // The weight gradients that backward left. REQUIRES: weight_gradients is `later`.
   void backward_weight(const Pass& pass, const ActivationSlot& slot);
 
-  // Sum of the losses of the micro-batch that last ran forward, without gradients. REQUIRES: head.
-  [[nodiscard]] double loss(const Pass& pass, const ActivationSlot& slot) const;
+  // Adds the losses of the micro-batch that last ran forward to those of the pass, without
+  // gradients. REQUIRES: head.
+  void add_loss(const Pass& pass, const ActivationSlot& slot) const;
 
-  // forward and loss, without dropout.
+  // forward and the sum of losses, without dropout.
   [[nodiscard]] double evaluate(Pass pass);
 
   // Joins the two gradients of a tied table, where this rank has both.
@@ -132,7 +132,7 @@ class Stage {
                           const Options& options,
                           BatchShape batch);
   [[nodiscard]] const Tensors& kept(const ActivationSlot& slot) const;
-  [[nodiscard]] double head_backward(const Pass& pass, const Tensors& kept, float scale);
+  void head_backward(const Pass& pass, const Tensors& kept, float scale);
 
   Parameters* parameters_;
   ModelConfig config_;

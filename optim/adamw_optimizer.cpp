@@ -80,12 +80,12 @@ AdamwOptimizer::AdamwOptimizer(std::vector<OptimizedTensor> tensors,
 }
 
 std::vector<double> AdamwOptimizer::squared_norms(StreamView stream) const {
-  std::vector<double> squares;
-  squares.reserve(tensors_.size());
+  std::vector<Tensor> gradients;
+  gradients.reserve(tensors_.size());
   for (const OptimizedTensor& tensor : tensors_) {
-    squares.push_back(sum_of_squares(stream, tensor.gradient));
+    gradients.push_back(tensor.gradient);
   }
-  return squares;
+  return sums_of_squares(stream, gradients);
 }
 
 double AdamwOptimizer::gradient_norm(StreamView stream) const {
@@ -98,12 +98,11 @@ double AdamwOptimizer::gradient_norm(StreamView stream) const {
 }
 
 std::optional<std::string> AdamwOptimizer::first_non_finite(StreamView stream) const {
-  for (const OptimizedTensor& tensor : tensors_) {
-    if (!std::isfinite(sum_of_squares(stream, tensor.gradient))) {
-      return tensor.name;
-    }
-  }
-  return std::nullopt;
+  const std::vector<double> squares = squared_norms(stream);
+  const auto found = std::ranges::find_if_not(squares, [](double s) { return std::isfinite(s); });
+  return found == squares.end()
+             ? std::nullopt
+             : std::optional(tensors_[static_cast<std::size_t>(found - squares.begin())].name);
 }
 
 void AdamwOptimizer::step(StreamView stream, double lr, double gradient_norm) {
@@ -115,17 +114,19 @@ void AdamwOptimizer::step(StreamView stream, double lr, double gradient_norm) {
                  .eps = config_.eps,
                  .gradient_scale = clip_factor(config_.clip_norm, gradient_norm),
                  .step = step_count_};
+  std::vector<AdamwUpdate> updates;
+  updates.reserve(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const OptimizedTensor& tensor = tensors_[i];
     step.weight_decay = tensor.decay == WeightDecay::yes ? config_.weight_decay : 0.0;
-    adamw(stream,
-          {.weight = tensor.weight,
-           .gradient = tensor.gradient,
-           .m = m_[i],
-           .v = v_[i],
-           .weight_copy = tensor.weight_copy},
-          step);
+    updates.push_back({.tensors = {.weight = tensor.weight,
+                                   .gradient = tensor.gradient,
+                                   .m = m_[i],
+                                   .v = v_[i],
+                                   .weight_copy = tensor.weight_copy},
+                       .step = step});
   }
+  adamw(stream, updates);
 }
 
 void AdamwOptimizer::set_step_count(std::int64_t count) {

@@ -12,12 +12,6 @@ namespace slackline {
 
 namespace {
 
-MeshPlace place_of(const Groups& groups) {
-  return {.tensor = groups.tensor_rank(),
-          .data = groups.data_rank(),
-          .pipeline = groups.pipeline_rank()};
-}
-
 // What passes on the rehearsal device besides ops of a schedule, whose kinds are not negative.
 constexpr int kNorm = -1;
 constexpr int kUpdate = -2;

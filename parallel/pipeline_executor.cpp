@@ -96,105 +96,117 @@ double PipelineExecutor::run(const schedule::Schedule& schedule,
                              const schedule::SlotMap& slots,
                              const Work& work) {
   SL_CHECK_EQ(static_cast<int>(work.micro_batches.size()), schedule.num_micro_batches);
-  double loss = 0.0;
-  op_times_.clear();
+  ops_.clear();
+  times_.restart(work.stream, groups_->world->now());
   for (const Op& op : schedule.ranks[static_cast<std::size_t>(groups_->pipeline_rank())]) {
     if (op.kind == OpKind::wait) {
       wait_for_all();
       continue;
     }
     const int slot = slots.slot_of(op.chunk, op.micro_batch);
-    loss += execute(op, in_flight_[static_cast<std::size_t>(slot)], work);
+    execute(op, in_flight_[static_cast<std::size_t>(slot)], work);
   }
   wait_for_all();
-  return loss;
+  return losses_.take(work.stream);
 }
 
-double PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
+void PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
   sum_->set_place(op.chunk, op.micro_batch);
   switch (op.kind) {
     case OpKind::receive_forward:
       receive_input(op, at, work);
-      return 0.0;
+      return;
     case OpKind::receive_backward:
       receive_gradient(op, at, work);
-      return 0.0;
+      return;
     case OpKind::send_forward:
       send(op, {.share = share(stage.output(at.slot))}, at.sent_output, work);
-      return 0.0;
+      return;
     case OpKind::send_backward:
       send(op,
            {.share = share(stage.gradient(at.slot)), .input = share(stage.input(at.slot))},
            at.sent_gradient,
            work);
-      return 0.0;
+      return;
     case OpKind::forward:
-      return forward(op, at, work);
+      forward(op, at, work);
+      return;
     case OpKind::backward:
     case OpKind::backward_input:
-      return backward(op, at, work);
+      backward(op, at, work);
+      return;
     case OpKind::backward_weight: {
-      const double begin = begin_op(op, work);
+      const std::size_t begin = begin_op(op, work);
       stage.backward_weight(pass_of(op, work), at.slot);
       note_op(op, work, begin);
-      return 0.0;
+      return;
     }
     case OpKind::wait:
       break;
   }
   SL_CHECK(false, "op " + std::to_string(static_cast<int>(op.kind)));
-  return 0.0;
 }
 
-double PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
+void PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
   if (stage.chunk().embedding) {
     prepare(stage, at);
   }
   at.input.transfer.wait();
   at.sent_output.transfer.wait();  // of the micro-batch before
-  const double begin = begin_op(op, work);
+  const std::size_t begin = begin_op(op, work);
   if (!stage.chunk().embedding) {
     gather_shares(stage.input(at.slot));
   }
   const Pass pass = pass_of(op, work);
   stage.forward(pass, at.slot);
   const bool evaluates = work.gradients == Gradients::none;
-  const double loss = evaluates && stage.chunk().head ? stage.loss(pass, at.slot) : 0.0;
+  if (evaluates && stage.chunk().head) {
+    stage.add_loss(pass, at.slot);
+  }
   note_op(op, work, begin);
-  return loss;
 }
 
-double PipelineExecutor::backward(const Op& op, InFlight& at, const Work& work) {
+void PipelineExecutor::backward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
   at.gradient.transfer.wait();
   at.sent_gradient.transfer.wait();  // of the micro-batch before
-  const double begin = begin_op(op, work);
+  const std::size_t begin = begin_op(op, work);
   if (!stage.chunk().head) {
     gather_shares(stage.gradient(at.slot));
   }
-  const double loss = stage.backward(pass_of(op, work), work.scale, at.slot);
+  stage.backward(pass_of(op, work), work.scale, at.slot);
   note_op(op, work, begin);
-  return loss;
 }
 
-double PipelineExecutor::begin_op(const Op& op, const Work& work) {
+std::size_t PipelineExecutor::begin_op(const Op& op, const Work& work) {
   if (work.rehearsal != nullptr) {
     work.stream.rehearsal()->begin({static_cast<int>(op.kind), op.chunk},
                                    op_seconds(*work.rehearsal, op).value);
   }
-  return groups_->world->now();
+  return times_.mark(work.stream, groups_->world->now());
 }
 
-void PipelineExecutor::note_op(const Op& op, const Work& work, double begin) {
+void PipelineExecutor::note_op(const Op& op, const Work& work, std::size_t begin) {
   if (work.rehearsal != nullptr) {
     work.stream.rehearsal()->end();
   }
-  op_times_.push_back({.op = op, .begin = begin, .end = groups_->world->now()});
+  ops_.push_back(
+      {.op = op, .begin = begin, .end = times_.mark(work.stream, groups_->world->now())});
 }
 
-Pass PipelineExecutor::pass_of(const Op& op, const Work& work) const {
+std::vector<PipelineExecutor::OpTime> PipelineExecutor::op_times() const {
+  std::vector<OpTime> times;
+  times.reserve(ops_.size());
+  for (const MarkedOp& op : ops_) {
+    times.push_back(
+        {.op = op.op, .begin = times_.seconds(op.begin), .end = times_.seconds(op.end)});
+  }
+  return times;
+}
+
+Pass PipelineExecutor::pass_of(const Op& op, const Work& work) {
   const bool forward = op.kind == OpKind::forward;
   const bool last = op.micro_batch + 1 == options_.schedule.num_micro_batches;
   return {.stream = work.stream,
@@ -203,6 +215,7 @@ Pass PipelineExecutor::pass_of(const Op& op, const Work& work) const {
           .dropout = work.dropout,
           .seed = work.seed,
           .accumulate = op.micro_batch == 0 ? Accumulate::no : Accumulate::yes,
+          .losses = &losses_,
           .use = forward || last ? work.use : nullptr};
 }
 

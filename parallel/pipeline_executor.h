@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "core/stream.h"
+#include "core/stream_times.h"
 #include "core/workers.h"
+#include "model/loss_sum.h"
 #include "model/stage.h"
 #include "parallel/groups.h"
 #include "parallel/pipeline_compression.h"
@@ -69,7 +71,7 @@ class PipelineExecutor {
     double end = 0.0;
   };
 
-  [[nodiscard]] const std::vector<OpTime>& op_times() const { return op_times_; }
+  [[nodiscard]] std::vector<OpTime> op_times() const;
 
   // Bytes of activations, and the workspace a stream must offer.
   [[nodiscard]] static std::size_t activation_bytes(const ModelConfig& config,
@@ -113,14 +115,21 @@ class PipelineExecutor {
     }
   };
 
+  // An op and its marks in times_.
+  struct MarkedOp {
+    schedule::Op op{};
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+
   double run(const schedule::Schedule& schedule, const schedule::SlotMap& slots, const Work& work);
-  double execute(const schedule::Op& op, InFlight& at, const Work& work);
-  double forward(const schedule::Op& op, InFlight& at, const Work& work);
-  double backward(const schedule::Op& op, InFlight& at, const Work& work);
+  void execute(const schedule::Op& op, InFlight& at, const Work& work);
+  void forward(const schedule::Op& op, InFlight& at, const Work& work);
+  void backward(const schedule::Op& op, InFlight& at, const Work& work);
   // Around what an op computes; note_op is given what begin_op returned.
-  [[nodiscard]] double begin_op(const schedule::Op& op, const Work& work);
-  void note_op(const schedule::Op& op, const Work& work, double begin);
-  [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work) const;
+  [[nodiscard]] std::size_t begin_op(const schedule::Op& op, const Work& work);
+  void note_op(const schedule::Op& op, const Work& work, std::size_t begin);
+  [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work);
   // Makes a slot the stage's; what other tensors there are sent from has gone then.
   void prepare(const Stage& stage, InFlight& at) const;
   void receive_input(const schedule::Op& op, InFlight& at, const Work& work);
@@ -158,7 +167,9 @@ class PipelineExecutor {
   TensorGroup* sum_;
   std::vector<Stage> stages_;  // this rank's chunks, in order
   std::vector<InFlight> in_flight_;
-  std::vector<OpTime> op_times_;
+  StreamTimes times_;
+  std::vector<MarkedOp> ops_;  // of the last call of train or evaluate
+  LossSum losses_;
 };
 
 }  // namespace slackline

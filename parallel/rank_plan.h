@@ -3,6 +3,7 @@
 #include "core/dtype.h"
 #include "model/model_slice.h"
 #include "parallel/gradient_reducer.h"
+#include "parallel/groups.h"
 #include "parallel/pipeline_executor.h"
 
 namespace slackline {
@@ -33,6 +34,9 @@ struct RankPlan {
   PipelineExecutor::Options executor{};
   GradientReducer::Options reducer{};
 };
+
+// Of the rank whose groups these are.
+[[nodiscard]] MeshPlace place_of(const Groups& groups);
 
 [[nodiscard]] RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place);
 

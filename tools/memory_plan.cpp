@@ -80,9 +80,9 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
       {"workspace",
        PipelineExecutor::workspace_bytes(
            config.model, plan.executor, {num_threads, config.device})},
-      {"checkpoint staging", pieces.saved + compression.saved},
-      {"token files (mapped)", mapped_bytes(config.data)},
-      {"program and libraries", kLibraryBytes},
+      {"checkpoint staging", pieces.saved + compression.saved, true},
+      {"token files (mapped)", mapped_bytes(config.data), true},
+      {"program and libraries", kLibraryBytes, true},
   };
   if (compression.total() > 0) {
     items.insert(

@@ -11,6 +11,7 @@ namespace slackline {
 struct MemoryItem {
   std::string name;
   std::size_t bytes = 0;
+  bool on_host = false;  // wherever the ops run
 };
 
 // What one rank of a run of this config will hold in memory, by name, before anything is allocated;

@@ -24,6 +24,7 @@
 #include "core/thread_pool.h"
 #include "tools/commands.h"
 #include "tools/compression_plans.h"
+#include "tools/memory_advice.h"
 #include "tools/rehearsal.h"
 #include "tools/stop_signal.h"
 #include "tools/train_config.h"
@@ -191,10 +192,10 @@ void end_processes(Communicator& world, const std::exception& error) {
 }
 
 // The others are to know before this rank drops its transfers, which waits for their other ends.
-template <typename Runner>
-ExitCode run_to_end(Communicator& world, Runner& runner, EndOthers end_others) {
+template <typename Run>
+ExitCode run_to_end(Communicator& world, const Run& run, EndOthers end_others) {
   try {
-    return runner.run();
+    return run();
   } catch (const AgreedError&) {
     throw;
   } catch (const std::exception& error) {
@@ -207,7 +208,25 @@ ExitCode rehearse(Groups& groups, const LinkSpeeds& links, const Job& job, EndOt
   const auto make = [&] {
     return std::make_unique<Rehearsal>(job.config, job.resolved + "\n", links, groups);
   };
-  return run_to_end(*groups.world, *make_on_all_ranks(*groups.world, make), end_others);
+  const std::unique_ptr<Rehearsal> rehearsal = make_on_all_ranks(*groups.world, make);
+  return run_to_end(
+      *groups.world, [&] { return rehearsal->run(); }, end_others);
+}
+
+// What `act` returns; where memory is too small for it, says with which config it would not be.
+template <typename Act>
+auto with_memory_advice(const TrainConfig& config,
+                        Groups& groups,
+                        int num_threads,
+                        const Act& act) {
+  try {
+    return act();
+  } catch (const OutOfMemoryError& error) {
+    throw DeviceError(
+        fmt::format("{}\n{}",
+                    error.what(),
+                    memory_advice(config, place_of(groups), num_threads, error.limit())));
+  }
 }
 
 ExitCode run_trainer(Groups& groups,
@@ -223,8 +242,16 @@ ExitCode run_trainer(Groups& groups,
       .links = links,
       .codecs_take_compute =
           ranks * num_threads >= static_cast<int>(std::thread::hardware_concurrency())};
-  const auto make = [&] { return std::make_unique<Trainer>(job.config, options, groups); };
-  return run_to_end(*groups.world, *make_on_all_ranks(*groups.world, make), end_others);
+  const auto make = [&] {
+    return with_memory_advice(job.config, groups, num_threads, [&] {
+      return std::make_unique<Trainer>(job.config, options, groups);
+    });
+  };
+  const std::unique_ptr<Trainer> trainer = make_on_all_ranks(*groups.world, make);
+  const auto run = [&] {
+    return with_memory_advice(job.config, groups, num_threads, [&] { return trainer->run(); });
+  };
+  return run_to_end(*groups.world, run, end_others);
 }
 
 // How many ranks before this one stand on its node.

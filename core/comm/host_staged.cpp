@@ -22,7 +22,9 @@ void HostStaging::copy_to_device(const Tensor& from, const Tensor& to) const {
 
 std::shared_ptr<const CudaEvent> HostStaging::computed() const {
   SL_CHECK(compute_.has_value(), "a transfer of device memory before there is a stream");
-  return std::make_shared<const CudaEvent>(compute_->cuda());
+  auto event = std::make_shared<CudaEvent>();
+  event->record(compute_->cuda());
+  return event;
 }
 
 namespace {

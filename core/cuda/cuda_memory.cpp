@@ -19,6 +19,13 @@ void release(std::byte* memory) {
   cudaFree(memory);  // fails only where the device has failed, which another call says
 }
 
+std::size_t free_bytes() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  SL_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
 std::byte* allocate_pinned(std::size_t bytes) {
   void* memory = nullptr;
   const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);

@@ -12,6 +12,9 @@ namespace slackline::cuda {
 [[nodiscard]] std::byte* allocate(std::size_t bytes);
 void release(std::byte* memory);
 
+// What the device has left.
+[[nodiscard]] std::size_t free_bytes();
+
 // Memory of the host that the device copies from and to. Null where there is none.
 [[nodiscard]] std::byte* allocate_pinned(std::size_t bytes);
 void release_pinned(std::byte* memory);

@@ -34,17 +34,28 @@ void CudaStream::synchronize() const {
   }
 }
 
-CudaEvent::CudaEvent(const CudaStream& stream) {
-  SL_CUDA_CHECK(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming));
-  SL_CUDA_CHECK(cudaEventRecord(handle_, stream.handle()));
+CudaEvent::CudaEvent(Use use) {
+  SL_CUDA_CHECK(cudaEventCreateWithFlags(
+      &handle_, use == Use::timing ? cudaEventDefault : cudaEventDisableTiming));
 }
 
 CudaEvent::~CudaEvent() {
   cudaEventDestroy(handle_);
 }
 
+void CudaEvent::record(const CudaStream& stream) {
+  SL_CUDA_CHECK(cudaEventRecord(handle_, stream.handle()));
+}
+
 void CudaEvent::wait() const {
   SL_CUDA_CHECK(cudaEventSynchronize(handle_));
+}
+
+double CudaEvent::seconds_since(const CudaEvent& earlier) const {
+  constexpr double kSecondsPerMillisecond = 1e-3;
+  float milliseconds = 0.0F;
+  SL_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, earlier.handle_, handle_));
+  return kSecondsPerMillisecond * milliseconds;
 }
 
 }  // namespace slackline

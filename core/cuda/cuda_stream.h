@@ -47,14 +47,21 @@ class CudaStream {
 // A point in the work of a CudaStream.
 class CudaEvent {
  public:
-  // What has been submitted to the stream by now.
-  explicit CudaEvent(const CudaStream& stream);
+  enum class Use { waiting, timing };
+
+  explicit CudaEvent(Use use = Use::waiting);
   ~CudaEvent();
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
+  // Becomes what has been submitted to the stream by now.
+  void record(const CudaStream& stream);
+
   // Blocks until it is done.
   void wait() const;
+
+  // REQUIRES: both are for timing, recorded and done.
+  [[nodiscard]] double seconds_since(const CudaEvent& earlier) const;
 
  private:
   CUevent_st* handle_ = nullptr;

@@ -26,13 +26,19 @@ constexpr const char* kReason =
 
 [[gnu::weak]] void CudaStream::synchronize() const {}
 
-[[gnu::weak]] CudaEvent::CudaEvent(const CudaStream& /*stream*/) {
+[[gnu::weak]] CudaEvent::CudaEvent(Use /*use*/) {
   refuse();
 }
 
 [[gnu::weak]] CudaEvent::~CudaEvent() = default;
 
+[[gnu::weak]] void CudaEvent::record(const CudaStream& /*stream*/) {}
+
 [[gnu::weak]] void CudaEvent::wait() const {}
+
+[[gnu::weak]] double CudaEvent::seconds_since(const CudaEvent& /*earlier*/) const {
+  return 0.0;
+}
 
 namespace cuda {
 
@@ -57,6 +63,10 @@ namespace cuda {
 }
 
 [[gnu::weak]] void release(std::byte* /*memory*/) {}
+
+[[gnu::weak]] std::size_t free_bytes() {
+  refuse();
+}
 
 [[gnu::weak]] std::byte* allocate_pinned(std::size_t /*bytes*/) {
   refuse();

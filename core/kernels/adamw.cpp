@@ -7,9 +7,12 @@
 
 namespace slackline {
 
-SL_BACKENDS(void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step))
+SL_BACKENDS(void adamw(StreamView stream, std::span<const AdamwUpdate> updates))
 
-void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step) {
+namespace {
+
+void check(const AdamwUpdate& update) {
+  const AdamwTensors& tensors = update.tensors;
   const Shape& shape = tensors.weight.shape();
   check_operand(tensors.weight, {"adamw weight", DType::f32, shape});
   check_operand(tensors.gradient, {"adamw gradient", DType::f32, shape});
@@ -18,8 +21,16 @@ void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step
   if (!tensors.weight_copy.empty()) {
     check_operand(tensors.weight_copy, {"adamw weight_copy", DType::bf16, shape});
   }
-  SL_CHECK(step.step >= 1, "step " + std::to_string(step.step));
-  SL_BACKEND(stream, adamw, stream, tensors, step);
+  SL_CHECK(update.step.step >= 1, "step " + std::to_string(update.step.step));
+}
+
+}  // namespace
+
+void adamw(StreamView stream, std::span<const AdamwUpdate> updates) {
+  for (const AdamwUpdate& update : updates) {
+    check(update);
+  }
+  SL_BACKEND(stream, adamw, stream, updates);
 }
 
 }  // namespace slackline

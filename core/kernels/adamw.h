@@ -1,11 +1,13 @@
 #pragma once
 
+#include <span>
+
 #include "core/stream.h"
 #include "core/tensor.h"
 
 namespace slackline {
 
-// One AdamW update (Loshchilov and Hutter, 2019) of one tensor, in one pass over memory:
+// AdamW updates (Loshchilov and Hutter, 2019) of tensors, each in one pass over memory:
 //   g = gradient_scale * gradient
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   w -= lr * (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps) + weight_decay * w)
@@ -29,6 +31,16 @@ struct AdamwStep {
   std::int64_t step = 1;        // from 1
 };
 
-void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step);
+struct AdamwUpdate {
+  AdamwTensors tensors{};
+  AdamwStep step{};
+};
+
+void adamw(StreamView stream, std::span<const AdamwUpdate> updates);
+
+inline void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step) {
+  const AdamwUpdate update{tensors, step};
+  adamw(stream, {&update, 1});
+}
 
 }  // namespace slackline

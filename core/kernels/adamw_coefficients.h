@@ -10,6 +10,8 @@ namespace slackline {
 //   w -= rate * m / (sqrt(v) * root_correction + eps) + decay * w
 // `decay` is kept apart from w, since 1 - lr * weight_decay would lose its digits in a float.
 struct AdamwCoefficients {
+  AdamwCoefficients() = default;
+
   explicit AdamwCoefficients(const AdamwStep& step)
       : gradient_scale(static_cast<float>(step.gradient_scale)),
         beta1(static_cast<float>(step.beta1)),
@@ -25,15 +27,15 @@ struct AdamwCoefficients {
     return 1.0 - std::pow(beta, static_cast<double>(step));
   }
 
-  float gradient_scale;
-  float beta1;
-  float beta2;
-  float one_minus_beta1;
-  float one_minus_beta2;
-  float rate;
-  float root_correction;
-  float eps;
-  float decay;
+  float gradient_scale = 0.0F;
+  float beta1 = 0.0F;
+  float beta2 = 0.0F;
+  float one_minus_beta1 = 0.0F;
+  float one_minus_beta2 = 0.0F;
+  float rate = 0.0F;
+  float root_correction = 0.0F;
+  float eps = 0.0F;
+  float decay = 0.0F;
 };
 
 }  // namespace slackline

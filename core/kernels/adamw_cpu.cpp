@@ -86,9 +86,7 @@ bool can_stream(const BFloat16* copy) {
   return reinterpret_cast<std::uintptr_t>(copy) % (simd::kLanes * sizeof(BFloat16)) == 0;
 }
 
-}  // namespace
-
-void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step) {
+void update_one(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step) {
   const AdamwCoefficients coefficients(step);
   const Arrays arrays{tensors.weight.data<float>(),
                       tensors.gradient.data<float>(),
@@ -102,6 +100,14 @@ void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step
     update<CopyStore::non_temporal>(stream, arrays, coefficients, count);
   } else {
     update<CopyStore::cached>(stream, arrays, coefficients, count);
+  }
+}
+
+}  // namespace
+
+void adamw(StreamView stream, std::span<const AdamwUpdate> updates) {
+  for (const auto& [tensors, step] : updates) {
+    update_one(stream, tensors, step);
   }
 }
 

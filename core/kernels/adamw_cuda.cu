@@ -1,3 +1,4 @@
+#include "core/cuda/batch.h"
 #include "core/cuda/map.h"
 #include "core/kernels/adamw_coefficients.h"
 
@@ -38,30 +39,39 @@ __device__ void update(const AdamwCoefficients& c, State<n>& state) {
   }
 }
 
+struct Item {
+  AdamwCoefficients coefficients;
+  std::size_t count;
+  Arrays arrays;
+};
+
 // One thread for n neighbours.
 template <int n>
 __global__ void __launch_bounds__(kMapThreads)
-    update_kernel(AdamwCoefficients coefficients, std::size_t count, Arrays arrays) {
-  const std::size_t first = (std::size_t{blockIdx.x} * kMapThreads + threadIdx.x) * n;
-  if (first + n <= count) {
+    update_kernel(const __grid_constant__ Batch<Item> batch) {
+  const BatchPlace place(batch);
+  const Item& item = batch.items[place.index];
+  const Arrays& arrays = item.arrays;
+  const std::size_t first = (std::size_t{place.block} * kMapThreads + threadIdx.x) * n;
+  if (first + n <= item.count) {
     State<n> state{load<n>(arrays.weight + first),
                    load<n>(arrays.gradient + first),
                    load<n>(arrays.m + first),
                    load<n>(arrays.v + first)};
-    update(coefficients, state);
+    update(item.coefficients, state);
     store<n>(arrays.weight + first, state.weight);
     store<n>(arrays.m + first, state.m);
     store<n>(arrays.v + first, state.v);
     if (arrays.weight_copy != nullptr) {
       store<n>(arrays.weight_copy + first, state.weight);
     }
-  } else if (first < count) {
-    const int rest = static_cast<int>(count - first);
+  } else if (first < item.count) {
+    const int rest = static_cast<int>(item.count - first);
     State<n> state{load_part<n>(arrays.weight + first, rest),
                    load_part<n>(arrays.gradient + first, rest),
                    load_part<n>(arrays.m + first, rest),
                    load_part<n>(arrays.v + first, rest)};
-    update(coefficients, state);
+    update(item.coefficients, state);
     store_part<n>(arrays.weight + first, state.weight, rest);
     store_part<n>(arrays.m + first, state.m, rest);
     store_part<n>(arrays.v + first, state.v, rest);
@@ -72,30 +82,34 @@ __global__ void __launch_bounds__(kMapThreads)
 }
 
 template <int n>
-void start(StreamView stream,
-           const AdamwCoefficients& coefficients,
-           std::size_t count,
-           const Arrays& arrays) {
-  const LaunchShape shape{.grid = blocks_for(count, std::size_t{kMapThreads} * n),
-                          .block = kMapThreads};
-  launch(stream, shape, update_kernel<n>, coefficients, count, arrays);
+void start(StreamView stream, const std::vector<Item>& items) {
+  const auto blocks_of = [](const Item& item) {
+    return blocks_for(item.count, std::size_t{kMapThreads} * n);
+  };
+  for_each_batch(items, blocks_of, [&](const Batch<Item>& batch, unsigned blocks) {
+    launch(stream, {.grid = blocks, .block = kMapThreads}, update_kernel<n>, batch);
+  });
 }
 
 }  // namespace
 
-void adamw(StreamView stream, const AdamwTensors& tensors, const AdamwStep& step) {
-  const AdamwCoefficients coefficients(step);
-  const Arrays arrays{tensors.weight.data<float>(),
-                      tensors.gradient.data<float>(),
-                      tensors.m.data<float>(),
-                      tensors.v.data<float>(),
-                      tensors.weight_copy.empty() ? nullptr : tensors.weight_copy.data<BFloat16>()};
-  const std::size_t count = tensors.weight.num_elements();
-  if (are_aligned(arrays.weight, arrays.gradient, arrays.m, arrays.v, arrays.weight_copy)) {
-    start<kPackSize<float>>(stream, coefficients, count, arrays);
-  } else {
-    start<1>(stream, coefficients, count, arrays);
+void adamw(StreamView stream, std::span<const AdamwUpdate> updates) {
+  std::vector<Item> packed;
+  std::vector<Item> single;
+  for (const auto& [tensors, step] : updates) {
+    const Arrays arrays{
+        tensors.weight.data<float>(),
+        tensors.gradient.data<float>(),
+        tensors.m.data<float>(),
+        tensors.v.data<float>(),
+        tensors.weight_copy.empty() ? nullptr : tensors.weight_copy.data<BFloat16>()};
+    const Item item{AdamwCoefficients(step), tensors.weight.num_elements(), arrays};
+    const bool aligned =
+        are_aligned(arrays.weight, arrays.gradient, arrays.m, arrays.v, arrays.weight_copy);
+    (aligned ? packed : single).push_back(item);
   }
+  start<kPackSize<float>>(stream, packed);
+  start<1>(stream, single);
 }
 
 }  // namespace slackline::cuda

@@ -9,6 +9,16 @@ SL_BACKENDS(void quantize(StreamView stream, const Quantize& args))
 SL_BACKENDS(void dequantize(
     StreamView stream, const QuantizedMatrix& from, const Tensor& out, Update update))
 
+namespace cpu {
+std::size_t quantize_workspace_bytes(SharedScale shared, std::int64_t rows, std::int64_t columns);
+}
+
+namespace cuda {
+[[gnu::weak]] std::size_t quantize_workspace_bytes(SharedScale shared,
+                                                   std::int64_t rows,
+                                                   std::int64_t columns);
+}
+
 namespace {
 
 constexpr std::int64_t kBitsOfByte = 8;
@@ -63,6 +73,14 @@ void quantize(StreamView stream, const Quantize& args) {
 void dequantize(StreamView stream, const QuantizedMatrix& from, const Tensor& out, Update update) {
   check(from, out);
   SL_BACKEND(stream, dequantize, stream, from, out, update);
+}
+
+std::size_t quantize_workspace_bytes(SharedScale shared,
+                                     std::int64_t rows,
+                                     std::int64_t columns,
+                                     const Workers& workers) {
+  return workers.device == Device::cuda ? cuda::quantize_workspace_bytes(shared, rows, columns)
+                                        : cpu::quantize_workspace_bytes(shared, rows, columns);
 }
 
 }  // namespace slackline

@@ -7,6 +7,7 @@
 #include "core/rng.h"
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "core/workers.h"
 
 namespace slackline {
 
@@ -59,7 +60,8 @@ void quantize(StreamView stream, const Quantize& args);
 
 [[nodiscard]] std::size_t quantize_workspace_bytes(SharedScale shared,
                                                    std::int64_t rows,
-                                                   std::int64_t columns);
+                                                   std::int64_t columns,
+                                                   const Workers& workers);
 
 enum class Update { write, add, subtract };
 

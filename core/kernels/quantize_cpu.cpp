@@ -239,17 +239,13 @@ void quantize(StreamView stream, const Quantize& args) {
   }
 }
 
-}  // namespace slackline::cpu
-
-namespace slackline {
-
 std::size_t quantize_workspace_bytes(SharedScale shared, std::int64_t rows, std::int64_t columns) {
   if (shared != SharedScale::column) {
     return 0;
   }
   const auto num_blocks = static_cast<std::int64_t>(RowBlocks(rows).num_blocks);
-  return Arena::aligned_bytes(DType::i32, {num_blocks, cpu::padded(columns)}) +
-         Arena::aligned_bytes(DType::f32, {cpu::padded(columns)});
+  return Arena::aligned_bytes(DType::i32, {num_blocks, padded(columns)}) +
+         Arena::aligned_bytes(DType::f32, {padded(columns)});
 }
 
-}  // namespace slackline
+}  // namespace slackline::cpu

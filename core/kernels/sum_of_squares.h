@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
+#include <vector>
 
 #include "core/stream.h"
 #include "core/tensor.h"
@@ -8,11 +10,20 @@
 
 namespace slackline {
 
-// Sum of squares of an f32 tensor in double: blocks that depend on its size alone, each summed over
-// fixed lanes, then blocks in order. The same bits for any number of threads. An Inf or NaN in the
-// input makes the result not finite. Waits for the stream.
-[[nodiscard]] double sum_of_squares(StreamView stream, const Tensor& tensor);
-[[nodiscard]] std::size_t sum_of_squares_workspace_bytes(std::size_t num_elements,
-                                                         const Workers& workers);
+// Sums of squares of f32 tensors in double: blocks that depend on a tensor's size alone, each
+// summed over fixed lanes, then blocks in order. The same bits for any number of threads, and
+// whatever other tensors there are. An Inf or NaN in a tensor makes its sum not finite. Waits for
+// the stream.
+[[nodiscard]] std::vector<double> sums_of_squares(StreamView stream,
+                                                  std::span<const Tensor> tensors);
+
+// The tensors need shapes only.
+[[nodiscard]] std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors,
+                                                          const Workers& workers);
+
+// Of one tensor.
+[[nodiscard]] inline double sum_of_squares(StreamView stream, const Tensor& tensor) {
+  return sums_of_squares(stream, {&tensor, 1}).front();
+}
 
 }  // namespace slackline

@@ -1,5 +1,7 @@
+#include <numeric>
 #include <vector>
 
+#include "core/cuda/batch.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/cuda/map.h"
 #include "core/kernels/sum_of_squares.h"
@@ -38,13 +40,21 @@ __device__ double block_total(double value) {
   return total;
 }
 
-// sums[b] is of every gridDim.x-th piece of kElementsAtOnce values from piece b on.
+struct Item {
+  const float* values;
+  std::size_t count;
+  double* sums;  // of blocks
+};
+
+// sums[b] is of every num_blocks-th piece of kElementsAtOnce values from piece b on.
 template <bool aligned>
-__global__ void __launch_bounds__(kThreads)
-    sum_kernel(const float* values, std::size_t count, double* sums) {
+__global__ void __launch_bounds__(kThreads) sum_kernel(const __grid_constant__ Batch<Item> batch) {
+  const BatchPlace place(batch);
+  const float* const values = batch.items[place.index].values;
+  const std::size_t count = batch.items[place.index].count;
   double own[kPack] = {};
-  for (std::size_t piece = blockIdx.x * kElementsAtOnce; piece < count;
-       piece += gridDim.x * kElementsAtOnce) {
+  for (std::size_t piece = place.block * kElementsAtOnce; piece < count;
+       piece += place.num_blocks * kElementsAtOnce) {
     Floats<kPack> packs[kPacksAtOnce];
 #pragma unroll
     for (int p = 0; p < kPacksAtOnce; ++p) {
@@ -68,31 +78,55 @@ __global__ void __launch_bounds__(kThreads)
   }
   const double total = block_total((own[0] + own[1]) + (own[2] + own[3]));
   if (threadIdx.x == 0) {
-    sums[blockIdx.x] = total;
+    batch.items[place.index].sums[place.block] = total;
   }
 }
 
 }  // namespace
 
-double sum_of_squares(StreamView stream, std::span<const float> values) {
+std::vector<double> sums_of_squares(StreamView stream, std::span<const Tensor> tensors) {
   ArenaScope scratch(stream.workspace());
-  const unsigned blocks = num_blocks(values.size());
-  const Tensor sums = scratch.allocate(DType::f64, {blocks});
-  const LaunchShape shape{.grid = blocks, .block = kThreads};
-  const auto kernel = are_aligned(values.data()) ? sum_kernel<true> : sum_kernel<false>;
-  launch(stream, shape, kernel, values.data(), values.size(), sums.data<double>());
-  std::vector<double> of_blocks(blocks);
+  std::int64_t all_blocks = 0;
+  for (const Tensor& tensor : tensors) {
+    all_blocks += num_blocks(tensor.num_elements());
+  }
+  const Tensor sums = scratch.allocate(DType::f64, {all_blocks});
+  std::vector<Item> aligned;
+  std::vector<Item> others;
+  double* next = sums.data<double>();
+  for (const Tensor& tensor : tensors) {
+    const Item item{.values = tensor.data<float>(), .count = tensor.num_elements(), .sums = next};
+    (are_aligned(item.values) ? aligned : others).push_back(item);
+    next += num_blocks(item.count);
+  }
+  const auto start = [&](const std::vector<Item>& items, auto kernel) {
+    const auto blocks_of = [](const Item& item) { return num_blocks(item.count); };
+    for_each_batch(items, blocks_of, [&](const Batch<Item>& batch, unsigned blocks) {
+      launch(stream, {.grid = blocks, .block = kThreads}, kernel, batch);
+    });
+  };
+  start(aligned, sum_kernel<true>);
+  start(others, sum_kernel<false>);
+  std::vector<double> of_blocks(static_cast<std::size_t>(all_blocks));
   copy(stream.cuda().handle(), of_blocks.data(), sums.raw(), sums.bytes());
   stream.synchronize();
-  double total = 0.0;
-  for (const double sum : of_blocks) {
-    total += sum;
+  std::vector<double> totals;
+  totals.reserve(tensors.size());
+  auto sum = of_blocks.begin();
+  for (const Tensor& tensor : tensors) {
+    const auto end = sum + num_blocks(tensor.num_elements());
+    totals.push_back(std::accumulate(sum, end, 0.0));
+    sum = end;
   }
-  return total;
+  return totals;
 }
 
-std::size_t sum_of_squares_workspace_bytes(std::size_t num_elements) {
-  return Arena::aligned_bytes(DType::f64, {num_blocks(num_elements)});
+std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors) {
+  std::int64_t all_blocks = 0;
+  for (const Tensor& tensor : tensors) {
+    all_blocks += num_blocks(tensor.num_elements());
+  }
+  return Arena::aligned_bytes(DType::f64, {all_blocks});
 }
 
 }  // namespace slackline::cuda

@@ -11,6 +11,10 @@ namespace slackline {
 SL_BACKENDS_OF_TYPE(
     void top_k(StreamView stream, const Tensor& values, const Tensor& indices, const Tensor& kept))
 
+namespace cuda {
+[[gnu::weak]] std::size_t top_k_workspace_bytes(std::size_t n, std::size_t k);
+}
+
 void top_k(StreamView stream, const Tensor& values, const Tensor& indices, const Tensor& kept) {
   const std::size_t n = values.num_elements();
   const std::size_t k = indices.num_elements();
@@ -25,9 +29,12 @@ void top_k(StreamView stream, const Tensor& values, const Tensor& indices, const
   }
 }
 
-std::size_t top_k_workspace_bytes(std::size_t n, std::size_t k, int num_threads) {
+std::size_t top_k_workspace_bytes(std::size_t n, std::size_t k, const Workers& workers) {
+  if (workers.device == Device::cuda) {
+    return cuda::top_k_workspace_bytes(n, k);
+  }
   Arena arena = Arena::measuring();
-  const TopKScratch scratch(arena, TopKPlan(n, k), n, num_threads);
+  const TopKScratch scratch(arena, TopKPlan(n, k), n, workers.num_threads);
   return arena.high_water();
 }
 

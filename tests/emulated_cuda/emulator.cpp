@@ -224,12 +224,18 @@ Block& block() {
   return *running;
 }
 
+// 8 GiB, or what a test of running out of memory says.
+std::size_t limit_of_tests() {
+  const char* const bytes = std::getenv("SL_EMULATED_DEVICE_MEMORY");
+  return bytes == nullptr ? std::size_t{8} << 30U : std::strtoull(bytes, nullptr, 10);
+}
+
 // What cudaMalloc has given.
 struct DeviceMemory {
   std::mutex mutex;
   std::map<void*, std::size_t> pieces;
   std::size_t used = 0;
-  std::size_t limit = std::size_t{8} << 30U;
+  std::size_t limit = limit_of_tests();
 };
 
 DeviceMemory& device_memory() {

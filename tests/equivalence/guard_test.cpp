@@ -75,8 +75,10 @@ Boundary boundary_of(const MeshRun& run, const std::vector<MicroBatch>& micro_ba
   NoTensorSum sum;
   const auto tokens = static_cast<double>(run.global_batch * run.model.sequence);
   Boundary boundary;
+  LossSum losses;
   for (const MicroBatch& batch : micro_batches) {
-    const Pass pass{.stream = stream, .sum = &sum, .batch = batch, .seed = kSeed};
+    const Pass pass{
+        .stream = stream, .sum = &sum, .batch = batch, .seed = kSeed, .losses = &losses};
     first.forward(pass, first_slot);
     boundary.inputs.push_back(values_of(first.output(first_slot)));
     second.prepare(second_slot, shape);
@@ -84,7 +86,7 @@ Boundary boundary_of(const MeshRun& run, const std::vector<MicroBatch>& micro_ba
               boundary.inputs.back().end(),
               second.input(second_slot).data<float>());
     second.forward(pass, second_slot);
-    static_cast<void>(second.backward(pass, static_cast<float>(1.0 / tokens), second_slot));
+    second.backward(pass, static_cast<float>(1.0 / tokens), second_slot);
     boundary.gradients.push_back(values_of(second.gradient(second_slot)));
   }
   return boundary;

@@ -55,7 +55,14 @@ struct GoldenModel {
     return {.stream = *stream,
             .sum = &sum,
             .batch = {.tokens = Tensor(std::span(tokens)).reshaped({B, T}),
-                      .targets = Tensor(std::span(targets))}};
+                      .targets = Tensor(std::span(targets))},
+            .losses = &losses};
+  }
+
+  // The sum of losses.
+  double backward(const Pass& pass, float scale) {
+    stage->backward(pass, scale);
+    return losses.take(*stream);
   }
 
   ModelConfig config;
@@ -63,6 +70,7 @@ struct GoldenModel {
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Stage> stage;
   NoTensorSum sum;
+  LossSum losses;
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> targets;
 };
@@ -109,7 +117,7 @@ TEST_CASE("logits, loss and every gradient equal PyTorch's in float64") {
   // fp32 rounding (6e-8) through some 40 chained operations.
   REQUIRE(relative_distance(logits, file.tensor("logits").span<double>()) < 2e-6);
 
-  const double loss = model.stage->backward(pass, 1.0F / 48) / 48;
+  const double loss = model.backward(pass, 1.0F / 48) / 48;
   model.stage->finish_gradients(*model.stream);
   REQUIRE(loss == Approx(file.tensor("loss").data<double>()[0]).epsilon(1e-6));
   for (const Parameter& parameter : model.parameters.all()) {
@@ -128,7 +136,7 @@ TEST_CASE("bf16 gradients are within bf16 rounding of the golden ones") {
   const Pass pass = model.pass(file.tensor("tokens").data<std::int32_t>(), 3, 16);
   model.stage->begin_step(*model.stream);
   model.stage->forward(pass);
-  const double loss = model.stage->backward(pass, 1.0F / 48) / 48;
+  const double loss = model.backward(pass, 1.0F / 48) / 48;
   model.stage->finish_gradients(*model.stream);
   REQUIRE(loss == Approx(file.tensor("loss").data<double>()[0]).epsilon(5e-3));
   for (const Parameter& parameter : model.parameters.all()) {
@@ -149,11 +157,11 @@ TEST_CASE("gradients of two micro-batches add up to those of one") {
   model.stage->begin_step(*model.stream);
   Pass first = model.pass(rows, 2, 16);
   model.stage->forward(first);
-  double loss = model.stage->backward(first, 1.0F / 48);
+  double loss = model.backward(first, 1.0F / 48);
   Pass second = model.pass(rows + std::ptrdiff_t{2} * 17, 1, 16);
   second.accumulate = Accumulate::yes;
   model.stage->forward(second);
-  loss += model.stage->backward(second, 1.0F / 48);
+  loss += model.backward(second, 1.0F / 48);
   model.stage->finish_gradients(*model.stream);
   REQUIRE(loss / 48 == Approx(file.tensor("loss").data<double>()[0]).epsilon(1e-6));
   for (const Parameter& parameter : model.parameters.all()) {
@@ -175,7 +183,7 @@ TEST_CASE("a loss curve of 50 AdamW steps follows PyTorch's in float64") {
     const Pass pass = model.pass(tokens + i * 4 * 17, 4, 16);
     model.stage->begin_step(*model.stream);
     model.stage->forward(pass);
-    const double loss = model.stage->backward(pass, 1.0F / 64) / 64;
+    const double loss = model.backward(pass, 1.0F / 64) / 64;
     model.stage->finish_gradients(*model.stream);
     const double norm = optimizer.gradient_norm(*model.stream);
     const auto step = static_cast<std::int64_t>(i) + 1;

@@ -64,10 +64,14 @@ Result run(const Setting& setting, TensorSum& sum) {
   GuardedTensor x(setting.compute, rows, values_of(sum.own_rows(all_x)));
   GuardedTensor d_x(sum.share().partial(setting.compute), rows);
   Result result;
-  result.loss = head.loss_and_gradient(pass, x, d_x, kScale);
+  LossSum losses;
+  pass.losses = &losses;
+  head.add_loss_and_gradient(pass, x, d_x, kScale);
+  result.loss = losses.take(stream);
   SL_CHECK_EQ(stream.workspace().high_water(), bytes);
   SL_CHECK(d_x.sentinels_intact(), "the head wrote beyond its rows");
-  result.loss_alone = head.loss(pass, x);
+  head.add_loss(pass, x);
+  result.loss_alone = losses.take(stream);
   result.table = values_of(table.compute());
   result.d_x = d_x.values();
   result.d_table = values_of(table.gradient);
@@ -217,7 +221,11 @@ TEST_CASE("a NaN in x makes the head's loss NaN") {
   values[40] = NAN;
   x.set(values);
   const Head head(parameters, setting.config());
-  REQUIRE(std::isnan(head.loss(batch.pass(stream, one_rank), x)));
+  LossSum losses;
+  Pass pass = batch.pass(stream, one_rank);
+  pass.losses = &losses;
+  head.add_loss(pass, x);
+  REQUIRE(std::isnan(losses.take(stream)));
 }
 
 }  // namespace slackline::testing

@@ -133,8 +133,9 @@ TEST_CASE("a compressed run on the CUDA device learns what it learns on the CPU,
       "parallel.data=2",
       "compress.policy=all",
       R"(compress.pipeline_backward={"codec": "low_rank", "rank": 2, "error_feedback": "lazy"})",
-      R"(compress.pipeline_forward={"codec": "cast", "error_feedback": "immediate"})",
-      R"(compress.data_gradient={"codec": "low_rank", "rank": 2, "error_feedback": "immediate"})"};
+      R"(compress.pipeline_forward={"codec": "quantize", "bits": 8})",
+      R"(compress.data_gradient={"codec": "low_rank", "rank": 2, "error_feedback": "immediate"})",
+      R"(compress.embedding={"codec": "top_k", "ratio": 0.2, "error_feedback": "immediate"})"};
   const std::vector<std::string> ranks = {"--ranks", "4"};
   const TrainingRun run;
   const ProcessResult on_cpu = run.train(with({"run.dir=" + run.path("cpu")}, job), ranks);
@@ -146,6 +147,25 @@ TEST_CASE("a compressed run on the CUDA device learns what it learns on the CPU,
       run, "rest", with(job, {"checkpoint.resume_from=" + run.checkpoint(3, "cuda")}), ranks);
   CHECK(run.weights_sha256(run.checkpoint(6, "rest")) ==
         run.weights_sha256(run.checkpoint(6, "cuda")));
+}
+
+TEST_CASE("a run that the device has no memory for says what is held and what would fit") {
+  const TrainingRun run;
+  const std::vector<std::string> wide = {
+      "device=cuda", "batch.global=512", "batch.micro=512", "model.sequence=64", "run.steps=1"};
+  std::vector<std::string> command = run.arguments(wide, {});
+  // The product workspace takes 32 MiB of it.
+  command.insert(command.begin(), {"SL_EMULATED_DEVICE_MEMORY=200000000", SL_CUDA_BINARY});
+  const ProcessResult refused = run_process("/usr/bin/env", command);
+  INFO(refused.error);
+  if (refused.error.find("emulated") == std::string::npos) {
+    WARN("a GPU has more memory than this test asks for");
+    return;
+  }
+  CHECK(refused.exit_code == 4);
+  CHECK_THAT(refused.error, Catch::Contains("out of device memory for buffer '"));
+  CHECK_THAT(refused.error, Catch::Contains("Held:\n"));
+  CHECK_THAT(refused.error, Catch::Contains("hint: with --set batch.micro="));
 }
 
 }  // namespace slackline

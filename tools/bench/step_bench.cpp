@@ -59,16 +59,16 @@ class StepRunner {
 
   double step() {
     const auto start = std::chrono::steady_clock::now();
-    const Pass pass{
-        .stream = stream_,
-        .sum = &sum_,
-        .batch = {
-            .tokens =
-                Tensor(std::span(tokens_)).reshaped({options_.batch, options_.model.sequence}),
-            .targets = Tensor(std::span(targets_))}};
+    const Pass pass{.stream = stream_,
+                    .sum = &sum_,
+                    .batch = {.tokens = Tensor(std::span(tokens_))
+                                            .reshaped({options_.batch, options_.model.sequence}),
+                              .targets = Tensor(std::span(targets_))},
+                    .losses = &losses_};
     stage_.begin_step(stream_);
     stage_.forward(pass);
-    loss_ = stage_.backward(pass, 1.0F / static_cast<float>(tokens_.size()));
+    stage_.backward(pass, 1.0F / static_cast<float>(tokens_.size()));
+    loss_ = losses_.take(stream_);
     stage_.finish_gradients(stream_);
     {
       const ProfileRange range(stream_, "optimizer");
@@ -96,6 +96,7 @@ class StepRunner {
   AdamwOptimizer optimizer_;
   std::vector<std::int32_t> tokens_;
   std::vector<std::int32_t> targets_;
+  LossSum losses_;
   double loss_ = 0.0;
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "tests/core/kernels/index_tensor.h"
 #include "tests/support/catch.h"
 #include "tests/support/guarded_tensor.h"
 #include "tests/support/thread_counts.h"
@@ -44,18 +45,6 @@ struct Message {
   Tensor view;
 };
 
-// Indices where ops can read them.
-struct Indices {
-  explicit Indices(const std::vector<std::uint32_t>& values)
-      : memory(DType::i32, {static_cast<std::int64_t>(values.size())}),
-        view(memory.view().raw(), DType::u32, memory.view().shape()) {
-    std::memcpy(view.raw(), values.data(), view.bytes());
-  }
-
-  GuardedTensor memory;
-  Tensor view;
-};
-
 }  // namespace
 
 TEST_CASE("a message begins with the words that were written, at any address") {
@@ -88,7 +77,7 @@ TEST_CASE("the first index that repeats, falls or is out of range is told") {
     ascending[i] = static_cast<std::uint32_t>(2 * i);
   }
   const auto disorder = [&](const std::vector<std::uint32_t>& values, std::size_t n) {
-    const Indices indices(values);
+    const IndexTensor indices(values);
     return raised(stream, [&] { check_ascending(stream, indices.view, n, 7, raise); });
   };
   CHECK(disorder(ascending, 79999).empty());

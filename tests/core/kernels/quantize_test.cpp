@@ -307,10 +307,32 @@ TEST_CASE("quantized matrices have the same bits for any number of threads") {
   }
 }
 
+TEST_CASE("every device makes the CPU's codes") {
+  const Shape shape{150, 1111};
+  GuardedTensor x = random_tensor(DType::f32, shape, {});
+  Stream cpu({.workspace_bytes = kWorkspace});
+  Stream stream(test_stream(1, kWorkspace));
+  for (const QuantizedFormat& format : all_formats()) {
+    for (const bool is_random : {false, true}) {
+      INFO(describe(format, shape) << (is_random ? ", at random" : ""));
+      Guarded expected(format, shape);
+      Guarded quantized(format, shape);
+      Quantize args{.x = x, .to = expected.view()};
+      if (is_random) {
+        args.stochastic = kKey;
+      }
+      quantize(cpu, args);
+      args.to = quantized.view();
+      quantize(stream, args);
+      REQUIRE(quantized.bytes() == expected.bytes());
+    }
+  }
+}
+
 TEST_CASE("scratch of quantize is what it says") {
   for (const SharedScale shared : {SharedScale::column, SharedScale::row, SharedScale::matrix}) {
     const Shape shape{200, 333};
-    const std::size_t bytes = quantize_workspace_bytes(shared, shape[0], shape[1]);
+    const std::size_t bytes = quantize_workspace_bytes(shared, shape[0], shape[1], test_workers());
     Stream stream(test_stream(1, bytes));
     GuardedTensor x = random_tensor(DType::f32, shape, {});
     Guarded quantized({.bits = 4, .shared = shared}, shape);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "tests/core/kernels/index_tensor.h"
 #include "tests/support/catch.h"
 #include "tests/support/guarded_tensor.h"
 #include "tests/support/thread_counts.h"
@@ -14,8 +15,7 @@ namespace {
 
 constexpr std::int64_t kCount = 50000;
 
-// Every third element and the last one, in descending order: no op but first_disorder asks for
-// ascending ones.
+// Every third element and the last one, in descending order: no op asks for ascending ones.
 std::vector<std::uint32_t> some_indices() {
   std::vector<std::uint32_t> indices = {kCount - 1};
   indices.reserve(kCount);
@@ -37,11 +37,12 @@ double rounded(double value, DType dtype) {
 
 TEST_CASE("gather_at reads single elements and rounds them to what is due") {
   Stream stream(test_stream(2));
-  std::vector<std::uint32_t> indices = some_indices();
+  const std::vector<std::uint32_t> indices = some_indices();
+  const IndexTensor at(indices);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     GuardedTensor values = random_tensor(DType::f32, {kCount / 10, 10}, {});
     GuardedTensor kept(dtype, row_of(indices));
-    gather_at(stream, values, Tensor(std::span(indices)), kept);
+    gather_at(stream, values, at.view, kept);
     const std::vector<double> dense = values.values();
     std::vector<double> expected;
     expected.reserve(indices.size());
@@ -55,7 +56,8 @@ TEST_CASE("gather_at reads single elements and rounds them to what is due") {
 
 TEST_CASE("scatter_at writes or adds single elements and leaves the others") {
   Stream stream(test_stream(2));
-  std::vector<std::uint32_t> indices = some_indices();
+  const std::vector<std::uint32_t> indices = some_indices();
+  const IndexTensor at(indices);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const ScatterMode mode : {ScatterMode::write, ScatterMode::add}) {
       for (const float scale : {1.0F, 4.0F}) {
@@ -63,11 +65,7 @@ TEST_CASE("scatter_at writes or adds single elements and leaves the others") {
         GuardedTensor out(DType::f32, {kCount});
         out.fill(8.0);
         scatter_at(stream,
-                   {.kept = kept,
-                    .indices = Tensor(std::span(indices)),
-                    .out = out,
-                    .scale = scale,
-                    .mode = mode});
+                   {.kept = kept, .indices = at.view, .out = out, .scale = scale, .mode = mode});
         const double before = mode == ScatterMode::add ? 8.0 : 0.0;
         const std::vector<double> addends = kept.values();
         std::vector<double> expected(kCount, 8.0);
@@ -83,28 +81,29 @@ TEST_CASE("scatter_at writes or adds single elements and leaves the others") {
 
 TEST_CASE("subtract_at leaves what rounding took, and nothing of what is not finite") {
   Stream stream(test_stream(2));
-  std::vector<std::uint32_t> indices = some_indices();
+  const std::vector<std::uint32_t> indices = some_indices();
+  const IndexTensor at(indices);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     GuardedTensor residual = random_tensor(DType::f32, {kCount}, {});
     residual.view().data<float>()[indices[0]] = std::numeric_limits<float>::infinity();
     residual.view().data<float>()[indices[1]] = std::nanf("");
     residual.view().data<float>()[indices[2]] = std::numeric_limits<float>::max();
     GuardedTensor kept(dtype, row_of(indices));
-    const Tensor index_view{std::span(indices)};
-    gather_at(stream, residual, index_view, kept);
+    gather_at(stream, residual, at.view, kept);
     std::vector<double> expected = residual.values();
     for (const std::uint32_t index : indices) {
       const double sent = rounded(expected[index], dtype);
       expected[index] = std::isfinite(sent) ? expected[index] - sent : 0.0;
     }
-    subtract_at(stream, kept, index_view, residual);
+    subtract_at(stream, kept, at.view, residual);
     REQUIRE(residual.values() == expected);
     REQUIRE(residual.sentinels_intact());
   }
 }
 
 TEST_CASE("keep_only zeroes every other element") {
-  std::vector<std::uint32_t> indices = some_indices();
+  const std::vector<std::uint32_t> indices = some_indices();
+  const IndexTensor at(indices);
   Stream stream(test_stream(2, keep_only_workspace_bytes(indices.size())));
   GuardedTensor tensor = random_tensor(DType::f32, {kCount / 10, 10}, {});
   const std::vector<double> before = tensor.values();
@@ -112,7 +111,7 @@ TEST_CASE("keep_only zeroes every other element") {
   for (const std::uint32_t index : indices) {
     expected[index] = before[index];
   }
-  keep_only(stream, Tensor(std::span(indices)), tensor);
+  keep_only(stream, at.view, tensor);
   REQUIRE(tensor.values() == expected);
   REQUIRE(tensor.sentinels_intact());
 }
@@ -121,9 +120,8 @@ TEST_CASE("ops on single elements refuse what does not fit") {
   Stream stream(test_stream(1));
   GuardedTensor dense(DType::f32, {4});
   GuardedTensor kept(DType::f32, {3});
-  std::vector<std::uint32_t> indices = {0, 2};
-  const Tensor index_view{std::span(indices)};
-  REQUIRE_THROWS_WITH(gather_at(stream, dense, index_view, kept),
+  const IndexTensor at({0, 2});
+  REQUIRE_THROWS_WITH(gather_at(stream, dense, at.view, kept),
                       Catch::Contains("sparse kept is f32 (3), due is f32 (2)"));
 }
 

@@ -13,7 +13,8 @@ namespace slackline::testing {
 namespace {
 
 std::size_t workspace_of(std::int64_t size) {
-  return sum_of_squares_workspace_bytes(static_cast<std::size_t>(size), test_workers());
+  const Tensor tensor(nullptr, DType::f32, {size});
+  return sums_of_squares_workspace_bytes({&tensor, 1}, test_workers());
 }
 
 }  // namespace
@@ -31,6 +32,22 @@ TEST_CASE("a sum of squares is exact to 1e-13 at any size") {
             1e-13 * static_cast<double>(expected));
     REQUIRE(stream.workspace().high_water() == workspace_of(size));
   }
+}
+
+TEST_CASE("sums of squares of many tensors are those of each alone") {
+  std::vector<GuardedTensor> tensors;
+  std::vector<Tensor> views;
+  std::vector<double> alone;
+  for (std::int64_t i = 0; i < 70; ++i) {  // more than one launch has room for
+    tensors.push_back(random_tensor(DType::f32, {i * 37 % 50 * 1000}, {.seed = 3}));
+  }
+  for (GuardedTensor& tensor : tensors) {
+    views.push_back(tensor);
+    Stream stream(test_stream(1, workspace_of(tensor.view().dim(0))));
+    alone.push_back(sum_of_squares(stream, tensor));
+  }
+  Stream stream(test_stream(1, sums_of_squares_workspace_bytes(views, test_workers())));
+  REQUIRE(sums_of_squares(stream, views) == alone);
 }
 
 TEST_CASE("squares beyond the range of a float still add up") {
