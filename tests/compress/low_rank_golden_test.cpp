@@ -7,6 +7,7 @@
 #include "core/safetensors.h"
 #include "tests/compress/low_rank_messages.h"
 #include "tests/support/catch.h"
+#include "tests/support/places.h"
 
 namespace slackline::testing {
 
@@ -51,7 +52,8 @@ class Golden {
   }
 
  private:
-  SafetensorsFile file_{std::string(SL_SOURCE_DIR) + "/tests/golden/powersgd/hook.safetensors"};
+  SafetensorsFile file_{test_place("SLACKLINE_SOURCE", SL_SOURCE_DIR) +
+                        "/tests/golden/powersgd/hook.safetensors"};
 };
 
 }  // namespace

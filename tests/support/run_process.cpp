@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "tests/support/places.h"
 
 namespace slackline {
 
@@ -75,7 +76,7 @@ ProcessResult run_process(const std::string& program, const std::vector<std::str
 }
 
 ProcessResult run_slackline(const std::vector<std::string>& arguments) {
-  return run_process(SL_BINARY, arguments);
+  return run_process(test_place("SLACKLINE_BINARY", SL_BINARY), arguments);
 }
 
 }  // namespace slackline

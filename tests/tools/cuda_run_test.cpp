@@ -6,18 +6,23 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/places.h"
 #include "tests/tools/training_run.h"
 
 namespace slackline {
 
 namespace {
 
+std::string cuda_binary() {
+  return test_place("SLACKLINE_BINARY", SL_CUDA_BINARY);
+}
+
 ProcessResult train_on_cuda(const TrainingRun& run,
                             const std::string& name,
                             const std::vector<std::string>& assignments = {},
                             const std::vector<std::string>& options = {}) {
   ProcessResult result = run_process(
-      SL_CUDA_BINARY,
+      cuda_binary(),
       run.arguments(with({"device=cuda", "run.dir=" + run.path(name)}, assignments), options));
   INFO(result.error);
   REQUIRE(result.exit_code == 0);
@@ -155,7 +160,7 @@ TEST_CASE("a run that the device has no memory for says what is held and what wo
       "device=cuda", "batch.global=512", "batch.micro=512", "model.sequence=64", "run.steps=1"};
   std::vector<std::string> command = run.arguments(wide, {});
   // The product workspace takes 32 MiB of it.
-  command.insert(command.begin(), {"SL_EMULATED_DEVICE_MEMORY=200000000", SL_CUDA_BINARY});
+  command.insert(command.begin(), {"SL_EMULATED_DEVICE_MEMORY=200000000", cuda_binary()});
   const ProcessResult refused = run_process("/usr/bin/env", command);
   INFO(refused.error);
   if (refused.error.find("emulated") == std::string::npos) {
