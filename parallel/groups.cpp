@@ -28,20 +28,28 @@ Groups::Groups(Communicator& everyone,
                const ParallelConfig& config,
                bool tied_embeddings,
                double scale,
-               Device device)
+               Device device,
+               const DeviceTransport& transport)
     : mesh(make_mesh(config)),
       world(&everyone),
       staging(device == Device::cuda ? std::make_shared<HostStaging>() : nullptr) {
   const int rank = world->rank();
-  const auto group =
-      [&](const char* axis, const std::vector<int>& members, Urgency urgency = Urgency::now) {
-        std::unique_ptr<Communicator> made = scaled(world->group(axis, members, urgency), scale);
-        return staging == nullptr ? std::move(made) : host_staged(std::move(made), staging);
-      };
+  const auto group = [&](const char* axis,
+                         const std::vector<int>& members,
+                         Urgency urgency = Urgency::now,
+                         NcclTraffic traffic = NcclTraffic::collectives) {
+    std::unique_ptr<Communicator> made = scaled(world->group(axis, members, urgency), scale);
+    if (staging == nullptr || made == nullptr) {
+      return made;
+    }
+    made = host_staged(std::move(made), staging);
+    return transport.uses_nccl ? nccl(std::move(made), staging, traffic) : std::move(made);
+  };
   tensor = group(kTensor, mesh.line(rank, kTensor));
   data = group(kData, mesh.line(rank, kData), Urgency::background);
-  forward = group(kPipeline, mesh.line(rank, kPipeline));
-  backward = group(kPipeline, mesh.line(rank, kPipeline));
+  const std::vector<int> line = mesh.line(rank, kPipeline);
+  forward = group(kPipeline, line, Urgency::now, NcclTraffic::neighbours);
+  backward = group(kPipeline, line, Urgency::now, NcclTraffic::neighbours);
   const int stage = mesh.coordinate(rank, kPipeline);
   const bool holds_table = stage == 0 || stage == config.pipeline - 1;
   if (!tied_embeddings || config.pipeline == 1 || !holds_table) {

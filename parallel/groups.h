@@ -4,6 +4,7 @@
 
 #include "core/comm/communicator.h"
 #include "core/comm/host_staged.h"
+#include "core/comm/nccl_communicator.h"
 #include "core/device.h"
 #include "parallel/mesh.h"
 #include "parallel/parallel_config.h"
@@ -17,12 +18,14 @@ namespace slackline {
 // by the trainer and used by its thread alone.
 struct Groups {
   // `scale` divides the bytes of messages on every axis: of a rehearsal, else 1.
-  // With `device` cuda they take tensors of that device, once `staging` follows a stream.
+  // With `device` cuda they take tensors of that device, once `staging` follows a stream: by NCCL
+  // where `transport` says so.
   Groups(Communicator& everyone,
          const ParallelConfig& config,
          bool tied_embeddings,
          double scale = 1.0,
-         Device device = Device::cpu);
+         Device device = Device::cpu,
+         const DeviceTransport& transport = {});
 
   [[nodiscard]] int tensor_rank() const { return tensor->rank(); }
 

@@ -266,15 +266,21 @@ ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
   if (world.rank() == 0 && world.size() > 1) {
     log_info("ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes()));
   }
+  DeviceTransport transport;
   if (job.config.device == Device::cuda) {
     cuda::use_device(rank_on_node(world));
     log_info(fmt::format("rank {}: {}", world.rank(), cuda::device_text()));
+    transport = choose_device_transport(world, job.config.network.emulates());
+    if (world.rank() == 0 && world.size() > 1) {
+      log_info("tensors between devices: " + transport.text);
+    }
   }
   Groups groups(world,
                 job.config.parallel,
                 job.config.model.tie_embeddings,
                 job.config.message_scale(),
-                job.config.device);
+                job.config.device,
+                transport);
   const LinkSpeeds links = probed_links(world, job.config);
   return job.config.device == Device::rehearsal ? rehearse(groups, links, job, end_others)
                                                 : run_trainer(groups, links, job, end_others);

@@ -141,6 +141,9 @@ class Communicator {
   // Tells all ranks of the world that this one cannot go on: their waits and later transfers throw
   // CommError with `reason`. The first failure counts.
   virtual void fail(const std::string& reason) = 0;
+
+  // Whether any rank has, as far as this one knows. From any thread.
+  [[nodiscard]] virtual bool has_failed() const = 0;
 };
 
 }  // namespace slackline

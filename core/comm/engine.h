@@ -54,6 +54,8 @@ class Engine final : private MessageListener {
   // Makes every flight of this world fail with `reason`, and tells the other processes.
   void fail(const std::string& reason);
 
+  [[nodiscard]] bool has_failed() const { return has_failed_; }
+
   // Like fail(), then ends all processes of the world, this one with `code`.
   [[noreturn]] void abort(const std::string& reason, int code);
 
@@ -119,7 +121,8 @@ class Engine final : private MessageListener {
   BackgroundSends background_;
   std::uint64_t submitted_ = 0;  // flights so far
   std::optional<std::string> failure_;
-  bool failed_first_ = false;  // it arose in this process
+  std::atomic<bool> has_failed_{false};  // for other threads: whether there is one
+  bool failed_first_ = false;            // it arose in this process
   bool stop_ = false;
   Clock::time_point last_event_{};
   Clock::time_point last_check_{};

@@ -284,6 +284,10 @@ std::vector<TransferRecord> EngineCommunicator::take_records() {
   return records;
 }
 
+bool EngineCommunicator::has_failed() const {
+  return endpoint_->engine->has_failed();
+}
+
 void EngineCommunicator::fail(const std::string& reason) {
   endpoint_->engine->fail("world rank " + std::to_string(membership_->world_rank()) +
                           " failed: " + reason);

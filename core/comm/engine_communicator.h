@@ -63,6 +63,7 @@ class EngineCommunicator final : public Communicator {
   [[nodiscard]] const std::vector<int>& nodes() const override { return nodes_; }
 
   void fail(const std::string& reason) override;
+  [[nodiscard]] bool has_failed() const override;
 
   // Ends every process of the world, this one with `code`.
   [[noreturn]] void abort(const std::string& reason, int code);

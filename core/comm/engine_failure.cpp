@@ -97,6 +97,7 @@ void Engine::check_waits() {
 
 void Engine::stop_flights(const std::string& reason) {
   failure_ = reason;
+  has_failed_ = true;
   sums_.drain();
   ready_.clear();
   background_.clear();

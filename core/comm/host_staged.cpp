@@ -27,6 +27,10 @@ std::shared_ptr<const CudaEvent> HostStaging::computed() const {
   return event;
 }
 
+void HostStaging::follow_event(const CudaEvent& event) const {
+  compute_->cuda().follow(event);
+}
+
 namespace {
 
 // Elements [begin, end) of a tensor, as a row.
@@ -164,6 +168,8 @@ class HostStagedCommunicator final : public Communicator {
   [[nodiscard]] const std::vector<int>& nodes() const override { return inner_->nodes(); }
 
   void fail(const std::string& reason) override { inner_->fail(reason); }
+
+  [[nodiscard]] bool has_failed() const override { return inner_->has_failed(); }
 
  private:
   // Which elements a transfer reads of the device's memory, and which it writes.

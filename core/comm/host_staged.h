@@ -20,6 +20,9 @@ class HostStaging {
   // What the rank has computed by the time of the call, for jobs on other threads to wait for.
   [[nodiscard]] std::shared_ptr<const CudaEvent> computed() const;
 
+  // What the rank computes from now on follows the event.
+  void follow_event(const CudaEvent& event) const;
+
   // Pinned, so that the device copies it without the processor's help.
   [[nodiscard]] ScratchPool::Lease take(std::size_t bytes) const { return scratch_->take(bytes); }
 

@@ -84,6 +84,8 @@ class ScaledCommunicator final : public Communicator {
 
   void fail(const std::string& reason) override { inner_->fail(reason); }
 
+  [[nodiscard]] bool has_failed() const override { return inner_->has_failed(); }
+
  private:
   // The first elements of a message: 1 / scale of them, a multiple of `multiple`.
   [[nodiscard]] Tensor cut(const Tensor& data, int multiple = 1) const {

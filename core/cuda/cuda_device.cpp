@@ -1,5 +1,7 @@
 #include "core/cuda/cuda_device.h"
 
+#include <array>
+
 #include <cuda_runtime.h>
 
 #include "core/cuda/check_cuda.h"
@@ -48,6 +50,15 @@ void use_device(int rank_on_node) {
   int devices = 0;
   SL_CUDA_CHECK(cudaGetDeviceCount(&devices));
   SL_CUDA_CHECK(cudaSetDevice(rank_on_node % devices));
+}
+
+std::string device_id() {
+  constexpr int kBytes = 32;
+  std::array<char, kBytes> text{};
+  int device = 0;
+  SL_CUDA_CHECK(cudaGetDevice(&device));
+  SL_CUDA_CHECK(cudaDeviceGetPCIBusId(text.data(), kBytes, device));
+  return text.data();
 }
 
 std::string device_text() {

@@ -15,6 +15,9 @@ namespace slackline::cuda {
 // there is an obstacle.
 void use_device(int rank_on_node);
 
+// Which device of the host it is, whatever CUDA_VISIBLE_DEVICES says: its place on the bus.
+[[nodiscard]] std::string device_id();
+
 // "NVIDIA H200, 132 multiprocessors, 139 GiB". REQUIRES: no obstacle.
 [[nodiscard]] std::string device_text();
 

@@ -23,6 +23,10 @@ CudaStream::~CudaStream() {
   cuda::release_pinned(reinterpret_cast<std::byte*>(host_faults_));
 }
 
+void CudaStream::follow(const CudaEvent& event) const {
+  SL_CUDA_CHECK(cudaStreamWaitEvent(handle_, event.handle(), 0));
+}
+
 void CudaStream::synchronize() const {
   cuda::copy(handle_, host_faults_, faults_, sizeof(Faults));
   SL_CUDA_CHECK(cudaStreamSynchronize(handle_));
@@ -45,6 +49,16 @@ CudaEvent::~CudaEvent() {
 
 void CudaEvent::record(const CudaStream& stream) {
   SL_CUDA_CHECK(cudaEventRecord(handle_, stream.handle()));
+}
+
+bool CudaEvent::is_done() const {
+  const cudaError_t state = cudaEventQuery(handle_);
+  if (state == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  SL_CUDA_CHECK(state);
+  return true;
 }
 
 void CudaEvent::wait() const {

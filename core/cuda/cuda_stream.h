@@ -11,6 +11,8 @@ struct CUevent_st;
 
 namespace slackline {
 
+class CudaEvent;
+
 // What a Stream of device cuda adds: a non-blocking stream of the current device. Calls return
 // when work is queued; errors of queued work surface in a later call, as DeviceError.
 //
@@ -35,6 +37,9 @@ class CudaStream {
 
   [[nodiscard]] Faults* faults() const { return faults_; }
 
+  // What is submitted from now on waits for the event.
+  void follow(const CudaEvent& event) const;
+
   // Blocks until all that was submitted is done. Raises the first fault since the last time.
   void synchronize() const;
 
@@ -57,8 +62,11 @@ class CudaEvent {
   // Becomes what has been submitted to the stream by now.
   void record(const CudaStream& stream);
 
+  [[nodiscard]] CUevent_st* handle() const { return handle_; }
+
   // Blocks until it is done.
   void wait() const;
+  [[nodiscard]] bool is_done() const;
 
   // REQUIRES: both are for timing, recorded and done.
   [[nodiscard]] double seconds_since(const CudaEvent& earlier) const;

@@ -1,3 +1,4 @@
+#include "core/comm/nccl_communicator.h"
 #include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/cuda/cuda_stream.h"
@@ -26,6 +27,8 @@ constexpr const char* kReason =
 
 [[gnu::weak]] void CudaStream::synchronize() const {}
 
+[[gnu::weak]] void CudaStream::follow(const CudaEvent& /*event*/) const {}
+
 [[gnu::weak]] CudaEvent::CudaEvent(Use /*use*/) {
   refuse();
 }
@@ -36,8 +39,24 @@ constexpr const char* kReason =
 
 [[gnu::weak]] void CudaEvent::wait() const {}
 
+[[gnu::weak]] bool CudaEvent::is_done() const {
+  return true;
+}
+
 [[gnu::weak]] double CudaEvent::seconds_since(const CudaEvent& /*earlier*/) const {
   return 0.0;
+}
+
+// Nor has a program NCCL whose backend was built without it.
+[[gnu::weak]] DeviceTransport choose_device_transport(Communicator& world,
+                                                      bool /*emulates_links*/) {
+  return {.text = world.size() == 1 ? "one rank" : "copies on the host: built without NCCL"};
+}
+
+[[gnu::weak]] std::unique_ptr<Communicator> nccl(std::unique_ptr<Communicator> staged,
+                                                 std::shared_ptr<const HostStaging> /*staging*/,
+                                                 NcclTraffic /*traffic*/) {
+  return staged;
 }
 
 namespace cuda {
@@ -51,6 +70,10 @@ namespace cuda {
 }
 
 [[gnu::weak]] void use_device(int /*rank_on_node*/) {
+  refuse();
+}
+
+[[gnu::weak]] std::string device_id() {
   refuse();
 }
 

@@ -96,6 +96,8 @@ class SkippingCommunicator final : public Communicator {
 
   void fail(const std::string& reason) override { real_->fail(reason); }
 
+  [[nodiscard]] bool has_failed() const override { return real_->has_failed(); }
+
  private:
   [[nodiscard]] bool skips_this() { return axis() == skip_.axis && sums_++ == skip_.skipped; }
 

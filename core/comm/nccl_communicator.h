@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/comm/host_staged.h"
+
+namespace slackline {
+
+// How ranks move tensors of CUDA devices: "NCCL 2.28.3", or "copies on the host: " and why not
+// NCCL.
+struct DeviceTransport {
+  bool uses_nccl = false;
+  std::string text;
+};
+
+// NCCL where the program has it, there is more than one rank, no two of them share a device, and
+// links are not emulated. The same on all ranks; all call it.
+[[nodiscard]] DeviceTransport choose_device_transport(Communicator& world, bool emulates_links);
+
+// What a group is for: sums and gatherings over all of it, or messages between neighbours in a ring
+// of its ranks. Other transfers go through the host.
+enum class NcclTraffic { collectives, neighbours };
+
+// A communicator whose plain transfers of device tensors go by NCCL, on a stream of its own. They
+// begin when the rank's compute stream has come to their submission, and wait() has that stream
+// wait for them, not the host. Sums are made as everywhere (CONTRACTS: per element, in rank order):
+// slices travel to the rank that sums them, and come back.
+//
+// What carries codec work, and tensors of the host, go through `staged`, a host_staged()
+// communicator of the same group, which is not to be null. All members make it together, in the
+// same order. Messages of two neighbours have an NCCL communicator and a stream of their own in
+// each direction: a receive that is posted early does not hold up what is sent meanwhile. Where a
+// rank of the world has failed, what waits for it is aborted.
+[[nodiscard]] std::unique_ptr<Communicator> nccl(std::unique_ptr<Communicator> staged,
+                                                 std::shared_ptr<const HostStaging> staging,
+                                                 NcclTraffic traffic);
+
+}  // namespace slackline
