@@ -5,13 +5,10 @@
 #
 #   bin/slackline, bin/mpirun    tests/    lib/    lib/openmpi and share/openmpi as Open MPI's prefix
 
-set(SL_BUNDLE_SYSTEM "^ld-linux" "^libc\\.so" "^libm\\.so" "^libdl\\.so" "^libpthread\\.so" "^librt\\.so"
-  "^libcuda\\.so" "^libnvidia")
-set(SL_BUNDLE_TOOLKIT "^libcudart" "^libcublas" "^libcudnn" "^libnccl" "^libnvrtc" "^libnvJitLink")
-
 install(TARGETS slackline RUNTIME DESTINATION bin)
 if(SL_TESTS AND SL_CUDA)
   install(TARGETS kernel_cuda_tests compress_cuda_tests cuda_run_tests RUNTIME DESTINATION tests)
+  install(TARGETS cuda_bench RUNTIME DESTINATION bin)
   install(DIRECTORY tests/golden/powersgd DESTINATION share/slackline/tests/golden)
 endif()
 
@@ -32,37 +29,23 @@ if(MPI_C_FOUND)
     install(PROGRAMS ${SL_ORTERUN} ${SL_ORTED} DESTINATION libexec)
     install(DIRECTORY /usr/share/openmpi DESTINATION share OPTIONAL)
     install(PROGRAMS ${CMAKE_SOURCE_DIR}/cmake/bundle_mpirun DESTINATION bin RENAME mpirun)
-    set(SL_MPI_PROGRAMS ${SL_ORTERUN} ${SL_ORTED})
+    set(SL_MPI_PROGRAMS "\"${SL_ORTERUN}\" \"${SL_ORTED}\"")
   endif()
 endif()
 
-# sl_install_libraries(COMPONENT kept-out): what the installed programs and parts load.
-function(sl_install_libraries component)
-  set(system "${SL_BUNDLE_SYSTEM}")
-  set(toolkit "${SL_BUNDLE_TOOLKIT}")
-  set(parts "${SL_MPI_PART_FILES}")
-  set(programs "$<TARGET_FILE:slackline>;${SL_MPI_PROGRAMS}")
-  install(CODE "
-    file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${programs} MODULES ${parts}
-      RESOLVED_DEPENDENCIES_VAR found UNRESOLVED_DEPENDENCIES_VAR missing)
-    foreach(library IN LISTS found)
-      get_filename_component(name \${library} NAME)
-      set(kind bundle)
-      foreach(pattern ${system})
-        if(name MATCHES \"\${pattern}\")
-          set(kind system)
-        endif()
-      endforeach()
-      foreach(pattern ${toolkit})
-        if(name MATCHES \"\${pattern}\")
-          set(kind cuda_libraries)
-        endif()
-      endforeach()
-      if(kind STREQUAL ${component})
-        file(INSTALL DESTINATION \"\${CMAKE_INSTALL_PREFIX}/lib\" TYPE SHARED_LIBRARY
-          FOLLOW_SYMLINK_CHAIN FILES \"\${library}\")
-      endif()
-    endforeach()" COMPONENT ${ARGN})
+foreach(part IN LISTS SL_MPI_PART_FILES)
+  get_filename_component(name ${part} NAME)
+  list(APPEND SL_INSTALLED_PARTS ${SL_MPI_PARTS_BELOW}/${name})
+endforeach()
+
+# sl_install_libraries(KIND [EXCLUDE_FROM_ALL]): a component of that name; `bundle` is a part of all.
+function(sl_install_libraries kind)
+  set(component COMPONENT ${kind} ${ARGN})
+  install(CODE "set(kind ${kind})
+    set(programs \"$<TARGET_FILE:slackline>\" ${SL_MPI_PROGRAMS})
+    set(parts ${SL_MPI_PART_FILES})
+    set(installed_parts ${SL_INSTALLED_PARTS})" ${component})
+  install(SCRIPT ${CMAKE_SOURCE_DIR}/cmake/bundle_libraries.cmake ${component})
 endfunction()
-sl_install_libraries(bundle Unspecified)
-sl_install_libraries(cuda_libraries cuda_libraries EXCLUDE_FROM_ALL)
+sl_install_libraries(bundle)
+sl_install_libraries(cuda_libraries EXCLUDE_FROM_ALL)

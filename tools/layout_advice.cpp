@@ -144,7 +144,8 @@ schedule::Seconds likely_step(const TrainConfig& config,
 std::size_t memory_of(const TrainConfig& config, const PlanHistory& plans) {
   std::size_t most = 0;
   for (int place = 0; place < config.parallel.pipeline; ++place) {
-    most = std::max(most, total_bytes(memory_plan(config, {.pipeline = place}, plans, 1)));
+    most = std::max(most,
+                    total_bytes(memory_plan(config, {.pipeline = place}, plans, 1), config.device));
   }
   return most;
 }

@@ -17,15 +17,6 @@ struct Change {
   TrainConfig config{};
 };
 
-std::size_t bytes_on_device(const TrainConfig& config, const MeshPlace& place, int num_threads) {
-  std::size_t bytes = 0;
-  for (const MemoryItem& item :
-       memory_plan(config, place, compression_plans(config), num_threads)) {
-    bytes += item.on_host && config.device == Device::cuda ? 0 : item.bytes;
-  }
-  return bytes;
-}
-
 // Those of the config itself first, smallest change first.
 std::vector<Change> changes_of_one_key(const TrainConfig& config) {
   std::vector<Change> changes = {{"", config}};
@@ -65,7 +56,9 @@ std::string memory_advice(const TrainConfig& config,
       if (is_smaller) {
         tried.assignments += fmt::format(" --set batch.micro={}", micro);
       }
-      const std::size_t bytes = bytes_on_device(tried.config, place, num_threads);
+      const std::size_t bytes = total_bytes(
+          memory_plan(tried.config, place, compression_plans(tried.config), num_threads),
+          config.device);
       if (bytes <= limit) {
         return fmt::format("hint: with{} it would hold {} of {}",
                            tried.assignments,

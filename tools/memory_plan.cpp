@@ -93,10 +93,10 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
   return items;
 }
 
-std::size_t total_bytes(const std::vector<MemoryItem>& plan) {
+std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device) {
   std::size_t total = 0;
   for (const MemoryItem& item : plan) {
-    total += item.bytes;
+    total += item.on_host && device == Device::cuda ? 0 : item.bytes;
   }
   return total;
 }

@@ -23,7 +23,8 @@ struct MemoryItem {
                                                   const PlanHistory& plans,
                                                   int num_threads);
 
-[[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan);
+// Of what stands on `device`: on a CUDA device all that is not on the host.
+[[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device);
 
 // Program, libraries and small allocations: measured, and the same for every model.
 inline constexpr std::size_t kLibraryBytes = std::size_t{20} << 20U;

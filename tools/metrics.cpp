@@ -82,6 +82,14 @@ std::string waits_text(const StepRecord& record) {
   return text;
 }
 
+// Model FLOPs utilization, of the dense peak.
+std::string utilization_text(double flops, std::optional<double> peak) {
+  if (!peak) {
+    return "";
+  }
+  return *peak > 0.0 ? fmt::format(", MFU {:.1f} %", 100.0 * flops / *peak) : ", MFU n/a";
+}
+
 }  // namespace
 
 std::string step_line(const StepRecord& record) {
@@ -118,12 +126,14 @@ std::string console_line(const StepRecord& record, const ConsoleContext& context
                                                 record.loss,
                                                 record.grad_norm,
                                                 record.lr);
-  return fmt::format("step {}/{} | {} | {:.0f} tokens/s | {:.3f} TFLOP/s{} | ETA {}{}",
+  const double flops = tokens_per_second * context.flops_per_token;
+  return fmt::format("step {}/{} | {} | {:.0f} tokens/s | {:.3f} TFLOP/s{}{} | ETA {}{}",
                      record.step,
                      context.steps,
                      learned,
                      tokens_per_second,
-                     tokens_per_second * context.flops_per_token * 1e-12,
+                     flops * 1e-12,
+                     utilization_text(flops, context.peak_flops),
                      waits_text(record),
                      duration_text(left),
                      record.skipped ? " | skipped: not finite" : "");

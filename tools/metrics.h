@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,10 @@ struct StepRecord {
 [[nodiscard]] std::string evaluation_line(std::int64_t step, double loss);
 
 struct ConsoleContext {
-  std::int64_t steps = 0;         // of the run
-  double flops_per_token = 0.0;   // Megatron's causal formula
-  double seconds_per_step = 0.0;  // recent mean, for the time left
+  std::int64_t steps = 0;              // of the run
+  double flops_per_token = 0.0;        // Megatron's causal formula
+  std::optional<double> peak_flops{};  // of all devices of the run; 0: unknown; absent: not on any
+  double seconds_per_step = 0.0;       // recent mean, for the time left
 };
 
 // One line for a person: step, loss, norm, lr, speed, time left.

@@ -129,7 +129,7 @@ std::string totals_json(const StepPlan& plan) {
       plan.flops.full_attention,
       plan.flops.hardware,
       joined(items, ", "),
-      total_bytes(plan.memory.front()));
+      total_bytes(plan.memory.front(), plan.config.device));
 }
 
 }  // namespace

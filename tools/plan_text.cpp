@@ -123,14 +123,16 @@ std::string memory_text(const StepPlan& plan) {
     text += fmt::format(" {:>14}", plan.slots[place]);
   }
   for (std::size_t item = 0; item < plan.memory.front().size(); ++item) {
-    text += fmt::format("\n{:<32}", plan.memory.front()[item].name);
+    const MemoryItem& first = plan.memory.front()[item];
+    const bool apart = first.on_host && plan.config.device == Device::cuda;  // not in the total
+    text += fmt::format("\n{:<32}", first.name + (apart ? ", host" : ""));
     for (std::size_t place = 0; place < places; ++place) {
       text += fmt::format(" {:>14}", plan.memory[place][item].bytes);
     }
   }
   text += fmt::format("\n{:<32}", "total");
   for (std::size_t place = 0; place < places; ++place) {
-    text += fmt::format(" {:>14}", total_bytes(plan.memory[place]));
+    text += fmt::format(" {:>14}", total_bytes(plan.memory[place], plan.config.device));
   }
   text += "\n";
   if (places < plan.memory.size()) {

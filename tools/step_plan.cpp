@@ -218,7 +218,7 @@ void plan_ranks(StepPlan& plan,
     plan.ranks.push_back(
         {.place = place,
          .node = node,
-         .memory_bytes = total_bytes(memory),
+         .memory_bytes = total_bytes(memory, plan.config.device),
          .sent = divided(place_bytes(inputs, place.pipeline), parallel.tensor * parallel.data)});
     if (place.tensor == 0 && place.data == 0) {
       plan.memory.push_back(std::move(memory));

@@ -219,6 +219,7 @@ void StepReporter::print(const StepRecord& record) {
   const std::string line = console_line(record,
                                         {.steps = config_->run.steps,
                                          .flops_per_token = flops_per_token(config_->model).causal,
+                                         .peak_flops = machine_.peak_flops,
                                          .seconds_per_step = recent_step_seconds_});
   const bool due = record.step % config_->run.log_every == 0 || record.step == config_->run.steps;
   // mpirun gives ranks a terminal whatever its own output goes to.

@@ -35,6 +35,7 @@ class StepReporter {
     LinkSpeeds links{};   // probed, or absent
     int num_threads = 1;  // of this rank
     bool codecs_take_compute = false;
+    std::optional<double> peak_flops{};  // of all devices; 0: unknown; absent: none
   };
 
   // Config, model, groups and directory must outlive it.

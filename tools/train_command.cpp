@@ -22,6 +22,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
+#include "tools/card_peak.h"
 #include "tools/commands.h"
 #include "tools/compression_plans.h"
 #include "tools/memory_advice.h"
@@ -232,6 +233,7 @@ auto with_memory_advice(const TrainConfig& config,
 ExitCode run_trainer(Groups& groups,
                      const LinkSpeeds& links,
                      const Job& job,
+                     std::optional<double> peak_flops,
                      EndOthers end_others) {
   const int ranks = ranks_on_own_node(*groups.world);
   const int num_threads = default_num_threads(ranks);
@@ -241,7 +243,8 @@ ExitCode run_trainer(Groups& groups,
       .resolved_config = job.resolved + "\n",
       .links = links,
       .codecs_take_compute =
-          ranks * num_threads >= static_cast<int>(std::thread::hardware_concurrency())};
+          ranks * num_threads >= static_cast<int>(std::thread::hardware_concurrency()),
+      .peak_flops = peak_flops};
   const auto make = [&] {
     return with_memory_advice(job.config, groups, num_threads, [&] {
       return std::make_unique<Trainer>(job.config, options, groups);
@@ -267,10 +270,13 @@ ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
     log_info("ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes()));
   }
   DeviceTransport transport;
+  std::optional<double> peak_flops;
   if (job.config.device == Device::cuda) {
     cuda::use_device(rank_on_node(world));
     log_info(fmt::format("rank {}: {}", world.rank(), cuda::device_text()));
     transport = choose_device_transport(world, job.config.network.emulates());
+    peak_flops =
+        transport.num_devices * dense_peak_flops(cuda::device_text(), job.config.precision);
     if (world.rank() == 0 && world.size() > 1) {
       log_info("tensors between devices: " + transport.text);
     }
@@ -282,8 +288,9 @@ ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
                 job.config.device,
                 transport);
   const LinkSpeeds links = probed_links(world, job.config);
-  return job.config.device == Device::rehearsal ? rehearse(groups, links, job, end_others)
-                                                : run_trainer(groups, links, job, end_others);
+  return job.config.device == Device::rehearsal
+             ? rehearse(groups, links, job, end_others)
+             : run_trainer(groups, links, job, peak_flops, end_others);
 }
 
 // Every rank a thread of this process.

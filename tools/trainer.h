@@ -25,9 +25,10 @@ class Trainer {
   struct Options {
     bool resume = false;  // continue from the run directory's newest checkpoint
     int num_threads = 1;
-    std::string resolved_config;       // JSON text, saved with the run
-    LinkSpeeds links{};                // probed, or absent
-    bool codecs_take_compute = false;  // no core is free for them while ops compute
+    std::string resolved_config;         // JSON text, saved with the run
+    LinkSpeeds links{};                  // probed, or absent
+    bool codecs_take_compute = false;    // no core is free for them while ops compute
+    std::optional<double> peak_flops{};  // of all devices of the run; 0: unknown; absent: none
   };
 
   // Opens data and checkpoint, allocates and loads or initializes. Whatever is wrong with config,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "core/buffer.h"
 #include "core/comm/collective_bytes.h"
 #include "core/comm/text_exchange.h"
-#include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/cuda/ordered_sum_cuda.h"
 #include "core/error.h"
@@ -391,30 +389,13 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<NcclLink> previous_;  // from the one before
 };
 
-std::string version_text() {
+}  // namespace
+
+std::string nccl_version() {
   int version = 0;
   SL_NCCL_CHECK(ncclGetVersion(&version));
   return "NCCL " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
          "." + std::to_string(version % 100);
-}
-
-}  // namespace
-
-DeviceTransport choose_device_transport(Communicator& world, bool emulates_links) {
-  if (world.size() == 1) {
-    return {.text = "one rank"};
-  }
-  const int node = world.nodes()[static_cast<std::size_t>(world.rank())];
-  const std::vector<std::string> places =
-      exchange_texts(world, std::to_string(node) + " " + cuda::device_id(), "the devices of ranks");
-  const std::set<std::string> different(places.begin(), places.end());
-  if (emulates_links) {
-    return {.text = "copies on the host: links are emulated"};
-  }
-  if (different.size() < places.size()) {
-    return {.text = "copies on the host: ranks share a device"};
-  }
-  return {.uses_nccl = true, .text = version_text()};
 }
 
 std::unique_ptr<Communicator> nccl(std::unique_ptr<Communicator> staged,

@@ -2,6 +2,7 @@
 #include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/cuda/cuda_stream.h"
+#include "core/cuda/ranges.h"
 #include "core/error.h"
 
 // What stands in a program without the CUDA backend. Weak: the backend's own definitions, linked
@@ -48,9 +49,8 @@ constexpr const char* kReason =
 }
 
 // Nor has a program NCCL whose backend was built without it.
-[[gnu::weak]] DeviceTransport choose_device_transport(Communicator& world,
-                                                      bool /*emulates_links*/) {
-  return {.text = world.size() == 1 ? "one rank" : "copies on the host: built without NCCL"};
+[[gnu::weak]] std::string nccl_version() {
+  return "";
 }
 
 [[gnu::weak]] std::unique_ptr<Communicator> nccl(std::unique_ptr<Communicator> staged,
@@ -80,6 +80,10 @@ namespace cuda {
 [[gnu::weak]] std::string device_text() {
   refuse();
 }
+
+[[gnu::weak]] void begin_range(const std::string& /*name*/) {}
+
+[[gnu::weak]] void end_range() {}
 
 [[gnu::weak]] std::byte* allocate(std::size_t /*bytes*/) {
   refuse();

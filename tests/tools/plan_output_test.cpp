@@ -67,7 +67,8 @@ TEST_CASE("the text of a plan is golden but for its memory") {
   CHECK(text.substr(0, memory) ==
         schedule::testing::source_text("tests/golden/plan/tensor2_data2_pipeline2.txt"));
   for (std::size_t place = 0; place < 2; ++place) {
-    CHECK_THAT(text.substr(memory), Contains(std::to_string(total_bytes(plan.memory[place]))));
+    CHECK_THAT(text.substr(memory),
+               Contains(std::to_string(total_bytes(plan.memory[place], Device::cpu))));
   }
 }
 

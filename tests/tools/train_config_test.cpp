@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/cuda/cuda_device.h"
 #include "core/error.h"
 #include "core/file_io.h"
 #include "tests/support/catch.h"
@@ -178,7 +179,11 @@ TEST_CASE("example configs are valid, and configs/README.md names each") {
     }
     INFO(name);
     if (!name.starts_with("sweep_")) {  // of sweeps: sweep_test.cpp
-      REQUIRE_NOTHROW(read_train_config(JsonReader::parse_file(entry.path())));
+      JsonReader document = JsonReader::parse_file(entry.path());
+      if (!cuda::is_built()) {
+        document.set("device=cpu");
+      }
+      REQUIRE_NOTHROW(read_train_config(document));
     }
     REQUIRE(readme.find("`" + name + "`") != std::string::npos);
     ++examples;

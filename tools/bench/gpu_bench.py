@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""What a GPU does with this tree, in one table: whole steps of GPT-2 124M and 1.5B with their share of the card's peak by
+three formulas, peak memory against the plan, the same model under PyTorch where that is installed, ranks that share the
+card over emulated links, and every op and codec against what bounds it (cuda_bench).
+
+usage: tools/bench/gpu_bench.py [--binary BINARY] [--python PYTHON] [--ops-only | --steps-only] [--small]
+
+--python: one with PyTorch, for the comparison; by default this one. --small: models of a few layers, to try the
+command itself.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+import runs
+from runs import REPOSITORY, Workplace, print_header, print_row
+
+STEPS, WARMUP = 16, 6
+MODELS = {
+    "GPT-2 124M": {"layers": 12, "hidden": 768, "heads": 12, "sequence": 1024, "vocab": 50257, "micro": 32},
+    "GPT-2 1.5B": {"layers": 48, "hidden": 1600, "heads": 25, "sequence": 1024, "vocab": 50257, "micro": 8},
+}
+SMALL = {"a few layers": {"layers": 2, "hidden": 64, "heads": 2, "sequence": 64, "vocab": 257, "micro": 4}}
+LINKS = [10**9, 10**10, 10**11, 4 * 10**11]  # bits a second
+
+
+def query(what):
+    done = subprocess.run(
+        ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else "unknown"
+
+
+def header():
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    print(f"{query('name')}, driver {query('driver_version')}, clocks {query('clocks.sm')} and {query('clocks.mem')} MHz, "
+          f"commit {commit.stdout.strip() or 'unknown'}\n")
+
+
+class PeakMemory:
+    """The most that is in use on the card while a block runs, beyond what was in use before."""
+
+    def __enter__(self):
+        self.before, self.most, self.ended = self.used(), 0, False
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended = True
+        self.thread.join()
+
+    @staticmethod
+    def used():
+        text = query("memory.used")
+        return float(text) * 2**20 if text != "unknown" else 0.0
+
+    def watch(self):
+        while not self.ended:
+            self.most = max(self.most, self.used() - self.before)
+            time.sleep(0.1)
+
+
+def config(place, model, name, **sections):
+    shape = {key: value for key, value in model.items() if key != "micro"}
+    return {
+        "run": {"dir": str(place.path / name), "steps": STEPS},
+        "device": "cuda",
+        "precision": "bf16",
+        "model": shape,
+        "data": {"train": [{"path": str(place.path / "corpus")}]},
+        "batch": {"global": model["micro"], "micro": model["micro"]},
+        "optimizer": {"lr": 1e-4},
+        **sections,
+    }
+
+
+def step_seconds(place, job, ranks=1):
+    place.call(["train", place.write("job.json", job), *(["--ranks", str(ranks)] if ranks > 1 else [])])
+    lines = (pathlib.Path(job["run"]["dir"]) / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line) for line in lines if '"step_seconds"' in line]
+    return statistics.median(step["step_seconds"] for step in steps[WARMUP:])
+
+
+def peer_seconds(python, model):
+    peer = REPOSITORY / "tools/bench/gpu_peer.py"
+    done = subprocess.run(
+        [python, str(peer), json.dumps({**model, "accumulate": 1})], capture_output=True, text=True, check=False
+    )
+    return float(done.stdout) if done.returncode == 0 else None
+
+
+def dense_peak():
+    done = subprocess.run([str(runs.BINARY.parent / "cuda_bench"), "--peak"], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def whole_steps(place, models, python):
+    peak = dense_peak()
+    print_header("model", "step", "tokens/s", "MFU causal", "6N + 12LCT", "hardware", "PyTorch", "by it",
+                 "peak memory", "planned")
+    for name, model in models.items():
+        job = config(place, model, name.replace(" ", "_"))
+        plan = json.loads(place.call(["plan", place.write("plan.json", job), "--json"]))
+        with PeakMemory() as memory:
+            seconds = step_seconds(place, job)
+        tokens = model["micro"] * model["sequence"] / seconds
+        shares = [f"{100 * tokens * flops / peak:.1f} %" if peak else "n/a" for flops in plan["flops_per_token"].values()]
+        peer = peer_seconds(python, model)
+        print_row(name, f"{seconds:.4f} s", f"{tokens:.0f}", *shares,
+                  f"{peer:.4f} s" if peer else "not there", f"{peer / seconds:.2f} x" if peer else "",
+                  f"{memory.most / 2**30:.2f} GiB", f"{plan['memory_bytes'] / 2**30:.2f} GiB")
+    print()
+
+
+def shared_card(place, model):
+    """Two stages of two replicas each, sharing the card, over links as slow as these."""
+    print_header("link", "none", "all", "critical_path", "critical_path by the best other")
+    for rate in LINKS:
+        cluster = {
+            "nodes": [{"count": 4, "devices": 1, "memory_bytes": 2**37}],
+            "links": [{"scope": "network", "latency_seconds": 1e-5, "bytes_per_second": rate / 8, "duplex": "full",
+                       "shared_by": "pair", "source": "assumed"}],
+        }
+        links = place.write("cluster.json", cluster)
+        seconds = {}
+        for policy in ("none", "all", "critical_path"):
+            codecs = {} if policy == "none" else {
+                "pipeline_forward": {"codec": "cast"},
+                "pipeline_backward": {"codec": "low_rank", "rank": 16, "error_feedback": "lazy"},
+                "data_gradient": {"codec": "low_rank", "rank": 16, "error_feedback": "immediate"},
+            }
+            job = config(place, model, f"shared-{rate}-{policy}", parallel={"pipeline": 2, "data": 2},
+                         compress={"policy": policy, **codecs}, network={"links": links})
+            job["batch"] = {"global": 4 * model["micro"], "micro": max(1, model["micro"] // 4)}
+            job["run"]["steps"] = 30
+            seconds[policy] = step_seconds(place, job, ranks=4)
+        print_row(f"{rate / 1e9:g} Gb/s", *(f"{value:.4f} s" for value in seconds.values()),
+                  f"{min(seconds['none'], seconds['all']) / seconds['critical_path']:.2f} x")
+    print()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--binary", default=str(REPOSITORY / "build/cuda/slackline"))
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--ops-only", action="store_true")
+    parser.add_argument("--steps-only", action="store_true")
+    parser.add_argument("--small", action="store_true")
+    options = parser.parse_args()
+    runs.BINARY = pathlib.Path(options.binary).resolve()
+    runs.require_binary()
+    header()
+    place = Workplace()
+    place.prepare_letters("corpus", 1 << 22)
+    models = SMALL if options.small else MODELS
+    if not options.ops_only:
+        whole_steps(place, models, options.python)
+        shared_card(place, next(iter(models.values())))
+    if not options.steps_only:
+        ops = runs.BINARY.parent / "cuda_bench"
+        small = ["--tokens", "256", "--hidden", "128", "--pairs", "1"] if options.small else []
+        subprocess.run([str(ops), *small], check=True)
+
+
+if __name__ == "__main__":
+    main()
