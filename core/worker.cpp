@@ -2,9 +2,16 @@
 
 #include <utility>
 
+#include "core/cuda/cuda_device.h"
 #include "core/single_threaded_libraries.h"
 
 namespace slackline {
+
+Worker::Worker()
+    : thread_([this, device = cuda::device_of_thread()] {
+        cuda::adopt_device(device);
+        run();
+      }) {}
 
 Worker::~Worker() {
   stop();

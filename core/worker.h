@@ -9,10 +9,11 @@
 namespace slackline {
 
 // A thread that runs jobs one after the other, in the order they were handed over. Jobs must not
-// throw. Any thread may call, but jobs only submit().
+// throw. Any thread may call, but jobs only submit(). The thread uses the CUDA device of the one
+// that makes it.
 class Worker {
  public:
-  Worker() : thread_([this] { run(); }) {}
+  Worker();
 
   // As stop().
   ~Worker();

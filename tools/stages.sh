@@ -53,7 +53,7 @@ stage_preset() {
   stage "test-$preset" ctest --preset "$preset" --parallel "$(nproc)" "$@"
 }
 
-# The CUDA preset is built wherever there is a compiler for it; its tests need a GPU.
+# The CUDA preset is built wherever there is a compiler for it, and its tests run that need no GPU.
 stage_cuda() {
   if ! command -v nvcc > /dev/null && [[ ! -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]; then
     stage_skipped cuda "no nvcc in PATH nor in ${CUDA_HOME:-/usr/local/cuda}/bin"
@@ -61,4 +61,6 @@ stage_cuda() {
   fi
   stage configure-cuda cmake --preset cuda
   stage build-cuda cmake --build --preset cuda
+  stage kernel-resources python3 tools/kernel_resources.py "$logs/build-cuda.log"
+  stage test-cuda ctest --preset cuda --parallel "$(nproc)"
 }

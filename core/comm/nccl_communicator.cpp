@@ -12,6 +12,7 @@
 #include "core/buffer.h"
 #include "core/comm/collective_bytes.h"
 #include "core/comm/text_exchange.h"
+#include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/cuda/ordered_sum_cuda.h"
 #include "core/error.h"
@@ -39,7 +40,10 @@ class NcclLink {
   NcclLink(const std::string& name, const ncclUniqueId& id, int rank, int size, Communicator& group)
       : stream_({.name = name, .device = Device::cuda}) {
     SL_NCCL_CHECK(ncclCommInitRank(&comm_, size, id, rank));
-    watch_ = std::thread([this, &group] { watch(group); });
+    watch_ = std::thread([this, &group, device = cuda::device_of_thread()] {
+      cuda::adopt_device(device);
+      watch(group);
+    });
   }
 
   ~NcclLink() {

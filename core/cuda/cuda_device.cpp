@@ -16,6 +16,8 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+thread_local int own_device = -1;
+
 }  // namespace
 
 bool is_built() {
@@ -49,7 +51,18 @@ void use_device(int rank_on_node) {
   }
   int devices = 0;
   SL_CUDA_CHECK(cudaGetDeviceCount(&devices));
-  SL_CUDA_CHECK(cudaSetDevice(rank_on_node % devices));
+  adopt_device(rank_on_node % devices);
+}
+
+int device_of_thread() {
+  return own_device;
+}
+
+void adopt_device(int device) {
+  if (device >= 0) {
+    SL_CUDA_CHECK(cudaSetDevice(device));
+    own_device = device;
+  }
 }
 
 std::string device_id() {

@@ -15,6 +15,11 @@ namespace slackline::cuda {
 // there is an obstacle.
 void use_device(int rank_on_node);
 
+// The device that use_device() or adopt_device() made this thread's; -1: none. For threads that
+// work for another one.
+[[nodiscard]] int device_of_thread();
+void adopt_device(int device);
+
 // Which device of the host it is, whatever CUDA_VISIBLE_DEVICES says: its place on the bus.
 [[nodiscard]] std::string device_id();
 

@@ -73,6 +73,12 @@ namespace cuda {
   refuse();
 }
 
+[[gnu::weak]] int device_of_thread() {
+  return -1;
+}
+
+[[gnu::weak]] void adopt_device(int /*device*/) {}
+
 [[gnu::weak]] std::string device_id() {
   refuse();
 }
