@@ -12,6 +12,7 @@ command itself.
 import argparse
 import json
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -31,6 +32,8 @@ LINKS = [10**9, 10**10, 10**11, 4 * 10**11]  # bits a second
 
 
 def query(what):
+    if not shutil.which("nvidia-smi"):
+        return "unknown"
     done = subprocess.run(
         ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False
     )
@@ -154,7 +157,7 @@ def main():
     parser.add_argument("--steps-only", action="store_true")
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
-    runs.BINARY = pathlib.Path(options.binary).resolve()
+    runs.BINARY = pathlib.Path(options.binary).absolute()
     runs.require_binary()
     header()
     place = Workplace()
