@@ -32,13 +32,14 @@ else()
   sl_report(cuBLASLt "not found (a part of the CUDA toolkit)")
 endif()
 
-# sl_cuda_library(NAME header library): target sl_NAME where both are found, and a line of report.
-function(sl_cuda_library name header library)
+# sl_cuda_library(NAME header library without): target sl_NAME where both are found, and a line of
+# report, which says what happens without the library.
+function(sl_cuda_library name header library without)
   set(hints ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT})
   find_path(SL_${name}_INCLUDE ${header} HINTS ${hints} PATH_SUFFIXES include)
   find_library(SL_${name}_LIBRARY ${library} HINTS ${hints} PATH_SUFFIXES lib lib64)
   if(NOT SL_${name}_INCLUDE OR NOT SL_${name}_LIBRARY)
-    sl_report(${name} "not found")
+    sl_report(${name} "not found: ${without}")
     return()
   endif()
   add_library(sl_${name} INTERFACE)
@@ -47,5 +48,38 @@ function(sl_cuda_library name header library)
   sl_report(${name} ${SL_${name}_LIBRARY})
 endfunction()
 
-sl_cuda_library(cudnn cudnn.h cudnn)
-sl_cuda_library(nccl nccl.h nccl)
+set(no_cudnn "attention of bf16 uses the own kernels")
+sl_cuda_library(cudnn cudnn.h cudnn ${no_cudnn})
+sl_cuda_library(nccl nccl.h nccl "tensors pass between devices by copies on the host")
+
+# cudnn-frontend is headers alone. Below the build folder is where `tools/install_packages cuda` is
+# told to put them; Python's package nvidia-cudnn-frontend has them too. They name functions of
+# NVRTC, which cuDNN opens itself, and, before the version asked for here, of the driver.
+function(sl_find_cudnn_frontend oldest)
+  if(NOT SL_CUDNN_FRONTEND)
+    execute_process(COMMAND python3 -c "import site; print(';'.join(site.getsitepackages()), end='')"
+      OUTPUT_VARIABLE site_packages ERROR_QUIET)
+  endif()
+  find_path(SL_CUDNN_FRONTEND cudnn_frontend.h PATH_SUFFIXES include
+    HINTS ${CMAKE_SOURCE_DIR}/build/cudnn-frontend ${CUDAToolkit_INCLUDE_DIRS} ${site_packages}
+    DOC "The folder of cudnn_frontend.h")
+  set(header ${SL_CUDNN_FRONTEND}/cudnn_frontend_version.h)
+  if(NOT EXISTS ${header})
+    sl_report(cudnn-frontend "not found: ${no_cudnn}. tools/install_packages cuda build/cudnn-frontend brings it")
+    return()
+  endif()
+  file(STRINGS ${header} lines REGEX "define CUDNN_FRONTEND_(MAJOR|MINOR|PATCH)_VERSION +[0-9]")
+  string(REGEX MATCHALL "[0-9]+" numbers "${lines}")
+  list(JOIN numbers "." version)
+  if(version VERSION_LESS oldest)
+    sl_report(cudnn-frontend "${version} in ${SL_CUDNN_FRONTEND} is older than ${oldest}: ${no_cudnn}")
+    unset(SL_CUDNN_FRONTEND CACHE)  # the next configuration looks again
+  elseif(TARGET sl_cudnn AND TARGET CUDA::nvrtc)
+    set(SL_FUSED_ATTENTION ON PARENT_SCOPE)
+    sl_report(cudnn-frontend "${SL_CUDNN_FRONTEND}, version ${version}")
+  else()
+    sl_report(cudnn-frontend "not used without cuDNN and NVRTC: ${no_cudnn}")
+  endif()
+endfunction()
+
+sl_find_cudnn_frontend(1.32)

@@ -151,7 +151,8 @@ std::size_t AttentionLayer::workspace_bytes(const ModelConfig& config,
                    attention_workspace_bytes({.B = shape.batch.B,
                                               .T = shape.batch.T,
                                               .H = shape.heads(config),
-                                              .D = config.head_dim()},
+                                              .D = config.head_dim(),
+                                              .dtype = dtype},
                                              workers),
                    layer_norm_workspace_bytes(shape.num_rows(), C, workers)});
 }

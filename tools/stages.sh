@@ -53,12 +53,19 @@ stage_preset() {
   stage "test-$preset" ctest --preset "$preset" --parallel "$(nproc)" "$@"
 }
 
+# Optional: without them attention of bf16 uses the own kernels.
+bring_cuda_headers() {
+  tools/install_packages cuda build/cudnn-frontend ||
+    echo "carrying on without cudnn-frontend (tools/install_packages cuda build/cudnn-frontend)"
+}
+
 # The CUDA preset is built wherever there is a compiler for it, and its tests run that need no GPU.
 stage_cuda() {
   if ! command -v nvcc > /dev/null && [[ ! -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]; then
     stage_skipped cuda "no nvcc in PATH nor in ${CUDA_HOME:-/usr/local/cuda}/bin"
     return
   fi
+  stage headers-cuda bring_cuda_headers
   stage configure-cuda cmake --preset cuda
   stage build-cuda cmake --build --preset cuda
   stage kernel-resources python3 tools/kernel_resources.py "$logs/build-cuda.log"

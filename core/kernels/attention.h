@@ -59,6 +59,7 @@ void attention_decode(StreamView stream, const AttentionDecode& args);
 // Scratch from the stream's workspace, the larger of forward and backward.
 struct AttentionSize {
   std::int64_t B = 0, T = 0, H = 0, D = 0;
+  DType dtype = DType::f32;
 };
 
 [[nodiscard]] std::size_t attention_workspace_bytes(const AttentionSize& size,

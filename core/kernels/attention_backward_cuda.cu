@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "core/cuda/fused_attention.h"
 #include "core/kernels/attention_tiles.h"
 
 // Deltas, sum of output d_output of each row; then a block for each tile of keys over the queries
@@ -184,6 +187,9 @@ __global__ void __launch_bounds__(kThreads) query_kernel(AttentionJob job, Backw
 
 template <typename T>
 void attention_backward(StreamView stream, const AttentionBackward& args) {
+  if (fused_attention_backward(stream, args)) {
+    return;
+  }
   const AttentionJob job = job_of(args.qkv, args.num_heads, args.dropout, args.first_head);
   ArenaScope scratch(stream.workspace());
   const Tensor deltas = scratch.allocate(DType::f32, args.log_sum_exp.shape());
@@ -213,7 +219,8 @@ void attention_backward(StreamView stream, const AttentionBackward& args) {
 }
 
 std::size_t attention_workspace_bytes(const AttentionSize& size) {
-  return Arena::aligned_bytes(DType::f32, {size.B, size.H, size.T});
+  return std::max(Arena::aligned_bytes(DType::f32, {size.B, size.H, size.T}),
+                  fused_attention_workspace_bytes(size));
 }
 
 template void attention_backward<float>(StreamView, const AttentionBackward&);

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/cuda/fused_attention.h"
 #include "core/kernels/attention_tiles.h"
 
 // Blocked as in FlashAttention, in fp32: for fp32 activations, and for dropout, whose bits are
@@ -105,6 +106,9 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename T>
 void attention_forward(StreamView stream, const AttentionForward& args) {
+  if (fused_attention_forward(stream, args)) {
+    return;
+  }
   const AttentionJob job = job_of(args.qkv, args.num_heads, args.dropout, args.first_head);
   choose_groups(job, [&](auto groups) {
     launch(stream,

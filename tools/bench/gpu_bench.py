@@ -128,7 +128,7 @@ def shared_card(place, model):
     for rate in LINKS:
         cluster = {
             "nodes": [{"count": 4, "devices": 1, "memory_bytes": 2**37}],
-            "links": [{"scope": "network", "latency_seconds": 1e-5, "bytes_per_second": rate / 8, "duplex": "full",
+            "links": [{"scope": "network", "latency_seconds": 1e-5, "bytes_per_second": rate / 8, "duplex": True,
                        "shared_by": "pair", "source": "assumed"}],
         }
         links = place.write("cluster.json", cluster)

@@ -30,7 +30,7 @@ const DropoutKey kDropout{.probability = 0.3F, .site = {11, 22}, .step = 5, .fir
 struct Case {
   Case(DType dtype_, const Size& size_, const DropoutKey& dropout_ = {})
       : dtype(dtype_),
-        size(size_),
+        size{size_.B, size_.T, size_.H, size_.D, dtype},
         dropout(dropout_),
         qkv(random_tensor(dtype, {size.B, size.T, 3 * size.H * size.D}, {.seed = 1})),
         output(dtype, {size.B, size.T, size.H * size.D}),
@@ -90,7 +90,10 @@ void require_match(Case& test) {
   const std::size_t bytes = attention_workspace_bytes(test.size, test_workers(2));
   Stream stream(test_stream(2, bytes));
   test.run(stream);
-  REQUIRE(stream.workspace().high_water() == bytes);
+  // cuDNN may need less than its bound, or leave a shape to the own kernels.
+  const bool may_need_less = test_device() == Device::cuda && test.dtype == DType::bf16;
+  REQUIRE(stream.workspace().high_water() <= bytes);
+  REQUIRE((may_need_less || stream.workspace().high_water() == bytes));
   const std::vector<double> qkv = test.qkv.values();
   const auto expected = test.oracle.forward(qkv);
   const auto d_qkv = test.oracle.backward(qkv, test.d_output.values());
