@@ -1,7 +1,7 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "tests/support/guarded_tensor.h"
@@ -13,7 +13,7 @@ struct IndexTensor {
   explicit IndexTensor(const std::vector<std::uint32_t>& values)
       : memory(DType::i32, {static_cast<std::int64_t>(values.size())}),  // GuardedTensor has no u32
         view(memory.view().raw(), DType::u32, memory.view().shape(), memory.view().device()) {
-    std::memcpy(view.raw(), values.data(), view.bytes());
+    std::copy(values.begin(), values.end(), view.data<std::uint32_t>());
   }
 
   GuardedTensor memory;
