@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -42,7 +41,7 @@ struct Selection {
 
 Selection select(Stream& stream, const std::vector<float>& values, std::size_t k) {
   GuardedTensor input(DType::f32, {static_cast<std::int64_t>(values.size())});
-  std::memcpy(input.view().raw(), values.data(), values.size() * sizeof(float));
+  std::copy(values.begin(), values.end(), input.view().data<float>());
   const std::vector<std::byte> before = input.bytes();
   const Shape row{static_cast<std::int64_t>(k)};
   // No test writes u32 tensors: i32 has the same size.
@@ -202,7 +201,7 @@ TEST_CASE("top_k rounds to bf16 what it writes as bf16") {
   std::vector<float> values = normal_floats(30000);
   Stream stream(test_stream(2, top_k_workspace_bytes(values.size(), 300, test_workers(2))));
   GuardedTensor input(DType::f32, {30000});
-  std::memcpy(input.view().raw(), values.data(), values.size() * sizeof(float));
+  std::copy(values.begin(), values.end(), input.view().data<float>());
   GuardedTensor index_words(DType::i32, {300});
   const Tensor index_view(index_words.view().raw(), DType::u32, {300});
   GuardedTensor kept(DType::bf16, {300});
