@@ -1,8 +1,10 @@
 #include "tools/memory_plan.h"
 
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
+#include <unistd.h>
 
 #include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
@@ -56,6 +58,20 @@ PieceBytes piece_bytes(const TrainConfig& config, const RankPlan& plan, const Me
   return bytes;
 }
 
+// Of this process, from the kernel; 0 where it does not say.
+std::size_t resident_bytes() noexcept {
+  std::FILE* const file = std::fopen("/proc/self/statm", "re");
+  unsigned long pages = 0;
+  if (file == nullptr) {
+    return 0;
+  }
+  const bool found = std::fscanf(file, "%*s %lu", &pages) == 1;
+  std::fclose(file);
+  return found ? pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+const std::size_t resident_at_start = resident_bytes();  // before main()
+
 }  // namespace
 
 std::vector<MemoryItem> memory_plan(const TrainConfig& config,
@@ -82,7 +98,7 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
            config.model, plan.executor, {num_threads, config.device})},
       {"checkpoint staging", pieces.saved + compression.saved, true},
       {"token files (mapped)", mapped_bytes(config.data), true},
-      {"program and libraries", kLibraryBytes, true},
+      {"program and libraries", program_bytes(), true},
   };
   if (compression.total() > 0) {
     items.insert(
@@ -99,6 +115,12 @@ std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device) {
     total += item.on_host && device == Device::cuda ? 0 : item.bytes;
   }
   return total;
+}
+
+std::size_t program_bytes() {
+  constexpr std::size_t kMebibyte = std::size_t{1} << 20U;
+  constexpr std::size_t kStep = 4 * kMebibyte;
+  return (resident_at_start + 8 * kMebibyte + kStep - 1) / kStep * kStep;
 }
 
 }  // namespace slackline

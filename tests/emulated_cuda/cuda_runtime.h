@@ -2,7 +2,7 @@
 
 // The part of the CUDA runtime and of CUDA C++ that the CUDA backend uses, on the processor: with
 // this folder before the toolkit's in the include path a .cu file is C++, and its kernels run
-// without a GPU. Streams are done when a call returns. Threads of a block are fibers that take
+// without a GPU. Each stream is a thread. Threads of a block are fibers that take
 // turns at barriers and warp exchanges, in an order that changes from launch to launch; what a GPU
 // would hang on, or leave undefined, throws std::logic_error that names the thread. Blocks of a
 // grid run one after another. Slow, and exact: for tests.
@@ -88,11 +88,13 @@ enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
 };
 
-struct CUstream_st {};
-
-struct CUevent_st {
-  double seconds = 0.0;
+enum cudaDriverEntryPointQueryResult {
+  cudaDriverEntryPointSuccess,
+  cudaDriverEntryPointSymbolNotFound,
 };
+
+struct CUstream_st;
+struct CUevent_st;
 
 using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
@@ -102,6 +104,7 @@ inline constexpr unsigned cudaEventDefault = 0;
 inline constexpr unsigned cudaEventDisableTiming = 2;
 inline constexpr unsigned cudaHostAllocDefault = 0;
 inline constexpr unsigned cudaMemAttachGlobal = 1;
+inline constexpr unsigned cudaEnableDefault = 0;
 
 struct cudaDeviceProp {
   char name[256];
@@ -153,17 +156,26 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol,
+                                             void** function,
+                                             unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* result);
 
 // ---- what kernels call ----
 
 namespace emulated_cuda {
 
 inline constexpr int kWarp = 32;
+inline constexpr std::size_t kSharedBytes = 227 * 1024;  // of a block, as on an H100
 
 // How much cudaMalloc gives in all; a test of what happens then lowers it.
 void set_device_memory(std::size_t bytes);
 
-cudaError_t run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& kernel);
+// Work in a stream's order. Null: at once.
+void enqueue(cudaStream_t stream, std::function<void()> job);
+
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel);
 
 void block_barrier();
 void warp_barrier(unsigned mask);
@@ -205,7 +217,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
   const std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
-  return emulated_cuda::run_grid(*config, [&] { std::apply(kernel, values); });
+  return emulated_cuda::launch(*config, [=] { std::apply(kernel, values); });
 }
 
 template <typename Kernel>

@@ -1,4 +1,5 @@
 #include "core/cuda/matmul_products.h"
+#include "tests/emulated_cuda/cuda_runtime.h"
 
 // In cuBLASLt's place where kernels run on the processor.
 namespace slackline::cuda {
@@ -7,7 +8,7 @@ bool fused_product(StreamView /*stream*/, const MatmulArgs& /*args*/) {
   return false;
 }
 
-void plain_product(StreamView /*stream*/, const MatmulArgs& args) {
+void plain_product(StreamView stream, const MatmulArgs& args) {
   const MatmulArgs plain{
       .a = args.a,
       .b = args.b,
@@ -16,8 +17,10 @@ void plain_product(StreamView /*stream*/, const MatmulArgs& args) {
       .transpose_b = args.transpose_b,
       .accumulate = args.accumulate,
   };
-  Stream processor({.name = "products", .workspace_bytes = matmul_workspace_bytes(plain, 1)});
-  matmul(processor, plain);
+  emulated_cuda::enqueue(stream.cuda().handle(), [plain] {
+    Stream processor({.name = "products", .workspace_bytes = matmul_workspace_bytes(plain, 1)});
+    matmul(processor, plain);
+  });
 }
 
 }  // namespace slackline::cuda

@@ -1,11 +1,6 @@
 #include <boost/context/fiber.hpp>
 #include <boost/context/pooled_fixedsize_stack.hpp>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <exception>
-#include <map>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -19,9 +14,8 @@ namespace {
 namespace context = boost::context;
 
 constexpr std::size_t kStackBytes = std::size_t{64} << 10U;
-constexpr std::size_t kSharedBytes = 227 * 1024;  // of a block, as on an H100
-constexpr unsigned kMostThreads = 1024;           // of a block
-constexpr unsigned kMostBlocks = 65535;           // in y and z
+constexpr unsigned kMostThreads = 1024;  // of a block
+constexpr unsigned kMostBlocks = 65535;  // in y and z
 constexpr std::byte kPoison{0xFF};
 
 enum class Waits { no, for_block, for_warp };
@@ -225,50 +219,12 @@ Block& block() {
   return *running;
 }
 
-// 8 GiB, or what a test of running out of memory says.
-std::size_t limit_of_tests() {
-  const char* const bytes = std::getenv("SL_EMULATED_DEVICE_MEMORY");
-  return bytes == nullptr ? std::size_t{8} << 30U : std::strtoull(bytes, nullptr, 10);
-}
-
-// What cudaMalloc has given.
-struct DeviceMemory {
-  std::mutex mutex;
-  std::map<void*, std::size_t> pieces;
-  std::size_t used = 0;
-  std::size_t limit = limit_of_tests();
-};
-
-DeviceMemory& device_memory() {
-  static DeviceMemory memory;
-  return memory;
-}
-
-void* aligned(std::size_t bytes) {
-  constexpr std::size_t kPage = 256;  // cudaMalloc's
-  return std::aligned_alloc(kPage, (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage);
-}
-
-}  // namespace
-
-void set_device_memory(std::size_t bytes) {
-  const std::scoped_lock lock(device_memory().mutex);
-  device_memory().limit = bytes;
-}
-
-cudaError_t run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& kernel) {
-  const dim3& grid = config.gridDim;
-  const std::size_t threads =
-      std::size_t{config.blockDim.x} * config.blockDim.y * config.blockDim.z;
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || threads == 0 || threads > kMostThreads ||
-      grid.x > 0x7fffffffU || grid.y > kMostBlocks || grid.z > kMostBlocks ||
-      config.dynamicSmemBytes > kSharedBytes) {
-    return cudaErrorInvalidConfiguration;
-  }
+void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& kernel) {
   static thread_local bool backwards = false;
   backwards = !backwards;
   Block one(config, kernel, backwards);
   const Running scope(one);
+  const dim3& grid = config.gridDim;
   ::gridDim = grid;
   ::blockDim = config.blockDim;
   for (unsigned z = 0; z < grid.z; ++z) {
@@ -279,6 +235,20 @@ cudaError_t run_grid(const cudaLaunchConfig_t& config, const std::function<void(
       }
     }
   }
+}
+
+}  // namespace
+
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
+  const dim3& grid = config.gridDim;
+  const std::size_t threads =
+      std::size_t{config.blockDim.x} * config.blockDim.y * config.blockDim.z;
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || threads == 0 || threads > kMostThreads ||
+      grid.x > 0x7fffffffU || grid.y > kMostBlocks || grid.z > kMostBlocks ||
+      config.dynamicSmemBytes > kSharedBytes) {
+    return cudaErrorInvalidConfiguration;
+  }
+  enqueue(config.stream, [config, kernel = std::move(kernel)] { run_grid(config, kernel); });
   return cudaSuccess;
 }
 
@@ -311,206 +281,3 @@ std::byte* dynamic_shared_memory() {
 }
 
 }  // namespace emulated_cuda
-
-// ---- the runtime's functions ----
-
-namespace {
-
-double now() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
-
-const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "cudaSuccess";
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorInvalidConfiguration:
-      return "cudaErrorInvalidConfiguration";
-    default:
-      return "another CUDA error";
-  }
-}
-
-const char* cudaGetErrorString(cudaError_t error) {
-  return cudaGetErrorName(error);
-}
-
-cudaError_t cudaGetLastError() {
-  return cudaSuccess;
-}
-
-cudaError_t cudaDriverGetVersion(int* version) {
-  *version = 13000;
-  return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  return cudaDriverGetVersion(version);
-}
-
-cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int /*device*/) {
-  std::snprintf(text, static_cast<std::size_t>(bytes), "0000:00:00.0");
-  return cudaSuccess;
-}
-
-cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  *properties = {};
-  std::strcpy(properties->name, "emulated CUDA device");  // NOLINT: shorter than the array
-  properties->major = 9;
-  properties->multiProcessorCount = 4;
-  properties->totalGlobalMem = emulated_cuda::device_memory().limit;
-  properties->sharedMemPerBlockOptin = emulated_cuda::kSharedBytes;
-  return cudaSetDevice(device);
-}
-
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  cudaDeviceProp properties{};
-  const cudaError_t error = cudaGetDeviceProperties(&properties, device);
-  *value = attribute == cudaDevAttrMultiProcessorCount
-               ? properties.multiProcessorCount
-               : static_cast<int>(properties.sharedMemPerBlockOptin);
-  return error;
-}
-
-cudaError_t cudaDeviceSynchronize() {
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  auto& memory = emulated_cuda::device_memory();
-  const std::scoped_lock lock(memory.mutex);
-  *total = memory.limit;
-  *free = memory.limit - std::min(memory.limit, memory.used);
-  return cudaSuccess;
-}
-
-cudaError_t cudaMalloc(void** to, std::size_t bytes) {
-  auto& memory = emulated_cuda::device_memory();
-  const std::scoped_lock lock(memory.mutex);
-  *to = nullptr;
-  if (bytes > memory.limit - std::min(memory.limit, memory.used)) {
-    return cudaErrorMemoryAllocation;
-  }
-  *to = emulated_cuda::aligned(bytes);
-  std::memset(*to, 0xFF, bytes);
-  memory.pieces[*to] = bytes;
-  memory.used += bytes;
-  return cudaSuccess;
-}
-
-cudaError_t cudaFree(void* piece) {
-  if (piece == nullptr) {
-    return cudaSuccess;
-  }
-  auto& memory = emulated_cuda::device_memory();
-  const std::scoped_lock lock(memory.mutex);
-  const auto found = memory.pieces.find(piece);
-  if (found == memory.pieces.end()) {
-    return cudaErrorInvalidValue;
-  }
-  memory.used -= found->second;
-  memory.pieces.erase(found);
-  std::free(piece);
-  return cudaSuccess;
-}
-
-cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned /*flags*/) {
-  *memory = emulated_cuda::aligned(bytes);
-  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
-}
-
-cudaError_t cudaFreeHost(void* memory) {
-  std::free(memory);
-  return cudaSuccess;
-}
-
-cudaError_t cudaMallocManaged(void** memory, std::size_t bytes, unsigned /*flags*/) {
-  return cudaMalloc(memory, bytes);
-}
-
-cudaError_t cudaMemcpyAsync(void* to,
-                            const void* from,
-                            std::size_t bytes,
-                            cudaMemcpyKind /*kind*/,
-                            cudaStream_t /*stream*/) {
-  std::memmove(to, from, bytes);
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t /*stream*/) {
-  std::memset(memory, value, bytes);
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
-  *stream = new CUstream_st;  // NOLINT(cppcoreguidelines-owning-memory)
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;  // NOLINT(cppcoreguidelines-owning-memory)
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) {
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t /*stream*/,
-                                cudaEvent_t /*event*/,
-                                unsigned /*flags*/) {
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
-  *event = new CUevent_st;  // NOLINT(cppcoreguidelines-owning-memory)
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event;  // NOLINT(cppcoreguidelines-owning-memory)
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t /*stream*/) {
-  event->seconds = now();
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t /*event*/) {
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t /*event*/) {
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  *milliseconds = static_cast<float>(1e3 * (end->seconds - begin->seconds));
-  return cudaSuccess;
-}
-
-cudaError_t cudaFuncSetAttribute(const void* /*kernel*/,
-                                 cudaFuncAttribute /*attribute*/,
-                                 int /*value*/) {
-  return cudaSuccess;
-}

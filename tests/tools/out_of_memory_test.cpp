@@ -10,10 +10,10 @@ using Catch::Contains;
 TEST_CASE("a run without enough memory names the buffer, what is held and a config that fits") {
   const TrainingRun run;
   const std::vector<std::string> wide = {
-      "batch.global=1024", "batch.micro=1024", "model.hidden=256", "run.steps=1"};
-  // Addresses for the program, its threads' stacks and weights, and not for gigabytes of
-  // activations.
-  const ProcessResult refused = run.train_in_shell("ulimit -v 1000000;", wide);
+      "batch.global=16384", "batch.micro=16384", "model.hidden=256", "run.steps=1"};
+  // Addresses for the program, what it links, its threads' stacks and weights, and not for ten
+  // times as many bytes of activations.
+  const ProcessResult refused = run.train_in_shell("ulimit -v 6000000;", wide);
   INFO(refused.error);
   CHECK(refused.exit_code == 4);
   CHECK_THAT(refused.error, Contains("out of host memory for buffer '"));
