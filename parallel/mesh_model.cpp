@@ -145,10 +145,10 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
     loss = 0.0;  // the sum that all tensor ranks have counts once
   }
   step_times_.ops = executor_.op_times();
-  step_times_.codecs = compression_.take_times();
   step_times_.norm_begin = groups_->world->now();
   const std::vector<double> squares = squared_norms();
   step_times_.norm_end = groups_->world->now();
+  step_times_.codecs = compression_.take_times();  // the norms have waited for all
   StepFacts facts = agreement_.agree({.loss = loss, .stop = stop}, reducer_.pieces(), squares);
   facts.loss /= tokens_of_step();
   return facts;
@@ -169,7 +169,6 @@ void MeshModel::skip() {
 
 void MeshModel::require_sync() {
   finish_gather();
-  stream_.synchronize();
   check_sync(parameters_, *groups_);
 }
 

@@ -89,7 +89,10 @@ class MeshModel {
   [[nodiscard]] const Compression& compression() const { return compression_; }
 
   // Waits until every weight of this rank is the newest. All ranks call it, or the next pass.
-  void finish_gather() { reducer_.finish_gather(stream_); }
+  void finish_gather() {
+    reducer_.finish_gather(stream_);
+    stream_.synchronize();
+  }
 
   // Throws where ranks that must have the same weights differ (check_sync). All ranks call it.
   void require_sync();

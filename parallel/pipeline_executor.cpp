@@ -171,6 +171,9 @@ void PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
 void PipelineExecutor::backward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
   at.gradient.transfer.wait();
+  if (!stage.chunk().head && mask_of(op, work) != nullptr) {
+    work.stream.synchronize();  // the mask is read from what the next send of this place changes
+  }
   at.sent_gradient.transfer.wait();  // of the micro-batch before
   const std::size_t begin = begin_op(op, work);
   if (!stage.chunk().head) {
@@ -271,7 +274,11 @@ TransferWork PipelineExecutor::encoding(const Op& op,
   const bool trains = work.gradients != Gradients::none;
   const auto feedback = trains ? BoundaryCodec::Feedback::on : BoundaryCodec::Feedback::off;
   TransferWork job{.worker = at.worker};
-  job.before = [=, stream = at.stream, key = key_of(op, work), frame = message.frame()] {
+  job.before = [=,
+                stream = at.stream,
+                key = key_of(op, work),
+                frame = message.frame(),
+                kept = message.memory] {
     codec->encode(stream, outgoing, key, frame, feedback);
   };
   if (trains) {
@@ -304,27 +311,28 @@ TransferWork PipelineExecutor::decoding(const Op& op,
                                         Message& sent_output,
                                         const Work& work) const {
   BoundaryCodec* codec = message.codec;
-  BoundaryCodec* sent =
-      op.kind == OpKind::receive_backward
-          ? codec_of(
-                {.kind = OpKind::send_forward, .chunk = op.chunk, .micro_batch = op.micro_batch},
-                work)
-          : nullptr;
-  BoundaryCodec* mask = sent != nullptr && sent->masks() ? sent : nullptr;
+  BoundaryCodec* mask = op.kind == OpKind::receive_backward ? mask_of(op, work) : nullptr;
   if (codec == nullptr && mask == nullptr) {
     return {};
   }
   const CodecStream& at = work.compression->stream();
   TransferWork job{.worker = at.worker};
-  job.after = [=, stream = at.stream, &message, &sent_output] {
+  const Tensor frame = codec == nullptr ? Tensor() : message.frame();
+  job.after = [=, stream = at.stream, kept = message.memory, &sent_output] {
     if (codec != nullptr) {
-      codec->decode(stream, message.frame(), values);
+      codec->decode(stream, frame, values);
     }
     if (mask != nullptr) {
       mask->mask(stream, sent_output.frame(), values);
     }
   };
   return job;
+}
+
+BoundaryCodec* PipelineExecutor::mask_of(const Op& op, const Work& work) {
+  BoundaryCodec* const sent = codec_of(
+      {.kind = OpKind::send_forward, .chunk = op.chunk, .micro_batch = op.micro_batch}, work);
+  return sent != nullptr && sent->masks() ? sent : nullptr;
 }
 
 BoundaryCodec* PipelineExecutor::codec_of(const Op& op, const Work& work) {

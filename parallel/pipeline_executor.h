@@ -152,6 +152,8 @@ class PipelineExecutor {
                                       const Work& work) const;
   // Null where the transfer of a send or receive travels plain.
   [[nodiscard]] static BoundaryCodec* codec_of(const schedule::Op& op, const Work& work);
+  // The codec that sent the activation of a gradient that arrives, where it masks that.
+  [[nodiscard]] static BoundaryCodec* mask_of(const schedule::Op& op, const Work& work);
   [[nodiscard]] Communicator& group_of(const schedule::Op& op) const;
   [[nodiscard]] MessageKey key_of(const schedule::Op& op, const Work& work) const;
   void wait_for_all();

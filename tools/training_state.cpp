@@ -194,6 +194,7 @@ CheckpointContents training_contents(const TrainingState& state) {
     contents.documents.tokenizer = fmt::format(R"({{"file": "{}"}})", kTokenizerName);
     contents.files.emplace(kTokenizerName, *state.tokenizer);
   }
+  state.model.stream().synchronize();  // what is saved is read on the host
   contents.tensors = training_tensors(state.model);
   for (CheckpointTensor& tensor : compression_tensors(state.model)) {
     contents.tensors.push_back(std::move(tensor));

@@ -99,7 +99,8 @@ class Communicator {
   // In place: this rank's slice_of(elements) of `data` ends as the sum; the rest is undefined.
   [[nodiscard]] virtual Transfer reduce_scatter(const Tensor& data,
                                                 const TransferNote& note,
-                                                SumOrder order = SumOrder::ranks) = 0;
+                                                SumOrder order = SumOrder::ranks,
+                                                const TransferWork& work = {}) = 0;
 
   // In place: every rank brings its slice_of(elements) of `data` and ends with all of it.
   [[nodiscard]] virtual Transfer all_gather(const Tensor& data,
@@ -110,11 +111,13 @@ class Communicator {
   // by size().
   [[nodiscard]] virtual Transfer all_to_all(const Tensor& from,
                                             const Tensor& to,
-                                            const TransferNote& note) = 0;
+                                            const TransferNote& note,
+                                            const TransferWork& work = {}) = 0;
 
   [[nodiscard]] virtual Transfer broadcast(const Tensor& data,
                                            int root,
-                                           const TransferNote& note) = 0;
+                                           const TransferNote& note,
+                                           const TransferWork& work = {}) = 0;
 
   [[nodiscard]] virtual Transfer barrier(const TransferNote& note) = 0;
 

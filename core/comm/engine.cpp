@@ -93,13 +93,8 @@ void Engine::submit(std::shared_ptr<Flight> flight) {
 
 void Engine::wait(Flight& flight) {
   if (flight.status.load(std::memory_order_acquire) == Flight::under_way) {
-    flight.wait_begin.store(now(), std::memory_order_relaxed);
     waiting_.fetch_add(1, std::memory_order_relaxed);
-    if (dozing_.load(std::memory_order_relaxed)) {
-      const std::lock_guard lock(mutex_);
-      inbox_.look = true;
-      wake_.notify_one();
-    }
+    note_wait(flight);
     if (options_.free_cores) {
       const auto until = Clock::now() + kSpin;
       while (flight.status.load(std::memory_order_acquire) == Flight::under_way &&
@@ -110,6 +105,8 @@ void Engine::wait(Flight& flight) {
     flight.status.wait(Flight::under_way, std::memory_order_acquire);
     waiting_.fetch_sub(1, std::memory_order_relaxed);
     flight.wait_end = now();
+  } else if (flight.wait_begin.load(std::memory_order_relaxed) > 0.0) {
+    flight.wait_end = flight.record.finished;
   }
   flight.waited = true;
   if (flight.status.load(std::memory_order_acquire) == Flight::failed) {
@@ -120,6 +117,19 @@ void Engine::wait(Flight& flight) {
       }
     }
     throw CommError(flight.failure);
+  }
+}
+
+void Engine::note_wait(Flight& flight) {
+  if (flight.status.load(std::memory_order_acquire) != Flight::under_way) {
+    return;
+  }
+  double nobody = 0.0;
+  flight.wait_begin.compare_exchange_strong(nobody, now(), std::memory_order_relaxed);
+  if (dozing_.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(mutex_);
+    inbox_.look = true;
+    wake_.notify_one();
   }
 }
 
@@ -232,9 +242,12 @@ void Engine::begin(Flight& flight) {
   const std::shared_ptr<Flight> before = std::move(flight.follows);
   if (before != nullptr && before->status.load(std::memory_order_acquire) == Flight::under_way) {
     before->followers.push_back(&flight);
-  } else if (flight.work.before) {
+  } else if (flight.work.before || flight.work.start_before) {
     flight.stage = Flight::Stage::making;
-    do_work(flight, std::move(flight.work.before), std::move(flight.work.beside));
+    do_work(flight,
+            flight.work.start_before,
+            std::move(flight.work.before),
+            std::move(flight.work.beside));
   } else {
     flight.stage = Flight::Stage::posting;
     advance(flight);
@@ -331,26 +344,35 @@ void Engine::sum_step(Flight& flight) {
 void Engine::end_moves(Flight& flight) {
   if (flight.work.after) {
     flight.stage = Flight::Stage::taking;
-    do_work(flight, std::move(flight.work.after), {});
+    do_work(flight, flight.work.start_after, std::move(flight.work.after), {});
   } else {
     finish(flight);
   }
 }
 
 // A flight that has failed meanwhile is in nobody's list any more; so the job holds it.
-void Engine::do_work(Flight& flight, Job job, Job beside) {
-  flight.work.worker->submit(
-      [this, kept = flights_[flight.slot], job = std::move(job), beside = std::move(beside)] {
-        try {
-          job();
-          tell_worked(*kept);
-          if (beside) {
-            beside();
-          }
-        } catch (const std::exception& problem) {
-          fail_work(*kept, problem);
-        }
-      });
+void Engine::do_work(Flight& flight, const TransferWork::Start& start, Job job, Job beside) {
+  const std::shared_ptr<Flight>& kept = flights_[flight.slot];
+  if (!job) {
+    start([this, kept] { tell_worked(*kept); });
+    return;
+  }
+  Job work = [this, kept, job = std::move(job), beside = std::move(beside)] {
+    try {
+      job();
+      tell_worked(*kept);
+      if (beside) {
+        beside();
+      }
+    } catch (const std::exception& problem) {
+      fail_work(*kept, problem);
+    }
+  };
+  if (start) {
+    start([worker = flight.work.worker, work = std::move(work)] { worker->submit(work); });
+  } else {
+    flight.work.worker->submit(std::move(work));
+  }
 }
 
 void Engine::fail_work(Flight& flight, const std::exception& problem) {
@@ -400,6 +422,9 @@ void Engine::finish(Flight& flight) {
     flights_[flight.slot]->slot = flight.slot;
   }
   flights_.pop_back();
+  if (flight.work.ended) {
+    flight.work.ended();
+  }
   flight.moves = {};
   flight.work = {};
   flight.record.finished = now();

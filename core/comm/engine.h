@@ -51,6 +51,9 @@ class Engine final : private MessageListener {
   // Blocks until the flight has ended; throws CommError when it failed, or what its own work threw.
   void wait(Flight& flight);
 
+  // Somebody waits for the flight from now on, but not in wait(). From any thread.
+  void note_wait(Flight& flight);
+
   // Makes every flight of this world fail with `reason`, and tells the other processes.
   void fail(const std::string& reason);
 
@@ -98,7 +101,7 @@ class Engine final : private MessageListener {
   void post_step(Flight& flight);
   [[nodiscard]] bool post_background();
   void sum_step(Flight& flight);
-  void do_work(Flight& flight, Job job, Job beside);
+  void do_work(Flight& flight, const TransferWork::Start& start, Job job, Job beside);
   void tell_worked(Flight& flight);
   void fail_work(Flight& flight, const std::exception& problem);
   void end_moves(Flight& flight);

@@ -20,6 +20,14 @@ class FlightState final : public Transfer::State {
 
   void wait() override { engine_->wait(*flight_); }
 
+  [[nodiscard]] std::function<void()> wait_begins() const override {
+    return [engine = std::weak_ptr(engine_), flight = flight_] {
+      if (const std::shared_ptr<Engine> running = engine.lock()) {
+        running->note_wait(*flight);
+      }
+    };
+  }
+
   [[nodiscard]] bool done() const override {
     return flight_->status.load(std::memory_order_acquire) != Flight::under_way;
   }
@@ -79,11 +87,12 @@ Transfer EngineCommunicator::submit(TransferRecord record,
   const bool nothing = std::all_of(
       moves.steps.begin(), moves.steps.end(), [](const Step& step) { return step.pieces.empty(); });
   if (nothing) {
-    SL_CHECK(work.worker == nullptr, "work of a transfer of nothing");
+    SL_CHECK(work.worker == nullptr && !work.ended, "work of a transfer of nothing");
     return {};
   }
   SL_CHECK(work.worker != nullptr || (!work.before && !work.after), "work without a worker");
   SL_CHECK(work.before || !work.beside, "work beside nothing");
+  SL_CHECK(work.after || !work.start_after, "a start of nothing");
   if (membership_->urgency == Urgency::background) {
     cut(moves, endpoint_->longest_background);
   }
@@ -118,7 +127,7 @@ Transfer EngineCommunicator::direct(Piece piece,
            "rank " + std::to_string(rank()) + " of " + std::to_string(size()) + " and rank " +
                std::to_string(piece.peer));
   if (piece.bytes == 0) {
-    SL_CHECK(work.worker == nullptr, "work of a transfer of nothing");
+    SL_CHECK(work.worker == nullptr && !work.ended, "work of a transfer of nothing");
     return {};
   }
   const bool sends = piece.way == Message::Way::send;
@@ -172,9 +181,11 @@ Transfer EngineCommunicator::all_reduce(const Tensor& data,
 
 Transfer EngineCommunicator::reduce_scatter(const Tensor& data,
                                             const TransferNote& note,
-                                            SumOrder order) {
-  return size() == 1 ? Transfer()
-                     : collective(Kind::reduce_scatter, steps().reduce_scatter(data, order), note);
+                                            SumOrder order,
+                                            const TransferWork& work) {
+  return size() == 1
+             ? Transfer()
+             : collective(Kind::reduce_scatter, steps().reduce_scatter(data, order), note, work);
 }
 
 Transfer EngineCommunicator::all_gather(const Tensor& data,
@@ -187,7 +198,8 @@ Transfer EngineCommunicator::all_gather(const Tensor& data,
 
 Transfer EngineCommunicator::all_to_all(const Tensor& from,
                                         const Tensor& to,
-                                        const TransferNote& note) {
+                                        const TransferNote& note,
+                                        const TransferWork& work) {
   SL_CHECK_EQ(from.bytes(), to.bytes());
   const Slice own = slice_of(from.bytes(), rank(), size());
   if (own.count() > 0 && from.raw() != to.raw()) {
@@ -196,13 +208,16 @@ Transfer EngineCommunicator::all_to_all(const Tensor& from,
                 own.count());
   }
   return size() == 1 ? Transfer()
-                     : collective(Kind::all_to_all, steps().all_to_all(from, to), note);
+                     : collective(Kind::all_to_all, steps().all_to_all(from, to), note, work);
 }
 
-Transfer EngineCommunicator::broadcast(const Tensor& data, int root, const TransferNote& note) {
+Transfer EngineCommunicator::broadcast(const Tensor& data,
+                                       int root,
+                                       const TransferNote& note,
+                                       const TransferWork& work) {
   SL_CHECK(root >= 0 && root < size(), "root " + std::to_string(root));
   return size() == 1 ? Transfer()
-                     : collective(Kind::broadcast, steps().broadcast(data, root), note);
+                     : collective(Kind::broadcast, steps().broadcast(data, root), note, work);
 }
 
 Transfer EngineCommunicator::barrier(const TransferNote& note) {

@@ -41,12 +41,21 @@ class EngineCommunicator final : public Communicator {
                       const TransferNote& note,
                       SumOrder order,
                       const TransferWork& work) override;
-  Transfer reduce_scatter(const Tensor& data, const TransferNote& note, SumOrder order) override;
+  Transfer reduce_scatter(const Tensor& data,
+                          const TransferNote& note,
+                          SumOrder order,
+                          const TransferWork& work) override;
   Transfer all_gather(const Tensor& data,
                       const TransferNote& note,
                       const TransferWork& work) override;
-  Transfer all_to_all(const Tensor& from, const Tensor& to, const TransferNote& note) override;
-  Transfer broadcast(const Tensor& data, int root, const TransferNote& note) override;
+  Transfer all_to_all(const Tensor& from,
+                      const Tensor& to,
+                      const TransferNote& note,
+                      const TransferWork& work) override;
+  Transfer broadcast(const Tensor& data,
+                     int root,
+                     const TransferNote& note,
+                     const TransferWork& work) override;
   Transfer barrier(const TransferNote& note) override;
 
   std::unique_ptr<Communicator> group(const std::string& axis,

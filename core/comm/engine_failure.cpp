@@ -109,6 +109,9 @@ void Engine::stop_flights(const std::string& reason) {
 
 void Engine::fail_flight(Flight& flight) {
   const std::string who = flight.describe();
+  if (flight.work.ended) {
+    flight.work.ended();
+  }
   flight.work = {};
   flight.failure =
       failure_->starts_with(who) ? *failure_ : who + flight.missing_peers() + ": " + *failure_;

@@ -5,31 +5,9 @@
 
 #include "core/check.h"
 #include "core/cuda/cuda_memory.h"
+#include "core/error.h"
 
 namespace slackline {
-
-void HostStaging::copy_to_host(const Tensor& from, const Tensor& to) const {
-  SL_CHECK(compute_.has_value(), "a transfer of device memory before there is a stream");
-  cuda::copy(compute_->cuda().handle(), to.raw(), from.raw(), from.bytes());
-  compute_->synchronize();
-}
-
-void HostStaging::copy_to_device(const Tensor& from, const Tensor& to) const {
-  SL_CHECK(compute_.has_value(), "a transfer of device memory before there is a stream");
-  cuda::copy(compute_->cuda().handle(), to.raw(), from.raw(), from.bytes());
-  compute_->synchronize();  // before the host's memory goes to somebody else
-}
-
-std::shared_ptr<const CudaEvent> HostStaging::computed() const {
-  SL_CHECK(compute_.has_value(), "a transfer of device memory before there is a stream");
-  auto event = std::make_shared<CudaEvent>();
-  event->record(compute_->cuda());
-  return event;
-}
-
-void HostStaging::follow_event(const CudaEvent& event) const {
-  compute_->cuda().follow(event);
-}
 
 namespace {
 
@@ -39,42 +17,63 @@ Tensor part_of(const Tensor& tensor, const Slice& slice) {
   return {first, tensor.dtype(), {static_cast<std::int64_t>(slice.count())}, tensor.device()};
 }
 
-// A transfer of a copy on the host, and what has to go to the device when it has ended.
+// A transfer of a copy on the host, and what has to be copied on the device's side when it has
+// ended.
 class StagedState final : public Transfer::State {
  public:
-  StagedState(std::shared_ptr<const HostStaging> staging,
-              ScratchPool::Lease lease,
-              Transfer transfer,
-              std::optional<std::pair<Tensor, Tensor>> result)
+  struct Copy {
+    Tensor from;
+    Tensor to;
+  };
+
+  // `copied` is when the device's memory has been read; null: when the gate is open.
+  StagedState(std::shared_ptr<HostStaging> staging,
+              HostStaging::Landing landing,
+              std::shared_ptr<const CudaEvent> copied,
+              std::vector<Copy> results)
       : staging_(std::move(staging)),
-        lease_(std::move(lease)),
-        transfer_(std::move(transfer)),
-        result_(std::move(result)) {}
+        landing_(std::move(landing)),
+        copied_(std::move(copied)),
+        results_(std::move(results)) {}
 
   void wait() override {
-    transfer_.wait();
-    if (result_) {
-      staging_->copy_to_device(result_->first, result_->second);
-      result_.reset();
+    if (copied_ != nullptr) {
+      staging_->follow_event(*copied_);
+    } else {
+      staging_->await(landing_);
     }
+    for (const Copy& copy : results_) {
+      staging_->copy_in(copy.from, copy.to);
+    }
+    staging_->keep(std::move(landing_));
   }
 
-  [[nodiscard]] bool done() const override { return transfer_.done(); }
+  [[nodiscard]] bool done() const override { return landing_.transfer.done(); }
 
-  [[nodiscard]] const Transfer& transfer() const { return transfer_; }
+  [[nodiscard]] const Transfer& transfer() const { return landing_.transfer; }
 
  private:
-  std::shared_ptr<const HostStaging> staging_;
-  ScratchPool::Lease lease_;
-  Transfer transfer_;  // ends before its memory
-  std::optional<std::pair<Tensor, Tensor>> result_;
+  std::shared_ptr<HostStaging> staging_;
+  HostStaging::Landing landing_;
+  std::shared_ptr<const CudaEvent> copied_;
+  std::vector<Copy> results_;
 };
 
 class HostStagedCommunicator final : public Communicator {
  public:
-  HostStagedCommunicator(std::unique_ptr<Communicator> inner,
-                         std::shared_ptr<const HostStaging> staging)
+  HostStagedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<HostStaging> staging)
       : inner_(std::move(inner)), staging_(std::move(staging)) {}
+
+  ~HostStagedCommunicator() override {
+    try {
+      staging_->finish();
+    } catch (const Error&) {  // of a transfer: the rank is on its way out, and will say why
+      staging_->forget();
+    }
+  }
+
+  HostStagedCommunicator(const HostStagedCommunicator&) = delete;
+  HostStagedCommunicator& operator=(const HostStagedCommunicator&) = delete;
 
   [[nodiscard]] int rank() const override { return inner_->rank(); }
 
@@ -110,10 +109,13 @@ class HostStagedCommunicator final : public Communicator {
     });
   }
 
-  Transfer reduce_scatter(const Tensor& data, const TransferNote& note, SumOrder order) override {
+  Transfer reduce_scatter(const Tensor& data,
+                          const TransferNote& note,
+                          SumOrder order,
+                          const TransferWork& work) override {
     const Ways ways{.out = all_of(data), .in = own_of(data)};
-    return moved(data, ways, {}, [&](const Tensor& host, const TransferWork& /*work*/) {
-      return inner_->reduce_scatter(host, note, order);
+    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
+      return inner_->reduce_scatter(host, note, order, w);
     });
   }
 
@@ -126,28 +128,45 @@ class HostStagedCommunicator final : public Communicator {
     });
   }
 
-  Transfer all_to_all(const Tensor& from, const Tensor& to, const TransferNote& note) override {
-    if (from.device() != Device::cuda) {
-      return inner_->all_to_all(from, to, note);
+  Transfer all_to_all(const Tensor& from,
+                      const Tensor& to,
+                      const TransferNote& note,
+                      const TransferWork& work) override {
+    staging_->look();
+    if (!is_staged(from)) {
+      return inner_->all_to_all(from, to, note, work);
     }
-    ScratchPool::Lease sent = staging_->take(from.bytes());
-    const Tensor host(sent.data(), from.dtype(), from.shape());
-    staging_->copy_to_host(from, host);
-    return moved(to, {.in = all_of(to)}, {}, [&](const Tensor& arrived, const TransferWork& /*w*/) {
-      Transfer transfer = inner_->all_to_all(host, arrived, note);
-      return Transfer(std::make_unique<StagedState>(
-          staging_, std::move(sent), std::move(transfer), std::nullopt));
-    });
+    SL_CHECK(work.worker == nullptr, "work of an all-to-all");
+    HostStaging::Landing landing;
+    const Tensor sent = host_copy(from, landing);
+    const Tensor arrived = host_copy(to, landing);
+    landing.gate = staging_->take_gate();
+    const TransferWork staged{.start_before = staging_->when(staging_->copy_out(from, sent)),
+                              .ended = [gate = *landing.gate] { gate.open(); }};
+    landing.transfer = inner_->all_to_all(sent, arrived, note, staged);
+    // The rank's own slice goes nowhere, so it may be taken before the copies of it have been made.
+    std::vector<StagedState::Copy> results = {{arrived, to}};
+    if (from.raw() != to.raw()) {
+      results.push_back({part_of(from, own_of(from)), part_of(to, own_of(to))});
+    }
+    return Transfer(
+        std::make_unique<StagedState>(staging_, std::move(landing), nullptr, std::move(results)));
   }
 
-  Transfer broadcast(const Tensor& data, int root, const TransferNote& note) override {
+  Transfer broadcast(const Tensor& data,
+                     int root,
+                     const TransferNote& note,
+                     const TransferWork& work) override {
     const Ways ways = rank() == root ? Ways{.out = all_of(data)} : Ways{.in = all_of(data)};
-    return moved(data, ways, {}, [&](const Tensor& host, const TransferWork& /*work*/) {
-      return inner_->broadcast(host, root, note);
+    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
+      return inner_->broadcast(host, root, note, w);
     });
   }
 
-  Transfer barrier(const TransferNote& note) override { return inner_->barrier(note); }
+  Transfer barrier(const TransferNote& note) override {
+    staging_->look();
+    return inner_->barrier(note);
+  }
 
   std::unique_ptr<Communicator> group(const std::string& axis,
                                       const std::vector<int>& members,
@@ -160,6 +179,7 @@ class HostStagedCommunicator final : public Communicator {
   void record_transfers(bool on) override { inner_->record_transfers(on); }
 
   [[nodiscard]] std::vector<TransferRecord> take_records() override {
+    staging_->finish();
     return inner_->take_records();
   }
 
@@ -184,38 +204,74 @@ class HostStagedCommunicator final : public Communicator {
     return slice_of(data.num_elements(), rank(), size());
   }
 
+  [[nodiscard]] bool is_staged(const Tensor& data) const {
+    return data.device() == Device::cuda && size() > 1 && data.bytes() > 0;
+  }
+
+  [[nodiscard]] Tensor host_copy(const Tensor& data, HostStaging::Landing& landing) const {
+    ScratchPool::Lease& lease = landing.memory.emplace_back(staging_->take(data.bytes()));
+    return {lease.data(), data.dtype(), data.shape()};
+  }
+
   // submit(a copy of the tensor on the host, what to do beside) makes the transfer.
   template <typename Submit>
   Transfer moved(const Tensor& data,
                  const Ways& ways,
                  const TransferWork& work,
                  const Submit& submit) {
-    if (data.device() != Device::cuda || size() == 1 || data.bytes() == 0) {
+    staging_->look();
+    if (!is_staged(data)) {
       return submit(data, work);
     }
-    ScratchPool::Lease lease = staging_->take(data.bytes());
-    const Tensor host(lease.data(), data.dtype(), data.shape());
+    HostStaging::Landing landing;
+    const Tensor host = host_copy(data, landing);
+    std::shared_ptr<const CudaEvent> copied;
+    std::vector<StagedState::Copy> results;
+    TransferWork staged = with_copies(data, host, ways, work);
+    if (ways.out.count() > 0 && !work.before) {
+      copied = staging_->copy_out(part_of(data, ways.out), part_of(host, ways.out));
+      staged.start_before = staging_->when(copied);
+    }
+    if (ways.in.count() > 0 && !staged.after) {
+      results.push_back({part_of(host, ways.in), part_of(data, ways.in)});
+    }
+    if (ways.in.count() > 0 || work.before) {
+      copied = nullptr;
+      landing.gate = staging_->take_gate();
+      staged.ended = [gate = *landing.gate] { gate.open(); };
+    }
+    landing.transfer = submit(host, staged);
+    return Transfer(std::make_unique<StagedState>(
+        staging_, std::move(landing), std::move(copied), std::move(results)));
+  }
+
+  // The same work, by a worker that finds and leaves data in the device's memory. It starts when
+  // the computation has come as far as now, and waits for nothing then: so transfers on which the
+  // computation waits are never behind others.
+  [[nodiscard]] TransferWork with_copies(const Tensor& data,
+                                         const Tensor& host,
+                                         const Ways& ways,
+                                         const TransferWork& work) const {
     TransferWork staged = work;
     const StagedState* before =
         work.follows == nullptr ? nullptr : dynamic_cast<const StagedState*>(work.follows->state());
     if (before != nullptr) {
       staged.follows = &before->transfer();
     }
-    if (ways.out.count() > 0 && work.before) {
-      staged.before = [first = work.before,
-                       computed = staging_->computed(),
-                       from = part_of(data, ways.out),
-                       to = part_of(host, ways.out)] {
-        computed->wait();
-        first();
-        cuda::copy_now(to.raw(), from.raw(), from.bytes());
-      };
-    } else if (ways.out.count() > 0) {
-      staging_->copy_to_host(part_of(data, ways.out), part_of(host, ways.out));
+    if (work.worker == nullptr) {
+      return staged;
     }
-    std::optional<std::pair<Tensor, Tensor>> result;
-    if (ways.in.count() > 0 &&
-        work.worker != nullptr) {  // what follows it reads the device's memory
+    const TransferWork::Start computed = staging_->when(staging_->computed());
+    if (ways.out.count() > 0 && work.before) {
+      staged.start_before = computed;
+      staged.before =
+          [first = work.before, from = part_of(data, ways.out), to = part_of(host, ways.out)] {
+            first();
+            cuda::copy_now(to.raw(), from.raw(), from.bytes());
+          };
+    }
+    if (ways.in.count() > 0) {  // what follows it reads the device's memory
+      staged.start_after = computed;
       staged.after =
           [last = work.after, from = part_of(host, ways.in), to = part_of(data, ways.in)] {
             cuda::copy_now(to.raw(), from.raw(), from.bytes());
@@ -223,22 +279,18 @@ class HostStagedCommunicator final : public Communicator {
               last();
             }
           };
-    } else if (ways.in.count() > 0) {
-      result = {part_of(host, ways.in), part_of(data, ways.in)};
     }
-    Transfer transfer = submit(host, staged);
-    return Transfer(std::make_unique<StagedState>(
-        staging_, std::move(lease), std::move(transfer), std::move(result)));
+    return staged;
   }
 
   std::unique_ptr<Communicator> inner_;
-  std::shared_ptr<const HostStaging> staging_;
+  std::shared_ptr<HostStaging> staging_;
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> host_staged(std::unique_ptr<Communicator> inner,
-                                          std::shared_ptr<const HostStaging> staging) {
+                                          std::shared_ptr<HostStaging> staging) {
   if (inner == nullptr) {
     return inner;
   }

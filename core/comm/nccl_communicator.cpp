@@ -168,9 +168,12 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  Transfer reduce_scatter(const Tensor& data, const TransferNote& note, SumOrder order) override {
-    if (all_ == nullptr || !is_own(data)) {
-      return staged_->reduce_scatter(data, note, order);
+  Transfer reduce_scatter(const Tensor& data,
+                          const TransferNote& note,
+                          SumOrder order,
+                          const TransferWork& work) override {
+    if (all_ == nullptr || !is_own(data, work)) {
+      return staged_->reduce_scatter(data, note, order, work);
     }
     return run(*all_, Kind::reduce_scatter, data, -1, note, [&] { sum_own_slice(data, order); });
   }
@@ -184,9 +187,12 @@ class NcclCommunicator final : public Communicator {
     return run(*all_, Kind::all_gather, data, -1, note, [&] { gather(data); });
   }
 
-  Transfer all_to_all(const Tensor& from, const Tensor& to, const TransferNote& note) override {
-    if (all_ == nullptr || !is_own(from)) {
-      return staged_->all_to_all(from, to, note);
+  Transfer all_to_all(const Tensor& from,
+                      const Tensor& to,
+                      const TransferNote& note,
+                      const TransferWork& work) override {
+    if (all_ == nullptr || !is_own(from, work)) {
+      return staged_->all_to_all(from, to, note, work);
     }
     return run(*all_, Kind::all_to_all, from, -1, note, [&] {
       const std::size_t bytes = from.bytes() / static_cast<std::size_t>(size());
@@ -200,9 +206,12 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  Transfer broadcast(const Tensor& data, int root, const TransferNote& note) override {
-    if (all_ == nullptr || !is_own(data)) {
-      return staged_->broadcast(data, root, note);
+  Transfer broadcast(const Tensor& data,
+                     int root,
+                     const TransferNote& note,
+                     const TransferWork& work) override {
+    if (all_ == nullptr || !is_own(data, work)) {
+      return staged_->broadcast(data, root, note, work);
     }
     return run(*all_, Kind::broadcast, data, root, note, [&] {
       all_->broadcast(root, data.raw(), data.bytes());

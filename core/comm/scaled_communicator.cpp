@@ -44,8 +44,11 @@ class ScaledCommunicator final : public Communicator {
     return inner_->all_reduce(cut(data), noted, order, work);
   }
 
-  Transfer reduce_scatter(const Tensor& data, const TransferNote& note, SumOrder order) override {
-    return inner_->reduce_scatter(cut(data), note, order);
+  Transfer reduce_scatter(const Tensor& data,
+                          const TransferNote& note,
+                          SumOrder order,
+                          const TransferWork& work) override {
+    return inner_->reduce_scatter(cut(data), note, order, work);
   }
 
   Transfer all_gather(const Tensor& data,
@@ -54,12 +57,18 @@ class ScaledCommunicator final : public Communicator {
     return inner_->all_gather(cut(data), note, work);
   }
 
-  Transfer all_to_all(const Tensor& from, const Tensor& to, const TransferNote& note) override {
-    return inner_->all_to_all(cut(from, size()), cut(to, size()), note);
+  Transfer all_to_all(const Tensor& from,
+                      const Tensor& to,
+                      const TransferNote& note,
+                      const TransferWork& work) override {
+    return inner_->all_to_all(cut(from, size()), cut(to, size()), note, work);
   }
 
-  Transfer broadcast(const Tensor& data, int root, const TransferNote& note) override {
-    return inner_->broadcast(cut(data), root, note);
+  Transfer broadcast(const Tensor& data,
+                     int root,
+                     const TransferNote& note,
+                     const TransferWork& work) override {
+    return inner_->broadcast(cut(data), root, note, work);
   }
 
   Transfer barrier(const TransferNote& note) override { return inner_->barrier(note); }

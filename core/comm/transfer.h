@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -15,6 +16,11 @@ class Transfer {
    public:
     virtual ~State() = default;
     virtual void wait() = 0;  // throws CommError when the transfer failed
+
+    // To be called, from any thread, when somebody begins to wait for it otherwise; may outlive the
+    // state. Empty: nothing to tell.
+    [[nodiscard]] virtual std::function<void()> wait_begins() const { return {}; }
+
     [[nodiscard]] virtual bool done() const = 0;
   };
 
@@ -28,8 +34,9 @@ class Transfer {
   Transfer& operator=(const Transfer&) = delete;
   ~Transfer();
 
-  // Blocks until the data has arrived, or may be overwritten where it was sent. A second call
-  // returns at once.
+  // Blocks until the data has arrived, or may be overwritten where it was sent; of tensors of a
+  // CUDA device, makes the compute stream wait for that, and does not block. A second call returns
+  // at once.
   void wait();
 
   // Nothing was submitted, or it was waited for.

@@ -13,10 +13,18 @@ namespace slackline {
 // synchronizes the stream it used. A job that throws fails the transfer, and with it all.
 // After a wait that threw, jobs may still be under way: stop the worker before what they use goes.
 struct TransferWork {
+  using Job = std::function<void()>;
+  using Start = std::function<void(Job)>;  // runs its job, on any thread, when the time has come
+
   std::shared_ptr<Worker> worker{};  // of the rank; shared with transfers under way
-  std::function<void()> before{};    // the transfer begins when it has returned
-  std::function<void()> beside{};    // follows `before`; wait() does not wait for it
-  std::function<void()> after{};     // when all has arrived; wait() waits for it
+  Job before{};                      // the transfer begins when it has returned
+  Job beside{};                      // follows `before`; wait() does not wait for it
+  Job after{};                       // when all has arrived; wait() waits for it
+  // Hand `before` and `after` to the worker; empty: at once. The first may stand without `before`:
+  // the transfer begins then.
+  Start start_before{};
+  Start start_after{};
+  Job ended{};  // told at the end, also that of a transfer that failed; not to block or throw
   // Of the same rank: this transfer begins, `before` included, when that one has ended. Looked at
   // in the call alone.
   const Transfer* follows = nullptr;

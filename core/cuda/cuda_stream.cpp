@@ -1,10 +1,33 @@
 #include "core/cuda/cuda_stream.h"
 
+#include <string>
+
+#include <cuda.h>
+
 #include "core/cuda/check_cuda.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/error.h"
 
 namespace slackline {
+
+namespace {
+
+using WaitValue = CUresult (*)(CUstream, CUdeviceptr, std::uint32_t, unsigned);
+
+// Of the driver, which programs are not linked with: they start without one.
+WaitValue find_wait_value() {
+  constexpr unsigned kVersion = 12000;  // of the function's form
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  SL_CUDA_CHECK(cudaGetDriverEntryPointByVersion(
+      "cuStreamWaitValue32", &function, kVersion, cudaEnableDefault, &result));
+  if (result != cudaDriverEntryPointSuccess || function == nullptr) {
+    throw DeviceError("the CUDA driver has no cuStreamWaitValue32");
+  }
+  return reinterpret_cast<WaitValue>(function);
+}
+
+}  // namespace
 
 CudaStream::CudaStream() {
   SL_CUDA_CHECK(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking));
@@ -25,6 +48,15 @@ CudaStream::~CudaStream() {
 
 void CudaStream::follow(const CudaEvent& event) const {
   SL_CUDA_CHECK(cudaStreamWaitEvent(handle_, event.handle(), 0));
+}
+
+void CudaStream::follow(const std::uint32_t* word, std::uint32_t value) const {
+  static const WaitValue wait_value = find_wait_value();
+  const CUresult result =
+      wait_value(handle_, reinterpret_cast<CUdeviceptr>(word), value, CU_STREAM_WAIT_VALUE_GEQ);
+  if (result != CUDA_SUCCESS) {
+    throw DeviceError("cuStreamWaitValue32 failed: error " + std::to_string(result));
+  }
 }
 
 void CudaStream::synchronize() const {

@@ -40,6 +40,10 @@ class CudaStream {
   // What is submitted from now on waits for the event.
   void follow(const CudaEvent& event) const;
 
+  // What is submitted from now on waits until the word is `value`, or past it, as numbers that go
+  // round. REQUIRES: pinned memory.
+  void follow(const std::uint32_t* word, std::uint32_t value) const;
+
   // Blocks until all that was submitted is done. Raises the first fault since the last time.
   void synchronize() const;
 

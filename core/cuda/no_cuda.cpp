@@ -30,6 +30,9 @@ constexpr const char* kReason =
 
 [[gnu::weak]] void CudaStream::follow(const CudaEvent& /*event*/) const {}
 
+[[gnu::weak]] void CudaStream::follow(const std::uint32_t* /*word*/,
+                                      std::uint32_t /*value*/) const {}
+
 [[gnu::weak]] CudaEvent::CudaEvent(Use /*use*/) {
   refuse();
 }

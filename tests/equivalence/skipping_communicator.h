@@ -5,104 +5,48 @@
 #include <utility>
 #include <vector>
 
-#include "core/comm/communicator.h"
+#include "tests/support/forwarding_communicator.h"
 
 namespace slackline::testing {
 
 // A world that leaves out one sum: sum `skipped` (from 0) of every communicator of one axis, on all
 // of its ranks alike. Everything else is another communicator's, which must outlive this one.
-class SkippingCommunicator final : public Communicator {
+class SkippingCommunicator final : public ForwardingCommunicator {
  public:
   struct Skip {
     std::string axis;
     int skipped = 0;
   };
 
-  SkippingCommunicator(Communicator& real, Skip skip) : real_(&real), skip_(std::move(skip)) {}
+  SkippingCommunicator(Communicator& real, Skip skip)
+      : ForwardingCommunicator(real), skip_(std::move(skip)) {}
 
   SkippingCommunicator(std::unique_ptr<Communicator> real, Skip skip)
-      : owned_(std::move(real)), real_(owned_.get()), skip_(std::move(skip)) {}
-
-  [[nodiscard]] int rank() const override { return real_->rank(); }
-
-  [[nodiscard]] int size() const override { return real_->size(); }
-
-  [[nodiscard]] const std::string& axis() const override { return real_->axis(); }
-
-  [[nodiscard]] Transfer send(const Tensor& data,
-                              int to,
-                              const TransferNote& note,
-                              const TransferWork& work) override {
-    return real_->send(data, to, note, work);
-  }
-
-  [[nodiscard]] Transfer receive(const Tensor& data,
-                                 int from,
-                                 const TransferNote& note,
-                                 const TransferWork& work) override {
-    return real_->receive(data, from, note, work);
-  }
+      : ForwardingCommunicator(std::move(real)), skip_(std::move(skip)) {}
 
   [[nodiscard]] Transfer all_reduce(const Tensor& data,
                                     const TransferNote& note,
                                     SumOrder order,
                                     const TransferWork& work) override {
-    return skips_this() ? Transfer() : real_->all_reduce(data, note, order, work);
+    return skips_this() ? Transfer() : real().all_reduce(data, note, order, work);
   }
 
   [[nodiscard]] Transfer reduce_scatter(const Tensor& data,
                                         const TransferNote& note,
-                                        SumOrder order) override {
-    return skips_this() ? Transfer() : real_->reduce_scatter(data, note, order);
+                                        SumOrder order,
+                                        const TransferWork& work) override {
+    return skips_this() ? Transfer() : real().reduce_scatter(data, note, order, work);
   }
-
-  [[nodiscard]] Transfer all_gather(const Tensor& data,
-                                    const TransferNote& note,
-                                    const TransferWork& work) override {
-    return real_->all_gather(data, note, work);
-  }
-
-  [[nodiscard]] Transfer all_to_all(const Tensor& from,
-                                    const Tensor& to,
-                                    const TransferNote& note) override {
-    return real_->all_to_all(from, to, note);
-  }
-
-  [[nodiscard]] Transfer broadcast(const Tensor& data,
-                                   int root,
-                                   const TransferNote& note) override {
-    return real_->broadcast(data, root, note);
-  }
-
-  [[nodiscard]] Transfer barrier(const TransferNote& note) override { return real_->barrier(note); }
 
   [[nodiscard]] std::unique_ptr<Communicator> group(const std::string& axis,
                                                     const std::vector<int>& members,
                                                     Urgency urgency) override {
-    return std::make_unique<SkippingCommunicator>(real_->group(axis, members, urgency), skip_);
+    return std::make_unique<SkippingCommunicator>(real().group(axis, members, urgency), skip_);
   }
-
-  [[nodiscard]] std::size_t bytes_sent() const override { return real_->bytes_sent(); }
-
-  void record_transfers(bool on) override { real_->record_transfers(on); }
-
-  [[nodiscard]] std::vector<TransferRecord> take_records() override {
-    return real_->take_records();
-  }
-
-  [[nodiscard]] double now() const override { return real_->now(); }
-
-  [[nodiscard]] const std::vector<int>& nodes() const override { return real_->nodes(); }
-
-  void fail(const std::string& reason) override { real_->fail(reason); }
-
-  [[nodiscard]] bool has_failed() const override { return real_->has_failed(); }
 
  private:
   [[nodiscard]] bool skips_this() { return axis() == skip_.axis && sums_++ == skip_.skipped; }
 
-  std::unique_ptr<Communicator> owned_;  // of a sub-group
-  Communicator* real_;
   Skip skip_;
   int sums_ = 0;
 };

@@ -1,0 +1,116 @@
+#include "core/comm/host_staging.h"
+
+#include <atomic>
+#include <utility>
+
+#include "core/check.h"
+#include "core/cuda/cuda_memory.h"
+
+namespace slackline {
+
+void HostStaging::Gate::open() const {
+  std::atomic_ref<std::uint32_t>(*word).store(value, std::memory_order_release);
+}
+
+void HostStaging::follow(StreamView compute) {
+  compute_ = compute;
+  copies_ = std::make_unique<CudaStream>();
+}
+
+CudaStream& HostStaging::stream() const {
+  SL_CHECK(compute_.has_value(), "a transfer of device memory before there is a stream");
+  return compute_->cuda();
+}
+
+std::shared_ptr<const CudaEvent> HostStaging::computed() const {
+  auto event = std::make_shared<CudaEvent>();
+  event->record(stream());
+  return event;
+}
+
+void HostStaging::follow_event(const CudaEvent& event) const {
+  stream().follow(event);
+}
+
+TransferWork::Start HostStaging::when(std::shared_ptr<const CudaEvent> event) {
+  return [this, event = std::move(event)](TransferWork::Job job) {
+    watch_.when(event, std::move(job));
+  };
+}
+
+HostStaging::Gate HostStaging::take_gate() {
+  if (free_gates_.empty()) {
+    Buffer& block = gate_blocks_.emplace_back(
+        "gates of transfers", kGatesInBlock * sizeof(std::uint32_t), Backing::pinned);
+    block.fill_zero();
+    auto* const words = reinterpret_cast<std::uint32_t*>(block.data());
+    for (std::size_t i = 0; i < kGatesInBlock; ++i) {
+      free_gates_.push_back({.word = words + i});
+    }
+  }
+  Gate gate = free_gates_.back();
+  free_gates_.pop_back();
+  ++gate.value;
+  return gate;
+}
+
+std::shared_ptr<const CudaEvent> HostStaging::copy_out(const Tensor& from, const Tensor& to) {
+  copies_->follow(*computed());
+  cuda::copy(copies_->handle(), to.raw(), from.raw(), from.bytes());
+  auto copied = std::make_shared<CudaEvent>();
+  copied->record(*copies_);
+  return copied;
+}
+
+void HostStaging::copy_in(const Tensor& from, const Tensor& to) const {
+  cuda::copy(stream().handle(), to.raw(), from.raw(), from.bytes());
+}
+
+void HostStaging::await(Landing& landing) {
+  if (landing.transfer.done()) {
+    landing.transfer.wait();
+    return;
+  }
+  if (landing.gate) {
+    if (std::function<void()> begins = landing.transfer.state()->wait_begins()) {
+      watch_.when(computed(), std::move(begins));
+    }
+    stream().follow(landing.gate->word, landing.gate->value);
+  }
+}
+
+void HostStaging::keep(Landing landing) {
+  landing.passed = computed();
+  landings_.push_back(std::move(landing));
+  while (landings_.size() > kMostKept) {
+    drop_first();
+  }
+}
+
+void HostStaging::look() {
+  while (!landings_.empty() && landings_.front().transfer.done() &&
+         landings_.front().passed->is_done()) {
+    drop_first();
+  }
+  // A failure fails all: none that follows need be looked at.
+  if (!landings_.empty() && landings_.front().transfer.done()) {
+    landings_.front().transfer.wait();
+  }
+}
+
+void HostStaging::finish() {
+  while (!landings_.empty()) {
+    drop_first();
+  }
+}
+
+void HostStaging::drop_first() {
+  landings_.front().transfer.wait();
+  landings_.front().passed->wait();
+  if (landings_.front().gate) {
+    free_gates_.push_back(*landings_.front().gate);
+  }
+  landings_.pop_front();
+}
+
+}  // namespace slackline

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/comm/scratch_pool.h"
+#include "core/comm/transfer.h"
+#include "core/comm/transfer_work.h"
+#include "core/cuda/event_watch.h"
+#include "core/stream.h"
+
+namespace slackline {
+
+// What the communicators of a rank need to move tensors of a CUDA device through the host: memory
+// there, the stream on which the rank computes, once there is one, and a way for that stream to
+// wait for transfers while the rank's thread goes on. Shared by the rank's groups; one thread per
+// rank calls, but for open().
+class HostStaging {
+ public:
+  // A word that the stream waits for and that open() changes, from any thread.
+  struct Gate {
+    std::uint32_t* word = nullptr;
+    std::uint32_t value = 0;  // when it is open
+
+    void open() const;
+  };
+
+  // What is kept while the stream may still wait for a transfer, or copy from its memory.
+  struct Landing {
+    Transfer transfer{};
+    std::vector<ScratchPool::Lease> memory{};
+    std::optional<Gate> gate{};
+    std::shared_ptr<const CudaEvent> passed{};  // when the stream needs them no more
+  };
+
+  // Transfers that are submitted from now on follow what the stream has been given by then, and
+  // what it is given after a wait follows the transfer.
+  void follow(StreamView compute);
+
+  // What the rank has computed by the time of the call.
+  [[nodiscard]] std::shared_ptr<const CudaEvent> computed() const;
+
+  // What the rank computes from now on follows the event.
+  void follow_event(const CudaEvent& event) const;
+
+  // Starts a job when the event has come; nothing else waits for it.
+  [[nodiscard]] TransferWork::Start when(std::shared_ptr<const CudaEvent> event);
+
+  // Pinned, so that the device copies it without the processor's help.
+  [[nodiscard]] ScratchPool::Lease take(std::size_t bytes) const { return scratch_->take(bytes); }
+
+  [[nodiscard]] Gate take_gate();
+
+  // Beside the computation. Returns when the copy will have been made.
+  [[nodiscard]] std::shared_ptr<const CudaEvent> copy_out(const Tensor& from, const Tensor& to);
+
+  // In the computation's order.
+  void copy_in(const Tensor& from, const Tensor& to) const;
+
+  // The computation waits for a transfer from now on: until its gate is open, if it has one.
+  // Throws CommError where it has failed already.
+  void await(Landing& landing);
+
+  // Keeps it until the computation has come as far as now. Blocks where more than kMostKept are
+  // kept, so that a thread that runs ahead of its device takes no memory without end.
+  void keep(Landing landing);
+
+  // Throws what a transfer failed of that was waited for since; drops those that are done.
+  void look();
+
+  // Blocks until all are done. Throws as look().
+  void finish();
+
+  // Work that waits for the stream is dropped: for the end of a run that has failed.
+  void forget() { watch_.forget(); }
+
+ private:
+  static constexpr std::size_t kMostKept = 16;
+  static constexpr std::size_t kGatesInBlock = 1024;
+
+  void drop_first();
+  [[nodiscard]] CudaStream& stream() const;
+
+  std::optional<StreamView> compute_{};
+  std::unique_ptr<CudaStream> copies_{};  // out
+  std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>(Backing::pinned);
+  std::vector<Buffer> gate_blocks_{};  // of words
+  std::vector<Gate> free_gates_{};
+  std::deque<Landing> landings_{};  // in the stream's order
+  EventWatch watch_{};
+};
+
+}  // namespace slackline
