@@ -10,6 +10,8 @@ command itself.
 """
 
 import argparse
+import ctypes
+import functools
 import json
 import pathlib
 import re
@@ -50,12 +52,36 @@ def header():
           f"commit {commit.stdout.strip() or 'unknown'}\n")
 
 
+@functools.cache
+def driver():
+    """The driver's library and a context of the first device; None where there are none. No nvidia-smi is needed."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    if cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0):
+        return None
+    return None if cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) else (cuda, context)
+
+
+def used_bytes():
+    """Of the card, by all programs; None where nobody can tell."""
+    if driver() is None:
+        return None
+    cuda, context = driver()
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    if cuda.cuCtxSetCurrent(context) or cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)):
+        return None
+    return total.value - free.value
+
+
 class PeakMemory:
-    """The most that is in use on the card while a block runs, beyond what was in use before."""
+    """The most that is in use on the card while a block runs, beyond what was in use before: what a run allocates, and
+    some hundreds of MiB that the driver takes for its context and kernels."""
 
     def __enter__(self):
-        self.known = query("memory.used") != "unknown"
-        self.before, self.most, self.ended = self.used(), 0, False
+        self.before, self.most, self.ended = used_bytes(), 0, False
         self.thread = threading.Thread(target=self.watch)
         self.thread.start()
         return self
@@ -64,15 +90,13 @@ class PeakMemory:
         self.ended = True
         self.thread.join()
 
-    @staticmethod
-    def used():
-        text = query("memory.used")
-        return float(text) * 2**20 if text != "unknown" else 0.0
-
     def watch(self):
-        while not self.ended:
-            self.most = max(self.most, self.used() - self.before)
-            time.sleep(0.1)
+        while not self.ended and self.before is not None:
+            self.most = max(self.most, used_bytes() - self.before)
+            time.sleep(0.05)
+
+    def text(self):
+        return "unknown" if self.before is None else gibibytes(self.most)
 
 
 def config(place, model, name, **sections):
@@ -137,7 +161,7 @@ def whole_steps(place, models, python, peak):
         peer = ask_peer(python, "step", {**model, "accumulate": 1})
         print_row(name, f"{seconds:.4f} s", f"{tokens:.0f}", *shares,
                   f"{peer:.4f} s" if peer else "not there", f"{peer / seconds:.2f} x" if peer else "",
-                  gibibytes(memory.most) if memory.known else "unknown", gibibytes(plan["memory_bytes"]))
+                  memory.text(), gibibytes(plan["memory_bytes"]))
     print()
 
 
