@@ -1,7 +1,6 @@
 #include "model/decoder.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "core/kernels/attention.h"
@@ -49,14 +48,16 @@ Decoder::Layer::Layer(Parameters& parameters,
 
 Decoder::Activations Decoder::allocate(Arena& arena, const ModelConfig& config, std::int64_t N) {
   const std::int64_t C = config.hidden;
-  return {.residual = arena.allocate(DType::f32, {N, C}),
+  return {.tokens = arena.allocate(DType::i32, {1, N}),
+          .residual = arena.allocate(DType::f32, {N, C}),
           .norm = allocate_norm_activations(arena, N, C, DType::f32),
           .qkv = arena.allocate(DType::f32, {N, 3 * C}),
           .context = arena.allocate(DType::f32, {N, C}),
           .log_sum_exp = arena.allocate(DType::f32, {1, config.heads, N}),
           .projected = arena.allocate(DType::f32, {N, C}),
           .hidden = arena.allocate(DType::f32, {N, config.ffn}),
-          .gelu = arena.allocate(DType::f32, {N, config.ffn})};
+          .gelu = arena.allocate(DType::f32, {N, config.ffn}),
+          .logits = arena.allocate(DType::f32, {1, config.vocab})};
 }
 
 Decoder::Decoder(Parameters& parameters, const ModelConfig& config, BoundaryFilter* filter)
@@ -66,13 +67,15 @@ Decoder::Decoder(Parameters& parameters, const ModelConfig& config, BoundaryFilt
       position_table_(&parameters.at("wpe.weight")),
       final_norm_(parameters, "ln_f"),
       head_(parameters, config),
-      cache_("cached keys and values", cache_bytes(config)),
-      arena_("decoder activations",
-             [&] {
-               Arena measured = Arena::measuring();
-               static_cast<void>(allocate(measured, config, config.sequence));
-               return measured.high_water();
-             }()),
+      cache_("cached keys and values", cache_bytes(config), backing_of(parameters.device())),
+      arena_(
+          "decoder activations",
+          [&] {
+            Arena measured = Arena::measuring();
+            static_cast<void>(allocate(measured, config, config.sequence));
+            return measured.high_water();
+          }(),
+          backing_of(parameters.device())),
       logits_(static_cast<std::size_t>(config.vocab)) {
   SL_CHECK(token_table_->compute().dtype() == DType::f32, "generation computes in fp32");
   const Shape rows{config.sequence, config.hidden};
@@ -112,8 +115,9 @@ void Decoder::read(StreamView stream, std::int64_t first) {
   const std::int64_t N = static_cast<std::int64_t>(context_.size()) - first;
   arena_.release(0);
   const Activations kept = allocate(arena_, config_, N);
+  cast(stream, Tensor(context_.data() + first, DType::i32, {1, N}), kept.tokens);
   embedding_forward(stream,
-                    {.tokens = Tensor(context_.data() + first, DType::i32, {1, N}),
+                    {.tokens = kept.tokens,
                      .token_table = token_table_->weight,
                      .position_table = position_table_->weight,
                      .y = kept.residual.reshaped({1, N, config_.hidden}),
@@ -125,8 +129,9 @@ void Decoder::read(StreamView stream, std::int64_t first) {
     }
   }
   final_norm_.forward(stream, kept.residual, kept.norm);
-  head_.logits(
-      stream, kept.norm.y.rows(N - 1, N), Tensor(logits_.data(), DType::f32, {1, config_.vocab}));
+  head_.logits(stream, kept.norm.y.rows(N - 1, N), kept.logits);
+  cast(stream, kept.logits, Tensor(logits_.data(), DType::f32, {1, config_.vocab}));
+  stream.synchronize();
 }
 
 void Decoder::read_layer(StreamView stream, const Layer& layer, const Activations& kept) const {
@@ -148,13 +153,8 @@ void Decoder::attend(StreamView stream, const Layer& layer, const Activations& k
   const std::int64_t C = config_.hidden;
   const std::int64_t N = kept.qkv.dim(0);
   const auto length = static_cast<std::int64_t>(context_.size());
-  const std::size_t row_bytes = static_cast<std::size_t>(C) * sizeof(float);
-  for (std::int64_t i = 0; i < N; ++i) {
-    const std::int64_t position = length - N + i;
-    const float* row = kept.qkv.data<float>() + i * 3 * C;
-    std::memcpy(layer.keys.data<float>() + position * C, row + C, row_bytes);
-    std::memcpy(layer.values.data<float>() + position * C, row + 2 * C, row_bytes);
-  }
+  cache_keys_values(
+      stream, {.qkv = kept.qkv, .keys = layer.keys, .values = layer.values, .first = length - N});
   if (N == length) {
     attention_forward(stream,
                       {.qkv = kept.qkv.reshaped({1, N, 3 * C}),
@@ -165,7 +165,7 @@ void Decoder::attend(StreamView stream, const Layer& layer, const Activations& k
   }
   const Shape cache{1, config_.sequence, C};
   attention_decode(stream,
-                   {.query = Tensor(kept.qkv.raw(), DType::f32, {1, C}),
+                   {.query = Tensor(kept.qkv.raw(), DType::f32, {1, C}, kept.qkv.device()),
                     .keys = layer.keys.reshaped(cache),
                     .values = layer.values.reshaped(cache),
                     .output = kept.context,

@@ -23,7 +23,8 @@ namespace slackline {
 // context (T / 2 tokens, the new one included, at least that one) is kept and read again from
 // position 0. So text of any length can be made, and a step that does this costs a prompt.
 //
-// Owns its caches and activations. Parameters must outlive it. One thread at a time.
+// Owns its caches and activations, in the memory of the parameters' device, where all is computed;
+// only logits come to the host. Parameters must outlive it. One thread at a time.
 class Decoder {
  public:
   // `filter` may be null; it is not owned. REQUIRES: parameters compute in f32.
@@ -36,7 +37,7 @@ class Decoder {
   // Reads one more token. REQUIRES: started; the id is in [0, V).
   void append(StreamView stream, std::int32_t token);
 
-  // (V) logits of the token after those read; valid until the next call.
+  // (V) logits of the token after those read, on the host; valid until the next call.
   [[nodiscard]] std::span<const float> logits() const { return logits_; }
 
   // Tokens the next logits depend on, at most T.
@@ -63,8 +64,9 @@ class Decoder {
     Tensor values;  // (T, C)
   };
 
-  // What N tokens need on their way through one layer.
+  // What N tokens need on their way through the model: the same for every layer.
   struct Activations {
+    Tensor tokens;    // (1, N)
     Tensor residual;  // (N, C)
     NormActivations norm;
     Tensor qkv;          // (N, 3C)
@@ -73,6 +75,7 @@ class Decoder {
     Tensor projected;    // (N, C)
     Tensor hidden;       // (N, F)
     Tensor gelu;         // (N, F)
+    Tensor logits;       // (1, V)
   };
 
   static Activations allocate(Arena& arena, const ModelConfig& config, std::int64_t N);

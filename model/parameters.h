@@ -48,6 +48,9 @@ class Parameters {
 
   [[nodiscard]] const ModelSlice& slice() const { return slice_; }
 
+  // Whose memory they lie in: cpu or cuda.
+  [[nodiscard]] Device device() const { return weights_.device(); }
+
   [[nodiscard]] std::vector<Parameter>& all() { return parameters_; }
 
   [[nodiscard]] const std::vector<Parameter>& all() const { return parameters_; }

@@ -49,7 +49,8 @@ Stage::Stage(Parameters& parameters, const ModelConfig& config, const Options& o
     head_.emplace(parameters, config);
   }
   if (options.own_slot) {
-    own_slot_ = std::make_unique<ActivationSlot>(activation_bytes(config, options));
+    own_slot_ = std::make_unique<ActivationSlot>(activation_bytes(config, options),
+                                                 backing_of(parameters.device()));
   }
 }
 

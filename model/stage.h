@@ -41,7 +41,7 @@ class ActivationSlot {
 
 // Consecutive layers that run as one: all of the model, or a chunk of it with its neighbours on
 // other ranks. Parameters belong to the Parameters object, which must outlive the stage. Calls
-// without a slot use one that the stage owns.
+// without a slot use one that the stage owns, in the memory of the parameters' device.
 //
 // One step is: begin_step; for each micro-batch forward then backward; finish_gradients. After
 // that every Parameter::gradient holds the gradient of the mean loss, as far as this rank's

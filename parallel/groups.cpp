@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/comm/nccl_communicator.h"
 #include "core/comm/scaled_communicator.h"
 
 namespace slackline {

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "core/comm/communicator.h"
+#include "core/comm/device_transport.h"
 #include "core/comm/host_staged.h"
-#include "core/comm/nccl_communicator.h"
 #include "core/device.h"
 #include "parallel/mesh.h"
 #include "parallel/parallel_config.h"

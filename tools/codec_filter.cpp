@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "compress/codec_bytes.h"
+#include "core/host_tensor.h"
+#include "core/kernels/elementwise.h"
 #include "parallel/boundary_codec.h"
 #include "parallel/compression.h"
 
@@ -37,8 +39,8 @@ std::vector<MatrixShape> cut(const ActivationCompression& compression, std::int6
 
 CodecFilter::CodecFilter(const ActivationCompression& compression,
                          Checkpoint& checkpoint,
-                         int num_threads)
-    : compression_(compression), num_threads_(num_threads) {
+                         const Workers& workers)
+    : compression_(compression), workers_(workers) {
   read_factors(checkpoint);
 }
 
@@ -68,21 +70,31 @@ CodecFilter::Share CodecFilter::make_share(std::size_t boundary,
                                            int rank) {
   const ActivationCompression::Boundary& at = compression_.boundaries[boundary];
   Share share{
-      .codec = make_codec(at.codec, {{.name = name_of(at), .shape = shape}}, compression_.seed),
+      .codec = make_codec(
+          at.codec, {{.name = name_of(at), .shape = shape}}, compression_.seed, workers_.device),
       .shape = shape};
-  share.frame = Buffer("frame", share.codec->frame_bytes());
-  for (const CodecState& state : share.codec->state()) {
-    const std::span<const float> values = state.data.span<float>();
-    share.state.assign(values.begin(), values.end());
+  const Backing backing = backing_of(workers_.device);
+  share.frame = Buffer("frame", share.codec->frame_bytes(), backing);
+  const std::vector<CodecState> states = share.codec->state();
+  if (states.empty()) {
+    return share;
   }
+  const Tensor& drawn = states.front().data;  // the only one: a message is one matrix
+  const std::size_t count = drawn.num_elements();
+  share.first_state = make_buffer("first state of a codec", DType::f32, drawn.shape(), backing);
+  const HostTensor first_state(share.first_state.view(DType::f32, drawn.shape()),
+                               HostTensor::Contents::undefined);
   const std::vector<float>& factors = factors_[boundary];
   const std::size_t of_rank = factors.size() / static_cast<std::size_t>(compression_.tensor);
-  // A smaller message has as many columns and perhaps fewer factors: the first ones.
-  if (!factors.empty()) {
-    SL_CHECK(share.state.size() <= of_rank, "a right factor larger than training's");
+  if (factors.empty()) {
+    std::ranges::copy(HostTensor(drawn).tensor().span<float>(), first_state.tensor().data<float>());
+  } else {
+    // A smaller message has as many columns and perhaps fewer factors: the first ones.
+    SL_CHECK(count <= of_rank, "a right factor larger than training's");
     const auto first = factors.begin() + static_cast<std::ptrdiff_t>(of_rank) * rank;
-    std::copy_n(first, share.state.size(), share.state.begin());
+    std::copy_n(first, count, first_state.tensor().data<float>());
   }
+  first_state.write_back();
   return share;
 }
 
@@ -94,10 +106,15 @@ CodecFilter::Shares& CodecFilter::shares_of(std::size_t boundary, std::int64_t t
   for (const MatrixShape& shape : cut(compression_, tokens)) {
     shares.push_back(make_share(boundary, shape, static_cast<int>(shares.size())));
   }
-  const std::size_t workspace = shares.front().codec->workspace_bytes(num_threads_);
+  const std::size_t workspace = shares.front().codec->workspace_bytes(workers_);
   if (stream_ == nullptr || stream_->workspace().capacity() < workspace) {
-    stream_ = std::make_unique<Stream>(Stream::Options{
-        .name = "codec", .num_threads = num_threads_, .workspace_bytes = workspace});
+    if (stream_ != nullptr) {
+      stream_->synchronize();
+    }
+    stream_ = std::make_unique<Stream>(Stream::Options{.name = "codec",
+                                                       .device = workers_.device,
+                                                       .num_threads = workers_.num_threads,
+                                                       .workspace_bytes = workspace});
   }
   return shares;
 }
@@ -112,7 +129,7 @@ void CodecFilter::pass_through(Shares& shares, const Tensor& group, std::uint64_
     const Tensor matrix =
         ranks.rows(row, row + 1).reshaped({share.shape.rows, share.shape.columns});
     for (const CodecState& state : share.codec->state()) {
-      std::copy(share.state.begin(), share.state.end(), state.data.span<float>().begin());
+      cast(*stream_, share.first_state.view(DType::f32, state.data.shape()), state.data);
     }
     const Tensor frame =
         share.frame.view(DType::u8, {static_cast<std::int64_t>(share.frame.bytes())});
@@ -121,16 +138,20 @@ void CodecFilter::pass_through(Shares& shares, const Tensor& group, std::uint64_
   }
 }
 
-void CodecFilter::after_layer(StreamView /*stream*/, int layer, const Tensor& rows) {
+void CodecFilter::after_layer(StreamView stream, int layer, const Tensor& rows) {
   for (std::size_t i = 0; i < compression_.boundaries.size(); ++i) {
     if (compression_.boundaries[i].after_layer != layer) {
       continue;
     }
+    stream.synchronize();
     std::uint64_t number = 0;
     for (std::int64_t first = 0; first < rows.dim(0); ++number) {
       const std::int64_t end = std::min(first + compression_.tokens, rows.dim(0));
       pass_through(shares_of(i, end - first), rows.rows(first, end), number);
       first = end;
+    }
+    if (stream_ != nullptr) {
+      stream_->synchronize();
     }
   }
 }

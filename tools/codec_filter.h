@@ -9,6 +9,7 @@
 #include "compress/codec.h"
 #include "core/buffer.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/workers.h"
 #include "model/boundary_filter.h"
 #include "tools/activation_compression.h"
 
@@ -16,7 +17,8 @@ namespace slackline {
 
 // Passes activations through the codecs that stood between a training's pipeline stages: every
 // message is encoded and decoded. There is no error feedback and messages leave no state, so that
-// equal rows come out equal, whenever they pass. Owns codecs and their stream.
+// equal rows come out equal, whenever they pass. Owns codecs and their stream, on the device of the
+// rows.
 //
 // The rows of a pass are cut into groups of as many tokens as a training message had, and groups
 // over tensor ranks as messages were. What remains, fewer tokens than that, is a smaller message of
@@ -27,12 +29,14 @@ class CodecFilter final : public BoundaryFilter {
  public:
   // Takes low-rank factors from the checkpoint: those of data rank 0; where it has none, the first
   // ones that the seed draws.
-  CodecFilter(const ActivationCompression& compression, Checkpoint& checkpoint, int num_threads);
+  CodecFilter(const ActivationCompression& compression,
+              Checkpoint& checkpoint,
+              const Workers& workers);
 
   [[nodiscard]] const ActivationCompression& compression() const { return compression_; }
 
   // Codecs that draw numbers draw for step 0, as training's own evaluation does, and for group
-  // 0, 1, ... of the pass as micro-batch.
+  // 0, 1, ... of the pass as micro-batch. On the CUDA device blocks until the rows are changed.
   void after_layer(StreamView stream, int layer, const Tensor& rows) override;
 
  private:
@@ -41,7 +45,7 @@ class CodecFilter final : public BoundaryFilter {
     std::unique_ptr<Codec> codec;
     MatrixShape shape{};
     Buffer frame{};
-    std::vector<float> state{};
+    Buffer first_state{};  // empty where messages leave none
   };
 
   using Shares = std::vector<Share>;
@@ -52,7 +56,7 @@ class CodecFilter final : public BoundaryFilter {
   void pass_through(Shares& shares, const Tensor& group, std::uint64_t number);
 
   ActivationCompression compression_;
-  int num_threads_;
+  Workers workers_;
   std::vector<std::vector<float>> factors_;  // of each boundary (tensor, r, m); or empty
   std::map<std::pair<std::size_t, std::int64_t>, Shares> shares_;  // by boundary and tokens
   std::unique_ptr<Stream> stream_;  // with a workspace for all codecs so far

@@ -11,6 +11,7 @@
 #include "core/thread_pool.h"
 #include "tools/commands.h"
 #include "tools/compression_option.h"
+#include "tools/device_option.h"
 #include "tools/evaluation.h"
 #include "tools/model_loader.h"
 #include "tools/progress_line.h"
@@ -24,6 +25,7 @@ struct EvaluateOptions {
   std::string data;
   std::optional<std::int64_t> batches;
   CompressionOption compression;
+  DeviceOption device = kDefaultDevice;
   bool json = false;
 };
 
@@ -77,8 +79,8 @@ std::int64_t windows_per_pass(const InferenceModel& model) {
 }
 
 void evaluate(const EvaluateOptions& options) {
-  const int num_threads = default_num_threads();
-  const InferenceModel model = load_inference_model(options.checkpoint, num_threads);
+  const Workers workers(default_num_threads(), use_device(options.device));
+  const InferenceModel model = load_inference_model(options.checkpoint, workers);
   check_compression_option(options.compression, options.checkpoint, model);
   const std::unique_ptr<TokenFile> tokens = open_token_file(options.data, model.config.vocab);
   const auto run = [&](BoundaryFilter* filter) {
@@ -94,7 +96,7 @@ void evaluate(const EvaluateOptions& options) {
         model.config,
         *tokens,
         {.max_batches = options.batches,
-         .num_threads = num_threads,
+         .workers = workers,
          .filter = filter,
          .windows_per_pass = filter == nullptr ? kEvaluationBatch : windows_per_pass(model),
          .progress = progress});
@@ -124,6 +126,7 @@ void add_evaluate_command(CLI::App& app, ExitCode& code) {
                    fmt::format("Stop after N batches of {} windows", kEvaluationBatch))
       ->check(CLI::PositiveNumber);
   add_compression_option(*command, options->compression, "unless given, with and without");
+  add_device_option(*command, options->device);
   command->add_flag("--json", options->json, "Print the result as JSON, the last line of stdout");
   command->footer(
       "Reads the file's tokens in order, in windows of the model's sequence length that do not\n"

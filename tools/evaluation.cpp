@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <vector>
 
 #include <fmt/format.h>
 
+#include "core/host_tensor.h"
 #include "core/stream.h"
 #include "model/stage.h"
 
@@ -38,16 +38,44 @@ Stage::Options stage_options(const ModelConfig& config, std::int64_t B) {
 // more scratch. A batch of none counts nothing.
 std::size_t workspace_bytes(const ModelConfig& config,
                             std::initializer_list<std::int64_t> batches,
-                            int num_threads) {
+                            const Workers& workers) {
   std::size_t bytes = 0;
   for (const std::int64_t B : batches) {
     if (B > 0) {
-      bytes =
-          std::max(bytes, Stage::workspace_bytes(config, stage_options(config, B), num_threads));
+      bytes = std::max(bytes, Stage::workspace_bytes(config, stage_options(config, B), workers));
     }
   }
   return bytes;
 }
+
+// Inputs and targets of up to `count` tokens that follow each other in a file, in the memory of a
+// device.
+class TokenWindows {
+ public:
+  TokenWindows(std::int64_t count, Device device)
+      : memory_(make_buffer("evaluated tokens", DType::i32, {2, count}, backing_of(device))),
+        all_(memory_.view(DType::i32, {2, count})),
+        host_(all_, HostTensor::Contents::undefined) {}
+
+  // REQUIRES: no op still reads the ones before.
+  [[nodiscard]] MicroBatch read(const TokenFile& tokens,
+                                std::uint64_t first,
+                                std::int64_t B,
+                                std::int64_t T) {
+    const auto count = static_cast<std::size_t>(B * T);
+    tokens.read(first, host_.tensor().rows(0, 1).span<std::int32_t>().first(count));
+    tokens.read(first + 1, host_.tensor().rows(1, 2).span<std::int32_t>().first(count));
+    host_.write_back();
+    const Device device = all_.device();
+    return {.tokens = Tensor(all_.rows(0, 1).raw(), DType::i32, {B, T}, device),
+            .targets = Tensor(all_.rows(1, 2).raw(), DType::i32, {B * T}, device)};
+  }
+
+ private:
+  Buffer memory_;
+  Tensor all_;
+  HostTensor host_;
+};
 
 }  // namespace
 
@@ -62,26 +90,21 @@ Evaluation evaluate_tokens(Parameters& parameters,
   const std::int64_t T = config.sequence;
   const std::int64_t num_windows = count_windows(tokens, T, options.max_batches);
   const std::int64_t largest = std::min(options.windows_per_pass, num_windows);
-  Stream stream({.num_threads = options.num_threads,
-                 .workspace_bytes = workspace_bytes(
-                     config, {largest, num_windows % largest}, options.num_threads)});
+  Stream stream({.device = options.workers.device,
+                 .num_threads = options.workers.num_threads,
+                 .workspace_bytes =
+                     workspace_bytes(config, {largest, num_windows % largest}, options.workers)});
   Stage stage(parameters, config, stage_options(config, largest));
 
-  std::vector<std::int32_t> inputs(static_cast<std::size_t>(largest * T));
-  std::vector<std::int32_t> targets(inputs.size());
+  TokenWindows windows(largest * T, options.workers.device);
   double sum = 0.0;
   NoTensorSum one_rank;
   for (std::int64_t window = 0; window < num_windows; window += largest) {
     const std::int64_t B = std::min(largest, num_windows - window);
-    const auto count = static_cast<std::size_t>(B * T);
     const auto first = static_cast<std::uint64_t>(window * T);
-    // Windows of a batch follow each other in the file: one read each.
-    tokens.read(first, std::span(inputs).first(count));
-    tokens.read(first + 1, std::span(targets).first(count));
     sum += stage.evaluate({.stream = stream,
                            .sum = &one_rank,
-                           .batch = {.tokens = Tensor(inputs.data(), DType::i32, {B, T}),
-                                     .targets = Tensor(targets.data(), DType::i32, {B * T})},
+                           .batch = windows.read(tokens, first, B, T),
                            .filter = options.filter});
     if (options.progress) {
       options.progress(window + B, num_windows);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "core/workers.h"
 #include "data/token_file.h"
 #include "model/boundary_filter.h"
 #include "model/parameters.h"
@@ -22,15 +23,16 @@ struct Evaluation {
 
 struct EvaluationOptions {
   std::optional<std::int64_t> max_batches{};  // batches of kEvaluationBatch windows; all if empty
-  int num_threads = 1;
-  BoundaryFilter* filter = nullptr;  // what changes activations between layers; not owned
+  Workers workers{};                          // whose device is the parameters'
+  BoundaryFilter* filter = nullptr;           // what changes activations between layers; not owned
   std::int64_t windows_per_pass = kEvaluationBatch;  // what runs together; at least 1
   std::function<void(std::int64_t done, std::int64_t total)> progress{};  // windows; may be empty
 };
 
 // Mean loss of a model over the tokens of a file in order, in windows of T inputs that do not
 // overlap: window k predicts tokens kT+1 .. kT+T (from 0); a last partial window is dropped.
-// fp32, no dropout. Losses are summed in double, in token order.
+// fp32, no dropout. Losses are summed in double, in token order. Computes where the parameters lie;
+// activations and a pass's tokens lie there too.
 //
 // Throws FileError when the file has no whole window, NonFiniteError when the loss is not finite.
 // REQUIRES: parameters compute in f32; every token is below the model's vocabulary.

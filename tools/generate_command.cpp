@@ -16,6 +16,7 @@
 #include "model/sampling.h"
 #include "tools/commands.h"
 #include "tools/compression_option.h"
+#include "tools/device_option.h"
 #include "tools/model_loader.h"
 #include "tools/text_stream.h"
 
@@ -29,6 +30,7 @@ struct GenerateOptions {
   int tokens = 0;
   SamplingOptions sampling;
   CompressionOption compression;
+  DeviceOption device = kDefaultDevice;
 };
 
 // "15 496 995"
@@ -80,8 +82,8 @@ void generate(const GenerateOptions& options) {
   if (std::isnan(options.sampling.temperature)) {  // which passes every range
     throw ConfigError("--temperature: must be a number; got nan");
   }
-  const int num_threads = default_num_threads();
-  const InferenceModel model = load_inference_model(options.checkpoint, num_threads);
+  const Workers workers(default_num_threads(), use_device(options.device));
+  const InferenceModel model = load_inference_model(options.checkpoint, workers);
   check_compression_option(options.compression, options.checkpoint, model);
   const std::vector<TokenId> prompt = read_prompt(model, options.prompt);
   TextStream text(model.tokenizer.get());
@@ -89,8 +91,9 @@ void generate(const GenerateOptions& options) {
     show(text.add(id));
   }
 
-  Stream stream({.num_threads = num_threads,
-                 .workspace_bytes = Decoder::workspace_bytes(model.config, num_threads)});
+  Stream stream({.device = workers.device,
+                 .num_threads = workers.num_threads,
+                 .workspace_bytes = Decoder::workspace_bytes(model.config, workers)});
   Decoder decoder(*model.parameters,
                   model.config,
                   options.compression == "on" ? model.activation_codecs.get() : nullptr);
@@ -138,6 +141,7 @@ void add_generate_command(CLI::App& app, ExitCode& code) {
       ->check(CLI::PositiveNumber);
   add_sampling_options(*command, options->sampling);
   add_compression_option(*command, options->compression, "off unless given");
+  add_device_option(*command, options->device);
   command->footer(
       "Prints the prompt and what follows it, token by token, and stops early at an end-of-text.\n"
       "For a checkpoint without a tokenizer the prompt is token ids separated by spaces, and so "

@@ -127,17 +127,18 @@ std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,
   return tokenizer;
 }
 
-InferenceModel load_inference_model(const std::string& checkpoint_directory, int num_threads) {
+InferenceModel load_inference_model(const std::string& checkpoint_directory,
+                                    const Workers& workers) {
   Checkpoint checkpoint = open_checkpoint(checkpoint_directory);
   InferenceModel model{.config = checkpoint_model(checkpoint)};
   model.tokenizer = checkpoint_tokenizer(checkpoint, model.config);
-  model.parameters =
-      std::make_unique<Parameters>(model.config, Parameters::Options{.gradients = Gradients::none});
-  Stream stream({.num_threads = num_threads});
+  model.parameters = std::make_unique<Parameters>(
+      model.config, Parameters::Options{.gradients = Gradients::none, .device = workers.device});
+  Stream stream({.device = workers.device, .num_threads = workers.num_threads});
   require_model(checkpoint, model.config);
   load_weights(stream, checkpoint, *model.parameters);
   if (const auto compression = stored_activation_compression(checkpoint, model.config)) {
-    model.activation_codecs = std::make_unique<CodecFilter>(*compression, checkpoint, num_threads);
+    model.activation_codecs = std::make_unique<CodecFilter>(*compression, checkpoint, workers);
   }
   return model;
 }

@@ -5,6 +5,7 @@
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/stream.h"
+#include "core/workers.h"
 #include "data/tokenizer.h"
 #include "model/parameters.h"
 #include "tools/codec_filter.h"
@@ -34,7 +35,7 @@ void load_weights(StreamView stream, Checkpoint& checkpoint, Parameters& paramet
 [[nodiscard]] std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,
                                                               const ModelConfig& config);
 
-// A model for inference: fp32, no gradients.
+// A model for inference: fp32, no gradients; parameters and codecs on one device.
 struct InferenceModel {
   ModelConfig config{};
   std::unique_ptr<Parameters> parameters{};  // layers hold its address
@@ -44,6 +45,6 @@ struct InferenceModel {
 };
 
 [[nodiscard]] InferenceModel load_inference_model(const std::string& checkpoint_directory,
-                                                  int num_threads);
+                                                  const Workers& workers);
 
 }  // namespace slackline

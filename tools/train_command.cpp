@@ -274,7 +274,8 @@ ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
   if (job.config.device == Device::cuda) {
     cuda::use_device(rank_on_node(world));
     log_info(fmt::format("rank {}: {}", world.rank(), cuda::device_text()));
-    transport = choose_device_transport(world, job.config.network.emulates());
+    const NetworkConfig& network = job.config.network;
+    transport = choose_device_transport(world, network.transport, network.emulates());
     peak_flops =
         transport.num_devices * dense_peak_flops(cuda::device_text(), job.config.precision);
     if (world.rank() == 0 && world.size() > 1) {

@@ -105,7 +105,11 @@ TrainConfig read_train_config(JsonReader document) {
   config.optimizer = read_optimizer_config(document.section("optimizer"));
   config.compress = read_compress_config(document.section("compress"));
   config.checkpoint = read_checkpoint_config(document.section("checkpoint"));
-  config.network = read_network_config(document.section("network"));
+  const JsonReader network = document.section("network");
+  config.network = read_network_config(network);
+  if (config.network.transport != TransportWish::automatic && config.device != Device::cuda) {
+    network.fail("transport", R"(must be "auto" where device is not "cuda"; leave it out)");
+  }
   config.trace = document.boolean("trace", false);
   JsonReader debug = document.section("debug");
   config.check_sync = debug.boolean("check_sync", false);

@@ -7,18 +7,6 @@
 
 namespace slackline {
 
-// How ranks move tensors of CUDA devices: "NCCL 2.28.3", or "copies on the host: " and why not
-// NCCL.
-struct DeviceTransport {
-  bool uses_nccl = false;
-  int num_devices = 1;  // different ones, of all ranks
-  std::string text{};
-};
-
-// NCCL where the program has it, there is more than one rank, no two of them share a device, and
-// links are not emulated. The same on all ranks; all call it.
-[[nodiscard]] DeviceTransport choose_device_transport(Communicator& world, bool emulates_links);
-
 // "NCCL 2.28.3"; empty in a program without it.
 [[nodiscard]] std::string nccl_version();
 

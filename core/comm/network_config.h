@@ -2,14 +2,16 @@
 
 #include <string>
 
+#include "core/comm/device_transport.h"
 #include "core/json_reader.h"
 
 namespace slackline {
 
 // The "network" section.
 struct NetworkConfig {
-  double timeout_seconds = 600.0;  // a rank silent for longer counts as failed
-  std::string links;               // "", "probe" or a cluster file
+  double timeout_seconds = 600.0;                      // a rank silent for longer counts as failed
+  std::string links;                                   // "", "probe" or a cluster file
+  TransportWish transport = TransportWish::automatic;  // of tensors of CUDA devices
 
   [[nodiscard]] bool probes() const { return links == "probe"; }
 

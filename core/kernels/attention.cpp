@@ -11,6 +11,7 @@ namespace slackline {
 SL_BACKENDS_OF_TYPE(void attention_forward(StreamView stream, const AttentionForward& args))
 SL_BACKENDS_OF_TYPE(void attention_backward(StreamView stream, const AttentionBackward& args))
 SL_BACKENDS(void attention_decode(StreamView stream, const AttentionDecode& args))
+SL_BACKENDS(void cache_keys_values(StreamView stream, const AttentionCache& args))
 
 namespace cuda {
 
@@ -74,6 +75,18 @@ void attention_decode(StreamView stream, const AttentionDecode& args) {
   check_operand(args.values, {"attention_decode values", DType::f32, cache});
   check_operand(args.output, {"attention_decode output", DType::f32, query});
   SL_BACKEND(stream, attention_decode, stream, args);
+}
+
+void cache_keys_values(StreamView stream, const AttentionCache& args) {
+  const Shape& cache = args.keys.shape();
+  SL_CHECK(cache.rank() == 2 && args.qkv.shape().rank() == 2 && args.first >= 0 &&
+               args.first + args.qkv.dim(0) <= cache[0],
+           "cache_keys_values of " + args.qkv.shape().to_string() + " from row " +
+               std::to_string(args.first) + " of " + cache.to_string());
+  check_operand(args.qkv, {"cache_keys_values qkv", DType::f32, {args.qkv.dim(0), 3 * cache[1]}});
+  check_operand(args.keys, {"cache_keys_values keys", DType::f32, cache});
+  check_operand(args.values, {"cache_keys_values values", DType::f32, cache});
+  SL_BACKEND(stream, cache_keys_values, stream, args);
 }
 
 std::size_t attention_workspace_bytes(const AttentionSize& size, const Workers& workers) {

@@ -56,6 +56,18 @@ struct AttentionDecode {
 
 void attention_decode(StreamView stream, const AttentionDecode& args);
 
+// Copies the keys and values of one sequence's new tokens into its cache (f32 only). qkv is
+// (N, 3 * C); keys and values are (capacity, C), of which the rows first .. first + N - 1 are
+// written.
+struct AttentionCache {
+  Tensor qkv{};
+  Tensor keys{};
+  Tensor values{};
+  std::int64_t first = 0;
+};
+
+void cache_keys_values(StreamView stream, const AttentionCache& args);
+
 // Scratch from the stream's workspace, the larger of forward and backward.
 struct AttentionSize {
   std::int64_t B = 0, T = 0, H = 0, D = 0;

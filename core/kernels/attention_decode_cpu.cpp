@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 
 #include "core/kernels/attention.h"
 #include "core/kernels/simd.h"
@@ -106,6 +107,17 @@ void attention_decode(StreamView stream, const AttentionDecode& args) {
            static_cast<std::size_t>(args.length),
            args.output.data<float>() + row * C + column);
   });
+}
+
+void cache_keys_values(StreamView /*stream*/, const AttentionCache& args) {
+  const std::int64_t C = args.keys.dim(1);
+  const std::size_t row_bytes = static_cast<std::size_t>(C) * sizeof(float);
+  for (std::int64_t i = 0; i < args.qkv.dim(0); ++i) {
+    const float* row = args.qkv.data<float>() + i * 3 * C;
+    const std::int64_t cached = (args.first + i) * C;
+    std::memcpy(args.keys.data<float>() + cached, row + C, row_bytes);
+    std::memcpy(args.values.data<float>() + cached, row + 2 * C, row_bytes);
+  }
 }
 
 }  // namespace slackline::cpu

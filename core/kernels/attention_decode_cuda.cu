@@ -7,7 +7,7 @@
 
 // A block for each head of each sequence: keys and values are read once. Its warps take positions
 // in turn, lanes the columns, with online softmax; what the warps have is put together at the end,
-// in their order.
+// in their order. Bound by memory.
 namespace slackline::cuda {
 
 namespace {
@@ -147,6 +147,16 @@ __global__ void __launch_bounds__(kWarp* kWarps) decode_kernel(Heads heads) {
   }
 }
 
+// A block for each token: neighbouring threads copy neighbouring columns of its keys, then values.
+__global__ void __launch_bounds__(kWarp* kWarps)
+    cache_kernel(const float* qkv, float* keys, float* values, std::int64_t C) {
+  const float* const row = qkv + (3 * std::int64_t{blockIdx.x} + 1) * C;
+  const std::int64_t cached = blockIdx.x * C;
+  for (std::int64_t column = threadIdx.x; column < 2 * C; column += kWarp * kWarps) {
+    (column < C ? keys + cached : values + (cached - C))[column] = row[column];
+  }
+}
+
 template <int columns>
 void start(StreamView stream, unsigned num_blocks, const Heads& heads) {
   const LaunchShape shape{
@@ -184,6 +194,21 @@ void attention_decode(StreamView stream, const AttentionDecode& args) {
              "attention_decode of heads of " + std::to_string(D) + " columns");
     start<kMostColumns>(stream, num_blocks, heads);
   }
+}
+
+void cache_keys_values(StreamView stream, const AttentionCache& args) {
+  const std::int64_t C = args.keys.dim(1);
+  const LaunchShape shape{
+      .grid = static_cast<unsigned>(args.qkv.dim(0)),
+      .block = kWarp * kWarps,
+  };
+  launch(stream,
+         shape,
+         cache_kernel,
+         args.qkv.data<float>(),
+         args.keys.data<float>() + args.first * C,
+         args.values.data<float>() + args.first * C,
+         C);
 }
 
 }  // namespace slackline::cuda

@@ -5,7 +5,9 @@
 
 namespace slackline {
 
-// Copies with conversion between f32 and bf16 (round to nearest even); equal types copy.
+// Copies with conversion between f32 and bf16 (round to nearest even); equal types copy. Between
+// equal types either tensor may be the host's on a stream of the CUDA device: `from` has been read
+// when the call returns, `to` is written once the stream is synchronized.
 void cast(StreamView stream, const Tensor& from, const Tensor& to);
 
 void fill_zero(StreamView stream, const Tensor& tensor);

@@ -129,6 +129,25 @@ TEST_CASE("ranks that share a CUDA device give one rank's numbers on every layou
   }
 }
 
+TEST_CASE("tensors of devices travel as network.transport says, or the run says why not") {
+  const TrainingRun run;
+  const std::vector<std::string> ranks = {"--ranks", "2"};
+  const ProcessResult by_host =
+      train_on_cuda(run, "host", {"parallel.data=2", "network.transport=host"}, ranks);
+  CHECK_THAT(by_host.error, Catch::Contains("copies on the host: network.transport says so"));
+  const std::vector<std::string> shared = {
+      "device=cuda", "run.dir=" + run.path("nccl"), "parallel.data=2", "network.transport=nccl"};
+  const ProcessResult refused = run_process(cuda_binary(), run.arguments(shared, ranks));
+  if (refused.exit_code == 0) {
+    CHECK_THAT(refused.error, Catch::Contains("between devices: NCCL"));
+    return;
+  }
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.error,
+             Catch::Contains("network.transport: must be \"auto\" or \"host\" where ranks share") &&
+                 Catch::Contains("as there are devices, 1"));
+}
+
 TEST_CASE("a compressed run on the CUDA device learns what it learns on the CPU, and is resumed") {
   const std::vector<std::string> job = {
       "model.layers=4",

@@ -5,6 +5,7 @@
 // move, as its header says.
 //
 //   cuda_bench [--only "layer norm"] [--pairs 9] [--tokens 16384] [--hidden 768]
+//              [--gradients 124439808]
 
 #include <cstdio>
 #include <functional>
@@ -40,6 +41,7 @@ struct Options {
   int pairs = 9;
   std::int64_t tokens = 16384;
   std::int64_t hidden = 768;
+  std::int64_t gradients = 124439808;  // of GPT-2 124M
   bool peak = false;
 };
 
@@ -91,6 +93,7 @@ class Bench {
       attention(dtype);
     }
     codecs();
+    top_k_of_all_gradients();
   }
 
  private:
@@ -247,6 +250,27 @@ class Bench {
     }
   }
 
+  // One message, as large as a model. The floor is that of the codecs above.
+  void top_k_of_all_gradients() {
+    const MatrixShape shape{.rows = 1, .columns = options_.gradients};
+    const auto codec = make_codec({.kind = CodecKind::top_k, .ratio = 0.01},
+                                  {{.name = "all gradients", .shape = shape}},
+                                  1,
+                                  Device::cuda);
+    Stream stream(
+        {.device = Device::cuda, .workspace_bytes = codec->workspace_bytes({1, Device::cuda})});
+    const auto take = [&] {
+      return Codec::Matrices{ring_.take(DType::f32, {shape.rows, shape.columns})};
+    };
+    const Buffer frame("frame", codec->frame_bytes(), Backing::cuda);
+    const Tensor sent = frame.view(DType::u8, {static_cast<std::int64_t>(codec->frame_bytes())});
+    std::uint64_t step = 0;
+    const double bytes = 12.0 * static_cast<double>(shape.num_elements());
+    against_copy(stream, "encode top-k 1 % of all gradients", bytes, [&] {
+      codec->encode(stream, take(), take(), {.seed = 1, .step = ++step}, sent);
+    });
+  }
+
   [[nodiscard]] double seconds(StreamView stream, const std::function<void()>& op) {
     times_.restart(stream, 0.0);
     const std::size_t begin = times_.mark(stream, 0.0);
@@ -328,6 +352,8 @@ int run(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_option("--tokens", options.tokens, "Rows of a micro-batch")->check(CLI::PositiveNumber);
   app.add_option("--hidden", options.hidden, "Width of the model, a multiple of 64")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--gradients", options.gradients, "Elements of the message of all gradients")
       ->check(CLI::PositiveNumber);
   app.add_flag("--peak", options.peak, "Print the card's dense bf16 peak, 0 if unknown, and end");
   CLI11_PARSE(app, argc, argv);

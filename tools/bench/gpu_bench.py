@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a GPU does with this tree, in one table: whole steps of GPT-2 124M and 1.5B with their share of the card's peak by
 three formulas, peak memory against the plan, the same model under PyTorch where that is installed, ranks that share the
-card over emulated links, and every op and codec against what bounds it (cuda_bench).
+card over emulated links, every op and codec against what bounds it (cuda_bench), and some of them against PyTorch's.
 
 usage: tools/bench/gpu_bench.py [--binary BINARY] [--python PYTHON] [--ops-only | --steps-only] [--small]
 
@@ -10,8 +10,11 @@ command itself.
 """
 
 import argparse
+import ctypes
+import functools
 import json
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -28,6 +31,9 @@ MODELS = {
     "GPT-2 1.5B": {"layers": 48, "hidden": 1600, "heads": 25, "sequence": 1024, "vocab": 50257, "micro": 8},
 }
 SMALL = {"a few layers": {"layers": 2, "hidden": 64, "heads": 2, "sequence": 64, "vocab": 257, "micro": 4}}
+# As cuda_bench's defaults; `gradients` are GPT-2 124M's.
+OPS = {"tokens": 16384, "hidden": 768, "gradients": 124439808}
+SMALL_OPS = {"tokens": 256, "hidden": 128, "gradients": 1 << 20}
 LINKS = [10**9, 10**10, 10**11, 4 * 10**11]  # bits a second
 
 
@@ -46,11 +52,36 @@ def header():
           f"commit {commit.stdout.strip() or 'unknown'}\n")
 
 
+@functools.cache
+def driver():
+    """The driver's library and a context of the first device; None where there are none. No nvidia-smi is needed."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    if cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0):
+        return None
+    return None if cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) else (cuda, context)
+
+
+def used_bytes():
+    """Of the card, by all programs; None where nobody can tell."""
+    if driver() is None:
+        return None
+    cuda, context = driver()
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    if cuda.cuCtxSetCurrent(context) or cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)):
+        return None
+    return total.value - free.value
+
+
 class PeakMemory:
-    """The most that is in use on the card while a block runs, beyond what was in use before."""
+    """The most that is in use on the card while a block runs, beyond what was in use before: what a run allocates, and
+    some hundreds of MiB that the driver takes for its context and kernels."""
 
     def __enter__(self):
-        self.before, self.most, self.ended = self.used(), 0, False
+        self.before, self.most, self.ended = used_bytes(), 0, False
         self.thread = threading.Thread(target=self.watch)
         self.thread.start()
         return self
@@ -59,15 +90,13 @@ class PeakMemory:
         self.ended = True
         self.thread.join()
 
-    @staticmethod
-    def used():
-        text = query("memory.used")
-        return float(text) * 2**20 if text != "unknown" else 0.0
-
     def watch(self):
-        while not self.ended:
-            self.most = max(self.most, self.used() - self.before)
-            time.sleep(0.1)
+        while not self.ended and self.before is not None:
+            self.most = max(self.most, used_bytes() - self.before)
+            time.sleep(0.05)
+
+    def text(self):
+        return "unknown" if self.before is None else gibibytes(self.most)
 
 
 def config(place, model, name, **sections):
@@ -91,21 +120,35 @@ def step_seconds(place, job, ranks=1):
     return statistics.median(step["step_seconds"] for step in steps[WARMUP:])
 
 
-def peer_seconds(python, model):
+def ask_peer(python, what, sizes):
+    """What gpu_peer.py prints; None, having said why, where it cannot."""
     peer = REPOSITORY / "tools/bench/gpu_peer.py"
-    done = subprocess.run(
-        [python, str(peer), json.dumps({**model, "accumulate": 1})], capture_output=True, text=True, check=False
-    )
-    return float(done.stdout) if done.returncode == 0 else None
+    done = subprocess.run([python, str(peer), what, json.dumps(sizes)], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return json.loads(done.stdout.strip().splitlines()[-1])
+    reason = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
+    print(f"gpu_peer.py {what}: {reason[-1]}", file=sys.stderr)
+    return None
 
 
 def dense_peak():
-    done = subprocess.run([str(runs.BINARY.parent / "cuda_bench"), "--peak"], capture_output=True, text=True, check=True)
+    """Of bf16; 0 where the card's is not known. Ends this program where there is no card."""
+    ops = runs.BINARY.parent / "cuda_bench"
+    for program in (runs.BINARY, ops):
+        if not program.exists():
+            sys.exit(f"{program}: not there; build it first: cmake --preset cuda && cmake --build --preset cuda")
+    done = subprocess.run([str(ops), "--peak"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = (done.stderr + done.stdout).strip().splitlines() or [f"{ops} ended with {done.returncode}"]
+        sys.exit(f"gpu_bench.py needs a GPU: {reason[-1]}")
     return float(done.stdout)
 
 
-def whole_steps(place, models, python):
-    peak = dense_peak()
+def gibibytes(value):
+    return f"{value / 2**30:.2f} GiB"
+
+
+def whole_steps(place, models, python, peak):
     print_header("model", "step", "tokens/s", "MFU causal", "6N + 12LCT", "hardware", "PyTorch", "by it",
                  "peak memory", "planned")
     for name, model in models.items():
@@ -115,10 +158,10 @@ def whole_steps(place, models, python):
             seconds = step_seconds(place, job)
         tokens = model["micro"] * model["sequence"] / seconds
         shares = [f"{100 * tokens * flops / peak:.1f} %" if peak else "n/a" for flops in plan["flops_per_token"].values()]
-        peer = peer_seconds(python, model)
+        peer = ask_peer(python, "step", {**model, "accumulate": 1})
         print_row(name, f"{seconds:.4f} s", f"{tokens:.0f}", *shares,
                   f"{peer:.4f} s" if peer else "not there", f"{peer / seconds:.2f} x" if peer else "",
-                  f"{memory.most / 2**30:.2f} GiB", f"{plan['memory_bytes'] / 2**30:.2f} GiB")
+                  memory.text(), gibibytes(plan["memory_bytes"]))
     print()
 
 
@@ -149,6 +192,28 @@ def shared_card(place, model):
     print()
 
 
+def ops(sizes, pairs, python):
+    """Every op and codec against its bound, then those that PyTorch has too against it."""
+    arguments = [text for name, size in {**sizes, "pairs": pairs}.items() for text in (f"--{name}", str(size))]
+    own = {}
+    with subprocess.Popen(
+        [str(runs.BINARY.parent / "cuda_bench"), *arguments], stdout=subprocess.PIPE, text=True
+    ) as bench:
+        for line in bench.stdout:
+            print(line, end="", flush=True)
+            if found := re.match(r"(\S.*?) +([0-9.]+) ms ", line):
+                own[found[1]] = 1e-3 * float(found[2])
+    if bench.returncode != 0:
+        sys.exit(f"cuda_bench: ended with {bench.returncode}")
+    peer = ask_peer(python, "ops", {**sizes, "times": pairs})
+    if peer is None:
+        return
+    print()
+    print_header("op", "here", "PyTorch", "by it")
+    for name, seconds in peer.items():
+        print_row(name, f"{1e3 * own[name]:.4f} ms", f"{1e3 * seconds:.4f} ms", f"{seconds / own[name]:.2f} x")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--binary", default=str(REPOSITORY / "build/cuda/slackline"))
@@ -158,18 +223,16 @@ def main():
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     runs.BINARY = pathlib.Path(options.binary).absolute()
-    runs.require_binary()
+    peak = dense_peak()
     header()
     place = Workplace()
     place.prepare_letters("corpus", 1 << 22)
     models = SMALL if options.small else MODELS
     if not options.ops_only:
-        whole_steps(place, models, options.python)
+        whole_steps(place, models, options.python, peak)
         shared_card(place, next(iter(models.values())))
     if not options.steps_only:
-        ops = runs.BINARY.parent / "cuda_bench"
-        small = ["--tokens", "256", "--hidden", "128", "--pairs", "1"] if options.small else []
-        subprocess.run([str(ops), *small], check=True)
+        ops(SMALL_OPS if options.small else OPS, 1 if options.small else 9, options.python)
 
 
 if __name__ == "__main__":

@@ -92,4 +92,34 @@ TEST_CASE("a query attends to the positions that count, whatever lies behind the
   }
 }
 
+TEST_CASE("keys and values of new tokens go to their rows of the cache, and nowhere else") {
+  Stream stream(test_stream(2));
+
+  struct Tokens {
+    std::int64_t N, first, C;
+  };
+
+  for (const Tokens& tokens : {Tokens{1, 0, 1}, {0, 3, 5}, {1, 6, 33}, {5, 2, 30}, {7, 0, 700}}) {
+    INFO(tokens.N << " tokens from " << tokens.first << ", " << tokens.C << " channels");
+    const Shape cache{7, tokens.C};
+    GuardedTensor qkv = random_tensor(DType::f32, {tokens.N, 3 * tokens.C}, {.seed = 1});
+    GuardedTensor keys = random_tensor(DType::f32, cache, {.seed = 2});
+    GuardedTensor values = random_tensor(DType::f32, cache, {.seed = 3});
+    std::vector<double> expected_keys = keys.values();
+    std::vector<double> expected_values = values.values();
+    const std::vector<double> rows = qkv.values();
+    for (std::int64_t i = 0; i < tokens.N * tokens.C; ++i) {
+      const std::int64_t from = i / tokens.C * 3 * tokens.C + i % tokens.C;
+      const auto to = static_cast<std::size_t>(tokens.first * tokens.C + i);
+      expected_keys[to] = rows[static_cast<std::size_t>(from + tokens.C)];
+      expected_values[to] = rows[static_cast<std::size_t>(from + 2 * tokens.C)];
+    }
+    cache_keys_values(stream, {.qkv = qkv, .keys = keys, .values = values, .first = tokens.first});
+    REQUIRE(keys.values() == expected_keys);
+    REQUIRE(values.values() == expected_values);
+    REQUIRE(keys.sentinels_intact());
+    REQUIRE(values.sentinels_intact());
+  }
+}
+
 }  // namespace slackline::testing

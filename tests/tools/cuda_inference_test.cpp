@@ -1,0 +1,126 @@
+// Trained models on the CUDA device, through the binary: what evaluate and generate make of them
+// there and on the CPU.
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/places.h"
+#include "tests/tools/training_run.h"
+
+namespace slackline {
+
+namespace {
+
+const std::vector<std::string> kOnCuda = {"--device", "cuda"};
+
+ProcessResult run_cuda_binary(const std::vector<std::string>& arguments) {
+  return run_process(test_place("SLACKLINE_BINARY", SL_CUDA_BINARY), arguments);
+}
+
+// A model of some steps, which the CPU trained.
+struct TrainedModel {
+  TrainingRun run;
+
+  explicit TrainedModel(const std::vector<std::string>& assignments = {},
+                        const std::vector<std::string>& options = {}) {
+    const ProcessResult trained = run.train(assignments, options);
+    INFO(trained.error);
+    REQUIRE(trained.exit_code == 0);
+  }
+
+  [[nodiscard]] std::vector<std::string> evaluation(const std::vector<std::string>& options) const {
+    return with(
+        {"evaluate", "--checkpoint", run.checkpoint(6), "--data", run.path("corpus"), "--json"},
+        options);
+  }
+};
+
+std::string out_of(const ProcessResult& result) {
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  return result.out;
+}
+
+double loss_of(const ProcessResult& result) {
+  const std::string out = out_of(result);
+  const std::string key = "\"loss\": ";
+  const std::size_t at = out.rfind(key);
+  REQUIRE(at != std::string::npos);
+  return std::strtod(out.c_str() + at + key.size(), nullptr);
+}
+
+// Text longer than the context of 32 tokens.
+std::vector<std::string> generation(const std::string& checkpoint) {
+  return {"generate",
+          "--checkpoint",
+          checkpoint,
+          "--prompt",
+          "line 3 of ",
+          "--tokens",
+          "60",
+          "--temperature",
+          "0"};
+}
+
+// Sums in other orders, in fp32 on both devices.
+constexpr double kLoss = 2e-6;
+// A rounding decides which elements a codec keeps, or which directions.
+constexpr double kCompressedLoss = 1e-4;
+
+}  // namespace
+
+TEST_CASE("evaluate gives the same loss on the CUDA device and on the CPU") {
+  const TrainedModel model;
+  // Of the whole file, whose last pass has 2 windows in place of 8.
+  const double expected = loss_of(run_slackline(model.evaluation({})));
+  const double found = loss_of(run_cuda_binary(model.evaluation(kOnCuda)));
+  CHECK(std::abs(found / expected - 1.0) <= kLoss);
+}
+
+TEST_CASE("activations are compressed on the CUDA device as on the CPU") {
+  for (const char* codec : {R"({"codec": "top_k", "ratio": 0.05})",
+                            R"({"codec": "random_k", "ratio": 0.5})",
+                            R"({"codec": "quantize", "bits": 4})",
+                            R"({"codec": "low_rank", "rank": 8})"}) {
+    INFO(codec);
+    const TrainedModel model(
+        {"parallel.pipeline=2",
+         std::string(R"(compress={"policy": "all", "pipeline_forward": )") + codec + "}"},
+        {"--ranks", "2"});
+    const std::vector<std::string> compressed = {"--batches", "2", "--compression", "on"};
+    const double expected = loss_of(run_slackline(model.evaluation(compressed)));
+    const double plain =
+        loss_of(run_slackline(model.evaluation({"--batches", "2", "--compression", "off"})));
+    const double found = loss_of(run_cuda_binary(model.evaluation(with(compressed, kOnCuda))));
+    CHECK(std::abs(found / expected - 1.0) <= kCompressedLoss);
+    CHECK(std::abs(plain / expected - 1.0) > kCompressedLoss);
+    const std::vector<std::string> text =
+        with(generation(model.run.checkpoint(6)), {"--compression", "on"});
+    CHECK_THAT(out_of(run_cuda_binary(with(text, kOnCuda))), Catch::StartsWith("line 3 of "));
+  }
+}
+
+TEST_CASE("greedy text is the same on the CUDA device and on the CPU") {
+  const TrainedModel model({"run.steps=20", "run.eval_every=0", "run.save_every=20"});
+  const std::vector<std::string> arguments = generation(model.run.checkpoint(20));
+  const std::string expected = out_of(run_slackline(arguments));
+  CHECK(out_of(run_cuda_binary(with(arguments, kOnCuda))) == expected);
+}
+
+TEST_CASE("a device that is not known is refused, and one that is not there says why") {
+  const TrainedModel model;
+  const ProcessResult unknown = run_slackline(model.evaluation({"--device", "gpu"}));
+  CHECK(unknown.exit_code == 2);
+  CHECK_THAT(unknown.error, Catch::Contains("--device") && Catch::Contains("cuda"));
+  // The binary of preset cpu has no backend; that of preset cuda finds a device in this test.
+  const ProcessResult absent = run_slackline(model.evaluation(kOnCuda));
+  if (absent.exit_code != 0) {
+    CHECK(absent.exit_code == 2);
+    CHECK_THAT(absent.error, Catch::Contains("--device") && Catch::Contains("built without CUDA"));
+  }
+}
+
+}  // namespace slackline

@@ -1,0 +1,32 @@
+#include "tools/device_option.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "core/cuda/cuda_device.h"
+#include "core/error.h"
+#include "core/log.h"
+
+namespace slackline {
+
+void add_device_option(CLI::App& command, DeviceOption& value) {
+  command
+      .add_option("--device", value, "Where it computes: the processor, or the first CUDA device")
+      ->check(
+          CLI::IsMember({std::string(name_of(Device::cpu)), std::string(name_of(Device::cuda))}))
+      ->capture_default_str();
+}
+
+Device use_device(const DeviceOption& value) {
+  if (value != name_of(Device::cuda)) {
+    return Device::cpu;
+  }
+  if (!cuda::is_built()) {
+    throw ConfigError(fmt::format("--device: {}; or use cpu; got {}", cuda::obstacle(), value));
+  }
+  cuda::use_device(0);
+  log_info(cuda::device_text());
+  return Device::cuda;
+}
+
+}  // namespace slackline
