@@ -66,6 +66,12 @@ class Compression {
   // compressed.
   [[nodiscard]] const PlanFromStep* in_force() const;
 
+  // Where it came into force; 0: none has.
+  [[nodiscard]] std::int64_t in_force_from() const { return in_force_from_; }
+
+  // Whether this step samples what is compressed.
+  [[nodiscard]] bool samples() const { return samples_; }
+
   [[nodiscard]] const PlanHistory& plans() const { return options_.plans; }
 
   // Changes what is compressed from a step on that has not begun.

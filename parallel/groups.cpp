@@ -33,7 +33,8 @@ Groups::Groups(Communicator& everyone,
                const DeviceTransport& transport)
     : mesh(make_mesh(config)),
       world(&everyone),
-      staging(device == Device::cuda ? std::make_shared<HostStaging>() : nullptr) {
+      staging(device == Device::cuda ? std::make_shared<HostStaging>() : nullptr),
+      ranks_are_processes(transport.ranks_are_processes) {
   const int rank = world->rank();
   const auto group = [&](const char* axis,
                          const std::vector<int>& members,

@@ -36,6 +36,7 @@ struct Groups {
   Mesh mesh;
   Communicator* world;
   std::shared_ptr<HostStaging> staging;  // null where tensors are the host's
+  bool ranks_are_processes;              // as DeviceTransport says
   std::unique_ptr<Communicator> tensor;
   std::unique_ptr<Communicator> data;
   // Ranks of one pipeline, once for each direction: messages of one do not wait for the other's.

@@ -134,8 +134,19 @@ void MeshModel::rehearse(int what, schedule::Seconds seconds) {
   clock_->end();
 }
 
+// Messages get their memory in the first step of a plan, and samples in each that takes some.
+void MeshModel::choose_who_waits() {
+  if (groups_->staging == nullptr) {
+    return;
+  }
+  const bool settled = settled_plan_ == compression_.in_force_from() && !compression_.samples();
+  groups_->staging->set_waits(settled && groups_->ranks_are_processes ? HostStaging::Waits::stream
+                                                                      : HostStaging::Waits::thread);
+}
+
 StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool stop) {
   compression_.begin_step(static_cast<std::int64_t>(micro_batches.front().step));
+  choose_who_waits();
   if (options_.may_skip) {
     compression_.keep_state();
   }
@@ -149,6 +160,7 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
   const std::vector<double> squares = squared_norms();
   step_times_.norm_end = groups_->world->now();
   step_times_.codecs = compression_.take_times();  // the norms have waited for all
+  settled_plan_ = compression_.in_force_from();
   StepFacts facts = agreement_.agree({.loss = loss, .stop = stop}, reducer_.pieces(), squares);
   facts.loss /= tokens_of_step();
   return facts;
@@ -173,6 +185,7 @@ void MeshModel::require_sync() {
 }
 
 StepFacts MeshModel::evaluate(std::vector<MicroBatch> micro_batches, bool stop) {
+  choose_who_waits();
   compression_.keep_state();
   double loss = executor_.evaluate(work_of(std::move(micro_batches)));
   compression_.restore_state();

@@ -98,6 +98,7 @@ class MeshModel {
   void require_sync();
 
  private:
+  void choose_who_waits();
   // Of the pieces' gradients.
   [[nodiscard]] std::vector<double> squared_norms();
   // Seconds of the step's end that belong to no pass, on the rehearsal device.
@@ -119,7 +120,8 @@ class MeshModel {
   Compression compression_;
   AdamwOptimizer optimizer_;
   StepAgreement agreement_;
-  Buffer tokens_;  // of the step's micro-batches, on a CUDA device
+  Buffer tokens_;                   // of the step's micro-batches, on a CUDA device
+  std::int64_t settled_plan_ = -1;  // of the last step, by where it came into force; -1: no step
   StepTimes step_times_;
 };
 

@@ -278,9 +278,7 @@ TransferWork PipelineExecutor::encoding(const Op& op,
                 stream = at.stream,
                 key = key_of(op, work),
                 frame = message.frame(),
-                kept = message.memory] {
-    codec->encode(stream, outgoing, key, frame, feedback);
-  };
+                kept = message.memory] { codec->encode(stream, outgoing, key, frame, feedback); };
   if (trains) {
     job.beside = [=,
                   stream = at.stream,

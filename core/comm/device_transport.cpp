@@ -1,6 +1,7 @@
 #include "core/comm/device_transport.h"
 
 #include <set>
+#include <unistd.h>
 #include <vector>
 
 #include "core/comm/nccl_communicator.h"
@@ -62,11 +63,17 @@ DeviceTransport choose_device_transport(Communicator& world,
   const std::vector<std::string> places =
       exchange_texts(world, std::to_string(node) + " " + cuda::device_id(), "the devices of ranks");
   const std::set<std::string> different(places.begin(), places.end());
-  return decide_device_transport({.num_ranks = world.size(),
-                                  .num_devices = static_cast<int>(different.size()),
-                                  .emulates_links = emulates_links,
-                                  .nccl_version = nccl_version()},
-                                 wish);
+  const std::vector<std::string> processes = exchange_texts(
+      world, std::to_string(node) + " " + std::to_string(getpid()), "the processes of ranks");
+  DeviceTransport transport =
+      decide_device_transport({.num_ranks = world.size(),
+                               .num_devices = static_cast<int>(different.size()),
+                               .emulates_links = emulates_links,
+                               .nccl_version = nccl_version()},
+                              wish);
+  transport.ranks_are_processes =
+      std::set<std::string>(processes.begin(), processes.end()).size() == processes.size();
+  return transport;
 }
 
 }  // namespace slackline

@@ -13,7 +13,8 @@ enum class TransportWish { automatic, nccl, host };
 // NCCL.
 struct DeviceTransport {
   bool uses_nccl = false;
-  int num_devices = 1;  // different ones, of all ranks
+  bool ranks_are_processes = false;  // each in one of its own
+  int num_devices = 1;               // different ones, of all ranks
   std::string text{};
 };
 

@@ -67,16 +67,14 @@ void HostStaging::copy_in(const Tensor& from, const Tensor& to) const {
 }
 
 void HostStaging::await(Landing& landing) {
-  if (landing.transfer.done()) {
+  if (waits_ == Waits::thread || landing.transfer.done()) {
     landing.transfer.wait();
     return;
   }
-  if (landing.gate) {
-    if (std::function<void()> begins = landing.transfer.state()->wait_begins()) {
-      watch_.when(computed(), std::move(begins));
-    }
-    stream().follow(landing.gate->word, landing.gate->value);
+  if (std::function<void()> begins = landing.transfer.state()->wait_begins()) {
+    watch_.when(computed(), std::move(begins));
   }
+  stream().follow(landing.gate->word, landing.gate->value);
 }
 
 void HostStaging::keep(Landing landing) {

@@ -37,9 +37,18 @@ class HostStaging {
     std::shared_ptr<const CudaEvent> passed{};  // when the stream needs them no more
   };
 
+  // Who waits for a transfer: the stream, so that the rank's thread goes on, or the thread. CUDA
+  // may hold up a whole process where memory is allocated or freed, so the stream must not be left
+  // waiting for one whose other end, or whose decoding, may do that: the stream is for processes
+  // with one rank, in times in which their memory stays as it is.
+  enum class Waits { stream, thread };
+
   // Transfers that are submitted from now on follow what the stream has been given by then, and
   // what it is given after a wait follows the transfer.
   void follow(StreamView compute);
+
+  // The thread, unless told.
+  void set_waits(Waits waits) { waits_ = waits; }
 
   // What the rank has computed by the time of the call.
   [[nodiscard]] std::shared_ptr<const CudaEvent> computed() const;
@@ -61,8 +70,8 @@ class HostStaging {
   // In the computation's order.
   void copy_in(const Tensor& from, const Tensor& to) const;
 
-  // The computation waits for a transfer from now on: until its gate is open, if it has one.
-  // Throws CommError where it has failed already.
+  // The computation, or the thread, waits for a transfer from now on. Throws CommError where it has
+  // failed already.
   void await(Landing& landing);
 
   // Keeps it until the computation has come as far as now. Blocks where more than kMostKept are
@@ -86,6 +95,7 @@ class HostStaging {
   [[nodiscard]] CudaStream& stream() const;
 
   std::optional<StreamView> compute_{};
+  Waits waits_ = Waits::thread;
   std::unique_ptr<CudaStream> copies_{};  // out
   std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>(Backing::pinned);
   std::vector<Buffer> gate_blocks_{};  // of words

@@ -2,6 +2,7 @@
 // that run on the processor (tests/emulated_cuda).
 
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -148,18 +149,71 @@ TEST_CASE("tensors of devices travel as network.transport says, or the run says 
                  Catch::Contains("as there are devices, 1"));
 }
 
+// Every kind of compressed message between 2 x 2 ranks.
+const std::vector<std::string> kCompressed = {
+    "model.layers=4",
+    "batch.micro=1",
+    "optimizer.lr=1e-3",
+    "parallel.pipeline=2",
+    "parallel.data=2",
+    "compress.policy=all",
+    R"(compress.pipeline_backward={"codec": "low_rank", "rank": 2, "error_feedback": "lazy"})",
+    R"(compress.pipeline_forward={"codec": "quantize", "bits": 8})",
+    R"(compress.data_gradient={"codec": "low_rank", "rank": 2, "error_feedback": "immediate"})",
+    R"(compress.embedding={"codec": "top_k", "ratio": 0.2, "error_feedback": "immediate"})"};
+
+#ifdef SL_MPIEXEC
+TEST_CASE("ranks that are processes, whose streams wait for transfers, give the bits of threads") {
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  const TrainingRun run;
+
+  struct Layout {
+    std::string ranks;
+    std::vector<std::string> assignments;
+  };
+
+  const std::vector<Layout> layouts = {
+      {"2", {"parallel.tensor=2", "parallel.sequence_parallel=true"}},
+      {"4",
+       {"batch.micro=1",
+        "parallel.pipeline=2",
+        "parallel.data=2",
+        "parallel.data_strategy=zero1",
+        "run.eval_every=2"}},
+      {"2",
+       {"model.layers=4",
+        "batch.micro=1",
+        "parallel.pipeline=2",
+        "parallel.schedule=interleaved",
+        "parallel.chunks=2"}},
+      {"4", kCompressed},
+      {"2",
+       {"batch.micro=1",
+        "parallel.pipeline=2",
+        "compress.policy=all",
+        R"(compress.pipeline_forward={"codec": "top_k", "ratio": 0.3})"}}};
+  int number = 0;
+  for (const Layout& layout : layouts) {
+    const std::string name = std::to_string(number++);
+    INFO("layout " << name);
+    train_on_cuda(run, name + "-threads", layout.assignments, {"--ranks", layout.ranks});
+    std::vector<std::string> command = {"--oversubscribe", "-np", layout.ranks, cuda_binary()};
+    const std::vector<std::string> arguments =
+        run.arguments(with({"device=cuda", "run.dir=" + run.path(name)}, layout.assignments), {});
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    const ProcessResult result = run_process(test_place("SLACKLINE_MPIRUN", SL_MPIEXEC), command);
+    INFO(result.error);
+    REQUIRE(result.exit_code == 0);
+    CHECK(run.metric("loss", name) == run.metric("loss", name + "-threads"));
+    CHECK(run.weights_sha256(run.checkpoint(6, name)) ==
+          run.weights_sha256(run.checkpoint(6, name + "-threads")));
+  }
+}
+#endif
+
 TEST_CASE("a compressed run on the CUDA device learns what it learns on the CPU, and is resumed") {
-  const std::vector<std::string> job = {
-      "model.layers=4",
-      "batch.micro=1",
-      "optimizer.lr=1e-3",
-      "parallel.pipeline=2",
-      "parallel.data=2",
-      "compress.policy=all",
-      R"(compress.pipeline_backward={"codec": "low_rank", "rank": 2, "error_feedback": "lazy"})",
-      R"(compress.pipeline_forward={"codec": "quantize", "bits": 8})",
-      R"(compress.data_gradient={"codec": "low_rank", "rank": 2, "error_feedback": "immediate"})",
-      R"(compress.embedding={"codec": "top_k", "ratio": 0.2, "error_feedback": "immediate"})"};
+  const std::vector<std::string>& job = kCompressed;
   const std::vector<std::string> ranks = {"--ranks", "4"};
   const TrainingRun run;
   const ProcessResult on_cpu = run.train(with({"run.dir=" + run.path("cpu")}, job), ranks);

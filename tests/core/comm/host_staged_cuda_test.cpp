@@ -100,10 +100,14 @@ class WaitingCommunicator final : public ForwardingCommunicator {
   Stream* stream_;
 };
 
+// Ranks are threads here, so no memory of the device may go while another's stream waits: tests
+// that have streams wait keep their tensors to the end.
+//
 // A rank's communicator for tensors of the device, and the stream that it follows.
 struct StagedRank {
-  explicit StagedRank(Communicator& world, const std::vector<int>& members) {
+  StagedRank(Communicator& world, const std::vector<int>& members, HostStaging::Waits waits) {
     staging->follow(stream);
+    staging->set_waits(waits);
     group = host_staged(world.group("staged", members), staging);
   }
 
@@ -139,7 +143,7 @@ TEST_CASE("transfers of the device's tensors through the host do what those of t
     INFO(check.claim);
     for (const int size : {2, 3, 4}) {
       REQUIRE_NOTHROW(run_local_ranks(size, {.longest_background = 4096}, [&](Communicator& world) {
-        StagedRank rank(world, all_of(world));
+        StagedRank rank(world, all_of(world), HostStaging::Waits::thread);
         WaitingCommunicator waiting(std::move(rank.group), rank.stream);
         check.run(waiting);
       }));
@@ -149,23 +153,27 @@ TEST_CASE("transfers of the device's tensors through the host do what those of t
 
 TEST_CASE("the stream waits for a transfer and the rank's thread does not") {
   run_local_ranks(2, {}, [](Communicator& world) {
-    StagedRank rank(world, {0, 1});
+    StagedRank rank(world, {0, 1}, HostStaging::Waits::stream);
     GuardedTensor data = filled(1.0 + world.rank());
     GuardedTensor out = filled(0.0);
+    GuardedTensor later = filled(7.0);
+    world.barrier({}).wait();
     if (world.rank() == 0) {
       rank.group->receive(data, 1, {}).wait();
       cast(rank.stream, data, out);
       // The other rank sends when it has heard that this one has come here.
       double word = 1.0;
       world.send(Tensor(std::span(&word, 1)), 1, {}).wait();
-      rank.stream.synchronize();
-      expect(out.values() == std::vector<double>(kElements, 2.0), world, "what was sent");
     } else {
       double word = 0.0;
       world.receive(Tensor(std::span(&word, 1)), 0, {}).wait();
       rank.group->send(data, 0, {}).wait();
-      cast(rank.stream, filled(7.0), data);  // after it has been read
-      rank.stream.synchronize();
+      cast(rank.stream, later, data);  // after it has been read
+    }
+    rank.stream.synchronize();
+    world.barrier({}).wait();
+    if (world.rank() == 0) {
+      expect(out.values() == std::vector<double>(kElements, 2.0), world, "what was sent");
     }
   });
 }
@@ -173,26 +181,36 @@ TEST_CASE("the stream waits for a transfer and the rank's thread does not") {
 TEST_CASE("a rank that runs ahead of its device waits for it now and then") {
   constexpr int kTransfers = 100;  // more than are kept
   run_local_ranks(2, {}, [](Communicator& world) {
-    StagedRank rank(world, {0, 1});
+    StagedRank rank(world, {0, 1}, HostStaging::Waits::stream);
     GuardedTensor sum = filled(1.0);
-    for (int i = 0; i < 10; ++i) {
-      rank.group->all_reduce(sum, {}).wait();
-    }
+    std::vector<GuardedTensor> sent;
     for (int i = 0; i < kTransfers; ++i) {
-      GuardedTensor data = filled(world.rank());
-      rank.group->broadcast(data, i % 2, {}).wait();
-      rank.stream.synchronize();
-      expect(data.values() == std::vector<double>(kElements, i % 2), world, "what was sent");
+      sent.push_back(filled(i + 1000.0 * world.rank()));
+    }
+    world.barrier({}).wait();
+    for (int i = 0; i < kTransfers; ++i) {
+      if (i < 10) {
+        rank.group->all_reduce(sum, {}).wait();
+      }
+      rank.group->broadcast(sent[static_cast<std::size_t>(i)], i % 2, {}).wait();
     }
     rank.stream.synchronize();
+    world.barrier({}).wait();
     expect(sum.values() == std::vector<double>(kElements, 1024.0), world, "ten sums of two");
+    for (int i = 0; i < kTransfers; ++i) {
+      const double value = i + 1000.0 * (i % 2);
+      expect(sent[static_cast<std::size_t>(i)].values() == std::vector<double>(kElements, value),
+             world,
+             "what was sent");
+    }
   });
 }
 
 TEST_CASE("a stream that waits for a rank that fails goes on, and the next call says why") {
   const auto fails = [](Communicator& world) {
-    StagedRank rank(world, {0, 1});
+    StagedRank rank(world, {0, 1}, HostStaging::Waits::stream);
     GuardedTensor data = filled(0.0);
+    world.barrier({}).wait();
     if (world.rank() == 1) {
       world.fail("out of luck");
       return;
@@ -207,8 +225,9 @@ TEST_CASE("a stream that waits for a rank that fails goes on, and the next call 
 
 TEST_CASE("a stream that waits too long fails the job, with the transfer's name") {
   const auto waits = [](Communicator& world) {
-    StagedRank rank(world, {0, 1});
+    StagedRank rank(world, {0, 1}, HostStaging::Waits::stream);
     GuardedTensor data = filled(0.0);
+    world.barrier({}).wait();
     if (world.rank() == 0) {
       rank.group->receive(data, 1, {.what = "activations"}).wait();
       rank.stream.synchronize();
