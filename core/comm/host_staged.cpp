@@ -17,35 +17,22 @@ Tensor part_of(const Tensor& tensor, const Slice& slice) {
   return {first, tensor.dtype(), {static_cast<std::int64_t>(slice.count())}, tensor.device()};
 }
 
-// A transfer of a copy on the host, and what has to be copied on the device's side when it has
-// ended.
+// A transfer of a copy on the host.
 class StagedState final : public Transfer::State {
  public:
-  struct Copy {
-    Tensor from;
-    Tensor to;
-  };
-
-  // `copied` is when the device's memory has been read; null: when the gate is open.
+  // `copied` is when the device's memory has been read, where that is all there is to wait for.
   StagedState(std::shared_ptr<HostStaging> staging,
               HostStaging::Landing landing,
-              std::shared_ptr<const CudaEvent> copied,
-              std::vector<Copy> results)
-      : staging_(std::move(staging)),
-        landing_(std::move(landing)),
-        copied_(std::move(copied)),
-        results_(std::move(results)) {}
+              std::shared_ptr<const CudaEvent> copied)
+      : staging_(std::move(staging)), landing_(std::move(landing)), copied_(std::move(copied)) {}
 
   void wait() override {
-    if (copied_ != nullptr) {
-      staging_->follow_event(*copied_);
+    if (copied_ == nullptr) {
+      staging_->land(std::move(landing_));
     } else {
-      staging_->await(landing_);
+      staging_->follow_event(*copied_);
+      staging_->keep(std::move(landing_));
     }
-    for (const Copy& copy : results_) {
-      staging_->copy_in(copy.from, copy.to);
-    }
-    staging_->keep(std::move(landing_));
   }
 
   [[nodiscard]] bool done() const override { return landing_.transfer.done(); }
@@ -56,7 +43,6 @@ class StagedState final : public Transfer::State {
   std::shared_ptr<HostStaging> staging_;
   HostStaging::Landing landing_;
   std::shared_ptr<const CudaEvent> copied_;
-  std::vector<Copy> results_;
 };
 
 class HostStagedCommunicator final : public Communicator {
@@ -137,7 +123,7 @@ class HostStagedCommunicator final : public Communicator {
       return inner_->all_to_all(from, to, note, work);
     }
     SL_CHECK(work.worker == nullptr, "work of an all-to-all");
-    HostStaging::Landing landing;
+    HostStaging::Landing landing{.posted = staging_->computed()};
     const Tensor sent = host_copy(from, landing);
     const Tensor arrived = host_copy(to, landing);
     landing.gate = staging_->take_gate();
@@ -145,12 +131,11 @@ class HostStagedCommunicator final : public Communicator {
                               .ended = [gate = *landing.gate] { gate.open(); }};
     landing.transfer = inner_->all_to_all(sent, arrived, note, staged);
     // The rank's own slice goes nowhere, so it may be taken before the copies of it have been made.
-    std::vector<StagedState::Copy> results = {{arrived, to}};
+    landing.results = {{arrived, to}};
     if (from.raw() != to.raw()) {
-      results.push_back({part_of(from, own_of(from)), part_of(to, own_of(to))});
+      landing.results.push_back({part_of(from, own_of(from)), part_of(to, own_of(to))});
     }
-    return Transfer(
-        std::make_unique<StagedState>(staging_, std::move(landing), nullptr, std::move(results)));
+    return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), nullptr));
   }
 
   Transfer broadcast(const Tensor& data,
@@ -223,17 +208,16 @@ class HostStagedCommunicator final : public Communicator {
     if (!is_staged(data)) {
       return submit(data, work);
     }
-    HostStaging::Landing landing;
+    HostStaging::Landing landing{.posted = staging_->computed()};
     const Tensor host = host_copy(data, landing);
     std::shared_ptr<const CudaEvent> copied;
-    std::vector<StagedState::Copy> results;
     TransferWork staged = with_copies(data, host, ways, work);
     if (ways.out.count() > 0 && !work.before) {
       copied = staging_->copy_out(part_of(data, ways.out), part_of(host, ways.out));
       staged.start_before = staging_->when(copied);
     }
     if (ways.in.count() > 0 && !staged.after) {
-      results.push_back({part_of(host, ways.in), part_of(data, ways.in)});
+      landing.results.push_back({part_of(host, ways.in), part_of(data, ways.in)});
     }
     if (ways.in.count() > 0 || work.before) {
       copied = nullptr;
@@ -241,8 +225,7 @@ class HostStagedCommunicator final : public Communicator {
       staged.ended = [gate = *landing.gate] { gate.open(); };
     }
     landing.transfer = submit(host, staged);
-    return Transfer(std::make_unique<StagedState>(
-        staging_, std::move(landing), std::move(copied), std::move(results)));
+    return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), std::move(copied)));
   }
 
   // The same work, by a worker that finds and leaves data in the device's memory. It starts when

@@ -14,7 +14,8 @@ void HostStaging::Gate::open() const {
 
 void HostStaging::follow(StreamView compute) {
   compute_ = compute;
-  copies_ = std::make_unique<CudaStream>();
+  departures_ = std::make_unique<CudaStream>();
+  arrivals_ = std::make_unique<CudaStream>();
 }
 
 CudaStream& HostStaging::stream() const {
@@ -55,30 +56,36 @@ HostStaging::Gate HostStaging::take_gate() {
 }
 
 std::shared_ptr<const CudaEvent> HostStaging::copy_out(const Tensor& from, const Tensor& to) {
-  copies_->follow(*computed());
-  cuda::copy(copies_->handle(), to.raw(), from.raw(), from.bytes());
+  departures_->follow(*computed());
+  cuda::copy(departures_->handle(), to.raw(), from.raw(), from.bytes());
   auto copied = std::make_shared<CudaEvent>();
-  copied->record(*copies_);
+  copied->record(*departures_);
   return copied;
 }
 
-void HostStaging::copy_in(const Tensor& from, const Tensor& to) const {
-  cuda::copy(stream().handle(), to.raw(), from.raw(), from.bytes());
-}
-
-void HostStaging::await(Landing& landing) {
+void HostStaging::land(Landing landing) {
   if (waits_ == Waits::thread || landing.transfer.done()) {
     landing.transfer.wait();
-    return;
+  } else {
+    if (std::function<void()> begins = landing.transfer.state()->wait_begins()) {
+      watch_.when(computed(), std::move(begins));
+    }
+    arrivals_->follow(landing.gate->word, landing.gate->value);
   }
-  if (std::function<void()> begins = landing.transfer.state()->wait_begins()) {
-    watch_.when(computed(), std::move(begins));
+  if (!landing.results.empty()) {
+    arrivals_->follow(*landing.posted);
   }
-  stream().follow(landing.gate->word, landing.gate->value);
+  for (const Copy& copy : landing.results) {
+    cuda::copy(arrivals_->handle(), copy.to.raw(), copy.from.raw(), copy.from.bytes());
+  }
+  auto landed = std::make_shared<CudaEvent>();
+  landed->record(*arrivals_);
+  stream().follow(*landed);
+  landing.landed = std::move(landed);
+  keep(std::move(landing));
 }
 
 void HostStaging::keep(Landing landing) {
-  landing.passed = computed();
   landings_.push_back(std::move(landing));
   while (landings_.size() > kMostKept) {
     drop_first();
@@ -86,8 +93,10 @@ void HostStaging::keep(Landing landing) {
 }
 
 void HostStaging::look() {
-  while (!landings_.empty() && landings_.front().transfer.done() &&
-         landings_.front().passed->is_done()) {
+  const auto has_landed = [](const Landing& landing) {
+    return landing.landed == nullptr || landing.landed->is_done();
+  };
+  while (!landings_.empty() && landings_.front().transfer.done() && has_landed(landings_.front())) {
     drop_first();
   }
   // A failure fails all: none that follows need be looked at.
@@ -104,7 +113,9 @@ void HostStaging::finish() {
 
 void HostStaging::drop_first() {
   landings_.front().transfer.wait();
-  landings_.front().passed->wait();
+  if (landings_.front().landed != nullptr) {
+    landings_.front().landed->wait();
+  }
   if (landings_.front().gate) {
     free_gates_.push_back(*landings_.front().gate);
   }

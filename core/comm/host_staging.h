@@ -29,12 +29,19 @@ class HostStaging {
     void open() const;
   };
 
-  // What is kept while the stream may still wait for a transfer, or copy from its memory.
+  struct Copy {
+    Tensor from;
+    Tensor to;
+  };
+
+  // A transfer of copies on the host, and what stays until it has landed.
   struct Landing {
     Transfer transfer{};
     std::vector<ScratchPool::Lease> memory{};
     std::optional<Gate> gate{};
-    std::shared_ptr<const CudaEvent> passed{};  // when the stream needs them no more
+    std::shared_ptr<const CudaEvent> posted{};  // from when on memory of the device may be written
+    std::vector<Copy> results{};                // to the device, when the transfer has ended
+    std::shared_ptr<const CudaEvent> landed{};
   };
 
   // Who waits for a transfer: the stream, so that the rank's thread goes on, or the thread. CUDA
@@ -67,15 +74,12 @@ class HostStaging {
   // Beside the computation. Returns when the copy will have been made.
   [[nodiscard]] std::shared_ptr<const CudaEvent> copy_out(const Tensor& from, const Tensor& to);
 
-  // In the computation's order.
-  void copy_in(const Tensor& from, const Tensor& to) const;
+  // What the rank computes from now on follows the transfer and its results; they are copied beside
+  // the computation. Throws CommError where it has failed already. Blocks where more than kMostKept
+  // have not landed, so that a thread that runs ahead of its device takes no memory without end.
+  void land(Landing landing);
 
-  // The computation, or the thread, waits for a transfer from now on. Throws CommError where it has
-  // failed already.
-  void await(Landing& landing);
-
-  // Keeps it until the computation has come as far as now. Blocks where more than kMostKept are
-  // kept, so that a thread that runs ahead of its device takes no memory without end.
+  // For a transfer whose memory on the device nobody waits for: keeps it until it has ended.
   void keep(Landing landing);
 
   // Throws what a transfer failed of that was waited for since; drops those that are done.
@@ -96,11 +100,12 @@ class HostStaging {
 
   std::optional<StreamView> compute_{};
   Waits waits_ = Waits::thread;
-  std::unique_ptr<CudaStream> copies_{};  // out
+  std::unique_ptr<CudaStream> departures_{};  // copies to the host
+  std::unique_ptr<CudaStream> arrivals_{};    // and from it, in the order of waits
   std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>(Backing::pinned);
   std::vector<Buffer> gate_blocks_{};  // of words
   std::vector<Gate> free_gates_{};
-  std::deque<Landing> landings_{};  // in the stream's order
+  std::deque<Landing> landings_{};  // in the order of waits
   EventWatch watch_{};
 };
 
