@@ -137,8 +137,8 @@ void CublasProduct::add_column_sums(const Tensor& sums) {
 ProductProblem CublasProduct::problem() const {
   constexpr std::uintptr_t kMostAsked = 16;  // by any algorithm
   std::uintptr_t bits = kMostAsked;
-  for (const Tensor* matrix : {&args_.a, &args_.b, &args_.c, &output_}) {
-    bits |= reinterpret_cast<std::uintptr_t>(matrix->raw());
+  for (const Tensor* operand : {&args_.a, &args_.b, &args_.c, &output_, &vector_, &second_}) {
+    bits |= reinterpret_cast<std::uintptr_t>(operand->raw());
   }
   const MatmulShape shape = shape_of(args_);
   const DType of_c = args_.c.dtype();

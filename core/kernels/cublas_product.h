@@ -24,7 +24,7 @@ struct ProductProblem {
   DType of_a{}, of_c{};
   DType of_vector{};             // a bias, or the column sums of B; C's where there is none
   DType of_second{};             // GELU's second matrix; C's where there is none
-  std::uintptr_t alignment = 0;  // bytes, the least of all matrices, 16 at most
+  std::uintptr_t alignment = 0;  // bytes, the least of all operands, 16 at most
   SameBits same_bits{};
 
   auto operator<=>(const ProductProblem&) const = default;

@@ -25,7 +25,8 @@ namespace {
 
 constexpr int kSuggestions = 8;
 
-// Below, a launch takes longer than the product, whichever algorithm is taken.
+// Below, a launch takes longer than the product, whichever algorithm is taken: there are to be few
+// launches, so the library's first suggestion is taken with all that it does.
 constexpr std::size_t kLeastMultiplications = std::size_t{1} << 26U;
 
 using Choice = AlgorithmCache::Choice;
@@ -157,10 +158,12 @@ Choice chosen(StreamView stream,
   if (suggestions.empty()) {
     return std::nullopt;
   }
-  const Choice first = make_trial ? Choice() : Choice(words_of(suggestions[0]));
-  if (problem.same_bits == SameBits::on_all_hosts ||
-      problem.M * problem.N * problem.K < kLeastMultiplications ||
-      (suggestions.size() == 1 && !make_trial)) {
+  const Choice suggested = words_of(suggestions[0]);
+  if (problem.M * problem.N * problem.K < kLeastMultiplications) {
+    return suggested;
+  }
+  const Choice first = make_trial ? Choice() : suggested;
+  if (problem.same_bits == SameBits::on_all_hosts || (suggestions.size() == 1 && !make_trial)) {
     return first;
   }
   const ProductTrial trial = make_trial ? make_trial() : ProductTrial{};

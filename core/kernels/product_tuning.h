@@ -21,7 +21,7 @@ struct ProductTrial {
 // The algorithm for a product, kept as core/algorithm_cache.h says. The first call of a problem may
 // measure: it waits for the stream, then runs the product some fifty times; results do not change.
 // `trial` is called when something is to be measured. None where the library has no algorithm, or
-// where what the trial does instead is faster or nothing can be measured.
+// where what the trial does instead is faster, or would have to be measured and cannot.
 [[nodiscard]] std::optional<cublasLtMatmulAlgo_t> algorithm_for(
     StreamView stream,
     const CublasProduct& product,

@@ -181,6 +181,15 @@ class Bench {
                 .transpose_a = Transpose::yes,
                 .accumulate = Accumulate::yes});
       });
+      against_peak("product dW and db " + shape, dtype, flops, [&, N = N, K = K] {
+        matmul(stream_,
+               {.a = ring_.take(dtype, {M, K}),
+                .b = ring_.take(dtype, {M, N}),
+                .c = ring_.take(DType::f32, {K, N}),
+                .transpose_a = Transpose::yes,
+                .accumulate = Accumulate::yes,
+                .bias_gradient = ring_.take(DType::f32, {N})});
+      });
     }
   }
 

@@ -189,7 +189,9 @@ TEST_CASE("accumulation adds to what C holds") {
 }
 
 TEST_CASE("a weight's gradient comes with the bias's, which is added to") {
-  for (const Size size : kSizes) {
+  std::vector<Size> sizes(std::begin(kSizes), std::end(kSizes));
+  sizes.push_back({600, 400, 300});  // large enough for the CUDA device to time algorithms
+  for (const Size size : sizes) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
         INFO(size.M << " x " << size.N << " x " << size.K << " " << name_of(dtype)
