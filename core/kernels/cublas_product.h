@@ -27,10 +27,11 @@ struct ProductProblem {
   std::uintptr_t alignment = 0;  // bytes, the least of all operands, 16 at most
   SameBits same_bits{};
 
-  auto operator<=>(const ProductProblem&) const = default;
+  auto operator<=>(const ProductProblem&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-// "16384 x 2304 x 768, bf16 to f32, A transposed, epilogue 4 with bf16, aligned to 16".
+// "16384 x 2304 x 768, bf16 to f32, A transposed, epilogue 4 with bf16 and bf16, aligned
+// to 16".
 [[nodiscard]] std::string text_of(const ProductProblem& problem);
 
 template <auto destroy>

@@ -216,7 +216,9 @@ std::vector<double> seconds_of(StreamView stream, std::span<const std::function<
     }
   }
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    seconds[i] = works[i] ? seconds[i] : kNever;
+    if (!works[i]) {
+      seconds[i] = kNever;
+    }
   }
   return seconds;
 }

@@ -194,20 +194,22 @@ TEST_CASE("a file in a place that cannot be written is read all the same") {
 TEST_CASE("threads of one process and caches of several agree and measure one after the other") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("algorithms.json");
-  constexpr int kThreads = 4;
+  constexpr std::size_t kOwn = 4;
+  constexpr std::size_t kThreads = 8;  // half of which share a cache
   constexpr int kProblems = 8;
   Process shared(path);
   std::vector<std::unique_ptr<Process>> own;
   std::atomic<int> measured = 0;
   std::atomic<int> at_once = 0;
   std::atomic<int> most_at_once = 0;
-  std::vector<std::vector<Choice>> chosen(2 * kThreads);
+  std::vector<std::vector<Choice>> chosen(kThreads);
   std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
+  own.reserve(kOwn);
+  for (std::size_t i = 0; i < kOwn; ++i) {
     own.push_back(std::make_unique<Process>(path));
   }
-  for (int i = 0; i < 2 * kThreads; ++i) {
-    AlgorithmCache& cache = i < kThreads ? shared.cache : own[i - kThreads]->cache;
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    AlgorithmCache& cache = i < kOwn ? own[i]->cache : shared.cache;
     threads.emplace_back([&, i, cache = &cache] {
       for (int problem = 0; problem < kProblems; ++problem) {
         chosen[i].push_back(
