@@ -24,19 +24,33 @@ constexpr mode_t kFileMode = 0644;
 
 }  // namespace
 
-std::optional<LockedFile> LockedFile::open(const std::string& path) {
+LockedFile LockedFile::open_unlocked(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kFileMode);
   if (descriptor < 0) {
     fail(path, "open", errno);
   }
-  LockedFile file(descriptor);
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
+  return LockedFile(descriptor);
+}
+
+std::optional<LockedFile> LockedFile::open(const std::string& path) {
+  LockedFile file = open_unlocked(path);
+  if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0) {
     return file;
   }
   if (errno != EWOULDBLOCK) {
     fail(path, "lock", errno);
   }
   return std::nullopt;
+}
+
+LockedFile LockedFile::wait(const std::string& path) {
+  LockedFile file = open_unlocked(path);
+  while (::flock(file.descriptor(), LOCK_EX) != 0) {
+    if (errno != EINTR) {
+      fail(path, "lock", errno);
+    }
+  }
+  return file;
 }
 
 LockedFile::~LockedFile() {

@@ -14,6 +14,9 @@ class LockedFile {
   // where it cannot be opened, or its file system has no locks.
   [[nodiscard]] static std::optional<LockedFile> open(const std::string& path);
 
+  // The same, but blocks while another process, or another LockedFile of this one, holds the file.
+  [[nodiscard]] static LockedFile wait(const std::string& path);
+
   ~LockedFile();
   LockedFile(LockedFile&& other) noexcept;
   LockedFile& operator=(LockedFile&& other) noexcept;
@@ -25,6 +28,8 @@ class LockedFile {
 
  private:
   explicit LockedFile(int descriptor) : descriptor_(descriptor) {}
+
+  [[nodiscard]] static LockedFile open_unlocked(const std::string& path);
 
   int descriptor_ = -1;
 };

@@ -10,7 +10,8 @@ namespace slackline {
 Linear::Linear(Parameters& parameters, const std::string& name)
     : weight_(&parameters.at(name + ".weight")),
       bias_(&parameters.at(name + ".bias")),
-      adds_bias_(weight_->spec.cut != TensorCut::rows || parameters.slice().tensor_rank == 0) {}
+      adds_bias_(weight_->spec.cut != TensorCut::rows || parameters.slice().tensor_rank == 0),
+      shares_bias_(weight_->spec.cut == TensorCut::rows && parameters.slice().tensor_size > 1) {}
 
 void Linear::forward(StreamView stream,
                      const Tensor& x,
@@ -42,6 +43,8 @@ void Linear::backward_weight(StreamView stream,
                              const Tensor& x,
                              const Tensor& dy,
                              Accumulate accumulate) const {
+  // What all ranks make has to have the same bits on all of them, whichever algorithm the product
+  // of each takes.
   {
     const ProfileRange range(stream, "gemm");
     matmul(stream,
@@ -49,10 +52,13 @@ void Linear::backward_weight(StreamView stream,
             .b = dy,
             .c = weight_->gradient,
             .transpose_a = Transpose::yes,
-            .accumulate = accumulate});
+            .accumulate = accumulate,
+            .bias_gradient = shares_bias_ ? Tensor() : bias_->gradient});
   }
-  const ProfileRange range(stream, "bias gradient");
-  bias_gradient(stream, dy, bias_->gradient);
+  if (shares_bias_) {
+    const ProfileRange range(stream, "bias gradient");
+    bias_gradient(stream, dy, bias_->gradient);
+  }
 }
 
 std::size_t Linear::workspace_bytes(
@@ -64,6 +70,7 @@ std::size_t Linear::workspace_bytes(
   const Tensor weight(nullptr, dtype, {in, out});
   const Tensor gradient(nullptr, DType::f32, {in, out});
   const Tensor bias(nullptr, dtype, {out});
+  const Tensor bias_gradient(nullptr, DType::f32, {out});
   const Tensor partial_x(nullptr, partial, {N, in});
   const Tensor partial_y(nullptr, partial, {N, out});
   return std::max({
@@ -78,7 +85,8 @@ std::size_t Linear::workspace_bytes(
                               .b = y,
                               .c = gradient,
                               .transpose_a = Transpose::yes,
-                              .accumulate = Accumulate::yes},
+                              .accumulate = Accumulate::yes,
+                              .bias_gradient = bias_gradient},
                              workers),
       bias_gradient_workspace_bytes(N, out, workers),
   });

@@ -46,6 +46,7 @@ class Linear {
   Parameter* weight_;
   Parameter* bias_;
   bool adds_bias_;
+  bool shares_bias_;  // every tensor rank makes the same gradient of it
 };
 
 }  // namespace slackline

@@ -60,8 +60,13 @@ MatmulArgs right_product(const LowRankProduct& product) {
           .transpose_a = Transpose::yes};
 }
 
+// Ranks that hold the same gradients reconstruct them alike.
 MatmulArgs outer_product(const LowRankProduct& product, const Tensor& to, Accumulate accumulate) {
-  return {.a = product.left, .b = product.right, .c = to, .accumulate = accumulate};
+  return {.a = product.left,
+          .b = product.right,
+          .c = to,
+          .accumulate = accumulate,
+          .same_bits = SameBits::on_all_hosts};
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 #include "core/kernels/matmul.h"
 
+#include <algorithm>
 #include <string>
 
 #include "core/cuda/matmul_products.h"
+#include "core/kernels/bias_gradient.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/matmul_backends.h"
+#include "core/profile.h"
 
 namespace slackline {
 
@@ -33,6 +36,11 @@ void check_epilogue(const Tensor& tensor, const char* name, const Shape& shape, 
            std::string("matmul ") + name + " is " + std::string(name_of(tensor.dtype())));
 }
 
+// Workspaces are computed with tensors that have a shape and no memory.
+bool makes_bias_gradient(const MatmulArgs& args) {
+  return args.bias_gradient.shape().rank() > 0;
+}
+
 void check_arguments(const MatmulArgs& args) {
   check_matrix(args.a, "A");
   check_matrix(args.b, "B");
@@ -55,6 +63,12 @@ void check_arguments(const MatmulArgs& args) {
     SL_CHECK(args.c.dtype() == DType::f32, "matmul accumulates in f32 only");
     SL_CHECK(args.gelu_output.empty() && args.gelu_input.empty(),
              "matmul with a GELU cannot accumulate");
+  }
+  if (makes_bias_gradient(args)) {
+    check_epilogue(args.bias_gradient, "bias_gradient", Shape{args.c.dim(1)}, DType::f32);
+    SL_CHECK(args.c.dim(0) > 0 && args.transpose_b == Transpose::no && args.bias.empty() &&
+                 args.gelu_output.empty() && args.gelu_input.empty(),
+             "matmul with a bias gradient takes B as it is, and no epilogue");
   }
 }
 
@@ -91,8 +105,14 @@ void matmul(StreamView stream, const MatmulArgs& args) {
   rehearse(stream, 2.0 * static_cast<double>(shape.M * shape.N * shape.K));
   if (stream.device() == Device::cuda) {
     cuda::matmul(stream, args);
-  } else if (computes(stream)) {
+    return;
+  }
+  if (computes(stream)) {
     multiply_on_cpu(stream, args);
+  }
+  if (makes_bias_gradient(args)) {
+    const ProfileRange range(stream, "bias gradient");
+    bias_gradient(stream, args.b, args.bias_gradient);
   }
 }
 
@@ -101,11 +121,18 @@ std::size_t matmul_workspace_bytes(const MatmulArgs& args, const Workers& worker
   if (args.c.num_elements() == 0) {
     return 0;
   }
+  const std::size_t sums = makes_bias_gradient(args) ? bias_gradient_workspace_bytes(
+                                                           args.b.dim(0), args.b.dim(1), workers)
+                                                     : 0;
   if (workers.device == Device::cuda) {
-    return cuda::kProductWorkspace;
+    const std::size_t rows =
+        makes_bias_gradient(args) ? 2 * Arena::aligned_bytes(DType::f32, {args.c.dim(1)}) : 0;
+    return rows + std::max(cuda::kProductWorkspace, sums);
   }
-  return runs_in_bf16(args) ? cpu::matmul_by_onednn_workspace_bytes(args, workers.num_threads)
-                            : cpu::matmul_in_f32_workspace_bytes(args, workers.num_threads);
+  return std::max(sums,
+                  runs_in_bf16(args)
+                      ? cpu::matmul_by_onednn_workspace_bytes(args, workers.num_threads)
+                      : cpu::matmul_in_f32_workspace_bytes(args, workers.num_threads));
 }
 
 }  // namespace slackline

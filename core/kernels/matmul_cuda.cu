@@ -1,9 +1,13 @@
 #include "core/cuda/gelu.h"
 #include "core/cuda/map.h"
 #include "core/cuda/matmul_products.h"
+#include "core/kernels/accumulate.h"
+#include "core/kernels/bias_gradient.h"
 #include "core/kernels/matmul.h"
 
 // A product with its epilogue in one, or where there is none of that kind, the epilogue after it.
+// The library writes column sums and cannot add them to a bias's gradient: that is a launch of its
+// own, of N elements.
 namespace slackline::cuda {
 
 namespace {
@@ -74,12 +78,25 @@ void apply_epilogue(StreamView stream, const MatmulArgs& args) {
          args.c.data<C>());
 }
 
+void multiply_with_bias_gradient(StreamView stream, const MatmulArgs& args) {
+  ArenaScope scratch(stream.workspace());
+  const Tensor sums = scratch.allocate(DType::f32, args.bias_gradient.shape());
+  if (product_with_column_sums(stream, args, sums)) {
+    slackline::accumulate(stream, sums, args.bias_gradient);
+  } else {
+    plain_product(stream, args);
+    slackline::bias_gradient(stream, args.b, args.bias_gradient);
+  }
+}
+
 }  // namespace
 
 void matmul(StreamView stream, const MatmulArgs& args) {
   const bool has_epilogue =
       !args.bias.empty() || !args.gelu_output.empty() || !args.gelu_input.empty();
-  if (!has_epilogue) {
+  if (!args.bias_gradient.empty()) {
+    multiply_with_bias_gradient(stream, args);
+  } else if (!has_epilogue) {
     plain_product(stream, args);
   } else if (!fused_product(stream, args)) {
     plain_product(stream, args);

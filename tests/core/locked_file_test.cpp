@@ -1,6 +1,8 @@
 #include "core/locked_file.h"
 
+#include <atomic>
 #include <fcntl.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -26,6 +28,23 @@ TEST_CASE("a locked file is nobody else's until its last descriptor is closed") 
   { const LockedFile closed = std::move(moved); }
   REQUIRE_FALSE(LockedFile::open(path).has_value());
   ::close(inherited);
+  REQUIRE(LockedFile::open(path).has_value());
+}
+
+TEST_CASE("who waits for a locked file gets it when it is given back") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("lock");
+  std::optional<LockedFile> first = LockedFile::open(path);
+  std::atomic<bool> is_back = false;
+  bool was_back = false;
+  std::thread waiting([&] {
+    const LockedFile own = LockedFile::wait(path);
+    was_back = is_back;
+  });
+  is_back = true;
+  first.reset();
+  waiting.join();
+  REQUIRE(was_back);
   REQUIRE(LockedFile::open(path).has_value());
 }
 

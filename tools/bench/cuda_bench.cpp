@@ -2,13 +2,15 @@
 // copy of as many bytes, measured right before each op of the same run, and products against the
 // card's dense peak. Operands rotate through memory larger than the last cache. A share is the
 // bound's time by the op's, median of `pairs` (lowest .. highest); bytes are what the op has to
-// move, as its header says.
+// move, as its header says. Rows "chosen ..." compare products of GPT-2 124M and 1.5B with the best
+// of up to 32 algorithms that cuBLASLt suggests for each; nothing where cuBLASLt is emulated.
 //
 //   cuda_bench [--only "layer norm"] [--pairs 9] [--tokens 16384] [--hidden 768]
 //              [--gradients 124439808]
 
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,7 @@
 
 #include "compress/codec.h"
 #include "core/cuda/cuda_device.h"
+#include "core/cuda/matmul_products.h"
 #include "core/host_tensor.h"
 #include "core/kernels/accumulate.h"
 #include "core/kernels/adamw.h"
@@ -91,6 +94,9 @@ class Bench {
     for (const DType dtype : {DType::bf16, DType::f32}) {
       products(dtype);
       attention(dtype);
+      for (const std::int64_t C : {768, 1600}) {
+        algorithms(dtype, C);
+      }
     }
     codecs();
     top_k_of_all_gradients();
@@ -177,6 +183,45 @@ class Bench {
                 .c = ring_.take(DType::f32, {K, N}),
                 .transpose_a = Transpose::yes,
                 .accumulate = Accumulate::yes});
+      });
+      against_peak("product dW and db " + shape, dtype, flops, [&, N = N, K = K] {
+        matmul(stream_,
+               {.a = ring_.take(dtype, {M, K}),
+                .b = ring_.take(dtype, {M, N}),
+                .c = ring_.take(DType::f32, {K, N}),
+                .transpose_a = Transpose::yes,
+                .accumulate = Accumulate::yes,
+                .bias_gradient = ring_.take(DType::f32, {N})});
+      });
+    }
+  }
+
+  // Of the four weights of a layer of width C.
+  void algorithms(DType dtype, std::int64_t C) {
+    const std::int64_t M = options_.tokens;
+    for (const auto& [in, out] : {std::pair{C, 3 * C}, {C, C}, {C, 4 * C}, {4 * C, C}}) {
+      const std::string shape = fmt::format("{} {} x {} x {}", name_of(dtype), M, out, in);
+      const auto row = [&, in = in, out = out](const std::string& name, auto make_args) {
+        against_suggestions(
+            "chosen " + name + shape, 2.0 * static_cast<double>(M * in * out), make_args);
+      };
+      row("y  ", [&, in = in, out = out] {
+        return MatmulArgs{.a = ring_.take(dtype, {M, in}),
+                          .b = ring_.take(dtype, {in, out}),
+                          .c = ring_.take(dtype, {M, out}),
+                          .bias = ring_.take(dtype, {out})};
+      });
+      row("dx ", [&, in = in, out = out] {
+        return MatmulArgs{.a = ring_.take(dtype, {M, out}),
+                          .b = ring_.take(dtype, {in, out}),
+                          .c = ring_.take(dtype, {M, in}),
+                          .transpose_b = Transpose::yes};
+      });
+      row("dW ", [&, in = in, out = out] {
+        return MatmulArgs{.a = ring_.take(dtype, {M, in}),
+                          .b = ring_.take(dtype, {M, out}),
+                          .c = ring_.take(DType::f32, {in, out}),
+                          .transpose_a = Transpose::yes};
       });
     }
   }
@@ -310,6 +355,29 @@ class Bench {
                spread(shares).median,
                spread(shares).low,
                spread(shares).high);
+    std::fflush(stdout);
+  }
+
+  void against_suggestions(const std::string& name,
+                           double flops,
+                           const std::function<MatmulArgs()>& make_args) {
+    constexpr int kSuggestions = 32;
+    if (name.find(options_.only) == std::string::npos) {
+      return;
+    }
+    const std::optional<cuda::ProductTimes> times =
+        cuda::product_times(stream_, make_args(), kSuggestions);
+    if (!times) {
+      return;
+    }
+    fmt::print(
+        "{:<44} {:9.4f} ms {:8.1f} TFLOP/s {:6.2f} of the best of {}'s speed (the first {:.2f})\n",
+        name,
+        1e3 * times->ours,
+        1e-12 * flops / times->ours,
+        times->best / times->ours,
+        times->num_suggestions,
+        times->best / times->first);
     std::fflush(stdout);
   }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/kernels/bias_gradient.h"
 #include "core/kernels/matmul_backends.h"
 #include "tests/reference/matmul_oracle.h"
 #include "tests/support/catch.h"
@@ -187,6 +188,60 @@ TEST_CASE("accumulation adds to what C holds") {
   }
 }
 
+TEST_CASE("a weight's gradient comes with the bias's, which is added to") {
+  std::vector<Size> sizes(std::begin(kSizes), std::end(kSizes));
+  sizes.push_back({600, 400, 300});  // large enough for the CUDA device to time algorithms
+  for (const Size size : sizes) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
+        INFO(size.M << " x " << size.N << " x " << size.K << " " << name_of(dtype)
+                    << (accumulate == Accumulate::yes ? ", added" : ""));
+        Case test(dtype, DType::f32, size, Transpose::yes, Transpose::no);
+        auto expected = test.expected();
+        GuardedTensor bias_gradient(random_tensor(DType::f32, {size.N}, {.seed = 4}));
+        std::vector<double> sums = bias_gradient.values();
+        std::vector<double> magnitudes(sums.size(), 0.0);
+        const std::vector<double> b = test.b.values();
+        for (std::size_t i = 0; i < b.size(); ++i) {
+          sums[i % sums.size()] += b[i];
+          magnitudes[i % sums.size()] += std::abs(b[i]);
+        }
+        if (accumulate == Accumulate::yes) {
+          test.c.set(random_values(expected.c.size(), {.seed = 3}));
+          const std::vector<double> held = test.c.values();
+          for (std::size_t i = 0; i < held.size(); ++i) {
+            expected.c[i] += held[i];
+            expected.magnitude[i] += std::abs(held[i]);
+          }
+        }
+        MatmulArgs args = test.args();
+        args.accumulate = accumulate;
+        args.bias_gradient = bias_gradient;
+        Stream stream(test_stream(2, matmul_workspace_bytes(args, test_workers(2))));
+        matmul(stream, args);
+        REQUIRE(num_wrong(test.c.values(), expected.c, expected.magnitude, DType::f32) == 0);
+        REQUIRE(num_wrong(bias_gradient.values(), sums, magnitudes, DType::f32) == 0);
+        REQUIRE(test.c.sentinels_intact());
+        REQUIRE(bias_gradient.sentinels_intact());
+      }
+    }
+  }
+}
+
+TEST_CASE("a bias's gradient has the bits of the op that makes it alone") {
+  Case test(DType::bf16, DType::f32, {9, 49, 333}, Transpose::yes, Transpose::no);
+  GuardedTensor together(random_tensor(DType::f32, {49}, {.seed = 4}));
+  GuardedTensor alone(together);
+  MatmulArgs args = test.args();
+  args.bias_gradient = together;
+  Stream stream(test_stream(2, matmul_workspace_bytes(args, test_workers(2))));
+  matmul(stream, args);
+  bias_gradient(stream, test.b, alone);
+  if (test_device() == Device::cpu) {
+    REQUIRE(together.bytes() == alone.bytes());
+  }
+}
+
 TEST_CASE("the forward epilogue adds the bias and keeps both GELU's input and output") {
   for (const Size size : {Size{1, 1, 1}, Size{9, 49, 33}, Size{17, 97, 2500}}) {
     for (const auto& [dtype, c_dtype, units] :
@@ -286,6 +341,13 @@ TEST_CASE("matmul refuses operands that do not fit") {
   args.gelu_output = gelu;
   args.accumulate = Accumulate::yes;
   REQUIRE_THROWS_WITH(matmul(stream, args), Catch::Contains("cannot accumulate"));
+  args = test.args();
+  args.bias_gradient = bias;
+  REQUIRE_THROWS_WITH(matmul(stream, args), Catch::Contains("bias_gradient is (4), due is (5)"));
+  GuardedTensor gradient(DType::f32, {5});
+  args.bias_gradient = gradient;
+  args.gelu_output = gelu;
+  REQUIRE_THROWS_WITH(matmul(stream, args), Catch::Contains("takes B as it is"));
 }
 
 }  // namespace slackline::testing
