@@ -60,8 +60,8 @@ struct TransferRecord {
   int peer = -1;  // of send and receive, in the communicator
   TransferNote note{};
   std::size_t bytes_sent = 0;  // payload this rank sent
-  double submitted = 0.0;
-  double wait_begin = 0.0;  // when its rank began to wait; 0: it had finished by then
+  double submitted = 0.0;      // of data that a device still had to compute: when it had
+  double wait_begin = 0.0;     // when its rank began to wait; 0: it had finished by then
   double finished = 0.0;
   double wait_end = 0.0;  // when its rank went on; 0: as above
 };

@@ -46,8 +46,8 @@ bool goes_first(const Message& message) {
 }  // namespace
 
 bool Engine::Inbox::empty() const {
-  return submitted.empty() && worked.empty() && !failure && !abort_code && jobs.empty() && !stop &&
-         !look;
+  return submitted.empty() && worked.empty() && parts.empty() && !failure && !abort_code &&
+         jobs.empty() && !stop && !look;
 }
 
 Engine::Engine(const MakeTransport& make_transport, const EngineOptions& options)
@@ -216,6 +216,14 @@ void Engine::take_inbox() {
     for (Flight* flight : news.worked) {
       resume(*flight);
     }
+    for (const auto& [flight, part] : news.parts) {
+      if (flight->status.load(std::memory_order_relaxed) == Flight::under_way) {
+        if (part == 0) {
+          flight->record.submitted = now();
+        }
+        post_piece(*flight, part);
+      }
+    }
     for (const std::shared_ptr<Flight>& flight : news.submitted) {
       begin(*flight);
     }
@@ -262,6 +270,8 @@ void Engine::resume(Flight& flight) {
   }
   if (flight.stage == Flight::Stage::summing) {
     ++flight.step;
+  } else if (flight.work.start_before) {
+    flight.record.submitted = now();
   }
   flight.stage = Flight::Stage::posting;
   advance(flight);
@@ -289,28 +299,42 @@ void Engine::post_step(Flight& flight) {
   Step& step = flight.moves.steps[flight.step];
   flight.stage = Flight::Stage::receiving;
   flight.left = step.pieces.size();
-  const Membership& group = *flight.group;
   for (std::size_t i = 0; i < step.pieces.size(); ++i) {
-    const Piece& piece = step.pieces[i];
-    const Message message{.way = piece.way,
-                          .lane = piece.lane,
-                          .self = group.world_rank(),
-                          .peer = group.members[static_cast<std::size_t>(piece.peer)],
-                          .communicator = group.id,
-                          .sequence = flight.sequence,
-                          .data = piece.data,
-                          .bytes = piece.bytes,
-                          .flight = &flight,
-                          .piece = i};
-    if (gives_way(message)) {
-      background_.add(message, flight.number);
-      continue;
+    if (i < flight.work.start_parts.size()) {
+      flight.work.start_parts[i]([this, kept = flights_[flight.slot], i] {
+        {
+          const std::lock_guard lock(mutex_);
+          inbox_.parts.emplace_back(kept, i);
+        }
+        ring();
+      });
+    } else {
+      post_piece(flight, i);
     }
-    if (goes_first(message)) {
-      background_.begin_urgent(message, Clock::now());
-    }
-    transport_->post(message);
   }
+}
+
+void Engine::post_piece(Flight& flight, std::size_t i) {
+  const Membership& group = *flight.group;
+  const Piece& piece = flight.moves.steps[flight.step].pieces[i];
+  const Message message{.way = piece.way,
+                        .lane = piece.lane,
+                        .self = group.world_rank(),
+                        .peer = group.members[static_cast<std::size_t>(piece.peer)],
+                        .communicator = group.id,
+                        .sequence = flight.sequence,
+                        .data = piece.data,
+                        .bytes = piece.bytes,
+                        .flight = &flight,
+                        .piece = i};
+  if (gives_way(message)) {
+    background_.add(message, flight.number);
+    return;
+  }
+  if (goes_first(message)) {
+    background_.begin_urgent(message, Clock::now());
+  }
+  transport_->post(message);
 }
 
 // Whether there was any that could go.
@@ -398,6 +422,11 @@ void Engine::message_done(const Message& message) {
     background_.done(message);
   } else if (goes_first(message)) {
     background_.end_urgent(message);
+  }
+  if (flight.work.parts_done) {
+    const std::vector<Piece>& parts = flight.moves.steps[flight.step].pieces;
+    const auto missing = std::ranges::find(parts, false, &Piece::done);
+    flight.work.parts_done(static_cast<std::size_t>(missing - parts.begin()));
   }
   --flight.left;
   if (flight.left == 0 && !flight.advancing && !flight.ready) {

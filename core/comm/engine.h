@@ -79,6 +79,7 @@ class Engine final : private MessageListener {
   struct Inbox {
     std::vector<std::shared_ptr<Flight>> submitted;
     std::vector<Flight*> worked;  // whose sum or work has ended
+    std::vector<std::pair<std::shared_ptr<Flight>, std::size_t>> parts;  // that can go now
     std::optional<std::string> failure;
     std::optional<int> abort_code;
     std::vector<std::packaged_task<void()>> jobs;
@@ -99,6 +100,7 @@ class Engine final : private MessageListener {
   void resume(Flight& flight);
   void advance(Flight& flight);
   void post_step(Flight& flight);
+  void post_piece(Flight& flight, std::size_t i);
   [[nodiscard]] bool post_background();
   void sum_step(Flight& flight);
   void do_work(Flight& flight, const TransferWork::Start& start, Job job, Job beside);

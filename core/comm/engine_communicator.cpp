@@ -135,8 +135,15 @@ Transfer EngineCommunicator::direct(Piece piece,
   const std::uint32_t sequence = sends ? count.sent++ : count.received++;
   const TransferRecord record{
       .kind = sends ? Kind::send : Kind::receive, .peer = piece.peer, .note = note};
+  Step step;
+  const std::size_t longest = work.part_bytes == 0 ? piece.bytes : work.part_bytes;
+  for (std::size_t begin = 0; begin < piece.bytes; begin += longest) {
+    Piece& part = step.pieces.emplace_back(piece);
+    part.data = piece.data + begin;
+    part.bytes = std::min(longest, piece.bytes - begin);
+  }
   Moves moves;
-  moves.steps.push_back({.pieces = {piece}});
+  moves.steps.push_back(std::move(step));
   return submit(record, sequence, std::move(moves), work);
 }
 

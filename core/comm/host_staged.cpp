@@ -1,5 +1,6 @@
 #include "core/comm/host_staged.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -15,6 +16,20 @@ namespace {
 Tensor part_of(const Tensor& tensor, const Slice& slice) {
   auto* first = static_cast<std::byte*>(tensor.raw()) + slice.begin * size_of(tensor.dtype());
   return {first, tensor.dtype(), {static_cast<std::int64_t>(slice.count())}, tensor.device()};
+}
+
+// Long enough that a message's own cost is small beside it, short enough that three parts, one on
+// its way to the host, one between hosts and one to the device, are soon under way.
+constexpr std::size_t kPartBytes = std::size_t{4} << 20U;
+
+// In elements; `bytes` is 0 for a single part.
+std::vector<Slice> parts_of(const Slice& slice, DType dtype, std::size_t bytes) {
+  const std::size_t longest = bytes == 0 ? slice.count() : bytes / size_of(dtype);
+  std::vector<Slice> parts;
+  for (std::size_t begin = slice.begin; begin < slice.end; begin += longest) {
+    parts.push_back({begin, std::min(slice.end, begin + longest)});
+  }
+  return parts;
 }
 
 // A transfer of a copy on the host.
@@ -71,7 +86,8 @@ class HostStagedCommunicator final : public Communicator {
                 int to,
                 const TransferNote& note,
                 const TransferWork& work) override {
-    return moved(data, {.out = all_of(data)}, work, [&](const Tensor& host, const TransferWork& w) {
+    const Ways ways{.out = all_of(data), .in_parts = true};
+    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
       return inner_->send(host, to, note, w);
     });
   }
@@ -80,7 +96,8 @@ class HostStagedCommunicator final : public Communicator {
                    int from,
                    const TransferNote& note,
                    const TransferWork& work) override {
-    return moved(data, {.in = all_of(data)}, work, [&](const Tensor& host, const TransferWork& w) {
+    const Ways ways{.in = all_of(data), .in_parts = true};
+    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
       return inner_->receive(host, from, note, w);
     });
   }
@@ -181,6 +198,7 @@ class HostStagedCommunicator final : public Communicator {
   struct Ways {
     Slice out{};
     Slice in{};
+    bool in_parts = false;  // copies and messages go side by side
   };
 
   static Slice all_of(const Tensor& data) { return {0, data.num_elements()}; }
@@ -212,17 +230,31 @@ class HostStagedCommunicator final : public Communicator {
     const Tensor host = host_copy(data, landing);
     std::shared_ptr<const CudaEvent> copied;
     TransferWork staged = with_copies(data, host, ways, work);
+    if (ways.in_parts && work.worker == nullptr) {
+      staged.part_bytes = kPartBytes;
+    }
     if (ways.out.count() > 0 && !work.before) {
-      copied = staging_->copy_out(part_of(data, ways.out), part_of(host, ways.out));
-      staged.start_before = staging_->when(copied);
+      for (const Slice& part : parts_of(ways.out, data.dtype(), staged.part_bytes)) {
+        copied = staging_->copy_out(part_of(data, part), part_of(host, part));
+        staged.start_parts.push_back(staging_->when(copied));
+      }
+      if (staged.part_bytes == 0) {
+        staged.start_before = std::exchange(staged.start_parts, {}).front();
+      }
     }
     if (ways.in.count() > 0 && !staged.after) {
-      landing.results.push_back({part_of(host, ways.in), part_of(data, ways.in)});
+      for (const Slice& part : parts_of(ways.in, data.dtype(), staged.part_bytes)) {
+        landing.results.push_back(
+            {part_of(host, part), part_of(data, part), landing.results.size()});
+      }
     }
     if (ways.in.count() > 0 || work.before) {
       copied = nullptr;
-      landing.gate = staging_->take_gate();
+      landing.gate = staging_->take_gate(std::max<std::size_t>(1, landing.results.size()));
       staged.ended = [gate = *landing.gate] { gate.open(); };
+      if (landing.results.size() > 1) {
+        staged.parts_done = [gate = *landing.gate](std::size_t count) { gate.open_first(count); };
+      }
     }
     landing.transfer = submit(host, staged);
     return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), std::move(copied)));

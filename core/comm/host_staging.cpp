@@ -8,8 +8,8 @@
 
 namespace slackline {
 
-void HostStaging::Gate::open() const {
-  std::atomic_ref<std::uint32_t>(*word).store(value, std::memory_order_release);
+void HostStaging::Gate::open_first(std::size_t count) const {
+  std::atomic_ref<std::uint32_t>(*word).store(value_of(count), std::memory_order_release);
 }
 
 void HostStaging::follow(StreamView compute) {
@@ -39,7 +39,7 @@ TransferWork::Start HostStaging::when(std::shared_ptr<const CudaEvent> event) {
   };
 }
 
-HostStaging::Gate HostStaging::take_gate() {
+HostStaging::Gate HostStaging::take_gate(std::size_t doors) {
   if (free_gates_.empty()) {
     Buffer& block = gate_blocks_.emplace_back(
         "gates of transfers", kGatesInBlock * sizeof(std::uint32_t), Backing::pinned);
@@ -51,7 +51,8 @@ HostStaging::Gate HostStaging::take_gate() {
   }
   Gate gate = free_gates_.back();
   free_gates_.pop_back();
-  ++gate.value;
+  gate.doors = static_cast<std::uint32_t>(doors);
+  gate.value += gate.doors;
   return gate;
 }
 
@@ -64,19 +65,26 @@ std::shared_ptr<const CudaEvent> HostStaging::copy_out(const Tensor& from, const
 }
 
 void HostStaging::land(Landing landing) {
+  bool streams_wait = false;
   if (waits_ == Waits::thread || landing.transfer.done()) {
     landing.transfer.wait();
   } else {
     if (std::function<void()> begins = landing.transfer.state()->wait_begins()) {
       watch_.when(computed(), std::move(begins));
     }
-    arrivals_->follow(landing.gate->word, landing.gate->value);
+    streams_wait = true;
   }
   if (!landing.results.empty()) {
     arrivals_->follow(*landing.posted);
   }
   for (const Copy& copy : landing.results) {
+    if (streams_wait) {
+      arrivals_->follow(landing.gate->word, landing.gate->value_of(copy.door + 1));
+    }
     cuda::copy(arrivals_->handle(), copy.to.raw(), copy.from.raw(), copy.from.bytes());
+  }
+  if (streams_wait) {
+    arrivals_->follow(landing.gate->word, landing.gate->value);
   }
   auto landed = std::make_shared<CudaEvent>();
   landed->record(*arrivals_);

@@ -21,17 +21,27 @@ namespace slackline {
 // rank calls, but for open().
 class HostStaging {
  public:
-  // A word that the stream waits for and that open() changes, from any thread.
+  // A word that the stream waits for and that open() changes, from any thread: a door for each
+  // part of a transfer, one behind the other.
   struct Gate {
     std::uint32_t* word = nullptr;
-    std::uint32_t value = 0;  // when it is open
+    std::uint32_t value = 0;  // when all doors are open
+    std::uint32_t doors = 1;
 
-    void open() const;
+    // When the first `count` doors are open.
+    [[nodiscard]] std::uint32_t value_of(std::size_t count) const {
+      return value - doors + static_cast<std::uint32_t>(count);
+    }
+
+    void open_first(std::size_t count) const;
+
+    void open() const { open_first(doors); }
   };
 
   struct Copy {
     Tensor from;
     Tensor to;
+    std::size_t door = 0;  // behind which
   };
 
   // A transfer of copies on the host, and what stays until it has landed.
@@ -69,7 +79,7 @@ class HostStaging {
   // Pinned, so that the device copies it without the processor's help.
   [[nodiscard]] ScratchPool::Lease take(std::size_t bytes) const { return scratch_->take(bytes); }
 
-  [[nodiscard]] Gate take_gate();
+  [[nodiscard]] Gate take_gate(std::size_t doors = 1);
 
   // Beside the computation. Returns when the copy will have been made.
   [[nodiscard]] std::shared_ptr<const CudaEvent> copy_out(const Tensor& from, const Tensor& to);

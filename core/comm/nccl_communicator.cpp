@@ -1,6 +1,7 @@
 #include "core/comm/nccl_communicator.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -117,7 +118,7 @@ ncclUniqueId id_of(const std::string& text) {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(std::unique_ptr<Communicator> staged,
-                   std::shared_ptr<const HostStaging> staging,
+                   std::shared_ptr<HostStaging> staging,
                    NcclTraffic traffic)
       : staged_(std::move(staged)), staging_(std::move(staging)) {
     traffic == NcclTraffic::collectives ? connect_all() : connect_neighbours();
@@ -235,11 +236,12 @@ class NcclCommunicator final : public Communicator {
     staged_->record_transfers(on);
   }
 
-  // Transfers by NCCL count as finished when they were submitted: nobody waits for them on the
-  // host. Those of both kinds are in the order of their submission.
+  // Those of both kinds are in the order of their submission.
   [[nodiscard]] std::vector<TransferRecord> take_records() override {
     std::vector<TransferRecord> all = staged_->take_records();
-    all.insert(all.end(), records_.begin(), records_.end());
+    for (const std::shared_ptr<Timed>& timed : records_) {
+      all.push_back(timed->taken());
+    }
     records_.clear();
     std::ranges::stable_sort(all, {}, &TransferRecord::submitted);
     return all;
@@ -288,21 +290,68 @@ class NcclCommunicator final : public Communicator {
                                                   : nullptr;
   }
 
+  // A transfer's record, written as streams come to points of it: no thread waits for NCCL.
+  struct Timed {
+    enum Point { begin, wait_begin, end, kNumPoints };
+
+    TransferRecord record{};
+    std::array<std::atomic<double>, kNumPoints> seconds{};  // of the world's clock; 0: not watched
+    std::atomic<int> pending = 0;                           // points that are being watched
+
+    // What was watched has been passed, or is about to be.
+    [[nodiscard]] TransferRecord taken() const {
+      while (pending > 0) {
+        std::this_thread::yield();
+      }
+      TransferRecord all = record;
+      all.submitted = seconds[begin];
+      all.finished = std::max(seconds[begin].load(), seconds[end].load());
+      if (seconds[wait_begin] > 0.0 && seconds[wait_begin] < all.finished) {
+        all.wait_begin = seconds[wait_begin];
+        all.wait_end = all.finished;
+      }
+      return all;
+    }
+  };
+
+  // Shared with handles of transfers, which may outlive the communicator.
+  struct Watch {
+    std::shared_ptr<HostStaging> staging;
+    std::shared_ptr<const Communicator> clock;
+
+    void operator()(const std::shared_ptr<Timed>& timed,
+                    Timed::Point point,
+                    std::shared_ptr<const CudaEvent> event) const {
+      ++timed->pending;
+      staging->when(std::move(event))([timed, point, clock = clock] {
+        timed->seconds[point] = clock->now();
+        --timed->pending;
+      });
+    }
+  };
+
   // Ends for the compute stream when the link's has come this far.
   class State final : public Transfer::State {
    public:
-    State(std::shared_ptr<const HostStaging> staging, const CudaStream& stream)
-        : staging_(std::move(staging)) {
-      end_.record(stream);
+    State(Watch watch, const CudaStream& stream, std::shared_ptr<Timed> timed)
+        : watch_(std::move(watch)), timed_(std::move(timed)) {
+      end_->record(stream);
     }
 
-    void wait() override { staging_->follow_event(end_); }
+    void wait() override {
+      if (timed_ != nullptr) {
+        watch_(timed_, Timed::wait_begin, watch_.staging->computed());
+        watch_(timed_, Timed::end, end_);
+      }
+      watch_.staging->follow_event(*end_);
+    }
 
-    [[nodiscard]] bool done() const override { return end_.is_done(); }
+    [[nodiscard]] bool done() const override { return end_->is_done(); }
 
    private:
-    std::shared_ptr<const HostStaging> staging_;
-    CudaEvent end_;
+    Watch watch_;
+    std::shared_ptr<Timed> timed_;  // null: nobody asks
+    std::shared_ptr<CudaEvent> end_ = std::make_shared<CudaEvent>();
   };
 
   [[nodiscard]] bool is_own(const Tensor& data, const TransferWork& work = {}) const {
@@ -325,19 +374,20 @@ class NcclCommunicator final : public Communicator {
                                             rank(),
                                             size());
     bytes_sent_ += bytes;
-    if (records_on_) {
-      const double at = now();
-      records_.push_back({.kind = kind,
-                          .peer = kind == Kind::send || kind == Kind::receive ? peer : -1,
-                          .note = note,
-                          .bytes_sent = bytes,
-                          .submitted = at,
-                          .finished = at});
-    }
     const std::shared_ptr<const CudaEvent> computed = staging_->computed();
+    std::shared_ptr<Timed> timed;
+    if (records_on_) {
+      timed = records_.emplace_back(std::make_shared<Timed>());
+      timed->record = {.kind = kind,
+                       .peer = kind == Kind::send || kind == Kind::receive ? peer : -1,
+                       .note = note,
+                       .bytes_sent = bytes};
+      Watch{staging_, staged_}(timed, Timed::begin, computed);
+    }
     link.stream().cuda().follow(*computed);
     queue();
-    return Transfer(std::make_unique<State>(staging_, link.stream().cuda()));
+    return Transfer(
+        std::make_unique<State>(Watch{staging_, staged_}, link.stream().cuda(), std::move(timed)));
   }
 
   [[nodiscard]] std::byte* slice_at(const Tensor& data, int peer) const {
@@ -391,12 +441,12 @@ class NcclCommunicator final : public Communicator {
     SL_NCCL_CHECK(ncclGroupEnd());
   }
 
-  std::unique_ptr<Communicator> staged_;
-  std::shared_ptr<const HostStaging> staging_;
+  std::shared_ptr<Communicator> staged_;
+  std::shared_ptr<HostStaging> staging_;
   Buffer scratch_;  // of sums
   std::size_t bytes_sent_ = 0;
   bool records_on_ = false;
-  std::vector<TransferRecord> records_;
+  std::vector<std::shared_ptr<Timed>> records_;
   std::unique_ptr<NcclLink> all_;       // of collectives
   std::unique_ptr<NcclLink> next_;      // to the next rank of the ring
   std::unique_ptr<NcclLink> previous_;  // from the one before
@@ -412,7 +462,7 @@ std::string nccl_version() {
 }
 
 std::unique_ptr<Communicator> nccl(std::unique_ptr<Communicator> staged,
-                                   std::shared_ptr<const HostStaging> staging,
+                                   std::shared_ptr<HostStaging> staging,
                                    NcclTraffic traffic) {
   if (staged->size() == 1) {
     return staged;

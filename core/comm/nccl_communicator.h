@@ -25,7 +25,7 @@ enum class NcclTraffic { collectives, neighbours };
 // each direction: a receive that is posted early does not hold up what is sent meanwhile. Where a
 // rank of the world has failed, what waits for it is aborted.
 [[nodiscard]] std::unique_ptr<Communicator> nccl(std::unique_ptr<Communicator> staged,
-                                                 std::shared_ptr<const HostStaging> staging,
+                                                 std::shared_ptr<HostStaging> staging,
                                                  NcclTraffic traffic);
 
 }  // namespace slackline

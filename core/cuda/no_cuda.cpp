@@ -57,7 +57,7 @@ constexpr const char* kReason =
 }
 
 [[gnu::weak]] std::unique_ptr<Communicator> nccl(std::unique_ptr<Communicator> staged,
-                                                 std::shared_ptr<const HostStaging> /*staging*/,
+                                                 std::shared_ptr<HostStaging> /*staging*/,
                                                  NcclTraffic /*traffic*/) {
   return staged;
 }

@@ -178,6 +178,35 @@ TEST_CASE("the stream waits for a transfer and the rank's thread does not") {
   });
 }
 
+TEST_CASE("a long message between two ranks goes in parts, and is one transfer") {
+  constexpr std::int64_t kLong = 3 * (std::int64_t{1} << 20) + 5;  // floats: 12 MiB and a little
+  for (const HostStaging::Waits waits : {HostStaging::Waits::thread, HostStaging::Waits::stream}) {
+    run_local_ranks(2, {}, [&](Communicator& world) {
+      StagedRank rank(world, {0, 1}, waits);
+      const int peer = 1 - world.rank();
+      GuardedTensor sent = random_tensor(
+          DType::f32, {kLong}, {.seed = static_cast<std::uint64_t>(world.rank()) + 1});
+      const GuardedTensor expected =
+          random_tensor(DType::f32, {kLong}, {.seed = static_cast<std::uint64_t>(peer) + 1});
+      GuardedTensor received(DType::f32, {kLong});
+      GuardedTensor out(DType::f32, {kLong});
+      world.barrier({}).wait();
+      rank.group->record_transfers(true);
+      Transfer sending = rank.group->send(sent, peer, {});
+      rank.group->receive(received, peer, {}).wait();
+      cast(rank.stream, received, out);
+      sending.wait();
+      rank.stream.synchronize();
+      const std::vector<TransferRecord> records = rank.group->take_records();
+      world.barrier({}).wait();
+      expect(out.bytes() == expected.bytes(), world, "what was sent");
+      expect(out.sentinels_intact() && received.sentinels_intact(), world, "no more was written");
+      expect(records.size() == 2, world, "two transfers");
+      expect(rank.group->bytes_sent() == kLong * sizeof(float), world, "bytes sent once");
+    });
+  }
+}
+
 TEST_CASE("a rank that runs ahead of its device waits for it now and then") {
   constexpr int kTransfers = 100;  // more than are kept
   run_local_ranks(2, {}, [](Communicator& world) {
