@@ -74,7 +74,8 @@ void AttentionLayer::attend_backward(const Pass& pass,
 void AttentionLayer::forward(const Pass& pass,
                              const Tensor& x,
                              const AttentionActivations& kept,
-                             const Tensor& out) const {
+                             const Tensor& out,
+                             const FollowingNorm& next) const {
   const StreamView stream = pass.stream;
   norm_.forward(stream, x, kept.norm);
   {
@@ -89,7 +90,8 @@ void AttentionLayer::forward(const Pass& pass,
       scratch.allocate(pass.sum->share().partial(x.dtype()), {pass.num_tokens(), x.dim(1)});
   projection_.forward(stream, kept.context, projected);
   pass.sum->sum(projected).wait();
-  add_to_residual(pass, site_ + ".attn.resid", projected, x, out);
+  next.norm.forward(
+      stream, sum_with_residual(pass, site_ + ".attn.resid", projected, x, out), next.kept);
 }
 
 void AttentionLayer::backward(const Pass& pass,

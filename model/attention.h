@@ -44,7 +44,8 @@ class AttentionLayer {
   void forward(const Pass& pass,
                const Tensor& x,
                const AttentionActivations& kept,
-               const Tensor& out) const;
+               const Tensor& out,
+               const FollowingNorm& next) const;
 
   // d_residual (n, C) holds the gradient of `out` and is turned in place into that of x. Weight
   // gradients are made too, beside the transfer of the input gradient, unless `later` has room to

@@ -23,13 +23,13 @@ void Block::forward(const Pass& pass,
                     const Tensor& x,
                     const BlockActivations& kept,
                     const Tensor& out) const {
-  attention_.forward(pass, x, kept.attention, kept.middle);
+  attention_.forward(pass, x, kept.attention, kept.middle, mlp_.norm_of(kept.mlp));
   mlp_.forward(pass, kept.middle, kept.mlp, out);
 }
 
 void Block::recompute(const Pass& pass, const Tensor& x, const BlockActivations& kept) const {
-  attention_.forward(pass, x, kept.attention, kept.middle);
-  mlp_.expand(pass, kept.middle, kept.mlp);
+  attention_.forward(pass, x, kept.attention, kept.middle, mlp_.norm_of(kept.mlp));
+  mlp_.expand(pass, kept.mlp);
 }
 
 void Block::backward(const Pass& pass,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/kernels/dropout.h"
+#include "core/profile.h"
 #include "model/residual.h"
 
 namespace slackline {
@@ -30,8 +32,7 @@ MlpLayer::MlpLayer(Parameters& parameters, const ModelConfig& /*config*/, int la
       expansion_(parameters, site_ + ".mlp.c_fc"),
       projection_(parameters, site_ + ".mlp.c_proj") {}
 
-void MlpLayer::expand(const Pass& pass, const Tensor& x, const MlpActivations& kept) const {
-  norm_.forward(pass.stream, x, kept.norm);
+void MlpLayer::expand(const Pass& pass, const MlpActivations& kept) const {
   ArenaScope scratch(pass.stream.workspace());
   const Tensor y = pass.sum->allocate_whole(scratch, kept.norm.y);
   pass.sum->gather(kept.norm.y, y).wait();
@@ -42,13 +43,14 @@ void MlpLayer::forward(const Pass& pass,
                        const Tensor& x,
                        const MlpActivations& kept,
                        const Tensor& out) const {
-  expand(pass, x, kept);
+  expand(pass, kept);
   ArenaScope scratch(pass.stream.workspace());
   const Tensor projected =
       scratch.allocate(pass.sum->share().partial(x.dtype()), {pass.num_tokens(), x.dim(1)});
   projection_.forward(pass.stream, kept.gelu, projected);
   pass.sum->sum(projected).wait();
-  add_to_residual(pass, site_ + ".mlp.resid", projected, x, out);
+  const ProfileRange range(pass.stream, "residual");
+  dropout_add(pass.stream, sum_with_residual(pass, site_ + ".mlp.resid", projected, x, out));
 }
 
 void MlpLayer::backward(const Pass& pass,

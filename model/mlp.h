@@ -37,14 +37,19 @@ class MlpLayer {
  public:
   MlpLayer(Parameters& parameters, const ModelConfig& config, int layer);
 
-  // x and out are (n, C).
+  // That of x, which who makes x makes.
+  [[nodiscard]] FollowingNorm norm_of(const MlpActivations& kept) const {
+    return {norm_, kept.norm};
+  }
+
+  // x and out are (n, C). REQUIRES: kept.norm is made.
   void forward(const Pass& pass,
                const Tensor& x,
                const MlpActivations& kept,
                const Tensor& out) const;
 
-  // Everything in `kept` and nothing else: the first part of forward, for recomputation.
-  void expand(const Pass& pass, const Tensor& x, const MlpActivations& kept) const;
+  // The rest of `kept` and nothing else: the first part of forward, for recomputation.
+  void expand(const Pass& pass, const MlpActivations& kept) const;
 
   // As AttentionLayer::backward and backward_weight.
   void backward(const Pass& pass,

@@ -4,15 +4,23 @@
 
 namespace slackline {
 
+LayerNormForward Norm::forward_of(const Tensor& x, const NormActivations& kept) const {
+  return {.x = x,
+          .weight = weight_->weight,
+          .bias = bias_->weight,
+          .y = kept.y,
+          .mean = kept.mean,
+          .rstd = kept.rstd};
+}
+
 void Norm::forward(StreamView stream, const Tensor& x, const NormActivations& kept) const {
   const ProfileRange range(stream, "layer norm");
-  layer_norm_forward(stream,
-                     {.x = x,
-                      .weight = weight_->weight,
-                      .bias = bias_->weight,
-                      .y = kept.y,
-                      .mean = kept.mean,
-                      .rstd = kept.rstd});
+  layer_norm_forward(stream, forward_of(x, kept));
+}
+
+void Norm::forward(StreamView stream, const DropoutAdd& sum, const NormActivations& kept) const {
+  const ProfileRange range(stream, "residual and layer norm");
+  layer_norm_of_sum(stream, sum, forward_of(sum.out, kept));
 }
 
 void Norm::backward(StreamView stream,

@@ -21,6 +21,9 @@ class Norm {
 
   void forward(StreamView stream, const Tensor& x, const NormActivations& kept) const;
 
+  // Of sum.out, which it makes first.
+  void forward(StreamView stream, const DropoutAdd& sum, const NormActivations& kept) const;
+
   // dx is written or added to; weight and bias gradients are added to.
   void backward(StreamView stream,
                 const Tensor& x,
@@ -30,8 +33,16 @@ class Norm {
                 Accumulate accumulate_dx) const;
 
  private:
+  [[nodiscard]] LayerNormForward forward_of(const Tensor& x, const NormActivations& kept) const;
+
   Parameter* weight_;
   Parameter* bias_;
+};
+
+// A norm of what a half of a block makes, made with it.
+struct FollowingNorm {
+  const Norm& norm;
+  const NormActivations& kept;
 };
 
 [[nodiscard]] NormActivations allocate_norm_activations(Arena& arena,

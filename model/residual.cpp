@@ -6,13 +6,12 @@
 
 namespace slackline {
 
-void add_to_residual(const Pass& pass,
-                     const std::string& site,
-                     const Tensor& branch,
-                     const Tensor& x,
-                     const Tensor& out) {
-  const ProfileRange range(pass.stream, "residual");
-  dropout_add(pass.stream, pass.dropout_rows(site, pass.sum->own_rows(branch), out, x));
+DropoutAdd sum_with_residual(const Pass& pass,
+                             const std::string& site,
+                             const Tensor& branch,
+                             const Tensor& x,
+                             const Tensor& out) {
+  return pass.dropout_rows(site, pass.sum->own_rows(branch), out, x);
 }
 
 Tensor branch_gradient(const Pass& pass,

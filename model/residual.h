@@ -9,11 +9,11 @@ namespace slackline {
 
 // The end of both halves of a block: out = x + dropout(branch). branch is (N, C), of which the rows
 // this rank owns count; x and out are (n, C).
-void add_to_residual(const Pass& pass,
-                     const std::string& site,
-                     const Tensor& branch,
-                     const Tensor& x,
-                     const Tensor& out);
+[[nodiscard]] DropoutAdd sum_with_residual(const Pass& pass,
+                                           const std::string& site,
+                                           const Tensor& branch,
+                                           const Tensor& x,
+                                           const Tensor& out);
 
 // The gradient of branch (N, C), all rows of it, from d_residual (n, C). Written to `into` when it
 // is given; else it lies in scratch, or is d_residual itself where nothing has to be done.

@@ -9,7 +9,7 @@ namespace slackline {
 
 SL_BACKENDS_OF_TYPE(void dropout_add(StreamView stream, const DropoutAdd& args))
 
-void dropout_add(StreamView stream, const DropoutAdd& args) {
+void check_dropout_add(const DropoutAdd& args) {
   const Tensor& x = args.x;
   SL_CHECK(x.shape().rank() >= 1, "x " + x.shape().to_string() + " has no samples");
   SL_CHECK(args.key.probability >= 0.0F && args.key.probability < 1.0F,
@@ -23,7 +23,11 @@ void dropout_add(StreamView stream, const DropoutAdd& args) {
   if (!args.residual.empty()) {
     check_operand(args.residual, {"dropout_add residual", dtype, x.shape()});
   }
-  SL_DISPATCH(stream, dtype, dropout_add, stream, args);
+}
+
+void dropout_add(StreamView stream, const DropoutAdd& args) {
+  check_dropout_add(args);
+  SL_DISPATCH(stream, args.out.dtype(), dropout_add, stream, args);
 }
 
 }  // namespace slackline

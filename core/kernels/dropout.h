@@ -26,4 +26,7 @@ struct DropoutAdd {
 
 void dropout_add(StreamView stream, const DropoutAdd& args);
 
+// Throws where the operands do not fit, for ops that do the same among other things.
+void check_dropout_add(const DropoutAdd& args);
+
 }  // namespace slackline

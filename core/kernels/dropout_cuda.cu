@@ -1,3 +1,4 @@
+#include "core/cuda/dropout_factors.h"
 #include "core/cuda/map.h"
 #include "core/kernels/dropout.h"
 
@@ -8,7 +9,6 @@ namespace slackline::cuda {
 
 namespace {
 
-constexpr int kElementsPerBlockOfWords = 4;
 constexpr std::int64_t kMostSamplesAtOnce = 65535;  // of a grid
 
 struct Sum {
@@ -34,32 +34,6 @@ struct Samples {
   std::int64_t count;
 };
 
-// What elements are multiplied by: 0, or `kept`.
-struct Factors {
-  DropoutKey key;  // first_sample is sample 0 of Samples
-  std::uint32_t threshold;
-  float kept;
-
-  // Of elements element .. element + n - 1 of the sample. REQUIRES: element is a multiple of n.
-  template <int n>
-  __device__ Floats<n> draw(std::int64_t sample, std::int64_t element) const {
-    static_assert(n % kElementsPerBlockOfWords == 0);
-    Floats<n> factors;
-#pragma unroll
-    for (int first = 0; first < n; first += kElementsPerBlockOfWords) {
-      const PhiloxBlock words =
-          dropout_words(key,
-                        key.first_sample + static_cast<std::uint64_t>(sample),
-                        static_cast<std::uint64_t>(element + first) / kElementsPerBlockOfWords);
-#pragma unroll
-      for (int i = 0; i < kElementsPerBlockOfWords; ++i) {
-        factors[first + i] = words[i] < threshold ? 0.0F : kept;
-      }
-    }
-    return factors;
-  }
-};
-
 // out = residual + x * factor, for pack `index` of n elements.
 template <int n, bool has_residual, typename X, typename T>
 __device__ void drop(const Elements<X, T>& elements, std::size_t index, const Floats<n>& factors) {
@@ -77,7 +51,7 @@ __device__ void drop(const Elements<X, T>& elements, std::size_t index, const Fl
 
 template <int n, bool aligned, bool has_residual, typename X, typename T>
 __global__ void __launch_bounds__(kMapThreads)
-    dropout_kernel(Samples samples, Factors factors, Elements<X, T> elements) {
+    dropout_kernel(Samples samples, DropoutFactors factors, Elements<X, T> elements) {
   const std::int64_t element = (std::int64_t{blockIdx.x} * kMapThreads + threadIdx.x) * n;
   for (std::int64_t sample = blockIdx.y; sample < samples.count; sample += gridDim.y) {
     // Those of this thread's elements that the sample has and that are there.
@@ -122,10 +96,7 @@ void drop_all(StreamView stream, const DropoutAdd& args, const Elements<X, T>& e
                         .end = begin + count,
                         .per_sample = per_sample,
                         .count = (begin + count + per_sample - 1) / per_sample};
-  Factors factors{.key = args.key,
-                  .threshold = dropout_threshold(args.key.probability),
-                  .kept = 1.0F / (1.0F - args.key.probability)};
-  factors.key.first_sample += static_cast<std::uint64_t>(args.first_row / args.rows_per_sample);
+  const DropoutFactors factors = dropout_factors(args);
   constexpr int kPack = kPackSize<X, T>;
   const bool aligned = per_sample % kPack == 0 && begin % kPack == 0 &&
                        are_aligned(elements.x, elements.residual, elements.out);

@@ -9,7 +9,17 @@ SL_BACKENDS_OF_TYPE(void layer_norm_forward(StreamView stream, const LayerNormFo
 SL_BACKENDS_OF_TYPE(void layer_norm_backward(StreamView stream, const LayerNormBackward& args))
 SL_BACKENDS(std::size_t layer_norm_workspace_bytes(std::int64_t N, std::int64_t C))
 
-void layer_norm_forward(StreamView stream, const LayerNormForward& args) {
+namespace cuda {
+
+// False, and nothing is queued, where rows are not moved in packs.
+template <typename T>
+bool layer_norm_of_sum(StreamView stream, const DropoutAdd& sum, const LayerNormForward& norm);
+
+}  // namespace cuda
+
+namespace {
+
+void check(const LayerNormForward& args) {
   const Tensor& x = args.x;
   SL_CHECK_EQ(x.shape().rank(), 2);
   const Shape per_row = {x.dim(0)};
@@ -19,7 +29,30 @@ void layer_norm_forward(StreamView stream, const LayerNormForward& args) {
   check_operand(args.y, {"layer_norm_forward y", x.dtype(), x.shape()});
   check_operand(args.mean, {"layer_norm_forward mean", DType::f32, per_row});
   check_operand(args.rstd, {"layer_norm_forward rstd", DType::f32, per_row});
-  SL_DISPATCH(stream, x.dtype(), layer_norm_forward, stream, args);
+}
+
+}  // namespace
+
+void layer_norm_forward(StreamView stream, const LayerNormForward& args) {
+  check(args);
+  SL_DISPATCH(stream, args.x.dtype(), layer_norm_forward, stream, args);
+}
+
+void layer_norm_of_sum(StreamView stream, const DropoutAdd& sum, const LayerNormForward& norm) {
+  check(norm);
+  SL_CHECK(norm.x.raw() == sum.out.raw() && !sum.residual.empty(), "the norm of another sum");
+  SL_CHECK(sum.out.raw() != sum.x.raw() && sum.out.raw() != sum.residual.raw(), "a sum in place");
+  if (stream.device() == Device::cuda) {
+    check_dropout_add(sum);
+    const bool made = norm.x.dtype() == DType::f32
+                          ? cuda::layer_norm_of_sum<float>(stream, sum, norm)
+                          : cuda::layer_norm_of_sum<BFloat16>(stream, sum, norm);
+    if (made) {
+      return;
+    }
+  }
+  dropout_add(stream, sum);
+  layer_norm_forward(stream, norm);
 }
 
 void layer_norm_backward(StreamView stream, const LayerNormBackward& args) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "core/kernels/dropout.h"
 #include "core/kernels/matmul.h"  // Accumulate
 #include "core/stream.h"
 #include "core/tensor.h"
@@ -38,6 +39,12 @@ struct LayerNormBackward {
 };
 
 void layer_norm_forward(StreamView stream, const LayerNormForward& args);
+
+// dropout_add(sum), then layer_norm_forward(norm) of what it made; on the CUDA device in one pass,
+// where a row's mean and variance may be summed in another order. REQUIRES: norm.x is sum.out, which is neither sum.x nor sum.residual; there
+// is a residual.
+void layer_norm_of_sum(StreamView stream, const DropoutAdd& sum, const LayerNormForward& norm);
+
 void layer_norm_backward(StreamView stream, const LayerNormBackward& args);
 [[nodiscard]] std::size_t layer_norm_workspace_bytes(std::int64_t N,
                                                      std::int64_t C,

@@ -1,4 +1,5 @@
 #include "core/cuda/column_sums.h"
+#include "core/cuda/dropout_factors.h"
 #include "core/cuda/map.h"
 #include "core/kernels/layer_norm.h"
 
@@ -75,10 +76,63 @@ __device__ inline float* row_scratch() {
   return scratch + threadIdx.y * (blockDim.x / kWarp);
 }
 
-template <int n, int packs, typename T>
+// Where a row comes from: memory.
+template <typename T>
+struct StoredRows {
+  const T* x;
+
+  template <int n, int packs>
+  __device__ Row<n, packs> take(std::int64_t index, int C) const {
+    return load_row<n, packs>(x + index * C, C);
+  }
+};
+
+// A sum that is made now, and kept.
+template <bool drops, typename X, typename T>
+struct SummedRows {
+  const X* x;
+  const T* residual;
+  T* out;
+  DropoutFactors factors;
+  std::int64_t first_row;  // in the first sample
+  std::int64_t rows_per_sample;
+
+  template <int n, int packs>
+  __device__ Row<n, packs> take(std::int64_t index, int C) const {
+    const std::int64_t stream_row = first_row + index;
+    Row<n, packs> row{};
+    for_each_pack<n, packs>(C, [&](int p, int column) {
+      const std::int64_t place = index * C + column;
+      const Floats<n> added = load<n>(x + place);
+      Floats<n> sum = load<n>(residual + place);
+      if constexpr (drops && n % DropoutFactors::kWordsOfBlock == 0) {
+        const Floats<n> drawn = factors.template draw<n>(stream_row / rows_per_sample,
+                                                         stream_row % rows_per_sample * C + column);
+#pragma unroll
+        for (int i = 0; i < n; ++i) {
+          sum[i] = fmaf(added[i], drawn[i], sum[i]);
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < n; ++i) {
+          sum[i] += added[i];
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < n; ++i) {
+        sum[i] = static_cast<float>(static_cast<T>(sum[i]));  // as it is kept
+      }
+      store<n>(out + place, sum);
+      row.values[p] = sum;
+    });
+    return row;
+  }
+};
+
+template <int n, int packs, typename Rows, typename T>
 __global__ void __launch_bounds__(kMostThreads) forward_kernel(std::int64_t N,
                                                                int C,
-                                                               const T* x,
+                                                               Rows rows,
                                                                const float* weight,
                                                                const float* bias,
                                                                T* y,
@@ -87,7 +141,7 @@ __global__ void __launch_bounds__(kMostThreads) forward_kernel(std::int64_t N,
   const std::int64_t index = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   // The last block's rows beyond the end go along to the barriers, on the last row.
   const std::int64_t row_index = index < N ? index : N - 1;
-  const Row<n, packs> row = load_row<n, packs>(x + row_index * C, C);
+  const Row<n, packs> row = rows.template take<n, packs>(row_index, C);
   float sum = 0.0F;
   for_each_pack<n, packs>(C, [&](int p, int /*column*/) {
 #pragma unroll
@@ -236,8 +290,8 @@ void choose_packs(std::int64_t C, bool aligned, const Start& start) {
   }
 }
 
-template <int n, int packs, typename T>
-void start_forward(StreamView stream, const LayerNormForward& args) {
+template <int n, int packs, typename T, typename Rows>
+void start_forward(StreamView stream, const LayerNormForward& args, const Rows& rows) {
   const std::int64_t N = args.x.dim(0);
   const std::int64_t C = args.x.dim(1);
   const RowShape row(C, n, packs);
@@ -245,10 +299,10 @@ void start_forward(StreamView stream, const LayerNormForward& args) {
                           .block = dim3(row.threads, row.rows)};
   launch(stream,
          shape,
-         forward_kernel<n, packs, T>,
+         forward_kernel<n, packs, Rows, T>,
          N,
          static_cast<int>(C),
-         args.x.data<T>(),
+         rows,
          args.weight.data<float>(),
          args.bias.data<float>(),
          args.y.data<T>(),
@@ -300,14 +354,50 @@ void backward_of(StreamView stream, const LayerNormBackward& args) {
   add_partials(stream, split, sums + C, 2 * C, args.d_bias);
 }
 
+template <bool drops, typename X, typename T>
+bool forward_of_sum(StreamView stream, const DropoutAdd& sum, const LayerNormForward& norm) {
+  const SummedRows<drops, X, T> rows{.x = sum.x.data<X>(),
+                                     .residual = sum.residual.data<T>(),
+                                     .out = sum.out.data<T>(),
+                                     .factors = dropout_factors(sum),
+                                     .first_row = sum.first_row % sum.rows_per_sample,
+                                     .rows_per_sample = sum.rows_per_sample};
+  const bool aligned = are_aligned(rows.x, rows.residual, rows.out) &&
+                       are_aligned(norm.y.data<T>(), norm.weight.data<float>()) &&
+                       are_aligned(norm.bias.data<float>());
+  if (!aligned || norm.x.dim(1) % kPackSize<X, T> != 0) {
+    return false;
+  }
+  constexpr int kPack = kPackSize<X, T>;
+  norm.x.dim(1) <= std::int64_t{kMostThreads} * kPack* kPacks
+      ? start_forward<kPack, kPacks, T>(stream, norm, rows)
+      : start_forward<kPack, kMostPacks, T>(stream, norm, rows);
+  return true;
+}
+
+template <typename X, typename T>
+bool of_sum(StreamView stream, const DropoutAdd& sum, const LayerNormForward& norm) {
+  return sum.key.probability == 0.0F ? forward_of_sum<false, X, T>(stream, sum, norm)
+                                     : forward_of_sum<true, X, T>(stream, sum, norm);
+}
+
 }  // namespace
+
+template <typename T>
+bool layer_norm_of_sum(StreamView stream, const DropoutAdd& sum, const LayerNormForward& norm) {
+  return sum.x.dtype() == DType::f32 ? of_sum<float, T>(stream, sum, norm)
+                                     : of_sum<T, T>(stream, sum, norm);
+}
+
+template bool layer_norm_of_sum<float>(StreamView, const DropoutAdd&, const LayerNormForward&);
+template bool layer_norm_of_sum<BFloat16>(StreamView, const DropoutAdd&, const LayerNormForward&);
 
 template <typename T>
 void layer_norm_forward(StreamView stream, const LayerNormForward& args) {
   const bool aligned = are_aligned(
       args.x.data<T>(), args.y.data<T>(), args.weight.data<float>(), args.bias.data<float>());
   choose_packs<T>(args.x.dim(1), aligned, [&](auto n, auto packs) {
-    start_forward<n(), packs(), T>(stream, args);
+    start_forward<n(), packs(), T>(stream, args, StoredRows<T>{args.x.data<T>()});
   });
 }
 

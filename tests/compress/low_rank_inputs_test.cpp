@@ -167,6 +167,7 @@ TEST_CASE("a low_rank receiver keeps no state: any codec of the setting decodes 
       Message out(kParts, 7.0);
       sender.send(values, {});
       sender.receive(expected);
+      sender.stream.synchronize();
       receiver.codec->decode(receiver.stream, sender.frame, out.matrices(), false);
       receiver.stream.synchronize();
       CHECK(out == expected);

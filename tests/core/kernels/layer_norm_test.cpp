@@ -209,4 +209,58 @@ TEST_CASE("layer norm refuses a weight of another width") {
                       Catch::Contains("layer_norm_forward weight is f32 (3), due is f32 (4)"));
 }
 
+TEST_CASE("the norm of a residual sum is the sum's norm") {
+  struct Types {
+    DType out{};
+    DType branch{};
+  };
+
+  constexpr Types kTypes[] = {
+      {DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}};
+  Stream stream(test_stream(2));
+  for (const auto& [dtype, branch_dtype] : kTypes) {
+    for (const Size size : {Size{1, 8}, Size{5, 17}, Size{33, 96}, Size{70, 768}, Size{3, 4096}}) {
+      for (const float probability : {0.0F, 0.3F}) {
+        INFO(name_of(dtype) << " from " << name_of(branch_dtype) << ", " << size.N << " x "
+                            << size.C << ", probability " << probability);
+        GuardedTensor branch = random_tensor(branch_dtype, {size.N, size.C}, {.seed = 1});
+        GuardedTensor residual = random_tensor(dtype, {size.N, size.C}, {.seed = 2});
+        GuardedTensor expected(dtype, {size.N, size.C});
+        DropoutAdd sum{.x = branch,
+                       .residual = residual,
+                       .out = expected,
+                       .key = {.probability = probability,
+                               .site = philox_key(1234, "dropout/h.0.attn"),
+                               .step = 7,
+                               .first_sample = 100},
+                       .first_row = 9,  // rows begin and end inside samples
+                       .rows_per_sample = 4};
+        dropout_add(stream, sum);
+        Case made(dtype, size);
+        sum.out = made.x;
+        layer_norm_of_sum(stream,
+                          sum,
+                          {.x = made.x,
+                           .weight = made.weight,
+                           .bias = made.bias,
+                           .y = made.y,
+                           .mean = made.mean,
+                           .rstd = made.rstd});
+        stream.synchronize();
+        REQUIRE(made.x.bytes() == expected.bytes());
+        Case apart(dtype, size);
+        apart.x = std::move(expected);
+        apart.forward(stream);
+        stream.synchronize();
+        const auto f32 = tolerance(DType::f32);
+        REQUIRE(worst_mismatch(made.y.values(), apart.y.values(), tolerance(dtype)) == "");
+        REQUIRE(worst_mismatch(made.mean.values(), apart.mean.values(), f32) == "");
+        REQUIRE(worst_mismatch(made.rstd.values(), apart.rstd.values(), f32) == "");
+        REQUIRE(made.x.sentinels_intact());
+        REQUIRE(made.y.sentinels_intact());
+      }
+    }
+  }
+}
+
 }  // namespace slackline::testing
