@@ -265,6 +265,7 @@ TEST_CASE("a stream that waits too long fails the job, with the transfer's name"
     while (!world.has_failed()) {
       std::this_thread::yield();
     }
+    rank.group->barrier({}).wait();
   };
   REQUIRE_THROWS_WITH(run_local_ranks(2, {.timeout_seconds = 0.2}, waits),
                       Catch::Contains("of activations") && Catch::Contains("no answer within"));
