@@ -13,7 +13,9 @@ namespace cuda {
 
 // False, and nothing is queued, where rows are not moved in packs.
 template <typename T>
-bool layer_norm_of_sum(StreamView stream, const DropoutAdd& sum, const LayerNormForward& norm);
+[[gnu::weak]] bool layer_norm_of_sum(StreamView stream,
+                                     const DropoutAdd& sum,
+                                     const LayerNormForward& norm);
 
 }  // namespace cuda
 
