@@ -252,8 +252,10 @@ TEST_CASE("the norm of a residual sum is the sum's norm") {
         apart.x = std::move(expected);
         apart.forward(stream);
         stream.synchronize();
-        const auto f32 = tolerance(DType::f32);
-        REQUIRE(worst_mismatch(made.y.values(), apart.y.values(), tolerance(dtype)) == "");
+        const Tolerance f32 = tolerance(DType::f32);
+        Tolerance of_y = tolerance(dtype);
+        of_y.relative *= 2.0;  // both are rounded, and may be to neighbours
+        REQUIRE(worst_mismatch(made.y.values(), apart.y.values(), of_y) == "");
         REQUIRE(worst_mismatch(made.mean.values(), apart.mean.values(), f32) == "");
         REQUIRE(worst_mismatch(made.rstd.values(), apart.rstd.values(), f32) == "");
         REQUIRE(made.x.sentinels_intact());
