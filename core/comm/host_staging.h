@@ -46,12 +46,12 @@ class HostStaging {
 
   // A transfer of copies on the host, and what stays until it has landed.
   struct Landing {
-    Transfer transfer{};
     std::vector<ScratchPool::Lease> memory{};
     std::optional<Gate> gate{};
     std::shared_ptr<const CudaEvent> posted{};  // from when on memory of the device may be written
     std::vector<Copy> results{};                // to the device, when the transfer has ended
     std::shared_ptr<const CudaEvent> landed{};
+    Transfer transfer{};  // ends before its memory
   };
 
   // Who waits for a transfer: the stream, so that the rank's thread goes on, or the thread. CUDA
