@@ -80,6 +80,9 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
   if (groups.staging != nullptr) {
     groups.staging->follow(stream_);
   }
+  if (options_.cuda_graphs) {
+    executor_.use_graphs();
+  }
 }
 
 double MeshModel::tokens_of_step() const {

@@ -34,6 +34,7 @@ class MeshModel {
     std::shared_ptr<const StepCosts> rehearsed_codecs{};  // there, and what codecs take
     PlanHistory compression{};                            // empty: nothing is ever compressed
     std::int64_t sample_every = 0;  // steps of which compressed messages are measured; 0: none
+    bool cuda_graphs = false;       // passes become graphs where they can. REQUIRES: device cuda
     bool may_skip = false;          // steps that are not finite: codecs' state is kept for that
   };
 

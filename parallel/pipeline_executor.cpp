@@ -138,7 +138,7 @@ void PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
       return;
     case OpKind::backward_weight: {
       const std::size_t begin = begin_op(op, work);
-      stage.backward_weight(pass_of(op, work), at.slot);
+      make(op, at, work, [&](const Pass& pass) { stage.backward_weight(pass, at.slot); });
       note_op(op, work, begin);
       return;
     }
@@ -159,12 +159,13 @@ void PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
   if (!stage.chunk().embedding) {
     gather_shares(stage.input(at.slot));
   }
-  const Pass pass = pass_of(op, work);
-  stage.forward(pass, at.slot);
   const bool evaluates = work.gradients == Gradients::none;
-  if (evaluates && stage.chunk().head) {
-    stage.add_loss(pass, at.slot);
-  }
+  make(op, at, work, [&](const Pass& pass) {
+    stage.forward(pass, at.slot);
+    if (evaluates && stage.chunk().head) {
+      stage.add_loss(pass, at.slot);
+    }
+  });
   note_op(op, work, begin);
 }
 
@@ -179,8 +180,25 @@ void PipelineExecutor::backward(const Op& op, InFlight& at, const Work& work) {
   if (!stage.chunk().head) {
     gather_shares(stage.gradient(at.slot));
   }
-  stage.backward(pass_of(op, work), work.scale, at.slot);
+  make(op, at, work, [&](const Pass& pass) { stage.backward(pass, work.scale, at.slot); });
   note_op(op, work, begin);
+}
+
+void PipelineExecutor::make(const Op& op,
+                            const InFlight& at,
+                            const Work& work,
+                            const std::function<void(const Pass&)>& body) {
+  Pass pass = pass_of(op, work);
+  if (!graphs_) {
+    body(pass);
+    return;
+  }
+  // The first forward pass of a step has waited for all the chunk's weights.
+  if (op.kind == OpKind::forward && op.micro_batch > 0) {
+    pass.use = nullptr;
+  }
+  const auto slot = static_cast<int>(&at - in_flight_.data());
+  graphs_->run(op, slot, work.scale, pass, [&] { body(pass); });
 }
 
 std::size_t PipelineExecutor::begin_op(const Op& op, const Work& work) {

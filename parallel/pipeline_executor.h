@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/stream.h"
@@ -10,6 +12,7 @@
 #include "model/loss_sum.h"
 #include "model/stage.h"
 #include "parallel/groups.h"
+#include "parallel/pass_graphs.h"
 #include "parallel/pipeline_compression.h"
 #include "parallel/schedule/cost_model.h"
 #include "parallel/schedule/ops.h"
@@ -53,6 +56,9 @@ class PipelineExecutor {
     const schedule::CostModel* rehearsal = nullptr;  // what ops take on the rehearsal device
     PipelineCompression* compression = nullptr;      // null: everything travels plain
   };
+
+  // From now on passes are captured as CUDA graphs where they can be.
+  void use_graphs() { graphs_.emplace(); }
 
   // Forward and backward of every micro-batch. Afterwards each gradient is this rank's part of it.
   // Returns the sum of the losses of this data rank's tokens on ranks of the last stage, 0 on
@@ -126,6 +132,11 @@ class PipelineExecutor {
   void execute(const schedule::Op& op, InFlight& at, const Work& work);
   void forward(const schedule::Op& op, InFlight& at, const Work& work);
   void backward(const schedule::Op& op, InFlight& at, const Work& work);
+  // Makes a pass of a stage, or has its graph do so.
+  void make(const schedule::Op& op,
+            const InFlight& at,
+            const Work& work,
+            const std::function<void(const Pass&)>& body);
   // Around what an op computes; note_op is given what begin_op returned.
   [[nodiscard]] std::size_t begin_op(const schedule::Op& op, const Work& work);
   void note_op(const schedule::Op& op, const Work& work, std::size_t begin);
@@ -172,6 +183,7 @@ class PipelineExecutor {
   StreamTimes times_;
   std::vector<MarkedOp> ops_;  // of the last call of train or evaluate
   LossSum losses_;
+  std::optional<PassGraphs> graphs_{};
 };
 
 }  // namespace slackline

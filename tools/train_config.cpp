@@ -35,6 +35,7 @@ RunConfig read_run_config(JsonReader section) {
   run.save_every = section.integer("save_every", {.default_value = 0, .min = 0, .max = kMaxCount});
   run.keep = static_cast<int>(section.integer("keep", {.default_value = 2, .min = 1, .max = 1000}));
   run.on_nonfinite = static_cast<OnNonFinite>(section.choice("on_nonfinite", kOnNonFinite, 0));
+  run.cuda_graphs = section.boolean("cuda_graphs", false);
   section.finish();
   return run;
 }
@@ -90,10 +91,14 @@ RehearsalConfig read_rehearsal_config(JsonReader section) {
 
 TrainConfig read_train_config(JsonReader document) {
   TrainConfig config;
-  config.run = read_run_config(document.section("run"));
+  const JsonReader run = document.section("run");
+  config.run = read_run_config(run);
   config.device = static_cast<Device>(document.choice("device", kDevices, 0));
   if (config.device == Device::cuda && !cuda::is_built()) {
     document.fail("device", cuda::obstacle() + R"(; or use "cpu")");
+  }
+  if (config.run.cuda_graphs && config.device != Device::cuda) {
+    run.fail("cuda_graphs", R"(must be false where device is not "cuda"; leave it out)");
   }
   config.precision = document.choice("precision", kPrecisions, 0) == 0 ? DType::f32 : DType::bf16;
   config.model = read_model_config(document.section("model"));

@@ -66,6 +66,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
               .num_threads = options.num_threads,
               .compression = start_.plans,
               .sample_every = config.compress.guard.every,
+              .cuda_graphs = config.run.cuda_graphs,
               .may_skip = config.run.on_nonfinite == OnNonFinite::skip},
              groups),
       directory_(config.run.dir),

@@ -1,5 +1,6 @@
 #include "core/comm/nccl_communicator.h"
 #include "core/cuda/cuda_device.h"
+#include "core/cuda/cuda_graph.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/cuda/cuda_stream.h"
 #include "core/cuda/ranges.h"
@@ -50,6 +51,15 @@ constexpr const char* kReason =
 [[gnu::weak]] double CudaEvent::seconds_since(const CudaEvent& /*earlier*/) const {
   return 0.0;
 }
+
+[[gnu::weak]] std::unique_ptr<CudaGraph> CudaGraph::capture(const CudaStream& /*stream*/,
+                                                            const std::function<void()>& /*work*/) {
+  return nullptr;
+}
+
+[[gnu::weak]] CudaGraph::~CudaGraph() = default;
+
+[[gnu::weak]] void CudaGraph::launch(const CudaStream& /*stream*/) const {}
 
 // Nor has a program NCCL whose backend was built without it.
 [[gnu::weak]] std::string nccl_version() {

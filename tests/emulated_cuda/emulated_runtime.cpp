@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -68,11 +69,32 @@ struct CUstream_st {
   CUstream_st& operator=(const CUstream_st&) = delete;
 
   void enqueue(Job job, Runs runs = Runs::unless_failed) {
+    if (captured_) {
+      captured_->push_back(std::move(job));
+      return;
+    }
     {
       const std::scoped_lock lock(mutex_);
       jobs_.emplace_back(std::move(job), runs);
     }
     wake_.notify_one();
+  }
+
+  // Calls of the thread that captures, as all that queue work meanwhile.
+  void begin_capture() {
+    captured_.emplace();
+    capture_failed_ = false;
+  }
+
+  [[nodiscard]] bool captures() const { return captured_.has_value(); }
+
+  // By what a stream that is being captured cannot do.
+  void fail_capture() { capture_failed_ = true; }
+
+  // Empty where it failed.
+  [[nodiscard]] std::optional<std::vector<Job>> end_capture() {
+    std::optional<std::vector<Job>> jobs = std::exchange(captured_, std::nullopt);
+    return capture_failed_ ? std::nullopt : std::move(jobs);
   }
 
   void synchronize() {
@@ -120,7 +142,17 @@ struct CUstream_st {
   bool busy_ = false;
   bool ending_ = false;
   std::exception_ptr thrown_;
+  std::optional<std::vector<Job>> captured_{};  // by the host's thread
+  bool capture_failed_ = false;
   std::thread thread_;
+};
+
+struct CUgraph_st {
+  std::vector<Job> jobs;
+};
+
+struct CUgraphExec_st {
+  std::vector<Job> jobs;
 };
 
 namespace emulated_cuda {
@@ -282,7 +314,25 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   return error;
 }
 
+namespace {
+
+// The capture of the calling thread, which forbids it what may depend on work that does not run.
+thread_local cudaStream_t capturing = nullptr;
+
+// Whether a call is forbidden; it spoils the capture then.
+bool spoils_capture() {
+  if (capturing != nullptr) {
+    capturing->fail_capture();
+  }
+  return capturing != nullptr;
+}
+
+}  // namespace
+
 cudaError_t cudaDeviceSynchronize() {
+  if (spoils_capture()) {
+    return cudaErrorStreamCaptureUnsupported;
+  }
   auto& streams = emulated_cuda::streams();
   const std::scoped_lock lock(streams.mutex);
   for (const cudaStream_t stream : streams.all) {
@@ -299,6 +349,9 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 
 cudaError_t cudaMalloc(void** to, std::size_t bytes) {
+  if (spoils_capture()) {
+    return cudaErrorStreamCaptureUnsupported;
+  }
   const std::scoped_lock lock(memory().mutex);
   *to = nullptr;
   if (bytes > memory().limit - std::min(memory().limit, memory().used)) {
@@ -329,6 +382,9 @@ cudaError_t cudaFree(void* piece) {
 }
 
 cudaError_t cudaHostAlloc(void** to, std::size_t bytes, unsigned /*flags*/) {
+  if (spoils_capture()) {
+    return cudaErrorStreamCaptureUnsupported;
+  }
   const std::scoped_lock lock(memory().mutex);
   *to = emulated_cuda::aligned(bytes);
   if (*to == nullptr) {
@@ -358,6 +414,11 @@ cudaError_t cudaMallocManaged(void** memory, std::size_t bytes, unsigned /*flags
 // Pageable memory is read before the call returns, and written by then.
 cudaError_t cudaMemcpyAsync(
     void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/, cudaStream_t stream) {
+  if (stream != nullptr && stream->captures() &&
+      (emulated_cuda::is_pageable(from) || emulated_cuda::is_pageable(to))) {
+    stream->fail_capture();
+    return cudaErrorStreamCaptureUnsupported;
+  }
   if (bytes > 0 && stream != nullptr && emulated_cuda::is_pageable(from)) {
     const auto* const first = static_cast<const std::byte*>(from);
     stream->enqueue([to, kept = std::vector<std::byte>(first, first + bytes)] {
@@ -393,6 +454,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stream != nullptr && stream->captures()) {
+    stream->fail_capture();
+    return cudaErrorStreamCaptureUnsupported;
+  }
   if (stream != nullptr) {
     stream->synchronize();
   }
@@ -438,6 +503,47 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
     return cudaErrorNotReady;
   }
   *milliseconds = static_cast<float>(1e3 * (end->point->seconds - begin->point->seconds));
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+  stream->begin_capture();
+  capturing = stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  capturing = nullptr;
+  std::optional<std::vector<Job>> jobs = stream->end_capture();
+  *graph = nullptr;
+  if (!jobs) {
+    return cudaErrorStreamCaptureUnsupported;
+  }
+  *graph = new CUgraph_st{std::move(*jobs)};  // NOLINT(cppcoreguidelines-owning-memory)
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable,
+                                 cudaGraph_t graph,
+                                 unsigned long long /*flags*/) {
+  *executable = new CUgraphExec_st{graph->jobs};  // NOLINT(cppcoreguidelines-owning-memory)
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  for (const Job& job : executable->jobs) {
+    stream->enqueue(job);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;  // NOLINT(cppcoreguidelines-owning-memory)
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;  // NOLINT(cppcoreguidelines-owning-memory)
   return cudaSuccess;
 }
 

@@ -212,6 +212,42 @@ TEST_CASE("ranks that are processes, whose streams wait for transfers, give the 
 }
 #endif
 
+TEST_CASE("passes that are graphs give the same bits, and dropout keeps them from being any") {
+  const TrainingRun run;
+
+  struct Job {
+    std::string ranks;
+    std::vector<std::string> assignments;
+    bool captures = true;
+  };
+
+  const std::vector<std::string> four = {"batch.micro=2", "model.dropout=0", "run.eval_every=2"};
+  const std::vector<Job> jobs = {
+      {"1", four},
+      {"1", with(four, {"precision=bf16", "model.recompute=block"})},
+      {"2", with(four, {"parallel.pipeline=2"})},
+      {"2", with(four, {"parallel.pipeline=2", "parallel.schedule=zb_h1"})},
+      {"2", with(four, {"parallel.data=2", "parallel.data_strategy=zero1", "batch.micro=1"})},
+      {"4", with(kCompressed, {"model.dropout=0"})},
+      {"1", {"batch.micro=2", "model.dropout=0.1"}, false},
+  };
+  int number = 0;
+  for (const Job& job : jobs) {
+    const std::string name = std::to_string(number++);
+    INFO("job " << name);
+    const std::vector<std::string> ranks = {"--ranks", job.ranks};
+    train_on_cuda(run, name, job.assignments, ranks);
+    const ProcessResult graphs = train_on_cuda(
+        run, name + "-graphs", with(job.assignments, {"run.cuda_graphs=true"}), ranks);
+    const std::string said = "passes are captured as CUDA graphs";
+    CHECK((graphs.error.find(said) != std::string::npos) == job.captures);
+    CHECK(run.metric("loss", name + "-graphs") == run.metric("loss", name));
+    CHECK(run.metric("eval_loss", name + "-graphs") == run.metric("eval_loss", name));
+    CHECK(run.weights_sha256(run.checkpoint(6, name + "-graphs")) ==
+          run.weights_sha256(run.checkpoint(6, name)));
+  }
+}
+
 TEST_CASE("a compressed run on the CUDA device learns what it learns on the CPU, and is resumed") {
   const std::vector<std::string>& job = kCompressed;
   const std::vector<std::string> ranks = {"--ranks", "4"};

@@ -1,0 +1,63 @@
+#include "parallel/pass_graphs.h"
+
+#include "core/log.h"
+#include "model/loss_sum.h"
+
+namespace slackline {
+
+bool PassGraphs::can_capture(const Pass& pass) const {
+  // Masks of dropout are functions of the step, which kernels take by value; transfers, told users
+  // and filters are of the host; a profile wants times of ops.
+  return !refused_ && pass.stream.device() == Device::cuda && pass.dropout == 0.0F &&
+         pass.use == nullptr && pass.filter == nullptr && pass.sum->size() == 1 &&
+         pass.stream.profile() == nullptr;
+}
+
+void PassGraphs::run(const schedule::Op& op,
+                     int slot,
+                     float scale,
+                     const Pass& pass,
+                     const std::function<void()>& body) {
+  if (!can_capture(pass) || entries_.size() >= kMost) {
+    body();
+    return;
+  }
+  Entry& entry = entries_[{.kind = op.kind,
+                           .chunk = op.chunk,
+                           .micro_batch = op.micro_batch,
+                           .slot = slot,
+                           .accumulate = pass.accumulate,
+                           .scale = scale,
+                           .tokens = pass.batch.tokens.raw(),
+                           .targets = pass.batch.targets.raw(),
+                           .losses = pass.losses->num_pending()}];
+  if (!entry.has_run) {
+    body();
+    entry.has_run = true;
+    return;
+  }
+  if (entry.graph == nullptr) {
+    capture(pass, entry, body);
+  } else {
+    pass.losses->expect_again(entry.losses);
+  }
+  entry.graph == nullptr ? body() : entry.graph->launch(pass.stream.cuda());
+}
+
+void PassGraphs::capture(const Pass& pass, Entry& entry, const std::function<void()>& body) {
+  const std::size_t before = pass.losses->num_pending();
+  entry.graph = CudaGraph::capture(pass.stream.cuda(), body);
+  if (entry.graph == nullptr) {
+    pass.losses->forget_since(before);
+    refused_ = true;
+    log_warning("CUDA refuses to capture a pass; run.cuda_graphs changes nothing");
+    return;
+  }
+  entry.losses = pass.losses->num_pending() - before;
+  if (!told_) {
+    told_ = true;
+    log_info("passes are captured as CUDA graphs");
+  }
+}
+
+}  // namespace slackline
