@@ -20,7 +20,9 @@ class LossSum {
   // Places of calls since the last take() whose losses are on their way to the host. Who has the
   // same copies queued again, without add(), says so; who found that none were, takes calls back.
   [[nodiscard]] std::size_t num_pending() const { return num_copied_; }
+
   void expect_again(std::size_t places) { num_copied_ += places; }
+
   void forget_since(std::size_t pending) { num_copied_ = pending; }
 
   // Waits for the stream, which is the one of the calls.

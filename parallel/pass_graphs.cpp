@@ -13,21 +13,18 @@ bool PassGraphs::can_capture(const Pass& pass) const {
          pass.stream.profile() == nullptr;
 }
 
-void PassGraphs::run(const schedule::Op& op,
-                     int slot,
-                     float scale,
-                     const Pass& pass,
-                     const std::function<void()>& body) {
+void PassGraphs::run(const Kind& kind, const Pass& pass, const std::function<void()>& body) {
   if (!can_capture(pass) || entries_.size() >= kMost) {
     body();
     return;
   }
-  Entry& entry = entries_[{.kind = op.kind,
-                           .chunk = op.chunk,
-                           .micro_batch = op.micro_batch,
-                           .slot = slot,
+  Entry& entry = entries_[{.kind = kind.op.kind,
+                           .chunk = kind.op.chunk,
+                           .micro_batch = kind.op.micro_batch,
+                           .evaluates = kind.evaluates,
+                           .slot = kind.slot,
                            .accumulate = pass.accumulate,
-                           .scale = scale,
+                           .scale = kind.scale,
                            .tokens = pass.batch.tokens.raw(),
                            .targets = pass.batch.targets.raw(),
                            .losses = pass.losses->num_pending()}];

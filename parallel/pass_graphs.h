@@ -19,12 +19,16 @@ namespace slackline {
 // captured the second time; and is launched as a whole from then on.
 class PassGraphs {
  public:
+  // What body depends on besides the Pass.
+  struct Kind {
+    schedule::Op op{};
+    bool evaluates = false;
+    int slot = 0;
+    float scale = 0.0F;  // of the loss
+  };
+
   // Runs `body`, which makes the pass, or its graph.
-  void run(const schedule::Op& op,
-           int slot,
-           float scale,
-           const Pass& pass,
-           const std::function<void()>& body);
+  void run(const Kind& kind, const Pass& pass, const std::function<void()>& body);
 
  private:
   // All that may differ from one pass to another of a run.
@@ -32,6 +36,7 @@ class PassGraphs {
     schedule::OpKind kind{};
     int chunk = 0;
     int micro_batch = 0;
+    bool evaluates = false;
     int slot = 0;
     Accumulate accumulate = Accumulate::no;
     float scale = 0.0F;

@@ -198,7 +198,10 @@ void PipelineExecutor::make(const Op& op,
     pass.use = nullptr;
   }
   const auto slot = static_cast<int>(&at - in_flight_.data());
-  graphs_->run(op, slot, work.scale, pass, [&] { body(pass); });
+  graphs_->run(
+      {.op = op, .evaluates = work.gradients == Gradients::none, .slot = slot, .scale = work.scale},
+      pass,
+      [&] { body(pass); });
 }
 
 std::size_t PipelineExecutor::begin_op(const Op& op, const Work& work) {
