@@ -8,7 +8,7 @@
 install(TARGETS slackline RUNTIME DESTINATION bin)
 if(SL_TESTS AND SL_CUDA)
   install(TARGETS comm_cuda_tests kernel_cuda_tests compress_cuda_tests model_cuda_tests
-    cuda_run_tests
+    parallel_cuda_tests cuda_run_tests
     RUNTIME DESTINATION tests)
   install(TARGETS cuda_bench RUNTIME DESTINATION bin)
   install(DIRECTORY tests/golden/powersgd DESTINATION share/slackline/tests/golden)

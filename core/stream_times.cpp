@@ -27,6 +27,12 @@ std::size_t StreamTimes::mark(StreamView stream, double now) {
   return num_marks_++;
 }
 
+void StreamTimes::align(std::size_t mark, double now) {
+  if (first_ != nullptr) {
+    start_ = now - events_.at(mark)->seconds_since(*first_);
+  }
+}
+
 double StreamTimes::seconds(std::size_t mark) const {
   return first_ == nullptr ? times_.at(mark) : start_ + events_.at(mark)->seconds_since(*first_);
 }

@@ -12,8 +12,12 @@ namespace slackline {
 // when a call returns, the time of the call.
 class StreamTimes {
  public:
-  // Forgets all marks. `now` is the clock's time; the stream's queue is empty or nearly so.
+  // Forgets all marks. `now` is the clock's time. Where a stream's queue was not empty then, all
+  // times are early by what it had to do, until align().
   void restart(StreamView stream, double now);
+
+  // The stream has been synchronized right behind a mark, and `now` is the time.
+  void align(std::size_t mark, double now);
 
   // What has been submitted by now. Returns the mark's number, from 0 on.
   [[nodiscard]] std::size_t mark(StreamView stream, double now);

@@ -171,9 +171,30 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
 
 void MeshModel::update(double lr, double gradient_norm) {
   step_times_.update_begin = groups_->world->now();
-  options_.rehearsal ? rehearse(kUpdate, options_.rehearsal->optimizer)
-                     : optimizer_.step(stream_, lr, gradient_norm);
+  if (options_.rehearsal) {
+    rehearse(kUpdate, options_.rehearsal->optimizer);
+  } else if (stream_.device() == Device::cuda) {
+    queue_update(lr, gradient_norm);
+    return;
+  } else {
+    optimizer_.step(stream_, lr, gradient_norm);
+  }
   step_times_.update_end = groups_->world->now();
+  reducer_.gather_weights();
+}
+
+// It takes as long as the one before: what it takes itself is known when it has been waited for.
+void MeshModel::queue_update(double lr, double gradient_norm) {
+  const double now = step_times_.update_begin;
+  if (queues_updates_) {
+    queued_seconds_ = update_times_.seconds(1) - update_times_.seconds(0);
+  }
+  queues_updates_ = true;
+  update_times_.restart(stream_, now);
+  static_cast<void>(update_times_.mark(stream_, now));
+  optimizer_.step(stream_, lr, gradient_norm);
+  static_cast<void>(update_times_.mark(stream_, now));
+  step_times_.update_end = now + queued_seconds_;
   reducer_.gather_weights();
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/rehearsal_clock.h"
 #include "core/stream.h"
+#include "core/stream_times.h"
 #include "optim/adamw_optimizer.h"
 #include "parallel/compression.h"
 #include "parallel/rank_plan.h"
@@ -100,6 +101,7 @@ class MeshModel {
 
  private:
   void choose_who_waits();
+  void queue_update(double lr, double gradient_norm);
   // Of the pieces' gradients.
   [[nodiscard]] std::vector<double> squared_norms();
   // Seconds of the step's end that belong to no pass, on the rehearsal device.
@@ -124,6 +126,9 @@ class MeshModel {
   Buffer tokens_;                   // of the step's micro-batches, on a CUDA device
   std::int64_t settled_plan_ = -1;  // of the last step, by where it came into force; -1: no step
   StepTimes step_times_;
+  StreamTimes update_times_;     // of the last update, on a device where it is queued
+  bool queues_updates_ = false;  // there is one
+  double queued_seconds_ = 0.0;  // of the one before it
 };
 
 }  // namespace slackline

@@ -1,5 +1,9 @@
 #include "parallel/pass_graphs.h"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
 #include "core/log.h"
 #include "model/loss_sum.h"
 
@@ -14,31 +18,44 @@ bool PassGraphs::can_capture(const Pass& pass) const {
 }
 
 void PassGraphs::run(const Kind& kind, const Pass& pass, const std::function<void()>& body) {
-  if (!can_capture(pass) || entries_.size() >= kMost) {
+  if (!can_capture(pass)) {
     body();
     return;
   }
-  Entry& entry = entries_[{.kind = kind.op.kind,
-                           .chunk = kind.op.chunk,
-                           .micro_batch = kind.op.micro_batch,
-                           .evaluates = kind.evaluates,
-                           .slot = kind.slot,
-                           .accumulate = pass.accumulate,
-                           .scale = kind.scale,
-                           .tokens = pass.batch.tokens.raw(),
-                           .targets = pass.batch.targets.raw(),
-                           .losses = pass.losses->num_pending()}];
-  if (!entry.has_run) {
+  const Key key{.kind = kind.op.kind,
+                .chunk = kind.op.chunk,
+                .micro_batch = kind.op.micro_batch,
+                .evaluates = kind.evaluates,
+                .slot = kind.slot,
+                .accumulate = pass.accumulate,
+                .scale = kind.scale,
+                .tokens = pass.batch.tokens.raw(),
+                .targets = pass.batch.targets.raw(),
+                .losses = pass.losses->num_pending()};
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) {
     body();
-    entry.has_run = true;
+    if (entries_.size() < kMost) {
+      entries_.emplace(key, Entry());
+    }
     return;
   }
+  Entry& entry = found->second;
   if (entry.graph == nullptr) {
     capture(pass, entry, body);
   } else {
     pass.losses->expect_again(entry.losses);
+    tell();
   }
   entry.graph == nullptr ? body() : entry.graph->launch(pass.stream.cuda());
+}
+
+void PassGraphs::tell() {
+  if (!std::exchange(told_, true)) {
+    const auto captured = std::ranges::count_if(
+        entries_, [](const auto& entry) { return entry.second.graph != nullptr; });
+    log_info(std::to_string(captured) + " passes are CUDA graphs from here on");
+  }
 }
 
 void PassGraphs::capture(const Pass& pass, Entry& entry, const std::function<void()>& body) {
@@ -51,10 +68,6 @@ void PassGraphs::capture(const Pass& pass, Entry& entry, const std::function<voi
     return;
   }
   entry.losses = pass.losses->num_pending() - before;
-  if (!told_) {
-    told_ = true;
-    log_info("passes are captured as CUDA graphs");
-  }
 }
 
 }  // namespace slackline

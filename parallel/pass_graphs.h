@@ -48,19 +48,20 @@ class PassGraphs {
   };
 
   struct Entry {
-    bool has_run = false;
     std::unique_ptr<CudaGraph> graph{};
     std::size_t losses = 0;  // how many places of LossSum it takes
   };
 
   [[nodiscard]] bool can_capture(const Pass& pass) const;
+  // In the log, once.
+  void tell();
   void capture(const Pass& pass, Entry& entry, const std::function<void()>& body);
 
-  static constexpr std::size_t kMost = 4096;  // graphs, lest changing addresses fill the memory
+  static constexpr std::size_t kMost = 512;  // graphs, lest changing addresses fill the memory
 
-  std::map<Key, Entry> entries_{};
-  bool refused_ = false;  // CUDA has refused one; nothing more is tried
-  bool told_ = false;     // the log says that there are some
+  std::map<Key, Entry> entries_{};  // of passes that have run
+  bool refused_ = false;            // CUDA has refused one; nothing more is tried
+  bool told_ = false;               // the log says that there are some
 };
 
 }  // namespace slackline

@@ -107,7 +107,10 @@ double PipelineExecutor::run(const schedule::Schedule& schedule,
     execute(op, in_flight_[static_cast<std::size_t>(slot)], work);
   }
   wait_for_all();
-  return losses_.take(work.stream);
+  const std::size_t end = times_.mark(work.stream, groups_->world->now());
+  const double loss = losses_.take(work.stream);
+  times_.align(end, groups_->world->now());
+  return loss;
 }
 
 void PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {

@@ -1,7 +1,8 @@
 #include "core/cuda/cuda_graph.h"
 
+#include <exception>
+
 #include "core/cuda/check_cuda.h"
-#include "core/error.h"
 
 namespace slackline {
 
@@ -10,16 +11,15 @@ namespace {
 // Null where the work could not be captured.
 cudaGraph_t captured(cudaStream_t stream, const std::function<void()>& work) {
   // Other threads of the rank go on as they were.
-  SL_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
+    cudaGetLastError();
+    return nullptr;
+  }
   bool refused = false;
   try {
     work();
-  } catch (const DeviceError&) {
+  } catch (const std::exception&) {
     refused = true;
-  } catch (...) {
-    cudaGraph_t unfinished = nullptr;
-    cudaStreamEndCapture(stream, &unfinished);
-    throw;
   }
   cudaGraph_t graph = nullptr;
   if (cudaStreamEndCapture(stream, &graph) != cudaSuccess || refused) {

@@ -13,8 +13,8 @@ namespace slackline {
 class CudaGraph {
  public:
   // What `work` queues on the stream, of which nothing runs; null where CUDA refuses to capture it.
-  // `work` may allocate nothing on the device and wait for nothing; errors of CUDA that it throws
-  // are swallowed, since they may come of the capture.
+  // `work` may allocate nothing on the device and wait for nothing; what it throws is swallowed: it
+  // may come of the capture, and else comes again where the work is done without one.
   [[nodiscard]] static std::unique_ptr<CudaGraph> capture(const CudaStream& stream,
                                                           const std::function<void()>& work);
 

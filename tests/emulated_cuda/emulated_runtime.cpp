@@ -414,9 +414,10 @@ cudaError_t cudaMallocManaged(void** memory, std::size_t bytes, unsigned /*flags
 // Pageable memory is read before the call returns, and written by then.
 cudaError_t cudaMemcpyAsync(
     void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/, cudaStream_t stream) {
-  if (stream != nullptr && stream->captures() &&
-      (emulated_cuda::is_pageable(from) || emulated_cuda::is_pageable(to))) {
-    stream->fail_capture();
+  const bool refused =
+      stream == nullptr ||
+      (stream->captures() && (emulated_cuda::is_pageable(from) || emulated_cuda::is_pageable(to)));
+  if (refused && spoils_capture()) {
     return cudaErrorStreamCaptureUnsupported;
   }
   if (bytes > 0 && stream != nullptr && emulated_cuda::is_pageable(from)) {
@@ -434,6 +435,9 @@ cudaError_t cudaMemcpyAsync(
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  if (stream == nullptr && spoils_capture()) {
+    return cudaErrorStreamCaptureUnsupported;
+  }
   emulated_cuda::enqueue(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
