@@ -137,19 +137,30 @@ void MeshModel::rehearse(int what, schedule::Seconds seconds) {
   clock_->end();
 }
 
-// Messages get their memory in the first step of a plan, and samples in each that takes some.
-void MeshModel::choose_who_waits() {
+// Memory goes while transfers may be under way.
+MeshModel::~MeshModel() {
+  if (groups_->staging != nullptr) {
+    groups_->staging->set_waits(HostStaging::Waits::thread);
+  }
+}
+
+// The first pass of a plan finds memory for messages and chooses algorithms, the second captures
+// graphs, and one that samples makes room for that: times in which the process may be held up.
+void MeshModel::choose_who_waits(Settling& passes) {
   if (groups_->staging == nullptr) {
     return;
   }
-  const bool settled = settled_plan_ == compression_.in_force_from() && !compression_.samples();
+  if (passes.plan != compression_.in_force_from()) {
+    passes = {.plan = compression_.in_force_from()};
+  }
+  const bool settled = passes.passes++ >= (options_.cuda_graphs ? 2 : 1) && !compression_.samples();
   groups_->staging->set_waits(settled && groups_->ranks_are_processes ? HostStaging::Waits::stream
                                                                       : HostStaging::Waits::thread);
 }
 
 StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool stop) {
   compression_.begin_step(static_cast<std::int64_t>(micro_batches.front().step));
-  choose_who_waits();
+  choose_who_waits(training_);
   if (options_.may_skip) {
     compression_.keep_state();
   }
@@ -163,7 +174,6 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
   const std::vector<double> squares = squared_norms();
   step_times_.norm_end = groups_->world->now();
   step_times_.codecs = compression_.take_times();  // the norms have waited for all
-  settled_plan_ = compression_.in_force_from();
   StepFacts facts = agreement_.agree({.loss = loss, .stop = stop}, reducer_.pieces(), squares);
   facts.loss /= tokens_of_step();
   return facts;
@@ -209,7 +219,7 @@ void MeshModel::require_sync() {
 }
 
 StepFacts MeshModel::evaluate(std::vector<MicroBatch> micro_batches, bool stop) {
-  choose_who_waits();
+  choose_who_waits(evaluation_);
   compression_.keep_state();
   double loss = executor_.evaluate(work_of(std::move(micro_batches)));
   compression_.restore_state();

@@ -42,6 +42,9 @@ class MeshModel {
   // Allocates; weights are undefined until they are initialized or loaded. Nothing travels yet.
   // REQUIRES: the groups are of the job's mesh.
   MeshModel(const Options& options, Groups& groups);
+  ~MeshModel();
+  MeshModel(const MeshModel&) = delete;
+  MeshModel& operator=(const MeshModel&) = delete;
 
   [[nodiscard]] const Groups& groups() const { return *groups_; }
 
@@ -100,7 +103,7 @@ class MeshModel {
   void require_sync();
 
  private:
-  void choose_who_waits();
+  void choose_who_waits(Settling& passes);
   void queue_update(double lr, double gradient_norm);
   // Of the pieces' gradients.
   [[nodiscard]] std::vector<double> squared_norms();
@@ -123,8 +126,16 @@ class MeshModel {
   Compression compression_;
   AdamwOptimizer optimizer_;
   StepAgreement agreement_;
-  Buffer tokens_;                   // of the step's micro-batches, on a CUDA device
-  std::int64_t settled_plan_ = -1;  // of the last step, by where it came into force; -1: no step
+  Buffer tokens_;  // of the step's micro-batches, on a CUDA device
+
+  // Passes that have been made since what they need was last made anew.
+  struct Settling {
+    std::int64_t plan = -1;  // by where it came into force; -1: none
+    int passes = 0;
+  };
+
+  Settling training_;
+  Settling evaluation_;
   StepTimes step_times_;
   StreamTimes update_times_;     // of the last update, on a device where it is queued
   bool queues_updates_ = false;  // there is one

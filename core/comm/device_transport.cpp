@@ -1,5 +1,6 @@
 #include "core/comm/device_transport.h"
 
+#include <array>
 #include <set>
 #include <unistd.h>
 #include <vector>
@@ -34,6 +35,13 @@ Obstacle nccl_obstacle(const TransportFacts& facts) {
   return {};
 }
 
+std::string host_name() {
+  constexpr std::size_t kLongest = 256;
+  std::array<char, kLongest> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
 }  // namespace
 
 DeviceTransport decide_device_transport(const TransportFacts& facts, TransportWish wish) {
@@ -59,12 +67,13 @@ DeviceTransport decide_device_transport(const TransportFacts& facts, TransportWi
 DeviceTransport choose_device_transport(Communicator& world,
                                         TransportWish wish,
                                         bool emulates_links) {
-  const int node = world.nodes()[static_cast<std::size_t>(world.rank())];
+  // Of the machine: nodes of a world may be emulated.
+  const std::string host = host_name();
   const std::vector<std::string> places =
-      exchange_texts(world, std::to_string(node) + " " + cuda::device_id(), "the devices of ranks");
+      exchange_texts(world, host + " " + cuda::device_id(), "the devices of ranks");
   const std::set<std::string> different(places.begin(), places.end());
-  const std::vector<std::string> processes = exchange_texts(
-      world, std::to_string(node) + " " + std::to_string(getpid()), "the processes of ranks");
+  const std::vector<std::string> processes =
+      exchange_texts(world, host + " " + std::to_string(getpid()), "the processes of ranks");
   DeviceTransport transport =
       decide_device_transport({.num_ranks = world.size(),
                                .num_devices = static_cast<int>(different.size()),

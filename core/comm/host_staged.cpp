@@ -140,18 +140,18 @@ class HostStagedCommunicator final : public Communicator {
       return inner_->all_to_all(from, to, note, work);
     }
     SL_CHECK(work.worker == nullptr, "work of an all-to-all");
+    SL_CHECK(from.raw() != to.raw(), "an all-to-all in place");
     HostStaging::Landing landing{.posted = staging_->computed()};
     const Tensor sent = host_copy(from, landing);
     const Tensor arrived = host_copy(to, landing);
     landing.gate = staging_->take_gate();
-    const TransferWork staged{.start_before = staging_->when(staging_->copy_out(from, sent)),
+    landing.copied.push_back(staging_->copy_out(from, sent));
+    const TransferWork staged{.start_before = staging_->when(landing.copied.back()),
                               .ended = [gate = *landing.gate] { gate.open(); }};
     landing.transfer = inner_->all_to_all(sent, arrived, note, staged);
     // The rank's own slice goes nowhere, so it may be taken before the copies of it have been made.
     landing.results = {{arrived, to}};
-    if (from.raw() != to.raw()) {
-      landing.results.push_back({part_of(from, own_of(from)), part_of(to, own_of(to))});
-    }
+    landing.results.push_back({part_of(from, own_of(from)), part_of(to, own_of(to))});
     return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), nullptr));
   }
 
@@ -229,13 +229,14 @@ class HostStagedCommunicator final : public Communicator {
     HostStaging::Landing landing{.posted = staging_->computed()};
     const Tensor host = host_copy(data, landing);
     std::shared_ptr<const CudaEvent> copied;
-    TransferWork staged = with_copies(data, host, ways, work);
+    TransferWork staged = with_copies(data, host, ways, work, landing.posted);
     if (ways.in_parts && work.worker == nullptr) {
       staged.part_bytes = kPartBytes;
     }
     if (ways.out.count() > 0 && !work.before) {
       for (const Slice& part : parts_of(ways.out, data.dtype(), staged.part_bytes)) {
         copied = staging_->copy_out(part_of(data, part), part_of(host, part));
+        landing.copied.push_back(copied);
         staged.start_parts.push_back(staging_->when(copied));
       }
       if (staged.part_bytes == 0) {
@@ -266,7 +267,8 @@ class HostStagedCommunicator final : public Communicator {
   [[nodiscard]] TransferWork with_copies(const Tensor& data,
                                          const Tensor& host,
                                          const Ways& ways,
-                                         const TransferWork& work) const {
+                                         const TransferWork& work,
+                                         std::shared_ptr<const CudaEvent> posted) const {
     TransferWork staged = work;
     const StagedState* before =
         work.follows == nullptr ? nullptr : dynamic_cast<const StagedState*>(work.follows->state());
@@ -276,7 +278,7 @@ class HostStagedCommunicator final : public Communicator {
     if (work.worker == nullptr) {
       return staged;
     }
-    const TransferWork::Start computed = staging_->when(staging_->computed());
+    const TransferWork::Start computed = staging_->when(std::move(posted));
     if (ways.out.count() > 0 && work.before) {
       staged.start_before = computed;
       staged.before =

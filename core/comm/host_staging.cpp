@@ -1,12 +1,29 @@
 #include "core/comm/host_staging.h"
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "core/check.h"
 #include "core/cuda/cuda_memory.h"
 
 namespace slackline {
+
+namespace {
+
+// Without a beginning of the wait in the transfer's record. One that takes long is a wait after
+// all, and counts for the time after which a silent rank is given up.
+void wait_unnoticed(const Transfer& transfer) {
+  constexpr std::chrono::microseconds kPause(20);
+  constexpr std::chrono::seconds kLong(1);
+  const auto begin = std::chrono::steady_clock::now();
+  while (!transfer.done() && std::chrono::steady_clock::now() - begin < kLong) {
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+}  // namespace
 
 void HostStaging::Gate::open_first(std::size_t count) const {
   std::atomic_ref<std::uint32_t>(*word).store(value_of(count), std::memory_order_release);
@@ -39,7 +56,17 @@ TransferWork::Start HostStaging::when(std::shared_ptr<const CudaEvent> event) {
   };
 }
 
+ScratchPool::Lease HostStaging::take(std::size_t bytes) {
+  if (!scratch_->has(bytes)) {
+    finish();
+  }
+  return scratch_->take(bytes);
+}
+
 HostStaging::Gate HostStaging::take_gate(std::size_t doors) {
+  if (free_gates_.empty()) {
+    finish();
+  }
   if (free_gates_.empty()) {
     Buffer& block = gate_blocks_.emplace_back(
         "gates of transfers", kGatesInBlock * sizeof(std::uint32_t), Backing::pinned);
@@ -67,6 +94,9 @@ std::shared_ptr<const CudaEvent> HostStaging::copy_out(const Tensor& from, const
 void HostStaging::land(Landing landing) {
   bool streams_wait = false;
   if (waits_ == Waits::thread || landing.transfer.done()) {
+    if (!landing.transfer.done()) {
+      computed()->wait();  // the wait for the transfer begins then
+    }
     landing.transfer.wait();
   } else {
     if (std::function<void()> begins = landing.transfer.state()->wait_begins()) {
@@ -119,13 +149,17 @@ void HostStaging::finish() {
   }
 }
 
+// The wait that counts is the stream's; for what was sent nobody waits.
 void HostStaging::drop_first() {
-  landings_.front().transfer.wait();
-  if (landings_.front().landed != nullptr) {
-    landings_.front().landed->wait();
+  Landing& first = landings_.front();
+  if (first.landed != nullptr) {
+    first.landed->wait();
+  } else {
+    wait_unnoticed(first.transfer);
   }
-  if (landings_.front().gate) {
-    free_gates_.push_back(*landings_.front().gate);
+  first.transfer.wait();
+  if (first.gate) {
+    free_gates_.push_back(*first.gate);
   }
   landings_.pop_front();
 }

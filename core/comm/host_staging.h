@@ -49,7 +49,8 @@ class HostStaging {
     std::vector<ScratchPool::Lease> memory{};
     std::optional<Gate> gate{};
     std::shared_ptr<const CudaEvent> posted{};  // from when on memory of the device may be written
-    std::vector<Copy> results{};                // to the device, when the transfer has ended
+    std::vector<std::shared_ptr<const CudaEvent>> copied{};  // to the host; events end with this
+    std::vector<Copy> results{};  // to the device, when the transfer has ended
     std::shared_ptr<const CudaEvent> landed{};
     Transfer transfer{};  // ends before its memory
   };
@@ -77,7 +78,8 @@ class HostStaging {
   [[nodiscard]] TransferWork::Start when(std::shared_ptr<const CudaEvent> event);
 
   // Pinned, so that the device copies it without the processor's help.
-  [[nodiscard]] ScratchPool::Lease take(std::size_t bytes) const { return scratch_->take(bytes); }
+  // Where there is none yet, waits until no stream waits for a transfer.
+  [[nodiscard]] ScratchPool::Lease take(std::size_t bytes);
 
   [[nodiscard]] Gate take_gate(std::size_t doors = 1);
 

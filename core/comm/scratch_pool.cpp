@@ -9,6 +9,10 @@ namespace {
 
 constexpr std::size_t kPage = 4096;  // blocks are whole pages, so that near sizes share them
 
+std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
 }  // namespace
 
 ScratchPool::Lease::Lease(std::shared_ptr<ScratchPool> pool, Buffer block)
@@ -33,17 +37,27 @@ void ScratchPool::Lease::give_back() {
   }
 }
 
+std::vector<Buffer>::iterator ScratchPool::best_for(std::size_t needed) {
+  auto best = free_.end();
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    const bool fits = it->bytes() >= needed && it->bytes() <= 2 * needed;
+    if (fits && (best == free_.end() || it->bytes() < best->bytes())) {
+      best = it;
+    }
+  }
+  return best;
+}
+
+bool ScratchPool::has(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return best_for(whole_pages(bytes)) != free_.end();
+}
+
 ScratchPool::Lease ScratchPool::take(std::size_t bytes) {
-  const std::size_t needed = (bytes + kPage - 1) / kPage * kPage;
+  const std::size_t needed = whole_pages(bytes);
   {
     const std::lock_guard lock(mutex_);
-    auto best = free_.end();
-    for (auto it = free_.begin(); it != free_.end(); ++it) {
-      const bool fits = it->bytes() >= needed && it->bytes() <= 2 * needed;
-      if (fits && (best == free_.end() || it->bytes() < best->bytes())) {
-        best = it;
-      }
-    }
+    const auto best = best_for(needed);
     if (best != free_.end()) {
       Buffer block = std::move(*best);
       free_.erase(best);

@@ -38,7 +38,12 @@ class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
 
   [[nodiscard]] Lease take(std::size_t bytes);
 
+  // Whether take() would allocate nothing.
+  [[nodiscard]] bool has(std::size_t bytes);
+
  private:
+  // Of free_, under the lock.
+  [[nodiscard]] std::vector<Buffer>::iterator best_for(std::size_t needed);
   void put(Buffer block);
 
   Backing backing_;

@@ -1,6 +1,7 @@
 #include "core/cuda/cuda_device.h"
 
 #include <array>
+#include <cstdlib>
 
 #include <cuda_runtime.h>
 
@@ -25,6 +26,10 @@ bool is_built() {
 }
 
 std::string obstacle() {
+  // Work of streams that share one of the driver's queues waits for each other, and a rank has more
+  // streams than the usual eight: one may wait for what the next is to bring. Read by the first
+  // call.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int driver = 0;
   int runtime = 0;
   int devices = 0;

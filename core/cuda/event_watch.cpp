@@ -3,6 +3,7 @@
 #include <chrono>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "core/cuda/cuda_device.h"
 #include "core/error.h"
@@ -64,13 +65,19 @@ void EventWatch::run() {
     std::deque<Waiting> looked_at = std::exchange(waiting_, {});
     busy_ = true;
     lock.unlock();
+    // The last first: of two events of a stream the later may come between two looks, but not the
+    // later alone, so that jobs keep their order.
+    std::vector<bool> come(looked_at.size());
+    for (std::size_t i = looked_at.size(); i-- > 0;) {
+      come[i] = has_come(*looked_at[i].event);
+    }
     std::deque<Waiting> rest;
-    for (Waiting& one : looked_at) {
-      if (has_come(*one.event)) {
-        one.job();
-        one = {};
+    for (std::size_t i = 0; i < looked_at.size(); ++i) {
+      if (come[i]) {
+        looked_at[i].job();
+        looked_at[i] = {};
       } else {
-        rest.push_back(std::move(one));
+        rest.push_back(std::move(looked_at[i]));
       }
     }
     const bool ran = rest.size() < looked_at.size();

@@ -12,8 +12,9 @@
 namespace slackline {
 
 // A thread that runs jobs when points of streams have been passed, so that no other thread waits
-// for them. Jobs are short and must not throw. It looks every 20 us while it has jobs. A stream
-// that has failed counts as past every point: what comes next on it tells.
+// for them. Jobs of one stream's points run in the points' order. Jobs are short and must not
+// throw. It looks every 20 us while it has jobs. A stream that has failed counts as past every
+// point: what comes next on it tells.
 class EventWatch {
  public:
   using Job = std::function<void()>;
