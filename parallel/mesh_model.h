@@ -103,6 +103,12 @@ class MeshModel {
   void require_sync();
 
  private:
+  // How many passes of a kind a plan has had.
+  struct Settling {
+    std::int64_t plan = -1;  // by where it came into force; -1: none
+    int passes = 0;
+  };
+
   void choose_who_waits(Settling& passes);
   void queue_update(double lr, double gradient_norm);
   // Of the pieces' gradients.
@@ -127,12 +133,6 @@ class MeshModel {
   AdamwOptimizer optimizer_;
   StepAgreement agreement_;
   Buffer tokens_;  // of the step's micro-batches, on a CUDA device
-
-  // Passes that have been made since what they need was last made anew.
-  struct Settling {
-    std::int64_t plan = -1;  // by where it came into force; -1: none
-    int passes = 0;
-  };
 
   Settling training_;
   Settling evaluation_;
