@@ -156,7 +156,7 @@ TEST_CASE("a guard goes through the candidates, and its plan stays however long 
   const TrainingRun run;
   const ProcessResult result = train(run,
                                      "run",
-                                     {links(run, 5e5),
+                                     {links(run, 2.5e5),
                                       "run.steps=56",
                                       "compress.guard.every=20",
                                       "compress.guard.max_error=1e-6"});
