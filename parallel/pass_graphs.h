@@ -44,7 +44,7 @@ class PassGraphs {
     const void* targets = nullptr;
     std::size_t losses = 0;  // where in LossSum its own go
 
-    auto operator<=>(const Key&) const = default;
+    auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr)
   };
 
   struct Entry {

@@ -215,7 +215,7 @@ void* aligned(std::size_t bytes) {
 
 // Blocks the stream until the word at `at` is `value` or has passed it.
 CUresult wait_value(CUstream stream, CUdeviceptr at, std::uint32_t value, unsigned flags) {
-  auto* const word = reinterpret_cast<std::uint32_t*>(at);
+  auto* const word = reinterpret_cast<std::uint32_t*>(at);  // NOLINT(performance-no-int-to-ptr)
   if (flags != CU_STREAM_WAIT_VALUE_GEQ || is_pageable(word)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

@@ -1,4 +1,5 @@
 #include <memory>
+#include <numeric>
 #include <span>
 #include <thread>
 #include <vector>
@@ -118,10 +119,8 @@ struct StagedRank {
 };
 
 std::vector<int> all_of(const Communicator& world) {
-  std::vector<int> members;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    members.push_back(rank);
-  }
+  std::vector<int> members(static_cast<std::size_t>(world.size()));
+  std::iota(members.begin(), members.end(), 0);
   return members;
 }
 
@@ -214,6 +213,7 @@ TEST_CASE("a rank that runs ahead of its device waits for it now and then") {
     StagedRank rank(world, {0, 1}, HostStaging::Waits::stream);
     GuardedTensor sum = filled(1.0);
     std::vector<GuardedTensor> sent;
+    sent.reserve(kTransfers);
     for (int i = 0; i < kTransfers; ++i) {
       sent.push_back(filled(i + 1000.0 * world.rank()));
     }
