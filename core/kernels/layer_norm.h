@@ -40,9 +40,9 @@ struct LayerNormBackward {
 
 void layer_norm_forward(StreamView stream, const LayerNormForward& args);
 
-// dropout_add(sum), then layer_norm_forward(norm) of what it made; on the CUDA device in one pass,
-// where a row's mean and variance may be summed in another order. REQUIRES: norm.x is sum.out,
-// which is neither sum.x nor sum.residual; there is a residual.
+// dropout_add(sum), then layer_norm_forward(norm) of what it made: the same bits, on the CUDA
+// device in one pass. REQUIRES: norm.x is sum.out, which is neither sum.x nor sum.residual; there
+// is a residual.
 void layer_norm_of_sum(StreamView stream, const DropoutAdd& sum, const LayerNormForward& norm);
 
 void layer_norm_backward(StreamView stream, const LayerNormBackward& args);

@@ -9,7 +9,8 @@
 // Backward, with n = (x - mean) rstd and g = dy weight:
 //   dx = rstd (g - mean(g) - n mean(g n)),  d_weight += dy n,  d_bias += dy.
 // A thread has the same columns in every row that its block takes, so it sums d_weight and d_bias
-// of these in registers; the block's sums go to scratch memory, row by row (column_sums.h).
+// of these in registers; the block's sums go to scratch memory, row by row (column_sums.h). Four
+// rows of packs are too much for registers where rows are long: such rows are read twice.
 namespace slackline::cuda {
 
 namespace {
@@ -17,7 +18,7 @@ namespace {
 constexpr unsigned kThreads = 128;  // of a block, where rows are not longer than it holds
 constexpr unsigned kMostThreads = 256;
 constexpr int kPacks = 4;       // that a thread holds
-constexpr int kMostPacks = 16;  // of longer rows
+constexpr int kMostPacks = 16;  // of longer rows, forward
 constexpr int kSingles = 32;    // elements, of rows that are not aligned
 
 // How rows of C elements are spread over threads.
@@ -276,11 +277,87 @@ __global__ void __launch_bounds__(kMostThreads) backward_kernel(BackwardRows<T, 
   }
 }
 
-// Calls start(pack size, packs), both of them types: as wide as element types T, rows of C and
+constexpr int kGroup = 8;  // rows whose sums a block holds at once: few, so that caches hold them
+
+// What backward needs of one row beside its elements.
+struct RowMeans {
+  float mean;
+  float rstd;
+  float g;
+  float g_normal;
+};
+
+// Rows of any length, a block for each share of them: reads a group of rows for the sums over
+// each, and again, a pack of columns after the other, for what is made of them.
+template <int n, typename T, typename Y>
+__global__ void __launch_bounds__(kMostThreads) long_backward_kernel(BackwardRows<T, Y> args) {
+  __shared__ RowMeans means[kGroup];
+  const std::int64_t C = args.C;
+  const std::int64_t own = std::int64_t{threadIdx.x} * n;
+  const std::int64_t stride = std::int64_t{blockDim.x} * n;
+  const std::int64_t begin = std::int64_t{blockIdx.x} * args.rows_per_block;
+  const std::int64_t end = std::min(args.N, begin + args.rows_per_block);
+  float* const d_weight_of = args.partials + std::int64_t{blockIdx.x} * 2 * C;
+  float* const d_bias_of = d_weight_of + C;
+  for (std::int64_t first = begin; first < end; first += kGroup) {
+    const int rows = static_cast<int>(std::min<std::int64_t>(kGroup, end - first));
+    for (int row = 0; row < rows; ++row) {
+      const std::int64_t index = first + row;
+      const float mean = args.mean[index];
+      const float rstd = args.rstd[index];
+      float sum = 0.0F;
+      float sum_normal = 0.0F;
+      for (std::int64_t column = own; column < C; column += stride) {
+        const Floats<n> x = load<n>(args.x + index * C + column);
+        const Floats<n> dy = load<n>(args.dy + index * C + column);
+        const Floats<n> weight = load<n>(args.weight + column);
+#pragma unroll
+        for (int i = 0; i < n; ++i) {
+          const float g = dy[i] * weight[i];
+          sum += g;
+          sum_normal = fmaf(g, (x[i] - mean) * rstd, sum_normal);
+        }
+      }
+      sum = block_sum(sum, row_scratch());
+      sum_normal = block_sum(sum_normal, row_scratch());
+      if (threadIdx.x == 0) {
+        const auto count = static_cast<float>(C);
+        means[row] = {mean, rstd, sum / count, sum_normal / count};
+      }
+    }
+    __syncthreads();
+    for (std::int64_t column = own; column < C; column += stride) {
+      const Floats<n> weight = load<n>(args.weight + column);
+      Floats<n> d_weight = first == begin ? Floats<n>{} : load<n>(d_weight_of + column);
+      Floats<n> d_bias = first == begin ? Floats<n>{} : load<n>(d_bias_of + column);
+#pragma unroll 4
+      for (int row = 0; row < rows; ++row) {
+        const RowMeans of = means[row];
+        const std::int64_t place = (first + row) * C + column;
+        const Floats<n> x = load<n>(args.x + place);
+        const Floats<n> dy = load<n>(args.dy + place);
+        Floats<n> dx = args.accumulate_dx ? load<n>(args.dx + place) : Floats<n>{};
+#pragma unroll
+        for (int i = 0; i < n; ++i) {
+          const float normal = (x[i] - of.mean) * of.rstd;
+          d_weight[i] = fmaf(dy[i], normal, d_weight[i]);
+          d_bias[i] += dy[i];
+          dx[i] += (dy[i] * weight[i] - fmaf(normal, of.g_normal, of.g)) * of.rstd;
+        }
+        store<n>(args.dx + place, dx);
+      }
+      store<n>(d_weight_of + column, d_weight);
+      store<n>(d_bias_of + column, d_bias);
+    }
+    __syncthreads();  // the next group's means take the place of these
+  }
+}
+
+// Calls start(pack size, packs), both of them types: as wide as element type T, rows of C and
 // their pointers allow.
-template <typename... T, typename Start>
+template <typename T, typename Start>
 void choose_packs(std::int64_t C, bool aligned, const Start& start) {
-  constexpr int kPack = kPackSize<T...>;
+  constexpr int kPack = kPackSize<T>;
   if (C % kPack != 0 || !aligned) {
     start(Constant<1>{}, Constant<kSingles>{});
   } else if (C <= std::int64_t{kMostThreads} * kPack * kPacks) {
@@ -311,17 +388,37 @@ void start_forward(StreamView stream, const LayerNormForward& args, const Rows& 
 }
 
 template <int n, int packs, typename T, typename Y>
-void start_backward(StreamView stream,
-                    const LayerNormBackward& args,
-                    const RowSplit& split,
-                    float* partials) {
-  const std::int64_t C = args.x.dim(1);
-  const RowShape row(C, n, packs);
+void start_backward(StreamView stream, const BackwardRows<T, Y>& rows, unsigned num_blocks) {
+  const RowShape row(rows.C, n, packs);
   const LaunchShape shape{
-      .grid = static_cast<unsigned>(split.num_blocks),
+      .grid = num_blocks,
       .block = dim3(row.threads, row.rows),
       .shared_bytes = std::size_t{row.threads} * row.rows * n * sizeof(float),
   };
+  launch(stream, shape, backward_kernel<n, packs, T, Y>, rows);
+}
+
+// As wide as element types, rows and their pointers allow.
+template <typename T, typename Y>
+void start_backward(StreamView stream, const BackwardRows<T, Y>& rows, unsigned num_blocks) {
+  constexpr int kPack = kPackSize<T, Y>;
+  if (rows.C % kPack != 0 || !are_aligned(rows.x, rows.dy, rows.dx, rows.weight)) {
+    start_backward<1, kSingles>(stream, rows, num_blocks);
+  } else if (rows.C <= static_cast<int>(kMostThreads) * kPack * kPacks) {
+    start_backward<kPack, kPacks>(stream, rows, num_blocks);
+  } else {
+    const LaunchShape shape{.grid = num_blocks, .block = kMostThreads};
+    launch(stream, shape, long_backward_kernel<kPack, T, Y>, rows);
+  }
+}
+
+template <typename T, typename Y>
+void backward_of(StreamView stream, const LayerNormBackward& args) {
+  const std::int64_t C = args.x.dim(1);
+  const RowSplit split(args.x.dim(0));
+  ArenaScope scratch(stream.workspace());
+  const Tensor partials = scratch.allocate(DType::f32, {split.num_blocks, 2 * C});
+  float* const sums = partials.data<float>();
   const BackwardRows<T, Y> rows{
       .N = split.num_rows,
       .rows_per_block = split.rows_per_block,
@@ -333,23 +430,9 @@ void start_backward(StreamView stream,
       .dy = args.dy.data<Y>(),
       .dx = args.dx.data<T>(),
       .accumulate_dx = args.accumulate_dx == Accumulate::yes,
-      .partials = partials,
+      .partials = sums,
   };
-  launch(stream, shape, backward_kernel<n, packs, T, Y>, rows);
-}
-
-template <typename T, typename Y>
-void backward_of(StreamView stream, const LayerNormBackward& args) {
-  const std::int64_t C = args.x.dim(1);
-  const RowSplit split(args.x.dim(0));
-  ArenaScope scratch(stream.workspace());
-  const Tensor partials = scratch.allocate(DType::f32, {split.num_blocks, 2 * C});
-  float* const sums = partials.data<float>();
-  const bool aligned = are_aligned(
-      args.x.data<T>(), args.dy.data<Y>(), args.dx.data<T>(), args.weight.data<float>());
-  choose_packs<T, Y>(C, aligned, [&](auto n, auto packs) {
-    start_backward<n(), packs(), T, Y>(stream, args, split, sums);
-  });
+  start_backward(stream, rows, static_cast<unsigned>(split.num_blocks));
   add_partials(stream, split, sums, 2 * C, args.d_weight);
   add_partials(stream, split, sums + C, 2 * C, args.d_bias);
 }
@@ -365,10 +448,10 @@ bool forward_of_sum(StreamView stream, const DropoutAdd& sum, const LayerNormFor
   const bool aligned = are_aligned(rows.x, rows.residual, rows.out) &&
                        are_aligned(norm.y.data<T>(), norm.weight.data<float>()) &&
                        are_aligned(norm.bias.data<float>());
-  if (!aligned || norm.x.dim(1) % kPackSize<X, T> != 0) {
+  constexpr int kPack = kPackSize<T>;  // that of the norm alone, which adds in the same order
+  if (!aligned || norm.x.dim(1) % kPack != 0) {
     return false;
   }
-  constexpr int kPack = kPackSize<X, T>;
   norm.x.dim(1) <= std::int64_t{kMostThreads} * kPack* kPacks
       ? start_forward<kPack, kPacks, T>(stream, norm, rows)
       : start_forward<kPack, kMostPacks, T>(stream, norm, rows);
