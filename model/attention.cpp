@@ -37,7 +37,8 @@ AttentionGradients allocate_attention_gradients(Arena& arena,
 }
 
 AttentionLayer::AttentionLayer(Parameters& parameters, const ModelConfig& config, int layer)
-    : num_heads_(config.heads / parameters.slice().tensor_size),
+    : layer_(layer),
+      num_heads_(config.heads / parameters.slice().tensor_size),
       first_head_(std::int64_t{num_heads_} * parameters.slice().tensor_rank),
       site_(layer_name(layer)),
       norm_(parameters, site_ + ".ln_1"),
@@ -77,7 +78,6 @@ void AttentionLayer::forward(const Pass& pass,
                              const Tensor& out,
                              const FollowingNorm& next) const {
   const StreamView stream = pass.stream;
-  norm_.forward(stream, x, kept.norm);
   {
     ArenaScope scratch(stream.workspace());
     const Tensor y = pass.sum->allocate_whole(scratch, kept.norm.y);
@@ -90,8 +90,7 @@ void AttentionLayer::forward(const Pass& pass,
       scratch.allocate(pass.sum->share().partial(x.dtype()), {pass.num_tokens(), x.dim(1)});
   projection_.forward(stream, kept.context, projected);
   pass.sum->sum(projected).wait();
-  next.norm.forward(
-      stream, sum_with_residual(pass, site_ + ".attn.resid", projected, x, out), next.kept);
+  add_to_residual(pass, site_ + ".attn.resid", projected, x, out, next);
 }
 
 void AttentionLayer::backward(const Pass& pass,

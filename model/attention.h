@@ -40,7 +40,12 @@ class AttentionLayer {
  public:
   AttentionLayer(Parameters& parameters, const ModelConfig& config, int layer);
 
-  // x and out are (n, C).
+  // That of x, which who makes x makes.
+  [[nodiscard]] FollowingNorm norm_of(const AttentionActivations& kept) const {
+    return {norm_, kept.norm, ModelPart::layer, layer_};
+  }
+
+  // x and out are (n, C). REQUIRES: kept.norm is made.
   void forward(const Pass& pass,
                const Tensor& x,
                const AttentionActivations& kept,
@@ -73,6 +78,7 @@ class AttentionLayer {
                        const Tensor& d_context,
                        const Tensor& d_qkv) const;
 
+  int layer_;
   int num_heads_;
   std::int64_t first_head_;
   std::string site_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/residual.h"
+
 namespace slackline {
 
 BlockActivations allocate_block_activations(Arena& arena,
@@ -22,12 +24,14 @@ BlockGradients allocate_block_gradients(Arena& arena,
 void Block::forward(const Pass& pass,
                     const Tensor& x,
                     const BlockActivations& kept,
-                    const Tensor& out) const {
+                    const Tensor& out,
+                    const std::optional<FollowingNorm>& next) const {
   attention_.forward(pass, x, kept.attention, kept.middle, mlp_.norm_of(kept.mlp));
-  mlp_.forward(pass, kept.middle, kept.mlp, out);
+  mlp_.forward(pass, kept.middle, kept.mlp, out, next);
 }
 
 void Block::recompute(const Pass& pass, const Tensor& x, const BlockActivations& kept) const {
+  make_norm(pass, x, norm_of(kept));
   attention_.forward(pass, x, kept.attention, kept.middle, mlp_.norm_of(kept.mlp));
   mlp_.expand(pass, kept.mlp);
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "model/attention.h"
 #include "model/mlp.h"
 
@@ -32,11 +34,18 @@ class Block {
   Block(Parameters& parameters, const ModelConfig& config, int layer)
       : attention_(parameters, config, layer), mlp_(parameters, config, layer) {}
 
-  // x and out are (n, C).
+  // That of x, which who makes x makes.
+  [[nodiscard]] FollowingNorm norm_of(const BlockActivations& kept) const {
+    return attention_.norm_of(kept.attention);
+  }
+
+  // x and out are (n, C); `next`, the norm of out, may lie where another block's activations do.
+  // REQUIRES: norm_of(kept) is made.
   void forward(const Pass& pass,
                const Tensor& x,
                const BlockActivations& kept,
-               const Tensor& out) const;
+               const Tensor& out,
+               const std::optional<FollowingNorm>& next) const;
 
   // Everything in `kept` again from x, bit for bit; the block's output is not made.
   void recompute(const Pass& pass, const Tensor& x, const BlockActivations& kept) const;

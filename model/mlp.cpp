@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "core/kernels/dropout.h"
-#include "core/profile.h"
 #include "model/residual.h"
 
 namespace slackline {
@@ -27,7 +25,8 @@ MlpGradients allocate_mlp_gradients(Arena& arena,
 }
 
 MlpLayer::MlpLayer(Parameters& parameters, const ModelConfig& /*config*/, int layer)
-    : site_("h." + std::to_string(layer)),
+    : layer_(layer),
+      site_("h." + std::to_string(layer)),
       norm_(parameters, site_ + ".ln_2"),
       expansion_(parameters, site_ + ".mlp.c_fc"),
       projection_(parameters, site_ + ".mlp.c_proj") {}
@@ -42,15 +41,15 @@ void MlpLayer::expand(const Pass& pass, const MlpActivations& kept) const {
 void MlpLayer::forward(const Pass& pass,
                        const Tensor& x,
                        const MlpActivations& kept,
-                       const Tensor& out) const {
+                       const Tensor& out,
+                       const std::optional<FollowingNorm>& next) const {
   expand(pass, kept);
   ArenaScope scratch(pass.stream.workspace());
   const Tensor projected =
       scratch.allocate(pass.sum->share().partial(x.dtype()), {pass.num_tokens(), x.dim(1)});
   projection_.forward(pass.stream, kept.gelu, projected);
   pass.sum->sum(projected).wait();
-  const ProfileRange range(pass.stream, "residual");
-  dropout_add(pass.stream, sum_with_residual(pass, site_ + ".mlp.resid", projected, x, out));
+  add_to_residual(pass, site_ + ".mlp.resid", projected, x, out, next);
 }
 
 void MlpLayer::backward(const Pass& pass,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/arena.h"
@@ -39,14 +40,15 @@ class MlpLayer {
 
   // That of x, which who makes x makes.
   [[nodiscard]] FollowingNorm norm_of(const MlpActivations& kept) const {
-    return {norm_, kept.norm};
+    return {norm_, kept.norm, ModelPart::layer, layer_};
   }
 
   // x and out are (n, C). REQUIRES: kept.norm is made.
   void forward(const Pass& pass,
                const Tensor& x,
                const MlpActivations& kept,
-               const Tensor& out) const;
+               const Tensor& out,
+               const std::optional<FollowingNorm>& next) const;
 
   // The rest of `kept` and nothing else: the first part of forward, for recomputation.
   void expand(const Pass& pass, const MlpActivations& kept) const;
@@ -68,6 +70,7 @@ class MlpLayer {
                                                    const Workers& workers);
 
  private:
+  int layer_;
   std::string site_;
   Norm norm_;
   Linear expansion_;

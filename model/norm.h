@@ -39,10 +39,12 @@ class Norm {
   Parameter* bias_;
 };
 
-// A norm of what a half of a block makes, made with it.
+// The norm of what a half of a block makes, to be made with it.
 struct FollowingNorm {
   const Norm& norm;
   const NormActivations& kept;
+  ModelPart part{};  // whose parameters it reads
+  int layer = -1;
 };
 
 [[nodiscard]] NormActivations allocate_norm_activations(Arena& arena,

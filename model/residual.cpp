@@ -6,12 +6,25 @@
 
 namespace slackline {
 
-DropoutAdd sum_with_residual(const Pass& pass,
-                             const std::string& site,
-                             const Tensor& branch,
-                             const Tensor& x,
-                             const Tensor& out) {
-  return pass.dropout_rows(site, pass.sum->own_rows(branch), out, x);
+void add_to_residual(const Pass& pass,
+                     const std::string& site,
+                     const Tensor& branch,
+                     const Tensor& x,
+                     const Tensor& out,
+                     const std::optional<FollowingNorm>& next) {
+  const DropoutAdd sum = pass.dropout_rows(site, pass.sum->own_rows(branch), out, x);
+  if (next) {
+    pass.before_use(next->part, next->layer);
+    next->norm.forward(pass.stream, sum, next->kept);
+  } else {
+    const ProfileRange range(pass.stream, "residual");
+    dropout_add(pass.stream, sum);
+  }
+}
+
+void make_norm(const Pass& pass, const Tensor& x, const FollowingNorm& norm) {
+  pass.before_use(norm.part, norm.layer);
+  norm.norm.forward(pass.stream, x, norm.kept);
 }
 
 Tensor branch_gradient(const Pass& pass,

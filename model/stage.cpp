@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/kernels/elementwise.h"
+#include "model/residual.h"
 
 namespace slackline {
 
@@ -171,17 +172,31 @@ void Stage::forward(const Pass& pass, ActivationSlot& slot) {
     pass.before_use(ModelPart::embedding);
     embedding_->forward(pass, to.residual.front());
   }
+  // A block makes the norm that follows it, unless somebody changes what passes between the two.
+  const bool is_joined = pass.filter == nullptr;
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const int layer = chunk_.first_layer + static_cast<int>(i);
+    const Tensor& before = residual_before(to.residual, i);
     const Tensor& after = residual_before(to.residual, i + 1);
-    pass.before_use(ModelPart::layer, layer);
-    blocks_[i].forward(pass, residual_before(to.residual, i), of_block(to.blocks, i), after);
-    pass.after_layer(layer, after);
+    if (i == 0 || !is_joined) {
+      make_norm(pass, before, *norm_before(to, i));
+    }
+    const std::optional<FollowingNorm> next = is_joined ? norm_before(to, i + 1) : std::nullopt;
+    blocks_[i].forward(pass, before, of_block(to.blocks, i), after, next);
+    pass.after_layer(chunk_.first_layer + static_cast<int>(i), after);
+  }
+  if (head_ && (blocks_.empty() || !is_joined)) {
+    make_norm(pass, residual_before(to.residual, blocks_.size()), *norm_before(to, blocks_.size()));
+  }
+}
+
+std::optional<FollowingNorm> Stage::norm_before(const Tensors& kept, std::size_t block) const {
+  if (block < blocks_.size()) {
+    return blocks_[block].norm_of(of_block(kept.blocks, block));
   }
   if (head_) {
-    pass.before_use(ModelPart::head);
-    final_norm_->forward(pass.stream, residual_before(to.residual, blocks_.size()), to.final_norm);
+    return FollowingNorm{*final_norm_, kept.final_norm, ModelPart::head};
   }
+  return std::nullopt;
 }
 
 void Stage::head_backward(const Pass& pass, const Tensors& kept, float scale) {

@@ -132,6 +132,9 @@ class Stage {
                           const Options& options,
                           BatchShape batch);
   [[nodiscard]] const Tensors& kept(const ActivationSlot& slot) const;
+  // The norm at the begin of a block, or after the last one; none where the chunk ends without.
+  [[nodiscard]] std::optional<FollowingNorm> norm_before(const Tensors& kept,
+                                                         std::size_t block) const;
   void head_backward(const Pass& pass, const Tensors& kept, float scale);
 
   Parameters* parameters_;
