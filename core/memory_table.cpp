@@ -13,16 +13,11 @@ namespace slackline {
 
 namespace {
 
-struct Held {
-  std::size_t bytes = 0;
-  std::size_t buffers = 0;
-};
-
 struct Table {
   std::mutex mutex;
-  std::array<std::map<std::string, Held>, 2> spaces;
+  std::array<std::map<std::string, HeldBytes>, 2> spaces;
 
-  std::map<std::string, Held>& of(MemorySpace space) {
+  std::map<std::string, HeldBytes>& of(MemorySpace space) {
     return spaces.at(static_cast<std::size_t>(space));
   }
 };
@@ -33,7 +28,7 @@ Table& table() {
   return *only;
 }
 
-std::size_t total(const std::map<std::string, Held>& held) {
+std::size_t total(const std::map<std::string, HeldBytes>& held) {
   std::size_t bytes = 0;
   for (const auto& [name, entry] : held) {
     bytes += entry.bytes;
@@ -41,7 +36,7 @@ std::size_t total(const std::map<std::string, Held>& held) {
   return bytes;
 }
 
-std::string line(const std::string& name, const Held& held) {
+std::string line(const std::string& name, const HeldBytes& held) {
   const std::string buffers = held.buffers == 1 ? "" : fmt::format(" in {} buffers", held.buffers);
   return fmt::format("\n  {:>10}  {}{}", size_text(held.bytes), name, buffers);
 }
@@ -50,7 +45,7 @@ std::string line(const std::string& name, const Held& held) {
 
 void note_taken(MemorySpace space, const std::string& name, std::size_t bytes) {
   const std::scoped_lock lock(table().mutex);
-  Held& held = table().of(space)[name];
+  HeldBytes& held = table().of(space)[name];
   held.bytes += bytes;
   ++held.buffers;
 }
@@ -72,15 +67,18 @@ std::size_t held_bytes(MemorySpace space) {
 }
 
 std::string memory_table(MemorySpace space) {
-  constexpr std::size_t kMostLines = 12;
   const std::scoped_lock lock(table().mutex);
-  const std::map<std::string, Held>& held = table().of(space);
-  std::vector<std::pair<std::string, Held>> lines(held.begin(), held.end());
+  return memory_table(table().of(space));
+}
+
+std::string memory_table(const std::map<std::string, HeldBytes>& held) {
+  constexpr std::size_t kMostLines = 12;
+  std::vector<std::pair<std::string, HeldBytes>> lines(held.begin(), held.end());
   std::ranges::sort(lines, [](const auto& a, const auto& b) {
     return a.second.bytes != b.second.bytes ? a.second.bytes > b.second.bytes : a.first < b.first;
   });
   std::string text;
-  Held rest;
+  HeldBytes rest;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (i < kMostLines) {
       text += line(lines[i].first, lines[i].second);

@@ -6,6 +6,11 @@
 #include <system_error>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
+#include "core/cuda/cuda_memory.h"
+#include "core/error.h"
+#include "core/memory_table.h"
 #include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
 #include "parallel/compression_memory.h"
@@ -28,6 +33,12 @@ std::size_t mapped_bytes(const DataConfig& data) {
     }
   }
   return bytes;
+}
+
+// Inputs and targets of a rank's micro-batches.
+std::size_t tokens_bytes(const TrainConfig& config) {
+  const std::int64_t tokens = config.num_micro_batches() * config.micro_shape().num_tokens();
+  return 2 * static_cast<std::size_t>(tokens) * size_of(DType::i32);
 }
 
 struct PieceBytes {
@@ -96,6 +107,7 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
       {"workspace",
        PipelineExecutor::workspace_bytes(
            config.model, plan.executor, {num_threads, config.device})},
+      {"tokens of a step", tokens_bytes(config)},
       {"checkpoint staging", pieces.saved + compression.saved, true},
       {"token files (mapped)", mapped_bytes(config.data), true},
       {"program and libraries", program_bytes(), true},
@@ -107,6 +119,30 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
          {"compression (messages, scratch)", compression.messages + compression.workspace}});
   }
   return items;
+}
+
+void reserve_device_memory(const std::vector<MemoryItem>& plan) {
+  // Pieces begin at multiples of 256 bytes, and each stream has one of a few bytes.
+  constexpr std::size_t kSmallPieces = std::size_t{1} << 20U;
+  const std::size_t bytes = total_bytes(plan, Device::cuda) + kSmallPieces;
+  if (cuda::reserve(bytes)) {
+    return;
+  }
+  std::map<std::string, HeldBytes> rows;
+  for (const MemoryItem& item : plan) {
+    if (!item.on_host && item.bytes > 0) {
+      rows[item.name] = {.bytes = item.bytes, .buffers = 1};
+    }
+  }
+  const std::size_t left = cuda::free_bytes();
+  throw OutOfMemoryError(
+      fmt::format("out of device memory for this rank's pool of {} ({} bytes), of which {} are "
+                  "left. It is to hold:{}",
+                  size_text(bytes),
+                  bytes,
+                  size_text(left),
+                  memory_table(rows)),
+      left);
 }
 
 std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device) {

@@ -23,6 +23,10 @@ struct MemoryItem {
                                                   const PlanHistory& plans,
                                                   int num_threads);
 
+// Takes what stands on the CUDA device from it at once, before any of it is made. Throws
+// OutOfMemoryError where it has not that much left.
+void reserve_device_memory(const std::vector<MemoryItem>& plan);
+
 // Of what stands on `device`: on a CUDA device all that is not on the host.
 [[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device);
 

@@ -9,9 +9,12 @@
 #include <fmt/format.h>
 
 #include "core/comm/text_exchange.h"
+#include "core/cuda/cuda_memory.h"
 #include "core/log.h"
+#include "core/memory_table.h"
 #include "optim/learning_rate.h"
 #include "tools/compression_state.h"
+#include "tools/memory_plan.h"
 #include "tools/plan_json.h"
 #include "tools/step_plan.h"
 #include "tools/stop_signal.h"
@@ -24,6 +27,17 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// With the memory that the run will need, where it is a device's.
+TrainingStart open_start(const TrainConfig& config,
+                         const Trainer::Options& options,
+                         const Groups& groups) {
+  TrainingStart start = open_training_start(config, options.resume, groups.world->rank());
+  if (config.device == Device::cuda) {
+    reserve_device_memory(memory_plan(config, place_of(groups), start.plans, options.num_threads));
+  }
+  return start;
 }
 
 Dataset open_train_data(const TrainConfig& config, const TrainingStart& start) {
@@ -51,13 +65,25 @@ std::optional<Dataset> open_valid_data(const TrainConfig& config, const Training
        .samples = static_cast<std::uint64_t>(config.run.eval_batches * config.batch.global)});
 }
 
+// How good the plan was.
+void report_device_memory(int rank) {
+  const cuda::MemoryPool::Use use = cuda::use_of_pool();
+  log_info(
+      fmt::format("rank {}: device memory: a pool of {}, of which at most {} were in use; at "
+                  "most {} apart from it",
+                  rank,
+                  size_text(use.reserved),
+                  size_text(use.most),
+                  size_text(use.beyond)));
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& groups)
     : config_(config),
       options_(options),
       world_(groups.world),
-      start_(open_training_start(config, options.resume, groups.world->rank())),
+      start_(open_start(config, options, groups)),
       train_data_(open_train_data(config, start_)),
       valid_data_(open_valid_data(config, start_)),
       model_({.job = config.mesh_job(),
@@ -132,6 +158,9 @@ ExitCode Trainer::run() {
     }
   }
   checkpoints_.finish();
+  if (config_.device == Device::cuda) {
+    report_device_memory(world_->rank());
+  }
   return ExitCode::done;
 }
 

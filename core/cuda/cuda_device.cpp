@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "core/cuda/check_cuda.h"
+#include "core/cuda/memory_pool.h"
 #include "core/error.h"
 
 namespace slackline::cuda {
@@ -17,7 +18,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-thread_local int own_device = -1;
+thread_local RankDevice own_device;
 
 }  // namespace
 
@@ -56,16 +57,16 @@ void use_device(int rank_on_node) {
   }
   int devices = 0;
   SL_CUDA_CHECK(cudaGetDeviceCount(&devices));
-  adopt_device(rank_on_node % devices);
+  adopt_device({rank_on_node % devices, std::make_shared<MemoryPool>()});
 }
 
-int device_of_thread() {
+const RankDevice& device_of_thread() {
   return own_device;
 }
 
-void adopt_device(int device) {
-  if (device >= 0) {
-    SL_CUDA_CHECK(cudaSetDevice(device));
+void adopt_device(const RankDevice& device) {
+  if (device.index >= 0) {
+    SL_CUDA_CHECK(cudaSetDevice(device.index));
     own_device = device;
   }
 }

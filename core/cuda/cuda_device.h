@@ -1,8 +1,17 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 namespace slackline::cuda {
+
+class MemoryPool;
+
+// A device, and where the buffers of the rank that has it come from.
+struct RankDevice {
+  int index = -1;  // none
+  std::shared_ptr<MemoryPool> pool{};
+};
 
 // Why this program cannot use a CUDA device here: none in it, no driver, one that is too old, or no
 // device. Empty where it can.
@@ -11,14 +20,13 @@ namespace slackline::cuda {
 // Whether the program has the backend at all.
 [[nodiscard]] bool is_built();
 
-// Makes a device the calling thread's: ranks of a node take them in turn. Throws DeviceError where
-// there is an obstacle.
+// Makes a device the calling thread's, with a pool of its own: ranks of a node take devices in
+// turn. Throws DeviceError where there is an obstacle.
 void use_device(int rank_on_node);
 
-// The device that use_device() or adopt_device() made this thread's; -1: none. For threads that
-// work for another one.
-[[nodiscard]] int device_of_thread();
-void adopt_device(int device);
+// What use_device() or adopt_device() made this thread's. For threads that work for another one.
+[[nodiscard]] const RankDevice& device_of_thread();
+void adopt_device(const RankDevice& device);
 
 // Which device of the host it is, whatever CUDA_VISIBLE_DEVICES says: its place on the bus.
 [[nodiscard]] std::string device_id();

@@ -2,17 +2,26 @@
 
 #include <cstddef>
 
+#include "core/cuda/memory_pool.h"
+
 struct CUstream_st;
 
 // Memory of the current CUDA device, for Buffer and copies. No toolkit needed here: cuda_memory.cpp
 // implements it, and no_cuda.cpp refuses.
 namespace slackline::cuda {
 
-// Null where the device has not that much left. Throws DeviceError for other failures.
+// Has the pool of the calling thread's rank take this much from the device, for allocate() to give
+// out. False where the device has not that much left.
+[[nodiscard]] bool reserve(std::size_t bytes);
+[[nodiscard]] MemoryPool::Use use_of_pool();
+
+// Of that pool. Null where neither it nor the device has that much left. Throws DeviceError for
+// other failures.
 [[nodiscard]] std::byte* allocate(std::size_t bytes);
+// Waits until the device has done what is queued. By any thread.
 void release(std::byte* memory);
 
-// What the device has left.
+// What the device and the pool have left.
 [[nodiscard]] std::size_t free_bytes();
 
 // Memory of the host that the device copies from and to. Null where there is none.

@@ -93,11 +93,12 @@ namespace cuda {
   refuse();
 }
 
-[[gnu::weak]] int device_of_thread() {
-  return -1;
+[[gnu::weak]] const RankDevice& device_of_thread() {
+  static const RankDevice none;
+  return none;
 }
 
-[[gnu::weak]] void adopt_device(int /*device*/) {}
+[[gnu::weak]] void adopt_device(const RankDevice& /*device*/) {}
 
 [[gnu::weak]] std::string device_id() {
   refuse();
@@ -110,6 +111,14 @@ namespace cuda {
 [[gnu::weak]] void begin_range(const std::string& /*name*/) {}
 
 [[gnu::weak]] void end_range() {}
+
+[[gnu::weak]] bool reserve(std::size_t /*bytes*/) {
+  refuse();
+}
+
+[[gnu::weak]] MemoryPool::Use use_of_pool() {
+  return {};
+}
 
 [[gnu::weak]] std::byte* allocate(std::size_t /*bytes*/) {
   refuse();

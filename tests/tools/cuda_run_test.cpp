@@ -30,6 +30,20 @@ ProcessResult train_on_cuda(const TrainingRun& run,
   return result;
 }
 
+// Where NCCL adds gradients up, its sums lie apart.
+void check_that_pools_were_enough(const ProcessResult& run, int ranks) {
+  if (run.error.find("between devices: NCCL") != std::string::npos) {
+    return;
+  }
+  int pools = 0;
+  for (std::size_t at = run.error.find("in use; at most "); at != std::string::npos;
+       at = run.error.find("in use; at most ", at + 1)) {
+    CHECK(run.error.substr(at, 31) == "in use; at most 0 bytes apart f");
+    ++pools;
+  }
+  CHECK(pools == ranks);
+}
+
 void train_on_cpu(const TrainingRun& run, const std::vector<std::string>& assignments = {}) {
   const ProcessResult result = run.train(with({"run.dir=" + run.path("cpu")}, assignments));
   INFO(result.error);
@@ -128,9 +142,32 @@ TEST_CASE("ranks that share a CUDA device give one rank's numbers on every layou
       name += " " + assignment;
     }
     INFO(name);
-    train_on_cuda(run, name, layout.assignments, {"--ranks", layout.ranks});
+    const ProcessResult result =
+        train_on_cuda(run, name, layout.assignments, {"--ranks", layout.ranks});
     CHECK(difference(run.metric("loss", name), losses) <= kLoss);
+    check_that_pools_were_enough(result, std::stoi(layout.ranks));
   }
+}
+
+// They read neither tokens nor targets.
+TEST_CASE("stages between the first and the last give one rank's numbers") {
+  const TrainingRun run;
+  const std::vector<std::string> layers = {"model.layers=4", "batch.micro=1"};
+  for (const std::string recompute : {"none", "block"}) {
+    const std::vector<std::string> job = with(layers, {"model.recompute=" + recompute});
+    INFO(recompute);
+    check_that_pools_were_enough(train_on_cuda(run, "one-" + recompute, job), 1);
+    check_that_pools_were_enough(
+        train_on_cuda(
+            run, "four-" + recompute, with(job, {"parallel.pipeline=4"}), {"--ranks", "4"}),
+        4);
+    CHECK(difference(run.metric("loss", "four-" + recompute),
+                     run.metric("loss", "one-" + recompute)) <= kLoss);
+    CHECK(difference(run.metric("eval_loss", "four-" + recompute),
+                     run.metric("eval_loss", "one-" + recompute)) <= kLoss);
+  }
+  // What is made again is what was there, bit for bit.
+  CHECK(run.metric("loss", "one-block") == run.metric("loss", "one-none"));
 }
 
 TEST_CASE("tensors of devices travel as network.transport says, or the run says why not") {
@@ -258,7 +295,7 @@ TEST_CASE("a compressed run on the CUDA device learns what it learns on the CPU,
   const ProcessResult on_cpu = run.train(with({"run.dir=" + run.path("cpu")}, job), ranks);
   INFO(on_cpu.error);
   REQUIRE(on_cpu.exit_code == 0);
-  train_on_cuda(run, "cuda", job, ranks);
+  check_that_pools_were_enough(train_on_cuda(run, "cuda", job, ranks), 4);
   CHECK(difference(run.metric("loss", "cuda"), run.metric("loss", "cpu")) <= kCompressedLoss);
   train_on_cuda(
       run, "rest", with(job, {"checkpoint.resume_from=" + run.checkpoint(3, "cuda")}), ranks);
@@ -280,8 +317,9 @@ TEST_CASE("a run that the device has no memory for says what is held and what wo
     return;
   }
   CHECK(refused.exit_code == 4);
-  CHECK_THAT(refused.error, Catch::Contains("out of device memory for buffer '"));
-  CHECK_THAT(refused.error, Catch::Contains("Held:\n"));
+  CHECK_THAT(refused.error, Catch::Contains("out of device memory for this rank's pool of "));
+  CHECK_THAT(refused.error, Catch::Contains("It is to hold:\n"));
+  CHECK_THAT(refused.error, Catch::Contains("activations\n"));
   CHECK_THAT(refused.error, Catch::Contains("hint: with --set batch.micro="));
 }
 
