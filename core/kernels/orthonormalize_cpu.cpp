@@ -17,8 +17,7 @@ namespace slackline::cpu {
 namespace {
 
 constexpr std::size_t kPanel = 16;
-constexpr float kDependent = 1e-6F;   // of a column's length: less is left than rounding makes
-constexpr float kMostlyGone = 1e-2F;  // likewise: what is left has errors that count
+constexpr float kMostlyGone = 1e-2F;  // of a column's length: what is left has errors that count
 
 // The columns of a matrix as rows, and scratch.
 struct Columns {
@@ -57,15 +56,15 @@ void take_out(const float* x, float* y, std::size_t n) {
 }
 
 // To length 1, or to zero where next to nothing of the column is left.
-void normalize(const Columns& columns, std::size_t k) {
+void normalize(const Columns& columns, std::size_t k, GramSchmidt method) {
   const float left = length_of(columns.column(k), columns.n);
-  const bool depends = left <= kDependent * columns.lengths[k];
+  const bool depends = left <= least_share_left(method) * columns.lengths[k];
   scale_by(columns.column(k), depends ? 0.0F : 1.0F / left, columns.n);
 }
 
 void gram_schmidt(const Columns& columns) {
   for (std::size_t k = 0; k < columns.r; ++k) {
-    normalize(columns, k);
+    normalize(columns, k, GramSchmidt::modified);
     for (std::size_t later = k + 1; later < columns.r; ++later) {
       take_out(columns.column(k), columns.column(later), columns.n);
     }
@@ -98,7 +97,7 @@ void blocked_gram_schmidt(const Columns& columns) {
       if (length_of(columns.column(k), columns.n) < kMostlyGone * columns.lengths[k]) {
         take_out_twice(columns, 0, k);
       }
-      normalize(columns, k);
+      normalize(columns, k, GramSchmidt::blocked);
     }
   }
 }

@@ -13,8 +13,7 @@ namespace {
 
 constexpr unsigned kThreads = 512;
 constexpr unsigned kWarps = kThreads / kWarp;
-constexpr float kDependent = 1e-6F;   // of a column's length: less is left than rounding makes
-constexpr float kMostlyGone = 1e-2F;  // likewise: what is left has errors that count
+constexpr float kMostlyGone = 1e-2F;  // of a column's length: what is left has errors that count
 
 struct Item {
   float* matrix;   // (n, r)
@@ -44,9 +43,9 @@ class Columns {
   __device__ float length_of(int k) { return sqrtf(block_sum_of_squares(column(k))); }
 
   // To length 1, or to zero where next to nothing of the column is left.
-  __device__ void normalize(int k, float given_length) {
+  __device__ void normalize(int k, float least) {
     const float left = length_of(k);
-    const float factor = left <= kDependent * given_length ? 0.0F : 1.0F / left;
+    const float factor = left <= least ? 0.0F : 1.0F / left;
     for (std::int64_t i = threadIdx.x; i < n_; i += kThreads) {
       column(k)[i] *= factor;
     }
@@ -150,6 +149,7 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   columns.bring(factor);
+  const float share = least_share_left(method);
   if (method == GramSchmidt::modified) {
     float* const given = dynamic_shared<float>() + kWarps;  // no shares are kept there
     for (int k = 0; k < item.r; ++k) {
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
     for (int k = 0; k < item.r; ++k) {
-      columns.normalize(k, given[k]);
+      columns.normalize(k, share * given[k]);
       columns.take_out_of_later(k);
     }
   } else {
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kThreads)
         columns.take_out_finished(k);
         columns.take_out_finished(k);
       }
-      columns.normalize(k, given);
+      columns.normalize(k, share * given);
     }
   }
   columns.write();

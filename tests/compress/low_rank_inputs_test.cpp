@@ -55,7 +55,8 @@ TEST_CASE("low_rank sends zeros as zeros, and what follows them whole") {
     Message values = of_rank(4, 3);
     end.send(values, {});
     end.receive(out);
-    CHECK(relative_distance(matrix_of(out, kOne, 0), matrix_of(values, kOne, 0)) < 1e-5);
+    // Rounding times the condition of a random right factor.
+    CHECK(relative_distance(matrix_of(out, kOne, 0), matrix_of(values, kOne, 0)) < 1e-4);
   }
 }
 
@@ -73,7 +74,7 @@ TEST_CASE("directions that low_rank messages lacked for a while come back") {
         CHECK(relative_distance(matrix_of(values[0], kOne, 0),
                                 reference::combined(matrix_of(of_rank(lower, 3), kOne, 0),
                                                     1.0,
-                                                    matrix_of(of_rank(lower, 3), kOne, 0))) < 1e-5);
+                                                    matrix_of(of_rank(lower, 3), kOne, 0))) < 1e-4);
       }
       double distance = 1.0;
       for (int i = 0; i < 2; ++i) {

@@ -102,7 +102,7 @@ bool is_outlier(Data data, std::size_t row, std::size_t column) {
 std::vector<double> reference_data(Data data) {
   const auto count = static_cast<std::size_t>(kRows * kColumns);
   const std::uint64_t seed = kSeeds.at(static_cast<std::size_t>(data));
-  std::vector<double> values = random_values(count, {.seed = seed});
+  std::vector<double> values = random_values(count, {.seed = seed, .is_fixed = true});
   const PhiloxKey laplace = philox_key(seed, "laplace");
   for (std::size_t e = 0; e < count; ++e) {
     if (data == Data::laplace) {

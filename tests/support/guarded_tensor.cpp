@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/rng.h"
+#include "tests/support/places.h"
 
 namespace slackline::testing {
 
@@ -129,7 +130,8 @@ std::span<std::byte> GuardedTensor::memory() const {
 }
 
 std::vector<double> random_values(std::size_t count, const RandomNumbers& numbers) {
-  const PhiloxKey key = philox_key(numbers.seed, "test");
+  const std::string chosen = numbers.is_fixed ? "" : test_place("SLACKLINE_TEST_SEED", "");
+  const PhiloxKey key = philox_key(numbers.seed, "test" + chosen);
   std::vector<double> values(count);
   for (std::size_t i = 0; i < count; ++i) {
     values[i] = numbers.mean + numbers.deviation * normal_pair(key, i / 2)[i % 2];

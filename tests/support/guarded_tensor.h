@@ -56,11 +56,13 @@ class GuardedTensor {
   std::unique_ptr<std::byte, ReleaseOfTest> memory_;  // sentinels, elements, sentinels
 };
 
-// Normal numbers with this deviation, the same for the same seed.
+// Normal numbers with this deviation, the same for the same seed and SLACKLINE_TEST_SEED, a number
+// of the environment.
 struct RandomNumbers {
   std::uint64_t seed = 1;
   double deviation = 1.0;
   double mean = 0.0;
+  bool is_fixed = false;  // whatever the environment says
 };
 
 [[nodiscard]] GuardedTensor random_tensor(DType dtype,
