@@ -1,8 +1,10 @@
 #include "tools/memory_plan.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <system_error>
 #include <unistd.h>
 
@@ -142,7 +144,7 @@ void reserve_device_memory(const std::vector<MemoryItem>& plan) {
                   bytes,
                   size_text(left),
                   memory_table(rows)),
-      left);
+      left - std::min(left, kSmallPieces));
 }
 
 std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device) {
