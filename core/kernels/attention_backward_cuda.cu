@@ -212,9 +212,9 @@ void attention_backward(StreamView stream, const AttentionBackward& args) {
       .d_qkv = args.d_qkv.data<T>(),
   };
   choose_groups(job, [&](auto groups) {
-    constexpr int tile = groups() > 2 ? kSmallTile : kTile;
-    launch(stream, shape_of<tile>(job, 4, 2), key_value_kernel<tile, groups(), T>, job, backward);
-    launch(stream, shape_of<tile>(job, 4, 1), query_kernel<tile, groups(), T>, job, backward);
+    constexpr int kRows = groups() > 2 ? kSmallTile : kTile;
+    launch(stream, shape_of<kRows>(job, 4, 2), key_value_kernel<kRows, groups(), T>, job, backward);
+    launch(stream, shape_of<kRows>(job, 4, 1), query_kernel<kRows, groups(), T>, job, backward);
   });
 }
 

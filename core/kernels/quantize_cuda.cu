@@ -264,23 +264,23 @@ void make_scales(StreamView stream,
 
 void quantize(StreamView stream, const Quantize& args) {
   const Source source = source_of(args);
-  const auto& [format, scales, packed] = args.to;
-  const ScaleMap map(format, source.columns);
-  make_scales(stream, source, map, scales);
+  const auto& to = args.to;
+  const ScaleMap map(to.format, source.columns);
+  make_scales(stream, source, map, to.scales);
   const auto start = [&](auto kernel) {
     launch(stream,
-           {.grid = blocks_for(packed.num_elements(), kThreads), .block = kThreads},
+           {.grid = blocks_for(to.packed.num_elements(), kThreads), .block = kThreads},
            kernel,
            source,
            map,
            rounding_of(args),
-           packed.dim(1),
-           scales.data<BFloat16>(),
-           packed.data<std::uint8_t>());
+           to.packed.dim(1),
+           to.scales.data<BFloat16>(),
+           to.packed.data<std::uint8_t>());
   };
-  format.bits == 8   ? start(pack_kernel<8>)
-  : format.bits == 4 ? start(pack_kernel<4>)
-                     : start(pack_kernel<2>);
+  to.format.bits == 8   ? start(pack_kernel<8>)
+  : to.format.bits == 4 ? start(pack_kernel<4>)
+                        : start(pack_kernel<2>);
 }
 
 std::size_t quantize_workspace_bytes(SharedScale shared,
