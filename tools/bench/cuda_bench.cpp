@@ -202,8 +202,9 @@ class Bench {
     for (const auto& [in, out] : {std::pair{C, 3 * C}, {C, C}, {C, 4 * C}, {4 * C, C}}) {
       const std::string shape = fmt::format("{} {} x {} x {}", name_of(dtype), M, out, in);
       const auto row = [&, in = in, out = out](const std::string& name, auto make_args) {
-        against_suggestions(
-            "chosen " + name + shape, 2.0 * static_cast<double>(M * in * out), make_args);
+        against_suggestions(fmt::format("chosen {}{}", name, shape),
+                            2.0 * static_cast<double>(M * in * out),
+                            make_args);
       };
       row("y  ", [&, in = in, out = out] {
         return MatmulArgs{.a = ring_.take(dtype, {M, in}),
@@ -388,10 +389,10 @@ class Bench {
     if (name.find(options_.only) == std::string::npos) {
       return;
     }
-    std::vector<double> times;
+    std::vector<double> times(static_cast<std::size_t>(options_.pairs));
     op();
-    for (int pair = 0; pair < options_.pairs; ++pair) {
-      times.push_back(seconds(stream_, op));
+    for (double& time : times) {
+      time = seconds(stream_, op);
     }
     const double median = spread(times).median;
     const double peak = dense_peak_flops(cuda::device_text(), dtype);

@@ -4,6 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "core/error.h"
 #include "tests/core/kernels/index_tensor.h"
 #include "tests/support/catch.h"
@@ -88,13 +90,13 @@ TEST_CASE("the first index that repeats, falls or is out of range is told") {
   for (const std::uint32_t at : {1U, 255U, 256U, 8191U, 8192U, 39999U}) {
     std::vector<std::uint32_t> repeated = ascending;
     repeated[at] = repeated[at - 1];
-    const std::string place = std::to_string(at) + " ";
-    const std::string before = std::to_string(2 * at - 2) + " ";
-    CHECK(disorder(repeated, 80000) == place + before + before + "40000 80000 7 0 0 ");
+    const std::uint32_t before = 2 * at - 2;
+    CHECK(disorder(repeated, 80000) ==
+          fmt::format("{} {} {} 40000 80000 7 0 0 ", at, before, before));
     std::vector<std::uint32_t> falling = ascending;
     falling[at] = 0;
     falling.back() = 0;
-    CHECK(disorder(falling, 80000) == place + "0 " + before + "40000 80000 7 0 0 ");
+    CHECK(disorder(falling, 80000) == fmt::format("{} 0 {} 40000 80000 7 0 0 ", at, before));
   }
 }
 
