@@ -1,5 +1,6 @@
 #include "core/cuda/memory_pool.h"
 
+#include <array>
 #include <map>
 #include <optional>
 #include <random>
@@ -40,10 +41,8 @@ TEST_CASE("a pool cuts pieces from what is reserved and fills the smallest gap t
 TEST_CASE("gaps of a pool join with their neighbours on both sides") {
   MemoryPool pool;
   REQUIRE(pool.reserve(4 * kUnit));
-  std::vector<std::byte*> pieces;
-  for (int i = 0; i < 4; ++i) {
-    pieces.push_back(pool.take(kUnit));
-  }
+  const std::array pieces = {
+      pool.take(kUnit), pool.take(kUnit), pool.take(kUnit), pool.take(kUnit)};
   for (const std::size_t i : {0, 2, 3, 1}) {
     pool.give_back(pieces[i]);
   }
