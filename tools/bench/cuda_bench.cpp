@@ -5,12 +5,17 @@
 // move, as its header says. Rows "chosen ..." compare products of GPT-2 124M and 1.5B with the best
 // of up to 32 algorithms that cuBLASLt suggests for each; nothing where cuBLASLt is emulated.
 //
-//   cuda_bench [--only "layer norm"] [--pairs 9] [--tokens 16384] [--hidden 768]
+//   cuda_bench [--only "layer norm"] [--pairs 9] [--tokens 16384] [--hidden 768] [--vocab 50257]
 //              [--gradients 124439808]
+//   cuda_bench --peak              the card's dense bf16 peak in FLOP/s, 0 if it is not known
+//   cuda_bench --ceiling 8192      what a bf16 product of this edge reaches, in FLOP/s
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
-#include <optional>
+#include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,19 +24,20 @@
 
 #include "compress/codec.h"
 #include "core/cuda/cuda_device.h"
-#include "core/cuda/matmul_products.h"
 #include "core/host_tensor.h"
 #include "core/kernels/accumulate.h"
 #include "core/kernels/adamw.h"
 #include "core/kernels/attention.h"
 #include "core/kernels/bias_gradient.h"
+#include "core/kernels/cross_entropy.h"
+#include "core/kernels/dropout.h"
 #include "core/kernels/elementwise.h"
+#include "core/kernels/embedding.h"
 #include "core/kernels/gelu.h"
 #include "core/kernels/layer_norm.h"
 #include "core/kernels/matmul.h"
 #include "core/kernels/sum_of_squares.h"
-#include "core/rng.h"
-#include "core/stream_times.h"
+#include "tools/bench/device_timer.h"
 #include "tools/bench/timing.h"
 #include "tools/card_peak.h"
 
@@ -44,55 +50,35 @@ struct Options {
   int pairs = 9;
   std::int64_t tokens = 16384;
   std::int64_t hidden = 768;
+  std::int64_t vocab = 50257;
   std::int64_t gradients = 124439808;  // of GPT-2 124M
   bool peak = false;
+  std::int64_t ceiling = 0;
 };
 
-// Device memory from which tensors are taken in turn, normal numbers at first.
-class DeviceRing {
- public:
-  explicit DeviceRing(std::size_t bytes) : memory_("ring", bytes, Backing::cuda) {
-    const Shape all{static_cast<std::int64_t>(bytes / sizeof(float))};
-    const HostTensor host(memory_.view(DType::f32, all), HostTensor::Contents::undefined);
-    const std::span<float> values = host.tensor().span<float>();
-    constexpr std::size_t kPattern = std::size_t{1} << 20U;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = i < kPattern ? static_cast<float>(normal_pair({1, 2}, i / 2)[i % 2])
-                               : values[i - kPattern];
-    }
-    host.write_back();
-  }
-
-  // As bf16 their upper halves are normal numbers too, and the lower ones finite.
-  Tensor take(DType dtype, const Shape& shape) {
-    const std::size_t bytes = Arena::aligned_bytes(dtype, shape);
-    SL_CHECK(bytes <= memory_.bytes(), std::to_string(bytes) + " bytes");
-    used_ = used_ + bytes > memory_.bytes() ? 0 : used_;
-    const Tensor tensor = memory_.view(dtype, shape, used_);
-    used_ += bytes;
-    return tensor;
-  }
-
- private:
-  Buffer memory_;
-  std::size_t used_ = 0;
-};
+// Of the embedding's and the classifier's rows.
+constexpr std::int64_t kSequence = 1024;
 
 class Bench {
  public:
   explicit Bench(const Options& options)
       : options_(options),
         ring_(std::size_t{options.tokens > 4096 ? 6U : 1U} << 30U),
-        stream_({.device = Device::cuda, .workspace_bytes = std::size_t{1} << 30U}) {}
+        stream_({.device = Device::cuda, .workspace_bytes = std::size_t{1} << 30U}),
+        timer_({.only = options.only, .times = options.pairs}, ring_) {}
 
   void run() {
     fmt::print("{}\n", cuda::device_text());
     for (const DType dtype : {DType::bf16, DType::f32}) {
-      memory_bound(dtype);
+      norms(dtype);
+      elementwise(dtype);
+      embedding(dtype);
+      cross_entropy(dtype);
     }
     optimizer();
     for (const DType dtype : {DType::bf16, DType::f32}) {
       products(dtype);
+      classifier_products(dtype);
       attention(dtype);
       for (const std::int64_t C : {768, 1600}) {
         algorithms(dtype, C);
@@ -102,35 +88,174 @@ class Bench {
     top_k_of_all_gradients();
   }
 
+  // FLOP/s of a square product, in bf16.
+  [[nodiscard]] double ceiling() {
+    const std::int64_t edge = options_.ceiling;
+    const auto take = [&] { return ring_.take(DType::bf16, {edge, edge}); };
+    const double product_seconds = timer_.median_seconds(
+        stream_, [&] { matmul(stream_, {.a = take(), .b = take(), .c = take()}); });
+    return 2.0 * std::pow(static_cast<double>(edge), 3) / product_seconds;
+  }
+
  private:
   [[nodiscard]] Shape rows() const { return {options_.tokens, options_.hidden}; }
 
-  void memory_bound(DType dtype) {
+  [[nodiscard]] double row_bytes(DType dtype) const { return row_bytes(dtype, rows()); }
+
+  [[nodiscard]] static double row_bytes(DType dtype, const Shape& shape) {
+    return static_cast<double>(shape.num_elements() * size_of(dtype));
+  }
+
+  void norms(DType dtype) {
     const std::string kind(name_of(dtype));
-    const std::int64_t N = options_.tokens;
     const std::int64_t C = options_.hidden;
-    const auto take = [&](const Shape& shape) { return ring_.take(dtype, shape); };
-    const double row = static_cast<double>(rows().num_elements() * size_of(dtype));
+    const auto take = [&] { return ring_.take(dtype, rows()); };
+    const double row = row_bytes(dtype);
     const Tensor scale = ring_.take(DType::f32, {C});
     const Tensor shift = ring_.take(DType::f32, {C});
-    const Tensor mean = ring_.take(DType::f32, {N});
-    const Tensor rstd = ring_.take(DType::f32, {N});
-    against_copy("layer norm forward " + kind, 2 * row, [&] {
-      layer_norm_forward(stream_,
-                         {.x = take(rows()),
-                          .weight = scale,
-                          .bias = shift,
-                          .y = take(rows()),
-                          .mean = mean,
-                          .rstd = rstd});
+    const Tensor mean = ring_.take(DType::f32, {options_.tokens});
+    const Tensor rstd = ring_.take(DType::f32, {options_.tokens});
+    const auto norm_of = [&](const Tensor& x) {
+      return LayerNormForward{
+          .x = x, .weight = scale, .bias = shift, .y = take(), .mean = mean, .rstd = rstd};
+    };
+    timer_.against_copy(stream_, "layer norm forward " + kind, 2 * row, [&] {
+      layer_norm_forward(stream_, norm_of(take()));
     });
-    against_copy(
-        "add " + kind, 3 * row, [&] { add(stream_, take(rows()), take(rows()), take(rows())); });
-    against_copy("gelu forward " + kind, 2 * row, [&] {
-      gelu_forward(stream_, take(rows()), take(rows()));
+    timer_.against_copy(stream_, "residual and layer norm " + kind, 4 * row, [&] {
+      const Tensor sum = take();
+      layer_norm_of_sum(stream_, {.x = take(), .residual = take(), .out = sum}, norm_of(sum));
     });
-    against_copy(
-        "bias gradient " + kind, row, [&] { bias_gradient(stream_, take(rows()), shift); });
+    timer_.against_copy(stream_, "layer norm backward, added " + kind, 4 * row, [&] {
+      layer_norm_backward(stream_,
+                          {.x = take(),
+                           .weight = scale,
+                           .mean = mean,
+                           .rstd = rstd,
+                           .dy = take(),
+                           .dx = take(),
+                           .accumulate_dx = Accumulate::yes,
+                           .d_weight = scale,
+                           .d_bias = shift});
+    });
+  }
+
+  void elementwise(DType dtype) {
+    const std::string kind(name_of(dtype));
+    const auto take = [&] { return ring_.take(dtype, rows()); };
+    const double row = row_bytes(dtype);
+    const Tensor sums = ring_.take(DType::f32, {options_.hidden});
+    timer_.against_copy(
+        stream_, "add " + kind, 3 * row, [&] { add(stream_, take(), take(), take()); });
+    timer_.against_copy(stream_, "residual and dropout " + kind, 3 * row, [&] {
+      dropout_add(stream_,
+                  {.x = take(),
+                   .residual = take(),
+                   .out = take(),
+                   .key = {.probability = 0.1F, .site = {1, 2}, .step = 1}});
+    });
+    timer_.against_copy(
+        stream_, "gelu forward " + kind, 2 * row, [&] { gelu_forward(stream_, take(), take()); });
+    timer_.against_copy(stream_, "gelu backward " + kind, 3 * row, [&] {
+      gelu_backward(stream_, {.x = take(), .dy = take(), .dx = take()});
+    });
+    timer_.against_copy(
+        stream_, "bias gradient " + kind, row, [&] { bias_gradient(stream_, take(), sums); });
+    if (dtype == DType::bf16) {
+      timer_.against_copy(stream_, "cast f32 to bf16", 3 * row, [&] {
+        cast(stream_, ring_.take(DType::f32, rows()), take());
+      });
+    }
+  }
+
+  // Every table's row that is needed is read once, every gradient's read and written once.
+  void embedding(DType dtype) {
+    const std::string kind(name_of(dtype));
+    const std::int64_t C = options_.hidden;
+    const std::int64_t T = std::min(kSequence, options_.tokens);
+    const std::int64_t B = options_.tokens / T;
+    const Buffer memory("tokens", static_cast<std::size_t>(B * T) * 4, Backing::cuda);
+    const Tensor tokens = memory.view(DType::i32, {B, T});
+    const auto table_rows = static_cast<double>(draw_tokens(tokens) + T);
+    const double row = row_bytes(dtype, {B * T, C});
+    const auto tables = static_cast<double>(C) * table_rows;
+    timer_.against_copy(stream_,
+                        "embedding forward " + kind,
+                        row + tables * static_cast<double>(size_of(dtype)),
+                        [&] {
+                          embedding_forward(stream_,
+                                            {.tokens = tokens,
+                                             .token_table = ring_.take(dtype, {options_.vocab, C}),
+                                             .position_table = ring_.take(dtype, {T, C}),
+                                             .y = ring_.take(dtype, {B, T, C})});
+                        });
+    timer_.against_copy(stream_, "embedding backward " + kind, row + 8 * tables, [&] {
+      embedding_backward(stream_,
+                         {.tokens = tokens,
+                          .dy = ring_.take(dtype, {B, T, C}),
+                          .d_token_table = ring_.take(DType::f32, {options_.vocab, C}),
+                          .d_position_table = ring_.take(DType::f32, {T, C})});
+    });
+  }
+
+  // Of one chunk. In bf16 the gradients have a place of their own.
+  void cross_entropy(DType dtype) {
+    const std::string kind(name_of(dtype));
+    const Shape chunk = classifier_chunk();
+    const std::int64_t N = chunk[0];
+    const Buffer memory("targets", static_cast<std::size_t>(N) * 4, Backing::cuda);
+    const Tensor targets = memory.view(DType::i32, {N});
+    draw_tokens(targets);
+    const Tensor losses = ring_.take(DType::f32, {N});
+    const Tensor own_statistics = ring_.take(DType::f32, {N, kSoftmaxStatistics});
+    const Tensor statistics = ring_.take(DType::f32, {1, N, kSoftmaxStatistics});
+    const auto elements = static_cast<double>(chunk.num_elements());
+    const auto gradient_of = [&](const Tensor& logits) {
+      return dtype == DType::f32 ? logits : ring_.take(dtype, chunk);
+    };
+    const auto written = static_cast<double>(size_of(dtype));
+    timer_.against_copy(stream_, "cross-entropy " + kind, (4 + written) * elements, [&] {
+      const Tensor logits = ring_.take(DType::f32, chunk);
+      softmax_cross_entropy(stream_,
+                            {.logits = logits,
+                             .targets = targets,
+                             .losses = losses,
+                             .d_logits = gradient_of(logits)});
+    });
+    if (dtype == DType::f32) {
+      timer_.against_copy(stream_, "cross-entropy over ranks, statistics", 8 * elements, [&] {
+        softmax_statistics(stream_,
+                           {.logits = ring_.take(DType::f32, chunk),
+                            .targets = targets,
+                            .statistics = own_statistics});
+      });
+    }
+    timer_.against_copy(
+        stream_, "cross-entropy over ranks, loss " + kind, (4 + written) * elements, [&] {
+          const Tensor exponentials = ring_.take(DType::f32, chunk);
+          softmax_loss(stream_,
+                       {.exponentials = exponentials,
+                        .targets = targets,
+                        .statistics = statistics,
+                        .losses = losses,
+                        .d_logits = gradient_of(exponentials)});
+        });
+  }
+
+  [[nodiscard]] Shape classifier_chunk() const {
+    return {cross_entropy_chunk_tokens(options_.tokens, options_.vocab), options_.vocab};
+  }
+
+  // Fills a tensor of tokens at random; returns how many different ones there are.
+  std::size_t draw_tokens(const Tensor& tokens) const {
+    const HostTensor host(tokens, HostTensor::Contents::undefined);
+    std::mt19937 random(7);
+    std::uniform_int_distribution<std::int32_t> any(0,
+                                                    static_cast<std::int32_t>(options_.vocab) - 1);
+    const std::span<std::int32_t> values = host.tensor().span<std::int32_t>();
+    std::ranges::generate(values, [&] { return any(random); });
+    host.write_back();
+    return std::set<std::int32_t>(values.begin(), values.end()).size();
   }
 
   void optimizer() {
@@ -141,7 +266,7 @@ class Bench {
     const Tensor v = ring_.take(DType::f32, shape);
     fill_zero(stream_, m);
     fill_zero(stream_, v);
-    against_copy("adamw with a bf16 copy", 30 * elements, [&] {
+    timer_.against_copy(stream_, "adamw with a bf16 copy", 30 * elements, [&] {
       adamw(stream_,
             {.weight = take(),
              .gradient = take(),
@@ -150,10 +275,11 @@ class Bench {
              .weight_copy = ring_.take(DType::bf16, shape)},
             {.lr = 1e-4});
     });
-    against_copy("sum of squares", 4 * elements, [&] {
+    timer_.against_copy(stream_, "sum of squares", 4 * elements, [&] {
       static_cast<void>(sum_of_squares(stream_, take()));
     });
-    against_copy("accumulate", 12 * elements, [&] { accumulate(stream_, take(), take()); });
+    timer_.against_copy(
+        stream_, "accumulate", 12 * elements, [&] { accumulate(stream_, take(), take()); });
   }
 
   void products(DType dtype) {
@@ -162,21 +288,21 @@ class Bench {
     for (const auto& [N, K] : {std::pair{C, C}, {3 * C, C}, {4 * C, C}, {C, 4 * C}}) {
       const double flops = 2.0 * static_cast<double>(M * N * K);
       const std::string shape = fmt::format("{} {} x {} x {}", name_of(dtype), M, N, K);
-      against_peak("product y  " + shape, dtype, flops, [&, N = N, K = K] {
+      timer_.against_peak(stream_, "product y  " + shape, dtype, flops, [&, N = N, K = K] {
         matmul(stream_,
                {.a = ring_.take(dtype, {M, K}),
                 .b = ring_.take(dtype, {K, N}),
                 .c = ring_.take(dtype, {M, N}),
                 .bias = ring_.take(DType::f32, {N})});
       });
-      against_peak("product dx " + shape, dtype, flops, [&, N = N, K = K] {
+      timer_.against_peak(stream_, "product dx " + shape, dtype, flops, [&, N = N, K = K] {
         matmul(stream_,
                {.a = ring_.take(dtype, {M, N}),
                 .b = ring_.take(dtype, {K, N}),
                 .c = ring_.take(dtype, {M, K}),
                 .transpose_b = Transpose::yes});
       });
-      against_peak("product dW " + shape, dtype, flops, [&, N = N, K = K] {
+      timer_.against_peak(stream_, "product dW " + shape, dtype, flops, [&, N = N, K = K] {
         matmul(stream_,
                {.a = ring_.take(dtype, {M, K}),
                 .b = ring_.take(dtype, {M, N}),
@@ -184,7 +310,7 @@ class Bench {
                 .transpose_a = Transpose::yes,
                 .accumulate = Accumulate::yes});
       });
-      against_peak("product dW and db " + shape, dtype, flops, [&, N = N, K = K] {
+      timer_.against_peak(stream_, "product dW and db " + shape, dtype, flops, [&, N = N, K = K] {
         matmul(stream_,
                {.a = ring_.take(dtype, {M, K}),
                 .b = ring_.take(dtype, {M, N}),
@@ -196,15 +322,48 @@ class Bench {
     }
   }
 
+  // The classifier's three, with the vocabulary as it is and rounded up: rows of a length that is
+  // no multiple of 16 bytes leave the library few algorithms.
+  void classifier_products(DType dtype) {
+    const std::int64_t M = classifier_chunk()[0];
+    const std::int64_t C = options_.hidden;
+    for (const std::int64_t V : {options_.vocab, (options_.vocab + 63) / 64 * 64}) {
+      const double flops = 2.0 * static_cast<double>(M * V * C);
+      const std::string shape = fmt::format("{} {} x {} x {}", name_of(dtype), M, V, C);
+      timer_.against_peak(stream_, "logits        " + shape, dtype, flops, [&] {
+        matmul(stream_,
+               {.a = ring_.take(dtype, {M, C}),
+                .b = ring_.take(dtype, {V, C}),
+                .c = ring_.take(DType::f32, {M, V}),
+                .transpose_b = Transpose::yes});
+      });
+      timer_.against_peak(stream_, "classifier dx " + shape, dtype, flops, [&] {
+        matmul(stream_,
+               {.a = ring_.take(dtype, {M, V}),
+                .b = ring_.take(dtype, {V, C}),
+                .c = ring_.take(dtype, {M, C})});
+      });
+      timer_.against_peak(stream_, "classifier dW " + shape, dtype, flops, [&] {
+        matmul(stream_,
+               {.a = ring_.take(dtype, {M, V}),
+                .b = ring_.take(dtype, {M, C}),
+                .c = ring_.take(DType::f32, {V, C}),
+                .transpose_a = Transpose::yes,
+                .accumulate = Accumulate::yes});
+      });
+    }
+  }
+
   // Of the four weights of a layer of width C.
   void algorithms(DType dtype, std::int64_t C) {
     const std::int64_t M = options_.tokens;
     for (const auto& [in, out] : {std::pair{C, 3 * C}, {C, C}, {C, 4 * C}, {4 * C, C}}) {
       const std::string shape = fmt::format("{} {} x {} x {}", name_of(dtype), M, out, in);
       const auto row = [&, in = in, out = out](const std::string& name, auto make_args) {
-        against_suggestions(fmt::format("chosen {}{}", name, shape),
-                            2.0 * static_cast<double>(M * in * out),
-                            make_args);
+        timer_.against_suggestions(stream_,
+                                   fmt::format("chosen {}{}", name, shape),
+                                   2.0 * static_cast<double>(M * in * out),
+                                   make_args);
       };
       row("y  ", [&, in = in, out = out] {
         return MatmulArgs{.a = ring_.take(dtype, {M, in}),
@@ -230,7 +389,7 @@ class Bench {
   // Half of the square counts.
   void attention(DType dtype) {
     constexpr std::int64_t kColumns = 64;
-    const std::int64_t T = std::min<std::int64_t>(1024, options_.tokens);
+    const std::int64_t T = std::min(kSequence, options_.tokens);
     const std::int64_t B = options_.tokens / T;
     const std::int64_t H = options_.hidden / kColumns;
     const double product = static_cast<double>(B * H * T * T * kColumns);
@@ -240,11 +399,11 @@ class Bench {
     };
     const std::string kind(name_of(dtype));
     const int heads = static_cast<int>(H);
-    against_peak("attention forward  " + kind, dtype, 2 * product, [&] {
+    timer_.against_peak(stream_, "attention forward  " + kind, dtype, 2 * product, [&] {
       attention_forward(
           stream_, {.qkv = take(3), .output = take(1), .log_sum_exp = sums, .num_heads = heads});
     });
-    against_peak("attention backward " + kind, dtype, 5 * product, [&] {
+    timer_.against_peak(stream_, "attention backward " + kind, dtype, 5 * product, [&] {
       attention_backward(stream_,
                          {.qkv = take(3),
                           .output = take(1),
@@ -287,10 +446,10 @@ class Bench {
       const Buffer frame("frame", codec->frame_bytes(), Backing::cuda);
       const Tensor sent = frame.view(DType::u8, {static_cast<std::int64_t>(codec->frame_bytes())});
       std::uint64_t step = 0;
-      against_copy(stream, "encode " + name, 12 * elements, [&, codec = codec.get()] {
+      timer_.against_copy(stream, "encode " + name, 12 * elements, [&, codec = codec.get()] {
         codec->encode(stream, matrices(), matrices(), {.seed = 1, .step = ++step}, sent);
       });
-      against_copy(stream, "decode " + name, 4 * elements, [&, codec = codec.get()] {
+      timer_.against_copy(stream, "decode " + name, 4 * elements, [&, codec = codec.get()] {
         codec->decode(stream, sent, matrices(), false);
       });
     }
@@ -312,105 +471,15 @@ class Bench {
     const Tensor sent = frame.view(DType::u8, {static_cast<std::int64_t>(codec->frame_bytes())});
     std::uint64_t step = 0;
     const double bytes = 12.0 * static_cast<double>(shape.num_elements());
-    against_copy(stream, "encode top-k 1 % of all gradients", bytes, [&] {
+    timer_.against_copy(stream, "encode top-k 1 % of all gradients", bytes, [&] {
       codec->encode(stream, take(), take(), {.seed = 1, .step = ++step}, sent);
     });
-  }
-
-  [[nodiscard]] double seconds(StreamView stream, const std::function<void()>& op) {
-    times_.restart(stream, 0.0);
-    const std::size_t begin = times_.mark(stream, 0.0);
-    op();
-    const std::size_t end = times_.mark(stream, 0.0);
-    stream.synchronize();
-    return times_.seconds(end) - times_.seconds(begin);
-  }
-
-  void against_copy(const std::string& name, double bytes, const std::function<void()>& op) {
-    against_copy(stream_, name, bytes, op);
-  }
-
-  void against_copy(StreamView stream,
-                    const std::string& name,
-                    double bytes,
-                    const std::function<void()>& op) {
-    if (name.find(options_.only) == std::string::npos) {
-      return;
-    }
-    const Shape copied{static_cast<std::int64_t>(bytes / 2)};
-    std::vector<double> times;
-    std::vector<double> shares;
-    op();
-    for (int pair = 0; pair < options_.pairs; ++pair) {
-      const double copy = seconds(stream, [&] {
-        cast(stream, ring_.take(DType::u8, copied), ring_.take(DType::u8, copied));
-      });
-      times.push_back(seconds(stream, op));
-      shares.push_back(copy / times.back());
-    }
-    const double median = spread(times).median;
-    fmt::print("{:<44} {:9.4f} ms {:8.1f} GB/s {:6.2f} of a copy's speed ({:.2f} .. {:.2f})\n",
-               name,
-               1e3 * median,
-               1e-9 * bytes / median,
-               spread(shares).median,
-               spread(shares).low,
-               spread(shares).high);
-    std::fflush(stdout);
-  }
-
-  void against_suggestions(const std::string& name,
-                           double flops,
-                           const std::function<MatmulArgs()>& make_args) {
-    constexpr int kSuggestions = 32;
-    if (name.find(options_.only) == std::string::npos) {
-      return;
-    }
-    const std::optional<cuda::ProductTimes> times =
-        cuda::product_times(stream_, make_args(), kSuggestions);
-    if (!times) {
-      return;
-    }
-    fmt::print(
-        "{:<44} {:9.4f} ms {:8.1f} TFLOP/s {:6.2f} of the best of {}'s speed (the first {:.2f})\n",
-        name,
-        1e3 * times->ours,
-        1e-12 * flops / times->ours,
-        times->best / times->ours,
-        times->num_suggestions,
-        times->best / times->first);
-    std::fflush(stdout);
-  }
-
-  void against_peak(const std::string& name,
-                    DType dtype,
-                    double flops,
-                    const std::function<void()>& op) {
-    if (name.find(options_.only) == std::string::npos) {
-      return;
-    }
-    std::vector<double> times(static_cast<std::size_t>(options_.pairs));
-    op();
-    for (double& time : times) {
-      time = seconds(stream_, op);
-    }
-    const double median = spread(times).median;
-    const double peak = dense_peak_flops(cuda::device_text(), dtype);
-    const std::string share =
-        peak > 0.0 ? fmt::format("{:5.1f} % of the dense peak", 100 * flops / median / peak)
-                   : "the card's peak is not known";
-    fmt::print("{:<44} {:9.4f} ms {:8.1f} TFLOP/s {}\n",
-               name,
-               1e3 * median,
-               1e-12 * flops / median,
-               share);
-    std::fflush(stdout);
   }
 
   Options options_;
   DeviceRing ring_;
   Stream stream_;
-  StreamTimes times_;
+  DeviceTimer timer_;
 };
 
 int run(int argc, char** argv) {
@@ -422,16 +491,26 @@ int run(int argc, char** argv) {
   app.add_option("--tokens", options.tokens, "Rows of a micro-batch")->check(CLI::PositiveNumber);
   app.add_option("--hidden", options.hidden, "Width of the model, a multiple of 64")
       ->check(CLI::PositiveNumber);
+  app.add_option("--vocab", options.vocab, "Tokens of the vocabulary")->check(CLI::PositiveNumber);
   app.add_option("--gradients", options.gradients, "Elements of the message of all gradients")
       ->check(CLI::PositiveNumber);
   app.add_flag("--peak", options.peak, "Print the card's dense bf16 peak, 0 if unknown, and end");
+  app.add_option("--ceiling",
+                 options.ceiling,
+                 "Print what a bf16 product of this edge reaches, in FLOP/s, and end")
+      ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   cuda::use_device(0);
   if (options.peak) {
     fmt::print("{}\n", dense_peak_flops(cuda::device_text(), DType::bf16));
     return 0;
   }
-  Bench(options).run();
+  Bench bench(options);
+  if (options.ceiling > 0) {
+    fmt::print("{}\n", bench.ceiling());
+    return 0;
+  }
+  bench.run();
   return 0;
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What a GPU does with this tree, in one table: whole steps of GPT-2 124M and 1.5B with their share of the card's peak by
-three formulas, peak memory against the plan, the same model under PyTorch where that is installed, ranks that share the
-card over emulated links, every op and codec against what bounds it (cuda_bench), and some of them against PyTorch's.
+three formulas and of what a large product reaches here, peak memory against the plan, the same model under PyTorch where
+that is installed, ranks that share the card over emulated links, every op and codec against what bounds it (cuda_bench),
+and some of them against PyTorch's.
 
 usage: tools/bench/gpu_bench.py [--binary BINARY] [--python PYTHON] [--ops-only | --steps-only] [--small]
 
@@ -32,8 +33,9 @@ MODELS = {
 }
 SMALL = {"a few layers": {"layers": 2, "hidden": 64, "heads": 2, "sequence": 64, "vocab": 257, "micro": 4}}
 # As cuda_bench's defaults; `gradients` are GPT-2 124M's.
-OPS = {"tokens": 16384, "hidden": 768, "gradients": 124439808}
-SMALL_OPS = {"tokens": 256, "hidden": 128, "gradients": 1 << 20}
+OPS = {"tokens": 16384, "hidden": 768, "vocab": 50257, "gradients": 124439808}
+SMALL_OPS = {"tokens": 256, "hidden": 128, "vocab": 509, "gradients": 1 << 20}
+CEILING_EDGE, SMALL_CEILING_EDGE = 8192, 256
 LINKS = [10**9, 10**10, 10**11, 4 * 10**11]  # bits a second
 
 
@@ -113,11 +115,18 @@ def config(place, model, name, **sections):
     }
 
 
-def step_seconds(place, job, ranks=1):
-    place.call(["train", place.write("job.json", job), *(["--ranks", str(ranks)] if ranks > 1 else [])])
+def train(place, job, ranks=1):
+    """The median seconds of a step, and what the run said."""
+    said = place.launch([str(runs.BINARY), "train", place.write("job.json", job),
+                         *(["--ranks", str(ranks)] if ranks > 1 else [])])
     lines = (pathlib.Path(job["run"]["dir"]) / "metrics.jsonl").read_text().splitlines()
     steps = [json.loads(line) for line in lines if '"step_seconds"' in line]
-    return statistics.median(step["step_seconds"] for step in steps[WARMUP:])
+    return statistics.median(step["step_seconds"] for step in steps[WARMUP:]), said
+
+
+def pool_use(said):
+    """The most that a run of one rank had in use of its pool, and the most that it took apart from it, as it said."""
+    return re.search(r"a pool of .+?, of which at most (.+?) were in use; at most (.+?) apart", said).groups()
 
 
 def ask_peer(python, what, sizes):
@@ -131,13 +140,16 @@ def ask_peer(python, what, sizes):
     return None
 
 
-def dense_peak():
-    """Of bf16; 0 where the card's is not known. Ends this program where there is no card."""
-    ops = runs.BINARY.parent / "cuda_bench"
-    for program in (runs.BINARY, ops):
+def require_programs():
+    for program in (runs.BINARY, runs.BINARY.parent / "cuda_bench"):
         if not program.exists():
             sys.exit(f"{program}: not there; build it first: cmake --preset cuda && cmake --build --preset cuda")
-    done = subprocess.run([str(ops), "--peak"], capture_output=True, text=True, check=False)
+
+
+def bf16_flops(*arguments):
+    """What cuda_bench says of the card. Ends this program where there is none."""
+    ops = runs.BINARY.parent / "cuda_bench"
+    done = subprocess.run([str(ops), *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         reason = (done.stderr + done.stdout).strip().splitlines() or [f"{ops} ended with {done.returncode}"]
         sys.exit(f"gpu_bench.py needs a GPU: {reason[-1]}")
@@ -148,20 +160,25 @@ def gibibytes(value):
     return f"{value / 2**30:.2f} GiB"
 
 
-def whole_steps(place, models, python, peak):
-    print_header("model", "step", "tokens/s", "MFU causal", "6N + 12LCT", "hardware", "PyTorch", "by it",
-                 "peak memory", "planned")
+def whole_steps(place, models, python, peak, edge):
+    """The ceiling is measured right before each model's run. Planned is the pool; what is taken apart from it and the
+    driver's own memory come on top."""
+    print_header("model", "step", "tokens/s", "MFU causal", "6N + 12LCT", "hardware", "causal, of the ceiling", "ceiling",
+                 "PyTorch", "by it", "memory of the card", "in use of the pool", "apart", "planned")
     for name, model in models.items():
         job = config(place, model, name.replace(" ", "_"))
         plan = json.loads(place.call(["plan", place.write("plan.json", job), "--json"]))
+        ceiling = bf16_flops("--ceiling", str(edge))
         with PeakMemory() as memory:
-            seconds = step_seconds(place, job)
+            seconds, said = train(place, job)
+        in_use, apart = pool_use(said)
         tokens = model["micro"] * model["sequence"] / seconds
         shares = [f"{100 * tokens * flops / peak:.1f} %" if peak else "n/a" for flops in plan["flops_per_token"].values()]
+        of_ceiling = tokens * plan["flops_per_token"]["causal"] / ceiling
         peer = ask_peer(python, "step", {**model, "accumulate": 1})
-        print_row(name, f"{seconds:.4f} s", f"{tokens:.0f}", *shares,
-                  f"{peer:.4f} s" if peer else "not there", f"{peer / seconds:.2f} x" if peer else "",
-                  memory.text(), gibibytes(plan["memory_bytes"]))
+        print_row(name, f"{seconds:.4f} s", f"{tokens:.0f}", *shares, f"{100 * of_ceiling:.1f} %",
+                  f"{1e-12 * ceiling:.1f} TFLOP/s", f"{peer:.4f} s" if peer else "not there",
+                  f"{peer / seconds:.2f} x" if peer else "", memory.text(), in_use, apart, gibibytes(plan["memory_bytes"]))
     print()
 
 
@@ -186,7 +203,7 @@ def shared_card(place, model):
                          compress={"policy": policy, **codecs}, network={"links": links})
             job["batch"] = {"global": 4 * model["micro"], "micro": max(1, model["micro"] // 4)}
             job["run"]["steps"] = 30
-            seconds[policy] = step_seconds(place, job, ranks=4)
+            seconds[policy], _ = train(place, job, ranks=4)
         print_row(f"{rate / 1e9:g} Gb/s", *(f"{value:.4f} s" for value in seconds.values()),
                   f"{min(seconds['none'], seconds['all']) / seconds['critical_path']:.2f} x")
     print()
@@ -223,13 +240,14 @@ def main():
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     runs.BINARY = pathlib.Path(options.binary).absolute()
-    peak = dense_peak()
+    require_programs()
+    peak = bf16_flops("--peak")
     header()
     place = Workplace()
     place.prepare_letters("corpus", 1 << 22)
     models = SMALL if options.small else MODELS
     if not options.ops_only:
-        whole_steps(place, models, options.python, peak)
+        whole_steps(place, models, options.python, peak, SMALL_CEILING_EDGE if options.small else CEILING_EDGE)
         shared_card(place, next(iter(models.values())))
     if not options.steps_only:
         ops(SMALL_OPS if options.small else OPS, 1 if options.small else 9, options.python)
