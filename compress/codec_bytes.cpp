@@ -120,8 +120,8 @@ std::size_t state_bytes(const CodecSetting& setting,
   return bytes;
 }
 
-bool shrinks(const CodecSetting& setting, const MatrixShape& shape) {
-  return payload_bytes(setting, shape) < shape.num_elements() * size_of(DType::f32);
+bool shrinks(const CodecSetting& setting, const MatrixShape& shape, DType plain) {
+  return payload_bytes(setting, shape) < shape.num_elements() * size_of(plain);
 }
 
 }  // namespace slackline

@@ -45,7 +45,7 @@ enum class CodecUse { sends_frames, receives_frames, sums };
                                       const std::vector<CodecPart>& parts,
                                       CodecUse use);
 
-// Whether a matrix's payload is smaller than its f32 elements.
-[[nodiscard]] bool shrinks(const CodecSetting& setting, const MatrixShape& shape);
+// Whether a matrix's payload is smaller than its elements in the dtype of the plain message.
+[[nodiscard]] bool shrinks(const CodecSetting& setting, const MatrixShape& shape, DType plain);
 
 }  // namespace slackline

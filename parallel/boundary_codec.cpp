@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "compress/codec_bytes.h"
 #include "core/kernels/elementwise.h"
 
 namespace slackline {
@@ -118,6 +119,11 @@ CodecTimes BoundaryCodec::take_times() {
 
 std::size_t BoundaryCodec::workspace_bytes(const Options& options, const Workers& workers) {
   return widened_bytes(options) + codec_for(options)->workspace_bytes(workers);
+}
+
+bool pays_at_boundary(const CodecSetting& setting, const MatrixShape& share, DType plain) {
+  return setting.always || frame_bytes(setting, {{.name = "", .shape = share}}) <
+                               share.num_elements() * size_of(plain);
 }
 
 MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size) {

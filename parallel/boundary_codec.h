@@ -106,6 +106,12 @@ class BoundaryCodec {
   CallTimes decode_times_{};
 };
 
+// Whether a codec is to be used for a boundary's messages: where its frame is smaller than the
+// plain message, whose elements are of dtype `plain`, or where its setting says always.
+[[nodiscard]] bool pays_at_boundary(const CodecSetting& setting,
+                                    const MatrixShape& share,
+                                    DType plain);
+
 // The view of `elements` of a boundary tensor of C channels as a matrix: tokens by channels; where
 // the tensor ranks' shares cut through tokens, equal parts of each token's channels by rank.
 [[nodiscard]] MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size);

@@ -25,9 +25,11 @@ const CodecSetting* codec_of(const Parameter& parameter,
     return nullptr;
   }
   const CodecSetting* setting = plan.codec_of(class_of(parameter, bucket, place));
-  const bool pays = setting != nullptr &&
-                    (setting->always || shrinks(*setting, {.rows = shape[0], .columns = shape[1]}));
-  return pays ? setting : nullptr;
+  if (setting == nullptr || setting->always) {
+    return setting;
+  }
+  const MatrixShape matrix{.rows = shape[0], .columns = shape[1]};
+  return shrinks(*setting, matrix, DType::f32) ? setting : nullptr;
 }
 
 std::size_t sent_by_all(const CollectiveCall& call, int ranks) {

@@ -27,7 +27,7 @@ ClassBytes pipeline_bytes(const MeshJob& job,
   const std::size_t messages = schedule::members_of(schedule, row.members).size() *
                                static_cast<std::size_t>(job.parallel.tensor * job.parallel.data);
   const std::size_t raw = share.num_elements() * size_of(job.precision);
-  const bool pays = row.codec && (row.codec->always || shrinks(*row.codec, share));
+  const bool pays = row.codec && pays_at_boundary(*row.codec, share, job.precision);
   const std::size_t sent = pays ? frame_bytes(*row.codec, {{.name = "", .shape = share}}) : raw;
   ClassBytes bytes{.members = row.members, .raw = messages * raw, .sent = messages * sent};
   if (pays) {

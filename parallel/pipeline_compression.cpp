@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "compress/codec_bytes.h"
 #include "parallel/step_costs.h"
 
 namespace slackline {
@@ -52,7 +51,7 @@ std::optional<BoundaryCodec::Options> PipelineCompression::boundary_of(
   const TransferId id = id_of(op);
   const CodecSetting* setting =
       plan.codec_of({.site = id.site, .stage = id.stage, .phase = phases_.at(id)});
-  if (setting == nullptr || (!setting->always && !shrinks(*setting, options_.share))) {
+  if (setting == nullptr || !pays_at_boundary(*setting, options_.share, options_.dtype)) {
     return std::nullopt;
   }
   BoundaryCodec::Options boundary{

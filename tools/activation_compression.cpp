@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "compress/codec_bytes.h"
 #include "compress/codec_setting_json.h"
 #include "core/error.h"
 #include "core/json_reader.h"
@@ -76,7 +75,7 @@ std::optional<ActivationCompression> activation_compression(const CompressionPla
   const std::vector<ChunkSlice> stages = split_layers(job.model, job.parallel);
   for (int stage = 0; stage + 1 < std::ssize(stages); ++stage) {
     const CodecSetting* codec = forward_codec(plan, stage);
-    if (codec != nullptr && (codec->always || shrinks(*codec, share))) {
+    if (codec != nullptr && pays_at_boundary(*codec, share, job.precision)) {
       result.boundaries.push_back(
           {.stage = stage,
            .after_layer = stages[static_cast<std::size_t>(stage)].last_layer - 1,

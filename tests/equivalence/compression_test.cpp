@@ -213,6 +213,31 @@ TEST_CASE("ranks send what the codecs' formulas say, to the byte") {
   }
 }
 
+// What a boundary sends without compression are bf16 elements there, which a cast does not shrink.
+TEST_CASE("under bf16 a boundary's codec is used where it sends less than plain bf16") {
+  const auto sent_with = [](const CodecSetting& setting, const std::string& site) {
+    MeshRun run = run_of({.pipeline = 2, .precision = DType::bf16});
+    run.model.dropout = 0.0F;
+    return sent_in_a_step(compressed(run, site, setting)).pipeline;
+  };
+  MeshRun plain = run_of({.pipeline = 2, .precision = DType::bf16});
+  plain.model.dropout = 0.0F;
+  const std::size_t raw = sent_in_a_step(plain).pipeline;
+  CodecSetting wide = sparse(CodecKind::top_k, ErrorFeedback::none);
+  wide.ratio = 0.3;  // 2.4 bytes an element: more than in bf16, less than in fp32
+  const CodecSetting large = low_rank(8, ErrorFeedback::none);  // 2.7 bytes an element
+  for (const char* site : {"pipeline_forward", "pipeline_backward"}) {
+    INFO(site);
+    CHECK(sent_with({.kind = CodecKind::cast}, site) == raw);
+    CHECK(sent_with(wide, site) == raw);
+    CHECK(sent_with(large, site) == raw);
+    CHECK(sent_with(quantize(8, ErrorFeedback::none), site) < raw);
+    wide.always = true;
+    CHECK(sent_with(wide, site) > raw);
+    wide.always = false;
+  }
+}
+
 TEST_CASE("policy none is training without compression") {
   for (const Layout& layout : kLayouts) {
     INFO(layout.name);
