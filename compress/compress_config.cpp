@@ -53,14 +53,21 @@ ListedClasses read_listed(JsonReader& section) {
   return listed;
 }
 
-GuardConfig read_guard(JsonReader section) {
+// Under critical_path the bound has a default, which stands in the resolved config. Under other
+// policies an absent bound stays absent there, so that the config means the same under another one.
+GuardConfig read_guard(JsonReader section, CompressionPolicy policy) {
   GuardConfig guard;
   guard.every = section.integer("every", {.default_value = 100, .min = 0, .max = INT32_MAX});
-  if (section.has("max_error")) {
-    guard.max_error = section.number("max_error", {.min = 0.0, .exclusive_min = true});
-    if (guard.every == 0) {
-      section.fail("max_error", "needs sampled steps, and compress.guard.every is 0");
-    }
+  const bool chooses = policy == CompressionPolicy::critical_path;
+  if (chooses || section.has("max_error")) {
+    const bool judges = chooses && guard.every > 0;
+    guard.max_error =
+        section.number_or_null("max_error",
+                               {.min = 0.0, .exclusive_min = true},
+                               judges ? std::make_optional(kCriticalPathMaxError) : std::nullopt);
+  }
+  if (guard.max_error && guard.every == 0) {
+    section.fail("max_error", "needs sampled steps, and compress.guard.every is 0");
   }
   section.finish();
   return guard;
@@ -119,7 +126,7 @@ CompressConfig read_compress_config(JsonReader section) {
     config.stages = static_cast<int>(section.integer("stages", {.min = 0, .max = kMaxStages}));
   }
   config.plan = section.string("plan", "");
-  config.guard = read_guard(section.section("guard"));
+  config.guard = read_guard(section.section("guard"), config.policy);
   section.finish();  // a misspelt site comes before what its absence means
   check_policy(section, config);
   return config;

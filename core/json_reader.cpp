@@ -232,6 +232,19 @@ double JsonReader::number(std::string_view key, const NumberRule& rule) {
   });
 }
 
+std::optional<double> JsonReader::number_or_null(std::string_view key,
+                                                 const NumberRule& rule,
+                                                 std::optional<double> when_absent) {
+  std::optional<double> number = when_absent;
+  if (const Json* value = node_->ask(key)) {
+    number = check_number(path(key), rule, *value);
+  } else if (node_->given != nullptr && node_->given->contains(std::string(key))) {
+    number.reset();
+  }
+  node_->record(key, number ? Json(*number) : Json(nullptr));
+  return number;
+}
+
 bool JsonReader::boolean(std::string_view key, std::optional<bool> default_value) {
   return node_->read(key, default_value, [](const std::string& path, const Json& value) {
     if (!value.is_boolean()) {

@@ -51,13 +51,17 @@ class JsonReader {
   // behind the last one appends. REQUIRES: nothing was read yet.
   void set(std::string_view assignment);
 
-  // Present and not null: everywhere here a null is the same as an absent key.
+  // Present and not null: a null is the same as an absent key, except for number_or_null().
   [[nodiscard]] bool has(std::string_view key) const;
   // Names of this object's keys in the document's order, for objects used as maps.
   [[nodiscard]] std::vector<std::string> keys() const;
 
   [[nodiscard]] std::int64_t integer(std::string_view key, const IntegerRule& rule = {});
   [[nodiscard]] double number(std::string_view key, const NumberRule& rule = {});
+  // A number that a null turns off; an absent key reads as `when_absent`.
+  [[nodiscard]] std::optional<double> number_or_null(std::string_view key,
+                                                     const NumberRule& rule,
+                                                     std::optional<double> when_absent);
   [[nodiscard]] bool boolean(std::string_view key, std::optional<bool> default_value = {});
   [[nodiscard]] std::string string(std::string_view key,
                                    const std::optional<std::string>& default_value = {});

@@ -45,7 +45,7 @@ void Compression::begin_step(std::int64_t step) {
   reducer_->begin_step(static_cast<std::uint64_t>(step));
   rest();
   put_in_force(step);
-  samples_ = options_.sample_every > 0 && step % options_.sample_every == 0 && is_active();
+  samples_ = is_sampled(options_.sampled, options_.plans, step) && is_active();
   if (samples_) {
     pipeline_.begin_sample();
     reducer_->begin_sample();

@@ -11,6 +11,7 @@
 #include "core/stream.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/pipeline_compression.h"
+#include "parallel/sampled_steps.h"
 #include "parallel/step_samples.h"
 
 namespace slackline {
@@ -41,7 +42,7 @@ class Compression {
  public:
   struct Options {
     PlanHistory plans{};
-    std::int64_t sample_every = 0;  // steps; 0: nothing is measured
+    SampledSteps sampled{};
     PipelineCompression::Options pipeline{};
     Workers workers{};
     std::uint64_t seed = 0;
@@ -78,7 +79,7 @@ class Compression {
   // REQUIRES: later than all plans so far; all ranks call it before that step, with the same plan.
   void add_plan(PlanFromStep plan);
 
-  // What was measured in the step that ended last, where it was one of every `sample_every`; what
+  // What was measured in the step that ended last, where that was a sampled one; what
   // ranks have to tell each other for it begins to travel, which all ranks call this for.
   [[nodiscard]] std::optional<StepSamples> take_samples();
 

@@ -43,7 +43,8 @@ std::map<Site, std::vector<CodecSetting>> default_candidates() {
   const auto low_rank = [](int rank, ErrorFeedback feedback) {
     return CodecSetting{.error_feedback = feedback, .rank = rank};
   };
-  return {{Site::pipeline_backward, {cast, bytes, low_rank(16, ErrorFeedback::lazy)}},
+  return {{Site::pipeline_forward, {cast, bytes}},
+          {Site::pipeline_backward, {cast, bytes, low_rank(16, ErrorFeedback::lazy)}},
           {Site::data_gradient,
            {owed_cast,
             low_rank(128, ErrorFeedback::immediate),

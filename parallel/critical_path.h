@@ -13,8 +13,9 @@ namespace slackline {
 // more than it takes itself.
 
 // What each site may be compressed by: compress.<site>.candidates, else its codec; where no site is
-// set at all, a cast, a finer and the paper's coarser codec for backward messages, gradients and
-// the tied table. Sites that are not in it stay plain.
+// set at all, a cast and 8-bit integers for messages between stages, the paper's low rank for
+// backward ones, and a cast and low ranks for gradients and the tied table. Sites that are not in
+// it stay plain.
 [[nodiscard]] std::map<schedule::Site, std::vector<CodecSetting>> candidates_of(
     const CompressConfig& config, const MeshJob& job);
 

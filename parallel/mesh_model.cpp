@@ -64,7 +64,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
       executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_),
       reducer_(parameters_, options.job.model, plan_.reducer, groups),
       compression_({.plans = options.compression,
-                    .sample_every = options.sample_every,
+                    .sampled = options.sampled,
                     .pipeline = pipeline_options(options, plan_, groups),
                     .workers = {options.num_threads, stream_.device()},
                     .seed = options.seed},

@@ -34,9 +34,9 @@ class MeshModel {
     std::optional<schedule::CostModel> rehearsal{};
     std::shared_ptr<const StepCosts> rehearsed_codecs{};  // there, and what codecs take
     PlanHistory compression{};                            // empty: nothing is ever compressed
-    std::int64_t sample_every = 0;  // steps of which compressed messages are measured; 0: none
-    bool cuda_graphs = false;       // passes become graphs where they can. REQUIRES: device cuda
-    bool may_skip = false;          // steps that are not finite: codecs' state is kept for that
+    SampledSteps sampled{};                               // whose compressed messages are measured
+    bool cuda_graphs = false;  // passes become graphs where they can. REQUIRES: device cuda
+    bool may_skip = false;     // steps that are not finite: codecs' state is kept for that
   };
 
   // Allocates; weights are undefined until they are initialized or loaded. Nothing travels yet.

@@ -77,6 +77,12 @@ void report_device_memory(int rank) {
                   size_text(use.beyond)));
 }
 
+// Where a guard judges, each new plan is looked at as soon as it has settled.
+SampledSteps sampled_steps(const CompressConfig& config) {
+  const bool judges = config.guard.max_error && config.policy != CompressionPolicy::replay;
+  return {.every = config.guard.every, .after_change = judges};
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& groups)
@@ -91,7 +97,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
               .seed = config.run.seed,
               .num_threads = options.num_threads,
               .compression = start_.plans,
-              .sample_every = config.compress.guard.every,
+              .sampled = sampled_steps(config.compress),
               .cuda_graphs = config.run.cuda_graphs,
               .may_skip = config.run.on_nonfinite == OnNonFinite::skip},
              groups),

@@ -1,6 +1,9 @@
 #include "compress/compress_config.h"
 
+#include <optional>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "compress/codec_setting_json.h"
 #include "core/error.h"
@@ -11,6 +14,7 @@ namespace slackline {
 
 namespace {
 
+using Catch::Contains;
 using testing::Mismatch;
 
 CompressConfig read(const std::string& section) {
@@ -207,6 +211,32 @@ TEST_CASE("a guard's keys are read, and refused where they make no sense") {
                "guard.max_error",
                "needs sampled steps") == "");
   CHECK(unlike(refusal(R"({"guard": {"maximum": 1}})"), "guard.maximum", "nknown key") == "");
+}
+
+TEST_CASE("under critical_path a guard judges unless a null turns it off") {
+  const auto max_error = [](const std::string& rest) {
+    return read(R"({"policy": "critical_path")" + rest + "}").guard.max_error;
+  };
+  CHECK(max_error("") == kCriticalPathMaxError);
+  CHECK(max_error(R"(, "guard": {"every": 7})") == kCriticalPathMaxError);
+  CHECK(max_error(R"(, "guard": {"max_error": 0.3})") == 0.3);
+  CHECK(max_error(R"(, "guard": {"max_error": null})") == std::nullopt);
+  CHECK(max_error(R"(, "guard": {"every": 0})") == std::nullopt);
+  for (const char* policy : {"none", "optimus_cc"}) {
+    CHECK_FALSE(read(fmt::format(R"({{"policy": "{}"}})", policy)).guard.max_error);
+  }
+}
+
+TEST_CASE("the resolved config keeps a guard that is on, off, or left to the policy") {
+  const auto resolved = [](const std::string& section) {
+    const JsonReader document = JsonReader::parse(R"({"compress": )" + section + "}", "run.json");
+    static_cast<void>(read_compress_config(JsonReader(document).section("compress")));
+    return document.resolved();
+  };
+  CHECK_THAT(resolved(R"({"policy": "critical_path"})"), Contains("\"max_error\": 0.1"));
+  CHECK_THAT(resolved(R"({"policy": "critical_path", "guard": {"max_error": null}})"),
+             Contains("\"max_error\": null"));
+  CHECK_THAT(resolved(R"({"policy": "none"})"), !Contains("max_error"));
 }
 
 TEST_CASE("every key of the compress section is read") {

@@ -98,6 +98,18 @@ TEST_CASE("a null is the same as an absent key") {
   REQUIRE(root.section("run").integer("keep", {.default_value = 1}) == 1);
 }
 
+TEST_CASE("a number may be turned off by a null, and absent is not off") {
+  JsonReader reader = parse(R"({"on": 2.5, "off": null, "wrong": "x", "low": 0})");
+  const NumberRule above_zero{.min = 0.0, .exclusive_min = true};
+  CHECK(reader.number_or_null("on", above_zero, 1.0) == 2.5);
+  CHECK(reader.number_or_null("off", above_zero, 1.0) == std::nullopt);
+  CHECK(reader.number_or_null("absent", above_zero, 1.0) == 1.0);
+  CHECK(reader.number_or_null("never", above_zero, std::nullopt) == std::nullopt);
+  CHECK_THROWS_WITH(reader.number_or_null("wrong", above_zero, 1.0), Contains("wrong: expected"));
+  CHECK_THROWS_WITH(reader.number_or_null("low", above_zero, 1.0), Contains("greater than 0"));
+  CHECK_THAT(reader.resolved(), Contains("\"off\": null") && Contains("\"absent\": 1.0"));
+}
+
 TEST_CASE("syntax errors start with the source and give line and column") {
   CHECK_THAT(syntax_refusal("{\"a\": 1,\n  \"b\": oops}"),
              Contains("run.json: line 2, column 8") && Contains("invalid literal"));

@@ -44,7 +44,7 @@ void run_step(const MeshRun& run, Then then) {
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
     Groups groups(world, run.parallel, run.model.tie_embeddings);
     MeshModel::Options options = run.options();
-    options.sample_every = 1;
+    options.sampled.every = 1;
     MeshModel model(options, groups);
     initialize(model.stream(), model.parameters(), kSeed);
     RankBatches batches(run, model, 1);

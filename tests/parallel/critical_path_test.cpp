@@ -100,9 +100,16 @@ TEST_CASE("slow links have what the step waits for compressed, and every class s
     CHECK(row.codec);
     CHECK_THAT(row.reason, Contains("wins"));
   }
-  // Activations are never compressed unless a config says by what.
+}
+
+TEST_CASE("activations go through nothing coarser than 8-bit integers unless a config says so") {
+  const CriticalPathPlan chosen = choose(kPolicy, {.pipeline = 2}, 1e6);
   for (const Phase phase : {Phase::warmup, Phase::steady}) {
-    CHECK_FALSE(row_of(chosen.plan, {Site::pipeline_forward, 0, phase}).codec);
+    const CompressionPlan::Class& row = row_of(chosen.plan, {Site::pipeline_forward, 0, phase});
+    REQUIRE(row.codec);
+    CHECK(row.codec->kind == CodecKind::quantize);
+    CHECK(row.codec->bits == 8);
+    CHECK(row.codec->error_feedback == ErrorFeedback::none);
   }
 }
 
@@ -111,7 +118,7 @@ TEST_CASE(
   const auto sites = [](const std::string& section) {
     return candidates_of(read(section), job_of(kMesh));
   };
-  CHECK(sites(kPolicy).size() == 3);
+  CHECK(sites(kPolicy).size() == 4);
   const auto set = sites(R"({"policy": "critical_path", "data_gradient": {"codec": "cast"}})");
   CHECK(set.size() == 1);
   CHECK(set.at(Site::data_gradient) == std::vector<CodecSetting>{{.kind = CodecKind::cast}});
