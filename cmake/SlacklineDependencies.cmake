@@ -11,17 +11,26 @@ function(sl_print_report)
   endforeach()
 endfunction()
 
-# sl_system_library(TARGET header library package): a library without a CMake package of its own.
-function(sl_system_library target header library package)
+# sl_optional_library(TARGET header library): a library without a CMake package of its own, where
+# it is found.
+function(sl_optional_library target header library)
   find_path(${target}_INCLUDE ${header})
   find_library(${target}_LIBRARY ${library})
   if(NOT ${target}_INCLUDE OR NOT ${target}_LIBRARY)
-    message(FATAL_ERROR "${library} is missing. Debian and Ubuntu: apt-get install ${package}")
+    return()
   endif()
   add_library(${target} INTERFACE)
   target_include_directories(${target} SYSTEM INTERFACE ${${target}_INCLUDE})
   target_link_libraries(${target} INTERFACE ${${target}_LIBRARY})
   sl_report(${library} ${${target}_LIBRARY})
+endfunction()
+
+# sl_system_library(TARGET header library package): the same, required.
+function(sl_system_library target header library package)
+  sl_optional_library(${target} ${header} ${library})
+  if(NOT TARGET ${target})
+    message(FATAL_ERROR "${library} is missing. Debian and Ubuntu: apt-get install ${package}")
+  endif()
 endfunction()
 
 find_package(Threads REQUIRED)
@@ -37,9 +46,34 @@ sl_system_library(sl_crypto openssl/evp.h crypto libssl-dev)
 sl_system_library(sl_sentencepiece sentencepiece_processor.h sentencepiece libsentencepiece-dev)
 sl_system_library(sl_sentencepiece_train sentencepiece_trainer.h sentencepiece_train libsentencepiece-dev)
 sl_system_library(sl_hwy hwy/highway.h hwy libhwy-dev)
-if(SL_TESTS AND NOT SL_CUDA AND NOT SL_SANITIZE)
-  # The fibers of tests/emulated_cuda.
-  sl_system_library(sl_boost_context boost/context/fiber.hpp boost_context libboost-context-dev)
+
+# What tests alone need. The program is built without it: tests that lack something are then not
+# defined, and tests/CMakeLists.txt has one that fails and says what is missing.
+function(sl_missing_for_tests name package)
+  set_property(GLOBAL APPEND PROPERTY SL_MISSING_FOR_TESTS ${name})
+  sl_report(${name} "not found: tests that need it are not built. Debian and Ubuntu: apt-get install ${package}")
+endfunction()
+
+if(SL_TESTS)
+  find_path(SL_CATCH2_INCLUDE NAMES catch2/catch.hpp catch2/catch_all.hpp)
+  if(SL_CATCH2_INCLUDE)
+    sl_report(Catch2 ${SL_CATCH2_INCLUDE})
+  else()
+    sl_missing_for_tests(Catch2 catch2)
+  endif()
+  find_package(Python3 3.9 QUIET COMPONENTS Interpreter)
+  if(Python3_Interpreter_FOUND)
+    sl_report(Python "${Python3_EXECUTABLE}, version ${Python3_VERSION}")
+  else()
+    sl_missing_for_tests("Python 3.9" python3)
+  endif()
+  if(NOT SL_CUDA AND NOT SL_SANITIZE)
+    # The fibers of tests/emulated_cuda.
+    sl_optional_library(sl_boost_context boost/context/fiber.hpp boost_context)
+    if(NOT TARGET sl_boost_context)
+      sl_missing_for_tests(boost_context libboost-context-dev)
+    endif()
+  endif()
 endif()
 
 find_package(MPI QUIET COMPONENTS C)

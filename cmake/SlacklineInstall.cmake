@@ -6,7 +6,7 @@
 #   bin/slackline, bin/mpirun    tests/    lib/    lib/openmpi and share/openmpi as Open MPI's prefix
 
 install(TARGETS slackline RUNTIME DESTINATION bin)
-if(SL_TESTS AND SL_CUDA)
+if(TARGET comm_cuda_tests AND SL_CUDA)
   install(TARGETS comm_cuda_tests kernel_cuda_tests compress_cuda_tests model_cuda_tests
     parallel_cuda_tests cuda_run_tests
     RUNTIME DESTINATION tests)

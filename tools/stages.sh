@@ -7,14 +7,28 @@ logs=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")/build/logs/$(basename "$0")
 stage_table=()
 stage_running=""
 
-# stage NAME COMMAND [ARGUMENT...]: a failing command ends the script.
+# stage NAME COMMAND [ARGUMENT...]: a failing command ends the script. One that ends with 77 cannot
+# run here and has said why.
 stage() {
-  local name=$1 start=$SECONDS
+  local name=$1 start=$SECONDS status
   shift
   mkdir -p "$logs"
   stage_running=$name
   printf '\n==> %s%s\n' "$name" "$([[ $(type -t "$1") == function ]] || printf ': %s' "$*")"
-  "$@" 2>&1 | tee "$logs/$name.log"
+  # Not as a condition, in which a function would go on behind a command that fails.
+  set +e
+  (
+    set -e
+    "$@"
+  ) 2>&1 | tee "$logs/$name.log"
+  status=${PIPESTATUS[0]}
+  set -e
+  if [[ $status -eq 77 ]]; then
+    stage_running=""
+    stage_skipped "$name" "$(tail -n 1 "$logs/$name.log")"
+    return
+  fi
+  [[ $status -eq 0 ]] || exit "$status"
   stage_running=""
   stage_table+=("$(printf '%-14s %5d s  %s' "$name" $((SECONDS - start)) "$(ctest_line "$name")")")
 }
@@ -51,6 +65,12 @@ stage_preset() {
   stage "configure-$preset" cmake --preset "$preset"
   stage "build-$preset" cmake --build --preset "$preset"
   stage "test-$preset" ctest --preset "$preset" --parallel "$(nproc)" "$@"
+}
+
+# stage_fresh_machine [configure|quickstart|test]...: of a commit, so of what is committed.
+stage_fresh_machine() {
+  stage install-fresh tools/install_packages fresh_machine
+  stage fresh-machine tools/fresh_machine "$@"
 }
 
 # Optional: without them attention of bf16 uses the own kernels.
