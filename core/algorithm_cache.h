@@ -43,9 +43,12 @@ class AlgorithmCache {
   };
 
   // An empty path: there is no place for a file.
-  AlgorithmCache(std::string path,
-                 std::string owner,
-                 std::function<void(std::string_view)> warn = log_warning);
+  AlgorithmCache(
+      std::string path,
+      std::string owner,
+      std::function<void(std::string_view)> warn = [](std::string_view message) {
+        log_warning(message);
+      });
 
   // Blocks while others measure. REQUIRES: what measure() waits for does not wait for a thread or
   // process that asks this cache.

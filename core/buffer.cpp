@@ -52,9 +52,9 @@ MemorySpace space_of(Backing backing) {
 [[noreturn]] void refuse(const std::string& name, std::size_t bytes, MemorySpace space) {
   const bool on_device = space == MemorySpace::device;
   const std::size_t held = held_bytes(space);
-  throw OutOfMemoryError(std::string("out of ") + (on_device ? "device" : "host") +
-                             " memory for buffer '" + name + "' of " + size_text(bytes) + " (" +
-                             std::to_string(bytes) + " bytes). Held:" + memory_table(space),
+  throw OutOfMemoryError(Lines{std::string("out of ") + (on_device ? "device" : "host") +
+                               " memory for buffer '" + name + "' of " + size_text(bytes) + " (" +
+                               std::to_string(bytes) + " bytes). Held:" + memory_table(space)},
                          held + (on_device ? cuda::free_bytes() : 0));
 }
 

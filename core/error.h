@@ -17,11 +17,22 @@ enum class ExitCode : int {
   stopped = 6,
 };
 
-// Base of every exception we throw. Thrown directly it means a bug of ours (see core/check.h).
+// A message of several lines that are all ours: a hint, a table, the message of another Error.
+// Values from outside stand in it as shown_line() or shown_value() make them (core/shown_text.h).
+struct Lines {
+  std::string text;
+};
+
+// A message and, on a line of its own, what is likely to help. Each is one harmless line.
+[[nodiscard]] Lines with_hint(const std::string& message, const std::string& hint);
+
+// Base of every exception we throw. Thrown directly it means a bug of ours (see core/check.h). The
+// message is kept as shown_line() makes it, so that whatever stands in it, it is one harmless line;
+// a Lines keeps its line breaks.
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message, ExitCode code = ExitCode::bug)
-      : std::runtime_error(message), code_(code) {}
+  explicit Error(const std::string& message, ExitCode code = ExitCode::bug);
+  explicit Error(const Lines& message, ExitCode code = ExitCode::bug);
 
   [[nodiscard]] ExitCode exit_code() const { return code_; }
 
@@ -34,26 +45,31 @@ class Error : public std::runtime_error {
 class ConfigError : public Error {
  public:
   explicit ConfigError(const std::string& message) : Error(message, ExitCode::config) {}
+
+  explicit ConfigError(const Lines& message) : Error(message, ExitCode::config) {}
 };
 
 // A file is missing, corrupt, refused or cannot be written. The message starts with the path.
 class FileError : public Error {
  public:
   explicit FileError(const std::string& message) : Error(message, ExitCode::file) {}
+
+  explicit FileError(const Lines& message) : Error(message, ExitCode::file) {}
 };
 
 // A device call failed. The message holds the call and the library's own text.
 class DeviceError : public Error {
  public:
   explicit DeviceError(const std::string& message) : Error(message, ExitCode::device) {}
+
+  explicit DeviceError(const Lines& message) : Error(message, ExitCode::device) {}
 };
 
 // A buffer found no memory, on the host or on a device. The message has the buffer's name and size,
 // and what is held.
 class OutOfMemoryError : public DeviceError {
  public:
-  OutOfMemoryError(const std::string& message, std::size_t limit)
-      : DeviceError(message), limit_(limit) {}
+  OutOfMemoryError(const Lines& message, std::size_t limit) : DeviceError(message), limit_(limit) {}
 
   // What there is surely memory for: all that is held, and what a device says is free.
   [[nodiscard]] std::size_t limit() const { return limit_; }
@@ -67,12 +83,16 @@ class OutOfMemoryError : public DeviceError {
 class CommError : public Error {
  public:
   explicit CommError(const std::string& message) : Error(message, ExitCode::device) {}
+
+  explicit CommError(const Lines& message) : Error(message, ExitCode::device) {}
 };
 
 // Loss or gradient norm is not finite. Thrown before the update; names step and first bad tensor.
 class NonFiniteError : public Error {
  public:
   explicit NonFiniteError(const std::string& message) : Error(message, ExitCode::non_finite) {}
+
+  explicit NonFiniteError(const Lines& message) : Error(message, ExitCode::non_finite) {}
 };
 
 // What all ranks of a run throw at the same point, after they have agreed that some or all of them

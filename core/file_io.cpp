@@ -27,6 +27,15 @@ constexpr mode_t kFileMode = 0644;
       fmt::format("{}: cannot {}: {}", path, action, std::generic_category().message(error)));
 }
 
+std::filesystem::file_status status_of(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (error && status.type() != std::filesystem::file_type::not_found) {
+    fail(path, "look up", error.value());
+  }
+  return status;
+}
+
 int open_file(const std::string& path, int flags, std::string_view action) {
   const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, kFileMode);
   if (descriptor < 0) {
@@ -214,12 +223,49 @@ void write_file_atomically(const std::string& path, std::string_view content) {
 }
 
 bool path_exists(const std::string& path) {
+  return std::filesystem::exists(status_of(path));
+}
+
+bool is_regular_file(const std::string& path) {
+  return std::filesystem::is_regular_file(status_of(path));
+}
+
+bool is_directory(const std::string& path) {
+  return std::filesystem::is_directory(status_of(path));
+}
+
+std::size_t file_bytes(const std::string& path) {
   std::error_code error;
-  const bool exists = std::filesystem::exists(path, error);
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
   if (error) {
-    fail(path, "look up", error.value());
+    fail(path, "look up the size", error.value());
   }
-  return exists;
+  return bytes;
+}
+
+std::vector<std::string> subdirectories(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (is_directory(entry->path().string())) {
+      names.push_back(entry->path().filename().string());
+    }
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    fail(path, "list directory", error.value());
+  }
+  return names;
+}
+
+std::string link_target(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+  if (error) {
+    fail(path, "read link", error.value());
+  }
+  return target.string();
 }
 
 void make_directories(const std::string& path) {

@@ -88,8 +88,20 @@ class LineFile {
 // FileWriter for content that is there at once.
 void write_file_atomically(const std::string& path, std::string_view content);
 
-// Something has this name, whatever it is.
+// Something has this name, whatever it is; a regular file has it; a directory has it. False where
+// nothing has; what cannot be looked up for another reason is a failure.
 [[nodiscard]] bool path_exists(const std::string& path);
+[[nodiscard]] bool is_regular_file(const std::string& path);
+[[nodiscard]] bool is_directory(const std::string& path);
+
+// The size of a regular file.
+[[nodiscard]] std::size_t file_bytes(const std::string& path);
+
+// The names of the directories in a directory, in no order; none where there is no such directory.
+[[nodiscard]] std::vector<std::string> subdirectories(const std::string& path);
+
+// What a symbolic link points to.
+[[nodiscard]] std::string link_target(const std::string& path);
 
 // Creates the directory and its parents; one that exists is fine.
 void make_directories(const std::string& path);

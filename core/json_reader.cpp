@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/json_rules.h"
+#include "core/shown_text.h"
 #include "core/strict_json.h"
 
 namespace slackline {
@@ -55,12 +56,12 @@ Json* step_into(Json* parent, const std::string& component, std::string_view ass
     }
     throw ConfigError(
         fmt::format("--set: \"{}\" must be the number of a list element, 0 to {}; got {}",
-                    component,
+                    shown_value(component),
                     parent->size(),
                     assignment));
   }
-  throw ConfigError(
-      fmt::format("--set: \"{}\" must be a key inside an object; got {}", component, assignment));
+  throw ConfigError(fmt::format(
+      "--set: \"{}\" must be a key inside an object; got {}", shown_value(component), assignment));
 }
 
 }  // namespace
@@ -181,6 +182,9 @@ JsonReader JsonReader::parse_file(const std::string& path) {
 
 void JsonReader::set(std::string_view assignment) {
   SL_CHECK(!node_->document->reading, "set() after reading began");
+  if (!is_utf8(assignment)) {
+    throw ConfigError(fmt::format("--set: must be UTF-8; got {}", assignment));
+  }
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
     throw ConfigError(fmt::format("--set: expected KEY=VALUE; got {}", assignment));
@@ -388,7 +392,7 @@ void JsonReader::finish() const {
     const auto& known = node_->asked;
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       const auto nearest = nearest_name(key, known);
-      refuse(path(key),
+      refuse(path(shown_value(key)),
              nearest ? fmt::format("unknown key; nearest is {}", path(*nearest))
                      : "unknown key; known here: " + join(known),
              (*node_->given)[key]);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 
 namespace slackline {
 
@@ -19,16 +20,7 @@ std::string join_path(std::string_view path, std::string_view key) {
 }
 
 std::string show(const Json& value) {
-  constexpr std::size_t kLongest = 80;
-  std::string text = value.dump();
-  if (text.size() > kLongest) {
-    std::size_t cut = kLongest;
-    while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xc0U) == 0x80U) {
-      --cut;  // not inside a UTF-8 sequence
-    }
-    text = text.substr(0, cut) + "...";
-  }
-  return text;
+  return shown_value(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void refuse(std::string_view path, std::string_view rule, const Json& value) {

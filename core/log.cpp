@@ -3,6 +3,8 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "core/shown_text.h"
+
 namespace slackline {
 
 namespace {
@@ -19,15 +21,27 @@ spdlog::logger& logger() {
 }  // namespace
 
 void log_info(std::string_view message) {
-  logger().info("{}", message);
+  logger().info("{}", shown_line(message));
+}
+
+void log_info(const Lines& message) {
+  logger().info("{}", shown_lines(message.text));
 }
 
 void log_warning(std::string_view message) {
-  logger().warn("{}", message);
+  logger().warn("{}", shown_line(message));
+}
+
+void log_warning(const Lines& message) {
+  logger().warn("{}", shown_lines(message.text));
 }
 
 void log_error(std::string_view message) {
-  logger().error("{}", message);
+  logger().error("{}", shown_line(message));
+}
+
+void log_error(const Lines& message) {
+  logger().error("{}", shown_lines(message.text));
 }
 
 }  // namespace slackline

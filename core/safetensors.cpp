@@ -13,6 +13,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/shown_text.h"
 #include "core/strict_json.h"
 
 namespace slackline {
@@ -60,7 +61,7 @@ const DTypeName& entry_of(DType dtype) {
 class EntryParser {
  public:
   EntryParser(const std::string& path, const std::string& name, const Json& entry)
-      : where_(path + ": tensor '" + name + "'"), name_(name), entry_(entry) {}
+      : where_(path + ": tensor '" + shown_value(name) + "'"), name_(name), entry_(entry) {}
 
   SafetensorsFile::Entry parse() const {
     if (!entry_.is_object()) {
@@ -78,7 +79,7 @@ class EntryParser {
 
  private:
   [[noreturn]] void refuse(std::string_view rule, const Json& value) const {
-    throw FileError(fmt::format("{}: {}; got {}", where_, rule, value.dump()));
+    throw FileError(fmt::format("{}: {}; got {}", where_, rule, shown_value(value.dump())));
   }
 
   const Json& field(const std::string& key) const {
@@ -252,7 +253,8 @@ void SafetensorsFile::parse_header(std::string_view header, std::size_t data_byt
     }
     for (const auto& [key, text] : value.get_ref<const Json::object_t&>()) {
       if (!text.is_string()) {
-        throw FileError(path() + ": __metadata__ must map strings to strings; got " + text.dump());
+        throw FileError(path() + ": __metadata__ must map strings to strings; got " +
+                        shown_value(text.dump()));
       }
       metadata_.emplace(key, text.get<std::string>());
     }
@@ -274,7 +276,7 @@ void SafetensorsFile::check_coverage(std::size_t data_bytes) {
           fmt::format("{}: tensor '{}': {}: data must start at byte {} where the one before it "
                       "ends; got {}",
                       path(),
-                      entry.name,
+                      shown_value(entry.name),
                       entry.begin > covered ? "hole" : "overlap",
                       covered,
                       entry.begin));

@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/shown_text.h"
+
 namespace slackline {
 
 namespace {
@@ -76,11 +78,13 @@ class Builder : public nlohmann::json_sax<Json> {
   bool parse_error(std::size_t position,
                    const std::string& token,
                    const nlohmann::detail::exception& error) override {
-    constexpr int kNumberOverflow = 406;  // the library's number for it
+    constexpr int kNumberOverflow = 406;          // the library's number for it
+    constexpr std::size_t kLongestProblem = 200;  // bytes; it quotes what it could not read
     const std::size_t offset = position == 0 ? 0 : position - 1;
     throw JsonSyntaxError(line_and_column(text_, offset) + ": " +
-                          (error.id == kNumberOverflow ? "number out of range: " + token
-                                                       : without_prefix(error.what())));
+                          (error.id == kNumberOverflow
+                               ? "number out of range: " + shown_value(token)
+                               : shown_value(without_prefix(error.what()), kLongestProblem)));
   }
 
  private:
@@ -128,8 +132,9 @@ class Builder : public nlohmann::json_sax<Json> {
   [[nodiscard]] std::string path() const {
     std::string path;
     for (const Level& level : levels_) {
-      const std::string name =
-          level.container->is_array() ? std::to_string(level.container->size() - 1) : level.key;
+      const std::string name = level.container->is_array()
+                                   ? std::to_string(level.container->size() - 1)
+                                   : shown_value(level.key);
       path += (path.empty() ? "" : ".") + name;
     }
     return path;

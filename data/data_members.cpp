@@ -1,7 +1,6 @@
 #include "data/data_members.h"
 
 #include <cmath>
-#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -29,7 +28,7 @@ class TokenizerOfAll {
       prefix.resize(prefix.size() - std::string_view(".bin").size());
     }
     const std::string path = tokenizer_path(prefix);
-    if (!std::filesystem::exists(path)) {
+    if (!path_exists(path)) {
       return;
     }
     std::string content = read_file(path);

@@ -2,25 +2,23 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/file_io.h"
 
 namespace slackline {
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  std::error_code failed;
-  if (std::filesystem::is_directory(path_, failed)) {
+  if (is_directory(path_)) {
     throw FileError(fmt::format("{}: a text file is expected, got a directory", path_));
   }
   stream_.open(path_, std::ios::binary);
   if (!stream_) {
     throw FileError(fmt::format("{}: cannot open: {}", path_, std::strerror(errno)));
   }
-  const std::uintmax_t size = std::filesystem::file_size(path_, failed);
-  bytes_ = failed ? 0 : size;
+  bytes_ = is_regular_file(path_) ? file_bytes(path_) : 0;  // what a pipe holds is not known
 }
 
 bool InputFile::append_to(std::string& buffer, std::size_t bytes) {

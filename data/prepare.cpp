@@ -30,9 +30,7 @@ void require_valid(const PrepareOptions& options) {
 std::uint64_t total_bytes(const std::vector<std::string>& inputs) {
   std::uint64_t bytes = 0;
   for (const std::string& path : inputs) {
-    std::error_code failed;  // opening the file says what is wrong with it
-    const std::uintmax_t size = std::filesystem::file_size(path, failed);
-    bytes += failed ? 0 : size;
+    bytes += is_regular_file(path) ? file_bytes(path) : 0;
   }
   return bytes;
 }

@@ -1,7 +1,6 @@
 #include "data/sentencepiece_training.h"
 
 #include <exception>
-#include <filesystem>
 #include <optional>
 #include <sentencepiece_trainer.h>
 #include <unordered_map>
@@ -9,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/file_io.h"
 #include "data/documents.h"
 
 namespace slackline {
@@ -101,9 +101,7 @@ class LineIterator final : public sentencepiece::SentenceIterator {
 std::uint64_t total_bytes(const std::vector<std::string>& inputs) {
   std::uint64_t bytes = 0;
   for (const std::string& path : inputs) {
-    std::error_code failed;  // open_documents says what is wrong with a file
-    const std::uintmax_t size = std::filesystem::file_size(path, failed);
-    bytes += failed ? 0 : size;
+    bytes += is_regular_file(path) ? file_bytes(path) : 0;
   }
   return bytes;
 }

@@ -1,21 +1,16 @@
 #include "data/token_file.h"
 
-#include <filesystem>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/file_io.h"
 #include "data/llmc_file.h"
 #include "data/megatron_file.h"
 
 namespace slackline {
 namespace {
-
-bool is_file(const std::string& path) {
-  std::error_code ignored;  // what cannot be looked at is not there
-  return std::filesystem::is_regular_file(path, ignored);
-}
 
 // The prefix that the name of a .bin or .idx stands for.
 std::string megatron_prefix(const std::string& path) {
@@ -32,19 +27,19 @@ std::string megatron_prefix(const std::string& path) {
 std::unique_ptr<TokenFile> open_token_file(const std::string& prefix_or_path,
                                            std::int64_t vocabulary) {
   const std::string prefix = megatron_prefix(prefix_or_path);
-  const bool has_index = is_file(prefix + ".idx");
+  const bool has_index = is_regular_file(prefix + ".idx");
   // llm.c's files are often named .bin too: what they begin with tells them from Megatron's.
-  if (is_file(prefix_or_path) && is_llmc_file(prefix_or_path)) {
+  if (is_regular_file(prefix_or_path) && is_llmc_file(prefix_or_path)) {
     return std::make_unique<LlmcFile>(prefix_or_path, vocabulary);
   }
-  if (is_file(prefix_or_path) && !has_index) {
+  if (is_regular_file(prefix_or_path) && !has_index) {
     throw FileError(fmt::format(
         "{}: offset 0: wrong magic: not an llm.c token file, nor is there a Megatron index "
         "{}.idx (hint: `slackline prepare` makes token files from text)",
         prefix_or_path,
         prefix));
   }
-  if (has_index || is_file(prefix + ".bin")) {
+  if (has_index || is_regular_file(prefix + ".bin")) {
     return std::make_unique<MegatronFile>(prefix, vocabulary);
   }
   throw FileError(fmt::format("{}: no such data: neither {}.bin and {}.idx nor an llm.c token file",

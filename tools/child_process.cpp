@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 
 namespace slackline {
 
@@ -54,8 +55,8 @@ void ChildProcess::become(pid_t parent) {
   }
   words.push_back(nullptr);
   ::execvp(words[0], words.data());
-  const std::string message =
-      fmt::format("{}: cannot be started: {}\n", command_.words[0], std::strerror(errno));
+  const std::string message = fmt::format(
+      "{}: cannot be started: {}\n", shown_line(command_.words[0]), std::strerror(errno));
   static_cast<void>(!::write(STDERR_FILENO, message.data(), message.size()));
   ::_exit(kCannotStart);
 }

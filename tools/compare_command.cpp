@@ -7,6 +7,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "core/shown_text.h"
+#include "core/terminal.h"
 #include "tools/commands.h"
 #include "tools/run_comparison.h"
 
@@ -24,20 +26,24 @@ struct CompareOptions {
 };
 
 void print_difference(const char* which, const Difference& difference) {
-  fmt::print("  {} difference at step {}: {} and {}, relative {:.3g}\n",
-             which,
-             difference.step,
-             difference.a,
-             difference.b,
-             difference.relative);
+  print_lines(fmt::format("  {} difference at step {}: {} and {}, relative {:.3g}\n",
+                          which,
+                          difference.step,
+                          difference.a,
+                          difference.b,
+                          difference.relative));
 }
 
 void print(const CurveComparison& curve) {
-  fmt::print("{}: {} common steps", curve.quantity, curve.num_common);
-  if (curve.num_only_a + curve.num_only_b > 0) {
-    fmt::print(" ({} only in A, {} only in B)", curve.num_only_a, curve.num_only_b);
-  }
-  fmt::print("{}\n", curve.first ? "" : ", equal");
+  const std::string alone =
+      curve.num_only_a + curve.num_only_b > 0
+          ? fmt::format(" ({} only in A, {} only in B)", curve.num_only_a, curve.num_only_b)
+          : "";
+  print_lines(fmt::format("{}: {} common steps{}{}\n",
+                          shown_value(curve.quantity),
+                          curve.num_common,
+                          alone,
+                          curve.first ? "" : ", equal"));
   if (curve.first) {
     print_difference("first", *curve.first);
     print_difference("largest", *curve.largest);
@@ -61,10 +67,10 @@ ExitCode compare(const CompareOptions& options) {
     largest = std::max(largest, curve.largest_relative());
   }
   const bool same = largest <= options.tolerance;
-  fmt::print("{}: largest relative difference {:.3g}, tolerance {:.3g}\n",
-             same ? "same" : "differs",
-             largest,
-             options.tolerance);
+  print_lines(fmt::format("{}: largest relative difference {:.3g}, tolerance {:.3g}\n",
+                          same ? "same" : "differs",
+                          largest,
+                          options.tolerance));
   return same ? ExitCode::done : kDiffers;
 }
 

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "core/terminal.h"
 #include "core/thread_pool.h"
 #include "tools/commands.h"
 #include "tools/compression_option.h"
@@ -57,11 +58,11 @@ std::string json(const Results& results) {
 
 void print(const Results& results) {
   const auto show = [](const char* activations, const Evaluation& result) {
-    fmt::print("{}loss        {:.6f}\nperplexity  {:.4f}\ntokens      {}\n",
-               activations,
-               result.loss,
-               result.perplexity(),
-               result.tokens);
+    print_lines(fmt::format("{}loss        {:.6f}\nperplexity  {:.4f}\ntokens      {}\n",
+                            activations,
+                            result.loss,
+                            result.perplexity(),
+                            result.tokens));
   };
   if (results.plain) {
     show(results.compressed ? "activations as they are\n" : "", *results.plain);
@@ -108,7 +109,7 @@ void evaluate(const EvaluateOptions& options) {
   if (options.compression != "off" && model.activation_codecs != nullptr) {
     results.compressed = run(model.activation_codecs.get());
   }
-  options.json ? fmt::print("{}\n", json(results)) : print(results);
+  options.json ? print_json(json(results) + "\n") : print(results);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 #include <array>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "core/file_io.h"
+#include "core/shown_text.h"
+#include "core/terminal.h"
 #include "core/thread_pool.h"
 #include "data/gpt2_tokenizer.h"
 #include "tools/commands.h"
@@ -50,7 +51,7 @@ ConvertedTensors rounded_to_bf16(const std::vector<NamedTensor>& tensors) {
 
 void refuse_occupied(const std::string& directory) {
   for (const char* name : {"config.json", "model.safetensors"}) {
-    if (std::filesystem::exists(directory + "/" + name)) {
+    if (path_exists(directory + "/" + name)) {
       throw FileError(directory + ": holds a model already (" + name + ")");
     }
   }
@@ -80,7 +81,10 @@ void export_model(const ExportOptions& options) {
   // Last: a directory with a config is whole.
   write_file_atomically(options.out + "/config.json",
                         hugging_face_config_json(model.config, config_options));
-  fmt::print("{}: {} parameters, {}\n", options.out, num_parameters(model.config), options.dtype);
+  print_lines(fmt::format("{}: {} parameters, {}\n",
+                          shown_line(options.out),
+                          num_parameters(model.config),
+                          options.dtype));
 }
 
 }  // namespace

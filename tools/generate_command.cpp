@@ -1,7 +1,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "core/terminal.h"
 #include "core/thread_pool.h"
 #include "data/utf8.h"
 #include "model/decoder.h"
@@ -73,11 +73,6 @@ std::vector<TokenId> read_prompt(const InferenceModel& model, const std::string&
   return ids;
 }
 
-void show(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
 void generate(const GenerateOptions& options) {
   if (std::isnan(options.sampling.temperature)) {  // which passes every range
     throw ConfigError("--temperature: must be a number; got nan");
@@ -88,7 +83,7 @@ void generate(const GenerateOptions& options) {
   const std::vector<TokenId> prompt = read_prompt(model, options.prompt);
   TextStream text(model.tokenizer.get());
   for (const TokenId id : prompt) {
-    show(text.add(id));
+    print_generated(text.add(id));
   }
 
   Stream stream({.device = workers.device,
@@ -104,12 +99,12 @@ void generate(const GenerateOptions& options) {
     if (model.tokenizer != nullptr && token == model.tokenizer->end_of_text()) {
       break;
     }
-    show(text.add(token));
+    print_generated(text.add(token));
     if (made + 1 < options.tokens) {
       decoder.append(stream, token);
     }
   }
-  show(text.finish() + "\n");
+  print_generated(text.finish() + "\n");
 }
 
 void add_sampling_options(CLI::App& command, SamplingOptions& sampling) {

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <set>
 
 #include <fmt/format.h>
@@ -12,6 +11,8 @@
 
 #include "core/checkpoint/manifest.h"
 #include "core/error.h"
+#include "core/file_io.h"
+#include "core/shown_text.h"
 #include "core/strict_json.h"
 
 namespace slackline {
@@ -52,16 +53,14 @@ std::set<std::string> files_of_index(const std::string& path) {
 }
 
 std::vector<std::string> weight_files(const std::string& directory) {
-  if (std::filesystem::exists(directory + "/" + kWeightsName)) {
+  if (path_exists(directory + "/" + kWeightsName)) {
     return {directory + "/" + kWeightsName};
   }
-  if (!std::filesystem::exists(directory + "/" + kIndexName)) {
-    throw FileError(fmt::format(
-        "{}: holds neither {} nor {}\nhint: other formats (pytorch_model.bin) become safetensors "
-        "by loading and saving the model with the transformers library",
-        directory,
-        kWeightsName,
-        kIndexName));
+  if (!path_exists(directory + "/" + kIndexName)) {
+    throw FileError(with_hint(
+        fmt::format("{}: holds neither {} nor {}", directory, kWeightsName, kIndexName),
+        "other formats (pytorch_model.bin) become safetensors by loading and saving the model with "
+        "the transformers library"));
   }
   std::vector<std::string> paths;
   for (const std::string& name : files_of_index(directory + "/" + kIndexName)) {
@@ -114,9 +113,9 @@ void HuggingFaceWeights::add_file(const std::string& path) {
     if (!added) {
       throw FileError(fmt::format("{}: tensor {} stands in {} as well, as {}",
                                   path,
-                                  entry.name,
+                                  shown_value(entry.name),
                                   files_[found->second.file].path(),
-                                  found->second.name));
+                                  shown_value(found->second.name)));
     }
   }
 }
@@ -142,7 +141,7 @@ void HuggingFaceWeights::refuse_unknown(const Parameters& parameters) const {
       throw FileError(
           fmt::format("{}: tensor {} is not part of the GPT-2 that config.json describes",
                       files_[source.file].path(),
-                      source.name));
+                      shown_value(source.name)));
     }
   }
 }
@@ -160,7 +159,7 @@ void HuggingFaceWeights::read(const std::string& name, const Tensor& destination
   if (entry.shape != destination.shape()) {
     throw FileError(fmt::format("{}: tensor {} must have shape {} by config.json; got {}",
                                 file.path(),
-                                entry.name,
+                                shown_value(entry.name),
                                 destination.shape().to_string(),
                                 entry.shape.to_string()));
   }
@@ -177,7 +176,7 @@ void HuggingFaceWeights::read(const std::string& name, const Tensor& destination
   } else {
     throw FileError(fmt::format("{}: tensor {} must be of type f32, f16 or bf16; got {}",
                                 file.path(),
-                                entry.name,
+                                shown_value(entry.name),
                                 name_of(entry.dtype)));
   }
 }
@@ -191,11 +190,12 @@ void HuggingFaceWeights::check_tied_head(const Tensor& token_table) const {
   const Tensor values = copy.view(DType::f32, token_table.shape());
   read(std::string(kHead), values);
   if (std::memcmp(values.raw(), token_table.raw(), values.bytes()) != 0) {
-    throw FileError(fmt::format(
-        "{}: {} must equal wte.weight, since tie_word_embeddings is true\nhint: if the model was "
-        "trained with a head of its own, set tie_word_embeddings to false in config.json",
-        files_[head->second.file].path(),
-        kHead));
+    throw FileError(with_hint(
+        fmt::format("{}: {} must equal wte.weight, since tie_word_embeddings is true",
+                    files_[head->second.file].path(),
+                    kHead),
+        "if the model was trained with a head of its own, set tie_word_embeddings to false in "
+        "config.json"));
   }
 }
 

@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -8,6 +7,8 @@
 #include "core/checkpoint/write_checkpoint.h"
 #include "core/file_io.h"
 #include "core/log.h"
+#include "core/shown_text.h"
+#include "core/terminal.h"
 #include "data/tokenizer_file.h"
 #include "tools/commands.h"
 #include "tools/hugging_face_config.h"
@@ -25,8 +26,8 @@ struct ImportOptions {
 
 // The tokenizer's vocab.json and merges.txt; null where the directory has neither.
 std::unique_ptr<Tokenizer> read_tokenizer(const std::string& directory, const ModelConfig& config) {
-  const bool vocabulary = std::filesystem::exists(directory + "/vocab.json");
-  const bool merges = std::filesystem::exists(directory + "/merges.txt");
+  const bool vocabulary = path_exists(directory + "/vocab.json");
+  const bool merges = path_exists(directory + "/merges.txt");
   if (!vocabulary && !merges) {
     log_warning(directory + ": holds no vocab.json and merges.txt, so the checkpoint gets no " +
                 "tokenizer and generates from token ids");
@@ -45,7 +46,7 @@ std::unique_ptr<Tokenizer> read_tokenizer(const std::string& directory, const Mo
 }
 
 void import_model(const ImportOptions& options) {
-  if (std::filesystem::exists(options.out)) {
+  if (path_exists(options.out)) {
     throw FileError(options.out + ": is there already; import makes a new directory");
   }
   const std::string config_path = options.hf + "/config.json";
@@ -65,7 +66,7 @@ void import_model(const ImportOptions& options) {
     contents.files[kTokenizerName] = tokenizer_to_json(*tokenizer);
   }
   write_checkpoint(options.out, contents);
-  fmt::print("{}: {} parameters\n", options.out, num_parameters(config));
+  print_lines(fmt::format("{}: {} parameters\n", shown_line(options.out), num_parameters(config)));
 }
 
 }  // namespace

@@ -10,7 +10,9 @@
 
 #include "core/checkpoint/logical_hash.h"
 #include "core/hash.h"
+#include "core/shown_text.h"
 #include "core/strict_json.h"
+#include "core/terminal.h"
 #include "tools/commands.h"
 #include "tools/model_loader.h"
 
@@ -78,22 +80,32 @@ Json describe(const Checkpoint& checkpoint) {
 
 void print_text(const Checkpoint& checkpoint) {
   const CheckpointDocuments& documents = checkpoint.documents();
-  fmt::print("step       {}\n", checkpoint.step());
-  fmt::print("model      {}\n", document(documents.model).dump());
-  fmt::print("data       {}\n", document(documents.data).dump());
-  fmt::print("tokenizer  {}\n", checkpoint.has_file(kTokenizerName) ? kTokenizerName : "none");
-  fmt::print("\n{:<24} {:>8} {:>14} {:>14}\n", "group", "tensors", "elements", "bytes");
+  std::string text;
+  const auto add = [&]<typename... Values>(fmt::format_string<Values...> format,
+                                           Values&&... values) {
+    text += fmt::format(format, std::forward<Values>(values)...);
+  };
+  add("step       {}\n", checkpoint.step());
+  add("model      {}\n", document(documents.model).dump());
+  add("data       {}\n", document(documents.data).dump());
+  add("tokenizer  {}\n", checkpoint.has_file(kTokenizerName) ? kTokenizerName : "none");
+  add("\n{:<24} {:>8} {:>14} {:>14}\n", "group", "tensors", "elements", "bytes");
   for (const auto& [name, group] : group_sizes(checkpoint)) {
-    fmt::print("{:<24} {:>8} {:>14} {:>14}\n", name, group.tensors, group.elements, group.bytes);
+    add("{:<24} {:>8} {:>14} {:>14}\n",
+        shown_value(name),
+        group.tensors,
+        group.elements,
+        group.bytes);
   }
-  fmt::print("\n{:<40} {:>6} {}\n", "tensor", "dtype", "shape");
+  add("\n{:<40} {:>6} {}\n", "tensor", "dtype", "shape");
   for (const auto& [name, tensor] : checkpoint.tensors()) {
-    fmt::print("{:<40} {:>6} {}\n", name, name_of(tensor.dtype), tensor.shape.to_string());
+    add("{:<40} {:>6} {}\n", shown_value(name), name_of(tensor.dtype), tensor.shape.to_string());
   }
-  fmt::print("\n{:<32} {:>14}  xxh3, verified\n", "file", "bytes");
+  add("\n{:<32} {:>14}  xxh3, verified\n", "file", "bytes");
   for (const auto& [name, file] : checkpoint.files()) {
-    fmt::print("{:<32} {:>14}  {}\n", name, file.bytes, hex_text(file.xxh3));
+    add("{:<32} {:>14}  {}\n", shown_value(name), file.bytes, hex_text(file.xxh3));
   }
+  print_lines(text);
 }
 
 void inspect(const InspectOptions& options) {
@@ -103,9 +115,9 @@ void inspect(const InspectOptions& options) {
     if (options.sha256) {
       description["sha256"] = logical_weights_sha256(checkpoint);
     }
-    fmt::print("{}\n", description.dump(2));
+    print_json(description.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   } else if (options.sha256) {
-    fmt::print("{}\n", logical_weights_sha256(checkpoint));
+    print_lines(logical_weights_sha256(checkpoint) + "\n");
   } else {
     print_text(checkpoint);
   }

@@ -1,16 +1,17 @@
-#include <cstdio>
+#include <cstddef>
 #include <exception>
 
 #include <CLI/CLI.hpp>
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/shown_text.h"
 #include "tools/commands.h"
 
 namespace {
 
 int report(const slackline::Error& error) {
-  slackline::log_error(error.what());
+  slackline::log_error(slackline::Lines{error.what()});
   return static_cast<int>(error.exit_code());
 }
 
@@ -38,8 +39,14 @@ int run(int argc, char** argv) {
       throw slackline::ConfigError("a subcommand is required; slackline --help lists them");
     }
   } catch (const CLI::ParseError& error) {
-    // --help and --version end here too, with exit code 0.
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::config);
+    // --help and --version end here too, with exit code 0 and text that is all ours.
+    if (error.get_exit_code() == 0) {
+      return app.exit(error);
+    }
+    constexpr std::size_t kLongest = 400;  // bytes; it quotes what it did not expect
+    slackline::log_error(slackline::with_hint(slackline::shown_value(error.what(), kLongest),
+                                              "slackline --help, slackline COMMAND --help"));
+    return static_cast<int>(ExitCode::config);
   }
   return static_cast<int>(code);
 }

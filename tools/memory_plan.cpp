@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <map>
-#include <system_error>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "core/cuda/cuda_memory.h"
 #include "core/error.h"
+#include "core/file_io.h"
 #include "core/memory_table.h"
 #include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
@@ -28,9 +27,8 @@ std::size_t mapped_bytes(const DataConfig& data) {
   for (const std::vector<DataSource>* sources : {&data.train, &data.valid}) {
     for (const DataSource& source : *sources) {
       for (const char* ending : {"", ".bin", ".idx"}) {
-        std::error_code absent;
-        const std::uintmax_t size = std::filesystem::file_size(source.path + ending, absent);
-        bytes += absent ? 0 : size;
+        const std::string path = source.path + ending;
+        bytes += is_regular_file(path) ? file_bytes(path) : 0;
       }
     }
   }
@@ -138,12 +136,13 @@ void reserve_device_memory(const std::vector<MemoryItem>& plan) {
   }
   const std::size_t left = cuda::free_bytes();
   throw OutOfMemoryError(
-      fmt::format("out of device memory for this rank's pool of {} ({} bytes), of which {} are "
-                  "left. It is to hold:{}",
-                  size_text(bytes),
-                  bytes,
-                  size_text(left),
-                  memory_table(rows)),
+      Lines{
+          fmt::format("out of device memory for this rank's pool of {} ({} bytes), of which {} are "
+                      "left. It is to hold:{}",
+                      size_text(bytes),
+                      bytes,
+                      size_text(left),
+                      memory_table(rows))},
       left - std::min(left, kSmallPieces));
 }
 

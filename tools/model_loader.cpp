@@ -1,13 +1,14 @@
 #include "tools/model_loader.h"
 
 #include <array>
-#include <filesystem>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "core/checkpoint/checkpoint_directory.h"
 #include "core/error.h"
+#include "core/file_io.h"
+#include "core/shown_text.h"
 #include "data/tokenizer_file.h"
 
 namespace slackline {
@@ -66,8 +67,8 @@ void require_same_tensors(const Checkpoint& checkpoint, const ModelConfig& confi
   }
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     if (name.starts_with(kGroup) && known.count(name) == 0) {
-      throw FileError(
-          fmt::format("{}: tensor {} is not part of its model", checkpoint.path(), name));
+      throw FileError(fmt::format(
+          "{}: tensor {} is not part of its model", checkpoint.path(), shown_value(name)));
     }
   }
 }
@@ -75,10 +76,10 @@ void require_same_tensors(const Checkpoint& checkpoint, const ModelConfig& confi
 }  // namespace
 
 Checkpoint open_checkpoint(const std::string& directory) {
-  if (!std::filesystem::exists(directory + "/" + std::string(kManifestName))) {
+  if (!path_exists(directory + "/" + std::string(kManifestName))) {
     if (const auto newest = latest_checkpoint(directory + "/checkpoints")) {
-      throw FileError(fmt::format(
-          "{}: is a run directory, not a checkpoint\nhint: its newest is {}", directory, *newest));
+      throw FileError(with_hint(directory + ": is a run directory, not a checkpoint",
+                                "its newest is " + *newest));
     }
   }
   Checkpoint checkpoint(directory);

@@ -1,10 +1,10 @@
-#include <cstdio>
 #include <memory>
 #include <string>
 
 #include <CLI/CLI.hpp>
 
 #include "core/file_io.h"
+#include "core/terminal.h"
 #include "tools/commands.h"
 #include "tools/layout_advice.h"
 #include "tools/plan_json.h"
@@ -17,6 +17,7 @@ namespace {
 
 struct PlanOptions {
   std::string config;
+  std::vector<std::string> assignments;
   StepPlanFiles files;
   std::string trace;
   bool json = false;
@@ -24,6 +25,9 @@ struct PlanOptions {
 
 void print_plan(const PlanOptions& options) {
   JsonReader document = JsonReader::parse_file(options.config);
+  for (const std::string& assignment : options.assignments) {
+    document.set(assignment);
+  }
   const TrainConfig config = read_train_config(document);
   const StepPlan plan = read_step_plan(config, options.files);
   if (!options.trace.empty()) {
@@ -33,19 +37,18 @@ void print_plan(const PlanOptions& options) {
   if (config.parallel.num_ranks() > 1) {
     advice = advise_layouts(config, document.resolved(), plan.costs, plan.links);
   }
-  std::string text;
   if (options.json) {
-    text = plan_json(plan, advice_json(advice));
-  } else {
-    text = plan_text(plan);
-    if (config.compress.policy != CompressionPolicy::none) {
-      text += "\n" + compression_text(plan);
-    }
-    if (!advice.layouts.empty()) {
-      text += "\n" + advice_text(advice);
-    }
+    print_json(plan_json(plan, advice_json(advice)));
+    return;
   }
-  std::fputs(text.c_str(), stdout);
+  std::string text = plan_text(plan);
+  if (config.compress.policy != CompressionPolicy::none) {
+    text += "\n" + compression_text(plan);
+  }
+  if (!advice.layouts.empty()) {
+    text += "\n" + advice_text(advice);
+  }
+  print_lines(text);
 }
 
 }  // namespace
@@ -55,6 +58,8 @@ void add_plan_command(CLI::App& app, ExitCode& code) {
   CLI::App* command =
       app.add_subcommand("plan", "Print what a config would take, without running it");
   command->add_option("CONFIG", options->config, "JSON config")->required();
+  command->add_option("--set", options->assignments, "Change one key: --set parallel.data=4")
+      ->take_all();
   command->add_option(
       "--cluster", options->files.cluster, "JSON file of nodes and links; else network.links");
   command->add_option(

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/shown_text.h"
 #include "parallel/schedule/printer.h"
 #include "parallel/schedule/timeline_printer.h"
 
@@ -77,8 +78,8 @@ std::string mesh_text(const StepPlan& plan) {
       nodes == 1 ? "" : "s",
       schedule::kind_name(plan.schedule.kind),
       blocking ? "blocking" : "asynchronous",
-      plan.costs_from,
-      plan.links_from);
+      shown_line(plan.costs_from),
+      shown_line(plan.links_from));
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
     text += fmt::format("{:>5}  {:>13}  {}\n",
                         stage,
@@ -195,7 +196,7 @@ std::string compression_text(const StepPlan& plan) {
                         row.members.stage,
                         schedule::phase_name(row.members.phase),
                         row.codec ? short_text(*row.codec) : "plain",
-                        row.reason);
+                        shown_line(row.reason));
   }
   return text;
 }

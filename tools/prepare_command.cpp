@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "core/shown_text.h"
+#include "core/terminal.h"
 #include "data/prepare.h"
 #include "tools/commands.h"
 #include "tools/progress_line.h"
@@ -22,12 +24,14 @@ void prepare_with_progress(const PrepareOptions& options) {
     line->update(progress.bytes_read);
   });
   line.reset();
-  fmt::print("{0}.bin, {0}.idx, {0}.tokenizer.json\n", options.out);
-  fmt::print("documents   {}\ntokens      {}\nvocabulary  {}\nbytes       {}\n",
-             summary.documents,
-             summary.tokens,
-             summary.vocabulary,
-             summary.text_bytes);
+  print_lines(
+      fmt::format("{0}.bin, {0}.idx, {0}.tokenizer.json\n"
+                  "documents   {1}\ntokens      {2}\nvocabulary  {3}\nbytes       {4}\n",
+                  shown_line(options.out),
+                  summary.documents,
+                  summary.tokens,
+                  summary.vocabulary,
+                  summary.text_bytes));
 }
 
 }  // namespace

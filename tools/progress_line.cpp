@@ -1,10 +1,10 @@
 #include "tools/progress_line.h"
 
-#include <cstdio>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
+#include "core/terminal.h"
 #include "tools/metrics.h"
 
 namespace slackline {
@@ -12,7 +12,6 @@ namespace slackline {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval(200);
-constexpr const char* kEraseLine = "\r\x1b[K";
 
 }  // namespace
 
@@ -21,7 +20,7 @@ ProgressLine::ProgressLine(std::string label, std::uint64_t total)
 
 ProgressLine::~ProgressLine() {
   if (shown_) {
-    std::fputs(kEraseLine, stderr);
+    erase_line(Output::error);
   }
 }
 
@@ -34,12 +33,11 @@ void ProgressLine::update(std::uint64_t done) {
   shown_ = true;
   const double fraction = static_cast<double>(done) / static_cast<double>(total_);
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const std::string line = fmt::format("{}{} {:.1f} %, {} left",
-                                       kEraseLine,
-                                       label_,
-                                       100.0 * fraction,
-                                       duration_text(elapsed * (1.0 - fraction) / fraction));
-  std::fputs(line.c_str(), stderr);
+  redraw_line(Output::error,
+              fmt::format("{} {:.1f} %, {} left",
+                          label_,
+                          100.0 * fraction,
+                          duration_text(elapsed * (1.0 - fraction) / fraction)));
 }
 
 }  // namespace slackline

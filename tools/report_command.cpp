@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +8,8 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/log.h"
+#include "core/shown_text.h"
+#include "core/terminal.h"
 #include "tools/commands.h"
 #include "tools/report/page.h"
 #include "tools/report/run_record.h"
@@ -28,10 +29,8 @@ void refuse_foreign(const std::string& path) {
   if (!path_exists(path)) {
     return;
   }
-  std::error_code ignored;
   const std::string& start = report::page_start();
-  if (!std::filesystem::is_regular_file(path, ignored) ||
-      read_file(path).compare(0, start.size(), start) != 0) {
+  if (!is_regular_file(path) || read_file(path).compare(0, start.size(), start) != 0) {
     throw FileError(
         fmt::format("{}: is no report and is not overwritten; choose another --out", path));
   }
@@ -73,7 +72,7 @@ void write_report(const ReportOptions& options) {
   const std::string page = make_page(options.directories);
   refuse_foreign(out);
   write_file_atomically(out, page);
-  fmt::print("{}\n", out);
+  print_lines(shown_line(out) + "\n");
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ void on_first_rank(Communicator& world, const std::function<void()>& work) {
   }
   message = broadcast_text(world, 0, message, "outcome of rank 0's file work");
   if (!message.empty()) {
-    throw AgreedError(message, ExitCode::file);
+    throw AgreedError(Lines{message}, ExitCode::file);
   }
 }
 

@@ -2,11 +2,12 @@
 
 #include <array>
 #include <charconv>
-#include <filesystem>
 #include <fstream>
 #include <string_view>
 
 #include "core/error.h"
+#include "core/file_io.h"
+#include "core/shown_text.h"
 
 namespace slackline {
 
@@ -27,8 +28,7 @@ std::int64_t step_of(std::string_view line) {
 
 void RunDirectory::refuse_occupied() const {
   for (const char* name : {"metrics.jsonl", "config.resolved.json", "checkpoints"}) {
-    std::error_code ignored;
-    if (std::filesystem::exists(path_ + "/" + name, ignored)) {
+    if (path_exists(path_ + "/" + name)) {
       throw FileError(path_ + ": holds a run already (" + name +
                       "); continue it with --resume, or choose another run.dir");
     }
@@ -62,7 +62,7 @@ void RunDirectory::start(const std::string& resolved_config,
 
 void RunDirectory::write_plan(const PlanFiles& plan) const {
   write_file_atomically(path_ + "/plan.json", plan.json);
-  write_file_atomically(path_ + "/plan.txt", plan.text);
+  write_file_atomically(path_ + "/plan.txt", shown_lines(plan.text));
 }
 
 void RunDirectory::write_costs(const std::string& costs) const {

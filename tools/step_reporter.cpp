@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <iterator>
 #include <string>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "core/comm/link_probe.h"
 #include "core/comm/mpi_world.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "model/flops.h"
 #include "parallel/class_bytes.h"
 #include "parallel/compression_guard.h"
@@ -224,12 +224,12 @@ void StepReporter::print(const StepRecord& record) {
   const bool due = record.step % config_->run.log_every == 0 || record.step == config_->run.steps;
   // mpirun gives ranks a terminal whatever its own output goes to.
   const bool redraws = isatty(STDOUT_FILENO) != 0 && !launched_by_mpi();
-  if (due) {
-    fmt::print("{}{}\n", redraws ? "\r\033[K" : "", line);
-  } else if (redraws) {
-    fmt::print("\r\033[K{}", line);  // a progress line, replaced by the next step's
+  if (redraws) {
+    redraw_line(Output::standard, line);  // replaced by the next step's where this one is not due
   }
-  std::fflush(stdout);
+  if (due) {
+    print_lines(redraws ? "\n" : line + "\n");
+  }
 }
 
 void StepReporter::record_times(const Ended& step) {

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +10,8 @@
 #include "core/file_io.h"
 #include "core/locked_file.h"
 #include "core/log.h"
+#include "core/shown_text.h"
+#include "core/terminal.h"
 #include "tools/commands.h"
 #include "tools/metrics.h"
 #include "tools/run_summary.h"
@@ -68,8 +69,8 @@ class SweepRunner {
         steps += steps_to_do(sweep_.points[i]);
       }
     }
-    fmt::print("{}: {} runs, {} to do\n", sweep_.dir, rows_.size(), due.size());
-    std::fflush(stdout);
+    print_lines(
+        fmt::format("{}: {} runs, {} to do\n", shown_line(sweep_.dir), rows_.size(), due.size()));
     write_results();
     SweepProgress progress(steps);
     for (const std::size_t i : due) {
@@ -112,12 +113,12 @@ class SweepRunner {
     row.summary = summarize_run(point.config.run.dir);
     write_results();
     progress.end_run(planned, std::max<std::int64_t>(0, row.summary.steps - begin));
-    fmt::print("{}: {} after {} | {}\n",
-               label(i),
-               ending(row),
-               duration_text(std::chrono::duration<double>(Clock::now() - start).count()),
-               progress.time_left());
-    std::fflush(stdout);
+    print_lines(
+        fmt::format("{}: {} after {} | {}\n",
+                    shown_line(label(i)),
+                    shown_line(ending(row)),
+                    duration_text(std::chrono::duration<double>(Clock::now() - start).count()),
+                    progress.time_left()));
     return true;
   }
 
@@ -148,10 +149,10 @@ class SweepRunner {
   void print_summary() const {
     const auto failed = std::count_if(
         rows_.begin(), rows_.end(), [](const SweepRow& row) { return row.status() == "failed"; });
-    fmt::print("{} runs done, {} failed; results in {}/results.csv and .json\n",
-               static_cast<std::ptrdiff_t>(rows_.size()) - failed,
-               failed,
-               sweep_.dir);
+    print_lines(fmt::format("{} runs done, {} failed; results in {}/results.csv and .json\n",
+                            static_cast<std::ptrdiff_t>(rows_.size()) - failed,
+                            failed,
+                            shown_line(sweep_.dir)));
   }
 
   Sweep sweep_;

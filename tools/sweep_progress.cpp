@@ -1,19 +1,13 @@
 #include "tools/sweep_progress.h"
 
-#include <cstdio>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
+#include "core/terminal.h"
 #include "tools/metrics.h"
 
 namespace slackline {
-
-namespace {
-
-constexpr const char* kEraseLine = "\r\x1b[K";
-
-}  // namespace
 
 SweepProgress::SweepProgress(std::int64_t steps)
     : terminal_(isatty(STDERR_FILENO) == 1), left_(steps) {}
@@ -23,14 +17,13 @@ SweepProgress::~SweepProgress() {
 }
 
 void SweepProgress::show(const std::string& label, std::int64_t steps) {
-  fmt::print(stderr, "{}{}, {}", kEraseLine, label, time_left(steps));
-  std::fflush(stderr);
+  redraw_line(Output::error, fmt::format("{}, {}", label, time_left(steps)));
   shown_ = true;
 }
 
 void SweepProgress::hide() {
   if (shown_) {
-    std::fputs(kEraseLine, stderr);
+    erase_line(Output::error);
     shown_ = false;
   }
 }

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
 #include <thread>
 
 #include <fmt/format.h>
@@ -115,7 +114,7 @@ std::vector<std::string> command_words(const SweepPoint& point,
     words.push_back(std::move(word));
   }
   // The link is the program even when its file has been replaced since.
-  words.push_back(launch.empty() ? kOwnBinary : std::filesystem::read_symlink(kOwnBinary).string());
+  words.push_back(launch.empty() ? kOwnBinary : link_target(kOwnBinary));
   words.insert(words.end(), {"train", file_of(point, "config.json")});
   if (resume) {
     words.emplace_back("--resume");
@@ -202,11 +201,11 @@ void require_own_run(const SweepPoint& point) {
   }
   const std::string resolved = resolve_again(stored, point);
   if (resolved != point.resolved) {
-    throw FileError(fmt::format(
-        "{}: holds a run of another config: {}\n"
-        "hint: put the base config back, choose another \"dir\", or remove this run's directory",
-        point.config.run.dir,
-        first_difference(resolved, point.resolved)));
+    throw FileError(with_hint(
+        fmt::format("{}: holds a run of another config: {}",
+                    point.config.run.dir,
+                    first_difference(resolved, point.resolved)),
+        "put the base config back, choose another \"dir\", or remove this run's directory"));
   }
 }
 
@@ -227,7 +226,7 @@ std::optional<RunOutcome> run_point(const SweepPoint& point,
   if (!out) {
     return std::nullopt;
   }
-  const std::size_t before = std::filesystem::file_size(messages);
+  const std::size_t before = file_bytes(messages);
   remove_tree(file_of(point, "outcome.json"));
   write_file_atomically(file_of(point, "config.json"), point.resolved);
   if (point.config.device == Device::rehearsal) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/shown_text.h"
 #include "tools/joined_text.h"
 
 namespace slackline {
@@ -14,9 +15,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string csv_field(std::string_view text) {
+std::string csv_field(std::string_view value) {
+  const std::string text = shown_lines(value);
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
-    return std::string(text);
+    return text;
   }
   std::string quoted = "\"";
   for (const char character : text) {

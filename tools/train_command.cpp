@@ -2,7 +2,6 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -21,6 +20,8 @@
 #include "core/file_io.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/shown_text.h"
+#include "core/terminal.h"
 #include "core/thread_pool.h"
 #include "tools/card_peak.h"
 #include "tools/commands.h"
@@ -57,17 +58,17 @@ struct Job {
 
 void require_world_fits(const ParallelConfig& parallel, int world_size) {
   if (parallel.num_ranks() != world_size) {
-    throw AgreedError(fmt::format("parallel.tensor x parallel.pipeline x parallel.data: must be "
-                                  "the number of ranks = {}; got {} x {} x {} = {}\n"
-                                  "hint: mpirun -np {} slackline train ..., or --ranks {}",
-                                  world_size,
-                                  parallel.tensor,
-                                  parallel.pipeline,
-                                  parallel.data,
-                                  parallel.num_ranks(),
-                                  parallel.num_ranks(),
-                                  parallel.num_ranks()),
-                      ExitCode::config);
+    const int ranks = parallel.num_ranks();
+    throw AgreedError(
+        with_hint(fmt::format("parallel.tensor x parallel.pipeline x parallel.data: must be the "
+                              "number of ranks = {}; got {} x {} x {} = {}",
+                              world_size,
+                              parallel.tensor,
+                              parallel.pipeline,
+                              parallel.data,
+                              ranks),
+                  fmt::format("mpirun -np {0} slackline train ..., or --ranks {0}", ranks)),
+        ExitCode::config);
   }
 }
 
@@ -173,7 +174,7 @@ auto make_on_all_ranks(Communicator& world, Make make) {
     if (!failures[rank].empty()) {
       const auto code = static_cast<ExitCode>(failures[rank][0] - '0');
       const std::string where = rank == 0 ? "" : fmt::format("rank {}: ", rank);
-      throw AgreedError(where + failures[rank].substr(1), code);
+      throw AgreedError(Lines{where + failures[rank].substr(1)}, code);
     }
   }
   return made;
@@ -182,14 +183,20 @@ auto make_on_all_ranks(Communicator& world, Make make) {
 // How a rank that fails alone ends the others; may end this process.
 using EndOthers = void (*)(Communicator& world, const std::exception& error);
 
+// Hints are for the rank that failed.
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
 void tell_others(Communicator& world, const std::exception& error) {
-  world.fail(error.what());
+  world.fail(first_line(error));
 }
 
 void end_processes(Communicator& world, const std::exception& error) {
-  log_error(fmt::format("rank {}: {}", world.rank(), error.what()));
+  log_error(Lines{fmt::format("rank {}: {}", world.rank(), error.what())});
   const auto* known = dynamic_cast<const Error*>(&error);
-  abort_all(world, known == nullptr ? ExitCode::bug : known->exit_code(), error.what());
+  abort_all(world, known == nullptr ? ExitCode::bug : known->exit_code(), first_line(error));
 }
 
 // The others are to know before this rank drops its transfers, which waits for their other ends.
@@ -223,10 +230,8 @@ auto with_memory_advice(const TrainConfig& config,
   try {
     return act();
   } catch (const OutOfMemoryError& error) {
-    throw DeviceError(
-        fmt::format("{}\n{}",
-                    error.what(),
-                    memory_advice(config, place_of(groups), num_threads, error.limit())));
+    const std::string advice = memory_advice(config, place_of(groups), num_threads, error.limit());
+    throw DeviceError(Lines{fmt::format("{}\n{}", error.what(), advice)});
   }
 }
 
@@ -267,7 +272,7 @@ ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
   require_same_job(world, job);
   require_world_fits(job.config.parallel, world.size());
   if (world.rank() == 0 && world.size() > 1) {
-    log_info("ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes()));
+    log_info(Lines{"ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes())});
   }
   DeviceTransport transport;
   std::optional<double> peak_flops;
@@ -320,7 +325,7 @@ ExitCode train_as_launched(WorldOptions options, const Job& job) {
     code = train_rank(*world, job, end_processes);
   } catch (const AgreedError& error) {
     if (world->rank() == 0) {
-      log_error(error.what());
+      log_error(Lines{error.what()});
     }
     code = error.exit_code();
   } catch (const std::exception& error) {
@@ -345,7 +350,7 @@ ExitCode train(const TrainOptions& options) {
     throw ConfigError("--resume: a rehearsal saves nothing to continue from; leave it out");
   }
   if (options.print_config) {
-    std::puts(job.resolved.c_str());
+    print_json(job.resolved + "\n");
     return ExitCode::done;
   }
   if (options.ranks > 1) {
@@ -353,7 +358,7 @@ ExitCode train(const TrainOptions& options) {
   }
   static_cast<void>(compression_plans(job.config));  // refuses what does not fit the layout
   if (options.validate) {
-    std::printf("%s: valid\n", options.config.c_str());
+    print_lines(shown_line(options.config) + ": valid\n");
     return ExitCode::done;
   }
   StopSignal::install();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include "core/cuda/cuda_memory.h"
 #include "core/log.h"
 #include "core/memory_table.h"
+#include "core/terminal.h"
 #include "optim/learning_rate.h"
 #include "tools/compression_state.h"
 #include "tools/memory_plan.h"
@@ -270,8 +270,8 @@ bool Trainer::evaluate_when_due(std::int64_t step) {
   const std::optional<double> loss = evaluate();
   if (loss && is_first_rank()) {
     directory_.record_evaluation(step, *loss);
-    fmt::print("step {}/{} | validation loss {:.4f}\n", step, config_.run.steps, *loss);
-    std::fflush(stdout);
+    print_lines(
+        fmt::format("step {}/{} | validation loss {:.4f}\n", step, config_.run.steps, *loss));
   }
   return loss.has_value();
 }

@@ -1,6 +1,5 @@
 #include "core/checkpoint/checkpoint.h"
 
-#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "core/file_io.h"
 #include "core/hash.h"
 #include "core/host_tensor.h"
+#include "core/shown_text.h"
 
 namespace slackline {
 
@@ -26,7 +26,7 @@ std::string mismatch(const std::string& directory,
                      const ManifestTensor& tensor) {
   return fmt::format("{}: tensor '{}': expected {}; the checkpoint has {}",
                      directory,
-                     name,
+                     shown_value(name),
                      expected,
                      describe(tensor.dtype, tensor.shape));
 }
@@ -41,13 +41,11 @@ Checkpoint::Checkpoint(std::string directory) : directory_(std::move(directory))
 
 void Checkpoint::check_sizes() const {
   for (const auto& [name, file] : manifest_.files) {
-    std::error_code error;
     const std::string path = directory_ + "/" + name;
-    const auto bytes = std::filesystem::file_size(path, error);
-    if (error) {
-      throw FileError(fmt::format(
-          "{}: listed in {} but cannot be read: {}", path, kManifestName, error.message()));
+    if (!is_regular_file(path)) {
+      throw FileError(fmt::format("{}: listed in {} but no such file", path, kManifestName));
     }
+    const std::size_t bytes = file_bytes(path);
     if (bytes != file.bytes) {
       throw FileError(fmt::format("{}: {}: {} says {} bytes; got {}",
                                   path,
@@ -198,7 +196,7 @@ std::span<const std::byte> Checkpoint::piece_bytes(std::string_view name,
   if (entry == nullptr || entry->dtype != tensor.dtype || entry->shape != piece.region.shape) {
     throw FileError(fmt::format("{}: tensor '{}': {} says {}; the file has {}",
                                 file.path(),
-                                key,
+                                shown_value(key),
                                 kManifestName,
                                 describe(tensor.dtype, piece.region.shape),
                                 entry == nullptr ? "none" : describe(entry->dtype, entry->shape)));

@@ -33,23 +33,6 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return step >= 0 && name == step_name(step) ? std::optional(step) : std::nullopt;
 }
 
-// Names of the directories inside; none when there is no such directory.
-std::vector<std::string> directory_names(const std::string& path) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::error_code ignored;
-    if (entry->is_directory(ignored)) {
-      names.push_back(entry->path().filename().string());
-    }
-  }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    throw FileError(path + ": cannot list directory: " + error.message());
-  }
-  return names;
-}
-
 }  // namespace
 
 std::string checkpoint_path(const std::string& checkpoints, std::int64_t step) {
@@ -64,7 +47,7 @@ std::string partial_path(const std::string& path) {
 
 std::vector<StepDirectory> list_checkpoints(const std::string& checkpoints) {
   std::vector<StepDirectory> found;
-  for (const std::string& name : directory_names(checkpoints)) {
+  for (const std::string& name : subdirectories(checkpoints)) {
     const std::optional<std::int64_t> step = step_of(name);
     if (!step) {
       continue;
@@ -88,7 +71,7 @@ std::optional<std::string> latest_checkpoint(const std::string& checkpoints) {
 }
 
 void remove_partial_checkpoints(const std::string& checkpoints) {
-  for (const std::string& name : directory_names(checkpoints)) {
+  for (const std::string& name : subdirectories(checkpoints)) {
     if (name.starts_with(kPartialPrefix) && name.ends_with(kPartialSuffix)) {
       remove_tree(fmt::format("{}/{}", checkpoints, name));
     }

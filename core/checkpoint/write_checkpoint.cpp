@@ -48,16 +48,16 @@ void remove_on_failure(const std::string& partial, const std::function<void()>& 
 void check_shards(const std::string& partial, std::span<const ShardList> lists) {
   for (const ShardList& list : lists) {
     for (const auto& [name, file] : list.files) {
-      std::error_code error;
       const std::string path = fmt::format("{}/{}", partial, name);
-      const auto bytes = fs::file_size(path, error);
-      if (error || bytes != file.bytes) {
-        throw FileError(fmt::format(
-            "{}: rank {} wrote {} bytes, rank 0 finds {}\nhint: all ranks need one run directory",
-            path,
-            list.rank,
-            file.bytes,
-            error ? "no such file" : std::to_string(bytes)));
+      const bool found = is_regular_file(path);
+      const std::size_t bytes = found ? file_bytes(path) : 0;
+      if (!found || bytes != file.bytes) {
+        throw FileError(with_hint(fmt::format("{}: rank {} wrote {} bytes, rank 0 finds {}",
+                                              path,
+                                              list.rank,
+                                              file.bytes,
+                                              found ? std::to_string(bytes) : "no such file"),
+                                  "all ranks need one run directory"));
       }
     }
   }

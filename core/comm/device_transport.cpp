@@ -57,8 +57,9 @@ DeviceTransport decide_device_transport(const TransportFacts& facts, TransportWi
   } else if (wish == TransportWish::automatic) {
     transport.text = "copies on the host: " + obstacle.reason;
   } else {
-    throw AgreedError("network.transport: must be \"auto\" or \"host\" where " + obstacle.reason +
-                          "; got \"nccl\"\nhint: " + obstacle.hint,
+    throw AgreedError(with_hint("network.transport: must be \"auto\" or \"host\" where " +
+                                    obstacle.reason + "; got \"nccl\"",
+                                obstacle.hint),
                       ExitCode::config);
   }
   return transport;

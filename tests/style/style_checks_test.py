@@ -89,6 +89,38 @@ class Layers(StyleCheckCase):
         self.assert_fails("check_layers.py", "core/config.h:1:", "model/block.cpp:1:", "nlohmann")
 
 
+class Doors(StyleCheckCase):
+    def test_what_is_printed_through_the_doors_passes(self):
+        self.write("core/terminal.cpp", "void print() { std::fwrite(a, 1, n, stdout); }\n")
+        self.write("core/log.cpp", "#include <spdlog/spdlog.h>\n")
+        self.write("core/file_io.cpp", "bool a = std::filesystem::exists(path);\n")
+        self.write("tools/a.cpp", '// std::puts(x)\nauto a = "printf(";\nsnprintf(b, 1, "");\n')
+        self.write("data/a.cpp", "std::filesystem::path a = fs::path(b);\n")
+        self.write("tools/bench/a.cpp", "fmt::print(x);\n")
+        self.write("tests/a.cpp", "fmt::print(x);\n")
+        self.assert_passes("check_doors.py")
+
+    def test_what_is_printed_past_them_fails_with_file_and_line(self):
+        for line in (
+            "std::printf(x);",
+            "fprintf(file, x);",
+            "::puts(x);",
+            "std::cout << x;",
+            "fmt::print(x);",
+            "fwrite(x, 1, 1, stderr);",
+            "spdlog::info(x);",
+            "#include <spdlog/spdlog.h>",
+            "perror(x);",
+        ):
+            self.write("tools/a.cpp", f"int a;\n{line}\n")
+            self.assert_fails("check_doors.py", "tools/a.cpp:2: ", "core/log.h logs")
+
+    def test_looking_up_files_past_file_io_fails(self):
+        for line in ("std::filesystem::exists(a);", "fs::file_size(a);"):
+            self.write("data/a.cpp", f"namespace fs = std::filesystem;\n{line}\n")
+            self.assert_fails("check_doors.py", "data/a.cpp:2: ", "core/file_io.h")
+
+
 class Format(StyleCheckCase):
     def test_a_clean_tree_passes(self):
         self.write("core/a.cpp", "int main() {\n  return 0;\n}\n")

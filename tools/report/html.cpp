@@ -1,45 +1,12 @@
 #include "tools/report/html.h"
 
-#include <algorithm>
+#include <string>
+
+#include "core/shown_text.h"
 
 namespace slackline::report {
 
 namespace {
-
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
-bool continues(unsigned char byte) {
-  return (byte & 0xC0U) == 0x80U;
-}
-
-// The length of the UTF-8 sequence that `text` starts with; 0 where it is none. The second byte's
-// range excludes overlong forms, surrogates and what lies beyond U+10FFFF.
-std::size_t sequence_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) {
-    return 1;
-  }
-  const std::size_t length = lead < 0xC2   ? 0
-                             : lead < 0xE0 ? 2
-                             : lead < 0xF0 ? 3
-                             : lead < 0xF5 ? 4
-                                           : 0;
-  if (length == 0 || text.size() < length) {
-    return 0;
-  }
-  const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  if (byte(1) < low || byte(1) > high) {
-    return 0;
-  }
-  for (std::size_t i = 2; i < length; ++i) {
-    if (!continues(byte(i))) {
-      return 0;
-    }
-  }
-  return length;
-}
 
 std::string_view escaped(char character) {
   switch (character) {
@@ -58,27 +25,14 @@ std::string_view escaped(char character) {
   }
 }
 
-bool is_control(char character) {
-  const auto byte = static_cast<unsigned char>(character);
-  return (byte < 0x20 && character != '\n' && character != '\t') || byte == 0x7F;
-}
-
 }  // namespace
 
 Html text_of(std::string_view text) {
   std::string html;
   html.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = sequence_length(text);
-    const std::string_view entity = escaped(text.front());
-    if (length == 0 || is_control(text.front())) {
-      html += kReplacement;
-    } else if (!entity.empty()) {
-      html += entity;
-    } else {
-      html += text.substr(0, length);
-    }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
+  for (const char character : shown_lines(text)) {
+    const std::string_view entity = escaped(character);
+    entity.empty() ? html.push_back(character) : void(html.append(entity));
   }
   return Html(std::move(html));
 }

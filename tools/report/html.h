@@ -43,8 +43,8 @@ class Html {
 // Name and value; the value is escaped, the name is a literal.
 using Attributes = std::vector<std::pair<std::string_view, std::string>>;
 
-// `text` as it should be read: the characters that mean something in HTML are escaped, bytes that
-// are not UTF-8 and control characters become U+FFFD.
+// `text` as it should be read: the characters that mean something in HTML are escaped for it, and
+// before that what shown_lines() escapes (core/shown_text.h).
 [[nodiscard]] Html text_of(std::string_view text);
 
 // <name attributes>content</name>. REQUIRES: `name` is a literal, and no void element.

@@ -201,7 +201,7 @@ TEST_CASE("missing and truncated files are refused when a checkpoint is opened")
   fs::resize_file(shard, bytes + 1);
   CHECK_THAT(refusal(path), Contains(shard + ": too long"));
   fs::remove(shard);
-  CHECK_THAT(refusal(path), Contains(shard) && Contains("No such file"));
+  CHECK_THAT(refusal(path), Contains(shard) && Contains("no such file"));
   fs::remove(path + "/manifest.json");
   CHECK_THAT(refusal(path), Contains("manifest.json: cannot open: No such file"));
   CHECK_THAT(refusal(directory.file("none")), Contains("none/manifest.json: cannot open"));

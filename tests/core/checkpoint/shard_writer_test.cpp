@@ -202,7 +202,7 @@ TEST_CASE("a missing, cut or damaged shard of one rank is refused by its name") 
   fs::resize_file(shard, fs::file_size(shard) - 1);
   CHECK_THAT(refusal(path), Contains(shard + ": truncated"));
   fs::remove(shard);
-  CHECK_THAT(refusal(path), Contains(shard) && Contains("No such file"));
+  CHECK_THAT(refusal(path), Contains(shard) && Contains("no such file"));
 }
 
 TEST_CASE("the last k checkpoints of many ranks are kept, and only rank 0 removes debris") {

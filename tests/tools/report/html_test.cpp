@@ -1,14 +1,10 @@
 #include "tools/report/html.h"
 
+#include "core/shown_text.h"
 #include "tests/support/catch.h"
+#include "tests/support/hostile_text.h"
 
 namespace slackline::report {
-
-namespace {
-
-constexpr const char* kReplacement = "\xEF\xBF\xBD";
-
-}  // namespace
 
 TEST_CASE("what means something in HTML is escaped, in text and in attributes") {
   CHECK(text_of("<script>&\"'</script>").str() == "&lt;script&gt;&amp;&quot;&#39;&lt;/script&gt;");
@@ -22,19 +18,9 @@ TEST_CASE("letters of all languages stay") {
   CHECK(text_of(text).str() == text);
 }
 
-TEST_CASE("bytes that are no UTF-8, and control characters, are replaced") {
-  const std::vector<std::string> wrong = {
-      "\x80", "\xFF", "\xC3", "\x01", "\r", "\x7F", std::string(1, '\0')};
-  for (const std::string& text : wrong) {
-    INFO(static_cast<int>(static_cast<unsigned char>(text[0])));
-    CHECK(text_of(text).str() == kReplacement);
-  }
-  // Overlong, a surrogate, beyond the last code point, cut before another letter.
-  CHECK(text_of("\xC0\xBC").str() == std::string(kReplacement) + kReplacement);
-  CHECK(text_of("\xE0\x80\xBC").str() == std::string(kReplacement) + kReplacement + kReplacement);
-  CHECK(text_of("\xED\xA0\x80").str() == std::string(kReplacement) + kReplacement + kReplacement);
-  CHECK(text_of("\xF4\x90\x80\x80").str().size() == 12);
-  CHECK(text_of("\xE5\xAD<").str() == std::string(kReplacement) + kReplacement + "&lt;");
+TEST_CASE("what a terminal would obey is escaped in a report, too") {
+  CHECK(text_of(kHostileBytes).str() == shown_lines(kHostileBytes));
+  CHECK(text_of("\xE5\xAD<").str() == "\\xe5\\xad&lt;");
   CHECK(text_of("a\tb\nc").str() == "a\tb\nc");
 }
 
