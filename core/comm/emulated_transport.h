@@ -24,6 +24,10 @@ class EmulatedTransport final : public Transport {
                     std::unique_ptr<LinkModel::Slot[]> slots_owner)
       : inner_(std::move(inner)), slots_owner_(std::move(slots_owner)), model_(std::move(model)) {}
 
+  void open_group(std::uint32_t id, const std::vector<int>& members) override {
+    inner_->open_group(id, members);
+  }
+
   void post(const Message& message) override;
   bool progress() override;
 

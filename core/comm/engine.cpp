@@ -133,15 +133,35 @@ void Engine::note_wait(Flight& flight) {
   }
 }
 
-void Engine::run_here(const std::function<void()>& job) {
-  std::packaged_task<void()> task(job);
+std::future<void> Engine::leave_job(Job job) {
+  std::packaged_task<void()> task(std::move(job));
   std::future<void> ended = task.get_future();
   {
     const std::lock_guard lock(mutex_);
     inbox_.jobs.push_back(std::move(task));
   }
   ring();
-  ended.get();
+  return ended;
+}
+
+void Engine::run_here(const std::function<void()>& job) {
+  leave_job(job).get();
+}
+
+void Engine::open_group(std::uint32_t id, const std::vector<int>& members) {
+  std::future<void> opened = leave_job([this, id, members] {
+    if (failure_) {
+      throw CommError(*failure_);
+    }
+    transport_->open_group(id, members);
+  });
+  const duration<double> limit(options_.timeout_seconds);
+  if (opened.wait_for(limit) != std::future_status::ready) {
+    throw CommError("a new group: its members do not come within " +
+                    std::to_string(options_.timeout_seconds) +
+                    " seconds (network.timeout_seconds)");
+  }
+  opened.get();
 }
 
 void Engine::run(const MakeTransport& make_transport, std::promise<void>& made) {

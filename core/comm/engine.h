@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
@@ -65,6 +66,9 @@ class Engine final : private MessageListener {
   // Runs `job` on the engine's thread and returns when it has ended; nothing else moves meanwhile.
   void run_here(const std::function<void()>& job);
 
+  // Opens a group (Transport::open_group). Throws CommError when that takes longer than a wait may.
+  void open_group(std::uint32_t id, const std::vector<int>& members);
+
   [[nodiscard]] double now() const;  // seconds of the world's clock
 
   [[nodiscard]] const std::shared_ptr<ScratchPool>& scratch() const { return scratch_; }
@@ -90,6 +94,7 @@ class Engine final : private MessageListener {
   };
 
   void ring();
+  [[nodiscard]] std::future<void> leave_job(Job job);
   void message_done(const Message& message) override;
 
   void run(const MakeTransport& make_transport, std::promise<void>& made);

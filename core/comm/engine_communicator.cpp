@@ -284,6 +284,9 @@ std::unique_ptr<Communicator> EngineCommunicator::group(const std::string& axis,
   SL_CHECK(membership.rank >= 0, "a rank makes a group that it is not in");
   membership.id = agree_on_id(axis, members);
   endpoint_->next_communicator = membership.id + 1;
+  if (members.size() > 1) {
+    endpoint_->engine->open_group(membership.id, membership.members);
+  }
   return std::make_unique<EngineCommunicator>(endpoint_, std::move(membership));
 }
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "core/comm/transport.h"
 
@@ -15,6 +16,8 @@ namespace slackline {
 class LocalTransport final : public Transport {
  public:
   explicit LocalTransport(MessageListener& listener) : listener_(listener) {}
+
+  void open_group(std::uint32_t /*id*/, const std::vector<int>& /*members*/) override {}
 
   void post(const Message& message) override;
 

@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
+#include <numeric>
 #include <sched.h>
 #include <string>
 #include <thread>
@@ -26,8 +28,11 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr unsigned kLaneBits = 3;
-constexpr unsigned kCommunicatorBits = 10;
-constexpr unsigned kFewestTagBits = 24;  // leaves 2048 operations apart by their sequence
+// The largest tag that every MPI takes has 15 bits, by the standard; 12 of them keep 4096
+// operations of a group apart by their sequence. UCX offers 23 bits, TCP and shared memory 31.
+constexpr int kLargestTagOfAll = 32767;
+// A tag of no message, since it names no lane.
+constexpr int kOpeningTag = 7;
 constexpr std::size_t kLongest = std::size_t{1} << 30U;  // bytes; MPI counts in int
 constexpr std::size_t kNoticeBytes = 2048;               // of a failure's text
 constexpr milliseconds kNoticeTime{200};
@@ -117,6 +122,7 @@ class MpiTransport final : public Transport {
     size_ = world.size;
     end_seconds_ = world.end_seconds;
     find_tag_bits();
+    open_world();
     find_nodes(comm_, world);
     find_clock(comm_, world);
     if (world.num_shared) {
@@ -124,6 +130,8 @@ class MpiTransport final : public Transport {
     }
     expect_notice();
   }
+
+  void open_group(std::uint32_t id, const std::vector<int>& members) override;
 
   void post(const Message& message) override {
     if (message.bytes <= kLongest) {
@@ -146,6 +154,13 @@ class MpiTransport final : public Transport {
   void abort(int code) override { MPI_Abort(comm_, code); }
 
  private:
+  // What the messages of one group travel on: a communicator of MPI's own, so that tags need not
+  // tell groups apart.
+  struct Channel {
+    MPI_Comm comm = MPI_COMM_NULL;
+    std::vector<int> ranks{};  // by rank in the world: the rank in `comm`, -1 for no member
+  };
+
   // One posted request; a long message is several, which share what is left of it.
   struct Posted {
     Message message{};
@@ -157,22 +172,20 @@ class MpiTransport final : public Transport {
     int found = 0;
     check(MPI_Comm_get_attr(comm_, MPI_TAG_UB, static_cast<void*>(&limit), &found),
           "MPI_Comm_get_attr");
-    const auto largest = found != 0 ? static_cast<unsigned>(*limit) : 32767U;
-    const auto bits = static_cast<unsigned>(std::bit_width(largest + 1)) - 1;
-    if (bits < kFewestTagBits) {
-      throw CommError("this MPI has " + std::to_string(bits) + " bits of tag; at least " +
-                      std::to_string(kFewestTagBits) + " are needed");
-    }
-    sequence_bits_ = bits - kLaneBits - kCommunicatorBits;
+    const auto largest = static_cast<unsigned>(found != 0 ? *limit : kLargestTagOfAll);
+    sequence_bits_ = static_cast<unsigned>(std::bit_width(largest + 1)) - 1 - kLaneBits;
+  }
+
+  void open_world() {
+    Channel& world = channels_[0];
+    world.comm = comm_;
+    world.ranks.resize(static_cast<std::size_t>(size_));
+    std::iota(world.ranks.begin(), world.ranks.end(), 0);
   }
 
   [[nodiscard]] int tag_of(const Message& message) const {
-    if (message.communicator >> kCommunicatorBits != 0) {
-      throw CommError("more than " + std::to_string(1U << kCommunicatorBits) + " communicators");
-    }
     const unsigned sequence = message.sequence & ((1U << sequence_bits_) - 1U);
-    return static_cast<int>((((message.communicator << sequence_bits_) | sequence) << kLaneBits) |
-                            static_cast<unsigned>(message.lane));
+    return static_cast<int>((sequence << kLaneBits) | static_cast<unsigned>(message.lane));
   }
 
   void post_part(const Message& message,
@@ -182,10 +195,12 @@ class MpiTransport final : public Transport {
     MPI_Request request = MPI_REQUEST_NULL;
     const auto count = static_cast<int>(bytes);
     const int tag = tag_of(message);
+    const Channel& channel = channels_.at(message.communicator);
+    const int peer = channel.ranks[static_cast<std::size_t>(message.peer)];
     if (message.way == Message::Way::send) {
-      check(MPI_Isend(data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Isend");
+      check(MPI_Isend(data, count, MPI_BYTE, peer, tag, channel.comm, &request), "MPI_Isend");
     } else {
-      check(MPI_Irecv(data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Irecv");
+      check(MPI_Irecv(data, count, MPI_BYTE, peer, tag, channel.comm, &request), "MPI_Irecv");
     }
     requests_.push_back(request);
     posted_.push_back({message, std::move(parts)});
@@ -209,7 +224,10 @@ class MpiTransport final : public Transport {
   }
 
   MessageListener& listener_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm comm_ = MPI_COMM_NULL;  // of the world
+  // By the group's id, which all members have in common. They stay until the end, where all members
+  // free them in the order of their ids.
+  std::map<std::uint32_t, Channel> channels_;
   MPI_Win window_ = MPI_WIN_NULL;  // of the words that processes of a host share
   int rank_ = 0;
   int size_ = 1;
@@ -244,6 +262,24 @@ void MpiTransport::share(std::size_t count, MpiWorld& world) {
   world.shared = {static_cast<Word*>(memory), count};
   check(MPI_Barrier(host), "MPI_Barrier");
   check(MPI_Comm_free(&host), "MPI_Comm_free");
+}
+
+// MPI_Comm_create_group is called by the members alone, and blocks until all of them have.
+void MpiTransport::open_group(std::uint32_t id, const std::vector<int>& members) {
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  const auto count = static_cast<int>(members.size());
+  check(MPI_Comm_group(comm_, &world), "MPI_Comm_group");
+  check(MPI_Group_incl(world, count, members.data(), &group), "MPI_Group_incl");
+  Channel channel{.ranks = std::vector<int>(static_cast<std::size_t>(size_), -1)};
+  check(MPI_Comm_create_group(comm_, group, kOpeningTag, &channel.comm), "MPI_Comm_create_group");
+  check(MPI_Comm_set_errhandler(channel.comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  for (int rank = 0; rank < count; ++rank) {
+    channel.ranks[static_cast<std::size_t>(members[static_cast<std::size_t>(rank)])] = rank;
+  }
+  check(MPI_Group_free(&group), "MPI_Group_free");
+  check(MPI_Group_free(&world), "MPI_Group_free");
+  channels_.emplace(id, std::move(channel));
 }
 
 bool MpiTransport::progress() {
@@ -325,7 +361,9 @@ void MpiTransport::close() {
   if (window_ != MPI_WIN_NULL) {
     check(MPI_Win_free(&window_), "MPI_Win_free");
   }
-  check(MPI_Comm_free(&comm_), "MPI_Comm_free");
+  for (auto& [id, channel] : channels_) {
+    check(MPI_Comm_free(&channel.comm), "MPI_Comm_free");
+  }
   check(MPI_Finalize(), "MPI_Finalize");
 }
 

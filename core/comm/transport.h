@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace slackline {
 
@@ -44,14 +45,20 @@ class MessageListener {
   virtual void message_done(const Message& message) = 0;
 };
 
-// Moves messages between ranks, without ever blocking. Everything is called from the engine's
-// thread alone; failures throw CommError.
+// Moves messages between ranks, without blocking once groups are open. Everything is called from
+// the engine's thread alone; failures throw CommError.
 class Transport {
  public:
   using Clock = std::chrono::steady_clock;
 
   virtual ~Transport() = default;
 
+  // Opens what the messages of a new group travel on. `members` are its ranks in the world. May
+  // block until all of them have called, and nothing else moves meanwhile.
+  // REQUIRES: all members have agreed on `id`, call at the same time and wait for nothing else.
+  virtual void open_group(std::uint32_t id, const std::vector<int>& members) = 0;
+
+  // REQUIRES: the message's communicator is 0, which is the world, or was opened.
   virtual void post(const Message& message) = 0;
 
   // Looks for finished messages; true when there was one.
