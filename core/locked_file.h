@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace slackline {
 
@@ -11,10 +13,12 @@ namespace slackline {
 class LockedFile {
  public:
   // Creates the file when it is not there. Nothing where another process holds it; throws FileError
-  // where it cannot be opened, or its file system has no locks.
+  // where it cannot be opened. Where its file system has no locks, a warning says so, and every
+  // process gets the file.
   [[nodiscard]] static std::optional<LockedFile> open(const std::string& path);
 
-  // The same, but blocks while another process, or another LockedFile of this one, holds the file.
+  // The same, but blocks while another process, or another LockedFile of this one, holds the file,
+  // and throws FileError where there are no locks.
   [[nodiscard]] static LockedFile wait(const std::string& path);
 
   ~LockedFile();
@@ -23,14 +27,18 @@ class LockedFile {
   LockedFile(const LockedFile&) = delete;
   LockedFile& operator=(const LockedFile&) = delete;
 
+  // Puts `text` in the place of all that the file holds.
+  void replace_text(std::string_view text);
+
   // Closed by exec() unless it is duplicated for the new program.
   [[nodiscard]] int descriptor() const { return descriptor_; }
 
  private:
-  explicit LockedFile(int descriptor) : descriptor_(descriptor) {}
+  LockedFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
 
   [[nodiscard]] static LockedFile open_unlocked(const std::string& path);
 
+  std::string path_;
   int descriptor_ = -1;
 };
 

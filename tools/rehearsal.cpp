@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "parallel/step_cost_model.h"
 #include "tools/cost_file.h"
+#include "tools/first_rank.h"
 #include "tools/plan_json.h"
 #include "tools/step_plan.h"
 #include "tools/stop_signal.h"
@@ -52,6 +53,7 @@ Rehearsal::Rehearsal(const TrainConfig& config,
       reporter_(config_, {.links = links}, model_, groups, directory_),
       tokens_(static_cast<std::size_t>(config.micro_shape().num_tokens())) {
   if (world_->rank() == 0) {
+    directory_.claim_existing();
     directory_.refuse_occupied();
   }
 }
@@ -66,6 +68,10 @@ std::vector<MicroBatch> Rehearsal::micro_batches(std::int64_t step) {
 }
 
 ExitCode Rehearsal::run() {
+  on_first_rank(*world_, [&] {
+    directory_.claim();
+    directory_.refuse_occupied();  // another process may have come and gone before the lock
+  });
   if (world_->rank() == 0) {
     directory_.start(resolved_config_, plan_files(plan_), 0);
     log_info("rehearsal: ops wait instead of computing; nothing is learned, evaluated or saved");

@@ -1,6 +1,5 @@
 #include "tools/run_checkpoints.h"
 
-#include <functional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -8,28 +7,9 @@
 #include "core/checkpoint/shared_directory.h"
 #include "core/comm/text_exchange.h"
 #include "core/error.h"
+#include "tools/first_rank.h"
 
 namespace slackline {
-
-namespace {
-
-// Runs on rank 0 and tells all ranks how it ended: where it throws, all throw.
-void on_first_rank(Communicator& world, const std::function<void()>& work) {
-  std::string message;
-  if (world.rank() == 0) {
-    try {
-      work();
-    } catch (const FileError& error) {
-      message = error.what();
-    }
-  }
-  message = broadcast_text(world, 0, message, "outcome of rank 0's file work");
-  if (!message.empty()) {
-    throw AgreedError(Lines{message}, ExitCode::file);
-  }
-}
-
-}  // namespace
 
 RunCheckpoints::RunCheckpoints(std::string directory, std::size_t keep, Communicator& world)
     : directory_(std::move(directory)),

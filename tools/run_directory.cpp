@@ -35,6 +35,17 @@ void RunDirectory::refuse_occupied() const {
   }
 }
 
+void RunDirectory::claim_existing() {
+  lock_ = RunLock::take_existing(path_);
+}
+
+void RunDirectory::claim() {
+  make_directories(path_);
+  if (!lock_) {
+    lock_ = RunLock::take(path_);
+  }
+}
+
 bool RunDirectory::lacks_evaluation(std::int64_t step) const {
   std::ifstream lines(path_ + "/metrics.jsonl");
   bool trained = false;
@@ -52,7 +63,6 @@ bool RunDirectory::lacks_evaluation(std::int64_t step) const {
 void RunDirectory::start(const std::string& resolved_config,
                          const PlanFiles& plan,
                          std::int64_t last_step) {
-  make_directories(path_);
   write_file_atomically(path_ + "/config.resolved.json", resolved_config);
   write_plan(plan);
   metrics_ = std::make_unique<LineFile>(path_ + "/metrics.jsonl");

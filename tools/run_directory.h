@@ -2,17 +2,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/file_io.h"
 #include "tools/metrics.h"
 #include "tools/plan_json.h"
+#include "tools/run_lock.h"
 #include "tools/tensorboard_writer.h"
 
 namespace slackline {
 
 // The directory of one run and the files a trainer writes there besides checkpoints (CONTRACTS
-// section 4). Constructing one touches nothing; start() makes the files.
+// section 4). Constructing one touches nothing; claim() makes the directory, start() the files.
 class RunDirectory {
  public:
   explicit RunDirectory(std::string path) : path_(std::move(path)) {}
@@ -24,11 +26,19 @@ class RunDirectory {
   // Throws FileError when another run's files are here.
   void refuse_occupied() const;
 
+  // Takes the lock that a run has left here, or still has: while another process writes this
+  // directory, throws FileError that names it. Creates nothing.
+  void claim_existing();
+
+  // Creates the directory and takes its lock, unless this object has it. The lock lasts as long as
+  // the object.
+  void claim();
+
   // The step's line is in metrics.jsonl, and no evaluation of it. Touches nothing.
   [[nodiscard]] bool lacks_evaluation(std::int64_t step) const;
 
-  // Creates the directory, writes config and plan, and opens metrics and TensorBoard events. Lines
-  // of steps after `last_step` (of a run that went on after its checkpoint) are cut off.
+  // Writes config and plan, and opens metrics and TensorBoard events. Lines of steps after
+  // `last_step` (of a run that went on after its checkpoint) are cut off. REQUIRES: claimed.
   void start(const std::string& resolved_config, const PlanFiles& plan, std::int64_t last_step);
 
   // REQUIRES: started. Each file is the old one or the new one at any time.
@@ -42,6 +52,7 @@ class RunDirectory {
 
  private:
   std::string path_;
+  std::optional<RunLock> lock_;
   std::unique_ptr<LineFile> metrics_;
   std::unique_ptr<TensorboardWriter> events_;
 };

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/checkpoint/checkpoint_directory.h"
 #include "core/comm/text_exchange.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/log.h"
@@ -14,6 +15,7 @@
 #include "core/terminal.h"
 #include "optim/learning_rate.h"
 #include "tools/compression_state.h"
+#include "tools/first_rank.h"
 #include "tools/memory_plan.h"
 #include "tools/plan_json.h"
 #include "tools/step_plan.h"
@@ -32,8 +34,11 @@ double seconds_since(Clock::time_point start) {
 // With the memory that the run will need, where it is a device's.
 TrainingStart open_start(const TrainConfig& config,
                          const Trainer::Options& options,
-                         const Groups& groups) {
-  TrainingStart start = open_training_start(config, options.resume, groups.world->rank());
+                         const Groups& groups,
+                         RunDirectory& directory) {
+  const bool is_first_rank = groups.world->rank() == 0;
+  TrainingStart start =
+      open_training_start(config, options.resume, is_first_rank ? &directory : nullptr);
   if (config.device == Device::cuda) {
     reserve_device_memory(memory_plan(config, place_of(groups), start.plans, options.num_threads));
   }
@@ -89,7 +94,8 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
     : config_(config),
       options_(options),
       world_(groups.world),
-      start_(open_start(config, options, groups)),
+      directory_(config.run.dir),
+      start_(open_start(config, options, groups, directory_)),
       train_data_(open_train_data(config, start_)),
       valid_data_(open_valid_data(config, start_)),
       model_({.job = config.mesh_job(),
@@ -101,7 +107,6 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
               .cuda_graphs = config.run.cuda_graphs,
               .may_skip = config.run.on_nonfinite == OnNonFinite::skip},
              groups),
-      directory_(config.run.dir),
       reporter_(config_,
                 {.links = options.links,
                  .num_threads = options.num_threads,
@@ -135,6 +140,7 @@ ExitCode Trainer::run() {
     }
     return ExitCode::done;
   }
+  claim_directory();
   checkpoints_.prepare();
   report_dropped_state(start_.stored_compression, start_.taken_compression, *world_);
   if (is_first_rank()) {
@@ -168,6 +174,24 @@ ExitCode Trainer::run() {
     report_device_memory(world_->rank());
   }
   return ExitCode::done;
+}
+
+// Where no run had left a lock, another process may have come and gone since the start looked.
+void Trainer::claim_directory() {
+  on_first_rank(*world_, [&] {
+    directory_.claim();
+    if (!options_.resume) {
+      directory_.refuse_occupied();
+    }
+    const std::vector<StepDirectory> saved = list_checkpoints(directory_.checkpoints());
+    if (!saved.empty() && saved.back().step != start_.step) {
+      throw FileError(
+          fmt::format("{}: another process has gone on with this run meanwhile, to "
+                      "step {}; start again to go on from there",
+                      config_.run.dir,
+                      saved.back().step));
+    }
+  });
 }
 
 ExitCode Trainer::stopped_after(std::int64_t step) {

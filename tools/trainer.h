@@ -54,6 +54,8 @@ class Trainer {
   [[nodiscard]] bool evaluation_is_due(std::int64_t step) const;
   // Whether the step to resume from was to be evaluated and was not; the same on all ranks.
   [[nodiscard]] bool owed_evaluation();
+  // Takes the run's directory, which must be as it was when the start looked at it. All ranks.
+  void claim_directory();
   [[nodiscard]] ExitCode stopped_after(std::int64_t step);
   [[noreturn]] void stop_on_non_finite(const StepRecord& record);
 
@@ -62,11 +64,11 @@ class Trainer {
   TrainConfig config_;
   Options options_;
   Communicator* world_;
+  RunDirectory directory_;
   TrainingStart start_;
   Dataset train_data_;
   std::optional<Dataset> valid_data_;
   MeshModel model_;
-  RunDirectory directory_;
   StepReporter reporter_;
   RunCheckpoints checkpoints_;
   std::vector<std::int32_t> sample_;   // (T + 1), one sequence as stored

@@ -12,7 +12,6 @@
 #include "tools/compression_plans.h"
 #include "tools/compression_state.h"
 #include "tools/model_loader.h"
-#include "tools/run_directory.h"
 
 namespace slackline {
 
@@ -105,9 +104,12 @@ LocalPlace place_of(const OptimizerPiece& piece, const ShardPart& part) {
 
 }  // namespace
 
-TrainingStart open_training_start(const TrainConfig& config, bool resume, int rank) {
-  if (!resume && rank == 0) {
-    RunDirectory(config.run.dir).refuse_occupied();
+TrainingStart open_training_start(const TrainConfig& config, bool resume, RunDirectory* directory) {
+  if (directory != nullptr) {
+    directory->claim_existing();
+    if (!resume) {
+      directory->refuse_occupied();
+    }
   }
   TrainingStart start{.data = open_data(config.data, config.model.vocab),
                       .plans = compression_plans(config)};

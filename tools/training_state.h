@@ -10,6 +10,7 @@
 #include "data/data_members.h"
 #include "data/dataset.h"
 #include "parallel/mesh_model.h"
+#include "tools/run_directory.h"
 #include "tools/train_config.h"
 
 namespace slackline {
@@ -36,9 +37,11 @@ struct TrainingStart {
 // Opens data and, where the config or `resume` asks for one, the checkpoint, and checks that they
 // fit: files whole, same model, and on a resume everything that the state depends on
 // (configs/README.md lists what may change). Throws before anything of the run is written. Rank 0
-// alone looks whether another run occupies the directory, for it may be writing there when others
-// still look.
-[[nodiscard]] TrainingStart open_training_start(const TrainConfig& config, bool resume, int rank);
+// alone gives the run's directory, and looks whether another run or process occupies it, for it may
+// be writing there when others still look; they give null.
+[[nodiscard]] TrainingStart open_training_start(const TrainConfig& config,
+                                                bool resume,
+                                                RunDirectory* directory);
 
 // Fills this rank's part of the weights and, where the whole state is taken, of the moments, from
 // start.checkpoint, whatever layout wrote it. REQUIRES: source is not initial_values.

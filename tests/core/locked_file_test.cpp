@@ -1,7 +1,9 @@
 #include "core/locked_file.h"
 
 #include <atomic>
+#include <cerrno>
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/denied_locks.h"
 #include "tests/support/temporary_directory.h"
 
 namespace slackline {
@@ -46,6 +49,33 @@ TEST_CASE("who waits for a locked file gets it when it is given back") {
   waiting.join();
   REQUIRE(was_back);
   REQUIRE(LockedFile::open(path).has_value());
+}
+
+TEST_CASE("the text of a locked file is replaced as a whole") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("lock");
+  write_file_atomically(path, "a longer text that was there before\n");
+  std::optional<LockedFile> file = LockedFile::open(path);
+  file->replace_text("one\n");
+  REQUIRE(read_file(path) == "one\n");
+  file->replace_text("second\n");
+  REQUIRE(read_file(path) == "second\n");
+}
+
+TEST_CASE("where a file system has no locks a locked file is everybody's") {
+  for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
+    const TemporaryDirectory directory;
+    const std::string path = directory.file("lock");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const bool denied = deny_locks(error);
+      const bool both = LockedFile::open(path).has_value() && LockedFile::open(path).has_value();
+      ::_exit(denied && both ? 0 : 1);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(status == 0);
+  }
 }
 
 TEST_CASE("a locked file is appended to and not inherited by programs") {
