@@ -1,5 +1,6 @@
 #include "data/token_file.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "core/file_io.h"
 #include "data/llmc_file.h"
 #include "data/megatron_file.h"
+#include "data/tokenizer_file.h"
 
 namespace slackline {
 namespace {
@@ -23,6 +25,15 @@ std::string megatron_prefix(const std::string& path) {
 }
 
 }  // namespace
+
+std::vector<std::string> token_file_paths(const std::string& prefix_or_path) {
+  const std::string prefix = megatron_prefix(prefix_or_path);
+  std::vector<std::string> paths = {prefix + ".bin", prefix + ".idx", tokenizer_path(prefix)};
+  if (std::find(paths.begin(), paths.end(), prefix_or_path) == paths.end()) {
+    paths.insert(paths.begin(), prefix_or_path);
+  }
+  return paths;
+}
 
 std::unique_ptr<TokenFile> open_token_file(const std::string& prefix_or_path,
                                            std::int64_t vocabulary) {

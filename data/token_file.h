@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "data/tokenizer.h"
 
@@ -41,6 +42,10 @@ class TokenFile {
     return sequence_start(sequence + 1) - sequence_start(sequence);
   }
 };
+
+// Every file that may belong to what a config names as data: those of Megatron's prefix, an llm.c
+// token file, a tokenizer. Not all of them exist.
+[[nodiscard]] std::vector<std::string> token_file_paths(const std::string& prefix_or_path);
 
 // For files that are read without a model: every id that a TokenId holds.
 constexpr std::int64_t kAnyVocabulary = std::numeric_limits<TokenId>::max();

@@ -28,6 +28,7 @@
 #include "tools/compression_plans.h"
 #include "tools/memory_advice.h"
 #include "tools/rehearsal.h"
+#include "tools/same_files.h"
 #include "tools/stop_signal.h"
 #include "tools/train_config.h"
 #include "tools/trainer.h"
@@ -271,6 +272,7 @@ int rank_on_node(const Communicator& world) {
 ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
   require_same_job(world, job);
   require_world_fits(job.config.parallel, world.size());
+  require_same_files(world, job.config, job.resume);
   if (world.rank() == 0 && world.size() > 1) {
     log_info(Lines{"ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes())});
   }
