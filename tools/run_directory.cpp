@@ -1,9 +1,15 @@
 #include "tools/run_directory.h"
 
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <fcntl.h>
 #include <fstream>
 #include <string_view>
+#include <system_error>
+#include <unistd.h>
+
+#include <fmt/format.h>
 
 #include "core/error.h"
 #include "core/file_io.h"
@@ -93,6 +99,24 @@ void RunDirectory::record(const StepRecord& record) {
   events_->scalar(
       "tokens_per_second", record.step, static_cast<double>(record.tokens) / record.step_seconds);
   events_->flush();
+}
+
+void RunDirectory::sync_record() const {
+  const std::string path = path_ + "/metrics.jsonl";
+  if (!path_exists(path)) {
+    return;
+  }
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int result = file < 0 ? -1 : ::fsync(file);
+  const int error = errno;
+  if (file >= 0) {
+    ::close(file);
+  }
+  if (result != 0) {
+    throw FileError(
+        fmt::format("{}: cannot write to disk: {}", path, std::generic_category().message(error)));
+  }
+  sync_directory(path_);
 }
 
 void RunDirectory::record_evaluation(std::int64_t step, double loss) {

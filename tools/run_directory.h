@@ -50,6 +50,10 @@ class RunDirectory {
   void record(const StepRecord& record);
   void record_evaluation(std::int64_t step, double loss);
 
+  // Writes metrics.jsonl and its name in the directory to the disk, so that what is put there
+  // afterwards never outlives it. Does nothing where there is none.
+  void sync_record() const;
+
  private:
   std::string path_;
   std::optional<RunLock> lock_;

@@ -242,6 +242,7 @@ std::optional<RunOutcome> run_point(const SweepPoint& point,
     return std::nullopt;
   }
   RunOutcome outcome{.exit_code = *code, .message = message_of(point, *code, before)};
+  RunDirectory(point.config.run.dir).sync_record();  // the outcome vouches for it
   record_outcome(point, outcome);
   return outcome;
 }

@@ -158,6 +158,9 @@ ExitCode Trainer::run() {
     const bool stop = !evaluated || (told_to_stop && !last);
     if (stop || last || (config_.run.save_every > 0 && step % config_.run.save_every == 0)) {
       reporter_.flush();
+      if (is_first_rank()) {
+        directory_.sync_record();  // before the checkpoint's rename, which relies on it
+      }
       checkpoints_.save(training_contents({.config = config_,
                                            .model = model_,
                                            .train_data = train_data_,
