@@ -173,6 +173,7 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
     loss = 0.0;  // the sum that all tensor ranks have counts once
   }
   step_times_.ops = executor_.op_times();
+  step_times_.updated = false;
   step_times_.norm_begin = groups_->world->now();
   const std::vector<double> squares = squared_norms();
   step_times_.norm_end = groups_->world->now();
@@ -183,6 +184,7 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
 }
 
 void MeshModel::update(double lr, double gradient_norm) {
+  step_times_.updated = true;
   step_times_.update_begin = groups_->world->now();
   if (options_.rehearsal) {
     rehearse(kUpdate, options_.rehearsal->optimizer);

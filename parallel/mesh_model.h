@@ -78,6 +78,7 @@ class MeshModel {
     std::vector<PipelineExecutor::OpTime> ops{};
     double norm_begin = 0.0;  // squares of this rank's gradients
     double norm_end = 0.0;
+    bool updated = false;  // false in a step that is skipped; its times below are of another step
     double update_begin = 0.0;
     double update_end = 0.0;
     std::vector<CodecTimes> codecs{};  // of the step's messages

@@ -11,17 +11,20 @@
 
 namespace slackline {
 
-// How a step was spent, as means over ranks (CONTRACTS section 4).
+// How a step was spent, as means over ranks. Compute, bubble and exposed are measured, each by
+// itself; `other` is what they leave of the step.
 struct StepSeconds {
-  double compute = 0.0;
+  double compute = 0.0;  // passes, gradient norm and update, without the waits in them
   double bubble = 0.0;   // waiting for a transfer that not all of its ranks had submitted
   double exposed = 0.0;  // waiting for one that they had
-  double other = 0.0;    // reading data
+  double other = 0.0;    // the rest: reading data, and what the host does between passes
 };
 
 struct AxisTraffic {
-  double raw_bytes = 0.0;   // before compression; summed over ranks
-  double sent_bytes = 0.0;  // summed over ranks
+  // Summed over ranks, before compression. Not measured: sent_bytes and what the formulas of the
+  // codecs in force say that they kept off the axis (saved_axis_bytes).
+  double raw_bytes = 0.0;
+  double sent_bytes = 0.0;  // as the communicators counted them; summed over ranks
   double exposed_seconds = 0.0;
 };
 

@@ -86,7 +86,7 @@ ExitCode Rehearsal::run() {
     reporter_.begin_step();
     const StepFacts facts = model_.make_gradients(micro_batches(step), StopSignal::received() != 0);
     model_.update(0.0, 0.0);
-    reporter_.end_step(record, 0.0);
+    reporter_.end_step(record);
     if (facts.stop && step < config_.run.steps) {
       reporter_.flush();
       return ExitCode::stopped;

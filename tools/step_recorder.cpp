@@ -11,13 +11,12 @@
 #include "core/check.h"
 #include "core/comm/text_exchange.h"
 #include "core/json_reader.h"
+#include "tools/compute_seconds.h"
 #include "tools/joined_text.h"
 
 namespace slackline {
 
 namespace {
-
-constexpr std::size_t kTensorAxis = 0;  // of kReportedAxes
 
 CostKind cost_kind(schedule::OpKind kind) {
   switch (kind) {
@@ -40,18 +39,6 @@ const char* op_name(schedule::OpKind kind) {
   return kCostKindNames[static_cast<std::size_t>(cost_kind(kind))].data();
 }
 
-// How long a rank waited for the tensor axis between two times.
-double tensor_waits(const std::vector<Wait>& transfers, double begin, double end) {
-  double seconds = 0.0;
-  for (const Wait& wait : transfers) {
-    const bool inside = wait.record.wait_begin >= begin && wait.record.wait_end <= end;
-    if (wait.axis == kTensorAxis && wait.record.wait_begin > 0.0 && inside) {
-      seconds += wait.record.wait_end - wait.record.wait_begin;
-    }
-  }
-  return seconds;
-}
-
 std::string transfer_name(const TransferRecord& record) {
   std::string name = fmt::format("{}: {}", name_of(record.kind), record.note.what);
   if (record.note.micro_batch >= 0) {
@@ -72,10 +59,9 @@ void StepRecorder::add_op(int stage, CostKind kind, double seconds) {
 
 void StepRecorder::add(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers) {
   ++num_steps_;
+  const WaitStretches waits(transfers);
   for (const PipelineExecutor::OpTime& op : times.ops) {
-    add_op(op.op.chunk,
-           cost_kind(op.op.kind),
-           op.end - op.begin - tensor_waits(transfers, op.begin, op.end));
+    add_op(op.op.chunk, cost_kind(op.op.kind), waits.not_waited(op.begin, op.end));
   }
   // The optimizer updates all chunks of a rank in one go.
   const int num_chunks = job_.parallel.chunks;

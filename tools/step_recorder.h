@@ -23,7 +23,8 @@ class StepRecorder {
   StepRecorder(const MeshJob& job, const Groups& groups)
       : job_(job), pipeline_rank_(groups.pipeline_rank()), world_(groups.world) {}
 
-  // Adds a step to the costs. Seconds that an op waited for the tensor axis are not its cost.
+  // Adds a step to the costs. Seconds that an op waited for transfers are not its cost: sums of
+  // tensor ranks, and weights that zero1 gathers, are priced as transfers.
   void add(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers);
 
   // Adds calls of codecs outside of steps.

@@ -18,6 +18,7 @@
 #include "parallel/compression_guard.h"
 #include "parallel/critical_path.h"
 #include "tools/compression_plans.h"
+#include "tools/compute_seconds.h"
 #include "tools/cost_file.h"
 #include "tools/plan_json.h"
 #include "tools/step_plan.h"
@@ -81,7 +82,7 @@ void StepReporter::begin_step() {
   start_ = Clock::now();
 }
 
-void StepReporter::end_step(const StepRecord& record, double data_seconds) {
+void StepReporter::end_step(const StepRecord& record) {
   const double own_seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   if (!ended_.empty()) {
     add_up(ended_.back());
@@ -96,7 +97,6 @@ void StepReporter::end_step(const StepRecord& record, double data_seconds) {
   ended_.push_back({.record = record,
                     .times = model_->step_times(),
                     .own_seconds = own_seconds,
-                    .data_seconds = data_seconds,
                     .samples = std::move(samples)});
   if (world_->size() == 1) {
     flush();
@@ -115,11 +115,11 @@ void StepReporter::flush() {
 void StepReporter::add_up(Ended& step) {
   StepWaits waits = wait_times_.finish_step();
   step.transfers = std::move(waits.transfers);
-  step.sums = {step.own_seconds,
-               step.own_seconds - step.data_seconds - waits.bubble - waits.exposed,
-               waits.bubble,
-               waits.exposed,
-               step.data_seconds};
+  const double not_waited = std::max(0.0, step.own_seconds - waits.bubble - waits.exposed);
+  // A CUDA device measures passes by its own clock, which may run ahead of the step's.
+  const double computed =
+      std::min(compute_seconds(step.times, WaitStretches(step.transfers)), not_waited);
+  step.sums = {step.own_seconds, computed, waits.bubble, waits.exposed, not_waited - computed};
   for (const StepWaits::Axis& axis : waits.axes) {
     step.sums.insert(step.sums.end(), {axis.bytes_sent, axis.exposed});
   }

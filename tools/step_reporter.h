@@ -48,9 +48,8 @@ class StepReporter {
   void begin_step();
 
   // The step is done but for its seconds and axes: what passed since begin_step(), agreed by all
-  // ranks. `data_seconds` of this rank's time went into reading data. REQUIRES: the directory is
-  // started.
-  void end_step(const StepRecord& record, double data_seconds);
+  // ranks. REQUIRES: the directory is started.
+  void end_step(const StepRecord& record);
 
   // Reports all steps that have ended. Blocks.
   void flush();
@@ -63,7 +62,6 @@ class StepReporter {
     StepRecord record{};
     MeshModel::StepTimes times{};
     double own_seconds = 0.0;
-    double data_seconds = 0.0;
     std::vector<Wait> transfers{};
     std::vector<double> sums{};  // on their way round
     Transfer sum{};

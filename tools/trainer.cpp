@@ -1,9 +1,7 @@
 #include "tools/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -24,12 +22,6 @@
 namespace slackline {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // With the memory that the run will need, where it is a device's.
 TrainingStart open_start(const TrainConfig& config,
@@ -226,12 +218,11 @@ bool Trainer::train_step(std::int64_t step) {
     model_.optimizer().set_step_count(
         step);  // steps left out count too, so that a resume needs no count
   }
-  reporter_.end_step(record, std::exchange(data_seconds_, 0.0));
+  reporter_.end_step(record);
   return facts.stop;
 }
 
 std::vector<MicroBatch> Trainer::load(const Dataset& data, std::uint64_t first, std::int64_t step) {
-  const Clock::time_point start = Clock::now();
   const std::int64_t B = config_.batch.micro;
   const std::int64_t T = config_.model.sequence;
   const bool reads = model_.slice().embedding() || model_.slice().head();
@@ -257,7 +248,6 @@ std::vector<MicroBatch> Trainer::load(const Dataset& data, std::uint64_t first, 
     }
     batches.push_back(batch);
   }
-  data_seconds_ += seconds_since(start);
   return batches;
 }
 
@@ -272,7 +262,6 @@ std::optional<double> Trainer::evaluate() {
     }
     loss += facts.loss;
   }
-  data_seconds_ = 0.0;
   return loss / static_cast<double>(config_.run.eval_batches);
 }
 

@@ -74,7 +74,6 @@ class Trainer {
   std::vector<std::int32_t> sample_;   // (T + 1), one sequence as stored
   std::vector<std::int32_t> tokens_;   // (M, B, T) of a step
   std::vector<std::int32_t> targets_;  // (M, B, T)
-  double data_seconds_ = 0.0;          // spent in load() during the current step
 };
 
 }  // namespace slackline

@@ -1,8 +1,11 @@
-// What a step is said to have taken: seconds that add up, bytes that are those of the plan, a cost
-// file and a trace.
+// What a step is said to have taken: seconds that add up and are those of other clocks, bytes that
+// are those of the plan, a cost file and a trace.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,8 +14,10 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/tools/metrics_lines.h"
 #include "tests/tools/training_run.h"
 #include "tools/cost_file.h"
+#include "tools/report/trace_file.h"
 #include "tools/step_plan.h"
 
 namespace slackline {
@@ -22,19 +27,68 @@ namespace {
 const std::vector<std::string> kMesh = {
     "parallel.tensor=2", "parallel.pipeline=2", "parallel.data=1", "run.steps=8", "trace=true"};
 
-// Lines of metrics.jsonl that are of steps.
-std::vector<nlohmann::json> step_lines(const TrainingRun& run) {
-  std::vector<nlohmann::json> lines;
-  const std::string text = read_file(run.run_dir() + "/metrics.jsonl");
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    nlohmann::json line = nlohmann::json::parse(text.substr(begin, end - begin));
-    if (line.contains("loss")) {
-      lines.push_back(std::move(line));
+// What a rank did in a traced step: from the bars of trace.json.
+struct TracedStep {
+  double computed = 0.0;  // bars of the track "compute", without what lies under a bar of "waiting"
+  double waited = 0.0;
+};
+
+using schedule::TraceBar;
+
+double begin_of(const TraceBar& bar) {
+  return bar.start.value;
+}
+
+double end_of(const TraceBar& bar) {
+  return bar.start.value + bar.duration.value;
+}
+
+double overlap(const TraceBar& a, const TraceBar& b) {
+  return std::max(0.0, std::min(end_of(a), end_of(b)) - std::max(begin_of(a), begin_of(b)));
+}
+
+// A rank's bars of one track in a step: those that end after the step before and by its own end.
+std::vector<TraceBar> bars_of_step(const std::vector<TraceBar>& all,
+                                   const std::string& track,
+                                   const TraceBar& step,
+                                   double end_of_step_before) {
+  std::vector<TraceBar> bars;
+  std::ranges::copy_if(all, std::back_inserter(bars), [&](const TraceBar& bar) {
+    constexpr double kRounding = 5e-9;  // begin and duration are written in whole nanoseconds
+    return bar.track == track && bar.rank == step.rank &&
+           end_of(bar) > end_of_step_before + kRounding && end_of(bar) <= end_of(step) + kRounding;
+  });
+  return bars;
+}
+
+// Means over ranks of each traced step, by its bar on the track "step".
+std::map<std::string, TracedStep> traced_steps(const std::vector<TraceBar>& bars, int num_ranks) {
+  std::map<std::string, TracedStep> steps;
+  std::map<int, double> ended;  // the step before, of each rank
+  for (const TraceBar& step : bars) {
+    if (step.track != "step") {
+      continue;
     }
-    begin = end + 1;
+    const std::vector<TraceBar> waits = bars_of_step(bars, "waiting", step, ended[step.rank]);
+    TracedStep& mean = steps[step.name];
+    for (const TraceBar& wait : waits) {
+      mean.waited += wait.duration.value / num_ranks;
+    }
+    for (const TraceBar& pass : bars_of_step(bars, "compute", step, ended[step.rank])) {
+      double seconds = pass.duration.value;
+      for (const TraceBar& wait : waits) {
+        seconds -= overlap(pass, wait);
+      }
+      mean.computed += seconds / num_ranks;
+    }
+    ended[step.rank] = end_of(step);
   }
-  return lines;
+  return steps;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
 }
 
 TrainConfig resolved_config(const TrainingRun& run) {
@@ -47,7 +101,7 @@ TEST_CASE("a step's seconds add up and its bytes are the plan's") {
   const TrainingRun run;
   REQUIRE(run.train(kMesh, {"--ranks", "4"}).exit_code == 0);
   const schedule::AxisBytes planned = read_step_plan(resolved_config(run), {}).step_bytes;
-  const std::vector<nlohmann::json> lines = step_lines(run);
+  const std::vector<nlohmann::json> lines = step_lines(run.run_dir());
   REQUIRE(lines.size() == 8);
   for (const nlohmann::json& line : lines) {
     INFO(line.dump());
@@ -65,6 +119,88 @@ TEST_CASE("a step's seconds add up and its bytes are the plan's") {
     REQUIRE(planned.pipeline.value > 0);
     REQUIRE(planned.data.value == 0);
   }
+}
+
+// The trace's bars are the times that ranks took; the accounts of a step have gone through other
+// code, and through a sum over ranks.
+TEST_CASE("a step's compute and waiting seconds are those of its trace") {
+  const TrainingRun run;
+  // Under zero1 ranks also wait for gathered weights within their passes.
+  const std::vector<std::string> mesh = {"parallel.tensor=2",
+                                         "parallel.pipeline=2",
+                                         "parallel.data=2",
+                                         "parallel.data_strategy=zero1",
+                                         "batch.micro=2",
+                                         "run.steps=4",
+                                         "run.eval_every=0",
+                                         "trace=true"};
+  constexpr int kRanks = 8;
+  REQUIRE(run.train(mesh, {"--ranks", std::to_string(kRanks)}).exit_code == 0);
+  const std::map<std::string, TracedStep> traced =
+      traced_steps(report::read_trace(run.run_dir() + "/trace.json"), kRanks);
+  const std::vector<nlohmann::json> lines = step_lines(run.run_dir());
+  for (const std::size_t step : {2U, 3U}) {
+    const nlohmann::json& seconds = lines.at(step - 1)["seconds"];
+    const TracedStep& found = traced.at("step " + std::to_string(step));
+    INFO("step " << step << ": " << seconds.dump());
+    // Bars are written to the nanosecond, some hundred of them a rank.
+    constexpr double kRounding = 1e-6;
+    CHECK(found.computed > 0.0);
+    CHECK(seconds["compute"].get<double>() == Approx(found.computed).margin(kRounding));
+    CHECK(seconds["bubble"].get<double>() + seconds["exposed"].get<double>() ==
+          Approx(found.waited).margin(kRounding));
+    CHECK(lines.at(step - 1)["step_seconds"].get<double>() >= found.computed + found.waited);
+  }
+}
+
+// Two stages, two micro-batches, passes of 10 and 20 ms, messages of 10 ms:
+//
+//   time     0     10    20    30    40    50    60    70    80    90    100   110
+//   stage 0  | F0  | F1  | peer computes   | link| B0        | link| B1        |
+//   stage 1  | peer| link| F0  | B0        | F1  | B1        | link| peer      |
+//
+// Stage 0 waits 30 ms for its peer and twice 10 ms for the link. Stage 1 waits 10 ms for its peer,
+// 10 ms for the link, 10 ms until its last gradient has gone, and 20 ms until all agree.
+TEST_CASE("a rehearsed step's compute, bubble and exposed seconds are those of its costs") {
+  const TrainingRun run;
+  constexpr double kMessageBytes = 4 * 32 * 32 * 4;  // a micro-batch's tokens, channels, fp32
+  write_file_atomically(run.path("links.json"),
+                        nlohmann::json{{"nodes", {{{"count", 2}, {"devices", 1}}}},
+                                       {"links",
+                                        {{{"scope", "network"},
+                                          {"latency_seconds", 1e-5},
+                                          {"bytes_per_second", kMessageBytes / 0.010}}}}}
+                            .dump());
+  StepCosts costs;
+  for (const int stage : {0, 1}) {
+    costs.ops.push_back({.stage = stage, .kind = CostKind::forward, .seconds = {0.010}});
+    costs.ops.push_back({.stage = stage, .kind = CostKind::backward, .seconds = {0.020}});
+    costs.ops.push_back({.stage = stage, .kind = CostKind::optimizer, .seconds = {0.0}});
+  }
+  write_file_atomically(run.path("costs.json"), cost_file_text(costs));
+  const std::vector<std::string> config = {"device=rehearsal",
+                                           "rehearsal.costs=" + run.path("costs.json"),
+                                           "data.train=[{\"path\": \"none\"}]",
+                                           "model.tie_embeddings=false",
+                                           "parallel.pipeline=2",
+                                           "network.links=" + run.path("links.json"),
+                                           "run.steps=9"};
+  const ProcessResult result = run.train(config, {"--ranks", "2"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  std::map<std::string, std::vector<double>> seconds;
+  for (const nlohmann::json& line : step_lines(run.run_dir())) {
+    for (const auto& [part, value] : line["seconds"].items()) {
+      seconds[part].push_back(value.get<double>());
+    }
+  }
+  // A busy machine wakes a rank some milliseconds late; the median of nine steps is off by less
+  // than half of the shortest time that could be counted elsewhere.
+  constexpr double kLate = 0.005;
+  CHECK(median(seconds["compute"]) == Approx(0.060).margin(kLate));
+  CHECK(median(seconds["bubble"]) == Approx(0.030).margin(kLate));
+  CHECK(median(seconds["exposed"]) == Approx(0.020).margin(kLate));
+  CHECK(median(seconds["other"]) < kLate);
 }
 
 TEST_CASE("a run leaves a cost file that its own config can be planned with, and a trace") {

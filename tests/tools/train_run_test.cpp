@@ -32,18 +32,6 @@ TEST_CASE("a run leaves config, plan, metrics, events and checkpoints, and learn
   REQUIRE(std::filesystem::exists(run.checkpoint(30)));
 }
 
-TEST_CASE("the seconds of a step line add up to the step") {
-  const TrainingRun run;
-  REQUIRE(run.train().exit_code == 0);
-  const std::vector<double> total = run.metric("step_seconds");
-  const std::vector<double> compute = run.metric("compute");
-  const std::vector<double> other = run.metric("other");
-  REQUIRE(total.size() == 6);
-  for (std::size_t i = 0; i < total.size(); ++i) {
-    REQUIRE(compute[i] + other[i] == Approx(total[i]).epsilon(1e-9));
-  }
-}
-
 TEST_CASE("a resumed run gives the bits of one that was never stopped") {
   const std::string precision = GENERATE("precision=fp32", "precision=bf16");
   INFO(precision);
@@ -99,10 +87,12 @@ TEST_CASE("a run with the last step done resumes to nothing, one without checkpo
 TEST_CASE("a run is extended past the epochs its order was built for") {
   const TrainingRun run;
   REQUIRE(run.train().exit_code == 0);
-  REQUIRE(run.train({"run.steps=2000", "run.eval_every=0", "run.save_every=0", "model.layers=2"},
-                    {"--resume"})
-              .exit_code == 0);
-  REQUIRE(run.metric("loss").size() == 2000);
+  // An epoch has some 90 steps.
+  const ProcessResult extended =
+      run.train({"run.steps=200", "run.eval_every=0", "run.save_every=0"}, {"--resume"});
+  INFO(extended.error);
+  REQUIRE(extended.exit_code == 0);
+  REQUIRE(run.metric("loss").size() == 200);
 }
 
 TEST_CASE("another run's checkpoint gives weights, or the whole state, to a new directory") {

@@ -36,7 +36,7 @@ const std::vector<std::string>& part_names() {
                                                  "exposed: data",
                                                  "exposed: embedding",
                                                  "exposed: agreement on the step",
-                                                 "other (reading data)"};
+                                                 "other (reading data, work between passes)"};
   return names;
 }
 
