@@ -106,7 +106,7 @@ MeshModel::Options MeshRun::options() const {
           .compression = make_compression_plans(compress, job)};
 }
 
-RankBatches::RankBatches(const MeshRun& run, const MeshModel& model, int step) {
+RankBatches::RankBatches(const MeshRun& run, int data_rank, int step) {
   const std::int64_t B = run.micro_batch;
   const std::int64_t T = run.model.sequence;
   const int count = run.options().job.num_micro_batches;
@@ -115,7 +115,7 @@ RankBatches::RankBatches(const MeshRun& run, const MeshModel& model, int step) {
   targets_.resize(tokens_.size());
   for (int m = 0; m < count; ++m) {
     const std::int64_t first =
-        (step - 1) * run.global_batch + (m * run.parallel.data + model.groups().data_rank()) * B;
+        (step - 1) * run.global_batch + (m * run.parallel.data + data_rank) * B;
     const std::size_t begin = static_cast<std::size_t>(m) * elements;
     for (std::size_t i = 0; i < elements; ++i) {
       const auto sample = static_cast<std::uint64_t>(first + static_cast<std::int64_t>(i) / T);

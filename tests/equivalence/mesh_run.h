@@ -54,7 +54,10 @@ constexpr std::uint64_t kSeed = 1234;
 // deals them out: micro-batch m of all data ranks is one run of sequences.
 class RankBatches {
  public:
-  RankBatches(const MeshRun& run, const MeshModel& model, int step);
+  RankBatches(const MeshRun& run, int data_rank, int step);
+
+  RankBatches(const MeshRun& run, const MeshModel& model, int step)
+      : RankBatches(run, model.groups().data_rank(), step) {}
 
   [[nodiscard]] std::vector<MicroBatch>& micro_batches() { return micro_batches_; }
 
