@@ -61,7 +61,7 @@ function(sl_tests name)
     target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/test_device_cpu.cpp)
   endif()
   target_compile_definitions(${name} PRIVATE SL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  add_test(NAME ${name} COMMAND ${name} "~[slow]" "~[gpu]")
+  add_test(NAME ${name} COMMAND ${name} "~[slow]" "~[gpu]" "~[devices]" "~[memory]")
   # Kernels that a sanitizer instruments are some 30 times slower.
   set(limit 300)
   if(SL_SANITIZE)

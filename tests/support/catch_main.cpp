@@ -1,10 +1,31 @@
 #if __has_include(<catch2/catch_session.hpp>)
 #include <catch2/catch_session.hpp>
-
-int main(int argc, char** argv) {
-  return Catch::Session().run(argc, argv);
-}
 #else
-#define CATCH_CONFIG_MAIN
+#define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 #endif
+
+#include <iostream>
+
+#include "tests/support/skipped.h"
+
+namespace slackline::testing {
+
+namespace {
+
+int num_skipped = 0;
+
+}  // namespace
+
+void skip_test(const std::string& reason) {
+  ++num_skipped;
+  std::cerr << "SKIPPED: " << reason << '\n';
+}
+
+}  // namespace slackline::testing
+
+int main(int argc, char** argv) {
+  using namespace slackline::testing;
+  const int result = Catch::Session().run(argc, argv);
+  return result == 0 && num_skipped > 0 ? kSkippedExitCode : result;
+}
