@@ -47,8 +47,9 @@ TEST_CASE("expected errors are about those of normal numbers") {
       {.kind = CodecKind::top_k, .ratio = 0.01}};
   for (const CodecSetting& setting : settings) {
     INFO(short_text(setting));
-    // A tenth: scales depend on the largest of 256 numbers.
-    CHECK(expected_error(setting, kShape) == Approx(measured_error(setting)).epsilon(0.1));
+    // Its figures are rounded to two digits, by up to 2.4 % here. Errors of 32768 numbers vary by
+    // less than 1 %.
+    CHECK(expected_error(setting, kShape) == Approx(measured_error(setting)).epsilon(0.03));
   }
   // A power step from a random start finds more than an equal share of the directions' energy.
   for (const int rank : {4, 16, 64}) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <thread>
@@ -38,12 +39,18 @@ TEST_CASE("who waits for a locked file gets it when it is given back") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("lock");
   std::optional<LockedFile> first = LockedFile::open(path);
+  std::atomic<bool> begins = false;
   std::atomic<bool> is_back = false;
   bool was_back = false;
   std::thread waiting([&] {
+    begins = true;
+    begins.notify_all();
     const LockedFile own = LockedFile::wait(path);
     was_back = is_back;
   });
+  begins.wait(false);
+  // Long enough for a call that does not wait to be over.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   is_back = true;
   first.reset();
   waiting.join();

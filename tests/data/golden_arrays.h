@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/check.h"
 #include "core/safetensors.h"
 
 namespace slackline {
@@ -34,7 +35,8 @@ class GoldenArrays {
   template <typename T>
   [[nodiscard]] std::vector<T> read(const std::string& name) const {
     const auto* const entry = file_.find(name);
-    std::vector<T> values(entry == nullptr ? 0 : (entry->end - entry->begin) / sizeof(T));
+    SL_CHECK(entry != nullptr, file_.path() + " has no array " + name);
+    std::vector<T> values((entry->end - entry->begin) / sizeof(T));
     if (!values.empty()) {
       const auto bytes = file_.bytes(*entry);
       std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(values)).begin());

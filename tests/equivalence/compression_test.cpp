@@ -127,6 +127,21 @@ void require_equal(const MeshRunResult& a, const MeshRunResult& b) {
   REQUIRE(a.weights == b.weights);
 }
 
+// What a run has learned of the first step's batch in five steps, as a share of what it learns
+// without compression.
+double learned(const MeshRunResult& run, const MeshRunResult& plain) {
+  return (plain.losses.front() - run.evaluation) / (plain.losses.front() - plain.evaluation);
+}
+
+// A run that learns nothing has 0. Bf16 and 8-bit integers keep 0.997 and more over all layouts and
+// sites. Codecs that leave out most of a gradient keep 0.37 and more (random_k without error
+// feedback), of an activation 0.12 and more (rank 2 through three boundaries).
+double least_learned(const std::string& site, const CodecSetting& setting) {
+  const bool is_fine =
+      setting.kind == CodecKind::cast || (setting.kind == CodecKind::quantize && setting.bits == 8);
+  return is_fine ? 0.99 : site == "pipeline_forward" ? 0.1 : 0.3;
+}
+
 // Every codec on every site of a layout: trains, twice alike, and not as without compression.
 void require_repeatable(const Layout& layout) {
   const MeshRunResult plain = run_mesh(run_of(layout));
@@ -139,8 +154,7 @@ void require_repeatable(const Layout& layout) {
       const bool changes_nothing = setting.kind == CodecKind::cast &&
                                    layout.precision == DType::bf16 && site.starts_with("pipeline");
       REQUIRE((first.weights == plain.weights) == changes_nothing);
-      // It trains: no codec here destroys what five steps learn.
-      REQUIRE(first.losses.back() < 1.05 * plain.losses.front());
+      REQUIRE(learned(first, plain) > least_learned(site, setting));
     }
   }
 }

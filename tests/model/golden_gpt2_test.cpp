@@ -138,14 +138,15 @@ TEST_CASE("bf16 gradients are within bf16 rounding of the golden ones") {
   model.stage->forward(pass);
   const double loss = model.backward(pass, 1.0F / 48) / 48;
   model.stage->finish_gradients(*model.stream);
-  REQUIRE(loss == Approx(file.tensor("loss").data<double>()[0]).epsilon(5e-3));
+  // Roundings of 48 tokens' losses go both ways: 3e-4 are left of some per cent of each.
+  REQUIRE(loss == Approx(file.tensor("loss").data<double>()[0]).epsilon(1e-3));
   for (const Parameter& parameter : model.parameters.all()) {
     INFO(parameter.spec.name);
     const double distance =
         relative_distance(parameter.gradient.span<float>(), gradients.of(parameter.spec.name));
-    // 2^-9 per rounding, some 40 of them in a chain, adding up as their square root: 1.3 %; the
-    // bound leaves a factor of four for cancellation.
-    REQUIRE(distance < 0.05);
+    // 2^-9 per rounding, some 40 of them in a chain, adding up as their square root: 1.2 %. The
+    // largest of all tensors is at 1.4 %; a product by other units may round a little otherwise.
+    REQUIRE(distance < 0.02);
   }
 }
 

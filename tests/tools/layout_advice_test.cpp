@@ -108,6 +108,7 @@ TEST_CASE("costs of stages alone are compared with nothing but their own layout"
     costs.ops.push_back({.stage = stage, .kind = CostKind::backward, .seconds = {0.02}});
   }
   const LayoutAdvice found = advice({}, nodes_of_two(1e10, 1e9), costs);
+  REQUIRE_FALSE(found.layouts.empty());
   for (const Layout& layout : found.layouts) {
     CHECK(layout.parallel.pipeline * layout.parallel.chunks == 2);
   }
