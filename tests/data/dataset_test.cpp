@@ -48,8 +48,9 @@ class TwoFiles {
   }
 
   [[nodiscard]] DataConfig config() const {
-    return {
-        .train = {{.path = directory_.file("a"), .weight = 3.0}, {.path = directory_.file("b")}}};
+    return {.train = {{.path = directory_.file("a"), .weight = 3.0},
+                      {.path = directory_.file("b"), .weight = 1.0}},
+            .split = {0.95, 0.05, 0.0}};
   }
 
   [[nodiscard]] DataMembers open() const { return open_data(config(), 60000); }

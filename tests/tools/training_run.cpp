@@ -29,9 +29,9 @@ constexpr const char* kConfig = R"({{
   "run": {{"dir": "{0}/run", "steps": 6, "eval_every": 3, "eval_batches": 1, "save_every": 3}},
   "precision": "fp32",
   "model": {{"layers": 2, "hidden": 32, "heads": 2, "sequence": 32, "vocab": 257, "dropout": 0.1}},
-  "data": {{"train": [{{"path": "{0}/corpus"}}], "split": [0.8, 0.2, 0]}},
+  "data": {{"train": [{{"path": "{0}/corpus", "weight": 1.0}}], "split": [0.8, 0.2, 0]}},
   "batch": {{"global": 8, "micro": 4}},
-  "optimizer": {{"lr": 1e-2, "warmup_steps": 2}}
+  "optimizer": {{"lr": 1e-2, "warmup_steps": 2, "decay_embeddings": false}}
 }})";
 
 }  // namespace

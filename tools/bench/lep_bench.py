@@ -30,7 +30,9 @@ def config(corpus, steps, rank):
         "data": {"train": [{"path": str(corpus / "train")}], "valid": [{"path": str(corpus / "valid")}]},
         "batch": {"global": 16, "micro": 2},
         "parallel": {"pipeline": STAGES, "data": 1, "schedule": "gpipe"},
-        "optimizer": {"lr": 3e-3, "min_lr": 1e-4, "schedule": "cosine", "warmup_steps": steps // 10},
+        "optimizer": {
+            "lr": 3e-3, "min_lr": 1e-4, "schedule": "cosine", "warmup_steps": steps // 10, "decay_embeddings": False,
+        },
         "compress": {
             "policy": "all",
             "pipeline_backward": {"codec": "low_rank", "rank": rank, "error_feedback": "lazy"},

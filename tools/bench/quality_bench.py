@@ -114,7 +114,9 @@ def config(corpus, directory, steps, seed, compress, embedding_sync, links=""):
         },
         "batch": {"global": 32, "micro": 2},
         "parallel": {"pipeline": 4, "data": 2, "embedding_sync": embedding_sync},
-        "optimizer": {"lr": 3e-3, "min_lr": 1e-4, "schedule": "cosine", "warmup_steps": steps // 10},
+        "optimizer": {
+            "lr": 3e-3, "min_lr": 1e-4, "schedule": "cosine", "warmup_steps": steps // 10, "decay_embeddings": False,
+        },
         "compress": compress,
         "network": {"timeout_seconds": 100000, "links": links},
     }
