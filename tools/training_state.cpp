@@ -11,50 +11,12 @@
 #include "tools/activation_compression.h"
 #include "tools/compression_plans.h"
 #include "tools/compression_state.h"
+#include "tools/kept_settings.h"
 #include "tools/model_loader.h"
 
 namespace slackline {
 
 namespace {
-
-// What the state depends on besides the model: a resumed run must agree, or its numbers would be
-// those of neither run.
-nlohmann::ordered_json data_identity(const TrainConfig& config) {
-  nlohmann::ordered_json weights = nlohmann::ordered_json::array();
-  for (const DataSource& source : config.data.train) {
-    weights.push_back(source.weight);
-  }
-  return {{"run.seed", config.run.seed},
-          {"batch.global", config.batch.global},
-          {"data.train weights", weights},
-          {"data.split", config.data.split},
-          {"data.valid given", !config.data.valid.empty()}};
-}
-
-void require_same_run(const Checkpoint& checkpoint, const TrainConfig& config) {
-  require_model(checkpoint, config.model);
-  if (checkpoint.documents().data.empty()) {
-    throw FileError(checkpoint.path() +
-                    ": holds weights only, nothing to resume; use checkpoint.init_from");
-  }
-  const auto stored = nlohmann::ordered_json::parse(checkpoint.documents().data)["identity"];
-  const nlohmann::ordered_json current = data_identity(config);
-  for (const auto& [key, value] : current.items()) {
-    if (!stored.contains(key) || stored[key] != value) {
-      throw ConfigError(fmt::format("{}: must stay what it was when {} was saved: {}; got {}",
-                                    key,
-                                    checkpoint.path(),
-                                    stored.contains(key) ? stored[key].dump() : "unknown",
-                                    value.dump()));
-    }
-  }
-  if (checkpoint.step() > config.run.steps) {
-    throw ConfigError(fmt::format("run.steps: {} has completed step {} already; got {}",
-                                  checkpoint.path(),
-                                  checkpoint.step(),
-                                  config.run.steps));
-  }
-}
 
 // The checkpoint to begin with and how much of it is taken.
 std::pair<TrainingStart::Source, std::string> choose_source(const TrainConfig& config,
@@ -80,7 +42,7 @@ std::string data_document(const TrainingState& state) {
   const nlohmann::ordered_json document = {
       {"consumed_sequences", state.step * state.config.batch.global},
       {"epochs", state.train_data.order_state()},
-      {"identity", data_identity(state.config)}};
+      {"identity", nlohmann::ordered_json::parse(identity_json(state.config))}};
   return document.dump();
 }
 

@@ -117,7 +117,20 @@ TEST_CASE("damaged checkpoints are refused by name, and an older one still loads
 TEST_CASE("a checkpoint of another model, seed or batch is refused") {
   const TrainingRun run;
   REQUIRE(run.train().exit_code == 0);
-  require_refusal(run.train({"run.steps=8", "model.layers=3"}, {"--resume"}), 3, "layers");
+  for (const char* change : {"layers=3", "hidden=64", "heads=4", "ffn=100", "sequence=16"}) {
+    const std::string key = std::string("model.") + change;
+    require_refusal(run.train({"run.steps=8", key}, {"--resume"}),
+                    2,
+                    key.substr(0, key.find('=')) + ": must stay what it was when");
+  }
+  require_refusal(run.train({"run.steps=8", "model.tie_embeddings=false"}, {"--resume"}),
+                  2,
+                  "model.tie_embeddings: must stay what it was when");
+  require_refusal(run.train({"model.layers=3",
+                             "checkpoint.init_from=" + run.checkpoint(6),
+                             "run.dir=" + run.path("third")}),
+                  3,
+                  "model.layers");
   require_refusal(run.train({"run.steps=8", "run.seed=5"}, {"--resume"}), 2, "run.seed");
   require_refusal(run.train({"run.steps=8", "batch.global=16"}, {"--resume"}), 2, "batch.global");
   require_refusal(

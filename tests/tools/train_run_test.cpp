@@ -73,6 +73,18 @@ TEST_CASE("the size of micro-batches changes rounding only") {
   }
 }
 
+TEST_CASE("dropout and recomputation may change on a resume, and dropout then counts") {
+  const TrainingRun run;
+  REQUIRE(run.train().exit_code == 0);
+  const double loss = run.metric("loss").back();
+  std::filesystem::remove_all(run.checkpoint(6));  // as if it had died after step 3
+  const ProcessResult resumed =
+      run.train({"model.dropout=0.5", "model.recompute=block"}, {"--resume"});
+  INFO(resumed.error);
+  REQUIRE(resumed.exit_code == 0);
+  REQUIRE(run.metric("loss").back() > 1.01 * loss);  // half of all activations are gone
+}
+
 TEST_CASE("a run with the last step done resumes to nothing, one without checkpoints to step 1") {
   const TrainingRun run;
   const ProcessResult first = run.train({}, {"--resume"});

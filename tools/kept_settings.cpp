@@ -1,0 +1,81 @@
+#include "tools/kept_settings.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "tools/model_loader.h"
+
+namespace slackline {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json data_identity(const TrainConfig& config) {
+  Json weights = Json::array();
+  for (const DataSource& source : config.data.train) {
+    weights.push_back(source.weight);
+  }
+  return {{"run.seed", config.run.seed},
+          {"batch.global", config.batch.global},
+          {"data.train weights", weights},
+          {"data.split", config.data.split},
+          {"data.valid given", !config.data.valid.empty()}};
+}
+
+// Throws for the first member of `current` that is another one in `stored`. Keys in messages are
+// those of the members after `section`.
+void require_same(const Json& stored,
+                  const Json& current,
+                  const std::string& section,
+                  const std::string& checkpoint) {
+  for (const auto& [key, value] : current.items()) {
+    if (!stored.contains(key) || stored[key] != value) {
+      throw ConfigError(fmt::format("{}{}: must stay what it was when {} was saved: {}; got {}",
+                                    section,
+                                    key,
+                                    checkpoint,
+                                    stored.contains(key) ? stored[key].dump() : "unknown",
+                                    value.dump()));
+    }
+  }
+}
+
+// The settings of a model that decide what it computes and which tensors it has.
+Json lasting_model(const ModelConfig& config) {
+  Json model = Json::parse(model_config_json(config));
+  model.erase("dropout");
+  model.erase("recompute");
+  return model;
+}
+
+}  // namespace
+
+void require_same_run(const Checkpoint& checkpoint, const TrainConfig& config) {
+  if (checkpoint.documents().data.empty()) {
+    throw FileError(checkpoint.path() +
+                    ": holds weights only, nothing to resume; use checkpoint.init_from");
+  }
+  require_same(lasting_model(checkpoint_model(checkpoint)),
+               lasting_model(config.model),
+               "model.",
+               checkpoint.path());
+  require_model(checkpoint, config.model);
+  require_same(Json::parse(checkpoint.documents().data)["identity"],
+               data_identity(config),
+               "",
+               checkpoint.path());
+  if (checkpoint.step() > config.run.steps) {
+    throw ConfigError(fmt::format("run.steps: {} has completed step {} already; got {}",
+                                  checkpoint.path(),
+                                  checkpoint.step(),
+                                  config.run.steps));
+  }
+}
+
+std::string identity_json(const TrainConfig& config) {
+  return data_identity(config).dump();
+}
+
+}  // namespace slackline
