@@ -10,10 +10,6 @@
 namespace slackline {
 namespace {
 
-// Orders are kept in memory, four bytes a sample and more; a run of more samples than this is a
-// mistake in run.steps.
-constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 33U;
-
 std::vector<double> weights_of(std::span<const DataMember> members) {
   std::vector<double> weights;
   weights.reserve(members.size());
@@ -24,12 +20,7 @@ std::vector<double> weights_of(std::span<const DataMember> members) {
 }
 
 std::uint64_t checked_samples(std::uint64_t samples) {
-  if (samples > kMaxSamples) {
-    throw ConfigError(
-        fmt::format("run.steps: run.steps x batch.global must be at most {} samples; got {}",
-                    kMaxSamples,
-                    samples));
-  }
+  SL_CHECK(samples <= static_cast<std::uint64_t>(Dataset::kMaxSamples), std::to_string(samples));
   return samples;
 }
 
@@ -122,7 +113,7 @@ void Dataset::restore_blocks(Member& member,
   }
   for (std::size_t i = 1; i < stored.size(); i += 2) {
     const std::int64_t samples = stored[i + 1];
-    if (samples <= 0 || static_cast<std::uint64_t>(samples) > kMaxSamples) {
+    if (samples <= 0 || samples > kMaxSamples) {
       throw FileError(fmt::format("{}: the checkpoint's sample order is broken", path));
     }
     append_block(member, lengths, static_cast<std::uint64_t>(samples));

@@ -31,8 +31,11 @@ struct DatasetOptions {
 // appends a block shuffled apart (SampleOrderOptions::block). Any number of threads may read.
 class Dataset {
  public:
+  // Orders are kept in memory, four bytes a sample and more.
+  static constexpr std::int64_t kMaxSamples = std::int64_t{1} << 33U;
+
   // Throws FileError for a split that is shorter than T + 1 tokens, and ConfigError where the
-  // stored order was built from other data, or for more samples than an order is made for.
+  // stored order was built from other data. REQUIRES: options.samples <= kMaxSamples.
   Dataset(std::vector<DataMember> members, const DatasetOptions& options);
 
   [[nodiscard]] std::uint64_t num_samples() const { return blend_.num_samples(); }

@@ -357,6 +357,7 @@ ExitCode train(const TrainOptions& options) {
   }
   if (options.ranks > 1) {
     require_one_process(options.ranks);
+    require_world_fits(job.config.parallel, options.ranks);
   }
   static_cast<void>(compression_plans(job.config));  // refuses what does not fit the layout
   if (options.validate) {

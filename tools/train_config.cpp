@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "core/cuda/cuda_device.h"
+#include "data/dataset.h"
 
 namespace slackline {
 
@@ -17,6 +19,7 @@ constexpr std::array<std::string_view, 3> kDevices = {
     name_of(Device::cpu), name_of(Device::cuda), name_of(Device::rehearsal)};
 constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "bf16"};
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 40U;
+constexpr std::int64_t kMaxBatch = std::int64_t{1} << 30U;       // so that micro-batches fit an int
 constexpr std::int64_t kMaxSeed = (std::int64_t{1} << 32U) - 1;  // of NumPy's legacy generator
 
 RunConfig read_run_config(JsonReader section) {
@@ -43,7 +46,7 @@ RunConfig read_run_config(JsonReader section) {
 // A micro-batch is a data rank's whole share of the global batch unless given.
 BatchConfig read_batch_config(JsonReader section, const ParallelConfig& parallel) {
   BatchConfig batch;
-  batch.global = section.integer("global", {.min = 1, .max = kMaxCount});
+  batch.global = section.integer("global", {.min = 1, .max = kMaxBatch});
   const std::int64_t share = batch.global / parallel.data;
   if (share * parallel.data != batch.global) {
     section.fail("global",
@@ -87,6 +90,35 @@ RehearsalConfig read_rehearsal_config(JsonReader section) {
   return rehearsal;
 }
 
+// Refuses a number of steps, or of batches to evaluate, with more samples than an order is made
+// for.
+void check_samples(const JsonReader& run, const TrainConfig& config) {
+  const std::int64_t most = Dataset::kMaxSamples / config.batch.global;
+  const std::int64_t eval_batches = config.run.eval_every > 0 ? config.run.eval_batches : 0;
+  for (const auto& [key, batches] :
+       {std::pair{"steps", config.run.steps}, std::pair{"eval_batches", eval_batches}}) {
+    if (batches > most) {
+      run.fail(key,
+               fmt::format("x batch.global = {} must be at most {} samples; nearest is {}",
+                           config.batch.global,
+                           Dataset::kMaxSamples,
+                           most));
+    }
+  }
+}
+
+// Refuses what every new run would refuse when it opens its data, whatever the data are. A
+// rehearsal reads and evaluates nothing.
+void check_data_use(const JsonReader& run, const TrainConfig& config) {
+  if (config.device == Device::rehearsal) {
+    return;
+  }
+  check_samples(run, config);
+  if (config.run.eval_every > 0 && config.data.valid.empty() && config.data.split[1] == 0.0) {
+    run.fail("eval_every", "needs data.valid, or a share of data.split for validation");
+  }
+}
+
 }  // namespace
 
 TrainConfig read_train_config(JsonReader document) {
@@ -123,6 +155,7 @@ TrainConfig read_train_config(JsonReader document) {
   }
   debug.finish();
   config.rehearsal = read_rehearsal_config(document.section("rehearsal"));
+  check_data_use(run, config);
   document.finish();
   return config;
 }

@@ -49,12 +49,6 @@ std::optional<Dataset> open_valid_data(const TrainConfig& config, const Training
   if (config.run.eval_every == 0) {
     return std::nullopt;
   }
-  if (start.data.valid.empty()) {
-    throw ConfigError(
-        fmt::format("run.eval_every: needs data.valid, or a share of data.split for validation; "
-                    "got {}",
-                    config.run.eval_every));
-  }
   return Dataset(
       start.data.valid,
       {.seed = config.run.seed,

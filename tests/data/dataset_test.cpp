@@ -153,7 +153,7 @@ TEST_CASE("with validation files the training files are used whole") {
   REQUIRE(open_data(config, 60000).valid.empty());
 }
 
-TEST_CASE("a split that is too short, and too many samples, are refused by what to change") {
+TEST_CASE("a split that is too short is refused by what to change") {
   const TwoFiles files;
   DataMembers members = files.open();
   REQUIRE_THROWS_AS(Dataset(members.valid, {.sequence = 10, .samples = 1}), FileError);
@@ -162,7 +162,6 @@ TEST_CASE("a split that is too short, and too many samples, are refused by what 
       Catch::StartsWith(files.directory().file("a.bin")) && Catch::Contains("validation split") &&
           Catch::Contains("+ 1 = 11 tokens") && Catch::Contains("1 of its 20 sequences have 10"));
   REQUIRE_NOTHROW(Dataset(members.valid, {.sequence = 9, .samples = 1}));
-  REQUIRE_THROWS_WITH(train_set(files, ~std::uint64_t{0}), Catch::StartsWith("run.steps"));
   REQUIRE_THROWS_AS(open_data(files.config(), 10000), FileError);  // tokens beyond the vocabulary
 }
 

@@ -68,6 +68,16 @@ TEST_CASE("compression that the layout or a plan cannot have is refused, by --va
   REQUIRE_FALSE(std::filesystem::exists(run.run_dir() + "/checkpoints"));
 }
 
+TEST_CASE("what train refuses without looking at data is refused by --validate too") {
+  const TrainingRun run;
+  for (const std::vector<std::string>& options : {{}, std::vector<std::string>{"--validate"}}) {
+    require_refusal(run.train({"data.split=[1, 0, 0]"}, options), 2, "run.eval_every: needs");
+    require_refusal(run.train({"run.steps=1000000000000"}, options), 2, "run.steps: x batch");
+    require_refusal(run.train({}, with(options, {"--ranks", "2"})), 2, "number of ranks = 2");
+  }
+  REQUIRE_FALSE(std::filesystem::exists(run.run_dir()));
+}
+
 TEST_CASE("a missing or broken config is a config error") {
   const TrainingRun run;
   require_refusal(run_slackline({"train", run.path("none.json")}), 2, "none.json");

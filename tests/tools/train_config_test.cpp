@@ -313,6 +313,24 @@ TEST_CASE("settings of the mesh that do not exist or do nothing are refused") {
   });
 }
 
+TEST_CASE("an evaluation without data and more samples than an order holds are refused") {
+  require_refusals({
+      {{"run.eval_every=5", "data.split=[1, 0, 0]"}, "run.eval_every", "needs data.valid"},
+      {{"run.steps=1073741825"},
+       "run.steps",
+       "batch.global = 8 must be at most 8589934592 samples; nearest is 1073741824"},
+      {{"run.eval_every=5", "run.eval_batches=1073741825"}, "run.eval_batches", "8589934592"},
+      {{"run.steps=1099511627776", "batch.global=1073741824"}, "run.steps", "nearest is 8"},
+      {{"batch.global=1073741825"}, "batch.global", "at most 1073741824"},
+  });
+  REQUIRE(refusal({"run.steps=1073741824"}) == "accepted");
+  REQUIRE(refusal({"run.eval_batches=1073741825"}) == "accepted");  // nothing is evaluated
+  REQUIRE(refusal({"run.eval_every=5",
+                   "data.split=[1, 0, 0]",
+                   R"(data.valid=[{"path": "corpus/v"}])"}) == "accepted");
+  REQUIRE(refusal({"device=rehearsal", "run.eval_every=5", "data.split=[1, 0, 0]"}) == "accepted");
+}
+
 TEST_CASE("what is not built is refused by name") {
   using Catch::Contains;
   REQUIRE_THAT(refusal({"device=cuda"}), Contains("device") && Contains("built without CUDA"));
