@@ -11,7 +11,7 @@ namespace slackline {
 
 namespace {
 
-constexpr double kDecayShare = 0.2;  // of a wsd run
+constexpr double kDecayShare = 0.2;  // of a wsd run whose decay_steps are absent
 
 // How far `step` is on the way from `begin` to `end`, within [0, 1].
 double progress(std::int64_t step, double begin, std::int64_t end) {
@@ -41,9 +41,11 @@ double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int6
       return config.min_lr + range * 0.5 * (1.0 + std::cos(angle));
     }
     case LearningRateSchedule::wsd: {
-      const double decay_begin =
-          std::max(warm, (1.0 - kDecayShare) * static_cast<double>(num_steps));
-      return config.lr - range * progress(step, decay_begin, num_steps);
+      const auto steps = static_cast<double>(num_steps);
+      const double decay_begin = config.decay_steps
+                                     ? steps - static_cast<double>(*config.decay_steps)
+                                     : (1.0 - kDecayShare) * steps;
+      return config.lr - range * progress(step, std::max(warm, decay_begin), num_steps);
     }
   }
   SL_CHECK(false, "an unknown schedule");

@@ -11,8 +11,10 @@ namespace slackline {
 //   constant:   lr
 //   linear:     straight from lr at step w to min_lr at num_steps
 //   cosine:     half a cosine from lr at step w to min_lr at num_steps
-//   wsd:        lr until the last fifth of the run (kDecayShare of num_steps, warm-up excluded
-//               where they meet), then straight to min_lr at num_steps
+//   wsd:        lr until decay_steps before num_steps (a fifth of num_steps where that is absent;
+//               until w where that is later), then straight to min_lr at num_steps
+// Step 1 of a warm-up has lr / w. Megatron-LM counts from 0: its step 1 has rate 0, and each later
+// step the rate of the step before it here.
 // A pure function, so that a resumed run goes on where it stood; a run whose num_steps is changed
 // on a resume continues on the new curve. Beyond num_steps it stays at min_lr (constant: lr).
 // REQUIRES: step >= 1.

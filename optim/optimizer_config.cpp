@@ -32,6 +32,12 @@ OptimizerConfig read_optimizer_config(JsonReader section) {
       section.choice("schedule", kScheduleNames, static_cast<std::size_t>(config.schedule)));
   config.warmup_steps =
       section.integer("warmup_steps", {.default_value = config.warmup_steps, .min = 0});
+  if (section.has("decay_steps")) {
+    config.decay_steps = section.integer("decay_steps", {.min = 1});
+    if (config.schedule != LearningRateSchedule::wsd) {
+      section.fail("decay_steps", R"(is of optimizer.schedule "wsd"; leave it out)");
+    }
+  }
   config.beta1 = read_beta(section, "beta1", config.beta1);
   config.beta2 = read_beta(section, "beta2", config.beta2);
   config.eps =

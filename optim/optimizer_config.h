@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "core/json_reader.h"
 
@@ -14,6 +15,7 @@ struct OptimizerConfig {
   double min_lr = 0.0;  // at the run's last step; at most lr
   LearningRateSchedule schedule = LearningRateSchedule::cosine;
   std::int64_t warmup_steps = 0;
+  std::optional<std::int64_t> decay_steps{};  // of wsd; absent: a fifth of the run's steps
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;

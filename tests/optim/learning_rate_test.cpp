@@ -49,6 +49,21 @@ TEST_CASE("every schedule warms up to lr and then goes its way to min_lr at the 
   require_rates(LearningRateSchedule::wsd, {0.5, 1, 1, 1, 1, 1, 1, 1, 0.6, 0.2});
 }
 
+TEST_CASE("decay_steps say how long wsd falls, at most what the warm-up leaves") {
+  OptimizerConfig config = config_of(LearningRateSchedule::wsd);
+  config.decay_steps = 5;
+  REQUIRE(testing::worst_mismatch(rates(config),
+                                  std::vector<double>{0.5, 1, 1, 1, 1, 0.84, 0.68, 0.52, 0.36, 0.2},
+                                  {.absolute = 1e-12}) == "");
+  config.decay_steps = 1;
+  REQUIRE(learning_rate(config, 9, kSteps) == 1.0);
+  REQUIRE(learning_rate(config, 10, kSteps) == Approx(0.2));
+  config.decay_steps = 100;
+  REQUIRE(testing::worst_mismatch(rates(config),
+                                  rates(config_of(LearningRateSchedule::linear)),
+                                  {.absolute = 1e-12}) == "");
+}
+
 TEST_CASE("without warm-up the first step is already on the schedule") {
   OptimizerConfig config = config_of(LearningRateSchedule::linear);
   config.warmup_steps = 0;

@@ -31,6 +31,7 @@ TEST_CASE("an empty optimizer section gives the documented defaults") {
   REQUIRE(config.min_lr == 0.0);
   REQUIRE(config.schedule == LearningRateSchedule::cosine);
   REQUIRE(config.warmup_steps == 0);
+  REQUIRE_FALSE(config.decay_steps);
   REQUIRE(config.beta1 == 0.9);
   REQUIRE(config.beta2 == 0.95);
   REQUIRE(config.eps == 1e-8);
@@ -41,13 +42,14 @@ TEST_CASE("an empty optimizer section gives the documented defaults") {
 
 TEST_CASE("every key of the optimizer section is read") {
   const OptimizerConfig config =
-      read(R"({"lr": 1e-3, "min_lr": 1e-4, "schedule": "wsd", "warmup_steps": 20, "beta1": 0.8,
-               "beta2": 0.99, "eps": 1e-6, "weight_decay": 0.2, "decay_embeddings": true,
+      read(R"({"lr": 1e-3, "min_lr": 1e-4, "schedule": "wsd", "warmup_steps": 20,
+               "decay_steps": 30, "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "weight_decay": 0.2, "decay_embeddings": true,
                "clip_norm": 0})");
   REQUIRE(config.lr == 1e-3);
   REQUIRE(config.min_lr == 1e-4);
   REQUIRE(config.schedule == LearningRateSchedule::wsd);
   REQUIRE(config.warmup_steps == 20);
+  REQUIRE(config.decay_steps == 30);
   REQUIRE(config.beta1 == 0.8);
   REQUIRE(config.beta2 == 0.99);
   REQUIRE(config.eps == 1e-6);
@@ -72,6 +74,13 @@ TEST_CASE("values out of range are refused with key, rule and value") {
   REQUIRE_THAT(refusal(R"({"eps": 0})"), Catch::Contains("optimizer.eps"));
   REQUIRE_THAT(refusal(R"({"weight_decay": -0.1})"), Catch::Contains("optimizer.weight_decay"));
   REQUIRE_THAT(refusal(R"({"clip_norm": -1})"), Catch::Contains("optimizer.clip_norm"));
+}
+
+TEST_CASE("decay_steps are of wsd alone") {
+  REQUIRE_THAT(refusal(R"({"schedule": "wsd", "decay_steps": 0})"),
+               Catch::Contains("optimizer.decay_steps"));
+  REQUIRE_THAT(refusal(R"({"decay_steps": 3})"),
+               Catch::Contains("optimizer.decay_steps") && Catch::Contains("wsd"));
 }
 
 TEST_CASE("min_lr above lr is refused") {
