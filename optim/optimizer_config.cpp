@@ -45,6 +45,7 @@ OptimizerConfig read_optimizer_config(JsonReader section) {
   config.weight_decay =
       section.number("weight_decay", {.default_value = config.weight_decay, .min = 0.0});
   config.decay_embeddings = section.boolean("decay_embeddings", config.decay_embeddings);
+  config.decay_embeddings_given = section.has("decay_embeddings");
   config.clip_norm = section.number("clip_norm", {.default_value = config.clip_norm, .min = 0.0});
   section.finish();
   return config;

@@ -19,9 +19,10 @@ struct OptimizerConfig {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;  // decoupled; matrices only
-  bool decay_embeddings = false;
-  double clip_norm = 1.0;  // of all gradients together; 0: no clipping
+  double weight_decay = 0.1;            // decoupled; matrices only
+  bool decay_embeddings = true;         // of token and position tables
+  bool decay_embeddings_given = false;  // absent: a run that goes on keeps its checkpoint's
+  double clip_norm = 1.0;               // of all gradients together; 0: no clipping
 };
 
 // Reads the section and finishes it; throws ConfigError at the first violation.

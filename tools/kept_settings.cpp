@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/checkpoint/manifest.h"
 #include "core/error.h"
 #include "tools/model_loader.h"
 
@@ -11,6 +12,22 @@ namespace slackline {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* kDecay = "optimizer.decay_embeddings";
+
+// Runs `read` on the data document of a checkpoint that a run goes on from.
+template <typename Read>
+auto with_document(const Checkpoint& checkpoint, const Read& read) {
+  if (checkpoint.documents().data.empty()) {
+    throw FileError(checkpoint.path() +
+                    ": holds weights only, nothing to resume; use checkpoint.init_from");
+  }
+  try {
+    return read(Json::parse(checkpoint.documents().data));
+  } catch (const Json::exception& error) {
+    throw FileError(fmt::format("{}/{}: data: {}", checkpoint.path(), kManifestName, error.what()));
+  }
+}
 
 Json data_identity(const TrainConfig& config) {
   Json weights = Json::array();
@@ -52,20 +69,30 @@ Json lasting_model(const ModelConfig& config) {
 
 }  // namespace
 
+std::vector<std::string> keep_settings(const Checkpoint& checkpoint, TrainConfig& config) {
+  return with_document(checkpoint, [&](const Json& document) {
+    std::vector<std::string> older;
+    const bool is_older = !document.contains("settings");
+    if (!config.optimizer.decay_embeddings_given) {
+      config.optimizer.decay_embeddings =
+          !is_older && document.at("settings").at(kDecay).get<bool>();
+      if (is_older) {
+        older.push_back(fmt::format("{} = false", kDecay));
+      }
+    }
+    return older;
+  });
+}
+
 void require_same_run(const Checkpoint& checkpoint, const TrainConfig& config) {
-  if (checkpoint.documents().data.empty()) {
-    throw FileError(checkpoint.path() +
-                    ": holds weights only, nothing to resume; use checkpoint.init_from");
-  }
   require_same(lasting_model(checkpoint_model(checkpoint)),
                lasting_model(config.model),
                "model.",
                checkpoint.path());
   require_model(checkpoint, config.model);
-  require_same(Json::parse(checkpoint.documents().data)["identity"],
-               data_identity(config),
-               "",
-               checkpoint.path());
+  const Json stored =
+      with_document(checkpoint, [](const Json& document) { return document.at("identity"); });
+  require_same(stored, data_identity(config), "", checkpoint.path());
   if (checkpoint.step() > config.run.steps) {
     throw ConfigError(fmt::format("run.steps: {} has completed step {} already; got {}",
                                   checkpoint.path(),
@@ -76,6 +103,17 @@ void require_same_run(const Checkpoint& checkpoint, const TrainConfig& config) {
 
 std::string identity_json(const TrainConfig& config) {
   return data_identity(config).dump();
+}
+
+std::string settings_json(const TrainConfig& config) {
+  return Json{{kDecay, config.optimizer.decay_embeddings}}.dump();
+}
+
+std::string resolved_text(const std::string& text, const TrainConfig& config) {
+  constexpr int kIndent = 2;
+  Json resolved = Json::parse(text);
+  resolved["optimizer"]["decay_embeddings"] = config.optimizer.decay_embeddings;
+  return resolved.dump(kIndent) + "\n";
 }
 
 }  // namespace slackline

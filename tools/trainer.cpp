@@ -14,6 +14,7 @@
 #include "optim/learning_rate.h"
 #include "tools/compression_state.h"
 #include "tools/first_rank.h"
+#include "tools/kept_settings.h"
 #include "tools/memory_plan.h"
 #include "tools/plan_json.h"
 #include "tools/step_plan.h"
@@ -23,8 +24,9 @@ namespace slackline {
 
 namespace {
 
-// With the memory that the run will need, where it is a device's.
-TrainingStart open_start(const TrainConfig& config,
+// Opens the starting state, which decides what the config leaves open. On a CUDA device, also
+// reserves what memory_plan() asks for.
+TrainingStart open_start(TrainConfig& config,
                          const Trainer::Options& options,
                          const Groups& groups,
                          RunDirectory& directory) {
@@ -81,11 +83,11 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
       options_(options),
       world_(groups.world),
       directory_(config.run.dir),
-      start_(open_start(config, options, groups, directory_)),
-      train_data_(open_train_data(config, start_)),
-      valid_data_(open_valid_data(config, start_)),
+      start_(open_start(config_, options, groups, directory_)),
+      train_data_(open_train_data(config_, start_)),
+      valid_data_(open_valid_data(config_, start_)),
       model_({.job = config.mesh_job(),
-              .optimizer = config.optimizer,
+              .optimizer = config_.optimizer,
               .seed = config.run.seed,
               .num_threads = options.num_threads,
               .compression = start_.plans,
@@ -131,7 +133,7 @@ ExitCode Trainer::run() {
   report_dropped_state(start_.stored_compression, start_.taken_compression, *world_);
   if (is_first_rank()) {
     const PlanFiles plan = plan_files(read_step_plan(config_, {}, options_.links, start_.plans));
-    directory_.start(options_.resolved_config, plan, start_.step);
+    directory_.start(resolved_text(options_.resolved_config, config_), plan, start_.step);
   }
   if (owes_evaluation && !evaluate_when_due(start_.step)) {
     return stopped_after(start_.step);

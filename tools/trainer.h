@@ -61,7 +61,7 @@ class Trainer {
 
   [[nodiscard]] bool is_first_rank() const { return world_->rank() == 0; }
 
-  TrainConfig config_;
+  TrainConfig config_;  // start_ decides what the given one leaves open
   Options options_;
   Communicator* world_;
   RunDirectory directory_;

@@ -11,6 +11,7 @@
 #include "tools/activation_compression.h"
 #include "tools/compression_plans.h"
 #include "tools/compression_state.h"
+#include "tools/joined_text.h"
 #include "tools/kept_settings.h"
 #include "tools/model_loader.h"
 
@@ -38,11 +39,36 @@ std::pair<TrainingStart::Source, std::string> choose_source(const TrainConfig& c
   return {Source::initial_values, ""};
 }
 
+// Opens the checkpoint that the run begins with, if there is one, and takes what it says.
+void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingStart& start) {
+  const auto [source, path] = choose_source(config, resume);
+  start.source = source;
+  if (source == TrainingStart::Source::initial_values) {
+    return;
+  }
+  start.checkpoint = open_checkpoint(path);
+  if (source == TrainingStart::Source::weights) {
+    require_model(*start.checkpoint, config.model);
+    return;
+  }
+  const std::vector<std::string> older = keep_settings(*start.checkpoint, config);
+  if (!older.empty() && is_first_rank) {
+    log_info(fmt::format("{}: saved before these defaults changed; the run keeps those it had: {}",
+                         path,
+                         joined(older, ", ")));
+  }
+  require_same_run(*start.checkpoint, config);
+  start.step = start.checkpoint->step();
+  start.plans = resumed_plans(start.plans, start.checkpoint->documents().plan);
+  nlohmann::ordered_json::parse(start.checkpoint->documents().data)["epochs"].get_to(start.order);
+}
+
 std::string data_document(const TrainingState& state) {
   const nlohmann::ordered_json document = {
       {"consumed_sequences", state.step * state.config.batch.global},
       {"epochs", state.train_data.order_state()},
-      {"identity", nlohmann::ordered_json::parse(identity_json(state.config))}};
+      {"identity", nlohmann::ordered_json::parse(identity_json(state.config))},
+      {"settings", nlohmann::ordered_json::parse(settings_json(state.config))}};
   return document.dump();
 }
 
@@ -66,29 +92,17 @@ LocalPlace place_of(const OptimizerPiece& piece, const ShardPart& part) {
 
 }  // namespace
 
-TrainingStart open_training_start(const TrainConfig& config, bool resume, RunDirectory* directory) {
+TrainingStart open_training_start(TrainConfig& config, bool resume, RunDirectory* directory) {
   if (directory != nullptr) {
     directory->claim_existing();
     if (!resume) {
       directory->refuse_occupied();
     }
   }
-  TrainingStart start{.data = open_data(config.data, config.model.vocab),
-                      .plans = compression_plans(config)};
-  const auto [source, path] = choose_source(config, resume);
-  start.source = source;
-  if (source == TrainingStart::Source::initial_values) {
-    return start;
-  }
-  start.checkpoint = open_checkpoint(path);
-  if (source == TrainingStart::Source::weights) {
-    require_model(*start.checkpoint, config.model);
-    return start;
-  }
-  require_same_run(*start.checkpoint, config);
-  start.step = start.checkpoint->step();
-  start.plans = resumed_plans(start.plans, start.checkpoint->documents().plan);
-  nlohmann::ordered_json::parse(start.checkpoint->documents().data)["epochs"].get_to(start.order);
+  TrainingStart start{.plans = compression_plans(config)};
+  const bool is_first_rank = directory != nullptr;
+  open_source(config, resume, is_first_rank, start);
+  start.data = open_data(config.data, config.model.vocab);
   return start;
 }
 

@@ -36,10 +36,11 @@ struct TrainingStart {
 
 // Opens data and, where the config or `resume` asks for one, the checkpoint, and checks that they
 // fit: files whole, same model, and on a resume everything that the state depends on
-// (configs/README.md lists what may change). Throws before anything of the run is written. Rank 0
-// alone gives the run's directory, and looks whether another run or process occupies it, for it may
-// be writing there when others still look; they give null.
-[[nodiscard]] TrainingStart open_training_start(const TrainConfig& config,
+// (configs/README.md lists what may change). Decides what the config leaves open: on a resume as
+// the checkpoint says. Throws before anything of the run is written. Rank 0 alone gives the run's
+// directory, and looks whether another run or process occupies it, for it may be writing there when
+// others still look; they give null.
+[[nodiscard]] TrainingStart open_training_start(TrainConfig& config,
                                                 bool resume,
                                                 RunDirectory* directory);
 

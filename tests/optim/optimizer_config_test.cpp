@@ -36,14 +36,15 @@ TEST_CASE("an empty optimizer section gives the documented defaults") {
   REQUIRE(config.beta2 == 0.95);
   REQUIRE(config.eps == 1e-8);
   REQUIRE(config.weight_decay == 0.1);
-  REQUIRE_FALSE(config.decay_embeddings);
+  REQUIRE(config.decay_embeddings);
+  REQUIRE_FALSE(config.decay_embeddings_given);
   REQUIRE(config.clip_norm == 1.0);
 }
 
 TEST_CASE("every key of the optimizer section is read") {
   const OptimizerConfig config =
       read(R"({"lr": 1e-3, "min_lr": 1e-4, "schedule": "wsd", "warmup_steps": 20,
-               "decay_steps": 30, "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "weight_decay": 0.2, "decay_embeddings": true,
+               "decay_steps": 30, "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "weight_decay": 0.2, "decay_embeddings": false,
                "clip_norm": 0})");
   REQUIRE(config.lr == 1e-3);
   REQUIRE(config.min_lr == 1e-4);
@@ -54,7 +55,8 @@ TEST_CASE("every key of the optimizer section is read") {
   REQUIRE(config.beta2 == 0.99);
   REQUIRE(config.eps == 1e-6);
   REQUIRE(config.weight_decay == 0.2);
-  REQUIRE(config.decay_embeddings);
+  REQUIRE_FALSE(config.decay_embeddings);
+  REQUIRE(config.decay_embeddings_given);
   REQUIRE(config.clip_norm == 0.0);
   REQUIRE(read(R"({"schedule": "constant"})").schedule == LearningRateSchedule::constant);
   REQUIRE(read(R"({"schedule": "linear"})").schedule == LearningRateSchedule::linear);
