@@ -26,8 +26,7 @@ std::vector<DataSource> read_sources(JsonReader& section, std::string_view key) 
   return sources;
 }
 
-Split read_split(JsonReader& section) {
-  const Split defaults = DataConfig{}.split;
+Split read_split(JsonReader& section, const Split& defaults) {
   const std::vector<double> shares =
       section.numbers("split", {.min = 0.0}, std::vector<double>(defaults.begin(), defaults.end()));
   Split split{};
@@ -43,14 +42,17 @@ Split read_split(JsonReader& section) {
 
 }  // namespace
 
-DataConfig read_data_config(JsonReader section) {
+DataConfig read_data_config(JsonReader section, const Split& default_split) {
   DataConfig config;
   config.train = read_sources(section, "train");
   if (config.train.empty()) {
     section.fail("train", R"(must list at least one data set, as in [{"path": "corpus/english"}])");
   }
-  config.split = read_split(section);
   config.valid = read_sources(section, "valid");
+  const bool whole = !config.valid.empty();
+  const Split split = read_split(section, whole ? kWholeFiles : default_split);
+  config.split = whole ? kWholeFiles : split;
+  config.split_given = section.has("split");
   section.finish();
   return config;
 }

@@ -17,13 +17,18 @@ struct DataSource {
 // Shares of every file's sequences that are for training, validation and test.
 using Split = std::array<double, 3>;
 
+inline constexpr Split kWholeFiles = {1.0, 0.0, 0.0};
+inline constexpr Split kSplitForEvaluation = {0.95, 0.05, 0.0};
+
 // The "data" section.
 struct DataConfig {
   std::vector<DataSource> train{};
-  Split split = {0.95, 0.05, 0.0};
-  std::vector<DataSource> valid{};  // where given, it replaces `split` and `train` is used whole
+  Split split = kWholeFiles;  // in force: where `valid` is given, `train` is used whole
+  bool split_given = false;   // absent: a run that goes on keeps its checkpoint's
+  std::vector<DataSource> valid{};
 };
 
-[[nodiscard]] DataConfig read_data_config(JsonReader section);
+// `default_split` holds where neither a split nor `valid` is given.
+[[nodiscard]] DataConfig read_data_config(JsonReader section, const Split& default_split);
 
 }  // namespace slackline

@@ -69,16 +69,12 @@ std::array<std::uint64_t, 4> split_bounds(const Split& split, std::uint64_t sequ
 DataMembers open_data(const DataConfig& config, std::int64_t vocabulary) {
   constexpr std::string_view kTraining = "training";
   constexpr std::string_view kValidation = "validation";
-  const bool valid_is_split = config.valid.empty();
   DataMembers members;
   TokenizerOfAll tokenizer;
   for (const DataSource& source : config.train) {
     const std::shared_ptr<const TokenFile> file = open_token_file(source.path, vocabulary);
     tokenizer.add(*file);
     DataMember& train = members.train.emplace_back(whole_file(file, source.weight, kTraining));
-    if (!valid_is_split) {
-      continue;
-    }
     const auto bounds = split_bounds(config.split, file->num_sequences());
     train.num_sequences = bounds[1];
     if (config.split[1] > 0.0) {

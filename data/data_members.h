@@ -23,7 +23,7 @@ struct DataMember {
 
 struct DataMembers {
   std::vector<DataMember> train;
-  std::vector<DataMember> valid;  // empty where neither `valid` nor the split has a share for it
+  std::vector<DataMember> valid;  // empty where neither `valid` nor the split has any
   // The tokenizer.json of the data (data/tokenizer_file.h), where a file has one.
   std::optional<std::string> tokenizer;
 };

@@ -14,6 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kDecay = "optimizer.decay_embeddings";
+constexpr const char* kSplit = "data.split";
 
 // Runs `read` on the data document of a checkpoint that a run goes on from.
 template <typename Read>
@@ -37,8 +38,13 @@ Json data_identity(const TrainConfig& config) {
   return {{"run.seed", config.run.seed},
           {"batch.global", config.batch.global},
           {"data.train weights", weights},
-          {"data.split", config.data.split},
-          {"data.valid given", !config.data.valid.empty()}};
+          {kSplit, config.data.split}};
+}
+
+// The split in force when the settings were saved. Older ones say beside it whether validation
+// files, with which training files are whole, were there.
+Split stored_split(const Json& identity) {
+  return identity.value("data.valid given", false) ? kWholeFiles : identity.at(kSplit).get<Split>();
 }
 
 // Throws for the first member of `current` that is another one in `stored`. Keys in messages are
@@ -80,6 +86,12 @@ std::vector<std::string> keep_settings(const Checkpoint& checkpoint, TrainConfig
         older.push_back(fmt::format("{} = false", kDecay));
       }
     }
+    if (!config.data.split_given && config.data.valid.empty()) {
+      config.data.split = stored_split(document.at("identity"));
+      if (is_older && config.data.split == kSplitForEvaluation) {
+        older.push_back(fmt::format("{} = {}", kSplit, Json(config.data.split).dump()));
+      }
+    }
     return older;
   });
 }
@@ -90,9 +102,19 @@ void require_same_run(const Checkpoint& checkpoint, const TrainConfig& config) {
                "model.",
                checkpoint.path());
   require_model(checkpoint, config.model);
-  const Json stored =
-      with_document(checkpoint, [](const Json& document) { return document.at("identity"); });
+  const Json stored = with_document(checkpoint, [](const Json& document) {
+    Json identity = document.at("identity");
+    identity[kSplit] = stored_split(identity);
+    return identity;
+  });
   require_same(stored, data_identity(config), "", checkpoint.path());
+  if (config.run.eval_every > 0 && config.data.valid.empty() && config.data.split[1] == 0.0) {
+    throw ConfigError(
+        fmt::format("run.eval_every: needs data.valid, because the run that {} is of trains on "
+                    "whole files and holds nothing back; got {}",
+                    checkpoint.path(),
+                    config.run.eval_every));
+  }
   if (checkpoint.step() > config.run.steps) {
     throw ConfigError(fmt::format("run.steps: {} has completed step {} already; got {}",
                                   checkpoint.path(),
@@ -112,6 +134,7 @@ std::string settings_json(const TrainConfig& config) {
 std::string resolved_text(const std::string& text, const TrainConfig& config) {
   constexpr int kIndent = 2;
   Json resolved = Json::parse(text);
+  resolved["data"]["split"] = config.data.split;
   resolved["optimizer"]["decay_embeddings"] = config.optimizer.decay_embeddings;
   return resolved.dump(kIndent) + "\n";
 }

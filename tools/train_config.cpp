@@ -134,7 +134,8 @@ TrainConfig read_train_config(JsonReader document) {
   }
   config.precision = document.choice("precision", kPrecisions, 0) == 0 ? DType::f32 : DType::bf16;
   config.model = read_model_config(document.section("model"));
-  config.data = read_data_config(document.section("data"));
+  config.data = read_data_config(document.section("data"),
+                                 config.run.eval_every > 0 ? kSplitForEvaluation : kWholeFiles);
   config.parallel = read_parallel_config(document.section("parallel"), config.model);
   config.batch = read_batch_config(document.section("batch"), config.parallel);
   check_batch_fits(

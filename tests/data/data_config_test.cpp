@@ -7,7 +7,7 @@ namespace slackline {
 namespace {
 
 DataConfig read(const std::string& json) {
-  return read_data_config(JsonReader::parse(json, "test"));
+  return read_data_config(JsonReader::parse(json, "test"), {0.5, 0.25, 0.25});
 }
 
 void refuses(const std::string& json, const std::string& why) {
@@ -24,13 +24,21 @@ TEST_CASE("the data section reads with its defaults") {
   REQUIRE(config.train[0].weight == 1.0);
   REQUIRE(config.train[1].path == "b");
   REQUIRE(config.train[1].weight == 2.5);
-  REQUIRE(config.split == Split{0.95, 0.05, 0.0});
+  REQUIRE(config.split == Split{0.5, 0.25, 0.25});
+  REQUIRE_FALSE(config.split_given);
   REQUIRE(config.valid.empty());
+}
 
-  const DataConfig other = read(R"({"train": [{"path": "a"}], "split": [949, 50, 1],
-                                    "valid": [{"path": "v"}]})");
-  REQUIRE(other.split == Split{949, 50, 1});
-  REQUIRE(other.valid.at(0).path == "v");
+TEST_CASE("with validation files the training files are whole, whatever split is given") {
+  const DataConfig split = read(R"({"train": [{"path": "a"}], "split": [949, 50, 1]})");
+  REQUIRE(split.split == Split{949, 50, 1});
+  REQUIRE(split.split_given);
+  for (const char* given : {"", R"("split": [949, 50, 1],)"}) {
+    const DataConfig config = read(std::string(R"({"train": [{"path": "a"}], )") + given +
+                                   R"("valid": [{"path": "v"}]})");
+    REQUIRE(config.split == kWholeFiles);
+    REQUIRE(config.valid.at(0).path == "v");
+  }
 }
 
 TEST_CASE("every violation of the data section names its key") {

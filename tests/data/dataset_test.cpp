@@ -144,12 +144,12 @@ TEST_CASE("with validation files the training files are used whole") {
   DataConfig config = files.config();
   config.valid = {config.train.back()};
   config.train.pop_back();
+  config.split = kWholeFiles;
   const DataMembers members = open_data(config, 60000);
   REQUIRE(members.train.at(0).num_sequences == 20);
   REQUIRE(members.valid.at(0).num_sequences == 30);
 
   config.valid.clear();
-  config.split = {1, 0, 0};
   REQUIRE(open_data(config, 60000).valid.empty());
 }
 

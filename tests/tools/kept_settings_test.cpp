@@ -19,14 +19,30 @@ Json resolved_config(const TrainingRun& run, const std::string& directory = "run
   return Json::parse(read_file(run.path(directory) + "/config.resolved.json"));
 }
 
-// Takes from a checkpoint what Slackline did not write before it kept settings.
-void make_older(const std::string& checkpoint) {
+enum class Validation { none, files };
+
+// Makes a checkpoint what Slackline wrote before it kept settings: with validation files it wrote
+// down the split that was not used, and that there are such files.
+void make_older(const std::string& checkpoint, Validation validation = Validation::none) {
   const std::string path = checkpoint + "/manifest.json";
   Json manifest = Json::parse(read_file(path));
   manifest["data"].erase("settings");
+  Json& identity = manifest["data"]["identity"];
+  identity["data.valid given"] = validation == Validation::files;
+  if (validation == Validation::files) {
+    identity["data.split"] = {0.95, 0.05, 0.0};
+  }
   manifest.erase("xxh3");  // of the text before
   write_file_atomically(path, manifest.dump());
 }
+
+// Tokens of the first data set that the run trains on, as its checkpoint has them.
+std::int64_t training_tokens(const std::string& checkpoint) {
+  const Json manifest = Json::parse(read_file(checkpoint + "/manifest.json"));
+  return manifest["data"]["epochs"][0][0].get<std::int64_t>();
+}
+
+const std::vector<std::string> kOpen = {"data.split=null", "run.eval_every=0"};
 
 }  // namespace
 
@@ -64,6 +80,56 @@ TEST_CASE("a resume may turn the decay of tables on, also of an older checkpoint
   make_older(run.checkpoint(3));
   REQUIRE(run.train({"optimizer.decay_embeddings=true"}, {"--resume"}).exit_code == 0);
   REQUIRE(run.weights_sha256(run.checkpoint(6)) != no);
+}
+
+TEST_CASE("files are trained on whole where nothing is evaluated, and a resume keeps that") {
+  const TrainingRun run;
+  REQUIRE(run.train(kOpen).exit_code == 0);
+  REQUIRE(run.train({"data.split=[1, 0, 0]", "run.eval_every=0", "run.dir=" + run.path("whole")})
+              .exit_code == 0);
+  REQUIRE(run.train({"data.split=null", "run.dir=" + run.path("split")}).exit_code == 0);
+  const std::int64_t whole = training_tokens(run.checkpoint(6));
+  REQUIRE(training_tokens(run.checkpoint(6, "whole")) == whole);
+  REQUIRE(training_tokens(run.checkpoint(6, "split")) == Approx(0.95 * whole).epsilon(1e-3));
+  REQUIRE(resolved_config(run)["data"]["split"] == Json({1.0, 0.0, 0.0}));
+  REQUIRE(resolved_config(run, "split")["data"]["split"] == Json({0.95, 0.05, 0.0}));
+
+  const ProcessResult evaluating =
+      run.train({"data.split=null", "run.steps=8", "run.eval_every=2"}, {"--resume"});
+  INFO(evaluating.error);
+  REQUIRE(evaluating.exit_code == 2);
+  REQUIRE_THAT(evaluating.error, Contains("run.eval_every: needs data.valid"));
+  REQUIRE(run.train({"run.steps=8"}, {"--resume"}).exit_code == 2);  // a split, given
+  const std::string valid = R"(data.valid=[{"path": ")" + run.path("corpus") + R"("}])";
+  REQUIRE(run.train({"data.split=null", "run.steps=8", valid}, {"--resume"}).exit_code == 0);
+  REQUIRE(run.metric("eval_loss").size() == 2);  // after steps 6, which was not evaluated, and 8
+
+  REQUIRE(run.train(with(kOpen, {"run.steps=8", "run.dir=" + run.path("split")}), {"--resume"})
+              .exit_code == 0);
+  REQUIRE(training_tokens(run.checkpoint(8, "split")) ==
+          training_tokens(run.checkpoint(6, "split")));
+}
+
+TEST_CASE("a run from an older checkpoint keeps the split that was the default, and says so") {
+  const TrainingRun run;
+  REQUIRE(run.train({"data.split=[0.95, 0.05, 0]", "run.eval_every=0"}).exit_code == 0);
+  make_older(run.checkpoint(6));
+  const ProcessResult resumed = run.train(with(kOpen, {"run.steps=8"}), {"--resume"});
+  INFO(resumed.error);
+  REQUIRE(resumed.exit_code == 0);
+  REQUIRE_THAT(resumed.error, Contains("data.split = [0.95,0.05,0.0]"));
+  REQUIRE(training_tokens(run.checkpoint(8)) == training_tokens(run.checkpoint(6)));
+}
+
+TEST_CASE("an older run with validation files, which trained on whole files, goes on") {
+  const TrainingRun run;
+  const std::string valid = R"(data.valid=[{"path": ")" + run.path("corpus") + R"("}])";
+  REQUIRE(run.train({"data.split=null", valid}).exit_code == 0);
+  make_older(run.checkpoint(6), Validation::files);
+  const ProcessResult resumed = run.train({"data.split=null", valid, "run.steps=8"}, {"--resume"});
+  INFO(resumed.error);
+  REQUIRE(resumed.exit_code == 0);
+  REQUIRE_THAT(resumed.error, !Contains("data.split"));
 }
 
 }  // namespace slackline

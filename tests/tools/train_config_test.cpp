@@ -124,6 +124,8 @@ TEST_CASE("defaults fill everything but what is required") {
   REQUIRE(config.batch.micro == 8);
   REQUIRE(config.optimizer.beta2 == 0.95);
   REQUIRE(config.compress.policy == CompressionPolicy::none);
+  REQUIRE(config.data.split == kWholeFiles);
+  REQUIRE(read_with({"run.eval_every=5"}).data.split == kSplitForEvaluation);
   for (const char* key : {"run.dir", "run.steps", "model.layers", "model.hidden", "batch.global"}) {
     REQUIRE_THAT(refusal({std::string(key) + "=null"}), Catch::Contains(key));
   }
