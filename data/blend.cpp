@@ -36,6 +36,30 @@ double numpy_sum(std::span<const double> values) {
   return sum;
 }
 
+// Calls `take` with the member of each sample, and counts them in `taken`.
+template <typename Take>
+void choose_members(std::span<const double> weights,
+                    std::uint64_t samples,
+                    std::vector<std::uint64_t>& taken,
+                    const Take& take) {
+  SL_CHECK(!weights.empty() && weights.size() <= Blend::kMaxMembers,
+           std::to_string(weights.size()));
+  for (std::uint64_t step = 0; step < samples; ++step) {
+    const double steps = std::max(static_cast<double>(step), 1.0);
+    std::size_t behind = 0;
+    double largest = weights[0] * steps - static_cast<double>(taken[0]);
+    for (std::size_t member = 1; member < weights.size(); ++member) {
+      const double error = weights[member] * steps - static_cast<double>(taken[member]);
+      if (error > largest) {
+        largest = error;
+        behind = member;
+      }
+    }
+    take(behind);
+    ++taken[behind];
+  }
+}
+
 }  // namespace
 
 std::vector<double> normalized_weights(std::span<const double> weights) {
@@ -54,23 +78,21 @@ std::uint64_t member_samples(std::uint64_t samples, double weight) {
 }
 
 Blend::Blend(std::span<const double> weights, std::uint64_t samples) : taken_(weights.size(), 0) {
-  SL_CHECK(!weights.empty() && weights.size() <= kMaxMembers, std::to_string(weights.size()));
   members_.reserve(samples);
   samples_.reserve(samples);
-  for (std::uint64_t step = 0; step < samples; ++step) {
-    const double steps = std::max(static_cast<double>(step), 1.0);
-    std::size_t behind = 0;
-    double largest = weights[0] * steps - static_cast<double>(taken_[0]);
-    for (std::size_t member = 1; member < weights.size(); ++member) {
-      const double error = weights[member] * steps - static_cast<double>(taken_[member]);
-      if (error > largest) {
-        largest = error;
-        behind = member;
-      }
-    }
-    members_.push_back(static_cast<std::uint16_t>(behind));
-    samples_.push_back(taken_[behind]++);
+  choose_members(weights, samples, taken_, [&](std::size_t member) {
+    members_.push_back(static_cast<std::uint16_t>(member));
+    samples_.push_back(taken_[member]);
+  });
+}
+
+std::vector<std::uint64_t> Blend::counts(std::span<const double> weights, std::uint64_t samples) {
+  if (weights.size() == 1) {
+    return {samples};
   }
+  std::vector<std::uint64_t> taken(weights.size(), 0);
+  choose_members(weights, samples, taken, [](std::size_t /*member*/) {});
+  return taken;
 }
 
 }  // namespace slackline

@@ -35,6 +35,10 @@ class Blend {
     return {.member = members_[i], .sample = samples_[i]};
   }
 
+  // How many samples a blend takes of each member, without the memory that a blend needs.
+  [[nodiscard]] static std::vector<std::uint64_t> counts(std::span<const double> weights,
+                                                         std::uint64_t samples);
+
   // Samples that the blend takes of a member.
   [[nodiscard]] std::uint64_t taken(std::size_t member) const { return taken_[member]; }
 

@@ -16,9 +16,18 @@ std::vector<DataSource> read_sources(JsonReader& section, std::string_view key) 
     if (read.path.empty()) {
       source.fail("path", "must name a data set, such as corpus/english");
     }
-    read.weight =
-        source.number("weight", {.default_value = 1.0, .min = 0.0, .exclusive_min = true});
+    if (source.has("weight")) {
+      read.weight = source.number("weight", {.min = 0.0, .exclusive_min = true});
+    }
     source.finish();
+  }
+  for (std::size_t i = 1; i < sources.size(); ++i) {
+    if (sources[i].weight.has_value() != sources[0].weight.has_value()) {
+      section.sections(key)[sources[0].weight ? i : 0].fail(
+          "weight",
+          "must be given for all data sets of the list or for none; without weights each counts by "
+          "its size");
+    }
   }
   if (sources.size() > Blend::kMaxMembers) {
     section.fail(key, "must name at most " + std::to_string(Blend::kMaxMembers) + " data sets");

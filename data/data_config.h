@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,10 @@
 namespace slackline {
 
 struct DataSource {
-  std::string path;     // a prefix of Megatron's files, or an llm.c token file
-  double weight = 1.0;  // share of the samples, relative to the other sources'
+  std::string path;  // a prefix of Megatron's files, or an llm.c token file
+  // Share of the samples, relative to the other sources'. A list has weights for all of its sources
+  // or for none; without them each counts by the samples that an epoch of it has.
+  std::optional<double> weight{};
 };
 
 // Shares of every file's sequences that are for training, validation and test.

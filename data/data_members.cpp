@@ -13,10 +13,26 @@ namespace slackline {
 namespace {
 
 DataMember whole_file(std::shared_ptr<const TokenFile> file,
-                      double weight,
+                      const DataSource& source,
                       std::string_view split) {
   const std::uint64_t sequences = file->num_sequences();
-  return {.file = std::move(file), .weight = weight, .split = split, .num_sequences = sequences};
+  return {.file = std::move(file),
+          .weight = source.weight.value_or(0.0),
+          .split = split,
+          .num_sequences = sequences};
+}
+
+// Gives members the weights that their sources lack.
+void weigh_by_samples(const std::vector<DataSource>& sources,
+                      std::int64_t sequence,
+                      std::vector<DataMember>& members) {
+  for (std::size_t m = 0; m < sources.size(); ++m) {
+    if (!sources[m].weight) {
+      const std::uint64_t tokens = tokens_of(members[m]);
+      const std::uint64_t targets = tokens == 0 ? 0 : tokens - 1;
+      members[m].weight = static_cast<double>(targets / static_cast<std::uint64_t>(sequence));
+    }
+  }
 }
 
 // Remembers the tokenizer of the first file that has one, and compares the others with it.
@@ -66,7 +82,7 @@ std::array<std::uint64_t, 4> split_bounds(const Split& split, std::uint64_t sequ
   return bounds;
 }
 
-DataMembers open_data(const DataConfig& config, std::int64_t vocabulary) {
+DataMembers open_data(const DataConfig& config, std::int64_t vocabulary, std::int64_t sequence) {
   constexpr std::string_view kTraining = "training";
   constexpr std::string_view kValidation = "validation";
   DataMembers members;
@@ -74,11 +90,11 @@ DataMembers open_data(const DataConfig& config, std::int64_t vocabulary) {
   for (const DataSource& source : config.train) {
     const std::shared_ptr<const TokenFile> file = open_token_file(source.path, vocabulary);
     tokenizer.add(*file);
-    DataMember& train = members.train.emplace_back(whole_file(file, source.weight, kTraining));
+    DataMember& train = members.train.emplace_back(whole_file(file, source, kTraining));
     const auto bounds = split_bounds(config.split, file->num_sequences());
     train.num_sequences = bounds[1];
     if (config.split[1] > 0.0) {
-      DataMember& valid = members.valid.emplace_back(whole_file(file, source.weight, kValidation));
+      DataMember& valid = members.valid.emplace_back(whole_file(file, source, kValidation));
       valid.first_sequence = bounds[1];
       valid.num_sequences = bounds[2] - bounds[1];
     }
@@ -86,10 +102,35 @@ DataMembers open_data(const DataConfig& config, std::int64_t vocabulary) {
   for (const DataSource& source : config.valid) {
     const std::shared_ptr<const TokenFile> file = open_token_file(source.path, vocabulary);
     tokenizer.add(*file);
-    members.valid.emplace_back(whole_file(file, source.weight, kValidation));
+    members.valid.emplace_back(whole_file(file, source, kValidation));
+  }
+  weigh_by_samples(config.train, sequence, members.train);
+  weigh_by_samples(config.valid, sequence, members.valid);
+  for (std::size_t m = 0; config.valid.empty() && m < members.valid.size(); ++m) {
+    members.valid[m].weight = members.train[m].weight;
   }
   members.tokenizer = tokenizer.take();
   return members;
+}
+
+std::uint64_t tokens_of(const DataMember& member) {
+  const std::uint64_t end = member.first_sequence + member.num_sequences;
+  return member.file->sequence_start(end) - member.file->sequence_start(member.first_sequence);
+}
+
+void require_one_sample(const DataMember& member, std::int64_t sequence) {
+  const std::uint64_t tokens = tokens_of(member);
+  if (tokens <= static_cast<std::uint64_t>(sequence)) {
+    throw FileError(fmt::format(
+        "{}: its {} split is too short: at least model.sequence + 1 = {} tokens are needed, "
+        "{} of its {} sequences have {} (hint: change data.split, or give data.valid)",
+        member.file->path(),
+        member.split,
+        sequence + 1,
+        member.num_sequences,
+        member.file->num_sequences(),
+        tokens));
+  }
 }
 
 }  // namespace slackline

@@ -29,8 +29,17 @@ struct DataMembers {
 };
 
 // Opens every file once, checks it and its tokens (open_token_file), and cuts it into splits as
-// Megatron does. Throws FileError, also for files made with different tokenizers.
-[[nodiscard]] DataMembers open_data(const DataConfig& config, std::int64_t vocabulary);
+// Megatron does. A member without a weight gets the samples of `sequence` tokens that an epoch of
+// it has; the validation part of a file has the weight of its training part. Throws FileError, also
+// for files made with different tokenizers.
+[[nodiscard]] DataMembers open_data(const DataConfig& config,
+                                    std::int64_t vocabulary,
+                                    std::int64_t sequence);
+
+[[nodiscard]] std::uint64_t tokens_of(const DataMember& member);
+
+// Throws FileError for a part that is shorter than a sample of `sequence` + 1 tokens.
+void require_one_sample(const DataMember& member, std::int64_t sequence);
 
 // The first sequence of each part of `sequences`, then `sequences`: running sums of the shares,
 // rounded, halves to the even number.

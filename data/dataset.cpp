@@ -1,7 +1,5 @@
 #include "data/dataset.h"
 
-#include <numeric>
-
 #include <fmt/format.h>
 
 #include "core/check.h"
@@ -34,24 +32,6 @@ std::vector<std::uint32_t> lengths_of(const DataMember& member) {
   return lengths;
 }
 
-std::uint64_t require_one_sample(const DataMember& member,
-                                 std::span<const std::uint32_t> lengths,
-                                 std::int64_t sequence) {
-  const std::uint64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
-  if (tokens <= static_cast<std::uint64_t>(sequence)) {
-    throw FileError(fmt::format(
-        "{}: its {} split is too short: at least model.sequence + 1 = {} tokens are needed, "
-        "{} of its {} sequences have {} (hint: change data.split, or give data.valid)",
-        member.file->path(),
-        member.split,
-        sequence + 1,
-        member.num_sequences,
-        member.file->num_sequences(),
-        tokens));
-  }
-  return tokens;
-}
-
 }  // namespace
 
 Dataset::Dataset(std::vector<DataMember> members, const DatasetOptions& options)
@@ -67,8 +47,8 @@ Dataset::Dataset(std::vector<DataMember> members, const DatasetOptions& options)
     Member& member = members_.emplace_back();
     member.data = std::move(members[m]);
     const std::vector<std::uint32_t> lengths = lengths_of(member.data);
-    const std::uint64_t tokens = require_one_sample(member.data, lengths, options_.sequence);
-    member.state = {static_cast<std::int64_t>(tokens)};
+    require_one_sample(member.data, options_.sequence);
+    member.state = {static_cast<std::int64_t>(tokens_of(member.data))};
     if (!options_.stored.empty()) {
       restore_blocks(member, lengths, options_.stored[m]);
     } else if (options_.samples > 0) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "core/check.h"
@@ -40,6 +41,9 @@ std::optional<std::uint64_t> find_at_least(std::span<const std::byte> bytes,
                                            std::uint64_t size,
                                            std::uint64_t limit) {
   using Unsigned = std::make_unsigned_t<T>;  // negative tokens are beyond every vocabulary
+  if (limit > std::numeric_limits<Unsigned>::max()) {
+    return std::nullopt;
+  }
   constexpr std::uint64_t kBlock = 4096;
   for (std::uint64_t start = 0; start < size; start += kBlock) {
     const std::uint64_t end = std::min(start + kBlock, size);

@@ -35,6 +35,11 @@ std::vector<std::string> token_file_paths(const std::string& prefix_or_path) {
   return paths;
 }
 
+bool token_file_exists(const std::string& prefix_or_path) {
+  return is_regular_file(megatron_prefix(prefix_or_path) + ".idx") ||
+         (is_regular_file(prefix_or_path) && is_llmc_file(prefix_or_path));
+}
+
 std::unique_ptr<TokenFile> open_token_file(const std::string& prefix_or_path,
                                            std::int64_t vocabulary) {
   const std::string prefix = megatron_prefix(prefix_or_path);

@@ -50,6 +50,9 @@ class TokenFile {
 // For files that are read without a model: every id that a TokenId holds.
 constexpr std::int64_t kAnyVocabulary = std::numeric_limits<TokenId>::max();
 
+// Whether there is something that open_token_file would open.
+[[nodiscard]] bool token_file_exists(const std::string& prefix_or_path);
+
 // Opens a prefix of Megatron's .bin and .idx (the name of either will do as well), or an llm.c
 // token file, known by its first bytes. Every token is looked at once. Throws FileError, naming
 // file, offset and what was expected, for files that are missing, truncated, inconsistent or of

@@ -1,10 +1,14 @@
 #include "tools/kept_settings.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/checkpoint/manifest.h"
 #include "core/error.h"
+#include "data/blend.h"
 #include "tools/model_loader.h"
 
 namespace slackline {
@@ -15,6 +19,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kDecay = "optimizer.decay_embeddings";
 constexpr const char* kSplit = "data.split";
+constexpr const char* kTrainWeights = "data.train weights";
+constexpr const char* kValidWeights = "data.valid weights";
 
 // Runs `read` on the data document of a checkpoint that a run goes on from.
 template <typename Read>
@@ -30,15 +36,37 @@ auto with_document(const Checkpoint& checkpoint, const Read& read) {
   }
 }
 
-Json data_identity(const TrainConfig& config) {
-  Json weights = Json::array();
-  for (const DataSource& source : config.data.train) {
-    weights.push_back(source.weight);
+std::vector<double> weights_of(const std::vector<DataSource>& sources) {
+  std::vector<double> weights;
+  weights.reserve(sources.size());
+  for (const DataSource& source : sources) {
+    weights.push_back(source.weight.value_or(0.0));
   }
+  return weights;
+}
+
+// Gives sources without weights those that were kept, if they are of as many sources.
+void keep_weights(const std::vector<double>& kept, std::vector<DataSource>& sources) {
+  if (!sources.empty() && !sources.front().weight && kept.size() == sources.size()) {
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      sources[i].weight = kept[i];
+    }
+  }
+}
+
+Json data_identity(const TrainConfig& config) {
   return {{"run.seed", config.run.seed},
           {"batch.global", config.batch.global},
-          {"data.train weights", weights},
+          {kTrainWeights, weights_of(config.data.train)},
           {kSplit, config.data.split}};
+}
+
+// The identity as it is compared: weights and shares by their ratios alone.
+Json by_ratios(Json identity) {
+  for (const char* key : {kTrainWeights, kSplit}) {
+    identity[key] = normalized_weights(identity.at(key).get<std::vector<double>>());
+  }
+  return identity;
 }
 
 // The split in force when the settings were saved. Older ones say beside it whether validation
@@ -65,6 +93,31 @@ void require_same(const Json& stored,
   }
 }
 
+void keep_all_weights(const Checkpoint& checkpoint,
+                      const Json& document,
+                      TrainConfig& config,
+                      std::vector<std::string>& older) {
+  DataConfig& data = config.data;
+  const auto train = document.at("identity").at(kTrainWeights).get<std::vector<double>>();
+  if (train.size() != data.train.size()) {
+    throw ConfigError(
+        fmt::format("data.train: must name as many data sets as when {} was saved: {}; got {}",
+                    checkpoint.path(),
+                    train.size(),
+                    data.train.size()));
+  }
+  const bool is_older = !document.contains("settings");
+  const bool silent =
+      !data.train.front().weight || (!data.valid.empty() && !data.valid.front().weight);
+  if (is_older && silent && std::max(data.train.size(), data.valid.size()) > 1) {
+    older.emplace_back("weights of data sets = 1");
+  }
+  keep_weights(train, data.train);
+  keep_weights(is_older ? std::vector<double>(data.valid.size(), 1.0)
+                        : document.at("settings").at(kValidWeights).get<std::vector<double>>(),
+               data.valid);
+}
+
 // The settings of a model that decide what it computes and which tensors it has.
 Json lasting_model(const ModelConfig& config) {
   Json model = Json::parse(model_config_json(config));
@@ -74,6 +127,15 @@ Json lasting_model(const ModelConfig& config) {
 }
 
 }  // namespace
+
+void settle_weights(const DataMembers& members, TrainConfig& config) {
+  for (std::size_t i = 0; i < config.data.train.size(); ++i) {
+    config.data.train[i].weight = members.train[i].weight;
+  }
+  for (std::size_t i = 0; i < config.data.valid.size(); ++i) {
+    config.data.valid[i].weight = members.valid[i].weight;
+  }
+}
 
 std::vector<std::string> keep_settings(const Checkpoint& checkpoint, TrainConfig& config) {
   return with_document(checkpoint, [&](const Json& document) {
@@ -86,6 +148,7 @@ std::vector<std::string> keep_settings(const Checkpoint& checkpoint, TrainConfig
         older.push_back(fmt::format("{} = false", kDecay));
       }
     }
+    keep_all_weights(checkpoint, document, config, older);
     if (!config.data.split_given && config.data.valid.empty()) {
       config.data.split = stored_split(document.at("identity"));
       if (is_older && config.data.split == kSplitForEvaluation) {
@@ -105,9 +168,9 @@ void require_same_run(const Checkpoint& checkpoint, const TrainConfig& config) {
   const Json stored = with_document(checkpoint, [](const Json& document) {
     Json identity = document.at("identity");
     identity[kSplit] = stored_split(identity);
-    return identity;
+    return by_ratios(std::move(identity));
   });
-  require_same(stored, data_identity(config), "", checkpoint.path());
+  require_same(stored, by_ratios(data_identity(config)), "", checkpoint.path());
   if (config.run.eval_every > 0 && config.data.valid.empty() && config.data.split[1] == 0.0) {
     throw ConfigError(
         fmt::format("run.eval_every: needs data.valid, because the run that {} is of trains on "
@@ -128,13 +191,22 @@ std::string identity_json(const TrainConfig& config) {
 }
 
 std::string settings_json(const TrainConfig& config) {
-  return Json{{kDecay, config.optimizer.decay_embeddings}}.dump();
+  return Json{{kDecay, config.optimizer.decay_embeddings},
+              {kValidWeights, weights_of(config.data.valid)}}
+      .dump();
 }
 
 std::string resolved_text(const std::string& text, const TrainConfig& config) {
   constexpr int kIndent = 2;
   Json resolved = Json::parse(text);
-  resolved["data"]["split"] = config.data.split;
+  Json& data = resolved["data"];
+  data["split"] = config.data.split;
+  for (const auto& [key, sources] :
+       {std::pair{"train", &config.data.train}, std::pair{"valid", &config.data.valid}}) {
+    for (std::size_t i = 0; i < sources->size(); ++i) {
+      data[key][i]["weight"] = (*sources)[i].weight.value_or(0.0);
+    }
+  }
   resolved["optimizer"]["decay_embeddings"] = config.optimizer.decay_embeddings;
   return resolved.dump(kIndent) + "\n";
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
+#include "data/data_members.h"
 #include "tools/train_config.h"
 
 namespace slackline {
@@ -13,9 +14,13 @@ namespace slackline {
 // the same of the first kind, or its numbers would be those of neither run, and keeps those of the
 // second kind that its config leaves open.
 
+// Writes the weights that the data sets have into the config. REQUIRES: they were opened for it.
+void settle_weights(const DataMembers& members, TrainConfig& config);
+
 // Sets what the config leaves open to what the checkpoint holds. Returns, as text, the settings
 // that a checkpoint of an older Slackline does not hold and that stay at the defaults it had; none
-// for newer ones. Throws FileError where the checkpoint holds weights only, or no such settings.
+// for newer ones. Throws FileError where the checkpoint holds weights only, or no such settings,
+// and ConfigError for another number of training data sets.
 [[nodiscard]] std::vector<std::string> keep_settings(const Checkpoint& checkpoint,
                                                      TrainConfig& config);
 

@@ -1,11 +1,16 @@
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "core/file_io.h"
+#include "core/shown_text.h"
 #include "core/terminal.h"
+#include "data/data_members.h"
 #include "tools/commands.h"
+#include "tools/data_table.h"
 #include "tools/layout_advice.h"
 #include "tools/plan_json.h"
 #include "tools/plan_text.h"
@@ -23,6 +28,35 @@ struct PlanOptions {
   bool json = false;
 };
 
+// How a run would use its training data; empty where their files are not on this machine, and for a
+// rehearsal, which reads none.
+std::vector<DataTableRow> planned_data(const TrainConfig& config) {
+  DataConfig data = config.data;
+  data.valid.clear();  // these need not be here; `split` says already what is left for training
+  if (config.device == Device::rehearsal ||
+      !std::all_of(data.train.begin(), data.train.end(), [](const DataSource& source) {
+        return token_file_exists(source.path);
+      })) {
+    return {};
+  }
+  const DataMembers members = open_data(data, kAnyVocabulary, config.model.sequence);
+  for (const DataMember& member : members.train) {
+    require_one_sample(member, config.model.sequence);
+  }
+  return data_table(config, members.train);
+}
+
+std::string data_text(const std::vector<DataTableRow>& rows) {
+  if (rows.empty()) {
+    return "";
+  }
+  std::string text = "\n" + data_table_text(rows);
+  for (const std::string& warning : data_table_warnings(rows)) {
+    text += "warning: " + shown_line(warning) + "\n";
+  }
+  return text;
+}
+
 void print_plan(const PlanOptions& options) {
   JsonReader document = JsonReader::parse_file(options.config);
   for (const std::string& assignment : options.assignments) {
@@ -37,11 +71,12 @@ void print_plan(const PlanOptions& options) {
   if (config.parallel.num_ranks() > 1) {
     advice = advise_layouts(config, document.resolved(), plan.costs, plan.links);
   }
+  const std::vector<DataTableRow> data = planned_data(config);
   if (options.json) {
-    print_json(plan_json(plan, advice_json(advice)));
+    print_json(plan_json(plan, {.layouts = advice_json(advice), .data = data_rows_json(data)}));
     return;
   }
-  std::string text = plan_text(plan);
+  std::string text = plan_text(plan) + data_text(data);
   if (config.compress.policy != CompressionPolicy::none) {
     text += "\n" + compression_text(plan);
   }

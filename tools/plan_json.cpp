@@ -134,10 +134,10 @@ std::string totals_json(const StepPlan& plan) {
 
 }  // namespace
 
-std::string plan_json(const StepPlan& plan, const std::string& layouts) {
+std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
   return fmt::format(
       R"({{{}, "costs": {}, "links": {}, "step_seconds": {}, "bubble_share": {}, )"
-      R"("bytes_sent": {}, "stages": [{}], "ranks": [{}], "classes": [{}], "layouts": {}, "schedule": {}}})"
+      R"("bytes_sent": {}, "stages": [{}], "ranks": [{}], "classes": [{}], "layouts": {}, "data": {}, "schedule": {}}})"
       "\n",
       totals_json(plan),
       json_string(plan.costs_from),
@@ -148,7 +148,8 @@ std::string plan_json(const StepPlan& plan, const std::string& layouts) {
       stages_json(plan),
       ranks_json(plan),
       joined(classes_json(plan.classes(), KnownSeconds::yes), ", "),
-      layouts,
+      lists.layouts,
+      lists.data,
       schedule_json(plan.schedule));
 }
 

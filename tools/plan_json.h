@@ -6,9 +6,14 @@
 
 namespace slackline {
 
-// One object, as `plan --json` prints it; docs/schedule.md has its fields. `layouts` is a list in
-// JSON (layout_advice.h).
-[[nodiscard]] std::string plan_json(const StepPlan& plan, const std::string& layouts = "[]");
+// Lists in JSON that stand beside the plan: layouts (layout_advice.h), data sets (data_table.h).
+struct PlanLists {
+  std::string layouts = "[]";
+  std::string data = "[]";
+};
+
+// One object, as `plan --json` prints it; docs/schedule.md has its fields.
+[[nodiscard]] std::string plan_json(const StepPlan& plan, const PlanLists& lists = {});
 
 // The predicted timeline as a Chrome trace with a row of tracks for every rank; replicas do the
 // same at the same time.

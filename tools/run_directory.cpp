@@ -85,6 +85,10 @@ void RunDirectory::write_costs(const std::string& costs) const {
   write_file_atomically(path_ + "/costs.json", costs);
 }
 
+void RunDirectory::write_data(const std::string& table) const {
+  write_file_atomically(path_ + "/data.json", table);
+}
+
 void RunDirectory::write_trace(const std::string& trace) const {
   write_file_atomically(path_ + "/trace.json", trace);
 }

@@ -44,6 +44,7 @@ class RunDirectory {
   // REQUIRES: started. Each file is the old one or the new one at any time.
   void write_plan(const PlanFiles& plan) const;
   void write_costs(const std::string& costs) const;
+  void write_data(const std::string& table) const;
   void write_trace(const std::string& trace) const;
 
   // REQUIRES: started. Each line is in the file when the call returns.

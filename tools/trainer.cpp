@@ -13,6 +13,7 @@
 #include "core/terminal.h"
 #include "optim/learning_rate.h"
 #include "tools/compression_state.h"
+#include "tools/data_table.h"
 #include "tools/first_rank.h"
 #include "tools/kept_settings.h"
 #include "tools/memory_plan.h"
@@ -56,6 +57,18 @@ std::optional<Dataset> open_valid_data(const TrainConfig& config, const Training
       {.seed = config.run.seed,
        .sequence = config.model.sequence,
        .samples = static_cast<std::uint64_t>(config.run.eval_batches * config.batch.global)});
+}
+
+// Shows the table of data sets, warns of what it warns of, and writes it down.
+void report_data(const TrainConfig& config,
+                 const DataMembers& data,
+                 const RunDirectory& directory) {
+  const std::vector<DataTableRow> rows = data_table(config, data.train);
+  directory.write_data(data_table_json(rows));
+  log_info(Lines{"training data:\n" + data_table_text(rows)});
+  for (const std::string& warning : data_table_warnings(rows)) {
+    log_warning(warning);
+  }
 }
 
 // How good the plan was.
@@ -134,6 +147,7 @@ ExitCode Trainer::run() {
   if (is_first_rank()) {
     const PlanFiles plan = plan_files(read_step_plan(config_, {}, options_.links, start_.plans));
     directory_.start(resolved_text(options_.resolved_config, config_), plan, start_.step);
+    report_data(config_, start_.data, directory_);
   }
   if (owes_evaluation && !evaluate_when_due(start_.step)) {
     return stopped_after(start_.step);

@@ -102,7 +102,8 @@ TrainingStart open_training_start(TrainConfig& config, bool resume, RunDirectory
   TrainingStart start{.plans = compression_plans(config)};
   const bool is_first_rank = directory != nullptr;
   open_source(config, resume, is_first_rank, start);
-  start.data = open_data(config.data, config.model.vocab);
+  start.data = open_data(config.data, config.model.vocab, config.model.sequence);
+  settle_weights(start.data, config);
   return start;
 }
 

@@ -37,6 +37,9 @@ TEST_CASE("a longer blend begins with the shorter one, and counts add up") {
   }
   REQUIRE(longer.taken(0) + longer.taken(1) + longer.taken(2) == 1000);
   REQUIRE(longer.taken(0) == Approx(1000 * weights[0]).margin(1.0));
+  REQUIRE(Blend::counts(weights, 1000) ==
+          std::vector<std::uint64_t>{longer.taken(0), longer.taken(1), longer.taken(2)});
+  REQUIRE(Blend::counts(std::vector<double>{1.0}, 7) == std::vector<std::uint64_t>{7});
 }
 
 TEST_CASE("many weights add up in NumPy's order") {

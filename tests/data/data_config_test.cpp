@@ -19,14 +19,28 @@ void refuses(const std::string& json, const std::string& why) {
 }  // namespace
 
 TEST_CASE("the data section reads with its defaults") {
-  const DataConfig config = read(R"({"train": [{"path": "a"}, {"path": "b", "weight": 2.5}]})");
+  const DataConfig config = read(R"({"train": [{"path": "a"}, {"path": "b"}]})");
   REQUIRE(config.train.size() == 2);
-  REQUIRE(config.train[0].weight == 1.0);
+  REQUIRE_FALSE(config.train[0].weight);
   REQUIRE(config.train[1].path == "b");
-  REQUIRE(config.train[1].weight == 2.5);
   REQUIRE(config.split == Split{0.5, 0.25, 0.25});
   REQUIRE_FALSE(config.split_given);
   REQUIRE(config.valid.empty());
+}
+
+TEST_CASE("weights are given for all data sets of a list or for none") {
+  const DataConfig config = read(R"({"train": [{"path": "a", "weight": 1},
+                                               {"path": "b", "weight": 2.5}],
+                                     "valid": [{"path": "c"}, {"path": "d"}]})");
+  REQUIRE(config.train[0].weight == 1.0);
+  REQUIRE(config.train[1].weight == 2.5);
+  REQUIRE_FALSE(config.valid[1].weight);
+  refuses(R"({"train": [{"path": "a", "weight": 1}, {"path": "b"}]})",
+          "train.1.weight: must be given for all data sets of the list or for none");
+  refuses(R"({"train": [{"path": "a"}, {"path": "b", "weight": 2.5}]})", "train.0.weight");
+  refuses(R"({"train": [{"path": "a"}],
+              "valid": [{"path": "c", "weight": 1}, {"path": "d", "weight": null}]})",
+          "valid.1.weight");
 }
 
 TEST_CASE("with validation files the training files are whole, whatever split is given") {

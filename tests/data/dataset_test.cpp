@@ -39,6 +39,8 @@ Samples read_samples(const Dataset& data, std::uint64_t count, std::size_t seque
   return samples;
 }
 
+constexpr std::int64_t kSequence = 8;
+
 // Two files: 20 sequences of 10 tokens from 0 on, and 30 of 7 from 10000 on.
 class TwoFiles {
  public:
@@ -53,15 +55,13 @@ class TwoFiles {
             .split = {0.95, 0.05, 0.0}};
   }
 
-  [[nodiscard]] DataMembers open() const { return open_data(config(), 60000); }
+  [[nodiscard]] DataMembers open() const { return open_data(config(), 60000, kSequence); }
 
   [[nodiscard]] const TemporaryDirectory& directory() const { return directory_; }
 
  private:
   TemporaryDirectory directory_;
 };
-
-constexpr std::int64_t kSequence = 8;
 
 Dataset train_set(const TwoFiles& files,
                   std::uint64_t samples,
@@ -96,6 +96,30 @@ TEST_CASE("a blend reads each file by its weight, training and validation apart"
       REQUIRE(((token >= 190 && token < 200) || token >= 10000 + 28 * 7));
     }
   }
+}
+
+TEST_CASE("without weights each file counts by the samples of one epoch of its training part") {
+  const TwoFiles files;
+  DataConfig config = files.config();
+  config.train[0].weight.reset();
+  config.train[1].weight.reset();
+  const DataMembers members = open_data(config, 60000, kSequence);
+  REQUIRE(members.train[0].weight == 23.0);  // (190 - 1) / 8
+  REQUIRE(members.train[1].weight == 24.0);  // (196 - 1) / 8
+  REQUIRE(members.valid[0].weight == 23.0);  // as in training
+  const Dataset epoch(members.train, {.seed = 5, .sequence = kSequence, .samples = 47});
+  int from_first = 0;
+  for (const std::vector<TokenId>& sample : read_samples(epoch, 47, kSequence)) {
+    from_first += sample[0] < 10000 ? 1 : 0;
+  }
+  REQUIRE(from_first == 23);
+
+  config.valid = {{.path = config.train[1].path}, {.path = config.train[0].path}};
+  config.split = kWholeFiles;
+  const DataMembers whole = open_data(config, 60000, kSequence);
+  REQUIRE(whole.train[0].weight == 24.0);  // (200 - 1) / 8
+  REQUIRE(whole.valid[0].weight == 26.0);  // (210 - 1) / 8
+  REQUIRE(whole.valid[1].weight == 24.0);
 }
 
 TEST_CASE("samples depend on the seed and the index alone") {
@@ -145,12 +169,12 @@ TEST_CASE("with validation files the training files are used whole") {
   config.valid = {config.train.back()};
   config.train.pop_back();
   config.split = kWholeFiles;
-  const DataMembers members = open_data(config, 60000);
+  const DataMembers members = open_data(config, 60000, kSequence);
   REQUIRE(members.train.at(0).num_sequences == 20);
   REQUIRE(members.valid.at(0).num_sequences == 30);
 
   config.valid.clear();
-  REQUIRE(open_data(config, 60000).valid.empty());
+  REQUIRE(open_data(config, 60000, kSequence).valid.empty());
 }
 
 TEST_CASE("a split that is too short is refused by what to change") {
@@ -162,7 +186,8 @@ TEST_CASE("a split that is too short is refused by what to change") {
       Catch::StartsWith(files.directory().file("a.bin")) && Catch::Contains("validation split") &&
           Catch::Contains("+ 1 = 11 tokens") && Catch::Contains("1 of its 20 sequences have 10"));
   REQUIRE_NOTHROW(Dataset(members.valid, {.sequence = 9, .samples = 1}));
-  REQUIRE_THROWS_AS(open_data(files.config(), 10000), FileError);  // tokens beyond the vocabulary
+  REQUIRE_THROWS_AS(open_data(files.config(), 10000, kSequence),
+                    FileError);  // tokens beyond the vocabulary
 }
 
 TEST_CASE("the tokenizer comes with the data, and two of them do not mix") {
@@ -173,10 +198,11 @@ TEST_CASE("the tokenizer comes with the data, and two of them do not mix") {
            .tokenizer = std::string("gpt2:") + SL_SOURCE_DIR "/tests/golden/bpe",
            .out = directory.file("words")});
   const DataConfig one{.train = {{.path = directory.file("bytes")}}};
-  REQUIRE(open_data(one, 300).tokenizer == read_file(directory.file("bytes.tokenizer.json")));
+  REQUIRE(open_data(one, 300, kSequence).tokenizer ==
+          read_file(directory.file("bytes.tokenizer.json")));
   const DataConfig both{
       .train = {{.path = directory.file("bytes")}, {.path = directory.file("words")}}};
-  REQUIRE_THROWS_WITH(open_data(both, 2000), Catch::Contains("another tokenizer"));
+  REQUIRE_THROWS_WITH(open_data(both, 2000, kSequence), Catch::Contains("another tokenizer"));
 }
 
 }  // namespace slackline

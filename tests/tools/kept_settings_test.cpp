@@ -6,6 +6,7 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/tools/older_checkpoint.h"
 #include "tests/tools/training_run.h"
 
 namespace slackline {
@@ -17,23 +18,6 @@ namespace {
 
 Json resolved_config(const TrainingRun& run, const std::string& directory = "run") {
   return Json::parse(read_file(run.path(directory) + "/config.resolved.json"));
-}
-
-enum class Validation { none, files };
-
-// Makes a checkpoint what Slackline wrote before it kept settings: with validation files it wrote
-// down the split that was not used, and that there are such files.
-void make_older(const std::string& checkpoint, Validation validation = Validation::none) {
-  const std::string path = checkpoint + "/manifest.json";
-  Json manifest = Json::parse(read_file(path));
-  manifest["data"].erase("settings");
-  Json& identity = manifest["data"]["identity"];
-  identity["data.valid given"] = validation == Validation::files;
-  if (validation == Validation::files) {
-    identity["data.split"] = {0.95, 0.05, 0.0};
-  }
-  manifest.erase("xxh3");  // of the text before
-  write_file_atomically(path, manifest.dump());
 }
 
 // Tokens of the first data set that the run trains on, as its checkpoint has them.
@@ -90,7 +74,8 @@ TEST_CASE("files are trained on whole where nothing is evaluated, and a resume k
   REQUIRE(run.train({"data.split=null", "run.dir=" + run.path("split")}).exit_code == 0);
   const std::int64_t whole = training_tokens(run.checkpoint(6));
   REQUIRE(training_tokens(run.checkpoint(6, "whole")) == whole);
-  REQUIRE(training_tokens(run.checkpoint(6, "split")) == Approx(0.95 * whole).epsilon(1e-3));
+  REQUIRE(training_tokens(run.checkpoint(6, "split")) ==
+          Approx(0.95 * static_cast<double>(whole)).epsilon(1e-3));
   REQUIRE(resolved_config(run)["data"]["split"] == Json({1.0, 0.0, 0.0}));
   REQUIRE(resolved_config(run, "split")["data"]["split"] == Json({0.95, 0.05, 0.0}));
 

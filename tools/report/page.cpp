@@ -25,6 +25,7 @@ constexpr char kHead[] = R"(<meta charset="utf-8">)"
 Html run_section(const RunRecord& run) {
   Html all = text_element("h2", fmt::format("Run {}", run.directory));
   all += facts_section(run);
+  all += data_section(run);
   all += loss_section(run);
   all += step_time_section(run);
   all += timeline_section(run);

@@ -61,6 +61,9 @@ RunRecord read_run(const std::string& directory) {
   RunRecord run{.directory = directory};
   run.config = read_config(fmt::format("{}/{}", directory, kConfig));
   run.metrics = read_metrics(fmt::format("{}/metrics.jsonl", directory));
+  if (const std::string data = fmt::format("{}/data.json", directory); path_exists(data)) {
+    run.data = reading(data, [&] { return read_data_table(data); });
+  }
   predict(run);
   if (const std::string trace = fmt::format("{}/trace.json", directory); path_exists(trace)) {
     run.trace = read_trace(trace);

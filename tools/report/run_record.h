@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "parallel/schedule/chrome_trace.h"
+#include "tools/data_table.h"
 #include "tools/report/metrics_file.h"
 #include "tools/step_plan.h"
 #include "tools/train_config.h"
@@ -14,6 +15,7 @@ namespace slackline::report {
 struct RunRecord {
   std::string directory{};  // as the user named it
   TrainConfig config{};
+  std::vector<DataTableRow> data{};  // of data.json; empty where the run wrote none
   Metrics metrics{};
   // The plan in force, with the timeline that config and costs.json predict.
   StepPlan plan{};
@@ -24,8 +26,8 @@ struct RunRecord {
 // Whether the directory is one of a run: it has a config.resolved.json.
 [[nodiscard]] bool is_run_directory(const std::string& directory);
 
-// Throws FileError where a file of the run is missing or corrupt; costs.json and trace.json need
-// not be there.
+// Throws FileError where a file of the run is missing or corrupt; data.json, costs.json and
+// trace.json need not be there.
 [[nodiscard]] RunRecord read_run(const std::string& directory);
 
 }  // namespace slackline::report

@@ -10,6 +10,7 @@
 namespace slackline::report {
 
 [[nodiscard]] Html facts_section(const RunRecord& run);      // model, layout, how far it got
+[[nodiscard]] Html data_section(const RunRecord& run);       // training data, where data.json is
 [[nodiscard]] Html loss_section(const RunRecord& run);       // and the norm of gradients
 [[nodiscard]] Html step_time_section(const RunRecord& run);  // compute, bubble, exposed, other
 [[nodiscard]] Html timeline_section(const RunRecord& run);   // predicted above measured
