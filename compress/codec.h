@@ -127,8 +127,9 @@ class Codec {
 
   [[nodiscard]] virtual CodecGradient gradient() const { return CodecGradient::straight_through; }
 
-  // The elements of matrix 0 that the frame encoded or decoded last kept: zeroes the others of
-  // `gradient`. REQUIRES: gradient() is masked.
+  // Takes the gradient of what decode() makes of matrix 0 of `frame` back to that of what was
+  // encoded: zeroes the elements that the frame left out and multiplies the others by what decode()
+  // multiplies them by. REQUIRES: gradient() is masked.
   virtual void mask(StreamView stream, const Tensor& frame, const Tensor& gradient) const;
 
   // Views of what later messages depend on; valid as long as the codec.

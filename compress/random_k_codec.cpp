@@ -120,6 +120,9 @@ class RandomKCodec final : public Codec {
     SL_CHECK_EQ(gradient.num_elements(), parts_.elements(0));
     ArenaScope scope(stream.workspace());
     keep_only(stream, draw(stream, scope, open(stream, frame), 0), gradient);
+    if (setting_.error_feedback == ErrorFeedback::none) {
+      scale(stream, gradient, factor(0), gradient);
+    }
   }
 
   [[nodiscard]] std::size_t workspace_bytes(const Workers& /*workers*/) const override {
@@ -135,6 +138,14 @@ class RandomKCodec final : public Codec {
   [[nodiscard]] Tensor values_of(const Tensor& frame) const {
     return frame_part(
         frame, kPayloadOffset, setting_.values, {static_cast<std::int64_t>(parts_.total())});
+  }
+
+  // What the receiver multiplies a matrix by, and with it the gradient that goes back.
+  [[nodiscard]] float factor(std::size_t matrix) const {
+    return setting_.error_feedback == ErrorFeedback::none
+               ? static_cast<float>(static_cast<double>(parts_.elements(matrix)) /
+                                    static_cast<double>(parts_.kept(matrix)))
+               : 1.0F;
   }
 
   // Step and micro-batch, u64.
@@ -201,15 +212,11 @@ class RandomKCodec final : public Codec {
     if (!accumulate) {
       fill_zero(stream, out);
     }
-    const double factor = setting_.error_feedback == ErrorFeedback::none
-                              ? static_cast<double>(parts_.elements(matrix)) /
-                                    static_cast<double>(parts_.kept(matrix))
-                              : 1.0;
     scatter_at(stream,
                {.kept = kept,
                 .indices = indices,
                 .out = out,
-                .scale = static_cast<float>(factor),
+                .scale = factor(matrix),
                 .mode = accumulate ? ScatterMode::add : ScatterMode::write});
   }
 

@@ -63,8 +63,8 @@ class BoundaryCodec {
   // Of the receiving end: overwrites `share`.
   void decode(StreamView stream, const Tensor& frame, const Tensor& share);
 
-  // Whether gradients are masked by what the activations' codec kept; if so, zeroes those of
-  // `share` that `frame` left out.
+  // Whether gradients are masked by what the activations' codec kept; if so, mask() takes those of
+  // `share` back through `frame`: zero where it left the activation out, else scaled as it was.
   [[nodiscard]] bool masks() const { return codec_->gradient() == CodecGradient::masked; }
 
   void mask(StreamView stream, const Tensor& frame, const Tensor& share);

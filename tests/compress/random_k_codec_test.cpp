@@ -264,18 +264,21 @@ TEST_CASE("without error feedback random_k is right on average") {
   REQUIRE(worst < 5.0 * std::sqrt(variance));
 }
 
-TEST_CASE("random_k masks a gradient to what its message kept of the first matrix") {
-  Rank rank(setting_of(DType::bf16, ErrorFeedback::none));
-  Message values = Message::normal_numbers(kParts, 1);
-  rank.encode(values);
-  REQUIRE(rank.codec->gradient() == CodecGradient::masked);
-  Message gradient(kParts, 3.0);
-  rank.codec->mask(rank.stream, rank.frame, gradient.tensor(0));
-  std::vector<double> expected = kept_of(rank.setting).values(0);
-  for (double& value : expected) {
-    value *= 3.0;
+// codec_gradient_test.cpp has the scale from finite differences.
+TEST_CASE("random_k masks a gradient to what its message kept of the first matrix, as scaled") {
+  for (const ErrorFeedback feedback : {ErrorFeedback::none, ErrorFeedback::immediate}) {
+    Rank rank(setting_of(DType::bf16, feedback));
+    Message values = Message::normal_numbers(kParts, 1);
+    rank.encode(values);
+    REQUIRE(rank.codec->gradient() == CodecGradient::masked);
+    Message gradient(kParts, 3.0);
+    rank.codec->mask(rank.stream, rank.frame, gradient.tensor(0));
+    std::vector<double> expected = kept_of(rank.setting).values(0);
+    for (double& value : expected) {
+      value *= static_cast<float>(3.0 * scale_of(rank.setting, 0));
+    }
+    REQUIRE(gradient.values(0) == expected);
   }
-  REQUIRE(gradient.values(0) == expected);
 }
 
 TEST_CASE("a damaged random_k frame is refused before anything is written") {
