@@ -37,12 +37,17 @@ struct MessageKey {
   std::uint64_t seed = 0;         // of the run
   std::uint64_t step = 0;         // from 1
   std::uint64_t micro_batch = 0;  // 0 where a site sends one message a step
+  // Stochastic rounding draws by these in place of the micro-batch, so that the errors of messages
+  // that are added up later are independent.
+  std::uint64_t sender = 0;         // gradients: the rank in the group that adds them up;
+                                    // boundaries: micro-batch x data ranks + data rank
+  std::uint64_t first_element = 0;  // of this share in what all tensor ranks send together
 };
 
 // How the gradient of an activation passes a codec that the activation passed.
 enum class CodecGradient {
   straight_through,  // unchanged
-  masked,            // zero wherever the codec left the activation out
+  masked,            // zero where the codec left the activation out, else scaled as it was
 };
 
 // What of a codec's state belongs to one matrix, for checkpoints: f32, in place.

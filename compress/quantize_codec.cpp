@@ -60,7 +60,8 @@ class QuantizeCodec final : public Codec {
       if (setting_.rounding == Rounding::stochastic) {
         args.stochastic = {.stream = philox_key(key.seed, stream_name(m)),
                            .step = key.step,
-                           .micro_batch = key.micro_batch};
+                           .message = key.sender,
+                           .first_element = key.first_element};
       }
       quantize(stream, args);
       cast(stream, bytes_of(matrix.scales), scale_bytes_at(frame, next, matrix));

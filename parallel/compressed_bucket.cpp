@@ -99,7 +99,9 @@ CompressedSum::CompressedSum(const Options& options)
 
 void CompressedSum::begin(const CodecStream& at, Communicator& group, const MessageKey& key) {
   SL_CHECK_EQ(group.size(), options_.ranks);
-  codec_->sums() > 0 ? begin_sums(at, group, key) : begin_frames(at, group, key);
+  MessageKey own = key;
+  own.sender = static_cast<std::uint64_t>(group.rank());
+  codec_->sums() > 0 ? begin_sums(at, group, own) : begin_frames(at, group, own);
 }
 
 void CompressedSum::finish() {

@@ -300,13 +300,13 @@ TransferWork PipelineExecutor::encoding(const Op& op,
   TransferWork job{.worker = at.worker};
   job.before = [=,
                 stream = at.stream,
-                key = key_of(op, work),
+                key = key_of(op, work, *codec),
                 frame = message.frame(),
                 kept = message.memory] { codec->encode(stream, outgoing, key, frame, feedback); };
   if (trains) {
     job.beside = [=,
                   stream = at.stream,
-                  key = key_of(op, work),
+                  key = key_of(op, work, *codec),
                   frame = message.frame(),
                   kept = message.memory] { codec->settle(stream, key, frame); };
   }
@@ -365,10 +365,16 @@ Communicator& PipelineExecutor::group_of(const Op& op) const {
   return schedule::is_forward_transfer(op.kind) ? *groups_->forward : *groups_->backward;
 }
 
-MessageKey PipelineExecutor::key_of(const Op& op, const Work& work) const {
+MessageKey PipelineExecutor::key_of(const Op& op,
+                                    const Work& work,
+                                    const BoundaryCodec& codec) const {
+  const Communicator& data = *groups_->data;
   return {.seed = work.seed,
           .step = work.micro_batches[static_cast<std::size_t>(op.micro_batch)].step,
-          .micro_batch = static_cast<std::uint64_t>(op.micro_batch)};
+          .micro_batch = static_cast<std::uint64_t>(op.micro_batch),
+          .sender = static_cast<std::uint64_t>(op.micro_batch * data.size() + data.rank()),
+          .first_element =
+              static_cast<std::uint64_t>(sum_->rank()) * codec.options().shape.num_elements()};
 }
 
 void PipelineExecutor::wait_for_all() {

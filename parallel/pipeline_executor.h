@@ -166,7 +166,9 @@ class PipelineExecutor {
   // The codec that sent the activation of a gradient that arrives, where it masks that.
   [[nodiscard]] static BoundaryCodec* mask_of(const schedule::Op& op, const Work& work);
   [[nodiscard]] Communicator& group_of(const schedule::Op& op) const;
-  [[nodiscard]] MessageKey key_of(const schedule::Op& op, const Work& work) const;
+  [[nodiscard]] MessageKey key_of(const schedule::Op& op,
+                                  const Work& work,
+                                  const BoundaryCodec& codec) const;
   void wait_for_all();
   // This tensor rank's share of a boundary tensor, and the gathering of all shares.
   [[nodiscard]] Tensor share(const Tensor& boundary) const;

@@ -122,9 +122,10 @@ CodecFilter::Shares& CodecFilter::shares_of(std::size_t boundary, std::int64_t t
 void CodecFilter::pass_through(Shares& shares, const Tensor& group, std::uint64_t number) {
   const auto each = static_cast<std::int64_t>(group.num_elements() / shares.size());
   const Tensor ranks = group.reshaped({std::ssize(shares), each});
-  const MessageKey key{.seed = compression_.seed, .step = 0, .micro_batch = number};
+  MessageKey key{.seed = compression_.seed, .step = 0, .micro_batch = number, .sender = number};
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
     Share& share = shares[rank];
+    key.first_element = rank * share.shape.num_elements();
     const auto row = static_cast<std::int64_t>(rank);
     const Tensor matrix =
         ranks.rows(row, row + 1).reshaped({share.shape.rows, share.shape.columns});

@@ -33,13 +33,14 @@ struct QuantizedMatrix {
                     // is left of a row's last byte holds the code of zero
 };
 
-// Names the random numbers of a matrix: element e = row * columns + column takes 16 bits, half
-// e % 8 (low halves first) of the words that core/rng.h's dropout_words gives for block e / 8 of
-// sample `micro_batch`.
+// Names the random numbers of a matrix: element e = first_element + row * columns + column takes 16
+// bits, half e % 8 (low halves first) of the words that core/rng.h's dropout_words gives for block
+// e / 8 of sample `message`.
 struct RoundingKey {
   PhiloxKey stream{};
   std::uint64_t step = 0;
-  std::uint64_t micro_batch = 0;
+  std::uint64_t message = 0;        // tells apart the messages of a step that are added up
+  std::uint64_t first_element = 0;  // of the matrix, where it is a part of a larger one
 };
 
 // S = max|x| over the elements that share it, rounded to bf16; c - 2^f = x * (2^f / S), rounded and

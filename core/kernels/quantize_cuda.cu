@@ -124,10 +124,12 @@ struct Rounding {
   bool is_random;
   DropoutKey words;
   std::uint64_t sample;
+  std::uint64_t first;  // element of the whole matrix that this one begins with
 
   // In (0, 1): of the 16 bits of an element.
-  [[nodiscard]] __device__ float offset(std::uint64_t element) const {
+  [[nodiscard]] __device__ float offset(std::uint64_t at) const {
     constexpr std::uint64_t kHalves = 8;  // of a block of words
+    const std::uint64_t element = first + at;
     const PhiloxBlock block = dropout_words(words, sample, element / kHalves);
     const auto half = static_cast<std::uint32_t>(element % kHalves);
     const std::uint32_t bits = block[half / 2] >> (16 * (half % 2)) & 0xffffU;
@@ -195,7 +197,8 @@ Rounding rounding_of(const Quantize& args) {
   }
   return {.is_random = true,
           .words = {.site = args.stochastic->stream, .step = args.stochastic->step},
-          .sample = args.stochastic->micro_batch};
+          .sample = args.stochastic->message,
+          .first = args.stochastic->first_element};
 }
 
 // Through maxima in scratch, which several blocks find.

@@ -111,7 +111,7 @@ class CodePacker {
 
   void round_at_random(const Chunk& chunk, std::uint8_t* codes) const {
     RandomOffsets offsets(*key_);
-    offsets.draw(chunk.first_element, chunk.x.size());
+    offsets.draw(key_->first_element + chunk.first_element, chunk.x.size());
     const auto to_code = simd::splat(simd::kRounder + levels());
     const auto round = [&](simd::Floats x, simd::Floats factor, std::size_t i) {
       const auto moved = simd::hn::MulAdd(x, factor, offsets.vector(i));

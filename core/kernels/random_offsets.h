@@ -14,7 +14,7 @@ namespace slackline {
 class RandomOffsets {
  public:
   explicit RandomOffsets(const RoundingKey& key)  // NOLINT: what is read of halves_ is drawn first
-      : words_({.site = key.stream, .step = key.step}, key.micro_batch) {}
+      : words_({.site = key.stream, .step = key.step}, key.message) {}
 
   // Elements first_element .. first_element + count - 1; count is at most kChunk.
   void draw(std::uint64_t first_element, std::size_t count) {

@@ -14,7 +14,7 @@ namespace slackline::testing {
 namespace {
 
 constexpr std::size_t kWorkspace = std::size_t{1} << 20U;
-constexpr RoundingKey kKey{.stream = {12, 34}, .step = 5, .micro_batch = 6};
+constexpr RoundingKey kKey{.stream = {12, 34}, .step = 5, .message = 6, .first_element = 21};
 
 std::vector<QuantizedFormat> all_formats() {
   std::vector<QuantizedFormat> formats;
@@ -183,8 +183,9 @@ TEST_CASE("random rounding follows the words of its key, whatever the cut") {
       std::vector<double> expected = oracle.positions(x.values());
       const DropoutKey words{.site = kKey.stream, .step = kKey.step};
       for (std::size_t e = 0; e < expected.size(); ++e) {
-        const std::uint32_t word = dropout_words(words, kKey.micro_batch, e / 8)[e % 8 / 2];
-        const std::uint32_t half = e % 2 == 0 ? word & 0xffffU : word >> 16U;
+        const std::size_t drawn = kKey.first_element + e;
+        const std::uint32_t word = dropout_words(words, kKey.message, drawn / 8)[drawn % 8 / 2];
+        const std::uint32_t half = drawn % 2 == 0 ? word & 0xffffU : word >> 16U;
         expected[e] += (half + 0.5) * 0x1p-16 - 0.5;  // the nearest to this is due
       }
       const std::vector<double> codes = oracle.codes(quantized.packed.values());
@@ -221,7 +222,7 @@ TEST_CASE("random rounding is right on average and leaves multiples of a step al
   }
 }
 
-TEST_CASE("random numbers change with stream, step and micro-batch, and with nothing else") {
+TEST_CASE("random numbers change with stream, step, message and place, and with nothing else") {
   Stream stream(test_stream(1));
   GuardedTensor x = random_tensor(DType::f32, {10, 100}, {});
   const auto bytes = [&](const RoundingKey& key) {
@@ -229,10 +230,16 @@ TEST_CASE("random numbers change with stream, step and micro-batch, and with not
     quantize(stream, {.x = x, .to = quantized.view(), .stochastic = key});
     return quantized.bytes();
   };
+  const auto changed = [&](auto change) {
+    RoundingKey key = kKey;
+    change(key);
+    return bytes(key);
+  };
   REQUIRE(bytes(kKey) == bytes(kKey));
-  REQUIRE(bytes(kKey) != bytes({.stream = {12, 35}, .step = 5, .micro_batch = 6}));
-  REQUIRE(bytes(kKey) != bytes({.stream = {12, 34}, .step = 6, .micro_batch = 6}));
-  REQUIRE(bytes(kKey) != bytes({.stream = {12, 34}, .step = 5, .micro_batch = 7}));
+  REQUIRE(bytes(kKey) != changed([](RoundingKey& key) { key.stream = {12, 35}; }));
+  REQUIRE(bytes(kKey) != changed([](RoundingKey& key) { key.step = 6; }));
+  REQUIRE(bytes(kKey) != changed([](RoundingKey& key) { key.message = 7; }));
+  REQUIRE(bytes(kKey) != changed([](RoundingKey& key) { key.first_element = 22; }));
 }
 
 TEST_CASE("decoding adds to or takes off what is there, rounded once") {
