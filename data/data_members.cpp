@@ -2,12 +2,7 @@
 
 #include <cmath>
 
-#include <fmt/format.h>
-
-#include "core/error.h"
-#include "core/file_io.h"
 #include "data/blend.h"
-#include "data/tokenizer_file.h"
 
 namespace slackline {
 namespace {
@@ -39,32 +34,21 @@ void weigh_by_samples(const std::vector<DataSource>& sources,
 class TokenizerOfAll {
  public:
   void add(const TokenFile& file) {
-    std::string prefix = file.path();
-    if (prefix.ends_with(".bin")) {
-      prefix.resize(prefix.size() - std::string_view(".bin").size());
-    }
-    const std::string path = tokenizer_path(prefix);
-    if (!path_exists(path)) {
+    std::optional<StoredTokenizer> found = data_tokenizer(file);
+    if (!found) {
       return;
     }
-    std::string content = read_file(path);
-    if (!content_) {
-      content_ = std::move(content);
-      path_ = path;
-    } else if (*content_ != content) {
-      throw FileError(fmt::format(
-          "{}: another tokenizer than that of the other data (hint: prepare all data with one "
-          "tokenizer); the other is {}",
-          path,
-          path_));
+    if (!first_) {
+      first_ = std::move(found);
+    } else {
+      require_same_tokenizer(*found, *first_);
     }
   }
 
-  [[nodiscard]] std::optional<std::string> take() { return std::move(content_); }
+  [[nodiscard]] std::optional<StoredTokenizer> take() { return std::move(first_); }
 
  private:
-  std::optional<std::string> content_;
-  std::string path_;
+  std::optional<StoredTokenizer> first_;
 };
 
 }  // namespace

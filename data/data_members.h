@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/data_config.h"
+#include "data/stored_tokenizer.h"
 #include "data/token_file.h"
 
 namespace slackline {
@@ -24,8 +25,7 @@ struct DataMember {
 struct DataMembers {
   std::vector<DataMember> train;
   std::vector<DataMember> valid;  // empty where neither `valid` nor the split has any
-  // The tokenizer.json of the data (data/tokenizer_file.h), where a file has one.
-  std::optional<std::string> tokenizer;
+  std::optional<StoredTokenizer> tokenizer;  // of the data, where a file has one
 };
 
 // Opens every file once, checks it and its tokens (open_token_file), and cuts it into splits as

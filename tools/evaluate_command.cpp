@@ -10,6 +10,7 @@
 
 #include "core/terminal.h"
 #include "core/thread_pool.h"
+#include "data/stored_tokenizer.h"
 #include "tools/commands.h"
 #include "tools/compression_option.h"
 #include "tools/device_option.h"
@@ -84,6 +85,10 @@ void evaluate(const EvaluateOptions& options) {
   const InferenceModel model = load_inference_model(options.checkpoint, workers);
   check_compression_option(options.compression, options.checkpoint, model);
   const std::unique_ptr<TokenFile> tokens = open_token_file(options.data, model.config.vocab);
+  const std::optional<StoredTokenizer> of_data = data_tokenizer(*tokens);
+  if (of_data && model.stored_tokenizer) {
+    require_same_tokenizer(*of_data, *model.stored_tokenizer);
+  }
   const auto run = [&](BoundaryFilter* filter) {
     std::optional<ProgressLine> line;
     const auto progress = [&](std::int64_t done, std::int64_t total) {

@@ -113,15 +113,24 @@ void load_weights(StreamView stream, Checkpoint& checkpoint, Parameters& paramet
   parameters.refresh_copies(stream);
 }
 
+std::optional<StoredTokenizer> stored_tokenizer(const Checkpoint& checkpoint) {
+  if (!checkpoint.has_file(kTokenizerName)) {
+    return std::nullopt;
+  }
+  const std::string path = checkpoint.file(kTokenizerName);
+  return StoredTokenizer{.path = path, .json = read_file(path)};
+}
+
 std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,
                                                 const ModelConfig& config) {
-  if (!checkpoint.has_file(kTokenizerName)) {
+  const std::optional<StoredTokenizer> stored = stored_tokenizer(checkpoint);
+  if (!stored) {
     return nullptr;
   }
-  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(checkpoint.file(kTokenizerName));
+  std::unique_ptr<Tokenizer> tokenizer = tokenizer_from_json(stored->json, stored->path);
   if (tokenizer->vocabulary_size() > config.vocab) {
     throw FileError(fmt::format("{}: has more tokens than the model's vocabulary of {}; got {}",
-                                checkpoint.file(kTokenizerName),
+                                stored->path,
                                 config.vocab,
                                 tokenizer->vocabulary_size()));
   }
@@ -131,7 +140,8 @@ std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,
 InferenceModel load_inference_model(const std::string& checkpoint_directory,
                                     const Workers& workers) {
   Checkpoint checkpoint = open_checkpoint(checkpoint_directory);
-  InferenceModel model{.config = checkpoint_model(checkpoint)};
+  InferenceModel model{.config = checkpoint_model(checkpoint),
+                       .stored_tokenizer = stored_tokenizer(checkpoint)};
   model.tokenizer = checkpoint_tokenizer(checkpoint, model.config);
   model.parameters = std::make_unique<Parameters>(
       model.config, Parameters::Options{.gradients = Gradients::none, .device = workers.device});

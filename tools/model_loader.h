@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/stream.h"
 #include "core/workers.h"
+#include "data/stored_tokenizer.h"
 #include "data/tokenizer.h"
 #include "model/parameters.h"
 #include "tools/codec_filter.h"
@@ -30,6 +32,9 @@ void require_model(const Checkpoint& checkpoint, const ModelConfig& config);
 // the copies. REQUIRES: require_model did not throw; the checkpoint was verified.
 void load_weights(StreamView stream, Checkpoint& checkpoint, Parameters& parameters);
 
+// Reads the file of the tokenizer that was saved with the weights; nothing where there is none.
+[[nodiscard]] std::optional<StoredTokenizer> stored_tokenizer(const Checkpoint& checkpoint);
+
 // The tokenizer saved with the weights; null where there is none. Throws FileError when it is
 // damaged or has more tokens than the model.
 [[nodiscard]] std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,
@@ -38,8 +43,9 @@ void load_weights(StreamView stream, Checkpoint& checkpoint, Parameters& paramet
 // A model for inference: fp32, no gradients; parameters and codecs on one device.
 struct InferenceModel {
   ModelConfig config{};
-  std::unique_ptr<Parameters> parameters{};  // layers hold its address
-  std::unique_ptr<Tokenizer> tokenizer{};    // null where the checkpoint has none
+  std::unique_ptr<Parameters> parameters{};           // layers hold its address
+  std::unique_ptr<Tokenizer> tokenizer{};             // null where the checkpoint has none
+  std::optional<StoredTokenizer> stored_tokenizer{};  // the same as the checkpoint's file
   // What training's codecs did to activations; null where it compressed none.
   std::unique_ptr<CodecFilter> activation_codecs{};
 };

@@ -85,6 +85,17 @@ void add_plan(const TrainingState& state, CheckpointDocuments& documents) {
   }
 }
 
+// Data without a tokenizer is taken to be in the checkpoint's tokens, so that the checkpoints to
+// come can still turn text into tokens.
+void take_over_tokenizer(const Checkpoint& checkpoint, std::optional<StoredTokenizer>& of_data) {
+  const std::optional<StoredTokenizer> stored = stored_tokenizer(checkpoint);
+  if (of_data && stored) {
+    require_same_tokenizer(*of_data, *stored);
+  } else if (stored) {
+    of_data = stored;
+  }
+}
+
 // Where a part of a piece lies in the memory of its optimizer state.
 LocalPlace place_of(const OptimizerPiece& piece, const ShardPart& part) {
   return {.shape = piece.parameter->shard.shape, .region = part.local, .first = piece.range.begin};
@@ -104,6 +115,9 @@ TrainingStart open_training_start(TrainConfig& config, bool resume, RunDirectory
   open_source(config, resume, is_first_rank, start);
   start.data = open_data(config.data, config.model.vocab, config.model.sequence);
   settle_weights(start.data, config);
+  if (start.checkpoint) {
+    take_over_tokenizer(*start.checkpoint, start.data.tokenizer);
+  }
   return start;
 }
 
@@ -171,7 +185,7 @@ CheckpointContents training_contents(const TrainingState& state) {
   add_plan(state, contents.documents);
   if (state.tokenizer) {
     contents.documents.tokenizer = fmt::format(R"({{"file": "{}"}})", kTokenizerName);
-    contents.files.emplace(kTokenizerName, *state.tokenizer);
+    contents.files.emplace(kTokenizerName, state.tokenizer->json);
   }
   state.model.stream().synchronize();  // what is saved is read on the host
   contents.tensors = training_tensors(state.model);

@@ -56,8 +56,8 @@ struct TrainingState {
   const TrainConfig& config;
   MeshModel& model;
   const Dataset& train_data;
-  const std::optional<std::string>& tokenizer;  // tokenizer.json of the data
-  std::int64_t step = 0;                        // completed
+  const std::optional<StoredTokenizer>& tokenizer;
+  std::int64_t step = 0;  // completed
 };
 
 // Views of the state; valid until it changes.

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "data/token_file.h"
+
+namespace slackline {
+
+// The JSON of a tokenizer (data/tokenizer_file.h) and the file that it was read from, for messages.
+struct StoredTokenizer {
+  std::string path;
+  std::string json;
+};
+
+// Reads the tokenizer that `prepare` wrote beside a data set. Returns nothing where there is none:
+// other programs' token files come without.
+[[nodiscard]] std::optional<StoredTokenizer> data_tokenizer(const TokenFile& file);
+
+// Throws FileError, naming both files, unless both turn the same text into the same ids.
+void require_same_tokenizer(const StoredTokenizer& tokenizer, const StoredTokenizer& expected);
+
+}  // namespace slackline
