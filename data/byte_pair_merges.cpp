@@ -108,8 +108,7 @@ class BytePairMerges::Word {
 };
 
 void BytePairMerges::add(TokenId left, TokenId right, TokenId result) {
-  const auto rank = static_cast<std::uint32_t>(merges_.size());
-  merges_.try_emplace(pair_key(left, right), Merge{.rank = rank, .result = result});
+  merges_.insert_or_assign(pair_key(left, right), Merge{.rank = next_rank_++, .result = result});
 }
 
 const BytePairMerges::Merge* BytePairMerges::find(TokenId left, TokenId right) const {

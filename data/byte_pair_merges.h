@@ -13,7 +13,8 @@ namespace slackline {
 // preference.
 class BytePairMerges {
  public:
-  // Appends a merge that comes after all others. Of several for the same pair the first one holds.
+  // Appends a merge that comes after all others. Of several for the same pair the last one
+  // holds, as in Hugging Face's library.
   void add(TokenId left, TokenId right, TokenId result);
 
   // Merges neighbours of `ids` until none have a merge left: always the pair whose merge was added
@@ -30,6 +31,7 @@ class BytePairMerges {
   [[nodiscard]] const Merge* find(TokenId left, TokenId right) const;
 
   std::unordered_map<std::uint64_t, Merge> merges_;  // by both ids
+  std::uint32_t next_rank_ = 0;
 };
 
 }  // namespace slackline

@@ -45,6 +45,9 @@ void make_parent(const std::string& path) {
 // Trains the model, writes it where the options say, and gives back its tokenizer.
 std::unique_ptr<Tokenizer> train_tokenizer(const PrepareOptions& options) {
   constexpr std::string_view kType = SentencePieceTokenizer::kType;
+  if (options.special_tokens == SpecialTokens::recognized) {
+    throw ConfigError("--special-tokens: not with --train-sentencepiece, which has none");
+  }
   if (!options.tokenizer.starts_with(kType)) {
     throw ConfigError(fmt::format(
         "--train-sentencepiece: needs --tokenizer sentencepiece or sentencepiece:MODEL; "
@@ -92,9 +95,10 @@ PrepareSummary prepare(const PrepareOptions& options,
                        const std::function<void(const PrepareProgress&)>& progress) {
   require_valid(options);
   make_parent(options.out);
-  const std::unique_ptr<Tokenizer> tokenizer = options.train_sentencepiece > 0
-                                                   ? train_tokenizer(options)
-                                                   : tokenizer_from_option(options.tokenizer);
+  const std::unique_ptr<Tokenizer> tokenizer =
+      options.train_sentencepiece > 0
+          ? train_tokenizer(options)
+          : tokenizer_from_option(options.tokenizer, options.special_tokens);
   MegatronWriter writer(options.out, tokenizer->vocabulary_size());
   FileWriter tokenizer_writer(tokenizer_path(options.out));
   tokenizer_writer.write(tokenizer_to_json(*tokenizer));

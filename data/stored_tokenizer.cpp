@@ -27,7 +27,7 @@ void require_same_tokenizer(const StoredTokenizer& tokenizer, const StoredTokeni
   }
   const auto ours = tokenizer_from_json(tokenizer.json, tokenizer.path);
   const auto theirs = tokenizer_from_json(expected.json, expected.path);
-  if (tokenizer_to_json(*ours) != tokenizer_to_json(*theirs)) {
+  if (tokenizer_identity(*ours) != tokenizer_identity(*theirs)) {
     throw FileError(with_hint(tokenizer.path + ": another tokenizer than " + expected.path,
                               "prepare all data with one tokenizer, that of the checkpoint where "
                               "there is one"));

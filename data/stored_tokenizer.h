@@ -17,7 +17,8 @@ struct StoredTokenizer {
 // other programs' token files come without.
 [[nodiscard]] std::optional<StoredTokenizer> data_tokenizer(const TokenFile& file);
 
-// Throws FileError, naming both files, unless both turn the same text into the same ids.
+// Throws FileError, naming both files, unless both have the same tokens and cut text
+// alike. Whether they recognize special tokens may differ.
 void require_same_tokenizer(const StoredTokenizer& tokenizer, const StoredTokenizer& expected);
 
 }  // namespace slackline

@@ -20,7 +20,8 @@ enum class TextPart : std::uint8_t { start, continuation };
 // (data/tokenizer_file.h).
 //
 // 1. Ids are 0 .. vocabulary_size() - 1.
-// 2. Text never encodes to end_of_text(): only `prepare` writes it, after each document.
+// 2. Text never encodes to end_of_text(), unless special tokens in text were asked for: only
+//    `prepare` writes it, after each document.
 // 3. For n = split_point(text): encode(text + more, part) == encode(text[0, n), part) followed by
 //    encode(text[n, end) + more, continuation), whatever `more` is. So a file is encoded in
 //    pieces, and gives the ids of the whole.
@@ -33,7 +34,7 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
   virtual ~Tokenizer() = default;
 
-  [[nodiscard]] virtual std::string_view type() const = 0;  // "byte", "sentencepiece", "gpt2"
+  [[nodiscard]] virtual std::string_view type() const = 0;  // "byte", "sentencepiece", "gpt2", "hf"
   [[nodiscard]] virtual std::int64_t vocabulary_size() const = 0;
   [[nodiscard]] virtual TokenId end_of_text() const = 0;
 

@@ -1,5 +1,6 @@
 #include "data/tokenizer_file.h"
 
+#include <algorithm>
 #include <openssl/evp.h>
 #include <sstream>
 #include <string_view>
@@ -9,7 +10,9 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/shown_text.h"
 #include "data/byte_tokenizer.h"
+#include "data/hugging_face_file.h"
 #include "data/sentencepiece_tokenizer.h"
 
 namespace slackline {
@@ -19,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "slackline-tokenizer";
 constexpr int kVersion = 1;
-constexpr std::int64_t kMaxVocabulary = 1 << 24;  // ids beyond this are a broken file
+constexpr const char* kSpecialTokens = "special_tokens";
 
 Json parse_object(const std::string& text, const std::string& source) {
   try {
@@ -56,22 +59,99 @@ std::string from_base64(const std::string& text, const std::string& source) {
   return bytes;
 }
 
-void write_gpt2(const Gpt2Vocabulary& vocabulary, Json& json) {
+Json added_json(const std::vector<AddedToken>& added) {
+  Json list = Json::array();
+  for (const AddedToken& token : added) {
+    list.push_back({{"id", token.id},
+                    {"content", token.content},
+                    {"special", token.special},
+                    {"lstrip", token.lstrip},
+                    {"rstrip", token.rstrip},
+                    {"normalized", token.normalized}});
+  }
+  return list;
+}
+
+void write_byte_level(const ByteLevelVocabulary& vocabulary, Json& json) {
   Json tokens = Json::array();
   for (const std::string& token : vocabulary.tokens) {
     tokens.push_back(token.empty() ? Json() : Json(token));
   }
   json["tokens"] = std::move(tokens);
   json["merges"] = vocabulary.merges;
+  if (vocabulary.special_tokens == SpecialTokens::recognized) {
+    json[kSpecialTokens] = true;
+  }
+  if (vocabulary.is_gpt2()) {
+    return;
+  }
+  json["added"] = added_json(vocabulary.added);
+  json["pattern"] = vocabulary.pattern == WordPattern::gpt2 ? "gpt2" : "cl100k";
+  json["nfc"] = vocabulary.nfc;
+  json["prefix_space"] = vocabulary.prefix_space;
+  json["whole_words"] = vocabulary.whole_words;
 }
 
-std::unique_ptr<Tokenizer> read_gpt2(const Json& json, const std::string& source) {
-  Gpt2Vocabulary vocabulary;
+// GPT-2's end-of-text is its one special token.
+void add_gpt2_special(ByteLevelVocabulary& vocabulary) {
+  const auto found =
+      std::find(vocabulary.tokens.begin(), vocabulary.tokens.end(), vocabulary.end_of_text);
+  if (found != vocabulary.tokens.end()) {
+    vocabulary.added = {{.id = static_cast<TokenId>(found - vocabulary.tokens.begin()),
+                         .content = vocabulary.end_of_text,
+                         .special = true}};
+  }
+}
+
+void read_added(const Json& json, ByteLevelVocabulary& vocabulary, const std::string& source) {
+  for (const Json& entry : json) {
+    AddedToken token{.id = entry.at("id").get<TokenId>(),
+                     .content = entry.at("content").get<std::string>(),
+                     .special = entry.at("special").get<bool>(),
+                     .lstrip = entry.at("lstrip").get<bool>(),
+                     .rstrip = entry.at("rstrip").get<bool>(),
+                     .normalized = entry.at("normalized").get<bool>()};
+    if (token.id < 0 || token.id >= kMaxVocabulary || token.content.empty() ||
+        token.content.size() > AddedTokenFinder::kLongestContent) {
+      throw FileError(fmt::format("{}: added: not a token: {}", source, shown_value(entry.dump())));
+    }
+    vocabulary.added.push_back(std::move(token));
+  }
+}
+
+std::unique_ptr<Tokenizer> read_byte_level(const Json& json, const std::string& source) {
+  ByteLevelVocabulary vocabulary;
   for (const Json& token : json.at("tokens")) {
     vocabulary.tokens.push_back(token.is_null() ? std::string() : token.get<std::string>());
   }
   json.at("merges").get_to(vocabulary.merges);
-  return std::make_unique<Gpt2Tokenizer>(std::move(vocabulary), source);
+  if (json.contains(kSpecialTokens) && json.at(kSpecialTokens).get<bool>()) {
+    vocabulary.special_tokens = SpecialTokens::recognized;
+  }
+  if (json.at("type") == ByteLevelTokenizer::kGpt2Type) {
+    add_gpt2_special(vocabulary);
+    return std::make_unique<ByteLevelTokenizer>(std::move(vocabulary), source);
+  }
+  read_added(json.at("added"), vocabulary, source);
+  const auto pattern = json.at("pattern").get<std::string>();
+  if (pattern != "gpt2" && pattern != "cl100k") {
+    throw FileError(fmt::format(
+        "{}: pattern: gpt2 and cl100k are known; got '{}'", source, shown_value(pattern)));
+  }
+  vocabulary.pattern = pattern == "gpt2" ? WordPattern::gpt2 : WordPattern::cl100k;
+  vocabulary.nfc = json.at("nfc").get<bool>();
+  vocabulary.prefix_space = json.at("prefix_space").get<bool>();
+  vocabulary.whole_words = json.at("whole_words").get<bool>();
+  const auto end = json.at("end_of_text").get<TokenId>();
+  const auto named = std::find_if(vocabulary.added.begin(),
+                                  vocabulary.added.end(),
+                                  [&](const AddedToken& token) { return token.id == end; });
+  if (named != vocabulary.added.end()) {
+    vocabulary.end_of_text = named->content;
+  } else if (end >= 0 && static_cast<std::size_t>(end) < vocabulary.tokens.size()) {
+    vocabulary.end_of_text = vocabulary.tokens[static_cast<std::size_t>(end)];
+  }
+  return std::make_unique<ByteLevelTokenizer>(std::move(vocabulary), source);
 }
 
 std::unique_ptr<Tokenizer> read_tokenizer(const Json& json, const std::string& source) {
@@ -93,18 +173,18 @@ std::unique_ptr<Tokenizer> read_tokenizer(const Json& json, const std::string& s
     return std::make_unique<SentencePieceTokenizer>(
         from_base64(json.at("model").get<std::string>(), source), source);
   }
-  if (type == Gpt2Tokenizer::kType) {
-    return read_gpt2(json, source);
+  if (type == ByteLevelTokenizer::kGpt2Type || type == ByteLevelTokenizer::kType) {
+    return read_byte_level(json, source);
   }
   throw FileError(
-      fmt::format("{}: the types are byte, sentencepiece and gpt2; got '{}'", source, type));
+      fmt::format("{}: the types are byte, sentencepiece, gpt2 and hf; got '{}'", source, type));
 }
 
 std::vector<std::string> tokens_by_id(const std::string& path) {
   std::vector<std::string> tokens;
   const Json vocabulary = parse_object(read_file(path), path);
   for (const auto& [token, id] : vocabulary.items()) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= kMaxVocabulary) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= std::uint64_t{kMaxVocabulary}) {
       throw FileError(fmt::format("{}: an id is an integer from 0 to {}; '{}' has {}",
                                   path,
                                   kMaxVocabulary - 1,
@@ -150,7 +230,9 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
 
 }  // namespace
 
-std::string tokenizer_to_json(const Tokenizer& tokenizer) {
+namespace {
+
+Json json_of(const Tokenizer& tokenizer) {
   Json json = {{"format", kFormat},
                {"version", kVersion},
                {"type", tokenizer.type()},
@@ -158,10 +240,22 @@ std::string tokenizer_to_json(const Tokenizer& tokenizer) {
                {"end_of_text", tokenizer.end_of_text()}};
   if (const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(&tokenizer)) {
     json["model"] = to_base64(pieces->model());
-  } else if (const auto* gpt2 = dynamic_cast<const Gpt2Tokenizer*>(&tokenizer)) {
-    write_gpt2(gpt2->vocabulary(), json);
+  } else if (const auto* bpe = dynamic_cast<const ByteLevelTokenizer*>(&tokenizer)) {
+    write_byte_level(bpe->vocabulary(), json);
   }
-  return json.dump() + "\n";
+  return json;
+}
+
+}  // namespace
+
+std::string tokenizer_to_json(const Tokenizer& tokenizer) {
+  return json_of(tokenizer).dump() + "\n";
+}
+
+std::string tokenizer_identity(const Tokenizer& tokenizer) {
+  Json json = json_of(tokenizer);
+  json.erase(kSpecialTokens);
+  return json.dump();
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& json, const std::string& source) {
@@ -187,29 +281,45 @@ std::string tokenizer_path(const std::string& prefix) {
   return prefix + ".tokenizer.json";
 }
 
-std::unique_ptr<Tokenizer> load_gpt2_tokenizer(const std::string& directory) {
-  const std::string vocabulary = directory + "/vocab.json";
-  return std::make_unique<Gpt2Tokenizer>(
-      Gpt2Vocabulary{.tokens = tokens_by_id(vocabulary),
-                     .merges = read_merges(directory + "/merges.txt")},
-      directory);
+std::unique_ptr<Tokenizer> load_gpt2_tokenizer(const std::string& directory,
+                                               SpecialTokens special_tokens) {
+  ByteLevelVocabulary vocabulary{.tokens = tokens_by_id(directory + "/vocab.json"),
+                                 .merges = read_merges(directory + "/merges.txt")};
+  add_gpt2_special(vocabulary);
+  vocabulary.special_tokens = special_tokens;
+  return std::make_unique<ByteLevelTokenizer>(std::move(vocabulary), directory);
 }
 
-std::unique_ptr<Tokenizer> tokenizer_from_option(const std::string& option) {
+std::unique_ptr<Tokenizer> load_hugging_face_tokenizer(const std::string& directory,
+                                                       SpecialTokens special_tokens) {
+  ByteLevelVocabulary vocabulary = load_hugging_face_vocabulary(directory);
+  vocabulary.special_tokens = special_tokens;
+  return std::make_unique<ByteLevelTokenizer>(std::move(vocabulary), directory + "/tokenizer.json");
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_option(const std::string& option,
+                                                 SpecialTokens special_tokens) {
   const std::size_t colon = option.find(':');
   const std::string type = option.substr(0, colon);
   const std::string where = colon == std::string::npos ? "" : option.substr(colon + 1);
+  if (type == ByteLevelTokenizer::kGpt2Type && !where.empty()) {
+    return load_gpt2_tokenizer(where, special_tokens);
+  }
+  if (type == ByteLevelTokenizer::kType && !where.empty()) {
+    return load_hugging_face_tokenizer(where, special_tokens);
+  }
+  if (special_tokens == SpecialTokens::recognized) {
+    throw ConfigError(fmt::format(
+        "--special-tokens: needs a tokenizer that has some, gpt2:DIR or hf:DIR; got '{}'", option));
+  }
   if (option == ByteTokenizer::kType) {
     return std::make_unique<ByteTokenizer>();
   }
   if (type == SentencePieceTokenizer::kType && !where.empty()) {
     return std::make_unique<SentencePieceTokenizer>(read_file(where), where);
   }
-  if (type == Gpt2Tokenizer::kType && !where.empty()) {
-    return load_gpt2_tokenizer(where);
-  }
   throw ConfigError(fmt::format(
-      "--tokenizer: byte, sentencepiece:MODEL or gpt2:DIR are known; got '{}'", option));
+      "--tokenizer: byte, sentencepiece:MODEL, gpt2:DIR or hf:DIR are known; got '{}'", option));
 }
 
 }  // namespace slackline

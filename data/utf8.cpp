@@ -1,7 +1,9 @@
 #include "data/utf8.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <unicode/uchar.h>
 #include <unicode/utf8.h>
 
@@ -13,8 +15,61 @@ namespace {
 
 constexpr std::size_t kAscii = 128;
 
+// Letters and numbers are those of Unicode 16, as in Hugging Face's tokenizers, whichever Unicode
+// the installed ICU knows (14 at least): what has come since 14 is listed here, and what came after
+// 16 counts as not assigned yet.
+struct KindRange {
+  char32_t first = 0;
+  char32_t last = 0;
+  CharKind kind = CharKind::other;
+};
+
+constexpr std::array<KindRange, 45> kSinceUnicode14 = {{
+    {0x1c89, 0x1c8a, CharKind::letter},   {0xa7cb, 0xa7cd, CharKind::letter},
+    {0xa7da, 0xa7dc, CharKind::letter},   {0x105c0, 0x105f3, CharKind::letter},
+    {0x10d40, 0x10d49, CharKind::number}, {0x10d4a, 0x10d65, CharKind::letter},
+    {0x10d6f, 0x10d85, CharKind::letter}, {0x10ec2, 0x10ec4, CharKind::letter},
+    {0x1123f, 0x11240, CharKind::letter}, {0x11380, 0x11389, CharKind::letter},
+    {0x1138b, 0x1138b, CharKind::letter}, {0x1138e, 0x1138e, CharKind::letter},
+    {0x11390, 0x113b5, CharKind::letter}, {0x113b7, 0x113b7, CharKind::letter},
+    {0x113d1, 0x113d1, CharKind::letter}, {0x113d3, 0x113d3, CharKind::letter},
+    {0x116d0, 0x116e3, CharKind::number}, {0x11bc0, 0x11be0, CharKind::letter},
+    {0x11bf0, 0x11bf9, CharKind::number}, {0x11f02, 0x11f02, CharKind::letter},
+    {0x11f04, 0x11f10, CharKind::letter}, {0x11f12, 0x11f33, CharKind::letter},
+    {0x11f50, 0x11f59, CharKind::number}, {0x1342f, 0x1342f, CharKind::letter},
+    {0x13441, 0x13446, CharKind::letter}, {0x13460, 0x143fa, CharKind::letter},
+    {0x16100, 0x1611d, CharKind::letter}, {0x16130, 0x16139, CharKind::number},
+    {0x16d40, 0x16d6c, CharKind::letter}, {0x16d70, 0x16d79, CharKind::number},
+    {0x18cff, 0x18cff, CharKind::letter}, {0x1b132, 0x1b132, CharKind::letter},
+    {0x1b155, 0x1b155, CharKind::letter}, {0x1ccf0, 0x1ccf9, CharKind::number},
+    {0x1d2c0, 0x1d2d3, CharKind::number}, {0x1df25, 0x1df2a, CharKind::letter},
+    {0x1e030, 0x1e06d, CharKind::letter}, {0x1e4d0, 0x1e4eb, CharKind::letter},
+    {0x1e4f0, 0x1e4f9, CharKind::number}, {0x1e5d0, 0x1e5ed, CharKind::letter},
+    {0x1e5f0, 0x1e5f0, CharKind::letter}, {0x1e5f1, 0x1e5fa, CharKind::number},
+    {0x2b739, 0x2b739, CharKind::letter}, {0x2ebf0, 0x2ee5d, CharKind::letter},
+    {0x31350, 0x323af, CharKind::letter},
+}};
+
+CharKind kind_since_unicode_14(char32_t character) {
+  const auto* const range = std::upper_bound(
+      kSinceUnicode14.begin(),
+      kSinceUnicode14.end(),
+      character,
+      [](char32_t value, const KindRange& listed) { return value < listed.first; });
+  if (range == kSinceUnicode14.begin() || character > std::prev(range)->last) {
+    return CharKind::other;
+  }
+  return std::prev(range)->kind;
+}
+
 CharKind unicode_kind(char32_t character) {
   const auto code = static_cast<UChar32>(character);
+  UVersionInfo age{};
+  u_charAge(code, age);
+  constexpr std::uint8_t kListedFrom = 15;
+  if (age[0] == 0 || age[0] >= kListedFrom) {
+    return kind_since_unicode_14(character);
+  }
   const std::uint32_t category = U_GET_GC_MASK(code);
   if ((category & U_GC_L_MASK) != 0) {
     return CharKind::letter;

@@ -10,7 +10,7 @@
 #include "core/shown_text.h"
 #include "core/terminal.h"
 #include "core/thread_pool.h"
-#include "data/gpt2_tokenizer.h"
+#include "data/byte_level_tokenizer.h"
 #include "tools/commands.h"
 #include "tools/hugging_face_config.h"
 #include "tools/hugging_face_tokenizer.h"
@@ -75,8 +75,10 @@ void export_model(const ExportOptions& options) {
       options.out + "/model.safetensors",
       weights.tensors,
       {.metadata = {{"format", "pt"}}, .order = SafetensorsOptions::Order::reference});
-  if (const auto* gpt2 = dynamic_cast<const Gpt2Tokenizer*>(model.tokenizer.get())) {
-    write_gpt2_tokenizer(options.out, gpt2->vocabulary());
+  if (const auto* bpe = dynamic_cast<const ByteLevelTokenizer*>(model.tokenizer.get())) {
+    const ByteLevelVocabulary& vocabulary = bpe->vocabulary();
+    vocabulary.is_gpt2() ? write_gpt2_tokenizer(options.out, vocabulary)
+                         : write_hugging_face_tokenizer(options.out, vocabulary);
   }
   // Last: a directory with a config is whole.
   write_file_atomically(options.out + "/config.json",
@@ -101,8 +103,9 @@ void add_export_command(CLI::App& app, ExitCode& code) {
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
   command->footer(
-      "Writes config.json and model.safetensors, and vocab.json and merges.txt where the\n"
-      "checkpoint's tokenizer is GPT-2's.\n"
+      "Writes config.json and model.safetensors; also vocab.json and merges.txt where the\n"
+      "checkpoint's tokenizer is GPT-2's, tokenizer.json and tokenizer_config.json where it came\n"
+      "from another tokenizer.json.\n"
       "Example: slackline export --checkpoint runs/first/checkpoints/step-00000200 --out exported");
   command->callback([options, &code] {
     export_model(*options);

@@ -24,23 +24,27 @@ struct ImportOptions {
   std::string out;
 };
 
-// The tokenizer's vocab.json and merges.txt; null where the directory has neither.
+// The tokenizer of tokenizer.json, else of vocab.json and merges.txt; null where the directory has
+// neither.
 std::unique_ptr<Tokenizer> read_tokenizer(const std::string& directory, const ModelConfig& config) {
-  const bool vocabulary = path_exists(directory + "/vocab.json");
-  const bool merges = path_exists(directory + "/merges.txt");
-  if (!vocabulary && !merges) {
-    log_warning(directory + ": holds no vocab.json and merges.txt, so the checkpoint gets no " +
-                "tokenizer and generates from token ids");
+  std::string file = directory + "/tokenizer.json";
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (path_exists(file)) {
+    tokenizer = load_hugging_face_tokenizer(directory);
+  } else if (path_exists(directory + "/vocab.json") || path_exists(directory + "/merges.txt")) {
+    file = directory + "/vocab.json";
+    tokenizer = load_gpt2_tokenizer(directory);
+  } else {
+    log_warning(directory +
+                ": holds neither tokenizer.json nor vocab.json and merges.txt, so the " +
+                "checkpoint gets no tokenizer and generates from token ids");
     return nullptr;
   }
-  std::unique_ptr<Tokenizer> tokenizer = load_gpt2_tokenizer(directory);
   if (tokenizer->vocabulary_size() > config.vocab) {
-    throw FileError(
-        fmt::format("{}/vocab.json: has more tokens than vocab_size {} of config.json; "
-                    "got {}",
-                    directory,
-                    config.vocab,
-                    tokenizer->vocabulary_size()));
+    throw FileError(fmt::format("{}: has more tokens than vocab_size {} of config.json; got {}",
+                                file,
+                                config.vocab,
+                                tokenizer->vocabulary_size()));
   }
   return tokenizer;
 }
@@ -83,7 +87,8 @@ void add_import_command(CLI::App& app, ExitCode& code) {
       ->type_name("DIR");
   command->footer(
       "The checkpoint holds weights alone (step 0), for checkpoint.init_from, evaluate, generate\n"
-      "and export. vocab.json and merges.txt in the directory become its tokenizer.\n"
+      "and export. tokenizer.json in the directory, or vocab.json and merges.txt, becomes its\n"
+      "tokenizer.\n"
       "Example: slackline import --hf gpt2 --out checkpoints/gpt2");
   command->callback([options, &code] {
     import_model(*options);

@@ -46,7 +46,9 @@ void add_prepare_command(CLI::App& app, ExitCode& code) {
                    "UTF-8 text files, and files of JSON lines with a \"text\" key (*.jsonl)")
       ->required()
       ->type_name("FILE");
-  command->add_option("--tokenizer", options->tokenizer, "byte, sentencepiece:MODEL or gpt2:DIR")
+  command
+      ->add_option(
+          "--tokenizer", options->tokenizer, "byte, sentencepiece:MODEL, gpt2:DIR or hf:DIR")
       ->required();
   command->add_option("--out", options->out, "Prefix of the files to write")
       ->required()
@@ -57,6 +59,10 @@ void add_prepare_command(CLI::App& app, ExitCode& code) {
                    "Train a SentencePiece model of so many pieces on the input first")
       ->type_name("VOCAB")
       ->check(CLI::PositiveNumber);
+  command->add_flag_callback(
+      "--special-tokens",
+      [options] { options->special_tokens = SpecialTokens::recognized; },
+      "Special tokens in the text are tokens (gpt2 and hf); without it they are text");
   command->footer(
       "Example: slackline prepare --input english.txt --tokenizer byte --out corpus/english");
   command->callback([options, &code] {

@@ -231,6 +231,30 @@ TEST_CASE("GPT-2's tokenizer comes in with the weights and goes out with them") 
   CHECK(tokenizer_to_json(*again.tokenizer) == tokenizer_to_json(*golden));
 }
 
+TEST_CASE("a tokenizer.json comes in with the weights and goes out with them") {
+  const TemporaryDirectory directory;
+  const auto golden = nlohmann::json::parse(read_file(kGolden + "tokenizer_json/neox.json"));
+  auto document = nlohmann::json::parse(read_file(kGolden + "tokenizer_json/tokenizer.json"));
+  document.merge_patch(golden.at("patch"));
+  std::filesystem::create_directories(directory.file("tokenizer"));
+  write_file_atomically(directory.file("tokenizer/tokenizer.json"), document.dump());
+  const auto tokenizer = load_hugging_face_tokenizer(directory.file("tokenizer"));
+  const ModelConfig config = small_model(static_cast<int>(tokenizer->vocabulary_size()));
+  write_small_checkpoint(
+      directory.file("a"), config, random_parameters(config, 7), tokenizer_to_json(*tokenizer));
+  export_model(directory.file("a"), directory.file("hf"));
+  CHECK_FALSE(path_exists(directory.file("hf/vocab.json")));
+
+  import_model(directory.file("hf"), directory.file("b"));
+  const InferenceModel again = load_inference_model(directory.file("b"), 1);
+  REQUIRE(again.tokenizer != nullptr);
+  CHECK(tokenizer_to_json(*again.tokenizer) == tokenizer_to_json(*tokenizer));
+  const ProcessResult text = run_slackline(
+      {"generate", "--checkpoint", directory.file("b"), "--prompt", "the bridge", "--tokens", "4"});
+  CHECK(text.exit_code == 0);
+  CHECK_THAT(text.out, Catch::StartsWith("the bridge"));
+}
+
 TEST_CASE("files that cannot be imported are refused by name with nothing written") {
   const TemporaryDirectory directory;
   const std::string hf = directory.file("hf");

@@ -1,4 +1,4 @@
-#include "data/gpt2_tokenizer.h"
+#include "data/byte_level_tokenizer.h"
 
 #include <algorithm>
 #include <fstream>
@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "data/gpt2_split.h"
 #include "data/tokenizer_file.h"
+#include "data/word_split.h"
 #include "tests/data/piecewise.h"
 #include "tests/support/catch.h"
 #include "tests/support/temporary_directory.h"
@@ -34,7 +34,7 @@ std::vector<Case> golden_cases() {
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
   for (std::size_t start = 0; start < text.size();) {
-    const std::size_t end = gpt2_word_end(text, start);
+    const std::size_t end = word_end(WordPattern::gpt2, text, start);
     words.emplace_back(text.substr(start, end - start));
     start = end;
   }
