@@ -24,7 +24,7 @@ struct DataMember {
 
 struct DataMembers {
   std::vector<DataMember> train;
-  std::vector<DataMember> valid;  // empty where neither `valid` nor the split has any
+  std::vector<DataMember> valid;             // empty where neither `valid` nor the split has any
   std::optional<StoredTokenizer> tokenizer;  // of the data, where a file has one
 };
 
