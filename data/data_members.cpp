@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include <fmt/format.h>
+
+#include "core/error.h"
 #include "data/blend.h"
 
 namespace slackline {

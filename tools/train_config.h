@@ -27,7 +27,8 @@ struct RunConfig {
   std::int64_t save_every = 0;    // 0: only the last step
   int keep = 2;                   // complete checkpoints kept
   OnNonFinite on_nonfinite = OnNonFinite::stop;
-  bool cuda_graphs = false;  // passes are captured where they can be
+  std::int64_t max_skips = 10;  // skipped steps in a row that end the run
+  bool cuda_graphs = false;     // passes are captured where they can be
 };
 
 // The "batch" section, in sequences: global = micro x micro-batches x data ranks.

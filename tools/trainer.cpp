@@ -121,7 +121,8 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
       sample_(static_cast<std::size_t>(config.model.sequence) + 1),
       tokens_(
           static_cast<std::size_t>(config.num_micro_batches() * config.micro_shape().num_tokens())),
-      targets_(tokens_.size()) {
+      targets_(tokens_.size()),
+      skips_(start_.skips) {
   if (start_.source == TrainingStart::Source::initial_values) {
     initialize(model_.stream(), model_.parameters(), config.run.seed);
   } else {
@@ -167,7 +168,8 @@ ExitCode Trainer::run() {
                                            .model = model_,
                                            .train_data = train_data_,
                                            .tokenizer = start_.data.tokenizer,
-                                           .step = step}));
+                                           .step = step,
+                                           .skips = skips_}));
     }
     if (stop) {
       checkpoints_.finish();
@@ -216,17 +218,16 @@ bool Trainer::train_step(std::int64_t step) {
   record.loss = facts.loss;
   record.grad_norm = facts.gradient_norm;
   record.skipped = !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
+  skips_ = record.skipped ? skips_ + 1 : 0;
   if (!record.skipped) {
     model_.update(record.lr, record.grad_norm);
     if (config_.check_sync) {
       model_.require_sync();
     }
-  } else if (config_.run.on_nonfinite == OnNonFinite::stop) {
+  } else if (config_.run.on_nonfinite == OnNonFinite::stop || skips_ >= config_.run.max_skips) {
     stop_on_non_finite(record);
   } else {
     model_.skip();
-    model_.optimizer().set_step_count(
-        step);  // steps left out count too, so that a resume needs no count
   }
   reporter_.end_step(record);
   return facts.stop;
@@ -309,9 +310,16 @@ void Trainer::stop_on_non_finite(const StepRecord& record) {
   }
   const std::string tensor = model_.agreement().first_of(
       model_.optimizer().first_non_finite(model_.stream()).value_or(""));
+  const std::string skipped =
+      config_.run.on_nonfinite == OnNonFinite::stop
+          ? ""
+          : fmt::format(", the last of {} steps in a row that were skipped (run.max_skips)",
+                        skips_);
   throw AgreedError(
-      fmt::format("step {}: stopped before the update: {} is not finite; loss {}, gradient norm {}",
+      fmt::format("step {}: stopped before the update{}: {} is not finite; loss {}, gradient norm "
+                  "{}",
                   record.step,
+                  skipped,
                   tensor.empty() ? "the loss" : "the gradient of " + tensor,
                   record.loss,
                   record.grad_norm),

@@ -74,6 +74,7 @@ class Trainer {
   std::vector<std::int32_t> sample_;   // (T + 1), one sequence as stored
   std::vector<std::int32_t> tokens_;   // (M, B, T) of a step
   std::vector<std::int32_t> targets_;  // (M, B, T)
+  std::int64_t skips_ = 0;             // skipped steps in a row up to the last one
 };
 
 }  // namespace slackline

@@ -59,6 +59,7 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
   }
   require_same_run(*start.checkpoint, config);
   start.step = start.checkpoint->step();
+  start.skips = start.checkpoint->skips();
   start.plans = resumed_plans(start.plans, start.checkpoint->documents().plan);
   nlohmann::ordered_json::parse(start.checkpoint->documents().data)["epochs"].get_to(start.order);
 }
@@ -137,7 +138,7 @@ void load_training_state(TrainingStart& start, MeshModel& model) {
       }
     }
   }
-  optimizer.set_step_count(start.step);
+  optimizer.set_step_count(checkpoint.updates().value_or(start.step));
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     if (name.starts_with("residual/")) {
       start.stored_compression.push_back(name);
@@ -173,7 +174,8 @@ std::vector<CheckpointTensor> training_tensors(MeshModel& model) {
 }
 
 CheckpointContents training_contents(const TrainingState& state) {
-  CheckpointContents contents{.step = state.step};
+  CheckpointContents contents{
+      .step = state.step, .updates = state.model.optimizer().step_count(), .skips = state.skips};
   contents.documents.model = model_config_json(state.config.model);
   contents.documents.data = data_document(state);
   contents.documents.rng = fmt::format(R"({{"seed": {}}})", state.config.run.seed);

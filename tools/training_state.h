@@ -27,6 +27,7 @@ struct TrainingStart {
   Source source = Source::initial_values;
   std::optional<Checkpoint> checkpoint{};
   std::int64_t step = 0;             // completed
+  std::int64_t skips = 0;            // skipped steps in a row up to that one
   std::vector<MemberOrder> order{};  // of the training data, as the checkpoint stored it
   PlanHistory plans{};               // of compression: the config's, or as a guard has changed them
   // Names of compression state: what the checkpoint has, and what this rank took of it.
@@ -57,7 +58,8 @@ struct TrainingState {
   MeshModel& model;
   const Dataset& train_data;
   const std::optional<StoredTokenizer>& tokenizer;
-  std::int64_t step = 0;  // completed
+  std::int64_t step = 0;   // completed
+  std::int64_t skips = 0;  // skipped steps in a row up to that one
 };
 
 // Views of the state; valid until it changes.

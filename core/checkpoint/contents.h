@@ -34,7 +34,9 @@ struct CheckpointTensor {
 };
 
 struct CheckpointContents {
-  std::int64_t step = 0;  // the last one completed
+  std::int64_t step = 0;                  // the last one completed
+  std::optional<std::int64_t> updates{};  // of the optimizer; absent: there is none
+  std::int64_t skips = 0;                 // skipped steps in a row up to this one
   CheckpointDocuments documents{};
   std::vector<CheckpointTensor> tensors{};
   std::map<std::string, std::string> files{};  // further files by name: tokenizer.json and the like

@@ -61,6 +61,10 @@ Manifest read_manifest(JsonReader reader, std::string_view text) {
   check_own_hash(reader, std::string(text));
   Manifest manifest;
   manifest.step = reader.integer("step", {.min = 0});
+  if (reader.has("updates")) {
+    manifest.updates = reader.integer("updates", {.min = 0, .max = manifest.step});
+  }
+  manifest.skips = reader.integer("skips", {.default_value = 0, .min = 0, .max = manifest.step});
   manifest.documents.model = reader.json(kModelKey.key);
   if (manifest.documents.model.empty()) {
     reader.fail("model", "is required");
@@ -103,6 +107,12 @@ std::string manifest_text(const Manifest& manifest) {
   json["files"] = files_json(manifest.files);
   for (const DocumentKey& document : kOtherKeys) {
     write_document(json, document, manifest.documents);
+  }
+  if (manifest.updates) {
+    json["updates"] = *manifest.updates;
+  }
+  if (manifest.skips > 0) {
+    json["skips"] = manifest.skips;
   }
   json["xxh3"] = kNoHash;
   std::string text = json.dump(1) + "\n";

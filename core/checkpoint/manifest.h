@@ -20,7 +20,10 @@ namespace slackline {
 //      {"file": "weights-00000.safetensors", "start": [0, 0], "shape": [257, 64]}]}},
 //    "files": {"weights-00000.safetensors": {"bytes": 65872, "xxh3": "0123456789abcdef"}},
 //    "data": {...}, "rng": ..., "tokenizer": ..., "codec": ..., "plan": ..., "layout": ...,
-//    "xxh3": "fedcba9876543210"}
+//    "updates": 98, "skips": 2, "xxh3": "fedcba9876543210"}
+//
+// `updates` is how many updates the optimizer has made; older manifests lack it, and had made one
+// in every step. `skips` is how many steps in a row were skipped up to this one; absent: none.
 //
 // The pieces of a tensor cover it without holes or overlaps, once for each `worker` (a data rank
 // that has state of its own) where pieces carry one. A piece lies in its file under piece_key().
@@ -61,6 +64,8 @@ struct CheckpointDocuments {
 
 struct Manifest {
   std::int64_t step = 0;
+  std::optional<std::int64_t> updates{};
+  std::int64_t skips = 0;
   CheckpointDocuments documents{};
   std::map<std::string, ManifestTensor> tensors{};  // by name with group; byte order
   std::map<std::string, ManifestFile> files{};

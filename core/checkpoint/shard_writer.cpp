@@ -20,7 +20,11 @@ void ShardWriter::remove_debris() const {
 
 void ShardWriter::save(const CheckpointContents& contents) {
   SL_CHECK(!is_saving_, "the save before was not taken");
-  head_ = {.step = contents.step, .documents = contents.documents, .files = contents.files};
+  head_ = {.step = contents.step,
+           .updates = contents.updates,
+           .skips = contents.skips,
+           .documents = contents.documents,
+           .files = contents.files};
   list_ = {};
   write_.start(contents, [this](const CheckpointContents& staged) {
     list_ = write_shards(

@@ -66,6 +66,8 @@ void check_shards(const std::string& partial, std::span<const ShardList> lists) 
 // Adds what is not shards, the manifest last.
 void write_head(const std::string& partial, const CheckpointContents& head, Manifest manifest) {
   manifest.documents = head.documents;
+  manifest.updates = head.updates;
+  manifest.skips = head.skips;
   for (const auto& [name, content] : head.files) {
     SL_CHECK(is_file_name(name) && !manifest.files.contains(name), "file name " + name);
     write_file_atomically(fmt::format("{}/{}", partial, name), content);
