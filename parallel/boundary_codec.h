@@ -27,7 +27,8 @@ class BoundaryCodec {
   struct Options {
     CodecSetting setting{};
     End end = End::sends;
-    std::string name;          // "pipeline_backward/3": site and sending virtual stage
+    std::string name;          // "pipeline_backward/3": site and sending virtual stage, for draws
+    std::string place{};       // "pipeline_backward/5": site and layers before it, for its state
     MatrixShape shape{};       // of this rank's share
     DType dtype = DType::f32;  // of the boundary tensor
     Device device = Device::cpu;

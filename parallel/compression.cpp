@@ -23,8 +23,8 @@ void place_by_rank(CompressionState& state, int rank, int size) {
 
 }  // namespace
 
-std::string boundary_label(const std::string& name, int number) {
-  return number == 1 ? name : fmt::format("{}+{}", name, number);
+std::string boundary_label(const std::string& place, int number) {
+  return number == 1 ? place : fmt::format("{}+{}", place, number);
 }
 
 Compression::Compression(const Options& options, GradientReducer& reducer, const Groups& groups)
@@ -175,8 +175,8 @@ std::vector<CompressionState> Compression::state() {
   std::vector<CompressionState> list;
   std::map<std::string, int> numbers;
   for (BoundaryCodec* codec : pipeline_.senders()) {
-    const std::string& name = codec->options().name;
-    add_boundary(*codec, boundary_label(name, ++numbers[name]), list);
+    const std::string& place = codec->options().place;
+    add_boundary(*codec, boundary_label(place, ++numbers[place]), list);
   }
   for (CompressedSum* sum : reducer_->compressed_sums()) {
     add_gradients(*sum, list);

@@ -18,7 +18,7 @@ namespace slackline {
 
 // A piece of what compression carries from step to step on one rank, for checkpoints.
 struct CompressionState {
-  std::string name;    // residual/<site>/<tensor or stage>, with .right_factor for a codec's own
+  std::string name;    // residual/<site>/<tensor, or layers before the boundary>[.right_factor]
   Tensor data{};       // f32
   Shape logical{};     // of the tensor it is a part of
   Region region{};     // that part
@@ -29,9 +29,11 @@ struct CompressionState {
   bool sums = false;  // what all workers hold adds up to what is owed (residuals of gradients)
 };
 
-// How the state of a boundary's codecs is named behind residual/: phases that have codecs of their
-// own number them in the order of the schedule. "pipeline_forward/0", then "pipeline_forward/0+2".
-[[nodiscard]] std::string boundary_label(const std::string& name, int number);
+// Names the state of a boundary's codecs behind residual/. `place` is the site and how many layers
+// stand before the boundary, so that state stays where it belongs when stages are cut anew. Phases
+// that have codecs of their own number them in the order of the schedule: "pipeline_forward/3",
+// then "pipeline_forward/3+2".
+[[nodiscard]] std::string boundary_label(const std::string& place, int number);
 
 // Everything that compresses on one rank: obeys the run's plans, step by step. Owns the codecs'
 // stream, with the thread it runs on, and the boundaries' codecs; those of gradients belong to the

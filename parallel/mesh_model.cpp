@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/cuda/cuda_memory.h"
 #include "parallel/optimized_parameters.h"
+#include "parallel/stage_split.h"
 #include "parallel/sync_check.h"
 
 namespace slackline {
@@ -20,6 +21,7 @@ PipelineCompression::Options pipeline_options(const MeshModel::Options& options,
                                               const RankPlan& plan,
                                               const Groups& groups) {
   return {.schedule = plan.executor.schedule,
+          .stages = split_layers(options.job.model, options.job.parallel),
           .pipeline_rank = groups.pipeline_rank(),
           .share = share_shape(options.job.micro_batch.num_tokens(),
                                options.job.model.hidden,

@@ -30,6 +30,18 @@ End end_of(const Op& op) {
   return schedule::is_send(op.kind) ? End::sends : End::receives;
 }
 
+// Where the boundary of a transfer stands: a state's place does not depend on how stages are
+// numbered.
+std::string place_of(const TransferId& id, const std::vector<ChunkSlice>& stages) {
+  if (stages.empty()) {
+    return "";
+  }
+  const ChunkSlice& sender = stages.at(static_cast<std::size_t>(id.stage));
+  const bool forward = id.site == schedule::Site::pipeline_forward;
+  return schedule::site_name(id.site) + "/" +
+         std::to_string(forward ? sender.last_layer : sender.first_layer);
+}
+
 }  // namespace
 
 PipelineCompression::PipelineCompression(const Options& options) : options_(options) {
@@ -58,6 +70,7 @@ std::optional<BoundaryCodec::Options> PipelineCompression::boundary_of(
       .setting = *setting,
       .end = end_of(op),
       .name = schedule::site_name(id.site) + "/" + std::to_string(id.stage),
+      .place = place_of(id, options_.stages),
       .shape = options_.share,
       .dtype = options_.dtype,
       .device = options_.device,

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/model_slice.h"
 #include "parallel/boundary_codec.h"
 #include "parallel/codec_stream.h"
 #include "parallel/compression_plan.h"
@@ -23,6 +24,7 @@ class PipelineCompression {
  public:
   struct Options {
     schedule::Schedule schedule{};
+    std::vector<ChunkSlice> stages{};  // of every virtual stage; empty: no state is saved
     int pipeline_rank = 0;
     MatrixShape share{};  // of this rank, of every boundary tensor
     DType dtype = DType::f32;

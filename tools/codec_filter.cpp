@@ -17,9 +17,17 @@ namespace {
 
 constexpr int kPhases = 3;  // of a boundary's messages
 
-// As training names a boundary's codec.
+// As training names a boundary for the numbers that its codec draws.
 std::string name_of(const ActivationCompression::Boundary& boundary) {
   return fmt::format("pipeline_forward/{}", boundary.stage);
+}
+
+// As a checkpoint names the boundary's state: by the layers before it, in older checkpoints by the
+// stage that sends.
+std::string place_of(const ActivationCompression::Boundary& boundary,
+                     const Checkpoint& checkpoint) {
+  return checkpoint.updates() ? fmt::format("pipeline_forward/{}", boundary.after_layer + 1)
+                              : name_of(boundary);
 }
 
 // The matrices of a message of so many tokens.
@@ -55,7 +63,7 @@ void CodecFilter::read_factors(Checkpoint& checkpoint) {
     // A phase's own codec is told by its rank.
     for (int number = 1; number <= kPhases && factors.empty(); ++number) {
       const std::string name =
-          "residual/" + boundary_label(name_of(boundary), number) + ".right_factor";
+          "residual/" + boundary_label(place_of(boundary, checkpoint), number) + ".right_factor";
       const auto found = checkpoint.tensors().find(name);
       if (found != checkpoint.tensors().end() && found->second.shape == shape) {
         factors.resize(shape.num_elements());

@@ -46,9 +46,16 @@ void share_out(StreamView stream,
   add(stream, state.data, all, state.data);
 }
 
+// Checkpoints that do not count updates are older than names by place: there the state of a
+// boundary is named by the stage that sends, which may be another boundary now.
+bool is_named_by_stage(const Checkpoint& checkpoint, const std::string& name) {
+  return !checkpoint.updates() && name.starts_with("residual/pipeline_");
+}
+
 bool load(StreamView stream, Checkpoint& checkpoint, const CompressionState& state) {
   const auto found = checkpoint.tensors().find(state.name);
-  if (found == checkpoint.tensors().end() || found->second.shape != state.logical) {
+  if (found == checkpoint.tensors().end() || found->second.shape != state.logical ||
+      is_named_by_stage(checkpoint, state.name)) {
     return false;
   }
   const Workers workers = workers_of(found->second);
@@ -91,6 +98,16 @@ std::vector<std::string> load_compression_state(Checkpoint& checkpoint, MeshMode
     }
   }
   return taken;
+}
+
+std::vector<std::string> stored_compression_state(const Checkpoint& checkpoint) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (name.starts_with("residual/")) {
+      names.push_back(is_named_by_stage(checkpoint, name) ? name + " (a stage's number)" : name);
+    }
+  }
+  return names;
 }
 
 void report_dropped_state(const std::vector<std::string>& stored,

@@ -21,6 +21,10 @@ namespace slackline {
 [[nodiscard]] std::vector<std::string> load_compression_state(Checkpoint& checkpoint,
                                                               MeshModel& model);
 
+// The names of all compression state in a checkpoint. Those that no run can take, because an older
+// checkpoint names a boundary's by the number of its stage, say so.
+[[nodiscard]] std::vector<std::string> stored_compression_state(const Checkpoint& checkpoint);
+
 // Tells on rank 0 which names of `stored` no rank has taken. All ranks call it.
 void report_dropped_state(const std::vector<std::string>& stored,
                           const std::vector<std::string>& taken,

@@ -139,11 +139,7 @@ void load_training_state(TrainingStart& start, MeshModel& model) {
     }
   }
   optimizer.set_step_count(checkpoint.updates().value_or(start.step));
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (name.starts_with("residual/")) {
-      start.stored_compression.push_back(name);
-    }
-  }
+  start.stored_compression = stored_compression_state(checkpoint);
   model.compression().put_in_force(start.step);
   start.taken_compression = load_compression_state(checkpoint, model);
 }

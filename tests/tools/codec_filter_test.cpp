@@ -1,5 +1,6 @@
 #include "tools/codec_filter.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,8 +45,10 @@ Tensor as_rows(std::vector<float>& values) {
 // A checkpoint of a small model with further tensors and a codec document.
 class StoredModel {
  public:
-  explicit StoredModel(std::vector<CheckpointTensor> tensors = {}, std::string codec = "") {
-    CheckpointContents contents{.step = 1, .tensors = std::move(tensors)};
+  explicit StoredModel(std::vector<CheckpointTensor> tensors = {},
+                       std::string codec = "",
+                       std::optional<std::int64_t> updates = 1) {
+    CheckpointContents contents{.step = 1, .updates = updates, .tensors = std::move(tensors)};
     contents.documents.model = model_config_json(small_model(40));
     contents.documents.codec = std::move(codec);
     write_checkpoint(directory_.file("model"), contents);
@@ -116,9 +119,13 @@ TEST_CASE("low_rank begins every message with the checkpoint's factor of its ran
   std::vector<float> factors(std::size_t{2} * 12, 0.0F);
   factors[0] = 1.0F;
   factors[12 + 3] = 1.0F;
-  const StoredModel model({{.name = "residual/pipeline_forward/0.right_factor",
-                            .data = Tensor(std::span(factors)).reshaped({2, 1, 12}),
-                            .worker = 0}});
+  const auto stored = [&](const char* place) {
+    return std::vector<CheckpointTensor>{
+        {.name = std::string("residual/pipeline_forward/") + place + ".right_factor",
+         .data = Tensor(std::span(factors)).reshaped({2, 1, 12}),
+         .worker = 0}};
+  };
+  const StoredModel model(stored("1"));  // behind one layer
   std::vector<float> rows(std::size_t{8} * 12, 0.0F);
   std::vector<float> expected = rows;
   for (const std::size_t token : {0, 1, 2, 3, 4, 5, 6, 7}) {
@@ -126,6 +133,11 @@ TEST_CASE("low_rank begins every message with the checkpoint's factor of its ran
     rows[at] = static_cast<float>(token + 1);
     expected[at] = token % 4 == 0 || token % 4 == 3 ? rows[at] : 0.0F;
   }
+  // An older checkpoint, which does not count updates, names it by the stage that sends.
+  CHECK(filtered(compression_of(kLowRank, 2),
+                 StoredModel(stored("0"), "", std::nullopt).open(),
+                 rows) == expected);
+  CHECK(filtered(compression_of(kLowRank, 2), StoredModel(stored("0")).open(), rows) != expected);
   Checkpoint checkpoint = model.open();
   CodecFilter filter(compression_of(kLowRank, 2), checkpoint, 1);
   Stream stream({});

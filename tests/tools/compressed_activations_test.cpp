@@ -171,8 +171,8 @@ TEST_CASE("phases of a boundary may have codecs with state of their own, and are
   const CompressedRun trained(R"({"policy": "list", "classes": [)" + classes + "]}",
                               {"batch.micro=1"});
   const nlohmann::json tensors = trained.manifest()["tensors"];
-  CHECK(tensors["residual/pipeline_forward/0.right_factor"]["shape"][1] == 2);
-  CHECK(tensors["residual/pipeline_forward/0+2.right_factor"]["shape"][1] == 32);
+  CHECK(tensors["residual/pipeline_forward/1.right_factor"]["shape"][1] == 2);
+  CHECK(tensors["residual/pipeline_forward/1+2.right_factor"]["shape"][1] == 32);
   const nlohmann::json result = trained.json({});  // the steady phase's: full rank
   CHECK(result["compressed"]["loss"].get<double>() ==
         Approx(result["loss"].get<double>()).epsilon(1e-5));
