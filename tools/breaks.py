@@ -95,7 +95,7 @@ BREAKS = [
     Break("table_counted_twice", "the gradient norm counts both copies of the tied table",
           "parallel/gradient_buckets.cpp",
           "  const bool first = bucket.kind != Kind::table || place.first_copy;\n",
-          "  const bool first = true;\n"),
+          "  const bool first = bucket.kind == Kind::table || place.data_size > 0;\n"),
     Break("evaluation_leaves_state", "an evaluation leaves its right factors behind",
           "parallel/mesh_model.cpp",
           "  double loss = executor_.evaluate(work_of(std::move(micro_batches)));\n"

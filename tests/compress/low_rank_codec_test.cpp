@@ -272,6 +272,38 @@ TEST_CASE("factors in bf16 change what arrives by their rounding") {
   }
 }
 
+TEST_CASE("sums of factors in bf16 arrive on every rank, and residuals add up to what is missing") {
+  constexpr std::size_t kRanks = 3;
+  const auto exact = low_rank_ends(kRanks, low_rank(3), kParts);
+  const auto rounded = low_rank_ends(kRanks, low_rank(3, DType::bf16), kParts);
+  std::vector<Message> values;
+  for (std::uint64_t r = 0; r < kRanks; ++r) {
+    values.push_back(Message::normal_numbers(kParts, 10 * r + 1));
+  }
+  std::vector<Matrix> whole;
+  for (std::size_t m = 0; m < kParts.size(); ++m) {
+    whole.push_back(
+        combined(matrix_of(values[0], kParts, m), 1.0, matrix_of(values[1], kParts, m)));
+    whole[m] = combined(whole[m], 1.0, matrix_of(values[2], kParts, m));
+  }
+  std::vector<Message> near = values;
+  sum_message(exact, values);
+  sum_message(rounded, near);
+  CHECK(near[1] == near[0]);
+  CHECK(near[2] == near[0]);
+  for (std::size_t m = 0; m < kParts.size(); ++m) {
+    const Matrix decoded = matrix_of(near[0], kParts, m);
+    // Twice the bound of one rank's factors: every addend is rounded, and their sum once more.
+    CHECK(relative_distance(decoded, matrix_of(values[0], kParts, m)) < 16.0 / 512);
+    Matrix missing = combined(whole[m], -1.0, decoded);
+    for (const auto& end : rounded) {
+      missing = combined(missing, -1.0, matrix_of(end->residual, kParts, m));
+    }
+    CHECK(norm(missing) < kRounding * norm(whole[m]));
+    CHECK(rounded[2]->right(m).values == rounded[0]->right(m).values);
+  }
+}
+
 TEST_CASE("both ways to make columns orthonormal decode alike") {
   LowRankEnd blocked(low_rank(20), kParts);
   LowRankEnd columns(low_rank(20, DType::f32, Orthogonalization::gram_schmidt), kParts);

@@ -263,6 +263,22 @@ TEST_CASE("steps that are skipped leave no trace in codecs") {
   }
 }
 
+TEST_CASE("evaluations leave no trace in codecs") {
+  const TrainingRun run;
+  // Right factors change with every message that is encoded, an evaluation's too.
+  const std::vector<std::string> job =
+      with(kMesh,
+           {"compress.policy=all",
+            R"(compress.pipeline_forward={"codec": "low_rank", "rank": 2})",
+            "model.dropout=0"});
+  require_done(run.train(with(job, {"run.eval_every=0"}), kRanks));
+  require_done(run.train(with(with(job, in(run, "evaluated")), {"run.eval_every=1"}), kRanks));
+  REQUIRE(run.metric("eval_loss", "evaluated").size() == 6);
+  REQUIRE(run.metric("loss", "evaluated") == run.metric("loss"));
+  REQUIRE(run.weights_sha256(run.checkpoint(6, "evaluated")) ==
+          run.weights_sha256(run.checkpoint(6)));
+}
+
 TEST_CASE("raw and sent bytes of a compressed step are in the metrics") {
   const TrainingRun run;
   require_done(run.train(with(kMesh, {}), kRanks));
