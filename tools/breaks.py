@@ -66,8 +66,8 @@ BREAKS = [
     # More that would easily slip through.
     Break("bias_correction", "a resumed run corrects Adam's bias for one step too many",
           "tools/training_state.cpp",
-          "  optimizer.set_step_count(start.step);\n",
-          "  optimizer.set_step_count(start.step + 1);\n"),
+          "  optimizer.set_step_count(checkpoint.updates().value_or(start.step));\n",
+          "  optimizer.set_step_count(checkpoint.updates().value_or(start.step) + 1);\n"),
     Break("dropout_key", "dropout counts samples from the first one of a micro-batch",
           "core/kernels/dropout_cpu.cpp",
           "  const std::uint64_t first_sample = args.key.first_sample + first_row / rows_per_sample;\n",
