@@ -13,6 +13,7 @@
 
 #include "core/file_io.h"
 #include "core/locked_file.h"
+#include "core/shown_text.h"
 #include "tests/support/catch.h"
 #include "tests/tools/training_run.h"
 #include "tools/sweep_file.h"
@@ -164,7 +165,7 @@ TEST_CASE("a failed run is a row, and the next start tries again what may have a
   REQUIRE_THAT(sweep.finish("out").out, Contains("1 runs done, 2 failed"));
   const Json rows = sweep.rows("out");
   REQUIRE(rows[0]["exit_code"] == 3);
-  REQUIRE_THAT(rows[0]["message"].get<std::string>(), Catch::StartsWith(missing));
+  REQUIRE_THAT(rows[0]["message"].get<std::string>(), Catch::StartsWith(shown_line(missing)));
   REQUIRE(rows[1]["exit_code"] == 5);
   REQUIRE(rows[1]["status"] == "failed");
   REQUIRE_THAT(rows[1]["message"].get<std::string>(), Contains("not finite"));
