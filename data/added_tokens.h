@@ -28,7 +28,7 @@ enum class SpecialTokens : std::uint8_t { as_text, recognized };
 // as text still hides what begins inside it, as in Hugging Face's library.
 class AddedTokenFinder {
  public:
-  static constexpr std::size_t kLongestContent = 255;  // bytes; bounds the time that a search takes
+  static constexpr std::size_t kLongestContent = 127;  // bytes; bounds the time that a search takes
   static constexpr TokenId kText = -1;
 
   AddedTokenFinder() = default;
