@@ -62,8 +62,9 @@ function(sl_tests name)
   endif()
   target_compile_definitions(${name} PRIVATE SL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name} "~[slow]" "~[gpu]" "~[devices]" "~[memory]")
-  # Kernels that a sanitizer instruments are some 30 times slower.
-  set(limit 300)
+  # Whole runs take minutes on a loaded machine; a test that hangs ends all the same. Kernels that a
+  # sanitizer instruments are some 30 times slower.
+  set(limit 900)
   if(SL_SANITIZE)
     set(limit 1200)
   endif()
