@@ -140,7 +140,7 @@ class RandomKCodec final : public Codec {
         frame, kPayloadOffset, setting_.values, {static_cast<std::int64_t>(parts_.total())});
   }
 
-  // What the receiver multiplies a matrix by, and with it the gradient that goes back.
+  // The receiver multiplies a matrix by this, and the gradient that goes back as well.
   [[nodiscard]] float factor(std::size_t matrix) const {
     return setting_.error_feedback == ErrorFeedback::none
                ? static_cast<float>(static_cast<double>(parts_.elements(matrix)) /

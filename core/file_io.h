@@ -100,7 +100,7 @@ void write_file_atomically(const std::string& path, std::string_view content);
 // The names of the directories in a directory, in no order; none where there is no such directory.
 [[nodiscard]] std::vector<std::string> subdirectories(const std::string& path);
 
-// What a symbolic link points to.
+// Returns what a symbolic link points to.
 [[nodiscard]] std::string link_target(const std::string& path);
 
 // Creates the directory and its parents; one that exists is fine.

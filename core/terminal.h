@@ -4,8 +4,8 @@
 
 namespace slackline {
 
-// What the program prints, logs apart (core/log.h). Nothing here can do more to a terminal than
-// show text and write over a line of our own. Flushed before a call returns. One thread at a time.
+// Prints everything but logs (core/log.h). Nothing here can do more to a terminal than show text
+// and write over a line of our own. Output is flushed before a call returns. One thread at a time.
 
 enum class Output { standard, error };
 

@@ -15,7 +15,7 @@ bool begins_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U;
 }
 
-// Where the white space before `position` begins, but not before `first`.
+// Finds where the white space before `position` begins, but not before `first`.
 std::size_t space_start(std::string_view text, std::size_t position, std::size_t first) {
   while (position > first) {
     const Utf8Char before = char_before(text, position);

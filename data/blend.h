@@ -35,7 +35,7 @@ class Blend {
     return {.member = members_[i], .sample = samples_[i]};
   }
 
-  // How many samples a blend takes of each member, without the memory that a blend needs.
+  // Counts the samples that a blend takes of each member, without the memory that a blend needs.
   [[nodiscard]] static std::vector<std::uint64_t> counts(std::span<const double> weights,
                                                          std::uint64_t samples);
 

@@ -24,11 +24,11 @@ class Checkpoint {
 
   [[nodiscard]] std::int64_t step() const { return manifest_.step; }
 
-  // How many updates the optimizer has made; absent in older checkpoints, and where weights alone
-  // were saved.
+  // Returns the number of updates the optimizer has made; absent in older checkpoints, and where
+  // weights alone were saved.
   [[nodiscard]] const std::optional<std::int64_t>& updates() const { return manifest_.updates; }
 
-  // How many steps in a row were skipped up to this one.
+  // Returns the number of steps in a row that were skipped up to this one.
   [[nodiscard]] std::int64_t skips() const { return manifest_.skips; }
 
   // Model, data position, RNG and the other documents as JSON texts.

@@ -154,7 +154,7 @@ class MpiTransport final : public Transport {
   void abort(int code) override { MPI_Abort(comm_, code); }
 
  private:
-  // What the messages of one group travel on: a communicator of MPI's own, so that tags need not
+  // A channel carries the messages of one group: a communicator of MPI's own, so that tags need not
   // tell groups apart.
   struct Channel {
     MPI_Comm comm = MPI_COMM_NULL;
