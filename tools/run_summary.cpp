@@ -21,6 +21,16 @@ std::optional<double> finite(double value) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
+// Steps follow each other by one: a power loss may have taken lines that a checkpoint outlived.
+std::optional<std::string> gap_in(const std::vector<StepRecord>& steps) {
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    if (steps[i].step != steps[i - 1].step + 1) {
+      return fmt::format("has step {} behind step {}", steps[i].step, steps[i - 1].step);
+    }
+  }
+  return std::nullopt;
+}
+
 void add_means(const std::vector<StepRecord>& steps, RunSummary& summary) {
   if (steps.empty()) {
     return;
@@ -63,6 +73,7 @@ RunSummary summarize_run(const std::string& run_directory) {
   report::Metrics metrics = report::read_metrics(path);
   if (!metrics.steps.empty()) {
     summary.steps = metrics.steps.back().step;
+    summary.gap = gap_in(metrics.steps);
     summary.loss = finite(metrics.steps.back().loss);
   }
   if (!metrics.evaluations.empty()) {

@@ -41,11 +41,32 @@ LockedFile claim_directory(const std::string& dir) {
   return std::move(*lock);
 }
 
+// How a run ended, where its record agrees: settings are judged by numbers of the whole run.
+RunOutcome judge(const SweepPoint& point, const RunSummary& summary, const RunOutcome& ended) {
+  const RunConfig& run = point.config.run;
+  std::optional<std::string> wrong = summary.gap;
+  // A run that was begun from another one's last step has none of its own.
+  const bool no_steps = summary.steps == 0 && !point.config.checkpoint.resume_from.empty();
+  if (!wrong && ended.exit_code == static_cast<int>(ExitCode::done) && !no_steps &&
+      summary.steps != run.steps) {
+    wrong = fmt::format("ends with step {} of {}", summary.steps, run.steps);
+  }
+  if (!wrong || !ended.stands()) {
+    return ended;
+  }
+  return {.exit_code = static_cast<int>(ExitCode::file),
+          .message = fmt::format(
+              "{0}/metrics.jsonl: {1}, though the run has ended; remove {0} to train it again",
+              run.dir,
+              *wrong)};
+}
+
 SweepRow read_row(const SweepPoint& point) {
   require_own_run(point);
   SweepRow row{.run = point.name, .settings = point.settings, .outcome = read_outcome(point)};
   if (row.outcome) {
     row.summary = summarize_run(point.config.run.dir);
+    row.outcome = judge(point, row.summary, *row.outcome);
   }
   return row;
 }
@@ -109,8 +130,8 @@ class SweepRunner {
       return false;
     }
     SweepRow& row = rows_[i];
-    row.outcome = std::move(outcome);
     row.summary = summarize_run(point.config.run.dir);
+    row.outcome = judge(point, row.summary, *outcome);
     write_results();
     progress.end_run(planned, std::max<std::int64_t>(0, row.summary.steps - begin));
     print_lines(

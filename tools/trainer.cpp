@@ -18,6 +18,7 @@
 #include "tools/kept_settings.h"
 #include "tools/memory_plan.h"
 #include "tools/plan_json.h"
+#include "tools/run_summary.h"
 #include "tools/step_plan.h"
 #include "tools/stop_signal.h"
 
@@ -149,6 +150,7 @@ ExitCode Trainer::run() {
     const PlanFiles plan = plan_files(read_step_plan(config_, {}, options_.links, start_.plans));
     directory_.start(resolved_text(options_.resolved_config, config_), plan, start_.step);
     report_data(config_, start_.data, directory_);
+    warn_of_lost_record();
   }
   if (owes_evaluation && !evaluate_when_due(start_.step)) {
     return stopped_after(start_.step);
@@ -181,6 +183,19 @@ ExitCode Trainer::run() {
     report_device_memory(world_->rank());
   }
   return ExitCode::done;
+}
+
+// A checkpoint may outlive lines that were written before it where a disk loses what it was told to
+// keep, or a file was put back from a copy.
+void Trainer::warn_of_lost_record() const {
+  const std::int64_t recorded = newest_step(config_.run.dir);
+  if (options_.resume && recorded < start_.step) {
+    log_warning(fmt::format("{}: metrics.jsonl ends with step {} and the checkpoint is of step {}: "
+                            "the steps between are trained, and their record is lost",
+                            config_.run.dir,
+                            recorded,
+                            start_.step));
+  }
 }
 
 // Where no run had left a lock, another process may have come and gone since the start looked.

@@ -180,6 +180,37 @@ TEST_CASE("a failed run is a row, and the next start tries again what may have a
   REQUIRE_THAT(sweep.finish("out").out, Contains("2 runs done, 1 failed"));
 }
 
+TEST_CASE("a run whose record stops early or jumps is no row of a table, and is tried again") {
+  const SmallSweep sweep;
+  sweep.write("out", {{"run.seed", {1, 2}}});
+  sweep.finish("out");
+  REQUIRE(sweep.rows("out")[0]["status"] == "done");
+  const std::string path = sweep.in_run("out", 0, "metrics.jsonl");
+  const std::string whole = read_file(path);
+  // As a power loss may leave it: without the steps from 4 on, or, where the run has gone on since,
+  // without step 4 alone.
+  const std::size_t fourth = whole.find("{\"step\": 4,");
+  const std::size_t fifth = whole.find("{\"step\": 5,");
+  REQUIRE((fourth != std::string::npos && fifth != std::string::npos));
+  const auto [left, words] = GENERATE_REF(table<std::string, std::string>(
+      {{whole.substr(0, fourth), "ends with step 3 of 6"},
+       {whole.substr(0, fourth) + whole.substr(fifth), "has step 5 behind step 3"}}));
+  write_file_atomically(path, left);
+
+  const ProcessResult again = sweep.finish("out");
+  const Json rows = sweep.rows("out");
+  CHECK_THAT(again.out, Contains("2 runs, 1 to do"));
+  CHECK(rows[0]["status"] == "failed");
+  CHECK(rows[0]["exit_code"] == 3);
+  CHECK_THAT(rows[0]["message"].get<std::string>(), Contains(words) && Contains("remove"));
+  CHECK(rows[1]["status"] == "done");
+
+  std::filesystem::remove_all(std::filesystem::path(path).parent_path());
+  sweep.finish("out");
+  CHECK(sweep.rows("out")[0]["status"] == "done");
+  CHECK(sweep.rows("out")[0]["steps"] == 6);
+}
+
 TEST_CASE("a sweep killed at any moment and restarted gives the same table") {
   const SmallSweep sweep;
   const Json grid = {{{"run.seed", {1, 2}}, {"run.save_every", {1, 0}}},

@@ -96,6 +96,20 @@ TEST_CASE("a run with the last step done resumes to nothing, one without checkpo
   REQUIRE(run.metric("loss").size() == 6);
 }
 
+TEST_CASE("a resume says that the record ends before its checkpoint, and goes on") {
+  const TrainingRun run;
+  REQUIRE(run.train().exit_code == 0);
+  const std::string path = run.run_dir() + "/metrics.jsonl";
+  const std::string record = read_file(path);
+  write_file_atomically(path, record.substr(0, record.find("{\"step\": 3,")));
+  const ProcessResult result = run.train({"run.steps=8"}, {"--resume"});
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.error, Contains("ends with step 2") && Contains("of step 6"));
+  const ProcessResult whole = run.train({"run.steps=10"}, {"--resume"});
+  CHECK(whole.exit_code == 0);
+  CHECK_THAT(whole.error, !Contains("metrics.jsonl ends"));
+}
+
 TEST_CASE("a run is extended past the epochs its order was built for") {
   const TrainingRun run;
   REQUIRE(run.train().exit_code == 0);
