@@ -12,11 +12,11 @@ namespace slackline {
 // What a run's metrics.jsonl comes down to. Numbers that the run did not get to, or that were not
 // finite, are absent.
 struct RunSummary {
-  std::int64_t steps = 0;             // done; of a run that stopped on a loss that is not finite,
-                                      // the step it stopped at
-  std::optional<std::string> gap{};   // where the record jumps, which no run writes; absent: nowhere
-  std::optional<double> loss{};       // of the last step
-  std::optional<double> eval_loss{};  // the last one
+  std::int64_t steps = 0;            // done; of a run that stopped on a loss that is not finite,
+                                     // the step it stopped at
+  std::optional<std::string> gap{};  // where the record jumps, which no run writes; absent: nowhere
+  std::optional<double> loss{};      // of the last step
+  std::optional<double> eval_loss{};          // the last one
   std::optional<double> step_seconds{};       // these and what follows are means over the second
   std::optional<double> tokens_per_second{};  // half of the steps: caches are warm, and a plan that
   std::optional<double> exposed_seconds{};    // is made during the run is in force

@@ -190,11 +190,12 @@ ExitCode Trainer::run() {
 void Trainer::warn_of_lost_record() const {
   const std::int64_t recorded = newest_step(config_.run.dir);
   if (options_.resume && recorded < start_.step) {
-    log_warning(fmt::format("{}: metrics.jsonl ends with step {} and the checkpoint is of step {}: "
-                            "the steps between are trained, and their record is lost",
-                            config_.run.dir,
-                            recorded,
-                            start_.step));
+    log_warning(
+        fmt::format("{}: metrics.jsonl ends with step {} and the checkpoint is of step {}: "
+                    "the steps between are trained, and their record is lost",
+                    config_.run.dir,
+                    recorded,
+                    start_.step));
   }
 }
 

@@ -35,7 +35,9 @@ extern "C" {
 
 int fsync(int file) {
   std::array<char, 4096> path{};
+
   struct stat status {};
+
   const std::string link = "/proc/self/fd/" + std::to_string(file);
   if (::readlink(link.c_str(), path.data(), path.size() - 1) > 0 && ::fstat(file, &status) == 0) {
     append("sync " + std::to_string(status.st_size) + " " + path.data() + "\n");

@@ -24,8 +24,7 @@ struct DiskEvent {
 };
 
 // What the binary did with these arguments.
-std::vector<DiskEvent> disk_events_of(const TrainingRun& run,
-                                      std::vector<std::string> arguments) {
+std::vector<DiskEvent> disk_events_of(const TrainingRun& run, std::vector<std::string> arguments) {
   const std::string log = run.path("disk.log");
   arguments.insert(arguments.begin(), {"LD_PRELOAD=" SL_DISK_LOG, "DISK_LOG=" + log, SL_BINARY});
   const ProcessResult result = run_process("/usr/bin/env", arguments);
@@ -84,7 +83,8 @@ TEST_CASE("the record of a checkpoint's steps is on the disk before the checkpoi
   for (std::size_t i = 0; i < events.size(); ++i) {
     const std::string& name = events[i].path;
     const bool whole = name.find('.', name.rfind('/')) == std::string::npos;
-    if (events[i].kind == "rename" && whole && name.find("/checkpoints/step-") != std::string::npos) {
+    if (events[i].kind == "rename" && whole &&
+        name.find("/checkpoints/step-") != std::string::npos) {
       recorded.push_back(count_steps(synced_record(events, i, run.run_dir())));
     }
   }
