@@ -8,6 +8,7 @@
 #include "core/checkpoint/checkpoint_directory.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "parallel/stage_split.h"
 #include "tools/activation_compression.h"
 #include "tools/compression_plans.h"
 #include "tools/compression_state.h"
@@ -39,6 +40,23 @@ std::pair<TrainingStart::Source, std::string> choose_source(const TrainConfig& c
   return {Source::initial_values, ""};
 }
 
+// How many layers each virtual stage has, in order.
+std::vector<int> layers_of_stages(const TrainConfig& config) {
+  std::vector<int> layers;
+  for (const ChunkSlice& stage : split_layers(config.model, config.parallel)) {
+    layers.push_back(stage.num_layers());
+  }
+  return layers;
+}
+
+// Plans name boundaries by stages. Older checkpoints do not say how theirs were cut.
+bool has_stages_of(const Checkpoint& checkpoint, const TrainConfig& config) {
+  const nlohmann::json layout =
+      nlohmann::json::parse(checkpoint.documents().layout, nullptr, false);
+  const auto layers = layout.find("layers");
+  return !layout.is_object() || layers == layout.end() || *layers == layers_of_stages(config);
+}
+
 // Opens the checkpoint that the run begins with, if there is one, and takes what it says.
 void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingStart& start) {
   const auto [source, path] = choose_source(config, resume);
@@ -60,7 +78,9 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
   require_same_run(*start.checkpoint, config);
   start.step = start.checkpoint->step();
   start.skips = start.checkpoint->skips();
-  start.plans = resumed_plans(start.plans, start.checkpoint->documents().plan);
+  if (has_stages_of(*start.checkpoint, config)) {
+    start.plans = resumed_plans(start.plans, start.checkpoint->documents().plan);
+  }
   nlohmann::ordered_json::parse(start.checkpoint->documents().data)["epochs"].get_to(start.order);
 }
 
@@ -176,10 +196,11 @@ CheckpointContents training_contents(const TrainingState& state) {
   contents.documents.data = data_document(state);
   contents.documents.rng = fmt::format(R"({{"seed": {}}})", state.config.run.seed);
   const ParallelConfig& parallel = state.config.parallel;
-  contents.documents.layout = fmt::format(R"({{"tensor": {}, "pipeline": {}, "data": {}}})",
-                                          parallel.tensor,
-                                          parallel.pipeline,
-                                          parallel.data);
+  contents.documents.layout = nlohmann::ordered_json{{"tensor", parallel.tensor},
+                                                     {"pipeline", parallel.pipeline},
+                                                     {"data", parallel.data},
+                                                     {"layers", layers_of_stages(state.config)}}
+                                  .dump();
   add_plan(state, contents.documents);
   if (state.tokenizer) {
     contents.documents.tokenizer = fmt::format(R"({{"file": "{}"}})", kTokenizerName);

@@ -144,6 +144,18 @@ TEST_CASE("a resumed run keeps the plan that it chose") {
   CHECK(last_checkpoint_plan(run, "run", 18) == chosen);
 }
 
+TEST_CASE(
+    "a run resumed with stages cut otherwise measures again: a plan names its boundaries by "
+    "stages") {
+  const TrainingRun run;
+  const std::vector<std::string> slow = {links(run, 2e6)};
+  train(run, "run", with(slow, {"run.steps=10", "parallel.stage_layers=[1,3]"}));
+  REQUIRE(last_checkpoint_plan(run, "run", 10)["history"].size() == 2);
+  const ProcessResult resumed =
+      train(run, "run", with(slow, {"run.steps=22", "parallel.stage_layers=[3,1]"}), {"--resume"});
+  CHECK_THAT(resumed.error, Contains("critical_path: from step 19"));
+}
+
 TEST_CASE("a run that stops before it has chosen measures again") {
   const TrainingRun run;
   const std::vector<std::string> slow = {links(run, 2e6)};
