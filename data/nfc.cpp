@@ -21,6 +21,21 @@ struct Mark {
   std::uint8_t combining_class = 0;
 };
 
+// The three characters that are no accents by their class and yet stand for two; no normal form has
+// them (Unicode's NonStarterDecompositions, but U+0344, whose class is that of its parts).
+std::string_view two_accents(char32_t character) {
+  switch (character) {
+    case U'\u0F73':
+      return "\u0F71\u0F72";
+    case U'\u0F75':
+      return "\u0F71\u0F74";
+    case U'\u0F81':
+      return "\u0F71\u0F80";
+    default:
+      return {};
+  }
+}
+
 bool is_ordered(const std::vector<Mark>& marks) {
   return std::is_sorted(marks.begin(), marks.end(), [](const Mark& a, const Mark& b) {
     return a.combining_class < b.combining_class;
@@ -44,18 +59,26 @@ std::string with_ordered_marks(std::string_view text) {
     }
     marks.clear();
   };
-  for (std::size_t position = 0; position < text.size();) {
-    const Utf8Char next = char_at(text, position);
-    const std::string_view bytes = text.substr(position, next.bytes);
-    position += next.bytes;
+  const auto put = [&](std::string_view bytes, char32_t character) {
     const std::uint8_t combining_class =
-        next.value < 0x80 ? 0 : u_getCombiningClass(static_cast<UChar32>(next.value));
+        character < 0x80 ? 0 : u_getCombiningClass(static_cast<UChar32>(character));
     if (combining_class != 0) {
       marks.push_back({.bytes = bytes, .combining_class = combining_class});
-      continue;
+      return;
     }
     put_marks();
     result += bytes;
+  };
+  for (std::size_t position = 0; position < text.size();) {
+    const Utf8Char next = char_at(text, position);
+    const std::string_view two = two_accents(next.value);
+    if (two.empty()) {
+      put(text.substr(position, next.bytes), next.value);
+    }
+    for (std::size_t i = 0; i < two.size(); i += 3) {  // bytes of each
+      put(two.substr(i, 3), char_at(two, i).value);
+    }
+    position += next.bytes;
   }
   put_marks();
   return result;

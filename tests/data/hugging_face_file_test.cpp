@@ -114,6 +114,23 @@ TEST_CASE("a letter under very many accents is normalized in time that grows wit
   REQUIRE(tokenizer->encode("q" + mixed) == tokenizer->encode("q" + below + above));
 }
 
+TEST_CASE("characters that stand for two accents are normalized as these, however many there are") {
+  const SavedTokenizer saved("neox");
+  const auto tokenizer = saved.load(SpecialTokens::as_text);
+  // As Python's unicodedata has it.
+  REQUIRE(tokenizer->encode("\u0F40\u0F81\u0F73\u0331\u0F75\u0F71") ==
+          tokenizer->encode("\u0F40\u0F71\u0F71\u0F71\u0F71\u0F80\u0F72\u0F74\u0331"));
+  std::string both;
+  std::string first;
+  std::string second;
+  for (int i = 0; i < 100000; ++i) {
+    both += "\u0F73";
+    first += "\u0F71";
+    second += "\u0F72";
+  }
+  REQUIRE(tokenizer->encode("q" + both) == tokenizer->encode("q" + first + second));
+}
+
 TEST_CASE("a stored tokenizer gives the same ids, and its text back") {
   for (const std::string variant : kVariants) {
     const SavedTokenizer saved(variant);
