@@ -117,10 +117,16 @@ std::optional<CodecSetting> tightened(const CodecSetting& setting) {
   return std::nullopt;
 }
 
-bool is_guarded(const CompressionPlan& plan) {
-  return std::ranges::any_of(plan.classes, [](const CompressionPlan::Class& row) {
-    return row.reason.starts_with(kMark);
-  });
+GuardLimits guard_limits(const PlanHistory& plans) {
+  GuardLimits limits;
+  for (const PlanFromStep& plan : plans) {
+    for (const CompressionPlan::Class& row : plan.plan.classes) {
+      if (row.reason.starts_with(kMark)) {
+        limits[row.members] = row.codec;
+      }
+    }
+  }
+  return limits;
 }
 
 std::optional<GuardedPlan> guarded_plan(const MeshJob& job,

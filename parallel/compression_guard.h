@@ -34,8 +34,11 @@ struct GuardedPlan {
   std::vector<std::string> changes{};  // a sentence each: what, where, from when and why
 };
 
-// Whether a guard made it.
-[[nodiscard]] bool is_guarded(const CompressionPlan& plan);
+// The codec that a guard has left to each class that it changed; nothing where it has turned it
+// off. What is chosen afterwards is to lose no more.
+using GuardLimits = std::map<schedule::TransferClass, std::optional<CodecSetting>>;
+
+[[nodiscard]] GuardLimits guard_limits(const PlanHistory& plans);
 
 // `found` was measured in `step`. Absent where nothing changes; a class whose codec has changed
 // since that step waits for the next sample. REQUIRES: the last plan began before step +

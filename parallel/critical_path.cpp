@@ -108,14 +108,19 @@ class Candidates {
   struct Offered {
     ClassChoices choices{};
     std::vector<CodecSetting> settings{};
+    bool guarded = false;  // a guard has taken others away
   };
 
-  [[nodiscard]] Offered offered(std::size_t members, const StepCosts& costs) const {
+  [[nodiscard]] Offered offered(std::size_t members,
+                                const StepCosts& costs,
+                                const GuardLimits& limits) const {
     Offered offered{.choices = {.members = classes_[members]}};
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
       const std::optional<CodecSetting> setting = setting_of(classes_[members].site, i);
       const ClassBytes& row = bytes_[i][members];
-      if (setting && row.sent < row.raw) {
+      if (setting && !is_within(limits, members, *setting)) {
+        offered.guarded = true;
+      } else if (setting && row.sent < row.raw) {
         offered.settings.push_back(*setting);
         offered.choices.choices.push_back(
             {.cost = class_cost(row, codec_seconds_or_assumed(row, costs)),
@@ -127,6 +132,19 @@ class Candidates {
   }
 
  private:
+  [[nodiscard]] bool is_within(const GuardLimits& limits,
+                               std::size_t members,
+                               const CodecSetting& setting) const {
+    const auto limit = limits.find(classes_[members]);
+    if (limit == limits.end()) {
+      return true;
+    }
+    const std::optional<CodecSetting>& left = limit->second;
+    const MatrixShape& shape = shapes_[members];
+    return left &&
+           (setting == *left || expected_error(setting, shape) < expected_error(*left, shape));
+  }
+
   std::map<Site, std::vector<CodecSetting>> of_sites_;
   std::vector<TransferClass> classes_{};
   std::vector<MatrixShape> shapes_{};             // of a typical message of each class
@@ -197,7 +215,8 @@ class Explainer {
       return fmt::format("hidden by {}, left plain", milliseconds(slack->second));
     }
     if (offered.settings.empty()) {
-      return "no candidate that makes it smaller, left plain";
+      return offered.guarded ? "the guard has left it no candidate, left plain"
+                             : "no candidate that makes it smaller, left plain";
     }
     std::size_t best = 0;
     std::vector<Seconds> won;
@@ -268,7 +287,8 @@ std::vector<CandidateMessage> candidate_messages(const CompressConfig& config, c
 CriticalPathPlan choose_critical_path(const CompressConfig& config,
                                       const MeshJob& job,
                                       const StepCosts& costs,
-                                      const LinkSpeeds& links) {
+                                      const LinkSpeeds& links,
+                                      const GuardLimits& limits) {
   const Candidates candidates(config, job);
   const Schedule schedule = make_rank_plan(job, {}).executor.schedule;
   const CostModel plain = cost_model(job, costs, links);
@@ -277,7 +297,7 @@ CriticalPathPlan choose_critical_path(const CompressConfig& config,
   offered.reserve(candidates.classes().size());
   choices.reserve(candidates.classes().size());
   for (std::size_t i = 0; i < candidates.classes().size(); ++i) {
-    offered.push_back(candidates.offered(i, costs));
+    offered.push_back(candidates.offered(i, costs, limits));
     choices.push_back(offered.back().choices);
   }
   const ChosenCodecs chosen = schedule::search_codecs(schedule, plain, choices, kLimits);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compress/compress_config.h"
+#include "parallel/compression_guard.h"
 #include "parallel/compression_plan.h"
 #include "parallel/step_cost_model.h"
 
@@ -40,10 +41,12 @@ struct CriticalPathPlan {
 
 // Chooses by the costs and links of a run or of a cluster (docs/compression.md, "How critical_path
 // chooses"). Codecs that the costs do not know are assumed to take what their operations say. A
-// function of its arguments. Throws as cost_model() does.
+// class that a guard has changed may have the codec that it left, those that are expected to lose
+// less, or none. A function of its arguments. Throws as cost_model() does.
 [[nodiscard]] CriticalPathPlan choose_critical_path(const CompressConfig& config,
                                                     const MeshJob& job,
                                                     const StepCosts& costs,
-                                                    const LinkSpeeds& links);
+                                                    const LinkSpeeds& links,
+                                                    const GuardLimits& limits = {});
 
 }  // namespace slackline

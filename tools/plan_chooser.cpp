@@ -23,8 +23,7 @@ PlanChooser::PlanChooser(const TrainConfig& config,
   }
   const bool chosen = plans != compression_plans(config);
   state_ = chosen ? State::watching : State::measuring;
-  chosen_ = is_guarded(plans.back().plan) ? CompressionPlan{} : plans.back().plan;
-  chosen_from_ = plans.back().from_step;
+  watched_from_ = plans.back().from_step;
 }
 
 void PlanChooser::measure_codecs(StepRecorder& recorder) const {
@@ -38,38 +37,36 @@ std::optional<PlanFromStep> PlanChooser::choose(const StepCosts& costs,
                                                 std::int64_t step) {
   state_ = State::watching;
   watch_.restart();
-  if (!is_own_plan()) {
-    return std::nullopt;
-  }
+  const PlanHistory& plans = model_->compression().plans();
   std::string own;
   if (world_->rank() == 0) {
     own = compression_plan_json(
-        {.from_step =
-             std::max<std::int64_t>(step + kStepsToChange, config_->compress.warmup_steps + 1),
-         .plan = choose_critical_path(config_->compress, config_->mesh_job(), costs, links).plan});
+        {.from_step = std::max({step + kStepsToChange,
+                                std::int64_t{config_->compress.warmup_steps} + 1,
+                                plans.back().from_step + 1}),
+         .plan = choose_critical_path(
+                     config_->compress, config_->mesh_job(), costs, links, guard_limits(plans))
+                     .plan});
   }
   PlanFromStep plan = read_compression_plan(broadcast_text(*world_, 0, own, "the chosen plan"));
   const auto same_codecs = [](const CompressionPlan::Class& a, const CompressionPlan::Class& b) {
     return a.members == b.members && a.codec == b.codec;
   };
-  const bool first = model_->compression().plans() == compression_plans(*config_);
-  if (!first && std::ranges::equal(plan.plan.classes, chosen_.classes, same_codecs)) {
+  const bool first = plans == compression_plans(*config_);
+  if (!first && std::ranges::equal(plan.plan.classes, plans.back().plan.classes, same_codecs)) {
     return std::nullopt;
   }
-  chosen_ = plan.plan;
-  chosen_from_ = plan.from_step;
   model_->compression().add_plan(plan);
   return plan;
 }
 
-// Not one that a guard has changed.
-bool PlanChooser::is_own_plan() const {
-  return model_->compression().plans().back().plan == chosen_;
-}
-
 bool PlanChooser::has_drifted(std::int64_t step, double step_seconds) {
-  return state_ == State::watching && is_own_plan() && step >= chosen_from_ &&
-         watch_.add(step_seconds);
+  const std::int64_t last = model_->compression().plans().back().from_step;
+  if (last != watched_from_) {
+    watched_from_ = last;
+    watch_.restart();
+  }
+  return state_ == State::watching && step >= watched_from_ && watch_.add(step_seconds);
 }
 
 }  // namespace slackline

@@ -15,8 +15,8 @@ namespace slackline {
 // Policy critical_path in a training run: when its plan is chosen, by which costs, and when it is
 // chosen anew. Every rank has one and calls alike; rank 0 chooses.
 //
-// A run that resumes with a chosen plan keeps it. A plan that a guard has changed is the guard's:
-// nothing is chosen any more, not even where it changed it while costs were measured.
+// A run that resumes with a chosen plan keeps it. What a guard has changed, before or while costs
+// were measured, bounds every later choice.
 class PlanChooser {
  public:
   // `num_threads` of this rank's codecs. Config, model and world must outlive it.
@@ -30,13 +30,14 @@ class PlanChooser {
 
   // Chooses by costs and links that are known to rank 0, and has the model obey from
   // kStepsToChange steps after `step` on. Returns the plan on every rank; nothing where it is the
-  // one in force already, or that is a guard's. Blocks.
+  // one in force already. Blocks.
   [[nodiscard]] std::optional<PlanFromStep> choose(const StepCosts& costs,
                                                    const LinkSpeeds& links,
                                                    std::int64_t step);
 
   // A step has been reported, the same on every rank. Whether steps have drifted away from what the
-  // plan was chosen for: costs are to be measured anew.
+  // first ones under the last plan took, be it a choice or a guard's: costs are to be measured
+  // anew.
   [[nodiscard]] bool has_drifted(std::int64_t step, double step_seconds);
 
   // What steps took before they drifted.
@@ -47,15 +48,12 @@ class PlanChooser {
  private:
   enum class State { fixed, measuring, watching };
 
-  [[nodiscard]] bool is_own_plan() const;
-
   const TrainConfig* config_;
   int num_threads_;
   MeshModel* model_;
   Communicator* world_;
   State state_ = State::fixed;
-  std::int64_t chosen_from_ = 0;  // the first step of the last choice
-  CompressionPlan chosen_{};
+  std::int64_t watched_from_ = 0;  // the first step of the plan that is watched
   DriftWatch watch_{};
 };
 

@@ -183,8 +183,21 @@ TEST_CASE("a change leaves other classes alone and says what, where, from when a
   for (const CompressionPlan::Class& row : next->plan.plan.classes) {
     CHECK((row.reason.find("guard") != std::string::npos) == (row.members == kCooldown));
   }
-  CHECK(is_guarded(next->plan.plan));
-  CHECK_FALSE(is_guarded(plans.back().plan));
+}
+
+TEST_CASE("what a guard has left a class bounds what is chosen later, and the last change counts") {
+  const MeshJob job = job_of(2, 1);
+  PlanHistory plans = plans_of(job, "pipeline_backward", low_rank(4));
+  CHECK(guard_limits(plans).empty());
+  plans.push_back(guarded_plan(job, plans, 10, measured(kCooldown, 0.75), kRule)->plan);
+  CHECK(guard_limits(plans) == GuardLimits{{kCooldown, low_rank(8)}});
+  PlanFromStep chosen = plans.front();  // by somebody else
+  chosen.from_step = 20;
+  plans.push_back(chosen);
+  CHECK(guard_limits(plans) == GuardLimits{{kCooldown, low_rank(8)}});
+  plans.back().plan = plans[1].plan;
+  plans.push_back(guarded_plan(job, plans, 30, measured(kCooldown, 0.75), kRule)->plan);
+  CHECK(guard_limits(plans) == GuardLimits{{kCooldown, std::nullopt}});
 }
 
 TEST_CASE("residuals are said to be dropped where no codec of the boundary goes on with them") {

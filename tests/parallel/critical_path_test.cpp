@@ -58,10 +58,12 @@ Cluster cluster_of(double bytes_per_second) {
 CriticalPathPlan choose(const std::string& section,
                         const ParallelConfig& mesh,
                         double bytes_per_second,
-                        const StepCosts& more = {}) {
+                        const StepCosts& more = {},
+                        const GuardLimits& limits = {}) {
   StepCosts costs = costs_of(mesh.pipeline);
   costs.codecs = more.codecs;
-  return choose_critical_path(read(section), job_of(mesh), costs, cluster_of(bytes_per_second));
+  return choose_critical_path(
+      read(section), job_of(mesh), costs, cluster_of(bytes_per_second), limits);
 }
 
 const CompressionPlan::Class& row_of(const CompressionPlan& plan, const TransferClass& members) {
@@ -100,6 +102,22 @@ TEST_CASE("slow links have what the step waits for compressed, and every class s
     CHECK(row.codec);
     CHECK_THAT(row.reason, Contains("wins"));
   }
+}
+
+TEST_CASE("a class that a guard has changed gets nothing that loses more than what it left") {
+  const char* const coarse = R"({"policy": "critical_path", "pipeline_backward": {"candidates":
+      [{"codec": "cast"}, {"codec": "quantize", "bits": 8}, {"codec": "quantize", "bits": 2}]}})";
+  const CodecSetting bits{.kind = CodecKind::quantize, .bits = 2};
+  const CodecSetting bytes{.kind = CodecKind::quantize, .bits = 8};
+  const auto chosen = [&](const GuardLimits& limits) {
+    return choose(coarse, {.pipeline = 2}, 1e5, {}, limits).plan;
+  };
+  REQUIRE(row_of(chosen({}), kCooldown).codec == bits);
+  CHECK(row_of(chosen({{kCooldown, bits}}), kCooldown).codec == bits);
+  CHECK(row_of(chosen({{kCooldown, bytes}}), kCooldown).codec == bytes);
+  const CompressionPlan plain = chosen({{kCooldown, std::nullopt}});
+  CHECK_FALSE(row_of(plain, kCooldown).codec);
+  CHECK_THAT(row_of(plain, kCooldown).reason, Contains("the guard has left it no candidate"));
 }
 
 TEST_CASE("activations go through nothing coarser than 8-bit integers unless a config says so") {
