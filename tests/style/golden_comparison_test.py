@@ -181,6 +181,9 @@ class Comparison(unittest.TestCase):
     def test_a_planned_codec_and_planned_bytes_are_seen(self):
         self.change("run/plan.json", '{"codec": "cast"}', "null")
         self.assert_only("run: plan.json: from step 1, data_gradient 0 step", "None")
+        shutil.copy(self.a / "run/plan.json", self.b / "run")
+        self.change("run/plan.json", '"sent_bytes": 40', '"sent_bytes": 41')
+        self.assert_only("run: plan.json: from step 1, data_gradient 0 step", "41")
 
     def test_what_subcommands_print_is_seen(self):
         self.change("sha256.txt", "abc123", "abc124")
