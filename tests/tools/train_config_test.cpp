@@ -1,12 +1,8 @@
 #include "tools/train_config.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <set>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "core/cuda/cuda_device.h"
 #include "core/error.h"
@@ -60,57 +56,6 @@ void require_refusals(const std::vector<Refusal>& cases) {
   }
 }
 
-// Dotted paths of every leaf of a JSON Schema object; list items as "[]".
-void collect_schema_keys(const nlohmann::json& root,
-                         const nlohmann::json& node,
-                         const std::string& path,
-                         std::set<std::string>& keys) {
-  if (node.contains("$ref")) {
-    const std::string name = node["$ref"].get<std::string>().substr(std::string("#/$defs/").size());
-    collect_schema_keys(root, root["$defs"][name], path, keys);
-  } else if (node.contains("properties")) {
-    for (const auto& [key, child] : node["properties"].items()) {
-      const bool recursive = key == "candidates";  // a list of the same settings
-      std::string below = path.empty() ? "" : path + ".";
-      below += key;
-      recursive ? static_cast<void>(keys.insert(below))
-                : collect_schema_keys(root, child, below, keys);
-    }
-  } else if (node.contains("items") && node["items"].contains("properties")) {
-    collect_schema_keys(root, node["items"], path + "[]", keys);
-  } else {
-    keys.insert(path);
-  }
-}
-
-std::set<std::string> schema_keys() {
-  const nlohmann::json schema = nlohmann::json::parse(read_file(kSource + "/configs/schema.json"));
-  std::set<std::string> keys;
-  collect_schema_keys(schema, schema, "", keys);
-  return keys;
-}
-
-// Every leaf key that the reader asks for when every optional section is there.
-std::set<std::string> reader_keys() {
-  JsonReader document = JsonReader::parse(kSmallest, "test.json");
-  document.set("data.valid=[{\"path\": \"corpus/v\"}]");
-  for (const char* site : {"pipeline_backward", "pipeline_forward", "data_gradient", "embedding"}) {
-    document.set(std::string("compress.") + site + R"(={"codec": "low_rank", "rank": 4})");
-  }
-  document.set(R"(compress.pipeline_forward={"codec": "top_k", "ratio": 0.1})");
-  document.set(R"(compress.embedding={"codec": "quantize", "bits": 4, "scale": "group"})");
-  document.set(R"(compress.classes=[{"site": "embedding", "stage": 0, "phase": "step",
-                                     "codec": {"codec": "cast"}}])");
-  document.set("compress.stages=1");
-  document.set("compress.guard.max_error=0.5");
-  static_cast<void>(read_train_config(document));
-  std::set<std::string> keys;
-  for (const std::string& key : document.known_keys()) {
-    keys.insert(key);
-  }
-  return keys;
-}
-
 }  // namespace
 
 TEST_CASE("defaults fill everything but what is required") {
@@ -126,49 +71,19 @@ TEST_CASE("defaults fill everything but what is required") {
   REQUIRE(config.compress.policy == CompressionPolicy::none);
   REQUIRE(config.data.split == kWholeFiles);
   REQUIRE(read_with({"run.eval_every=5"}).data.split == kSplitForEvaluation);
-  for (const char* key : {"run.dir", "run.steps", "model.layers", "model.hidden", "batch.global"}) {
-    REQUIRE_THAT(refusal({std::string(key) + "=null"}), Catch::Contains(key));
+  for (const char* key : {"run.dir",
+                          "run.steps",
+                          "model.layers",
+                          "model.hidden",
+                          "model.heads",
+                          "model.sequence",
+                          "model.vocab",
+                          "batch.global"}) {
+    REQUIRE(refusal({std::string(key) + "=null"}) ==
+            std::string(key) + ": required key is missing");
   }
-}
-
-TEST_CASE("the list of keys is frozen: reader, schema and README name the same ones") {
-  const std::set<std::string> schema = schema_keys();
-  const std::string readme = read_file(kSource + "/configs/README.md");
-  for (const std::string& key : schema) {
-    INFO("schema key " << key << " is in configs/README.md");
-    // Siblings that share a row are named by their last part: `parallel.tensor`, `.pipeline`.
-    const std::string last = key.substr(key.rfind('.') + 1);
-    REQUIRE((readme.find("`" + key + "`") != std::string::npos ||
-             readme.find("`." + last + "`") != std::string::npos ||
-             readme.find("`" + last + "`") != std::string::npos));
-  }
-  std::set<std::string> leaves;
-  for (const std::string& key : reader_keys()) {
-    const bool section = std::any_of(schema.begin(), schema.end(), [&](const std::string& known) {
-      return known.starts_with(key + ".") || known.starts_with(key + "[]");
-    });
-    if (!section) {
-      INFO("the reader asks for " << key << ", which configs/schema.json does not have");
-      REQUIRE(schema.contains(key));
-      leaves.insert(key);
-    }
-  }
-  // A site has the keys of its codec only; the sites of the test show all of them between them.
-  const auto asked_for_by_some_site = [&](const std::string& key) {
-    const std::string last = key.substr(key.rfind('.'));
-    return std::any_of(leaves.begin(), leaves.end(), [&](const std::string& leaf) {
-      return leaf.starts_with("compress.") && leaf.ends_with(last);
-    });
-  };
-  for (const std::string& key : schema) {
-    if (key.starts_with("compress.") && key.find('.', 9) != std::string::npos) {
-      INFO("configs/schema.json has " << key << ", which no codec asks for");
-      REQUIRE(asked_for_by_some_site(key));
-      continue;
-    }
-    INFO("configs/schema.json has " << key << ", which the reader never asks for");
-    REQUIRE(leaves.contains(key));
-  }
+  REQUIRE_THAT(refusal({"data.train=null"}),
+               Catch::StartsWith("data.train: must list at least one data set"));
 }
 
 TEST_CASE("example configs are valid, and configs/README.md names each") {
