@@ -61,7 +61,7 @@ function(sl_tests name)
     target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/test_device_cpu.cpp)
   endif()
   target_compile_definitions(${name} PRIVATE SL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  add_test(NAME ${name} COMMAND ${name} "~[slow]" "~[gpu]" "~[devices]" "~[memory]")
+  add_test(NAME ${name} COMMAND ${name} "~[slow]" "~[gpu]" "~[devices]" "~[memory]" "~[avx512]")
   # Whole runs take minutes on a loaded machine; a test that hangs ends all the same. Kernels that a
   # sanitizer instruments are some 30 times slower.
   set(limit 900)

@@ -140,12 +140,16 @@ schedule::Seconds likely_step(const TrainConfig& config,
   return step;
 }
 
-// Of the rank that needs most: one of each place of the pipeline.
+// Returns the bytes of the rank that needs most. Data ranks differ by what they save, and under
+// zero1 by their share of the moments; the first tensor rank has the largest share of the
+// vocabulary.
 std::size_t memory_of(const TrainConfig& config, const PlanHistory& plans) {
   std::size_t most = 0;
-  for (int place = 0; place < config.parallel.pipeline; ++place) {
-    most = std::max(most,
-                    total_bytes(memory_plan(config, {.pipeline = place}, plans, 1), config.device));
+  for (int stage = 0; stage < config.parallel.pipeline; ++stage) {
+    for (int data = 0; data < config.parallel.data; ++data) {
+      const MeshPlace place{.data = data, .pipeline = stage};
+      most = std::max(most, total_bytes(memory_plan(config, place, plans, 1), config.device));
+    }
   }
   return most;
 }

@@ -15,7 +15,7 @@ constexpr TransferNote kNote{.what = "probe of a link"};
 constexpr int kRoundTrips = 20;
 constexpr double kRoundTripSeconds = 0.2;
 constexpr int kRepeats = 2;  // of a large one
-// Large messages grow until one takes this long, or is this large.
+// Large messages grow until one takes this long beside the latency, or is this large.
 constexpr double kLongEnough = 0.02;  // seconds
 constexpr double kFastestGrowth = 8.0;
 constexpr std::size_t kLargest = std::size_t{8} << 20U;
@@ -43,7 +43,8 @@ class Prober {
     const double shortest = 1e-9;
     link.bytes_per_second =
         static_cast<double>(bytes) / std::max(shortest, seconds - link.latency_seconds);
-    const double limit = kShared * seconds;
+    const double limit =
+        link.latency_seconds + kShared * std::max(0.0, seconds - link.latency_seconds);
     link.duplex = seconds_of(first, bytes, kRepeats, Way::both_at_once) < limit;
     const bool shared = pairs.size() > 1 && seconds_of(pairs, bytes, kRepeats, Way::there) > limit;
     link.shared_by = shared ? Cluster::SharedBy::node : Cluster::SharedBy::pair;
@@ -71,8 +72,11 @@ class Prober {
   Timed message_that_takes_long_enough(const std::vector<Pair>& pairs) {
     std::size_t bytes = kFirst;
     double seconds = seconds_of(pairs, bytes, 1, Way::there);
-    while (seconds < kLongEnough && bytes < kLargest) {
-      const double growth = std::clamp(1.25 * kLongEnough / seconds, 1.25, kFastestGrowth);
+    // The latency of a small message and of its answer are the same.
+    const auto too_short = [&] { return seconds - answer_seconds_ < kLongEnough; };
+    while (too_short() && bytes < kLargest) {
+      const double service = std::max(1e-9, seconds - answer_seconds_);
+      const double growth = std::clamp(1.25 * kLongEnough / service, 1.25, kFastestGrowth);
       bytes = std::min(kLargest, static_cast<std::size_t>(growth * static_cast<double>(bytes)));
       seconds = seconds_of(pairs, bytes, 1, Way::there);
     }
@@ -105,15 +109,21 @@ class Prober {
       const int peer = sends ? to : from;
       const double begin = world_->now();
       Transfer sent = sends || both ? world_->send(out, peer, kNote) : Transfer{};
+      double received = 0.0;
       if (!sends || both) {
         world_->receive(in, peer, kNote).wait();
+        received = world_->now() - begin;
       }
       sent.wait();
       // A message has arrived when the other end says so, in a small one.
       const Tensor answer = in.rows(0, 1);
       (sends ? world_->receive(answer, peer, kNote) : world_->send(answer, peer, kNote)).wait();
-      seconds[static_cast<std::size_t>(world_->rank())] =
+      const double answered =
           world_->now() - begin - (way == Way::there_and_back ? 0.0 : answer_seconds_);
+      // Of two messages at once the later one counts. Its receiver knows when it came; the sender
+      // of the other one may have its answer before that.
+      seconds[static_cast<std::size_t>(world_->rank())] =
+          both ? std::max(answered, received) : answered;
     }
     world_->all_gather(Tensor(std::span(seconds)), kNote).wait();
     return *std::max_element(seconds.begin(), seconds.end());

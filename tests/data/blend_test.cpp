@@ -13,6 +13,8 @@ TEST_CASE("a blend takes what Megatron's takes, sample by sample") {
   const std::vector<double> weights = normalized_weights(golden.doubles("weights"));
   REQUIRE(weights == golden.doubles("normalized"));  // to the bit
 
+  REQUIRE(weights.size() >= 2);
+
   const std::vector<std::int64_t> sizes = golden.integers("member_samples");
   for (std::size_t member = 0; member < weights.size(); ++member) {
     REQUIRE(member_samples(golden.integer("target"), weights[member]) ==
@@ -20,6 +22,7 @@ TEST_CASE("a blend takes what Megatron's takes, sample by sample") {
   }
   const std::vector<std::int64_t> members = golden.integers("dataset_index");
   const std::vector<std::int64_t> samples = golden.integers("sample_index");
+  REQUIRE(members.size() == 200);
   const Blend blend(weights, members.size());
   for (std::size_t i = 0; i < members.size(); ++i) {
     REQUIRE(blend[i].member == static_cast<std::size_t>(members[i]));
@@ -57,6 +60,8 @@ TEST_CASE("splits round their bounds as Megatron does") {
   const std::vector<double> weights = golden.doubles("weights");
   const std::vector<std::int64_t> counts = golden.integers("counts");
   const std::vector<std::int64_t> bounds = golden.integers("bounds");
+  REQUIRE(weights.size() == std::size_t{9} * 3);
+  REQUIRE(counts.size() == 17);
   for (std::size_t w = 0; w < weights.size() / 3; ++w) {
     const Split split = {weights[3 * w], weights[3 * w + 1], weights[3 * w + 2]};
     for (std::size_t c = 0; c < counts.size(); ++c) {

@@ -36,11 +36,9 @@ class GoldenArrays {
   [[nodiscard]] std::vector<T> read(const std::string& name) const {
     const auto* const entry = file_.find(name);
     SL_CHECK(entry != nullptr, file_.path() + " has no array " + name);
-    std::vector<T> values((entry->end - entry->begin) / sizeof(T));
-    if (!values.empty()) {
-      const auto bytes = file_.bytes(*entry);
-      std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(values)).begin());
-    }
+    SL_CHECK(entry->dtype == kDTypeOf<T>, file_.path() + " has other elements in " + name);
+    std::vector<T> values(entry->shape.num_elements());
+    file_.read(name, Tensor(values.data(), entry->dtype, entry->shape));
     return values;
   }
 

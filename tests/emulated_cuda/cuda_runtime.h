@@ -3,9 +3,11 @@
 // The part of the CUDA runtime and of CUDA C++ that the CUDA backend uses, on the processor: with
 // this folder before the toolkit's in the include path a .cu file is C++, and its kernels run
 // without a GPU. Each stream is a thread. Threads of a block are fibers that take
-// turns at barriers and warp exchanges, in an order that changes from launch to launch; what a GPU
-// would hang on, or leave undefined, throws std::logic_error that names the thread. Blocks of a
-// grid run one after another. Slow, and exact: for tests.
+// turns at barriers and warp exchanges; what a GPU would hang on, or leave undefined, throws
+// std::logic_error that names the thread. Blocks of a grid run one after another. Both orders turn
+// around from launch to launch. Slow, and exact: for tests. Not seen are races that need two blocks
+// at once, and reads of __shared__ arrays of fixed size before they are written, which hold what
+// the last block left there; dynamic shared memory is filled with NaN for each block.
 
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+#include <atomic>
 #include <boost/context/fiber.hpp>
 #include <boost/context/pooled_fixedsize_stack.hpp>
 #include <exception>
@@ -219,18 +220,27 @@ Block& block() {
   return *running;
 }
 
-void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& kernel) {
-  static thread_local bool backwards = false;
+// Changes from launch to launch and, since most tests make a stream for each case, with the first
+// launch from stream to stream too: else the second kernel of an op would always run one way.
+bool runs_backwards() {
+  static std::atomic<unsigned> num_streams = 0;
+  static thread_local bool backwards = num_streams++ % 2 == 0;
   backwards = !backwards;
+  return backwards;
+}
+
+void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& kernel) {
+  const bool backwards = runs_backwards();
   Block one(config, kernel, backwards);
   const Running scope(one);
   const dim3& grid = config.gridDim;
   ::gridDim = grid;
   ::blockDim = config.blockDim;
+  const auto place = [&](unsigned i, unsigned count) { return backwards ? count - 1 - i : i; };
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
-        ::blockIdx = {x, y, z};
+        ::blockIdx = {place(x, grid.x), place(y, grid.y), place(z, grid.z)};
         one.run();
       }
     }

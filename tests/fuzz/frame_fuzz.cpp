@@ -14,7 +14,8 @@
 #include "core/error.h"
 
 // Arbitrary bytes as frames: a codec that decodes one either throws CommError and leaves its output
-// alone, or writes all of it. Anything else, a read outside the frame included, ends the program.
+// alone, or writes all of it; the frame that it made itself it takes. Anything else, a read outside
+// the frame included, ends the program.
 //
 // An input is
 //   setting (2 bytes), shapes (1), how the rest makes a frame (1), the rest.
@@ -26,7 +27,8 @@ namespace {
 using Bytes = std::span<const std::uint8_t>;
 
 constexpr std::uint64_t kSeed = 1234;
-constexpr unsigned kKinds = 5;     // of codecs; each with and without error feedback
+constexpr unsigned kKinds = 5;  // of codecs; each with and without error feedback
+static_assert(static_cast<unsigned>(CodecKind::cast) + 1 == kKinds, "cast is the last kind");
 constexpr unsigned kChoices = 64;  // of a kind's settings
 constexpr std::array<float, 2> kSentinels = {-77.25F, 3e30F};
 
@@ -203,6 +205,12 @@ void run(Bytes input) {
   Matrices again(subject.parts);
   const bool taken = decode(subject, frame, once, kSentinels[0], false);
   const bool taken_again = decode(subject, frame, again, kSentinels[1], false);
+  if (!taken && std::equal(subject.valid.begin(),
+                           subject.valid.end(),
+                           memory.begin() + static_cast<std::ptrdiff_t>(before),
+                           memory.end())) {
+    report(codec_setting_json(subject.setting) + " does not take its own frame");
+  }
   if (taken != taken_again || (taken && !once.equals(again))) {
     report("what " + codec_setting_json(subject.setting) + " decodes depends on the output before");
   }

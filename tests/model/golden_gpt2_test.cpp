@@ -176,6 +176,7 @@ TEST_CASE("a loss curve of 50 AdamW steps follows PyTorch's in float64") {
   const SafetensorsFile file(kGolden + "curve.safetensors");
   const std::span<double> losses = file.tensor("losses").span<double>();
   const std::span<double> norms = file.tensor("grad_norms").span<double>();
+  const std::span<double> rates = file.tensor("lrs").span<double>();
   const std::int32_t* tokens = file.tensor("tokens").data<std::int32_t>();
   GoldenModel model(DType::f32);
   const OptimizerConfig optimizer_config{.lr = 1e-3, .min_lr = 1e-4, .warmup_steps = 5};
@@ -191,8 +192,16 @@ TEST_CASE("a loss curve of 50 AdamW steps follows PyTorch's in float64") {
     INFO("step " << step);
     REQUIRE(loss == Approx(losses[i]).epsilon(5e-6));
     REQUIRE(norm == Approx(norms[i]).epsilon(1e-4));
-    optimizer.step(*model.stream, learning_rate(optimizer_config, step, 50), norm);
+    const double rate = learning_rate(optimizer_config, step, 50);
+    REQUIRE(rate == Approx(rates[i]).epsilon(1e-12));
+    optimizer.step(*model.stream, rate, norm);
   }
+  // The loss of the last step's tokens shows the last update.
+  const Pass again = model.pass(tokens + (losses.size() - 1) * 4 * 17, 4, 16);
+  model.stage->begin_step(*model.stream);
+  model.stage->forward(again);
+  REQUIRE(model.backward(again, 1.0F / 64) / 64 ==
+          Approx(file.tensor("eval_loss").data<double>()[0]).epsilon(5e-6));
   REQUIRE(losses.back() < 0.8 * losses.front());  // the curve is one of learning
 }
 

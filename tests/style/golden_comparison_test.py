@@ -2,7 +2,10 @@
 """The comparison of tools/golden_bits sees one changed bit, digit or byte of each quantity, names
 the quantity and the place, and is silent about time."""
 
+import importlib.machinery
+import importlib.util
 import json
+import re
 import shutil
 import struct
 import sys
@@ -181,6 +184,9 @@ class Comparison(unittest.TestCase):
     def test_a_planned_codec_and_planned_bytes_are_seen(self):
         self.change("run/plan.json", '{"codec": "cast"}', "null")
         self.assert_only("run: plan.json: from step 1, data_gradient 0 step", "None")
+        shutil.copy(self.a / "run/plan.json", self.b / "run")
+        self.change("run/plan.json", '"sent_bytes": 40', '"sent_bytes": 41')
+        self.assert_only("run: plan.json: from step 1, data_gradient 0 step", "41")
 
     def test_what_subcommands_print_is_seen(self):
         self.change("sha256.txt", "abc123", "abc124")
@@ -218,6 +224,25 @@ class Breaks(unittest.TestCase):
             self.assertEqual(text.count(change.old), 1,
                              f"{change.name} of tools/breaks.py in {change.path}: update its text")
             self.assertNotEqual(change.old, change.new)
+
+    def test_programs_of_tests_are_known_by_how_cmake_runs_them(self):
+        """With whatever filters it gives them behind the first."""
+        path = str(ROOT / "tools/try_breaks")
+        loader = importlib.machinery.SourceFileLoader("try_breaks", path)
+        try_breaks = importlib.util.module_from_spec(
+            importlib.util.spec_from_loader("try_breaks", loader))
+        loader.exec_module(try_breaks)
+        cmake = (ROOT / "cmake/SlacklineTargets.cmake").read_text()
+        added = re.search(r"add_test\(NAME \$\{name\} COMMAND \$\{name\} (.+)\)", cmake)
+        filters = [word.strip('"') for word in added[1].split()]
+        self.assertGreater(len(filters), 1)
+        place = [{"name": "WORKING_DIRECTORY", "value": "/build"}]
+        found = try_breaks.tests_in({"tests": [
+            {"name": "a_tests", "command": ["/build/a_tests", *filters], "properties": place},
+            {"name": "a_tests_slow", "command": ["/build/a_tests", "[slow]"], "properties": place},
+            {"name": "not_built", "properties": place}]})
+        self.assertEqual([(test.name, test.filters) for test in found],
+                         [("a_tests", tuple(filters))])
 
 
 class Replacement(unittest.TestCase):

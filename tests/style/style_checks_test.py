@@ -147,7 +147,7 @@ class Format(StyleCheckCase):
     def test_a_large_file_fails_and_golden_bytes_are_left_alone(self):
         self.write("tests/golden/tokens.txt", "spaces  \n\n")
         self.write("image.bin", b"\0  \n" * 100)
-        self.assertNotEqual(self.run_check("check_format")[0], 1)
+        self.assertIn(self.run_check("check_format")[0], (0, SKIPPED))
         self.write("tests/golden/tokens.txt", b"x" * 500_001)
         self.assert_fails("check_format", "tokens.txt: 500001 bytes")
 

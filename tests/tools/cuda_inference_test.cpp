@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "core/file_io.h"
 #include "tests/support/catch.h"
 #include "tests/support/places.h"
+#include "tests/support/skipped.h"
 #include "tests/tools/training_run.h"
 
 namespace slackline {
@@ -31,10 +33,10 @@ struct TrainedModel {
     REQUIRE(trained.exit_code == 0);
   }
 
-  [[nodiscard]] std::vector<std::string> evaluation(const std::vector<std::string>& options) const {
-    return with(
-        {"evaluate", "--checkpoint", run.checkpoint(6), "--data", run.path("corpus"), "--json"},
-        options);
+  [[nodiscard]] std::vector<std::string> evaluation(const std::vector<std::string>& options,
+                                                    const std::string& data = "corpus") const {
+    return with({"evaluate", "--checkpoint", run.checkpoint(6), "--data", run.path(data), "--json"},
+                options);
   }
 };
 
@@ -60,7 +62,7 @@ std::vector<std::string> generation(const std::string& checkpoint) {
           "--prompt",
           "line 3 of ",
           "--tokens",
-          "60",
+          "30",
           "--temperature",
           "0"};
 }
@@ -74,13 +76,29 @@ constexpr double kCompressedLoss = 1e-4;
 
 TEST_CASE("evaluate gives the same loss on the CUDA device and on the CPU") {
   const TrainedModel model;
-  // Of the whole file, whose last pass has 2 windows in place of 8.
-  const double expected = loss_of(run_slackline(model.evaluation({})));
-  const double found = loss_of(run_cuda_binary(model.evaluation(kOnCuda)));
-  CHECK(std::abs(found / expected - 1.0) <= kLoss);
+  // 10 windows of 32 tokens, one token more, and a rest: the last pass has 2 windows in place of 8.
+  std::string text;
+  while (text.size() < 340) {
+    text += "line " + std::to_string(text.size() % 7) + " of document 3. ";
+  }
+  write_file_atomically(model.run.path("few.txt"), text.substr(0, 340));
+  static_cast<void>(out_of(run_slackline({"prepare",
+                                          "--input",
+                                          model.run.path("few.txt"),
+                                          "--tokenizer",
+                                          "byte",
+                                          "--out",
+                                          model.run.path("few")})));
+  const ProcessResult on_cpu = run_slackline(model.evaluation({}, "few"));
+  const double expected = loss_of(on_cpu);
+  CHECK_THAT(on_cpu.out, Catch::Contains("\"tokens\": 320}"));
+  const ProcessResult on_cuda = run_cuda_binary(model.evaluation(kOnCuda, "few"));
+  CHECK(std::abs(loss_of(on_cuda) / expected - 1.0) <= kLoss);
+  CHECK_THAT(on_cuda.out, Catch::Contains("\"tokens\": 320}"));
 }
 
 TEST_CASE("activations are compressed on the CUDA device as on the CPU") {
+  int num_changed = 0;
   for (const char* codec : {R"({"codec": "top_k", "ratio": 0.05})",
                             R"({"codec": "random_k", "ratio": 0.5})",
                             R"({"codec": "quantize", "bits": 4})",
@@ -97,10 +115,14 @@ TEST_CASE("activations are compressed on the CUDA device as on the CPU") {
     const double found = loss_of(run_cuda_binary(model.evaluation(with(compressed, kOnCuda))));
     CHECK(std::abs(found / expected - 1.0) <= kCompressedLoss);
     CHECK(std::abs(plain / expected - 1.0) > kCompressedLoss);
-    const std::vector<std::string> text =
-        with(generation(model.run.checkpoint(6)), {"--compression", "on"});
-    CHECK_THAT(out_of(run_cuda_binary(with(text, kOnCuda))), Catch::StartsWith("line 3 of "));
+    const std::vector<std::string> text = generation(model.run.checkpoint(6));
+    const std::vector<std::string> compressed_text = with(text, {"--compression", "on"});
+    const std::string expected_text = out_of(run_slackline(compressed_text));
+    CHECK(out_of(run_cuda_binary(with(compressed_text, kOnCuda))) == expected_text);
+    const std::string plain_text = out_of(run_slackline(with(text, {"--compression", "off"})));
+    num_changed += plain_text == expected_text ? 0 : 1;
   }
+  CHECK(num_changed > 0);  // so that text shows whether it was made of compressed activations
 }
 
 TEST_CASE("greedy text is the same on the CUDA device and on the CPU") {
@@ -108,6 +130,28 @@ TEST_CASE("greedy text is the same on the CUDA device and on the CPU") {
   const std::vector<std::string> arguments = generation(model.run.checkpoint(20));
   const std::string expected = out_of(run_slackline(arguments));
   CHECK(out_of(run_cuda_binary(with(arguments, kOnCuda))) == expected);
+}
+
+TEST_CASE("a model that the device has no memory for is refused there, so the device computes",
+          "[memory]") {
+  const TrainedModel model;
+  for (const std::vector<std::string>& command :
+       {model.evaluation({"--batches", "1"}), generation(model.run.checkpoint(6))}) {
+    INFO(command.front());
+    const ProcessResult plain = run_cuda_binary(with(command, kOnCuda));
+    static_cast<void>(out_of(plain));
+    if (plain.error.find("emulated") == std::string::npos) {
+      testing::skip_test("a GPU has more memory than this test asks for");
+      return;
+    }
+    std::vector<std::string> arguments = with(command, kOnCuda);
+    arguments.insert(
+        arguments.begin(),
+        {"SL_EMULATED_DEVICE_MEMORY=1000", test_place("SLACKLINE_BINARY", SL_CUDA_BINARY)});
+    const ProcessResult refused = run_process("/usr/bin/env", arguments);
+    CHECK(refused.exit_code == 4);
+    CHECK_THAT(refused.error, Catch::Contains("out of device memory"));
+  }
 }
 
 TEST_CASE("a device that is not known is refused, and one that is not there says why") {

@@ -52,6 +52,7 @@ TEST_CASE("weights, their bf16 copies, config and tokenizer come back as they we
   Stream stream({});
   Checkpoint checkpoint = open_checkpoint(directory.file("a"));
   load_weights(stream, checkpoint, copied);
+  std::size_t num_copies = 0;
   for (std::size_t p = 0; p < original.all().size(); ++p) {
     const std::span<float> expected = original.all()[p].weight.span<float>();
     const std::span<float> found = model.parameters->all()[p].weight.span<float>();
@@ -60,7 +61,10 @@ TEST_CASE("weights, their bf16 copies, config and tokenizer come back as they we
     for (std::size_t i = 0; !copy.empty() && i < expected.size(); ++i) {
       REQUIRE(copy.data<BFloat16>()[i] == BFloat16(expected[i]));
     }
+    num_copies += copy.empty() ? 0 : 1;
   }
+  // Both tables, and of each layer the four matrices and their biases.
+  CHECK(num_copies == 2 + 8 * static_cast<std::size_t>(config.layers));
 }
 
 TEST_CASE("a model's settings must be the checkpoint's, dropout and recomputation aside") {

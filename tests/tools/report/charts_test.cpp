@@ -1,6 +1,8 @@
 // Charts as text; tests/tools/report_page_test.py looks at them in a browser.
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 
@@ -49,6 +51,7 @@ TEST_CASE("ticks are round, enclose the range and are never fewer than two") {
     INFO(low << " to " << high);
     REQUIRE(ticks.size() >= 2);
     CHECK(ticks.size() < 20);
+    CHECK(std::is_sorted(ticks.begin(), ticks.end(), std::less_equal<>()));  // and none is twice
     CHECK(ticks.front() <= low);
     CHECK(ticks.back() >= high);
   }
@@ -58,6 +61,9 @@ TEST_CASE("values that no scale holds are drawn at its ends") {
   const std::string html = line_chart(chart_of({{1, -1.7e308}, {2, 0.0}, {3, 1.7e308}})).str();
   CHECK(occurrences(html, "inf") == 0);
   CHECK(occurrences(html, "<circle") == 3);
+  const Frame frame;
+  CHECK(occurrences(html, "cy=\"" + pixels(frame.height - frame.bottom) + "\"") == 1);
+  CHECK(occurrences(html, "cy=\"" + pixels(frame.top) + "\"") == 1);
 }
 
 TEST_CASE("a value that is not finite breaks the line, and one without neighbours has a mark") {
@@ -97,7 +103,11 @@ TEST_CASE("a long series keeps its ends of value, and a short one every point") 
   }
   CHECK(high == 7.0);
   CHECK(low == -7.0);
-  CHECK(thinned(points, points.size()).size() == points.size());
+  const std::vector<Point> all = thinned(points, points.size());
+  CHECK(std::equal(
+      all.begin(), all.end(), points.begin(), points.end(), [](const Point& a, const Point& b) {
+        return a.x == b.x && a.y == b.y;
+      }));
 }
 
 TEST_CASE("numbers are written for people") {

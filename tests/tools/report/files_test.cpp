@@ -29,7 +29,10 @@ StepRecord step_record(std::int64_t step) {
           .tokens = 64,
           .step_seconds = 0.5,
           .seconds = {.compute = 0.25, .bubble = 0.125, .exposed = 0.0625, .other = 0.0625},
-          .axes = {{{.raw_bytes = 10, .sent_bytes = 8, .exposed_seconds = 0.0625}}}};
+          .axes = {{{.raw_bytes = 10, .sent_bytes = 8, .exposed_seconds = 0.0625},
+                    {.raw_bytes = 11, .sent_bytes = 9, .exposed_seconds = 0.03125},
+                    {.raw_bytes = 12, .sent_bytes = 7, .exposed_seconds = 0.015625},
+                    {.raw_bytes = 13, .sent_bytes = 6, .exposed_seconds = 0.0078125}}}};
 }
 
 std::string two_steps() {
@@ -54,24 +57,30 @@ TEST_CASE("metrics are read back as they were written") {
   const Metrics metrics = metrics_of(two_steps());
   CHECK_FALSE(metrics.cut);
   REQUIRE(metrics.steps.size() == 2);
-  const StepRecord& second = metrics.steps[1];
-  CHECK(second.step == 2);
-  CHECK(second.loss == 2.5);
-  CHECK(second.seconds.exposed == 0.0625);
-  CHECK(second.axes[0].raw_bytes == 10);
-  CHECK(second.axes[0].sent_bytes == 8);
+  // A line holds every field that is written of a step.
+  CHECK(step_line(metrics.steps[0]) == step_line(step_record(1)));
+  CHECK(step_line(metrics.steps[1]) == step_line(step_record(2)));
+  CHECK_THAT(step_line(step_record(2)), Contains("0.0078125") && Contains("\"sent_bytes\": 6,"));
+  StepRecord skipped = step_record(3);
+  skipped.skipped = true;
+  CHECK(metrics_of(step_line(skipped) + "\n").steps.at(0).skipped);
   REQUIRE(metrics.evaluations.size() == 1);
+  CHECK(metrics.evaluations[0].step == 1);
   CHECK(metrics.evaluations[0].loss == 3.25);
 }
 
 TEST_CASE("a last line that is cut anywhere is told, and the rest is read") {
   const std::string whole = two_steps();
   const std::size_t last_line = whole.rfind('\n', whole.size() - 2) + 1;
-  for (std::size_t size = last_line + 1; size < whole.size(); size += 7) {
+  const auto require_cut = [&](std::size_t size) {
     const Metrics metrics = metrics_of(whole.substr(0, size));
     REQUIRE(metrics.cut);
     REQUIRE(metrics.steps.size() == 1);
+  };
+  for (std::size_t size = last_line + 1; size < whole.size(); size += 17) {
+    require_cut(size);
   }
+  require_cut(whole.size() - 1);  // all of it but the end of the line
   const Metrics ended = metrics_of(two_steps() + "{\"step\": 3, \"lo\n");
   REQUIRE(ended.cut);
   CHECK(*ended.cut == "line 4 is no JSON");
