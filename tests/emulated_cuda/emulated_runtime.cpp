@@ -45,7 +45,8 @@ struct Point {
 }  // namespace
 
 struct CUevent_st {
-  std::shared_ptr<Point> point{};  // null: never recorded
+  std::shared_ptr<Point> point{};      // null: never recorded
+  cudaStream_t captured_by = nullptr;  // the last record is a part of what this stream captured
 };
 
 // After a job that threw, those that follow are left out but for what others wait for, and who
@@ -468,10 +469,21 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 
+// What is captured waits for what is captured with it and for nothing else, as on a GPU; captures
+// that take in a second stream are not emulated.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
-  if (event->point != nullptr) {
-    stream->enqueue([point = event->point] { point->wait(); }, CUstream_st::Runs::always);
+  if (event->point == nullptr) {
+    return cudaSuccess;
   }
+  if (stream->captures() && event->captured_by != stream) {
+    stream->fail_capture();
+    return cudaErrorStreamCaptureIsolation;
+  }
+  if (!stream->captures() && event->captured_by != nullptr) {
+    spoils_capture();
+    return cudaErrorCapturedEvent;
+  }
+  stream->enqueue([point = event->point] { point->wait(); }, CUstream_st::Runs::always);
   return cudaSuccess;
 }
 
@@ -487,15 +499,24 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->point = std::make_shared<Point>();
+  event->captured_by = stream->captures() ? stream : nullptr;
   stream->enqueue([point = event->point] { point->pass(); }, CUstream_st::Runs::always);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event->captured_by != nullptr) {
+    spoils_capture();
+    return cudaErrorCapturedEvent;
+  }
   return event->point == nullptr || event->point->passed ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->captured_by != nullptr) {
+    spoils_capture();
+    return cudaErrorCapturedEvent;
+  }
   if (event->point != nullptr) {
     event->point->wait();
   }

@@ -1,5 +1,6 @@
 #include "core/cuda/cuda_graph.h"
 
+#include "core/error.h"
 #include "core/kernels/elementwise.h"
 #include "tests/support/catch.h"
 #include "tests/support/guarded_tensor.h"
@@ -41,6 +42,30 @@ TEST_CASE("work that waits for its stream cannot be captured, and leaves the str
   cast(stream, x, y);
   stream.synchronize();
   REQUIRE(y.values() == std::vector<double>(1000, 1.0));
+}
+
+TEST_CASE("work that waits for an event of another stream cannot be captured") {
+  Stream stream(test_stream(1));
+  Stream other(test_stream(1));
+  GuardedTensor x(DType::f32, {1000});
+  GuardedTensor y(DType::f32, {1000});
+  CudaEvent outside;
+  outside.record(other.cuda());
+  REQUIRE(CudaGraph::capture(stream.cuda(), [&] {
+            cast(stream, x, y);
+            stream.cuda().follow(outside);
+          }) == nullptr);
+  // What is recorded in a capture happens when the graph runs: nobody else can wait for it.
+  CudaEvent inside;
+  const std::unique_ptr<CudaGraph> graph = CudaGraph::capture(stream.cuda(), [&] {
+    cast(stream, x, y);
+    inside.record(stream.cuda());
+    stream.cuda().follow(inside);
+  });
+  REQUIRE(graph != nullptr);
+  REQUIRE_THROWS_AS(inside.wait(), DeviceError);
+  REQUIRE_THROWS_AS(static_cast<void>(inside.is_done()), DeviceError);
+  REQUIRE_THROWS_AS(other.cuda().follow(inside), DeviceError);
 }
 
 }  // namespace slackline::testing
