@@ -41,7 +41,8 @@ LockedFile claim_directory(const std::string& dir) {
   return std::move(*lock);
 }
 
-// How a run ended, where its record agrees: settings are judged by numbers of the whole run.
+// Returns how a run ended, or that its record does not agree: settings are judged by numbers of the
+// whole run.
 RunOutcome judge(const SweepPoint& point, const RunSummary& summary, const RunOutcome& ended) {
   const RunConfig& run = point.config.run;
   std::optional<std::string> wrong = summary.gap;

@@ -1,6 +1,6 @@
-// What goes to the disk before what: after a power loss a name that a rename gave may be there
-// while bytes that were written before it are not, unless they were synced. The order is taken from
-// a library between the binary and the system (tests/support/disk_log.cpp).
+// Things go to the disk in an order that a crash may show: after a power loss a name that a rename
+// gave may be there while bytes that were written before it are not, unless they were synced. The
+// order is taken from a library between the binary and the system (tests/support/disk_log.cpp).
 
 #include <algorithm>
 #include <sstream>
@@ -23,7 +23,7 @@ struct DiskEvent {
   std::size_t bytes = 0;
 };
 
-// What the binary did with these arguments.
+// Runs the binary with these arguments; returns what it did to the disk, in order.
 std::vector<DiskEvent> disk_events_of(const TrainingRun& run, std::vector<std::string> arguments) {
   const std::string log = run.path("disk.log");
   arguments.insert(arguments.begin(), {"LD_PRELOAD=" SL_DISK_LOG, "DISK_LOG=" + log, SL_BINARY});

@@ -11,6 +11,7 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/tools/smallest_config.h"
 #include "tools/train_config.h"
 
 namespace slackline {
@@ -18,14 +19,6 @@ namespace slackline {
 namespace {
 
 const std::string kSource = SL_SOURCE_DIR;
-
-// The smallest config: required keys only.
-constexpr const char* kSmallest = R"({
-  "run": {"dir": "runs/x", "steps": 10},
-  "model": {"layers": 2, "hidden": 64, "heads": 4, "sequence": 32, "vocab": 257},
-  "data": {"train": [{"path": "corpus/x"}]},
-  "batch": {"global": 8}
-})";
 
 // Dotted paths of every leaf of a JSON Schema object; list items as "[]".
 void collect_schema_keys(const nlohmann::json& root,
@@ -98,7 +91,7 @@ std::set<std::string> readme_rows() {
 
 // Every leaf key that the reader asks for when every optional section is there.
 std::set<std::string> reader_keys() {
-  JsonReader document = JsonReader::parse(kSmallest, "test.json");
+  JsonReader document = JsonReader::parse(kSmallestConfig, "test.json");
   document.set("data.valid=[{\"path\": \"corpus/v\"}]");
   for (const char* site : {"pipeline_backward", "pipeline_forward", "data_gradient", "embedding"}) {
     document.set(std::string("compress.") + site + R"(={"codec": "low_rank", "rank": 4})");
@@ -120,7 +113,7 @@ std::set<std::string> reader_keys() {
 }  // namespace
 
 TEST_CASE("the schema's defaults are the reader's") {
-  JsonReader document = JsonReader::parse(kSmallest, "test.json");
+  JsonReader document = JsonReader::parse(kSmallestConfig, "test.json");
   static_cast<void>(read_train_config(document));
   const nlohmann::json resolved = nlohmann::json::parse(document.resolved());
   const nlohmann::json schema = nlohmann::json::parse(read_file(kSource + "/configs/schema.json"));

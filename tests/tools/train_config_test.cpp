@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/tools/smallest_config.h"
 
 namespace slackline {
 
@@ -15,17 +16,9 @@ namespace {
 
 const std::string kSource = SL_SOURCE_DIR;
 
-// The smallest config: required keys only.
-constexpr const char* kSmallest = R"({
-  "run": {"dir": "runs/x", "steps": 10},
-  "model": {"layers": 2, "hidden": 64, "heads": 4, "sequence": 32, "vocab": 257},
-  "data": {"train": [{"path": "corpus/x"}]},
-  "batch": {"global": 8}
-})";
-
 // Reads the smallest config with some keys changed.
 TrainConfig read_with(const std::vector<std::string>& assignments) {
-  JsonReader document = JsonReader::parse(kSmallest, "test.json");
+  JsonReader document = JsonReader::parse(kSmallestConfig, "test.json");
   for (const std::string& assignment : assignments) {
     document.set(assignment);
   }
@@ -109,7 +102,7 @@ TEST_CASE("example configs are valid, and configs/README.md names each") {
 }
 
 TEST_CASE("the resolved config reads back to itself") {
-  JsonReader document = JsonReader::parse(kSmallest, "test.json");
+  JsonReader document = JsonReader::parse(kSmallestConfig, "test.json");
   static_cast<void>(read_train_config(document));
   JsonReader again = JsonReader::parse(document.resolved(), "resolved");
   static_cast<void>(read_train_config(again));
