@@ -53,20 +53,46 @@ ListedClasses read_listed(JsonReader& section) {
   return listed;
 }
 
-// Under critical_path the bound has a default, which stands in the resolved config. Under other
-// policies an absent bound stays absent there, so that the config means the same under another one.
+bool is_given(const JsonReader& section, std::string_view key) {
+  const std::vector<std::string> keys = section.keys();
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// One bound for all sites, or an object of them, or null.
+std::map<std::string, double> read_max_errors(JsonReader& section, bool has_defaults) {
+  constexpr std::string_view kKey = "max_error";
+  NumberRule rule{.min = 0.0, .exclusive_min = true};
+  std::map<std::string, double> bounds;
+  if (section.has_section(kKey) || (has_defaults && !is_given(section, kKey))) {
+    JsonReader by_site = section.section(kKey);
+    for (const std::string_view name : kSites) {
+      const std::string site(name);
+      if (has_defaults) {
+        rule.default_value = critical_path_max_errors().at(site);
+      }
+      if (has_defaults || by_site.has(site)) {
+        bounds[site] = by_site.number(site, rule);
+      }
+    }
+    by_site.finish();
+  } else if (const std::optional<double> bound = section.number_or_null(kKey, rule, {})) {
+    for (const std::string_view site : kSites) {
+      bounds[std::string(site)] = *bound;
+    }
+  }
+  return bounds;
+}
+
+// Under critical_path bounds have defaults, which stand in the resolved config. Under other
+// policies absent ones stay absent there, so that the config means the same under another one.
 GuardConfig read_guard(JsonReader section, CompressionPolicy policy) {
   GuardConfig guard;
   guard.every = section.integer("every", {.default_value = 100, .min = 0, .max = INT32_MAX});
   const bool chooses = policy == CompressionPolicy::critical_path;
   if (chooses || section.has("max_error")) {
-    const bool judges = chooses && guard.every > 0;
-    guard.max_error =
-        section.number_or_null("max_error",
-                               {.min = 0.0, .exclusive_min = true},
-                               judges ? std::make_optional(kCriticalPathMaxError) : std::nullopt);
+    guard.max_error = read_max_errors(section, chooses && guard.every > 0);
   }
-  if (guard.max_error && guard.every == 0) {
+  if (!guard.max_error.empty() && guard.every == 0) {
     section.fail("max_error", "needs sampled steps, and compress.guard.every is 0");
   }
   section.finish();
@@ -99,6 +125,14 @@ void check_policy(const JsonReader& section, const CompressConfig& config) {
 }
 
 }  // namespace
+
+const std::map<std::string, double>& critical_path_max_errors() {
+  static const std::map<std::string, double> errors = {{"pipeline_forward", 0.1},
+                                                       {"pipeline_backward", 0.1},
+                                                       {"data_gradient", 0.4},
+                                                       {"embedding", 0.4}};
+  return errors;
+}
 
 CompressConfig read_compress_config(JsonReader section) {
   CompressConfig config;

@@ -21,16 +21,17 @@ struct ListedClasses {
   std::optional<CodecSetting> codec{};  // absent: the site's
 };
 
-// The default of compress.guard.max_error under policy critical_path, which chooses codecs by the
-// seconds they win and knows no loss. At this bound the loss of 500 steps stayed within 0.6 % of
-// plain, where it rose by 10.9 % without one (docs/results/quality.md).
-inline constexpr double kCriticalPathMaxError = 0.1;
-
 // What is measured of compressed messages, and what they may lose.
 struct GuardConfig {
-  std::int64_t every = 100;           // steps; 0: nothing is measured
-  std::optional<double> max_error{};  // |message - decoded| / |message|; absent: reported only
+  std::int64_t every = 100;  // steps; 0: nothing is measured
+  // |message - decoded| / |message| by site; of sites that are not in it errors are reported only.
+  std::map<std::string, double> max_error{};
 };
+
+// The default of compress.guard.max_error under policy critical_path, which chooses codecs by the
+// seconds they win: what a message between stages loses is lost for the loss, what a gradient loses
+// its feedback brings later (docs/results/quality.md has what the loss makes of them).
+[[nodiscard]] const std::map<std::string, double>& critical_path_max_errors();
 
 // The "compress" section. A site's setting holds under every policy, so it is read and checked
 // under `none` too.

@@ -214,6 +214,11 @@ bool JsonReader::has(std::string_view key) const {
   return node_->ask(key) != nullptr;
 }
 
+bool JsonReader::has_section(std::string_view key) const {
+  const Json* value = node_->ask(key);
+  return value != nullptr && value->is_object();
+}
+
 std::vector<std::string> JsonReader::keys() const {
   std::vector<std::string> names;
   if (node_->given != nullptr) {

@@ -53,6 +53,8 @@ class JsonReader {
 
   // Present and not null: a null is the same as an absent key, except for number_or_null().
   [[nodiscard]] bool has(std::string_view key) const;
+  // Present and an object.
+  [[nodiscard]] bool has_section(std::string_view key) const;
   // Names of this object's keys in the document's order, for objects used as maps.
   [[nodiscard]] std::vector<std::string> keys() const;
 

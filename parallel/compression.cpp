@@ -28,7 +28,11 @@ std::string boundary_label(const std::string& place, int number) {
 }
 
 Compression::Compression(const Options& options, GradientReducer& reducer, const Groups& groups)
-    : options_(options), reducer_(&reducer), groups_(&groups), pipeline_(options.pipeline) {
+    : options_(options),
+      reducer_(&reducer),
+      groups_(&groups),
+      pipeline_(options.pipeline),
+      errors_(options.errors) {
   if (!options_.plans.empty()) {
     put_in_force(1);
   }

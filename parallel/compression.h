@@ -9,6 +9,7 @@
 #include "core/buffer.h"
 #include "core/checkpoint/region.h"
 #include "core/stream.h"
+#include "parallel/codec_errors.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/pipeline_compression.h"
 #include "parallel/sampled_steps.h"
@@ -44,6 +45,7 @@ class Compression {
  public:
   struct Options {
     PlanHistory plans{};
+    CodecErrors errors{};  // known from before
     SampledSteps sampled{};
     PipelineCompression::Options pipeline{};
     Workers workers{};
@@ -81,6 +83,9 @@ class Compression {
   // REQUIRES: later than all plans so far; all ranks call it before that step, with the same plan.
   void add_plan(PlanFromStep plan);
 
+  // What codecs were measured to lose so far; the same on all ranks, and saved with the plans.
+  [[nodiscard]] CodecErrors& errors() { return errors_; }
+
   // What was measured in the step that ended last, where that was a sampled one; what
   // ranks have to tell each other for it begins to travel, which all ranks call this for.
   [[nodiscard]] std::optional<StepSamples> take_samples();
@@ -117,6 +122,7 @@ class Compression {
   std::int64_t in_force_from_ = 0;  // the plan's from_step; 0: none yet
   bool samples_ = false;            // in the current step
   std::vector<Buffer> kept_;
+  CodecErrors errors_;
 };
 
 }  // namespace slackline

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "compress/expected_error.h"
 #include "core/check.h"
 #include "parallel/class_bytes.h"
+#include "parallel/sampled_steps.h"
 
 namespace slackline {
 
@@ -43,10 +43,12 @@ std::vector<CodecSetting> finer_codecs(const CompressionPlan::Class& row,
     return finer;
   }
   const MatrixShape shape = typical_shape(job, row.members);
-  const double error = expected_error(*row.codec, shape);
+  const double error = rule.errors.of(row.members, *row.codec, shape);
+  const double bound = rule.max_error.at(row.members.site);
   std::ranges::copy_if(
       candidates->second, std::back_inserter(finer), [&](const CodecSetting& candidate) {
-        return expected_error(candidate, shape) < error;
+        return rule.errors.of(row.members, candidate, shape) < error &&
+               rule.errors.measured(row.members, candidate).value_or(0.0) <= bound;
       });
   return finer;
 }
@@ -65,6 +67,20 @@ void make_finer(CompressionPlan::Class& row, const MeshJob& job, const GuardRule
       least = bytes.sent;
     }
   }
+}
+
+// Whether the class has had the codec of this step for long enough: what the codec before owed
+// comes with the first messages.
+bool has_settled(const PlanHistory& plans, std::int64_t step, const TransferClass& members) {
+  const PlanFromStep& sampled = plan_at(plans, step);
+  const std::int64_t before = step - kStepsToSettle;
+  if (sampled.from_step == 1 || sampled.from_step <= before) {
+    return true;
+  }
+  const CodecSetting* codec = sampled.plan.codec_of(members);
+  const CodecSetting* earlier =
+      plan_at(plans, std::max<std::int64_t>(1, before)).plan.codec_of(members);
+  return codec != nullptr && earlier != nullptr && *codec == *earlier;
 }
 
 // Lazy feedback has one residual, with which a codec of another phase of the boundary goes on.
@@ -141,8 +157,10 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
   for (const ClassQuality& quality : found) {
     const auto row = row_of(plan, quality.members);
     const CodecSetting* setting = sampled.codec_of(quality.members);
-    const bool waits = !row->codec || setting == nullptr || *row->codec != *setting;
-    if (waits || quality.relative_error <= rule.max_error) {
+    const bool waits = !row->codec || setting == nullptr || *row->codec != *setting ||
+                       !has_settled(plans, step, quality.members);
+    const auto bound = rule.max_error.find(quality.members.site);
+    if (waits || bound == rule.max_error.end() || quality.relative_error <= bound->second) {
       continue;
     }
     make_finer(*row, job, rule);
@@ -154,7 +172,7 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
                               next.plan.from_step,
                               change_text(*sampled.codec_of(row->members), *row, plan),
                               quality->relative_error,
-                              rule.max_error,
+                              rule.max_error.at(row->members.site),
                               step);
     next.changes.push_back(schedule::class_text(row->members) + ": " + row->reason);
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/codec_errors.h"
 #include "parallel/compression_plan.h"
 #include "parallel/compression_quality.h"
 #include "parallel/rank_plan.h"
@@ -21,10 +22,12 @@ inline constexpr std::int64_t kStepsToChange = 3;
 [[nodiscard]] std::optional<CodecSetting> tightened(const CodecSetting& setting);
 
 struct GuardRule {
-  double max_error = 0.0;
-  // The codecs of a site: the next one is that which sends least of those that are expected to lose
-  // less (compress/expected_error.h). A site that is not in it has its codec tightened.
+  std::map<schedule::Site, double> max_error{};  // a site that is not in it is not judged
+  // The codecs of a site: the next one is that which sends least of those that lose less, and no
+  // more than the bound as far as that was measured. A site that is not in it has its codec
+  // tightened.
   std::map<schedule::Site, std::vector<CodecSetting>> candidates{};
+  CodecErrors errors{};
 };
 
 // The next plan where the error of a class is above the rule's or not a number: another codec, or

@@ -1,9 +1,11 @@
 #include "parallel/critical_path.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -33,24 +35,51 @@ using schedule::TransferClass;
 
 constexpr schedule::SearchLimits kLimits;
 constexpr double kMilliseconds = 1e3;
+constexpr std::string_view kPolicyMark = "policy critical_path";  // how its reasons begin
 // Slack that is worth a word.
 constexpr Seconds kHidden{1e-6};
 
-std::map<Site, std::vector<CodecSetting>> default_candidates() {
-  const CodecSetting cast{.kind = CodecKind::cast};
-  const CodecSetting owed_cast{.kind = CodecKind::cast, .error_feedback = ErrorFeedback::immediate};
-  const CodecSetting bytes{.kind = CodecKind::quantize, .bits = 8, .scale = ScaleOf::token};
-  const auto low_rank = [](int rank, ErrorFeedback feedback) {
-    return CodecSetting{.error_feedback = feedback, .rank = rank};
+// The ranks of low_rank follow the model, as parts of its width.
+constexpr std::array<int, 4> kPartsOfWidth = {4, 8, 16, 32};
+
+std::map<Site, std::vector<CodecSetting>> default_candidates(int hidden) {
+  const auto bits = [](int number, ErrorFeedback feedback) {
+    return CodecSetting{.kind = CodecKind::quantize,
+                        .error_feedback = feedback,
+                        .bits = number,
+                        .scale = ScaleOf::token};
   };
-  return {{Site::pipeline_forward, {cast, bytes}},
-          {Site::pipeline_backward, {cast, bytes, low_rank(16, ErrorFeedback::lazy)}},
-          {Site::data_gradient,
-           {owed_cast,
-            low_rank(128, ErrorFeedback::immediate),
-            low_rank(32, ErrorFeedback::immediate)}},
-          {Site::embedding, {owed_cast, low_rank(128, ErrorFeedback::immediate)}}};
+  const std::vector<CodecSetting> messages = {
+      {.kind = CodecKind::cast}, bits(8, ErrorFeedback::none), bits(4, ErrorFeedback::none)};
+  std::vector<CodecSetting> sums = {
+      {.kind = CodecKind::cast, .error_feedback = ErrorFeedback::immediate},
+      bits(8, ErrorFeedback::immediate)};
+  for (const int parts : kPartsOfWidth) {
+    const CodecSetting low_rank{.error_feedback = ErrorFeedback::immediate,
+                                .rank = std::max(1, hidden / parts),
+                                .factors = DType::bf16};
+    if (low_rank != sums.back()) {  // narrow models have fewer ranks than parts
+      sums.push_back(low_rank);
+    }
+  }
+  return {{Site::pipeline_forward, messages},
+          {Site::pipeline_backward, messages},
+          {Site::data_gradient, sums},
+          {Site::embedding, sums}};
 }
+
+// What these lose is the same for any message: they serve before anything is measured.
+bool is_known_beforehand(const CodecSetting& setting) {
+  constexpr int kFineBits = 8;
+  return setting.kind == CodecKind::cast ||
+         (setting.kind == CodecKind::quantize && setting.bits == kFineBits);
+}
+
+// What codecs may lose.
+struct ErrorLimits {
+  GuardLimits left{};               // by a guard, to classes that it changed
+  std::map<Site, double> bounds{};  // of a guard, as far as errors were measured
+};
 
 // That add up a class; 0: it stands at a boundary.
 int ranks_of(const TransferClass& members, const ParallelConfig& mesh) {
@@ -67,8 +96,9 @@ std::string milliseconds(Seconds seconds) {
 // The candidates of all classes, in the order of the classes.
 class Candidates {
  public:
-  Candidates(const CompressConfig& config, const MeshJob& job)
-      : of_sites_(candidates_of(config, job)) {
+  using OfSites = std::map<Site, std::vector<CodecSetting>>;
+
+  Candidates(OfSites of_sites, const MeshJob& job) : of_sites_(std::move(of_sites)) {
     CompressionPlan plan;
     for (const TransferClass& members : compressible_classes(job)) {
       plan.classes.push_back({.members = members});
@@ -109,23 +139,29 @@ class Candidates {
     ClassChoices choices{};
     std::vector<CodecSetting> settings{};
     bool guarded = false;  // a guard has taken others away
+    bool coarse = false;   // others were measured to lose more than a guard would let pass
   };
 
   [[nodiscard]] Offered offered(std::size_t members,
                                 const StepCosts& costs,
-                                const GuardLimits& limits) const {
+                                const ErrorLimits& limits) const {
     Offered offered{.choices = {.members = classes_[members]}};
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
       const std::optional<CodecSetting> setting = setting_of(classes_[members].site, i);
       const ClassBytes& row = bytes_[i][members];
-      if (setting && !is_within(limits, members, *setting)) {
+      if (!setting || row.sent >= row.raw) {
+        continue;
+      }
+      if (!is_within(limits.left, costs.errors, members, *setting)) {
         offered.guarded = true;
-      } else if (setting && row.sent < row.raw) {
+      } else if (is_too_coarse(limits.bounds, costs.errors, members, *setting)) {
+        offered.coarse = true;
+      } else {
         offered.settings.push_back(*setting);
         offered.choices.choices.push_back(
             {.cost = class_cost(row, codec_seconds_or_assumed(row, costs)),
-             .error = expected_error(*setting, shapes_[members]) * static_cast<double>(row.raw) /
-                      raw_bytes_});
+             .error = costs.errors.of(classes_[members], *setting, shapes_[members]) *
+                      static_cast<double>(row.raw) / raw_bytes_});
       }
     }
     return offered;
@@ -133,16 +169,31 @@ class Candidates {
 
  private:
   [[nodiscard]] bool is_within(const GuardLimits& limits,
+                               const CodecErrors& errors,
                                std::size_t members,
                                const CodecSetting& setting) const {
     const auto limit = limits.find(classes_[members]);
     if (limit == limits.end()) {
       return true;
     }
+    const auto error = [&](const CodecSetting& of) {
+      return errors.of(classes_[members], of, shapes_[members]);
+    };
     const std::optional<CodecSetting>& left = limit->second;
-    const MatrixShape& shape = shapes_[members];
-    return left &&
-           (setting == *left || expected_error(setting, shape) < expected_error(*left, shape));
+    return left && (setting == *left || error(setting) < error(*left));
+  }
+
+  // A guard would turn it off as soon as it has looked at it. What low ranks and chosen elements
+  // lose depends too much on the message to be left out unmeasured.
+  [[nodiscard]] bool is_too_coarse(const std::map<Site, double>& bounds,
+                                   const CodecErrors& errors,
+                                   std::size_t members,
+                                   const CodecSetting& setting) const {
+    const auto bound = bounds.find(classes_[members].site);
+    const bool rounds = setting.kind == CodecKind::cast || setting.kind == CodecKind::quantize;
+    const double expected = rounds ? expected_error(setting, shapes_[members]) : 0.0;
+    return bound != bounds.end() &&
+           errors.measured(classes_[members], setting).value_or(expected) > bound->second;
   }
 
   std::map<Site, std::vector<CodecSetting>> of_sites_;
@@ -215,8 +266,10 @@ class Explainer {
       return fmt::format("hidden by {}, left plain", milliseconds(slack->second));
     }
     if (offered.settings.empty()) {
-      return offered.guarded ? "the guard has left it no candidate, left plain"
-                             : "no candidate that makes it smaller, left plain";
+      return offered.guarded  ? "the guard has left it no candidate, left plain"
+             : offered.coarse ? "all that make it smaller lose more than the guard lets pass, left "
+                                "plain"
+                              : "no candidate that makes it smaller, left plain";
     }
     std::size_t best = 0;
     std::vector<Seconds> won;
@@ -243,13 +296,88 @@ class Explainer {
   std::map<TransferClass, Seconds> slacks_{};  // under the plan
 };
 
+CriticalPathPlan choose(const Candidates& candidates,
+                        const MeshJob& job,
+                        const StepCosts& costs,
+                        const LinkSpeeds& links,
+                        const ErrorLimits& limits) {
+  const Schedule schedule = make_rank_plan(job, {}).executor.schedule;
+  const CostModel plain = cost_model(job, costs, links);
+  std::vector<Candidates::Offered> offered;
+  std::vector<ClassChoices> choices;
+  offered.reserve(candidates.classes().size());
+  choices.reserve(candidates.classes().size());
+  for (std::size_t i = 0; i < candidates.classes().size(); ++i) {
+    offered.push_back(candidates.offered(i, costs, limits));
+    choices.push_back(offered.back().choices);
+  }
+  const ChosenCodecs chosen = schedule::search_codecs(schedule, plain, choices, kLimits);
+  const Explainer explainer(schedule, plain, offered, chosen);
+  CriticalPathPlan result{.plain_step = chosen.plain, .step = chosen.step};
+  for (std::size_t i = 0; i < offered.size(); ++i) {
+    CompressionPlan::Class& row = result.plan.classes.emplace_back();
+    row.members = candidates.classes()[i];
+    if (chosen.choices[i]) {
+      row.codec = offered[i].settings[*chosen.choices[i]];
+    }
+    row.reason = fmt::format("{}: {}", kPolicyMark, explainer.reason(i));
+  }
+  return result;
+}
+
+template <typename Keeps>
+Candidates::OfSites filtered(Candidates::OfSites of_sites, const Keeps& keeps) {
+  for (auto& entry : of_sites) {
+    const Site site = entry.first;
+    std::erase_if(entry.second, [&](const CodecSetting& setting) { return !keeps(site, setting); });
+  }
+  return of_sites;
+}
+
+LinkSpeeds faster(LinkSpeeds links, double factor) {
+  if (links) {
+    for (Cluster::Link* link : {&links->node_link, &links->network_link}) {
+      link->bytes_per_second *= factor;
+      link->latency_seconds /= factor;
+    }
+  }
+  return links;
+}
+
+// Codecs whose error is known beforehand, by what is known of compute and links before step 1. A
+// class that would wait over links twice as fast has the smaller ones, which 8-bit integers are;
+// where that hangs on how well links are known, a cast.
+CompressionPlan early_plan(const CompressConfig& config,
+                           const MeshJob& job,
+                           const LinkSpeeds& links) {
+  constexpr double kLinksMayBe = 2.0;
+  const StepCosts costs = assumed_costs(job.model, {});
+  const ErrorLimits limits{.bounds = max_errors_of(config)};
+  const Candidates::OfSites known =
+      filtered(candidates_of(config, job),
+               [](Site, const CodecSetting& setting) { return is_known_beforehand(setting); });
+  const Candidates::OfSites casts = filtered(
+      known, [](Site, const CodecSetting& setting) { return setting.kind == CodecKind::cast; });
+  const CompressionPlan certain =
+      choose({known, job}, job, costs, faster(links, kLinksMayBe), limits).plan;
+  CompressionPlan plan = choose({casts, job}, job, costs, links, limits).plan;
+  for (std::size_t i = 0; i < plan.classes.size(); ++i) {
+    CompressionPlan::Class& row = plan.classes[i];
+    if (certain.classes[i].codec) {
+      row = certain.classes[i];
+    }
+    row.reason.insert(kPolicyMark.size(), ", before steps are measured");
+  }
+  return plan;
+}
+
 }  // namespace
 
 std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& config,
                                                         const MeshJob& job) {
   std::map<Site, std::vector<CodecSetting>> candidates;
   const bool any = !config.sites.empty() || !config.candidates.empty();
-  const std::map<Site, std::vector<CodecSetting>> defaults = default_candidates();
+  const std::map<Site, std::vector<CodecSetting>> defaults = default_candidates(job.model.hidden);
   for (const TransferClass& members : compressible_classes(job)) {
     const std::string name = schedule::site_name(members.site);
     const auto listed = config.candidates.find(name);
@@ -268,7 +396,7 @@ std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& co
 
 std::vector<CandidateMessage> candidate_messages(const CompressConfig& config, const MeshJob& job) {
   std::vector<CandidateMessage> messages;
-  const Candidates candidates(config, job);
+  const Candidates candidates(candidates_of(config, job), job);
   for (const std::vector<ClassBytes>& of_candidate : candidates.bytes()) {
     for (const ClassBytes& row : of_candidate) {
       for (const ClassBytes::Message& message : row.compressed) {
@@ -289,29 +417,45 @@ CriticalPathPlan choose_critical_path(const CompressConfig& config,
                                       const StepCosts& costs,
                                       const LinkSpeeds& links,
                                       const GuardLimits& limits) {
-  const Candidates candidates(config, job);
-  const Schedule schedule = make_rank_plan(job, {}).executor.schedule;
-  const CostModel plain = cost_model(job, costs, links);
-  std::vector<Candidates::Offered> offered;
-  std::vector<ClassChoices> choices;
-  offered.reserve(candidates.classes().size());
-  choices.reserve(candidates.classes().size());
-  for (std::size_t i = 0; i < candidates.classes().size(); ++i) {
-    offered.push_back(candidates.offered(i, costs, limits));
-    choices.push_back(offered.back().choices);
-  }
-  const ChosenCodecs chosen = schedule::search_codecs(schedule, plain, choices, kLimits);
-  const Explainer explainer(schedule, plain, offered, chosen);
-  CriticalPathPlan result{.plain_step = chosen.plain, .step = chosen.step};
-  for (std::size_t i = 0; i < offered.size(); ++i) {
-    CompressionPlan::Class& row = result.plan.classes.emplace_back();
-    row.members = candidates.classes()[i];
-    if (chosen.choices[i]) {
-      row.codec = offered[i].settings[*chosen.choices[i]];
+  return choose({candidates_of(config, job), job},
+                job,
+                costs,
+                links,
+                {.left = limits, .bounds = max_errors_of(config)});
+}
+
+PlanHistory plans_before_measuring(const CompressConfig& config,
+                                   const MeshJob& job,
+                                   const LinkSpeeds& links) {
+  PlanHistory plans;
+  if (config.warmup_steps > 0) {
+    PlanFromStep& plain = plans.emplace_back();
+    for (const TransferClass& members : compressible_classes(job)) {
+      plain.plan.classes.push_back(
+          {.members = members, .reason = fmt::format("{}: warm-up steps", kPolicyMark)});
     }
-    row.reason = fmt::format("policy critical_path: {}", explainer.reason(i));
   }
-  return result;
+  plans.push_back({.from_step = config.warmup_steps + 1, .plan = early_plan(config, job, links)});
+  return plans;
+}
+
+bool begins_critical_path(const PlanHistory& plans) {
+  return !plans.empty() &&
+         std::ranges::all_of(plans.front().plan.classes, [](const CompressionPlan::Class& row) {
+           return row.reason.starts_with(kPolicyMark);
+         });
+}
+
+std::map<Site, double> max_errors_of(const CompressConfig& config) {
+  std::map<Site, double> bounds;
+  for (const Site site :
+       {Site::pipeline_forward, Site::pipeline_backward, Site::data_gradient, Site::embedding}) {
+    const auto bound = config.guard.max_error.find(schedule::site_name(site));
+    if (bound != config.guard.max_error.end()) {
+      bounds[site] = bound->second;
+    }
+  }
+  return bounds;
 }
 
 }  // namespace slackline

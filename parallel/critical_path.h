@@ -14,9 +14,9 @@ namespace slackline {
 // more than it takes itself.
 
 // What each site may be compressed by: compress.<site>.candidates, else its codec; where no site is
-// set at all, a cast and 8-bit integers for messages between stages, the paper's low rank for
-// backward ones, and a cast and low ranks for gradients and the tied table. Sites that are not in
-// it stay plain.
+// set at all, a cast and integers of 8 and 4 bits for messages between stages, and a cast, 8 bits
+// and low ranks from a quarter to a 32nd of the model's width for gradients and the tied table.
+// Sites that are not in it stay plain.
 [[nodiscard]] std::map<schedule::Site, std::vector<CodecSetting>> candidates_of(
     const CompressConfig& config, const MeshJob& job);
 
@@ -40,13 +40,28 @@ struct CriticalPathPlan {
 };
 
 // Chooses by the costs and links of a run or of a cluster (docs/compression.md, "How critical_path
-// chooses"). Codecs that the costs do not know are assumed to take what their operations say. A
-// class that a guard has changed may have the codec that it left, those that are expected to lose
+// chooses"). Codecs that the costs do not know are assumed to take what their operations say, and
+// to lose what is expected of them; those that were measured to lose more than the guard's bound
+// are left out. A class that a guard has changed may have the codec that it left, those that lose
 // less, or none. A function of its arguments. Throws as cost_model() does.
 [[nodiscard]] CriticalPathPlan choose_critical_path(const CompressConfig& config,
                                                     const MeshJob& job,
                                                     const StepCosts& costs,
                                                     const LinkSpeeds& links,
                                                     const GuardLimits& limits = {});
+
+// What a run under this policy does until it has measured steps: warm-up steps are plain, the next
+// ones compress what waits by what is known of bytes and links, with candidates whose error is
+// known beforehand: integers of 8 bits, or a cast where links that are twice as fast would make a
+// difference.
+[[nodiscard]] PlanHistory plans_before_measuring(const CompressConfig& config,
+                                                 const MeshJob& job,
+                                                 const LinkSpeeds& links);
+
+// Whether a history was begun by this policy.
+[[nodiscard]] bool begins_critical_path(const PlanHistory& plans);
+
+// The guard's bounds.
+[[nodiscard]] std::map<schedule::Site, double> max_errors_of(const CompressConfig& config);
 
 }  // namespace slackline

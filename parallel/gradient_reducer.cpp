@@ -108,6 +108,19 @@ void GradientReducer::take_samples(StepSamples& samples) {
   }
 }
 
+void GradientReducer::keep_messages_of(const GradientBucket& bucket) {
+  const BucketPlace place = place_of(bucket);
+  if (bucket.kind == Kind::norms || place.group_size == 1) {
+    return;
+  }
+  for (const Parameter* parameter : bucket.holds) {
+    if (parameter->shard.shape.rank() == 2) {
+      const schedule::TransferClass members = class_of(*parameter, bucket, place);
+      keeping_->messages->keep(keeping_->stream, members.site, members.stage, parameter->gradient);
+    }
+  }
+}
+
 std::vector<CompressedSum*> GradientReducer::compressed_sums() {
   std::vector<CompressedSum*> sums;
   for (Moving& moving : moving_) {
@@ -135,6 +148,9 @@ void GradientReducer::gradients_made(ModelPart part, int layer) {
 
 void GradientReducer::reduce(Moving& moving) {
   const GradientBucket& bucket = moving.bucket;
+  if (keeping_) {
+    keep_messages_of(bucket);
+  }
   if (moving.compressed) {
     moving.compressed->begin(*codec_stream_, group_of(bucket), key_);
     return;

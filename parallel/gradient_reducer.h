@@ -12,6 +12,7 @@
 #include "parallel/compression_plan.h"
 #include "parallel/gradient_buckets.h"
 #include "parallel/groups.h"
+#include "parallel/kept_messages.h"
 #include "parallel/step_samples.h"
 
 namespace slackline {
@@ -60,6 +61,15 @@ class GradientReducer final : public ParameterUse {
   void begin_sample();
   void take_samples(StepSamples& samples);
 
+  // Where the step that begins keeps what this rank brings to sums that may be compressed, in the
+  // order of `stream`: the matrices that are submitted first.
+  struct Keeping {
+    StreamView stream;
+    KeptMessages* messages = nullptr;
+  };
+
+  void keep_messages(const std::optional<Keeping>& keeping) { keeping_ = keeping; }
+
   // Names the messages of the passes that follow.
   void begin_step(std::uint64_t step) { key_.step = step; }
 
@@ -88,6 +98,7 @@ class GradientReducer final : public ParameterUse {
   };
 
   void reduce(Moving& moving);
+  void keep_messages_of(const GradientBucket& bucket);
   void receive_weights(StreamView stream, Moving& moving);
   [[nodiscard]] bool is_fused(const GradientBucket& bucket) const;
   [[nodiscard]] Communicator& group_of(const GradientBucket& bucket) const;
@@ -98,6 +109,7 @@ class GradientReducer final : public ParameterUse {
   Options options_;
   Groups* groups_;
   std::optional<CodecStream> codec_stream_;
+  std::optional<Keeping> keeping_{};
   MessageKey key_{};
   std::vector<Moving> moving_;
   std::vector<OptimizerPiece> pieces_;

@@ -66,6 +66,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
       executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_),
       reducer_(parameters_, options.job.model, plan_.reducer, groups),
       compression_({.plans = options.compression,
+                    .errors = options.codec_errors,
                     .sampled = options.sampled,
                     .pipeline = pipeline_options(options, plan_, groups),
                     .workers = {options.num_threads, stream_.device()},
@@ -169,8 +170,15 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
   if (options_.may_skip) {
     compression_.keep_state();
   }
-  double loss = executor_.train(work_of(std::move(micro_batches)));
+  PipelineExecutor::Work work = work_of(std::move(micro_batches));
+  if (keeps_messages_) {
+    kept_messages_.begin_step();
+    work.keeps = &kept_messages_;
+    reducer_.keep_messages(GradientReducer::Keeping{stream_, &kept_messages_});
+  }
+  double loss = executor_.train(work);
   reducer_.finish();
+  reducer_.keep_messages(std::nullopt);
   if (groups_->tensor_rank() != 0) {
     loss = 0.0;  // the sum that all tensor ranks have counts once
   }

@@ -10,6 +10,7 @@
 #include "core/stream_times.h"
 #include "optim/adamw_optimizer.h"
 #include "parallel/compression.h"
+#include "parallel/kept_messages.h"
 #include "parallel/rank_plan.h"
 #include "parallel/schedule/cost_model.h"
 #include "parallel/step_agreement.h"
@@ -34,6 +35,7 @@ class MeshModel {
     std::optional<schedule::CostModel> rehearsal{};
     std::shared_ptr<const StepCosts> rehearsed_codecs{};  // there, and what codecs take
     PlanHistory compression{};                            // empty: nothing is ever compressed
+    CodecErrors codec_errors{};                           // known from before
     SampledSteps sampled{};                               // whose compressed messages are measured
     bool cuda_graphs = false;  // passes become graphs where they can. REQUIRES: device cuda
     bool may_skip = false;     // steps that are not finite: codecs' state is kept for that
@@ -90,6 +92,12 @@ class MeshModel {
   // REQUIRES: Options::may_skip.
   void skip();
 
+  // From the next step on, whether each keeps messages of its own instead of those of the step
+  // before. Makes no difference to what is sent or learned. REQUIRES: not on the rehearsal device.
+  void keep_messages(bool keeps) { keeps_messages_ = keeps; }
+
+  [[nodiscard]] KeptMessages& kept_messages() { return kept_messages_; }
+
   [[nodiscard]] Compression& compression() { return compression_; }
 
   [[nodiscard]] const Compression& compression() const { return compression_; }
@@ -134,6 +142,8 @@ class MeshModel {
   AdamwOptimizer optimizer_;
   StepAgreement agreement_;
   Buffer tokens_;  // of the step's micro-batches, on a CUDA device
+  KeptMessages kept_messages_;
+  bool keeps_messages_ = false;
 
   Settling training_;
   Settling evaluation_;

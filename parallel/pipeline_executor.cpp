@@ -279,6 +279,12 @@ void PipelineExecutor::send(const Op& op,
                             const BoundaryCodec::Outgoing& outgoing,
                             Message& message,
                             const Work& work) {
+  const schedule::TransferId id = schedule::id_of_send(op);
+  if (work.keeps != nullptr && work.keeps->num_elements(id.site, id.stage) == 0) {
+    const std::int64_t columns = outgoing.share.shape()[-1];
+    const auto rows = static_cast<std::int64_t>(outgoing.share.num_elements()) / columns;
+    work.keeps->keep(work.stream, id.site, id.stage, outgoing.share.reshaped({rows, columns}));
+  }
   message.codec = codec_of(op, work);
   message.transfer = group_of(op).send(message.codec == nullptr ? outgoing.share : message.frame(),
                                        options_.schedule.rank_of(schedule::peer_chunk(op)),

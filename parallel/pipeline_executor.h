@@ -12,6 +12,7 @@
 #include "model/loss_sum.h"
 #include "model/stage.h"
 #include "parallel/groups.h"
+#include "parallel/kept_messages.h"
 #include "parallel/pass_graphs.h"
 #include "parallel/pipeline_compression.h"
 #include "parallel/schedule/cost_model.h"
@@ -55,6 +56,7 @@ class PipelineExecutor {
     Gradients gradients = Gradients::fp32;  // none: forward passes only
     const schedule::CostModel* rehearsal = nullptr;  // what ops take on the rehearsal device
     PipelineCompression* compression = nullptr;      // null: everything travels plain
+    KeptMessages* keeps = nullptr;  // of each class what is sent first; null: nothing is kept
   };
 
   // From now on passes are captured as CUDA graphs where they can be.

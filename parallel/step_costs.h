@@ -10,6 +10,7 @@
 
 #include "compress/codec_setting.h"
 #include "core/comm/cluster.h"
+#include "parallel/codec_errors.h"
 #include "parallel/rank_plan.h"
 #include "parallel/schedule/unit.h"
 
@@ -99,6 +100,7 @@ struct StepCosts {
   std::optional<Cluster::Link> network_link{};
   // Ranks had no core to spare where this was measured: codecs run instead of compute, not beside.
   bool codecs_take_compute = false;
+  CodecErrors errors{};  // of candidates, as far as they were tried
 
   // Means over the entries of a kind; nothing where there is none.
   [[nodiscard]] std::optional<schedule::Seconds> of_stage(int stage, CostKind kind) const;

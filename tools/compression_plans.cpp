@@ -1,9 +1,7 @@
 #include "tools/compression_plans.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
-#include <string_view>
 
 #include <fmt/format.h>
 
@@ -13,26 +11,16 @@
 #include "parallel/critical_path.h"
 #include "parallel/schedule/chrome_trace.h"
 #include "tools/joined_text.h"
+#include "tools/transfer_class_json.h"
 
 namespace slackline {
 
 namespace {
 
-using schedule::Phase;
-using schedule::Site;
 using schedule::TransferClass;
 
-constexpr std::array<std::string_view, 5> kSites = {
-    "pipeline_forward", "pipeline_backward", "data_gradient", "embedding", "parameter_gather"};
-constexpr std::array<std::string_view, 4> kPhases = {"warmup", "steady", "cooldown", "step"};
-constexpr std::int64_t kMostStages = 1 << 16;
-
 CompressionPlan::Class read_class(JsonReader& section) {
-  CompressionPlan::Class row{
-      .members = {
-          .site = static_cast<Site>(section.choice("site", kSites)),
-          .stage = static_cast<int>(section.integer("stage", {.min = 0, .max = kMostStages})),
-          .phase = static_cast<Phase>(section.choice("phase", kPhases))}};
+  CompressionPlan::Class row{.members = read_transfer_class(section)};
   if (section.has("codec")) {
     JsonReader codec = section.section("codec");
     row.codec = read_codec_setting(codec);
@@ -142,13 +130,10 @@ std::string compression_plan_json(const PlanFromStep& plan) {
   std::vector<std::string> rows;
   rows.reserve(plan.plan.classes.size());
   for (const CompressionPlan::Class& row : plan.plan.classes) {
-    rows.push_back(
-        fmt::format(R"({{"site": "{}", "stage": {}, "phase": "{}", "codec": {}, "reason": {}}})",
-                    schedule::site_name(row.members.site),
-                    row.members.stage,
-                    schedule::phase_name(row.members.phase),
-                    row.codec ? codec_setting_json(*row.codec) : "null",
-                    schedule::json_string(row.reason)));
+    rows.push_back(fmt::format(R"({{{}, "codec": {}, "reason": {}}})",
+                               transfer_class_members(row.members),
+                               row.codec ? codec_setting_json(*row.codec) : "null",
+                               schedule::json_string(row.reason)));
   }
   return fmt::format(R"({{"from_step": {}, "classes": [{}]}})", plan.from_step, joined(rows, ", "));
 }
@@ -158,51 +143,67 @@ PlanFromStep read_compression_plan(const std::string& json) {
   return read_entry(section);
 }
 
-std::string plan_document(const PlanFromStep& in_force, const PlanHistory& plans) {
+std::string plan_document(const PlanFromStep& in_force,
+                          const PlanHistory& plans,
+                          const CodecErrors& errors) {
+  std::vector<std::string> entries;
+  entries.reserve(plans.size());
+  for (const PlanFromStep& plan : plans) {
+    entries.push_back(compression_plan_json(plan));
+  }
   std::string document = compression_plan_json(in_force);
-  if (plans.size() > 1) {
-    std::vector<std::string> entries;
-    entries.reserve(plans.size());
-    for (const PlanFromStep& plan : plans) {
-      entries.push_back(compression_plan_json(plan));
-    }
-    document.pop_back();
-    document += fmt::format(R"(, "history": [{}]}})", joined(entries, ", "));
-  }
-  return document;
+  document.pop_back();
+  document += fmt::format(R"(, "history": [{}])", joined(entries, ", "));
+  return document + fmt::format(R"(, "errors": [{}], "sampled_errors": [{}]}})",
+                                joined(codec_error_texts(errors.tried()), ", "),
+                                joined(codec_error_texts(errors.sampled()), ", "));
 }
 
-PlanHistory resumed_plans(const PlanHistory& of_config, const std::string& document) {
+ResumedPlans resumed_plans(const PlanHistory& of_config, const std::string& document) {
   if (document.empty()) {
-    return of_config;
+    return {.plans = of_config};
   }
-  const PlanHistory stored =
-      read_entries(JsonReader::parse(document, "the checkpoint's plan").sections("history"));
-  const bool goes_on = stored.size() > of_config.size() &&
-                       std::equal(of_config.begin(), of_config.end(), stored.begin());
-  return goes_on ? stored : of_config;
+  JsonReader section = JsonReader::parse(document, "the checkpoint's plan");
+  ResumedPlans stored{.plans = read_entries(section.sections("history"))};
+  for (const CodecError& error : read_codec_errors(section, "errors")) {
+    stored.errors.note_trial(error);
+  }
+  for (const CodecError& error : read_codec_errors(section, "sampled_errors")) {
+    stored.errors.note_sample(error);
+  }
+  const auto same_classes = [](const CompressionPlan::Class& a, const CompressionPlan::Class& b) {
+    return a.members == b.members;
+  };
+  const bool chosen =
+      begins_critical_path(of_config) && begins_critical_path(stored.plans) &&
+      std::ranges::equal(
+          of_config.front().plan.classes, stored.plans.front().plan.classes, same_classes);
+  const bool guarded = stored.plans.size() > of_config.size() &&
+                       std::equal(of_config.begin(), of_config.end(), stored.plans.begin());
+  return chosen || guarded ? stored : ResumedPlans{.plans = of_config};
 }
 
-PlanHistory compression_plans(const TrainConfig& config) {
+PlanHistory compression_plans(const TrainConfig& config, const LinkSpeeds& links) {
   const MeshJob job = config.mesh_job();
-  return config.compress.policy == CompressionPolicy::replay
-             ? replayed(config.compress.plan, job)
-             : make_compression_plans(config.compress, job);
+  if (config.compress.policy == CompressionPolicy::replay) {
+    return replayed(config.compress.plan, job);
+  }
+  PlanHistory plans = make_compression_plans(config.compress, job);
+  return config.compress.policy == CompressionPolicy::critical_path
+             ? plans_before_measuring(config.compress, job, links)
+             : plans;
 }
 
 PlanHistory expected_plans(const TrainConfig& config,
                            const StepCosts& costs,
                            const LinkSpeeds& links) {
-  PlanHistory plans = compression_plans(config);
+  PlanHistory plans = compression_plans(config, links);
   if (config.compress.policy != CompressionPolicy::critical_path) {
     return plans;
   }
   const bool rehearses = config.device == Device::rehearsal;
-  const std::int64_t from_step =
-      std::max<std::int64_t>(rehearses ? 1 : kFirstChosenStep, config.compress.warmup_steps + 1);
-  if (from_step == 1) {
-    plans.clear();
-  }
+  const std::int64_t from_step = config.compress.warmup_steps + (rehearses ? 1 : kFirstChosenStep);
+  std::erase_if(plans, [&](const PlanFromStep& plan) { return plan.from_step >= from_step; });
   plans.push_back(
       {.from_step = from_step,
        .plan = choose_critical_path(config.compress, config.mesh_job(), costs, links).plan});

@@ -9,14 +9,15 @@
 
 namespace slackline {
 
-// Policy critical_path measures steps up to this one, and its plan is in force from the other.
-inline constexpr std::int64_t kLastMeasuredStep = 6;
-inline constexpr std::int64_t kFirstChosenStep = kLastMeasuredStep + kStepsToChange;
+// From this step on, warm-up steps apart, a plan of policy critical_path is in force that was
+// chosen by what steps took.
+inline constexpr std::int64_t kFirstChosenStep = 3;
 
 // The compression plans that a run begins with: what its policy makes, or what policy `replay`
-// reads from compress.plan. Throws ConfigError where the policy or the file does not fit the
-// config.
-[[nodiscard]] PlanHistory compression_plans(const TrainConfig& config);
+// reads from compress.plan; of critical_path by these links. Throws ConfigError where the policy or
+// the file does not fit the config.
+[[nodiscard]] PlanHistory compression_plans(const TrainConfig& config,
+                                            const LinkSpeeds& links = {});
 
 // Those that it is expected to have in the end: with what policy critical_path chooses by these
 // costs, on the rehearsal device from the first step on.
@@ -30,12 +31,22 @@ inline constexpr std::int64_t kFirstChosenStep = kLastMeasuredStep + kStepsToCha
 // Reads it back.
 [[nodiscard]] PlanFromStep read_compression_plan(const std::string& json);
 
-// What a checkpoint says of compression: the plan in force as such an entry, and where the run has
-// several, all of them as its `history`.
-[[nodiscard]] std::string plan_document(const PlanFromStep& in_force, const PlanHistory& plans);
+// What a checkpoint says of compression: the plan in force as such an entry, all plans as its
+// `history`, and what codecs were measured to lose, by which a guard decides, as `errors` (trials)
+// and `sampled_errors`.
+[[nodiscard]] std::string plan_document(const PlanFromStep& in_force,
+                                        const PlanHistory& plans,
+                                        const CodecErrors& errors);
 
-// The plans a resumed run goes on with: those of the checkpoint where they are the config's and
-// what a guard has made of them since; else the config's.
-[[nodiscard]] PlanHistory resumed_plans(const PlanHistory& of_config, const std::string& document);
+// What a resumed run goes on with.
+struct ResumedPlans {
+  PlanHistory plans{};
+  CodecErrors errors{};
+};
+
+// Those of the checkpoint where policy critical_path made them and still holds, whatever it would
+// choose now, and where they are the config's and what a guard has made of them since; else the
+// config's.
+[[nodiscard]] ResumedPlans resumed_plans(const PlanHistory& of_config, const std::string& document);
 
 }  // namespace slackline

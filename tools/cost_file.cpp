@@ -10,6 +10,7 @@
 #include "core/json_reader.h"
 #include "parallel/schedule/chrome_trace.h"
 #include "tools/joined_text.h"
+#include "tools/transfer_class_json.h"
 
 namespace slackline {
 
@@ -90,6 +91,9 @@ StepCosts read(JsonReader document) {
     costs.network_link = links.network_link;
   }
   costs.codecs_take_compute = document.boolean("codecs_take_compute", false);
+  for (const CodecError& error : read_codec_errors(document, "errors")) {
+    costs.errors.note_trial(error);
+  }
   document.finish();
   return costs;
 }
@@ -168,10 +172,12 @@ std::string cost_file_text(const StepCosts& costs) {
   if (costs.network_link) {
     links.push_back(link_text("network", *costs.network_link));
   }
-  return text + fmt::format("  \"ops\": {},\n  \"codecs\": {},\n  \"links\": {}\n}}\n",
-                            list_text(ops),
-                            list_text(codecs),
-                            list_text(links));
+  return text +
+         fmt::format("  \"ops\": {},\n  \"codecs\": {},\n  \"errors\": {},\n  \"links\": {}\n}}\n",
+                     list_text(ops),
+                     list_text(codecs),
+                     list_text(codec_error_texts(costs.errors.tried())),
+                     list_text(links));
 }
 
 }  // namespace slackline

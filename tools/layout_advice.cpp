@@ -12,6 +12,7 @@
 #include "core/json_reader.h"
 #include "parallel/class_bytes.h"
 #include "parallel/class_costs.h"
+#include "parallel/critical_path.h"
 #include "parallel/schedule/timeline.h"
 #include "tools/compression_plans.h"
 #include "tools/joined_text.h"
@@ -130,8 +131,9 @@ schedule::Seconds likely_step(const TrainConfig& config,
     TrainConfig compressed = config;
     if (config.compress.policy == CompressionPolicy::critical_path) {
       compressed.compress.policy = CompressionPolicy::all;
-      for (const auto& [site, offered] : config.compress.candidates) {
-        compressed.compress.sites[site] = first ? offered.front() : offered.back();
+      for (const auto& [site, offered] : candidates_of(config.compress, config.mesh_job())) {
+        compressed.compress.sites[schedule::site_name(site)] =
+            first ? offered.front() : offered.back();
       }
     }
     const PlanHistory plans = compression_plans(compressed);

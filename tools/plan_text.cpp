@@ -59,6 +59,16 @@ std::string layers_text(const ChunkSlice& stage) {
   return text + (stage.head ? ", head" : "");
 }
 
+// By what policy critical_path knows what codecs lose; nothing under other policies.
+std::string errors_text(const StepPlan& plan) {
+  if (plan.config.compress.policy != CompressionPolicy::critical_path) {
+    return "";
+  }
+  const std::size_t measured = plan.costs.errors.tried().size();
+  return measured == 0 ? "errors     none measured: as expected of normal values\n"
+                       : fmt::format("errors     {} measured, of a codec and a class\n", measured);
+}
+
 std::string mesh_text(const StepPlan& plan) {
   const ParallelConfig& parallel = plan.config.parallel;
   const int nodes = plan.ranks.back().node + 1;
@@ -67,7 +77,7 @@ std::string mesh_text(const StepPlan& plan) {
       "mesh       tensor {} x data {} x pipeline {}: {} rank{} on {} node{}\n"
       "schedule   {}, {} transfers\n"
       "costs      {}\n"
-      "links      {}\n\n"
+      "links      {}\n{}\n"
       "stage  pipeline rank  holds\n",
       parallel.tensor,
       parallel.data,
@@ -79,7 +89,8 @@ std::string mesh_text(const StepPlan& plan) {
       schedule::kind_name(plan.schedule.kind),
       blocking ? "blocking" : "asynchronous",
       shown_line(plan.costs_from),
-      shown_line(plan.links_from));
+      shown_line(plan.links_from),
+      errors_text(plan));
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
     text += fmt::format("{:>5}  {:>13}  {}\n",
                         stage,

@@ -83,7 +83,7 @@ ExitCode Rehearsal::run() {
                             .grad_norm = kNothing,
                             .tokens = config_.batch.global * config_.model.sequence,
                             .rehearsed = true};
-    reporter_.begin_step();
+    reporter_.begin_step(step);
     const StepFacts facts = model_.make_gradients(micro_batches(step), StopSignal::received() != 0);
     model_.update(0.0, 0.0);
     reporter_.end_step(record);

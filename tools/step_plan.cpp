@@ -228,6 +228,10 @@ void plan_ranks(StepPlan& plan,
 
 }  // namespace
 
+LinkSpeeds links_of_run(const TrainConfig& config, const LinkSpeeds& probed) {
+  return config.network.emulates() ? read_emulated_cluster(config.network.links) : probed;
+}
+
 StepPlan make_step_plan(const TrainConfig& config,
                         const std::optional<StepCosts>& costs,
                         const LinkSpeeds& links,

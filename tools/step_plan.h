@@ -84,6 +84,9 @@ struct StepPlanFiles {
   std::string costs{};
 };
 
+// Links that a run's transfers take: those that it emulates, else those that were probed.
+[[nodiscard]] LinkSpeeds links_of_run(const TrainConfig& config, const LinkSpeeds& probed);
+
 // Reads the files and plans. Throws ConfigError where one is wrong or does not fit the config.
 // Links that were probed stand for those of files. `plans`: what a run compresses, where it may
 // differ from what its config says.

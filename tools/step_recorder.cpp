@@ -53,22 +53,33 @@ schedule::Seconds seconds(double value) {
 
 }  // namespace
 
-void StepRecorder::add_op(int stage, CostKind kind, double seconds) {
-  sums_[{stage, kind}].add(seconds, 1.0);
-}
-
-void StepRecorder::add(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers) {
-  ++num_steps_;
+StepRecorder::OpSums StepRecorder::sums_of(const MeshModel::StepTimes& times,
+                                           const std::vector<Wait>& transfers) const {
+  OpSums sums;
   const WaitStretches waits(transfers);
   for (const PipelineExecutor::OpTime& op : times.ops) {
-    add_op(op.op.chunk, cost_kind(op.op.kind), waits.not_waited(op.begin, op.end));
+    sums[{op.op.chunk, cost_kind(op.op.kind)}].add(waits.not_waited(op.begin, op.end), 1.0);
   }
   // The optimizer updates all chunks of a rank in one go.
   const int num_chunks = job_.parallel.chunks;
   for (int i = 0; i < num_chunks; ++i) {
-    add_op(pipeline_rank_ + i * job_.parallel.pipeline,
-           CostKind::optimizer,
-           (times.update_end - times.update_begin) / num_chunks);
+    sums[{pipeline_rank_ + i * job_.parallel.pipeline, CostKind::optimizer}].add(
+        (times.update_end - times.update_begin) / num_chunks, 1.0);
+  }
+  return sums;
+}
+
+void StepRecorder::add(const MeshModel::StepTimes& times,
+                       const std::vector<Wait>& transfers,
+                       Steps steps) {
+  ++num_steps_;
+  for (const auto& [key, sum] : sums_of(times, transfers)) {
+    Sum& known = sums_[key];
+    if (steps == Steps::mean) {
+      known.add(sum.seconds, sum.count);
+    } else if (known.count == 0.0 || sum.mean() < known.mean()) {
+      known = sum;
+    }
   }
   add_codecs(times.codecs);
 }
@@ -118,7 +129,7 @@ StepCosts StepRecorder::costs() {
     own += fmt::format(
         "{} {} {} {}\n", key.first, static_cast<int>(key.second), sum.seconds, sum.count);
   }
-  std::map<std::pair<int, CostKind>, Sum> all;
+  OpSums all;
   for (const std::string& text : exchange_texts(*world_, own, "costs of ops")) {
     std::istringstream lines(text);
     int stage = 0;

@@ -23,9 +23,15 @@ class StepRecorder {
   StepRecorder(const MeshJob& job, const Groups& groups)
       : job_(job), pipeline_rank_(groups.pipeline_rank()), world_(groups.world) {}
 
+  // Of several steps the mean counts; or of each stage's ops of a kind those of the step in which
+  // they were quickest, which is what a few first steps tell.
+  enum class Steps { mean, quickest };
+
   // Adds a step to the costs. Seconds that an op waited for transfers are not its cost: sums of
   // tensor ranks, and weights that zero1 gathers, are priced as transfers.
-  void add(const MeshModel::StepTimes& times, const std::vector<Wait>& transfers);
+  void add(const MeshModel::StepTimes& times,
+           const std::vector<Wait>& transfers,
+           Steps steps = Steps::mean);
 
   // Adds calls of codecs outside of steps.
   void add_codecs(const std::vector<CodecTimes>& codecs);
@@ -81,14 +87,18 @@ class StepRecorder {
     Sum decode{};
   };
 
-  void add_op(int stage, CostKind kind, double seconds);
+  using OpSums = std::map<std::pair<int, CostKind>, Sum>;
+
+  // Of one step.
+  [[nodiscard]] OpSums sums_of(const MeshModel::StepTimes& times,
+                               const std::vector<Wait>& transfers) const;
   [[nodiscard]] std::vector<CodecCost> codec_costs();
 
   MeshJob job_;
   int pipeline_rank_;
   Communicator* world_;
   std::int64_t num_steps_ = 0;
-  std::map<std::pair<int, CostKind>, Sum> sums_;
+  OpSums sums_;
   std::map<CodecKey, CodecSums> codecs_;
   std::vector<schedule::TraceBar> bars_;
 };

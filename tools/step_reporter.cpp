@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <string>
 #include <unistd.h>
@@ -27,10 +28,11 @@ namespace slackline {
 
 namespace {
 
-// Of a run, from 1: the first step is slower, and costs do not change much after some.
+// Of a process, from 1, where nothing is chosen: the first step is slower, and costs do not change
+// much after some.
 constexpr std::int64_t kFirstRecordedStep = 2;
+constexpr std::int64_t kLastRecordedStep = 6;
 constexpr std::int64_t kTracedSteps = 2;
-constexpr std::int64_t kLastRecordedStep = kLastMeasuredStep;
 
 // Sums over ranks that every step has, before those of samples.
 constexpr std::size_t kNumStepSums = 5 + 2 * kReportedAxes.size();
@@ -51,12 +53,8 @@ StepReporter::StepReporter(const TrainConfig& config,
       recorder_(config.mesh_job(), groups),
       chooser_(config, machine.num_threads, model, *groups.world) {
   if (config.network.emulates()) {
-    emulated_ = read_emulated_cluster(config.network.links);
+    emulated_ = links_of_run(config, {});
   }
-  // Where a plan is yet to be chosen, steps under it.
-  const bool chooses =
-      chooser_.is_measuring() && config.run.steps >= kFirstChosenStep + kTracedSteps;
-  first_traced_ = chooses ? kFirstChosenStep + 1 : kFirstRecordedStep;
   for (const PlanFromStep& row : model.compression().plans()) {
     note_saved_bytes(row);
   }
@@ -74,12 +72,34 @@ double StepReporter::saved_bytes(std::int64_t step, std::size_t axis) const {
   return std::prev(saved_bytes_.upper_bound(step))->second[axis];
 }
 
-void StepReporter::begin_step() {
+void StepReporter::begin_step(std::int64_t step) {
+  if (num_begun_++ == 0) {
+    begin_run(step);
+  }
   if (probe_due_) {
     probe_anew();
   }
+  model_->keep_messages(chooser_.measurement() && step == chooser_.measurement()->last);
   wait_times_.begin_step();
   start_ = Clock::now();
+}
+
+// Where a plan is yet to be chosen, steps under it are traced.
+void StepReporter::begin_run(std::int64_t step) {
+  chooser_.begin(step);
+  first_traced_ = step + kFirstRecordedStep - 1;
+  if (const auto& measurement = chooser_.measurement()) {
+    const std::int64_t settled = measurement->last + 2;
+    if (measurement->at_once && config_->run.steps >= settled + kTracedSteps - 1) {
+      first_traced_ = settled;
+    }
+  } else {
+    told_ = {.first = step + kFirstRecordedStep - 1, .last = step + kLastRecordedStep - 1};
+  }
+}
+
+const PlanChooser::Measurement& StepReporter::measured() const {
+  return chooser_.measurement() ? *chooser_.measurement() : told_;
 }
 
 void StepReporter::end_step(const StepRecord& record) {
@@ -98,7 +118,7 @@ void StepReporter::end_step(const StepRecord& record) {
                     .times = model_->step_times(),
                     .own_seconds = own_seconds,
                     .samples = std::move(samples)});
-  if (world_->size() == 1) {
+  if (world_->size() == 1 || (measured().at_once && record.step == measured().last)) {
     flush();
   }
 }
@@ -151,12 +171,11 @@ void StepReporter::report(Ended& step) {
   }
   guard(record);
   watch(record);
-  ++num_seen_;
-  if (config_->trace && num_seen_ >= first_traced_ && num_seen_ < first_traced_ + kTracedSteps) {
+  const std::int64_t traced = record.step - first_traced_;
+  if (config_->trace && traced >= 0 && traced < kTracedSteps) {
     trace_times(step);
   }
-  ++num_reported_;
-  if (num_reported_ >= kFirstRecordedStep && num_reported_ <= kLastRecordedStep) {
+  if (measured().has(record.step)) {
     record_times(step);
   }
 }
@@ -177,16 +196,17 @@ std::vector<ClassQuality> StepReporter::qualities_of(const Ended& step) const {
 }
 
 void StepReporter::guard(const StepRecord& record) {
-  const std::optional<double>& max_error = config_->compress.guard.max_error;
+  GuardRule rule{.max_error = max_errors_of(config_->compress)};
   const bool fixed = config_->compress.policy == CompressionPolicy::replay;
-  if (record.compression.empty() || !max_error || fixed || record.skipped) {
+  if (record.compression.empty() || rule.max_error.empty() || fixed || record.skipped) {
     return;
   }
   Compression& compression = model_->compression();
   const MeshJob job = config_->mesh_job();
-  GuardRule rule{.max_error = *max_error};
   if (config_->compress.policy == CompressionPolicy::critical_path) {
+    note_errors(record);
     rule.candidates = candidates_of(config_->compress, job);
+    rule.errors = compression.errors();
   }
   const std::optional<GuardedPlan> next =
       guarded_plan(job, compression.plans(), record.step, record.compression, rule);
@@ -200,6 +220,18 @@ void StepReporter::guard(const StepRecord& record) {
       log_info(change);
     }
     directory_->write_plan(plan_files(current_plan()));
+  }
+}
+
+void StepReporter::note_errors(const StepRecord& record) {
+  Compression& compression = model_->compression();
+  const CompressionPlan& plan = plan_at(compression.plans(), record.step).plan;
+  for (const ClassQuality& quality : record.compression) {
+    if (std::isfinite(quality.relative_error)) {
+      compression.errors().note_sample({.members = quality.members,
+                                        .codec = *plan.codec_of(quality.members),
+                                        .relative_error = quality.relative_error});
+    }
   }
 }
 
@@ -233,16 +265,25 @@ void StepReporter::print(const StepRecord& record) {
 }
 
 void StepReporter::record_times(const Ended& step) {
-  recorder_.add(step.times, step.transfers);
-  recorded_seconds_ += step.record.step_seconds;
-  if (num_reported_ == kLastRecordedStep) {
-    tell_costs(step.record.step);
+  const PlanChooser::Measurement& measurement = measured();
+  const double seconds = step.record.step_seconds;
+  if (step.record.step == measurement.first) {
+    recorder_.restart();
+    recorded_seconds_ = measurement.at_once ? seconds : 0.0;
+  }
+  recorder_.add(step.times,
+                step.transfers,
+                measurement.at_once ? StepRecorder::Steps::quickest : StepRecorder::Steps::mean);
+  recorded_seconds_ =
+      measurement.at_once ? std::min(recorded_seconds_, seconds) : recorded_seconds_ + seconds;
+  if (step.record.step == measurement.last) {
+    tell_costs();
   }
 }
 
 void StepReporter::trace_times(const Ended& step) {
   recorder_.trace(step.record.step, step.times, step.transfers);
-  if (num_seen_ == first_traced_ + kTracedSteps - 1) {
+  if (step.record.step == first_traced_ + kTracedSteps - 1) {
     const std::string trace = recorder_.trace_text();
     if (is_first_rank()) {
       directory_->write_trace(trace);
@@ -254,10 +295,13 @@ LinkSpeeds StepReporter::links() const {
   return emulated_ ? emulated_ : machine_.links;
 }
 
-void StepReporter::tell_costs(std::int64_t step) {
+void StepReporter::tell_costs() {
   const Clock::time_point begin = Clock::now();
-  const double measured_seconds = recorded_seconds_ / static_cast<double>(recorder_.num_steps());
-  if (chooser_.is_measuring()) {
+  const bool chooses = chooser_.measurement().has_value();
+  const double measured_seconds =
+      measured().at_once ? recorded_seconds_
+                         : recorded_seconds_ / static_cast<double>(recorder_.num_steps());
+  if (chooses) {
     chooser_.measure_codecs(recorder_);
   }
   StepCosts costs = recorder_.costs();
@@ -268,6 +312,7 @@ void StepReporter::tell_costs(std::int64_t step) {
       costs.network_link = machine_.links->network_link;
     }
     costs.codecs_take_compute = machine_.codecs_take_compute;
+    costs.errors = model_->compression().errors();
     costs_ = std::move(costs);
     const StepPlan plan = current_plan();
     directory_->write_costs(cost_file_text(*costs_));
@@ -283,18 +328,18 @@ void StepReporter::tell_costs(std::int64_t step) {
                          machine_.links || emulates ? " and " + links_from : "",
                          100.0 * (predicted / measured_seconds - 1.0)));
   }
-  if (chooser_.is_measuring()) {
-    choose_plan(step);
+  if (chooses) {
+    choose_plan();
     if (is_first_rank()) {
       const std::chrono::duration<double> took = Clock::now() - begin;
-      log_info(fmt::format("critical_path: {:.3f} s to time codecs and to plan", took.count()));
+      log_info(fmt::format("critical_path: {:.3f} s to try codecs and to plan", took.count()));
     }
   }
 }
 
-void StepReporter::choose_plan(std::int64_t step) {
+void StepReporter::choose_plan() {
   const std::optional<PlanFromStep> chosen =
-      chooser_.choose(costs_.value_or(StepCosts{}), is_first_rank() ? links() : LinkSpeeds{}, step);
+      chooser_.choose(costs_.value_or(StepCosts{}), is_first_rank() ? links() : LinkSpeeds{});
   if (chosen) {
     note_saved_bytes(*chosen);
   }
@@ -331,11 +376,9 @@ void StepReporter::watch(const StepRecord& record) {
                     record.step,
                     chooser_.usual_seconds()));
   }
-  chooser_.measure_anew();
+  const auto under_way = static_cast<std::int64_t>(ended_.size());  // this one among them
+  chooser_.measure_anew(record.step + under_way + 1);
   probe_due_ = machine_.links && !config_->network.emulates();
-  recorder_.restart();
-  recorded_seconds_ = 0.0;
-  num_reported_ = -static_cast<std::int64_t>(ended_.size());
 }
 
 void StepReporter::probe_anew() {

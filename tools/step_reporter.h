@@ -45,7 +45,7 @@ class StepReporter {
                Groups& groups,
                RunDirectory& directory);
 
-  void begin_step();
+  void begin_step(std::int64_t step);
 
   // The step is done but for its seconds and axes: what passed since begin_step(), agreed by all
   // ranks. REQUIRES: the directory is started.
@@ -76,8 +76,12 @@ class StepReporter {
   void print(const StepRecord& record);
   void record_times(const Ended& step);
   void trace_times(const Ended& step);
-  void tell_costs(std::int64_t step);
-  void choose_plan(std::int64_t step);
+  // Before the first step of this process.
+  void begin_run(std::int64_t step);
+  // Whose costs are told.
+  [[nodiscard]] const PlanChooser::Measurement& measured() const;
+  void tell_costs();
+  void choose_plan();
   void watch(const StepRecord& record);
   // Between steps, with nothing under way.
   void probe_anew();
@@ -86,6 +90,8 @@ class StepReporter {
   // Of a sampled step, from the end of its sums over ranks.
   [[nodiscard]] std::vector<ClassQuality> qualities_of(const Ended& step) const;
   void guard(const StepRecord& record);
+  // What a sampled step's codecs lost.
+  void note_errors(const StepRecord& record);
   // From the costs that are known by now.
   [[nodiscard]] StepPlan current_plan() const;
   // Bytes that compression kept off an axis of kReportedAxes in a step.
@@ -104,9 +110,9 @@ class StepReporter {
   PlanChooser chooser_;
   std::deque<Ended> ended_;           // two at most, the first with sums on their way
   std::optional<StepCosts> costs_{};  // once they are known; of rank 0
-  std::int64_t num_reported_ = 0;     // since costs began to be measured
-  std::int64_t num_seen_ = 0;         // since the run or its resume began
-  std::int64_t first_traced_ = 0;     // of these
+  std::int64_t num_begun_ = 0;        // steps of this process
+  PlanChooser::Measurement told_{};   // steps whose costs are told where nothing is chosen
+  std::int64_t first_traced_ = 0;
   bool probe_due_ = false;            // before the next step
   Clock::time_point start_{};         // of the current step
   double recent_step_seconds_ = 0.0;  // moving mean, for the time left

@@ -33,8 +33,10 @@ TrainingStart open_start(TrainConfig& config,
                          const Groups& groups,
                          RunDirectory& directory) {
   const bool is_first_rank = groups.world->rank() == 0;
-  TrainingStart start =
-      open_training_start(config, options.resume, is_first_rank ? &directory : nullptr);
+  TrainingStart start = open_training_start(config,
+                                            options.resume,
+                                            links_of_run(config, options.links),
+                                            is_first_rank ? &directory : nullptr);
   if (config.device == Device::cuda) {
     reserve_device_memory(memory_plan(config, place_of(groups), start.plans, options.num_threads));
   }
@@ -86,7 +88,7 @@ void report_device_memory(int rank) {
 
 // Where a guard judges, each new plan is looked at as soon as it has settled.
 SampledSteps sampled_steps(const CompressConfig& config) {
-  const bool judges = config.guard.max_error && config.policy != CompressionPolicy::replay;
+  const bool judges = !config.guard.max_error.empty() && config.policy != CompressionPolicy::replay;
   return {.every = config.guard.every, .after_change = judges};
 }
 
@@ -105,6 +107,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
               .seed = config.run.seed,
               .num_threads = options.num_threads,
               .compression = start_.plans,
+              .codec_errors = start_.codec_errors,
               .sampled = sampled_steps(config.compress),
               .cuda_graphs = config.run.cuda_graphs,
               .may_skip = config.run.on_nonfinite == OnNonFinite::skip},
@@ -225,7 +228,7 @@ ExitCode Trainer::stopped_after(std::int64_t step) {
 }
 
 bool Trainer::train_step(std::int64_t step) {
-  reporter_.begin_step();
+  reporter_.begin_step(step);
   StepRecord record{.step = step, .lr = learning_rate(config_.optimizer, step, config_.run.steps)};
   record.tokens = config_.batch.global * config_.model.sequence;
   const auto consumed = static_cast<std::uint64_t>((step - 1) * config_.batch.global);

@@ -79,7 +79,9 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
   start.step = start.checkpoint->step();
   start.skips = start.checkpoint->skips();
   if (has_stages_of(*start.checkpoint, config)) {
-    start.plans = resumed_plans(start.plans, start.checkpoint->documents().plan);
+    ResumedPlans resumed = resumed_plans(start.plans, start.checkpoint->documents().plan);
+    start.plans = std::move(resumed.plans);
+    start.codec_errors = std::move(resumed.errors);
   }
   nlohmann::ordered_json::parse(start.checkpoint->documents().data)["epochs"].get_to(start.order);
 }
@@ -98,7 +100,8 @@ void add_plan(const TrainingState& state, CheckpointDocuments& documents) {
   if (plan == nullptr) {
     return;
   }
-  documents.plan = plan_document(*plan, state.model.compression().plans());
+  Compression& compression = state.model.compression();
+  documents.plan = plan_document(*plan, compression.plans(), compression.errors());
   const std::optional<ActivationCompression> activations =
       activation_compression(plan->plan, state.config.mesh_job(), state.config.run.seed);
   if (activations) {
@@ -124,14 +127,17 @@ LocalPlace place_of(const OptimizerPiece& piece, const ShardPart& part) {
 
 }  // namespace
 
-TrainingStart open_training_start(TrainConfig& config, bool resume, RunDirectory* directory) {
+TrainingStart open_training_start(TrainConfig& config,
+                                  bool resume,
+                                  const LinkSpeeds& links,
+                                  RunDirectory* directory) {
   if (directory != nullptr) {
     directory->claim_existing();
     if (!resume) {
       directory->refuse_occupied();
     }
   }
-  TrainingStart start{.plans = compression_plans(config)};
+  TrainingStart start{.plans = compression_plans(config, links)};
   const bool is_first_rank = directory != nullptr;
   open_source(config, resume, is_first_rank, start);
   start.data = open_data(config.data, config.model.vocab, config.model.sequence);

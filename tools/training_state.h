@@ -29,7 +29,8 @@ struct TrainingStart {
   std::int64_t step = 0;             // completed
   std::int64_t skips = 0;            // skipped steps in a row up to that one
   std::vector<MemberOrder> order{};  // of the training data, as the checkpoint stored it
-  PlanHistory plans{};               // of compression: the config's, or as a guard has changed them
+  PlanHistory plans{};               // of compression: the config's, or what became of them
+  CodecErrors codec_errors{};        // measured before, likewise
   // Names of compression state: what the checkpoint has, and what this rank took of it.
   std::vector<std::string> stored_compression{};
   std::vector<std::string> taken_compression{};
@@ -41,8 +42,10 @@ struct TrainingStart {
 // the checkpoint says. Throws before anything of the run is written. Rank 0 alone gives the run's
 // directory, and looks whether another run or process occupies it, for it may be writing there when
 // others still look; they give null.
+// `links`, as far as they are known, are the same on all ranks.
 [[nodiscard]] TrainingStart open_training_start(TrainConfig& config,
                                                 bool resume,
+                                                const LinkSpeeds& links,
                                                 RunDirectory* directory);
 
 // Fills this rank's part of the weights and, where the whole state is taken, of the moments, from

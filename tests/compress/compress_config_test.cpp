@@ -1,5 +1,6 @@
 #include "compress/compress_config.h"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -89,6 +90,14 @@ const std::vector<Written> kWritten = {
     {{.kind = CodecKind::cast, .error_feedback = ErrorFeedback::immediate, .always = true},
      R"({"codec": "cast", "error_feedback": "immediate", "always": true})"},
 };
+
+std::map<std::string, double> all_sites(double bound) {
+  std::map<std::string, double> bounds = critical_path_max_errors();
+  for (auto& [site, of_site] : bounds) {
+    of_site = bound;
+  }
+  return bounds;
+}
 
 }  // namespace
 
@@ -217,18 +226,26 @@ TEST_CASE("an empty compress section compresses nothing") {
   CHECK_FALSE(config.stages);
   CHECK(config.plan.empty());
   CHECK(config.guard.every == 100);
-  CHECK_FALSE(config.guard.max_error);
+  CHECK(config.guard.max_error.empty());
 }
 
 TEST_CASE("a guard's keys are read, and refused where they make no sense") {
   const CompressConfig config = read(R"({"guard": {"every": 7, "max_error": 0.25}})");
   CHECK(config.guard.every == 7);
-  CHECK(config.guard.max_error == 0.25);
+  CHECK(config.guard.max_error == all_sites(0.25));
+  CHECK(read(R"({"guard": {"max_error": {"embedding": 2}}})").guard.max_error ==
+        std::map<std::string, double>{{"embedding", 2.0}});
   CHECK(read(R"({"guard": {"every": 0}})").guard.every == 0);
   CHECK(unlike(refusal(R"({"guard": {"every": -1}})"), "guard.every", "-1") == "");
   CHECK(unlike(refusal(R"({"guard": {"every": 1.5}})"), "guard.every", "1.5") == "");
   CHECK(unlike(refusal(R"({"guard": {"max_error": 0}})"), "guard.max_error", "got 0") == "");
   CHECK(unlike(refusal(R"({"guard": {"max_error": "low"}})"), "guard.max_error", "low") == "");
+  CHECK(unlike(refusal(R"({"guard": {"max_error": {"embedding": 0}}})"),
+               "guard.max_error.embedding",
+               "got 0") == "");
+  CHECK(unlike(refusal(R"({"guard": {"max_error": {"embeddings": 1}}})"),
+               "guard.max_error.embeddings",
+               "nknown key") == "");
   CHECK(unlike(refusal(R"({"guard": {"every": 0, "max_error": 1}})"),
                "guard.max_error",
                "needs sampled steps") == "");
@@ -239,13 +256,18 @@ TEST_CASE("under critical_path a guard judges unless a null turns it off") {
   const auto max_error = [](const std::string& rest) {
     return read(R"({"policy": "critical_path")" + rest + "}").guard.max_error;
   };
-  CHECK(max_error("") == kCriticalPathMaxError);
-  CHECK(max_error(R"(, "guard": {"every": 7})") == kCriticalPathMaxError);
-  CHECK(max_error(R"(, "guard": {"max_error": 0.3})") == 0.3);
-  CHECK(max_error(R"(, "guard": {"max_error": null})") == std::nullopt);
-  CHECK(max_error(R"(, "guard": {"every": 0})") == std::nullopt);
+  const std::map<std::string, double> defaults = critical_path_max_errors();
+  CHECK(defaults.size() == 4);
+  CHECK(max_error("") == defaults);
+  CHECK(max_error(R"(, "guard": {"every": 7})") == defaults);
+  CHECK(max_error(R"(, "guard": {"max_error": 0.3})") == all_sites(0.3));
+  std::map<std::string, double> one = defaults;
+  one["data_gradient"] = 3.0;
+  CHECK(max_error(R"(, "guard": {"max_error": {"data_gradient": 3}})") == one);
+  CHECK(max_error(R"(, "guard": {"max_error": null})").empty());
+  CHECK(max_error(R"(, "guard": {"every": 0})").empty());
   for (const char* policy : {"none", "optimus_cc"}) {
-    CHECK_FALSE(read(fmt::format(R"({{"policy": "{}"}})", policy)).guard.max_error);
+    CHECK(read(fmt::format(R"({{"policy": "{}"}})", policy)).guard.max_error.empty());
   }
 }
 
@@ -255,7 +277,10 @@ TEST_CASE("the resolved config keeps a guard that is on, off, or left to the pol
     static_cast<void>(read_compress_config(JsonReader(document).section("compress")));
     return document.resolved();
   };
-  CHECK_THAT(resolved(R"({"policy": "critical_path"})"), Contains("\"max_error\": 0.1"));
+  CHECK_THAT(resolved(R"({"policy": "critical_path"})"),
+             Contains("\"max_error\": {") && Contains("\"embedding\": "));
+  CHECK_THAT(resolved(R"({"policy": "critical_path", "guard": {"max_error": 0.3}})"),
+             Contains("\"max_error\": 0.3"));
   CHECK_THAT(resolved(R"({"policy": "critical_path", "guard": {"max_error": null}})"),
              Contains("\"max_error\": null"));
   CHECK_THAT(resolved(R"({"policy": "none"})"), !Contains("max_error"));

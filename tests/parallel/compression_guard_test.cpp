@@ -23,7 +23,9 @@ using schedule::Site;
 using schedule::TransferClass;
 
 constexpr double kMaxError = 0.5;
-const GuardRule kRule{.max_error = kMaxError};
+const std::map<Site, double> kBounds = {{Site::pipeline_backward, kMaxError},
+                                        {Site::data_gradient, kMaxError}};
+const GuardRule kRule{.max_error = kBounds};
 
 MeshJob job_of(int pipeline, int data) {
   MeshJob job{
@@ -103,7 +105,7 @@ TEST_CASE("of candidates that are expected to lose less the one that sends least
   const CodecSetting bytes{.kind = CodecKind::quantize, .bits = 8};
   const CodecSetting cast{.kind = CodecKind::cast};
   const auto next = [&](const CodecSetting& setting, const std::vector<CodecSetting>& candidates) {
-    const GuardRule rule{.max_error = kMaxError,
+    const GuardRule rule{.max_error = kBounds,
                          .candidates = {{Site::pipeline_backward, candidates}}};
     return outcome(job_of(2, 1), "pipeline_backward", kSteady, setting, 0.51, rule);
   };
@@ -119,6 +121,30 @@ TEST_CASE("of candidates that are expected to lose less the one that sends least
   CHECK(next(low_rank(2), {low_rank(2)}) == "off");
 }
 
+TEST_CASE("of candidates what was measured decides, not what is expected") {
+  const CodecSetting cast{.kind = CodecKind::cast};
+  GuardRule rule{.max_error = kBounds,
+                 .candidates = {{Site::pipeline_backward, {cast, low_rank(6), low_rank(2)}}}};
+  const auto measure = [&](const CodecSetting& setting, double error) {
+    rule.errors.note_trial({.members = kSteady, .codec = setting, .relative_error = error});
+  };
+  const auto next = [&] {
+    return outcome(job_of(2, 1), "pipeline_backward", kSteady, low_rank(4), 0.6, rule);
+  };
+  CHECK(next() == "low_rank 6");  // expected to lose less than low_rank 4
+  measure(low_rank(4), 0.6);
+  CHECK(next() == "cast");  // low_rank 6 is expected to lose 0.9
+  measure(low_rank(2), 0.4);
+  CHECK(next() == "low_rank 2");  // sends least of both
+  measure(low_rank(2), 0.55);
+  CHECK(next() == "cast");  // less than 0.6, and more than a guard lets pass
+}
+
+TEST_CASE("a guard does not judge sites without a bound") {
+  const GuardRule rule{.max_error = {{Site::data_gradient, kMaxError}}};
+  CHECK(outcome(job_of(2, 1), "pipeline_backward", kSteady, low_rank(4), 9.0, rule) == "kept");
+}
+
 TEST_CASE("a guard sees what a class of gradients sends as a whole") {
   const MeshJob job = job_of(1, 2);
   const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::step};
@@ -132,8 +158,7 @@ TEST_CASE("of gradients a candidate counts with what its collective sends") {
   const CodecSetting cast{.kind = CodecKind::cast};
   const auto next = [](const MeshJob& job, const CodecSetting& candidate) {
     const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::step};
-    const GuardRule rule{.max_error = kMaxError,
-                         .candidates = {{Site::data_gradient, {candidate}}}};
+    const GuardRule rule{.max_error = kBounds, .candidates = {{Site::data_gradient, {candidate}}}};
     return outcome(job, "data_gradient", gradients, low_rank(2), 0.51, rule);
   };
   // Every rank's bytes go to every other; of eight ranks that is more than the sum of floats.
@@ -150,7 +175,7 @@ TEST_CASE("what a codec of gradients is expected to lose does not depend on the 
   MeshJob job = job_of(1, 2);
   job.micro_batch = {.B = 1, .T = 8};  // rank 8 would be all of a boundary's message
   const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::step};
-  const GuardRule rule{.max_error = kMaxError,
+  const GuardRule rule{.max_error = kBounds,
                        .candidates = {{Site::data_gradient, {{.kind = CodecKind::cast}}}}};
   CHECK(outcome(job, "data_gradient", gradients, low_rank(8), 0.51, rule) == "cast");
 }
@@ -225,7 +250,7 @@ TEST_CASE("residuals that another kind of codec does not go on with are said to 
   bytes_at_once.error_feedback = ErrorFeedback::immediate;
   const auto change = [](Site site, const TransferClass& members, const CodecSetting& candidate) {
     const MeshJob job = members.phase == Phase::step ? job_of(1, 2) : job_of(2, 1);
-    const GuardRule rule{.max_error = kMaxError, .candidates = {{site, {candidate}}}};
+    const GuardRule rule{.max_error = kBounds, .candidates = {{site, {candidate}}}};
     const std::string name = schedule::site_name(site);
     return guarded_plan(job, plans_of(job, name, low_rank(4)), 10, measured(members, 0.75), rule)
         ->changes.at(0);

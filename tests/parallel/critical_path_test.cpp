@@ -62,6 +62,7 @@ CriticalPathPlan choose(const std::string& section,
                         const GuardLimits& limits = {}) {
   StepCosts costs = costs_of(mesh.pipeline);
   costs.codecs = more.codecs;
+  costs.errors = more.errors;
   return choose_critical_path(
       read(section), job_of(mesh), costs, cluster_of(bytes_per_second), limits);
 }
@@ -105,7 +106,8 @@ TEST_CASE("slow links have what the step waits for compressed, and every class s
 }
 
 TEST_CASE("a class that a guard has changed gets nothing that loses more than what it left") {
-  const char* const coarse = R"({"policy": "critical_path", "pipeline_backward": {"candidates":
+  const char* const coarse = R"({"policy": "critical_path", "guard": {"max_error": null},
+      "pipeline_backward": {"candidates":
       [{"codec": "cast"}, {"codec": "quantize", "bits": 8}, {"codec": "quantize", "bits": 2}]}})";
   const CodecSetting bits{.kind = CodecKind::quantize, .bits = 2};
   const CodecSetting bytes{.kind = CodecKind::quantize, .bits = 8};
@@ -118,6 +120,111 @@ TEST_CASE("a class that a guard has changed gets nothing that loses more than wh
   const CompressionPlan plain = chosen({{kCooldown, std::nullopt}});
   CHECK_FALSE(row_of(plain, kCooldown).codec);
   CHECK_THAT(row_of(plain, kCooldown).reason, Contains("the guard has left it no candidate"));
+}
+
+TEST_CASE("what was measured to lose more than the guard lets pass is left out") {
+  const char* const ranks = R"({"policy": "critical_path", "guard": {"max_error": 0.5},
+      "data_gradient": {"candidates": [{"codec": "low_rank", "rank": 1},
+                                       {"codec": "low_rank", "rank": 4}]}})";
+  const auto chosen = [&](double of_rank_1, double of_rank_4) {
+    StepCosts costs;
+    costs.errors.note_trial(
+        {.members = kGradients, .codec = {.rank = 1}, .relative_error = of_rank_1});
+    costs.errors.note_trial(
+        {.members = kGradients, .codec = {.rank = 4}, .relative_error = of_rank_4});
+    return choose(ranks, {.data = 2}, 1e5, costs).plan;
+  };
+  CHECK(row_of(chosen(0.4, 0.3), kGradients).codec->rank == 1);
+  CHECK(row_of(chosen(0.6, 0.3), kGradients).codec->rank == 4);
+  const CompressionPlan plain = chosen(0.6, 0.6);
+  CHECK_FALSE(row_of(plain, kGradients).codec);
+  CHECK_THAT(row_of(plain, kGradients).reason, Contains("lose more than the guard lets pass"));
+}
+
+TEST_CASE("of codecs that win as much the one that was measured to lose least is chosen") {
+  const char* const ranks = R"({"policy": "critical_path", "guard": {"max_error": null},
+      "data_gradient": {"candidates": [
+          {"codec": "low_rank", "rank": 1},
+          {"codec": "low_rank", "rank": 1, "orthogonalization": "gram_schmidt"}]}})";
+  const CodecSetting blocked{.rank = 1};
+  const CodecSetting other{.rank = 1, .orthogonalization = Orthogonalization::gram_schmidt};
+  const auto chosen = [&](double of_blocked, double of_other) {
+    StepCosts costs;
+    costs.errors.note_trial(
+        {.members = kGradients, .codec = blocked, .relative_error = of_blocked});
+    costs.errors.note_trial({.members = kGradients, .codec = other, .relative_error = of_other});
+    return row_of(choose(ranks, {.data = 2}, 1e6, costs).plan, kGradients).codec;
+  };
+  CHECK(chosen(0.9, 0.1) == other);
+  CHECK(chosen(0.1, 0.9) == blocked);
+}
+
+TEST_CASE("candidates follow the width of the model") {
+  const auto ranks = [](int hidden) {
+    MeshJob job = job_of(kMesh);
+    job.model.hidden = hidden;
+    std::vector<int> list;
+    for (const CodecSetting& setting : candidates_of(read(kPolicy), job).at(Site::embedding)) {
+      if (setting.kind == CodecKind::low_rank) {
+        CHECK(setting.factors == DType::bf16);
+        CHECK(setting.error_feedback == ErrorFeedback::immediate);
+        list.push_back(setting.rank);
+      }
+    }
+    return list;
+  };
+  CHECK(ranks(1024) == std::vector<int>{256, 128, 64, 32});
+  CHECK(ranks(128) == std::vector<int>{32, 16, 8, 4});
+  CHECK(ranks(16) == std::vector<int>{4, 2, 1});
+}
+
+TEST_CASE("before steps are measured, what waits for sure goes by 8-bit integers") {
+  const auto early = [](double bytes_per_second, const std::string& section) {
+    return plans_before_measuring(read(section), job_of(kMesh), cluster_of(bytes_per_second));
+  };
+  const PlanHistory slow = early(1e5, kPolicy);
+  REQUIRE(slow.size() == 1);
+  CHECK(slow[0].from_step == 1);
+  CHECK(begins_critical_path(slow));
+  const CompressionPlan::Class& row = row_of(slow[0].plan, kGradients);
+  CHECK_THAT(row.reason, Contains("before steps are measured: ") && Contains("wins"));
+  int integers = 0;
+  for (const CompressionPlan::Class& members : slow[0].plan.classes) {
+    if (members.codec && members.codec->kind != CodecKind::cast) {  // where that wins as much
+      CHECK(members.codec->kind == CodecKind::quantize);
+      CHECK(members.codec->bits == 8);
+      ++integers;
+    }
+  }
+  CHECK(integers >= 4);
+  CHECK_FALSE(early(1e12, kPolicy)[0].plan.compresses_anything());
+
+  const PlanHistory warm = early(1e5, R"({"policy": "critical_path", "warmup_steps": 4})");
+  REQUIRE(warm.size() == 2);
+  CHECK_FALSE(warm[0].plan.compresses_anything());
+  CHECK(warm[1].from_step == 5);
+  CHECK(warm[1].plan == slow[0].plan);
+  // Of a site's own candidates these are none.
+  CHECK_FALSE(early(1e5, R"({"policy": "critical_path",
+      "data_gradient": {"codec": "low_rank", "rank": 2}})")[0]
+                  .plan.compresses_anything());
+  CHECK_FALSE(early(1e5, R"({"policy": "critical_path", "guard": {"max_error": 1e-6}})")[0]
+                  .plan.compresses_anything());
+}
+
+TEST_CASE("before steps are measured, what links twice as fast would not make wait is cast") {
+  // Looked for: the fastest link over which gradients are compressed at all.
+  bool cast = false;
+  for (double rate = 1e12; rate > 1e5 && !cast; rate /= 1.2) {
+    const PlanHistory plans =
+        plans_before_measuring(read(kPolicy), job_of({.data = 2}), cluster_of(rate));
+    const std::optional<CodecSetting> codec = row_of(plans[0].plan, kGradients).codec;
+    if (codec) {
+      CHECK(codec->kind == CodecKind::cast);
+      cast = true;
+    }
+  }
+  CHECK(cast);
 }
 
 TEST_CASE("activations go through nothing coarser than 8-bit integers unless a config says so") {

@@ -192,4 +192,47 @@ TEST_CASE("rows of a plan are read as strictly as a config") {
              Contains("embedding, stage 0, step stands there twice"));
 }
 
+TEST_CASE("a checkpoint's plans of critical_path go on, whatever the config would choose now") {
+  const auto of_link = [](double bytes_per_second) {
+    const Cluster::Link link{.bytes_per_second = bytes_per_second};
+    return compression_plans(
+        config_of({"compress.policy=critical_path"}),
+        Cluster{.nodes = {{.count = 8, .devices = 1}}, .node_link = link, .network_link = link});
+  };
+  const PlanHistory slow = of_link(1e4);
+  const PlanHistory fast = of_link(1e12);
+  REQUIRE(slow != fast);
+  CodecErrors errors;
+  errors.note_trial({.members = slow[0].plan.classes[0].members,
+                     .codec = {.kind = CodecKind::cast},
+                     .relative_error = 0.001});
+  PlanHistory chosen = slow;
+  chosen.push_back({.from_step = 3, .plan = fast[0].plan});
+  for (const PlanHistory& plans : {slow, chosen}) {
+    const ResumedPlans resumed = resumed_plans(fast, plan_document(plans.back(), plans, errors));
+    CHECK(resumed.plans == plans);
+    CHECK(resumed.errors == errors);
+  }
+  // Of another policy, or of another layout, they do not.
+  const PlanHistory none = compression_plans(config_of({}));
+  CHECK(resumed_plans(none, plan_document(chosen.back(), chosen, errors)).plans == none);
+  CHECK(resumed_plans(fast, plan_document(none.back(), none, {})).plans == fast);
+  const PlanHistory other =
+      compression_plans(config_of({"compress.policy=critical_path", "parallel.pipeline=2"}));
+  CHECK(resumed_plans(other, plan_document(chosen.back(), chosen, errors)).plans == other);
+  CHECK(resumed_plans(fast, "").plans == fast);
+}
+
+TEST_CASE("plans that a guard has changed go on as long as the config makes what they began with") {
+  const PlanHistory begun = compression_plans(config_of({"compress.policy=optimus_cc"}));
+  PlanHistory guarded = begun;
+  guarded.push_back({.from_step = 9, .plan = begun.back().plan});
+  guarded.back().plan.classes[0].reason = "guard: from step 9";
+  const std::string document = plan_document(guarded.back(), guarded, {});
+  CHECK(resumed_plans(begun, document).plans == guarded);
+  const PlanHistory changed =
+      compression_plans(config_of({"compress.policy=optimus_cc", "compress.stages=1"}));
+  CHECK(resumed_plans(changed, document).plans == changed);
+}
+
 }  // namespace slackline

@@ -1,7 +1,7 @@
 // Whole runs under policy critical_path: they measure, choose, obey, and are the same run when
 // resumed or replayed.
 
-#include <algorithm>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -11,7 +11,6 @@
 #include "core/file_io.h"
 #include "tests/support/catch.h"
 #include "tests/tools/training_run.h"
-#include "tools/drift_watch.h"
 
 namespace slackline {
 
@@ -81,49 +80,41 @@ std::vector<double> sent_bytes(const TrainingRun& run, const std::string& name) 
   return sent;
 }
 
-std::vector<double> step_seconds(const TrainingRun& run, const std::string& name) {
-  std::vector<double> seconds;
-  for (const Json& step : step_lines(run, name)) {
-    seconds.push_back(step["step_seconds"].get<double>());
-  }
-  return seconds;
-}
-
-// Of steps first + 1 to last.
-double median(const std::vector<double>& seconds, int first, int last) {
-  std::vector<double> part(seconds.begin() + first, seconds.begin() + last);
-  std::ranges::nth_element(part, part.begin() + (last - first) / 2);
-  return part[static_cast<std::size_t>(last - first) / 2];
-}
-
 }  // namespace
 
-TEST_CASE("a run over slow links measures, and compresses from step 9 on what it waits for") {
+TEST_CASE("a run over slow links compresses from step 1 on, and from step 3 by what it measured") {
   const TrainingRun run;
   const ProcessResult result = train(run, "slow", {links(run, 2e6), "trace=true"});
-  CHECK_THAT(result.error, Contains("critical_path: from step 9"));
+  CHECK_THAT(result.error, Contains("critical_path: from step 3"));
   const Json plan = plan_of(run, "slow");
-  REQUIRE(plan.size() == 2);
+  REQUIRE(plan.size() >= 2);
+  CHECK(plan.size() <= 3);  // refined, or found right
   CHECK(plan[0]["from_step"] == 1);
-  CHECK(plan[1]["from_step"] == 9);
+  CHECK(plan[1]["from_step"] == 3);
+  CHECK((plan.size() == 2 || plan[2]["from_step"] == 10));
   CHECK(plan[1]["predicted_step_seconds"] < plan[0]["predicted_step_seconds"]);
-  bool won = false;
+  int won = 0;
+  for (const Json& row : plan[0]["classes"]) {
+    won += row["codec"].is_null() ? 0 : 1;
+    CHECK((row["codec"].is_null() || row["codec"]["codec"] == "quantize" ||
+           row["codec"]["codec"] == "cast"));
+    CHECK_THAT(row["reason"].get<std::string>(), Contains("before steps are measured"));
+  }
+  CHECK(won > 0);
   for (const Json& row : plan[1]["classes"]) {
     const bool compressed = !row["codec"].is_null();
     CHECK_THAT(row["reason"].get<std::string>(), Contains(compressed ? "wins" : "plain"));
     CHECK((row["encode_seconds"].is_null() || compressed));
-    won = won || compressed;
   }
-  CHECK(won);
   const std::vector<double> sent = sent_bytes(run, "slow");
   REQUIRE(sent.size() == 12);
-  CHECK(sent[7] == sent[0]);
-  CHECK(sent[8] < 0.8 * sent[7]);
-  CHECK(sent[11] == sent[8]);
+  CHECK(sent[1] == sent[0]);
+  CHECK(sent[2] < sent[0]);
+  CHECK(sent[8] == sent[2]);
   CHECK_FALSE(Json::parse(read_file(run.path("slow") + "/costs.json"))["codecs"].empty());
   // What is traced are steps under the plan.
   const std::string trace = read_file(run.path("slow") + "/trace.json");
-  CHECK_THAT(trace, Contains("\"step 10\"") && Contains("\"step 11\"") && !Contains("\"step 3\""));
+  CHECK_THAT(trace, Contains("\"step 4\"") && Contains("\"step 5\"") && !Contains("\"step 2\""));
 
   // The same bits from the plan, and from a run that stopped before it was in force.
   const std::string weights = run.weights_sha256(run.checkpoint(12, "slow"));
@@ -133,13 +124,46 @@ TEST_CASE("a run over slow links measures, and compresses from step 9 on what it
   CHECK(run.weights_sha256(run.checkpoint(12, "replayed")) == weights);
 }
 
-TEST_CASE("a resumed run keeps the plan that it chose") {
+TEST_CASE("what candidates lose is measured on the run's own messages") {
   const TrainingRun run;
-  const std::vector<std::string> slow = {links(run, 2e6)};
-  train(run, "run", with(slow, {"run.save_every=10", "run.steps=10"}));
-  const Json chosen = last_checkpoint_plan(run, "run", 10);
-  REQUIRE(chosen["history"].size() == 2);
-  const ProcessResult resumed = train(run, "run", with(slow, {"run.steps=18"}), {"--resume"});
+  const std::string strategy = GENERATE("replicate", "zero1");
+  train(run, "run", {links(run, 2e6), "run.steps=4", "parallel.data_strategy=" + strategy});
+  const auto costs = Json::parse(read_file(run.path("run") + "/costs.json"));
+  std::map<std::string, std::map<int, double>> of_ranks;  // by site
+  int integers = 0;
+  for (const Json& row : costs["errors"]) {
+    const Json& codec = row["codec"];
+    const double error = row["relative_error"];
+    INFO(row.dump());
+    if (codec["codec"] == "low_rank" && row["stage"] == 0) {
+      of_ranks[row["site"]][codec["rank"]] = error;
+    } else if (codec["codec"] == "quantize" && codec["bits"] == 8) {
+      CHECK(error > 1e-4);
+      CHECK(error < 0.02);  // 0.0069 of normal values
+      ++integers;
+    }
+  }
+  CHECK(integers == 7);  // of every class
+  REQUIRE(of_ranks.size() == 2);
+  for (const auto& [site, by_rank] : of_ranks) {
+    REQUIRE(by_rank.size() == 4);
+    double coarser = 1.0;
+    for (const auto& [rank, error] : by_rank) {
+      CHECK(error > 0.0);
+      CHECK(error < coarser);
+      coarser = error;
+    }
+  }
+}
+
+TEST_CASE("a resumed run keeps the plans that it chose, whatever the config would choose now") {
+  const TrainingRun run;
+  const std::string alone = "compress.guard.max_error=null";  // that would change them, too
+  train(run, "run", {links(run, 2e6), alone, "run.steps=11"});
+  const Json chosen = last_checkpoint_plan(run, "run", 11);
+  REQUIRE(chosen["history"].size() >= 2);
+  const ProcessResult resumed =
+      train(run, "run", {links(run, 1e12), alone, "run.steps=18"}, {"--resume"});
   CHECK_THAT(resumed.error, !Contains("critical_path: from step"));
   CHECK(last_checkpoint_plan(run, "run", 18) == chosen);
 }
@@ -150,44 +174,46 @@ TEST_CASE(
   const TrainingRun run;
   const std::vector<std::string> slow = {links(run, 2e6)};
   train(run, "run", with(slow, {"run.steps=10", "parallel.stage_layers=[1,3]"}));
-  REQUIRE(last_checkpoint_plan(run, "run", 10)["history"].size() == 2);
+  REQUIRE(last_checkpoint_plan(run, "run", 10)["history"].size() >= 2);
   const ProcessResult resumed =
       train(run, "run", with(slow, {"run.steps=22", "parallel.stage_layers=[3,1]"}), {"--resume"});
-  CHECK_THAT(resumed.error, Contains("critical_path: from step 19"));
-}
-
-TEST_CASE("a run that stops before it has chosen measures again") {
-  const TrainingRun run;
-  const std::vector<std::string> slow = {links(run, 2e6)};
-  train(run, "run", with(slow, {"run.steps=4"}));
-  const ProcessResult resumed = train(run, "run", with(slow, {"run.steps=16"}), {"--resume"});
   CHECK_THAT(resumed.error, Contains("critical_path: from step 13"));
 }
 
-TEST_CASE("a guard goes through the candidates, and its plan stays however long steps then take") {
+TEST_CASE("a run that stops before it has chosen goes on measuring") {
+  const TrainingRun run;
+  const std::vector<std::string> slow = {links(run, 2e6)};
+  train(run, "run", with(slow, {"run.steps=1"}));
+  const Json early = last_checkpoint_plan(run, "run", 1);
+  REQUIRE(early["history"].size() == 1);
+  const ProcessResult resumed = train(run, "run", with(slow, {"run.steps=8"}), {"--resume"});
+  CHECK_THAT(resumed.error, Contains("critical_path: from step 4"));
+  CHECK(last_checkpoint_plan(run, "run", 8)["history"][0] == early["history"][0]);
+}
+
+TEST_CASE("warm-up steps are plain, and what follows counts from them") {
+  const TrainingRun run;
+  const ProcessResult result = train(run, "run", {links(run, 2e6), "compress.warmup_steps=4"});
+  CHECK_THAT(result.error, Contains("critical_path: from step 7"));
+  const std::vector<double> sent = sent_bytes(run, "run");
+  CHECK(sent[3] == sent[0]);
+  CHECK(sent[4] < sent[3]);
+  CHECK(sent[6] < sent[4]);
+}
+
+TEST_CASE("what is measured to lose more than the guard lets pass is never sent") {
   const TrainingRun run;
   const ProcessResult result =
-      train(run, "run", {links(run, 2.5e5), "run.steps=40", "compress.guard.max_error=1e-6"});
-  CHECK_THAT(result.error, Contains("critical_path: from step 9"));
-  CHECK_THAT(result.error, Contains("quantize 8 becomes cast"));
-  CHECK_THAT(result.error, Contains("cast is turned off") && !Contains("drifted"));
-  // Each plan is judged in its fourth step, long before step 100, and its successor comes three
-  // steps later: 9, 15, 21, unless a class needs one more.
-  const Json last = plan_of(run, "run").back();
-  CHECK(last["from_step"].get<int>() <= 27);
-  for (const Json& row : last["classes"]) {
-    CHECK(row["codec"].is_null());
-  }
-  const std::vector<double> seconds = step_seconds(run, "run");
-  REQUIRE(seconds.size() == 40);
-  // More than what counts as drift from the steps by which it would be told.
-  CHECK(median(seconds, 27, 40) > (1.0 + DriftWatch::kDrift) * median(seconds, 8, 14));
+      train(run, "run", {links(run, 2.5e5), "compress.guard.max_error=1e-6"});
+  CHECK_THAT(result.error, Contains("from step 3 0 of 7 classes"));
+  const std::vector<double> sent = sent_bytes(run, "run");
+  CHECK(sent.back() == sent.front());
 }
 
 TEST_CASE("over fast links nothing is compressed, and the plan says why") {
   const TrainingRun run;
   const ProcessResult result = train(run, "fast", {links(run, 1e12)});
-  CHECK_THAT(result.error, Contains("from step 9 0 of 7 classes"));
+  CHECK_THAT(result.error, Contains("from step 3 0 of 7 classes"));
   const std::string plan = read_file(run.path("fast") + "/plan.txt");
   CHECK_THAT(plan, Contains("left plain"));
   const std::vector<double> sent = sent_bytes(run, "fast");

@@ -71,7 +71,7 @@ TEST_CASE("steps that drift after a guard's change are planned anew, within what
         "run.eval_every=0",
         "parallel.data=2",
         "batch.micro=1",
-        R"(compress={"policy": "critical_path", "guard": {"max_error": 0.01}, "data_gradient": {
+        R"(compress={"policy": "critical_path", "guard": {"max_error": 0.3}, "data_gradient": {
             "candidates": [{"codec": "low_rank", "rank": 1, "error_feedback": "immediate"},
                            {"codec": "cast", "error_feedback": "immediate"}]}})"}) {
     document.set(assignment);
@@ -89,11 +89,13 @@ TEST_CASE("steps that drift after a guard's change are planned anew, within what
     return codec;
   };
   INFO(plans.dump(1));
-  REQUIRE(codec_from(9)["codec"] == "low_rank");
-  REQUIRE(codec_from(15)["codec"] == "cast");  // the guard's, of step 12
+  // In step 2 a rank of one loses more than the bound, in step 7 less, and what it owes comes
+  // later.
+  REQUIRE(codec_from(10)["codec"] == "low_rank");
+  REQUIRE(codec_from(16)["codec"] == "cast");  // the guard's, of step 13
   for (const Json& plan : plans) {
     const Json codec = plan["classes"].at(0)["codec"];
-    CHECK((plan["from_step"] < 15 || codec.is_null() || codec["codec"] == "cast"));
+    CHECK((plan["from_step"] < 16 || codec.is_null() || codec["codec"] == "cast"));
   }
   namespace fs = std::filesystem;
   CHECK(fs::last_write_time(run.run_dir() + "/costs.json") >

@@ -38,28 +38,31 @@ std::string with_codec(const std::string& codec) {
 }  // namespace
 
 TEST_CASE("a cost file is read back without loss") {
-  const StepCosts costs{.layout = CostLayout{.tensor = 2, .tokens = 512, .layers = {3, 5}},
-                        .model = ModelConfig{.layers = 8,
-                                             .hidden = 64,
-                                             .heads = 4,
-                                             .sequence = 32,
-                                             .vocab = 100,
-                                             .ffn = 256,
-                                             .tie_embeddings = false},
-                        .ops = {{.stage = 0, .kind = CostKind::forward, .seconds = {1.0 / 3.0}},
-                                {.stage = 1, .kind = CostKind::backward_weight, .seconds = {1e-9}},
-                                {.kind = CostKind::element_update, .seconds = {0.0}}},
-                        .codecs = {{.codec = {.error_feedback = ErrorFeedback::lazy, .rank = 16},
-                                    .shape = {256, 1024},
-                                    .dtype = "bf16",
-                                    .encode = {1e-4},
-                                    .decode = {2e-4},
-                                    .sent_bytes = 40960}},
-                        .node_link = Cluster::Link{.bytes_per_second = 1e10, .source = "measured"},
-                        .network_link = Cluster::Link{.latency_seconds = 1e-5,
-                                                      .bytes_per_second = 1.25e9,
-                                                      .duplex = false,
-                                                      .shared_by = Cluster::SharedBy::node}};
+  StepCosts costs{.layout = CostLayout{.tensor = 2, .tokens = 512, .layers = {3, 5}},
+                  .model = ModelConfig{.layers = 8,
+                                       .hidden = 64,
+                                       .heads = 4,
+                                       .sequence = 32,
+                                       .vocab = 100,
+                                       .ffn = 256,
+                                       .tie_embeddings = false},
+                  .ops = {{.stage = 0, .kind = CostKind::forward, .seconds = {1.0 / 3.0}},
+                          {.stage = 1, .kind = CostKind::backward_weight, .seconds = {1e-9}},
+                          {.kind = CostKind::element_update, .seconds = {0.0}}},
+                  .codecs = {{.codec = {.error_feedback = ErrorFeedback::lazy, .rank = 16},
+                              .shape = {256, 1024},
+                              .dtype = "bf16",
+                              .encode = {1e-4},
+                              .decode = {2e-4},
+                              .sent_bytes = 40960}},
+                  .node_link = Cluster::Link{.bytes_per_second = 1e10, .source = "measured"},
+                  .network_link = Cluster::Link{.latency_seconds = 1e-5,
+                                                .bytes_per_second = 1.25e9,
+                                                .duplex = false,
+                                                .shared_by = Cluster::SharedBy::node}};
+  costs.errors.note_trial({.members = {schedule::Site::data_gradient, 3, schedule::Phase::step},
+                           .codec = {.error_feedback = ErrorFeedback::immediate, .rank = 4},
+                           .relative_error = 1.0 / 7.0});
   const TemporaryDirectory directory;
   const std::string path = directory.file("costs.json");
   write_file_atomically(path, cost_file_text(costs));
@@ -68,6 +71,7 @@ TEST_CASE("a cost file is read back without loss") {
   CHECK(read.model == costs.model);
   CHECK(read.ops == costs.ops);
   CHECK(read.codecs == costs.codecs);
+  CHECK(read.errors == costs.errors);
   REQUIRE(read.node_link);
   REQUIRE(read.network_link);
   CHECK(read.node_link->source == "measured");

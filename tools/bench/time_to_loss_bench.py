@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Validation loss by the clock over a slow link: what a user of Slackline reaches, and a user of PyTorch.
+
+Two nodes of one rank each with a really shaped link (tools/bench/netlab), a GPT of 4 x 128 on real text, constant
+rate after 20 steps. Rows: no compression, critical_path with nothing else in the config, settings by hand, and with
+--peer PyTorch's DDP, its PowerSGD hook and DiLoCo (tools/bench/time_to_loss_peer.py says what it needs). The clock
+has everything between the start of step 1 and the moment, what critical_path takes to choose among it, and
+stands while a model is validated. Losses are at 60 and at 300 seconds, between the validations before and after.
+
+A finished run is kept in OUT and not run again; so the bench may be stopped and called again.
+
+usage: tools/bench/time_to_loss_bench.py CORPUS OUT [--rates RATE...] [--seeds N] [--rows NAME...] [--seconds S]
+                                         [--peer PYTHON] [--table]
+       CORPUS: directory with train.bin and valid.bin      --table: print what is in OUT, run nothing
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+from runs import BINARY, REPOSITORY, Workplace, print_header, print_row, require_binary
+
+NETLAB = str(REPOSITORY / "tools/bench/netlab")
+PEER = str(REPOSITORY / "tools/bench/time_to_loss_peer.py")
+RATES = ["5mbit", "20mbit", "200mbit", "1gbit"]
+FIRST_SEED = 1234
+MARKS = (60, 300)  # seconds
+MODEL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
+GLOBAL_BATCH = 32
+VALID_BATCHES = 8
+LEARNING_RATE, WARMUP = 1e-3, 20
+VALIDATIONS = 20  # about as many in a run
+MOST_STEPS = 1_000_000
+PATIENCE = 0.5  # seconds between looks at a run
+
+
+def low_rank(rank):
+    return {"codec": "low_rank", "rank": rank, "factors": "bf16", "error_feedback": "immediate"}
+
+
+def both(codec):
+    return {"policy": "all", "data_gradient": codec, "embedding": codec}
+
+
+OURS = {
+    "plain": {"policy": "none"},
+    "critical_path": {"policy": "critical_path"},
+    "int8": both({"codec": "quantize", "bits": 8, "error_feedback": "immediate"}),
+    "low_rank 16": both(low_rank(16)),
+    "low_rank 4": both(low_rank(4)),
+    "top_k 1 %": both({"codec": "top_k", "ratio": 0.01, "values": "bf16", "error_feedback": "immediate"}),
+}
+PEERS = {
+    "DDP": {"method": "ddp"},
+    "DDP, PowerSGD 4": {"method": "powersgd", "rank": 4},
+    "DDP, PowerSGD 16": {"method": "powersgd", "rank": 16},
+    "DiLoCo 20": {"method": "diloco", "period": 20},
+}
+
+
+def config(corpus, seed, compress, eval_every):
+    return {
+        "run": {
+            "dir": "run", "seed": seed, "steps": MOST_STEPS, "eval_every": eval_every, "eval_batches": VALID_BATCHES,
+            "save_every": 0,
+        },
+        "model": MODEL,
+        "data": {"train": [{"path": str(corpus / "train")}], "valid": [{"path": str(corpus / "valid")}]},
+        "batch": {"global": GLOBAL_BATCH, "micro": GLOBAL_BATCH // 2},
+        "parallel": {"data": 2},
+        "optimizer": {"lr": LEARNING_RATE, "schedule": "constant", "warmup_steps": WARMUP, "decay_embeddings": False},
+        "compress": compress,
+    }
+
+
+def lab(rate):
+    return [NETLAB, "--nodes", "2", "--rate", rate, "--"]
+
+
+def environment():
+    return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def pauses(messages):
+    """Seconds between steps that a run says it spent on choosing."""
+    return sum(float(found) for found in re.findall(r"critical_path: ([0-9.]+) s to try codecs", messages))
+
+
+def curve_of(lines, paused):
+    """(seconds on the clock, loss) of each validation."""
+    points, seconds = [], paused
+    for line in lines:
+        if "step_seconds" in line:
+            seconds += line["step_seconds"]
+        elif "eval_loss" in line:
+            points.append((seconds, line["eval_loss"]))
+    return points
+
+
+def metrics(path):
+    if not path.exists():
+        return []
+    whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [json.loads(line) for line in whole]
+
+
+def watch(process, path, seconds):
+    """Ends the run when its clock has passed `seconds` and it has been validated behind that."""
+    while process.poll() is None:
+        time.sleep(PATIENCE)
+        points = curve_of(metrics(path), 0.0)
+        if points and points[-1][0] >= seconds:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def run_ours(place, corpus, rate, seed, compress, seconds, eval_every):
+    text = config(corpus, seed, compress, eval_every)
+    text["run"]["dir"] = str(place.path / f"run-{time.monotonic_ns()}")
+    path = place.write("config.json", text)
+    log = place.path / "log"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [*lab(rate), str(BINARY), "train", path], stdout=out, stderr=out, env=environment(), text=True
+        )
+        directory = pathlib.Path(text["run"]["dir"])
+        watch(process, directory / "metrics.jsonl", seconds)
+    lines = metrics(directory / "metrics.jsonl")
+    points = curve_of(lines, pauses(log.read_text()))
+    if not points or points[-1][0] < seconds:
+        sys.exit(f"{path}: ended early\n{log.read_text()}")
+    steps = [line["step_seconds"] for line in lines if "step_seconds" in line]
+    return {"curve": points, "step_seconds": statistics.median(steps[3:]), "steps": len(steps)}
+
+
+def run_peer(place, corpus, rate, seed, method, seconds, python):
+    job = {
+        **MODEL, **method, "seed": seed, "batch": GLOBAL_BATCH // 2, "lr": LEARNING_RATE, "warmup": WARMUP,
+        "seconds": seconds, "validations": VALIDATIONS, "valid_batches": VALID_BATCHES, "corpus": str(corpus),
+    }
+    out = place.path / "peer.json"
+    place.launch([*lab(rate), python, PEER, json.dumps(job), str(out)])
+    return json.loads(out.read_text())
+
+
+def loss_at(points, mark):
+    """Between the validations around it; nothing where a run is shorter."""
+    before = None
+    for seconds, loss in points:
+        if seconds >= mark:
+            if before is None:
+                return loss
+            share = (mark - before[0]) / (seconds - before[0])
+            return before[1] + share * (loss - before[1])
+        before = (seconds, loss)
+    return None
+
+
+def result_path(out, rate, name, seed):
+    slug = "".join(letter if letter.isalnum() else "-" for letter in name)
+    return out / f"{rate}-{slug}-{seed}.json"
+
+
+def steps_between(place, corpus, rate, seed, compress, seconds):
+    """Steps after which to validate, by a short run."""
+    first = run_ours(place, corpus, rate, seed, compress, 1.0, 8)
+    return max(1, round(seconds / VALIDATIONS / first["step_seconds"]))
+
+
+def print_table(out, rates, seeds, marks):
+    names = [*OURS, *PEERS]
+    print_header("link", "row", "step s", *(f"loss at {mark} s, seed {seed}" for mark in marks for seed in seeds))
+    for rate in rates:
+        for name in names:
+            runs = {seed: result_path(out, rate, name, seed) for seed in seeds}
+            found = {seed: json.loads(path.read_text()) for seed, path in runs.items() if path.exists()}
+            if not found:
+                continue
+            step = statistics.mean(run["step_seconds"] for run in found.values())
+            losses = [loss_at(found[seed]["curve"], mark) if seed in found else None for mark in marks for seed in seeds]
+            print_row(rate, name, f"{step:.4f}", *("-" if loss is None else f"{loss:.3f}" for loss in losses))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=pathlib.Path)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--rates", nargs="+", default=RATES)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--rows", nargs="+", choices=[*OURS, *PEERS])
+    parser.add_argument("--seconds", type=int, default=MARKS[-1])
+    parser.add_argument("--peer", help="a Python with PyTorch")
+    parser.add_argument("--table", action="store_true")
+    arguments = parser.parse_args()
+    seeds = [FIRST_SEED + i for i in range(arguments.seeds)]
+    marks = [mark for mark in MARKS if mark <= arguments.seconds]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    names = arguments.rows or [*OURS, *(PEERS if arguments.peer else {})]
+    if not arguments.table:
+        require_binary()
+        place = Workplace()
+        corpus = arguments.corpus.resolve()
+        for seed in seeds:
+            for rate in arguments.rates:
+                for name in names:
+                    result = result_path(arguments.out, rate, name, seed)
+                    if result.exists():
+                        continue
+                    if name in OURS:
+                        every = steps_between(place, corpus, rate, seed, OURS[name], arguments.seconds)
+                        run = run_ours(place, corpus, rate, seed, OURS[name], arguments.seconds, every)
+                    else:
+                        run = run_peer(place, corpus, rate, seed, PEERS[name], arguments.seconds, arguments.peer)
+                    result.write_text(json.dumps(run))
+                    print(f"{rate}, {name}, seed {seed}: {run['curve'][-1]}", file=sys.stderr, flush=True)
+    print_table(arguments.out, arguments.rates, seeds, marks)
+
+
+if __name__ == "__main__":
+    main()
