@@ -12,6 +12,7 @@
 
 #include "core/comm/link_probe.h"
 #include "core/comm/mpi_world.h"
+#include "core/comm/world.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "model/flops.h"
@@ -386,6 +387,7 @@ void StepReporter::probe_anew() {
   flush();
   model_->finish_gather();
   machine_.links = probe_links(*world_);
+  set_links(*world_, *machine_.links);
 }
 
 }  // namespace slackline

@@ -17,6 +17,10 @@ std::size_t children_in_tree(int rank, int size, int root) {
 
 }  // namespace
 
+bool exchanges_all(std::size_t bytes, int size) {
+  return size == 2 || bytes <= kGatherBytes;
+}
+
 std::size_t bytes_sent_by(const CollectiveCall& call, int rank, int size) {
   if (size == 1) {
     return 0;
@@ -31,7 +35,7 @@ std::size_t bytes_sent_by(const CollectiveCall& call, int rank, int size) {
     case Kind::barrier:
       return 0;
     case Kind::all_reduce:
-      return all <= kGatherBytes ? others * all : all - own + others * own;
+      return exchanges_all(all, size) ? others * all : all - own + others * own;
     case Kind::reduce_scatter:
     case Kind::all_to_all:
       return all - own;
@@ -52,7 +56,7 @@ std::size_t scratch_bytes_of(const CollectiveCall& call, int rank, int size) {
   }
   const std::size_t all = call.elements * call.element_size;
   const std::size_t own = slice_of(call.elements, rank, size).count() * call.element_size;
-  const bool gathers = call.kind == Kind::all_reduce && all <= kGatherBytes;
+  const bool gathers = call.kind == Kind::all_reduce && exchanges_all(all, size);
   return static_cast<std::size_t>(size - 1) * (gathers ? all : own);
 }
 

@@ -10,7 +10,7 @@ namespace slackline {
 // n ranks, S = elements * element_size bytes, own = bytes of slice_of(elements, rank, n):
 //
 //   send            S                                 receive, barrier   0
-//   all_reduce      (n - 1) S for S <= kGatherBytes, else (S - own) + (n - 1) own
+//   all_reduce      (n - 1) S for S <= kGatherBytes and for n = 2, else (S - own) + (n - 1) own
 //   reduce_scatter  S - own
 //   all_gather      (n - 1) own
 //   all_to_all      S - own
@@ -29,6 +29,10 @@ struct CollectiveCall {
 
 // Bytes an operation receives into beside its tensors, at most.
 [[nodiscard]] std::size_t scratch_bytes_of(const CollectiveCall& call, int rank, int size);
+
+// Whether an all-reduce is one exchange, in which everybody sends all to everybody and adds, in
+// place of two: of slices, and of their sums. Two ranks send the same bytes either way.
+[[nodiscard]] bool exchanges_all(std::size_t bytes, int size);
 
 // Up to these sizes latency counts, above them bytes.
 inline constexpr std::size_t kGatherBytes = std::size_t{4} << 10U;

@@ -82,7 +82,7 @@ Moves CollectiveSteps::all_reduce(const Tensor& data,
                                   SumOrder order,
                                   std::size_t whole_bytes) const {
   check_sum(data, order, size_);
-  if (std::max(data.bytes(), whole_bytes) <= kGatherBytes) {
+  if (exchanges_all(std::max(data.bytes(), whole_bytes), size_)) {
     return gathered_all_reduce(data, order);
   }
   Moves moves;

@@ -51,7 +51,7 @@ bool Engine::Inbox::empty() const {
 }
 
 Engine::Engine(const MakeTransport& make_transport, const EngineOptions& options)
-    : options_(options) {
+    : options_(options), background_(options.longest_background) {
   std::promise<void> made;
   thread_ = std::thread([&] { run(make_transport, made); });
   try {
@@ -162,6 +162,10 @@ void Engine::open_group(std::uint32_t id, const std::vector<int>& members) {
                     " seconds (network.timeout_seconds)");
   }
   opened.get();
+}
+
+void Engine::set_links(const Cluster& links, const std::vector<int>& nodes) {
+  run_here([&] { background_.set_links(links, nodes); });
 }
 
 void Engine::run(const MakeTransport& make_transport, std::promise<void>& made) {
@@ -497,6 +501,7 @@ Engine::Clock::time_point Engine::rest_until() const {
     const microseconds longest = flights_.empty() ? kIdlePolling : kLongestSleep;
     until = time + std::clamp(share, kShortestSleep, longest);
   }
+  until = std::min(until, background_.next_due(time).value_or(until));
   return std::min(until, transport_->next_due().value_or(until));
 }
 

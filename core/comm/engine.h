@@ -21,11 +21,12 @@
 namespace slackline {
 
 struct EngineOptions {
-  double timeout_seconds = 600.0;    // a wait longer than this is a failure
-  double end_grace_seconds = 0.3;    // the same once the end is expected
-  bool (*end_expected)() = nullptr;  // whether this process was told to end; null: never
-  bool free_cores = false;           // whether a core is left for looking on without sleep
-  double clock_offset = 0.0;         // seconds from this host's steady clock to rank 0's
+  double timeout_seconds = 600.0;      // a wait longer than this is a failure
+  double end_grace_seconds = 0.3;      // the same once the end is expected
+  bool (*end_expected)() = nullptr;    // whether this process was told to end; null: never
+  bool free_cores = false;             // whether a core is left for looking on without sleep
+  double clock_offset = 0.0;           // seconds from this host's steady clock to rank 0's
+  std::size_t longest_background = 0;  // bytes of a message of Urgency::background
 };
 
 // The progress thread of a process. It takes operations in the order of submission, posts their
@@ -68,6 +69,10 @@ class Engine final : private MessageListener {
 
   // Opens a group (Transport::open_group). Throws CommError when that takes longer than a wait may.
   void open_group(std::uint32_t id, const std::vector<int>& members);
+
+  // Tells what the links between ranks are like from now on, by which background sends keep them
+  // busy. `nodes`: of every rank of the world.
+  void set_links(const Cluster& links, const std::vector<int>& nodes);
 
   [[nodiscard]] double now() const;  // seconds of the world's clock
 

@@ -22,7 +22,8 @@ namespace {
 EngineOptions engine_options(const WorldOptions& options) {
   return {.timeout_seconds = options.timeout_seconds,
           .end_grace_seconds = options.end_grace_seconds,
-          .end_expected = options.end_expected};
+          .end_expected = options.end_expected,
+          .longest_background = options.longest_background};
 }
 
 // Whether the cores hold every rank's threads and a progress thread for each process. Launchers
@@ -105,6 +106,9 @@ std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const Worl
     endpoint->engine = engine;
     endpoint->longest_background = options.longest_background;
     endpoint->nodes = nodes_of_world(options, std::vector<int>(static_cast<std::size_t>(size), 0));
+    if (options.links && rank == 0) {
+      engine->set_links(*options.links, endpoint->nodes);
+    }
     world.push_back(std::make_unique<EngineCommunicator>(
         std::move(endpoint),
         Membership{.rank = rank, .members = all_ranks(size), .axis = "world"}));
@@ -176,9 +180,17 @@ std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
       engine_options(options));
   check_fits(options.links, found.size);
   endpoint->nodes = nodes_of_world(options, found.nodes);
+  if (options.links) {
+    endpoint->engine->set_links(*options.links, endpoint->nodes);
+  }
   return std::make_unique<EngineCommunicator>(
       std::move(endpoint),
       Membership{.rank = found.rank, .members = all_ranks(found.size), .axis = "world"});
+}
+
+void set_links(Communicator& world, const Cluster& links) {
+  const EngineCommunicator& communicator = engine_communicator(world);
+  communicator.engine().set_links(links, communicator.nodes());
 }
 
 void run_on_mpi_thread(Communicator& world, const std::function<void()>& job) {

@@ -1,6 +1,8 @@
 #include "core/comm/background_sends.h"
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <vector>
 
 #include "core/comm/cluster.h"
@@ -16,9 +18,31 @@ namespace {
 using Clock = BackgroundSends::Clock;
 
 constexpr int kPeer = 9;
+constexpr std::size_t kLongest = 100;  // bytes
 
 Message message_of(int rank, std::size_t piece, int peer = kPeer) {
-  return {.self = rank, .peer = peer, .piece = piece};
+  return {.self = rank, .peer = peer, .bytes = kLongest, .piece = piece};
+}
+
+// A node for each rank.
+std::vector<int> nodes_of_their_own() {
+  std::vector<int> nodes(kPeer + 2);
+  std::iota(nodes.begin(), nodes.end(), 0);
+  return nodes;
+}
+
+// Half a second keeps 500 bytes on their way: with two messages more the window is 700 bytes.
+Cluster half_a_second(Cluster::SharedBy shared_by) {
+  Cluster cluster;
+  cluster.network_link = {
+      .latency_seconds = 0.5, .bytes_per_second = 1000.0, .shared_by = shared_by};
+  return cluster;
+}
+
+std::vector<std::size_t> numbers(std::size_t begin, std::size_t end) {
+  std::vector<std::size_t> list(end - begin);
+  std::iota(list.begin(), list.end(), begin);
+  return list;
 }
 
 // Pieces of what may go now.
@@ -33,7 +57,7 @@ std::vector<std::size_t> take_all(BackgroundSends& sends, Clock::time_point now 
 }  // namespace
 
 TEST_CASE("background sends go two at a time, the oldest operation first") {
-  BackgroundSends sends;
+  BackgroundSends sends(kLongest);
   sends.add(message_of(0, 5), 7);
   sends.add(message_of(0, 6), 7);
   sends.add(message_of(0, 1), 9);
@@ -47,8 +71,61 @@ TEST_CASE("background sends go two at a time, the oldest operation first") {
   REQUIRE(take_all(sends) == std::vector<std::size_t>{1});
 }
 
+TEST_CASE("short background sends go together, up to the bytes of two long ones") {
+  BackgroundSends sends(kLongest);
+  for (std::size_t piece = 0; piece < 10; ++piece) {
+    Message message = message_of(0, piece);
+    message.bytes = kLongest / 4;
+    sends.add(message, 1);
+  }
+  REQUIRE(take_all(sends) == numbers(0, 8));
+}
+
+TEST_CASE("background sends fill what a link has on its way, and two messages more") {
+  BackgroundSends sends(kLongest);
+  sends.set_links(half_a_second(Cluster::SharedBy::pair), nodes_of_their_own());
+  for (std::size_t piece = 0; piece < 9; ++piece) {
+    sends.add(message_of(0, piece), 1);
+    sends.add(message_of(0, 10 + piece, kPeer + 1), 2);
+  }
+  std::vector<std::size_t> both = numbers(0, 7);
+  std::ranges::copy(numbers(10, 17), std::back_inserter(both));
+  REQUIRE(take_all(sends) == both);
+  sends.done(message_of(0, 3));
+  REQUIRE(take_all(sends) == numbers(7, 8));
+}
+
+TEST_CASE("background sends to all ranks that one adapter serves share its window, two to each") {
+  BackgroundSends sends(kLongest);
+  sends.set_links(half_a_second(Cluster::SharedBy::node), nodes_of_their_own());
+  for (std::size_t piece = 0; piece < 9; ++piece) {
+    sends.add(message_of(0, piece), 1);
+    sends.add(message_of(0, 10 + piece, kPeer + 1), 2);
+  }
+  std::vector<std::size_t> both = numbers(0, 7);
+  std::ranges::copy(numbers(10, 12), std::back_inserter(both));
+  REQUIRE(take_all(sends) == both);
+}
+
+TEST_CASE("an urgent message holds up background sends until it has left its link") {
+  BackgroundSends sends(kLongest);
+  sends.set_links(half_a_second(Cluster::SharedBy::pair), nodes_of_their_own());
+  sends.add(message_of(0, 0), 1);
+  const Clock::time_point begin{};
+  REQUIRE(take_all(sends, begin) == numbers(0, 1));
+  // Behind 100 bytes, and 100 bytes itself: 0.2 s.
+  sends.begin_urgent(message_of(0, 1), begin);
+  sends.add(message_of(0, 2), 1);
+  const auto left = begin + std::chrono::milliseconds(200);
+  REQUIRE(take_all(sends, left - std::chrono::milliseconds(1)).empty());
+  REQUIRE(sends.next_due(begin) == left);
+  REQUIRE(take_all(sends, left) == numbers(2, 3));
+  REQUIRE_FALSE(sends.next_due(left).has_value());
+  sends.end_urgent(message_of(0, 1));
+}
+
 TEST_CASE("background sends to one rank do not hold up those to another, nor another's") {
-  BackgroundSends sends;
+  BackgroundSends sends(kLongest);
   sends.add(message_of(0, 20, kPeer + 1), 2);
   for (std::size_t piece = 0; piece < 3; ++piece) {
     sends.add(message_of(0, piece), 1);
@@ -58,7 +135,7 @@ TEST_CASE("background sends to one rank do not hold up those to another, nor ano
 }
 
 TEST_CASE("background sends begin while no urgent one is under way, or none that moves") {
-  BackgroundSends sends;
+  BackgroundSends sends(kLongest);
   const Clock::time_point begin{};
   sends.begin_urgent(message_of(0, 0), begin);
   sends.begin_urgent(message_of(0, 1), begin + std::chrono::milliseconds(1));
@@ -77,14 +154,14 @@ TEST_CASE("background sends begin while no urgent one is under way, or none that
 }
 
 TEST_CASE("background sends keep the order of a step over its receivers") {
-  BackgroundSends sends;
+  BackgroundSends sends(kLongest);
   sends.add(message_of(1, 0, 2), 1);
   sends.add(message_of(1, 1, 0), 1);
   REQUIRE(take_all(sends) == std::vector<std::size_t>{0, 1});
 }
 
 TEST_CASE("sends that wait for their receiver do not hold up the next ones for good") {
-  BackgroundSends sends;
+  BackgroundSends sends(kLongest);
   for (std::size_t piece = 0; piece < 4; ++piece) {
     sends.add(message_of(0, piece), 1);
   }
@@ -92,6 +169,26 @@ TEST_CASE("sends that wait for their receiver do not hold up the next ones for g
   REQUIRE(take_all(sends, begin) == std::vector<std::size_t>{0, 1});
   REQUIRE(take_all(sends, begin + BackgroundSends::kPatience / 2).empty());
   REQUIRE(take_all(sends, begin + BackgroundSends::kPatience) == std::vector<std::size_t>{2, 3});
+}
+
+// 200 KB each way take 50 ms at the link's speed, and two latencies of 50 ms; two messages at a
+// time would take 25 latencies, 1.3 s. Sleeps of a busy machine end late: twice the time is
+// allowed.
+TEST_CASE("a background sum over a long link takes its bytes' time and a few latencies") {
+  Cluster cluster;
+  cluster.nodes = {{.count = 2, .devices = 1}};
+  cluster.network_link = {.latency_seconds = 0.05, .bytes_per_second = 4e6};
+  const WorldOptions options{.links = cluster, .longest_background = 4000};
+  run_local_ranks(2, options, [&](Communicator& world) {
+    const auto background = world.group("background", {0, 1}, Urgency::background);
+    GuardedTensor tensor(DType::f32, Shape{50'000});
+    tensor.fill(1.0);
+    world.barrier({}).wait();
+    background->record_transfers(true);
+    background->all_reduce(tensor, {}).wait();
+    const TransferRecord record = background->take_records().front();
+    expect(record.finished - record.submitted < 2.0 * 0.15, world, "the time of a long sum");
+  });
 }
 
 // Sums fill the link for 0.4 s; the message comes after them and needs 2 ms.
