@@ -1,6 +1,7 @@
 #include "parallel/axis_links.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "core/comm/collective_bytes.h"
 
@@ -84,16 +85,26 @@ schedule::Seconds agreement_seconds(const ParallelConfig& config, const Cluster&
   return {spread ? std::max(node, cluster.network_link.latency_seconds) : node};
 }
 
+int all_reduce_exchanges(int ranks, double bytes) {
+  return exchanges_all(static_cast<std::size_t>(bytes), ranks) ? 1 : 2;
+}
+
+schedule::Seconds all_reduce_service(const schedule::Link& link, int ranks, double bytes) {
+  return all_reduce_exchanges(ranks, bytes) == 1 ? slices_service(link, 1, bytes)
+                                                 : 2.0 * slices_service(link, ranks, bytes);
+}
+
+schedule::Seconds slices_service(const schedule::Link& link, int ranks, double bytes) {
+  return {link.bytes_per_second > 0.0 ? bytes / ranks / link.bytes_per_second : 0.0};
+}
+
 schedule::Seconds all_reduce_seconds(const schedule::Link& link, int ranks, double bytes) {
-  if (bytes <= static_cast<double>(kGatherBytes)) {
-    return slices_seconds(link, 1, bytes);
-  }
-  return 2.0 * slices_seconds(link, ranks, bytes);
+  return all_reduce_service(link, ranks, bytes) +
+         static_cast<double>(all_reduce_exchanges(ranks, bytes)) * link.latency;
 }
 
 schedule::Seconds slices_seconds(const schedule::Link& link, int ranks, double bytes) {
-  const double service = link.bytes_per_second > 0.0 ? bytes / ranks / link.bytes_per_second : 0.0;
-  return link.latency + schedule::Seconds{service};
+  return slices_service(link, ranks, bytes) + link.latency;
 }
 
 }  // namespace slackline

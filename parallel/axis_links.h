@@ -33,7 +33,15 @@ namespace slackline {
                                                   const Cluster& cluster);
 
 // Collectives of `bytes` over such a link by n ranks, each of which sends 1 / n of it to each other
-// one; an all-reduce does so twice, or sends all of it once where it is small.
+// one; an all-reduce does so twice, or sends all of it once where two ranks add or it is small. The
+// link is busy for the service; each exchange arrives a latency later.
+[[nodiscard]] int all_reduce_exchanges(int ranks, double bytes);
+[[nodiscard]] schedule::Seconds all_reduce_service(const schedule::Link& link,
+                                                   int ranks,
+                                                   double bytes);
+[[nodiscard]] schedule::Seconds slices_service(const schedule::Link& link, int ranks, double bytes);
+
+// The same with the latencies.
 [[nodiscard]] schedule::Seconds all_reduce_seconds(const schedule::Link& link,
                                                    int ranks,
                                                    double bytes);

@@ -23,13 +23,13 @@ std::optional<CodecSeconds> added_up(const ClassBytes& members, const OfMessage&
   return sum;
 }
 
-// Of additions over ranks, one after the other.
-int num_rounds(const ClassBytes::Message& message) {
-  return adds(message.codec.kind)
-             ? static_cast<int>(
-                   sum_rounds(message.codec, {{.name = "", .shape = {.rows = 1, .columns = 1}}})
-                       .size())
-             : 1;
+// Additions over ranks, one after the other; or frames are gathered once.
+schedule::Rounds rounds_of(const CodecSetting& codec) {
+  if (!adds(codec.kind)) {
+    return {.gathers = 1};
+  }
+  const CodecPart any{.name = "", .shape = {.rows = 1, .columns = 1}};
+  return {.sums = static_cast<int>(sum_rounds(codec, {any}).size())};
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ schedule::ClassCost class_cost(const ClassBytes& members, const CodecSeconds& se
   }
   if (members.members.phase == schedule::Phase::step) {
     for (const ClassBytes::Message& message : members.compressed) {
-      cost.rounds = std::max(cost.rounds, num_rounds(message));
+      cost.rounds = rounds_of(message.codec);
     }
   }
   return cost;

@@ -246,7 +246,7 @@ class Explainer {
 
   // How much of a step without compression waits for this class alone.
   [[nodiscard]] Seconds exposed(std::size_t members) const {
-    const ClassCost nothing{.share = 0.0, .rounds = 0};
+    const ClassCost nothing{.share = 0.0, .rounds = schedule::Rounds{}};
     return chosen_.plain - with(*from_plain_, plain_costs_, members, nothing);
   }
 

@@ -21,11 +21,6 @@ constexpr double kFloatBytes = 4.0;
 // Shorter than anything measured: a transfer that takes no time still has a place in the timeline.
 constexpr Seconds kNoTime{1e-12};
 
-// The same link with no limit of speed.
-schedule::Link latency_of(const schedule::Link& link) {
-  return {.latency = link.latency};
-}
-
 class CostModelBuilder {
  public:
   CostModelBuilder(const MeshJob& job, const StepCosts& costs, const LinkSpeeds& links)
@@ -291,18 +286,20 @@ class CostModelBuilder {
       const auto link = links_ ? group_link(mesh(), *links_, "data", place) : schedule::Link{};
       for (const PlacedBucket& bucket : buckets) {
         const auto bytes = static_cast<double>(bucket.bytes);
-        const Seconds half = slices_seconds(link, mesh().data, bytes);
-        const Seconds whole = all_reduce_seconds(link, mesh().data, bytes);
-        const Seconds latencies = all_reduce_seconds(latency_of(link), mesh().data, bytes);
+        const Seconds half = slices_service(link, mesh().data, bytes);
+        const int sum = all_reduce_exchanges(mesh().data, bytes);
         chunk(bucket.stage)
-            .data_reduction.push_back({.at = bucket.reduce_at,
-                                       .seconds = sharded ? half : whole,
-                                       .latency = sharded ? link.latency : latencies,
-                                       .table = bucket.table});
+            .data_reduction.push_back(
+                {.at = bucket.reduce_at,
+                 .seconds = sharded ? half : all_reduce_service(link, mesh().data, bytes),
+                 .exchanges = {.latency = link.latency, .plain = sharded ? 1 : sum, .sum = sum},
+                 .table = bucket.table});
         if (sharded) {
           // First layers first, as they are read.
           std::vector<schedule::Bucket>& gathers = chunk(bucket.stage).parameter_gather;
-          gathers.insert(gathers.begin(), {.at = bucket.gather_at, .seconds = half});
+          gathers.insert(
+              gathers.begin(),
+              {.at = bucket.gather_at, .seconds = half, .exchanges = {.latency = link.latency}});
         }
       }
     }
@@ -330,7 +327,6 @@ class CostModelBuilder {
       return;
     }
     model_.embedding_sync = kNoTime;
-    model_.embedding_latency = {};
     if (!links_) {
       const auto measured = costs_.of_stage(0, CostKind::embedding_sync);
       model_.embedding_sync = measured.value_or(kNoTime);
@@ -340,24 +336,36 @@ class CostModelBuilder {
         static_cast<double>(bytes_.V) / mesh().tensor * static_cast<double>(bytes_.C) * kFloatBytes;
     const schedule::Link link = table_link(mesh(), *links_, mesh().embedding_sync);
     if (mesh().embedding_sync == EmbeddingSync::separate) {
-      model_.embedding_sync += all_reduce_seconds(link, 2, table);
-      model_.embedding_latency += all_reduce_seconds(latency_of(link), 2, table);
-      if (mesh().data > 1) {
-        const schedule::Link data = group_link(mesh(), *links_, "data", 0);
-        model_.embedding_sync += all_reduce_seconds(data, mesh().data, table);
-        model_.embedding_latency += all_reduce_seconds(latency_of(data), mesh().data, table);
-      }
-    } else if (mesh().data_strategy == DataStrategy::zero1) {
-      model_.embedding_sync += slices_seconds(link, 2 * mesh().data, table);
-      model_.embedding_latency += link.latency;
-      const Seconds gather = slices_seconds(link, 2 * mesh().data, table);
+      add_separate_table(link, table);
+      return;
+    }
+    const int holders = 2 * mesh().data;
+    const int sum = all_reduce_exchanges(holders, table);
+    if (mesh().data_strategy == DataStrategy::zero1) {
+      const Seconds slices = slices_service(link, holders, table);
+      model_.embedding_sync += slices;
+      model_.embedding_exchanges = {.latency = link.latency, .plain = 1, .sum = sum};
       for (const int stage : {0, num_stages() - 1}) {
         std::vector<schedule::Bucket>& gathers = chunk(stage).parameter_gather;
-        gathers.insert(stage == 0 ? gathers.begin() : gathers.end(), {.seconds = gather});
+        gathers.insert(stage == 0 ? gathers.begin() : gathers.end(),
+                       {.seconds = slices, .exchanges = {.latency = link.latency}});
       }
     } else {
-      model_.embedding_sync += all_reduce_seconds(link, 2 * mesh().data, table);
-      model_.embedding_latency += all_reduce_seconds(latency_of(link), 2 * mesh().data, table);
+      model_.embedding_sync += all_reduce_service(link, holders, table);
+      model_.embedding_exchanges = {.latency = link.latency, .plain = sum, .sum = sum};
+    }
+  }
+
+  // Both ends of a pipeline first, then the data ranks. The longer latency counts for both.
+  void add_separate_table(const schedule::Link& link, double table) {
+    model_.embedding_sync += all_reduce_service(link, 2, table);
+    model_.embedding_exchanges = {.latency = link.latency};
+    if (mesh().data > 1) {
+      const schedule::Link data = group_link(mesh(), *links_, "data", 0);
+      const int sum = all_reduce_exchanges(mesh().data, table);
+      model_.embedding_sync += all_reduce_service(data, mesh().data, table);
+      model_.embedding_exchanges = {
+          .latency = std::max(link.latency, data.latency), .plain = 1 + sum, .sum = 1 + sum};
     }
   }
 

@@ -87,7 +87,7 @@ std::vector<TraceBar> trace_bars(const Schedule& schedule, const Timeline& timel
       const std::string name = computes ? op_text(schedule, node.op) : "optimizer";
       bars.push_back({node.rank, "compute", name, node.start, node.duration()});
       since = node.end;
-    } else if (node.kind != NodeKind::op && node.kind != NodeKind::gradient_norm) {
+    } else if (is_transfer(node.kind) && !is_empty_part(node)) {
       const std::string track = site_name(node.members.site);
       const bool sent = node.kind == NodeKind::transfer;
       const std::string name = sent ? op_text(schedule, node.op) : track;

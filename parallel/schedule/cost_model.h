@@ -26,13 +26,22 @@ struct Link {
   double eager_bytes{};  // a transfer of as many or more starts once its receive is posted
 };
 
+// Exchanges between all ranks of a group that a once-a-step transfer makes, one after the other:
+// the link serves each for its part of the bytes, and what it carried arrives `latency` later.
+// Meanwhile the link serves others.
+struct Exchanges {
+  Seconds latency{};
+  int plain = 1;  // of the transfer without a codec: a gather or a scatter has 1, a sum 1 or 2
+  int sum = 1;    // of a sum over the same ranks, which codecs that add take instead
+};
+
 // Part of a once-a-step transfer, and the op it runs beside. For a reduction `at` is the fraction
 // of the chunk's last backward pass (or weight part) after which its gradients are complete; for
 // a parameter gather the fraction of the chunk's first forward pass before which it must be there.
 struct Bucket {
   double at{};
-  Seconds seconds{};
-  Seconds latency{};   // what of the seconds is the same for any size
+  Seconds seconds{};  // that all its exchanges keep the link busy
+  Exchanges exchanges{};
   bool table = false;  // a tied table's gradients, a class of their own
 };
 
@@ -47,11 +56,20 @@ struct ChunkCosts {
   std::vector<Bucket> parameter_gather{};
 };
 
+// What follows each other in a once-a-step transfer.
+struct Rounds {
+  int plain = 0;    // the exchanges that it makes without a codec
+  int sums = 0;     // sums over the ranks
+  int gathers = 0;  // gathers or other single exchanges
+
+  friend bool operator==(const Rounds&, const Rounds&) = default;
+};
+
 // What a codec makes of a class of transfers. Of a pipeline's class: of each of its messages; of a
 // once-a-step class: of all its transfers together, evenly.
 struct ClassCost {
   double share = 1.0;  // of the bytes, which still travel
-  int rounds = 1;      // exchanges one after the other in place of one: latencies
+  Rounds rounds{.plain = 1};
   Seconds encode{};
   Seconds decode{};
 
@@ -67,10 +85,10 @@ struct CostModel {
   // Encoding and decoding messages keeps a rank from computing: no core is free for it. Else both
   // go on beside compute.
   bool codecs_take_compute = false;
-  Seconds embedding_sync{};     // of the tied table, between the first and last stage's ranks
-  Seconds embedding_latency{};  // what of it is the same for any size
-  Seconds gradient_norm{};      // once all ranks' gradients are there
-  Seconds optimizer{};          // then, on each rank
+  Seconds embedding_sync{};  // of the tied table, between the first and last stage's ranks
+  Exchanges embedding_exchanges{};
+  Seconds gradient_norm{};  // once all ranks' gradients are there
+  Seconds optimizer{};      // then, on each rank
 };
 
 // Costs that are the same for each of `num_stages` virtual stages, without transfers.

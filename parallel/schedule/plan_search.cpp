@@ -84,7 +84,7 @@ class Search {
     costs.link = {};
     costs.links.clear();
     costs.embedding_sync = {};
-    costs.embedding_latency = {};
+    costs.embedding_exchanges = {};
     for (ChunkCosts& chunk : costs.chunks) {
       chunk.data_reduction.clear();
       chunk.parameter_gather.clear();

@@ -1,6 +1,7 @@
 #include "parallel/schedule/retiming.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <utility>
 
@@ -11,6 +12,7 @@ namespace slackline::schedule {
 namespace {
 
 constexpr int kFixed = -1;  // of no class that changes
+constexpr int kNone = -1;
 constexpr double kRounding = 1e-12;
 
 std::size_t index(int value) {
@@ -27,6 +29,7 @@ struct Retiming::Graph {
     ClassCost cost{};       // where its class does not change
     int of_class = kFixed;  // index of its class where it does
     int last_edge = 0;      // one past the end
+    std::array<int, 2> resources{kNoResource, kNoResource};
   };
 
   struct FromEdge {
@@ -39,14 +42,20 @@ struct Retiming::Graph {
     double start{};
     double free{};  // of its resources, again
     double end{};
+    std::array<int, 2> behind{kNone, kNone};  // positions of what its resources served before it
   };
 
   std::vector<Node> nodes;
-  std::vector<FromEdge> edges;
-  mutable std::vector<Times> times;  // of the last call
+  std::vector<FromEdge> edges;  // but for those of service, which follow from the nodes' order
+  int num_resources = 0;
+  mutable std::vector<Times> times;      // of the last call
+  mutable std::vector<int> last_served;  // scratch: a position for each resource
 
   [[nodiscard]] static const ClassCost& cost_of(const Node& node,
                                                 const std::vector<ClassCost>& of_classes);
+
+  // When the node at `position` starts and is behind what, by all nodes before it.
+  void start(std::size_t position, std::size_t first_edge, const ClassCost& cost) const;
 };
 
 Retiming::Retiming(const Schedule& schedule,
@@ -61,15 +70,17 @@ Retiming::Retiming(const Schedule& schedule,
   }
   graph_->nodes.reserve(timeline.nodes.size());
   graph_->times.resize(timeline.nodes.size());
+  graph_->num_resources = made.num_resources;
   for (const int id : timeline.order) {
     const GraphNode& node = made.nodes[index(id)];
-    Graph::Node& copied = graph_->nodes.emplace_back(Graph::Node{.timing = node.timing});
+    Graph::Node& copied =
+        graph_->nodes.emplace_back(Graph::Node{.timing = node.timing, .resources = node.resources});
     if (node.has_codec) {
       const auto found = std::find(classes.begin(), classes.end(), node.node.members);
       copied.of_class = found == classes.end() ? kFixed : static_cast<int>(found - classes.begin());
       copied.cost = class_cost(costs, node.node.members);
     }
-    for (const Edge& edge : timeline.nodes[index(id)].after) {
+    for (const Edge& edge : node.node.after) {
       graph_->edges.push_back(
           {.from = position[index(edge.from)], .lag = edge.lag, .kind = edge.kind});
     }
@@ -86,15 +97,7 @@ namespace {
 // When an edge lets its node start.
 template <typename Times, typename FromEdge>
 double allowed_start(const Times& before, const FromEdge& edge, const ClassCost& cost) {
-  switch (edge.kind) {
-    case EdgeKind::service:
-      return before.free;
-    case EdgeKind::encode:
-      return before.end + cost.encode.value;
-    case EdgeKind::data:
-      break;
-  }
-  return before.end + edge.lag.value;
+  return before.end + (edge.kind == EdgeKind::encode ? cost.encode.value : edge.lag.value);
 }
 
 }  // namespace
@@ -104,22 +107,40 @@ const ClassCost& Retiming::Graph::cost_of(const Node& node,
   return node.of_class == kFixed ? node.cost : of_classes[index(node.of_class)];
 }
 
+void Retiming::Graph::start(std::size_t position,
+                            std::size_t first_edge,
+                            const ClassCost& cost) const {
+  const Node& node = nodes[position];
+  Times& own = times[position];
+  own = {};
+  for (std::size_t edge = first_edge; edge < index(node.last_edge); ++edge) {
+    own.start =
+        std::max(own.start, allowed_start(times[index(edges[edge].from)], edges[edge], cost));
+  }
+  const double service = node.timing.service(cost).value;
+  for (std::size_t i = 0; service > 0.0 && i < node.resources.size(); ++i) {
+    if (node.resources[i] == kNoResource) {
+      continue;
+    }
+    int& served = last_served[index(node.resources[i])];
+    own.behind[i] = std::exchange(served, static_cast<int>(position));
+    if (own.behind[i] != kNone) {
+      own.start = std::max(own.start, times[index(own.behind[i])].free);
+    }
+  }
+  own.free = own.start + service;
+  own.end = own.start + node.timing.duration(cost).value;
+}
+
 Seconds Retiming::step(const std::vector<ClassCost>& of_classes) const {
-  std::vector<Graph::Times>& times = graph_->times;
+  graph_->last_served.assign(index(graph_->num_resources), kNone);
   double step = 0.0;
   std::size_t edge = 0;
   for (std::size_t i = 0; i < graph_->nodes.size(); ++i) {
     const Graph::Node& node = graph_->nodes[i];
-    const ClassCost& cost = Graph::cost_of(node, of_classes);
-    double start = 0.0;
-    for (; edge < index(node.last_edge); ++edge) {
-      const Graph::FromEdge& from = graph_->edges[edge];
-      start = std::max(start, allowed_start(times[index(from.from)], from, cost));
-    }
-    times[i] = {.start = start,
-                .free = start + node.timing.service(cost).value,
-                .end = start + node.timing.duration(cost).value};
-    step = std::max(step, times[i].end);
+    graph_->start(i, edge, Graph::cost_of(node, of_classes));
+    edge = index(node.last_edge);
+    step = std::max(step, graph_->times[i].end);
   }
   return {step};
 }
@@ -150,6 +171,12 @@ std::vector<bool> Retiming::critical(const std::vector<ClassCost>& of_classes) c
       const auto before = index(from.from);
       const double play = times[i].start - allowed_start(times[before], from, cost);
       slack[before] = std::min(slack[before], slack[i] + play);
+    }
+    for (const int behind : times[i].behind) {
+      if (behind != kNone) {
+        const double play = times[i].start - times[index(behind)].free;
+        slack[index(behind)] = std::min(slack[index(behind)], slack[i] + play);
+      }
     }
   }
   return classes;

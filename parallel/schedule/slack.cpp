@@ -69,7 +69,7 @@ std::vector<ClassSlack> class_slacks(const Timeline& timeline) {
     const auto [row, added] = rows.try_emplace(node.members, ClassSlack{.members = node.members});
     ClassSlack& sum = row->second;
     sum.slack = added ? slack[id] : std::min(sum.slack, slack[id]);
-    ++sum.count;
+    sum.count += node.part == NodePart::whole ? 1 : 0;
     sum.bytes += node.bytes;
     sum.seconds += node.end - node.ready;
   }

@@ -1,7 +1,8 @@
 // Events in order of time. A node becomes ready when all nodes it comes after have a place on the
-// clock; it then starts when its resources are free, which binds it to the nodes they served last
-// (an edge for each). An edge leads no earlier than the start of the node it comes from, so time
-// never runs backwards, and the order in which nodes start is an order for every later pass.
+// clock; it then starts when its resources are free, if it keeps them busy at all, which binds it
+// to the nodes they served last (an edge for each). An edge leads no earlier than the start of the
+// node it comes from, so time never runs backwards, and the order in which nodes start is an order
+// for every later pass.
 
 #include "parallel/schedule/timeline.h"
 
@@ -94,8 +95,9 @@ class Simulation {
     GraphNode& placed = graph_.nodes[index(id)];
     TimelineNode& node = placed.node;
     node.ready = ready;
+    const bool served_at_all = takes_[index(id)].service > Seconds{};
     for (const int resource : placed.resources) {
-      if (resource == kNoResource) {
+      if (resource == kNoResource || !served_at_all) {
         continue;
       }
       int& served = last_served_[index(resource)];
@@ -244,6 +246,10 @@ double bubble_share(const Timeline& timeline) {
 bool is_transfer(NodeKind kind) {
   return kind == NodeKind::transfer || kind == NodeKind::data_reduction ||
          kind == NodeKind::embedding_sync || kind == NodeKind::parameter_gather;
+}
+
+bool is_empty_part(const TimelineNode& node) {
+  return node.part != NodePart::whole && node.duration() == Seconds{};
 }
 
 }  // namespace slackline::schedule

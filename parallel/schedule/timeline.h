@@ -21,11 +21,17 @@ enum class NodeKind {
   optimizer
 };
 
+// A once-a-step transfer is a chain of nodes: its codec encodes, links serve its exchanges, in two
+// nodes where there are two or more of them, and its codec decodes. Without a codec the first and
+// the last take no time.
+enum class NodePart { whole, encode, further, decode };
+
 // Why a node waits for another.
 enum class EdgeKind {
   data,    // also program order
   encode,  // of a send's transfer: `lag` is the time to encode
-  service  // the link or data axis serves the other first: `lag` takes off what it needs it no more
+  service  // a link, data axis or codec serves the other first: `lag` takes off what it needs no
+           // more
 };
 
 // A node starts no earlier than the node `from` ends, plus `lag` (negative: before its end).
@@ -37,6 +43,7 @@ struct Edge {
 
 struct TimelineNode {
   NodeKind kind{};
+  NodePart part{};
   int rank{};  // the sender's for a transfer, the first rank for a sync of several
   int peer{};  // the receiver's for a transfer, else equal to rank
   Op op{};     // transfers: the send; buckets: of their chunk, with their number as micro_batch
@@ -72,7 +79,9 @@ struct Timeline {
 //   - a transfer starts when it is submitted and (from eager_bytes on) its receive is posted;
 //   links,
 //     and ends that links share, serve in order of readiness
-//   - a rank serves its data axis (gathers of parameters, buckets, embedding sync) one at a time
+//   - a rank serves its data axis (gathers of parameters, buckets, embedding sync) one at a time,
+//     each for its bytes; it arrives a latency after each of its exchanges
+//   - a rank's codec works on one of these at a time, beside compute
 //   - a step begins with the gathers of the parameters that the step before has updated
 //   - the embedding sync follows the buckets of the first and the last stage's ranks
 //   - the gradient norm waits for all ranks
@@ -85,5 +94,8 @@ struct Timeline {
 
 // Whether a node transfers, once a step or across a boundary: it then is of a class.
 [[nodiscard]] bool is_transfer(NodeKind kind);
+
+// Whether a node is of a codec that is not there: nothing to be shown.
+[[nodiscard]] bool is_empty_part(const TimelineNode& node);
 
 }  // namespace slackline::schedule

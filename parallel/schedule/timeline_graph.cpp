@@ -23,7 +23,7 @@ class GraphBuilder {
         transfer_nodes_(op_nodes_) {}
 
   [[nodiscard]] Graph build() {
-    graph_.num_resources = schedule_.num_ranks;  // the data axis of each rank comes first
+    graph_.num_resources = 2 * schedule_.num_ranks;  // data axes come first, then codecs
     graph_.rank_ops.resize(index(schedule_.num_ranks));
     add_ops();
     add_transfers();
@@ -196,8 +196,47 @@ class GraphBuilder {
     }
   }
 
+  // The nodes of a once-a-step transfer, one after the other.
+  struct Chain {
+    int first = 0;
+    int last = 0;
+  };
+
+  [[nodiscard]] int codec_of(int rank) const { return schedule_.num_ranks + rank; }
+
+  // `whole`: the transfer in one node, with its links, of which `codec_share` of the class' codec
+  // seconds are.
+  Chain add_chain(const GraphNode& whole, double codec_share) {
+    const auto [rank, peer] = std::pair{whole.node.rank, whole.node.peer};
+    GraphNode codec{.node = whole.node,
+                    .has_codec = true,
+                    .resources = {codec_of(rank), peer == rank ? kNoResource : codec_of(peer)}};
+    codec.node.part = NodePart::encode;
+    codec.timing.encode_share = codec_share;
+    Chain chain{.first = add(codec)};
+    chain.last = chain.first;
+    const auto append = [&](const GraphNode& node) {
+      const int id = add(node);
+      add_edge(std::exchange(chain.last, id), id);
+    };
+    GraphNode served = whole;
+    const bool two = std::max(served.timing.exchanges.plain, served.timing.exchanges.sum) > 1;
+    served.timing.half = two ? NodeTiming::Half::first : NodeTiming::Half::both;
+    served.timing.bytes = (two ? 0.5 : 1.0) * served.timing.bytes;
+    append(served);
+    if (two) {
+      served.node.part = NodePart::further;
+      served.timing.half = NodeTiming::Half::second;
+      append(served);
+    }
+    codec.node.part = NodePart::decode;
+    codec.timing = {.decode_share = codec_share};
+    append(codec);
+    return chain;
+  }
+
   // A stage's codec seconds are spread evenly over the buckets of a class.
-  int add_bucket(NodeKind kind, int chunk, int number, const std::vector<Bucket>& buckets) {
+  Chain add_bucket(NodeKind kind, int chunk, int number, const std::vector<Bucket>& buckets) {
     const Bucket& bucket = buckets[index(number)];
     const bool table = kind == NodeKind::data_reduction && bucket.table;
     const auto count = std::count_if(buckets.begin(), buckets.end(), [&](const Bucket& other) {
@@ -207,16 +246,15 @@ class GraphBuilder {
                       : kind == NodeKind::data_reduction ? Site::data_gradient
                                                          : Site::parameter_gather;
     const int rank = schedule_.rank_of(chunk);
-    return add({.node = {.kind = kind,
-                         .rank = rank,
-                         .peer = rank,
-                         .op = {.chunk = chunk, .micro_batch = number},
-                         .members = {.site = site, .stage = chunk, .phase = Phase::step}},
-                .timing = {.bytes = bucket.seconds - bucket.latency,
-                           .round = bucket.latency,
-                           .codec_share = 1.0 / static_cast<double>(count)},
-                .has_codec = true,
-                .resources = {rank, kNoResource}});
+    return add_chain({.node = {.kind = kind,
+                               .rank = rank,
+                               .peer = rank,
+                               .op = {.chunk = chunk, .micro_batch = number},
+                               .members = {.site = site, .stage = chunk, .phase = Phase::step}},
+                      .timing = {.bytes = bucket.seconds, .exchanges = bucket.exchanges},
+                      .has_codec = true,
+                      .resources = {rank, kNoResource}},
+                     1.0 / static_cast<double>(count));
   }
 
   // In virtual-stage order, which is the order of a rank's first uses.
@@ -226,8 +264,8 @@ class GraphBuilder {
       int number = 0;
       const std::vector<Bucket>& buckets = chunk_costs(chunk).parameter_gather;
       for (const Bucket& bucket : buckets) {
-        const int id = add_bucket(NodeKind::parameter_gather, chunk, number++, buckets);
-        add_edge(id, use, -bucket.at * compute_of(use));
+        const Chain chain = add_bucket(NodeKind::parameter_gather, chunk, number++, buckets);
+        add_edge(chain.last, use, -bucket.at * compute_of(use));
       }
     }
   }
@@ -245,9 +283,9 @@ class GraphBuilder {
       int number = 0;
       const std::vector<Bucket>& buckets = chunk_costs(chunk).data_reduction;
       for (const Bucket& bucket : buckets) {
-        const int id = add_bucket(NodeKind::data_reduction, chunk, number++, buckets);
-        add_edge(made, id, -(1.0 - bucket.at) * compute_of(made));
-        gradients.push_back(id);
+        const Chain chain = add_bucket(NodeKind::data_reduction, chunk, number++, buckets);
+        add_edge(made, chain.first, -(1.0 - bucket.at) * compute_of(made));
+        gradients.push_back(chain.last);
       }
     }
     return gradients;
@@ -258,23 +296,22 @@ class GraphBuilder {
       return;
     }
     const int last = schedule_.num_ranks - 1;
-    const int id =
-        add({.node = {.kind = NodeKind::embedding_sync,
-                      .rank = 0,
-                      .peer = last,
-                      .members = {.site = Site::embedding, .stage = 0, .phase = Phase::step}},
-             .timing = {.bytes = costs_.embedding_sync - costs_.embedding_latency,
-                        .round = costs_.embedding_latency,
-                        .codec_share = 1.0},
-             .has_codec = true,
-             .resources = {0, last > 0 ? last : kNoResource}});
+    const Chain chain = add_chain(
+        {.node = {.kind = NodeKind::embedding_sync,
+                  .rank = 0,
+                  .peer = last,
+                  .members = {.site = Site::embedding, .stage = 0, .phase = Phase::step}},
+         .timing = {.bytes = costs_.embedding_sync, .exchanges = costs_.embedding_exchanges},
+         .has_codec = true,
+         .resources = {0, last > 0 ? last : kNoResource}},
+        1.0);
     for (const int gradient : gradients) {
       const int rank = graph_.nodes[index(gradient)].node.rank;
       if (rank == 0 || rank == last) {
-        add_edge(gradient, id);
+        add_edge(gradient, chain.first);
       }
     }
-    gradients.push_back(id);
+    gradients.push_back(chain.last);
   }
 
   void add_update(const std::vector<int>& gradients) {

@@ -79,18 +79,23 @@ TEST_CASE("blocking messages of a pipeline cost their latency and bytes in every
   CHECK(step > 9 * 0.003 + 2 * message);
 }
 
-TEST_CASE("gradients over data ranks cost two exchanges of a slice each") {
-  const std::vector<std::string> data = {"parallel.data=2", "batch.micro=1"};
+TEST_CASE(
+    "gradients over data ranks cost two exchanges of a slice each, over two ranks one of all") {
+  const int ranks = GENERATE(2, 4);
+  const std::vector<std::string> data = {"parallel.data=" + std::to_string(ranks), "batch.micro=1"};
   const MeshJob job = job_with(data);
   const schedule::CostModel model =
-      cost_model(job, stage_costs(1, 0.001, 0.002), even_cluster(1, 2, 1e-4, 1e9));
+      cost_model(job, stage_costs(1, 0.001, 0.002), even_cluster(1, ranks, 1e-4, 1e9));
   const std::vector<PlacedBucket> buckets = placed_buckets(job, 0);
   REQUIRE(model.chunks[0].data_reduction.size() == buckets.size());
   double elements = 0.0;
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     const auto bytes = static_cast<double>(buckets[i].bytes);
-    CHECK(model.chunks[0].data_reduction[i].seconds.value ==
-          Approx(2.0 * (1e-4 + bytes / 2.0 / 1e9)));
+    const schedule::Bucket& bucket = model.chunks[0].data_reduction[i];
+    CHECK(bucket.seconds.value ==
+          Approx((all_reduce_exchanges(ranks, bytes) == 1 ? 1.0 : 2.0 / ranks) * bytes / 1e9));
+    CHECK(bucket.exchanges.plain == (ranks == 2 || bytes <= 4096.0 ? 1 : 2));
+    CHECK(bucket.exchanges.latency.value == 1e-4);
     elements += bytes / 4.0;
   }
   CHECK(elements == Approx(static_cast<double>(num_parameters(job.model))));
@@ -98,11 +103,13 @@ TEST_CASE("gradients over data ranks cost two exchanges of a slice each") {
 
   std::vector<std::string> sharded = data;
   sharded.emplace_back("parallel.data_strategy=zero1");
-  const schedule::CostModel zero1 =
-      cost_model(job_with(sharded), stage_costs(1, 0.001, 0.002), even_cluster(1, 2, 1e-4, 1e9));
+  const schedule::CostModel zero1 = cost_model(
+      job_with(sharded), stage_costs(1, 0.001, 0.002), even_cluster(1, ranks, 1e-4, 1e9));
   REQUIRE(zero1.chunks[0].parameter_gather.size() == buckets.size());
-  CHECK(2.0 * zero1.chunks[0].data_reduction[0].seconds.value ==
-        Approx(model.chunks[0].data_reduction[0].seconds.value));
+  const schedule::Bucket& scattered = zero1.chunks[0].data_reduction[0];
+  CHECK(2.0 * scattered.seconds.value == Approx(model.chunks[0].data_reduction[0].seconds.value));
+  CHECK(scattered.exchanges.plain == 1);
+  CHECK(zero1.chunks[0].parameter_gather[0].exchanges.latency.value == 1e-4);
 }
 
 TEST_CASE("buckets of later layers are complete earlier in backward and needed later in forward") {
@@ -121,7 +128,8 @@ TEST_CASE("buckets of later layers are complete earlier in backward and needed l
 TEST_CASE("tensor ranks add two sums a layer to each pass, less what hides them") {
   const MeshJob job = job_with({"parallel.tensor=2"});
   const StepCosts costs = stage_costs(1, 0.001, 0.002);
-  const double sum = 2.0 * (1e-5 + kMessage / 2.0 / 1e9);
+  const double sum = 1e-5 + kMessage / 1e9;
+  const double slices = 1e-5 + kMessage / 2.0 / 1e9;  // a reduce-scatter or a gather
   const double statistics = 1e-5 + 256.0 * 3.0 * 4.0 / 1e9;
   const schedule::CostModel model = cost_model(job, costs, even_cluster(1, 2, 1e-5, 1e9));
   CHECK(model.chunks[0].forward.value == Approx(0.001 + (2 * 8 + 1) * sum));
@@ -134,7 +142,6 @@ TEST_CASE("tensor ranks add two sums a layer to each pass, less what hides them"
   CHECK(model.chunks[0].backward_input.value ==
         Approx(0.002 + (2 * 8 + 1) * sum - hidden + statistics));
   const MeshJob cut = job_with({"parallel.tensor=2", "parallel.sequence_parallel=true"});
-  const double slices = sum / 2.0;  // a reduce-scatter or a gather
   CHECK(cost_model(cut, costs, even_cluster(1, 2, 1e-5, 1e9)).chunks[0].backward_input.value ==
         Approx(0.002 + (6 * 8 + 3) * slices - 2 * 8 * 1e-5 + statistics));
   CHECK(cost_model(job, costs, {}).chunks[0].forward.value == Approx(0.001));

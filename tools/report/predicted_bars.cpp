@@ -83,7 +83,7 @@ StepBars predicted_bars(const StepPlan& plan) {
   for (std::size_t id = 0; id < plan.timeline.nodes.size(); ++id) {
     const TimelineNode& node = plan.timeline.nodes[id];
     const std::optional<Look> look = look_of(plan.schedule, node);
-    if (!look) {
+    if (!look || is_empty_part(node)) {
       continue;
     }
     step.bars.push_back(

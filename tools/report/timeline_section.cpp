@@ -84,7 +84,7 @@ Html critical_path_table(const StepPlan& plan) {
       continue;
     }
     Part& part = parts[part_of_path(node, compressed)];
-    ++part.count;
+    part.count += node.part == schedule::NodePart::whole ? 1 : 0;
     part.seconds += node.duration().value;
   }
   std::vector<std::pair<std::string, Part>> longest_first(parts.begin(), parts.end());

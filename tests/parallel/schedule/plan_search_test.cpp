@@ -83,8 +83,7 @@ class RandomSteps {
                .backward_weight = {draw(0.5, 1.5)},
                .forward_bytes = {static_cast<std::size_t>(draw(100.0, 900.0))},
                .backward_bytes = {static_cast<std::size_t>(draw(100.0, 900.0))},
-               .data_reduction = {{.at = 0.4, .seconds = {draw(0.1, 2.0)}, .latency = {0.05}},
-                                  {.at = 1.0, .seconds = {draw(0.1, 2.0)}, .latency = {0.05}}}};
+               .data_reduction = {bucket(0.4), bucket(1.0)}};
     }
     costs.link = {.latency = {draw(0.0, 0.2)},
                   .bytes_per_second = 1000.0 / slow,
@@ -93,6 +92,17 @@ class RandomSteps {
     costs.optimizer = {draw(0.0, 0.5)};
     costs.codecs_take_compute = draw_int(0, 2) == 0;
     return costs;
+  }
+
+  Bucket bucket(double at) {
+    const int sum = draw_int(1, 2);
+    return {.at = at,
+            .seconds = {draw(0.1, 2.0)},
+            .exchanges = {.latency = {0.05}, .plain = draw_int(1, sum), .sum = sum}};
+  }
+
+  Rounds rounds() {
+    return draw_int(0, 2) == 0 ? Rounds{.gathers = 1} : Rounds{.sums = draw_int(1, 2)};
   }
 
   // At most ten classes, each with one or two choices.
@@ -106,7 +116,7 @@ class RandomSteps {
       const int count = classes.size() > 7 ? 1 : draw_int(1, 2);
       for (int i = 0; i < count; ++i) {
         row.choices.push_back({.cost = {.share = draw(0.05, 0.6),
-                                        .rounds = draw_int(1, 2),
+                                        .rounds = rounds(),
                                         .encode = {draw(0.0, 0.3)},
                                         .decode = {draw(0.0, 0.3)}},
                                .error = draw(0.1, 1.0)});
@@ -162,7 +172,7 @@ void speed_up(CostModel& costs, double factor) {
   costs.embedding_sync = (1.0 / factor) * costs.embedding_sync;
   for (ChunkCosts& chunk : costs.chunks) {
     for (Bucket& bucket : chunk.data_reduction) {
-      bucket.seconds = bucket.latency + (1.0 / factor) * (bucket.seconds - bucket.latency);
+      bucket.seconds = (1.0 / factor) * bucket.seconds;
     }
   }
 }
@@ -248,9 +258,9 @@ TEST_CASE("what gains less than a hundredth of the step stays plain") {
 TEST_CASE("latencies do not shrink, and further rounds pay them again") {
   const Schedule schedule = one_f_one_b(1, 1);
   CostModel costs = uniform_costs(1, {.forward = {1.0}});
-  costs.chunks[0].data_reduction = {{.at = 1.0, .seconds = {1.0}, .latency = {0.9}}};
+  costs.chunks[0].data_reduction = {{.at = 1.0, .seconds = {0.1}, .exchanges = {.latency = {0.9}}}};
   const CodecChoice once{.cost = {.share = 0.0}};
-  const CodecChoice twice{.cost = {.share = 0.0, .rounds = 2}};
+  const CodecChoice twice{.cost = {.share = 0.0, .rounds = Rounds{.sums = 2}}};
   CHECK(search_codecs(schedule, costs, offer({gradients_of(0)}, {once})).step.value == Approx(1.9));
   CHECK_FALSE(search_codecs(schedule, costs, offer({gradients_of(0)}, {twice})).choices[0]);
 }
@@ -285,7 +295,7 @@ TEST_CASE("where links keep their order, a step timed anew is the timeline's") {
     const Seconds encode{random.draw(0.0, 0.2)};  // the same for all: none overtakes another
     for (const TransferClass& members : classes) {
       changed.push_back({.share = random.draw(0.1, 1.0),
-                         .rounds = random.draw_int(1, 2),
+                         .rounds = random.rounds(),
                          .encode = encode,
                          .decode = {random.draw(0.0, 0.2)}});
       anew.compressed[members] = changed.back();
@@ -293,6 +303,29 @@ TEST_CASE("where links keep their order, a step timed anew is the timeline's") {
     INFO("graph " << graph);
     const double step = make_timeline(schedule, anew).step.value;
     CHECK(retiming.step(changed).value == Approx(step).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("a step timed anew has the exchanges of other codecs, and waits for links that serve") {
+  const Schedule schedule = one_f_one_b(1, 1);
+  CostModel costs = uniform_costs(1, {.forward = {1.0}, .backward_input = {1.0}});
+  const Exchanges sum{.latency = {3.0}, .plain = 2, .sum = 2};
+  costs.chunks[0].data_reduction = {{.at = 0.5, .seconds = {1.0}, .exchanges = sum},
+                                    {.at = 1.0, .seconds = {1.0}, .exchanges = sum}};
+  const Retiming retiming(schedule, costs, {gradients_of(0)});
+  for (const Rounds& rounds :
+       {Rounds{.plain = 1}, Rounds{}, Rounds{.gathers = 1}, Rounds{.sums = 2}}) {
+    for (const double share : {0.0, 0.25, 1.0}) {
+      for (const double encode : {0.0, 0.5, 4.0}) {
+        const ClassCost cost{
+            .share = share, .rounds = rounds, .encode = {encode}, .decode = {0.25}};
+        CostModel anew = costs;
+        anew.compressed[gradients_of(0)] = cost;
+        INFO(share << " of the bytes, encoded in " << encode);
+        CHECK(retiming.step({cost}).value ==
+              Approx(make_timeline(schedule, anew).step.value).epsilon(1e-12));
+      }
+    }
   }
 }
 
@@ -321,15 +354,14 @@ TEST_CASE("with equal stages a faster link never adds compression") {
     for (const Transfers transfers : {Transfers::asynchronous, Transfers::blocking}) {
       const Schedule schedule = make_schedule(
           Kind::one_f_one_b, {.num_ranks = p, .num_micro_batches = m, .transfers = transfers});
-      CostModel costs =
-          uniform_costs(p,
-                        {.forward = {1.0},
-                         .backward_input = {1.0},
-                         .backward_weight = {1.0},
-                         .forward_bytes = {1000},
-                         .backward_bytes = {1000},
-                         .data_reduction = {{.at = 0.5, .seconds = {20.0}, .latency = {0.001}},
-                                            {.at = 1.0, .seconds = {20.0}, .latency = {0.001}}}});
+      CostModel costs = uniform_costs(
+          p,
+          {.forward = {1.0},
+           .backward_input = {1.0},
+           .backward_weight = {1.0},
+           .forward_bytes = {1000},
+           .backward_bytes = {1000},
+           .data_reduction = {{.at = 0.5, .seconds = {20.0}}, {.at = 1.0, .seconds = {20.0}}}});
       costs.link = {.latency = {0.001}, .bytes_per_second = 100.0};
       costs.embedding_sync = {10.0};
       std::vector<ClassChoices> classes =

@@ -190,6 +190,44 @@ TEST_CASE("buckets run beside the last backward pass, and the sync after both en
   CHECK(timeline.ranks[0].exposed_at(Site::embedding).value == Approx(1.0));
 }
 
+TEST_CASE(
+    "a latency holds no link: buckets that travel at once arrive one latency after the last") {
+  const Schedule schedule = make_schedule(Kind::one_f_one_b, {.num_micro_batches = 1});
+  CostModel costs = message_costs(1, 1.0);
+  const Exchanges once{.latency = {5.0}};
+  const Bucket bucket{.at = 1.0, .seconds = {0.5}, .exchanges = once};
+  costs.chunks[0].data_reduction = {bucket, bucket, bucket, bucket};
+  const double passes = 1.0 + 2.0;
+  CHECK(make_timeline(schedule, costs).step.value == Approx(passes + 4 * 0.5 + 5.0));
+}
+
+TEST_CASE("of a sum in two exchanges the second leaves when the first has arrived") {
+  const Schedule schedule = make_schedule(Kind::one_f_one_b, {.num_micro_batches = 1});
+  CostModel costs = message_costs(1, 1.0);
+  const Exchanges twice{.latency = {5.0}, .plain = 2, .sum = 2};
+  const Bucket bucket{.at = 1.0, .seconds = {1.0}, .exchanges = twice};
+  costs.chunks[0].data_reduction = {bucket, bucket};
+  // Slices leave until 1, arrive until 6; sums leave from 5.5 to 6 and 6 to 6.5, and arrive.
+  CHECK(make_timeline(schedule, costs).step.value == Approx(3.0 + 6.5 + 5.0));
+  // Gathered frames take one exchange, two sums of a codec four.
+  ClassCost& cost = costs.compressed[{Site::data_gradient, 0, Phase::step}];
+  cost.rounds = Rounds{.gathers = 1};
+  CHECK(make_timeline(schedule, costs).step.value == Approx(3.0 + 2.0 + 5.0));
+  cost.rounds = Rounds{.sums = 2};
+  CHECK(make_timeline(schedule, costs).step.value == Approx(3.0 + 11.5 + 10.0));
+}
+
+TEST_CASE("a codec works on one bucket at a time, beside the link and beside compute") {
+  const Schedule schedule = make_schedule(Kind::one_f_one_b, {.num_micro_batches = 1});
+  CostModel costs = message_costs(1, 1.0);
+  const Bucket bucket{.at = 1.0, .seconds = {2.0}};
+  costs.chunks[0].data_reduction = {bucket, bucket};
+  costs.compressed[{Site::data_gradient, 0, Phase::step}] = {
+      .share = 0.5, .encode = {1.0}, .decode = {0.5}};
+  // Encoded at 0.5 and 1; on the link until 1.5 and 2.5; decoded a quarter of a second later.
+  CHECK(make_timeline(schedule, costs).step.value == Approx(3.0 + 2.75));
+}
+
 TEST_CASE("a parameter gather delays the first forward pass by what does not fit beside it") {
   const Schedule schedule = make_schedule(Kind::one_f_one_b, {.num_micro_batches = 1});
   CostModel costs = message_costs(1, 1.0);
