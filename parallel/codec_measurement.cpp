@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "compress/codec.h"
 #include "compress/codec_bytes.h"
@@ -34,6 +37,29 @@ MatrixShape measured_shape(const std::vector<std::int64_t>& shape, std::int64_t 
   matrix.rows = std::min(matrix.rows, most_rows);
   return matrix;
 }
+
+// Keeps threads busy with products, as the passes of a rank do while its codecs work.
+class BusyThreads {
+ public:
+  explicit BusyThreads(int count) {
+    threads_.reserve(static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) {
+      threads_.emplace_back([](const std::stop_token& stop) {
+        std::vector<float> values(kBusyElements, 1.0F);
+        while (!stop.stop_requested()) {
+          for (float& value : values) {
+            value = 0.5F * value + 0.5F;
+          }
+        }
+      });
+    }
+  }
+
+ private:
+  static constexpr std::size_t kBusyElements = std::size_t{1} << 18U;  // beyond the first caches
+
+  std::vector<std::jthread> threads_;
+};
 
 std::vector<float> normal_numbers(std::size_t count) {
   std::vector<float> values;
@@ -145,6 +171,7 @@ std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& mess
     most_elements = std::max(most_elements, shape.rows * shape.columns);
   }
   const std::vector<float> values = normal_numbers(static_cast<std::size_t>(most_elements));
+  const BusyThreads passes(workers.device == Device::cpu ? workers.num_threads : 0);
   std::vector<CodecTimes> times;
   times.reserve(messages.size());
   for (const CandidateMessage& message : messages) {

@@ -49,7 +49,7 @@ void PlanChooser::begin(std::int64_t step) {
 void PlanChooser::measure_codecs(StepRecorder& recorder) const {
   const MeshJob job = config_->mesh_job();
   const Workers workers{num_threads_, job.device};
-  recorder.add_codecs(slackline::measure_codecs(
+  recorder.add_codecs_beside_steps(slackline::measure_codecs(
       candidate_messages(config_->compress, job), job.model.hidden, workers));
   for (const CodecError& error :
        try_candidates(model_->kept_messages(), config_->compress, job, workers, *world_)) {

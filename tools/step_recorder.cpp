@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <set>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -81,12 +82,16 @@ void StepRecorder::add(const MeshModel::StepTimes& times,
       known = sum;
     }
   }
-  add_codecs(times.codecs);
+  add_codecs(times.codecs, codecs_);
 }
 
-void StepRecorder::add_codecs(const std::vector<CodecTimes>& codecs) {
+void StepRecorder::add_codecs_beside_steps(const std::vector<CodecTimes>& codecs) {
+  add_codecs(codecs, codecs_beside_steps_);
+}
+
+void StepRecorder::add_codecs(const std::vector<CodecTimes>& codecs, CodecTable& table) {
   for (const CodecTimes& codec : codecs) {
-    CodecSums& sums = codecs_[{codec_setting_json(codec.setting), codec.shape, codec.sent_bytes}];
+    CodecSums& sums = table[{codec_setting_json(codec.setting), codec.shape, codec.sent_bytes}];
     sums.encode.add(codec.encode.seconds, static_cast<double>(codec.encode.calls));
     sums.decode.add(codec.decode.seconds, static_cast<double>(codec.decode.calls));
   }
@@ -129,50 +134,64 @@ StepCosts StepRecorder::costs() {
     own += fmt::format(
         "{} {} {} {}\n", key.first, static_cast<int>(key.second), sum.seconds, sum.count);
   }
-  OpSums all;
+  std::map<std::pair<int, CostKind>, double> slowest;
   for (const std::string& text : exchange_texts(*world_, own, "costs of ops")) {
     std::istringstream lines(text);
     int stage = 0;
     int kind = 0;
     Sum sum;
     while (lines >> stage >> kind >> sum.seconds >> sum.count) {
-      all[{stage, static_cast<CostKind>(kind)}].add(sum.seconds, sum.count);
+      double& mean = slowest[{stage, static_cast<CostKind>(kind)}];
+      mean = std::max(mean, sum.mean());
     }
   }
   StepCosts costs;
-  for (const auto& [key, sum] : all) {
-    costs.ops.push_back(
-        {.stage = key.first, .kind = key.second, .seconds = seconds(sum.seconds / sum.count)});
+  for (const auto& [key, mean] : slowest) {
+    costs.ops.push_back({.stage = key.first, .kind = key.second, .seconds = seconds(mean)});
   }
   costs.codecs = codec_costs();
   return with_parts(job_, costs);
 }
 
-std::vector<CodecCost> StepRecorder::codec_costs() {
+StepRecorder::CodecTable StepRecorder::slowest_codecs(const CodecTable& table) {
   std::string own;
-  for (const auto& [key, sums] : codecs_) {
-    own += fmt::format("{}\n{} {} {} {} {} {}\n",
+  for (const auto& [key, sums] : table) {
+    own += fmt::format("{}\n{} {} {} {}\n",
                        key.codec,
                        key.sent_bytes,
-                       sums.encode.seconds,
-                       sums.encode.count,
-                       sums.decode.seconds,
-                       sums.decode.count,
+                       sums.encode.mean(),
+                       sums.decode.mean(),
                        joined(key.shape, " "));
   }
-  std::map<CodecKey, CodecSums> all;
+  CodecTable slowest;
   for (const std::string& text : exchange_texts(*world_, own, "costs of codecs")) {
     std::istringstream lines(text);
     CodecKey key;
     std::string numbers;
     while (std::getline(lines, key.codec) && std::getline(lines, numbers)) {
       std::istringstream fields(numbers);
-      CodecSums sums;
-      fields >> key.sent_bytes >> sums.encode.seconds >> sums.encode.count >> sums.decode.seconds >>
-          sums.decode.count;
+      double encode = 0.0;
+      double decode = 0.0;
+      fields >> key.sent_bytes >> encode >> decode;
       key.shape.assign(std::istream_iterator<std::int64_t>(fields), {});
-      all[key].encode.add(sums.encode.seconds, sums.encode.count);
-      all[key].decode.add(sums.decode.seconds, sums.decode.count);
+      CodecSums& sums = slowest[key];
+      sums.encode = {.seconds = std::max(sums.encode.seconds, encode), .count = 1.0};
+      sums.decode = {.seconds = std::max(sums.decode.seconds, decode), .count = 1.0};
+    }
+  }
+  return slowest;
+}
+
+// What a codec took in steps replaces what it took beside them, whatever the shapes.
+std::vector<CodecCost> StepRecorder::codec_costs() {
+  CodecTable all = slowest_codecs(codecs_);
+  std::set<std::string> used;
+  for (const auto& [key, sums] : all) {
+    used.insert(key.codec);
+  }
+  for (const auto& [key, sums] : slowest_codecs(codecs_beside_steps_)) {
+    if (!used.contains(key.codec)) {
+      all.emplace(key, sums);
     }
   }
   std::vector<CodecCost> costs;

@@ -33,8 +33,8 @@ class StepRecorder {
            const std::vector<Wait>& transfers,
            Steps steps = Steps::mean);
 
-  // Adds calls of codecs outside of steps.
-  void add_codecs(const std::vector<CodecTimes>& codecs);
+  // Adds calls of codecs outside of steps, which count for settings that no step has used.
+  void add_codecs_beside_steps(const std::vector<CodecTimes>& codecs);
 
   // Adds a step to the trace: its ops and transfers, and on the track "step" its whole length.
   void trace(std::int64_t step,
@@ -48,9 +48,11 @@ class StepRecorder {
     num_steps_ = 0;
     sums_.clear();
     codecs_.clear();
+    codecs_beside_steps_.clear();
   }
 
-  // Mean costs of all ranks' ops, with costs of parts for other layouts; on every rank. Blocks.
+  // Costs of ops and codecs, with costs of parts for other layouts; on every rank. Means over
+  // steps, of the rank that took longest: a step waits for it. Blocks.
   [[nodiscard]] StepCosts costs();
 
   // The traces of all ranks as Chrome's JSON; on every rank. Blocks.
@@ -87,19 +89,25 @@ class StepRecorder {
     Sum decode{};
   };
 
+  using CodecTable = std::map<CodecKey, CodecSums>;
   using OpSums = std::map<std::pair<int, CostKind>, Sum>;
 
   // Of one step.
   [[nodiscard]] OpSums sums_of(const MeshModel::StepTimes& times,
                                const std::vector<Wait>& transfers) const;
+
+  static void add_codecs(const std::vector<CodecTimes>& codecs, CodecTable& table);
   [[nodiscard]] std::vector<CodecCost> codec_costs();
+  // That of every rank, with the longest of their means. Blocks.
+  [[nodiscard]] CodecTable slowest_codecs(const CodecTable& own);
 
   MeshJob job_;
   int pipeline_rank_;
   Communicator* world_;
   std::int64_t num_steps_ = 0;
   OpSums sums_;
-  std::map<CodecKey, CodecSums> codecs_;
+  CodecTable codecs_;
+  CodecTable codecs_beside_steps_;
   std::vector<schedule::TraceBar> bars_;
 };
 

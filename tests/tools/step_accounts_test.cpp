@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/comm/cluster.h"
 #include "core/file_io.h"
 #include "tests/support/catch.h"
 #include "tests/tools/metrics_lines.h"
@@ -203,6 +204,45 @@ TEST_CASE("a rehearsed step's compute, bubble and exposed seconds are those of i
   CHECK(median(seconds["bubble"]) == Approx(3 * kUnit).margin(kLate));
   CHECK(median(seconds["exposed"]) == Approx(2 * kUnit).margin(kLate));
   CHECK(median(seconds["other"]) < kLate);
+}
+
+// Weights that zero1 gathers arrive long after the first forward pass has begun. That pass computes
+// for a unit of time and waits for several.
+TEST_CASE("a pass' cost has no wait for gathered weights in it, which a plan adds once") {
+  const TrainingRun run;
+  constexpr double kUnit = 0.020;  // seconds
+  write_file_atomically(run.path("links.json"),
+                        R"({"nodes": [{"count": 2, "devices": 1}],
+  "links": [{"scope": "network", "latency_seconds": 0.02, "bytes_per_second": 4e5}]})");
+  StepCosts costs;
+  costs.ops.push_back({.kind = CostKind::forward, .seconds = {kUnit}});
+  costs.ops.push_back({.kind = CostKind::backward, .seconds = {2 * kUnit}});
+  costs.ops.push_back({.kind = CostKind::optimizer, .seconds = {0.0}});
+  write_file_atomically(run.path("costs.json"), cost_file_text(costs));
+  const std::vector<std::string> config = {"device=rehearsal",
+                                           "rehearsal.costs=" + run.path("costs.json"),
+                                           "data.train=[{\"path\": \"none\"}]",
+                                           "parallel.data=2",
+                                           "parallel.data_strategy=zero1",
+                                           "network.links=" + run.path("links.json"),
+                                           "run.steps=8"};
+  const ProcessResult result = run.train(config, {"--ranks", "2"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  std::vector<double> exposed;
+  std::vector<double> steps;
+  for (const nlohmann::json& line : step_lines(run.run_dir())) {
+    exposed.push_back(line["axes"]["data"]["exposed_seconds"].get<double>());
+    steps.push_back(line["step_seconds"].get<double>());
+  }
+  CHECK(median(exposed) > 4 * kUnit);
+  const StepCosts measured = read_cost_file(run.run_dir() + "/costs.json");
+  // A busy machine wakes a rank some milliseconds late; half a unit is less than any wait.
+  CHECK(measured.of_stage(0, CostKind::forward)->value == Approx(kUnit).margin(kUnit / 2));
+  const StepPlan plan =
+      make_step_plan(resolved_config(run), measured, read_emulated_cluster(run.path("links.json")));
+  // A gather that counted twice would be a third of the step.
+  CHECK(plan.timeline.step.value == Approx(median(steps)).epsilon(0.15));
 }
 
 TEST_CASE("a run leaves a cost file that its own config can be planned with, and a trace") {
