@@ -9,9 +9,10 @@
 namespace slackline::schedule {
 
 // Steps of one schedule under other codecs, many times faster than timelines of their own: nodes
-// keep the order in which links, data axes and codecs served them in one timeline, so that a step
-// is one pass over its graph. Exact as long as that order is the one that the other codecs would
-// give, and they leave messages as eager as they were.
+// keep the order in which links served them in one timeline, so that a step is one pass over its
+// graph. Buckets and the update, which no op waits for, are served in order of readiness after it.
+// Exact as long as the links' order is the one that the other codecs would give, and they leave
+// messages as eager as they were.
 class Retiming {
  public:
   // Takes the order from the timeline of `costs`. `classes` are those that may change.

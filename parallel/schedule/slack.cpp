@@ -69,9 +69,10 @@ std::vector<ClassSlack> class_slacks(const Timeline& timeline) {
     const auto [row, added] = rows.try_emplace(node.members, ClassSlack{.members = node.members});
     ClassSlack& sum = row->second;
     sum.slack = added ? slack[id] : std::min(sum.slack, slack[id]);
-    sum.count += node.part == NodePart::whole ? 1 : 0;
+    const bool ends = node.kind == NodeKind::transfer || node.part == NodePart::decode;
+    sum.count += ends ? 1 : 0;
     sum.bytes += node.bytes;
-    sum.seconds += node.end - node.ready;
+    sum.seconds += ends ? node.end - node.ready : Seconds{};
   }
   std::vector<ClassSlack> table;
   table.reserve(rows.size());

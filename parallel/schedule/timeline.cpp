@@ -149,10 +149,15 @@ void count_idle(RankTimes& times, const TimelineNode& awaited, Seconds free, Sec
   times.bubble += idle - exposed;
 }
 
-// When the last peer had submitted a transfer: its posts, without the encoding between them.
+// When the last peer had submitted a transfer: its posts, without the encoding between them. The
+// parts of a once-a-step transfer stand behind one another, and were submitted with the first.
 void correct_ready(Timeline& timeline) {
+  Seconds submitted{};
   for (TimelineNode& node : timeline.nodes) {
-    if (node.kind == NodeKind::transfer) {
+    if (node.kind != NodeKind::transfer && is_transfer(node.kind)) {
+      submitted = node.part == NodePart::encode ? node.ready : submitted;
+      node.ready = submitted;
+    } else if (node.kind == NodeKind::transfer) {
       node.ready = {};
       for (const Edge& edge : node.after) {
         const TimelineNode& before = timeline.nodes[index(edge.from)];
