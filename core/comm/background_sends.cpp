@@ -91,11 +91,12 @@ bool BackgroundSends::fits(const Ends& ends, const Line& line, Clock::time_point
   if (moving < kAtOnce) {
     return true;
   }
+  const std::size_t own = line.waiting.begin()->second.bytes;
   const Cluster::Link* const link = link_of(ends);
-  const double travelling = link == nullptr ? 0.0 : link->bytes_per_second * link->latency_seconds;
-  const double window = static_cast<double>(kAtOnce * longest_) + travelling;
-  const std::size_t bytes = bytes_beside(ends, now) + line.waiting.begin()->second.bytes;
-  return static_cast<double>(bytes) <= window;
+  const double window = link == nullptr ? static_cast<double>(kAtOnce * longest_)
+                                        : link->bytes_per_second * link->latency_seconds +
+                                              static_cast<double>(kAtOnce * own);
+  return static_cast<double>(bytes_beside(ends, now) + own) <= window;
 }
 
 // The oldest of all, so that a step's sends keep their order over receivers, which is another one

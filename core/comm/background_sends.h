@@ -20,10 +20,10 @@ namespace slackline {
 // more. Engine's thread.
 //
 // A link is busy while bytes_per_second x latency_seconds bytes are on their way. So that, and two
-// of the longest messages more, is the window of a pair of ranks, or of all sends of a rank where
-// they share an adapter. Of links that nobody knows the latency counts as 0. A message that others
-// give way to finds at most a window ahead of it: it comes one latency and two of the longest
-// messages later than over an idle link.
+// messages more, is the window of a pair of ranks, or of all sends of a rank where they share an
+// adapter. Over links that nobody knows it is the bytes of two of the longest messages. A message
+// that others give way to finds at most a window ahead of it: it comes one latency and the time of
+// two messages later than over an idle link.
 class BackgroundSends {
  public:
   using Clock = Transport::Clock;
