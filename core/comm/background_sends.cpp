@@ -86,16 +86,22 @@ std::optional<BackgroundSends::Clock::time_point> BackgroundSends::serve(const M
 
 // Whether the line's next message may join those under way.
 bool BackgroundSends::fits(const Ends& ends, const Line& line, Clock::time_point now) const {
-  const auto moving = std::ranges::count_if(
-      line.under_way, [&](const UnderWay& sent) { return now < sent.counts_until; });
+  const std::size_t own = line.waiting.begin()->second.bytes;
+  std::size_t longest = own;  // a short one behind long ones leaves them their window
+  int moving = 0;
+  for (const UnderWay& sent : line.under_way) {
+    if (now < sent.counts_until) {
+      longest = std::max(longest, sent.message.bytes);
+      ++moving;
+    }
+  }
   if (moving < kAtOnce) {
     return true;
   }
-  const std::size_t own = line.waiting.begin()->second.bytes;
   const Cluster::Link* const link = link_of(ends);
   const double window = link == nullptr ? static_cast<double>(kAtOnce * longest_)
                                         : link->bytes_per_second * link->latency_seconds +
-                                              static_cast<double>(kAtOnce * own);
+                                              static_cast<double>(kAtOnce * longest);
   return static_cast<double>(bytes_beside(ends, now) + own) <= window;
 }
 

@@ -95,6 +95,17 @@ TEST_CASE("background sends fill what a link has on its way, and two messages mo
   REQUIRE(take_all(sends) == numbers(7, 8));
 }
 
+TEST_CASE("a short background send behind long ones does not leave its link idle") {
+  BackgroundSends sends(kLongest);
+  sends.set_links(half_a_second(Cluster::SharedBy::pair), nodes_of_their_own());
+  for (std::size_t piece = 0; piece < 9; ++piece) {
+    Message message = message_of(0, piece);
+    message.bytes = piece == 5 ? 1 : kLongest;
+    sends.add(message, 1);
+  }
+  REQUIRE(take_all(sends) == numbers(0, 7));  // 601 of 700 bytes
+}
+
 TEST_CASE("background sends to all ranks that one adapter serves share its window, two to each") {
   BackgroundSends sends(kLongest);
   sends.set_links(half_a_second(Cluster::SharedBy::node), nodes_of_their_own());
