@@ -387,7 +387,7 @@ void StepReporter::probe_anew() {
   flush();
   model_->finish_gather();
   machine_.links = probe_links(*world_);
-  set_links(*world_, *machine_.links);
+  world_->set_links(*machine_.links);
 }
 
 }  // namespace slackline

@@ -102,7 +102,7 @@ LinkSpeeds probed_links(Communicator& world, const TrainConfig& config) {
   }
   const double begin = world.now();
   Cluster cluster = probe_links(world);
-  set_links(world, cluster);
+  world.set_links(cluster);
   if (world.rank() == 0) {
     log_info(fmt::format("links inside a node: {}; between nodes: {}; probed in {:.3f} s",
                          link_text(cluster.node_link),

@@ -12,6 +12,8 @@
 
 namespace slackline {
 
+struct Cluster;
+
 // How a sum over ranks is ordered, per element, in fp32 (f64 tensors: in double).
 enum class SumOrder {
   ranks,  // ((x0 + x1) + x2) + x3
@@ -140,6 +142,10 @@ class Communicator {
 
   // Node of every rank of this communicator, numbered from 0 in rank order.
   [[nodiscard]] virtual const std::vector<int>& nodes() const = 0;
+
+  // Says what the links of a world that emulates none are like, as probed: how many bytes of
+  // background messages keep one busy follows from that. All ranks call alike.
+  virtual void set_links(const Cluster& links) = 0;
 
   // Tells all ranks of the world that this one cannot go on: their waits and later transfers throw
   // CommError with `reason`. The first failure counts.

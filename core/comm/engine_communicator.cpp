@@ -313,6 +313,10 @@ bool EngineCommunicator::has_failed() const {
   return endpoint_->engine->has_failed();
 }
 
+void EngineCommunicator::set_links(const Cluster& links) {
+  endpoint_->engine->set_links(links, endpoint_->nodes);
+}
+
 void EngineCommunicator::fail(const std::string& reason) {
   endpoint_->engine->fail("world rank " + std::to_string(membership_->world_rank()) +
                           " failed: " + reason);

@@ -71,6 +71,7 @@ class EngineCommunicator final : public Communicator {
 
   [[nodiscard]] const std::vector<int>& nodes() const override { return nodes_; }
 
+  void set_links(const Cluster& links) override;
   void fail(const std::string& reason) override;
   [[nodiscard]] bool has_failed() const override;
 

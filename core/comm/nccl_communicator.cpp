@@ -251,6 +251,8 @@ class NcclCommunicator final : public Communicator {
 
   [[nodiscard]] const std::vector<int>& nodes() const override { return staged_->nodes(); }
 
+  void set_links(const Cluster& links) override { staged_->set_links(links); }
+
   void fail(const std::string& reason) override { staged_->fail(reason); }
 
   [[nodiscard]] bool has_failed() const override { return staged_->has_failed(); }

@@ -91,6 +91,8 @@ class ScaledCommunicator final : public Communicator {
 
   [[nodiscard]] const std::vector<int>& nodes() const override { return inner_->nodes(); }
 
+  void set_links(const Cluster& links) override { inner_->set_links(links); }
+
   void fail(const std::string& reason) override { inner_->fail(reason); }
 
   [[nodiscard]] bool has_failed() const override { return inner_->has_failed(); }

@@ -188,11 +188,6 @@ std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
       Membership{.rank = found.rank, .members = all_ranks(found.size), .axis = "world"});
 }
 
-void set_links(Communicator& world, const Cluster& links) {
-  const EngineCommunicator& communicator = engine_communicator(world);
-  communicator.engine().set_links(links, communicator.nodes());
-}
-
 void run_on_mpi_thread(Communicator& world, const std::function<void()>& job) {
   engine_communicator(world).engine().run_here(job);
 }

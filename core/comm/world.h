@@ -41,10 +41,6 @@ void run_local_ranks(int size,
 // other ranks to do the same, unless a transfer failed.
 [[nodiscard]] std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options = {});
 
-// Tells a world that emulates none what its links are like, as probed: how many bytes of background
-// messages keep a link busy follows from that. All ranks call alike.
-void set_links(Communicator& world, const Cluster& links);
-
 // Ends all processes of a world that connect_mpi made, this one with `code`. The others' waits
 // throw CommError with `reason`, unless this rank ends because of somebody else's failure. To be
 // called by every rank that fails, after it has printed why: the launcher kills the rest as soon as

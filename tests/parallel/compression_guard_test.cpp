@@ -10,6 +10,7 @@
 #include "core/comm/world.h"
 #include "parallel/compression_policy.h"
 #include "parallel/gradient_sample.h"
+#include "parallel/sampled_steps.h"
 #include "tests/support/catch.h"
 
 namespace slackline {
@@ -273,7 +274,10 @@ TEST_CASE("a class whose codec has changed since the sampled step waits for the 
   plans.push_back(first->plan);
   CHECK_FALSE(guarded_plan(job, plans, 11, found, kRule));
   CHECK_FALSE(guarded_plan(job, plans, 12, found, kRule));
-  const std::optional<GuardedPlan> second = guarded_plan(job, plans, 13, found, kRule);
+  // What the codec before owed comes with the first messages.
+  CHECK_FALSE(guarded_plan(job, plans, first->plan.from_step + kStepsToSettle - 1, found, kRule));
+  const std::optional<GuardedPlan> second =
+      guarded_plan(job, plans, first->plan.from_step + kStepsToSettle, found, kRule);
   REQUIRE(second);
   CHECK(*second->plan.plan.codec_of(kSteady) == low_rank(8));
 }

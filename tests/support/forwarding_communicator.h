@@ -92,6 +92,8 @@ class ForwardingCommunicator : public Communicator {
 
   [[nodiscard]] const std::vector<int>& nodes() const override { return real_->nodes(); }
 
+  void set_links(const Cluster& links) override { real_->set_links(links); }
+
   void fail(const std::string& reason) override { real_->fail(reason); }
 
   [[nodiscard]] bool has_failed() const override { return real_->has_failed(); }

@@ -57,7 +57,7 @@ SLOW_BOUNDARY = {
 
 LAB = [str(REPOSITORY / "tools/bench/netlab"), "--nodes", "2", "--ranks-per-node", "2", "--rate", "100mbit", "--"]
 LAB_MODEL = {"layers": 4, "hidden": 192, "heads": 4, "sequence": 128, "vocab": 257}
-LAB_STEPS = 12  # a plan is in force from step 9
+LAB_STEPS = 12  # plans by measured steps are in force from steps 3 and 10
 LAB_ROUNDS = 9
 
 
