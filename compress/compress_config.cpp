@@ -127,10 +127,10 @@ void check_policy(const JsonReader& section, const CompressConfig& config) {
 }  // namespace
 
 const std::map<std::string, double>& critical_path_max_errors() {
-  static const std::map<std::string, double> errors = {{"pipeline_forward", 0.1},
-                                                       {"pipeline_backward", 0.1},
-                                                       {"data_gradient", 0.4},
-                                                       {"embedding", 0.4}};
+  static const std::map<std::string, double> errors = {{"pipeline_forward", 0.05},
+                                                       {"pipeline_backward", 0.05},
+                                                       {"data_gradient", 0.3},
+                                                       {"embedding", 0.3}};
   return errors;
 }
 

@@ -20,8 +20,9 @@ struct CodecError {
 
 // What was measured of real messages in two ways. Trials of candidates (parallel/message_trial.h)
 // are of one message, without what error feedback brings: they compare codecs with each other.
-// Samples are of a codec in force, feedback and all, and may be larger than 1: they are compared
-// with a bound alone. A value; where it decides, the same on all ranks.
+// Samples are of a codec in force, feedback and all (lost_share() in
+// parallel/compression_quality.h), and may be larger than 1: they are compared with a bound alone.
+// A value; where it decides, the same on all ranks.
 class CodecErrors {
  public:
   // Each takes the place of what was known in the same way of that codec on that class.
@@ -35,8 +36,8 @@ class CodecErrors {
                           const CodecSetting& codec,
                           const MatrixShape& shape) const;
 
-  // What is to be compared with a bound: the class's last sample, else its trial, else its site's;
-  // nothing where nothing was measured.
+  // What is to be compared with a bound: the class's last sample, else what its trial lets expect
+  // of samples, else its site's; nothing where nothing was measured.
   [[nodiscard]] std::optional<double> measured(const schedule::TransferClass& members,
                                                const CodecSetting& codec) const;
 

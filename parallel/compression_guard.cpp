@@ -160,18 +160,22 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
     const bool waits = !row->codec || setting == nullptr || *row->codec != *setting ||
                        !has_settled(plans, step, quality.members);
     const auto bound = rule.max_error.find(quality.members.site);
-    if (waits || bound == rule.max_error.end() || quality.relative_error <= bound->second) {
+    if (waits || bound == rule.max_error.end() ||
+        lost_share(quality, setting->error_feedback) <= bound->second) {
       continue;
     }
     make_finer(*row, job, rule);
     changed.emplace_back(&*row, &quality);
   }
   for (const auto& [row, quality] : changed) {
-    row->reason = fmt::format("{}from step {} {}; relative error {:.4g} above {:g} in step {}",
+    const CodecSetting& before = *sampled.codec_of(row->members);
+    const bool owes = before.error_feedback != ErrorFeedback::none;
+    row->reason = fmt::format("{}from step {} {}; {} {:.4g} above {:g} in step {}",
                               kMark,
                               next.plan.from_step,
-                              change_text(*sampled.codec_of(row->members), *row, plan),
-                              quality->relative_error,
+                              change_text(before, *row, plan),
+                              owes ? "owed share" : "relative error",
+                              lost_share(*quality, before.error_feedback),
                               rule.max_error.at(row->members.site),
                               step);
     next.changes.push_back(schedule::class_text(row->members) + ": " + row->reason);

@@ -32,4 +32,11 @@ ClassQuality quality_of(const schedule::TransferClass& members, const MessageSum
   return quality;
 }
 
+double lost_share(const ClassQuality& quality, ErrorFeedback error_feedback) {
+  if (error_feedback == ErrorFeedback::none) {
+    return quality.relative_error;
+  }
+  return quality.residual_norm == 0.0 ? 0.0 : quality.residual_norm / quality.raw_norm;
+}
+
 }  // namespace slackline

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "compress/codec_setting.h"
 #include "parallel/message_sums.h"
 #include "parallel/schedule/transfer_class.h"
 
@@ -16,7 +17,7 @@ struct ClassQuality {
   double relative_error = 0.0;  // |x - y| / |x|: x as it was to be sent, y as it is decoded
   double cosine = 0.0;          // of x and y
   double raw_norm = 0.0;        // |x|
-  double residual_norm = 0.0;   // of what error feedback keeps
+  double residual_norm = 0.0;  // of what error feedback keeps; of a sum, that of all ranks added up
 
   // Lazy feedback at a boundary: E what a message left, D the difference of the inputs of its
   // micro-batch and the next (MessageSums).
@@ -34,5 +35,10 @@ struct ClassQuality {
 // From the sums of all ranks.
 [[nodiscard]] ClassQuality quality_of(const schedule::TransferClass& members,
                                       const MessageSums& sums);
+
+// What is held against a bound: without error feedback what messages lose, the relative error; with
+// it what is still owed, as a share of the message, for of the rest a message that is off is put
+// right by the next ones.
+[[nodiscard]] double lost_share(const ClassQuality& quality, ErrorFeedback error_feedback);
 
 }  // namespace slackline

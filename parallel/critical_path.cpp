@@ -42,30 +42,36 @@ constexpr Seconds kHidden{1e-6};
 // The ranks of low_rank follow the model, as parts of its width.
 constexpr std::array<int, 4> kPartsOfWidth = {4, 8, 16, 32};
 
-std::map<Site, std::vector<CodecSetting>> default_candidates(int hidden) {
-  const auto bits = [](int number, ErrorFeedback feedback) {
-    return CodecSetting{.kind = CodecKind::quantize,
-                        .error_feedback = feedback,
-                        .bits = number,
-                        .scale = ScaleOf::token};
-  };
-  const std::vector<CodecSetting> messages = {
-      {.kind = CodecKind::cast}, bits(8, ErrorFeedback::none), bits(4, ErrorFeedback::none)};
-  std::vector<CodecSetting> sums = {
-      {.kind = CodecKind::cast, .error_feedback = ErrorFeedback::immediate},
-      bits(8, ErrorFeedback::immediate)};
+CodecSetting integers(int bits, ScaleOf scale, ErrorFeedback feedback) {
+  return {.kind = CodecKind::quantize, .error_feedback = feedback, .bits = bits, .scale = scale};
+}
+
+std::vector<CodecSetting> default_sums(int hidden, ScaleOf scale) {
+  constexpr ErrorFeedback kOwed = ErrorFeedback::immediate;
+  std::vector<CodecSetting> sums = {{.kind = CodecKind::cast, .error_feedback = kOwed},
+                                    integers(8, scale, kOwed),
+                                    integers(4, scale, kOwed)};
   for (const int parts : kPartsOfWidth) {
-    const CodecSetting low_rank{.error_feedback = ErrorFeedback::immediate,
-                                .rank = std::max(1, hidden / parts),
-                                .factors = DType::bf16};
+    const CodecSetting low_rank{
+        .error_feedback = kOwed, .rank = std::max(1, hidden / parts), .factors = DType::bf16};
     if (low_rank != sums.back()) {  // narrow models have fewer ranks than parts
       sums.push_back(low_rank);
     }
   }
+  return sums;
+}
+
+// Elements share a scale where they are alike: those of a token of a boundary's message; those of
+// an output of a layer's gradient, whose columns are outputs (queries, keys and values side by
+// side among them); those of a token of the table.
+std::map<Site, std::vector<CodecSetting>> default_candidates(int hidden) {
+  const std::vector<CodecSetting> messages = {{.kind = CodecKind::cast},
+                                              integers(8, ScaleOf::token, ErrorFeedback::none),
+                                              integers(4, ScaleOf::token, ErrorFeedback::none)};
   return {{Site::pipeline_forward, messages},
           {Site::pipeline_backward, messages},
-          {Site::data_gradient, sums},
-          {Site::embedding, sums}};
+          {Site::data_gradient, default_sums(hidden, ScaleOf::channel)},
+          {Site::embedding, default_sums(hidden, ScaleOf::token)}};
 }
 
 // What these lose is the same for any message: they serve before anything is measured.

@@ -14,8 +14,8 @@ namespace slackline {
 // more than it takes itself.
 
 // What each site may be compressed by: compress.<site>.candidates, else its codec; where no site is
-// set at all, a cast and integers of 8 and 4 bits for messages between stages, and a cast, 8 bits
-// and low ranks from a quarter to a 32nd of the model's width for gradients and the tied table.
+// set at all, a cast and integers of 8 and 4 bits for messages between stages, and besides these
+// low ranks from a quarter to a 32nd of the model's width for gradients and the tied table.
 // Sites that are not in it stay plain.
 [[nodiscard]] std::map<schedule::Site, std::vector<CodecSetting>> candidates_of(
     const CompressConfig& config, const MeshJob& job);

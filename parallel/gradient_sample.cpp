@@ -68,18 +68,22 @@ std::vector<float> GradientSample::values_of(StreamView stream,
 
 void GradientSample::take_raw(StreamView stream, const Codec::Matrices& gradients) {
   const std::vector<float> values = values_of(stream, gradients);
-  raw_.assign(values.begin(), values.end());
+  added_.assign(values.begin(), values.end());
 }
 
 void GradientSample::take_sent(StreamView stream,
                                const Codec::Matrices& gradients,
                                const Codec::Matrices& residual) {
   sent_ = values_of(stream, gradients);
-  residual_ = residual.empty() ? std::vector<float>(sent_.size()) : values_of(stream, residual);
+  added_.resize(2 * sent_.size());
+  if (!residual.empty()) {
+    const std::vector<float> kept = values_of(stream, residual);
+    std::ranges::copy(kept, added_.begin() + static_cast<std::ptrdiff_t>(sent_.size()));
+  }
 }
 
 void GradientSample::add_up(Communicator& group) {
-  transfer_ = group.all_reduce(Tensor(std::span(raw_)), {.what = "sampled gradients"});
+  transfer_ = group.all_reduce(Tensor(std::span(added_)), {.what = "sampled gradients"});
 }
 
 MessageSums GradientSample::sums(std::size_t matrix) {
@@ -88,9 +92,9 @@ MessageSums GradientSample::sums(std::size_t matrix) {
   const auto end = static_cast<std::size_t>(ends_[matrix]);
   for (std::size_t i = matrix == 0 ? 0 : static_cast<std::size_t>(ends_[matrix - 1]); i < end;
        ++i) {
-    const double x = raw_[i];
+    const double x = added_[i];
     const double y = sent_[i];
-    const double e = residual_[i];
+    const double e = added_[sent_.size() + i];
     sums.elements += 1.0;
     sums.raw += x * x;
     sums.sent += y * y;

@@ -14,7 +14,8 @@ namespace slackline {
 
 // What is measured of one compressed sum in a step, on fixed elements of its matrices, at most
 // kElements of them, the same on all ranks of the group: what each rank brings, what all decode,
-// and what each keeps as residual. What the true sum is, ranks tell each other after the step.
+// and what each keeps as residual. The true sum, and what is still owed of it, which is the sum of
+// all residuals, ranks tell each other after the step.
 // Stays where it is between add_up() and sums(). One thread at a time: take_raw() and take_sent()
 // are the codecs', the rest the rank's.
 class GradientSample {
@@ -29,11 +30,10 @@ class GradientSample {
                  const Codec::Matrices& gradients,
                  const Codec::Matrices& residual);
 
-  // Begins to add up what ranks brought. All ranks of the group call it.
+  // Begins to add up what ranks brought and what they keep. All ranks of the group call it.
   void add_up(Communicator& group);
 
-  // Waits for that. Of one matrix: the residual of this rank; everything else is the group's, so
-  // that one rank of it may count it.
+  // Waits for that. Of one matrix; the group's, so that one rank of it counts it.
   [[nodiscard]] MessageSums sums(std::size_t matrix);
 
  private:
@@ -43,9 +43,9 @@ class GradientSample {
   std::vector<std::int64_t> ends_;  // of each matrix's elements among those of the sample
   Buffer indices_;                  // in their matrices, u32
   Buffer taken_;                    // scratch: a value for each, f32
-  std::vector<double> raw_;         // of this rank, then of all
+  // What is brought, and behind it the residuals: of this rank, then of all.
+  std::vector<double> added_;
   std::vector<float> sent_;
-  std::vector<float> residual_;
   Transfer transfer_{};
 };
 

@@ -35,12 +35,10 @@ void StepSamples::add(Gradients gradients) {
 std::vector<MessageSums> StepSamples::finish() {
   for (Gradients& gradients : std::exchange(gradients_, {})) {
     for (std::size_t i = 0; i < gradients.classes.size(); ++i) {
-      if (!gradients.classes[i]) {
-        continue;
+      if (gradients.classes[i]) {
+        const MessageSums sums = gradients.sample->sums(i);
+        sums_of_class(*gradients.classes[i]) += gradients.counts ? sums : MessageSums{};
       }
-      const MessageSums sums = gradients.sample->sums(i);
-      sums_of_class(*gradients.classes[i]) +=
-          gradients.counts ? sums : MessageSums{.residual = sums.residual};
     }
   }
   return sums_;

@@ -228,10 +228,11 @@ void StepReporter::note_errors(const StepRecord& record) {
   Compression& compression = model_->compression();
   const CompressionPlan& plan = plan_at(compression.plans(), record.step).plan;
   for (const ClassQuality& quality : record.compression) {
-    if (std::isfinite(quality.relative_error)) {
-      compression.errors().note_sample({.members = quality.members,
-                                        .codec = *plan.codec_of(quality.members),
-                                        .relative_error = quality.relative_error});
+    const CodecSetting& codec = *plan.codec_of(quality.members);
+    const double lost = lost_share(quality, codec.error_feedback);
+    if (std::isfinite(lost)) {
+      compression.errors().note_sample(
+          {.members = quality.members, .codec = codec, .relative_error = lost});
     }
   }
 }

@@ -46,6 +46,22 @@ TEST_CASE("a class on which nothing was tried has the mean of its site, another 
   CHECK(errors.of(kForward, kRank, kShape) == expected_error(kRank, kShape));
 }
 
+TEST_CASE(
+    "of codecs that leave out the same again, more is expected to be owed than is lost once") {
+  CodecErrors errors;
+  CodecSetting owing_rank = kRank;
+  owing_rank.error_feedback = ErrorFeedback::immediate;
+  CodecSetting owing_bits = kBits;
+  owing_bits.error_feedback = ErrorFeedback::immediate;
+  errors.note_trial({.members = kFirst, .codec = owing_rank, .relative_error = 0.125});
+  errors.note_trial({.members = kFirst, .codec = owing_bits, .relative_error = 0.125});
+  CHECK(errors.measured(kFirst, owing_rank) == 0.625);
+  CHECK(errors.measured(kFirst, owing_bits) == 0.125);
+  CHECK(errors.of(kFirst, owing_rank, kShape) == 0.125);
+  errors.note_sample({.members = kFirst, .codec = owing_rank, .relative_error = 0.25});
+  CHECK(errors.measured(kFirst, owing_rank) == 0.25);
+}
+
 TEST_CASE("a sample is what is compared with bounds, and changes no order of codecs") {
   CodecErrors errors;
   errors.note_trial({.members = kFirst, .codec = kRank, .relative_error = 0.25});

@@ -52,8 +52,13 @@ const TransferClass kSteady{.site = Site::pipeline_backward, .stage = 1, .phase 
 const TransferClass kCooldown{
     .site = Site::pipeline_backward, .stage = 1, .phase = Phase::cooldown};
 
+// What is lost and what is owed are the same.
 std::vector<ClassQuality> measured(const TransferClass& members, double error) {
-  return {{.members = members, .elements = 1, .relative_error = error}};
+  return {{.members = members,
+           .elements = 1,
+           .relative_error = error,
+           .raw_norm = 1.0,
+           .residual_norm = error}};
 }
 
 // What a guard makes of one class of a site of one setting; its codec as text, "kept" or "off".
@@ -133,12 +138,12 @@ TEST_CASE("of candidates what was measured decides, not what is expected") {
     return outcome(job_of(2, 1), "pipeline_backward", kSteady, low_rank(4), 0.6, rule);
   };
   CHECK(next() == "low_rank 6");  // expected to lose less than low_rank 4
-  measure(low_rank(4), 0.6);
+  measure(low_rank(4), 0.12);
   CHECK(next() == "cast");  // low_rank 6 is expected to lose 0.9
-  measure(low_rank(2), 0.4);
+  measure(low_rank(2), 0.09);
   CHECK(next() == "low_rank 2");  // sends least of both
-  measure(low_rank(2), 0.55);
-  CHECK(next() == "cast");  // less than 0.6, and more than a guard lets pass
+  measure(low_rank(2), 0.11);
+  CHECK(next() == "cast");  // less than 0.12, and likely to owe more than a guard lets pass
 }
 
 TEST_CASE("a guard does not judge sites without a bound") {
@@ -205,7 +210,7 @@ TEST_CASE("a change leaves other classes alone and says what, where, from when a
   REQUIRE(next->changes.size() == 1);
   CHECK(next->changes.front() ==
         "pipeline_backward, stage 1, cooldown: guard: from step 13 low_rank 4 becomes low_rank 8; "
-        "relative error 0.75 above 0.5 in step 10");
+        "owed share 0.75 above 0.5 in step 10");
   for (const CompressionPlan::Class& row : next->plan.plan.classes) {
     CHECK((row.reason.find("guard") != std::string::npos) == (row.members == kCooldown));
   }
@@ -224,6 +229,25 @@ TEST_CASE("what a guard has left a class bounds what is chosen later, and the la
   plans.back().plan = plans[1].plan;
   plans.push_back(guarded_plan(job, plans, 30, measured(kCooldown, 0.75), kRule)->plan);
   CHECK(guard_limits(plans) == GuardLimits{{kCooldown, std::nullopt}});
+}
+
+TEST_CASE("without error feedback what is lost is judged, with it what is still owed") {
+  const MeshJob job = job_of(2, 1);
+  const auto is_changed = [&](ErrorFeedback error_feedback, double lost, double owed) {
+    CodecSetting setting = low_rank(8);
+    setting.error_feedback = error_feedback;
+    const std::vector<ClassQuality> found = {{.members = kSteady,
+                                              .elements = 1,
+                                              .relative_error = lost,
+                                              .raw_norm = 2.0,
+                                              .residual_norm = 2.0 * owed}};
+    return guarded_plan(job, plans_of(job, "pipeline_backward", setting), 10, found, kRule)
+        .has_value();
+  };
+  CHECK(is_changed(ErrorFeedback::none, 0.75, 0.0));
+  CHECK_FALSE(is_changed(ErrorFeedback::none, 0.25, 0.75));
+  CHECK(is_changed(ErrorFeedback::immediate, 0.25, 0.75));
+  CHECK_FALSE(is_changed(ErrorFeedback::lazy, 0.75, 0.25));
 }
 
 TEST_CASE("residuals are said to be dropped where no codec of the boundary goes on with them") {

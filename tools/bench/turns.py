@@ -14,7 +14,7 @@ class Block:
         self.bytes = sum(axis["sent_bytes"] for axis in steps[-1]["axes"].values())
 
 
-def take_turns(place, job, launch, plans, rounds):
+def take_turns(place, job, launch, plans, rounds, ranks=1):
     """Rounds of blocks by name of the plan, a list of classes; each round begins with another."""
     names = list(plans)
     turns = [names[(turn + turn // len(names)) % len(names)] for turn in range(rounds * len(names))]
@@ -24,7 +24,7 @@ def take_turns(place, job, launch, plans, rounds):
     ]
     replay = {"policy": "replay", "plan": place.write("plans.json", history), "guard": {"every": 0}}
     job = {**job, "run": {**job["run"], "steps": len(turns) * BLOCK}, "compress": replay}
-    steps = place.train(job, launch=launch).steps
+    steps = place.train(job, launch=launch, ranks=ranks).steps
     blocks = [(name, Block(steps[i * BLOCK + 1 : (i + 1) * BLOCK])) for i, name in enumerate(turns)]
     return [dict(blocks[first : first + len(names)]) for first in range(0, len(blocks), len(names))]
 
