@@ -45,14 +45,19 @@ def low_rank(rank):
     return {"codec": "low_rank", "rank": rank, "factors": "bf16", "error_feedback": "immediate"}
 
 
-def both(codec):
-    return {"policy": "all", "data_gradient": codec, "embedding": codec}
+def both(codec, table=None):
+    return {"policy": "all", "data_gradient": codec, "embedding": table or codec}
+
+
+def integers(bits, scale):
+    return {"codec": "quantize", "bits": bits, "scale": scale, "error_feedback": "immediate"}
 
 
 OURS = {
     "plain": {"policy": "none"},
     "critical_path": {"policy": "critical_path"},
-    "int8": both({"codec": "quantize", "bits": 8, "error_feedback": "immediate"}),
+    "int8": both(integers(8, "channel"), integers(8, "token")),
+    "int4": both(integers(4, "channel"), integers(4, "token")),
     "low_rank 16": both(low_rank(16)),
     "low_rank 4": both(low_rank(4)),
     "top_k 1 %": both({"codec": "top_k", "ratio": 0.01, "values": "bf16", "error_feedback": "immediate"}),
