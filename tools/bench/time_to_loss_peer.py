@@ -51,7 +51,10 @@ def set_up(job, model):
     """The model as it is called, and the optimizer."""
     if job["method"] == "diloco":
         return model, torch.optim.AdamW(model.parameters(), lr=job["lr"], betas=(0.9, 0.95), weight_decay=0.1)
-    parallel = DistributedDataParallel(model)
+    # The hook's second sums of several buckets are begun in whatever order the first ones end, which ends some runs
+    # over gloo with ranks that wait for different ones. In one bucket there is one order.
+    one_bucket = {"bucket_cap_mb": 1024} if job["method"] == "powersgd" else {}
+    parallel = DistributedDataParallel(model, **one_bucket)
     if job["method"] == "powersgd":
         state = PowerSGDState(process_group=None, matrix_approximation_rank=job["rank"], start_powerSGD_iter=2)
         parallel.register_comm_hook(state, powerSGD_hook)

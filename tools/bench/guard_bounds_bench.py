@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""What codecs make of the loss at equal tokens, beside what a guard would see of them: where its bounds come from.
+
+A GPT of 4 x 128 on real text, two data ranks or two stages, steps of 4096 tokens. Every row of a seed has the same data
+and initial weights; a row compresses everything of its sites from step 1 on, without a guard that judges. Columns: the
+loss over text that was never trained on, how much above the row without compression that is, and of the samples of every
+25th step the median and the largest share that the guard holds against its bound: owed with error feedback, else lost.
+
+A run that is done is kept in OUT and not run again; so the bench may be stopped and called again.
+
+usage: tools/bench/guard_bounds_bench.py CORPUS OUT [--steps N] [--seeds N] [--rows NAME...] [--table]
+       CORPUS: directory with train.bin and valid.bin      --table: print what is in OUT, run nothing
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+
+from runs import Workplace, percent, print_header, print_row, require_binary
+
+MODEL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
+GLOBAL_BATCH = 32
+DATA, STAGES = ({"data": 2}, 16), ({"pipeline": 2}, 4)  # and the sequences of a micro-batch
+SAMPLED_EVERY = 25
+FIRST_SEED = 1
+
+
+def integers(bits, scale, error_feedback="immediate"):
+    return {"codec": "quantize", "bits": bits, "scale": scale, "error_feedback": error_feedback}
+
+
+def sums(gradients, table=None):
+    return DATA, {"data_gradient": gradients, "embedding": table or gradients}
+
+
+def low_rank(rank):
+    return sums({"codec": "low_rank", "rank": rank, "factors": "bf16", "error_feedback": "immediate"})
+
+
+def boundaries(forward, backward):
+    return STAGES, {
+        "pipeline_forward": integers(forward, "token", "none"),
+        "pipeline_backward": integers(backward, "token", "none"),
+    }
+
+
+PLAIN = "no compression"
+# Name: (layout, sites)
+ROWS = {
+    PLAIN: (DATA, {}),
+    "sums int8": sums(integers(8, "channel"), integers(8, "token")),
+    "sums int4": sums(integers(4, "channel"), integers(4, "token")),
+    "sums int4, a scale for each row": sums(integers(4, "token")),
+    "sums low_rank 32": low_rank(32),
+    "sums low_rank 16": low_rank(16),
+    "sums low_rank 8": low_rank(8),
+    "sums top_k 10 %": sums({"codec": "top_k", "ratio": 0.1, "error_feedback": "immediate"}),
+    "forward int8, backward int8": boundaries(8, 8),
+    "forward int4, backward int8": boundaries(4, 8),
+    "forward int8, backward int4": boundaries(8, 4),
+}
+
+
+def config(corpus, name, seed, steps):
+    (parallel, micro), sites = ROWS[name]
+    guard = {"every": SAMPLED_EVERY, "max_error": None}
+    return {
+        "run": {
+            "dir": "unused", "seed": seed, "steps": steps, "eval_every": steps, "eval_batches": 60, "save_every": 0,
+            "log_every": 100,
+        },
+        "model": MODEL,
+        "data": {"train": [{"path": str(corpus / "train")}], "valid": [{"path": str(corpus / "valid")}]},
+        "batch": {"global": GLOBAL_BATCH, "micro": micro},
+        "parallel": parallel,
+        "optimizer": {"lr": 3e-3, "min_lr": 3e-4, "schedule": "cosine", "warmup_steps": steps // 10},
+        "compress": {"policy": "all", **sites, "guard": guard} if sites else {"policy": "none"},
+    }
+
+
+def shares(steps, sites):
+    """Of each sampled class what a guard holds against its bound."""
+    found = []
+    for step in steps:
+        for one in step.get("compression", []):
+            owes = sites[one["site"]]["error_feedback"] != "none"
+            found.append(one["residual_norm"] / one["raw_norm"] if owes else one["relative_error"])
+    return found
+
+
+def measure(place, corpus, name, seed, steps):
+    run = place.train(config(corpus, name, seed, steps), ranks=2)
+    loss = next(line["eval_loss"] for line in reversed(run.steps) if "eval_loss" in line)
+    return {"loss": loss, "shares": shares(run.steps, ROWS[name][1])}
+
+
+def result_path(out, name, seed):
+    return out / ("".join(letter if letter.isalnum() else "-" for letter in f"{name} {seed}") + ".json")
+
+
+def print_table(out, seeds):
+    plain = {seed: json.loads(result_path(out, PLAIN, seed).read_text())["loss"] for seed in seeds}
+    print_header("row", *(f"seed {seed}" for seed in seeds), "above plain", "share: median", "largest")
+    for name in ROWS:
+        paths = {seed: result_path(out, name, seed) for seed in seeds}
+        found = {seed: json.loads(path.read_text()) for seed, path in paths.items() if path.exists()}
+        if not found:
+            continue
+        losses = [f"{found[seed]['loss']:.4f}" if seed in found else "-" for seed in seeds]
+        above = statistics.mean(one["loss"] / plain[seed] - 1 for seed, one in found.items())
+        seen = [share for one in found.values() for share in one["shares"]]
+        cells = [f"{statistics.median(seen):.3f}", f"{max(seen):.3f}"] if seen else ["", ""]
+        print_row(name, *losses, percent(above), *cells)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=pathlib.Path)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--table", action="store_true")
+    arguments = parser.parse_args()
+    seeds = [FIRST_SEED + i for i in range(arguments.seeds)]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if not arguments.table:
+        require_binary()
+        place = Workplace()
+        for seed in seeds:
+            for name in dict.fromkeys([PLAIN, *arguments.rows]):
+                path = result_path(arguments.out, name, seed)
+                if not path.exists():
+                    path.write_text(json.dumps(measure(place, arguments.corpus.resolve(), name, seed, arguments.steps)))
+                    print(f"{name}, seed {seed}: done", file=sys.stderr, flush=True)
+    print_table(arguments.out, [seed for seed in seeds if result_path(arguments.out, PLAIN, seed).exists()])
+
+
+if __name__ == "__main__":
+    main()
