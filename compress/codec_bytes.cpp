@@ -5,18 +5,26 @@
 
 #include "compress/frame.h"
 #include "core/check.h"
+#include "core/kernels/elias_fano.h"
 
 namespace slackline {
 
 namespace {
 
 constexpr std::size_t kScaleBytes = 2;  // bf16
-constexpr std::size_t kIndexBytes = 4;
-constexpr std::size_t kKeyBytes = 16;  // random_k: step and micro-batch, once a frame
+constexpr std::size_t kWordBytes = 4;   // top_k's parts are whole words
+constexpr std::size_t kKeyBytes = 16;   // random_k: step and micro-batch, once a frame
 constexpr std::size_t kBitsOfByte = 8;
 
 std::size_t divided_up(std::size_t a, std::size_t b) {
   return (a + b - 1) / b;
+}
+
+// The code of the indices, and the values.
+std::size_t top_k_bytes(const CodecSetting& setting, const MatrixShape& shape) {
+  const std::size_t kept = kept_elements(setting, shape);
+  const EliasFano code{.n = shape.num_elements(), .k = kept};
+  return (code.words() + divided_up(kept * size_of(setting.values), kWordBytes)) * kWordBytes;
 }
 
 }  // namespace
@@ -59,7 +67,7 @@ std::size_t payload_bytes(const CodecSetting& setting, const MatrixShape& shape)
       return static_cast<std::size_t>((shape.rows + shape.columns) * factor_rank(setting, shape)) *
              size_of(setting.factors);
     case CodecKind::top_k:
-      return kept_elements(setting, shape) * (kIndexBytes + size_of(setting.values));
+      return top_k_bytes(setting, shape);
     case CodecKind::random_k:
       return kept_elements(setting, shape) * size_of(setting.values);
     case CodecKind::quantize:

@@ -18,11 +18,30 @@ MessageWords words_of(CodecKind kind, std::uint32_t parameter, std::size_t frame
                   .payload_bytes = static_cast<std::uint32_t>(frame_bytes - sizeof(FrameHeader))});
 }
 
+// The version of the frames that begin with a magic; 0 where it is none.
+std::uint32_t version_of(std::uint32_t magic) {
+  constexpr std::uint32_t kVersionMask = 0xff;
+  if (magic == FrameHeader::kMagicOfVersion1) {
+    return 1;
+  }
+  const bool is_magic = (magic & ~kVersionMask) == (FrameHeader::kMagic & ~kVersionMask);
+  return is_magic ? magic & kVersionMask : 0;
+}
+
 [[noreturn]] void refuse_header(const DeviceFault& fault) {
   const auto& words = fault.words;
   const auto found =
       std::bit_cast<FrameHeader>(MessageWords{words[0], words[1], words[2], words[3]});
   const auto due = std::bit_cast<FrameHeader>(MessageWords{words[4], words[5], words[6], words[7]});
+  const std::uint32_t version = version_of(found.magic);
+  if (version != 0 && version != FrameHeader::kVersion) {
+    throw CommError(fmt::format(
+        "a compressed message of {} has frames of version {} where version {} is due: the ranks "
+        "run different builds of slackline",
+        name_of(static_cast<CodecKind>(due.kind)),
+        version,
+        FrameHeader::kVersion));
+  }
   throw CommError(fmt::format(
       "a compressed message begins with {:#x}, {}, {}, {} where {:#x}, {} ({}), {}, {} are due "
       "(magic, codec, parameter, bytes): the ranks' plans differ, or it was damaged",

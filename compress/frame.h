@@ -10,10 +10,13 @@
 namespace slackline {
 
 // The first 16 bytes of a frame: who made it and for how much, in the machine's byte order.
-//   magic 0x534c4652, codec kind, then the codec's own parameter (rank, kept elements, bits, ...)
-//   and the bytes that follow.
+//   magic "SLF" with the version of all codecs' frames, codec kind, then the codec's own parameter
+//   (rank, kept elements, bits, ...) and the bytes that follow.
+// Version 1, whose magic ended in 'R' in place of a number, had indices of top_k as u32.
 struct FrameHeader {
-  static constexpr std::uint32_t kMagic = 0x534c4652;
+  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kMagic = 0x534c4600 | kVersion;
+  static constexpr std::uint32_t kMagicOfVersion1 = 0x534c4652;
 
   std::uint32_t magic = kMagic;
   std::uint32_t kind = 0;

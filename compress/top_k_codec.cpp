@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -9,6 +13,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/kernels/elementwise.h"
+#include "core/kernels/elias_fano.h"
 #include "core/kernels/message_checks.h"
 #include "core/kernels/sparse.h"
 #include "core/kernels/top_k.h"
@@ -17,22 +22,30 @@ namespace slackline {
 
 namespace {
 
-constexpr std::size_t kIndexBytes = sizeof(std::uint32_t);
+constexpr std::size_t kWordBytes = sizeof(std::uint32_t);
 
 // Sends the elements largest in magnitude: their indices, ascending in each matrix, and their
 // values. A frame is
 //   header (parameter: kept elements of the message)
-//   indices, u32, of all matrices one behind another
-//   values, f32 or bf16, likewise
-// Indices stand before all values so that both are aligned whatever is kept. Only a frame that
-// itself begins between two words (bf16 frames gathered one behind another) has indices that are
-// not; these pass through scratch.
+//   of one matrix after the other:
+//     indices: their Elias-Fano code (core/kernels/elias_fano.h), whole words
+//     values, f32 or bf16; an odd number of bf16 values is followed by two bytes of zero
+// So a frame and all its parts are whole words, and begin at words where frames are gathered one
+// behind another. Indices are decoded into scratch, those of all matrices before anything is
+// written, for they may be damaged.
 class TopKCodec final : public Codec {
  public:
   TopKCodec(const CodecSetting& setting, const std::vector<CodecPart>& parts)
       : setting_(setting),
         parts_(setting, parts),
-        frame_bytes_(slackline::frame_bytes(setting, parts)) {}
+        frame_bytes_(slackline::frame_bytes(setting, parts)) {
+    std::size_t offset = sizeof(FrameHeader);
+    for (const CodecPart& part : parts) {
+      offsets_.push_back(offset);
+      offset += payload_bytes(setting, part.shape);
+    }
+    SL_CHECK_EQ(offset, frame_bytes_);
+  }
 
   [[nodiscard]] std::size_t frame_bytes() const override { return frame_bytes_; }
 
@@ -45,15 +58,14 @@ class TopKCodec final : public Codec {
     SL_CHECK_EQ(frame.bytes(), frame_bytes_);
     begin_frame(stream, frame, CodecKind::top_k, parameter());
     ArenaScope scope(stream.workspace());
-    const Tensor indices = aligned_indices(scope, frame);
+    const Tensor scratch = scope.allocate(DType::u32, row(parts_.largest()));
     for (std::size_t m = 0; m < parts_.size(); ++m) {
-      top_k(stream,
-            parts_.owed(stream, values, residual, m),
-            parts_.part(indices, m),
-            parts_.part(values_of(frame), m));
-    }
-    if (indices.raw() != indices_of(frame).raw()) {
-      cast(stream, indices, indices_of(frame));
+      const Tensor indices = scratch.rows(0, static_cast<std::int64_t>(parts_.kept(m)));
+      top_k(stream, parts_.owed(stream, values, residual, m), indices, values_of(frame, m));
+      elias_fano_encode(stream, indices, parts_.elements(m), words_of(frame, m));
+      if (const Tensor rest = rest_of(frame, m); rest.num_elements() > 0) {
+        fill_zero(stream, rest);
+      }
     }
   }
 
@@ -65,7 +77,7 @@ class TopKCodec final : public Codec {
     ArenaScope scope(stream.workspace());
     const Tensor indices = open(stream, scope, frame);
     for (std::size_t m = 0; m < parts_.size(); ++m) {
-      subtract_at(stream, parts_.part(values_of(frame), m), parts_.part(indices, m), residual[m]);
+      subtract_at(stream, values_of(frame, m), parts_.part(indices, m), residual[m]);
     }
   }
 
@@ -81,7 +93,7 @@ class TopKCodec final : public Codec {
         fill_zero(stream, out[m]);
       }
       scatter_at(stream,
-                 {.kept = parts_.part(values_of(frame), m),
+                 {.kept = values_of(frame, m),
                   .indices = parts_.part(indices, m),
                   .out = out[m],
                   .mode = accumulate ? ScatterMode::add : ScatterMode::write});
@@ -96,12 +108,15 @@ class TopKCodec final : public Codec {
     keep_only(stream, parts_.part(open(stream, scope, frame), 0), gradient);
   }
 
+  // The indices, and one op's scratch at a time.
   [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const override {
     std::size_t bytes = keep_only_workspace_bytes(parts_.kept(0));
     for (std::size_t m = 0; m < parts_.size(); ++m) {
-      bytes = std::max(bytes, top_k_workspace_bytes(parts_.elements(m), parts_.kept(m), workers));
+      bytes = std::max({bytes,
+                        top_k_workspace_bytes(parts_.elements(m), parts_.kept(m), workers),
+                        elias_fano_workspace_bytes(code_of(m))});
     }
-    return bytes + Arena::aligned_bytes(DType::u32, {static_cast<std::int64_t>(parts_.total())});
+    return bytes + Arena::aligned_bytes(DType::u32, row(parts_.total()));
   }
 
  private:
@@ -116,39 +131,54 @@ class TopKCodec final : public Codec {
     }
   }
 
-  [[nodiscard]] Tensor indices_of(const Tensor& frame) const {
-    return frame_part(frame, sizeof(FrameHeader), DType::u32, row());
+  static Shape row(std::size_t count) { return {static_cast<std::int64_t>(count)}; }
+
+  [[nodiscard]] EliasFano code_of(std::size_t matrix) const {
+    return {.n = parts_.elements(matrix), .k = parts_.kept(matrix)};
   }
 
-  [[nodiscard]] Tensor values_of(const Tensor& frame) const {
-    const std::size_t offset = sizeof(FrameHeader) + parts_.total() * kIndexBytes;
-    return frame_part(frame, offset, setting_.values, row());
+  // The code of a matrix's indices.
+  [[nodiscard]] Tensor words_of(const Tensor& frame, std::size_t matrix) const {
+    return frame_part(frame, offsets_[matrix], DType::u32, row(code_of(matrix).words()));
   }
 
-  [[nodiscard]] Shape row() const { return {static_cast<std::int64_t>(parts_.total())}; }
-
-  // Where a frame's indices are read and written: in place or in scratch.
-  [[nodiscard]] Tensor aligned_indices(ArenaScope& scope, const Tensor& frame) const {
-    const Tensor indices = indices_of(frame);
-    const bool is_aligned = reinterpret_cast<std::uintptr_t>(indices.raw()) % kIndexBytes == 0;
-    return is_aligned ? indices : scope.allocate(DType::u32, indices.shape());
+  [[nodiscard]] std::size_t values_offset(std::size_t matrix) const {
+    return offsets_[matrix] + code_of(matrix).words() * kWordBytes;
   }
 
-  // Checks a frame and returns its indices.
+  [[nodiscard]] Tensor values_of(const Tensor& frame, std::size_t matrix) const {
+    return frame_part(frame, values_offset(matrix), setting_.values, row(parts_.kept(matrix)));
+  }
+
+  // The bytes that make a matrix's values whole words.
+  [[nodiscard]] Tensor rest_of(const Tensor& frame, std::size_t matrix) const {
+    const std::size_t bytes = parts_.kept(matrix) * size_of(setting_.values);
+    return frame_part(frame,
+                      values_offset(matrix) + bytes,
+                      DType::u8,
+                      row((kWordBytes - bytes % kWordBytes) % kWordBytes));
+  }
+
+  // Checks a frame and returns the indices of all its matrices, in scratch.
   [[nodiscard]] Tensor open(StreamView stream, ArenaScope& scope, const Tensor& frame) const {
     open_frame(stream, frame, CodecKind::top_k, parameter(), frame_bytes_);
-    const Tensor indices = aligned_indices(scope, frame);
-    if (indices.raw() != indices_of(frame).raw()) {
-      cast(stream, indices_of(frame), indices);
-    }
+    const Tensor indices = scope.allocate(DType::u32, row(parts_.total()));
     for (std::size_t m = 0; m < parts_.size(); ++m) {
-      check_ascending(stream,
-                      parts_.part(indices, m),
-                      parts_.elements(m),
-                      static_cast<std::uint32_t>(m),
-                      refuse_index);
+      const auto tag = static_cast<std::uint32_t>(m);
+      const Tensor own = parts_.part(indices, m);
+      elias_fano_decode(
+          stream, words_of(frame, m), parts_.elements(m), {.tag = tag, .raise = refuse_count}, own);
+      check_ascending(stream, own, parts_.elements(m), tag, refuse_index);
     }
     return indices;
+  }
+
+  [[noreturn]] static void refuse_count(const DeviceFault& fault) {
+    throw CommError(fmt::format(
+        "a top_k message is damaged: matrix {} has the indices of {} elements where {} are due",
+        fault.words[2],
+        fault.words[0],
+        fault.words[1]));
   }
 
   [[noreturn]] static void refuse_index(const DeviceFault& fault) {
@@ -167,6 +197,7 @@ class TopKCodec final : public Codec {
   CodecSetting setting_;
   KeptParts parts_;
   std::size_t frame_bytes_;
+  std::vector<std::size_t> offsets_;  // of each matrix in a frame
 };
 
 }  // namespace

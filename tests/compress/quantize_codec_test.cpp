@@ -210,7 +210,7 @@ TEST_CASE("a frame of other size or header is refused before anything is written
     REQUIRE((test_device() == Device::cuda || out.values() == before));
   };
   refuse(frame.view().rows(0, frame.view().dim(0) - 1), "bytes where");
-  for (const std::size_t byte : {0U, 4U, 8U, 12U}) {  // magic, codec, bits, bytes that follow
+  for (const std::size_t byte : {1U, 4U, 8U, 12U}) {  // magic, codec, bits, bytes that follow
     std::vector<double> damaged = good;
     damaged[byte] = std::fmod(damaged[byte] + 1.0, 256.0);
     frame.set(damaged);

@@ -71,10 +71,24 @@ std::uint32_t* word_of(GuardedTensor& frame, std::size_t index) {
 TEST_CASE("a top_k frame has the bytes of its formula") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Bench bench(setting_of(dtype));
-    // 25 of 495, 1 of 7 (0.35 is rounded to 0, and one is the least), 3840 of 76800.
-    REQUIRE(bench.codec->frame_bytes() == 16 + (25 + 1 + 3840) * (4 + size_of(dtype)));
+    // 25 of 495, 1 of 7 (0.35 is rounded to 0, and one is the least), 3840 of 76800: 4, 2 and 4 low
+    // bits; upper parts of 25 + 30, 1 + 1 and 3840 + 4799 bits.
+    const std::size_t words = (2 + 4) + (1 + 1) + (270 + 480);
+    const std::size_t value_words =
+        dtype == DType::f32 ? 25 + 1 + 3840 : 13 + 1 + 1920;  // an odd number of bf16 is filled up
+    REQUIRE(bench.codec->frame_bytes() == 16 + 4 * (words + value_words));
     REQUIRE(bench.codec->frame_bytes() == frame_bytes(bench.setting, kParts));
   }
+}
+
+TEST_CASE("one element of a hundred in bf16 takes top_k about three bytes") {
+  const CodecSetting setting = setting_of(DType::bf16, 0.01);
+  const MatrixShape shape{.rows = 1024, .columns = 1920};
+  // 19,661 elements: two bytes of value, and 6 + 1 + 1.56 bits of index.
+  const double bytes = static_cast<double>(payload_bytes(setting, shape)) /
+                       static_cast<double>(kept_elements(setting, shape));
+  REQUIRE(bytes > 2.0 + 8.5 / 8);
+  REQUIRE(bytes < 2.0 + 8.6 / 8);
 }
 
 TEST_CASE("a top_k message arrives as the largest elements of each matrix") {
@@ -205,24 +219,25 @@ TEST_CASE("top_k masks a gradient to what its message kept of the first matrix")
   REQUIRE(gradient.sentinels_intact());
 }
 
-TEST_CASE("a top_k frame between two words is written and read all the same") {
-  // One behind another, frames of bf16 with an odd number kept begin on odd multiples of two.
-  const CodecSetting setting = setting_of(DType::bf16, 0.02);
-  Bench bench(setting);
-  const auto bytes = static_cast<std::int64_t>(bench.codec->frame_bytes());
-  REQUIRE(bytes % 4 == 2);
-  GuardedTensor both(DType::u8, {2 * bytes});
-  const Tensor second = both.view().rows(bytes, 2 * bytes);
-  Message values = Message::normal_numbers(kParts, 1);
-  bench.encode(values);
-  bench.codec->encode(bench.stream, values.matrices(), {}, {}, second);
-  bench.stream.synchronize();
-  REQUIRE(std::memcmp(second.raw(), bench.frame.view().raw(), static_cast<std::size_t>(bytes)) ==
-          0);
-  Message out(kParts);
-  bench.codec->decode(bench.stream, second, out.matrices(), false);
-  REQUIRE(out == expected_of(values, setting));
-  REQUIRE(both.sentinels_intact());
+TEST_CASE("top_k frames one behind another begin at words, whatever is kept") {
+  for (const double ratio : {0.02, 0.03, 0.05, 0.5}) {
+    const CodecSetting setting = setting_of(DType::bf16, ratio);
+    Bench bench(setting);
+    const auto bytes = static_cast<std::int64_t>(bench.codec->frame_bytes());
+    REQUIRE(bytes % 4 == 0);
+    GuardedTensor both(DType::u8, {2 * bytes});
+    const Tensor second = both.view().rows(bytes, 2 * bytes);
+    Message values = Message::normal_numbers(kParts, 1);
+    bench.encode(values);
+    bench.codec->encode(bench.stream, values.matrices(), {}, {}, second);
+    bench.stream.synchronize();
+    REQUIRE(std::memcmp(second.raw(), bench.frame.view().raw(), static_cast<std::size_t>(bytes)) ==
+            0);
+    Message out(kParts);
+    bench.codec->decode(bench.stream, second, out.matrices(), false);
+    REQUIRE(out == expected_of(values, setting));
+    REQUIRE(both.sentinels_intact());
+  }
 }
 
 TEST_CASE("a damaged top_k frame is refused before anything is written") {
@@ -244,19 +259,50 @@ TEST_CASE("a damaged top_k frame is refused before anything is written") {
     require_refused(damaged, message);
   };
   const auto bytes = static_cast<std::int64_t>(bench.codec->frame_bytes());
-  require_refused(bench.frame.view().rows(0, bytes - 1), "where top_k of 30944 are due");
+  require_refused(bench.frame.view().rows(0, bytes - 1), "where top_k of 18512 are due");
   require_refused(bench.frame.view().rows(0, 0), "has 0 bytes");
-  require_word_refused(0, 0, "begins with 0x0, 1, 3866, 30928");
-  require_word_refused(1, 2, "begins with 0x534c4652, 2");
-  require_word_refused(2, 3867, "3867, 30928");
+  require_word_refused(0, 0, "begins with 0x0, 1, 3866, 18496");
+  require_word_refused(0, 0x534c4652, "top_k has frames of version 1 where version 2 is due");
+  require_word_refused(0, 0x534c4603, "top_k has frames of version 3 where version 2 is due");
+  require_word_refused(1, 2, "begins with 0x534c4602, 2");
+  require_word_refused(2, 3867, "3867, 18496");
   require_word_refused(3, 0, "3866, 0 where");
-  constexpr std::size_t kHeader = 4;  // words
-  const std::uint32_t first = *word_of(bench.frame, kHeader);
-  require_word_refused(kHeader + 1, first, "matrix 0, position 1 of 25, index ");
-  require_word_refused(kHeader + 24, 495, "matrix 0, position 24 of 25, index 495 after ");
-  require_word_refused(kHeader + 25, 7, "matrix 1, position 0 of 1, index 7 where");
-  require_word_refused(kHeader + 26 + 3839, 76800, "matrix 2, position 3839 of 3840, index 76800");
-  require_word_refused(kHeader + 26 + 2000, 0, "matrix 2, position 2000 of 3840, index 0 after ");
+}
+
+// A matrix's code is two words of upper parts and four of lower ones (matrix 0), one and one
+// (matrix 1), 270 and 480 (matrix 2), each followed by its values.
+TEST_CASE("damaged indices of a top_k frame are refused before anything is written") {
+  Bench bench(setting_of(DType::f32));
+  Message values = Message::normal_numbers(kParts, 1);
+  bench.encode(values);
+  constexpr std::size_t kFirst = 4;  // words of the header
+  constexpr std::size_t kSecond = kFirst + 6 + 25;
+  constexpr std::size_t kThird = kSecond + 2 + 1;
+  const auto require_refused = [&](std::size_t at, auto damage, const std::string& message) {
+    GuardedTensor damaged = bench.frame;
+    std::uint32_t& word = *word_of(damaged, at);
+    word = damage(word);
+    Message out(kParts, 7.0);
+    REQUIRE_THROWS_WITH(decode_now(*bench.codec, bench.stream, damaged, out.matrices(), false),
+                        Catch::Contains(message));
+    REQUIRE_THROWS_AS(decode_now(*bench.codec, bench.stream, damaged, out.matrices(), true),
+                      CommError);
+    REQUIRE((test_device() == Device::cuda || out == Message(kParts, 7.0)));
+    REQUIRE(bench.stream.workspace().mark() == 0);
+  };
+  const auto one_less = [](std::uint32_t word) { return word & (word - 1); };
+  const auto last_bit = [](std::uint32_t /*word*/) { return 1U << 31U; };
+  const auto zero = [](std::uint32_t /*word*/) { return 0U; };
+  const auto ones = [](std::uint32_t /*word*/) { return ~0U; };
+  require_refused(kFirst, one_less, "matrix 0 has the indices of 24 elements where 25 are due");
+  require_refused(kThird + 100, one_less, "matrix 2 has the indices of 3839 elements where 3840");
+  require_refused(kSecond, ones, "matrix 1 has the indices of 32 elements where 1 are due");
+  require_refused(kSecond, zero, "matrix 1 has the indices of 0 elements where 1 are due");
+  require_refused(kSecond, last_bit, "matrix 1, position 0 of 1, index 1");  // 31 x 4 and its rest
+  // Lower parts that are all alike: two indices of one upper part no longer ascend.
+  const auto third = *word_of(bench.frame, kThird + 270 + 100);
+  REQUIRE(third != 0);
+  require_refused(kThird + 270 + 100, zero, "matrix 2, position 80");
 }
 
 TEST_CASE("a top_k frame has the same bytes for any number of threads") {

@@ -238,7 +238,7 @@ TEST_CASE("under bf16 a boundary's codec is used where it sends less than plain 
   plain.model.dropout = 0.0F;
   const std::size_t raw = sent_in_a_step(plain).pipeline;
   CodecSetting wide = sparse(CodecKind::top_k, ErrorFeedback::none);
-  wide.ratio = 0.3;  // 2.4 bytes an element: more than in bf16, less than in fp32
+  wide.ratio = 0.5;  // 2.3 bytes an element: more than in bf16, less than in fp32
   const CodecSetting large = low_rank(8, ErrorFeedback::none);  // 2.7 bytes an element
   for (const char* site : {"pipeline_forward", "pipeline_backward"}) {
     INFO(site);

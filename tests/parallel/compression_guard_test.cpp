@@ -102,7 +102,8 @@ TEST_CASE("a guard tightens what loses too much, and turns off what would not sh
   CHECK(boundary(low_rank(8), 0.51) == "off");  // 16 of 32 x 32 is all of it
   CHECK(boundary({.kind = CodecKind::cast}, 0.51) == "off");
   CHECK(boundary({.kind = CodecKind::top_k, .ratio = 0.2}, 0.51) == "top_k 0.4");
-  CHECK(boundary({.kind = CodecKind::top_k, .ratio = 0.3}, 0.51) == "off");  // with indices
+  CHECK(boundary({.kind = CodecKind::top_k, .ratio = 0.3}, 0.51) == "top_k 0.6");
+  CHECK(boundary({.kind = CodecKind::top_k, .ratio = 0.49}, 0.51) == "off");  // with indices
   CHECK(boundary({.kind = CodecKind::quantize, .bits = 4}, 0.51) == "quantize 8");
   CHECK(boundary({.kind = CodecKind::quantize, .bits = 8}, 0.51) == "off");
 }

@@ -50,6 +50,12 @@ std::vector<Row> rows() {
     add("token random",
         {.kind = kind, .bits = bits, .scale = ScaleOf::token, .rounding = Rounding::stochastic});
   }
+  for (const double ratio : {0.01, 0.1}) {
+    for (const DType values : {DType::f32, DType::bf16}) {
+      all.push_back({fmt::format("top_k {} {}", ratio, name_of(values)),
+                     {.kind = CodecKind::top_k, .ratio = ratio, .values = values}});
+    }
+  }
   return all;
 }
 
