@@ -43,6 +43,13 @@ std::size_t sent_by_all(const CollectiveCall& call, int ranks) {
 std::size_t sum_bytes(const CompressedSum::Options& sum) {
   const std::vector<CodecPart> parts = codec_parts(sum.matrices);
   const auto ranks = static_cast<std::size_t>(sum.ranks);
+  if (!sum.owners.empty()) {
+    // All slices are equal, so either collective sends all but the own one.
+    return sent_by_all({.kind = TransferRecord::Kind::all_to_all,
+                        .elements = message_bytes(sum),
+                        .element_size = 1},
+                       sum.ranks);
+  }
   if (!adds(sum.setting.kind)) {
     return sent_by_all({.kind = TransferRecord::Kind::all_gather,
                         .elements = ranks * frame_bytes(sum.setting, parts),
@@ -111,6 +118,13 @@ CompressedBucket::Options compressed_bucket(const GradientBucket& bucket,
     sum->matrices.push_back(parameter);
   }
   for (CompressedSum::Options& sum : options.sums) {
+    if (place.strategy == DataStrategy::zero1 && cuts_by_rows(sum.setting.kind)) {
+      const std::size_t whole = sum_bytes(sum);
+      sum.owners = owned_rows(bucket, sum.matrices, place.group_size);
+      if (sum_bytes(sum) >= whole) {
+        sum.owners.clear();
+      }
+    }
     if (place.rehearsed != nullptr) {
       const CodecCost cost = codec_cost(*place.rehearsed, sum.setting, message_shape(sum));
       const int frames = adds(sum.setting.kind) ? 1 : sum.ranks;  // decoded one after the other

@@ -20,6 +20,7 @@ struct BucketPlace {
   int group_size = 1;  // of the ranks that add it up
   int group_rank = 0;
   SumOrder order = SumOrder::ranks;
+  DataStrategy strategy = DataStrategy::replicate;
   std::uint64_t seed = 0;
   const StepCosts* rehearsed = nullptr;  // what codecs take on the rehearsal device
 };
@@ -31,7 +32,9 @@ struct BucketPlace {
                                                const BucketPlace& place);
 
 // What of a bucket is compressed under a plan: matrices by the codec of their stage's class, the
-// rest plain. Without sums where nothing is. Views are taken from the bucket's parameters.
+// rest plain. Without sums where nothing is. Views are taken from the bucket's parameters. Under
+// zero1 a rank gets its own rows alone of sums that can be cut by rows, unless the rows of one
+// codec are shared out so unevenly that slices, all as long as the longest, would be more bytes.
 [[nodiscard]] CompressedBucket::Options compressed_bucket(const GradientBucket& bucket,
                                                           const CompressionPlan& plan,
                                                           const BucketPlace& place);

@@ -72,7 +72,8 @@ std::vector<BucketBytes> bucket_bytes(const MeshJob& job,
     const BucketPlace place{.chunks = &rank.slice.chunks,
                             .pipeline_rank = at.pipeline,
                             .pipeline_size = p,
-                            .group_size = group};
+                            .group_size = group,
+                            .strategy = job.parallel.data_strategy};
     const CompressedBucket::Options compressed = compressed_bucket(bucket, plan, place);
     BucketBytes bytes{
         .members = {.site = table ? Site::embedding : Site::data_gradient,

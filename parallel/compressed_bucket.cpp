@@ -37,10 +37,23 @@ std::size_t plain_elements(const std::vector<const Parameter*>& plain) {
   return count;
 }
 
-std::unique_ptr<Codec> codec_for(const CompressedSum::Options& options) {
-  const std::vector<CodecPart> parts = codec_parts(options.matrices);
+std::unique_ptr<Codec> codec_for(const CompressedSum::Options& options,
+                                 const std::vector<CodecPart>& parts) {
   return options.rehearsed ? make_rehearsed_codec(options.setting, parts, *options.rehearsed)
                            : make_codec(options.setting, parts, options.seed, device_of(options));
+}
+
+std::unique_ptr<SumSlices> slices_for(const CompressedSum::Options& options) {
+  const std::vector<CodecPart> parts = codec_parts(options.matrices);
+  const std::vector<CodecPart> own =
+      parts_of_rows(parts, options.owners[static_cast<std::size_t>(options.rank)]);
+  return std::make_unique<SumSlices>(
+      SumSlices::Options{.setting = options.setting,
+                         .parts = parts,
+                         .owners = options.owners,
+                         .rank = options.rank,
+                         .device = device_of(options)},
+      adds(options.setting.kind) || own.empty() ? nullptr : codec_for(options, own));
 }
 
 }  // namespace
@@ -70,6 +83,11 @@ std::vector<std::int64_t> message_shape(const CompressedSum::Options& sum) {
 
 std::size_t message_bytes(const CompressedSum::Options& sum) {
   const std::vector<CodecPart> parts = codec_parts(sum.matrices);
+  if (!sum.owners.empty()) {
+    return sum.owners.size() * (adds(sum.setting.kind)
+                                    ? slice_elements(parts, sum.owners) * size_of(DType::bf16)
+                                    : slice_bytes(sum.setting, parts, sum.owners));
+  }
   if (!adds(sum.setting.kind)) {
     return frame_bytes(sum.setting, parts);
   }
@@ -82,7 +100,7 @@ std::size_t message_bytes(const CompressedSum::Options& sum) {
 
 CompressedSum::CompressedSum(const Options& options)
     : options_(options),
-      codec_(codec_for(options)),
+      codec_(codec_for(options, codec_parts(options.matrices))),
       residuals_(options.rehearsed ? ErrorFeedback::none : options.setting.error_feedback,
                  codec_parts(options.matrices),
                  1,
@@ -90,7 +108,9 @@ CompressedSum::CompressedSum(const Options& options)
   for (const Parameter* parameter : options.matrices) {
     gradients_.push_back(parameter->gradient);
   }
-  if (codec_->sums() == 0) {
+  if (!options.owners.empty()) {
+    slices_ = slices_for(options);
+  } else if (codec_->sums() == 0) {
     frames_ = Buffer("frames",
                      codec_->frame_bytes() * static_cast<std::size_t>(options.ranks),
                      backing_of(device_of(options)));
@@ -101,7 +121,19 @@ void CompressedSum::begin(const CodecStream& at, Communicator& group, const Mess
   SL_CHECK_EQ(group.size(), options_.ranks);
   MessageKey own = key;
   own.sender = static_cast<std::uint64_t>(group.rank());
+  if (slices_ != nullptr) {
+    codec_->sums() > 0 ? begin_slices_of_sum(at, group, own)
+                       : begin_slices_of_frames(at, group, own);
+    return;
+  }
   codec_->sums() > 0 ? begin_sums(at, group, own) : begin_frames(at, group, own);
+}
+
+void CompressedSum::begin_sample() {
+  sample_ = std::make_unique<GradientSample>(gradients_);
+  if (slices_ != nullptr) {
+    sample_->take_sent_of(rows_counted_by(options_.owners, options_.rank));
+  }
 }
 
 void CompressedSum::finish() {
@@ -154,20 +186,73 @@ void CompressedSum::begin_frames(const CodecStream& at,
   work.before = [this, stream = at.stream, key, own] {
     take_raw_sample(stream);
     const TimedCall timed(encode_times_);
-    codec_->encode(stream, gradients_, residuals_.of(0), key, own);
-    stream.synchronize();
+    encode(stream, key, own);
   };
-  work.beside = [this, stream = at.stream, own] {
-    if (!residuals_.of(0).empty()) {
-      codec_->settle(stream, own, residuals_.of(0));
-      stream.synchronize();
-    }
-  };
+  work.beside = [this, stream = at.stream, own] { settle(stream, own); };
   work.after = [this, stream = at.stream] {
     add_frames(stream);
     take_sent_sample(stream);
   };
   transfers_.push_back(group.all_gather(row(frames_, 0, frames_.bytes()), kNote, work));
+}
+
+void CompressedSum::encode(StreamView stream, const MessageKey& key, const Tensor& frame) {
+  codec_->encode(stream, gradients_, residuals_.of(0), key, frame);
+  stream.synchronize();
+}
+
+void CompressedSum::settle(StreamView stream, const Tensor& frame) {
+  if (!residuals_.of(0).empty()) {
+    codec_->settle(stream, frame, residuals_.of(0));
+    stream.synchronize();
+  }
+}
+
+// The one round of messages that add and can be cut by rows.
+void CompressedSum::begin_slices_of_sum(const CodecStream& at,
+                                        Communicator& group,
+                                        const MessageKey& key) {
+  TransferWork work{.worker = at.worker};
+  work.before = [this, stream = at.stream, key] {
+    take_raw_sample(stream);
+    const TimedCall timed(encode_times_);
+    codec_->begin_sum(stream, gradients_, residuals_.of(0), key);
+    slices_->scatter(stream, codec_->addend(1));
+    stream.synchronize();
+  };
+  work.after = [this, stream = at.stream] {
+    {
+      const TimedCall timed(decode_times_);
+      slices_->collect(stream, codec_->addend(1));
+      codec_->finish_sum(stream, gradients_, residuals_.of(0), options_.ranks);
+      stream.synchronize();
+    }
+    take_sent_sample(stream);
+  };
+  transfers_.push_back(group.reduce_scatter(slices_->addends(), kNote, SumOrder::ranks, work));
+}
+
+void CompressedSum::begin_slices_of_frames(const CodecStream& at,
+                                           Communicator& group,
+                                           const MessageKey& key) {
+  TransferWork work{.worker = at.worker};
+  work.before = [this, stream = at.stream, key] {
+    take_raw_sample(stream);
+    const TimedCall timed(encode_times_);
+    encode(stream, key, slices_->frame());
+    slices_->cut(stream);
+    stream.synchronize();
+  };
+  work.beside = [this, stream = at.stream] { settle(stream, slices_->frame()); };
+  work.after = [this, stream = at.stream] {
+    {
+      const TimedCall timed(decode_times_);
+      slices_->add_up(stream, gradients_);
+      stream.synchronize();
+    }
+    take_sent_sample(stream);
+  };
+  transfers_.push_back(group.all_to_all(slices_->sent(), slices_->received(), kNote, work));
 }
 
 CodecTimes CompressedSum::take_times() {

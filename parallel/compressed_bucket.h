@@ -15,14 +15,16 @@
 #include "parallel/codec_stream.h"
 #include "parallel/codec_times.h"
 #include "parallel/gradient_sample.h"
+#include "parallel/sum_slices.h"
 
 namespace slackline {
 
 // Matrices of a gradient bucket that one codec compresses, and their sum over a group of ranks.
 // Codecs whose messages add are summed on the way, round by round; frames of the others are
-// gathered, decoded and added in rank order. Each rank then has the same sums in its gradients.
-// Owns codec, residuals and messages, which the codecs' stream uses between begin() and finish().
-// All ranks of the group call alike, from one thread.
+// gathered, decoded and added in rank order. Each rank then has the same sums in its gradients;
+// with `owners` it has those of its own rows alone, and the rest is undefined. Owns codec,
+// residuals and messages, which the codecs' stream uses between begin() and finish(). All ranks of
+// the group call alike, from one thread.
 class CompressedSum {
  public:
   struct Options {
@@ -32,6 +34,7 @@ class CompressedSum {
     int rank = 0;        // this one
     bool table = false;  // a tied table's sum, which is a site of its own
     std::uint64_t seed = 0;
+    OwnedRows owners{};                           // empty: every rank gets the whole sum
     std::optional<RehearsedSeconds> rehearsed{};  // on the rehearsal device
 
     friend bool operator==(const Options&, const Options&) = default;
@@ -54,7 +57,7 @@ class CompressedSum {
   [[nodiscard]] const Residuals& residuals() const { return residuals_; }
 
   // Measures the sum of the step that begins, until the sample is taken.
-  void begin_sample() { sample_ = std::make_unique<GradientSample>(gradients_); }
+  void begin_sample();
 
   [[nodiscard]] std::unique_ptr<GradientSample> take_sample() { return std::move(sample_); }
 
@@ -68,6 +71,10 @@ class CompressedSum {
  private:
   void begin_sums(const CodecStream& at, Communicator& group, const MessageKey& key);
   void begin_frames(const CodecStream& at, Communicator& group, const MessageKey& key);
+  void begin_slices_of_sum(const CodecStream& at, Communicator& group, const MessageKey& key);
+  void begin_slices_of_frames(const CodecStream& at, Communicator& group, const MessageKey& key);
+  void encode(StreamView stream, const MessageKey& key, const Tensor& frame);
+  void settle(StreamView stream, const Tensor& frame);
   void add_frames(StreamView stream);
   void take_raw_sample(StreamView stream);
   void take_sent_sample(StreamView stream);
@@ -76,7 +83,8 @@ class CompressedSum {
   std::unique_ptr<Codec> codec_;
   Residuals residuals_;
   Codec::Matrices gradients_;
-  Buffer frames_;  // of all ranks, where messages are gathered
+  Buffer frames_;                        // of all ranks, where messages are gathered
+  std::unique_ptr<SumSlices> slices_{};  // where each rank gets its own rows
   std::vector<Transfer> transfers_{};
   std::unique_ptr<GradientSample> sample_{};  // of the current step
   CallTimes encode_times_{};
@@ -86,7 +94,7 @@ class CompressedSum {
 // The shape of a sum's messages in CodecTimes.
 [[nodiscard]] std::vector<std::int64_t> message_shape(const CompressedSum::Options& sum);
 
-// What a rank brings to a sum, in bytes.
+// What a rank brings to a sum, in bytes; with owners what all slices of it have.
 [[nodiscard]] std::size_t message_bytes(const CompressedSum::Options& sum);
 
 // The matrices as a codec knows them.

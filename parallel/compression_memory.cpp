@@ -46,7 +46,11 @@ void add_sum(const CompressedSum::Options& sum, const Workers& workers, Compress
   const std::size_t residuals = Residuals::bytes(sum.setting.error_feedback, parts, 1);
   memory.state += residuals + state_bytes(sum.setting, parts, CodecUse::sums);
   memory.saved += residuals;
-  if (!adds(sum.setting.kind)) {
+  if (!sum.owners.empty()) {
+    // Slices that are sent and, of frames, those that arrive and the whole frame.
+    const std::size_t sent = message_bytes(sum);
+    memory.messages += adds(sum.setting.kind) ? sent : 2 * sent + frame_bytes(sum.setting, parts);
+  } else if (!adds(sum.setting.kind)) {
     memory.messages += static_cast<std::size_t>(sum.ranks) * frame_bytes(sum.setting, parts);
   }
   memory.workspace = std::max(memory.workspace,
@@ -70,7 +74,8 @@ void add_gradients(const MeshJob& job,
                           {.chunks = &rank.slice.chunks,
                            .pipeline_rank = place.pipeline,
                            .pipeline_size = p,
-                           .group_size = job.parallel.data * (two_stages ? 2 : 1)});
+                           .group_size = job.parallel.data * (two_stages ? 2 : 1),
+                           .strategy = job.parallel.data_strategy});
     if (compressed.sums.empty()) {
       continue;
     }

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "compress/expected_error.h"
+#include "compress/frame_rows.h"
 #include "parallel/boundary_codec.h"
 #include "parallel/class_bytes.h"
 #include "parallel/class_costs.h"
@@ -93,6 +94,16 @@ int ranks_of(const TransferClass& members, const ParallelConfig& mesh) {
     return 0;
   }
   return members.site == Site::embedding && mesh.pipeline > 1 ? 2 * mesh.data : mesh.data;
+}
+
+// As many ranks as CandidateMessage counts. Under zero1 a rank decodes its own rows of every frame
+// that can be cut by rows: together as much as one frame.
+int frames_of(const ClassBytes::Message& message,
+              const TransferClass& members,
+              const ParallelConfig& mesh) {
+  const int ranks = ranks_of(members, mesh);
+  const bool cut = mesh.data_strategy == DataStrategy::zero1 && cuts_by_rows(message.codec.kind);
+  return cut ? std::min(ranks, 1) : ranks;
 }
 
 std::string milliseconds(Seconds seconds) {
@@ -408,7 +419,7 @@ std::vector<CandidateMessage> candidate_messages(const CompressConfig& config, c
       for (const ClassBytes::Message& message : row.compressed) {
         const CandidateMessage candidate{.codec = message.codec,
                                          .shape = message.shape,
-                                         .ranks = ranks_of(row.members, job.parallel)};
+                                         .ranks = frames_of(message, row.members, job.parallel)};
         if (std::find(messages.begin(), messages.end(), candidate) == messages.end()) {
           messages.push_back(candidate);
         }

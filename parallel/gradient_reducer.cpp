@@ -60,6 +60,7 @@ BucketPlace GradientReducer::place_of(const GradientBucket& bucket) const {
           .group_size = group_of(bucket).size(),
           .group_rank = group_of(bucket).rank(),
           .order = is_fused(bucket) ? SumOrder::pairs : SumOrder::ranks,
+          .strategy = options_.strategy,
           .seed = key_.seed};
 }
 

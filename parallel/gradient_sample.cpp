@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "core/host_tensor.h"
 #include "core/kernels/sparse.h"
@@ -75,6 +76,9 @@ void GradientSample::take_sent(StreamView stream,
                                const Codec::Matrices& gradients,
                                const Codec::Matrices& residual) {
   sent_ = values_of(stream, gradients);
+  if (rows_) {
+    keep_own_rows(gradients);
+  }
   added_.resize(2 * sent_.size());
   if (!residual.empty()) {
     const std::vector<float> kept = values_of(stream, residual);
@@ -82,12 +86,40 @@ void GradientSample::take_sent(StreamView stream,
   }
 }
 
+void GradientSample::take_sent_of(std::vector<MatrixRows> rows) {
+  rows_ = std::move(rows);
+}
+
+// Zeros elsewhere, so that adding up over ranks puts the rows together.
+void GradientSample::keep_own_rows(const Codec::Matrices& gradients) {
+  const HostTensor indices(indices_.view(DType::u32, {ends_.back()}));
+  const std::span<const std::uint32_t> places = indices.tensor().span<std::uint32_t>();
+  std::vector<float> own(sent_.size());
+  for (const MatrixRows& rows : *rows_) {
+    const auto columns = static_cast<std::size_t>(gradients[rows.matrix].dim(1));
+    const Slice elements{static_cast<std::size_t>(rows.first) * columns,
+                         static_cast<std::size_t>(rows.last) * columns};
+    const std::int64_t begin = rows.matrix == 0 ? 0 : ends_[rows.matrix - 1];
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(ends_[rows.matrix]);
+         ++i) {
+      if (places[i] >= elements.begin && places[i] < elements.end) {
+        own[i] = sent_[i];
+      }
+    }
+  }
+  sent_ = std::move(own);
+}
+
 void GradientSample::add_up(Communicator& group) {
+  if (rows_) {
+    sent_transfer_ = group.all_reduce(Tensor(std::span(sent_)), {.what = "decoded samples"});
+  }
   transfer_ = group.all_reduce(Tensor(std::span(added_)), {.what = "sampled gradients"});
 }
 
 MessageSums GradientSample::sums(std::size_t matrix) {
   transfer_.wait();
+  sent_transfer_.wait();
   MessageSums sums;
   const auto end = static_cast<std::size_t>(ends_[matrix]);
   for (std::size_t i = matrix == 0 ? 0 : static_cast<std::size_t>(ends_[matrix - 1]); i < end;

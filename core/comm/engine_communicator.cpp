@@ -209,7 +209,7 @@ Transfer EngineCommunicator::all_to_all(const Tensor& from,
                                         const TransferWork& work) {
   SL_CHECK_EQ(from.bytes(), to.bytes());
   const Slice own = slice_of(from.bytes(), rank(), size());
-  if (own.count() > 0 && from.raw() != to.raw()) {
+  if (work.worker == nullptr && own.count() > 0 && from.raw() != to.raw()) {
     std::memcpy(static_cast<std::byte*>(to.raw()) + own.begin,
                 static_cast<const std::byte*>(from.raw()) + own.begin,
                 own.count());

@@ -139,8 +139,10 @@ class HostStagedCommunicator final : public Communicator {
     if (!is_staged(from)) {
       return inner_->all_to_all(from, to, note, work);
     }
-    SL_CHECK(work.worker == nullptr, "work of an all-to-all");
     SL_CHECK(from.raw() != to.raw(), "an all-to-all in place");
+    if (work.worker != nullptr) {
+      return exchanged_beside(from, to, note, work);
+    }
     HostStaging::Landing landing{.posted = staging_->computed()};
     const Tensor sent = host_copy(from, landing);
     const Tensor arrived = host_copy(to, landing);
@@ -261,6 +263,25 @@ class HostStagedCommunicator final : public Communicator {
     }
     landing.transfer = submit(host, staged);
     return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), std::move(copied)));
+  }
+
+  // An all-to-all of what work makes; the rank's own slice stays where it is.
+  Transfer exchanged_beside(const Tensor& from,
+                            const Tensor& to,
+                            const TransferNote& note,
+                            const TransferWork& work) {
+    SL_CHECK(work.before != nullptr, "an all-to-all with work that does not make it");
+    HostStaging::Landing landing{.posted = staging_->computed()};
+    const Tensor sent = host_copy(from, landing);
+    const Tensor arrived = host_copy(to, landing);
+    TransferWork staged = with_copies(from, sent, {.out = all_of(from)}, work, landing.posted);
+    const TransferWork taking = with_copies(to, arrived, {.in = all_of(to)}, work, landing.posted);
+    staged.start_after = taking.start_after;
+    staged.after = taking.after;
+    landing.gate = staging_->take_gate();
+    staged.ended = [gate = *landing.gate] { gate.open(); };
+    landing.transfer = inner_->all_to_all(sent, arrived, note, staged);
+    return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), nullptr));
   }
 
   // The same work, by a worker that finds and leaves data in the device's memory. It starts when

@@ -78,7 +78,8 @@ const std::vector<Layout> kLayouts = {
      .schedule = ScheduleName::interleaved,
      .precision = DType::bf16},
     {.name = "tensor 2, pipeline 2", .tensor = 2, .pipeline = 2},
-    {.name = "data 4", .data = 4}};
+    {.name = "data 4", .data = 4},
+    {.name = "data 3, zero1", .data = 3, .strategy = DataStrategy::zero1}};
 
 MeshRun run_of(const Layout& layout) {
   MeshRun run{.model = {.layers = 4,

@@ -171,11 +171,13 @@ TEST_CASE("of gradients a candidate counts with what its collective sends") {
   // Every rank's bytes go to every other; of eight ranks that is more than the sum of floats.
   CHECK(next(job_of(1, 4), bytes) == "quantize 8");
   CHECK(next(job_of(1, 8), bytes) == "off");
-  // zero1's plain sum stops half-way, so that half as many bytes twice are no fewer.
+  // zero1's plain sum stops half-way, and so do those of what is cut by rows.
   MeshJob job = job_of(1, 2);
   CHECK(next(job, cast) == "cast");
   job.parallel.data_strategy = DataStrategy::zero1;
-  CHECK(next(job, cast) == "off");
+  CHECK(next(job, cast) == "cast");
+  job.parallel.data = 8;
+  CHECK(next(job, bytes) == "quantize 8");
 }
 
 TEST_CASE("what a codec of gradients is expected to lose does not depend on the batch") {

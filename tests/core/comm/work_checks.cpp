@@ -104,6 +104,40 @@ void chained_sums(Communicator& comm) {
   }
 }
 
+// What work makes is exchanged; each rank's own slice stays with it.
+void made_exchanges(Communicator& comm) {
+  if (comm.size() == 1) {
+    return;
+  }
+  const auto worker = std::make_shared<Worker>();
+  const auto size = static_cast<std::size_t>(comm.size());
+  constexpr std::size_t kEach = 1500;
+  const auto value_of = [](int from, int to) { return 10.0 * from + to; };
+  GuardedTensor sent = numbers(kEach * size);
+  GuardedTensor arrived = numbers(kEach * size);
+  std::vector<double> taken;
+  sent.fill(-1.0);
+  arrived.fill(-2.0);
+  const TransferWork work{.worker = worker,
+                          .before =
+                              [&] {
+                                std::vector<double> values;
+                                for (int to = 0; to < comm.size(); ++to) {
+                                  values.insert(values.end(), kEach, value_of(comm.rank(), to));
+                                }
+                                sent.set(values);
+                              },
+                          .after = [&] { taken = arrived.values(); }};
+  comm.all_to_all(sent, arrived, kNote, work).wait();
+  for (int from = 0; from < comm.size(); ++from) {
+    const auto last = (static_cast<std::size_t>(from) + 1) * kEach - 1;
+    const bool own = from == comm.rank();
+    expect(own || taken[last] == value_of(from, comm.rank()), comm, "an exchange that was made");
+    expect(sent.values()[last] == value_of(comm.rank(), from), comm, "what was exchanged");
+  }
+  expect(arrived.sentinels_intact() && sent.sentinels_intact(), comm, "an exchange wrote outside");
+}
+
 // A transfer that follows one that has ended begins at once.
 void follows_what_has_ended(Communicator& comm) {
   GuardedTensor data = numbers(10);
@@ -124,6 +158,7 @@ const std::vector<CommCheck>& work_checks() {
   static const std::vector<CommCheck> checks = {
       {"what is sent is made beside, what arrives is taken before the wait ends", made_and_taken},
       {"a sum may be made of the sum before it", chained_sums},
+      {"an all-to-all may be made and taken by work", made_exchanges},
       {"a transfer may follow one that has ended", follows_what_has_ended},
   };
   return checks;

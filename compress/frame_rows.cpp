@@ -1,0 +1,89 @@
+#include "compress/frame_rows.h"
+
+#include "compress/codec_bytes.h"
+#include "compress/frame.h"
+#include "core/check.h"
+#include "core/kernels/elementwise.h"
+
+namespace slackline {
+
+namespace {
+
+Tensor bytes_at(const Tensor& frame, std::size_t offset, std::size_t bytes) {
+  return frame_part(frame, offset, DType::u8, {static_cast<std::int64_t>(bytes)});
+}
+
+// Bytes of a matrix's scales and codes; the scales come first.
+struct Payload {
+  std::size_t scales = 0;
+  std::size_t codes = 0;
+};
+
+Payload payload_of(const CodecSetting& setting, const MatrixShape& shape) {
+  const std::size_t codes = packed_bytes(setting, shape);
+  return {.scales = payload_bytes(setting, shape) - codes, .codes = codes};
+}
+
+// Whether a row has scales of its own; else rows share those of the matrix.
+bool has_scales_of_rows(const CodecSetting& setting) {
+  return setting.scale == ScaleOf::token || setting.scale == ScaleOf::group;
+}
+
+}  // namespace
+
+bool cuts_by_rows(CodecKind kind) {
+  return kind == CodecKind::quantize || kind == CodecKind::cast;
+}
+
+std::vector<CodecPart> parts_of_rows(const std::vector<CodecPart>& parts,
+                                     const std::vector<MatrixRows>& rows) {
+  std::vector<CodecPart> cut;
+  cut.reserve(rows.size());
+  for (const MatrixRows& own : rows) {
+    const CodecPart& part = parts.at(own.matrix);
+    cut.push_back(
+        {.name = part.name, .shape = {.rows = own.count(), .columns = part.shape.columns}});
+  }
+  return cut;
+}
+
+void FrameCutter::cut(StreamView stream,
+                      const Tensor& frame,
+                      const std::vector<MatrixRows>& rows,
+                      const Tensor& slice) const {
+  SL_CHECK(setting_.kind == CodecKind::quantize, name_of(setting_.kind));
+  SL_CHECK_EQ(frame.bytes(), frame_bytes(setting_, parts_));
+  std::vector<std::size_t> offsets;
+  std::size_t offset = sizeof(FrameHeader);
+  for (const CodecPart& part : parts_) {
+    offsets.push_back(offset);
+    offset += payload_bytes(setting_, part.shape);
+  }
+  const std::size_t slice_bytes = frame_bytes(setting_, parts_of_rows(parts_, rows));
+  begin_frame(stream,
+              bytes_at(slice, 0, slice_bytes),
+              setting_.kind,
+              static_cast<std::uint32_t>(setting_.bits));
+  std::size_t to = sizeof(FrameHeader);
+  const auto copy = [&](std::size_t from, std::size_t bytes) {
+    cast(stream, bytes_at(frame, from, bytes), bytes_at(slice, to, bytes));
+    to += bytes;
+  };
+  for (const MatrixRows& own : rows) {
+    const MatrixShape& shape = parts_[own.matrix].shape;
+    const Payload whole = payload_of(setting_, shape);
+    const auto count = static_cast<std::size_t>(shape.rows);
+    const auto first = static_cast<std::size_t>(own.first);
+    const auto taken = static_cast<std::size_t>(own.count());
+    const std::size_t scales = offsets[own.matrix];
+    if (has_scales_of_rows(setting_)) {
+      copy(scales + whole.scales / count * first, whole.scales / count * taken);
+    } else {
+      copy(scales, whole.scales);
+    }
+    copy(scales + whole.scales + whole.codes / count * first, whole.codes / count * taken);
+  }
+  SL_CHECK_EQ(to, slice_bytes);
+}
+
+}  // namespace slackline
