@@ -72,22 +72,16 @@ void require_as_replicated(int tensor, int pipeline, int data) {
   }
 }
 
-std::size_t sent_bytes(const MeshRun& run) {
+// The share that all classes send of what they would send plain.
+double sent_share(const MeshRun& run) {
   const MeshModel::Options options = run.options();
-  std::size_t bytes = 0;
+  std::size_t sent = 0;
+  std::size_t raw = 0;
   for (const ClassBytes& row : class_bytes(options.job, options.compression.front().plan)) {
-    bytes += row.sent;
+    sent += row.sent;
+    raw += row.raw;
   }
-  return bytes;
-}
-
-std::size_t raw_bytes(const MeshRun& run) {
-  const MeshModel::Options options = run.options();
-  std::size_t bytes = 0;
-  for (const ClassBytes& row : class_bytes(options.job, options.compression.front().plan)) {
-    bytes += row.raw;
-  }
-  return bytes;
+  return static_cast<double>(sent) / static_cast<double>(raw);
 }
 
 // What ranks measured of the gradients' classes in one step, added up over all of them.
@@ -122,7 +116,7 @@ TEST_CASE("under zero1 a cast sends about half of what plain gradients send, and
       run.model.ffn = 512;
       run = compressed(run, "data_gradient", setting);
       run.compress.sites["embedding"] = setting;
-      return static_cast<double>(sent_bytes(run)) / static_cast<double>(raw_bytes(run));
+      return sent_share(run);
     };
     INFO("data " << data);
     // Norms and biases travel plain, the biases of compressed buckets to all ranks, and each slice

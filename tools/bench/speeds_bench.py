@@ -22,6 +22,7 @@ import pathlib
 import statistics
 import sys
 
+from do_no_harm_bench import codec_name
 from runs import Workplace, cores_awake, percent, print_header, print_row, require_binary
 from turns import quartiles, take_turns
 
@@ -178,13 +179,6 @@ def measure(place, corpus, out, layout, link, rounds):
         chosen = choose_by_plan(place, corpus, layout, link, costs)
         seconds = compare(place, corpus, layout, link, chosen, rounds, costs)
     result_path(out, layout, link).write_text(json.dumps({"chosen": chosen, "seconds": seconds}))
-
-
-def codec_name(codec):
-    if codec is None:
-        return "plain"
-    strength = next((codec[key] for key in ("rank", "bits", "ratio") if key in codec), "")
-    return f"{codec['codec']} {strength}".strip()
 
 
 def choice(classes):
