@@ -12,7 +12,7 @@ namespace {
 
 // With error feedback integers owe what they lose of one message, since rounding is another one
 // each time. What low ranks and sparse codecs leave out they leave out again, until it has grown:
-// low ranks of an eighth of the width, which lose 0.09 of a message, owe 0.4 to 0.6 of one.
+// low ranks of an eighth of the width, which lose 0.09 of a message, owe 0.4 to 0.5 of one.
 double lost_in_force(const CodecSetting& codec, double tried) {
   constexpr double kLeftOutAgain = 5.0;
   const bool leaves_out = codec.kind == CodecKind::low_rank || codec.kind == CodecKind::top_k ||

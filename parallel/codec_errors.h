@@ -9,7 +9,7 @@
 
 namespace slackline {
 
-// What a codec loses of a class's messages, as |x - y| / |x|.
+// The loss of a codec on a class's messages, as |x - y| / |x|.
 struct CodecError {
   schedule::TransferClass members{};
   CodecSetting codec{};
@@ -18,9 +18,9 @@ struct CodecError {
   friend bool operator==(const CodecError&, const CodecError&) = default;
 };
 
-// What was measured of real messages in two ways. Trials of candidates (parallel/message_trial.h)
-// are of one message, without what error feedback brings: they compare codecs with each other.
-// Samples are of a codec in force, feedback and all (lost_share() in
+// Errors of codecs on real messages, measured in two ways. Trials of candidates
+// (parallel/message_trial.h) are of one message, without what error feedback brings: they compare
+// codecs with each other. Samples are of a codec in force, feedback and all (lost_share() in
 // parallel/compression_quality.h), and may be larger than 1: they are compared with a bound alone.
 // A value; where it decides, the same on all ranks.
 class CodecErrors {
@@ -36,8 +36,8 @@ class CodecErrors {
                           const CodecSetting& codec,
                           const MatrixShape& shape) const;
 
-  // What is to be compared with a bound: the class's last sample, else what its trial lets expect
-  // of samples, else its site's; nothing where nothing was measured.
+  // Gives what is to be compared with a bound: the class's last sample, else what its trial lets
+  // expect of samples, else its site's; nothing where nothing was measured.
   [[nodiscard]] std::optional<double> measured(const schedule::TransferClass& members,
                                                const CodecSetting& codec) const;
 

@@ -76,7 +76,7 @@ class BackgroundSends {
   [[nodiscard]] bool held(int rank, Clock::time_point now) const;
   [[nodiscard]] bool fits(const Ends& ends, const Line& line, Clock::time_point now) const;
   [[nodiscard]] const Cluster::Link* link_of(const Ends& ends) const;
-  // What is served one after the other: a pair, or all that a rank sends over a shared adapter.
+  // The ends whose messages are served one after the other: a pair, or a rank and a shared adapter.
   [[nodiscard]] Ends server_of(const Ends& ends) const;
   // Bytes under way from the same server.
   [[nodiscard]] std::size_t bytes_beside(const Ends& ends, Clock::time_point now) const;

@@ -49,7 +49,7 @@ class CollectiveSteps {
   CollectiveSteps(int rank, int size, std::shared_ptr<ScratchPool> pool)
       : rank_(rank), size_(size), pool_(std::move(pool)) {}
 
-  // Where exchanges_all(): everybody sends all to everybody and sums. Else slice r goes to rank r,
+  // Everybody sends all to everybody and sums where exchanges_all(); else slice r goes to rank r,
   // which sums it and sends the sum to all. Scratch: (size - 1) * (S or own). A tensor that stands
   // for a larger one goes the larger one's way.
   [[nodiscard]] Moves all_reduce(const Tensor& data,

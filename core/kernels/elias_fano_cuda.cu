@@ -21,7 +21,7 @@ constexpr unsigned kBits = EliasFano::kWordBits;
 constexpr unsigned kOwnWords = kUpperWordsPerRange / kThreads;
 static_assert(kOwnWords * kThreads == kUpperWordsPerRange);
 
-// What kernels know of a code.
+// An EliasFano in the words that kernels reckon in.
 struct Code {
   std::uint32_t k;
   unsigned low_bits;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads)
   lower[at] = word;
 }
 
-// Of a thread's words, and those of the threads of the block before it.
+// The ones in a thread's words, and in those of the threads of the block before it.
 struct Ones {
   unsigned own;
   unsigned before;
