@@ -24,7 +24,8 @@ struct ListedClasses {
 // What is measured of compressed messages, and what they may lose.
 struct GuardConfig {
   std::int64_t every = 100;  // steps; 0: nothing is measured
-  // |message - decoded| / |message| by site; of sites that are not in it errors are reported only.
+  // Bounds by site: |message - decoded| / |message|, with error feedback |owed| / |message|. Of
+  // sites that are not in it errors are reported only.
   std::map<std::string, double> max_error{};
 };
 
