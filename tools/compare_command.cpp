@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/shown_text.h"
@@ -76,18 +75,16 @@ ExitCode compare(const CompareOptions& options) {
 
 }  // namespace
 
-void add_compare_command(CLI::App& app, ExitCode& code) {
+void add_compare_command(Command root, ExitCode& code) {
   auto options = std::make_shared<CompareOptions>();
-  CLI::App* command = app.add_subcommand("compare", "Compare the losses of two runs step by step");
-  command->add_option("RUN_A", options->run_a, "Run directory")->required();
-  command->add_option("RUN_B", options->run_b, "Run directory")->required();
-  command
-      ->add_option("--tolerance",
-                   options->tolerance,
-                   "Largest relative difference |a - b| / max(|a|, |b|) that counts as the same")
-      ->required()
-      ->check(CLI::NonNegativeNumber);
-  command->footer(
+  Command command = root.add_command("compare", "Compare the losses of two runs step by step");
+  command.option("RUN_A", &options->run_a, "Run directory", {.required = true});
+  command.option("RUN_B", &options->run_b, "Run directory", {.required = true});
+  command.option("--tolerance",
+                 &options->tolerance,
+                 "Largest relative difference |a - b| / max(|a|, |b|) that counts as the same",
+                 {.required = true, .limit = Limit::not_negative});
+  command.footer(
       "Compares loss, grad_norm and eval_loss of metrics.jsonl over the steps that both runs "
       "have;\n"
       "steps of one run alone are counted and not compared. Ends with 0 when every difference is\n"
@@ -95,7 +92,7 @@ void add_compare_command(CLI::App& app, ExitCode& code) {
       "cannot\n"
       "be read or no step is common.\n"
       "Example: slackline compare runs/first runs/second --tolerance 1e-6");
-  command->callback([options, &code] { code = compare(*options); });
+  command.runs([options, &code] { code = compare(*options); });
 }
 
 }  // namespace slackline

@@ -1,20 +1,18 @@
 #include "tools/compression_option.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/error.h"
 
 namespace slackline {
 
-void add_compression_option(CLI::App& command,
+void add_compression_option(Command command,
                             CompressionOption& value,
                             const std::string& otherwise) {
-  command
-      .add_option("--compression",
-                  value,
-                  "Compress activations between pipeline stages as in training; " + otherwise)
-      ->check(CLI::IsMember({"on", "off"}));
+  command.option("--compression",
+                 &value,
+                 "Compress activations between pipeline stages as in training; " + otherwise,
+                 {.one_of = {"on", "off"}});
 }
 
 void check_compression_option(const CompressionOption& value,

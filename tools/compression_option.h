@@ -3,11 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "tools/command_line.h"
 #include "tools/model_loader.h"
-
-namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
-class App;
-}
 
 namespace slackline {
 
@@ -16,7 +13,7 @@ namespace slackline {
 using CompressionOption = std::optional<std::string>;
 
 // `otherwise` says in the help what happens without it.
-void add_compression_option(CLI::App& command,
+void add_compression_option(Command command,
                             CompressionOption& value,
                             const std::string& otherwise);
 

@@ -1,6 +1,5 @@
 #include "tools/device_option.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/cuda/cuda_device.h"
@@ -9,12 +8,13 @@
 
 namespace slackline {
 
-void add_device_option(CLI::App& command, DeviceOption& value) {
-  command
-      .add_option("--device", value, "Where it computes: the processor, or the first CUDA device")
-      ->check(
-          CLI::IsMember({std::string(name_of(Device::cpu)), std::string(name_of(Device::cuda))}))
-      ->capture_default_str();
+void add_device_option(Command command, DeviceOption& value) {
+  command.option(
+      "--device",
+      &value,
+      "Where it computes: the processor, or the first CUDA device",
+      {.shows_default = true,
+       .one_of = {std::string(name_of(Device::cpu)), std::string(name_of(Device::cuda))}});
 }
 
 Device use_device(const DeviceOption& value) {

@@ -3,10 +3,7 @@
 #include <string>
 
 #include "core/device.h"
-
-namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
-class App;
-}
+#include "tools/command_line.h"
 
 namespace slackline {
 
@@ -15,7 +12,7 @@ using DeviceOption = std::string;
 
 inline constexpr const char* kDefaultDevice = "cpu";
 
-void add_device_option(CLI::App& command, DeviceOption& value);
+void add_device_option(Command command, DeviceOption& value);
 
 // The device that the option names, made ready for the calling thread. Throws, as train does,
 // ConfigError in a program without the CUDA backend and DeviceError where no device can be used.

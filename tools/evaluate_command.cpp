@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/terminal.h"
@@ -119,29 +118,30 @@ void evaluate(const EvaluateOptions& options) {
 
 }  // namespace
 
-void add_evaluate_command(CLI::App& app, ExitCode& code) {
+void add_evaluate_command(Command root, ExitCode& code) {
   auto options = std::make_shared<EvaluateOptions>();
-  CLI::App* command =
-      app.add_subcommand("evaluate", "Print a checkpoint's loss and perplexity on a data set");
-  command->add_option("--checkpoint", options->checkpoint, "Checkpoint directory")->required();
-  command->add_option("--data", options->data, "Prefix of .bin and .idx, or an llm.c token file")
-      ->required();
-  command
-      ->add_option("--batches",
-                   options->batches,
-                   fmt::format("Stop after N batches of {} windows", kEvaluationBatch))
-      ->check(CLI::PositiveNumber);
-  add_compression_option(*command, options->compression, "unless given, with and without");
-  add_device_option(*command, options->device);
-  command->add_flag("--json", options->json, "Print the result as JSON, the last line of stdout");
-  command->footer(
+  Command command =
+      root.add_command("evaluate", "Print a checkpoint's loss and perplexity on a data set");
+  command.option("--checkpoint", &options->checkpoint, "Checkpoint directory", {.required = true});
+  command.option("--data",
+                 &options->data,
+                 "Prefix of .bin and .idx, or an llm.c token file",
+                 {.required = true});
+  command.option("--batches",
+                 &options->batches,
+                 fmt::format("Stop after N batches of {} windows", kEvaluationBatch),
+                 {.limit = Limit::positive});
+  add_compression_option(command, options->compression, "unless given, with and without");
+  add_device_option(command, options->device);
+  command.flag("--json", &options->json, "Print the result as JSON, the last line of stdout");
+  command.footer(
       "Reads the file's tokens in order, in windows of the model's sequence length that do not\n"
       "overlap; a last partial window is dropped. Computes in fp32. A model whose training\n"
       "compressed activations (site pipeline_forward) is evaluated without and with that;\n"
       "--compression takes one of the two alone.\n"
       "Example: slackline evaluate --checkpoint runs/first/checkpoints/step-00000200 "
       "--data corpus/english --json");
-  command->callback([options, &code] {
+  command.runs([options, &code] {
     evaluate(*options);
     code = ExitCode::done;
   });

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/file_io.h"
@@ -91,23 +90,26 @@ void export_model(const ExportOptions& options) {
 
 }  // namespace
 
-void add_export_command(CLI::App& app, ExitCode& code) {
+void add_export_command(Command root, ExitCode& code) {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* command =
-      app.add_subcommand("export", "Write a checkpoint's model as a Hugging Face GPT-2 directory");
-  command->add_option("--checkpoint", options->checkpoint, "Checkpoint directory")
-      ->required()
-      ->type_name("DIR");
-  command->add_option("--out", options->out, "Directory to write to")->required()->type_name("DIR");
-  command->add_option("--dtype", options->dtype, "Of the weights; bf16 rounds to nearest even")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
-  command->footer(
+  Command command =
+      root.add_command("export", "Write a checkpoint's model as a Hugging Face GPT-2 directory");
+  command.option("--checkpoint",
+                 &options->checkpoint,
+                 "Checkpoint directory",
+                 {.required = true, .value_name = "DIR"});
+  command.option(
+      "--out", &options->out, "Directory to write to", {.required = true, .value_name = "DIR"});
+  command.option("--dtype",
+                 &options->dtype,
+                 "Of the weights; bf16 rounds to nearest even",
+                 {.shows_default = true, .one_of = {"fp32", "bf16"}});
+  command.footer(
       "Writes config.json and model.safetensors; also vocab.json and merges.txt where the\n"
       "checkpoint's tokenizer is GPT-2's, tokenizer.json and tokenizer_config.json where it came\n"
       "from another tokenizer.json.\n"
       "Example: slackline export --checkpoint runs/first/checkpoints/step-00000200 --out exported");
-  command->callback([options, &code] {
+  command.runs([options, &code] {
     export_model(*options);
     code = ExitCode::done;
   });

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/terminal.h"
@@ -107,37 +106,37 @@ void generate(const GenerateOptions& options) {
   print_generated(text.finish() + "\n");
 }
 
-void add_sampling_options(CLI::App& command, SamplingOptions& sampling) {
-  command.add_option("--seed", sampling.seed, "The same seed gives the same text")
-      ->capture_default_str();
-  command
-      .add_option("--temperature",
-                  sampling.temperature,
-                  "Divides the logits; 0 takes the most likely token each time")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  command
-      .add_option(
-          "--top-k", sampling.top_k, "Sample from the K most likely tokens alone; 0: from all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+void add_sampling_options(Command command, SamplingOptions& sampling) {
+  command.option(
+      "--seed", &sampling.seed, "The same seed gives the same text", {.shows_default = true});
+  command.option("--temperature",
+                 &sampling.temperature,
+                 "Divides the logits; 0 takes the most likely token each time",
+                 {.shows_default = true, .limit = Limit::not_negative, .most = 1e6});
+  command.option("--top-k",
+                 &sampling.top_k,
+                 "Sample from the K most likely tokens alone; 0: from all",
+                 {.shows_default = true, .limit = Limit::not_negative});
 }
 
 }  // namespace
 
-void add_generate_command(CLI::App& app, ExitCode& code) {
+void add_generate_command(Command root, ExitCode& code) {
   auto options = std::make_shared<GenerateOptions>();
-  CLI::App* command = app.add_subcommand("generate", "Continue a text with a checkpoint's model");
-  command->add_option("--checkpoint", options->checkpoint, "Checkpoint directory")->required();
-  command->add_option("--prompt", options->prompt, "Text to continue; empty: begin a document")
-      ->required();
-  command->add_option("--tokens", options->tokens, "Tokens to add; fewer where the text ends")
-      ->required()
-      ->check(CLI::PositiveNumber);
-  add_sampling_options(*command, options->sampling);
-  add_compression_option(*command, options->compression, "off unless given");
-  add_device_option(*command, options->device);
-  command->footer(
+  Command command = root.add_command("generate", "Continue a text with a checkpoint's model");
+  command.option("--checkpoint", &options->checkpoint, "Checkpoint directory", {.required = true});
+  command.option("--prompt",
+                 &options->prompt,
+                 "Text to continue; empty: begin a document",
+                 {.required = true});
+  command.option("--tokens",
+                 &options->tokens,
+                 "Tokens to add; fewer where the text ends",
+                 {.required = true, .limit = Limit::positive});
+  add_sampling_options(command, options->sampling);
+  add_compression_option(command, options->compression, "off unless given");
+  add_device_option(command, options->device);
+  command.footer(
       "Prints the prompt and what follows it, token by token, and stops early at an end-of-text.\n"
       "For a checkpoint without a tokenizer the prompt is token ids separated by spaces, and so "
       "is\n"
@@ -148,7 +147,7 @@ void add_generate_command(CLI::App& app, ExitCode& code) {
       "token after it as one of its own.\n"
       "Example: slackline generate --checkpoint runs/first/checkpoints/step-00000200 "
       "--prompt \"The \" --tokens 100 --seed 1 --temperature 0.8 --top-k 50");
-  command->callback([options, &code] {
+  command.runs([options, &code] {
     generate(*options);
     code = ExitCode::done;
   });

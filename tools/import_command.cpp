@@ -1,7 +1,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/checkpoint/write_checkpoint.h"
@@ -75,22 +74,24 @@ void import_model(const ImportOptions& options) {
 
 }  // namespace
 
-void add_import_command(CLI::App& app, ExitCode& code) {
+void add_import_command(Command root, ExitCode& code) {
   auto options = std::make_shared<ImportOptions>();
-  CLI::App* command =
-      app.add_subcommand("import", "Turn a Hugging Face GPT-2 directory into a checkpoint");
-  command->add_option("--hf", options->hf, "Directory with config.json and model.safetensors")
-      ->required()
-      ->type_name("DIR");
-  command->add_option("--out", options->out, "Checkpoint directory to make")
-      ->required()
-      ->type_name("DIR");
-  command->footer(
+  Command command =
+      root.add_command("import", "Turn a Hugging Face GPT-2 directory into a checkpoint");
+  command.option("--hf",
+                 &options->hf,
+                 "Directory with config.json and model.safetensors",
+                 {.required = true, .value_name = "DIR"});
+  command.option("--out",
+                 &options->out,
+                 "Checkpoint directory to make",
+                 {.required = true, .value_name = "DIR"});
+  command.footer(
       "The checkpoint holds weights alone (step 0), for checkpoint.init_from, evaluate, generate\n"
       "and export. tokenizer.json in the directory, or vocab.json and merges.txt, becomes its\n"
       "tokenizer.\n"
       "Example: slackline import --hf gpt2 --out checkpoints/gpt2");
-  command->callback([options, &code] {
+  command.runs([options, &code] {
     import_model(*options);
     code = ExitCode::done;
   });

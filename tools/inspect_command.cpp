@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -125,18 +124,18 @@ void inspect(const InspectOptions& options) {
 
 }  // namespace
 
-void add_inspect_command(CLI::App& app, ExitCode& code) {
+void add_inspect_command(Command root, ExitCode& code) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = app.add_subcommand("inspect", "Verify a checkpoint and print what it holds");
-  command->add_option("CHECKPOINT", options->checkpoint, "Checkpoint directory")->required();
-  command->add_flag("--sha256",
-                    options->sha256,
-                    "Print one SHA-256 over the fp32 weights, the same for every layout, instead");
-  command->add_flag("--json", options->json, "Print JSON (with --sha256: the hash in it as well)");
-  command->footer(
+  Command command = root.add_command("inspect", "Verify a checkpoint and print what it holds");
+  command.option("CHECKPOINT", &options->checkpoint, "Checkpoint directory", {.required = true});
+  command.flag("--sha256",
+               &options->sha256,
+               "Print one SHA-256 over the fp32 weights, the same for every layout, instead");
+  command.flag("--json", &options->json, "Print JSON (with --sha256: the hash in it as well)");
+  command.footer(
       "Reads every file and compares it with the checksum in the manifest.\n"
       "Example: slackline inspect runs/first/checkpoints/step-00000200 --sha256");
-  command->callback([options, &code] {
+  command.runs([options, &code] {
     inspect(*options);
     code = ExitCode::done;
   });

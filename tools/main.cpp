@@ -1,11 +1,8 @@
-#include <cstddef>
 #include <exception>
-
-#include <CLI/CLI.hpp>
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/shown_text.h"
+#include "tools/command_line.h"
 #include "tools/commands.h"
 
 namespace {
@@ -18,35 +15,27 @@ int report(const slackline::Error& error) {
 // Parses the command line and runs the subcommand it names.
 int run(int argc, char** argv) {
   using slackline::ExitCode;
-  CLI::App app("Slackline trains GPT language models. One config, one command.", "slackline");
-  app.require_subcommand(0, 1);  // none: see below; an unknown one is named as an extra argument
-  app.set_version_flag("--version", "slackline " SL_VERSION);
+  slackline::CommandLine line("Slackline trains GPT language models. One config, one command.",
+                              "slackline");
+  line.version("slackline " SL_VERSION);
+  const slackline::Command root = line.root();
   auto code = ExitCode::done;
-  slackline::add_train_command(app, code);
-  slackline::add_plan_command(app, code);
-  slackline::add_prepare_command(app, code);
-  slackline::add_evaluate_command(app, code);
-  slackline::add_generate_command(app, code);
-  slackline::add_inspect_command(app, code);
-  slackline::add_report_command(app, code);
-  slackline::add_import_command(app, code);
-  slackline::add_export_command(app, code);
-  slackline::add_compare_command(app, code);
-  slackline::add_sweep_command(app, code);
-  try {
-    app.parse(argc, argv);
-    if (app.get_subcommands().empty()) {
-      throw slackline::ConfigError("a subcommand is required; slackline --help lists them");
-    }
-  } catch (const CLI::ParseError& error) {
-    // --help and --version end here too, with exit code 0 and text that is all ours.
-    if (error.get_exit_code() == 0) {
-      return app.exit(error);
-    }
-    constexpr std::size_t kLongest = 400;  // bytes; it quotes what it did not expect
-    slackline::log_error(slackline::with_hint(slackline::shown_value(error.what(), kLongest),
-                                              "slackline --help, slackline COMMAND --help"));
-    return static_cast<int>(ExitCode::config);
+  slackline::add_train_command(root, code);
+  slackline::add_plan_command(root, code);
+  slackline::add_prepare_command(root, code);
+  slackline::add_evaluate_command(root, code);
+  slackline::add_generate_command(root, code);
+  slackline::add_inspect_command(root, code);
+  slackline::add_report_command(root, code);
+  slackline::add_import_command(root, code);
+  slackline::add_export_command(root, code);
+  slackline::add_compare_command(root, code);
+  slackline::add_sweep_command(root, code);
+  if (!line.parse(argc, argv)) {
+    return 0;
+  }
+  if (!line.has_command()) {
+    throw slackline::ConfigError("a subcommand is required; slackline --help lists them");
   }
   return static_cast<int>(code);
 }

@@ -3,8 +3,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "core/file_io.h"
 #include "core/shown_text.h"
 #include "core/terminal.h"
@@ -88,24 +86,24 @@ void print_plan(const PlanOptions& options) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, ExitCode& code) {
+void add_plan_command(Command root, ExitCode& code) {
   auto options = std::make_shared<PlanOptions>();
-  CLI::App* command =
-      app.add_subcommand("plan", "Print what a config would take, without running it");
-  command->add_option("CONFIG", options->config, "JSON config")->required();
-  command->add_option("--set", options->assignments, "Change one key: --set parallel.data=4")
-      ->take_all();
-  command->add_option(
-      "--cluster", options->files.cluster, "JSON file of nodes and links; else network.links");
-  command->add_option(
-      "--costs", options->files.costs, "A run's costs.json; else speeds are assumed");
-  command->add_flag("--json", options->json, "Print JSON instead of tables");
-  command->add_option(
-      "--trace", options->trace, "Write the predicted timeline here, as a Chrome trace");
-  command->footer(
+  Command command = root.add_command("plan", "Print what a config would take, without running it");
+  command.option("CONFIG", &options->config, "JSON config", {.required = true});
+  command.option("--set",
+                 &options->assignments,
+                 "Change one key: --set parallel.data=4",
+                 {.single_values = true});
+  command.option(
+      "--cluster", &options->files.cluster, "JSON file of nodes and links; else network.links");
+  command.option("--costs", &options->files.costs, "A run's costs.json; else speeds are assumed");
+  command.flag("--json", &options->json, "Print JSON instead of tables");
+  command.option(
+      "--trace", &options->trace, "Write the predicted timeline here, as a Chrome trace");
+  command.footer(
       "Example: slackline plan configs/gpt2_124m.json --costs runs/first/costs.json "
       "--trace predicted.json");
-  command->callback([options, &code] {
+  command.runs([options, &code] {
     print_plan(*options);
     code = ExitCode::done;
   });

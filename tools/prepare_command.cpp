@@ -2,7 +2,6 @@
 #include <optional>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/shown_text.h"
@@ -14,6 +13,10 @@
 namespace slackline {
 
 namespace {
+
+struct PrepareArguments : PrepareOptions {
+  bool recognizes_special_tokens = false;
+};
 
 void prepare_with_progress(const PrepareOptions& options) {
   std::optional<ProgressLine> line;
@@ -36,36 +39,35 @@ void prepare_with_progress(const PrepareOptions& options) {
 
 }  // namespace
 
-void add_prepare_command(CLI::App& app, ExitCode& code) {
-  auto options = std::make_shared<PrepareOptions>();
-  CLI::App* command = app.add_subcommand(
-      "prepare", "Turn text into a data set of tokens (Megatron's .bin and .idx)");
-  command
-      ->add_option("--input",
-                   options->inputs,
-                   "UTF-8 text files, and files of JSON lines with a \"text\" key (*.jsonl)")
-      ->required()
-      ->type_name("FILE");
-  command
-      ->add_option(
-          "--tokenizer", options->tokenizer, "byte, sentencepiece:MODEL, gpt2:DIR or hf:DIR")
-      ->required();
-  command->add_option("--out", options->out, "Prefix of the files to write")
-      ->required()
-      ->type_name("PREFIX");
-  command
-      ->add_option("--train-sentencepiece",
-                   options->train_sentencepiece,
-                   "Train a SentencePiece model of so many pieces on the input first")
-      ->type_name("VOCAB")
-      ->check(CLI::PositiveNumber);
-  command->add_flag_callback(
-      "--special-tokens",
-      [options] { options->special_tokens = SpecialTokens::recognized; },
-      "Special tokens in the text are tokens (gpt2 and hf); without it they are text");
-  command->footer(
+void add_prepare_command(Command root, ExitCode& code) {
+  auto options = std::make_shared<PrepareArguments>();
+  Command command =
+      root.add_command("prepare", "Turn text into a data set of tokens (Megatron's .bin and .idx)");
+  command.option("--input",
+                 &options->inputs,
+                 "UTF-8 text files, and files of JSON lines with a \"text\" key (*.jsonl)",
+                 {.required = true, .value_name = "FILE"});
+  command.option("--tokenizer",
+                 &options->tokenizer,
+                 "byte, sentencepiece:MODEL, gpt2:DIR or hf:DIR",
+                 {.required = true});
+  command.option("--out",
+                 &options->out,
+                 "Prefix of the files to write",
+                 {.required = true, .value_name = "PREFIX"});
+  command.option("--train-sentencepiece",
+                 &options->train_sentencepiece,
+                 "Train a SentencePiece model of so many pieces on the input first",
+                 {.limit = Limit::positive, .value_name = "VOCAB"});
+  command.flag("--special-tokens",
+               &options->recognizes_special_tokens,
+               "Special tokens in the text are tokens (gpt2 and hf); without it they are text");
+  command.footer(
       "Example: slackline prepare --input english.txt --tokenizer byte --out corpus/english");
-  command->callback([options, &code] {
+  command.runs([options, &code] {
+    if (options->recognizes_special_tokens) {
+      options->special_tokens = SpecialTokens::recognized;
+    }
     prepare_with_progress(*options);
     code = ExitCode::done;
   });

@@ -2,7 +2,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -77,18 +76,17 @@ void write_report(const ReportOptions& options) {
 
 }  // namespace
 
-void add_report_command(CLI::App& app, ExitCode& code) {
+void add_report_command(Command root, ExitCode& code) {
   auto options = std::make_shared<ReportOptions>();
-  CLI::App* command =
-      app.add_subcommand("report", "Make one HTML file of runs and sweeps, to look at anywhere");
-  command
-      ->add_option("RUN_DIR",
-                   options->directories,
-                   "Directories of runs (config.resolved.json) or of sweeps (results.json)")
-      ->required();
-  command->add_option(
-      "--out", options->out, "The file to write; else report.html in the first RUN_DIR");
-  command->footer(
+  Command command =
+      root.add_command("report", "Make one HTML file of runs and sweeps, to look at anywhere");
+  command.option("RUN_DIR",
+                 &options->directories,
+                 "Directories of runs (config.resolved.json) or of sweeps (results.json)",
+                 {.required = true});
+  command.option(
+      "--out", &options->out, "The file to write; else report.html in the first RUN_DIR");
+  command.footer(
       "The file needs no server, no network and no scripts. It shows losses, where each step's "
       "time "
       "went,\n"
@@ -103,7 +101,7 @@ void add_report_command(CLI::App& app, ExitCode& code) {
       "a file\n"
       "is missing or corrupt, or when --out exists and is no report.\n"
       "Example: slackline report runs/first runs/second --out comparison.html");
-  command->callback([options, &code] {
+  command.runs([options, &code] {
     write_report(*options);
     code = ExitCode::done;
   });

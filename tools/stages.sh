@@ -7,6 +7,12 @@ logs=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")/build/logs/$(basename "$0")
 stage_table=()
 stage_running=""
 
+# What several presets compile in the same way is compiled once, where ccache is installed.
+if command -v ccache > /dev/null; then
+  export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  export CCACHE_BASEDIR=${CCACHE_BASEDIR:-${logs%/build/*}} CCACHE_NOHASHDIR=1
+fi
+
 # stage NAME COMMAND [ARGUMENT...]: a failing command ends the script. One that ends with 77 cannot
 # run here and has said why.
 stage() {

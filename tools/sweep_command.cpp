@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/file_io.h"
@@ -184,11 +183,12 @@ class SweepRunner {
 
 }  // namespace
 
-void add_sweep_command(CLI::App& app, ExitCode& code) {
+void add_sweep_command(Command root, ExitCode& code) {
   auto path = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("sweep", "Train every point of a grid of settings");
-  command->add_option("SWEEP", *path, "JSON file with dir, base, grid and launch")->required();
-  command->footer(
+  Command command = root.add_command("sweep", "Train every point of a grid of settings");
+  command.option(
+      "SWEEP", path.get(), "JSON file with dir, base, grid and launch", {.required = true});
+  command.footer(
       "{\"dir\": \"sweeps/lr\", \"base\": \"configs/tiny_pipeline.json\",\n"
       " \"grid\": {\"optimizer.lr\": [1e-3, 3e-4], \"run.seed\": [1, 2, 3]}}\n"
       "trains six runs, one after the other, each in its own directory under dir; results.csv and\n"
@@ -197,7 +197,7 @@ void add_sweep_command(CLI::App& app, ExitCode& code) {
       "configs/README.md has every key.\n"
       "Example: slackline sweep configs/sweep_tiny.json\n"
       "Ends with 6 after SIGTERM, SIGINT or SIGUSR1, the run under way having saved.");
-  command->callback([path, &code] {
+  command.runs([path, &code] {
     Sweep sweep = read_sweep(*path);
     StopSignal::install();
     code = SweepRunner(std::move(sweep)).run();

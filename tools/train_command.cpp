@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/comm/link_probe.h"
@@ -376,23 +375,28 @@ ExitCode train(const TrainOptions& options) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app, ExitCode& code) {
+void add_train_command(Command root, ExitCode& code) {
   auto options = std::make_shared<TrainOptions>();
-  CLI::App* command = app.add_subcommand("train", "Train a model as a config says");
-  command->add_option("CONFIG", options->config, "JSON config; configs/README.md has every key")
-      ->required();
-  command->add_option("--set", options->assignments, "Change one key: --set optimizer.lr=1e-3")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  command->add_flag("--resume", options->resume, "Continue from the run's newest checkpoint");
-  command->add_option("--ranks", options->ranks, "Ranks as threads of this process, without mpirun")
-      ->check(CLI::PositiveNumber);
-  command->add_flag("--validate", options->validate, "Check the config and end");
-  command->add_flag("--print-config", options->print_config, "Print the config with all defaults");
-  command->footer(
+  Command command = root.add_command("train", "Train a model as a config says");
+  command.option("CONFIG",
+                 &options->config,
+                 "JSON config; configs/README.md has every key",
+                 {.required = true});
+  command.option("--set",
+                 &options->assignments,
+                 "Change one key: --set optimizer.lr=1e-3",
+                 {.single_values = true, .value_name = "KEY=VALUE"});
+  command.flag("--resume", &options->resume, "Continue from the run's newest checkpoint");
+  command.option("--ranks",
+                 &options->ranks,
+                 "Ranks as threads of this process, without mpirun",
+                 {.limit = Limit::positive});
+  command.flag("--validate", &options->validate, "Check the config and end");
+  command.flag("--print-config", &options->print_config, "Print the config with all defaults");
+  command.footer(
       "Example: slackline train configs/tiny_cpu.json --set run.steps=100\n"
       "Ends with 6 after SIGTERM, SIGINT or SIGUSR1, having saved; --resume goes on from there.");
-  command->callback([options, &code] { code = train(*options); });
+  command.runs([options, &code] { code = train(*options); });
 }
 
 }  // namespace slackline

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
 #include "core/arena.h"
@@ -21,6 +20,7 @@
 #include "model/parameter_table.h"
 #include "optim/adamw_optimizer.h"
 #include "tools/bench/timing.h"
+#include "tools/command_line.h"
 
 namespace slackline {
 
@@ -180,11 +180,17 @@ void compare(Copies copies, int num_pairs, int num_threads) {
 int run(int argc, char** argv) {
   int num_pairs = 9;
   int num_threads = default_num_threads();
-  CLI::App app("Times norm, clip and AdamW against the memory traffic they cannot avoid");
-  app.add_option("--pairs", num_pairs, "Interleaved pairs of bound and update")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--threads", num_threads)->check(CLI::Range(1, 1024));
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Times norm, clip and AdamW against the memory traffic they cannot avoid",
+                   "adamw_bench");
+  Command app = line.root();
+  app.option("--pairs",
+             &num_pairs,
+             "Interleaved pairs of bound and update",
+             {.limit = Limit::positive, .most = 1000});
+  app.option("--threads", &num_threads, "", {.limit = Limit::positive, .most = 1024});
+  if (!line.parse(argc, argv)) {
+    return 0;
+  }
   fmt::print("GPT-2 124M, {} parameters, {} threads\n", num_parameters(kGpt2), num_threads);
   compare(Copies::none, num_pairs, num_threads);
   compare(Copies::bf16, num_pairs, num_threads);

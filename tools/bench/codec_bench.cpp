@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
 #include "compress/codec.h"
 #include "core/kernels/elementwise.h"
 #include "tools/bench/ring.h"
 #include "tools/bench/timing.h"
+#include "tools/command_line.h"
 
 namespace slackline {
 
@@ -134,11 +134,17 @@ class Bench {
 
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app("Times codecs against copies of the same matrices");
-  app.add_option("--only", options.only, "Only codecs whose name begins so");
-  app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
-  app.add_option("--pairs", options.pairs, "Pairs of copy and call")->check(CLI::Range(1, 1000));
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Times codecs against copies of the same matrices", "codec_bench");
+  Command app = line.root();
+  app.option("--only", &options.only, "Only codecs whose name begins so");
+  app.option("--threads", &options.threads, "", {.limit = Limit::positive, .most = 1024});
+  app.option("--pairs",
+             &options.pairs,
+             "Pairs of copy and call",
+             {.limit = Limit::positive, .most = 1000});
+  if (!line.parse(argc, argv)) {
+    return 0;
+  }
   fmt::print("{} threads; medians of {} pairs (lowest .. highest share)\n",
              options.threads,
              options.pairs);

@@ -20,13 +20,13 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
 #include <mpi.h>
 
 #include "core/buffer.h"
 #include "core/comm/world.h"
 #include "tools/bench/timing.h"
+#include "tools/command_line.h"
 
 namespace slackline {
 
@@ -224,11 +224,14 @@ std::vector<Case> Bench::cases(std::size_t bytes) {
 
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app("Communicators against plain MPI");
-  app.add_option("--max", options.max_bytes, "largest tensor in bytes");
-  app.add_option("--rounds", options.rounds, "measurements of each");
-  app.add_flag("--busy", options.busy, "wait as in training, where ranks keep the cores busy");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Communicators against plain MPI", "comm_bench");
+  Command app = line.root();
+  app.option("--max", &options.max_bytes, "largest tensor in bytes");
+  app.option("--rounds", &options.rounds, "measurements of each");
+  app.flag("--busy", &options.busy, "wait as in training, where ranks keep the cores busy");
+  if (!line.parse(argc, argv)) {
+    return 0;
+  }
   const auto world = connect_mpi({.threads_per_rank = options.busy ? 1 : 0});
   if (world->size() < 2) {
     fmt::print(stderr, "comm_bench needs mpirun with 2 ranks or more\n");

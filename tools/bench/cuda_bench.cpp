@@ -19,7 +19,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
 #include "compress/codec.h"
@@ -40,6 +39,7 @@
 #include "tools/bench/device_timer.h"
 #include "tools/bench/timing.h"
 #include "tools/card_peak.h"
+#include "tools/command_line.h"
 
 namespace slackline {
 
@@ -484,22 +484,29 @@ class Bench {
 
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app("Times ops and codecs on the CUDA device against what bounds them");
-  app.add_option("--only", options.only, "Only ops whose name contains this");
-  app.add_option("--pairs", options.pairs, "Timed pairs of bound and op")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--tokens", options.tokens, "Rows of a micro-batch")->check(CLI::PositiveNumber);
-  app.add_option("--hidden", options.hidden, "Width of the model, a multiple of 64")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--vocab", options.vocab, "Tokens of the vocabulary")->check(CLI::PositiveNumber);
-  app.add_option("--gradients", options.gradients, "Elements of the message of all gradients")
-      ->check(CLI::PositiveNumber);
-  app.add_flag("--peak", options.peak, "Print the card's dense bf16 peak, 0 if unknown, and end");
-  app.add_option("--ceiling",
-                 options.ceiling,
-                 "Print what a bf16 product of this edge reaches, in FLOP/s, and end")
-      ->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Times ops and codecs on the CUDA device against what bounds them",
+                   "cuda_bench");
+  Command app = line.root();
+  app.option("--only", &options.only, "Only ops whose name contains this");
+  app.option("--pairs", &options.pairs, "Timed pairs of bound and op", {.limit = Limit::positive});
+  app.option("--tokens", &options.tokens, "Rows of a micro-batch", {.limit = Limit::positive});
+  app.option("--hidden",
+             &options.hidden,
+             "Width of the model, a multiple of 64",
+             {.limit = Limit::positive});
+  app.option("--vocab", &options.vocab, "Tokens of the vocabulary", {.limit = Limit::positive});
+  app.option("--gradients",
+             &options.gradients,
+             "Elements of the message of all gradients",
+             {.limit = Limit::positive});
+  app.flag("--peak", &options.peak, "Print the card's dense bf16 peak, 0 if unknown, and end");
+  app.option("--ceiling",
+             &options.ceiling,
+             "Print what a bf16 product of this edge reaches, in FLOP/s, and end",
+             {.limit = Limit::positive});
+  if (!line.parse(argc, argv)) {
+    return 0;
+  }
   cuda::use_device(0);
   if (options.peak) {
     fmt::print("{}\n", dense_peak_flops(cuda::device_text(), DType::bf16));

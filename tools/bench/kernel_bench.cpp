@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
 #include "core/buffer.h"
@@ -24,6 +23,7 @@
 #include "model/head.h"
 #include "tools/bench/fma_peak.h"
 #include "tools/bench/timing.h"
+#include "tools/command_line.h"
 
 namespace slackline {
 
@@ -231,28 +231,34 @@ class Bench {
   Stream stream_;
 };
 
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("Times the matrix kernels against the FMA peak of the same run", "kernel_bench");
+  Command app = line.root();
+  app.option("--only", &options.only, "Only ops whose name contains this");
+  app.option("--dtype", &options.dtype, "f32 or bf16", {.one_of = {"f32", "bf16"}});
+  app.option("--library",
+             &options.library,
+             "Products by our own tiles, or all by oneDNN",
+             {.one_of = {"own", "onednn"}});
+  app.option("--threads", &options.threads, "Threads", {.limit = Limit::positive});
+  app.option("--pairs", &options.pairs, "Timed pairs of peak and op", {.limit = Limit::positive});
+  app.option("--tokens", &options.tokens, "Rows of a micro-batch", {.limit = Limit::positive});
+  if (!line.parse(argc, argv)) {
+    return 0;
+  }
+  if (options.library == "onednn" && options.dtype == "bf16" && !cpu::onednn_multiplies_bf16()) {
+    fmt::print(stderr, "kernel_bench: oneDNN has no bf16 products on this processor\n");
+    return 2;
+  }
+  Bench(options).run();
+  return 0;
+}
+
 }  // namespace
 
 }  // namespace slackline
 
-// NOLINTNEXTLINE(bugprone-exception-escape): ends on what it cannot measure
 int main(int argc, char** argv) {
-  slackline::Options options;
-  CLI::App app("Times the matrix kernels against the FMA peak of the same run");
-  app.add_option("--only", options.only, "Only ops whose name contains this");
-  app.add_option("--dtype", options.dtype, "f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}));
-  app.add_option("--library", options.library, "Products by our own tiles, or all by oneDNN")
-      ->check(CLI::IsMember({"own", "onednn"}));
-  app.add_option("--threads", options.threads, "Threads")->check(CLI::PositiveNumber);
-  app.add_option("--pairs", options.pairs, "Timed pairs of peak and op")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--tokens", options.tokens, "Rows of a micro-batch")->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
-  if (options.library == "onednn" && options.dtype == "bf16" &&
-      !slackline::cpu::onednn_multiplies_bf16()) {
-    fmt::print(stderr, "kernel_bench: oneDNN has no bf16 products on this processor\n");
-    return 2;
-  }
-  slackline::Bench(options).run();
-  return 0;
+  return slackline::bench_main(slackline::run, argc, argv);
 }

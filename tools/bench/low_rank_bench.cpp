@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
 #include "compress/codec.h"
 #include "compress/residuals.h"
 #include "core/kernels/elementwise.h"
 #include "tools/bench/timing.h"
+#include "tools/command_line.h"
 
 namespace slackline {
 
@@ -100,11 +100,14 @@ void compare(const Settings& settings) {
 
 int run(int argc, char** argv) {
   Settings settings;
-  CLI::App app{"Times low-rank messages of GPT-2's gradients against copies"};
-  app.add_option("--rank", settings.rank)->check(CLI::PositiveNumber);
-  app.add_option("--pairs", settings.num_pairs)->check(CLI::PositiveNumber);
-  app.add_option("--threads", settings.num_threads)->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Times low-rank messages of GPT-2's gradients against copies", "low_rank_bench");
+  Command app = line.root();
+  app.option("--rank", &settings.rank, "", {.limit = Limit::positive});
+  app.option("--pairs", &settings.num_pairs, "", {.limit = Limit::positive});
+  app.option("--threads", &settings.num_threads, "", {.limit = Limit::positive});
+  if (!line.parse(argc, argv)) {
+    return 0;
+  }
   compare(settings);
   return 0;
 }

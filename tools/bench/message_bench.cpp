@@ -21,7 +21,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
 #include "compress/codec.h"
@@ -30,6 +29,7 @@
 #include "tools/bench/fma_peak.h"
 #include "tools/bench/ring.h"
 #include "tools/bench/timing.h"
+#include "tools/command_line.h"
 
 namespace slackline {
 
@@ -230,11 +230,15 @@ void print_costs(Bench& bench) {
 
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app("Times compressed messages between stages");
-  app.add_option("table", options.table)->required()->check(CLI::IsMember({"throughput", "costs"}));
-  app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
-  app.add_option("--calls", options.calls, "Timed calls of each")->check(CLI::Range(1, 1000));
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Times compressed messages between stages", "message_bench");
+  Command app = line.root();
+  app.option("table", &options.table, "", {.required = true, .one_of = {"throughput", "costs"}});
+  app.option("--threads", &options.threads, "", {.limit = Limit::positive, .most = 1024});
+  app.option(
+      "--calls", &options.calls, "Timed calls of each", {.limit = Limit::positive, .most = 1000});
+  if (!line.parse(argc, argv)) {
+    return 0;
+  }
   Bench bench(options);
   options.table == "costs" ? print_costs(bench) : print_throughput(bench);
   return 0;

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/profile.h"
@@ -22,6 +21,7 @@
 #include "parallel/optimized_parameters.h"
 #include "tools/bench/fma_peak.h"
 #include "tools/bench/timing.h"
+#include "tools/command_line.h"
 
 namespace slackline {
 
@@ -124,7 +124,7 @@ void print_profile(const Profile& profile, const BenchOptions& options, double s
   }
 }
 
-void run(const BenchOptions& options) {
+void print_step(const BenchOptions& options) {
   Profile profile;
   StepRunner runner(options, profile);
   const double tokens = static_cast<double>(options.batch) * options.model.sequence;
@@ -156,25 +156,31 @@ void run(const BenchOptions& options) {
   print_profile(profile, options, seconds.median);
 }
 
+int run(int argc, char** argv) {
+  BenchOptions options;
+  CommandLine line("Times whole training steps against the FMA peak of the same run", "step_bench");
+  Command app = line.root();
+  app.option("--layers", &options.model.layers, "");
+  app.option("--hidden", &options.model.hidden, "");
+  app.option("--heads", &options.model.heads, "");
+  app.option("--sequence", &options.model.sequence, "");
+  app.option("--vocab", &options.model.vocab, "");
+  app.option("--batch", &options.batch, "Sequences of the one micro-batch");
+  app.option("--pairs", &options.pairs, "Timed pairs of peak and step");
+  app.option("--threads", &options.num_threads, "");
+  app.option("--precision", &options.precision, "", {.one_of = {"fp32", "bf16"}});
+  if (!line.parse(argc, argv)) {
+    return 0;
+  }
+  options.model.ffn = 4 * options.model.hidden;
+  print_step(options);
+  return 0;
+}
+
 }  // namespace
 
 }  // namespace slackline
 
-// NOLINTNEXTLINE(bugprone-exception-escape): ends on what it cannot measure
 int main(int argc, char** argv) {
-  slackline::BenchOptions options;
-  CLI::App app("Times whole training steps against the FMA peak of the same run");
-  app.add_option("--layers", options.model.layers);
-  app.add_option("--hidden", options.model.hidden);
-  app.add_option("--heads", options.model.heads);
-  app.add_option("--sequence", options.model.sequence);
-  app.add_option("--vocab", options.model.vocab);
-  app.add_option("--batch", options.batch, "Sequences of the one micro-batch");
-  app.add_option("--pairs", options.pairs, "Timed pairs of peak and step");
-  app.add_option("--threads", options.num_threads);
-  app.add_option("--precision", options.precision)->check(CLI::IsMember({"fp32", "bf16"}));
-  CLI11_PARSE(app, argc, argv);
-  options.model.ffn = 4 * options.model.hidden;
-  slackline::run(options);
-  return 0;
+  return slackline::bench_main(slackline::run, argc, argv);
 }

@@ -33,7 +33,7 @@ template <typename Body>
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {
-    std::fputs(error.what(), stderr);
+    std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
 }

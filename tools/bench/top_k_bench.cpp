@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
 #include "compress/codec_bytes.h"
@@ -22,6 +21,7 @@
 #include "core/kernels/top_k.h"
 #include "core/rng.h"
 #include "tools/bench/timing.h"
+#include "tools/command_line.h"
 
 namespace slackline {
 
@@ -216,11 +216,17 @@ void time_codec(const Settings& settings, CodecKind kind, double ratio) {
 
 int run(int argc, char** argv) {
   Settings settings;
-  CLI::App app("Times top_k against one read of its data, and the sparse codecs");
-  app.add_option("--pairs", settings.num_pairs, "Interleaved pairs of read and selection")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--threads", settings.num_threads)->check(CLI::Range(1, 1024));
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Times top_k against one read of its data, and the sparse codecs",
+                   "top_k_bench");
+  Command app = line.root();
+  app.option("--pairs",
+             &settings.num_pairs,
+             "Interleaved pairs of read and selection",
+             {.limit = Limit::positive, .most = 1000});
+  app.option("--threads", &settings.num_threads, "", {.limit = Limit::positive, .most = 1024});
+  if (!line.parse(argc, argv)) {
+    return 0;
+  }
   compare_selections(settings);
   for (const double ratio : {0.01, 0.1}) {
     time_codec(settings, CodecKind::top_k, ratio);
