@@ -85,7 +85,8 @@ bring_cuda_headers() {
     echo "carrying on without cudnn-frontend (tools/install_packages cuda build/cudnn-frontend)"
 }
 
-# The CUDA preset is built wherever there is a compiler for it, and its tests run that need no GPU.
+# stage_cuda [ctest argument...]: the CUDA preset is built wherever there is a compiler for it, and
+# its tests run that need no GPU.
 stage_cuda() {
   if ! command -v nvcc > /dev/null && [[ ! -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]; then
     stage_skipped cuda "no nvcc in PATH nor in ${CUDA_HOME:-/usr/local/cuda}/bin"
@@ -95,5 +96,5 @@ stage_cuda() {
   stage configure-cuda cmake --preset cuda
   stage build-cuda cmake --build --preset cuda
   stage kernel-resources python3 tools/kernel_resources.py "$logs/build-cuda.log"
-  stage test-cuda ctest --preset cuda --parallel "$(nproc)"
+  stage test-cuda ctest --preset cuda --parallel "$(nproc)" "$@"
 }
