@@ -18,7 +18,8 @@ constexpr std::array<std::string_view, 4> kSites = {
     "pipeline_backward", "pipeline_forward", "data_gradient", "embedding"};
 constexpr std::array<std::string_view, 3> kReservedSites = {
     "tensor_forward", "parameter_gather", "outer"};
-constexpr std::array<std::string_view, 4> kPhases = {"warmup", "steady", "cooldown", "step"};
+constexpr std::array<std::string_view, 5> kPhases = {
+    "warmup", "steady", "cooldown", "step", "tail"};
 constexpr std::int64_t kMaxStages = 1 << 16;
 
 void read_site(const std::string& site, JsonReader section, CompressConfig& config) {

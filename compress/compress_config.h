@@ -17,7 +17,7 @@ enum class CompressionPolicy { none, all, list, optimus_cc, critical_path, repla
 struct ListedClasses {
   std::string site;
   std::optional<int> stage{};
-  std::optional<std::string> phase{};   // "warmup", "steady", "cooldown", "step"
+  std::optional<std::string> phase{};   // "warmup", "steady", "cooldown", "step", "tail"
   std::optional<CodecSetting> codec{};  // absent: the site's
 };
 

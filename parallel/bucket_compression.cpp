@@ -66,9 +66,7 @@ std::size_t sum_bytes(const CompressedSum::Options& sum) {
   return bytes;
 }
 
-}  // namespace
-
-int stage_of(const Parameter& parameter, const BucketPlace& place) {
+int chunk_of(const Parameter& parameter, const BucketPlace& place) {
   const auto holds = [&](const ChunkSlice& chunk) {
     switch (parameter.spec.part) {
       case ModelPart::embedding:
@@ -81,17 +79,38 @@ int stage_of(const Parameter& parameter, const BucketPlace& place) {
     return chunk.first_layer <= parameter.spec.layer && parameter.spec.layer < chunk.last_layer;
   };
   const auto chunk = std::find_if(place.chunks->begin(), place.chunks->end(), holds);
-  const auto index = static_cast<int>(chunk - place.chunks->begin());
-  return index * place.pipeline_size + place.pipeline_rank;
+  return static_cast<int>(chunk - place.chunks->begin());
 }
+
+// Whether it goes when the chunk's last gradients are made.
+bool ends_with(const ChunkSlice& chunk, const GradientBucket& bucket) {
+  return std::any_of(bucket.units.begin(), bucket.units.end(), [&](const auto& unit) {
+    const auto& [part, layer] = unit;
+    switch (part) {
+      case ModelPart::embedding:
+        return chunk.embedding;
+      case ModelPart::head:
+        return chunk.head && chunk.num_layers() == 0;
+      case ModelPart::layer:
+        break;
+    }
+    return layer == chunk.first_layer && chunk.num_layers() > 0;
+  });
+}
+
+}  // namespace
 
 schedule::TransferClass class_of(const Parameter& parameter,
                                  const GradientBucket& bucket,
                                  const BucketPlace& place) {
-  const bool is_table = bucket.kind == Kind::table;
-  return {.site = is_table ? Site::embedding : Site::data_gradient,
-          .stage = is_table ? 0 : stage_of(parameter, place),
-          .phase = Phase::step};
+  if (bucket.kind == Kind::table) {
+    return {.site = Site::embedding, .stage = 0, .phase = Phase::tail};
+  }
+  const int chunk = chunk_of(parameter, place);
+  const bool tail = ends_with((*place.chunks)[static_cast<std::size_t>(chunk)], bucket);
+  return {.site = Site::data_gradient,
+          .stage = chunk * place.pipeline_size + place.pipeline_rank,
+          .phase = tail ? Phase::tail : Phase::step};
 }
 
 CompressedBucket::Options compressed_bucket(const GradientBucket& bucket,

@@ -25,8 +25,8 @@ struct BucketPlace {
   const StepCosts* rehearsed = nullptr;  // what codecs take on the rehearsal device
 };
 
-// The virtual stage of the rank that holds a parameter, and the class that its gradient is of.
-[[nodiscard]] int stage_of(const Parameter& parameter, const BucketPlace& place);
+// The class that a parameter's gradient is of: its virtual stage's, and of the tail if the bucket
+// ends with that stage's last backward pass. REQUIRES: the bucket holds it and is not of norms.
 [[nodiscard]] schedule::TransferClass class_of(const Parameter& parameter,
                                                const GradientBucket& bucket,
                                                const BucketPlace& place);

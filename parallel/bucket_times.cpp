@@ -85,7 +85,8 @@ std::vector<PlacedBucket> placed_buckets(const MeshJob& job, int pipeline_rank) 
     }
     PlacedBucket made{.stage = pipeline_rank,
                       .bytes = bucket.count * sizeof(float),
-                      .table = bucket.kind == Kind::table};
+                      .table = bucket.kind == Kind::table,
+                      .tail = bucket.kind != Kind::layers};
     if (bucket.kind == Kind::layers) {
       int lowest = job.model.layers;
       for (const GradientBucket::Unit& unit : bucket.units) {
@@ -95,6 +96,7 @@ std::vector<PlacedBucket> placed_buckets(const MeshJob& job, int pipeline_rank) 
         return stands_in(lowest, slice);
       });
       made.stage = static_cast<int>(chunk - stages.begin());
+      made.tail = lowest <= chunk->first_layer;
       made.gather_at = share(work_before(lowest, *chunk, forward), work_of(*chunk, forward));
       made.reduce_at =
           1.0 - share(work_before(lowest, *chunk, backward), work_of(*chunk, backward));

@@ -14,6 +14,7 @@ struct PlacedBucket {
   double gather_at = 0.0;  // fraction of its first forward pass
   std::size_t bytes = 0;   // gradients
   bool table = false;      // of a tied table
+  bool tail = false;       // of Phase::tail
 };
 
 // Buckets of one pipeline rank's gradients, in the order they are submitted, without a tied table

@@ -75,12 +75,11 @@ std::vector<BucketBytes> bucket_bytes(const MeshJob& job,
                             .group_size = group,
                             .strategy = job.parallel.data_strategy};
     const CompressedBucket::Options compressed = compressed_bucket(bucket, plan, place);
+    const TransferClass of_norms{
+        .site = Site::data_gradient, .stage = at.pipeline, .phase = Phase::tail};
     BucketBytes bytes{
-        .members = {.site = table ? Site::embedding : Site::data_gradient,
-                    .stage = table || bucket.kind == Kind::norms
-                                 ? at.pipeline
-                                 : stage_of(*bucket.holds.back(), place),
-                    .phase = Phase::step},
+        .members =
+            bucket.kind == Kind::norms ? of_norms : class_of(*bucket.holds.back(), bucket, place),
         .raw = plain_bytes(bucket.count, group, job.parallel.data_strategy),
     };
     bytes.sent = compressed.sums.empty() ? bytes.raw : compressed_bucket_bytes(compressed);
@@ -129,7 +128,7 @@ std::vector<ClassBytes> class_bytes(const MeshJob& job, const CompressionPlan& p
 }
 
 ClassBytes bytes_with(const MeshJob& job, const CompressionPlan::Class& row) {
-  if (row.members.phase != Phase::step) {
+  if (!schedule::is_once_a_step(row.members.phase)) {
     return pipeline_bytes(job, make_rank_plan(job, {}).executor.schedule, row);
   }
   ClassBytes bytes{.members = row.members};
@@ -144,7 +143,7 @@ ClassBytes bytes_with(const MeshJob& job, const CompressionPlan::Class& row) {
 }
 
 MatrixShape typical_shape(const MeshJob& job, const TransferClass& members) {
-  return members.phase == Phase::step
+  return schedule::is_once_a_step(members.phase)
              ? MatrixShape{.rows = job.model.hidden,
                            .columns =
                                std::max<std::int64_t>(1, job.model.hidden / job.parallel.tensor)}
@@ -154,7 +153,7 @@ MatrixShape typical_shape(const MeshJob& job, const TransferClass& members) {
 std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan) {
   std::vector<double> saved(kReportedAxes.size(), 0.0);
   for (const ClassBytes& row : class_bytes(job, plan)) {
-    const bool once = row.members.phase == Phase::step;
+    const bool once = schedule::is_once_a_step(row.members.phase);
     const bool table = row.members.site == Site::embedding && job.parallel.pipeline > 1;
     const std::string_view axis = !once ? "pipeline" : table ? "embedding" : "data";
     const auto place = std::find(kReportedAxes.begin(), kReportedAxes.end(), axis);

@@ -51,7 +51,7 @@ schedule::ClassCost class_cost(const ClassBytes& members, const CodecSeconds& se
   if (members.raw > 0) {
     cost.share = static_cast<double>(members.sent) / static_cast<double>(members.raw);
   }
-  if (members.members.phase == schedule::Phase::step) {
+  if (schedule::is_once_a_step(members.members.phase)) {
     for (const ClassBytes::Message& message : members.compressed) {
       cost.rounds = rounds_of(message.codec);
     }

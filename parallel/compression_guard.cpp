@@ -99,7 +99,7 @@ std::string change_text(const CodecSetting& before,
                         const CompressionPlan::Class& row,
                         const CompressionPlan& plan) {
   // A sum has one residual, whatever its feedback; a boundary's are kept in another way by each.
-  const bool sums = row.members.phase == schedule::Phase::step;
+  const bool sums = schedule::is_once_a_step(row.members.phase);
   const bool goes_on = row.codec && (row.codec->error_feedback == before.error_feedback ||
                                      (sums && row.codec->error_feedback != ErrorFeedback::none));
   const bool drops = before.error_feedback != ErrorFeedback::none && !goes_on &&

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "parallel/bucket_times.h"
 
 namespace slackline {
 
@@ -80,10 +81,27 @@ std::optional<CodecSetting> setting_of(const CompressConfig& config, Site site) 
   return found == config.sites.end() ? std::nullopt : std::make_optional(found->second);
 }
 
-bool matches(const ListedClasses& listed, const TransferClass& members) {
+bool is_of_stage(const ListedClasses& listed, const TransferClass& members) {
   return listed.site == schedule::site_name(members.site) &&
-         (!listed.stage || *listed.stage == members.stage) &&
-         (!listed.phase || *listed.phase == schedule::phase_name(members.phase));
+         (!listed.stage || *listed.stage == members.stage);
+}
+
+// Rows of phase step stand for the tail, too, where none names it.
+bool matches(const CompressConfig& config,
+             const ListedClasses& listed,
+             const TransferClass& members) {
+  if (!is_of_stage(listed, members)) {
+    return false;
+  }
+  if (!listed.phase || *listed.phase == schedule::phase_name(members.phase)) {
+    return true;
+  }
+  return members.phase == Phase::tail && *listed.phase == schedule::phase_name(Phase::step) &&
+         std::none_of(
+             config.classes.begin(), config.classes.end(), [&](const ListedClasses& other) {
+               return is_of_stage(other, members) &&
+                      other.phase == schedule::phase_name(Phase::tail);
+             });
 }
 
 // A row that names nothing is a slip: a stage or phase that the schedule does not have.
@@ -91,7 +109,7 @@ void require_matches(const CompressConfig& config, const std::vector<TransferCla
   for (std::size_t i = 0; i < config.classes.size(); ++i) {
     const ListedClasses& listed = config.classes[i];
     if (std::none_of(classes.begin(), classes.end(), [&](const TransferClass& members) {
-          return matches(listed, members);
+          return matches(config, listed, members);
         })) {
       throw ConfigError(fmt::format(
           "compress.classes.{}: the layout has no {} transfers of this stage and phase; "
@@ -106,7 +124,7 @@ void require_matches(const CompressConfig& config, const std::vector<TransferCla
 
 CompressionPlan::Class listed_class(const CompressConfig& config, const TransferClass& members) {
   for (const ListedClasses& listed : config.classes) {
-    if (matches(listed, members)) {
+    if (matches(config, listed, members)) {
       return {.members = members,
               .codec = listed.codec ? listed.codec : setting_of(config, members.site),
               .reason = "policy list: listed"};
@@ -187,11 +205,19 @@ std::vector<TransferClass> compressible_classes(const MeshJob& job) {
   std::set<TransferClass> classes = pipeline_classes(schedule);
   if (lack_of("data_gradient", job).empty()) {
     for (int stage = 0; stage < schedule.num_stages(); ++stage) {
-      classes.insert({.site = Site::data_gradient, .stage = stage, .phase = Phase::step});
+      classes.insert({.site = Site::data_gradient, .stage = stage, .phase = Phase::tail});
+    }
+    for (int place = 0; place < job.parallel.pipeline; ++place) {
+      for (const PlacedBucket& bucket : placed_buckets(job, place)) {
+        if (!bucket.tail) {
+          classes.insert(
+              {.site = Site::data_gradient, .stage = bucket.stage, .phase = Phase::step});
+        }
+      }
     }
   }
   if (lack_of("embedding", job).empty()) {
-    classes.insert({.site = Site::embedding, .stage = 0, .phase = Phase::step});
+    classes.insert({.site = Site::embedding, .stage = 0, .phase = Phase::tail});
   }
   return {classes.begin(), classes.end()};
 }

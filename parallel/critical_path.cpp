@@ -90,7 +90,7 @@ struct ErrorLimits {
 
 // That add up a class; 0: it stands at a boundary.
 int ranks_of(const TransferClass& members, const ParallelConfig& mesh) {
-  if (members.phase != schedule::Phase::step) {
+  if (!schedule::is_once_a_step(members.phase)) {
     return 0;
   }
   return members.site == Site::embedding && mesh.pipeline > 1 ? 2 * mesh.data : mesh.data;

@@ -293,7 +293,8 @@ class CostModelBuilder {
                 {.at = bucket.reduce_at,
                  .seconds = sharded ? half : all_reduce_service(link, mesh().data, bytes),
                  .exchanges = {.latency = link.latency, .plain = sharded ? 1 : sum, .sum = sum},
-                 .table = bucket.table});
+                 .table = bucket.table,
+                 .tail = bucket.tail});
         if (sharded) {
           // First layers first, as they are read.
           std::vector<schedule::Bucket>& gathers = chunk(bucket.stage).parameter_gather;

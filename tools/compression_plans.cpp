@@ -17,6 +17,7 @@ namespace slackline {
 
 namespace {
 
+using schedule::Phase;
 using schedule::TransferClass;
 
 CompressionPlan::Class read_class(JsonReader& section) {
@@ -78,6 +79,43 @@ void require_order(const PlanHistory& plans) {
   }
 }
 
+std::vector<TransferClass> classes_of(const CompressionPlan& plan) {
+  std::vector<TransferClass> classes;
+  classes.reserve(plan.classes.size());
+  for (const CompressionPlan::Class& row : plan.classes) {
+    classes.push_back(row.members);
+  }
+  return classes;
+}
+
+bool has(const std::vector<TransferClass>& classes, const TransferClass& members) {
+  return std::find(classes.begin(), classes.end(), members) != classes.end();
+}
+
+// A row of phase step with none of the tail beside it stands for both, as far as the classes have
+// them: the two were one class once, and whoever writes a plan by hand need not part them.
+CompressionPlan with_tails(CompressionPlan read, const std::vector<TransferClass>& classes) {
+  std::vector<CompressionPlan::Class> rows;
+  for (const CompressionPlan::Class& row : read.classes) {
+    TransferClass tail = row.members;
+    tail.phase = Phase::tail;
+    const bool names_tail = std::any_of(
+        read.classes.begin(), read.classes.end(), [&](const CompressionPlan::Class& other) {
+          return other.members == tail;
+        });
+    const bool both = row.members.phase == Phase::step && !names_tail && has(classes, tail);
+    if (!both || has(classes, row.members)) {
+      rows.push_back(row);
+    }
+    if (both) {
+      rows.push_back(row);
+      rows.back().members = tail;
+    }
+  }
+  read.classes = std::move(rows);
+  return read;
+}
+
 // The rows of the config's own classes, in their order; other rows may stand there as long as they
 // ask for no codec.
 CompressionPlan fitted(const CompressionPlan& read, const std::vector<TransferClass>& classes) {
@@ -87,7 +125,7 @@ CompressionPlan fitted(const CompressionPlan& read, const std::vector<TransferCl
       throw ConfigError(
           fmt::format("class {} stands there twice", schedule::class_text(row.members)));
     }
-    if (row.codec && std::find(classes.begin(), classes.end(), row.members) == classes.end()) {
+    if (row.codec && !has(classes, row.members)) {
       throw ConfigError(
           fmt::format("the config has no transfers of class {}; a plan fits runs of its own layout "
                       "and schedule",
@@ -114,7 +152,7 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
     require_order(plans);
     const std::vector<TransferClass> classes = compressible_classes(job);
     for (PlanFromStep& row : plans) {
-      row.plan = fitted(row.plan, classes);
+      row.plan = fitted(with_tails(std::move(row.plan), classes), classes);
     }
     return plans;
   } catch (const FileError& problem) {
@@ -165,6 +203,10 @@ ResumedPlans resumed_plans(const PlanHistory& of_config, const std::string& docu
   }
   JsonReader section = JsonReader::parse(document, "the checkpoint's plan");
   ResumedPlans stored{.plans = read_entries(section.sections("history"))};
+  const std::vector<TransferClass> classes = classes_of(of_config.front().plan);
+  for (PlanFromStep& row : stored.plans) {
+    row.plan = with_tails(std::move(row.plan), classes);
+  }
   for (const CodecError& error : read_codec_errors(section, "errors")) {
     stored.errors.note_trial(error);
   }

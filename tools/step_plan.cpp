@@ -1,6 +1,7 @@
 #include "tools/step_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -119,22 +120,49 @@ PlannedClass& row_of(std::vector<PlannedClass>& classes, const schedule::Transfe
   return found != classes.end() ? *found : classes.emplace_back(PlannedClass{.members = members});
 }
 
-// A tied table that one pipeline rank holds is reduced with the other gradients: there its class is
-// taken out of theirs.
-void part_table(std::vector<PlannedClass>& classes, const MeshJob& job) {
-  const schedule::TransferClass table{.site = Site::embedding, .stage = 0, .phase = Phase::step};
-  if (job.parallel.pipeline > 1 || !job.model.tie_embeddings || job.parallel.data == 1) {
+// The formulas know a stage's gradients as one sum. Its classes have the parts that their buckets
+// have; so has a tied table that one pipeline rank holds, which is reduced with the others.
+void part_gradients(std::vector<PlannedClass>& classes, const MeshJob& job) {
+  if (job.parallel.data == 1) {
     return;
   }
-  const std::size_t bytes =
-      class_bytes(job, CompressionPlan{.classes = {{.members = table}}}).front().raw;
-  PlannedClass& row = row_of(classes, table);
-  row.raw_bytes = bytes;
-  row.sent_bytes = bytes;
-  PlannedClass& gradients =
-      row_of(classes, {.site = Site::data_gradient, .stage = 0, .phase = Phase::step});
-  gradients.raw_bytes -= bytes;
-  gradients.sent_bytes -= bytes;
+  if (job.parallel.pipeline == 1 && job.model.tie_embeddings) {
+    row_of(classes, {.site = Site::embedding, .stage = 0, .phase = Phase::tail}).raw_bytes = 0;
+  }
+  const auto is_part = [&](const PlannedClass& row) {
+    return row.members.site == Site::data_gradient ||
+           (row.members.site == Site::embedding && job.parallel.pipeline == 1);
+  };
+  CompressionPlan rows;
+  std::map<int, std::size_t> left;     // of each stage's sum
+  std::map<int, std::size_t> of_rows;  // all buckets of its classes that have no part yet
+  for (const PlannedClass& row : classes) {
+    if (is_part(row)) {
+      rows.classes.push_back({.members = row.members});
+      std::size_t& sum = left[row.members.stage];
+      sum = std::max(sum, row.raw_bytes);
+    }
+  }
+  std::map<schedule::TransferClass, std::size_t> parts;
+  for (const ClassBytes& bytes : class_bytes(job, rows)) {
+    parts[bytes.members] = bytes.raw;
+    of_rows[bytes.members.stage] += bytes.raw;
+  }
+  for (PlannedClass& row : classes) {
+    if (!is_part(row)) {
+      continue;
+    }
+    std::size_t& sum = left[row.members.stage];
+    std::size_t& buckets = of_rows[row.members.stage];
+    const std::size_t part = parts[row.members];
+    const double share =
+        buckets == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(buckets);
+    row.raw_bytes =
+        part == buckets ? sum : static_cast<std::size_t>(share * static_cast<double>(sum));
+    row.sent_bytes = row.raw_bytes;
+    sum -= row.raw_bytes;
+    buckets -= part;
+  }
 }
 
 // What the timeline knows of classes, with what a plan makes of them.
@@ -260,7 +288,7 @@ StepPlan make_step_plan(const TrainConfig& config,
   const schedule::Timeline plain = schedule::make_timeline(plan.schedule, model);
   plan.slacks = schedule::class_slacks(plain);
   std::vector<PlannedClass> classes = timed_classes(plan.slacks, inputs);
-  part_table(classes, job);
+  part_gradients(classes, job);
   for (const PlanFromStep& row : plans) {
     PlannedClasses& planned = plan.compression.emplace_back();
     planned.from_step = row.from_step;

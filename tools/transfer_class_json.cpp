@@ -16,7 +16,8 @@ using schedule::Site;
 
 constexpr std::array<std::string_view, 5> kSites = {
     "pipeline_forward", "pipeline_backward", "data_gradient", "embedding", "parameter_gather"};
-constexpr std::array<std::string_view, 4> kPhases = {"warmup", "steady", "cooldown", "step"};
+constexpr std::array<std::string_view, 5> kPhases = {
+    "warmup", "steady", "cooldown", "step", "tail"};
 constexpr std::int64_t kMostStages = 1 << 16;
 constexpr double kLargestError = 1e30;
 

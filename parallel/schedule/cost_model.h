@@ -43,6 +43,7 @@ struct Bucket {
   Seconds seconds{};  // that all its exchanges keep the link busy
   Exchanges exchanges{};
   bool table = false;  // a tied table's gradients, a class of their own
+  bool tail = false;   // in Phase::tail, where a table's are always
 };
 
 // One virtual stage.

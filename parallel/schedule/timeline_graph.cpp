@@ -240,7 +240,7 @@ class GraphBuilder {
     const Bucket& bucket = buckets[index(number)];
     const bool table = kind == NodeKind::data_reduction && bucket.table;
     const auto count = std::count_if(buckets.begin(), buckets.end(), [&](const Bucket& other) {
-      return bucket.table == other.table;
+      return bucket.table == other.table && bucket.tail == other.tail;
     });
     const Site site = table                              ? Site::embedding
                       : kind == NodeKind::data_reduction ? Site::data_gradient
@@ -250,7 +250,9 @@ class GraphBuilder {
                                .rank = rank,
                                .peer = rank,
                                .op = {.chunk = chunk, .micro_batch = number},
-                               .members = {.site = site, .stage = chunk, .phase = Phase::step}},
+                               .members = {.site = site,
+                                           .stage = chunk,
+                                           .phase = bucket.tail ? Phase::tail : Phase::step}},
                       .timing = {.bytes = bucket.seconds, .exchanges = bucket.exchanges},
                       .has_codec = true,
                       .resources = {rank, kNoResource}},
@@ -300,7 +302,7 @@ class GraphBuilder {
         {.node = {.kind = NodeKind::embedding_sync,
                   .rank = 0,
                   .peer = last,
-                  .members = {.site = Site::embedding, .stage = 0, .phase = Phase::step}},
+                  .members = {.site = Site::embedding, .stage = 0, .phase = Phase::tail}},
          .timing = {.bytes = costs_.embedding_sync, .exchanges = costs_.embedding_exchanges},
          .has_codec = true,
          .resources = {0, last > 0 ? last : kNoResource}},

@@ -34,6 +34,8 @@ std::string phase_name(Phase phase) {
       return "cooldown";
     case Phase::step:
       return "step";
+    case Phase::tail:
+      return "tail";
   }
   return "?";
 }

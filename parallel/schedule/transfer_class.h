@@ -15,9 +15,14 @@ enum class Site { pipeline_forward, pipeline_backward, data_gradient, embedding,
 inline constexpr int kNumSites = 5;
 
 // Of a rank's list: warm-up is before its first backward pass, cool-down after its last forward
-// pass, so that under 1F1B the cool-down's backward transfers are Optimus-CC's epilogue; step is
-// what happens once a step, beside the pipeline.
-enum class Phase { warmup, steady, cooldown, step };
+// pass, so that under 1F1B the cool-down's backward transfers are Optimus-CC's epilogue. Sums of a
+// step's gradients happen once a step, beside the pipeline: tail is the last of a stage, made when
+// no pass of it is left that could hide them, and a tied table's; step is the others.
+enum class Phase { warmup, steady, cooldown, step, tail };
+
+[[nodiscard]] constexpr bool is_once_a_step(Phase phase) {
+  return phase == Phase::step || phase == Phase::tail;
+}
 
 struct TransferClass {
   Site site{};

@@ -194,7 +194,7 @@ Sent planned(const MeshRun& run) {
   const MeshModel::Options options = run.options();
   Sent sum;
   for (const ClassBytes& row : class_bytes(options.job, options.compression.front().plan)) {
-    const bool once = row.members.phase == schedule::Phase::step;
+    const bool once = schedule::is_once_a_step(row.members.phase);
     (once ? sum.gradients : sum.pipeline) += row.sent;
   }
   return sum;

@@ -208,7 +208,7 @@ ClassSums gradient_sums(const MeshRun& plain, const MeshRun& run) {
   ClassSums sums;
   for (const ParameterSpec& spec : parameter_table(run.model)) {
     if (spec.shape.rank() == 2 && raw.contains(spec.name) && spec.name != "wte.weight") {
-      sums[{.site = Site::data_gradient, .stage = stage_of(run, spec), .phase = Phase::step}] +=
+      sums[{.site = Site::data_gradient, .stage = stage_of(run, spec), .phase = Phase::tail}] +=
           message_sums(raw.at(spec.name), sent.at(spec.name), {});
     }
   }

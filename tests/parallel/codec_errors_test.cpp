@@ -14,9 +14,9 @@ using schedule::Phase;
 using schedule::Site;
 using schedule::TransferClass;
 
-constexpr TransferClass kFirst{Site::data_gradient, 0, Phase::step};
-constexpr TransferClass kSecond{Site::data_gradient, 1, Phase::step};
-constexpr TransferClass kThird{Site::data_gradient, 2, Phase::step};
+constexpr TransferClass kFirst{Site::data_gradient, 0, Phase::tail};
+constexpr TransferClass kSecond{Site::data_gradient, 1, Phase::tail};
+constexpr TransferClass kThird{Site::data_gradient, 2, Phase::tail};
 constexpr TransferClass kForward{Site::pipeline_forward, 0, Phase::steady};
 constexpr MatrixShape kShape{.rows = 64, .columns = 64};
 const CodecSetting kRank{.rank = 4};

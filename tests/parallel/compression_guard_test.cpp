@@ -154,7 +154,7 @@ TEST_CASE("a guard does not judge sites without a bound") {
 
 TEST_CASE("a guard sees what a class of gradients sends as a whole") {
   const MeshJob job = job_of(1, 2);
-  const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::step};
+  const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::tail};
   CHECK(outcome(job, "data_gradient", gradients, low_rank(8), 0.51) == "low_rank 16");
   // Of 32 x 128 that is smaller still; of 32 x 32 it is not, and those travel plain.
   CHECK(outcome(job, "data_gradient", gradients, low_rank(16), 0.51) == "off");
@@ -164,7 +164,7 @@ TEST_CASE("of gradients a candidate counts with what its collective sends") {
   const CodecSetting bytes{.kind = CodecKind::quantize, .bits = 8};
   const CodecSetting cast{.kind = CodecKind::cast};
   const auto next = [](const MeshJob& job, const CodecSetting& candidate) {
-    const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::step};
+    const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::tail};
     const GuardRule rule{.max_error = kBounds, .candidates = {{Site::data_gradient, {candidate}}}};
     return outcome(job, "data_gradient", gradients, low_rank(2), 0.51, rule);
   };
@@ -183,7 +183,7 @@ TEST_CASE("of gradients a candidate counts with what its collective sends") {
 TEST_CASE("what a codec of gradients is expected to lose does not depend on the batch") {
   MeshJob job = job_of(1, 2);
   job.micro_batch = {.B = 1, .T = 8};  // rank 8 would be all of a boundary's message
-  const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::step};
+  const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::tail};
   const GuardRule rule{.max_error = kBounds,
                        .candidates = {{Site::data_gradient, {{.kind = CodecKind::cast}}}}};
   CHECK(outcome(job, "data_gradient", gradients, low_rank(8), 0.51, rule) == "cast");
@@ -196,7 +196,7 @@ TEST_CASE("a guard sees the gradients of every chunk of a rank") {
   job.parallel.chunks = 2;
   for (int stage = 0; stage < 4; ++stage) {
     const TransferClass gradients{
-        .site = Site::data_gradient, .stage = stage, .phase = Phase::step};
+        .site = Site::data_gradient, .stage = stage, .phase = Phase::tail};
     CHECK(outcome(job, "data_gradient", gradients, low_rank(4), 0.51) == "low_rank 8");
   }
 }
@@ -277,13 +277,13 @@ TEST_CASE("residuals that another kind of codec does not go on with are said to 
   CodecSetting bytes_at_once = bytes;
   bytes_at_once.error_feedback = ErrorFeedback::immediate;
   const auto change = [](Site site, const TransferClass& members, const CodecSetting& candidate) {
-    const MeshJob job = members.phase == Phase::step ? job_of(1, 2) : job_of(2, 1);
+    const MeshJob job = schedule::is_once_a_step(members.phase) ? job_of(1, 2) : job_of(2, 1);
     const GuardRule rule{.max_error = kBounds, .candidates = {{site, {candidate}}}};
     const std::string name = schedule::site_name(site);
     return guarded_plan(job, plans_of(job, name, low_rank(4)), 10, measured(members, 0.75), rule)
         ->changes.at(0);
   };
-  const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::step};
+  const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::tail};
   const std::string dropped = "becomes quantize 8 and what its residuals owe is dropped;";
   CHECK_THAT(change(Site::data_gradient, gradients, bytes), Contains(dropped));
   CHECK_THAT(change(Site::data_gradient, gradients, bytes_at_once),

@@ -1,6 +1,8 @@
 #include "parallel/compression_policy.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <string>
 
 #include "compress/codec_setting_json.h"
@@ -44,7 +46,7 @@ Schedule schedule_of(const MeshJob& job) {
 
 // " x 16" messages of a class of the pipeline, nothing of the others.
 std::string count_text(const Schedule& schedule, const TransferClass& members) {
-  return members.phase == Phase::step
+  return schedule::is_once_a_step(members.phase)
              ? ""
              : " x " + std::to_string(members_of(schedule, members).size());
 }
@@ -106,15 +108,19 @@ std::vector<TransferId> compressed(const PlanHistory& plans, const Schedule& sch
   return all;
 }
 
-// Stages whose gradients a plan compresses.
+// Stages whose gradients a plan compresses, in all their phases.
 std::vector<int> gradient_stages(const std::string& section, const MeshJob& job) {
-  std::vector<int> stages;
+  std::set<int> compressed;
+  std::set<int> plain;
   const PlanHistory plans = make_compression_plans(read(section), job);
   for (const CompressionPlan::Class& row : plans.back().plan.classes) {
-    if (row.members.site == Site::data_gradient && row.codec) {
-      stages.push_back(row.members.stage);
+    if (row.members.site == Site::data_gradient) {
+      (row.codec ? compressed : plain).insert(row.members.stage);
     }
   }
+  std::vector<int> stages;
+  std::set_difference(
+      compressed.begin(), compressed.end(), plain.begin(), plain.end(), std::back_inserter(stages));
   return stages;
 }
 
@@ -181,7 +187,7 @@ TEST_CASE("optimus_cc without epilogue_only compresses every backward message an
 TEST_CASE("optimus_cc takes the paper's ranks unless sites are set") {
   const MeshJob job = job_of({.pipeline = 2, .data = 2}, 4);
   const TransferClass boundary{Site::pipeline_backward, 1, Phase::cooldown};
-  const TransferClass gradient{Site::data_gradient, 0, Phase::step};
+  const TransferClass gradient{Site::data_gradient, 0, Phase::tail};
   const PlanHistory paper = make_compression_plans(read(R"({"policy": "optimus_cc"})"), job);
   CHECK(*paper.back().plan.codec_of(boundary) ==
         CodecSetting{.error_feedback = ErrorFeedback::lazy, .always = true, .rank = 16});
@@ -193,7 +199,7 @@ TEST_CASE("optimus_cc takes the paper's ranks unless sites are set") {
       job);
   CHECK(*set.back().plan.codec_of(boundary) == CodecSetting{.rank = 3});
   CHECK(set.back().plan.codec_of(gradient)->rank == 128);
-  CHECK(set.back().plan.codec_of({Site::embedding, 0, Phase::step})->kind == CodecKind::cast);
+  CHECK(set.back().plan.codec_of({Site::embedding, 0, Phase::tail})->kind == CodecKind::cast);
 }
 
 TEST_CASE("optimus_cc compresses gradients of the first stages: three quarters, rounded up") {
@@ -232,6 +238,33 @@ TEST_CASE("of the rows of a list the first that names a class counts") {
   CHECK(plan.codec_of({Site::pipeline_backward, 1, Phase::cooldown})->kind == CodecKind::cast);
   CHECK(plan.codec_of({Site::pipeline_backward, 1, Phase::steady}) == nullptr);
   CHECK(plan.codec_of({Site::pipeline_forward, 2, Phase::steady}) == nullptr);
+}
+
+TEST_CASE("the last sums of a stage are a class of their own, which a listed step stands for too") {
+  // Wide enough for several buckets a stage.
+  MeshJob job = job_of({.pipeline = 2, .data = 2}, 24);
+  job.model.hidden = 1024;
+  job.model.ffn = 4096;
+  const auto codec_of = [&](const std::string& rows, Phase phase) -> std::string {
+    const CompressionPlan plan =
+        make_compression_plans(read(R"({"policy": "list", "classes": [)" + rows + "]}"), job)
+            .back()
+            .plan;
+    CHECK(plan.classes.size() == 9);  // four of the pipeline, two of each stage, the table
+    const CodecSetting* codec = plan.codec_of({Site::data_gradient, 1, phase});
+    return codec == nullptr ? "plain" : name_of(codec->kind);
+  };
+  const std::string step =
+      R"({"site": "data_gradient", "phase": "step", "codec": {"codec": "cast"}})";
+  const std::string tail =
+      R"({"site": "data_gradient", "stage": 1, "phase": "tail",
+          "codec": {"codec": "quantize", "bits": 8}})";
+  CHECK(codec_of(step, Phase::step) == "cast");
+  CHECK(codec_of(step, Phase::tail) == "cast");
+  CHECK(codec_of(step + ", " + tail, Phase::step) == "cast");
+  CHECK(codec_of(step + ", " + tail, Phase::tail) == "quantize");
+  CHECK(codec_of(tail, Phase::step) == "plain");
+  CHECK(codec_of(tail, Phase::tail) == "quantize");
 }
 
 TEST_CASE("warm-up steps come first and plain, where there is anything to compress") {

@@ -74,8 +74,8 @@ const CompressionPlan::Class& row_of(const CompressionPlan& plan, const Transfer
 }
 
 constexpr TransferClass kCooldown{Site::pipeline_backward, 1, Phase::cooldown};
-constexpr TransferClass kGradients{Site::data_gradient, 0, Phase::step};
-constexpr TransferClass kLateGradients{Site::data_gradient, 1, Phase::step};
+constexpr TransferClass kGradients{Site::data_gradient, 0, Phase::tail};
+constexpr TransferClass kLateGradients{Site::data_gradient, 1, Phase::tail};
 
 const char* const kPolicy = R"({"policy": "critical_path"})";
 
@@ -103,6 +103,22 @@ TEST_CASE("slow links have what the step waits for compressed, and every class s
     CHECK(row.codec);
     CHECK_THAT(row.reason, Contains("wins"));
   }
+}
+
+TEST_CASE("sums that the backward pass hides stay plain beside a compressed tail") {
+  MeshJob job = job_of({.data = 2});
+  job.model.layers = 12;
+  job.model.hidden = 512;
+  job.model.ffn = 2048;
+  StepCosts costs;
+  costs.ops = {{.kind = CostKind::forward, .seconds = {0.1}},
+               {.kind = CostKind::backward, .seconds = {2.0}}};
+  const CriticalPathPlan chosen =
+      choose_critical_path(read(kPolicy), job, costs, cluster_of(2e8), {});
+  const CompressionPlan::Class& hidden = row_of(chosen.plan, {Site::data_gradient, 0, Phase::step});
+  CHECK_FALSE(hidden.codec);
+  CHECK_THAT(hidden.reason, Contains("hidden by"));
+  CHECK(row_of(chosen.plan, {Site::data_gradient, 0, Phase::tail}).codec);
 }
 
 TEST_CASE("a class that a guard has changed gets nothing that loses more than what it left") {

@@ -129,6 +129,23 @@ TEST_CASE("classes that a replayed plan leaves out stay plain") {
   }
 }
 
+TEST_CASE("a row step of a plan means the tail, too, unless a row names that") {
+  using schedule::Phase;
+  const auto codec_of_tail = [](const std::string& rows) -> std::string {
+    const Replay replay(R"([{"from_step": 1, "classes": [)" + rows + "]}]");
+    const CodecSetting* codec =
+        replay.plans().front().plan.codec_of({schedule::Site::data_gradient, 1, Phase::tail});
+    return codec == nullptr ? "plain" : name_of(codec->kind);
+  };
+  const std::string step =
+      R"({"site": "data_gradient", "stage": 1, "phase": "step", "codec": {"codec": "cast"}})";
+  CHECK(codec_of_tail(step) == "cast");
+  CHECK(codec_of_tail(step + R"(, {"site": "data_gradient", "stage": 1, "phase": "tail"})") ==
+        "plain");
+  CHECK(codec_of_tail(step + R"(, {"site": "data_gradient", "stage": 0, "phase": "tail"})") ==
+        "cast");
+}
+
 TEST_CASE("a plan of another layout is refused where it compresses, else taken as plain") {
   const Replay compressed(plan_json_of(config_of({"compress.policy=optimus_cc"})));
   CHECK_THAT(compressed.refusal({"parallel.pipeline=2"}),
@@ -187,9 +204,9 @@ TEST_CASE("rows of a plan are read as strictly as a config") {
                             R"({"codec": "cast"})"))
                  .refusal(),
              Contains("no transfers of class parameter_gather"));
-  const std::string twice = R"({"site": "embedding", "stage": 0, "phase": "step"})";
+  const std::string twice = R"({"site": "embedding", "stage": 0, "phase": "tail"})";
   CHECK_THAT(Replay(R"([{"from_step": 1, "classes": [)" + twice + ", " + twice + "]}]").refusal(),
-             Contains("embedding, stage 0, step stands there twice"));
+             Contains("embedding, stage 0, tail stands there twice"));
 }
 
 TEST_CASE("a checkpoint's plans of critical_path go on, whatever the config would choose now") {

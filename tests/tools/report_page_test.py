@@ -220,8 +220,8 @@ class PageTest(unittest.TestCase):
     def test_compressed_transfers_are_hatched_and_no_others(self):
         plan = json.loads((RUN / "plan.json").read_text())[-1]
         compressed = {(row["site"], row["stage"], row["phase"]) for row in plan["classes"] if row["codec"]}
-        self.assertEqual(compressed, {("pipeline_backward", 1, "cooldown"), ("data_gradient", 0, "step"),
-                                      ("data_gradient", 1, "step")})
+        self.assertEqual(compressed, {("pipeline_backward", 1, "cooldown"), ("data_gradient", 0, "tail"),
+                                      ("data_gradient", 1, "tail")})
         self.assertTrue(self.page["hatch"])
         for which, replicas in (("predicted", 1), ("measured", 4)):
             # The cool-down of the last of two stages is its last message.

@@ -14,14 +14,15 @@ namespace {
 std::string worked_example() {
   const Schedule schedule =
       make_schedule(Kind::one_f_one_b, {.num_ranks = 4, .num_micro_batches = 8});
-  CostModel costs = uniform_costs(
-      4,
-      {.forward = {1e-3},
-       .backward_input = {1e-3},
-       .backward_weight = {1e-3},
-       .forward_bytes = {250000},
-       .backward_bytes = {250000},
-       .data_reduction = {{.at = 0.5, .seconds = {0.8e-3}}, {.at = 1.0, .seconds = {0.8e-3}}}});
+  CostModel costs =
+      uniform_costs(4,
+                    {.forward = {1e-3},
+                     .backward_input = {1e-3},
+                     .backward_weight = {1e-3},
+                     .forward_bytes = {250000},
+                     .backward_bytes = {250000},
+                     .data_reduction = {{.at = 0.5, .seconds = {0.8e-3}},
+                                        {.at = 1.0, .seconds = {0.8e-3}, .tail = true}}});
   costs.chunks[3].forward = {1.25e-3};
   costs.chunks[3].backward_input = {1.5e-3};
   costs.link.bytes_per_second = 1e9;
