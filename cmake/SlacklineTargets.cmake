@@ -50,7 +50,7 @@ endfunction()
 # sl_compiles_fast(TARGET FLAG): optimised less than the rest, since it computes next to nothing and
 # optimising it takes a third of its compile time or more.
 function(sl_compiles_fast name flag)
-  if(CMAKE_BUILD_TYPE STREQUAL RelWithDebInfo)
+  if(CMAKE_BUILD_TYPE STREQUAL RelWithDebInfo OR SL_SANITIZE)
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${flag}>)
   endif()
 endfunction()
