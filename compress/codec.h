@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "compress/codec_setting.h"
-#include "core/stream.h"
-#include "core/tensor.h"
-#include "core/workers.h"
+#include "core/tensor/stream.h"
+#include "core/tensor/tensor.h"
+#include "core/tensor/workers.h"
 
 namespace slackline {
 

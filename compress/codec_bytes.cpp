@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "compress/frame.h"
+#include "compress/kernels/sparse/elias_fano.h"
 #include "core/check.h"
-#include "core/kernels/elias_fano.h"
 
 namespace slackline {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/dtype.h"
+#include "core/tensor/dtype.h"
 
 namespace slackline {
 

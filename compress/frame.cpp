@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "compress/kernels/message_checks.h"
 #include "core/error.h"
-#include "core/kernels/message_checks.h"
 
 namespace slackline {
 

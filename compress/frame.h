@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "compress/codec_setting.h"
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "core/tensor/stream.h"
+#include "core/tensor/tensor.h"
 
 namespace slackline {
 

@@ -3,7 +3,7 @@
 #include "compress/codec_bytes.h"
 #include "compress/frame.h"
 #include "core/check.h"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/elementwise.h"
 
 namespace slackline {
 

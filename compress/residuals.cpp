@@ -4,9 +4,9 @@
 #include <functional>
 #include <span>
 
-#include "core/arena.h"
 #include "core/check.h"
-#include "core/host_tensor.h"
+#include "core/tensor/arena.h"
+#include "core/tensor/host_tensor.h"
 
 namespace slackline {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "compress/codec.h"
-#include "core/buffer.h"
+#include "core/tensor/buffer.h"
 
 namespace slackline {
 

@@ -15,7 +15,7 @@ namespace slackline {
 // Everything else stays, backslashes too, so that text that was escaped is not escaped again.
 //
 // Errors and logs do this themselves (core/error.h, core/log.h), and so does everything that is
-// printed (core/terminal.h). tools/check_doors.py holds that there is no other way out.
+// printed (core/terminal.h). tools/scripts/check_doors.py holds that there is no other way out.
 [[nodiscard]] std::string shown_line(std::string_view text);
 
 // The same for text of several lines: its line breaks and tabs stay.

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "data/data_config.h"
-#include "data/stored_tokenizer.h"
-#include "data/token_file.h"
+#include "data/formats/stored_tokenizer.h"
+#include "data/formats/token_file.h"
 
 namespace slackline {
 

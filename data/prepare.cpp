@@ -8,11 +8,11 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
-#include "data/documents.h"
-#include "data/megatron_writer.h"
-#include "data/sentencepiece_tokenizer.h"
-#include "data/sentencepiece_training.h"
-#include "data/tokenizer_file.h"
+#include "data/formats/documents.h"
+#include "data/formats/megatron_writer.h"
+#include "data/formats/tokenizer_file.h"
+#include "data/tokenizers/sentencepiece_tokenizer.h"
+#include "data/tokenizers/sentencepiece_training.h"
 
 namespace slackline {
 namespace {

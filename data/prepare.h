@@ -5,14 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "data/added_tokens.h"
+#include "data/tokenizers/added_tokens.h"
 
 namespace slackline {
 
 // `slackline prepare`: turns text into a data set that `train` reads.
 struct PrepareOptions {
-  std::vector<std::string> inputs{};  // text files and JSON lines (data/documents.h), in order
-  std::string tokenizer = "byte";     // byte | sentencepiece:MODEL | gpt2:DIR | hf:DIR
+  std::vector<std::string>
+      inputs{};                    // text files and JSON lines (data/formats/documents.h), in order
+  std::string tokenizer = "byte";  // byte | sentencepiece:MODEL | gpt2:DIR | hf:DIR
   SpecialTokens special_tokens = SpecialTokens::as_text;  // in the inputs' text
   std::string out{};                     // PREFIX of the .bin, .idx and .tokenizer.json
   std::int64_t train_sentencepiece = 0;  // > 0: train a model with as many pieces and write it

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/kernels/attention.h"
-#include "core/profile.h"
+#include "core/kernels/attention/attention.h"
+#include "core/tensor/profile.h"
 #include "model/residual.h"
 
 namespace slackline {

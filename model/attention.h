@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "core/arena.h"
-#include "core/workers.h"
+#include "core/tensor/arena.h"
+#include "core/tensor/workers.h"
 #include "model/layer_shape.h"
 #include "model/linear.h"
 #include "model/norm.h"

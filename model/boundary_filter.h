@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "core/tensor/stream.h"
+#include "core/tensor/tensor.h"
 
 namespace slackline {
 

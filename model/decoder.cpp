@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string>
 
-#include "core/kernels/attention.h"
-#include "core/kernels/elementwise.h"
-#include "core/kernels/embedding.h"
+#include "core/kernels/attention/attention.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/embedding/embedding.h"
 
 namespace slackline {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/arena.h"
-#include "core/buffer.h"
-#include "core/workers.h"
+#include "core/tensor/arena.h"
+#include "core/tensor/buffer.h"
+#include "core/tensor/workers.h"
 #include "model/boundary_filter.h"
 #include "model/head.h"
 #include "model/linear.h"

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "core/kernels/accumulate.h"
-#include "core/kernels/dropout.h"
-#include "core/kernels/elementwise.h"
-#include "core/kernels/embedding.h"
-#include "core/profile.h"
+#include "core/kernels/elementwise/accumulate.h"
+#include "core/kernels/elementwise/dropout.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/embedding/embedding.h"
+#include "core/tensor/profile.h"
 
 namespace slackline {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/workers.h"
+#include "core/tensor/workers.h"
 #include "model/parameters.h"
 #include "model/pass.h"
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/kernels/cross_entropy.h"
-#include "core/kernels/elementwise.h"
-#include "core/profile.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/loss/cross_entropy.h"
+#include "core/tensor/profile.h"
 
 namespace slackline {
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/dtype.h"
+#include "core/tensor/dtype.h"
 #include "model/model_config.h"
 #include "model/tensor_sum.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/kernels/bias_gradient.h"
-#include "core/profile.h"
+#include "core/kernels/elementwise/bias_gradient.h"
+#include "core/tensor/profile.h"
 
 namespace slackline {
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "core/kernels/matmul.h"
-#include "core/stream.h"
-#include "core/workers.h"
+#include "core/kernels/matmul/matmul.h"
+#include "core/tensor/stream.h"
+#include "core/tensor/workers.h"
 #include "model/parameters.h"
 
 namespace slackline {

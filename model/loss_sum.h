@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/buffer.h"
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "core/tensor/buffer.h"
+#include "core/tensor/stream.h"
+#include "core/tensor/tensor.h"
 
 namespace slackline {
 

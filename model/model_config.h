@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "core/dtype.h"
 #include "core/json_reader.h"
+#include "core/tensor/dtype.h"
 
 namespace slackline {
 

@@ -1,6 +1,6 @@
 #include "model/norm.h"
 
-#include "core/profile.h"
+#include "core/tensor/profile.h"
 
 namespace slackline {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/kernels/layer_norm.h"
-#include "core/stream.h"
+#include "core/kernels/norm/layer_norm.h"
+#include "core/tensor/stream.h"
 #include "model/parameters.h"
 
 namespace slackline {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/shape.h"
+#include "core/tensor/shape.h"
 #include "model/model_config.h"
 
 namespace slackline {

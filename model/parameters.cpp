@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "core/arena.h"
-#include "core/host_tensor.h"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/elementwise.h"
 #include "core/rng.h"
+#include "core/tensor/arena.h"
+#include "core/tensor/host_tensor.h"
 
 namespace slackline {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/buffer.h"
-#include "core/stream.h"
+#include "core/tensor/buffer.h"
+#include "core/tensor/stream.h"
 #include "model/model_slice.h"
 #include "model/shard.h"
 

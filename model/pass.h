@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <string>
 
-#include "core/kernels/dropout.h"
-#include "core/kernels/matmul.h"
+#include "core/kernels/elementwise/dropout.h"
+#include "core/kernels/matmul/matmul.h"
 #include "core/rng.h"
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "core/tensor/stream.h"
+#include "core/tensor/tensor.h"
 #include "model/boundary_filter.h"
 #include "model/loss_sum.h"
 #include "model/parameter_table.h"

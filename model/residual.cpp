@@ -1,8 +1,8 @@
 #include "model/residual.h"
 
-#include "core/kernels/dropout.h"
-#include "core/kernels/elementwise.h"
-#include "core/profile.h"
+#include "core/kernels/elementwise/dropout.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/tensor/profile.h"
 
 namespace slackline {
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "core/arena.h"
+#include "core/tensor/arena.h"
 #include "model/norm.h"
 #include "model/pass.h"
 

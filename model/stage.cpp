@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/elementwise.h"
 #include "model/residual.h"
 
 namespace slackline {

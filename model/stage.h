@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/arena.h"
-#include "core/workers.h"
+#include "core/tensor/arena.h"
+#include "core/tensor/workers.h"
 #include "model/block.h"
 #include "model/embedding.h"
 #include "model/head.h"

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "core/arena.h"
 #include "core/comm/transfer.h"
-#include "core/tensor.h"
+#include "core/tensor/arena.h"
+#include "core/tensor/tensor.h"
 
 namespace slackline {
 

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <utility>
 
-#include "core/arena.h"
-#include "core/kernels/adamw.h"
-#include "core/kernels/sum_of_squares.h"
+#include "core/kernels/update/adamw.h"
+#include "core/kernels/update/sum_of_squares.h"
+#include "core/tensor/arena.h"
 
 namespace slackline {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/buffer.h"
-#include "core/stream.h"
+#include "core/tensor/buffer.h"
+#include "core/tensor/stream.h"
 #include "optim/optimizer_config.h"
 
 namespace slackline {

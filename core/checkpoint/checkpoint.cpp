@@ -9,8 +9,8 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/hash.h"
-#include "core/host_tensor.h"
 #include "core/shown_text.h"
+#include "core/tensor/host_tensor.h"
 
 namespace slackline {
 

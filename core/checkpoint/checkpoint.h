@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/checkpoint/manifest.h"
-#include "core/safetensors.h"
-#include "core/tensor.h"
+#include "core/tensor/safetensors.h"
+#include "core/tensor/tensor.h"
 
 namespace slackline {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/checkpoint/manifest.h"
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 namespace slackline {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/checkpoint/region.h"
-#include "core/dtype.h"
+#include "core/tensor/dtype.h"
 
 namespace slackline {
 

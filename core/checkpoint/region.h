@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/shape.h"
+#include "core/tensor/shape.h"
 
 namespace slackline {
 

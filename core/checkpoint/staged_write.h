@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
-#include "core/buffer.h"
 #include "core/checkpoint/contents.h"
+#include "core/tensor/buffer.h"
 
 namespace slackline {
 

@@ -1,7 +1,7 @@
 #include "core/checkpoint/staging.h"
 
 #include "core/check.h"
-#include "core/host_tensor.h"
+#include "core/tensor/host_tensor.h"
 
 namespace slackline {
 

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "core/buffer.h"
 #include "core/checkpoint/contents.h"
+#include "core/tensor/buffer.h"
 
 namespace slackline {
 

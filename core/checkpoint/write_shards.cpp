@@ -4,7 +4,7 @@
 
 #include "core/check.h"
 #include "core/file_io.h"
-#include "core/safetensors.h"
+#include "core/tensor/safetensors.h"
 
 namespace slackline {
 

@@ -8,7 +8,7 @@
 
 #include "core/comm/transfer.h"
 #include "core/comm/transfer_work.h"
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 namespace slackline {
 

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/comm/emulated_transport.h"
-#include "core/comm/engine_communicator.h"
-#include "core/comm/link_model.h"
-#include "core/comm/local_transport.h"
-#include "core/comm/mpi_world.h"
+#include "core/comm/engine/engine_communicator.h"
+#include "core/comm/links/link_model.h"
+#include "core/comm/transport/emulated_transport.h"
+#include "core/comm/transport/local_transport.h"
+#include "core/comm/transport/mpi_world.h"
 #include "core/thread_pool.h"
 
 namespace slackline {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/comm/cluster.h"
 #include "core/comm/communicator.h"
+#include "core/comm/links/cluster.h"
 #include "core/error.h"
 
 namespace slackline {

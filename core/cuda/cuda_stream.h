@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/device_fault.h"
+#include "core/tensor/device_fault.h"
 
 struct CUstream_st;  // the toolkit's cudaStream_t points to one
 struct CUevent_st;

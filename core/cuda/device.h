@@ -11,7 +11,7 @@
 #include <cuda_bf16.h>
 #endif
 
-#include "core/dtype.h"
+#include "core/tensor/dtype.h"
 
 // What kernels share. Functions that the host calls as well are constexpr.
 namespace slackline::cuda {

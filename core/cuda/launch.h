@@ -5,7 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "core/cuda/check_cuda.h"
-#include "core/stream.h"
+#include "core/tensor/stream.h"
 
 namespace slackline::cuda {
 

@@ -1,4 +1,3 @@
-#include "core/comm/nccl_communicator.h"
 #include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_graph.h"
 #include "core/cuda/cuda_memory.h"
@@ -68,17 +67,6 @@ constexpr const char* kReason =
 [[gnu::weak]] void CudaGraph::launch(const CudaStream& /*stream*/) const {}
 
 // Nor has a program NCCL whose backend was built without it.
-[[gnu::weak]] std::string nccl_version() {
-  return "";
-}
-
-[[gnu::weak]] std::unique_ptr<Communicator> nccl(
-    std::unique_ptr<Communicator> staged,
-    std::shared_ptr<HostStaging> /*staging*/,  // NOLINT(performance-unnecessary-value-param)
-    NcclTraffic /*traffic*/) {
-  return staged;
-}
-
 namespace cuda {
 
 [[gnu::weak]] bool is_built() {

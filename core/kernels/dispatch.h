@@ -3,9 +3,9 @@
 #include <string>
 
 #include "core/check.h"
-#include "core/dtype.h"
 #include "core/rehearsal_clock.h"
-#include "core/stream.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/stream.h"
 
 namespace slackline {
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 namespace slackline {
 

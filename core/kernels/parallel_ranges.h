@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "core/stream.h"
+#include "core/tensor/stream.h"
 
 namespace slackline {
 

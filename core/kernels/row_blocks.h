@@ -7,7 +7,7 @@
 
 #include "core/kernels/parallel_ranges.h"
 #include "core/kernels/simd.h"
-#include "core/stream.h"
+#include "core/tensor/stream.h"
 
 namespace slackline {
 

@@ -13,7 +13,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "core/dtype.h"
+#include "core/tensor/dtype.h"
 
 // What the CPU kernels say in vectors: arrays of float or BFloat16, seen as vectors of floats.
 // A thin layer over Google Highway with static dispatch: the target is what -march allows, so

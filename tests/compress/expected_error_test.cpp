@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "compress/codec.h"
-#include "core/buffer.h"
+#include "core/tensor/buffer.h"
 #include "tests/support/catch.h"
 #include "tests/support/guarded_tensor.h"
 

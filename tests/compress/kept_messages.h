@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compress/codec.h"
-#include "core/host_tensor.h"
+#include "core/tensor/host_tensor.h"
 #include "tests/support/guarded_tensor.h"
 #include "tests/support/test_device.h"
 #include "tests/support/thread_counts.h"

@@ -2,9 +2,9 @@
 
 #include <chrono>
 
-#include "core/kernels/elementwise.h"
-#include "core/kernels/matmul.h"
-#include "core/stream.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/matmul/matmul.h"
+#include "core/tensor/stream.h"
 #include "tests/support/catch.h"
 
 namespace slackline {

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
-#include "data/megatron_writer.h"
+#include "data/formats/megatron_writer.h"
 #include "data/prepare.h"
 #include "tests/support/catch.h"
 #include "tests/support/temporary_directory.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/safetensors.h"
+#include "core/tensor/safetensors.h"
 
 namespace slackline {
 

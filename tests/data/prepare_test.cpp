@@ -5,8 +5,8 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
-#include "data/token_file.h"
-#include "data/tokenizer_file.h"
+#include "data/formats/token_file.h"
+#include "data/formats/tokenizer_file.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"

@@ -1,6 +1,6 @@
-#include "core/cuda/matmul_products.h"
-#include "core/kernels/bias_gradient.h"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/bias_gradient.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/matmul/matmul_products.h"
 #include "tests/emulated_cuda/cuda_runtime.h"
 
 // In cuBLASLt's place where kernels run on the processor.

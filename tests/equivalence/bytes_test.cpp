@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "core/comm/world.h"
-#include "parallel/byte_inputs.h"
-#include "parallel/schedule/byte_formulas.h"
+#include "parallel/predict/byte_formulas.h"
+#include "parallel/predict/byte_inputs.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/support/catch.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/mesh_model.h"
+#include "parallel/step/mesh_model.h"
 #include "tests/equivalence/mesh_run.h"
 
 namespace slackline::testing {

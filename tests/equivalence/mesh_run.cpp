@@ -7,7 +7,7 @@
 #include "core/check.h"
 #include "core/comm/world.h"
 #include "core/rng.h"
-#include "parallel/compression_policy.h"
+#include "parallel/choose/compression_policy.h"
 #include "tests/equivalence/logical_state.h"
 
 namespace slackline::testing {

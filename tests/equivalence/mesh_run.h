@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compress/compress_config.h"
-#include "parallel/mesh_model.h"
+#include "parallel/step/mesh_model.h"
 
 namespace slackline::testing {
 

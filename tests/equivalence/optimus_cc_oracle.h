@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/stream.h"
+#include "core/tensor/stream.h"
 #include "model/stage.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/reference/error_feedback_oracle.h"

@@ -13,8 +13,8 @@
 #include "tests/equivalence/logical_state.h"
 #include "tests/support/catch.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/run_checkpoints.h"
-#include "tools/training_state.h"
+#include "tools/run/run_checkpoints.h"
+#include "tools/run/training_state.h"
 
 namespace slackline::testing {
 

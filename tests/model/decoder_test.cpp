@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "core/host_tensor.h"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/elementwise.h"
 #include "core/rng.h"
+#include "core/tensor/host_tensor.h"
 #include "model/stage.h"
 #include "tests/support/catch.h"
 #include "tests/support/thread_counts.h"

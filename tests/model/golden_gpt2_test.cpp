@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "core/safetensors.h"
+#include "core/tensor/safetensors.h"
 #include "model/stage.h"
 #include "optim/adamw_optimizer.h"
 #include "optim/learning_rate.h"
-#include "parallel/optimized_parameters.h"
+#include "parallel/step/optimized_parameters.h"
 #include "tests/support/catch.h"
 
 namespace slackline {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-#include "core/kernels/cross_entropy.h"
+#include "core/kernels/loss/cross_entropy.h"
 #include "tests/model/vocabulary_shards.h"
 #include "tests/reference/cross_entropy_oracle.h"
 #include "tests/support/catch.h"

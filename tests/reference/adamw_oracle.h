@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/kernels/adamw.h"
+#include "core/kernels/update/adamw.h"
 
 namespace slackline::reference {
 
-// Weights and moments of one tensor, in double, as core/kernels/adamw.h defines the update.
+// Weights and moments of one tensor, in double, as core/kernels/update/adamw.h defines the update.
 struct AdamwState {
   std::vector<double> weight;
   std::vector<double> m;

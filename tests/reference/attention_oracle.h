@@ -9,8 +9,8 @@
 
 namespace slackline::reference {
 
-// Causal multi-head self-attention in double, as core/kernels/attention.h defines it, one query
-// after the other. qkv is (B, T, 3 * H * D).
+// Causal multi-head self-attention in double, as core/kernels/attention/attention.h defines it, one
+// query after the other. qkv is (B, T, 3 * H * D).
 struct Attention {
   std::size_t B = 1, T = 1, H = 1, D = 1;
   DropoutKey dropout{};

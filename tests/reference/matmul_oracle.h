@@ -3,12 +3,12 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/kernels/matmul.h"
+#include "core/kernels/matmul/matmul.h"
 #include "tests/reference/gelu_oracle.h"
 
 namespace slackline::reference {
 
-// Matrix products in double, as core/kernels/matmul.h defines them.
+// Matrix products in double, as core/kernels/matmul/matmul.h defines them.
 struct Matmul {
   std::size_t M = 1, N = 1, K = 1;
   Transpose transpose_a = Transpose::no;

@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/kernels/quantize.h"
+#include "compress/kernels/quantize/quantize.h"
+#include "core/tensor/dtype.h"
 
 namespace slackline::reference {
 
-// A matrix and its form in few bits, in double, from the definitions of core/kernels/quantize.h.
+// A matrix and its form in few bits, in double, from the definitions of
+// compress/kernels/quantize/quantize.h.
 class QuantizeOracle {
  public:
   QuantizeOracle(QuantizedFormat format, std::size_t rows, std::size_t columns)

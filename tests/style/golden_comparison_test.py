@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "tools/scripts"))
 from breaks import BREAKS  # noqa: E402
 from golden.checkpoint_tensors import read_checkpoint  # noqa: E402
 from golden.comparison import compare_results  # noqa: E402
@@ -222,7 +222,7 @@ class Breaks(unittest.TestCase):
         for change in BREAKS:
             text = (ROOT / change.path).read_text(encoding="utf-8")
             self.assertEqual(text.count(change.old), 1,
-                             f"{change.name} of tools/breaks.py in {change.path}: update its text")
+                             f"{change.name} of tools/scripts/breaks.py in {change.path}: update its text")
             self.assertNotEqual(change.old, change.new)
 
     def test_programs_of_tests_are_known_by_how_cmake_runs_them(self):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tools"
-sys.path.insert(0, str(TOOLS))
+sys.path.insert(0, str(TOOLS / "scripts"))
 from line_budget import functions_in  # noqa: E402
 from source_tree import blank_comments  # noqa: E402
 
@@ -48,45 +48,59 @@ class StyleCheckCase(unittest.TestCase):
 class Layers(StyleCheckCase):
     def setUp(self):
         super().setUp()
-        self.write("core/tensor.h", "#pragma once\n")
-        self.write("model/block.h", '#pragma once\n#include "core/tensor.h"\n')
+        self.write("core/tensor/tensor.h", "#pragma once\n")
+        self.write("model/block.h", '#pragma once\n#include "core/tensor/tensor.h"\n')
 
     def test_includes_down_the_table_pass(self):
         self.write("tests/model/block_test.cpp", '#include "model/block.h"\n')
-        self.write("tools/trainer.cpp", '#include "model/block.h"\n// #include "gone.h"\n')
-        self.assert_passes("check_layers.py")
+        self.write("tools/run/trainer.cpp", '#include "model/block.h"\n// #include "gone.h"\n')
+        self.assert_passes("scripts/check_layers.py")
 
     def test_an_include_up_the_table_fails_with_file_and_line(self):
-        self.write("core/tensor.cpp", '#include "core/tensor.h"\n#include "model/block.h"\n')
-        self.assert_fails("check_layers.py", "core/tensor.cpp:2:", "core may include core")
+        self.write("core/log.cpp", '#include "core/log.h"\n#include "model/block.h"\n')
+        self.write("core/log.h", "#pragma once\n")
+        self.assert_fails("scripts/check_layers.py", "core/log.cpp:2:", "core may include core")
+
+    def test_what_runs_a_step_and_what_foresees_it_do_not_know_each_other(self):
+        self.write("parallel/step/groups.h", "#pragma once\n")
+        self.write("parallel/predict/axis.h", "#pragma once\n")
+        self.write("parallel/choose/a.cpp", '#include "parallel/step/groups.h"\n')
+        self.write("parallel/step/a.cpp", '#include "parallel/predict/axis.h"\n')
+        self.assert_fails("scripts/check_layers.py", "parallel/choose/a.cpp:1:",
+                          "parallel/step/a.cpp:1:")
+
+    def test_an_exception_that_nobody_needs_any_more_is_an_offence(self):
+        self.write("parallel/mesh/rank_plan.h", "#pragma once\n")
+        self.assert_fails("scripts/check_layers.py", "parallel/mesh/rank_plan.h:1:",
+                          "no exception any more")
 
     def test_the_schedule_may_include_nothing_of_ours(self):
-        self.write("parallel/schedule/ops.h", '#include "core/tensor.h"\n')
-        self.assert_fails("check_layers.py", "parallel/schedule/ops.h:1:", "and nothing")
+        self.write("parallel/schedule/ops.h", '#include "core/tensor/tensor.h"\n')
+        self.assert_fails("scripts/check_layers.py", "parallel/schedule/ops.h:1:", "and nothing")
 
     def test_sources_may_not_include_tests(self):
         self.write("tests/support/oracle.h", "#pragma once\n")
-        self.write("tools/trainer.cpp", '#include "tests/support/oracle.h"\n')
-        self.assert_fails("check_layers.py", "tools/trainer.cpp:1:")
+        self.write("tools/run/trainer.cpp", '#include "tests/support/oracle.h"\n')
+        self.assert_fails("scripts/check_layers.py", "tools/run/trainer.cpp:1:")
 
     def test_an_include_that_does_not_start_at_the_root_fails(self):
-        self.write("model/block.cpp", '#include "block.h"\n#include "../core/tensor.h"\n')
-        self.assert_fails("check_layers.py", "model/block.cpp:1:", "model/block.cpp:2:", "the root")
+        self.write("model/block.cpp", '#include "block.h"\n#include "../core/tensor/tensor.h"\n')
+        self.assert_fails("scripts/check_layers.py", "model/block.cpp:1:", "model/block.cpp:2:", "the root")
 
     def test_a_using_directive_fails_in_a_header_and_passes_in_a_source(self):
         self.write("model/block.cpp", "using namespace slackline;\n")
-        self.assert_passes("check_layers.py")
+        self.assert_passes("scripts/check_layers.py")
         self.write("model/mlp.h", "/* using namespace a; */\nusing namespace std;\n")
-        self.assert_fails("check_layers.py", "model/mlp.h:2: using-directive")
+        self.assert_fails("scripts/check_layers.py", "model/mlp.h:2: using-directive")
 
     def test_a_header_with_a_heavy_library_is_private_to_the_sources_of_its_folder(self):
         self.write("core/rules.h", "#include <nlohmann/json.hpp>\n")
         self.write("core/rules.cpp", '#include "core/rules.h"\n')
         self.write("tests/core/rules_test.cpp", '#include "core/rules.h"\n')
-        self.assert_passes("check_layers.py")
+        self.assert_passes("scripts/check_layers.py")
         self.write("core/config.h", '#include "core/rules.h"\n')
         self.write("model/block.cpp", '#include "core/rules.h"\n')
-        self.assert_fails("check_layers.py", "core/config.h:1:", "model/block.cpp:1:", "nlohmann")
+        self.assert_fails("scripts/check_layers.py", "core/config.h:1:", "model/block.cpp:1:", "nlohmann")
 
 
 class Doors(StyleCheckCase):
@@ -98,7 +112,7 @@ class Doors(StyleCheckCase):
         self.write("data/a.cpp", "std::filesystem::path a = fs::path(b);\n")
         self.write("tools/bench/a.cpp", "fmt::print(x);\n")
         self.write("tests/a.cpp", "fmt::print(x);\n")
-        self.assert_passes("check_doors.py")
+        self.assert_passes("scripts/check_doors.py")
 
     def test_what_is_printed_past_them_fails_with_file_and_line(self):
         for line in (
@@ -113,12 +127,12 @@ class Doors(StyleCheckCase):
             "perror(x);",
         ):
             self.write("tools/a.cpp", f"int a;\n{line}\n")
-            self.assert_fails("check_doors.py", "tools/a.cpp:2: ", "core/log.h logs")
+            self.assert_fails("scripts/check_doors.py", "tools/a.cpp:2: ", "core/log.h logs")
 
     def test_looking_up_files_past_file_io_fails(self):
         for line in ("std::filesystem::exists(a);", "fs::file_size(a);"):
             self.write("data/a.cpp", f"namespace fs = std::filesystem;\n{line}\n")
-            self.assert_fails("check_doors.py", "data/a.cpp:2: ", "core/file_io.h")
+            self.assert_fails("scripts/check_doors.py", "data/a.cpp:2: ", "core/file_io.h")
 
 
 class Format(StyleCheckCase):
@@ -155,17 +169,17 @@ class Format(StyleCheckCase):
 class LineBudget(StyleCheckCase):
     def test_a_file_over_budget_is_named_and_one_over_the_limit_fails(self):
         self.write("core/a.h", "int a();\n" * 151)
-        self.assert_passes("line_budget.py")
+        self.assert_passes("scripts/line_budget.py")
         self.assertIn("core/a.h: 151 lines, budget of a header is 150",
-                      self.run_check("line_budget.py")[1])
+                      self.run_check("scripts/line_budget.py")[1])
         self.write("core/a.h", "int a();\n" * 601)
-        self.assert_fails("line_budget.py", "core/a.h: 601 lines")
+        self.assert_fails("scripts/line_budget.py", "core/a.h: 601 lines")
 
     def test_a_long_function_is_named_and_a_layers_forward_may_be_longer(self):
         body = "  f();\n" * 50
         self.write("core/a.cpp", "void forward() {\n" + body + "}\n")
         self.write("model/a.cpp", "void A::forward() {\n" + body + "}\n")
-        output = self.run_check("line_budget.py")[1]
+        output = self.run_check("scripts/line_budget.py")[1]
         self.assertIn("core/a.cpp:1: forward has 52 lines, budget 40", output)
         self.assertNotIn("model/a.cpp", output)
 

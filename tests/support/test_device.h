@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "core/device.h"
+#include "core/tensor/device.h"
 
 namespace slackline::testing {
 

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/stream.h"
-#include "core/workers.h"
+#include "core/tensor/stream.h"
+#include "core/tensor/workers.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_device.h"
 

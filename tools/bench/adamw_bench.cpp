@@ -14,13 +14,13 @@
 
 #include <fmt/core.h>
 
-#include "core/arena.h"
 #include "core/kernels/parallel_ranges.h"
 #include "core/kernels/simd.h"
+#include "core/tensor/arena.h"
 #include "model/parameter_table.h"
 #include "optim/adamw_optimizer.h"
 #include "tools/bench/timing.h"
-#include "tools/command_line.h"
+#include "tools/cli/command_line.h"
 
 namespace slackline {
 

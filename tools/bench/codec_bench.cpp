@@ -14,10 +14,10 @@
 #include <fmt/core.h>
 
 #include "compress/codec.h"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/elementwise.h"
 #include "tools/bench/ring.h"
 #include "tools/bench/timing.h"
-#include "tools/command_line.h"
+#include "tools/cli/command_line.h"
 
 namespace slackline {
 

@@ -23,10 +23,10 @@
 #include <fmt/core.h>
 #include <mpi.h>
 
-#include "core/buffer.h"
 #include "core/comm/world.h"
+#include "core/tensor/buffer.h"
 #include "tools/bench/timing.h"
-#include "tools/command_line.h"
+#include "tools/cli/command_line.h"
 
 namespace slackline {
 

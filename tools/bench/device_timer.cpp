@@ -8,14 +8,14 @@
 
 #include <fmt/core.h>
 
-#include "core/arena.h"
 #include "core/cuda/cuda_device.h"
-#include "core/cuda/matmul_products.h"
-#include "core/host_tensor.h"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/matmul/matmul_products.h"
 #include "core/rng.h"
+#include "core/tensor/arena.h"
+#include "core/tensor/host_tensor.h"
 #include "tools/bench/timing.h"
-#include "tools/card_peak.h"
+#include "tools/run/card_peak.h"
 
 namespace slackline {
 

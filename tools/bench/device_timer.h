@@ -4,11 +4,11 @@
 #include <functional>
 #include <string>
 
-#include "core/buffer.h"
-#include "core/kernels/matmul.h"
-#include "core/stream.h"
-#include "core/stream_times.h"
-#include "core/tensor.h"
+#include "core/kernels/matmul/matmul.h"
+#include "core/tensor/buffer.h"
+#include "core/tensor/stream.h"
+#include "core/tensor/stream_times.h"
+#include "core/tensor/tensor.h"
 
 namespace slackline {
 

@@ -15,15 +15,15 @@
 
 #include <fmt/core.h>
 
-#include "core/buffer.h"
-#include "core/kernels/attention.h"
-#include "core/kernels/matmul.h"
-#include "core/kernels/matmul_backends.h"
+#include "core/kernels/attention/attention.h"
+#include "core/kernels/matmul/matmul.h"
+#include "core/kernels/matmul/matmul_backends.h"
 #include "core/rng.h"
+#include "core/tensor/buffer.h"
 #include "model/head.h"
 #include "tools/bench/fma_peak.h"
 #include "tools/bench/timing.h"
-#include "tools/command_line.h"
+#include "tools/cli/command_line.h"
 
 namespace slackline {
 

@@ -13,9 +13,9 @@
 
 #include "compress/codec.h"
 #include "compress/residuals.h"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/elementwise.h"
 #include "tools/bench/timing.h"
-#include "tools/command_line.h"
+#include "tools/cli/command_line.h"
 
 namespace slackline {
 

@@ -25,11 +25,11 @@
 
 #include "compress/codec.h"
 #include "compress/codec_bytes.h"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/elementwise.h"
 #include "tools/bench/fma_peak.h"
 #include "tools/bench/ring.h"
 #include "tools/bench/timing.h"
-#include "tools/command_line.h"
+#include "tools/cli/command_line.h"
 
 namespace slackline {
 

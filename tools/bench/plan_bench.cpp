@@ -11,11 +11,11 @@
 
 #include <fmt/format.h>
 
+#include "parallel/choose/plan_search.h"
+#include "parallel/predict/timeline/retiming.h"
+#include "parallel/predict/timeline/slack.h"
+#include "parallel/predict/timeline/timeline.h"
 #include "parallel/schedule/make_schedule.h"
-#include "parallel/schedule/plan_search.h"
-#include "parallel/schedule/retiming.h"
-#include "parallel/schedule/slack.h"
-#include "parallel/schedule/timeline.h"
 #include "tools/bench/timing.h"
 
 namespace slackline {

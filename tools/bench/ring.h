@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "core/arena.h"
-#include "core/buffer.h"
 #include "core/check.h"
 #include "core/rng.h"
-#include "core/tensor.h"
+#include "core/tensor/arena.h"
+#include "core/tensor/buffer.h"
+#include "core/tensor/tensor.h"
 
 namespace slackline {
 

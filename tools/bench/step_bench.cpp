@@ -13,15 +13,15 @@
 
 #include <fmt/format.h>
 
-#include "core/profile.h"
 #include "core/rng.h"
-#include "model/flops.h"
+#include "core/tensor/profile.h"
+#include "model/cost/flops.h"
 #include "model/stage.h"
 #include "optim/adamw_optimizer.h"
-#include "parallel/optimized_parameters.h"
+#include "parallel/step/optimized_parameters.h"
 #include "tools/bench/fma_peak.h"
 #include "tools/bench/timing.h"
-#include "tools/command_line.h"
+#include "tools/cli/command_line.h"
 
 namespace slackline {
 

@@ -16,12 +16,12 @@
 
 #include "compress/codec_bytes.h"
 #include "compress/codec_factories.h"
+#include "compress/kernels/sparse/top_k.h"
 #include "core/kernels/parallel_ranges.h"
 #include "core/kernels/simd.h"
-#include "core/kernels/top_k.h"
 #include "core/rng.h"
 #include "tools/bench/timing.h"
-#include "tools/command_line.h"
+#include "tools/cli/command_line.h"
 
 namespace slackline {
 

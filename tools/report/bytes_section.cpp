@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "parallel/schedule/byte_formulas.h"
-#include "tools/report/byte_bars.h"
+#include "parallel/predict/byte_formulas.h"
+#include "tools/report/charts/byte_bars.h"
+#include "tools/report/charts/units.h"
 #include "tools/report/compressed_transfers.h"
 #include "tools/report/sections.h"
-#include "tools/report/units.h"
 
 namespace slackline::report {
 

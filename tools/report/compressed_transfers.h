@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "tools/step_plan.h"
+#include "tools/plan/step_plan.h"
 
 namespace slackline::report {
 

@@ -1,6 +1,6 @@
 #include "tools/report/critical_nodes.h"
 
-#include "parallel/schedule/slack.h"
+#include "parallel/predict/timeline/slack.h"
 
 namespace slackline::report {
 

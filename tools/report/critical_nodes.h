@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "parallel/schedule/timeline.h"
+#include "parallel/predict/timeline/timeline.h"
 
 namespace slackline::report {
 

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/report/charts/units.h"
 #include "tools/report/sections.h"
-#include "tools/report/units.h"
 
 namespace slackline::report {
 

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "parallel/schedule/printer.h"
+#include "tools/report/charts/units.h"
 #include "tools/report/sections.h"
-#include "tools/report/units.h"
 
 namespace slackline::report {
 

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "tools/report/line_chart.h"
+#include "tools/report/charts/line_chart.h"
+#include "tools/report/charts/units.h"
 #include "tools/report/sections.h"
-#include "tools/report/units.h"
 
 namespace slackline::report {
 

@@ -10,12 +10,12 @@
 #include <fmt/format.h>
 
 #include "parallel/schedule/printer.h"
+#include "tools/report/charts/step_bars.h"
+#include "tools/report/charts/units.h"
 #include "tools/report/compressed_transfers.h"
 #include "tools/report/critical_nodes.h"
-#include "tools/report/step_bars.h"
-#include "tools/report/units.h"
 
-// The names of bars are those that tools/step_recorder.cpp gives: "forward s0 m1" for an op,
+// The names of bars are those that tools/run/step_recorder.cpp gives: "forward s0 m1" for an op,
 // "send: gradient s1 m0" for a message, "all_reduce: compressed gradients" for a collective.
 
 namespace slackline::report {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "tools/report/gantt_chart.h"
-#include "tools/report/page_style.h"
+#include "tools/report/charts/gantt_chart.h"
+#include "tools/report/charts/page_style.h"
 #include "tools/report/sections.h"
 
 namespace slackline::report {

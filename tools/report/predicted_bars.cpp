@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
+#include "parallel/predict/timeline/slack.h"
 #include "parallel/schedule/printer.h"
-#include "parallel/schedule/slack.h"
+#include "tools/report/charts/step_bars.h"
+#include "tools/report/charts/units.h"
 #include "tools/report/compressed_transfers.h"
 #include "tools/report/critical_nodes.h"
-#include "tools/report/step_bars.h"
-#include "tools/report/units.h"
 
 namespace slackline::report {
 

@@ -4,8 +4,8 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
-#include "tools/compression_plans.h"
-#include "tools/cost_file.h"
+#include "tools/plan/compression_plans.h"
+#include "tools/plan/cost_file.h"
 #include "tools/report/file_errors.h"
 #include "tools/report/trace_file.h"
 

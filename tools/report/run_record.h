@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "parallel/schedule/chrome_trace.h"
-#include "tools/data_table.h"
-#include "tools/report/metrics_file.h"
-#include "tools/step_plan.h"
-#include "tools/train_config.h"
+#include "parallel/predict/timeline/chrome_trace.h"
+#include "tools/plan/step_plan.h"
+#include "tools/record/metrics_file.h"
+#include "tools/run/data_table.h"
+#include "tools/run/train_config.h"
 
 namespace slackline::report {
 

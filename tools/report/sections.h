@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "tools/report/html.h"
+#include "tools/report/charts/html.h"
 #include "tools/report/run_record.h"
 #include "tools/report/sweep_record.h"
 

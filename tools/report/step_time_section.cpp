@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "tools/report/charts/stacked_bars.h"
+#include "tools/report/charts/units.h"
 #include "tools/report/sections.h"
-#include "tools/report/stacked_bars.h"
-#include "tools/report/units.h"
 
 namespace slackline::report {
 

@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "tools/report/charts/units.h"
 #include "tools/report/file_errors.h"
-#include "tools/report/units.h"
 
 namespace slackline::report {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/report/metrics_file.h"
+#include "tools/record/metrics_file.h"
 
 namespace slackline::report {
 

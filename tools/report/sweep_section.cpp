@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "tools/report/line_chart.h"
-#include "tools/report/scatter_chart.h"
+#include "tools/report/charts/line_chart.h"
+#include "tools/report/charts/scatter_chart.h"
+#include "tools/report/charts/units.h"
 #include "tools/report/sections.h"
-#include "tools/report/units.h"
 
 namespace slackline::report {
 

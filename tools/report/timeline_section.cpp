@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "parallel/schedule/slack.h"
+#include "parallel/predict/timeline/slack.h"
+#include "tools/report/charts/step_bars.h"
+#include "tools/report/charts/units.h"
 #include "tools/report/compressed_transfers.h"
 #include "tools/report/sections.h"
-#include "tools/report/step_bars.h"
-#include "tools/report/units.h"
 
 namespace slackline::report {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/schedule/chrome_trace.h"
+#include "parallel/predict/timeline/chrome_trace.h"
 
 namespace slackline::report {
 

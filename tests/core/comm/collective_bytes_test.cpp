@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/comm/collective_steps.h"
+#include "core/comm/engine/collective_steps.h"
 #include "core/comm/world.h"
 #include "tests/core/comm/comm_checks.h"
 #include "tests/support/catch.h"

@@ -6,9 +6,9 @@
 #include <random>
 #include <thread>
 
-#include "core/buffer.h"
 #include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_memory.h"
+#include "core/tensor/buffer.h"
 #include "core/worker.h"
 #include "tests/support/catch.h"
 

@@ -1,6 +1,6 @@
 #include "parallel/schedule/formulas.h"
 
-#include "parallel/schedule/timeline.h"
+#include "parallel/predict/timeline/timeline.h"
 #include "tests/parallel/schedule/every_schedule.h"
 #include "tests/support/catch.h"
 

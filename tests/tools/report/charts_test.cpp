@@ -1,4 +1,4 @@
-// Charts as text; tests/tools/report_page_test.py looks at them in a browser.
+// Charts as text; tests/tools/report/report_page_test.py looks at them in a browser.
 
 #include <algorithm>
 #include <cmath>
@@ -7,11 +7,11 @@
 #include <string>
 
 #include "tests/support/catch.h"
-#include "tools/report/chart_frame.h"
-#include "tools/report/line_chart.h"
-#include "tools/report/scatter_chart.h"
-#include "tools/report/stacked_bars.h"
-#include "tools/report/units.h"
+#include "tools/report/charts/chart_frame.h"
+#include "tools/report/charts/line_chart.h"
+#include "tools/report/charts/scatter_chart.h"
+#include "tools/report/charts/stacked_bars.h"
+#include "tools/report/charts/units.h"
 
 namespace slackline::report {
 

@@ -7,11 +7,11 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
-#include "parallel/schedule/chrome_trace.h"
+#include "parallel/predict/timeline/chrome_trace.h"
 #include "tests/support/catch.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/metrics.h"
-#include "tools/report/metrics_file.h"
+#include "tools/record/metrics.h"
+#include "tools/record/metrics_file.h"
 #include "tools/report/sweep_record.h"
 #include "tools/report/trace_file.h"
 

@@ -1,0 +1,140 @@
+#include <utility>
+
+#include "compress/codec_bytes.h"
+#include "compress/codec_factories.h"
+#include "compress/frame.h"
+#include "core/kernels/elementwise/accumulate.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/tensor/buffer.h"
+
+// A frame holds, after its header, the matrices in bf16. Messages add: the addend of a rank is its
+// matrices in bf16, one after the other. The residual still holds what was rounded to make it, so
+// that its error is found without a copy of the addend.
+namespace slackline {
+
+namespace {
+
+constexpr std::uint32_t kBits = 16;
+
+class CastCodec final : public Codec {
+ public:
+  CastCodec(std::vector<CodecPart> parts, Device device)
+      : parts_(std::move(parts)),
+        frame_bytes_(slackline::frame_bytes({.kind = CodecKind::cast}, parts_)),
+        addend_("bf16 addend of a sum", frame_bytes_ - sizeof(FrameHeader), backing_of(device)) {}
+
+  [[nodiscard]] std::size_t frame_bytes() const override { return frame_bytes_; }
+
+  void encode(StreamView stream,
+              const Matrices& values,
+              const Matrices& residual,
+              const MessageKey& /*key*/,
+              const Tensor& frame) override {
+    SL_CHECK_EQ(frame.bytes(), frame_bytes_);
+    begin_frame(stream, frame, CodecKind::cast, kBits);
+    narrow(stream, values, residual, payload_of(frame));
+  }
+
+  void settle(StreamView stream, const Tensor& frame, const Matrices& residual) override {
+    for_each_matrix(opened(stream, frame), residual, subtract, stream);
+  }
+
+  void decode(StreamView stream,
+              const Tensor& frame,
+              const Matrices& out,
+              bool accumulate) const override {
+    for_each_matrix(opened(stream, frame), out, accumulate ? slackline::accumulate : cast, stream);
+  }
+
+  [[nodiscard]] int sums() const override { return 1; }
+
+  [[nodiscard]] Tensor addend(int /*round*/) override {
+    return addend_.view(DType::bf16, row_of(addend_.bytes()));
+  }
+
+  void begin_sum(StreamView stream,
+                 const Matrices& values,
+                 const Matrices& residual,
+                 const MessageKey& /*key*/) override {
+    narrow(stream, values, residual, addend(1));
+  }
+
+  void finish_sum(StreamView stream,
+                  const Matrices& out,
+                  const Matrices& residual,
+                  int /*ranks*/) override {
+    for_each_matrix(addend(1), out, cast, stream);
+    for (const Tensor& error : residual) {
+      keep_bf16_error(stream, error);
+    }
+  }
+
+  [[nodiscard]] std::size_t workspace_bytes(const Workers& /*workers*/) const override { return 0; }
+
+ private:
+  using Op = void (*)(StreamView stream, const Tensor& from, const Tensor& to);
+
+  static Shape row_of(std::size_t bytes) {
+    return {static_cast<std::int64_t>(bytes / sizeof(BFloat16))};
+  }
+
+  // All matrices of a frame, one after the other.
+  [[nodiscard]] Tensor payload_of(const Tensor& frame) const {
+    return frame_part(
+        frame, sizeof(FrameHeader), DType::bf16, row_of(frame_bytes_ - sizeof(FrameHeader)));
+  }
+
+  [[nodiscard]] Tensor opened(StreamView stream, const Tensor& frame) const {
+    open_frame(stream, frame, CodecKind::cast, kBits, frame_bytes_);
+    return payload_of(frame);
+  }
+
+  // The part of a matrix; `first` moves on behind it.
+  [[nodiscard]] Tensor part(const Tensor& all, std::size_t matrix, std::int64_t& first) const {
+    const auto count = static_cast<std::int64_t>(parts_.at(matrix).shape.num_elements());
+    first += count;
+    return all.rows(first - count, first);
+  }
+
+  // Rounds the values, added to the residual where there is one, to bf16.
+  void narrow(StreamView stream,
+              const Matrices& values,
+              const Matrices& residual,
+              const Tensor& all) const {
+    SL_CHECK_EQ(values.size(), parts_.size());
+    std::int64_t first = 0;
+    for (std::size_t m = 0; m < parts_.size(); ++m) {
+      const Tensor to = part(all, m, first);
+      const Tensor* from = &values[m];
+      if (!residual.empty()) {
+        accumulate(stream, values[m], residual[m]);
+        from = &residual[m];
+      }
+      cast(stream, from->reshaped(to.shape()), to);
+    }
+  }
+
+  // Runs op(stream, matrix in bf16, its counterpart in `matrices`).
+  void for_each_matrix(const Tensor& all,
+                       const Matrices& matrices,
+                       Op op,
+                       StreamView stream) const {
+    std::int64_t first = 0;
+    for (std::size_t m = 0; m < matrices.size(); ++m) {
+      const Tensor from = part(all, m, first);
+      op(stream, from, matrices[m].reshaped(from.shape()));
+    }
+  }
+
+  std::vector<CodecPart> parts_;
+  std::size_t frame_bytes_;
+  Buffer addend_;
+};
+
+}  // namespace
+
+std::unique_ptr<Codec> make_cast_codec(std::vector<CodecPart> parts, Device device) {
+  return std::make_unique<CastCodec>(std::move(parts), device);
+}
+
+}  // namespace slackline

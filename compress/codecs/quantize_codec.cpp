@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <utility>
+
+#include "compress/codec_bytes.h"
+#include "compress/codec_factories.h"
+#include "compress/frame.h"
+#include "compress/kernels/quantize/quantize.h"
+#include "core/kernels/elementwise/elementwise.h"
+
+// A frame holds, after its header and for each matrix, the scales (bf16) and the packed codes of
+// compress/kernels/quantize/quantize.h. Scales may lie at an odd byte there, so they pass through
+// scratch.
+namespace slackline {
+
+namespace {
+
+QuantizedFormat format_of(const CodecSetting& setting) {
+  const auto shared = [&] {
+    switch (setting.scale) {
+      case ScaleOf::channel:
+        return SharedScale::column;
+      case ScaleOf::token:
+        return SharedScale::row;
+      case ScaleOf::group:
+        return SharedScale::group;
+      case ScaleOf::tensor:
+        break;
+    }
+    return SharedScale::matrix;
+  }();
+  return {.bits = setting.bits, .shared = shared, .group = setting.group};
+}
+
+// Keeps nothing from message to message.
+class QuantizeCodec final : public Codec {
+ public:
+  QuantizeCodec(const CodecSetting& setting, std::vector<CodecPart> parts)
+      : setting_(setting),
+        format_(format_of(setting)),
+        parts_(std::move(parts)),
+        frame_bytes_(slackline::frame_bytes(setting, parts_)) {}
+
+  [[nodiscard]] std::size_t frame_bytes() const override { return frame_bytes_; }
+
+  void encode(StreamView stream,
+              const Matrices& values,
+              const Matrices& residual,
+              const MessageKey& key,
+              const Tensor& frame) override {
+    SL_CHECK_EQ(frame.bytes(), frame_bytes_);
+    SL_CHECK_EQ(values.size(), parts_.size());
+    begin_frame(stream, frame, CodecKind::quantize, parameter());
+    std::size_t next = sizeof(FrameHeader);
+    for (std::size_t m = 0; m < parts_.size(); ++m) {
+      ArenaScope scratch(stream.workspace());
+      const QuantizedMatrix matrix = matrix_at(frame, next, parts_[m].shape, scratch);
+      Quantize args{.x = matrix_view(values[m], parts_[m].shape), .to = matrix};
+      if (!residual.empty()) {
+        args.sum = matrix_view(residual[m], parts_[m].shape);
+      }
+      if (setting_.rounding == Rounding::stochastic) {
+        args.stochastic = {.stream = philox_key(key.seed, stream_name(m)),
+                           .step = key.step,
+                           .message = key.sender,
+                           .first_element = key.first_element};
+      }
+      quantize(stream, args);
+      cast(stream, bytes_of(matrix.scales), scale_bytes_at(frame, next, matrix));
+      next += payload_bytes(setting_, parts_[m].shape);
+    }
+  }
+
+  void settle(StreamView stream, const Tensor& frame, const Matrices& residual) override {
+    if (!residual.empty()) {
+      decode_matrices(stream, frame, residual, Update::subtract);
+    }
+  }
+
+  void decode(StreamView stream,
+              const Tensor& frame,
+              const Matrices& out,
+              bool accumulate) const override {
+    decode_matrices(stream, frame, out, accumulate ? Update::add : Update::write);
+  }
+
+  [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const override {
+    std::size_t largest = 0;
+    for (const auto& [name, shape] : parts_) {
+      const std::size_t scales = Arena::aligned_bytes(DType::bf16, {num_scales_of(shape)});
+      largest = std::max(
+          largest,
+          scales + quantize_workspace_bytes(format_.shared, shape.rows, shape.columns, workers));
+    }
+    return largest;
+  }
+
+ private:
+  static Tensor matrix_view(const Tensor& tensor, const MatrixShape& shape) {
+    return tensor.reshaped({shape.rows, shape.columns});
+  }
+
+  static Tensor bytes_of(const Tensor& tensor) {
+    return frame_part(tensor, 0, DType::u8, {static_cast<std::int64_t>(tensor.bytes())});
+  }
+
+  static Tensor scale_bytes_at(const Tensor& frame,
+                               std::size_t offset,
+                               const QuantizedMatrix& matrix) {
+    return frame_part(frame, offset, DType::u8, {static_cast<std::int64_t>(matrix.scales.bytes())});
+  }
+
+  [[nodiscard]] std::uint32_t parameter() const {
+    return static_cast<std::uint32_t>(setting_.bits);
+  }
+
+  [[nodiscard]] std::string stream_name(std::size_t matrix) const {
+    return "codec/quantize/" + parts_[matrix].name;
+  }
+
+  [[nodiscard]] std::int64_t num_scales_of(const MatrixShape& shape) const {
+    return format_.num_scales(shape.rows, shape.columns);
+  }
+
+  // The matrix whose payload begins there: its codes in place, its scales in scratch.
+  QuantizedMatrix matrix_at(const Tensor& frame,
+                            std::size_t offset,
+                            const MatrixShape& shape,
+                            ArenaScope& scratch) const {
+    const Tensor scales = scratch.allocate(DType::bf16, {num_scales_of(shape)});
+    return {.format = format_,
+            .scales = scales,
+            .packed = frame_part(frame,
+                                 offset + scales.bytes(),
+                                 DType::u8,
+                                 {shape.rows, format_.row_bytes(shape.columns)})};
+  }
+
+  void decode_matrices(StreamView stream,
+                       const Tensor& frame,
+                       const Matrices& out,
+                       Update update) const {
+    SL_CHECK_EQ(out.size(), parts_.size());
+    open_frame(stream, frame, CodecKind::quantize, parameter(), frame_bytes_);
+    std::size_t next = sizeof(FrameHeader);
+    for (std::size_t m = 0; m < parts_.size(); ++m) {
+      ArenaScope scratch(stream.workspace());
+      const QuantizedMatrix matrix = matrix_at(frame, next, parts_[m].shape, scratch);
+      cast(stream, scale_bytes_at(frame, next, matrix), bytes_of(matrix.scales));
+      dequantize(stream, matrix, matrix_view(out[m], parts_[m].shape), update);
+      next += payload_bytes(setting_, parts_[m].shape);
+    }
+  }
+
+  CodecSetting setting_;
+  QuantizedFormat format_;
+  std::vector<CodecPart> parts_;
+  std::size_t frame_bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Codec> make_quantize_codec(const CodecSetting& setting,
+                                           std::vector<CodecPart> parts) {
+  return std::make_unique<QuantizeCodec>(setting, std::move(parts));
+}
+
+}  // namespace slackline

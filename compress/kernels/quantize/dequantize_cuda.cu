@@ -1,0 +1,78 @@
+#include "compress/kernels/quantize/quantize_scales.h"
+#include "core/cuda/launch.h"
+
+// A thread for each byte of codes. Level and scale have eight bits each: their product is exact,
+// and an update is rounded once.
+namespace slackline::cuda {
+
+namespace {
+
+constexpr unsigned kThreads = 256;
+
+template <int bits, Update update>
+__global__ void __launch_bounds__(kThreads) unpack_kernel(std::int64_t rows,
+                                                          std::int64_t columns,
+                                                          ScaleMap map,
+                                                          std::int64_t row_bytes,
+                                                          const BFloat16* scales,
+                                                          const std::uint8_t* packed,
+                                                          float* out) {
+  constexpr int kCodes = 8 / bits;
+  constexpr float kStep = 1.0F / static_cast<float>(1 << (bits - 1));
+  const std::int64_t index = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (index >= rows * row_bytes) {
+    return;
+  }
+  const std::int64_t row = index / row_bytes;
+  const std::int64_t first = index % row_bytes * kCodes;
+  const unsigned byte = packed[index];
+#pragma unroll
+  for (int k = 0; k < kCodes; ++k) {
+    const std::int64_t column = first + k;
+    if (column >= columns) {
+      break;
+    }
+    const unsigned code = byte >> (bits * k) & ((1U << bits) - 1U);
+    const float level = fmaf(static_cast<float>(code), kStep, -1.0F);
+    const float scale = to_float(scales[map.of(row, column)]);
+    float& to = out[row * columns + column];
+    to = update == Update::write ? level * scale
+         : update == Update::add ? fmaf(level, scale, to)
+                                 : fmaf(-level, scale, to);
+  }
+}
+
+template <int bits>
+void start(StreamView stream, const QuantizedMatrix& from, const Tensor& out, Update update) {
+  const std::int64_t columns = out.dim(1);
+  const auto with = [&](auto kernel) {
+    launch(stream,
+           {.grid = blocks_for(from.packed.num_elements(), kThreads), .block = kThreads},
+           kernel,
+           out.dim(0),
+           columns,
+           ScaleMap(from.format, columns),
+           from.packed.dim(1),
+           from.scales.data<BFloat16>(),
+           from.packed.data<std::uint8_t>(),
+           out.data<float>());
+  };
+  switch (update) {
+    case Update::write:
+      return with(unpack_kernel<bits, Update::write>);
+    case Update::add:
+      return with(unpack_kernel<bits, Update::add>);
+    case Update::subtract:
+      return with(unpack_kernel<bits, Update::subtract>);
+  }
+}
+
+}  // namespace
+
+void dequantize(StreamView stream, const QuantizedMatrix& from, const Tensor& out, Update update) {
+  from.format.bits == 8   ? start<8>(stream, from, out, update)
+  : from.format.bits == 4 ? start<4>(stream, from, out, update)
+                          : start<2>(stream, from, out, update);
+}
+
+}  // namespace slackline::cuda

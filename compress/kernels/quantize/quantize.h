@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "core/rng.h"
+#include "core/tensor/stream.h"
+#include "core/tensor/tensor.h"
+#include "core/tensor/workers.h"
+
+namespace slackline {
+
+// Elements of a matrix that share one scale: a column, a row, `group` neighbours in a row (fewer at
+// its end), or all.
+enum class SharedScale { column, row, group, matrix };
+
+// How a matrix is held in few bits an element. With f = bits - 1 and S the scale of an element, its
+// code c stands for (c - 2^f) / 2^f * S: exact in f32.
+struct QuantizedFormat {
+  int bits = 8;  // 2, 4 or 8
+  SharedScale shared = SharedScale::row;
+  std::int64_t group = 0;  // of SharedScale::group
+
+  [[nodiscard]] std::int64_t num_scales(std::int64_t rows, std::int64_t columns) const;
+  [[nodiscard]] std::int64_t row_bytes(std::int64_t columns) const;
+};
+
+struct QuantizedMatrix {
+  QuantizedFormat format{};
+  Tensor scales{};  // bf16 (num_scales): by column, by row, or by row and group
+  Tensor packed{};  // u8 (rows, row_bytes): codes of neighbours share a byte, low bits first; what
+                    // is left of a row's last byte holds the code of zero
+};
+
+// Names the random numbers of a matrix: element e = first_element + row * columns + column takes 16
+// bits, half e % 8 (low halves first) of the words that core/rng.h's dropout_words gives for block
+// e / 8 of sample `message`.
+struct RoundingKey {
+  PhiloxKey stream{};
+  std::uint64_t step = 0;
+  std::uint64_t message = 0;        // tells apart the messages of a step that are added up
+  std::uint64_t first_element = 0;  // of the matrix, where it is a part of a larger one
+};
+
+// S = max|x| over the elements that share it, rounded to bf16; c - 2^f = x * (2^f / S), rounded and
+// clipped to [-2^f, 2^f - 1]. Rounds to nearest, ties to even, or with a key up or down at random
+// so that the mean of many is x, to 2^-16 of a step; multiples of a step never move. The quotient
+// is rounded to float: only where S is a power of two is what would be a tie always taken for one.
+// Scales below 2^-119 count as zero: so do their elements. An Inf, a NaN or a magnitude of 2^127 or
+// more makes its scale Inf or NaN, and so all that shares it.
+// The same bits for any number of threads.
+struct Quantize {
+  Tensor x{};    // f32 (rows, columns); at least one column
+  Tensor sum{};  // as x; where there is one, sum += x first, and it is quantized in place of x
+  QuantizedMatrix to{};
+  std::optional<RoundingKey> stochastic{};
+};
+
+void quantize(StreamView stream, const Quantize& args);
+
+[[nodiscard]] std::size_t quantize_workspace_bytes(SharedScale shared,
+                                                   std::int64_t rows,
+                                                   std::int64_t columns,
+                                                   const Workers& workers);
+
+enum class Update { write, add, subtract };
+
+// out = decoded, out += decoded or out -= decoded, rounded once; f32 (rows, columns).
+void dequantize(StreamView stream,
+                const QuantizedMatrix& from,
+                const Tensor& out,
+                Update update = Update::write);
+
+}  // namespace slackline

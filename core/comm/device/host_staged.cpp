@@ -1,0 +1,340 @@
+#include "core/comm/device/host_staged.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "core/check.h"
+#include "core/cuda/cuda_memory.h"
+#include "core/error.h"
+
+namespace slackline {
+
+namespace {
+
+// Elements [begin, end) of a tensor, as a row.
+Tensor part_of(const Tensor& tensor, const Slice& slice) {
+  auto* first = static_cast<std::byte*>(tensor.raw()) + slice.begin * size_of(tensor.dtype());
+  return {first, tensor.dtype(), {static_cast<std::int64_t>(slice.count())}, tensor.device()};
+}
+
+// Long enough that a message's own cost is small beside it, short enough that three parts, one on
+// its way to the host, one between hosts and one to the device, are soon under way.
+constexpr std::size_t kPartBytes = std::size_t{4} << 20U;
+
+// In elements; `bytes` is 0 for a single part.
+std::vector<Slice> parts_of(const Slice& slice, DType dtype, std::size_t bytes) {
+  const std::size_t longest = bytes == 0 ? slice.count() : bytes / size_of(dtype);
+  std::vector<Slice> parts;
+  for (std::size_t begin = slice.begin; begin < slice.end; begin += longest) {
+    parts.push_back({begin, std::min(slice.end, begin + longest)});
+  }
+  return parts;
+}
+
+// A transfer of a copy on the host.
+class StagedState final : public Transfer::State {
+ public:
+  // `copied` is when the device's memory has been read, where that is all there is to wait for.
+  StagedState(std::shared_ptr<HostStaging> staging,
+              HostStaging::Landing landing,
+              std::shared_ptr<const CudaEvent> copied)
+      : staging_(std::move(staging)), landing_(std::move(landing)), copied_(std::move(copied)) {}
+
+  void wait() override {
+    if (copied_ == nullptr) {
+      staging_->land(std::move(landing_));
+    } else {
+      staging_->follow_event(*copied_);
+      staging_->keep(std::move(landing_));
+    }
+  }
+
+  [[nodiscard]] bool done() const override { return landing_.transfer.done(); }
+
+  [[nodiscard]] const Transfer& transfer() const { return landing_.transfer; }
+
+ private:
+  std::shared_ptr<HostStaging> staging_;
+  HostStaging::Landing landing_;
+  std::shared_ptr<const CudaEvent> copied_;
+};
+
+class HostStagedCommunicator final : public Communicator {
+ public:
+  HostStagedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<HostStaging> staging)
+      : inner_(std::move(inner)), staging_(std::move(staging)) {}
+
+  ~HostStagedCommunicator() override {
+    try {
+      staging_->finish();
+    } catch (const Error&) {  // of a transfer: the rank is on its way out, and will say why
+      staging_->forget();
+    }
+  }
+
+  HostStagedCommunicator(const HostStagedCommunicator&) = delete;
+  HostStagedCommunicator& operator=(const HostStagedCommunicator&) = delete;
+
+  [[nodiscard]] int rank() const override { return inner_->rank(); }
+
+  [[nodiscard]] int size() const override { return inner_->size(); }
+
+  [[nodiscard]] const std::string& axis() const override { return inner_->axis(); }
+
+  Transfer send(const Tensor& data,
+                int to,
+                const TransferNote& note,
+                const TransferWork& work) override {
+    const Ways ways{.out = all_of(data), .in_parts = true};
+    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
+      return inner_->send(host, to, note, w);
+    });
+  }
+
+  Transfer receive(const Tensor& data,
+                   int from,
+                   const TransferNote& note,
+                   const TransferWork& work) override {
+    const Ways ways{.in = all_of(data), .in_parts = true};
+    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
+      return inner_->receive(host, from, note, w);
+    });
+  }
+
+  Transfer all_reduce(const Tensor& data,
+                      const TransferNote& note,
+                      SumOrder order,
+                      const TransferWork& work) override {
+    const Ways ways{.out = all_of(data), .in = all_of(data)};
+    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
+      return inner_->all_reduce(host, note, order, w);
+    });
+  }
+
+  Transfer reduce_scatter(const Tensor& data,
+                          const TransferNote& note,
+                          SumOrder order,
+                          const TransferWork& work) override {
+    const Ways ways{.out = all_of(data), .in = own_of(data)};
+    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
+      return inner_->reduce_scatter(host, note, order, w);
+    });
+  }
+
+  Transfer all_gather(const Tensor& data,
+                      const TransferNote& note,
+                      const TransferWork& work) override {
+    const Ways ways{.out = own_of(data), .in = all_of(data)};
+    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
+      return inner_->all_gather(host, note, w);
+    });
+  }
+
+  Transfer all_to_all(const Tensor& from,
+                      const Tensor& to,
+                      const TransferNote& note,
+                      const TransferWork& work) override {
+    staging_->look();
+    if (!is_staged(from)) {
+      return inner_->all_to_all(from, to, note, work);
+    }
+    SL_CHECK(from.raw() != to.raw(), "an all-to-all in place");
+    if (work.worker != nullptr) {
+      return exchanged_beside(from, to, note, work);
+    }
+    HostStaging::Landing landing{.posted = staging_->computed()};
+    const Tensor sent = host_copy(from, landing);
+    const Tensor arrived = host_copy(to, landing);
+    landing.gate = staging_->take_gate();
+    landing.copied.push_back(staging_->copy_out(from, sent));
+    const TransferWork staged{.start_before = staging_->when(landing.copied.back()),
+                              .ended = [gate = *landing.gate] { gate.open(); }};
+    landing.transfer = inner_->all_to_all(sent, arrived, note, staged);
+    // The rank's own slice goes nowhere, so it may be taken before the copies of it have been made.
+    landing.results = {{arrived, to}};
+    landing.results.push_back({part_of(from, own_of(from)), part_of(to, own_of(to))});
+    return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), nullptr));
+  }
+
+  Transfer broadcast(const Tensor& data,
+                     int root,
+                     const TransferNote& note,
+                     const TransferWork& work) override {
+    const Ways ways = rank() == root ? Ways{.out = all_of(data)} : Ways{.in = all_of(data)};
+    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
+      return inner_->broadcast(host, root, note, w);
+    });
+  }
+
+  Transfer barrier(const TransferNote& note) override {
+    staging_->look();
+    return inner_->barrier(note);
+  }
+
+  std::unique_ptr<Communicator> group(const std::string& axis,
+                                      const std::vector<int>& members,
+                                      Urgency urgency) override {
+    return host_staged(inner_->group(axis, members, urgency), staging_);
+  }
+
+  [[nodiscard]] std::size_t bytes_sent() const override { return inner_->bytes_sent(); }
+
+  void record_transfers(bool on) override { inner_->record_transfers(on); }
+
+  [[nodiscard]] std::vector<TransferRecord> take_records() override {
+    staging_->finish();
+    return inner_->take_records();
+  }
+
+  [[nodiscard]] double now() const override { return inner_->now(); }
+
+  [[nodiscard]] const std::vector<int>& nodes() const override { return inner_->nodes(); }
+
+  void set_links(const Cluster& links) override { inner_->set_links(links); }
+
+  void fail(const std::string& reason) override { inner_->fail(reason); }
+
+  [[nodiscard]] bool has_failed() const override { return inner_->has_failed(); }
+
+ private:
+  // Which elements a transfer reads of the device's memory, and which it writes.
+  struct Ways {
+    Slice out{};
+    Slice in{};
+    bool in_parts = false;  // copies and messages go side by side
+  };
+
+  static Slice all_of(const Tensor& data) { return {0, data.num_elements()}; }
+
+  [[nodiscard]] Slice own_of(const Tensor& data) const {
+    return slice_of(data.num_elements(), rank(), size());
+  }
+
+  [[nodiscard]] bool is_staged(const Tensor& data) const {
+    return data.device() == Device::cuda && size() > 1 && data.bytes() > 0;
+  }
+
+  [[nodiscard]] Tensor host_copy(const Tensor& data, HostStaging::Landing& landing) const {
+    ScratchPool::Lease& lease = landing.memory.emplace_back(staging_->take(data.bytes()));
+    return {lease.data(), data.dtype(), data.shape()};
+  }
+
+  // submit(a copy of the tensor on the host, what to do beside) makes the transfer.
+  template <typename Submit>
+  Transfer moved(const Tensor& data,
+                 const Ways& ways,
+                 const TransferWork& work,
+                 const Submit& submit) {
+    staging_->look();
+    if (!is_staged(data)) {
+      return submit(data, work);
+    }
+    HostStaging::Landing landing{.posted = staging_->computed()};
+    const Tensor host = host_copy(data, landing);
+    std::shared_ptr<const CudaEvent> copied;
+    TransferWork staged = with_copies(data, host, ways, work, landing.posted);
+    if (ways.in_parts && work.worker == nullptr) {
+      staged.part_bytes = kPartBytes;
+    }
+    if (ways.out.count() > 0 && !work.before) {
+      for (const Slice& part : parts_of(ways.out, data.dtype(), staged.part_bytes)) {
+        copied = staging_->copy_out(part_of(data, part), part_of(host, part));
+        landing.copied.push_back(copied);
+        staged.start_parts.push_back(staging_->when(copied));
+      }
+      if (staged.part_bytes == 0) {
+        staged.start_before = std::exchange(staged.start_parts, {}).front();
+      }
+    }
+    if (ways.in.count() > 0 && !staged.after) {
+      for (const Slice& part : parts_of(ways.in, data.dtype(), staged.part_bytes)) {
+        landing.results.push_back(
+            {part_of(host, part), part_of(data, part), landing.results.size()});
+      }
+    }
+    if (ways.in.count() > 0 || work.before) {
+      copied = nullptr;
+      landing.gate = staging_->take_gate(std::max<std::size_t>(1, landing.results.size()));
+      staged.ended = [gate = *landing.gate] { gate.open(); };
+      if (landing.results.size() > 1) {
+        staged.parts_done = [gate = *landing.gate](std::size_t count) { gate.open_first(count); };
+      }
+    }
+    landing.transfer = submit(host, staged);
+    return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), std::move(copied)));
+  }
+
+  // An all-to-all of what work makes; the rank's own slice stays where it is.
+  Transfer exchanged_beside(const Tensor& from,
+                            const Tensor& to,
+                            const TransferNote& note,
+                            const TransferWork& work) {
+    SL_CHECK(work.before != nullptr, "an all-to-all with work that does not make it");
+    HostStaging::Landing landing{.posted = staging_->computed()};
+    const Tensor sent = host_copy(from, landing);
+    const Tensor arrived = host_copy(to, landing);
+    TransferWork staged = with_copies(from, sent, {.out = all_of(from)}, work, landing.posted);
+    const TransferWork taking = with_copies(to, arrived, {.in = all_of(to)}, work, landing.posted);
+    staged.start_after = taking.start_after;
+    staged.after = taking.after;
+    landing.gate = staging_->take_gate();
+    staged.ended = [gate = *landing.gate] { gate.open(); };
+    landing.transfer = inner_->all_to_all(sent, arrived, note, staged);
+    return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), nullptr));
+  }
+
+  // The same work, by a worker that finds and leaves data in the device's memory. It starts when
+  // the computation has come as far as now, and waits for nothing then: so transfers on which the
+  // computation waits are never behind others.
+  [[nodiscard]] TransferWork with_copies(const Tensor& data,
+                                         const Tensor& host,
+                                         const Ways& ways,
+                                         const TransferWork& work,
+                                         std::shared_ptr<const CudaEvent> posted) const {
+    TransferWork staged = work;
+    const StagedState* before =
+        work.follows == nullptr ? nullptr : dynamic_cast<const StagedState*>(work.follows->state());
+    if (before != nullptr) {
+      staged.follows = &before->transfer();
+    }
+    if (work.worker == nullptr) {
+      return staged;
+    }
+    const TransferWork::Start computed = staging_->when(std::move(posted));
+    if (ways.out.count() > 0 && work.before) {
+      staged.start_before = computed;
+      staged.before =
+          [first = work.before, from = part_of(data, ways.out), to = part_of(host, ways.out)] {
+            first();
+            cuda::copy_now(to.raw(), from.raw(), from.bytes());
+          };
+    }
+    if (ways.in.count() > 0) {  // what follows it reads the device's memory
+      staged.start_after = computed;
+      staged.after =
+          [last = work.after, from = part_of(host, ways.in), to = part_of(data, ways.in)] {
+            cuda::copy_now(to.raw(), from.raw(), from.bytes());
+            if (last) {
+              last();
+            }
+          };
+    }
+    return staged;
+  }
+
+  std::unique_ptr<Communicator> inner_;
+  std::shared_ptr<HostStaging> staging_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> host_staged(std::unique_ptr<Communicator> inner,
+                                          std::shared_ptr<HostStaging> staging) {
+  if (inner == nullptr) {
+    return inner;
+  }
+  return std::make_unique<HostStagedCommunicator>(std::move(inner), std::move(staging));
+}
+
+}  // namespace slackline

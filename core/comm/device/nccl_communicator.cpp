@@ -1,0 +1,475 @@
+#include "core/comm/device/nccl_communicator.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <nccl.h>
+
+#include "core/comm/collective_bytes.h"
+#include "core/comm/device/ordered_sum_cuda.h"
+#include "core/comm/text_exchange.h"
+#include "core/cuda/cuda_device.h"
+#include "core/cuda/cuda_memory.h"
+#include "core/error.h"
+#include "core/tensor/buffer.h"
+
+namespace slackline {
+
+namespace {
+
+using Kind = TransferRecord::Kind;
+
+void check_nccl(ncclResult_t result, const char* call) {
+  if (result != ncclSuccess && result != ncclInProgress) {
+    throw DeviceError(std::string(call) + " failed: " + ncclGetErrorString(result));
+  }
+}
+
+#define SL_NCCL_CHECK(call) check_nccl((call), #call)
+
+// One of NCCL's communicators with the stream that its work is queued on. A thread watches it:
+// where NCCL tells of an error, or a rank of the world has failed, it is aborted, so that kernels
+// that wait for others end.
+class NcclLink {
+ public:
+  // All `size` ranks make it, with the id that one of them got. `group` outlives it.
+  NcclLink(const std::string& name, const ncclUniqueId& id, int rank, int size, Communicator& group)
+      : stream_({.name = name, .device = Device::cuda}) {
+    SL_NCCL_CHECK(ncclCommInitRank(&comm_, size, id, rank));
+    watch_ = std::thread([this, &group, device = cuda::device_of_thread()] {
+      cuda::adopt_device(device);
+      watch(group);
+    });
+  }
+
+  ~NcclLink() {
+    ending_ = true;
+    watch_.join();
+    if (!aborted_) {
+      ncclCommDestroy(comm_);
+    }
+  }
+
+  NcclLink(const NcclLink&) = delete;
+  NcclLink& operator=(const NcclLink&) = delete;
+
+  [[nodiscard]] StreamView stream() { return stream_; }
+
+  void send(int peer, const void* from, std::size_t bytes) {
+    SL_NCCL_CHECK(ncclSend(from, bytes, ncclUint8, peer, comm_, stream_.cuda().handle()));
+  }
+
+  void receive(int peer, void* to, std::size_t bytes) {
+    SL_NCCL_CHECK(ncclRecv(to, bytes, ncclUint8, peer, comm_, stream_.cuda().handle()));
+  }
+
+  void broadcast(int root, void* data, std::size_t bytes) {
+    SL_NCCL_CHECK(
+        ncclBroadcast(data, data, bytes, ncclUint8, root, comm_, stream_.cuda().handle()));
+  }
+
+  void require_alive() const {
+    if (aborted_) {
+      throw CommError("NCCL was aborted, because a rank failed");
+    }
+  }
+
+ private:
+  void watch(Communicator& group) {
+    constexpr std::chrono::milliseconds kPause(50);
+    while (!ending_) {
+      ncclResult_t state = ncclSuccess;
+      ncclCommGetAsyncError(comm_, &state);
+      if ((state != ncclSuccess && state != ncclInProgress) || group.has_failed()) {
+        aborted_ = true;
+        ncclCommAbort(comm_);
+        return;
+      }
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+
+  Stream stream_;
+  ncclComm_t comm_ = nullptr;
+  std::atomic<bool> ending_{false};
+  std::atomic<bool> aborted_{false};
+  std::thread watch_;
+};
+
+// Made by one rank for all of a link.
+std::string new_id() {
+  ncclUniqueId id{};
+  SL_NCCL_CHECK(ncclGetUniqueId(&id));
+  return {std::begin(id.internal), std::end(id.internal)};
+}
+
+ncclUniqueId id_of(const std::string& text) {
+  ncclUniqueId id{};
+  SL_CHECK_EQ(text.size(), sizeof(id.internal));
+  std::copy(text.begin(), text.end(), std::begin(id.internal));
+  return id;
+}
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(std::unique_ptr<Communicator> staged,
+                   std::shared_ptr<HostStaging> staging,
+                   NcclTraffic traffic)
+      : staged_(std::move(staged)), staging_(std::move(staging)) {
+    traffic == NcclTraffic::collectives ? connect_all() : connect_neighbours();
+  }
+
+  [[nodiscard]] int rank() const override { return staged_->rank(); }
+
+  [[nodiscard]] int size() const override { return staged_->size(); }
+
+  [[nodiscard]] const std::string& axis() const override { return staged_->axis(); }
+
+  Transfer send(const Tensor& data,
+                int to,
+                const TransferNote& note,
+                const TransferWork& work) override {
+    NcclLink* const link = is_own(data, work) ? link_to(to) : nullptr;
+    if (link == nullptr) {
+      return staged_->send(data, to, note, work);
+    }
+    return run(*link, Kind::send, data, to, note, [&] {
+      link->send(link == next_.get() ? 1 : 0, data.raw(), data.bytes());
+    });
+  }
+
+  Transfer receive(const Tensor& data,
+                   int from,
+                   const TransferNote& note,
+                   const TransferWork& work) override {
+    NcclLink* const link = is_own(data, work) ? link_from(from) : nullptr;
+    if (link == nullptr) {
+      return staged_->receive(data, from, note, work);
+    }
+    return run(*link, Kind::receive, data, from, note, [&] {
+      link->receive(link == previous_.get() ? 0 : 1, data.raw(), data.bytes());
+    });
+  }
+
+  Transfer all_reduce(const Tensor& data,
+                      const TransferNote& note,
+                      SumOrder order,
+                      const TransferWork& work) override {
+    if (all_ == nullptr || !is_own(data, work)) {
+      return staged_->all_reduce(data, note, order, work);
+    }
+    return run(*all_, Kind::all_reduce, data, -1, note, [&] {
+      sum_own_slice(data, order);
+      gather(data);
+    });
+  }
+
+  Transfer reduce_scatter(const Tensor& data,
+                          const TransferNote& note,
+                          SumOrder order,
+                          const TransferWork& work) override {
+    if (all_ == nullptr || !is_own(data, work)) {
+      return staged_->reduce_scatter(data, note, order, work);
+    }
+    return run(*all_, Kind::reduce_scatter, data, -1, note, [&] { sum_own_slice(data, order); });
+  }
+
+  Transfer all_gather(const Tensor& data,
+                      const TransferNote& note,
+                      const TransferWork& work) override {
+    if (all_ == nullptr || !is_own(data, work)) {
+      return staged_->all_gather(data, note, work);
+    }
+    return run(*all_, Kind::all_gather, data, -1, note, [&] { gather(data); });
+  }
+
+  Transfer all_to_all(const Tensor& from,
+                      const Tensor& to,
+                      const TransferNote& note,
+                      const TransferWork& work) override {
+    if (all_ == nullptr || !is_own(from, work)) {
+      return staged_->all_to_all(from, to, note, work);
+    }
+    return run(*all_, Kind::all_to_all, from, -1, note, [&] {
+      const std::size_t bytes = from.bytes() / static_cast<std::size_t>(size());
+      SL_NCCL_CHECK(ncclGroupStart());
+      for (int peer = 0; peer < size(); ++peer) {
+        const std::size_t at = static_cast<std::size_t>(peer) * bytes;
+        all_->send(peer, static_cast<std::byte*>(from.raw()) + at, bytes);
+        all_->receive(peer, static_cast<std::byte*>(to.raw()) + at, bytes);
+      }
+      SL_NCCL_CHECK(ncclGroupEnd());
+    });
+  }
+
+  Transfer broadcast(const Tensor& data,
+                     int root,
+                     const TransferNote& note,
+                     const TransferWork& work) override {
+    if (all_ == nullptr || !is_own(data, work)) {
+      return staged_->broadcast(data, root, note, work);
+    }
+    return run(*all_, Kind::broadcast, data, root, note, [&] {
+      all_->broadcast(root, data.raw(), data.bytes());
+    });
+  }
+
+  Transfer barrier(const TransferNote& note) override { return staged_->barrier(note); }
+
+  std::unique_ptr<Communicator> group(const std::string& axis,
+                                      const std::vector<int>& members,
+                                      Urgency urgency) override {
+    return staged_->group(axis, members, urgency);
+  }
+
+  [[nodiscard]] std::size_t bytes_sent() const override {
+    return bytes_sent_ + staged_->bytes_sent();
+  }
+
+  void record_transfers(bool on) override {
+    records_on_ = on;
+    staged_->record_transfers(on);
+  }
+
+  // Those of both kinds are in the order of their submission.
+  [[nodiscard]] std::vector<TransferRecord> take_records() override {
+    std::vector<TransferRecord> all = staged_->take_records();
+    for (const std::shared_ptr<Timed>& timed : records_) {
+      all.push_back(timed->taken());
+    }
+    records_.clear();
+    std::ranges::stable_sort(all, {}, &TransferRecord::submitted);
+    return all;
+  }
+
+  [[nodiscard]] double now() const override { return staged_->now(); }
+
+  [[nodiscard]] const std::vector<int>& nodes() const override { return staged_->nodes(); }
+
+  void set_links(const Cluster& links) override { staged_->set_links(links); }
+
+  void fail(const std::string& reason) override { staged_->fail(reason); }
+
+  [[nodiscard]] bool has_failed() const override { return staged_->has_failed(); }
+
+ private:
+  // Link 0 of two neighbours' is the one that comes first in the ring.
+  void connect_neighbours() {
+    const std::vector<std::string> ids = exchange_texts(*staged_, new_id(), "NCCL's ids");
+    const int before = (rank() + size() - 1) % size();
+    const auto connect = [&](int first) {  // `first` and the rank after it
+      const ncclUniqueId id = id_of(ids[static_cast<std::size_t>(first)]);
+      const std::string name = "nccl " + axis() + " " + std::to_string(first);
+      std::unique_ptr<NcclLink>& link = first == rank() ? next_ : previous_;
+      link = std::make_unique<NcclLink>(name, id, first == rank() ? 0 : 1, 2, *staged_);
+    };
+    // In the order of their first ranks, so that all that have links have them in one order.
+    connect(std::min(rank(), before));
+    connect(std::max(rank(), before));
+  }
+
+  void connect_all() {
+    const std::string id =
+        broadcast_text(*staged_, 0, rank() == 0 ? new_id() : std::string(), "NCCL's id");
+    all_ = std::make_unique<NcclLink>("nccl " + axis(), id_of(id), rank(), size(), *staged_);
+  }
+
+  // Of two ranks each has the other both behind and before it: a message goes from one to the next.
+  [[nodiscard]] NcclLink* link_to(int peer) const {
+    return peer == (rank() + 1) % size()            ? next_.get()
+           : peer == (rank() + size() - 1) % size() ? previous_.get()
+                                                    : nullptr;
+  }
+
+  [[nodiscard]] NcclLink* link_from(int peer) const {
+    return peer == (rank() + size() - 1) % size() ? previous_.get()
+           : peer == (rank() + 1) % size()        ? next_.get()
+                                                  : nullptr;
+  }
+
+  // A transfer's record, written as streams come to points of it: no thread waits for NCCL.
+  struct Timed {
+    enum Point { begin, wait_begin, end, kNumPoints };
+
+    TransferRecord record{};
+    std::array<std::atomic<double>, kNumPoints> seconds{};  // of the world's clock; 0: not watched
+    std::atomic<int> pending = 0;                           // points that are being watched
+
+    // What was watched has been passed, or is about to be.
+    [[nodiscard]] TransferRecord taken() const {
+      while (pending > 0) {
+        std::this_thread::yield();
+      }
+      TransferRecord all = record;
+      all.submitted = seconds[begin];
+      all.finished = std::max(seconds[begin].load(), seconds[end].load());
+      if (seconds[wait_begin] > 0.0 && seconds[wait_begin] < all.finished) {
+        all.wait_begin = seconds[wait_begin];
+        all.wait_end = all.finished;
+      }
+      return all;
+    }
+  };
+
+  // Shared with handles of transfers, which may outlive the communicator.
+  struct Watch {
+    std::shared_ptr<HostStaging> staging;
+    std::shared_ptr<const Communicator> clock;
+
+    void operator()(const std::shared_ptr<Timed>& timed,
+                    Timed::Point point,
+                    std::shared_ptr<const CudaEvent> event) const {
+      ++timed->pending;
+      staging->when(std::move(event))([timed, point, clock = clock] {
+        timed->seconds[point] = clock->now();
+        --timed->pending;
+      });
+    }
+  };
+
+  // Ends for the compute stream when the link's has come this far.
+  class State final : public Transfer::State {
+   public:
+    State(Watch watch, const CudaStream& stream, std::shared_ptr<Timed> timed)
+        : watch_(std::move(watch)), timed_(std::move(timed)) {
+      end_->record(stream);
+    }
+
+    void wait() override {
+      if (timed_ != nullptr) {
+        watch_(timed_, Timed::wait_begin, watch_.staging->computed());
+        watch_(timed_, Timed::end, end_);
+      }
+      watch_.staging->follow_event(*end_);
+    }
+
+    [[nodiscard]] bool done() const override { return end_->is_done(); }
+
+   private:
+    Watch watch_;
+    std::shared_ptr<Timed> timed_;  // null: nobody asks
+    std::shared_ptr<CudaEvent> end_ = std::make_shared<CudaEvent>();
+  };
+
+  [[nodiscard]] bool is_own(const Tensor& data, const TransferWork& work = {}) const {
+    return data.device() == Device::cuda && work.worker == nullptr && size() > 1 &&
+           size() <= cuda::kMostRanksOfSum && data.bytes() > 0;
+  }
+
+  template <typename Queue>
+  Transfer run(NcclLink& link,
+               Kind kind,
+               const Tensor& data,
+               int peer,
+               const TransferNote& note,
+               const Queue& queue) {
+    link.require_alive();
+    const std::size_t bytes = bytes_sent_by({.kind = kind,
+                                             .elements = data.num_elements(),
+                                             .element_size = size_of(data.dtype()),
+                                             .root = kind == Kind::broadcast ? peer : 0},
+                                            rank(),
+                                            size());
+    bytes_sent_ += bytes;
+    const std::shared_ptr<const CudaEvent> computed = staging_->computed();
+    std::shared_ptr<Timed> timed;
+    if (records_on_) {
+      timed = records_.emplace_back(std::make_shared<Timed>());
+      timed->record = {.kind = kind,
+                       .peer = kind == Kind::send || kind == Kind::receive ? peer : -1,
+                       .note = note,
+                       .bytes_sent = bytes};
+      Watch{staging_, staged_}(timed, Timed::begin, computed);
+    }
+    link.stream().cuda().follow(*computed);
+    queue();
+    return Transfer(
+        std::make_unique<State>(Watch{staging_, staged_}, link.stream().cuda(), std::move(timed)));
+  }
+
+  [[nodiscard]] std::byte* slice_at(const Tensor& data, int peer) const {
+    const Slice slice = slice_of(data.num_elements(), peer, size());
+    return static_cast<std::byte*>(data.raw()) + slice.begin * size_of(data.dtype());
+  }
+
+  [[nodiscard]] std::size_t slice_bytes(const Tensor& data, int peer) const {
+    return slice_of(data.num_elements(), peer, size()).count() * size_of(data.dtype());
+  }
+
+  // Brings every rank's values of this rank's slice here, and adds them up.
+  void sum_own_slice(const Tensor& data, SumOrder order) {
+    const std::size_t own = slice_bytes(data, rank());
+    const std::size_t stride =
+        (own + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+    if (scratch_.bytes() < stride * static_cast<std::size_t>(size())) {
+      all_->stream().synchronize();  // what uses the old one
+      scratch_ = Buffer("sums by NCCL of axis " + axis(),
+                        stride * static_cast<std::size_t>(size()),
+                        Backing::cuda);
+    }
+    OrderedSum sum{.dtype = data.dtype(),
+                   .order = order,
+                   .output = slice_at(data, rank()),
+                   .elements = own / size_of(data.dtype())};
+    SL_NCCL_CHECK(ncclGroupStart());
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) {
+        sum.inputs.push_back(slice_at(data, peer));
+        continue;
+      }
+      std::byte* const arrived = scratch_.data() + static_cast<std::size_t>(peer) * stride;
+      all_->send(peer, slice_at(data, peer), slice_bytes(data, peer));
+      all_->receive(peer, arrived, own);
+      sum.inputs.push_back(arrived);
+    }
+    SL_NCCL_CHECK(ncclGroupEnd());
+    cuda::ordered_sum(all_->stream(), sum);
+  }
+
+  // Brings every rank's slice to all.
+  void gather(const Tensor& data) {
+    SL_NCCL_CHECK(ncclGroupStart());
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer != rank()) {
+        all_->send(peer, slice_at(data, rank()), slice_bytes(data, rank()));
+        all_->receive(peer, slice_at(data, peer), slice_bytes(data, peer));
+      }
+    }
+    SL_NCCL_CHECK(ncclGroupEnd());
+  }
+
+  std::shared_ptr<Communicator> staged_;
+  std::shared_ptr<HostStaging> staging_;
+  Buffer scratch_;  // of sums
+  std::size_t bytes_sent_ = 0;
+  bool records_on_ = false;
+  std::vector<std::shared_ptr<Timed>> records_;
+  std::unique_ptr<NcclLink> all_;       // of collectives
+  std::unique_ptr<NcclLink> next_;      // to the next rank of the ring
+  std::unique_ptr<NcclLink> previous_;  // from the one before
+};
+
+}  // namespace
+
+std::string nccl_version() {
+  int version = 0;
+  SL_NCCL_CHECK(ncclGetVersion(&version));
+  return "NCCL " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
+         "." + std::to_string(version % 100);
+}
+
+std::unique_ptr<Communicator> nccl(std::unique_ptr<Communicator> staged,
+                                   std::shared_ptr<HostStaging> staging,
+                                   NcclTraffic traffic) {
+  if (staged->size() == 1) {
+    return staged;
+  }
+  return std::make_unique<NcclCommunicator>(std::move(staged), std::move(staging), traffic);
+}
+
+}  // namespace slackline

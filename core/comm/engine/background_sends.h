@@ -1,0 +1,95 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/comm/links/cluster.h"
+#include "core/comm/transport/transport.h"
+
+namespace slackline {
+
+// Sends that give way: from one rank to another at most two of them are under way, or as many bytes
+// as keep the link busy, those of the oldest operation first. A rank begins none while a message
+// that the step waits for is on its link, for links share their speed evenly among what they carry.
+// Both hold for what moves: a send that takes much longer waits for its receiver, and counts no
+// more. Engine's thread.
+//
+// A link is busy while bytes_per_second x latency_seconds bytes are on their way. So that, and two
+// messages more, is the window of a pair of ranks, or of all sends of a rank where they share an
+// adapter. Over links that nobody knows it is the bytes of two of the longest messages. A message
+// that others give way to finds at most a window ahead of it: it comes one latency and the time of
+// two messages later than over an idle link.
+class BackgroundSends {
+ public:
+  using Clock = Transport::Clock;
+
+  // One would leave the link idle between a message's end and the next one's start.
+  static constexpr int kAtOnce = 2;
+  // What a send is given before it counts as one that waits.
+  static constexpr std::chrono::seconds kPatience{1};
+  static constexpr double kSlowLink = 1e6;  // bytes a second, and the time of its bytes at this
+
+  // `longest`: bytes of the longest message. No windows but two messages a pair are known.
+  explicit BackgroundSends(std::size_t longest = 0) : longest_(longest) {}
+
+  // Links of the world from now on. `nodes`: of every rank.
+  void set_links(const Cluster& links, const std::vector<int>& nodes);
+
+  // `operation` numbers operations in order of submission.
+  void add(const Message& message, std::uint64_t operation);
+
+  // One that may go, the oldest first; it counts as under way until done(). Empty: none for now.
+  [[nodiscard]] std::optional<Message> next(Clock::time_point now);
+
+  // When one that now is held may go, though nothing has ended; nothing where that is not known.
+  [[nodiscard]] std::optional<Clock::time_point> next_due(Clock::time_point now) const;
+
+  void done(const Message& message);
+
+  // Around a message that the others give way to.
+  void begin_urgent(const Message& message, Clock::time_point now);
+  void end_urgent(const Message& message);
+
+  void clear();
+
+ private:
+  using Key = std::pair<std::uint64_t, std::size_t>;  // operation, piece
+  using Ends = std::pair<int, int>;                   // ranks, from and to
+
+  struct UnderWay {
+    Message message{};
+    Clock::time_point counts_until{};
+  };
+
+  struct Line {
+    std::map<Key, Message> waiting{};
+    std::vector<UnderWay> under_way{};
+  };
+
+  [[nodiscard]] static Clock::time_point counts_until(const Message& message,
+                                                      Clock::time_point begin);
+  [[nodiscard]] bool held(int rank, Clock::time_point now) const;
+  [[nodiscard]] bool fits(const Ends& ends, const Line& line, Clock::time_point now) const;
+  [[nodiscard]] const Cluster::Link* link_of(const Ends& ends) const;
+  // The ends whose messages are served one after the other: a pair, or a rank and a shared adapter.
+  [[nodiscard]] Ends server_of(const Ends& ends) const;
+  // Bytes under way from the same server.
+  [[nodiscard]] std::size_t bytes_beside(const Ends& ends, Clock::time_point now) const;
+  // Until when a message that begins now keeps its link busy, behind those before it. Nothing where
+  // the link is not known.
+  std::optional<Clock::time_point> serve(const Message& message, Clock::time_point now);
+
+  std::size_t longest_;
+  std::optional<Cluster> links_{};
+  std::vector<int> nodes_{};
+  std::map<Ends, Line> lines_{};
+  std::map<int, std::vector<UnderWay>> urgent_{};   // by rank
+  std::map<Ends, Clock::time_point> busy_until_{};  // by server
+};
+
+}  // namespace slackline

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/comm/engine/background_sends.h"
+#include "core/comm/engine/flight.h"
+#include "core/comm/engine/scratch_pool.h"
+#include "core/comm/transport/transport.h"
+#include "core/worker.h"
+
+namespace slackline {
+
+struct EngineOptions {
+  double timeout_seconds = 600.0;      // a wait longer than this is a failure
+  double end_grace_seconds = 0.3;      // the same once the end is expected
+  bool (*end_expected)() = nullptr;    // whether this process was told to end; null: never
+  bool free_cores = false;             // whether a core is left for looking on without sleep
+  double clock_offset = 0.0;           // seconds from this host's steady clock to rank 0's
+  std::size_t longest_background = 0;  // bytes of a message of Urgency::background
+};
+
+// The progress thread of a process. It takes operations in the order of submission, posts their
+// messages, looks at all of them in turn, hands sums to a worker and a transfer's work to that of
+// its submitter, and goes on to the next step; it never computes (sums too small to be worth a
+// hand-over excepted) and never waits for one message. All calls of the transport come from it,
+// from the making to the end.
+//
+// Invariants: 1. A flight is in flights_ from its start to its end, and its end is told once.
+// 2. After a failure nothing is posted any more and every flight, old or new, fails with its text.
+class Engine final : private MessageListener {
+ public:
+  // Makes the transport, on the engine's thread; may set what it finds out in the options.
+  using MakeTransport = std::function<std::unique_ptr<Transport>(MessageListener&, EngineOptions&)>;
+
+  Engine(const MakeTransport& make_transport, const EngineOptions& options);
+  // Returns when everything submitted has ended. After a failure it touches the transport no more.
+  ~Engine() override;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void submit(std::shared_ptr<Flight> flight);
+
+  // Blocks until the flight has ended; throws CommError when it failed, or what its own work threw.
+  void wait(Flight& flight);
+
+  // Somebody waits for the flight from now on, but not in wait(). From any thread.
+  void note_wait(Flight& flight);
+
+  // Makes every flight of this world fail with `reason`, and tells the other processes.
+  void fail(const std::string& reason);
+
+  [[nodiscard]] bool has_failed() const { return has_failed_; }
+
+  // Like fail(), then ends all processes of the world, this one with `code`.
+  [[noreturn]] void abort(const std::string& reason, int code);
+
+  // Runs `job` on the engine's thread and returns when it has ended; nothing else moves meanwhile.
+  void run_here(const std::function<void()>& job);
+
+  // Opens a group (Transport::open_group). Throws CommError when that takes longer than a wait may.
+  void open_group(std::uint32_t id, const std::vector<int>& members);
+
+  // Tells what the links between ranks are like from now on, by which background sends keep them
+  // busy. `nodes`: of every rank of the world.
+  void set_links(const Cluster& links, const std::vector<int>& nodes);
+
+  [[nodiscard]] double now() const;  // seconds of the world's clock
+
+  [[nodiscard]] const std::shared_ptr<ScratchPool>& scratch() const { return scratch_; }
+
+ private:
+  using Clock = Transport::Clock;
+  using Job = std::function<void()>;
+
+  static constexpr std::chrono::milliseconds kCheckInterval{20};  // of waits
+
+  // What other threads leave for the engine's.
+  struct Inbox {
+    std::vector<std::shared_ptr<Flight>> submitted;
+    std::vector<Flight*> worked;  // whose sum or work has ended
+    std::vector<std::pair<std::shared_ptr<Flight>, std::size_t>> parts;  // that can go now
+    std::optional<std::string> failure;
+    std::optional<int> abort_code;
+    std::vector<std::packaged_task<void()>> jobs;
+    bool stop = false;
+    bool look = false;  // somebody began to wait
+
+    [[nodiscard]] bool empty() const;
+  };
+
+  void ring();
+  [[nodiscard]] std::future<void> leave_job(Job job);
+  void message_done(const Message& message) override;
+
+  void run(const MakeTransport& make_transport, std::promise<void>& made);
+  void serve();
+  void take_inbox();
+  void list(const std::vector<std::shared_ptr<Flight>>& submitted);
+  void begin(Flight& flight);
+  void resume(Flight& flight);
+  void advance(Flight& flight);
+  void post_step(Flight& flight);
+  void post_piece(Flight& flight, std::size_t i);
+  [[nodiscard]] bool post_background();
+  void sum_step(Flight& flight);
+  void do_work(Flight& flight, const TransferWork::Start& start, Job job, Job beside);
+  void tell_worked(Flight& flight);
+  void fail_work(Flight& flight, const std::exception& problem);
+  void end_moves(Flight& flight);
+  void finish(Flight& flight);
+  void advance_ready();
+  void check_waits();
+  void stop_flights(const std::string& reason);
+  void fail_flight(Flight& flight);
+  [[noreturn]] void leave(int code);
+  void rest();
+  [[nodiscard]] Clock::time_point rest_until() const;
+  void end_if_stuck();
+
+  EngineOptions options_;
+  // Shared with leases, which end on the threads of submitters.
+  std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>();
+  std::unique_ptr<Transport> transport_;
+  std::vector<std::shared_ptr<Flight>> flights_;  // shared with the handles of submitters
+  std::vector<Flight*> ready_;
+  BackgroundSends background_;
+  std::uint64_t submitted_ = 0;  // flights so far
+  std::optional<std::string> failure_;
+  std::atomic<bool> has_failed_{false};  // for other threads: whether there is one
+  bool failed_first_ = false;            // it arose in this process
+  bool stop_ = false;
+  Clock::time_point last_event_{};
+  Clock::time_point last_check_{};
+  double end_seen_ = 0.0;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  Inbox inbox_;
+  std::atomic<bool> mail_{false};    // the inbox may hold something
+  std::atomic<int> waiting_{0};      // ranks that wait
+  std::atomic<bool> dozing_{false};  // asleep though messages may have come
+
+  Worker sums_;
+  std::promise<void> ended_;
+  std::thread thread_;
+};
+
+}  // namespace slackline

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/comm/engine/engine.h"
+
+namespace slackline {
+
+// What all communicators of one rank share.
+struct Endpoint {
+  std::shared_ptr<Engine> engine;       // shared by the ranks of a process and their transfers
+  std::uint32_t next_communicator = 1;  // 0 is the world
+  std::vector<int> nodes{};             // of every rank of the world
+  std::size_t longest_background = 0;   // bytes of a message
+};
+
+// The communicator over an Engine: turns calls into flights and keeps the books.
+class EngineCommunicator final : public Communicator {
+ public:
+  EngineCommunicator(std::shared_ptr<Endpoint> endpoint, Membership membership);
+
+  [[nodiscard]] int rank() const override { return membership_->rank; }
+
+  [[nodiscard]] int size() const override { return static_cast<int>(membership_->members.size()); }
+
+  [[nodiscard]] const std::string& axis() const override { return membership_->axis; }
+
+  Transfer send(const Tensor& data,
+                int to,
+                const TransferNote& note,
+                const TransferWork& work) override;
+  Transfer receive(const Tensor& data,
+                   int from,
+                   const TransferNote& note,
+                   const TransferWork& work) override;
+  Transfer all_reduce(const Tensor& data,
+                      const TransferNote& note,
+                      SumOrder order,
+                      const TransferWork& work) override;
+  Transfer reduce_scatter(const Tensor& data,
+                          const TransferNote& note,
+                          SumOrder order,
+                          const TransferWork& work) override;
+  Transfer all_gather(const Tensor& data,
+                      const TransferNote& note,
+                      const TransferWork& work) override;
+  Transfer all_to_all(const Tensor& from,
+                      const Tensor& to,
+                      const TransferNote& note,
+                      const TransferWork& work) override;
+  Transfer broadcast(const Tensor& data,
+                     int root,
+                     const TransferNote& note,
+                     const TransferWork& work) override;
+  Transfer barrier(const TransferNote& note) override;
+
+  std::unique_ptr<Communicator> group(const std::string& axis,
+                                      const std::vector<int>& members,
+                                      Urgency urgency) override;
+
+  [[nodiscard]] std::size_t bytes_sent() const override { return bytes_sent_; }
+
+  void record_transfers(bool on) override;
+  [[nodiscard]] std::vector<TransferRecord> take_records() override;
+
+  [[nodiscard]] double now() const override { return endpoint_->engine->now(); }
+
+  [[nodiscard]] const std::vector<int>& nodes() const override { return nodes_; }
+
+  void set_links(const Cluster& links) override;
+  void fail(const std::string& reason) override;
+  [[nodiscard]] bool has_failed() const override;
+
+  // Ends every process of the world, this one with `code`.
+  [[noreturn]] void abort(const std::string& reason, int code);
+
+  [[nodiscard]] Engine& engine() const { return *endpoint_->engine; }
+
+ private:
+  // Messages so far between this rank and another, in each direction.
+  struct Count {
+    std::uint32_t sent = 0;
+    std::uint32_t received = 0;
+  };
+
+  [[nodiscard]] CollectiveSteps steps() const;
+  Transfer collective(TransferRecord::Kind kind,
+                      Moves moves,
+                      const TransferNote& note,
+                      const TransferWork& work = {});
+  Transfer direct(Piece piece,
+                  const TransferNote& note,
+                  std::vector<Count>& counts,
+                  const TransferWork& work = {});
+  Transfer submit(TransferRecord record,
+                  std::uint32_t sequence,
+                  Moves moves,
+                  const TransferWork& work);
+  // The smallest communicator id that no member has used.
+  [[nodiscard]] std::uint32_t agree_on_id(const std::string& axis, const std::vector<int>& members);
+
+  // Shared by this rank's communicators, which may end in any order.
+  std::shared_ptr<Endpoint> endpoint_;
+  std::shared_ptr<const Membership> membership_;  // shared with flights
+  std::vector<int> nodes_;
+  std::vector<Count> direct_;
+  std::vector<Count> setup_;
+  std::uint32_t collectives_ = 0;
+  std::size_t bytes_sent_ = 0;
+  bool recording_ = false;
+  std::deque<std::shared_ptr<Flight>> recorded_;  // also held by the engine and by handles
+};
+
+}  // namespace slackline

@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/comm/engine/engine.h"
+#include "core/error.h"
+#include "core/log.h"
+
+// How waits end that the data do not end: failures here and elsewhere, answers that do not come,
+// and the end of the process.
+namespace slackline {
+
+namespace {
+
+using std::chrono::duration;
+using std::chrono::milliseconds;
+
+// Open MPI kills the others as soon as one has gone: first all get to say why they end, which may
+// take the interval between checks of waits. Its own exit code is that of the first to go: this has
+// to be the rank that failed, not one that it told.
+constexpr milliseconds kLastWords{200};
+constexpr milliseconds kLastWordsOfOthers{500};
+
+// For the engine to tell the other ranks, to wait as above and to call MPI_Abort, which does not
+// return before the launcher has killed this process and lost its exit code.
+constexpr milliseconds kAbortTime{900};
+
+}  // namespace
+
+// A thread that is stuck inside a library cannot be joined, and all ranks end, always.
+void Engine::end_if_stuck() {
+  const duration<double> limit(options_.timeout_seconds + 5.0);
+  if (ended_.get_future().wait_for(limit) != std::future_status::ready) {
+    log_error("the communication thread does not end; leaving without it");
+    std::_Exit(static_cast<int>(ExitCode::device));
+  }
+}
+
+void Engine::fail(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!inbox_.failure) {
+      inbox_.failure = reason;
+    }
+  }
+  ring();
+}
+
+void Engine::abort(const std::string& reason, int code) {
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.failure = reason;
+    inbox_.abort_code = code;
+  }
+  ring();
+  std::this_thread::sleep_for(kAbortTime);
+  std::_Exit(code);
+}
+
+void Engine::leave(int code) {
+  // A launcher that has told this process to end does so to all, and leaves them a second.
+  const bool ending = options_.end_expected != nullptr && options_.end_expected();
+  std::this_thread::sleep_for(ending || failed_first_ ? kLastWords : kLastWordsOfOthers);
+  if (!ending) {
+    transport_->abort(code);
+  }
+  std::_Exit(code);
+}
+
+void Engine::check_waits() {
+  const Clock::time_point time = Clock::now();
+  if (flights_.empty() || time - last_check_ < kCheckInterval) {
+    return;
+  }
+  last_check_ = time;
+  const double seconds = now();
+  if (end_seen_ == 0.0 && options_.end_expected != nullptr && options_.end_expected()) {
+    end_seen_ = seconds;
+  }
+  for (const std::shared_ptr<Flight>& flight : flights_) {
+    const double begin = flight->wait_begin.load(std::memory_order_relaxed);
+    if (begin == 0.0) {
+      continue;
+    }
+    const bool needs_others = flight->stage == Flight::Stage::receiving;
+    if (needs_others && end_seen_ > 0.0 &&
+        seconds - std::max(begin, end_seen_) > options_.end_grace_seconds) {
+      throw CommError(flight->describe() + flight->missing_peers() +
+                      ": not finished when this process was told to end");
+    }
+    if (seconds - begin > options_.timeout_seconds) {
+      throw CommError(flight->describe() + flight->missing_peers() + ": no answer within " +
+                      std::to_string(options_.timeout_seconds) +
+                      " seconds (network.timeout_seconds)");
+    }
+  }
+}
+
+void Engine::stop_flights(const std::string& reason) {
+  failure_ = reason;
+  has_failed_ = true;
+  sums_.drain();
+  ready_.clear();
+  background_.clear();
+  for (const std::shared_ptr<Flight>& flight : flights_) {
+    fail_flight(*flight);
+  }
+  flights_.clear();
+}
+
+void Engine::fail_flight(Flight& flight) {
+  const std::string who = flight.describe();
+  if (flight.work.ended) {
+    flight.work.ended();
+  }
+  flight.work = {};
+  flight.failure =
+      failure_->starts_with(who) ? *failure_ : who + flight.missing_peers() + ": " + *failure_;
+  flight.status.store(Flight::failed, std::memory_order_release);
+  flight.status.notify_all();
+}
+
+}  // namespace slackline

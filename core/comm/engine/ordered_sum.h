@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/tensor/dtype.h"
+
+namespace slackline {
+
+// A sum over ranks of one stretch of a tensor. Per element, in the order given: f32 and bf16 in
+// fp32 with one rounding at the end, f64 in double. The bits depend on nothing else.
+struct OrderedSum {
+  DType dtype = DType::f32;
+  SumOrder order = SumOrder::ranks;
+  std::vector<const std::byte*> inputs{};  // one per rank, in rank order; two at least
+  std::byte* output = nullptr;             // may be one of the inputs
+  std::size_t elements = 0;
+
+  void run() const;
+};
+
+}  // namespace slackline

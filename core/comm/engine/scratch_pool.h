@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/tensor/buffer.h"
+
+namespace slackline {
+
+// Memory that operations receive into, used again and again. Blocks go back when their lease ends.
+// Safe from any thread.
+class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
+ public:
+  // Holds one block; empty when default-constructed. Move-only. Keeps the pool alive, since a
+  // lease may end on another thread than the pool's owner: hence the shared pointer.
+  class Lease {
+   public:
+    Lease() = default;
+    Lease(std::shared_ptr<ScratchPool> pool, Buffer block);
+    Lease(Lease&& other) noexcept = default;
+    Lease& operator=(Lease&& other) noexcept;
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    ~Lease();
+
+    [[nodiscard]] std::byte* data() const { return block_.data(); }
+
+   private:
+    void give_back();
+
+    std::shared_ptr<ScratchPool> pool_;
+    Buffer block_;
+  };
+
+  explicit ScratchPool(Backing backing = Backing::memory) : backing_(backing) {}
+
+  [[nodiscard]] Lease take(std::size_t bytes);
+
+  // Whether take() would allocate nothing.
+  [[nodiscard]] bool has(std::size_t bytes);
+
+ private:
+  // Of free_, under the lock.
+  [[nodiscard]] std::vector<Buffer>::iterator best_for(std::size_t needed);
+  void put(Buffer block);
+
+  Backing backing_;
+  std::mutex mutex_;
+  std::vector<Buffer> free_;
+};
+
+}  // namespace slackline

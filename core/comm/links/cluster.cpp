@@ -1,0 +1,145 @@
+#include "core/comm/links/cluster.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string_view>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/json_reader.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr std::array<std::string_view, 2> kScopes = {"node", "network"};
+constexpr std::array<std::string_view, 2> kSharers = {"pair", "node"};
+constexpr std::array<std::string_view, 3> kSources = {"measured", "published", "assumed"};
+constexpr std::int64_t kMostNodes = 1'000'000;
+constexpr std::int64_t kMostDevices = 1'000'000'000;
+// Less is a slip of units.
+constexpr double kSlowestLink = 1000.0;
+constexpr double kLeastMemory = 1e6;
+
+Cluster::Nodes read_nodes(JsonReader& section) {
+  Cluster::Nodes nodes;
+  nodes.count =
+      static_cast<int>(section.integer("count", {.default_value = 1, .min = 1, .max = kMostNodes}));
+  nodes.devices = static_cast<int>(section.integer("devices", {.min = 1, .max = 1024}));
+  nodes.memory_bytes = section.number("memory_bytes", {.default_value = 0.0, .min = 0.0});
+  if (nodes.memory_bytes > 0.0 && nodes.memory_bytes < kLeastMemory) {
+    section.fail("memory_bytes", "is in bytes, of which 80 GB are 8e10; must be 0 or >= 1000000");
+  }
+  section.finish();
+  return nodes;
+}
+
+Cluster::Link read_link(JsonReader& section) {
+  Cluster::Link link;
+  link.latency_seconds =
+      section.number("latency_seconds", {.default_value = 0.0, .min = 0.0, .max = 1.0});
+  link.bytes_per_second = section.number("bytes_per_second", {.min = 0.0, .exclusive_min = true});
+  if (link.bytes_per_second < kSlowestLink) {
+    section.fail("bytes_per_second", "is in bytes, of which 200 Gb/s are 2.5e10; must be >= 1000");
+  }
+  link.duplex = section.boolean("duplex", true);
+  link.shared_by = static_cast<Cluster::SharedBy>(section.choice("shared_by", kSharers, 0));
+  link.source = kSources[section.choice("source", kSources, 2)];
+  section.finish();
+  return link;
+}
+
+Cluster read(JsonReader document) {
+  Cluster cluster;
+  for (JsonReader& section : document.sections("nodes")) {
+    cluster.nodes.push_back(read_nodes(section));
+  }
+  if (cluster.nodes.empty()) {
+    document.fail("nodes", "must list at least one kind of node");
+  }
+  std::int64_t devices = 0;
+  for (const Cluster::Nodes& kind : cluster.nodes) {
+    devices += std::int64_t{kind.count} * kind.devices;
+  }
+  if (devices > kMostDevices) {
+    document.fail("nodes", "must have at most 1000000000 devices together");
+  }
+  const auto [node, network] = read_links(document, cluster);
+  document.finish();  // a misspelt list comes before what its absence means
+  const auto has_several = [](const Cluster::Nodes& kind) { return kind.devices > 1; };
+  if (!node && std::ranges::any_of(cluster.nodes, has_several)) {
+    document.fail("links", "must give the link inside a node: {\"scope\": \"node\", ...}");
+  }
+  if (!network && (cluster.nodes.size() > 1 || cluster.nodes.front().count > 1)) {
+    document.fail("links", "must give the link between nodes: {\"scope\": \"network\", ...}");
+  }
+  return cluster;
+}
+
+}  // namespace
+
+int Cluster::num_devices() const {
+  int devices = 0;
+  for (const Nodes& kind : nodes) {
+    devices += kind.count * kind.devices;
+  }
+  return devices;
+}
+
+int Cluster::node_of(int rank) const {
+  int first_rank = 0;
+  int first_node = 0;
+  for (const Nodes& kind : nodes) {
+    const int ranks = kind.count * kind.devices;
+    if (rank < first_rank + ranks) {
+      return first_node + (rank - first_rank) / kind.devices;
+    }
+    first_rank += ranks;
+    first_node += kind.count;
+  }
+  SL_CHECK(false,
+           "rank " + std::to_string(rank) + " of a cluster with " + std::to_string(num_devices()) +
+               " devices");
+}
+
+std::vector<int> Cluster::nodes_of_ranks(int ranks) const {
+  std::vector<int> of_ranks;
+  of_ranks.reserve(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    of_ranks.push_back(node_of(rank));
+  }
+  return of_ranks;
+}
+
+std::array<bool, 2> read_links(JsonReader& document, Cluster& cluster) {
+  std::array<bool, 2> seen{};
+  for (JsonReader& section : document.sections("links")) {
+    const std::size_t scope = section.choice("scope", kScopes);
+    if (seen[scope]) {
+      section.fail("scope", "must differ from link to link");
+    }
+    seen[scope] = true;
+    (scope == 0 ? cluster.node_link : cluster.network_link) = read_link(section);
+  }
+  return seen;
+}
+
+Cluster read_cluster(const std::string& path) {
+  try {
+    return read(JsonReader::parse_file(path));
+  } catch (const ConfigError& problem) {
+    const std::string text = problem.what();
+    throw ConfigError(text.starts_with(path) ? text : path + ": " + text);
+  }
+}
+
+Cluster read_emulated_cluster(const std::string& path) {
+  Cluster cluster = read_cluster(path);
+  for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
+    link->eager_bytes = std::numeric_limits<double>::infinity();
+  }
+  return cluster;
+}
+
+}  // namespace slackline

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace slackline {
+
+class JsonReader;
+
+// MPI sends what is shorter, its header included, over TCP at once
+// (core/comm/transport/mpi_transport).
+inline constexpr int kEagerBytes = 512 << 10;
+
+// A cluster file (CONTRACTS section 6): nodes with their devices, and the links inside and between
+// nodes. Ranks stand on devices in launch order.
+struct Cluster {
+  struct Nodes {
+    int count = 1;
+    int devices = 1;            // of each
+    double memory_bytes = 0.0;  // of a device; 0: not said
+  };
+
+  enum class SharedBy { pair, node };
+
+  // How long a message takes: a wait for the link, bytes / bytes_per_second, latency_seconds.
+  struct Link {
+    double latency_seconds = 0.0;
+    double bytes_per_second = 0.0;        // 0: no limit
+    bool duplex = true;                   // both directions at once
+    SharedBy shared_by = SharedBy::pair;  // each pair of ranks has its own, or all ranks of a node
+    std::string source = "assumed";       // or "measured", "published"
+    // A message of as many or more starts once its receive is posted; no key of a file.
+    double eager_bytes = kEagerBytes;
+  };
+
+  std::vector<Nodes> nodes{};
+  Link node_link{};     // between ranks of one node
+  Link network_link{};  // between nodes
+
+  [[nodiscard]] int num_devices() const;
+  // REQUIRES: 0 <= rank < num_devices().
+  [[nodiscard]] int node_of(int rank) const;
+  [[nodiscard]] std::vector<int> nodes_of_ranks(int ranks) const;
+};
+
+// Reads the list "links" of a cluster or cost file. Returns which scopes it gives: node, network.
+std::array<bool, 2> read_links(JsonReader& document, Cluster& cluster);
+
+// Throws ConfigError that starts with the path.
+[[nodiscard]] Cluster read_cluster(const std::string& path);
+
+// The same for network.links: emulated links carry every message as soon as it is sent.
+[[nodiscard]] Cluster read_emulated_cluster(const std::string& path);
+
+}  // namespace slackline

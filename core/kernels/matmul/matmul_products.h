@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "core/kernels/matmul/matmul.h"
+
+// Who multiplies for matmul() on the CUDA device: cuBLASLt (matmul_cublas.cpp).
+namespace slackline::cuda {
+
+// Scratch of a call, on the stream's workspace.
+inline constexpr std::size_t kProductWorkspace = std::size_t{32} << 20U;
+
+// The whole call with its epilogue in one kernel. False, and nothing is queued, where the library
+// has none for these shapes and types.
+[[nodiscard]] bool fused_product(StreamView stream, const MatmulArgs& args);
+
+// C = op(A) B [+ C], and the sums of B's columns into `sums` (N) f32, which is written: in one
+// kernel. False, and nothing is queued, where the library has none or it is no faster than both
+// apart. Takes as much scratch as `sums` has besides. REQUIRES: no epilogue but bias_gradient,
+// which is not touched.
+[[nodiscard]] bool product_with_column_sums(StreamView stream,
+                                            const MatmulArgs& args,
+                                            const Tensor& sums);
+
+// C = op(A) op(B) [+ C], without the epilogue.
+void plain_product(StreamView stream, const MatmulArgs& args);
+
+// For benchmarks: seconds of matmul() as it is, and of what the library suggests for the same
+// product, fused where it can; the first suggestion and the fastest.
+struct ProductTimes {
+  double ours = 0.0;
+  double first = 0.0;
+  double best = 0.0;
+  int num_suggestions = 0;
+};
+
+// Writes C some hundred times and waits for the stream. Nothing where there is no library to ask.
+[[nodiscard]] std::optional<ProductTimes> product_times(StreamView stream,
+                                                        const MatmulArgs& args,
+                                                        int num_suggestions);
+
+}  // namespace slackline::cuda

@@ -1,0 +1,41 @@
+#include "core/kernels/update/sum_of_squares.h"
+
+#include "core/kernels/dispatch.h"
+#include "core/kernels/operand.h"
+
+namespace slackline {
+
+namespace cpu {
+double sum_of_squares(StreamView stream, std::span<const float> values);
+}
+
+namespace cuda {
+[[gnu::weak]] std::vector<double> sums_of_squares(StreamView stream,
+                                                  std::span<const Tensor> tensors);
+[[gnu::weak]] std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors);
+}  // namespace cuda
+
+std::vector<double> sums_of_squares(StreamView stream, std::span<const Tensor> tensors) {
+  for (const Tensor& tensor : tensors) {
+    check_operand(tensor, {"sum_of_squares tensor", DType::f32, tensor.shape()});
+  }
+  if (!computes(stream)) {
+    return std::vector<double>(tensors.size());
+  }
+  if (stream.device() == Device::cuda) {
+    return cuda::sums_of_squares(stream, tensors);
+  }
+  std::vector<double> sums;
+  sums.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    sums.push_back(cpu::sum_of_squares(stream, tensor.span<float>()));
+  }
+  return sums;
+}
+
+std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors,
+                                            const Workers& workers) {
+  return workers.device == Device::cuda ? cuda::sums_of_squares_workspace_bytes(tensors) : 0;
+}
+
+}  // namespace slackline

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "core/tensor/stream.h"
+#include "core/tensor/tensor.h"
+#include "core/tensor/workers.h"
+
+namespace slackline {
+
+// Sums of squares of f32 tensors in double: blocks that depend on a tensor's size alone, each
+// summed over fixed lanes, then blocks in order. The same bits for any number of threads, and
+// whatever other tensors there are. An Inf or NaN in a tensor makes its sum not finite. Waits for
+// the stream.
+[[nodiscard]] std::vector<double> sums_of_squares(StreamView stream,
+                                                  std::span<const Tensor> tensors);
+
+// The tensors need shapes only.
+[[nodiscard]] std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors,
+                                                          const Workers& workers);
+
+// Of one tensor.
+[[nodiscard]] inline double sum_of_squares(StreamView stream, const Tensor& tensor) {
+  return sums_of_squares(stream, {&tensor, 1}).front();
+}
+
+}  // namespace slackline

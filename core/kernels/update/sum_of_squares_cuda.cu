@@ -1,0 +1,132 @@
+#include <numeric>
+#include <vector>
+
+#include "core/cuda/batch.h"
+#include "core/cuda/cuda_memory.h"
+#include "core/cuda/map.h"
+#include "core/kernels/update/sum_of_squares.h"
+
+// Floats widen to double before they are squared: no overflow, and the rate of doubles still
+// outruns memory. The values are read once; which thread adds what, and which block, follows from
+// their number alone.
+namespace slackline::cuda {
+
+namespace {
+
+constexpr unsigned kThreads = 256;
+constexpr int kPack = kPackSize<float>;
+constexpr int kPacksAtOnce = 4;  // that a thread has on the way
+constexpr std::size_t kElementsAtOnce = std::size_t{kThreads} * kPack * kPacksAtOnce;  // of a block
+constexpr std::size_t kMostBlocks = 528;  // four for each multiprocessor of an H100
+
+unsigned num_blocks(std::size_t count) {
+  return static_cast<unsigned>(
+      std::min(kMostBlocks, (count + kElementsAtOnce - 1) / kElementsAtOnce));
+}
+
+__device__ double block_total(double value) {
+  __shared__ double sums[kThreads / kWarp];
+  for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    value += __shfl_xor_sync(kAllLanes, value, static_cast<int>(lanes));
+  }
+  if (threadIdx.x % kWarp == 0) {
+    sums[threadIdx.x / kWarp] = value;
+  }
+  __syncthreads();
+  double total = 0.0;
+  for (const double sum : sums) {
+    total += sum;
+  }
+  return total;
+}
+
+struct Item {
+  const float* values;
+  std::size_t count;
+  double* sums;  // of blocks
+};
+
+// sums[b] is of every num_blocks-th piece of kElementsAtOnce values from piece b on.
+template <bool aligned>
+__global__ void __launch_bounds__(kThreads) sum_kernel(const __grid_constant__ Batch<Item> batch) {
+  const BatchPlace place(batch);
+  const float* const values = batch.items[place.index].values;
+  const std::size_t count = batch.items[place.index].count;
+  double own[kPack] = {};
+  for (std::size_t piece = place.block * kElementsAtOnce; piece < count;
+       piece += place.num_blocks * kElementsAtOnce) {
+    Floats<kPack> packs[kPacksAtOnce];
+#pragma unroll
+    for (int p = 0; p < kPacksAtOnce; ++p) {
+      const std::size_t at = piece + (p * kThreads + threadIdx.x) * std::size_t{kPack};
+      if (aligned && at + kPack <= count) {
+        packs[p] = load<kPack>(values + at);
+      } else {
+        const std::size_t rest = at < count ? count - at : 0;
+        packs[p] =
+            load_part<kPack>(values + at, static_cast<int>(std::min<std::size_t>(rest, kPack)));
+      }
+    }
+#pragma unroll
+    for (int p = 0; p < kPacksAtOnce; ++p) {
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) {
+        const double value = packs[p][i];
+        own[i] = fma(value, value, own[i]);
+      }
+    }
+  }
+  const double total = block_total((own[0] + own[1]) + (own[2] + own[3]));
+  if (threadIdx.x == 0) {
+    batch.items[place.index].sums[place.block] = total;
+  }
+}
+
+}  // namespace
+
+std::vector<double> sums_of_squares(StreamView stream, std::span<const Tensor> tensors) {
+  ArenaScope scratch(stream.workspace());
+  std::int64_t all_blocks = 0;
+  for (const Tensor& tensor : tensors) {
+    all_blocks += num_blocks(tensor.num_elements());
+  }
+  const Tensor sums = scratch.allocate(DType::f64, {all_blocks});
+  std::vector<Item> aligned;
+  std::vector<Item> others;
+  double* next = sums.data<double>();
+  for (const Tensor& tensor : tensors) {
+    const Item item{.values = tensor.data<float>(), .count = tensor.num_elements(), .sums = next};
+    (are_aligned(item.values) ? aligned : others).push_back(item);
+    next += num_blocks(item.count);
+  }
+  const auto start = [&](const std::vector<Item>& items, auto kernel) {
+    const auto blocks_of = [](const Item& item) { return num_blocks(item.count); };
+    for_each_batch(items, blocks_of, [&](const Batch<Item>& batch, unsigned blocks) {
+      launch(stream, {.grid = blocks, .block = kThreads}, kernel, batch);
+    });
+  };
+  start(aligned, sum_kernel<true>);
+  start(others, sum_kernel<false>);
+  std::vector<double> of_blocks(static_cast<std::size_t>(all_blocks));
+  copy(stream.cuda().handle(), of_blocks.data(), sums.raw(), sums.bytes());
+  stream.synchronize();
+  std::vector<double> totals;
+  totals.reserve(tensors.size());
+  auto sum = of_blocks.begin();
+  for (const Tensor& tensor : tensors) {
+    const auto end = sum + num_blocks(tensor.num_elements());
+    totals.push_back(std::accumulate(sum, end, 0.0));
+    sum = end;
+  }
+  return totals;
+}
+
+std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors) {
+  std::int64_t all_blocks = 0;
+  for (const Tensor& tensor : tensors) {
+    all_blocks += num_blocks(tensor.num_elements());
+  }
+  return Arena::aligned_bytes(DType::f64, {all_blocks});
+}
+
+}  // namespace slackline::cuda

@@ -1,0 +1,53 @@
+#include "core/tensor/shape.h"
+
+#include <ostream>
+
+#include "core/check.h"
+
+namespace slackline {
+
+std::size_t checked_multiply(std::size_t a, std::size_t b) {
+  std::size_t product = 0;
+  SL_CHECK(!__builtin_mul_overflow(a, b, &product),
+           std::to_string(a) + " times " + std::to_string(b) + " overflows");
+  return product;
+}
+
+Shape::Shape(std::initializer_list<std::int64_t> dims)
+    : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}
+
+Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
+  SL_CHECK(dims.size() <= kMaxRank, "too many dimensions: " + std::to_string(dims.size()));
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    SL_CHECK(dims[i] >= 0, "negative dimension " + std::to_string(dims[i]));
+    dims_[i] = dims[i];
+  }
+}
+
+std::int64_t Shape::operator[](int dim) const {
+  const int index = dim < 0 ? dim + rank_ : dim;
+  SL_CHECK(index >= 0 && index < rank_, to_string() + " has no dimension " + std::to_string(dim));
+  return dims_[static_cast<std::size_t>(index)];
+}
+
+std::size_t Shape::num_elements() const {
+  std::size_t count = 1;
+  for (const std::int64_t dim : dims()) {
+    count = checked_multiply(count, static_cast<std::size_t>(dim));
+  }
+  return count;
+}
+
+std::string Shape::to_string() const {
+  std::string text = "(";
+  for (int i = 0; i < rank_; ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(dims_[static_cast<std::size_t>(i)]);
+  }
+  return text + ")";
+}
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << shape.to_string();
+}
+
+}  // namespace slackline

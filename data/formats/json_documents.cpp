@@ -1,0 +1,67 @@
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "data/formats/documents.h"
+#include "data/formats/input_file.h"
+#include "data/tokenizers/utf8.h"
+
+namespace slackline {
+namespace {
+
+class JsonDocuments final : public DocumentReader {
+ public:
+  explicit JsonDocuments(const std::string& path) : file_(path) {}
+
+  [[nodiscard]] std::optional<DocumentPiece> next() override {
+    std::uint64_t line_start = file_.bytes_read();
+    while (file_.read_line(line_)) {
+      ++line_number_;
+      if (const Utf8Check check = check_utf8(line_); check.valid < line_.size()) {
+        file_.refuse_bytes(line_start + check.valid);
+      }
+      line_start = file_.bytes_read();
+      if (line_.find_first_not_of(" \t\r") == std::string::npos) {
+        continue;
+      }
+      text_ = text_of_line();
+      if (!text_.empty()) {
+        return DocumentPiece{.text = text_, .part = TextPart::start, .ends_document = true};
+      }
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] std::uint64_t bytes_read() const override { return file_.bytes_read(); }
+
+ private:
+  [[nodiscard]] std::string text_of_line() const {
+    try {
+      const nlohmann::json line = nlohmann::json::parse(line_);
+      const auto text = line.is_object() ? line.find("text") : line.end();
+      if (!line.is_object() || text == line.end() || !text->is_string()) {
+        refuse("a JSON object with a string 'text' is expected on every line");
+      }
+      return text->get<std::string>();
+    } catch (const nlohmann::json::exception& error) {
+      refuse(fmt::format("not JSON: {}", error.what()));
+    }
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw FileError(fmt::format("{}: line {}: {}", file_.path(), line_number_, what));
+  }
+
+  InputFile file_;
+  std::string line_;
+  std::string text_;
+  std::uint64_t line_number_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<DocumentReader> open_json_documents(const std::string& path) {
+  return std::make_unique<JsonDocuments>(path);
+}
+
+}  // namespace slackline

@@ -1,0 +1,114 @@
+#include "data/formats/llmc_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "data/formats/sequence_cut.h"
+#include "data/formats/token_vocabulary.h"
+
+namespace slackline {
+namespace {
+
+constexpr std::size_t kHeaderBytes = 256 * sizeof(std::int32_t);
+constexpr std::size_t kVersionOffset = 4;
+constexpr std::size_t kCountOffset = 8;
+
+struct Kind {
+  std::int32_t magic = 0;
+  std::int32_t version = 0;
+  TokenWidth width = TokenWidth::two;
+};
+
+constexpr Kind kGpt2{.magic = 20240520, .version = 1, .width = TokenWidth::two};
+constexpr Kind kLlama3{.magic = 20240801, .version = 7, .width = TokenWidth::four};
+
+std::optional<Kind> kind_by_magic(std::int32_t magic) {
+  for (const Kind& kind : {kGpt2, kLlama3}) {
+    if (kind.magic == magic) {
+      return kind;
+    }
+  }
+  return std::nullopt;
+}
+
+std::int32_t word_at(const MappedFile& file, std::size_t offset) {
+  std::int32_t word = 0;
+  std::memcpy(&word, file.bytes().data() + offset, sizeof word);
+  return word;
+}
+
+}  // namespace
+
+LlmcFile::LlmcFile(const std::string& path, std::int64_t vocabulary) : file_(path) {
+  read_header();
+  sequence_length_ = stored_sequence_length(num_tokens());
+  require_tokens_below(vocabulary, tokens_, path, kHeaderBytes);
+}
+
+void LlmcFile::read_header() {
+  const std::size_t size = file_.bytes().size();
+  if (size < kHeaderBytes) {
+    throw FileError(
+        fmt::format("{}: truncated: the header has {} bytes, got {}", path(), kHeaderBytes, size));
+  }
+  const std::optional<Kind> kind = kind_by_magic(word_at(file_, 0));
+  if (!kind) {
+    throw FileError(fmt::format("{}: offset 0: wrong magic: {} or {} is expected, got {}",
+                                path(),
+                                kGpt2.magic,
+                                kLlama3.magic,
+                                word_at(file_, 0)));
+  }
+  if (const std::int32_t version = word_at(file_, kVersionOffset); version != kind->version) {
+    throw FileError(fmt::format("{}: offset {}: version {} is expected, got {}",
+                                path(),
+                                kVersionOffset,
+                                kind->version,
+                                version));
+  }
+  const std::int32_t count = word_at(file_, kCountOffset);
+  const auto width = static_cast<std::int64_t>(kind->width);
+  const std::int64_t expected = static_cast<std::int64_t>(kHeaderBytes) + count * width;
+  if (count < 0 || static_cast<std::int64_t>(size) != expected) {
+    throw FileError(
+        fmt::format("{}: truncated or inconsistent: {} tokens make a file of {} bytes, got {}",
+                    path(),
+                    count,
+                    expected,
+                    size));
+  }
+  tokens_ = TokenArray(file_.bytes().subspan(kHeaderBytes), kind->width);
+}
+
+std::uint64_t LlmcFile::num_sequences() const {
+  return (num_tokens() + sequence_length_ - 1) / sequence_length_;
+}
+
+std::uint64_t LlmcFile::sequence_start(std::uint64_t sequence) const {
+  SL_CHECK(sequence <= num_sequences(), "sequence beyond the file");
+  return std::min(sequence * sequence_length_, num_tokens());
+}
+
+std::uint64_t LlmcFile::document_start(std::uint64_t document) const {
+  SL_CHECK(document <= 1, "document beyond the file");
+  return document * num_sequences();
+}
+
+void LlmcFile::read(std::uint64_t position, std::span<TokenId> tokens) const {
+  tokens_.read(position, tokens);
+}
+
+bool is_llmc_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::int32_t magic = 0;
+  file.read(reinterpret_cast<char*>(&magic), sizeof magic);
+  return file.gcount() == sizeof magic && kind_by_magic(magic).has_value();
+}
+
+}  // namespace slackline

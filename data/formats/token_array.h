@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "data/tokenizers/tokenizer.h"
+
+namespace slackline {
+
+// How a file stores a token: as an unsigned number of two bytes, or a signed one of four or eight.
+// (llm.c's four bytes are unsigned; no vocabulary reaches 2^31, so that makes no difference.)
+enum class TokenWidth : std::uint8_t { two = 2, four = 4, eight = 8 };
+
+// Little-endian numbers in mapped bytes. Nothing is said about their alignment.
+class TokenArray {
+ public:
+  TokenArray() = default;
+
+  TokenArray(std::span<const std::byte> bytes, TokenWidth width) : bytes_(bytes), width_(width) {}
+
+  [[nodiscard]] TokenWidth width() const { return width_; }
+
+  [[nodiscard]] std::uint64_t size() const {
+    return bytes_.size() / static_cast<std::uint64_t>(width_);
+  }
+
+  // Copies tokens.size() tokens from `position` on. REQUIRES: they are in the array.
+  void read(std::uint64_t position, std::span<TokenId> tokens) const;
+
+  // The token at `position` in full width.
+  [[nodiscard]] std::int64_t at(std::uint64_t position) const;
+
+  // The position of the first token that is negative or not below `vocabulary`.
+  [[nodiscard]] std::optional<std::uint64_t> find_beyond(std::int64_t vocabulary) const;
+
+ private:
+  std::span<const std::byte> bytes_;
+  TokenWidth width_ = TokenWidth::two;
+};
+
+}  // namespace slackline

@@ -1,0 +1,67 @@
+#include "data/formats/token_file.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "data/formats/llmc_file.h"
+#include "data/formats/megatron_file.h"
+#include "data/formats/tokenizer_file.h"
+
+namespace slackline {
+namespace {
+
+// The prefix that the name of a .bin or .idx stands for.
+std::string megatron_prefix(const std::string& path) {
+  for (const std::string_view suffix : {".bin", ".idx"}) {
+    if (path.ends_with(suffix)) {
+      return path.substr(0, path.size() - suffix.size());
+    }
+  }
+  return path;
+}
+
+}  // namespace
+
+std::vector<std::string> token_file_paths(const std::string& prefix_or_path) {
+  const std::string prefix = megatron_prefix(prefix_or_path);
+  std::vector<std::string> paths = {prefix + ".bin", prefix + ".idx", tokenizer_path(prefix)};
+  if (std::find(paths.begin(), paths.end(), prefix_or_path) == paths.end()) {
+    paths.insert(paths.begin(), prefix_or_path);
+  }
+  return paths;
+}
+
+bool token_file_exists(const std::string& prefix_or_path) {
+  return is_regular_file(megatron_prefix(prefix_or_path) + ".idx") ||
+         (is_regular_file(prefix_or_path) && is_llmc_file(prefix_or_path));
+}
+
+std::unique_ptr<TokenFile> open_token_file(const std::string& prefix_or_path,
+                                           std::int64_t vocabulary) {
+  const std::string prefix = megatron_prefix(prefix_or_path);
+  const bool has_index = is_regular_file(prefix + ".idx");
+  // llm.c's files are often named .bin too: what they begin with tells them from Megatron's.
+  if (is_regular_file(prefix_or_path) && is_llmc_file(prefix_or_path)) {
+    return std::make_unique<LlmcFile>(prefix_or_path, vocabulary);
+  }
+  if (is_regular_file(prefix_or_path) && !has_index) {
+    throw FileError(fmt::format(
+        "{}: offset 0: wrong magic: not an llm.c token file, nor is there a Megatron index "
+        "{}.idx (hint: `slackline prepare` makes token files from text)",
+        prefix_or_path,
+        prefix));
+  }
+  if (has_index || is_regular_file(prefix + ".bin")) {
+    return std::make_unique<MegatronFile>(prefix, vocabulary);
+  }
+  throw FileError(fmt::format("{}: no such data: neither {}.bin and {}.idx nor an llm.c token file",
+                              prefix_or_path,
+                              prefix,
+                              prefix));
+}
+
+}  // namespace slackline

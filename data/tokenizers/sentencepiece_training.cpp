@@ -1,0 +1,139 @@
+#include "data/tokenizers/sentencepiece_training.h"
+
+#include <exception>
+#include <optional>
+#include <sentencepiece_trainer.h>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "data/formats/documents.h"
+
+namespace slackline {
+namespace {
+
+constexpr std::uint64_t kTrainingBytes = std::uint64_t{256} << 20U;
+
+// A text for training is cut at any line break or space: no piece that is learnt holds a line
+// break, nor a space after another character.
+std::size_t after_last_space(std::string_view text) {
+  const std::size_t position = text.find_last_of(" \n");
+  return position == std::string_view::npos || position == 0 ? 0 : position;
+}
+
+// The lines of all inputs, one at a time, every `stride`-th of them.
+class LineIterator final : public sentencepiece::SentenceIterator {
+ public:
+  LineIterator(const std::vector<std::string>& inputs, std::uint64_t stride)
+      : inputs_(inputs), stride_(stride) {
+    advance();
+  }
+
+  [[nodiscard]] bool done() const override { return done_; }
+
+  void Next() override { advance(); }  // NOLINT(readability-identifier-naming): the library's name
+
+  [[nodiscard]] const std::string& value() const override { return line_; }
+
+  [[nodiscard]] sentencepiece::util::Status status() const override { return {}; }
+
+  // What was thrown while reading: the library is not written for exceptions.
+  void rethrow_failure() const {
+    if (failure_) {
+      std::rethrow_exception(failure_);
+    }
+  }
+
+ private:
+  void advance() {
+    try {
+      do {
+        done_ = !read_line();
+      } while (!done_ && (line_.empty() || line_number_++ % stride_ != 0));
+    } catch (...) {
+      failure_ = std::current_exception();
+      done_ = true;
+    }
+  }
+
+  // Takes the next line of the current piece into line_; false at the end of the last input.
+  bool read_line() {
+    while (rest_.empty()) {
+      if (!next_piece()) {
+        return false;
+      }
+    }
+    const std::size_t end = rest_.find('\n');
+    line_ = rest_.substr(0, end);
+    rest_ = end == std::string_view::npos ? std::string_view() : rest_.substr(end + 1);
+    return true;
+  }
+
+  bool next_piece() {
+    while (true) {
+      if (reader_ == nullptr) {
+        if (next_input_ == inputs_.size()) {
+          return false;
+        }
+        reader_ = open_documents(inputs_[next_input_++], after_last_space);
+      }
+      if (const std::optional<DocumentPiece> piece = reader_->next()) {
+        rest_ = piece->text;
+        return true;
+      }
+      reader_.reset();
+    }
+  }
+
+  const std::vector<std::string>& inputs_;
+  std::uint64_t stride_;
+  std::size_t next_input_ = 0;
+  std::unique_ptr<DocumentReader> reader_;
+  std::string_view rest_;  // of the reader's piece
+  std::string line_;
+  std::uint64_t line_number_ = 0;
+  bool done_ = false;
+  std::exception_ptr failure_;
+};
+
+std::uint64_t total_bytes(const std::vector<std::string>& inputs) {
+  std::uint64_t bytes = 0;
+  for (const std::string& path : inputs) {
+    bytes += is_regular_file(path) ? file_bytes(path) : 0;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string train_sentencepiece(const std::vector<std::string>& inputs,
+                                std::int64_t vocabulary_size) {
+  LineIterator lines(inputs, 1 + total_bytes(inputs) / kTrainingBytes);
+  const std::unordered_map<std::string, std::string> settings = {
+      {"model_type", "bpe"},
+      {"vocab_size", std::to_string(vocabulary_size)},
+      {"byte_fallback", "true"},
+      {"normalization_rule_name", "identity"},
+      {"remove_extra_whitespaces", "false"},
+      {"add_dummy_prefix", "false"},
+      {"split_digits", "true"},
+      {"max_sentence_length", "1073741824"},  // lines longer than this would be left out
+      {"num_threads", "1"},                   // the same model on every machine
+      {"minloglevel", "2"},                   // errors only
+  };
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &lines, &model);
+  lines.rethrow_failure();
+  if (!status.ok()) {
+    throw ConfigError(
+        fmt::format("--train-sentencepiece: no vocabulary of this size can be learnt from the text "
+                    "({}); got {}",
+                    status.ToString(),
+                    vocabulary_size));
+  }
+  return model;
+}
+
+}  // namespace slackline

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compress/codec.h"
+#include "compress/codecs/rehearsed_codec.h"
+#include "compress/residuals.h"
+#include "core/comm/communicator.h"
+#include "core/tensor/buffer.h"
+#include "model/parameters.h"
+#include "parallel/channel/codec_stream.h"
+#include "parallel/channel/codec_times.h"
+#include "parallel/channel/gradient_sample.h"
+#include "parallel/channel/sum_slices.h"
+
+namespace slackline {
+
+// Matrices of a gradient bucket that one codec compresses, and their sum over a group of ranks.
+// Codecs whose messages add are summed on the way, round by round; frames of the others are
+// gathered, decoded and added in rank order. Each rank then has the same sums in its gradients;
+// with `owners` it has those of its own rows alone, and the rest is undefined. Owns codec,
+// residuals and messages, which the codecs' stream uses between begin() and finish(). All ranks of
+// the group call alike, from one thread.
+class CompressedSum {
+ public:
+  struct Options {
+    CodecSetting setting{};
+    std::vector<const Parameter*> matrices{};
+    int ranks = 1;       // of the group
+    int rank = 0;        // this one
+    bool table = false;  // a tied table's sum, which is a site of its own
+    std::uint64_t seed = 0;
+    OwnedRows owners{};                           // empty: every rank gets the whole sum
+    std::optional<RehearsedSeconds> rehearsed{};  // on the rehearsal device
+
+    friend bool operator==(const Options&, const Options&) = default;
+  };
+
+  explicit CompressedSum(const Options& options);
+
+  // Submits everything: what is encoded, what travels and what is decoded.
+  void begin(const CodecStream& at, Communicator& group, const MessageKey& key);
+
+  // Waits until the sums are in place.
+  void finish();
+
+  [[nodiscard]] const Options& options() const { return options_; }
+
+  [[nodiscard]] int rank() const { return options_.rank; }
+
+  [[nodiscard]] Codec& codec() { return *codec_; }
+
+  [[nodiscard]] const Residuals& residuals() const { return residuals_; }
+
+  // Measures the sum of the step that begins, until the sample is taken.
+  void begin_sample();
+
+  [[nodiscard]] std::unique_ptr<GradientSample> take_sample() { return std::move(sample_); }
+
+  // Of the sums since the last time it was asked.
+  [[nodiscard]] CodecTimes take_times();
+
+  // Takes over, matrix by matrix, what a sum that was given up owes, and where the settings are the
+  // same the codec's state. For sums that are yet to begin.
+  void adopt(CompressedSum& before);
+
+ private:
+  void begin_sums(const CodecStream& at, Communicator& group, const MessageKey& key);
+  void begin_frames(const CodecStream& at, Communicator& group, const MessageKey& key);
+  void begin_slices_of_sum(const CodecStream& at, Communicator& group, const MessageKey& key);
+  void begin_slices_of_frames(const CodecStream& at, Communicator& group, const MessageKey& key);
+  void encode(StreamView stream, const MessageKey& key, const Tensor& frame);
+  void settle(StreamView stream, const Tensor& frame);
+  void add_frames(StreamView stream);
+  void take_raw_sample(StreamView stream);
+  void take_sent_sample(StreamView stream);
+
+  Options options_;
+  std::unique_ptr<Codec> codec_;
+  Residuals residuals_;
+  Codec::Matrices gradients_;
+  Buffer frames_;                        // of all ranks, where messages are gathered
+  std::unique_ptr<SumSlices> slices_{};  // where each rank gets its own rows
+  std::vector<Transfer> transfers_{};
+  std::unique_ptr<GradientSample> sample_{};  // of the current step
+  CallTimes encode_times_{};
+  CallTimes decode_times_{};
+};
+
+// The shape of a sum's messages in CodecTimes.
+[[nodiscard]] std::vector<std::int64_t> message_shape(const CompressedSum::Options& sum);
+
+// What a rank brings to a sum, in bytes; with owners what all slices of it have.
+[[nodiscard]] std::size_t message_bytes(const CompressedSum::Options& sum);
+
+// The matrices as a codec knows them.
+[[nodiscard]] std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices);
+
+// A gradient bucket of which some matrices are compressed; the rest is packed and travels plain.
+class CompressedBucket {
+ public:
+  struct Options {
+    std::vector<CompressedSum::Options> sums{};
+    std::vector<const Parameter*> plain{};
+    int ranks = 1;                     // of the group
+    SumOrder order = SumOrder::ranks;  // of what travels plain
+
+    friend bool operator==(const Options&, const Options&) = default;
+  };
+
+  explicit CompressedBucket(const Options& options);
+
+  void begin(const CodecStream& at, Communicator& group, const MessageKey& key);
+  void finish();
+
+  [[nodiscard]] const Options& options() const { return options_; }
+
+  [[nodiscard]] std::vector<CompressedSum>& sums() { return sums_; }
+
+  // Takes over what a bucket of the same matrices under another plan leaves.
+  void adopt(CompressedBucket& before);
+
+ private:
+  enum class Direction { pack, unpack };
+
+  void copy_plain(StreamView stream, Direction direction) const;
+
+  Options options_;
+  std::vector<CompressedSum> sums_;
+  Buffer plain_;
+  Transfer transfer_{};  // of what is plain
+};
+
+}  // namespace slackline

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "parallel/channel/gradient_sample.h"
+#include "parallel/channel/message_sums.h"
+#include "parallel/plan/compression_plan.h"
+
+namespace slackline {
+
+// What one rank measured of a step's compressed messages, while what ranks bring to sums of
+// gradients is still being added up. Used by the rank's thread.
+class StepSamples {
+ public:
+  // Of the classes that the plan compresses.
+  explicit StepSamples(const CompressionPlan& plan);
+
+  // Of a pipeline class.
+  void add(const schedule::TransferClass& members, const MessageSums& sums);
+
+  // Of gradients, added up already: the class of each matrix, or none where another rank has the
+  // same matrix and counts it. `counts`: this rank counts what its group has in common.
+  struct Gradients {
+    std::unique_ptr<GradientSample> sample{};
+    std::vector<std::optional<schedule::TransferClass>> classes{};
+    bool counts = false;
+  };
+
+  void add(Gradients gradients);
+
+  [[nodiscard]] std::size_t num_classes() const { return classes_.size(); }
+
+  // The compressed classes of the plan, in its order.
+  [[nodiscard]] const std::vector<schedule::TransferClass>& classes() const { return classes_; }
+
+  // Waits for what is on its way. This rank's part of each class's sums: those of all ranks add up
+  // to the class's.
+  [[nodiscard]] std::vector<MessageSums> finish();
+
+ private:
+  MessageSums& sums_of_class(const schedule::TransferClass& members);
+
+  std::vector<schedule::TransferClass> classes_{};
+  std::vector<MessageSums> sums_{};  // of each class
+  std::vector<Gradients> gradients_{};
+};
+
+}  // namespace slackline

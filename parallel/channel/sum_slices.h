@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "compress/codec.h"
+#include "compress/frame_rows.h"
+#include "core/tensor/buffer.h"
+#include "parallel/sync/gradient_buckets.h"
+
+namespace slackline {
+
+// By rank of a group: the rows of a sum's matrices of which the rank updates elements under zero1.
+// A row that two ranks' slices of the bucket cut stands with both.
+using OwnedRows = std::vector<std::vector<MatrixRows>>;
+
+[[nodiscard]] OwnedRows owned_rows(const GradientBucket& bucket,
+                                   const std::vector<const Parameter*>& matrices,
+                                   int ranks);
+
+// Those of a rank that no rank before it has: each row of the sum once over all ranks.
+[[nodiscard]] std::vector<MatrixRows> rows_counted_by(const OwnedRows& owners, int rank);
+
+// Slices of a message, one for each rank, are all as long as the longest, for collectives take
+// equal ones: elements of a message that adds, bytes of one of frames.
+[[nodiscard]] std::size_t slice_elements(const std::vector<CodecPart>& parts,
+                                         const OwnedRows& owners);
+[[nodiscard]] std::size_t slice_bytes(const CodecSetting& setting,
+                                      const std::vector<CodecPart>& parts,
+                                      const OwnedRows& owners);
+
+// A compressed sum of which each rank of a group needs its own rows alone: cuts what a rank sends
+// into slices, and takes what it gets. Addends (of cast) are reduce-scattered; frames (of quantize)
+// go to all by an all-to-all, and each rank decodes its slices of all ranks and adds them up in
+// rank order. So a row has the bits that the whole sum would have. Owns the messages, which
+// transfers read and write. Not called beside other calls.
+class SumSlices {
+ public:
+  struct Options {
+    CodecSetting setting{};
+    std::vector<CodecPart> parts{};
+    OwnedRows owners{};
+    int rank = 0;
+    Device device = Device::cpu;
+  };
+
+  // `own_codec` decodes messages of parts_of_rows() of this rank's rows; null where it has none, or
+  // where messages add.
+  SumSlices(const Options& options, std::unique_ptr<Codec> own_codec);
+
+  // Of messages that add: the slices one behind another, bf16, to be reduce-scattered. scatter()
+  // fills them from a whole addend, collect() writes this rank's rows of the sum back into it.
+  [[nodiscard]] Tensor addends() const;
+  void scatter(StreamView stream, const Tensor& addend) const;
+  void collect(StreamView stream, const Tensor& addend) const;
+
+  // Of frames: this rank's whole one, what it sends to all, cut from that by cut(), and what it
+  // gets; add_up() writes the sums of its own rows of `matrices`.
+  [[nodiscard]] Tensor frame() const;
+  [[nodiscard]] Tensor sent() const;
+  [[nodiscard]] Tensor received() const;
+  void cut(StreamView stream) const;
+  void add_up(StreamView stream, const Codec::Matrices& matrices) const;
+
+ private:
+  [[nodiscard]] int ranks() const { return static_cast<int>(options_.owners.size()); }
+
+  [[nodiscard]] const std::vector<MatrixRows>& rows_of(int rank) const {
+    return options_.owners[static_cast<std::size_t>(rank)];
+  }
+
+  [[nodiscard]] Tensor slice_of_addends(int rank) const;
+
+  Options options_;
+  std::unique_ptr<Codec> own_codec_;
+  std::size_t slice_ = 0;  // elements, or bytes of frames
+  Buffer frame_{};
+  Buffer sent_;
+  Buffer received_{};
+};
+
+}  // namespace slackline

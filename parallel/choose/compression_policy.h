@@ -1,0 +1,24 @@
+#pragma once
+
+#include <vector>
+
+#include "compress/compress_config.h"
+#include "parallel/mesh/rank_plan.h"
+#include "parallel/plan/compression_plan.h"
+
+namespace slackline {
+
+// The classes of transfers that a codec may be given to: pipeline messages by sending virtual
+// stage and phase, gradients by virtual stage, the tied table's by the first stage. Weights that
+// zero1 gathers are not among them.
+[[nodiscard]] std::vector<schedule::TransferClass> compressible_classes(const MeshJob& job);
+
+// Without the settings of sites that the layout lacks.
+[[nodiscard]] CompressConfig without_lacking_sites(CompressConfig config, const MeshJob& job);
+
+// What a policy makes of a run, warm-up steps included; of critical_path, what is in force until it
+// has chosen. Throws ConfigError for a site or a listed class that the layout lacks. REQUIRES: the
+// policy does not read files.
+[[nodiscard]] PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& job);
+
+}  // namespace slackline

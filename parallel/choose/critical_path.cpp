@@ -1,0 +1,478 @@
+#include "parallel/choose/critical_path.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "compress/expected_error.h"
+#include "compress/frame_rows.h"
+#include "parallel/channel/boundary_codec.h"
+#include "parallel/choose/compression_policy.h"
+#include "parallel/choose/plan_search.h"
+#include "parallel/predict/class_bytes.h"
+#include "parallel/predict/class_costs.h"
+#include "parallel/predict/timeline/retiming.h"
+#include "parallel/predict/timeline/slack.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::ChosenCodecs;
+using schedule::ClassChoices;
+using schedule::ClassCost;
+using schedule::CodecChoice;
+using schedule::CostModel;
+using schedule::Schedule;
+using schedule::Seconds;
+using schedule::Site;
+using schedule::TransferClass;
+
+constexpr schedule::SearchLimits kLimits;
+constexpr double kMilliseconds = 1e3;
+constexpr std::string_view kPolicyMark = "policy critical_path";  // how its reasons begin
+// Slack that is worth a word.
+constexpr Seconds kHidden{1e-6};
+
+// The ranks of low_rank follow the model, as parts of its width.
+constexpr std::array<int, 4> kPartsOfWidth = {4, 8, 16, 32};
+
+CodecSetting integers(int bits, ScaleOf scale, ErrorFeedback feedback) {
+  return {.kind = CodecKind::quantize, .error_feedback = feedback, .bits = bits, .scale = scale};
+}
+
+std::vector<CodecSetting> default_sums(int hidden, ScaleOf scale) {
+  constexpr ErrorFeedback kOwed = ErrorFeedback::immediate;
+  std::vector<CodecSetting> sums = {{.kind = CodecKind::cast, .error_feedback = kOwed},
+                                    integers(8, scale, kOwed),
+                                    integers(4, scale, kOwed)};
+  for (const int parts : kPartsOfWidth) {
+    const CodecSetting low_rank{
+        .error_feedback = kOwed, .rank = std::max(1, hidden / parts), .factors = DType::bf16};
+    if (low_rank != sums.back()) {  // narrow models have fewer ranks than parts
+      sums.push_back(low_rank);
+    }
+  }
+  return sums;
+}
+
+// Elements share a scale where they are alike: those of a token of a boundary's message; those of
+// an output of a layer's gradient, whose columns are outputs (queries, keys and values side by
+// side among them); those of a token of the table.
+std::map<Site, std::vector<CodecSetting>> default_candidates(int hidden) {
+  const std::vector<CodecSetting> messages = {{.kind = CodecKind::cast},
+                                              integers(8, ScaleOf::token, ErrorFeedback::none),
+                                              integers(4, ScaleOf::token, ErrorFeedback::none)};
+  return {{Site::pipeline_forward, messages},
+          {Site::pipeline_backward, messages},
+          {Site::data_gradient, default_sums(hidden, ScaleOf::channel)},
+          {Site::embedding, default_sums(hidden, ScaleOf::token)}};
+}
+
+// What these lose is the same for any message: they serve before anything is measured.
+bool is_known_beforehand(const CodecSetting& setting) {
+  constexpr int kFineBits = 8;
+  return setting.kind == CodecKind::cast ||
+         (setting.kind == CodecKind::quantize && setting.bits == kFineBits);
+}
+
+// What codecs may lose.
+struct ErrorLimits {
+  GuardLimits left{};               // by a guard, to classes that it changed
+  std::map<Site, double> bounds{};  // of a guard, as far as errors were measured
+};
+
+// That add up a class; 0: it stands at a boundary.
+int ranks_of(const TransferClass& members, const ParallelConfig& mesh) {
+  if (!schedule::is_once_a_step(members.phase)) {
+    return 0;
+  }
+  return members.site == Site::embedding && mesh.pipeline > 1 ? 2 * mesh.data : mesh.data;
+}
+
+// As many ranks as CandidateMessage counts. Under zero1 a rank decodes its own rows of every frame
+// that can be cut by rows: together as much as one frame.
+int frames_of(const ClassBytes::Message& message,
+              const TransferClass& members,
+              const ParallelConfig& mesh) {
+  const int ranks = ranks_of(members, mesh);
+  const bool cut = mesh.data_strategy == DataStrategy::zero1 && cuts_by_rows(message.codec.kind);
+  return cut ? std::min(ranks, 1) : ranks;
+}
+
+std::string milliseconds(Seconds seconds) {
+  return fmt::format("{:.4g} ms", kMilliseconds * seconds.value);
+}
+
+// The candidates of all classes, in the order of the classes.
+class Candidates {
+ public:
+  using OfSites = std::map<Site, std::vector<CodecSetting>>;
+
+  Candidates(OfSites of_sites, const MeshJob& job) : of_sites_(std::move(of_sites)) {
+    CompressionPlan plan;
+    for (const TransferClass& members : compressible_classes(job)) {
+      plan.classes.push_back({.members = members});
+    }
+    std::size_t most = 0;
+    for (const auto& [site, list] : of_sites_) {
+      most = std::max(most, list.size());
+    }
+    // One pass over the model's tensors for the i-th candidates of all sites together.
+    for (std::size_t i = 0; i < most; ++i) {
+      for (CompressionPlan::Class& row : plan.classes) {
+        row.codec = setting_of(row.members.site, i);
+      }
+      bytes_.push_back(class_bytes(job, plan));
+    }
+    for (const CompressionPlan::Class& row : plan.classes) {
+      classes_.push_back(row.members);
+      shapes_.push_back(typical_shape(job, row.members));
+    }
+    for (std::size_t i = 0; most > 0 && i < classes_.size(); ++i) {
+      raw_bytes_ += static_cast<double>(bytes_.front()[i].raw);
+    }
+  }
+
+  [[nodiscard]] const std::vector<TransferClass>& classes() const { return classes_; }
+
+  [[nodiscard]] const std::vector<std::vector<ClassBytes>>& bytes() const { return bytes_; }
+
+  [[nodiscard]] std::optional<CodecSetting> setting_of(Site site, std::size_t i) const {
+    const auto found = of_sites_.find(site);
+    return found == of_sites_.end() || i >= found->second.size()
+               ? std::nullopt
+               : std::make_optional(found->second[i]);
+  }
+
+  // What of the class's bytes is smaller, and which candidates those are.
+  struct Offered {
+    ClassChoices choices{};
+    std::vector<CodecSetting> settings{};
+    bool guarded = false;  // a guard has taken others away
+    bool coarse = false;   // others were measured to lose more than a guard would let pass
+  };
+
+  [[nodiscard]] Offered offered(std::size_t members,
+                                const StepCosts& costs,
+                                const ErrorLimits& limits) const {
+    Offered offered{.choices = {.members = classes_[members]}};
+    for (std::size_t i = 0; i < bytes_.size(); ++i) {
+      const std::optional<CodecSetting> setting = setting_of(classes_[members].site, i);
+      const ClassBytes& row = bytes_[i][members];
+      if (!setting || row.sent >= row.raw) {
+        continue;
+      }
+      if (!is_within(limits.left, costs.errors, members, *setting)) {
+        offered.guarded = true;
+      } else if (is_too_coarse(limits.bounds, costs.errors, members, *setting)) {
+        offered.coarse = true;
+      } else {
+        offered.settings.push_back(*setting);
+        offered.choices.choices.push_back(
+            {.cost = class_cost(row, codec_seconds_or_assumed(row, costs)),
+             .error = costs.errors.of(classes_[members], *setting, shapes_[members]) *
+                      static_cast<double>(row.raw) / raw_bytes_});
+      }
+    }
+    return offered;
+  }
+
+ private:
+  [[nodiscard]] bool is_within(const GuardLimits& limits,
+                               const CodecErrors& errors,
+                               std::size_t members,
+                               const CodecSetting& setting) const {
+    const auto limit = limits.find(classes_[members]);
+    if (limit == limits.end()) {
+      return true;
+    }
+    const auto error = [&](const CodecSetting& of) {
+      return errors.of(classes_[members], of, shapes_[members]);
+    };
+    const std::optional<CodecSetting>& left = limit->second;
+    return left && (setting == *left || error(setting) < error(*left));
+  }
+
+  // A guard would turn it off as soon as it has looked at it. What low ranks and chosen elements
+  // lose depends too much on the message to be left out unmeasured.
+  [[nodiscard]] bool is_too_coarse(const std::map<Site, double>& bounds,
+                                   const CodecErrors& errors,
+                                   std::size_t members,
+                                   const CodecSetting& setting) const {
+    const auto bound = bounds.find(classes_[members].site);
+    const bool rounds = setting.kind == CodecKind::cast || setting.kind == CodecKind::quantize;
+    const double expected = rounds ? expected_error(setting, shapes_[members]) : 0.0;
+    return bound != bounds.end() &&
+           errors.measured(classes_[members], setting).value_or(expected) > bound->second;
+  }
+
+  std::map<Site, std::vector<CodecSetting>> of_sites_;
+  std::vector<TransferClass> classes_{};
+  std::vector<MatrixShape> shapes_{};             // of a typical message of each class
+  std::vector<std::vector<ClassBytes>> bytes_{};  // of each candidate, of each class
+  double raw_bytes_ = 0.0;
+};
+
+// What each class does to the step, for the reasons of a plan.
+class Explainer {
+ public:
+  Explainer(const Schedule& schedule,
+            const CostModel& plain,
+            const std::vector<Candidates::Offered>& offered,
+            const ChosenCodecs& chosen)
+      : offered_(offered), chosen_(chosen) {
+    std::vector<TransferClass> classes;
+    CostModel planned = plain;
+    for (std::size_t i = 0; i < offered.size(); ++i) {
+      classes.push_back(offered[i].choices.members);
+      costs_.push_back(cost_of(i, chosen.choices[i]));
+      planned.compressed[classes.back()] = costs_.back();
+    }
+    plain_costs_.assign(classes.size(), ClassCost{});
+    from_plain_.emplace(schedule, plain, classes);
+    from_planned_.emplace(schedule, planned, classes);
+    for (const schedule::ClassSlack& row :
+         schedule::class_slacks(schedule::make_timeline(schedule, planned))) {
+      slacks_[row.members] = row.slack;
+    }
+  }
+
+  [[nodiscard]] std::string reason(std::size_t members) const {
+    return chosen_.choices[members] ? compressed(members) : left_plain(members);
+  }
+
+ private:
+  [[nodiscard]] ClassCost cost_of(std::size_t members, std::optional<std::size_t> choice) const {
+    return choice ? offered_[members].choices.choices[*choice].cost : ClassCost{};
+  }
+
+  [[nodiscard]] static Seconds with(const schedule::Retiming& steps,
+                                    std::vector<ClassCost> costs,
+                                    std::size_t members,
+                                    const ClassCost& cost) {
+    costs[members] = cost;
+    return steps.step(costs);
+  }
+
+  // How much of a step without compression waits for this class alone.
+  [[nodiscard]] Seconds exposed(std::size_t members) const {
+    const ClassCost nothing{.share = 0.0, .rounds = schedule::Rounds{}};
+    return chosen_.plain - with(*from_plain_, plain_costs_, members, nothing);
+  }
+
+  [[nodiscard]] std::string compressed(std::size_t members) const {
+    const std::string codec = short_text(offered_[members].settings[*chosen_.choices[members]]);
+    const Seconds won = with(*from_planned_, costs_, members, {}) - from_planned_->step(costs_);
+    const Seconds waited = exposed(members);
+    const std::string what = waited > kHidden ? fmt::format("{} exposed", milliseconds(waited))
+                                              : "critical beside other classes";
+    return fmt::format("{}, {} wins {}", what, codec, milliseconds(won));
+  }
+
+  [[nodiscard]] std::string left_plain(std::size_t members) const {
+    const Candidates::Offered& offered = offered_[members];
+    const auto slack = slacks_.find(offered.choices.members);
+    if (slack != slacks_.end() && slack->second > kHidden) {
+      return fmt::format("hidden by {}, left plain", milliseconds(slack->second));
+    }
+    if (offered.settings.empty()) {
+      return offered.guarded  ? "the guard has left it no candidate, left plain"
+             : offered.coarse ? "all that make it smaller lose more than the guard lets pass, left "
+                                "plain"
+                              : "no candidate that makes it smaller, left plain";
+    }
+    std::size_t best = 0;
+    std::vector<Seconds> won;
+    won.reserve(offered.settings.size());
+    for (std::size_t i = 0; i < offered.settings.size(); ++i) {
+      won.push_back(from_planned_->step(costs_) -
+                    with(*from_planned_, costs_, members, cost_of(members, i)));
+      best = won[best] < won[i] ? i : best;
+    }
+    const std::string codec = short_text(offered.settings[best]);
+    return won[best] > kHidden
+               ? fmt::format("{} would win {}, too little for its error, left plain",
+                             codec,
+                             milliseconds(won[best]))
+               : fmt::format("{} would win nothing, left plain", codec);
+  }
+
+  const std::vector<Candidates::Offered>& offered_;
+  const ChosenCodecs& chosen_;
+  std::vector<ClassCost> costs_{};  // as chosen
+  std::vector<ClassCost> plain_costs_{};
+  std::optional<schedule::Retiming> from_plain_{};
+  std::optional<schedule::Retiming> from_planned_{};
+  std::map<TransferClass, Seconds> slacks_{};  // under the plan
+};
+
+CriticalPathPlan choose(const Candidates& candidates,
+                        const MeshJob& job,
+                        const StepCosts& costs,
+                        const LinkSpeeds& links,
+                        const ErrorLimits& limits) {
+  const Schedule schedule = make_rank_plan(job, {}).executor.schedule;
+  const CostModel plain = cost_model(job, costs, links);
+  std::vector<Candidates::Offered> offered;
+  std::vector<ClassChoices> choices;
+  offered.reserve(candidates.classes().size());
+  choices.reserve(candidates.classes().size());
+  for (std::size_t i = 0; i < candidates.classes().size(); ++i) {
+    offered.push_back(candidates.offered(i, costs, limits));
+    choices.push_back(offered.back().choices);
+  }
+  const ChosenCodecs chosen = schedule::search_codecs(schedule, plain, choices, kLimits);
+  const Explainer explainer(schedule, plain, offered, chosen);
+  CriticalPathPlan result{.plain_step = chosen.plain, .step = chosen.step};
+  for (std::size_t i = 0; i < offered.size(); ++i) {
+    CompressionPlan::Class& row = result.plan.classes.emplace_back();
+    row.members = candidates.classes()[i];
+    if (chosen.choices[i]) {
+      row.codec = offered[i].settings[*chosen.choices[i]];
+    }
+    row.reason = fmt::format("{}: {}", kPolicyMark, explainer.reason(i));
+  }
+  return result;
+}
+
+template <typename Keeps>
+Candidates::OfSites filtered(Candidates::OfSites of_sites, const Keeps& keeps) {
+  for (auto& entry : of_sites) {
+    const Site site = entry.first;
+    std::erase_if(entry.second, [&](const CodecSetting& setting) { return !keeps(site, setting); });
+  }
+  return of_sites;
+}
+
+LinkSpeeds faster(LinkSpeeds links, double factor) {
+  if (links) {
+    for (Cluster::Link* link : {&links->node_link, &links->network_link}) {
+      link->bytes_per_second *= factor;
+      link->latency_seconds /= factor;
+    }
+  }
+  return links;
+}
+
+// Codecs whose error is known beforehand, by what is known of compute and links before step 1. A
+// class that would wait over links twice as fast has the smaller ones, which 8-bit integers are;
+// where that hangs on how well links are known, a cast.
+CompressionPlan early_plan(const CompressConfig& config,
+                           const MeshJob& job,
+                           const LinkSpeeds& links) {
+  constexpr double kLinksMayBe = 2.0;
+  const StepCosts costs = assumed_costs(job.model, {});
+  const ErrorLimits limits{.bounds = max_errors_of(config)};
+  const Candidates::OfSites known =
+      filtered(candidates_of(config, job),
+               [](Site, const CodecSetting& setting) { return is_known_beforehand(setting); });
+  const Candidates::OfSites casts = filtered(
+      known, [](Site, const CodecSetting& setting) { return setting.kind == CodecKind::cast; });
+  const CompressionPlan certain =
+      choose({known, job}, job, costs, faster(links, kLinksMayBe), limits).plan;
+  CompressionPlan plan = choose({casts, job}, job, costs, links, limits).plan;
+  for (std::size_t i = 0; i < plan.classes.size(); ++i) {
+    CompressionPlan::Class& row = plan.classes[i];
+    if (certain.classes[i].codec) {
+      row = certain.classes[i];
+    }
+    row.reason.insert(kPolicyMark.size(), ", before steps are measured");
+  }
+  return plan;
+}
+
+}  // namespace
+
+std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& config,
+                                                        const MeshJob& job) {
+  std::map<Site, std::vector<CodecSetting>> candidates;
+  const bool any = !config.sites.empty() || !config.candidates.empty();
+  const std::map<Site, std::vector<CodecSetting>> defaults = default_candidates(job.model.hidden);
+  for (const TransferClass& members : compressible_classes(job)) {
+    const std::string name = schedule::site_name(members.site);
+    const auto listed = config.candidates.find(name);
+    const auto set = config.sites.find(name);
+    const auto by_default = defaults.find(members.site);
+    if (listed != config.candidates.end()) {
+      candidates[members.site] = listed->second;
+    } else if (set != config.sites.end()) {
+      candidates[members.site] = {set->second};
+    } else if (!any && by_default != defaults.end()) {
+      candidates[members.site] = by_default->second;
+    }
+  }
+  return candidates;
+}
+
+std::vector<CandidateMessage> candidate_messages(const CompressConfig& config, const MeshJob& job) {
+  std::vector<CandidateMessage> messages;
+  const Candidates candidates(candidates_of(config, job), job);
+  for (const std::vector<ClassBytes>& of_candidate : candidates.bytes()) {
+    for (const ClassBytes& row : of_candidate) {
+      for (const ClassBytes::Message& message : row.compressed) {
+        const CandidateMessage candidate{.codec = message.codec,
+                                         .shape = message.shape,
+                                         .ranks = frames_of(message, row.members, job.parallel)};
+        if (std::find(messages.begin(), messages.end(), candidate) == messages.end()) {
+          messages.push_back(candidate);
+        }
+      }
+    }
+  }
+  return messages;
+}
+
+CriticalPathPlan choose_critical_path(const CompressConfig& config,
+                                      const MeshJob& job,
+                                      const StepCosts& costs,
+                                      const LinkSpeeds& links,
+                                      const GuardLimits& limits) {
+  return choose({candidates_of(config, job), job},
+                job,
+                costs,
+                links,
+                {.left = limits, .bounds = max_errors_of(config)});
+}
+
+PlanHistory plans_before_measuring(const CompressConfig& config,
+                                   const MeshJob& job,
+                                   const LinkSpeeds& links) {
+  PlanHistory plans;
+  if (config.warmup_steps > 0) {
+    PlanFromStep& plain = plans.emplace_back();
+    for (const TransferClass& members : compressible_classes(job)) {
+      plain.plan.classes.push_back(
+          {.members = members, .reason = fmt::format("{}: warm-up steps", kPolicyMark)});
+    }
+  }
+  plans.push_back({.from_step = config.warmup_steps + 1, .plan = early_plan(config, job, links)});
+  return plans;
+}
+
+bool begins_critical_path(const PlanHistory& plans) {
+  return !plans.empty() &&
+         std::ranges::all_of(plans.front().plan.classes, [](const CompressionPlan::Class& row) {
+           return row.reason.starts_with(kPolicyMark);
+         });
+}
+
+std::map<Site, double> max_errors_of(const CompressConfig& config) {
+  std::map<Site, double> bounds;
+  for (const Site site :
+       {Site::pipeline_forward, Site::pipeline_backward, Site::data_gradient, Site::embedding}) {
+    const auto bound = config.guard.max_error.find(schedule::site_name(site));
+    if (bound != config.guard.max_error.end()) {
+      bounds[site] = bound->second;
+    }
+  }
+  return bounds;
+}
+
+}  // namespace slackline

@@ -1,0 +1,141 @@
+#include "parallel/mesh/parallel_config.h"
+
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr std::array<std::string_view, 4> kSchedules = {"gpipe", "1f1b", "interleaved", "zb_h1"};
+constexpr std::array<std::string_view, 2> kStrategies = {"replicate", "zero1"};
+constexpr std::array<std::string_view, 2> kTransfers = {"asynchronous", "blocking"};
+constexpr std::array<std::string_view, 2> kEmbeddingSyncs = {"fused", "separate"};
+constexpr std::int64_t kMaxDegree = 1 << 16;
+
+int degree(JsonReader& section, std::string_view axis) {
+  return static_cast<int>(section.integer(axis, {.default_value = 1, .min = 1, .max = kMaxDegree}));
+}
+
+// The largest degree up to `wanted` that divides all of these.
+int nearest_divisor(int wanted, std::initializer_list<int> sizes) {
+  int common = 0;
+  for (const int size : sizes) {
+    common = std::gcd(common, size);
+  }
+  int nearest = std::min(wanted, common);
+  while (common % nearest != 0) {
+    --nearest;
+  }
+  return nearest;
+}
+
+void check_tensor(const JsonReader& section, const ParallelConfig& config, const ModelConfig& m) {
+  if (m.heads % config.tensor != 0 || m.ffn % config.tensor != 0) {
+    section.fail("tensor",
+                 fmt::format("must divide model.heads = {} and model.ffn = {}; nearest is {}",
+                             m.heads,
+                             m.ffn,
+                             nearest_divisor(config.tensor, {m.heads, m.ffn})));
+  }
+  if (m.vocab < config.tensor) {
+    section.fail("tensor", fmt::format("must not exceed model.vocab = {}", m.vocab));
+  }
+}
+
+void read_schedule(JsonReader& section, ParallelConfig& config) {
+  config.schedule = static_cast<ScheduleName>(section.choice("schedule", kSchedules, 1));
+  config.chunks = degree(section, "chunks");
+  const bool interleaved = config.schedule == ScheduleName::interleaved;
+  if (config.chunks > 1 && !interleaved) {
+    section.fail("chunks", R"(more than 1 needs parallel.schedule "interleaved"; use 1)");
+  }
+  if (interleaved && config.pipeline == 1) {
+    section.fail("schedule", R"("interleaved" needs parallel.pipeline above 1; use "1f1b")");
+  }
+}
+
+void read_stage_layers(JsonReader& section, ParallelConfig& config, int layers) {
+  const int stages = config.num_virtual_stages();
+  if (stages > layers) {
+    section.fail("pipeline",
+                 fmt::format("parallel.pipeline x parallel.chunks = {} stages, and the model has "
+                             "{} layers; every stage needs one",
+                             stages,
+                             layers));
+  }
+  if (!section.has("stage_layers")) {
+    return;
+  }
+  std::int64_t sum = 0;
+  for (const std::int64_t count : section.integers("stage_layers", {.min = 1, .max = layers})) {
+    config.stage_layers.push_back(static_cast<int>(count));
+    sum += count;
+  }
+  if (config.stage_layers.empty()) {
+    return;
+  }
+  if (static_cast<int>(config.stage_layers.size()) != stages || sum != layers) {
+    section.fail("stage_layers",
+                 fmt::format("must name one count for each of {} stages, adding up to "
+                             "model.layers = {}",
+                             stages,
+                             layers));
+  }
+}
+
+}  // namespace
+
+ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model) {
+  ParallelConfig config;
+  config.tensor = degree(section, "tensor");
+  config.pipeline = degree(section, "pipeline");
+  config.data = degree(section, "data");
+  check_tensor(section, config, model);
+  read_schedule(section, config);
+  read_stage_layers(section, config, model.layers);
+  config.sequence_parallel = section.boolean("sequence_parallel", false);
+  config.data_strategy = static_cast<DataStrategy>(section.choice("data_strategy", kStrategies, 0));
+  config.transfers = static_cast<Transfers>(section.choice("transfers", kTransfers, 0));
+  config.embedding_sync =
+      static_cast<EmbeddingSync>(section.choice("embedding_sync", kEmbeddingSyncs, 0));
+  if (config.schedule == ScheduleName::zb_h1 && model.recompute == Recompute::block) {
+    section.fail(
+        "schedule",
+        R"("zb_h1" keeps what weight gradients need, which model.recompute "block" drops; )"
+        R"(use "1f1b")");
+  }
+  section.finish();
+  return config;
+}
+
+void check_batch_fits(const ParallelConfig& config, const ModelConfig& model, BatchSplit batch) {
+  const std::int64_t tokens = batch.micro * model.sequence;
+  if (config.sequence_parallel && tokens % config.tensor != 0) {
+    throw ConfigError(
+        fmt::format("parallel.sequence_parallel: batch.micro x model.sequence = {} "
+                    "tokens must divide over parallel.tensor = {} ranks; got true",
+                    tokens,
+                    config.tensor));
+  }
+  const std::int64_t micro_batches = batch.global / (batch.micro * config.data);
+  if (config.schedule == ScheduleName::interleaved && micro_batches % config.pipeline != 0) {
+    throw ConfigError(
+        fmt::format("parallel.schedule: \"interleaved\" needs micro-batches a "
+                    "multiple of parallel.pipeline = {}: batch.global {} makes {} of "
+                    "them; got \"interleaved\"",
+                    config.pipeline,
+                    batch.global,
+                    micro_batches));
+  }
+}
+
+}  // namespace slackline

@@ -1,0 +1,79 @@
+#include "parallel/mesh/rank_plan.h"
+
+#include <algorithm>
+
+#include "parallel/mesh/stage_split.h"
+#include "parallel/schedule/forward_only.h"
+
+namespace slackline {
+
+namespace {
+
+schedule::Kind schedule_kind(ScheduleName name) {
+  switch (name) {
+    case ScheduleName::gpipe:
+      return schedule::Kind::gpipe;
+    case ScheduleName::one_f_one_b:
+      return schedule::Kind::one_f_one_b;
+    case ScheduleName::interleaved:
+      return schedule::Kind::interleaved;
+    case ScheduleName::zb_h1:
+      return schedule::Kind::zb_h1;
+  }
+  return schedule::Kind::one_f_one_b;
+}
+
+// Small enough that most gradients travel while backward still makes others, large enough that what
+// a message costs besides its bytes does not count.
+std::size_t bucket_bytes(const std::vector<Parameter>& parameters) {
+  constexpr std::size_t kMostBuckets = 8;
+  constexpr std::size_t kSmallest = std::size_t{1} << 20U;
+  constexpr std::size_t kLargest = std::size_t{16} << 20U;
+  std::size_t bytes = 0;
+  for (const Parameter& parameter : parameters) {
+    bytes += parameter.shard.shape.num_elements() * sizeof(float);
+  }
+  return std::clamp(bytes / kMostBuckets, kSmallest, kLargest);
+}
+
+}  // namespace
+
+MeshPlace place_of(const Groups& groups) {
+  return {.tensor = groups.tensor_rank(),
+          .data = groups.data_rank(),
+          .pipeline = groups.pipeline_rank()};
+}
+
+RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
+  const ParallelConfig& parallel = job.parallel;
+  const schedule::ScheduleOptions options{.num_ranks = parallel.pipeline,
+                                          .num_chunks = parallel.chunks,
+                                          .num_micro_batches = job.num_micro_batches,
+                                          .transfers = parallel.transfers == Transfers::blocking
+                                                           ? schedule::Transfers::blocking
+                                                           : schedule::Transfers::asynchronous};
+  const std::vector<ChunkSlice> chunks =
+      chunks_of_rank(split_layers(job.model, parallel), place.pipeline, parallel.pipeline);
+  const ModelSlice slice{
+      .tensor_rank = place.tensor, .tensor_size = parallel.tensor, .chunks = chunks};
+  const bool splits_backward = parallel.schedule == ScheduleName::zb_h1;
+  return {
+      .slice = slice,
+      .executor = {.schedule = schedule::make_schedule(schedule_kind(parallel.schedule), options),
+                   .evaluation = schedule::forward_only(options),
+                   .stage = {.micro_batch = job.micro_batch,
+                             .compute = job.precision,
+                             .share = {.rank = place.tensor,
+                                       .size = parallel.tensor,
+                                       .sequence_parallel =
+                                           parallel.sequence_parallel && parallel.tensor > 1},
+                             .weight_gradients = splits_backward ? Stage::WeightGradients::later
+                                                                 : Stage::WeightGradients::now},
+                   .chunks = chunks},
+      .reducer = {.strategy = parallel.data_strategy,
+                  .embedding_sync = parallel.embedding_sync,
+                  .sequence_parallel = parallel.sequence_parallel && parallel.tensor > 1,
+                  .bucket_bytes = bucket_bytes(Parameters::describe(job.model, slice))}};
+}
+
+}  // namespace slackline

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "compress/codec.h"
+#include "compress/codec_setting.h"
+#include "parallel/plan/transfer_class.h"
+
+namespace slackline {
+
+// The loss of a codec on a class's messages, as |x - y| / |x|.
+struct CodecError {
+  schedule::TransferClass members{};
+  CodecSetting codec{};
+  double relative_error = 0.0;
+
+  friend bool operator==(const CodecError&, const CodecError&) = default;
+};
+
+// Errors of codecs on real messages, measured in two ways. Trials of candidates
+// (parallel/choose/message_trial.h) are of one message, without what error feedback brings: they
+// compare codecs with each other. Samples are of a codec in force, feedback and all (lost_share()
+// in parallel/channel/compression_quality.h), and may be larger than 1: they are compared with a
+// bound alone. A value; where it decides, the same on all ranks.
+class CodecErrors {
+ public:
+  // Each takes the place of what was known in the same way of that codec on that class.
+  void note_trial(const CodecError& tried) { note(tried_, tried); }
+
+  void note_sample(const CodecError& sampled) { note(sampled_, sampled); }
+
+  // By a trial on the class; where it has none, the mean of its site's other classes; where these
+  // have none either, as expected of a message of `shape` (compress/expected_error.h).
+  [[nodiscard]] double of(const schedule::TransferClass& members,
+                          const CodecSetting& codec,
+                          const MatrixShape& shape) const;
+
+  // Gives what is to be compared with a bound: the class's last sample, else what its trial lets
+  // expect of samples, else its site's; nothing where nothing was measured.
+  [[nodiscard]] std::optional<double> measured(const schedule::TransferClass& members,
+                                               const CodecSetting& codec) const;
+
+  // In the order in which they were first noted.
+  [[nodiscard]] const std::vector<CodecError>& tried() const { return tried_; }
+
+  [[nodiscard]] const std::vector<CodecError>& sampled() const { return sampled_; }
+
+  friend bool operator==(const CodecErrors&, const CodecErrors&) = default;
+
+ private:
+  static void note(std::vector<CodecError>& list, const CodecError& error);
+  [[nodiscard]] std::optional<double> tried_on(const schedule::TransferClass& members,
+                                               const CodecSetting& codec) const;
+
+  std::vector<CodecError> tried_{};
+  std::vector<CodecError> sampled_{};
+};
+
+}  // namespace slackline

@@ -1,0 +1,33 @@
+#include "parallel/plan/compression_plan.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/check.h"
+
+namespace slackline {
+
+using schedule::TransferClass;
+
+const CodecSetting* CompressionPlan::codec_of(const TransferClass& members) const {
+  for (const Class& row : classes) {
+    if (row.members == members) {
+      return row.codec ? &*row.codec : nullptr;
+    }
+  }
+  return nullptr;
+}
+
+bool CompressionPlan::compresses_anything() const {
+  return std::any_of(
+      classes.begin(), classes.end(), [](const Class& row) { return row.codec.has_value(); });
+}
+
+const PlanFromStep& plan_at(const PlanHistory& plans, std::int64_t step) {
+  const auto later = std::find_if(
+      plans.begin(), plans.end(), [&](const PlanFromStep& row) { return row.from_step > step; });
+  SL_CHECK(later != plans.begin(), "no plan for step " + std::to_string(step));
+  return *std::prev(later);
+}
+
+}  // namespace slackline

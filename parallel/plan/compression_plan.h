@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compress/codec_setting.h"
+#include "parallel/plan/transfer_class.h"
+
+namespace slackline {
+
+// Which transfers of a step are compressed, and how: a value, the same on all ranks, made once and
+// looked up by the executor and the gradient reducer. Nothing else decides what is compressed.
+struct CompressionPlan {
+  struct Class {
+    schedule::TransferClass members{};
+    std::optional<CodecSetting> codec{};  // absent: its transfers stay plain
+    std::string reason{};
+
+    friend bool operator==(const Class&, const Class&) = default;
+  };
+
+  std::vector<Class> classes{};  // in order of members
+
+  // Null where the class stays plain, or does not exist.
+  [[nodiscard]] const CodecSetting* codec_of(const schedule::TransferClass& members) const;
+
+  [[nodiscard]] bool compresses_anything() const;
+
+  friend bool operator==(const CompressionPlan&, const CompressionPlan&) = default;
+};
+
+// A run's plans in force from their steps on; the first from step 1.
+struct PlanFromStep {
+  std::int64_t from_step = 1;
+  CompressionPlan plan{};
+
+  friend bool operator==(const PlanFromStep&, const PlanFromStep&) = default;
+};
+
+using PlanHistory = std::vector<PlanFromStep>;
+
+// The plan of a step. REQUIRES: step >= 1 and plans from step 1 on.
+[[nodiscard]] const PlanFromStep& plan_at(const PlanHistory& plans, std::int64_t step);
+
+}  // namespace slackline

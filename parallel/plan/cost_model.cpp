@@ -1,0 +1,57 @@
+#include "parallel/plan/cost_model.h"
+
+#include <cstddef>
+
+namespace slackline::schedule {
+
+CostModel uniform_costs(int num_stages, const ChunkCosts& costs) {
+  return {.chunks = std::vector<ChunkCosts>(static_cast<std::size_t>(num_stages), costs)};
+}
+
+Seconds op_seconds(const CostModel& costs, const Op& op) {
+  if (!is_compute(op.kind)) {
+    return {};
+  }
+  const ChunkCosts& chunk = costs.chunks[static_cast<std::size_t>(op.chunk)];
+  switch (op.kind) {
+    case OpKind::forward:
+      return chunk.forward;
+    case OpKind::backward_input:
+      return chunk.backward_input;
+    case OpKind::backward_weight:
+      return chunk.backward_weight;
+    case OpKind::backward:
+      return chunk.backward_input + chunk.backward_weight;
+    default:
+      return {};
+  }
+}
+
+const Link& link_between(const CostModel& costs, int from, int to) {
+  const auto found = costs.links.find({from, to});
+  return found == costs.links.end() ? costs.link : found->second;
+}
+
+Seconds service_seconds(const Link& link, Bytes bytes) {
+  if (link.bytes_per_second <= 0.0) {
+    return {};
+  }
+  return {static_cast<double>(bytes.value) / link.bytes_per_second};
+}
+
+Bytes transfer_bytes(const CostModel& costs, const TransferId& id) {
+  const auto found = costs.transfers.find(id);
+  if (found != costs.transfers.end()) {
+    return found->second;
+  }
+  const ChunkCosts& chunk = costs.chunks[static_cast<std::size_t>(id.stage)];
+  return id.site == Site::pipeline_forward ? chunk.forward_bytes : chunk.backward_bytes;
+}
+
+const ClassCost& class_cost(const CostModel& costs, const TransferClass& members) {
+  static const ClassCost plain;
+  const auto found = costs.compressed.find(members);
+  return found == costs.compressed.end() ? plain : found->second;
+}
+
+}  // namespace slackline::schedule

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/unit.h"
+
+namespace slackline::schedule {
+
+// What everything in a step takes. All fields default to nothing, so a model says what it knows.
+
+enum class Duplex { full, half };
+
+// Messages over a link are served one at a time, each for bytes / bytes_per_second, and arrive
+// `latency` after their service; the link serves the next one meanwhile.
+struct Link {
+  Seconds latency{};
+  double bytes_per_second{};  // 0: no limit
+  Duplex duplex{};            // half: both directions share one service
+  // Two ends that may be other links' as well, as a node's adapter is, by any numbers: each serves
+  // one message at a time, whichever link it goes over, and `duplex` says nothing. None: negative.
+  std::array<int, 2> ends{-1, -1};
+  double eager_bytes{};  // a transfer of as many or more starts once its receive is posted
+};
+
+// Exchanges between all ranks of a group that a once-a-step transfer makes, one after the other:
+// the link serves each for its part of the bytes, and what it carried arrives `latency` later.
+// Meanwhile the link serves others.
+struct Exchanges {
+  Seconds latency{};
+  int plain = 1;  // of the transfer without a codec: a gather or a scatter has 1, a sum 1 or 2
+  int sum = 1;    // of a sum over the same ranks, which codecs that add take instead
+};
+
+// Part of a once-a-step transfer, and the op it runs beside. For a reduction `at` is the fraction
+// of the chunk's last backward pass (or weight part) after which its gradients are complete; for
+// a parameter gather the fraction of the chunk's first forward pass before which it must be there.
+struct Bucket {
+  double at{};
+  Seconds seconds{};  // that all its exchanges keep the link busy
+  Exchanges exchanges{};
+  bool table = false;  // a tied table's gradients, a class of their own
+  bool tail = false;   // in Phase::tail, where a table's are always
+};
+
+// One virtual stage.
+struct ChunkCosts {
+  Seconds forward{};
+  Seconds backward_input{};
+  Seconds backward_weight{};
+  Bytes forward_bytes{};   // its output, to the next virtual stage
+  Bytes backward_bytes{};  // its input gradient, to the one before
+  std::vector<Bucket> data_reduction{};
+  std::vector<Bucket> parameter_gather{};
+};
+
+// What follows each other in a once-a-step transfer.
+struct Rounds {
+  int plain = 0;    // the exchanges that it makes without a codec
+  int sums = 0;     // sums over the ranks
+  int gathers = 0;  // gathers or other single exchanges
+
+  friend bool operator==(const Rounds&, const Rounds&) = default;
+};
+
+// What a codec makes of a class of transfers. Of a pipeline's class: of each of its messages; of a
+// once-a-step class: of all its transfers together, evenly.
+struct ClassCost {
+  double share = 1.0;  // of the bytes, which still travel
+  Rounds rounds{.plain = 1};
+  Seconds encode{};
+  Seconds decode{};
+
+  friend bool operator==(const ClassCost&, const ClassCost&) = default;
+};
+
+struct CostModel {
+  std::vector<ChunkCosts> chunks{};             // p v, by virtual stage
+  Link link{};                                  // between any two ranks that `links` does not name
+  std::map<std::pair<int, int>, Link> links{};  // directed: {from, to}
+  std::map<TransferId, Bytes> transfers{};      // in place of the chunk's
+  std::map<TransferClass, ClassCost> compressed{};
+  // Encoding and decoding messages keeps a rank from computing: no core is free for it. Else both
+  // go on beside compute.
+  bool codecs_take_compute = false;
+  Seconds embedding_sync{};  // of the tied table, between the first and last stage's ranks
+  Exchanges embedding_exchanges{};
+  Seconds gradient_norm{};  // once all ranks' gradients are there
+  Seconds optimizer{};      // then, on each rank
+};
+
+// Costs that are the same for each of `num_stages` virtual stages, without transfers.
+[[nodiscard]] CostModel uniform_costs(int num_stages, const ChunkCosts& costs);
+
+// How long it computes; nothing for transfers and waits.
+[[nodiscard]] Seconds op_seconds(const CostModel& costs, const Op& op);
+
+[[nodiscard]] const Link& link_between(const CostModel& costs, int from, int to);
+
+// How long the link is busy with it.
+[[nodiscard]] Seconds service_seconds(const Link& link, Bytes bytes);
+
+// Of a message without a codec.
+[[nodiscard]] Bytes transfer_bytes(const CostModel& costs, const TransferId& id);
+
+// That of a class without a codec where it has none.
+[[nodiscard]] const ClassCost& class_cost(const CostModel& costs, const TransferClass& members);
+
+}  // namespace slackline::schedule

@@ -1,0 +1,103 @@
+#include "parallel/plan/transfer_class.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <map>
+#include <tuple>
+
+namespace slackline::schedule {
+
+std::string site_name(Site site) {
+  switch (site) {
+    case Site::pipeline_forward:
+      return "pipeline_forward";
+    case Site::pipeline_backward:
+      return "pipeline_backward";
+    case Site::data_gradient:
+      return "data_gradient";
+    case Site::embedding:
+      return "embedding";
+    case Site::parameter_gather:
+      return "parameter_gather";
+  }
+  return "?";
+}
+
+std::string phase_name(Phase phase) {
+  switch (phase) {
+    case Phase::warmup:
+      return "warmup";
+    case Phase::steady:
+      return "steady";
+    case Phase::cooldown:
+      return "cooldown";
+    case Phase::step:
+      return "step";
+    case Phase::tail:
+      return "tail";
+  }
+  return "?";
+}
+
+std::string class_text(const TransferClass& members) {
+  return site_name(members.site) + ", stage " + std::to_string(members.stage) + ", " +
+         phase_name(members.phase);
+}
+
+namespace {
+
+using PassKey = std::tuple<bool, int, int>;  // forward?, chunk, micro-batch
+
+PassKey pass_of(const Op& op) {
+  return {op.kind == OpKind::forward || is_forward_transfer(op.kind), op.chunk, op.micro_batch};
+}
+
+std::map<PassKey, Phase> phases_of_passes(const std::vector<Op>& ops) {
+  std::vector<Op> passes;
+  std::copy_if(ops.begin(), ops.end(), std::back_inserter(passes), [](const Op& op) {
+    return op.kind == OpKind::forward || makes_input_gradient(op.kind);
+  });
+  const auto is_forward = [](const Op& op) { return op.kind == OpKind::forward; };
+  const auto first_backward =
+      std::find_if_not(passes.begin(), passes.end(), is_forward) - passes.begin();
+  const auto after_last_forward =
+      std::find_if(passes.rbegin(), passes.rend(), is_forward).base() - passes.begin();
+  std::map<PassKey, Phase> phases;
+  for (std::ptrdiff_t i = 0; i < std::ssize(passes); ++i) {
+    const Op& pass = passes[static_cast<std::size_t>(i)];
+    phases[pass_of(pass)] = i < first_backward        ? Phase::warmup
+                            : i >= after_last_forward ? Phase::cooldown
+                                                      : Phase::steady;
+  }
+  return phases;
+}
+
+}  // namespace
+
+std::vector<Phase> phases_of(const std::vector<Op>& ops) {
+  const std::map<PassKey, Phase> by_pass = phases_of_passes(ops);
+  std::vector<Phase> phases;
+  for (const Op& op : ops) {
+    const auto found = by_pass.find(pass_of(op));
+    phases.push_back(op.kind == OpKind::wait || found == by_pass.end() ? Phase::steady
+                                                                       : found->second);
+  }
+  return phases;
+}
+
+std::vector<TransferId> members_of(const Schedule& schedule, const TransferClass& wanted) {
+  std::vector<TransferId> members;
+  const std::vector<Op>& ops =
+      schedule.ranks[static_cast<std::size_t>(schedule.rank_of(wanted.stage))];
+  const std::vector<Phase> phases = phases_of(ops);
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (is_send(ops[i].kind) && ops[i].chunk == wanted.stage && phases[i] == wanted.phase &&
+        id_of_send(ops[i]).site == wanted.site) {
+      members.push_back(id_of_send(ops[i]));
+    }
+  }
+  return members;
+}
+
+}  // namespace slackline::schedule

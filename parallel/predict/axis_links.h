@@ -1,0 +1,50 @@
+#pragma once
+
+#include <vector>
+
+#include "parallel/predict/link_load.h"
+#include "parallel/step/groups.h"
+
+namespace slackline {
+
+// The links of a cluster as the transfers of a mesh see them, every group of an axis at one place
+// of the pipeline exchanging at the same time. Where a group spans several links, its slowest
+// counts. REQUIRES, for each call: the cluster has a device for every rank.
+
+// Exchanges inside all tensor or data groups at a pipeline place.
+[[nodiscard]] schedule::Link group_link(const ParallelConfig& config,
+                                        const Cluster& cluster,
+                                        const char* axis,
+                                        int place);
+
+// Exchanges between the two ends of the pipelines, of all replicas together (fused) or each alone.
+[[nodiscard]] schedule::Link table_link(const ParallelConfig& config,
+                                        const Cluster& cluster,
+                                        EmbeddingSync sync);
+
+// Messages of all tensor ranks together from one place of the pipeline to another.
+[[nodiscard]] schedule::Link boundary_link(const ParallelConfig& config,
+                                           const Cluster& cluster,
+                                           int from,
+                                           int to);
+
+// How long a few numbers take from everybody to everybody.
+[[nodiscard]] schedule::Seconds agreement_seconds(const ParallelConfig& config,
+                                                  const Cluster& cluster);
+
+// Collectives of `bytes` over such a link by n ranks, each of which sends 1 / n of it to each other
+// one; an all-reduce does so twice, or sends all of it once where two ranks add or it is small. The
+// link is busy for the service; each exchange arrives a latency later.
+[[nodiscard]] int all_reduce_exchanges(int ranks, double bytes);
+[[nodiscard]] schedule::Seconds all_reduce_service(const schedule::Link& link,
+                                                   int ranks,
+                                                   double bytes);
+[[nodiscard]] schedule::Seconds slices_service(const schedule::Link& link, int ranks, double bytes);
+
+// The same with the latencies.
+[[nodiscard]] schedule::Seconds all_reduce_seconds(const schedule::Link& link,
+                                                   int ranks,
+                                                   double bytes);
+[[nodiscard]] schedule::Seconds slices_seconds(const schedule::Link& link, int ranks, double bytes);
+
+}  // namespace slackline

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "parallel/mesh/rank_plan.h"
+#include "parallel/plan/compression_plan.h"
+
+namespace slackline {
+
+// What all ranks send in a step for one class of transfers, in payload bytes.
+struct ClassBytes {
+  schedule::TransferClass members{};
+  std::size_t raw = 0;   // without compression
+  std::size_t sent = 0;  // under the plan, frames included
+
+  // What the first tensor rank compresses: a pipeline's message, or the sums of a step.
+  struct Message {
+    CodecSetting codec{};
+    std::vector<std::int64_t> shape{};  // as in CodecTimes
+
+    friend bool operator==(const Message&, const Message&) = default;
+  };
+
+  std::vector<Message> compressed{};
+
+  friend bool operator==(const ClassBytes&, const ClassBytes&) = default;
+};
+
+// Of every class of the plan, to the byte: closed formulas of shapes and settings. A bucket of
+// gradients counts where its last layer stands; gradients of norms count with the rank's first
+// virtual stage.
+[[nodiscard]] std::vector<ClassBytes> class_bytes(const MeshJob& job, const CompressionPlan& plan);
+
+// What a codec does to the class, every other one plain. Of gradients: all that the ranks of the
+// first tensor rank exchange, since classes may share a bucket; with no list of messages.
+[[nodiscard]] ClassBytes bytes_with(const MeshJob& job, const CompressionPlan::Class& row);
+
+// What a message of the class is like: this tensor rank's share of a boundary, or its part of the
+// smallest matrix of a layer.
+[[nodiscard]] MatrixShape typical_shape(const MeshJob& job, const schedule::TransferClass& members);
+
+// What compression keeps off each axis in a step, in the order of kReportedAxes; below 0 where it
+// sends more.
+[[nodiscard]] std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan);
+
+}  // namespace slackline

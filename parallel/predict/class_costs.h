@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+
+#include "parallel/plan/cost_model.h"
+#include "parallel/predict/class_bytes.h"
+#include "parallel/predict/step_costs.h"
+
+namespace slackline {
+
+// What a class's codec takes of one rank: for a message of a boundary, or for a step's sums.
+struct CodecSeconds {
+  schedule::Seconds encode{};
+  schedule::Seconds decode{};
+};
+
+// Nothing where the costs do not know the codec of one of its messages.
+[[nodiscard]] std::optional<CodecSeconds> codec_seconds(const ClassBytes& members,
+                                                        const StepCosts& costs);
+
+// Of messages that the costs do not know, as assumed.
+[[nodiscard]] CodecSeconds codec_seconds_or_assumed(const ClassBytes& members,
+                                                    const StepCosts& costs);
+
+// The class in a timeline.
+[[nodiscard]] schedule::ClassCost class_cost(const ClassBytes& members,
+                                             const CodecSeconds& seconds);
+
+}  // namespace slackline

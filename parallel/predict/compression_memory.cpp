@@ -1,0 +1,107 @@
+#include "parallel/predict/compression_memory.h"
+
+#include <algorithm>
+
+#include "compress/codec_bytes.h"
+#include "compress/residuals.h"
+#include "parallel/channel/bucket_compression.h"
+#include "parallel/channel/pipeline_compression.h"
+
+namespace slackline {
+
+namespace {
+
+// The boundaries of the rank, without memory of their own.
+void add_pipeline(const MeshJob& job,
+                  const MeshPlace& place,
+                  const CompressionPlan& plan,
+                  const Workers& workers,
+                  CompressionMemory& memory) {
+  const RankPlan rank = make_rank_plan(job, place);
+  PipelineCompression pipeline(
+      {.schedule = rank.executor.schedule,
+       .pipeline_rank = place.pipeline,
+       .share = share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor),
+       .dtype = job.precision});
+  const auto slots =
+      static_cast<std::size_t>(schedule::input_slots(rank.executor.schedule)
+                                   .num_slots[static_cast<std::size_t>(place.pipeline)]);
+  for (const BoundaryCodec::Options& boundary : pipeline.boundaries(plan)) {
+    const std::vector<CodecPart> parts = {{.name = boundary.name, .shape = boundary.shape}};
+    memory.messages += slots * frame_bytes(boundary.setting, parts);
+    memory.workspace =
+        std::max(memory.workspace, BoundaryCodec::workspace_bytes(boundary, workers));
+    if (boundary.end == BoundaryCodec::End::sends) {
+      const std::size_t state =
+          Residuals::bytes(boundary.setting.error_feedback, parts, boundary.num_micro_batches) +
+          state_bytes(boundary.setting, parts, CodecUse::sends_frames);
+      memory.state += state;
+      memory.saved += state;
+    }
+  }
+}
+
+void add_sum(const CompressedSum::Options& sum, const Workers& workers, CompressionMemory& memory) {
+  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
+  const std::size_t residuals = Residuals::bytes(sum.setting.error_feedback, parts, 1);
+  memory.state += residuals + state_bytes(sum.setting, parts, CodecUse::sums);
+  memory.saved += residuals;
+  if (!sum.owners.empty()) {
+    // Slices that are sent and, of frames, those that arrive and the whole frame.
+    const std::size_t sent = message_bytes(sum);
+    memory.messages += adds(sum.setting.kind) ? sent : 2 * sent + frame_bytes(sum.setting, parts);
+  } else if (!adds(sum.setting.kind)) {
+    memory.messages += static_cast<std::size_t>(sum.ranks) * frame_bytes(sum.setting, parts);
+  }
+  memory.workspace = std::max(memory.workspace,
+                              make_codec(sum.setting, parts, sum.seed)->workspace_bytes(workers));
+}
+
+void add_gradients(const MeshJob& job,
+                   const MeshPlace& place,
+                   const CompressionPlan& plan,
+                   const Workers& workers,
+                   CompressionMemory& memory) {
+  const RankPlan rank = make_rank_plan(job, place);
+  const std::vector<Parameter> parameters = Parameters::describe(job.model, rank.slice);
+  const int p = job.parallel.pipeline;
+  for (const GradientBucket& bucket :
+       gradient_buckets(parameters, job.model.tie_embeddings, rank.reducer.bucket_bytes)) {
+    const bool two_stages = bucket.kind == GradientBucket::Kind::table && p > 1;
+    const CompressedBucket::Options compressed =
+        compressed_bucket(bucket,
+                          plan,
+                          {.chunks = &rank.slice.chunks,
+                           .pipeline_rank = place.pipeline,
+                           .pipeline_size = p,
+                           .group_size = job.parallel.data * (two_stages ? 2 : 1),
+                           .strategy = job.parallel.data_strategy});
+    if (compressed.sums.empty()) {
+      continue;
+    }
+    for (const CompressedSum::Options& sum : compressed.sums) {
+      add_sum(sum, workers, memory);
+    }
+    for (const Parameter* parameter : compressed.plain) {
+      memory.messages += parameter->shard.shape.num_elements() * size_of(DType::f32);
+    }
+  }
+}
+
+}  // namespace
+
+CompressionMemory compression_memory(const MeshJob& job,
+                                     const MeshPlace& place,
+                                     const PlanHistory& plans,
+                                     const Workers& workers) {
+  CompressionMemory most;
+  for (const PlanFromStep& row : plans) {
+    CompressionMemory memory;
+    add_pipeline(job, place, row.plan, workers, memory);
+    add_gradients(job, place, row.plan, workers, memory);
+    most = memory.total() > most.total() ? memory : most;
+  }
+  return most;
+}
+
+}  // namespace slackline

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+
+#include "parallel/mesh/rank_plan.h"
+#include "parallel/plan/compression_plan.h"
+
+namespace slackline {
+
+// What compression takes on one rank, the most of any plan of the run.
+struct CompressionMemory {
+  std::size_t state = 0;      // residuals and factors
+  std::size_t messages = 0;   // frames and packed gradients
+  std::size_t workspace = 0;  // of the codecs' stream
+  std::size_t saved = 0;      // of the state, in this rank's part of a checkpoint
+
+  [[nodiscard]] std::size_t total() const { return state + messages + workspace; }
+};
+
+// Nothing is allocated.
+[[nodiscard]] CompressionMemory compression_memory(const MeshJob& job,
+                                                   const MeshPlace& place,
+                                                   const PlanHistory& plans,
+                                                   const Workers& workers);
+
+}  // namespace slackline

@@ -1,0 +1,438 @@
+#include "parallel/predict/step_cost_model.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "parallel/mesh/stage_split.h"
+#include "parallel/predict/axis_links.h"
+#include "parallel/predict/bucket_times.h"
+#include "parallel/predict/byte_inputs.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::ChunkCosts;
+using schedule::Seconds;
+
+constexpr double kFloatBytes = 4.0;
+// Shorter than anything measured: a transfer that takes no time still has a place in the timeline.
+constexpr Seconds kNoTime{1e-12};
+
+class CostModelBuilder {
+ public:
+  CostModelBuilder(const MeshJob& job, const StepCosts& costs, const LinkSpeeds& links)
+      : job_(job),
+        costs_(costs),
+        links_(links),
+        bytes_(byte_inputs(job)),
+        stages_(split_layers(job.model, job.parallel)),
+        use_stages_(stages_fit()) {}
+
+  [[nodiscard]] schedule::CostModel build() {
+    require_same_model();
+    for (int stage = 0; stage < num_stages(); ++stage) {
+      model_.chunks.push_back(use_stages_ ? measured_stage(stage) : stage_of_parts(stage));
+    }
+    add_boundaries();
+    add_tensor_axis();
+    add_data_axis();
+    add_table();
+    add_update();
+    model_.codecs_take_compute = costs_.codecs_take_compute;
+    return std::move(model_);
+  }
+
+ private:
+  [[nodiscard]] int num_stages() const { return static_cast<int>(stages_.size()); }
+
+  [[nodiscard]] const ParallelConfig& mesh() const { return job_.parallel; }
+
+  [[nodiscard]] int place_of(int stage) const { return stage % mesh().pipeline; }
+
+  [[nodiscard]] const ChunkSlice& slice(int stage) const {
+    return stages_[static_cast<std::size_t>(stage)];
+  }
+
+  [[nodiscard]] ChunkCosts& chunk(int stage) {
+    return model_.chunks[static_cast<std::size_t>(stage)];
+  }
+
+  // Whether costs of virtual stages were measured on this job's layout.
+  [[nodiscard]] bool stages_fit() const {
+    if (costs_.layout && *costs_.layout != layout_of(job_)) {
+      return false;
+    }
+    int measured = 0;
+    for (const OpCost& op : costs_.ops) {
+      measured = op.kind == CostKind::forward ? std::max(measured, op.stage + 1) : measured;
+    }
+    const bool parts = costs_.of_part(CostKind::layer_forward).has_value();
+    if (measured != num_stages() && !parts) {
+      throw ConfigError(fmt::format(
+          "ops: must give forward and backward of {} virtual stages, or layer_forward and the "
+          "other costs of parts; got {} stages",
+          num_stages(),
+          measured));
+    }
+    return measured == num_stages();
+  }
+
+  [[nodiscard]] Seconds of_stage(int stage, CostKind kind) const {
+    if (const auto seconds = costs_.of_stage(stage, kind)) {
+      return *seconds;
+    }
+    throw ConfigError(fmt::format("ops: must give \"{}\" of every virtual stage; got none of {}",
+                                  kCostKindNames[static_cast<std::size_t>(kind)],
+                                  stage));
+  }
+
+  // The number of layers may differ.
+  void require_same_model() const {
+    if (!costs_.model) {
+      return;
+    }
+    const ModelConfig& own = job_.model;
+    ModelConfig measured = *costs_.model;
+    measured.layers = own.layers;
+    if (measured == own) {
+      return;
+    }
+    const auto sizes = [](const ModelConfig& model) {
+      return fmt::format("hidden {}, heads {}, sequence {}, vocab {}, ffn {}",
+                         model.hidden,
+                         model.heads,
+                         model.sequence,
+                         model.vocab,
+                         model.ffn);
+    };
+    const bool same_sizes = sizes(measured) == sizes(own);
+    throw ConfigError(
+        "model: costs hold for the model that they were measured of, with any number of layers: " +
+        (same_sizes ? "this one has another dropout, tie_embeddings or recompute"
+                    : sizes(measured) + "; got a config with " + sizes(own)) +
+        "; measure this model, or take \"model\" out of the file to use them all the same");
+  }
+
+  // Of one token, all tensor ranks' times added.
+  [[nodiscard]] Seconds of_part(CostKind kind) const {
+    if (const auto seconds = costs_.of_part(kind)) {
+      return *seconds;
+    }
+    throw ConfigError(fmt::format(
+        "ops: must give \"{}\", or costs of virtual stages measured on this layout; got none",
+        kCostKindNames[static_cast<std::size_t>(kind)]));
+  }
+
+  // Of the backward pass of a layer, by its operations.
+  [[nodiscard]] double weight_share() const {
+    const StepCosts assumed = assumed_costs(job_.model, {});
+    return *assumed.of_part(CostKind::layer_backward_weight) /
+           *assumed.of_part(CostKind::layer_backward);
+  }
+
+  [[nodiscard]] bool splits_backward() const { return mesh().schedule == ScheduleName::zb_h1; }
+
+  [[nodiscard]] ChunkCosts measured_stage(int stage) const {
+    ChunkCosts chunk{.forward = of_stage(stage, CostKind::forward)};
+    const auto whole = costs_.of_stage(stage, CostKind::backward);
+    if (!whole || (splits_backward() && costs_.of_stage(stage, CostKind::backward_weight))) {
+      chunk.backward_input = of_stage(stage, CostKind::backward_input);
+      chunk.backward_weight = of_stage(stage, CostKind::backward_weight);
+    } else if (splits_backward()) {
+      chunk.backward_weight = weight_share() * *whole;
+      chunk.backward_input = *whole - chunk.backward_weight;
+    } else {
+      chunk.backward_input = *whole;
+    }
+    return chunk;
+  }
+
+  struct LayerBackward {
+    Seconds input{};
+    Seconds weight{};
+  };
+
+  [[nodiscard]] LayerBackward layer_backward() const {
+    const auto whole = costs_.of_part(CostKind::layer_backward);
+    const bool parts = costs_.of_part(CostKind::layer_backward_weight).has_value();
+    if (!whole || (splits_backward() && parts)) {
+      return {.input = of_part(CostKind::layer_backward_input),
+              .weight = of_part(CostKind::layer_backward_weight)};
+    }
+    const Seconds weight = splits_backward() ? weight_share() * *whole : Seconds{};
+    return {.input = *whole - weight, .weight = weight};
+  }
+
+  [[nodiscard]] ChunkCosts stage_of_parts(int stage) const {
+    const double tokens =
+        static_cast<double>(job_.micro_batch.num_tokens()) / static_cast<double>(mesh().tensor);
+    const ChunkSlice& held = slice(stage);
+    const double layers = held.num_layers();
+    const LayerBackward layer = layer_backward();
+    ChunkCosts chunk{.forward = layers * of_part(CostKind::layer_forward),
+                     .backward_input = layers * layer.input,
+                     .backward_weight = (tokens * layers) * layer.weight};
+    if (held.embedding) {
+      chunk.forward += of_part(CostKind::embedding_forward);
+      chunk.backward_input += of_part(CostKind::embedding_backward);
+    }
+    if (held.head) {
+      chunk.forward += of_part(CostKind::head_forward);
+      chunk.backward_input += of_part(CostKind::head_backward);
+    }
+    chunk.forward = tokens * chunk.forward;
+    chunk.backward_input = tokens * chunk.backward_input;
+    return chunk;
+  }
+
+  void add_boundaries() {
+    const schedule::Bytes message = schedule::boundary_message_bytes(bytes_);
+    for (ChunkCosts& chunk : model_.chunks) {
+      chunk.forward_bytes = message;
+      chunk.backward_bytes = message;
+    }
+    const int p = mesh().pipeline;
+    if (!links_ || p == 1) {
+      return;
+    }
+    for (int from = 0; from < p; ++from) {
+      for (const int to : {(from + 1) % p, (from + p - 1) % p}) {
+        model_.links[{from, to}] = boundary_link(mesh(), *links_, from, to);
+      }
+    }
+  }
+
+  // docs/schedule.md, "Bytes", has the same counts.
+  void add_tensor_axis() {
+    if (!links_ || mesh().tensor == 1) {
+      return;
+    }
+    const bool cut = mesh().sequence_parallel;
+    const bool again = job_.model.recompute == Recompute::block;
+    for (int stage = 0; stage < num_stages(); ++stage) {
+      const ChunkSlice& held = slice(stage);
+      const double layers = held.num_layers();
+      const double e = held.embedding ? 1.0 : 0.0;
+      const double h = held.head ? 1.0 : 0.0;
+      const bool piped = mesh().pipeline > 1;
+      const double arrives = !cut && piped && !held.embedding ? 1.0 : 0.0;
+      const double returns = !cut && piped && !held.head ? 1.0 : 0.0;
+      const schedule::Link link = group_link(mesh(), *links_, "tensor", place_of(stage));
+      const Seconds gather = slices_seconds(link, mesh().tensor, activation_bytes());
+      const auto sum_of = [&](double bytes) {
+        return cut ? slices_seconds(link, mesh().tensor, bytes)
+                   : all_reduce_seconds(link, mesh().tensor, bytes);
+      };
+      const double elements = activation_bytes() / static_cast<double>(bytes_.element_bytes);
+      const Seconds sum = sum_of(kFloatBytes * elements);
+      const double tokens = static_cast<double>(job_.micro_batch.num_tokens());
+      const double statistics = static_cast<double>(bytes_.loss_statistics) * kFloatBytes * tokens;
+      // Sums of input gradients travel beside weight gradients that are made at once.
+      if (!cut && !splits_backward()) {
+        chunk(stage).backward_input += -1.0 * hidden_by_weight_gradients(stage, sum);
+      }
+      const double gathers_back = cut ? (again ? 4.0 : 2.0) * layers + e + h : returns;
+      const double inputs_again = cut ? 2.0 * layers : 0.0;  // for weight gradients
+      chunk(stage).forward += 2.0 * layers * sum + e * sum_of(activation_bytes());
+      chunk(stage).forward += (cut ? 2.0 * layers : arrives) * gather;
+      chunk(stage).backward_input += ((again ? 3.0 : 2.0) * layers + h) * sum;
+      chunk(stage).backward_input += gathers_back * gather;
+      if (splits_backward()) {
+        chunk(stage).backward_weight += inputs_again * gather;
+      } else {  // each right behind a sum, on the same links
+        chunk(stage).backward_input += inputs_again * (gather - link.latency);
+      }
+      chunk(stage).backward_input += h * slices_seconds(link, 1, statistics);
+    }
+  }
+
+  // How much of a stage's sums of input gradients its weight gradients hide, in a pass that makes
+  // both: the sum behind qkv by qkv's own, likewise of the expansion and the head. REQUIRES:
+  // backward_input holds the stage's computing and nothing else.
+  [[nodiscard]] Seconds hidden_by_weight_gradients(int stage, Seconds sum) const {
+    const StepCosts assumed = assumed_costs(job_.model, {});
+    const ChunkSlice& held = slice(stage);
+    const Seconds layer = *assumed.of_part(CostKind::layer_backward);
+    const Seconds head = held.head ? *assumed.of_part(CostKind::head_backward) : Seconds{};
+    const Seconds embedding =
+        held.embedding ? *assumed.of_part(CostKind::embedding_backward) : Seconds{};
+    const double layers = held.num_layers();
+    const double scale = model_.chunks[static_cast<std::size_t>(stage)].backward_input /
+                         (layers * layer + head + embedding);
+    const Seconds weights = (scale * weight_share()) * layer;
+    const auto C = static_cast<double>(job_.model.hidden);
+    const auto F = static_cast<double>(job_.model.ffn);
+    const double all = 4.0 * C + 2.0 * F;  // of C columns: qkv 3, projection 1, both of the mlp
+    const Seconds qkv = std::min(sum, (3.0 * C / all) * weights);
+    const Seconds expansion = std::min(sum, (F / all) * weights);
+    constexpr double kTableShare = 1.0 / 3.0;  // logits, input and table gradient cost the same
+    return layers * (qkv + expansion) + std::min(sum, (kTableShare * scale) * head);
+  }
+
+  [[nodiscard]] double activation_bytes() const {
+    return static_cast<double>(schedule::boundary_message_bytes(bytes_).value);
+  }
+
+  void add_data_axis() {
+    if (mesh().data == 1) {
+      return;
+    }
+    const bool sharded = mesh().data_strategy == DataStrategy::zero1;
+    for (int place = 0; place < mesh().pipeline; ++place) {
+      const std::vector<PlacedBucket> buckets = placed_buckets(job_, place);
+      const auto link = links_ ? group_link(mesh(), *links_, "data", place) : schedule::Link{};
+      for (const PlacedBucket& bucket : buckets) {
+        const auto bytes = static_cast<double>(bucket.bytes);
+        const Seconds half = slices_service(link, mesh().data, bytes);
+        const int sum = all_reduce_exchanges(mesh().data, bytes);
+        chunk(bucket.stage)
+            .data_reduction.push_back(
+                {.at = bucket.reduce_at,
+                 .seconds = sharded ? half : all_reduce_service(link, mesh().data, bytes),
+                 .exchanges = {.latency = link.latency, .plain = sharded ? 1 : sum, .sum = sum},
+                 .table = bucket.table,
+                 .tail = bucket.tail});
+        if (sharded) {
+          // First layers first, as they are read.
+          std::vector<schedule::Bucket>& gathers = chunk(bucket.stage).parameter_gather;
+          gathers.insert(
+              gathers.begin(),
+              {.at = bucket.gather_at, .seconds = half, .exchanges = {.latency = link.latency}});
+        }
+      }
+    }
+    if (!links_) {
+      for (int stage = 0; stage < num_stages(); ++stage) {
+        spread(stage, CostKind::data_reduction, chunk(stage).data_reduction);
+        spread(stage, CostKind::parameter_gather, chunk(stage).parameter_gather);
+      }
+    }
+  }
+
+  // What was measured of a stage's buckets together, in equal parts.
+  void spread(int stage, CostKind kind, std::vector<schedule::Bucket>& buckets) const {
+    const auto seconds = costs_.of_stage(stage, kind);
+    if (!use_stages_ || !seconds) {
+      return;
+    }
+    for (schedule::Bucket& bucket : buckets) {
+      bucket.seconds = (1.0 / static_cast<double>(buckets.size())) * *seconds;
+    }
+  }
+
+  void add_table() {
+    if (mesh().pipeline == 1 || !job_.model.tie_embeddings) {
+      return;
+    }
+    model_.embedding_sync = kNoTime;
+    if (!links_) {
+      const auto measured = costs_.of_stage(0, CostKind::embedding_sync);
+      model_.embedding_sync = measured.value_or(kNoTime);
+      return;
+    }
+    const double table =
+        static_cast<double>(bytes_.V) / mesh().tensor * static_cast<double>(bytes_.C) * kFloatBytes;
+    const schedule::Link link = table_link(mesh(), *links_, mesh().embedding_sync);
+    if (mesh().embedding_sync == EmbeddingSync::separate) {
+      add_separate_table(link, table);
+      return;
+    }
+    const int holders = 2 * mesh().data;
+    const int sum = all_reduce_exchanges(holders, table);
+    if (mesh().data_strategy == DataStrategy::zero1) {
+      const Seconds slices = slices_service(link, holders, table);
+      model_.embedding_sync += slices;
+      model_.embedding_exchanges = {.latency = link.latency, .plain = 1, .sum = sum};
+      for (const int stage : {0, num_stages() - 1}) {
+        std::vector<schedule::Bucket>& gathers = chunk(stage).parameter_gather;
+        gathers.insert(stage == 0 ? gathers.begin() : gathers.end(),
+                       {.seconds = slices, .exchanges = {.latency = link.latency}});
+      }
+    } else {
+      model_.embedding_sync += all_reduce_service(link, holders, table);
+      model_.embedding_exchanges = {.latency = link.latency, .plain = sum, .sum = sum};
+    }
+  }
+
+  // Both ends of a pipeline first, then the data ranks. The longer latency counts for both.
+  void add_separate_table(const schedule::Link& link, double table) {
+    model_.embedding_sync += all_reduce_service(link, 2, table);
+    model_.embedding_exchanges = {.latency = link.latency};
+    if (mesh().data > 1) {
+      const schedule::Link data = group_link(mesh(), *links_, "data", 0);
+      const int sum = all_reduce_exchanges(mesh().data, table);
+      model_.embedding_sync += all_reduce_service(data, mesh().data, table);
+      model_.embedding_exchanges = {
+          .latency = std::max(link.latency, data.latency), .plain = 1 + sum, .sum = 1 + sum};
+    }
+  }
+
+  void add_update() {
+    for (int place = 0; place < mesh().pipeline; ++place) {
+      Seconds seconds{};
+      for (int stage = place; stage < num_stages(); stage += mesh().pipeline) {
+        seconds += update_seconds(stage);
+      }
+      model_.optimizer = std::max(model_.optimizer, seconds);
+    }
+    if (const auto measured = costs_.of_stage(0, CostKind::gradient_norm)) {
+      model_.gradient_norm = *measured;
+    } else if (links_ && mesh().num_ranks() > 1) {
+      model_.gradient_norm = agreement_seconds(mesh(), *links_) + norm_sums();
+    }
+  }
+
+  [[nodiscard]] Seconds update_seconds(int stage) const {
+    const auto measured = costs_.of_stage(stage, CostKind::optimizer);
+    const auto element = costs_.of_part(CostKind::element_update);
+    if (measured && use_stages_ && !element) {
+      return *measured;
+    }
+    return updated_elements(job_, stage) * element.value_or(Seconds{});
+  }
+
+  // Norms' gradients over tensor ranks, which nothing hides.
+  [[nodiscard]] Seconds norm_sums() const {
+    Seconds longest{};
+    if (!mesh().sequence_parallel || mesh().tensor == 1) {
+      return longest;
+    }
+    for (int place = 0; place < mesh().pipeline; ++place) {
+      const schedule::Link link = group_link(mesh(), *links_, "tensor", place);
+      const auto bytes = static_cast<double>(norm_bytes(job_, place));
+      longest = std::max(longest, all_reduce_seconds(link, mesh().tensor, bytes));
+    }
+    return longest;
+  }
+
+  const MeshJob& job_;
+  const StepCosts& costs_;
+  const LinkSpeeds& links_;
+  schedule::ByteInputs bytes_;
+  std::vector<ChunkSlice> stages_;
+  bool use_stages_;
+  schedule::CostModel model_;
+};
+
+}  // namespace
+
+schedule::CostModel cost_model(const MeshJob& job,
+                               const StepCosts& costs,
+                               const LinkSpeeds& links) {
+  return CostModelBuilder(job, costs, links).build();
+}
+
+LinkSpeeds measured_links(const StepCosts& costs, int num_ranks) {
+  if (!costs.node_link && !costs.network_link) {
+    return std::nullopt;
+  }
+  Cluster cluster{.nodes = {{.count = 1, .devices = num_ranks}}};
+  cluster.node_link = costs.node_link.value_or(costs.network_link.value_or(Cluster::Link{}));
+  cluster.network_link = costs.network_link.value_or(cluster.node_link);
+  return cluster;
+}
+
+}  // namespace slackline

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+
+#include "core/comm/links/cluster.h"
+#include "parallel/plan/cost_model.h"
+#include "parallel/predict/step_costs.h"
+
+namespace slackline {
+
+// Absent: nothing is known of links. Transfers then take what was measured of them, or no time.
+using LinkSpeeds = std::optional<Cluster>;
+
+// The costs of a step of `job`, for its timeline. The pipeline ranks of all replicas do the same at
+// the same time, so one pipeline stands for all of them; what they share of a link is counted.
+//
+//   compute    costs of virtual stages where they were measured on this layout, else of parts
+//   tensor     its transfers are added to the passes that wait for them
+//   pipeline   whole messages of all tensor ranks, over links as fast as all of theirs
+//   data       the buckets of the gradient reducer, at the place in backward that completes them
+//
+// Throws ConfigError, without a file's name, where costs of neither stages nor parts cover the job.
+// REQUIRES: the cluster has a device for every rank.
+[[nodiscard]] schedule::CostModel cost_model(const MeshJob& job,
+                                             const StepCosts& costs,
+                                             const LinkSpeeds& links);
+
+// Links of a cost file, with all ranks on one node; nothing where it has none.
+[[nodiscard]] LinkSpeeds measured_links(const StepCosts& costs, int num_ranks);
+
+}  // namespace slackline

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compress/codec_setting.h"
+#include "core/comm/links/cluster.h"
+#include "parallel/mesh/rank_plan.h"
+#include "parallel/plan/codec_errors.h"
+#include "parallel/schedule/unit.h"
+
+namespace slackline {
+
+// What the compute of a step takes, measured or assumed: a cost file (CONTRACTS section 6) as a
+// value. No cost has waiting for a transfer in it.
+//
+// Costs of a virtual stage hold for the layout they were measured on. Costs of parts are free of
+// layouts: one token's share of a pass, the times of all tensor ranks added up, so that N tokens on
+// t tensor ranks take N / t times as long. docs/schedule.md has the list of kinds.
+enum class CostKind {
+  forward,  // of a virtual stage and one micro-batch
+  backward,
+  backward_input,
+  backward_weight,
+  optimizer,       // of a virtual stage, once a step
+  data_reduction,  // likewise: transfers of the step's end, where links are not known
+  parameter_gather,
+  embedding_sync,  // of the step: stage 0
+  gradient_norm,
+  embedding_forward,  // of a part and one token
+  embedding_backward,
+  layer_forward,
+  layer_backward,
+  layer_backward_input,
+  layer_backward_weight,
+  head_forward,   // the final norm
+  head_backward,  // loss, logits and their gradients
+  element_update  // of one element by the optimizer
+};
+
+inline constexpr std::array<std::string_view, 18> kCostKindNames = {"forward",
+                                                                    "backward",
+                                                                    "backward_input",
+                                                                    "backward_weight",
+                                                                    "optimizer",
+                                                                    "data_reduction",
+                                                                    "parameter_gather",
+                                                                    "embedding_sync",
+                                                                    "gradient_norm",
+                                                                    "embedding_forward",
+                                                                    "embedding_backward",
+                                                                    "layer_forward",
+                                                                    "layer_backward",
+                                                                    "layer_backward_input",
+                                                                    "layer_backward_weight",
+                                                                    "head_forward",
+                                                                    "head_backward",
+                                                                    "element_update"};
+
+struct OpCost {
+  int stage = 0;  // virtual; a part's: where it was measured
+  CostKind kind{};
+  schedule::Seconds seconds{};
+
+  friend bool operator==(const OpCost&, const OpCost&) = default;
+};
+
+// A codec's work on one message.
+struct CodecCost {
+  CodecSetting codec{};
+  std::vector<std::int64_t> shape{};  // of a matrix, or the elements of several together
+  std::string dtype{};
+  schedule::Seconds encode{};
+  schedule::Seconds decode{};
+  std::size_t sent_bytes = 0;
+
+  friend bool operator==(const CodecCost&, const CodecCost&) = default;
+};
+
+// What costs of virtual stages depend on.
+struct CostLayout {
+  int tensor = 1;
+  std::int64_t tokens = 0;    // of a micro-batch
+  std::vector<int> layers{};  // of each virtual stage
+
+  friend bool operator==(const CostLayout&, const CostLayout&) = default;
+};
+
+struct StepCosts {
+  std::optional<CostLayout> layout{};  // absent: that of whoever uses them
+  std::optional<ModelConfig> model{};  // likewise; its layers are the layout's
+  std::vector<OpCost> ops{};
+  std::vector<CodecCost> codecs{};
+  std::optional<Cluster::Link> node_link{};
+  std::optional<Cluster::Link> network_link{};
+  // Ranks had no core to spare where this was measured: codecs run instead of compute, not beside.
+  bool codecs_take_compute = false;
+  CodecErrors errors{};  // of candidates, as far as they were tried
+
+  // Means over the entries of a kind; nothing where there is none.
+  [[nodiscard]] std::optional<schedule::Seconds> of_stage(int stage, CostKind kind) const;
+  [[nodiscard]] std::optional<schedule::Seconds> of_part(CostKind kind) const;
+
+  // Of messages of `shape`: as measured, or else of the shape nearest in size with the same
+  // setting, scaled by elements; nothing where there is none.
+  [[nodiscard]] std::optional<CodecCost> of_codec(const CodecSetting& setting,
+                                                  const std::vector<std::int64_t>& shape) const;
+};
+
+[[nodiscard]] CostLayout layout_of(const MeshJob& job);
+
+// Speeds of a rank that are assumed where nothing was measured.
+struct AssumedSpeeds {
+  double flops_per_second = 1e11;  // about one core with 512-bit vectors, fp32
+  double bytes_per_second = 1e10;  // of the optimizer's pass over memory
+};
+
+// Costs of all parts from their floating-point operations.
+[[nodiscard]] StepCosts assumed_costs(const ModelConfig& model, const AssumedSpeeds& speeds);
+
+// A codec's work on a message of `shape` (as in CodecCost), from its floating-point operations and
+// the memory that it reads and writes.
+[[nodiscard]] CodecCost assumed_codec_cost(const CodecSetting& setting,
+                                           const std::vector<std::int64_t>& shape,
+                                           const AssumedSpeeds& speeds);
+
+// As measured where it was, else as assumed.
+[[nodiscard]] CodecCost codec_cost(const StepCosts& costs,
+                                   const CodecSetting& setting,
+                                   const std::vector<std::int64_t>& shape);
+
+// Adds the costs of parts to costs of virtual stages measured on `job`, so that they serve other
+// layouts too: a pass' seconds are shared out like the parts' operations. Parts that were measured
+// stay. Sets the layout.
+[[nodiscard]] StepCosts with_parts(const MeshJob& job, StepCosts measured);
+
+}  // namespace slackline

@@ -1,0 +1,69 @@
+#include "parallel/step/groups.h"
+
+#include <vector>
+
+#include "core/comm/device/nccl_communicator.h"
+#include "core/comm/links/scaled_communicator.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr const char* kTensor = "tensor";
+constexpr const char* kData = "data";
+constexpr const char* kPipeline = "pipeline";
+constexpr const char* kEmbedding = "embedding";
+
+std::vector<int> ends_of_pipeline(const Mesh& mesh, int rank) {
+  const std::vector<int> line = mesh.line(rank, kPipeline);
+  return {line.front(), line.back()};
+}
+
+}  // namespace
+
+Mesh make_mesh(const ParallelConfig& config) {
+  return Mesh({{kTensor, config.tensor}, {kData, config.data}, {kPipeline, config.pipeline}});
+}
+
+Groups::Groups(Communicator& everyone,
+               const ParallelConfig& config,
+               bool tied_embeddings,
+               double scale,
+               Device device,
+               const DeviceTransport& transport)
+    : mesh(make_mesh(config)),
+      world(&everyone),
+      staging(device == Device::cuda ? std::make_shared<HostStaging>() : nullptr),
+      ranks_are_processes(transport.ranks_are_processes) {
+  const int rank = world->rank();
+  const auto group = [&](const char* axis,
+                         const std::vector<int>& members,
+                         Urgency urgency = Urgency::now,
+                         NcclTraffic traffic = NcclTraffic::collectives) {
+    std::unique_ptr<Communicator> made = scaled(world->group(axis, members, urgency), scale);
+    if (staging == nullptr || made == nullptr) {
+      return made;
+    }
+    made = host_staged(std::move(made), staging);
+    return transport.uses_nccl ? nccl(std::move(made), staging, traffic) : std::move(made);
+  };
+  tensor = group(kTensor, mesh.line(rank, kTensor));
+  data = group(kData, mesh.line(rank, kData), Urgency::background);
+  const std::vector<int> line = mesh.line(rank, kPipeline);
+  forward = group(kPipeline, line, Urgency::now, NcclTraffic::neighbours);
+  backward = group(kPipeline, line, Urgency::now, NcclTraffic::neighbours);
+  const int stage = mesh.coordinate(rank, kPipeline);
+  const bool holds_table = stage == 0 || stage == config.pipeline - 1;
+  if (!tied_embeddings || config.pipeline == 1 || !holds_table) {
+    return;
+  }
+  std::vector<int> holders;
+  for (const int replica : mesh.line(rank, kData)) {
+    const std::vector<int> ends = ends_of_pipeline(mesh, replica);
+    holders.insert(holders.end(), ends.begin(), ends.end());
+  }
+  table = group(kEmbedding, holders, Urgency::background);
+  table_pair = group(kEmbedding, ends_of_pipeline(mesh, rank), Urgency::background);
+}
+
+}  // namespace slackline

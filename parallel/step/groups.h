@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+
+#include "core/comm/communicator.h"
+#include "core/comm/device/device_transport.h"
+#include "core/comm/device/host_staged.h"
+#include "core/tensor/device.h"
+#include "parallel/mesh/mesh.h"
+#include "parallel/mesh/parallel_config.h"
+
+namespace slackline {
+
+// tensor (fastest, inside a node) x data x pipeline.
+[[nodiscard]] Mesh make_mesh(const ParallelConfig& config);
+
+// Every communicator that one rank of a run uses, made once, in the same order on all ranks. Owned
+// by the trainer and used by its thread alone.
+struct Groups {
+  // `scale` divides the bytes of messages on every axis: of a rehearsal, else 1.
+  // With `device` cuda they take tensors of that device, once `staging` follows a stream: by NCCL
+  // where `transport` says so.
+  Groups(Communicator& everyone,
+         const ParallelConfig& config,
+         bool tied_embeddings,
+         double scale = 1.0,
+         Device device = Device::cpu,
+         const DeviceTransport& transport = {});
+
+  [[nodiscard]] int tensor_rank() const { return tensor->rank(); }
+
+  [[nodiscard]] int data_rank() const { return data->rank(); }
+
+  [[nodiscard]] int pipeline_rank() const { return forward->rank(); }
+
+  Mesh mesh;
+  Communicator* world;
+  std::shared_ptr<HostStaging> staging;  // null where tensors are the host's
+  bool ranks_are_processes;              // as DeviceTransport says
+  std::unique_ptr<Communicator> tensor;
+  std::unique_ptr<Communicator> data;
+  // Ranks of one pipeline, once for each direction: messages of one do not wait for the other's.
+  std::unique_ptr<Communicator> forward;
+  std::unique_ptr<Communicator> backward;
+  // Holders of one part of a tied table that stands on two stages: first and last stage of data
+  // rank 0, of data rank 1, ... Null elsewhere.
+  std::unique_ptr<Communicator> table;
+  // First and last stage of one pipeline; null elsewhere.
+  std::unique_ptr<Communicator> table_pair;
+};
+
+}  // namespace slackline

@@ -1,0 +1,249 @@
+#include "parallel/step/mesh_model.h"
+
+#include <string>
+#include <utility>
+
+#include "core/check.h"
+#include "core/cuda/cuda_memory.h"
+#include "parallel/mesh/stage_split.h"
+#include "parallel/step/optimized_parameters.h"
+#include "parallel/step/sync_check.h"
+
+namespace slackline {
+
+namespace {
+
+// What passes on the rehearsal device besides ops of a schedule, whose kinds are not negative.
+constexpr int kNorm = -1;
+constexpr int kUpdate = -2;
+
+PipelineCompression::Options pipeline_options(const MeshModel::Options& options,
+                                              const RankPlan& plan,
+                                              const Groups& groups) {
+  return {.schedule = plan.executor.schedule,
+          .stages = split_layers(options.job.model, options.job.parallel),
+          .pipeline_rank = groups.pipeline_rank(),
+          .share = share_shape(options.job.micro_batch.num_tokens(),
+                               options.job.model.hidden,
+                               options.job.parallel.tensor),
+          .dtype = options.job.precision,
+          .device = options.rehearsal ? Device::cpu : options.job.device,
+          .seed = options.seed,
+          .rehearsed = options.rehearsed_codecs};
+}
+
+RankPlan plan_of(const MeshModel::Options& options, const Groups& groups) {
+  RankPlan plan = make_rank_plan(options.job, place_of(groups));
+  plan.executor.activations =
+      options.rehearsal ? Backing::untouched : backing_of(options.job.device);
+  return plan;
+}
+
+std::vector<std::string> parameter_names(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const ParameterSpec& spec : parameter_table(config)) {
+    names.push_back(spec.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+MeshModel::MeshModel(const Options& options, Groups& groups)
+    : options_(options),
+      groups_(&groups),
+      plan_(plan_of(options, groups)),
+      clock_(options.rehearsal ? std::make_optional<RehearsalClock>() : std::nullopt),
+      stream_({.device = options.rehearsal ? Device::cpu : options.job.device,
+               .num_threads = options.num_threads,
+               .workspace_bytes = PipelineExecutor::workspace_bytes(
+                   options.job.model, plan_.executor, {options.num_threads, options.job.device}),
+               .rehearsal = clock_ ? &*clock_ : nullptr}),
+      tensor_sum_(*groups.tensor, options.job.parallel.sequence_parallel, stream_),
+      parameters_(
+          options.job.model,
+          {.compute = options.job.precision, .slice = plan_.slice, .device = stream_.device()}),
+      executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_),
+      reducer_(parameters_, options.job.model, plan_.reducer, groups),
+      compression_({.plans = options.compression,
+                    .errors = options.codec_errors,
+                    .sampled = options.sampled,
+                    .pipeline = pipeline_options(options, plan_, groups),
+                    .workers = {options.num_threads, stream_.device()},
+                    .seed = options.seed},
+                   reducer_,
+                   groups),
+      optimizer_(options.rehearsal
+                     ? std::vector<OptimizedTensor>()
+                     : optimized_parameters(reducer_.pieces(), options.optimizer.decay_embeddings),
+                 options.optimizer,
+                 stream_.device()),
+      agreement_(*groups.world, parameter_names(options.job.model)) {
+  SL_CHECK_EQ(groups.world->size(), options.job.parallel.num_ranks());
+  if (groups.staging != nullptr) {
+    groups.staging->follow(stream_);
+  }
+  if (options_.cuda_graphs) {
+    executor_.use_graphs();
+  }
+}
+
+double MeshModel::tokens_of_step() const {
+  return static_cast<double>(options_.job.global_batch() * options_.job.micro_batch.T);
+}
+
+void MeshModel::bring_to_device(std::vector<MicroBatch>& micro_batches) {
+  std::size_t elements = 0;
+  for (const MicroBatch& batch : micro_batches) {
+    elements += batch.tokens.num_elements() + batch.targets.num_elements();
+  }
+  if (elements * sizeof(std::int32_t) > tokens_.bytes()) {
+    tokens_ = Buffer("tokens of a step", elements * sizeof(std::int32_t), Backing::cuda);
+  }
+  std::size_t taken = 0;
+  const auto bring = [&](Tensor& tensor) {
+    if (tensor.raw() == nullptr) {  // a stage between the first and the last reads none
+      return;
+    }
+    const Tensor there = tokens_.view(tensor.dtype(), tensor.shape(), taken);
+    cuda::copy(stream_.cuda().handle(), there.raw(), tensor.raw(), tensor.bytes());
+    taken += tensor.bytes();
+    tensor = there;
+  };
+  for (MicroBatch& batch : micro_batches) {
+    bring(batch.tokens);
+    bring(batch.targets);
+  }
+}
+
+PipelineExecutor::Work MeshModel::work_of(std::vector<MicroBatch> micro_batches) {
+  if (stream_.device() == Device::cuda) {
+    bring_to_device(micro_batches);
+  }
+  return {.stream = stream_,
+          .micro_batches = std::move(micro_batches),
+          .dropout = options_.job.model.dropout,
+          .seed = options_.seed,
+          .scale = static_cast<float>(1.0 / tokens_of_step()),
+          .use = &reducer_,
+          .rehearsal = options_.rehearsal ? &*options_.rehearsal : nullptr,
+          .compression = compression_.pipeline()};
+}
+
+std::vector<double> MeshModel::squared_norms() {
+  if (!options_.rehearsal) {
+    return optimizer_.squared_norms(stream_);
+  }
+  rehearse(kNorm, options_.rehearsal->gradient_norm);
+  return std::vector<double>(pieces().size(), 0.0);
+}
+
+void MeshModel::rehearse(int what, schedule::Seconds seconds) {
+  clock_->begin({what, 0}, seconds.value);
+  clock_->end();
+}
+
+// Memory goes while transfers may be under way.
+MeshModel::~MeshModel() {
+  if (groups_->staging != nullptr) {
+    groups_->staging->set_waits(HostStaging::Waits::thread);
+  }
+}
+
+// The first pass of a plan finds memory for messages and chooses algorithms, the second captures
+// graphs, and one that samples makes room for that: times in which the process may be held up.
+void MeshModel::choose_who_waits(Settling& passes) {
+  if (groups_->staging == nullptr) {
+    return;
+  }
+  if (passes.plan != compression_.in_force_from()) {
+    passes = {.plan = compression_.in_force_from()};
+  }
+  const bool settled = passes.passes++ >= (options_.cuda_graphs ? 2 : 1) && !compression_.samples();
+  groups_->staging->set_waits(settled && groups_->ranks_are_processes ? HostStaging::Waits::stream
+                                                                      : HostStaging::Waits::thread);
+}
+
+StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool stop) {
+  compression_.begin_step(static_cast<std::int64_t>(micro_batches.front().step));
+  choose_who_waits(training_);
+  if (options_.may_skip) {
+    compression_.keep_state();
+  }
+  PipelineExecutor::Work work = work_of(std::move(micro_batches));
+  if (keeps_messages_) {
+    kept_messages_.begin_step();
+    work.keeps = &kept_messages_;
+    reducer_.keep_messages(GradientReducer::Keeping{stream_, &kept_messages_});
+  }
+  double loss = executor_.train(work);
+  reducer_.finish();
+  reducer_.keep_messages(std::nullopt);
+  if (groups_->tensor_rank() != 0) {
+    loss = 0.0;  // the sum that all tensor ranks have counts once
+  }
+  step_times_.ops = executor_.op_times();
+  step_times_.updated = false;
+  step_times_.norm_begin = groups_->world->now();
+  const std::vector<double> squares = squared_norms();
+  step_times_.norm_end = groups_->world->now();
+  step_times_.codecs = compression_.take_times();  // the norms have waited for all
+  StepFacts facts = agreement_.agree({.loss = loss, .stop = stop}, reducer_.pieces(), squares);
+  facts.loss /= tokens_of_step();
+  return facts;
+}
+
+void MeshModel::update(double lr, double gradient_norm) {
+  step_times_.updated = true;
+  step_times_.update_begin = groups_->world->now();
+  if (options_.rehearsal) {
+    rehearse(kUpdate, options_.rehearsal->optimizer);
+  } else if (stream_.device() == Device::cuda) {
+    queue_update(lr, gradient_norm);
+    return;
+  } else {
+    optimizer_.step(stream_, lr, gradient_norm);
+  }
+  step_times_.update_end = groups_->world->now();
+  reducer_.gather_weights();
+}
+
+// It takes as long as the one before: what it takes itself is known when it has been waited for.
+void MeshModel::queue_update(double lr, double gradient_norm) {
+  const double now = step_times_.update_begin;
+  if (queues_updates_) {
+    queued_seconds_ = update_times_.seconds(1) - update_times_.seconds(0);
+  }
+  queues_updates_ = true;
+  update_times_.restart(stream_, now);
+  static_cast<void>(update_times_.mark(stream_, now));
+  optimizer_.step(stream_, lr, gradient_norm);
+  static_cast<void>(update_times_.mark(stream_, now));
+  step_times_.update_end = now + queued_seconds_;
+  reducer_.gather_weights();
+}
+
+void MeshModel::skip() {
+  SL_CHECK(options_.may_skip, "a step is skipped");
+  compression_.restore_state();
+}
+
+void MeshModel::require_sync() {
+  finish_gather();
+  check_sync(parameters_, *groups_);
+}
+
+StepFacts MeshModel::evaluate(std::vector<MicroBatch> micro_batches, bool stop) {
+  choose_who_waits(evaluation_);
+  compression_.keep_state();
+  double loss = executor_.evaluate(work_of(std::move(micro_batches)));
+  compression_.restore_state();
+  if (groups_->tensor_rank() != 0) {
+    loss = 0.0;
+  }
+  StepFacts facts = agreement_.agree({.loss = loss, .stop = stop});
+  facts.loss /= tokens_of_step();
+  return facts;
+}
+
+}  // namespace slackline

@@ -1,0 +1,156 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/rehearsal_clock.h"
+#include "core/tensor/stream.h"
+#include "core/tensor/stream_times.h"
+#include "optim/adamw_optimizer.h"
+#include "parallel/channel/kept_messages.h"
+#include "parallel/mesh/rank_plan.h"
+#include "parallel/plan/cost_model.h"
+#include "parallel/step/compression.h"
+#include "parallel/step/step_agreement.h"
+#include "parallel/step/tensor_group.h"
+
+namespace slackline {
+
+struct StepCosts;
+
+// One rank's share of a model in training: parameters, activations, optimizer state, and a step of
+// them over the mesh. Owns all of it; the groups must outlive it. Every rank of the world
+// makes one of the same job and calls the same, in the same order.
+class MeshModel {
+ public:
+  struct Options {
+    MeshJob job{};
+    OptimizerConfig optimizer{};
+    std::uint64_t seed = 1234;  // of dropout
+    int num_threads = 1;
+    // On the rehearsal device: what ops take, transfers apart. Nothing is learned then: loss and
+    // norm mean nothing, there is no optimizer state, and memory is touched as far as messages go.
+    std::optional<schedule::CostModel> rehearsal{};
+    std::shared_ptr<const StepCosts> rehearsed_codecs{};  // there, and what codecs take
+    PlanHistory compression{};                            // empty: nothing is ever compressed
+    CodecErrors codec_errors{};                           // known from before
+    SampledSteps sampled{};                               // whose compressed messages are measured
+    bool cuda_graphs = false;  // passes become graphs where they can. REQUIRES: device cuda
+    bool may_skip = false;     // steps that are not finite: codecs' state is kept for that
+  };
+
+  // Allocates; weights are undefined until they are initialized or loaded. Nothing travels yet.
+  // REQUIRES: the groups are of the job's mesh.
+  MeshModel(const Options& options, Groups& groups);
+  ~MeshModel();
+  MeshModel(const MeshModel&) = delete;
+  MeshModel& operator=(const MeshModel&) = delete;
+
+  [[nodiscard]] const Groups& groups() const { return *groups_; }
+
+  [[nodiscard]] StreamView stream() { return stream_; }
+
+  [[nodiscard]] Parameters& parameters() { return parameters_; }
+
+  [[nodiscard]] const ModelSlice& slice() const { return plan_.slice; }
+
+  [[nodiscard]] AdamwOptimizer& optimizer() { return optimizer_; }
+
+  // What this rank's optimizer updates, in the order of optimizer().tensors().
+  [[nodiscard]] const std::vector<OptimizerPiece>& pieces() const { return reducer_.pieces(); }
+
+  [[nodiscard]] StepAgreement& agreement() { return agreement_; }
+
+  // The passes of a step and every sum over ranks: afterwards the gradients of this rank's pieces
+  // are of the mean loss of the global batch. `stop` asks all ranks to stop. The facts returned are
+  // the same on all ranks; their loss is that mean.
+  [[nodiscard]] StepFacts make_gradients(std::vector<MicroBatch> micro_batches, bool stop = false);
+
+  // The optimizer's update, with what make_gradients returned. New weights may still be on their
+  // way to other ranks afterwards; the next pass waits for them.
+  void update(double lr, double gradient_norm);
+
+  // Mean loss of a global batch without gradients or dropout, and stop requests.
+  [[nodiscard]] StepFacts evaluate(std::vector<MicroBatch> micro_batches, bool stop = false);
+
+  // What the last step computed and when, on the world's clock.
+  struct StepTimes {
+    std::vector<PipelineExecutor::OpTime> ops{};
+    double norm_begin = 0.0;  // squares of this rank's gradients
+    double norm_end = 0.0;
+    bool updated = false;  // false in a step that is skipped; its times below are of another step
+    double update_begin = 0.0;
+    double update_end = 0.0;
+    std::vector<CodecTimes> codecs{};  // of the step's messages
+  };
+
+  [[nodiscard]] const StepTimes& step_times() const { return step_times_; }
+
+  // Instead of update(): the step leaves no trace, in codecs either.
+  // REQUIRES: Options::may_skip.
+  void skip();
+
+  // From the next step on, whether each keeps messages of its own instead of those of the step
+  // before. Makes no difference to what is sent or learned. REQUIRES: not on the rehearsal device.
+  void keep_messages(bool keeps) { keeps_messages_ = keeps; }
+
+  [[nodiscard]] KeptMessages& kept_messages() { return kept_messages_; }
+
+  [[nodiscard]] Compression& compression() { return compression_; }
+
+  [[nodiscard]] const Compression& compression() const { return compression_; }
+
+  // Waits until every weight of this rank is the newest. All ranks call it, or the next pass.
+  void finish_gather() {
+    reducer_.finish_gather(stream_);
+    stream_.synchronize();
+  }
+
+  // Throws where ranks that must have the same weights differ (check_sync). All ranks call it.
+  void require_sync();
+
+ private:
+  // How many passes of a kind a plan has had.
+  struct Settling {
+    std::int64_t plan = -1;  // by where it came into force; -1: none
+    int passes = 0;
+  };
+
+  void choose_who_waits(Settling& passes);
+  void queue_update(double lr, double gradient_norm);
+  // Of the pieces' gradients.
+  [[nodiscard]] std::vector<double> squared_norms();
+  // Seconds of the step's end that belong to no pass, on the rehearsal device.
+  void rehearse(int what, schedule::Seconds seconds);
+  [[nodiscard]] double tokens_of_step() const;
+  // Copies tokens and targets to the CUDA device, where ops read them.
+  void bring_to_device(std::vector<MicroBatch>& micro_batches);
+  [[nodiscard]] PipelineExecutor::Work work_of(std::vector<MicroBatch> micro_batches);
+
+  Options options_;
+  Groups* groups_;
+  RankPlan plan_;
+  std::optional<RehearsalClock> clock_;  // of the rehearsal device
+  Stream stream_;
+  TensorGroup tensor_sum_;
+  Parameters parameters_;
+  PipelineExecutor executor_;
+  GradientReducer reducer_;
+  Compression compression_;
+  AdamwOptimizer optimizer_;
+  StepAgreement agreement_;
+  Buffer tokens_;  // of the step's micro-batches, on a CUDA device
+  KeptMessages kept_messages_;
+  bool keeps_messages_ = false;
+
+  Settling training_;
+  Settling evaluation_;
+  StepTimes step_times_;
+  StreamTimes update_times_;     // of the last update, on a device where it is queued
+  bool queues_updates_ = false;  // there is one
+  double queued_seconds_ = 0.0;  // of the one before it
+};
+
+}  // namespace slackline

@@ -1,0 +1,414 @@
+#include "parallel/step/pipeline_executor.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "core/rehearsal_clock.h"
+#include "parallel/schedule/forward_only.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::Op;
+using schedule::OpKind;
+
+Stage::Options chunk_options(const PipelineExecutor::Options& options, const ChunkSlice& chunk) {
+  Stage::Options stage = options.stage;
+  stage.chunk = chunk;
+  stage.own_slot = false;
+  return stage;
+}
+
+// Of the largest chunk: chunks use slots in turn.
+std::size_t slot_bytes(const ModelConfig& config, const PipelineExecutor::Options& options) {
+  std::size_t bytes = 0;
+  for (const ChunkSlice& chunk : options.chunks) {
+    bytes = std::max(bytes, Stage::activation_bytes(config, chunk_options(options, chunk)));
+  }
+  return bytes;
+}
+
+TransferNote note_of(const Op& op) {
+  return {.what = schedule::is_forward_transfer(op.kind) ? "activations" : "gradient",
+          .stage = op.chunk,
+          .micro_batch = op.micro_batch};
+}
+
+}  // namespace
+
+PipelineExecutor::PipelineExecutor(Parameters& parameters,
+                                   const ModelConfig& config,
+                                   const Options& options,
+                                   Groups& groups,
+                                   TensorGroup& sum)
+    : options_(options),
+      slots_(schedule::input_slots(options.schedule)),
+      evaluation_slots_(schedule::slots_in_turn(options.evaluation, slots_.num_slots)),
+      groups_(&groups),
+      sum_(&sum) {
+  for (const ChunkSlice& chunk : options.chunks) {
+    stages_.emplace_back(parameters, config, chunk_options(options, chunk));
+  }
+  const std::size_t bytes = slot_bytes(config, options);
+  const int num_slots = slots_.num_slots[static_cast<std::size_t>(groups.pipeline_rank())];
+  for (int i = 0; i < num_slots; ++i) {
+    in_flight_.emplace_back(bytes, options.activations);
+  }
+}
+
+std::size_t PipelineExecutor::activation_bytes(const ModelConfig& config,
+                                               const Options& options,
+                                               int pipeline_rank) {
+  const schedule::SlotMap slots = schedule::input_slots(options.schedule);
+  return slot_bytes(config, options) *
+         static_cast<std::size_t>(slots.num_slots[static_cast<std::size_t>(pipeline_rank)]);
+}
+
+std::size_t PipelineExecutor::workspace_bytes(const ModelConfig& config,
+                                              const Options& options,
+                                              const Workers& workers) {
+  std::size_t bytes = 0;
+  for (const ChunkSlice& chunk : options.chunks) {
+    bytes = std::max(bytes, Stage::workspace_bytes(config, chunk_options(options, chunk), workers));
+  }
+  return bytes;
+}
+
+double PipelineExecutor::train(const Work& work) {
+  for (Stage& stage : stages_) {
+    stage.begin_step(work.stream);
+  }
+  const double loss = run(options_.schedule, slots_, work);
+  for (Stage& stage : stages_) {
+    stage.finish_gradients(work.stream);
+  }
+  return loss;
+}
+
+double PipelineExecutor::evaluate(Work work) {
+  work.dropout = 0.0F;
+  work.gradients = Gradients::none;
+  return run(options_.evaluation, evaluation_slots_, work);
+}
+
+double PipelineExecutor::run(const schedule::Schedule& schedule,
+                             const schedule::SlotMap& slots,
+                             const Work& work) {
+  SL_CHECK_EQ(static_cast<int>(work.micro_batches.size()), schedule.num_micro_batches);
+  ops_.clear();
+  times_.restart(work.stream, groups_->world->now());
+  for (const Op& op : schedule.ranks[static_cast<std::size_t>(groups_->pipeline_rank())]) {
+    if (op.kind == OpKind::wait) {
+      wait_for_all();
+      continue;
+    }
+    const int slot = slots.slot_of(op.chunk, op.micro_batch);
+    execute(op, in_flight_[static_cast<std::size_t>(slot)], work);
+  }
+  wait_for_all();
+  const std::size_t end = times_.mark(work.stream, groups_->world->now());
+  const double loss = losses_.take(work.stream);
+  times_.align(end, groups_->world->now());
+  return loss;
+}
+
+void PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
+  Stage& stage = stage_of(op.chunk);
+  sum_->set_place(op.chunk, op.micro_batch);
+  switch (op.kind) {
+    case OpKind::receive_forward:
+      receive_input(op, at, work);
+      return;
+    case OpKind::receive_backward:
+      receive_gradient(op, at, work);
+      return;
+    case OpKind::send_forward:
+      send(op, {.share = share(stage.output(at.slot))}, at.sent_output, work);
+      return;
+    case OpKind::send_backward:
+      send(op,
+           {.share = share(stage.gradient(at.slot)), .input = share(stage.input(at.slot))},
+           at.sent_gradient,
+           work);
+      return;
+    case OpKind::forward:
+      forward(op, at, work);
+      return;
+    case OpKind::backward:
+    case OpKind::backward_input:
+      backward(op, at, work);
+      return;
+    case OpKind::backward_weight: {
+      const std::size_t begin = begin_op(op, work);
+      make(op, at, work, [&](const Pass& pass) { stage.backward_weight(pass, at.slot); });
+      note_op(op, work, begin);
+      return;
+    }
+    case OpKind::wait:
+      break;
+  }
+  SL_CHECK(false, "op " + std::to_string(static_cast<int>(op.kind)));
+}
+
+void PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
+  Stage& stage = stage_of(op.chunk);
+  if (stage.chunk().embedding) {
+    prepare(stage, at);
+  }
+  at.input.transfer.wait();
+  at.sent_output.transfer.wait();  // of the micro-batch before
+  const std::size_t begin = begin_op(op, work);
+  if (!stage.chunk().embedding) {
+    gather_shares(stage.input(at.slot));
+  }
+  const bool evaluates = work.gradients == Gradients::none;
+  make(op, at, work, [&](const Pass& pass) {
+    stage.forward(pass, at.slot);
+    if (evaluates && stage.chunk().head) {
+      stage.add_loss(pass, at.slot);
+    }
+  });
+  note_op(op, work, begin);
+}
+
+void PipelineExecutor::backward(const Op& op, InFlight& at, const Work& work) {
+  Stage& stage = stage_of(op.chunk);
+  at.gradient.transfer.wait();
+  if (!stage.chunk().head && mask_of(op, work) != nullptr) {
+    work.stream.synchronize();  // the mask is read from what the next send of this place changes
+  }
+  at.sent_gradient.transfer.wait();  // of the micro-batch before
+  const std::size_t begin = begin_op(op, work);
+  if (!stage.chunk().head) {
+    gather_shares(stage.gradient(at.slot));
+  }
+  make(op, at, work, [&](const Pass& pass) { stage.backward(pass, work.scale, at.slot); });
+  note_op(op, work, begin);
+}
+
+void PipelineExecutor::make(const Op& op,
+                            const InFlight& at,
+                            const Work& work,
+                            const std::function<void(const Pass&)>& body) {
+  Pass pass = pass_of(op, work);
+  if (!graphs_) {
+    body(pass);
+    return;
+  }
+  // The first forward pass of a step has waited for all the chunk's weights.
+  if (op.kind == OpKind::forward && op.micro_batch > 0) {
+    pass.use = nullptr;
+  }
+  const auto slot = static_cast<int>(&at - in_flight_.data());
+  graphs_->run(
+      {.op = op, .evaluates = work.gradients == Gradients::none, .slot = slot, .scale = work.scale},
+      pass,
+      [&] { body(pass); });
+}
+
+std::size_t PipelineExecutor::begin_op(const Op& op, const Work& work) {
+  if (work.rehearsal != nullptr) {
+    work.stream.rehearsal()->begin({static_cast<int>(op.kind), op.chunk},
+                                   op_seconds(*work.rehearsal, op).value);
+  }
+  return times_.mark(work.stream, groups_->world->now());
+}
+
+void PipelineExecutor::note_op(const Op& op, const Work& work, std::size_t begin) {
+  if (work.rehearsal != nullptr) {
+    work.stream.rehearsal()->end();
+  }
+  ops_.push_back(
+      {.op = op, .begin = begin, .end = times_.mark(work.stream, groups_->world->now())});
+}
+
+std::vector<PipelineExecutor::OpTime> PipelineExecutor::op_times() const {
+  std::vector<OpTime> times;
+  times.reserve(ops_.size());
+  for (const MarkedOp& op : ops_) {
+    times.push_back(
+        {.op = op.op, .begin = times_.seconds(op.begin), .end = times_.seconds(op.end)});
+  }
+  return times;
+}
+
+Pass PipelineExecutor::pass_of(const Op& op, const Work& work) {
+  const bool forward = op.kind == OpKind::forward;
+  const bool last = op.micro_batch + 1 == options_.schedule.num_micro_batches;
+  return {.stream = work.stream,
+          .sum = sum_,
+          .batch = work.micro_batches[static_cast<std::size_t>(op.micro_batch)],
+          .dropout = work.dropout,
+          .seed = work.seed,
+          .accumulate = op.micro_batch == 0 ? Accumulate::no : Accumulate::yes,
+          .losses = &losses_,
+          .use = forward || last ? work.use : nullptr};
+}
+
+Tensor PipelineExecutor::Message::frame() {
+  const std::size_t bytes = codec->frame_bytes();
+  if (memory->bytes() < bytes) {
+    memory = std::make_shared<Buffer>("frame", bytes, backing_of(codec->options().device));
+  }
+  return memory->view(DType::u8, {static_cast<std::int64_t>(bytes)});
+}
+
+void PipelineExecutor::prepare(const Stage& stage, InFlight& at) const {
+  if (!stage.is_prepared(at.slot, options_.stage.micro_batch)) {
+    at.finish_sends();
+    stage.prepare(at.slot, options_.stage.micro_batch);
+  }
+}
+
+void PipelineExecutor::receive_input(const Op& op, InFlight& at, const Work& work) {
+  const Stage& stage = stage_of(op.chunk);
+  prepare(stage, at);
+  if (at.sent_gradient.reads_input()) {
+    at.sent_gradient.transfer.wait();
+  }
+  receive(op, stage.input(at.slot), at, work);
+}
+
+void PipelineExecutor::receive_gradient(const Op& op, InFlight& at, const Work& work) {
+  at.sent_gradient.transfer.wait();  // of the micro-batch before
+  receive(op, stage_of(op.chunk).gradient(at.slot), at, work);
+}
+
+void PipelineExecutor::send(const Op& op,
+                            const BoundaryCodec::Outgoing& outgoing,
+                            Message& message,
+                            const Work& work) {
+  const schedule::TransferId id = schedule::id_of_send(op);
+  if (work.keeps != nullptr && work.keeps->num_elements(id.site, id.stage) == 0) {
+    const std::int64_t columns = outgoing.share.shape()[-1];
+    const auto rows = static_cast<std::int64_t>(outgoing.share.num_elements()) / columns;
+    work.keeps->keep(work.stream, id.site, id.stage, outgoing.share.reshaped({rows, columns}));
+  }
+  message.codec = codec_of(op, work);
+  message.transfer = group_of(op).send(message.codec == nullptr ? outgoing.share : message.frame(),
+                                       options_.schedule.rank_of(schedule::peer_chunk(op)),
+                                       note_of(op),
+                                       encoding(op, outgoing, message, work));
+}
+
+TransferWork PipelineExecutor::encoding(const Op& op,
+                                        const BoundaryCodec::Outgoing& outgoing,
+                                        Message& message,
+                                        const Work& work) const {
+  BoundaryCodec* codec = message.codec;
+  if (codec == nullptr) {
+    return {};
+  }
+  const CodecStream& at = work.compression->stream();
+  const bool trains = work.gradients != Gradients::none;
+  const auto feedback = trains ? BoundaryCodec::Feedback::on : BoundaryCodec::Feedback::off;
+  TransferWork job{.worker = at.worker};
+  job.before = [=,
+                stream = at.stream,
+                key = key_of(op, work, *codec),
+                frame = message.frame(),
+                kept = message.memory] { codec->encode(stream, outgoing, key, frame, feedback); };
+  if (trains) {
+    job.beside = [=,
+                  stream = at.stream,
+                  key = key_of(op, work, *codec),
+                  frame = message.frame(),
+                  kept = message.memory] { codec->settle(stream, key, frame); };
+  }
+  return job;
+}
+
+void PipelineExecutor::receive(const Op& op,
+                               const Tensor& boundary,
+                               InFlight& at,
+                               const Work& work) {
+  Message& message = op.kind == OpKind::receive_forward ? at.input : at.gradient;
+  message.codec = codec_of(op, work);
+  const Tensor values = share(boundary);
+  message.transfer = group_of(op).receive(message.codec == nullptr ? values : message.frame(),
+                                          options_.schedule.rank_of(schedule::peer_chunk(op)),
+                                          note_of(op),
+                                          decoding(op, values, message, at.sent_output, work));
+}
+
+// The gradient of an activation that was sent is masked by what its message kept.
+TransferWork PipelineExecutor::decoding(const Op& op,
+                                        const Tensor& values,
+                                        Message& message,
+                                        Message& sent_output,
+                                        const Work& work) const {
+  BoundaryCodec* codec = message.codec;
+  BoundaryCodec* mask = op.kind == OpKind::receive_backward ? mask_of(op, work) : nullptr;
+  if (codec == nullptr && mask == nullptr) {
+    return {};
+  }
+  const CodecStream& at = work.compression->stream();
+  TransferWork job{.worker = at.worker};
+  const Tensor frame = codec == nullptr ? Tensor() : message.frame();
+  job.after = [=, stream = at.stream, kept = message.memory, &sent_output] {
+    if (codec != nullptr) {
+      codec->decode(stream, frame, values);
+    }
+    if (mask != nullptr) {
+      mask->mask(stream, sent_output.frame(), values);
+    }
+  };
+  return job;
+}
+
+BoundaryCodec* PipelineExecutor::mask_of(const Op& op, const Work& work) {
+  BoundaryCodec* const sent = codec_of(
+      {.kind = OpKind::send_forward, .chunk = op.chunk, .micro_batch = op.micro_batch}, work);
+  return sent != nullptr && sent->masks() ? sent : nullptr;
+}
+
+BoundaryCodec* PipelineExecutor::codec_of(const Op& op, const Work& work) {
+  return work.compression == nullptr ? nullptr : work.compression->codec_of(op);
+}
+
+Communicator& PipelineExecutor::group_of(const Op& op) const {
+  return schedule::is_forward_transfer(op.kind) ? *groups_->forward : *groups_->backward;
+}
+
+MessageKey PipelineExecutor::key_of(const Op& op,
+                                    const Work& work,
+                                    const BoundaryCodec& codec) const {
+  const Communicator& data = *groups_->data;
+  return {.seed = work.seed,
+          .step = work.micro_batches[static_cast<std::size_t>(op.micro_batch)].step,
+          .micro_batch = static_cast<std::uint64_t>(op.micro_batch),
+          .sender = static_cast<std::uint64_t>(op.micro_batch * data.size() + data.rank()),
+          .first_element =
+              static_cast<std::uint64_t>(sum_->rank()) * codec.options().shape.num_elements()};
+}
+
+void PipelineExecutor::wait_for_all() {
+  for (InFlight& at : in_flight_) {
+    at.input.transfer.wait();
+    at.gradient.transfer.wait();
+    at.finish_sends();
+  }
+}
+
+Tensor PipelineExecutor::share(const Tensor& boundary) const {
+  if (sum_->sequence_parallel() || sum_->size() == 1) {
+    return boundary;
+  }
+  // Heads divide over the ranks, so the columns do, and so do the elements.
+  const auto count = static_cast<std::int64_t>(boundary.num_elements());
+  return boundary.reshaped({sum_->size(), count / sum_->size()})
+      .rows(sum_->rank(), sum_->rank() + 1);
+}
+
+void PipelineExecutor::gather_shares(const Tensor& boundary) {
+  if (!sum_->sequence_parallel() && sum_->size() > 1) {
+    groups_->tensor->all_gather(boundary, sum_->note("shares of a stage's input")).wait();
+  }
+}
+
+Stage& PipelineExecutor::stage_of(int chunk) {
+  return stages_[static_cast<std::size_t>(chunk / options_.schedule.num_ranks)];
+}
+
+}  // namespace slackline

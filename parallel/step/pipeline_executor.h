@@ -1,0 +1,193 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/tensor/stream.h"
+#include "core/tensor/stream_times.h"
+#include "core/tensor/workers.h"
+#include "model/loss_sum.h"
+#include "model/stage.h"
+#include "parallel/channel/kept_messages.h"
+#include "parallel/channel/pipeline_compression.h"
+#include "parallel/plan/cost_model.h"
+#include "parallel/schedule/ops.h"
+#include "parallel/schedule/slots.h"
+#include "parallel/step/groups.h"
+#include "parallel/step/pass_graphs.h"
+#include "parallel/step/tensor_group.h"
+
+namespace slackline {
+
+// Runs a schedule: one loop over the rank's list of ops, which decides nothing. Owns the rank's
+// chunks and the slots of micro-batches in flight. Used by the rank's thread; slots and frames of
+// transfers under way also by the codecs'.
+//
+// Boundary tensors live in the slots: a receive writes the input of the chunk that will read it, a
+// send reads the output of the chunk that made it. Where rows are not already cut over tensor
+// ranks, each tensor rank sends its slice and the receivers gather the slices.
+class PipelineExecutor {
+ public:
+  struct Options {
+    schedule::Schedule schedule;       // of a training step
+    schedule::Schedule evaluation;     // forward passes only
+    Stage::Options stage{};            // micro-batch shape, dtype, sequence parallelism
+    std::vector<ChunkSlice> chunks{};  // of this rank
+    Backing activations = Backing::memory;
+  };
+
+  PipelineExecutor(Parameters& parameters,
+                   const ModelConfig& config,
+                   const Options& options,
+                   Groups& groups,
+                   TensorGroup& sum);
+
+  // What a step works on.
+  struct Work {
+    StreamView stream;
+    std::vector<MicroBatch> micro_batches;  // of this data rank, in order
+    float dropout = 0.0F;
+    std::uint64_t seed = 0;
+    float scale = 1.0F;                     // of the loss whose gradients are made
+    ParameterUse* use = nullptr;            // told of weights read and of finished gradients
+    Gradients gradients = Gradients::fp32;  // none: forward passes only
+    const schedule::CostModel* rehearsal = nullptr;  // what ops take on the rehearsal device
+    PipelineCompression* compression = nullptr;      // null: everything travels plain
+    KeptMessages* keeps = nullptr;  // of each class what is sent first; null: nothing is kept
+  };
+
+  // From now on passes are captured as CUDA graphs where they can be.
+  void use_graphs() { graphs_.emplace(); }
+
+  // Forward and backward of every micro-batch. Afterwards each gradient is this rank's part of it.
+  // Returns the sum of the losses of this data rank's tokens on ranks of the last stage, 0 on
+  // others.
+  [[nodiscard]] double train(const Work& work);
+
+  // The same sum, without gradients or dropout.
+  // REQUIRES: as many micro-batches as the evaluation schedule has.
+  [[nodiscard]] double evaluate(Work work);
+
+  // What the last call of train computed and when, on the world's clock. An op's time has its
+  // transfers over the tensor axis in it, and not the wait for its input.
+  struct OpTime {
+    schedule::Op op{};
+    double begin = 0.0;
+    double end = 0.0;
+  };
+
+  [[nodiscard]] std::vector<OpTime> op_times() const;
+
+  // Bytes of activations, and the workspace a stream must offer.
+  [[nodiscard]] static std::size_t activation_bytes(const ModelConfig& config,
+                                                    const Options& options,
+                                                    int pipeline_rank);
+  [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
+                                                   const Options& options,
+                                                   const Workers& workers);
+
+ private:
+  // A transfer of a boundary tensor, and its frame where it is compressed.
+  struct Message {
+    BoundaryCodec* codec = nullptr;
+    // Of the frame; another one when that is too small. Shared with jobs on the codecs' stream,
+    // which may still read a frame that has been sent.
+    std::shared_ptr<Buffer> memory = std::make_shared<Buffer>();
+    Transfer transfer{};  // last: ends before its memory
+
+    [[nodiscard]] Tensor frame();
+
+    // Under way, and measured against the input of the stage that sent it.
+    [[nodiscard]] bool reads_input() const {
+      return !transfer.is_empty() && codec != nullptr && codec->is_sampled();
+    }
+  };
+
+  // A micro-batch's place in memory and the transfers that use it.
+  struct InFlight {
+    InFlight(std::size_t bytes, Backing backing) : slot(bytes, backing) {}
+
+    ActivationSlot slot;
+    Message input{};     // arriving
+    Message gradient{};  // arriving
+    Message sent_output{};
+    Message sent_gradient{};
+
+    // What was sent may be overwritten afterwards.
+    void finish_sends() {
+      sent_output.transfer.wait();
+      sent_gradient.transfer.wait();
+    }
+  };
+
+  // An op and its marks in times_.
+  struct MarkedOp {
+    schedule::Op op{};
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+
+  double run(const schedule::Schedule& schedule, const schedule::SlotMap& slots, const Work& work);
+  void execute(const schedule::Op& op, InFlight& at, const Work& work);
+  void forward(const schedule::Op& op, InFlight& at, const Work& work);
+  void backward(const schedule::Op& op, InFlight& at, const Work& work);
+  // Makes a pass of a stage, or has its graph do so.
+  void make(const schedule::Op& op,
+            const InFlight& at,
+            const Work& work,
+            const std::function<void(const Pass&)>& body);
+  // Around what an op computes; note_op is given what begin_op returned.
+  [[nodiscard]] std::size_t begin_op(const schedule::Op& op, const Work& work);
+  void note_op(const schedule::Op& op, const Work& work, std::size_t begin);
+  [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work);
+  // Makes a slot the stage's; what other tensors there are sent from has gone then.
+  void prepare(const Stage& stage, InFlight& at) const;
+  void receive_input(const schedule::Op& op, InFlight& at, const Work& work);
+  void receive_gradient(const schedule::Op& op, InFlight& at, const Work& work);
+  // Begin a transfer of this rank's share of a boundary tensor.
+  void send(const schedule::Op& op,
+            const BoundaryCodec::Outgoing& outgoing,
+            Message& message,
+            const Work& work);
+  void receive(const schedule::Op& op, const Tensor& boundary, InFlight& at, const Work& work);
+  // What codecs do with a message, on their stream.
+  [[nodiscard]] TransferWork encoding(const schedule::Op& op,
+                                      const BoundaryCodec::Outgoing& outgoing,
+                                      Message& message,
+                                      const Work& work) const;
+  [[nodiscard]] TransferWork decoding(const schedule::Op& op,
+                                      const Tensor& values,
+                                      Message& message,
+                                      Message& sent_output,
+                                      const Work& work) const;
+  // Null where the transfer of a send or receive travels plain.
+  [[nodiscard]] static BoundaryCodec* codec_of(const schedule::Op& op, const Work& work);
+  // The codec that sent the activation of a gradient that arrives, where it masks that.
+  [[nodiscard]] static BoundaryCodec* mask_of(const schedule::Op& op, const Work& work);
+  [[nodiscard]] Communicator& group_of(const schedule::Op& op) const;
+  [[nodiscard]] MessageKey key_of(const schedule::Op& op,
+                                  const Work& work,
+                                  const BoundaryCodec& codec) const;
+  void wait_for_all();
+  // This tensor rank's share of a boundary tensor, and the gathering of all shares.
+  [[nodiscard]] Tensor share(const Tensor& boundary) const;
+  void gather_shares(const Tensor& boundary);
+  Stage& stage_of(int chunk);
+
+  Options options_;
+  schedule::SlotMap slots_;
+  schedule::SlotMap evaluation_slots_;
+  Groups* groups_;
+  TensorGroup* sum_;
+  std::vector<Stage> stages_;  // this rank's chunks, in order
+  std::vector<InFlight> in_flight_;
+  StreamTimes times_;
+  std::vector<MarkedOp> ops_;  // of the last call of train or evaluate
+  LossSum losses_;
+  std::optional<PassGraphs> graphs_{};
+};
+
+}  // namespace slackline

@@ -1,0 +1,67 @@
+#include "core/comm/links/scaled_communicator.h"
+
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "core/comm/world.h"
+#include "tests/support/catch.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr TransferNote kNote{.what = "test"};
+
+std::vector<int> everyone(const Communicator& world) {
+  std::vector<int> members(static_cast<std::size_t>(world.size()));
+  std::iota(members.begin(), members.end(), 0);
+  return members;
+}
+
+}  // namespace
+
+TEST_CASE("a scaled communicator moves the first elements of a message and counts those") {
+  run_local_ranks(2, {}, [](Communicator& world) {
+    const auto cut = scaled(world.group("tensor", everyone(world)), 4.0);
+    std::vector<float> sums(10, 1.0F);
+    cut->all_reduce(Tensor(std::span(sums)), kNote, SumOrder::ranks).wait();
+    REQUIRE(sums == std::vector<float>{2, 2, 2, 1, 1, 1, 1, 1, 1, 1});
+    // All-reduce of 3 of 10 elements: each rank sends what the other sums, and what it summed.
+    REQUIRE(cut->bytes_sent() == 3 * sizeof(float));
+
+    std::vector<float> message(8, static_cast<float>(world.rank()));
+    const Tensor data{std::span(message)};
+    (world.rank() == 0 ? cut->send(data, 1, kNote) : cut->receive(data, 0, kNote)).wait();
+    REQUIRE(message[1] == 0.0F);
+    REQUIRE(message[2] == static_cast<float>(world.rank()));
+
+    std::vector<std::uint8_t> frame(9, static_cast<std::uint8_t>(1 - world.rank()));
+    const Tensor bytes{std::span(frame)};
+    (world.rank() == 0 ? cut->send(bytes, 1, kNote) : cut->receive(bytes, 0, kNote)).wait();
+    REQUIRE(frame[2] == 1);
+    REQUIRE(frame[3] == 1 - world.rank());
+
+    std::vector<float> from = {0, 1, 2, 3, 4, 5, 6, 7};
+    std::vector<float> to(8, -1.0F);
+    cut->all_to_all(Tensor(std::span(from)), Tensor(std::span(to)), kNote).wait();
+    REQUIRE(to[2] == -1.0F);
+    REQUIRE(to[0] == static_cast<float>(world.rank()));
+  });
+}
+
+TEST_CASE("a scaled communicator leaves accounts whole, and scale 1 is none") {
+  run_local_ranks(2, {}, [](Communicator& world) {
+    const auto cut = scaled(world.group("data", everyone(world)), 100.0);
+    std::vector<double> sums(5, 1.0);
+    cut->all_reduce(Tensor(std::span(sums)), kNote, SumOrder::ranks).wait();
+    REQUIRE(sums == std::vector<double>(5, 2.0));
+
+    auto inner = world.group("data", everyone(world));
+    const Communicator* plain = inner.get();
+    REQUIRE(scaled(std::move(inner), 1.0).get() == plain);
+    REQUIRE(scaled(nullptr, 2.0) == nullptr);
+  });
+}
+
+}  // namespace slackline

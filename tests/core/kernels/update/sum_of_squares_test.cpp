@@ -1,0 +1,99 @@
+#include "core/kernels/update/sum_of_squares.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tests/support/catch.h"
+#include "tests/support/guarded_tensor.h"
+#include "tests/support/thread_counts.h"
+
+namespace slackline::testing {
+
+namespace {
+
+std::size_t workspace_of(std::int64_t size) {
+  const Tensor tensor(nullptr, DType::f32, {size});
+  return sums_of_squares_workspace_bytes({&tensor, 1}, test_workers());
+}
+
+}  // namespace
+
+TEST_CASE("a sum of squares is exact to 1e-13 at any size") {
+  for (const std::int64_t size : {0, 1, 31, 32, 33, 65536, 200001}) {
+    Stream stream(test_stream(2, workspace_of(size)));
+    GuardedTensor tensor = random_tensor(DType::f32, {size}, {});
+    long double expected = 0.0L;
+    for (const double value : tensor.values()) {
+      expected += static_cast<long double>(value) * value;
+    }
+    // Double partial sums of 200k positive terms: a random walk of 1e-16 roundings.
+    REQUIRE(std::abs(sum_of_squares(stream, tensor) - static_cast<double>(expected)) <=
+            1e-13 * static_cast<double>(expected));
+    REQUIRE(stream.workspace().high_water() == workspace_of(size));
+  }
+}
+
+TEST_CASE("sums of squares of many tensors are those of each alone") {
+  std::vector<GuardedTensor> tensors;
+  std::vector<Tensor> views;
+  std::vector<double> alone;
+  for (std::int64_t i = 0; i < 70; ++i) {  // more than one launch has room for
+    tensors.push_back(random_tensor(DType::f32, {i * 37 % 50 * 1000}, {.seed = 3}));
+  }
+  for (GuardedTensor& tensor : tensors) {
+    views.push_back(tensor);
+    Stream stream(test_stream(1, workspace_of(tensor.view().dim(0))));
+    alone.push_back(sum_of_squares(stream, tensor));
+  }
+  Stream stream(test_stream(1, sums_of_squares_workspace_bytes(views, test_workers())));
+  REQUIRE(sums_of_squares(stream, views) == alone);
+}
+
+TEST_CASE("squares beyond the range of a float still add up") {
+  Stream stream(test_stream(1, workspace_of(100)));
+  GuardedTensor tensor(DType::f32, {100});
+  tensor.fill(1e30);
+  const double value = static_cast<double>(1e30F);
+  REQUIRE(sum_of_squares(stream, tensor) == Approx(100.0 * value * value).epsilon(1e-14));
+}
+
+TEST_CASE("an infinity or NaN anywhere makes a sum of squares not finite") {
+  Stream stream(test_stream(2, workspace_of(70003)));
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    for (const std::size_t at : {0U, 70000U, 70002U}) {
+      GuardedTensor tensor = random_tensor(DType::f32, {70003}, {});
+      tensor.view().data<float>()[at] = bad;
+      REQUIRE_FALSE(std::isfinite(sum_of_squares(stream, tensor)));
+    }
+  }
+}
+
+TEST_CASE("a sum of squares has the same bits for any number of threads") {
+  require_same_bits_for_any_thread_count(workspace_of(300001), [](StreamView stream) {
+    GuardedTensor tensor = random_tensor(DType::f32, {300001}, {});
+    const double sum = sum_of_squares(stream, tensor);
+    std::vector<std::byte> bytes(sizeof(sum));
+    std::memcpy(bytes.data(), &sum, sizeof(sum));
+    return bytes;
+  });
+}
+
+TEST_CASE("part of a tensor that begins anywhere has its own sum of squares") {
+  constexpr std::int64_t kSize = 1000;
+  Stream stream(test_stream(1, workspace_of(kSize)));
+  GuardedTensor tensor(DType::f32, {kSize});
+  tensor.fill(2.0);
+  for (const std::int64_t begin : {1, 2, 3, 4, 999}) {
+    const double count = static_cast<double>(kSize - begin);
+    REQUIRE(sum_of_squares(stream, tensor.view().rows(begin, kSize)) == 4.0 * count);
+  }
+}
+
+TEST_CASE("a sum of squares takes f32 alone") {
+  Stream stream(test_stream(1));
+  GuardedTensor tensor(DType::bf16, {3});
+  REQUIRE_THROWS_WITH(sum_of_squares(stream, tensor), Catch::Contains("is bf16 (3), due is f32"));
+}
+
+}  // namespace slackline::testing

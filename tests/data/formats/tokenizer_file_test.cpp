@@ -1,0 +1,69 @@
+#include "data/formats/tokenizer_file.h"
+
+#include <fstream>
+
+#include "core/error.h"
+#include "tests/support/catch.h"
+#include "tests/support/temporary_directory.h"
+
+namespace slackline {
+namespace {
+
+const std::string kGolden = SL_SOURCE_DIR "/tests/golden";
+
+}  // namespace
+
+TEST_CASE("a tokenizer loaded from its file is the one that was saved") {
+  const std::string option = GENERATE(as<std::string>(),
+                                      "byte",
+                                      "gpt2:" + kGolden + "/bpe",
+                                      "sentencepiece:" + kGolden + "/sentencepiece/model.model");
+  CAPTURE(option);
+  const auto saved = tokenizer_from_option(option);
+  const std::string json = tokenizer_to_json(*saved);
+  const TemporaryDirectory directory;
+  const std::string path = tokenizer_path(directory.file("corpus"));
+  REQUIRE(path == directory.file("corpus.tokenizer.json"));
+  std::ofstream(path) << json;
+
+  const auto loaded = load_tokenizer(path);
+  REQUIRE(loaded->type() == saved->type());
+  REQUIRE(loaded->vocabulary_size() == saved->vocabulary_size());
+  REQUIRE(loaded->end_of_text() == saved->end_of_text());
+  const std::string text = "The bridge, 42 times; 火 é \n\n two  spaces";
+  REQUIRE(loaded->encode(text) == saved->encode(text));
+  REQUIRE(loaded->decode(loaded->encode(text)) == saved->decode(saved->encode(text)));
+  REQUIRE(tokenizer_to_json(*loaded) == json);
+}
+
+TEST_CASE("tokenizer options that name nothing we know are refused by name") {
+  for (const std::string option : {"bytes", "byte:x", "gpt2", "gpt2:", "sentencepiece", ""}) {
+    CAPTURE(option);
+    REQUIRE_THROWS_AS(tokenizer_from_option(option), ConfigError);
+    REQUIRE_THROWS_WITH(tokenizer_from_option(option), Catch::EndsWith("got '" + option + "'"));
+  }
+  REQUIRE_THROWS_AS(tokenizer_from_option("sentencepiece:/no/such.model"), FileError);
+}
+
+TEST_CASE("broken tokenizer files are refused with their name") {
+  const auto refuses = [](const std::string& json, const std::string& why) {
+    CAPTURE(json);
+    REQUIRE_THROWS_AS(tokenizer_from_json(json, "t.json"), FileError);
+    REQUIRE_THROWS_WITH(tokenizer_from_json(json, "t.json"),
+                        Catch::StartsWith("t.json: ") && Catch::Contains(why));
+  };
+  const std::string head = R"({"format": "slackline-tokenizer", "version": 1, )";
+  refuses("", "not JSON");
+  refuses("[]", "JSON object");
+  refuses("{}", "format");
+  refuses(R"({"format": "other", "version": 1})", "'other'");
+  refuses(R"({"format": "slackline-tokenizer", "version": 2})", "version 2");
+  refuses(head + R"("type": "word"})", "'word'");
+  refuses(head + R"("type": 3})", "not a tokenizer");
+  refuses(head + R"("type": "byte", "vocabulary_size": 256, "end_of_text": 256})", "do not fit");
+  refuses(head + R"("type": "sentencepiece", "model": "***"})", "base64");
+  refuses(head + R"("type": "sentencepiece", "model": "AAAA"})", "SentencePiece");
+  refuses(head + R"("type": "gpt2", "tokens": ["a"], "merges": []})", "byte");
+}
+
+}  // namespace slackline

@@ -1,0 +1,145 @@
+#include "parallel/mesh/parallel_config.h"
+
+#include <string>
+
+#include "core/error.h"
+#include "tests/support/catch.h"
+#include "tests/support/closeness.h"
+
+namespace slackline {
+
+namespace {
+
+using testing::Mismatch;
+
+ModelConfig model() {
+  return {.layers = 8, .hidden = 48, .heads = 6, .sequence = 5, .vocab = 50, .ffn = 96};
+}
+
+ParallelConfig read(const std::string& section, const ModelConfig& config = model()) {
+  return read_parallel_config(
+      JsonReader::parse(R"({"parallel": )" + section + "}", "run.json").section("parallel"),
+      config);
+}
+
+std::string refusal(const std::string& section, const ModelConfig& config = model()) {
+  try {
+    static_cast<void>(read(section, config));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string batch_refusal(const ParallelConfig& config, BatchSplit batch) {
+  try {
+    check_batch_fits(config, model(), batch);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// Empty where the message names the key and the rule.
+Mismatch unlike(const std::string& message, const std::string& key, const std::string& rule) {
+  const bool names_key = message.find("parallel." + key) != std::string::npos;
+  return names_key && message.find(rule) != std::string::npos ? Mismatch{} : Mismatch{message};
+}
+
+}  // namespace
+
+TEST_CASE("an empty parallel section is one rank, asynchronous 1F1B") {
+  const ParallelConfig config = read("{}");
+  CHECK(config.num_ranks() == 1);
+  CHECK(config.num_virtual_stages() == 1);
+  CHECK(config.schedule == ScheduleName::one_f_one_b);
+  CHECK(config.stage_layers.empty());
+  CHECK_FALSE(config.sequence_parallel);
+  CHECK(config.data_strategy == DataStrategy::replicate);
+  CHECK(config.transfers == Transfers::asynchronous);
+  CHECK(config.embedding_sync == EmbeddingSync::fused);
+}
+
+TEST_CASE("every key of the parallel section is read") {
+  const ParallelConfig config =
+      read(R"({"tensor": 2, "pipeline": 2, "data": 3, "schedule": "interleaved", "chunks": 2,
+               "stage_layers": [1, 3, 3, 1], "sequence_parallel": true, "data_strategy": "zero1",
+               "transfers": "blocking", "embedding_sync": "separate"})");
+  CHECK(config.num_ranks() == 12);
+  CHECK(config.num_virtual_stages() == 4);
+  CHECK(config.schedule == ScheduleName::interleaved);
+  CHECK(config.stage_layers == std::vector<int>{1, 3, 3, 1});
+  CHECK(config.sequence_parallel);
+  CHECK(config.data_strategy == DataStrategy::zero1);
+  CHECK(config.transfers == Transfers::blocking);
+  CHECK(config.embedding_sync == EmbeddingSync::separate);
+  CHECK(read(R"({"schedule": "gpipe"})").schedule == ScheduleName::gpipe);
+  CHECK(read(R"({"schedule": "zb_h1"})").schedule == ScheduleName::zb_h1);
+}
+
+TEST_CASE("degrees below one and unknown names are refused") {
+  CHECK(unlike(refusal(R"({"tensor": 0})"), "tensor", "got 0") == "");
+  CHECK(unlike(refusal(R"({"data": -2})"), "data", "got -2") == "");
+  CHECK(unlike(refusal(R"({"schedule": "1f1c"})"), "schedule", "1f1b") == "");
+  CHECK(unlike(refusal(R"({"data_strategy": "zero2"})"), "data_strategy", "zero1") == "");
+  CHECK(unlike(refusal(R"({"transfers": "block"})"), "transfers", "blocking") == "");
+  CHECK(unlike(refusal(R"({"embedding_sync": "fuse"})"), "embedding_sync", "fused") == "");
+  CHECK(unlike(refusal(R"({"tensors": 2})"), "tensor", "tensors") == "");
+}
+
+TEST_CASE("a tensor degree that does not divide heads and ffn is refused with the nearest") {
+  CHECK(unlike(refusal(R"({"tensor": 4})"), "tensor", "nearest is 3") == "");
+  CHECK(unlike(refusal(R"({"tensor": 7})"), "tensor", "model.heads = 6") == "");
+  ModelConfig narrow = model();
+  narrow.ffn = 98;
+  CHECK(unlike(refusal(R"({"tensor": 3})", narrow), "tensor", "nearest is 2") == "");
+  ModelConfig few_tokens = model();
+  few_tokens.vocab = 2;
+  CHECK(unlike(refusal(R"({"tensor": 3})", few_tokens), "tensor", "model.vocab = 2") == "");
+}
+
+TEST_CASE("chunks need the interleaved schedule, and that a pipeline") {
+  CHECK(unlike(refusal(R"({"pipeline": 2, "chunks": 2})"), "chunks", "interleaved") == "");
+  CHECK(unlike(refusal(R"({"schedule": "interleaved"})"), "schedule", "1f1b") == "");
+}
+
+TEST_CASE("more stages than layers are refused") {
+  CHECK(unlike(refusal(R"({"pipeline": 9})"), "pipeline", "9 stages, and the model has 8") == "");
+  CHECK(unlike(refusal(R"({"pipeline": 4, "schedule": "interleaved", "chunks": 3})"),
+               "pipeline",
+               "12 stages") == "");
+}
+
+TEST_CASE("given layers have to name every stage and add up") {
+  const std::string rule = "one count for each of 2 stages, adding up to model.layers = 8";
+  CHECK(unlike(refusal(R"({"pipeline": 2, "stage_layers": [8]})"), "stage_layers", rule) == "");
+  CHECK(unlike(refusal(R"({"pipeline": 2, "stage_layers": [4, 3]})"), "stage_layers", rule) == "");
+  CHECK(unlike(refusal(R"({"pipeline": 2, "stage_layers": [8, 0]})"), "stage_layers", "0") == "");
+}
+
+TEST_CASE("zb_h1 with recompute is refused") {
+  ModelConfig recomputing = model();
+  recomputing.recompute = Recompute::block;
+  CHECK(unlike(refusal(R"({"schedule": "zb_h1"})", recomputing), "schedule", "recompute") == "");
+}
+
+TEST_CASE("sequence parallelism needs rows that divide") {
+  ParallelConfig config{.tensor = 2, .sequence_parallel = true};
+  CHECK(unlike(batch_refusal(config, {.global = 6, .micro = 3}),
+               "sequence_parallel",
+               "15 tokens") == "");
+  CHECK(batch_refusal(config, {.global = 4, .micro = 2}) == "accepted");
+  config.sequence_parallel = false;
+  CHECK(batch_refusal(config, {.global = 6, .micro = 3}) == "accepted");
+}
+
+TEST_CASE("interleaved ranks need a multiple of the pipeline's micro-batches") {
+  const ParallelConfig config{
+      .pipeline = 4, .data = 2, .schedule = ScheduleName::interleaved, .chunks = 2};
+  CHECK(unlike(batch_refusal(config, {.global = 12, .micro = 1}),
+               "schedule",
+               "parallel.pipeline = 4: batch.global 12 makes 6") == "");
+  CHECK(batch_refusal(config, {.global = 16, .micro = 1}) == "accepted");
+}
+
+}  // namespace slackline

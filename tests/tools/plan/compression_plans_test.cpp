@@ -1,0 +1,255 @@
+// Policy replay: a plan.json gives the plans it was written from; one that is edited, damaged or of
+// another layout gives what it says or one clear message.
+
+#include "tools/plan/compression_plans.h"
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "tests/support/catch.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/tools/plan/planned_job.h"
+#include "tools/plan/plan_json.h"
+
+namespace slackline {
+
+using Catch::Contains;
+
+namespace {
+
+const std::vector<std::string> kMesh = {"parallel.pipeline=4", "parallel.data=2", "batch.micro=1"};
+
+TrainConfig config_of(std::vector<std::string> assignments) {
+  assignments.insert(assignments.begin(), kMesh.begin(), kMesh.end());
+  return planned_config(assignments);
+}
+
+std::string plan_json_of(const TrainConfig& config) {
+  return plan_files(make_step_plan(config, std::nullopt, {})).json;
+}
+
+// A plan.json in a directory of its own, and a config that replays it.
+class Replay {
+ public:
+  explicit Replay(const std::string& text) { write_file_atomically(path(), text); }
+
+  [[nodiscard]] std::string path() const { return directory_.file("plan.json"); }
+
+  [[nodiscard]] PlanHistory plans(const std::vector<std::string>& assignments = {}) const {
+    std::vector<std::string> all = assignments;
+    all.insert(all.end(), {"compress.policy=replay", "compress.plan=" + path()});
+    return compression_plans(config_of(all));
+  }
+
+  // Without the path that every message begins with.
+  [[nodiscard]] std::string refusal(const std::vector<std::string>& assignments = {}) const {
+    try {
+      static_cast<void>(plans(assignments));
+    } catch (const ConfigError& error) {
+      const std::string message = error.what();
+      const std::string beginning = "compress.plan: " + path() + ": ";
+      INFO(message);
+      CHECK(message.starts_with(beginning));
+      CHECK(message.find('\n') == std::string::npos);
+      return message.substr(std::min(beginning.size(), message.size()));
+    }
+    return "accepted";
+  }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+// A plan of one row.
+std::string one_row(const std::string& members, const std::string& codec) {
+  return R"([{"from_step": 1, "classes": [{)" + members + R"(, "codec": )" + codec + "}]}]";
+}
+
+}  // namespace
+
+TEST_CASE("a run's plan.json read back gives its plans, class by class and reason by reason") {
+  for (const std::vector<std::string>& assignments : std::vector<std::vector<std::string>>{
+           {},
+           {"compress.policy=optimus_cc"},
+           {"compress.policy=optimus_cc", "compress.warmup_steps=3", "compress.stages=1"},
+           {R"(compress.pipeline_forward={"codec": "quantize", "bits": 4, "scale": "group"})",
+            R"(compress.data_gradient={"codec": "top_k", "ratio": 0.01, "values": "bf16"})",
+            R"(compress.embedding={"codec": "random_k", "ratio": 0.3, "always": true})",
+            "compress.policy=all",
+            "parallel.data_strategy=zero1"},
+           {"compress.policy=optimus_cc", "parallel.schedule=zb_h1"},
+           {"compress.policy=optimus_cc", "parallel.pipeline=1"},
+       }) {
+    const TrainConfig config = config_of(assignments);
+    const Replay replay(plan_json_of(config));
+    std::vector<std::string> layout;
+    for (const std::string& assignment : assignments) {
+      if (assignment.starts_with("parallel.")) {
+        layout.push_back(assignment);
+      }
+    }
+    CHECK(replay.plans(layout) == compression_plans(config));
+  }
+}
+
+TEST_CASE("a plan that replays another is written as it was") {
+  const Replay replay(plan_json_of(config_of({"compress.policy=optimus_cc"})));
+  CHECK(plan_json_of(config_of({"compress.policy=replay", "compress.plan=" + replay.path()})) ==
+        read_file(replay.path()));
+}
+
+TEST_CASE("an edited codec is the one that is replayed") {
+  const std::string text = plan_json_of(config_of({"compress.policy=optimus_cc"}));
+  const Replay replay(replaced(text, R"("rank": 16)", R"("rank": 3)"));
+  const PlanHistory plans = replay.plans();
+  const auto rank_of_stage = [&](int stage) {
+    return plans.back()
+        .plan.codec_of({schedule::Site::pipeline_backward, stage, schedule::Phase::cooldown})
+        ->rank;
+  };
+  CHECK(rank_of_stage(1) == 3);
+  CHECK(rank_of_stage(2) == 16);
+}
+
+TEST_CASE("classes that a replayed plan leaves out stay plain") {
+  const Replay replay(
+      one_row(R"("site": "data_gradient", "stage": 2, "phase": "step")", R"({"codec": "cast"})"));
+  const PlanHistory plans = replay.plans();
+  REQUIRE(plans.size() == 1);
+  CHECK(plans[0].plan.classes.size() == compression_plans(config_of({}))[0].plan.classes.size());
+  for (const CompressionPlan::Class& row : plans[0].plan.classes) {
+    const bool named = row.members.site == schedule::Site::data_gradient && row.members.stage == 2;
+    CHECK(row.codec.has_value() == named);
+    CHECK(row.reason == (named ? "" : "not in the replayed plan"));
+  }
+}
+
+TEST_CASE("a row step of a plan means the tail, too, unless a row names that") {
+  using schedule::Phase;
+  const auto codec_of_tail = [](const std::string& rows) -> std::string {
+    const Replay replay(R"([{"from_step": 1, "classes": [)" + rows + "]}]");
+    const CodecSetting* codec =
+        replay.plans().front().plan.codec_of({schedule::Site::data_gradient, 1, Phase::tail});
+    return codec == nullptr ? "plain" : name_of(codec->kind);
+  };
+  const std::string step =
+      R"({"site": "data_gradient", "stage": 1, "phase": "step", "codec": {"codec": "cast"}})";
+  CHECK(codec_of_tail(step) == "cast");
+  CHECK(codec_of_tail(step + R"(, {"site": "data_gradient", "stage": 1, "phase": "tail"})") ==
+        "plain");
+  CHECK(codec_of_tail(step + R"(, {"site": "data_gradient", "stage": 0, "phase": "tail"})") ==
+        "cast");
+}
+
+TEST_CASE("a plan of another layout is refused where it compresses, else taken as plain") {
+  const Replay compressed(plan_json_of(config_of({"compress.policy=optimus_cc"})));
+  CHECK_THAT(compressed.refusal({"parallel.pipeline=2"}),
+             Contains("no transfers of class") && Contains("layout and schedule"));
+  CHECK_THAT(compressed.refusal({"parallel.data=1"}), Contains("data_gradient, stage 0, step"));
+  CHECK_THAT(compressed.refusal({"parallel.schedule=gpipe"}), Contains("accepted"));
+  const Replay plain(plan_json_of(config_of({})));
+  CHECK(plain.plans({"parallel.pipeline=2"})[0].plan.classes.size() ==
+        compression_plans(config_of({"parallel.pipeline=2"}))[0].plan.classes.size());
+  CHECK_NOTHROW(make_step_plan(
+      config_of({"parallel.pipeline=2", "compress.policy=replay", "compress.plan=" + plain.path()}),
+      std::nullopt,
+      {}));
+}
+
+TEST_CASE("a plan that cannot be read is a config error with the path") {
+  const TrainConfig missing =
+      config_of({"compress.policy=replay", "compress.plan=/nowhere/plan.json"});
+  CHECK_THROWS_AS(compression_plans(missing), ConfigError);
+  CHECK_THROWS_WITH(compression_plans(missing),
+                    Catch::StartsWith("compress.plan: /nowhere/plan.json"));
+  for (const char* text : {"", "{", "no plan", "[]]", "[{\"from_step\": 1},]"}) {
+    CHECK_THAT(Replay(text).refusal(), Contains("line 1"));
+  }
+  CHECK_THAT(Replay(R"({"from_step": 1})").refusal(), Contains("list"));
+  CHECK_THAT(Replay(R"([1])").refusal(), Contains("object"));
+  CHECK_THAT(Replay(R"([], "more": 1)").refusal(), Contains("more"));
+}
+
+TEST_CASE("plans have to follow each other from step 1 on") {
+  const std::string rule = "order of from_step, the first from step 1";
+  CHECK_THAT(Replay("[]").refusal(), Contains(rule));
+  CHECK_THAT(Replay(R"([{"from_step": 2}])").refusal(), Contains(rule));
+  CHECK_THAT(Replay(R"([{"from_step": 1}, {"from_step": 1}])").refusal(), Contains(rule));
+  CHECK_THAT(Replay(R"([{"from_step": 1}, {"from_step": 9}, {"from_step": 5}])").refusal(),
+             Contains(rule));
+  CHECK_THAT(Replay(R"([{"from_step": 0}])").refusal(), Contains("plans.0.from_step"));
+  CHECK_THAT(Replay(R"([{}])").refusal(), Contains("plans.0.from_step"));
+}
+
+TEST_CASE("rows of a plan are read as strictly as a config") {
+  const std::string row = R"("site": "embedding", "stage": 0, "phase": "step")";
+  const std::string where = "plans.0.classes.0.";
+  CHECK_THAT(Replay(one_row(row, R"({"codec": "low_rank", "rank": 0})")).refusal(),
+             Contains(where + "codec.rank"));
+  CHECK_THAT(Replay(one_row(row, R"({"codec": "cast", "rank": 2})")).refusal(),
+             Contains(where + "codec.rank"));
+  CHECK_THAT(Replay(one_row(row, R"({"codec": "zip"})")).refusal(), Contains("random_k"));
+  CHECK_THAT(Replay(one_row(row + R"(, "codecs": {})", "null")).refusal(),
+             Contains(where + "codecs"));
+  CHECK_THAT(Replay(one_row(R"("site": "outer", "stage": 0, "phase": "step")", "null")).refusal(),
+             Contains(where + "site"));
+  CHECK_THAT(Replay(one_row(R"("site": "embedding", "phase": "step")", "null")).refusal(),
+             Contains(where + "stage"));
+  CHECK_THAT(Replay(one_row(R"("site": "parameter_gather", "stage": 0, "phase": "step")",
+                            R"({"codec": "cast"})"))
+                 .refusal(),
+             Contains("no transfers of class parameter_gather"));
+  const std::string twice = R"({"site": "embedding", "stage": 0, "phase": "tail"})";
+  CHECK_THAT(Replay(R"([{"from_step": 1, "classes": [)" + twice + ", " + twice + "]}]").refusal(),
+             Contains("embedding, stage 0, tail stands there twice"));
+}
+
+TEST_CASE("a checkpoint's plans of critical_path go on, whatever the config would choose now") {
+  const auto of_link = [](double bytes_per_second) {
+    const Cluster::Link link{.bytes_per_second = bytes_per_second};
+    return compression_plans(
+        config_of({"compress.policy=critical_path"}),
+        Cluster{.nodes = {{.count = 8, .devices = 1}}, .node_link = link, .network_link = link});
+  };
+  const PlanHistory slow = of_link(1e4);
+  const PlanHistory fast = of_link(1e12);
+  REQUIRE(slow != fast);
+  CodecErrors errors;
+  errors.note_trial({.members = slow[0].plan.classes[0].members,
+                     .codec = {.kind = CodecKind::cast},
+                     .relative_error = 0.001});
+  PlanHistory chosen = slow;
+  chosen.push_back({.from_step = 3, .plan = fast[0].plan});
+  for (const PlanHistory& plans : {slow, chosen}) {
+    const ResumedPlans resumed = resumed_plans(fast, plan_document(plans.back(), plans, errors));
+    CHECK(resumed.plans == plans);
+    CHECK(resumed.errors == errors);
+  }
+  // Of another policy, or of another layout, they do not.
+  const PlanHistory none = compression_plans(config_of({}));
+  CHECK(resumed_plans(none, plan_document(chosen.back(), chosen, errors)).plans == none);
+  CHECK(resumed_plans(fast, plan_document(none.back(), none, {})).plans == fast);
+  const PlanHistory other =
+      compression_plans(config_of({"compress.policy=critical_path", "parallel.pipeline=2"}));
+  CHECK(resumed_plans(other, plan_document(chosen.back(), chosen, errors)).plans == other);
+  CHECK(resumed_plans(fast, "").plans == fast);
+}
+
+TEST_CASE("plans that a guard has changed go on as long as the config makes what they began with") {
+  const PlanHistory begun = compression_plans(config_of({"compress.policy=optimus_cc"}));
+  PlanHistory guarded = begun;
+  guarded.push_back({.from_step = 9, .plan = begun.back().plan});
+  guarded.back().plan.classes[0].reason = "guard: from step 9";
+  const std::string document = plan_document(guarded.back(), guarded, {});
+  CHECK(resumed_plans(begun, document).plans == guarded);
+  const PlanHistory changed =
+      compression_plans(config_of({"compress.policy=optimus_cc", "compress.stages=1"}));
+  CHECK(resumed_plans(changed, document).plans == changed);
+}
+
+}  // namespace slackline

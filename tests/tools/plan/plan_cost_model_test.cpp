@@ -1,0 +1,288 @@
+// Costs of one layout, links of a cluster, and what a step of another layout then takes.
+
+#include <array>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "model/parameter_table.h"
+#include "parallel/predict/axis_links.h"
+#include "parallel/predict/bucket_times.h"
+#include "parallel/predict/step_cost_model.h"
+#include "tests/support/catch.h"
+#include "tests/tools/plan/planned_job.h"
+#include "tools/plan/step_plan.h"
+
+namespace slackline {
+
+using Catch::Contains;
+
+namespace {
+
+constexpr double kMessage = 256.0 * 256.0 * 4.0;  // bytes of (N, C) in fp32
+
+MeshJob job_with(const std::vector<std::string>& assignments) {
+  return planned_config(assignments).mesh_job();
+}
+
+StepCosts stage_costs(int num_stages, double forward, double backward) {
+  StepCosts costs;
+  for (int stage = 0; stage < num_stages; ++stage) {
+    costs.ops.push_back({.stage = stage, .kind = CostKind::forward, .seconds = {forward}});
+    costs.ops.push_back({.stage = stage, .kind = CostKind::backward, .seconds = {backward}});
+  }
+  return costs;
+}
+
+Cluster even_cluster(int nodes, int devices, double latency, double bytes_per_second) {
+  const Cluster::Link link{.latency_seconds = latency, .bytes_per_second = bytes_per_second};
+  return {.nodes = {{.count = nodes, .devices = devices}}, .node_link = link, .network_link = link};
+}
+
+double step_seconds(const std::vector<std::string>& assignments,
+                    const StepCosts& costs,
+                    const LinkSpeeds& links = {}) {
+  return make_step_plan(planned_config(assignments), costs, links).timeline.step.value;
+}
+
+std::string refusal(const std::vector<std::string>& assignments, const StepCosts& costs) {
+  try {
+    static_cast<void>(cost_model(job_with(assignments), costs, {}));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("a step of stages that take the same is m + p - 1 passes forward and backward") {
+  CHECK(step_seconds({}, stage_costs(1, 0.001, 0.002)) == Approx(8 * 0.003));
+  const std::vector<std::string> pipeline = {"parallel.pipeline=4", "model.tie_embeddings=false"};
+  CHECK(step_seconds(pipeline, stage_costs(4, 0.001, 0.002)) == Approx((8 + 3) * 0.003));
+  StepCosts costs = stage_costs(4, 0.001, 0.002);
+  costs.ops.push_back({.stage = 2, .kind = CostKind::optimizer, .seconds = {0.004}});
+  CHECK(step_seconds(pipeline, costs) == Approx((8 + 3) * 0.003 + 0.004));
+}
+
+TEST_CASE("blocking messages of a pipeline cost their latency and bytes in every round") {
+  const double message = 1e-5 + kMessage / 1e9;
+  const double step = step_seconds({"parallel.pipeline=2",
+                                    "parallel.transfers=blocking",
+                                    "parallel.schedule=gpipe",
+                                    "model.tie_embeddings=false"},
+                                   stage_costs(2, 0.001, 0.002),
+                                   even_cluster(1, 2, 1e-5, 1e9));
+  // The first stage waits for each of its 8 sends before it goes on, and for each gradient.
+  CHECK(step == Approx(9 * 0.003 + 8 * 2 * message).margin(3 * message));
+  CHECK(step > 9 * 0.003 + 2 * message);
+}
+
+TEST_CASE(
+    "gradients over data ranks cost two exchanges of a slice each, over two ranks one of all") {
+  const int ranks = GENERATE(2, 4);
+  const std::vector<std::string> data = {"parallel.data=" + std::to_string(ranks), "batch.micro=1"};
+  const MeshJob job = job_with(data);
+  const schedule::CostModel model =
+      cost_model(job, stage_costs(1, 0.001, 0.002), even_cluster(1, ranks, 1e-4, 1e9));
+  const std::vector<PlacedBucket> buckets = placed_buckets(job, 0);
+  REQUIRE(model.chunks[0].data_reduction.size() == buckets.size());
+  double elements = 0.0;
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    const auto bytes = static_cast<double>(buckets[i].bytes);
+    const schedule::Bucket& bucket = model.chunks[0].data_reduction[i];
+    CHECK(bucket.seconds.value ==
+          Approx((all_reduce_exchanges(ranks, bytes) == 1 ? 1.0 : 2.0 / ranks) * bytes / 1e9));
+    CHECK(bucket.exchanges.plain == (ranks == 2 || bytes <= 4096.0 ? 1 : 2));
+    CHECK(bucket.exchanges.latency.value == 1e-4);
+    elements += bytes / 4.0;
+  }
+  CHECK(elements == Approx(static_cast<double>(num_parameters(job.model))));
+  CHECK(model.chunks[0].parameter_gather.empty());
+
+  std::vector<std::string> sharded = data;
+  sharded.emplace_back("parallel.data_strategy=zero1");
+  const schedule::CostModel zero1 = cost_model(
+      job_with(sharded), stage_costs(1, 0.001, 0.002), even_cluster(1, ranks, 1e-4, 1e9));
+  REQUIRE(zero1.chunks[0].parameter_gather.size() == buckets.size());
+  const schedule::Bucket& scattered = zero1.chunks[0].data_reduction[0];
+  CHECK(2.0 * scattered.seconds.value == Approx(model.chunks[0].data_reduction[0].seconds.value));
+  CHECK(scattered.exchanges.plain == 1);
+  CHECK(zero1.chunks[0].parameter_gather[0].exchanges.latency.value == 1e-4);
+}
+
+TEST_CASE("buckets of later layers are complete earlier in backward and needed later in forward") {
+  const MeshJob job = job_with({"model.hidden=1024", "parallel.data=2", "batch.micro=1"});
+  const std::vector<PlacedBucket> buckets = placed_buckets(job, 0);
+  REQUIRE(buckets.size() > 4);
+  CHECK(buckets.front().reduce_at < 0.3);
+  CHECK(buckets.front().gather_at > 0.7);
+  for (std::size_t i = 1; i + 2 < buckets.size(); ++i) {
+    CHECK(buckets[i].reduce_at > buckets[i - 1].reduce_at);
+    CHECK(buckets[i].gather_at < buckets[i - 1].gather_at);
+  }
+  CHECK(buckets.back().reduce_at == 1.0);  // the tied table
+}
+
+TEST_CASE("tensor ranks add two sums a layer to each pass, less what hides them") {
+  const MeshJob job = job_with({"parallel.tensor=2"});
+  const StepCosts costs = stage_costs(1, 0.001, 0.002);
+  const double sum = 1e-5 + kMessage / 1e9;
+  const double slices = 1e-5 + kMessage / 2.0 / 1e9;  // a reduce-scatter or a gather
+  const double statistics = 1e-5 + 256.0 * 3.0 * 4.0 / 1e9;
+  const schedule::CostModel model = cost_model(job, costs, even_cluster(1, 2, 1e-5, 1e9));
+  CHECK(model.chunks[0].forward.value == Approx(0.001 + (2 * 8 + 1) * sum));
+  // Of a token's operations in backward, 6 C F for a matrix: the weight gradients of qkv and
+  // expansion (7 of a layer's 12 units of C x C) and of the table hide that much of their sums.
+  const double product = 2.0 * 256.0 * 256.0;
+  const double attention = 4.0 * 256.0 * 128.0;
+  const double all = 8.0 * (24.0 * product + attention) + 3.0 * product + 2.0 * 256.0;
+  const double hidden = 0.002 * (8.0 * 7.0 * product + product) / all;
+  CHECK(model.chunks[0].backward_input.value ==
+        Approx(0.002 + (2 * 8 + 1) * sum - hidden + statistics));
+  const MeshJob cut = job_with({"parallel.tensor=2", "parallel.sequence_parallel=true"});
+  CHECK(cost_model(cut, costs, even_cluster(1, 2, 1e-5, 1e9)).chunks[0].backward_input.value ==
+        Approx(0.002 + (6 * 8 + 3) * slices - 2 * 8 * 1e-5 + statistics));
+  CHECK(cost_model(job, costs, {}).chunks[0].forward.value == Approx(0.001));
+}
+
+TEST_CASE("costs of parts predict another split, batch and tensor degree") {
+  const StepCosts one_rank = with_parts(job_with({}), [] {
+    StepCosts costs = stage_costs(1, 0.008, 0.016);
+    costs.ops.push_back({.kind = CostKind::layer_forward, .seconds = {0.001 / 256.0}});
+    costs.ops.push_back({.kind = CostKind::embedding_forward, .seconds = {0.0}});
+    costs.ops.push_back({.kind = CostKind::head_forward, .seconds = {0.0}});
+    return costs;
+  }());
+  const std::vector<std::string> split = {"parallel.pipeline=2", "parallel.stage_layers=[5,3]"};
+  const schedule::CostModel stages = cost_model(job_with(split), one_rank, {});
+  CHECK(stages.chunks[0].forward.value == Approx(0.005));
+  CHECK(stages.chunks[1].forward.value == Approx(0.003));
+  CHECK((stages.chunks[0].backward_input + stages.chunks[1].backward_input).value == Approx(0.016));
+  CHECK(cost_model(job_with({"batch.micro=4"}), one_rank, {}).chunks[0].forward.value ==
+        Approx(0.016));
+  CHECK(cost_model(job_with({"parallel.tensor=4"}), one_rank, {}).chunks[0].forward.value ==
+        Approx(0.002));
+}
+
+TEST_CASE("costs measured on the same layout are used as they are") {
+  StepCosts measured = stage_costs(2, 0.001, 0.002);
+  measured.ops[2].seconds = {0.009};  // one slow stage, which parts would even out
+  const MeshJob job = job_with({"parallel.pipeline=2"});
+  const StepCosts costs = with_parts(job, measured);
+  CHECK(cost_model(job, costs, {}).chunks[1].forward.value == Approx(0.009));
+  const schedule::CostModel other = cost_model(job_with({"parallel.pipeline=4"}), costs, {});
+  double forward = 0.0;
+  for (const schedule::ChunkCosts& chunk : other.chunks) {
+    forward += chunk.forward.value;
+  }
+  CHECK(forward == Approx(0.010));
+}
+
+TEST_CASE("a whole backward pass is split for zero-bubble schedules") {
+  const std::vector<std::string> zb = {"parallel.pipeline=2", "parallel.schedule=zb_h1"};
+  const schedule::CostModel model = cost_model(job_with(zb), stage_costs(2, 0.001, 0.002), {});
+  CHECK(model.chunks[0].backward_weight.value > 0.0005);
+  CHECK(model.chunks[0].backward_weight < model.chunks[0].backward_input);
+  CHECK((model.chunks[0].backward_input + model.chunks[0].backward_weight).value == Approx(0.002));
+}
+
+TEST_CASE("measured transfers count only where links are not known") {
+  StepCosts costs = stage_costs(2, 0.001, 0.002);
+  costs.ops.push_back({.stage = 1, .kind = CostKind::data_reduction, .seconds = {0.5}});
+  costs.ops.push_back({.kind = CostKind::embedding_sync, .seconds = {0.25}});
+  const MeshJob job = job_with({"parallel.pipeline=2", "parallel.data=2", "batch.micro=1"});
+  const auto reduction = [](const schedule::CostModel& model) {
+    schedule::Seconds sum{};
+    for (const schedule::Bucket& bucket : model.chunks[1].data_reduction) {
+      sum += bucket.seconds;
+    }
+    return sum.value;
+  };
+  CHECK(reduction(cost_model(job, costs, {})) == Approx(0.5));
+  CHECK(cost_model(job, costs, {}).embedding_sync.value == Approx(0.25));
+  const Cluster quick = even_cluster(1, 4, 0.0, 1e12);
+  CHECK(reduction(cost_model(job, costs, quick)) < 0.001);
+  CHECK(cost_model(job, costs, quick).embedding_sync.value < 0.001);
+}
+
+TEST_CASE("ranks of a node share its link out, pairs do not") {
+  Cluster cluster = even_cluster(2, 4, 0.0, 1e9);
+  const ParallelConfig mesh{.tensor = 2, .pipeline = 2, .data = 2};
+  CHECK(boundary_link(mesh, cluster, 0, 1).bytes_per_second == Approx(2e9));
+  cluster.network_link.shared_by = Cluster::SharedBy::node;
+  CHECK(boundary_link(mesh, cluster, 0, 1).bytes_per_second == Approx(2e9 / 4.0));
+  CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9));
+  cluster.node_link.shared_by = Cluster::SharedBy::node;
+  // Two groups of two on the node: four messages at once.
+  CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9 / 4.0));
+  cluster.node_link = {.bytes_per_second = 1e9, .duplex = false};
+  CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9 / 2.0));
+}
+
+TEST_CASE("messages of all tensor ranks are eager as long as each of them is") {
+  Cluster cluster = even_cluster(2, 2, 0.0, 1e9);
+  const ParallelConfig mesh{.tensor = 2, .pipeline = 2};
+  CHECK(boundary_link(mesh, cluster, 0, 1).eager_bytes == 2.0 * kEagerBytes);
+  cluster.network_link.eager_bytes = std::numeric_limits<double>::infinity();
+  CHECK(boundary_link(mesh, cluster, 0, 1).eager_bytes == cluster.network_link.eager_bytes);
+}
+
+TEST_CASE("messages to both neighbours leave a node over one end, and reach it over another") {
+  Cluster cluster = even_cluster(3, 1, 0.0, 1e9);
+  const ParallelConfig mesh{.pipeline = 3};
+  CHECK(boundary_link(mesh, cluster, 1, 2).ends == std::array<int, 2>{-1, -1});
+  cluster.network_link.shared_by = Cluster::SharedBy::node;
+  const auto ends = [&](int from, int to) { return boundary_link(mesh, cluster, from, to).ends; };
+  CHECK(ends(1, 2)[0] == ends(1, 0)[0]);
+  CHECK(ends(0, 1)[1] == ends(2, 1)[1]);
+  CHECK(ends(0, 1)[0] != ends(1, 2)[0]);
+  CHECK(ends(1, 2)[0] != ends(0, 1)[1]);
+  cluster.network_link.duplex = false;
+  CHECK(ends(1, 2)[0] == ends(0, 1)[1]);
+}
+
+TEST_CASE("a codec's cost is that of its shape, or of the nearest in size") {
+  const CodecSetting codec{.rank = 4};
+  const auto cost = [&](std::vector<std::int64_t> shape, double seconds) {
+    return CodecCost{
+        .codec = codec, .shape = std::move(shape), .encode = {seconds}, .decode = {2.0 * seconds}};
+  };
+  const StepCosts costs{.codecs = {cost({10, 10}, 1.0), cost({20, 5}, 3.0), cost({1000}, 20.0)}};
+  CHECK(costs.of_codec(codec, {20, 5})->encode.value == 3.0);
+  CHECK(costs.of_codec(codec, {10, 10})->encode.value == 1.0);
+  CHECK(costs.of_codec(codec, {500})->encode.value == 10.0);
+  CHECK(costs.of_codec(codec, {500})->decode.value == 20.0);
+  CHECK(costs.of_codec(codec, {25, 2})->encode.value == 0.5);
+  CHECK_FALSE(costs.of_codec({.rank = 8}, {10, 10}));
+}
+
+TEST_CASE("costs that do not cover a job are refused") {
+  CHECK_THAT(refusal({"parallel.pipeline=2"}, stage_costs(1, 1.0, 1.0)),
+             Contains("2 virtual stages") && Contains("got 1"));
+  StepCosts costs = stage_costs(2, 1.0, 1.0);
+  costs.ops.pop_back();
+  CHECK_THAT(refusal({"parallel.pipeline=2"}, costs), Contains("\"backward_input\""));
+  StepCosts parts{.ops = {{.kind = CostKind::layer_forward, .seconds = {1.0}}}};
+  CHECK_THAT(refusal({}, parts), Contains("\"layer_backward_input\""));
+  parts.ops.push_back({.kind = CostKind::layer_backward, .seconds = {1.0}});
+  CHECK_THAT(refusal({}, parts), Contains("\"embedding_forward\""));
+}
+
+TEST_CASE("costs of another model are refused, those of more layers are not") {
+  StepCosts costs = stage_costs(1, 1.0, 1.0);
+  costs.model = job_with({}).model;
+  CHECK(refusal({}, costs) == "accepted");
+  costs.model->layers += 3;
+  CHECK(refusal({}, costs) == "accepted");
+  costs.model->hidden *= 2;
+  CHECK_THAT(refusal({}, costs),
+             Contains("hidden " + std::to_string(costs.model->hidden)) &&
+                 Contains("got a config with hidden " + std::to_string(costs.model->hidden / 2)));
+  costs.model = job_with({}).model;
+  costs.model->recompute = Recompute::block;
+  CHECK_THAT(refusal({}, costs), Contains("recompute"));
+}
+
+}  // namespace slackline

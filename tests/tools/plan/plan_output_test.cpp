@@ -1,0 +1,182 @@
+// What `slackline plan` prints and writes.
+
+#include <set>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "core/file_io.h"
+#include "tests/parallel/schedule/golden_text.h"
+#include "tests/support/catch.h"
+#include "tests/support/run_process.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/tools/plan/planned_job.h"
+#include "tools/plan/cost_file.h"
+#include "tools/plan/plan_json.h"
+#include "tools/plan/plan_text.h"
+
+namespace slackline {
+
+using Catch::Contains;
+
+namespace {
+
+const std::vector<std::string> kMesh = {"parallel.tensor=2",
+                                        "parallel.pipeline=2",
+                                        "parallel.data=2",
+                                        "batch.micro=1",
+                                        "parallel.data_strategy=zero1"};
+
+Cluster two_nodes() {
+  return {
+      .nodes = {{.count = 2, .devices = 4}},
+      .node_link = {.latency_seconds = 1e-5, .bytes_per_second = 1e10},
+      .network_link = {
+          .latency_seconds = 5e-5, .bytes_per_second = 1e9, .shared_by = Cluster::SharedBy::node}};
+}
+
+nlohmann::json sum_of_bytes(const nlohmann::json& ranks) {
+  nlohmann::json sum = {{"tensor", 0}, {"pipeline", 0}, {"data", 0}, {"embedding", 0}};
+  for (const nlohmann::json& rank : ranks) {
+    for (const auto& [axis, bytes] : rank["bytes_sent"].items()) {
+      sum[axis] = sum[axis].get<std::size_t>() + bytes.get<std::size_t>();
+    }
+  }
+  return sum;
+}
+
+// A config file of 64 ranks and more parameters than this machine has memory.
+std::string big_config(const std::string& path) {
+  write_file_atomically(path, R"({
+    "run": {"dir": "runs/x", "steps": 10},
+    "model": {"layers": 96, "hidden": 12288, "heads": 96, "sequence": 2048, "vocab": 50257},
+    "data": {"train": [{"path": "corpus/missing"}]},
+    "batch": {"global": 256, "micro": 1},
+    "parallel": {"tensor": 8, "pipeline": 8, "data": 1, "schedule": "interleaved", "chunks": 2}
+  })");
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("the text of a plan is golden but for its memory") {
+  const StepPlan plan = make_step_plan(planned_config(kMesh), std::nullopt, two_nodes());
+  const std::string text = plan_text(plan);
+  const std::size_t memory = text.find("memory in bytes");
+  REQUIRE(memory != std::string::npos);
+  CHECK(text.substr(0, memory) ==
+        schedule::testing::source_text("tests/golden/plan/tensor2_data2_pipeline2.txt"));
+  for (std::size_t place = 0; place < 2; ++place) {
+    CHECK_THAT(text.substr(memory),
+               Contains(std::to_string(total_bytes(plan.memory[place], Device::cpu))));
+  }
+}
+
+TEST_CASE("the schedule of many micro-batches is cut, and says so") {
+  const StepPlan plan = make_step_plan(
+      planned_config({"batch.global=128", "batch.micro=1", "parallel.pipeline=2"}), {}, {});
+  CHECK_THAT(step_text(plan), Contains("rank 0 | F0") && Contains(" ...\n"));
+}
+
+TEST_CASE("json has bytes, classes, stages and ranks that add up") {
+  const StepPlan plan = make_step_plan(planned_config(kMesh), std::nullopt, two_nodes());
+  const nlohmann::json json = nlohmann::json::parse(plan_json(plan));
+  CHECK(json["step_seconds"].get<double>() == Approx(plan.timeline.step.value));
+  CHECK(json["bubble_share"].get<double>() == Approx(plan.bubble_share()));
+  CHECK(json["parameters"] == plan.parameters);
+  CHECK(json["memory_bytes"] == json["ranks"][0]["memory_bytes"]);
+  REQUIRE(json["ranks"].size() == 8);
+  CHECK(json["ranks"][5]["node"] == 1);
+  CHECK(sum_of_bytes(json["ranks"]) == json["bytes_sent"]);
+  REQUIRE(json["stages"].size() == 2);
+  CHECK(json["stages"][0]["layers"].get<int>() + json["stages"][1]["layers"].get<int>() == 8);
+  CHECK(json["schedule"]["kind"] == "1f1b");
+  CHECK(json["schedule"]["ranks"].size() == 2);
+  std::size_t bytes = 0;
+  for (const nlohmann::json& row : json["classes"]) {
+    bytes += row["raw_bytes"].get<std::size_t>();
+    CHECK(row["codec"].is_null());
+    CHECK(row["slack_seconds"].get<double>() >= 0.0);
+  }
+  const nlohmann::json& sent = json["bytes_sent"];
+  CHECK(bytes == sent["pipeline"].get<std::size_t>() + sent["data"].get<std::size_t>() +
+                     sent["embedding"].get<std::size_t>());
+}
+
+TEST_CASE("a run's plan has seconds only where costs were measured") {
+  const TrainConfig config = planned_config({"parallel.pipeline=2"});
+  const nlohmann::json assumed =
+      nlohmann::json::parse(plan_files(make_step_plan(config, {}, {})).json);
+  CHECK(assumed[0]["predicted_step_seconds"].is_null());
+  REQUIRE_FALSE(assumed[0]["classes"].empty());
+  CHECK(assumed[0]["classes"][0]["slack_seconds"].is_null());
+  CHECK(assumed[0]["classes"][0]["raw_bytes"].get<std::size_t>() > 0);
+  CHECK(assumed[0]["classes"][0]["reason"] == "policy none");
+  const StepCosts costs = assumed_costs(config.model, {});
+  const PlanFiles files = plan_files(make_step_plan(config, costs, {}));
+  const nlohmann::json measured = nlohmann::json::parse(files.json);
+  CHECK(measured[0]["predicted_step_seconds"].get<double>() > 0.0);
+  CHECK(measured[0]["classes"][0]["slack_seconds"].get<double>() >= 0.0);
+  CHECK_THAT(files.text,
+             Catch::StartsWith("from step 1: no transfer is compressed\n"
+                               "  pipeline_forward, stage 0, warmup: plain (policy none)\n"));
+}
+
+TEST_CASE("one rank has no classes, and a tied table between two ranks always has one") {
+  const StepPlan alone = make_step_plan(planned_config({}), {}, {});
+  CHECK(nlohmann::json::parse(plan_files(alone).json)[0]["classes"].empty());
+  const StepPlan two = make_step_plan(planned_config({"parallel.pipeline=2"}), {}, {});
+  CHECK_THAT(classes_text(two), Contains("embedding"));
+}
+
+TEST_CASE("the command reads costs and cluster, and writes a trace with a row for every rank") {
+  const TemporaryDirectory directory;
+  const std::string config = directory.file("config.json");
+  write_file_atomically(config, R"({
+    "run": {"dir": "runs/x", "steps": 10},
+    "model": {"layers": 4, "hidden": 64, "heads": 4, "sequence": 32, "vocab": 256},
+    "data": {"train": [{"path": "corpus/missing"}]}, "batch": {"global": 8, "micro": 1},
+    "parallel": {"tensor": 2, "pipeline": 2}})");
+  const std::string cluster = directory.file("cluster.json");
+  write_file_atomically(cluster, R"({"nodes": [{"devices": 4}],
+                                     "links": [{"scope": "node", "bytes_per_second": 1e9}]})");
+  const std::string costs = directory.file("costs.json");
+  StepCosts measured;
+  for (int stage = 0; stage < 2; ++stage) {
+    measured.ops.push_back({.stage = stage, .kind = CostKind::forward, .seconds = {0.01}});
+    measured.ops.push_back({.stage = stage, .kind = CostKind::backward, .seconds = {0.02}});
+  }
+  write_file_atomically(costs, cost_file_text(measured));
+  const std::string trace = directory.file("trace.json");
+  const ProcessResult result = run_slackline(
+      {"plan", config, "--cluster", cluster, "--costs", costs, "--json", "--trace", trace});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  const nlohmann::json json = nlohmann::json::parse(result.out);
+  CHECK(json["step_seconds"].get<double>() == Approx(9 * 0.03).epsilon(0.05));
+  CHECK(json["costs"] == costs);
+  CHECK(json["links"] == cluster);
+  std::set<int> rows;
+  const nlohmann::json written = nlohmann::json::parse(read_file(trace));
+  for (const nlohmann::json& event : written["traceEvents"]) {
+    rows.insert(event["pid"].get<int>());
+  }
+  CHECK(rows == std::set<int>{0, 1, 2, 3});
+  write_file_atomically(cluster, R"({"nodes": [{"devices": 3}],
+                                     "links": [{"scope": "node", "bytes_per_second": 1e9}]})");
+  const ProcessResult small = run_slackline({"plan", config, "--cluster", cluster});
+  CHECK(small.exit_code == 2);
+  CHECK_THAT(small.error, Contains(cluster) && Contains("4 ranks") && Contains("got 3"));
+}
+
+TEST_CASE("a plan of 64 ranks allocates nothing of the model") {
+  const TemporaryDirectory directory;
+  const ProcessResult result = run_slackline({"plan", big_config(directory.file("big.json"))});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  CHECK_THAT(result.out, Contains("64 ranks"));
+  // The weights alone would be 700 GB; the address sanitizer takes about one for itself.
+  CHECK(result.peak_bytes < std::size_t{2} << 30U);
+}
+
+}  // namespace slackline

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/json_reader.h"
+#include "tools/run/train_config.h"
+
+namespace slackline {
+
+// Eight equal layers, eight micro-batches of 256 tokens on one data rank; keys changed as by --set.
+inline TrainConfig planned_config(const std::vector<std::string>& assignments) {
+  JsonReader document = JsonReader::parse(R"({
+    "run": {"dir": "runs/x", "steps": 10},
+    "model": {"layers": 8, "hidden": 256, "heads": 8, "sequence": 128, "vocab": 256},
+    "data": {"train": [{"path": "corpus/missing"}]},
+    "batch": {"global": 16, "micro": 2}
+  })",
+                                          "planned.json");
+  for (const std::string& assignment : assignments) {
+    document.set(assignment);
+  }
+  return read_train_config(document);
+}
+
+}  // namespace slackline

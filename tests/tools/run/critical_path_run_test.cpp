@@ -1,0 +1,233 @@
+// Whole runs under policy critical_path: they measure, choose, obey, and are the same run when
+// resumed or replayed.
+
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/file_io.h"
+#include "tests/support/catch.h"
+#include "tests/tools/run/training_run.h"
+
+namespace slackline {
+
+using Catch::Contains;
+using Json = nlohmann::json;
+
+namespace {
+
+const std::vector<std::string> kJob = {"model.layers=4",
+                                       "batch.micro=1",
+                                       "parallel.pipeline=2",
+                                       "parallel.data=2",
+                                       "run.steps=12",
+                                       "run.save_every=0",
+                                       "run.eval_every=0",
+                                       "compress.policy=critical_path"};
+const std::vector<std::string> kRanks = {"--ranks", "4"};
+
+// Four nodes of one rank each.
+std::string links(const TrainingRun& run, double bytes_per_second) {
+  const std::string path = run.path("links.json");
+  write_file_atomically(path,
+                        R"({"nodes": [{"count": 4, "devices": 1, "memory_bytes": 1e9}],
+          "links": [{"scope": "network", "latency_seconds": 1e-5, "bytes_per_second": )" +
+                            std::to_string(bytes_per_second) +
+                            R"(, "duplex": true, "shared_by": "pair", "source": "assumed"}]})");
+  return "network.links=" + path;
+}
+
+ProcessResult train(const TrainingRun& run,
+                    const std::string& name,
+                    const std::vector<std::string>& assignments,
+                    const std::vector<std::string>& options = {}) {
+  ProcessResult result = run.train(with(with(kJob, {"run.dir=" + run.path(name)}), assignments),
+                                   with(kRanks, options));
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  return result;
+}
+
+Json plan_of(const TrainingRun& run, const std::string& name) {
+  return Json::parse(read_file(run.path(name) + "/plan.json"));
+}
+
+Json last_checkpoint_plan(const TrainingRun& run, const std::string& name, int step) {
+  return Json::parse(read_file(run.checkpoint(step, name) + "/manifest.json"))["plan"];
+}
+
+std::vector<Json> step_lines(const TrainingRun& run, const std::string& name) {
+  std::vector<Json> steps;
+  std::istringstream lines(read_file(run.path(name) + "/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    steps.push_back(Json::parse(line));
+  }
+  return steps;
+}
+
+// What all axes of each step sent, or, of raw_bytes, what they would send plain.
+std::vector<double> sent_bytes(const TrainingRun& run,
+                               const std::string& name,
+                               const std::string& field = "sent_bytes") {
+  std::vector<double> sent;
+  for (const Json& step : step_lines(run, name)) {
+    double sum = 0.0;
+    for (const auto& [axis, bytes] : step["axes"].items()) {
+      sum += bytes[field].get<double>();
+    }
+    sent.push_back(sum);
+  }
+  return sent;
+}
+
+}  // namespace
+
+TEST_CASE("a run over slow links compresses from step 1 on, and from step 3 by what it measured") {
+  const TrainingRun run;
+  const std::string alone = "compress.guard.max_error=null";  // plans of the guard's come besides
+  const ProcessResult result = train(run, "slow", {links(run, 2e6), alone, "trace=true"});
+  CHECK_THAT(result.error, Contains("critical_path: from step 3"));
+  const Json plan = plan_of(run, "slow");
+  REQUIRE(plan.size() >= 2);
+  CHECK(plan.size() <= 3);  // refined, or found right
+  CHECK(plan[0]["from_step"] == 1);
+  CHECK(plan[1]["from_step"] == 3);
+  CHECK((plan.size() == 2 || plan[2]["from_step"] == 10));
+  int won = 0;
+  for (const Json& row : plan[0]["classes"]) {
+    won += row["codec"].is_null() ? 0 : 1;
+    CHECK((row["codec"].is_null() || row["codec"]["codec"] == "quantize" ||
+           row["codec"]["codec"] == "cast"));
+    CHECK_THAT(row["reason"].get<std::string>(), Contains("before steps are measured"));
+  }
+  CHECK(won > 0);
+  for (const Json& row : plan[1]["classes"]) {
+    const bool compressed = !row["codec"].is_null();
+    CHECK_THAT(row["reason"].get<std::string>(), Contains(compressed ? "wins" : "plain"));
+    CHECK((row["encode_seconds"].is_null() || compressed));
+  }
+  const std::vector<double> sent = sent_bytes(run, "slow");
+  REQUIRE(sent.size() == 12);
+  const double plain = sent_bytes(run, "slow", "raw_bytes").front();
+  CHECK(sent[0] < 0.5 * plain);  // integers of 8 bits for the 32 of nearly all
+  CHECK(sent[1] == sent[0]);
+  CHECK(sent[2] < plain);
+  CHECK(sent[8] == sent[2]);
+  CHECK_FALSE(Json::parse(read_file(run.path("slow") + "/costs.json"))["codecs"].empty());
+  // What is traced are steps under the plan.
+  const std::string trace = read_file(run.path("slow") + "/trace.json");
+  CHECK_THAT(trace, Contains("\"step 4\"") && Contains("\"step 5\"") && !Contains("\"step 2\""));
+
+  // The same bits from the plan, and from a run that stopped before it was in force.
+  const std::string weights = run.weights_sha256(run.checkpoint(12, "slow"));
+  train(run,
+        "replayed",
+        {links(run, 2e6),
+         alone,
+         "compress.policy=replay",
+         "compress.plan=" + run.path("slow/plan.json")});
+  CHECK(run.weights_sha256(run.checkpoint(12, "replayed")) == weights);
+}
+
+TEST_CASE("what candidates lose is measured on the run's own messages") {
+  const TrainingRun run;
+  const std::string strategy = GENERATE("replicate", "zero1");
+  train(run, "run", {links(run, 2e6), "run.steps=4", "parallel.data_strategy=" + strategy});
+  const auto costs = Json::parse(read_file(run.path("run") + "/costs.json"));
+  std::map<std::string, std::map<int, double>> of_ranks;  // by site
+  int integers = 0;
+  for (const Json& row : costs["errors"]) {
+    const Json& codec = row["codec"];
+    const double error = row["relative_error"];
+    INFO(row.dump());
+    if (codec["codec"] == "low_rank" && row["stage"] == 0) {
+      of_ranks[row["site"]][codec["rank"]] = error;
+    } else if (codec["codec"] == "quantize" && codec["bits"] == 8) {
+      CHECK(error > 1e-4);
+      CHECK(error < 0.02);  // 0.0069 of normal values
+      ++integers;
+    }
+  }
+  CHECK(integers == 7);  // of every class
+  REQUIRE(of_ranks.size() == 2);
+  for (const auto& [site, by_rank] : of_ranks) {
+    REQUIRE(by_rank.size() == 4);
+    double coarser = 1.0;
+    for (const auto& [rank, error] : by_rank) {
+      CHECK(error > 0.0);
+      CHECK(error < coarser);
+      coarser = error;
+    }
+  }
+}
+
+TEST_CASE("a resumed run keeps the plans that it chose, whatever the config would choose now") {
+  const TrainingRun run;
+  const std::string alone = "compress.guard.max_error=null";  // that would change them, too
+  train(run, "run", {links(run, 2e6), alone, "run.steps=11"});
+  const Json chosen = last_checkpoint_plan(run, "run", 11);
+  REQUIRE(chosen["history"].size() >= 2);
+  const ProcessResult resumed =
+      train(run, "run", {links(run, 1e12), alone, "run.steps=18"}, {"--resume"});
+  CHECK_THAT(resumed.error, !Contains("critical_path: from step"));
+  CHECK(last_checkpoint_plan(run, "run", 18) == chosen);
+}
+
+TEST_CASE(
+    "a run resumed with stages cut otherwise measures again: a plan names its boundaries by "
+    "stages") {
+  const TrainingRun run;
+  const std::vector<std::string> slow = {links(run, 2e6)};
+  train(run, "run", with(slow, {"run.steps=10", "parallel.stage_layers=[1,3]"}));
+  REQUIRE(last_checkpoint_plan(run, "run", 10)["history"].size() >= 2);
+  const ProcessResult resumed =
+      train(run, "run", with(slow, {"run.steps=22", "parallel.stage_layers=[3,1]"}), {"--resume"});
+  CHECK_THAT(resumed.error, Contains("critical_path: from step 13"));
+}
+
+TEST_CASE("a run that stops before it has chosen goes on measuring") {
+  const TrainingRun run;
+  const std::vector<std::string> slow = {links(run, 2e6)};
+  train(run, "run", with(slow, {"run.steps=1"}));
+  const Json early = last_checkpoint_plan(run, "run", 1);
+  REQUIRE(early["history"].size() == 1);
+  const ProcessResult resumed = train(run, "run", with(slow, {"run.steps=8"}), {"--resume"});
+  CHECK_THAT(resumed.error, Contains("critical_path: from step 4"));
+  CHECK(last_checkpoint_plan(run, "run", 8)["history"][0] == early["history"][0]);
+}
+
+TEST_CASE("warm-up steps are plain, and what follows counts from them") {
+  const TrainingRun run;
+  const ProcessResult result = train(run, "run", {links(run, 2e6), "compress.warmup_steps=4"});
+  CHECK_THAT(result.error, Contains("critical_path: from step 7"));
+  const std::vector<double> sent = sent_bytes(run, "run");
+  CHECK(sent[3] == sent[0]);
+  CHECK(sent[4] < sent[3]);
+  const Json plan = plan_of(run, "run");
+  CHECK(plan.at(1)["from_step"] == 5);
+  CHECK(plan.at(2)["from_step"] == 7);
+}
+
+TEST_CASE("what is measured to lose more than the guard lets pass is never sent") {
+  const TrainingRun run;
+  const ProcessResult result =
+      train(run, "run", {links(run, 2.5e5), "compress.guard.max_error=1e-6"});
+  CHECK_THAT(result.error, Contains("from step 3 0 of 7 classes"));
+  const std::vector<double> sent = sent_bytes(run, "run");
+  CHECK(sent.back() == sent.front());
+}
+
+TEST_CASE("over fast links nothing is compressed, and the plan says why") {
+  const TrainingRun run;
+  const ProcessResult result = train(run, "fast", {links(run, 1e12)});
+  CHECK_THAT(result.error, Contains("from step 3 0 of 7 classes"));
+  const std::string plan = read_file(run.path("fast") + "/plan.txt");
+  CHECK_THAT(plan, Contains("left plain"));
+  const std::vector<double> sent = sent_bytes(run, "fast");
+  CHECK(sent.back() == sent.front());
+}
+
+}  // namespace slackline

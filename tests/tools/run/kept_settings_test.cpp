@@ -1,0 +1,120 @@
+// Settings that a config leaves open: decided once, kept in checkpoints, written down with the run.
+
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "core/file_io.h"
+#include "tests/support/catch.h"
+#include "tests/tools/run/older_checkpoint.h"
+#include "tests/tools/run/training_run.h"
+
+namespace slackline {
+
+using Catch::Contains;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+Json resolved_config(const TrainingRun& run, const std::string& directory = "run") {
+  return Json::parse(read_file(run.path(directory) + "/config.resolved.json"));
+}
+
+// Tokens of the first data set that the run trains on, as its checkpoint has them.
+std::int64_t training_tokens(const std::string& checkpoint) {
+  const Json manifest = Json::parse(read_file(checkpoint + "/manifest.json"));
+  return manifest["data"]["epochs"][0][0].get<std::int64_t>();
+}
+
+const std::vector<std::string> kOpen = {"data.split=null", "run.eval_every=0"};
+
+}  // namespace
+
+TEST_CASE("tables decay unless the config, or the checkpoint of a silent one, says no") {
+  const std::string silent = "optimizer.decay_embeddings=null";
+  const TrainingRun run;
+  REQUIRE(run.train({silent}).exit_code == 0);
+  REQUIRE(run.train({"optimizer.decay_embeddings=true", "run.dir=" + run.path("yes")}).exit_code ==
+          0);
+  REQUIRE(run.train({"run.dir=" + run.path("no")}).exit_code == 0);
+  const std::string no = run.weights_sha256(run.checkpoint(6, "no"));
+  REQUIRE(run.weights_sha256(run.checkpoint(6)) == run.weights_sha256(run.checkpoint(6, "yes")));
+  REQUIRE(run.weights_sha256(run.checkpoint(6)) != no);
+  REQUIRE(resolved_config(run)["optimizer"]["decay_embeddings"] == true);
+
+  const bool older = GENERATE(false, true);
+  INFO("older " << older);
+  std::filesystem::remove_all(run.checkpoint(6, "no"));
+  if (older) {
+    make_older(run.checkpoint(3, "no"));
+  }
+  const ProcessResult resumed = run.train({silent, "run.dir=" + run.path("no")}, {"--resume"});
+  INFO(resumed.error);
+  REQUIRE(resumed.exit_code == 0);
+  REQUIRE((resumed.error.find("optimizer.decay_embeddings = false") != std::string::npos) == older);
+  REQUIRE(run.weights_sha256(run.checkpoint(6, "no")) == no);
+  REQUIRE(resolved_config(run, "no")["optimizer"]["decay_embeddings"] == false);
+}
+
+TEST_CASE("a resume may turn the decay of tables on, also of an older checkpoint") {
+  const TrainingRun run;
+  REQUIRE(run.train().exit_code == 0);
+  const std::string no = run.weights_sha256(run.checkpoint(6));
+  std::filesystem::remove_all(run.checkpoint(6));
+  make_older(run.checkpoint(3));
+  REQUIRE(run.train({"optimizer.decay_embeddings=true"}, {"--resume"}).exit_code == 0);
+  REQUIRE(run.weights_sha256(run.checkpoint(6)) != no);
+}
+
+TEST_CASE("files are trained on whole where nothing is evaluated, and a resume keeps that") {
+  const TrainingRun run;
+  REQUIRE(run.train(kOpen).exit_code == 0);
+  REQUIRE(run.train({"data.split=[1, 0, 0]", "run.eval_every=0", "run.dir=" + run.path("whole")})
+              .exit_code == 0);
+  REQUIRE(run.train({"data.split=null", "run.dir=" + run.path("split")}).exit_code == 0);
+  const std::int64_t whole = training_tokens(run.checkpoint(6));
+  REQUIRE(training_tokens(run.checkpoint(6, "whole")) == whole);
+  REQUIRE(training_tokens(run.checkpoint(6, "split")) ==
+          Approx(0.95 * static_cast<double>(whole)).epsilon(1e-3));
+  REQUIRE(resolved_config(run)["data"]["split"] == Json({1.0, 0.0, 0.0}));
+  REQUIRE(resolved_config(run, "split")["data"]["split"] == Json({0.95, 0.05, 0.0}));
+
+  const ProcessResult evaluating =
+      run.train({"data.split=null", "run.steps=8", "run.eval_every=2"}, {"--resume"});
+  INFO(evaluating.error);
+  REQUIRE(evaluating.exit_code == 2);
+  REQUIRE_THAT(evaluating.error, Contains("run.eval_every: needs data.valid"));
+  REQUIRE(run.train({"run.steps=8"}, {"--resume"}).exit_code == 2);  // a split, given
+  const std::string valid = R"(data.valid=[{"path": ")" + run.path("corpus") + R"("}])";
+  REQUIRE(run.train({"data.split=null", "run.steps=8", valid}, {"--resume"}).exit_code == 0);
+  REQUIRE(run.metric("eval_loss").size() == 2);  // after steps 6, which was not evaluated, and 8
+
+  REQUIRE(run.train(with(kOpen, {"run.steps=8", "run.dir=" + run.path("split")}), {"--resume"})
+              .exit_code == 0);
+  REQUIRE(training_tokens(run.checkpoint(8, "split")) ==
+          training_tokens(run.checkpoint(6, "split")));
+}
+
+TEST_CASE("a run from an older checkpoint keeps the split that was the default, and says so") {
+  const TrainingRun run;
+  REQUIRE(run.train({"data.split=[0.95, 0.05, 0]", "run.eval_every=0"}).exit_code == 0);
+  make_older(run.checkpoint(6));
+  const ProcessResult resumed = run.train(with(kOpen, {"run.steps=8"}), {"--resume"});
+  INFO(resumed.error);
+  REQUIRE(resumed.exit_code == 0);
+  REQUIRE_THAT(resumed.error, Contains("data.split = [0.95,0.05,0.0]"));
+  REQUIRE(training_tokens(run.checkpoint(8)) == training_tokens(run.checkpoint(6)));
+}
+
+TEST_CASE("an older run with validation files, which trained on whole files, goes on") {
+  const TrainingRun run;
+  const std::string valid = R"(data.valid=[{"path": ")" + run.path("corpus") + R"("}])";
+  REQUIRE(run.train({"data.split=null", valid}).exit_code == 0);
+  make_older(run.checkpoint(6), Validation::files);
+  const ProcessResult resumed = run.train({"data.split=null", valid, "run.steps=8"}, {"--resume"});
+  INFO(resumed.error);
+  REQUIRE(resumed.exit_code == 0);
+  REQUIRE_THAT(resumed.error, !Contains("data.split"));
+}
+
+}  // namespace slackline

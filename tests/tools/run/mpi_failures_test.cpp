@@ -1,0 +1,142 @@
+// Under mpirun, when a rank dies, hangs or fails: the others end soon and say what they waited for,
+// nothing is left behind, and the last checkpoint still loads.
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/tools/run/mpi_job.h"
+
+namespace slackline {
+
+using Catch::Contains;
+
+namespace {
+
+// All ranks end within this time of a failure, or of the timeout.
+constexpr double kEndSeconds = 5.0;
+constexpr double kTimeoutSeconds = 2.0;
+
+const std::vector<std::string> kEndless = {"model.layers=4",
+                                           "batch.micro=1",
+                                           "run.steps=100000",
+                                           "run.eval_every=0",
+                                           "network.timeout_seconds=2",
+                                           "parallel.tensor=2",
+                                           "parallel.pipeline=2"};
+
+std::string newest_checkpoint(const TrainingRun& run) {
+  std::string newest;
+  for (const auto& entry : std::filesystem::directory_iterator(run.run_dir() + "/checkpoints")) {
+    const std::string name = entry.path().filename();
+    if (name.rfind("step-", 0) == 0) {
+      newest = std::max(newest, entry.path().string());
+    }
+  }
+  return newest;
+}
+
+// The newest checkpoint is whole, and a run on another layout goes on from it.
+void require_goes_on(const TrainingRun& run) {
+  const std::string newest = newest_checkpoint(run);
+  REQUIRE_FALSE(newest.empty());
+  REQUIRE_FALSE(run.weights_sha256(newest).empty());
+  const int step = std::stoi(newest.substr(newest.rfind('-') + 1));
+  const ProcessResult result = run.train({"model.layers=4",
+                                          "batch.micro=1",
+                                          "run.eval_every=0",
+                                          "run.steps=" + std::to_string(step + 1)},
+                                         {"--resume"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+}
+
+// 2 x 2 ranks that train on after the first checkpoint.
+std::unique_ptr<MpiJob> train_until_saved(const TrainingRun& run, int save_every = 2) {
+  std::vector<std::string> assignments = kEndless;
+  assignments.push_back("run.save_every=" + std::to_string(save_every));
+  std::unique_ptr<MpiJob> job =
+      start_mpi(run, {{.count = 4, .arguments = run.arguments(assignments, {})}}, 4);
+  wait_until([&] { return !newest_checkpoint(run).empty(); });
+  return job;
+}
+
+// Every survivor ended with 4 and said what it waited for; the messages name the victim.
+void require_explained(const MpiJob& job, const std::string& messages, int victim) {
+  INFO(messages);
+  CHECK(job.all_ended_with(4, victim));
+  for (int rank = 0; rank < job.num_ranks(); ++rank) {
+    INFO("rank " << rank);
+    if (rank != victim) {
+      CHECK(count_lines(messages, "error rank " + std::to_string(rank) + ": world rank") == 1);
+    }
+  }
+  // Operation, stage, micro-batch and peer.
+  CHECK_THAT(messages, Contains(", stage "));
+  CHECK_THAT(messages, Contains(", micro-batch "));
+  CHECK_THAT(messages,
+             Catch::Matches("[^]*(receive|all_reduce|all_gather)[^\n]* of "
+                            "[^\n]*waiting for world ranks? [^\n]*[^]*"));
+}
+
+}  // namespace
+
+TEST_CASE("when a rank is killed the others end soon with 4, explained, and the run goes on") {
+  const TrainingRun run;
+  const std::unique_ptr<MpiJob> job = train_until_saved(run);
+  job->signal_rank(2, SIGKILL);
+  CHECK(job->seconds_until_gone(kEndSeconds) < kEndSeconds);
+  const ProcessResult result = job->wait();
+  REQUIRE(result.exit_code == 128 + SIGKILL);
+  require_explained(*job, result.error, 2);
+  require_goes_on(run);
+}
+
+TEST_CASE("when a rank is stopped the others time out with 4, explained, and no process is left") {
+  const TrainingRun run;
+  const std::unique_ptr<MpiJob> job = train_until_saved(run);
+  job->signal_rank(1, SIGSTOP);
+  constexpr double kLimit = kTimeoutSeconds + kEndSeconds;
+  CHECK(job->seconds_until_gone(kLimit) < kLimit);
+  const ProcessResult result = job->wait();
+  REQUIRE(result.exit_code == 4);
+  require_explained(*job, result.error, 1);
+  CHECK_THAT(result.error, Contains("no answer within 2"));
+  require_goes_on(run);
+}
+
+TEST_CASE("a rank that cannot write its shard ends all with 3, named, and the run goes on") {
+  const TrainingRun run;
+  const std::unique_ptr<MpiJob> job = train_until_saved(run);
+  job->limit_file_size(3, 1000);
+  const ProcessResult result = job->wait();
+  INFO(result.error);
+  REQUIRE(result.exit_code == 3);
+  REQUIRE(job->all_ended_with(3));
+  REQUIRE(count_lines(result.error, " error ") == 1);
+  REQUIRE_THAT(result.error, Contains("rank 3") && Contains("File too large"));
+  require_goes_on(run);
+}
+
+TEST_CASE("a rank that throws ends with its own code, the others with 4 and its reason") {
+  const TrainingRun run;
+  // Long before the next checkpoint, metrics.jsonl cannot grow.
+  const std::unique_ptr<MpiJob> job = train_until_saved(run, 50);
+  job->limit_file_size(0, 10);
+  const ProcessResult result = job->wait();
+  INFO(result.error);
+  REQUIRE(result.exit_code == 3);
+  CHECK(job->all_ended_with(4, 0));
+  REQUIRE_THAT(result.error, Contains("error rank 0: ") && Contains("metrics.jsonl"));
+  for (int rank = 1; rank < job->num_ranks(); ++rank) {
+    INFO("rank " << rank);
+    CHECK(count_lines(result.error, "error rank " + std::to_string(rank) + ": world rank") == 1);
+  }
+  CHECK(count_lines(result.error, "world rank 0 failed: ") > 0);
+  require_goes_on(run);
+}
+
+}  // namespace slackline

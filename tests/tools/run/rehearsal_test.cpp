@@ -1,0 +1,277 @@
+// Runs on the rehearsal device, through the binary: time as the costs say, messages as in training.
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/file_io.h"
+#include "tests/support/catch.h"
+#include "tests/tools/run/training_run.h"
+#include "tools/plan/cost_file.h"
+#include "tools/plan/step_plan.h"
+#include "tools/report/trace_file.h"
+
+namespace slackline {
+
+namespace {
+
+using Catch::Contains;
+
+constexpr double kForward = 0.010;  // seconds, of each stage
+constexpr double kBackward = 0.020;
+constexpr double kEncode = 0.015;  // of every message, where codecs are slow
+constexpr double kDecode = 0.005;
+
+// Whether a recorded mean is what was asked for. What one sleep takes too long the next ones take
+// less, so that a mean of dozens is off by the clock's remainder and the calls around sleeps.
+bool took(const std::optional<schedule::Seconds>& recorded, double seconds) {
+  CAPTURE(recorded.value_or(schedule::Seconds{}).value, seconds);
+  CHECK(recorded.has_value());
+  return std::abs(recorded.value_or(schedule::Seconds{}).value - seconds) < 0.1 * seconds + 0.5e-3;
+}
+
+std::vector<std::string> rehearsal(const TrainingRun& run,
+                                   const std::vector<std::string>& changes = {}) {
+  StepCosts costs;
+  for (const int stage : {0, 1}) {
+    costs.ops.push_back({.stage = stage, .kind = CostKind::forward, .seconds = {kForward}});
+    costs.ops.push_back({.stage = stage, .kind = CostKind::backward, .seconds = {kBackward}});
+    costs.ops.push_back({.stage = stage, .kind = CostKind::optimizer, .seconds = {0.0}});
+  }
+  write_file_atomically(run.path("costs.json"), cost_file_text(costs));
+  std::vector<std::string> all = {"device=rehearsal",
+                                  "rehearsal.costs=" + run.path("costs.json"),
+                                  "data.train=[{\"path\": \"none\"}]",
+                                  "parallel.tensor=2",
+                                  "parallel.pipeline=2",
+                                  "run.steps=8"};
+  all.insert(all.end(), changes.begin(), changes.end());
+  return all;
+}
+
+// The assignment that emulates links between ranks on nodes of their own.
+std::string links(const TrainingRun& run, int ranks, double bytes_per_second) {
+  const nlohmann::json cluster = {{"nodes", {{{"count", ranks}, {"devices", 1}}}},
+                                  {"links",
+                                   {{{"scope", "network"},
+                                     {"latency_seconds", 1e-5},
+                                     {"bytes_per_second", bytes_per_second}}}}};
+  write_file_atomically(run.path("links.json"), cluster.dump());
+  return "network.links=" + run.path("links.json");
+}
+
+double sent(const TrainingRun& run, const std::string& directory) {
+  const std::string text = read_file(run.path(directory) + "/metrics.jsonl");
+  const nlohmann::json line = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  return line["axes"]["tensor"]["sent_bytes"].get<double>() +
+         line["axes"]["pipeline"]["sent_bytes"].get<double>();
+}
+
+}  // namespace
+
+TEST_CASE("a rehearsal takes its time, sends what training sends and learns nothing") {
+  const TrainingRun run;
+  const ProcessResult result = run.train(rehearsal(run), {"--ranks", "4"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  const TrainConfig config =
+      read_train_config(JsonReader::parse_file(run.run_dir() + "/config.resolved.json"));
+  const StepPlan plan = read_step_plan(config, {});
+  // Two stages and two micro-batches: three forward and backward passes one after the other.
+  REQUIRE(plan.timeline.step.value == Approx(3.0 * (kForward + kBackward)).margin(1e-6));
+  REQUIRE(run.metric("step_seconds").size() == 8);
+  const StepCosts recorded = read_cost_file(run.run_dir() + "/costs.json");
+  for (const int stage : {0, 1}) {
+    CHECK(took(recorded.of_stage(stage, CostKind::forward), kForward));
+    CHECK(took(recorded.of_stage(stage, CostKind::backward), kBackward));
+  }
+  const std::string text = read_file(run.run_dir() + "/metrics.jsonl");
+  const nlohmann::json line = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  REQUIRE(line["loss"].is_null());
+  REQUIRE(line["grad_norm"].is_null());
+  REQUIRE(line["axes"]["tensor"]["sent_bytes"] == plan.step_bytes.tensor.value);
+  REQUIRE(line["axes"]["pipeline"]["sent_bytes"] == plan.step_bytes.pipeline.value);
+  REQUIRE(line["axes"]["embedding"]["sent_bytes"] == plan.step_bytes.embedding.value);
+  REQUIRE_FALSE(std::filesystem::exists(run.run_dir() + "/checkpoints"));
+  REQUIRE_THAT(result.error, Contains("predicted from the costs it was given"));
+}
+
+TEST_CASE("a rehearsal compresses as training does: the same bytes, and the codecs' seconds") {
+  const TrainingRun run;
+  const std::vector<std::string> compressed = {
+      "parallel.tensor=1",
+      "parallel.pipeline=2",
+      "parallel.data=2",
+      "batch.micro=1",
+      "run.steps=8",
+      "run.eval_every=0",
+      "compress.policy=all",
+      R"(compress.pipeline_backward={"codec": "low_rank", "rank": 2, "error_feedback": "lazy"})",
+      R"(compress.pipeline_forward={"codec": "quantize", "bits": 8})",
+      R"(compress.data_gradient={"codec": "low_rank", "rank": 2, "error_feedback": "immediate"})",
+      R"(compress.embedding={"codec": "top_k", "ratio": 0.1})"};
+  const ProcessResult trained = run.train(compressed, {"--ranks", "4"});
+  INFO(trained.error);
+  REQUIRE(trained.exit_code == 0);
+  std::vector<std::string> rehearsed = rehearsal(run, compressed);
+  rehearsed.push_back("run.dir=" + run.path("rehearsed"));
+  const ProcessResult result = run.train(rehearsed, {"--ranks", "4"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  for (const char* axis : {"pipeline", "data", "embedding"}) {
+    INFO(axis);
+    const auto sent_bytes = [&](const std::string& directory) {
+      const std::string text = read_file(run.path(directory) + "/metrics.jsonl");
+      const nlohmann::json line = nlohmann::json::parse(text.substr(0, text.find('\n')));
+      return line["axes"][axis]["sent_bytes"].get<double>();
+    };
+    CHECK(sent_bytes("rehearsed") > 0.0);
+    CHECK(sent_bytes("rehearsed") == sent_bytes("run"));
+  }
+  // Codecs that take long make the step longer, as predicted.
+  StepCosts costs = read_cost_file(run.path("costs.json"));
+  for (CodecCost codec : read_cost_file(run.run_dir() + "/costs.json").codecs) {
+    codec.encode = {kEncode};
+    codec.decode = {kDecode};
+    costs.codecs.push_back(codec);
+  }
+  REQUIRE_FALSE(costs.codecs.empty());
+  write_file_atomically(run.path("slow_codecs.json"), cost_file_text(costs));
+  rehearsed.push_back("rehearsal.costs=" + run.path("slow_codecs.json"));
+  rehearsed.push_back("run.dir=" + run.path("slow"));
+  REQUIRE(run.train(rehearsed, {"--ranks", "4"}).exit_code == 0);
+  const nlohmann::json plan = nlohmann::json::parse(read_file(run.path("slow") + "/plan.json"));
+  const auto predicted = plan[0]["predicted_step_seconds"].get<double>();
+  CHECK(predicted > 3.0 * (kForward + kBackward) + 2.0 * (kEncode + kDecode));
+  const StepCosts recorded = read_cost_file(run.path("slow") + "/costs.json");
+  REQUIRE_FALSE(recorded.codecs.empty());
+  for (const CodecCost& codec : recorded.codecs) {
+    INFO(short_text(codec.codec));
+    CHECK(took(codec.encode, kEncode));
+    CHECK(took(codec.decode, kDecode));
+  }
+  CHECK(took(recorded.of_stage(0, CostKind::backward), kBackward));
+  // Sleeps never end early, so a step that has all of this in it is not shorter.
+  CHECK(run.metric("step_seconds", "slow").back() > 0.9 * predicted);
+}
+
+TEST_CASE("a rehearsal under critical_path begins with the plan that it is predicted to choose") {
+  const TrainingRun run;
+  const ProcessResult result = run.train(rehearsal(run,
+                                                   {"parallel.tensor=1",
+                                                    "parallel.data=2",
+                                                    "batch.micro=1",
+                                                    links(run, 4, 1e6),
+                                                    "compress.policy=critical_path"}),
+                                         {"--ranks", "4"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  const nlohmann::json plan = nlohmann::json::parse(read_file(run.run_dir() + "/plan.json"));
+  REQUIRE(plan.size() == 1);
+  CHECK(plan[0]["from_step"] == 1);
+  CHECK_THAT(plan.dump(), Contains("wins"));
+}
+
+// The last stage has two slots. It posts the receive of a micro-batch while the gradient that
+// leaves the same slot is on its way for 15 ms; waiting for that would make a step a tenth longer.
+// Odd micro-batches are received after an even one has arrived, by when their slot's has gone.
+TEST_CASE("a receive is posted while its slot's last gradient is being sent") {
+  const TrainingRun run;
+  const std::vector<std::string> config = rehearsal(
+      run,
+      {"parallel.tensor=1", "batch.micro=1", "run.steps=4", "trace=true", links(run, 2, 273e3)});
+  StepCosts costs;
+  for (const auto& [stage, forward, backward] :
+       {std::tuple{0, 0.005, 0.010}, std::tuple{1, 0.001, 0.030}}) {
+    costs.ops.push_back({.stage = stage, .kind = CostKind::forward, .seconds = {forward}});
+    costs.ops.push_back({.stage = stage, .kind = CostKind::backward, .seconds = {backward}});
+    costs.ops.push_back({.stage = stage, .kind = CostKind::optimizer, .seconds = {0.0}});
+  }
+  write_file_atomically(run.path("costs.json"), cost_file_text(costs));
+  REQUIRE(run.train(config, {"--ranks", "2"}).exit_code == 0);
+  // The bars of a transfer begin when it was submitted. The names of both traced steps' are equal.
+  std::map<std::string, std::vector<schedule::TraceBar>> bars;
+  for (const schedule::TraceBar& bar : report::read_trace(run.run_dir() + "/trace.json")) {
+    if (bar.rank == 1 && bar.track == "pipeline") {
+      bars[bar.name].push_back(bar);
+    }
+  }
+  int posted_meanwhile = 0;
+  constexpr int kMicroBatches = 8;
+  for (int m = 2; m < kMicroBatches; m += 2) {
+    const auto& receives = bars.at("receive: activations s1 m" + std::to_string(m));
+    const auto& sends = bars.at("send: gradient s1 m" + std::to_string(m - 2));
+    REQUIRE(receives.size() == 2);
+    REQUIRE(sends.size() == 2);
+    for (const std::size_t step : {0U, 1U}) {
+      const double sent = sends[step].start.value + sends[step].duration.value;
+      posted_meanwhile += receives[step].start.value < sent ? 1 : 0;
+    }
+  }
+  // All six of two steps; a rank that a busy machine holds up for 15 ms posts one late. None where
+  // receives wait for the slot's gradient.
+  CHECK(posted_meanwhile >= 4);
+}
+
+TEST_CASE("rehearsal.scale divides what is sent") {
+  const TrainingRun run;
+  REQUIRE(run.train(rehearsal(run), {"--ranks", "4"}).exit_code == 0);
+  const std::vector<std::string> scaled =
+      rehearsal(run, {"rehearsal.scale=8", "run.dir=" + run.path("scaled"), "run.steps=1"});
+  REQUIRE(run.train(scaled, {"--ranks", "4"}).exit_code == 0);
+  // Messages of a few hundred elements, rounded up to whole ones.
+  REQUIRE(sent(run, "scaled") == Approx(sent(run, "run") / 8.0).epsilon(0.05));
+}
+
+// Shadow memory is not the program's.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("a rehearsal needs memory for its messages alone") {
+  const TrainingRun run;
+  const std::vector<std::string> huge = rehearsal(run,
+                                                  {"model.layers=24",
+                                                   "model.hidden=4096",
+                                                   "model.heads=32",
+                                                   "model.vocab=50257",
+                                                   "rehearsal.scale=1000",
+                                                   "run.steps=2"});
+  const ProcessResult result = run.train(huge, {"--ranks", "4"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  const TrainConfig config =
+      read_train_config(JsonReader::parse_file(run.run_dir() + "/config.resolved.json"));
+  constexpr std::size_t kGigabyte = 1'000'000'000;
+  REQUIRE(read_step_plan(config, {}).ranks.at(0).memory_bytes > 15 * kGigabyte);
+  REQUIRE(result.peak_bytes < kGigabyte);
+}
+#endif
+
+TEST_CASE("what a rehearsal cannot do is refused before it begins") {
+  const TrainingRun run;
+  const auto refused = [&](const std::vector<std::string>& assignments,
+                           const std::vector<std::string>& options,
+                           const std::string& text) {
+    const ProcessResult result = run.train(assignments, options);
+    INFO(result.error);
+    REQUIRE(result.exit_code == 2);
+    REQUIRE_THAT(result.error, Contains(text));
+    REQUIRE_FALSE(std::filesystem::exists(run.run_dir()));
+  };
+  refused(rehearsal(run), {"--ranks", "4", "--resume"}, "a rehearsal saves nothing");
+  refused(rehearsal(run, {"debug.check_sync=true"}), {"--ranks", "4"}, "debug.check_sync");
+  refused(rehearsal(run, {"rehearsal.scale=0.5"}), {"--ranks", "4"}, "rehearsal.scale");
+  refused(
+      rehearsal(run, {"rehearsal.costs=" + run.path("none.json")}), {"--ranks", "4"}, "none.json");
+  write_file_atomically(run.path("few.json"),
+                        R"({"ops": [{"stage": 0, "kind": "forward", "seconds": 1}]})");
+  refused(rehearsal(run, {"rehearsal.costs=" + run.path("few.json")}),
+          {"--ranks", "4"},
+          "few.json: ops: must give");
+}
+
+}  // namespace slackline

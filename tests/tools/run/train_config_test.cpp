@@ -1,0 +1,264 @@
+#include "tools/run/train_config.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/cuda/cuda_device.h"
+#include "core/error.h"
+#include "core/file_io.h"
+#include "tests/support/catch.h"
+#include "tests/tools/run/smallest_config.h"
+
+namespace slackline {
+
+namespace {
+
+const std::string kSource = SL_SOURCE_DIR;
+
+// Reads the smallest config with some keys changed.
+TrainConfig read_with(const std::vector<std::string>& assignments) {
+  JsonReader document = JsonReader::parse(kSmallestConfig, "test.json");
+  for (const std::string& assignment : assignments) {
+    document.set(assignment);
+  }
+  return read_train_config(document);
+}
+
+// What the ConfigError of a changed key says.
+std::string refusal(const std::vector<std::string>& assignments) {
+  try {
+    static_cast<void>(read_with(assignments));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+struct Refusal {
+  std::vector<std::string> assignments;
+  std::string path;
+  std::string rule;
+};
+
+void require_refusals(const std::vector<Refusal>& cases) {
+  for (const Refusal& expected : cases) {
+    INFO(expected.assignments.front());
+    REQUIRE_THAT(refusal(expected.assignments),
+                 Catch::StartsWith(expected.path) && Catch::Contains(expected.rule));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("defaults fill everything but what is required") {
+  const TrainConfig config = read_with({});
+  REQUIRE(config.run.seed == 1234);
+  REQUIRE(config.run.log_every == 1);
+  REQUIRE(config.run.keep == 2);
+  REQUIRE(config.precision == DType::f32);
+  REQUIRE(config.model.ffn == 256);
+  REQUIRE(config.model.tie_embeddings);
+  REQUIRE(config.batch.micro == 8);
+  REQUIRE(config.optimizer.beta2 == 0.95);
+  REQUIRE(config.compress.policy == CompressionPolicy::none);
+  REQUIRE(config.data.split == kWholeFiles);
+  REQUIRE(read_with({"run.eval_every=5"}).data.split == kSplitForEvaluation);
+  for (const char* key : {"run.dir",
+                          "run.steps",
+                          "model.layers",
+                          "model.hidden",
+                          "model.heads",
+                          "model.sequence",
+                          "model.vocab",
+                          "batch.global"}) {
+    REQUIRE(refusal({std::string(key) + "=null"}) ==
+            std::string(key) + ": required key is missing");
+  }
+  REQUIRE_THAT(refusal({"data.train=null"}),
+               Catch::StartsWith("data.train: must list at least one data set"));
+}
+
+TEST_CASE("example configs are valid, and configs/README.md names each") {
+  const std::string readme = read_file(kSource + "/configs/README.md");
+  std::size_t examples = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kSource + "/configs")) {
+    const std::string name = entry.path().filename();
+    if (entry.path().extension() != ".json" || name == "schema.json") {
+      continue;
+    }
+    INFO(name);
+    if (!name.starts_with("sweep_")) {  // of sweeps: sweep_test.cpp
+      JsonReader document = JsonReader::parse_file(entry.path());
+      if (!cuda::is_built()) {
+        document.set("device=cpu");
+      }
+      REQUIRE_NOTHROW(read_train_config(document));
+    }
+    REQUIRE(readme.find("`" + name + "`") != std::string::npos);
+    ++examples;
+  }
+  REQUIRE(examples >= 8);
+}
+
+TEST_CASE("the resolved config reads back to itself") {
+  JsonReader document = JsonReader::parse(kSmallestConfig, "test.json");
+  static_cast<void>(read_train_config(document));
+  JsonReader again = JsonReader::parse(document.resolved(), "resolved");
+  static_cast<void>(read_train_config(again));
+  REQUIRE(again.resolved() == document.resolved());
+}
+
+TEST_CASE("bad values are refused with path, rule and value") {
+  REQUIRE(refusal({"model.hiden=3"}) == "model.hiden: unknown key; nearest is model.hidden; got 3");
+  REQUIRE(refusal({"model.layers=two"}) == "model.layers: expected an integer; got \"two\"");
+  REQUIRE(refusal({"model.layers=0"}) == "model.layers: must be at least 1; got 0");
+  REQUIRE(refusal({"model.heads=5"}) == "model.heads: must divide model.hidden = 64; got 5");
+  REQUIRE(refusal({"batch.micro=3"}) ==
+          "batch.micro: must divide batch.global = 8; nearest is 2; got 3");
+  REQUIRE(refusal({"optimizer.schedule=cosin"}) ==
+          "optimizer.schedule: must be one of constant, linear, cosine, wsd; nearest is "
+          "\"cosine\"; got \"cosin\"");
+  REQUIRE(refusal({"data.split=[0, 0, 0]"}) ==
+          "data.split: must have a share above 0; got [0,0,0]");
+  REQUIRE(refusal({"checkpoint.init_from=a", "checkpoint.resume_from=b"}) ==
+          "checkpoint.resume_from: and checkpoint.init_from exclude each other; keep one; got "
+          "\"b\"");
+}
+
+TEST_CASE("the parallel section is read whole") {
+  const ParallelConfig plain = read_with({}).parallel;
+  REQUIRE(plain.num_ranks() == 1);
+  REQUIRE(plain.schedule == ScheduleName::one_f_one_b);
+  REQUIRE(plain.data_strategy == DataStrategy::replicate);
+  REQUIRE(plain.transfers == Transfers::asynchronous);
+  REQUIRE(plain.embedding_sync == EmbeddingSync::fused);
+  REQUIRE_FALSE(plain.sequence_parallel);
+
+  const TrainConfig config = read_with({"model.layers=6",
+                                        "batch.micro=1",
+                                        "parallel.tensor=4",
+                                        "parallel.pipeline=2",
+                                        "parallel.data=2",
+                                        "parallel.schedule=interleaved",
+                                        "parallel.chunks=2",
+                                        "parallel.stage_layers=[2, 1, 2, 1]",
+                                        "parallel.sequence_parallel=true",
+                                        "parallel.data_strategy=zero1",
+                                        "parallel.transfers=blocking",
+                                        "parallel.embedding_sync=separate"});
+  const ParallelConfig& mesh = config.parallel;
+  REQUIRE(mesh.num_ranks() == 16);
+  REQUIRE(mesh.num_virtual_stages() == 4);
+  REQUIRE(mesh.schedule == ScheduleName::interleaved);
+  REQUIRE(mesh.stage_layers == std::vector<int>{2, 1, 2, 1});
+  REQUIRE(mesh.sequence_parallel);
+  REQUIRE(mesh.data_strategy == DataStrategy::zero1);
+  REQUIRE(mesh.transfers == Transfers::blocking);
+  REQUIRE(mesh.embedding_sync == EmbeddingSync::separate);
+  REQUIRE(config.num_micro_batches() == 4);
+}
+
+TEST_CASE("a micro-batch is a data rank's whole share unless given") {
+  REQUIRE(read_with({"parallel.data=4"}).batch.micro == 2);
+  REQUIRE(read_with({"parallel.data=4", "batch.micro=1"}).num_micro_batches() == 2);
+}
+
+TEST_CASE("meshes that do not fit the model are refused with path and rule") {
+  require_refusals({
+      {{"parallel.tensor=0"}, "parallel.tensor", "must be at least 1; got 0"},
+      {{"parallel.tensor=3"},
+       "parallel.tensor",
+       "model.heads = 4 and model.ffn = 256; nearest is 2"},
+      {{"parallel.tensor=4", "model.vocab=3"}, "parallel.tensor", "model.vocab = 3"},
+      {{"parallel.pipeline=4"}, "parallel.pipeline", "4 stages, and the model has 2 layers"},
+      {{"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=2"},
+       "parallel.pipeline",
+       "parallel.pipeline x parallel.chunks = 4 stages"},
+      {{"parallel.pipeline=2", "parallel.stage_layers=[2]"},
+       "parallel.stage_layers",
+       "each of 2 stages, adding up to model.layers = 2"},
+      {{"parallel.pipeline=2", "parallel.stage_layers=[1, 2]"},
+       "parallel.stage_layers",
+       "adding up to model.layers = 2"},
+      {{"parallel.pipeline=2", "parallel.stage_layers=[2, 0]"},
+       "parallel.stage_layers.1",
+       "must be at least 1; got 0"},
+      {{"parallel.schedule=zb_h1", "model.recompute=block"},
+       "parallel.schedule",
+       "model.recompute"},
+  });
+}
+
+TEST_CASE("meshes that do not fit the batch are refused with path and rule") {
+  require_refusals({
+      {{"parallel.sequence_parallel=true",
+        "parallel.tensor=4",
+        "model.sequence=31",
+        "batch.micro=1"},
+       "parallel.sequence_parallel",
+       "31 tokens must divide over parallel.tensor = 4"},
+      {{"parallel.pipeline=2", "parallel.schedule=interleaved"},
+       "parallel.schedule",
+       "a multiple of parallel.pipeline = 2"},
+      {{"parallel.data=3"}, "batch.global", "a multiple of parallel.data = 3; nearest is 6"},
+      {{"parallel.data=2", "batch.micro=3"},
+       "batch.micro",
+       "batch.global / parallel.data = 4; nearest is 2"},
+  });
+}
+
+TEST_CASE("settings of the mesh that do not exist or do nothing are refused") {
+  require_refusals({
+      {{"parallel.schedule=1f1b2"}, "parallel.schedule", "zb_h1"},
+      {{"parallel.chunks=2"}, "parallel.chunks", "interleaved"},
+      {{"parallel.schedule=interleaved"}, "parallel.schedule", "parallel.pipeline above 1"},
+      {{"parallel.data_strategy=zero2"}, "parallel.data_strategy", "zero1"},
+      {{"parallel.transfers=blockin"}, "parallel.transfers", "blocking"},
+      {{"parallel.embedding_sync=both"}, "parallel.embedding_sync", "separate"},
+      {{"parallel.sequence_parallel=1"}, "parallel.sequence_parallel", "true or false"},
+      {{"network.timeout_seconds=0"}, "network.timeout_seconds", "must be at least 1; got 0"},
+      {{"run.cuda_graphs=true"}, "run.cuda_graphs", R"(where device is not "cuda")"},
+      {{"network.transport=ncl"}, "network.transport", "nccl"},
+      {{"network.transport=host"}, "network.transport", R"(where device is not "cuda")"},
+      {{"network.transport=nccl", "device=rehearsal"}, "network.transport", "leave it out"},
+      {{"network.transport=nccl", "network.links=x.json"},
+       "network.transport",
+       "links are emulated"},
+  });
+}
+
+TEST_CASE("an evaluation without data and more samples than an order holds are refused") {
+  require_refusals({
+      {{"run.eval_every=5", "data.split=[1, 0, 0]"}, "run.eval_every", "needs data.valid"},
+      {{"run.steps=1073741825"},
+       "run.steps",
+       "batch.global = 8 must be at most 8589934592 samples; nearest is 1073741824"},
+      {{"run.eval_every=5", "run.eval_batches=1073741825"}, "run.eval_batches", "8589934592"},
+      {{"run.steps=1099511627776", "batch.global=1073741824"}, "run.steps", "nearest is 8"},
+      {{"batch.global=1073741825"}, "batch.global", "at most 1073741824"},
+  });
+  REQUIRE(refusal({"run.steps=1073741824"}) == "accepted");
+  REQUIRE(refusal({"run.eval_batches=1073741825"}) == "accepted");  // nothing is evaluated
+  REQUIRE(refusal({"run.eval_every=5",
+                   "data.split=[1, 0, 0]",
+                   R"(data.valid=[{"path": "corpus/v"}])"}) == "accepted");
+  REQUIRE(refusal({"device=rehearsal", "run.eval_every=5", "data.split=[1, 0, 0]"}) == "accepted");
+}
+
+TEST_CASE("what is not built is refused by name") {
+  using Catch::Contains;
+  const std::string of_cuda = refusal({"device=cuda"});
+  if (cuda::is_built()) {
+    REQUIRE(of_cuda == "accepted");
+  } else {
+    REQUIRE_THAT(of_cuda, Catch::StartsWith("device: ") && Contains("built without CUDA"));
+  }
+  for (const char* assignment : {"compress.tensor_forward={}", "model.kv_heads=2"}) {
+    INFO(assignment);
+    const std::string key = std::string(assignment).substr(0, std::string(assignment).find('='));
+    REQUIRE_THAT(refusal({assignment}), Contains(key) && Contains("not built yet"));
+  }
+}
+
+}  // namespace slackline

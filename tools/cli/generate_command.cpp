@@ -1,0 +1,156 @@
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/terminal.h"
+#include "core/thread_pool.h"
+#include "data/tokenizers/utf8.h"
+#include "model/decoder.h"
+#include "model/sampling.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/compression_option.h"
+#include "tools/cli/device_option.h"
+#include "tools/infer/model_loader.h"
+#include "tools/infer/text_stream.h"
+
+namespace slackline {
+
+namespace {
+
+struct GenerateOptions {
+  std::string checkpoint;
+  std::string prompt;
+  int tokens = 0;
+  SamplingOptions sampling;
+  CompressionOption compression;
+  DeviceOption device = kDefaultDevice;
+};
+
+// "15 496 995"
+std::vector<TokenId> read_ids(std::string_view text, int vocab) {
+  std::vector<TokenId> ids;
+  for (std::size_t begin = 0; (begin = text.find_first_not_of(' ', begin)) != text.npos;) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    TokenId id = -1;
+    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || stop != word.data() + word.size() || id < 0 || id >= vocab) {
+      throw ConfigError(
+          fmt::format("--prompt: the checkpoint has no tokenizer, so the prompt must be token ids "
+                      "from 0 to {} separated by spaces; got {}",
+                      vocab - 1,
+                      word));
+    }
+    ids.push_back(id);
+    begin = end;
+  }
+  if (ids.empty()) {
+    throw ConfigError(
+        "--prompt: the checkpoint has no tokenizer, so one token id at least is needed");
+  }
+  return ids;
+}
+
+// An empty prompt begins a document: after an end-of-text.
+std::vector<TokenId> read_prompt(const InferenceModel& model, const std::string& prompt) {
+  if (model.tokenizer == nullptr) {
+    return read_ids(prompt, model.config.vocab);
+  }
+  if (check_utf8(prompt).valid != prompt.size()) {
+    throw ConfigError("--prompt: must be UTF-8");
+  }
+  std::vector<TokenId> ids = model.tokenizer->encode(prompt);
+  if (ids.empty()) {
+    ids.push_back(model.tokenizer->end_of_text());
+  }
+  return ids;
+}
+
+void generate(const GenerateOptions& options) {
+  if (std::isnan(options.sampling.temperature)) {  // which passes every range
+    throw ConfigError("--temperature: must be a number; got nan");
+  }
+  const Workers workers(default_num_threads(), use_device(options.device));
+  const InferenceModel model = load_inference_model(options.checkpoint, workers);
+  check_compression_option(options.compression, options.checkpoint, model);
+  const std::vector<TokenId> prompt = read_prompt(model, options.prompt);
+  TextStream text(model.tokenizer.get());
+  for (const TokenId id : prompt) {
+    print_generated(text.add(id));
+  }
+
+  Stream stream({.device = workers.device,
+                 .num_threads = workers.num_threads,
+                 .workspace_bytes = Decoder::workspace_bytes(model.config, workers)});
+  Decoder decoder(*model.parameters,
+                  model.config,
+                  options.compression == "on" ? model.activation_codecs.get() : nullptr);
+  decoder.start(stream, prompt);
+  for (int made = 0; made < options.tokens; ++made) {
+    const std::uint64_t position = prompt.size() + static_cast<std::uint64_t>(made);
+    const TokenId token = sample_token(decoder.logits(), options.sampling, position);
+    if (model.tokenizer != nullptr && token == model.tokenizer->end_of_text()) {
+      break;
+    }
+    print_generated(text.add(token));
+    if (made + 1 < options.tokens) {
+      decoder.append(stream, token);
+    }
+  }
+  print_generated(text.finish() + "\n");
+}
+
+void add_sampling_options(Command command, SamplingOptions& sampling) {
+  command.option(
+      "--seed", &sampling.seed, "The same seed gives the same text", {.shows_default = true});
+  command.option("--temperature",
+                 &sampling.temperature,
+                 "Divides the logits; 0 takes the most likely token each time",
+                 {.shows_default = true, .limit = Limit::not_negative, .most = 1e6});
+  command.option("--top-k",
+                 &sampling.top_k,
+                 "Sample from the K most likely tokens alone; 0: from all",
+                 {.shows_default = true, .limit = Limit::not_negative});
+}
+
+}  // namespace
+
+void add_generate_command(Command root, ExitCode& code) {
+  auto options = std::make_shared<GenerateOptions>();
+  Command command = root.add_command("generate", "Continue a text with a checkpoint's model");
+  command.option("--checkpoint", &options->checkpoint, "Checkpoint directory", {.required = true});
+  command.option("--prompt",
+                 &options->prompt,
+                 "Text to continue; empty: begin a document",
+                 {.required = true});
+  command.option("--tokens",
+                 &options->tokens,
+                 "Tokens to add; fewer where the text ends",
+                 {.required = true, .limit = Limit::positive});
+  add_sampling_options(command, options->sampling);
+  add_compression_option(command, options->compression, "off unless given");
+  add_device_option(command, options->device);
+  command.footer(
+      "Prints the prompt and what follows it, token by token, and stops early at an end-of-text.\n"
+      "For a checkpoint without a tokenizer the prompt is token ids separated by spaces, and so "
+      "is\n"
+      "what is printed. Computes in fp32. Text may be longer than the model's context: when that "
+      "is\n"
+      "full, its newest half is kept. With --compression on a prompt passes as one message and "
+      "each\n"
+      "token after it as one of its own.\n"
+      "Example: slackline generate --checkpoint runs/first/checkpoints/step-00000200 "
+      "--prompt \"The \" --tokens 100 --seed 1 --temperature 0.8 --top-k 50");
+  command.runs([options, &code] {
+    generate(*options);
+    code = ExitCode::done;
+  });
+}
+
+}  // namespace slackline

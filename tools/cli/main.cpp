@@ -1,0 +1,53 @@
+#include <exception>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "tools/cli/command_line.h"
+#include "tools/cli/commands.h"
+
+namespace {
+
+int report(const slackline::Error& error) {
+  slackline::log_error(slackline::Lines{error.what()});
+  return static_cast<int>(error.exit_code());
+}
+
+// Parses the command line and runs the subcommand it names.
+int run(int argc, char** argv) {
+  using slackline::ExitCode;
+  slackline::CommandLine line("Slackline trains GPT language models. One config, one command.",
+                              "slackline");
+  line.version("slackline " SL_VERSION);
+  const slackline::Command root = line.root();
+  auto code = ExitCode::done;
+  slackline::add_train_command(root, code);
+  slackline::add_plan_command(root, code);
+  slackline::add_prepare_command(root, code);
+  slackline::add_evaluate_command(root, code);
+  slackline::add_generate_command(root, code);
+  slackline::add_inspect_command(root, code);
+  slackline::add_report_command(root, code);
+  slackline::add_import_command(root, code);
+  slackline::add_export_command(root, code);
+  slackline::add_compare_command(root, code);
+  slackline::add_sweep_command(root, code);
+  if (!line.parse(argc, argv)) {
+    return 0;
+  }
+  if (!line.has_command()) {
+    throw slackline::ConfigError("a subcommand is required; slackline --help lists them");
+  }
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const slackline::Error& error) {
+    return report(error);
+  } catch (const std::exception& error) {
+    return report(slackline::Error(error.what()));
+  }
+}

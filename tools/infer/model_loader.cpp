@@ -1,0 +1,157 @@
+#include "tools/infer/model_loader.h"
+
+#include <array>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "core/checkpoint/checkpoint_directory.h"
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/shown_text.h"
+#include "data/formats/tokenizer_file.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr std::string_view kGroup = "weights/";
+
+// The settings that decide what the model computes. Shapes do not tell all of them (heads).
+void require_same_settings(const std::string& path,
+                           const ModelConfig& found,
+                           const ModelConfig& expected) {
+  struct Setting {
+    const char* name;
+    int found;
+    int expected;
+  };
+
+  const std::array<Setting, 7> settings = {{
+      {"layers", found.layers, expected.layers},
+      {"hidden", found.hidden, expected.hidden},
+      {"heads", found.heads, expected.heads},
+      {"sequence", found.sequence, expected.sequence},
+      {"vocab", found.vocab, expected.vocab},
+      {"ffn", found.ffn, expected.ffn},
+      {"tie_embeddings", found.tie_embeddings ? 1 : 0, expected.tie_embeddings ? 1 : 0},
+  }};
+  for (const Setting& setting : settings) {
+    if (setting.found != setting.expected) {
+      throw FileError(fmt::format("{}: is of another model: model.{} must be {}; got {}",
+                                  path,
+                                  setting.name,
+                                  setting.expected,
+                                  setting.found));
+    }
+  }
+}
+
+void require_same_tensors(const Checkpoint& checkpoint, const ModelConfig& config) {
+  std::set<std::string> known;
+  for (const ParameterSpec& spec : parameter_table(config)) {
+    const std::string name = std::string(kGroup) + spec.name;
+    const auto tensor = checkpoint.tensors().find(name);
+    if (tensor == checkpoint.tensors().end()) {
+      throw FileError(fmt::format("{}: has no tensor {}", checkpoint.path(), name));
+    }
+    if (tensor->second.shape != spec.shape || tensor->second.dtype != DType::f32) {
+      throw FileError(fmt::format("{}: tensor {} must be f32 {}; got {} {}",
+                                  checkpoint.path(),
+                                  name,
+                                  spec.shape.to_string(),
+                                  name_of(tensor->second.dtype),
+                                  tensor->second.shape.to_string()));
+    }
+    known.insert(name);
+  }
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (name.starts_with(kGroup) && known.count(name) == 0) {
+      throw FileError(fmt::format(
+          "{}: tensor {} is not part of its model", checkpoint.path(), shown_value(name)));
+    }
+  }
+}
+
+}  // namespace
+
+Checkpoint open_checkpoint(const std::string& directory) {
+  if (!path_exists(directory + "/" + std::string(kManifestName))) {
+    if (const auto newest = latest_checkpoint(directory + "/checkpoints")) {
+      throw FileError(with_hint(directory + ": is a run directory, not a checkpoint",
+                                "its newest is " + *newest));
+    }
+  }
+  Checkpoint checkpoint(directory);
+  checkpoint.verify();
+  return checkpoint;
+}
+
+ModelConfig checkpoint_model(const Checkpoint& checkpoint) {
+  const std::string source = fmt::format("{}/{}: model", checkpoint.path(), kManifestName);
+  try {
+    return read_model_config(JsonReader::parse(checkpoint.documents().model, source));
+  } catch (const ConfigError& error) {
+    throw FileError(fmt::format("{}: {}", source, error.what()));
+  }
+}
+
+void require_model(const Checkpoint& checkpoint, const ModelConfig& config) {
+  require_same_settings(checkpoint.path(), checkpoint_model(checkpoint), config);
+  require_same_tensors(checkpoint, config);
+}
+
+void load_weights(StreamView stream, Checkpoint& checkpoint, Parameters& parameters) {
+  for (const Parameter& parameter : parameters.all()) {
+    for (const ShardPart& part : parameter.shard.parts) {
+      checkpoint.read_part(std::string(kGroup) + parameter.spec.name,
+                           part.logical,
+                           parameter.weight,
+                           {.shape = parameter.shard.shape, .region = part.local});
+    }
+  }
+  parameters.refresh_copies(stream);
+}
+
+std::optional<StoredTokenizer> stored_tokenizer(const Checkpoint& checkpoint) {
+  if (!checkpoint.has_file(kTokenizerName)) {
+    return std::nullopt;
+  }
+  const std::string path = checkpoint.file(kTokenizerName);
+  return StoredTokenizer{.path = path, .json = read_file(path)};
+}
+
+std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,
+                                                const ModelConfig& config) {
+  const std::optional<StoredTokenizer> stored = stored_tokenizer(checkpoint);
+  if (!stored) {
+    return nullptr;
+  }
+  std::unique_ptr<Tokenizer> tokenizer = tokenizer_from_json(stored->json, stored->path);
+  if (tokenizer->vocabulary_size() > config.vocab) {
+    throw FileError(fmt::format("{}: has more tokens than the model's vocabulary of {}; got {}",
+                                stored->path,
+                                config.vocab,
+                                tokenizer->vocabulary_size()));
+  }
+  return tokenizer;
+}
+
+InferenceModel load_inference_model(const std::string& checkpoint_directory,
+                                    const Workers& workers) {
+  Checkpoint checkpoint = open_checkpoint(checkpoint_directory);
+  InferenceModel model{.config = checkpoint_model(checkpoint),
+                       .stored_tokenizer = stored_tokenizer(checkpoint)};
+  model.tokenizer = checkpoint_tokenizer(checkpoint, model.config);
+  model.parameters = std::make_unique<Parameters>(
+      model.config, Parameters::Options{.gradients = Gradients::none, .device = workers.device});
+  Stream stream({.device = workers.device, .num_threads = workers.num_threads});
+  require_model(checkpoint, model.config);
+  load_weights(stream, checkpoint, *model.parameters);
+  if (const auto compression = stored_activation_compression(checkpoint, model.config)) {
+    model.activation_codecs = std::make_unique<CodecFilter>(*compression, checkpoint, workers);
+  }
+  return model;
+}
+
+}  // namespace slackline

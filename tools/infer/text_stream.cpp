@@ -1,0 +1,44 @@
+#include "tools/infer/text_stream.h"
+
+#include <span>
+
+#include "data/tokenizers/utf8.h"
+
+namespace slackline {
+
+namespace {
+
+// A character that is not whole yet waits for its other bytes; SentencePiece shows it as U+FFFD.
+// Bytes that can never become a character are shown as they are.
+bool is_certain(std::string_view text) {
+  return !text.empty() && !check_utf8(text).truncated && !text.ends_with("\xef\xbf\xbd");
+}
+
+}  // namespace
+
+std::string TextStream::add(TokenId token) {
+  if (tokenizer_ == nullptr) {
+    const std::string id = std::to_string(token);
+    return shown_++ == 0 ? id : " " + id;
+  }
+  tokens_.push_back(token);
+  std::string text = new_text();
+  if (!is_certain(text)) {
+    return "";
+  }
+  begin_ = shown_;
+  shown_ = tokens_.size();
+  return text;
+}
+
+std::string TextStream::finish() {
+  return tokenizer_ == nullptr ? "" : new_text();
+}
+
+std::string TextStream::new_text() const {
+  const std::span<const TokenId> tokens = std::span(tokens_).subspan(begin_);
+  const std::string before = tokenizer_->decode(tokens.first(shown_ - begin_));
+  return tokenizer_->decode(tokens).substr(before.size());
+}
+
+}  // namespace slackline

@@ -1,0 +1,183 @@
+#include "tools/plan/cost_file.h"
+
+#include <array>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "compress/codec_setting_json.h"
+#include "core/error.h"
+#include "core/joined_text.h"
+#include "core/json_reader.h"
+#include "parallel/predict/timeline/chrome_trace.h"
+#include "tools/plan/transfer_class_json.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::json_string;
+using schedule::Seconds;
+
+constexpr std::int64_t kMostStages = 1'000'000;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 50U;
+constexpr double kMostSeconds = 1e9;
+
+Seconds seconds_at(JsonReader& section, std::string_view key) {
+  return {section.number(key, {.min = 0.0, .max = kMostSeconds})};
+}
+
+OpCost read_op(JsonReader section) {
+  OpCost op;
+  op.stage = static_cast<int>(
+      section.integer("stage", {.default_value = 0, .min = 0, .max = kMostStages}));
+  op.kind = static_cast<CostKind>(section.choice("kind", kCostKindNames));
+  op.seconds = seconds_at(section, "seconds");
+  section.finish();
+  return op;
+}
+
+CodecCost read_codec(JsonReader section) {
+  if (!section.has("codec")) {
+    section.fail("codec", "is required: a codec setting as in the config");
+  }
+  JsonReader setting = section.section("codec");
+  CodecCost codec{.codec = read_codec_setting(setting)};
+  setting.finish();
+  codec.shape = section.integers("shape", {.min = 1, .max = kMostElements});
+  codec.dtype = section.string("dtype");
+  codec.encode = seconds_at(section, "encode_seconds");
+  codec.decode = seconds_at(section, "decode_seconds");
+  codec.sent_bytes =
+      static_cast<std::size_t>(section.integer("sent_bytes", {.min = 0, .max = kMostElements}));
+  section.finish();
+  return codec;
+}
+
+CostLayout read_layout(JsonReader section) {
+  CostLayout layout;
+  layout.tensor = static_cast<int>(section.integer("tensor", {.min = 1, .max = kMostStages}));
+  layout.tokens = section.integer("tokens", {.min = 1, .max = kMostElements});
+  for (const std::int64_t layers : section.integers("layers", {.min = 0, .max = kMostStages})) {
+    layout.layers.push_back(static_cast<int>(layers));
+  }
+  section.finish();
+  return layout;
+}
+
+StepCosts read(JsonReader document) {
+  StepCosts costs;
+  if (document.has("layout")) {
+    costs.layout = read_layout(document.section("layout"));
+  }
+  if (document.has("model")) {
+    costs.model = read_model_config(document.section("model"));
+  }
+  for (const JsonReader& section : document.sections("ops")) {
+    costs.ops.push_back(read_op(section));
+  }
+  if (costs.ops.empty()) {
+    document.fail("ops", "must list the seconds of at least one op");
+  }
+  for (const JsonReader& section : document.sections("codecs")) {
+    costs.codecs.push_back(read_codec(section));
+  }
+  Cluster links;
+  const auto [node, network] = read_links(document, links);
+  if (node) {
+    costs.node_link = links.node_link;
+  }
+  if (network) {
+    costs.network_link = links.network_link;
+  }
+  costs.codecs_take_compute = document.boolean("codecs_take_compute", false);
+  for (const CodecError& error : read_codec_errors(document, "errors")) {
+    costs.errors.note_trial(error);
+  }
+  document.finish();
+  return costs;
+}
+
+std::string op_text(const OpCost& op) {
+  return fmt::format(R"({{"stage": {}, "kind": "{}", "seconds": {}}})",
+                     op.stage,
+                     kCostKindNames[static_cast<std::size_t>(op.kind)],
+                     op.seconds.value);
+}
+
+std::string codec_text(const CodecCost& codec) {
+  return fmt::format(R"({{"codec": {}, "shape": [{}], "dtype": {}, "encode_seconds": {}, )"
+                     R"("decode_seconds": {}, "sent_bytes": {}}})",
+                     codec_setting_json(codec.codec),
+                     joined(codec.shape, ", "),
+                     json_string(codec.dtype),
+                     codec.encode.value,
+                     codec.decode.value,
+                     codec.sent_bytes);
+}
+
+std::string link_text(std::string_view scope, const Cluster::Link& link) {
+  return fmt::format(
+      R"({{"scope": "{}", "latency_seconds": {}, "bytes_per_second": {}, "duplex": {}, )"
+      R"("shared_by": "{}", "source": "{}"}})",
+      scope,
+      link.latency_seconds,
+      link.bytes_per_second,
+      link.duplex,
+      link.shared_by == Cluster::SharedBy::node ? "node" : "pair",
+      link.source);
+}
+
+std::string list_text(const std::vector<std::string>& items) {
+  return items.empty() ? "[]" : fmt::format("[\n    {}\n  ]", joined(items, ",\n    "));
+}
+
+}  // namespace
+
+StepCosts read_cost_file(const std::string& path) {
+  try {
+    return read(JsonReader::parse_file(path));
+  } catch (const ConfigError& problem) {
+    const std::string text = problem.what();
+    throw ConfigError(text.starts_with(path) ? text : path + ": " + text);
+  }
+}
+
+std::string cost_file_text(const StepCosts& costs) {
+  std::string text = "{\n";
+  if (costs.layout) {
+    text += fmt::format("  \"layout\": {{\"tensor\": {}, \"tokens\": {}, \"layers\": [{}]}},\n",
+                        costs.layout->tensor,
+                        costs.layout->tokens,
+                        joined(costs.layout->layers, ", "));
+  }
+  if (costs.model) {
+    text += fmt::format("  \"model\": {},\n", model_config_json(*costs.model));
+  }
+  if (costs.codecs_take_compute) {
+    text += "  \"codecs_take_compute\": true,\n";
+  }
+  std::vector<std::string> ops;
+  for (const OpCost& op : costs.ops) {
+    ops.push_back(op_text(op));
+  }
+  std::vector<std::string> codecs;
+  for (const CodecCost& codec : costs.codecs) {
+    codecs.push_back(codec_text(codec));
+  }
+  std::vector<std::string> links;
+  if (costs.node_link) {
+    links.push_back(link_text("node", *costs.node_link));
+  }
+  if (costs.network_link) {
+    links.push_back(link_text("network", *costs.network_link));
+  }
+  return text +
+         fmt::format("  \"ops\": {},\n  \"codecs\": {},\n  \"errors\": {},\n  \"links\": {}\n}}\n",
+                     list_text(ops),
+                     list_text(codecs),
+                     list_text(codec_error_texts(costs.errors.tried())),
+                     list_text(links));
+}
+
+}  // namespace slackline

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "parallel/predict/step_costs.h"
+
+namespace slackline {
+
+// Reads a cost file (CONTRACTS section 6; docs/schedule.md has the kinds). Throws ConfigError that
+// starts with the path.
+[[nodiscard]] StepCosts read_cost_file(const std::string& path);
+
+// The text of a cost file, which read_cost_file reads back without loss.
+[[nodiscard]] std::string cost_file_text(const StepCosts& costs);
+
+}  // namespace slackline

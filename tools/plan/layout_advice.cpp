@@ -1,0 +1,265 @@
+#include "tools/plan/layout_advice.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/joined_text.h"
+#include "core/json_reader.h"
+#include "parallel/choose/critical_path.h"
+#include "parallel/predict/class_bytes.h"
+#include "parallel/predict/class_costs.h"
+#include "parallel/predict/timeline/timeline.h"
+#include "tools/plan/compression_plans.h"
+#include "tools/plan/memory_plan.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr std::array<const char*, 3> kSchedules = {"1f1b", "interleaved", "zb_h1"};
+constexpr int kMostChunks = 2;
+constexpr int kMostMicro = 64;          // sequences
+constexpr int kMostMicroBatches = 256;  // more change the bubble by nothing that counts
+
+std::vector<int> divisors(int number) {
+  std::vector<int> list;
+  for (int divisor = 1; divisor <= number; ++divisor) {
+    if (number % divisor == 0) {
+      list.push_back(divisor);
+    }
+  }
+  return list;
+}
+
+struct Candidate {
+  TrainConfig config{};
+  schedule::Seconds step{};
+};
+
+// The config on another layout; nothing where its own rules forbid it.
+std::optional<TrainConfig> moved(const std::string& document,
+                                 const std::vector<std::string>& assignments) {
+  try {
+    JsonReader reader = JsonReader::parse(document, "a layout");
+    for (const std::string& assignment : assignments) {
+      reader.set(assignment);
+    }
+    return read_train_config(std::move(reader));
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+bool is_same_layout(const TrainConfig& a, const TrainConfig& b) {
+  return a.parallel.tensor == b.parallel.tensor && a.parallel.pipeline == b.parallel.pipeline &&
+         a.parallel.data == b.parallel.data && a.parallel.schedule == b.parallel.schedule &&
+         a.parallel.chunks == b.parallel.chunks && a.batch.micro == b.batch.micro;
+}
+
+std::vector<TrainConfig> all_layouts(const TrainConfig& config, const std::string& document) {
+  std::vector<TrainConfig> layouts{config};
+  const int ranks = config.parallel.num_ranks();
+  for (const int t : divisors(ranks)) {
+    for (const int p : divisors(ranks / t)) {
+      const int d = ranks / t / p;
+      if (p > config.model.layers || config.batch.global % d != 0) {
+        continue;
+      }
+      for (std::int64_t micro = 1; micro <= kMostMicro; micro *= 2) {
+        const std::int64_t share = config.batch.global / d;
+        if (share % micro != 0 || share / micro > kMostMicroBatches) {
+          continue;
+        }
+        for (const char* schedule : kSchedules) {
+          const bool interleaved = std::string_view(schedule) == "interleaved";
+          if (p == 1 && std::string_view(schedule) != "1f1b") {
+            continue;
+          }
+          std::vector<std::string> assignments = {
+              fmt::format("parallel.tensor={}", t),
+              fmt::format("parallel.pipeline={}", p),
+              fmt::format("parallel.data={}", d),
+              fmt::format("parallel.schedule={}", schedule),
+              fmt::format("parallel.chunks={}", interleaved ? kMostChunks : 1),
+              fmt::format("batch.micro={}", micro)};
+          if (!config.parallel.stage_layers.empty()) {
+            assignments.emplace_back("parallel.stage_layers=[]");
+          }
+          const std::optional<TrainConfig> layout = moved(document, assignments);
+          if (layout && !is_same_layout(*layout, config)) {
+            layouts.push_back(*layout);
+          }
+        }
+      }
+    }
+  }
+  return layouts;
+}
+
+// Its transfers plain, or as a plan makes them.
+schedule::Seconds step_of(const TrainConfig& config,
+                          const StepCosts& costs,
+                          const LinkSpeeds& links,
+                          const CompressionPlan* plan) {
+  const MeshJob job = config.mesh_job();
+  schedule::CostModel model = cost_model(job, costs, links);
+  if (plan != nullptr) {
+    for (const ClassBytes& row : class_bytes(job, *plan)) {
+      model.compressed[row.members] = class_cost(row, codec_seconds_or_assumed(row, costs));
+    }
+  }
+  return schedule::make_timeline(make_rank_plan(job, {}).executor.schedule, model).step;
+}
+
+// The shorter of its steps with plain transfers and with all of them compressed, by the first and
+// by the last of critical_path's candidates: what a plan is likely to reach, without the search for
+// it.
+schedule::Seconds likely_step(const TrainConfig& config,
+                              const StepCosts& costs,
+                              const LinkSpeeds& links) {
+  schedule::Seconds step = step_of(config, costs, links, nullptr);
+  if (config.compress.policy == CompressionPolicy::none) {
+    return step;
+  }
+  for (const bool first : {true, false}) {
+    TrainConfig compressed = config;
+    if (config.compress.policy == CompressionPolicy::critical_path) {
+      compressed.compress.policy = CompressionPolicy::all;
+      for (const auto& [site, offered] : candidates_of(config.compress, config.mesh_job())) {
+        compressed.compress.sites[schedule::site_name(site)] =
+            first ? offered.front() : offered.back();
+      }
+    }
+    const PlanHistory plans = compression_plans(compressed);
+    step = std::min(step, step_of(config, costs, links, &plans.back().plan));
+  }
+  return step;
+}
+
+// Returns the bytes of the rank that needs most. Data ranks differ by what they save, and under
+// zero1 by their share of the moments; the first tensor rank has the largest share of the
+// vocabulary.
+std::size_t memory_of(const TrainConfig& config, const PlanHistory& plans) {
+  std::size_t most = 0;
+  for (int stage = 0; stage < config.parallel.pipeline; ++stage) {
+    for (int data = 0; data < config.parallel.data; ++data) {
+      const MeshPlace place{.data = data, .pipeline = stage};
+      most = std::max(most, total_bytes(memory_plan(config, place, plans, 1), config.device));
+    }
+  }
+  return most;
+}
+
+std::size_t memory_limit(const LinkSpeeds& links) {
+  double least = 0.0;
+  for (const Cluster::Nodes& nodes : links ? links->nodes : std::vector<Cluster::Nodes>()) {
+    if (nodes.memory_bytes > 0.0 && (least == 0.0 || nodes.memory_bytes < least)) {
+      least = nodes.memory_bytes;
+    }
+  }
+  return static_cast<std::size_t>(least);
+}
+
+bool names_classes(const CompressConfig& compress) {
+  return compress.policy == CompressionPolicy::list || compress.policy == CompressionPolicy::replay;
+}
+
+std::string name_of(const Layout& layout) {
+  constexpr std::array<const char*, 4> kNames = {"gpipe", "1f1b", "interleaved", "zb_h1"};
+  return kNames[static_cast<std::size_t>(layout.parallel.schedule)];
+}
+
+}  // namespace
+
+LayoutAdvice advise_layouts(const TrainConfig& config,
+                            const std::string& document,
+                            const StepCosts& costs,
+                            const LinkSpeeds& links,
+                            int most) {
+  LayoutAdvice advice{.memory_limit = memory_limit(links)};
+  std::vector<Candidate> candidates;
+  for (TrainConfig& layout : all_layouts(config, document)) {
+    layout.compress = names_classes(layout.compress)
+                          ? CompressConfig{}
+                          : without_lacking_sites(layout.compress, layout.mesh_job());
+    try {
+      const schedule::Seconds step = likely_step(layout, costs, links);
+      candidates.push_back({.config = std::move(layout), .step = step});
+    } catch (const ConfigError&) {
+      continue;  // costs of stages alone know no other layout
+    }
+  }
+  advice.num_compared = static_cast<int>(candidates.size());
+  const auto shorter = [](const auto& a, const auto& b) { return a.step < b.step; };
+  std::stable_sort(candidates.begin(), candidates.end(), shorter);
+  for (const Candidate& candidate : candidates) {
+    const bool own = is_same_layout(candidate.config, config);
+    if (static_cast<int>(advice.layouts.size()) >= most && !own) {
+      continue;
+    }
+    const PlanHistory plans = expected_plans(candidate.config, costs, links);
+    const std::size_t bytes = memory_of(candidate.config, plans);
+    if (advice.memory_limit > 0 && bytes > advice.memory_limit) {
+      ++advice.num_too_large;
+      continue;
+    }
+    advice.layouts.push_back({.parallel = candidate.config.parallel,
+                              .micro = candidate.config.batch.micro,
+                              .step = step_of(candidate.config, costs, links, &plans.back().plan),
+                              .memory_bytes = bytes,
+                              .is_own = own});
+  }
+  std::stable_sort(advice.layouts.begin(), advice.layouts.end(), shorter);
+  return advice;
+}
+
+std::string advice_text(const LayoutAdvice& advice) {
+  std::string text = fmt::format(
+      "layouts of as many ranks, the shortest step first ({} compared{}):\n"
+      "tensor  pipeline  data  micro  schedule       step s    memory bytes\n",
+      advice.num_compared,
+      advice.num_too_large == 0
+          ? ""
+          : fmt::format(", {} of the shortest need more than {} bytes a device",
+                        advice.num_too_large,
+                        advice.memory_limit));
+  for (const Layout& layout : advice.layouts) {
+    text += fmt::format("{:>6}  {:>8}  {:>4}  {:>5}  {:<11} {:>9.6g} {:>15}{}\n",
+                        layout.parallel.tensor,
+                        layout.parallel.pipeline,
+                        layout.parallel.data,
+                        layout.micro,
+                        name_of(layout),
+                        layout.step.value,
+                        layout.memory_bytes,
+                        layout.is_own ? "  <- the config's" : "");
+  }
+  return text;
+}
+
+std::string advice_json(const LayoutAdvice& advice) {
+  std::vector<std::string> rows;
+  rows.reserve(advice.layouts.size());
+  for (const Layout& layout : advice.layouts) {
+    rows.push_back(
+        fmt::format(R"({{"tensor": {}, "pipeline": {}, "data": {}, "micro": {}, "schedule": "{}", )"
+                    R"("step_seconds": {}, "memory_bytes": {}, "is_own": {}}})",
+                    layout.parallel.tensor,
+                    layout.parallel.pipeline,
+                    layout.parallel.data,
+                    layout.micro,
+                    name_of(layout),
+                    layout.step.value,
+                    layout.memory_bytes,
+                    layout.is_own));
+  }
+  return fmt::format("[{}]", joined(rows, ", "));
+}
+
+}  // namespace slackline

@@ -1,0 +1,163 @@
+#include "tools/plan/memory_plan.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "core/cuda/cuda_memory.h"
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/tensor/memory_table.h"
+#include "model/parameters.h"
+#include "optim/adamw_optimizer.h"
+#include "parallel/predict/compression_memory.h"
+#include "tools/plan/compression_plans.h"
+
+namespace slackline {
+
+namespace {
+
+// Every page of a token file is touched when its tokens are checked against the vocabulary.
+std::size_t mapped_bytes(const DataConfig& data) {
+  std::size_t bytes = 0;
+  for (const std::vector<DataSource>* sources : {&data.train, &data.valid}) {
+    for (const DataSource& source : *sources) {
+      for (const char* ending : {"", ".bin", ".idx"}) {
+        const std::string path = source.path + ending;
+        bytes += is_regular_file(path) ? file_bytes(path) : 0;
+      }
+    }
+  }
+  return bytes;
+}
+
+// Inputs and targets of a rank's micro-batches.
+std::size_t tokens_bytes(const TrainConfig& config) {
+  const std::int64_t tokens = config.num_micro_batches() * config.micro_shape().num_tokens();
+  return 2 * static_cast<std::size_t>(tokens) * size_of(DType::i32);
+}
+
+struct PieceBytes {
+  std::size_t moments = 0;
+  std::size_t saved = 0;  // weights and moments of what this rank writes into a checkpoint
+};
+
+PieceBytes piece_bytes(const TrainConfig& config, const RankPlan& plan, const MeshPlace& place) {
+  const bool tied = config.model.tie_embeddings;
+  const std::vector<Parameter> parameters = Parameters::describe(config.model, plan.slice);
+  const std::vector<OptimizerPiece> pieces =
+      optimizer_pieces(parameters,
+                       gradient_buckets(parameters, tied, plan.reducer.bucket_bytes),
+                       {.strategy = plan.reducer.strategy,
+                        .tensor_rank = place.tensor,
+                        .data_rank = place.data,
+                        .data_size = config.parallel.data,
+                        .fused_table = tied && config.parallel.pipeline > 1 &&
+                                       plan.reducer.embedding_sync == EmbeddingSync::fused,
+                        .first_copy = place.pipeline == 0});
+  PieceBytes bytes;
+  std::vector<Shape> shapes;
+  for (const OptimizerPiece& piece : pieces) {
+    shapes.push_back({static_cast<std::int64_t>(piece.range.count())});
+    bytes.saved += piece.saved ? 3 * Arena::aligned_bytes(DType::f32, shapes.back()) : 0;
+  }
+  bytes.moments = AdamwOptimizer::moment_bytes(shapes);
+  return bytes;
+}
+
+// Of this process, from the kernel; 0 where it does not say.
+std::size_t resident_bytes() noexcept {
+  std::FILE* const file = std::fopen("/proc/self/statm", "re");
+  unsigned long pages = 0;
+  if (file == nullptr) {
+    return 0;
+  }
+  const bool found = std::fscanf(file, "%*s %lu", &pages) == 1;
+  std::fclose(file);
+  return found ? pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+const std::size_t resident_at_start = resident_bytes();  // before main()
+
+}  // namespace
+
+std::vector<MemoryItem> memory_plan(const TrainConfig& config,
+                                    const MeshPlace& place,
+                                    const PlanHistory& plans,
+                                    int num_threads) {
+  const RankPlan plan = make_rank_plan(config.mesh_job(), place);
+  const Parameters::Options held{.compute = config.precision, .slice = plan.slice};
+  const Parameters::Bytes parameters = Parameters::bytes(config.model, held);
+  const PieceBytes pieces = piece_bytes(config, plan, place);
+  const CompressionMemory compression =
+      compression_memory(config.mesh_job(), place, plans, {num_threads, config.device});
+  // Saving copies what this rank writes, so that training goes on meanwhile.
+  std::vector<MemoryItem> items = {
+      {"weights (fp32)", parameters.weights},
+      {"gradients (fp32)", parameters.gradients},
+      {"input embedding gradient (fp32)", parameters.input_gradient},
+      {"weights (bf16 copies)", parameters.copies},
+      {"AdamW moments (fp32)", pieces.moments},
+      {"activations",
+       PipelineExecutor::activation_bytes(config.model, plan.executor, place.pipeline)},
+      {"workspace",
+       PipelineExecutor::workspace_bytes(
+           config.model, plan.executor, {num_threads, config.device})},
+      {"tokens of a step", tokens_bytes(config)},
+      {"checkpoint staging", pieces.saved + compression.saved, true},
+      {"token files (mapped)", mapped_bytes(config.data), true},
+      {"program and libraries", program_bytes(), true},
+  };
+  if (compression.total() > 0) {
+    items.insert(
+        items.end() - 3,
+        {{"compression (state)", compression.state},
+         {"compression (messages, scratch)", compression.messages + compression.workspace}});
+  }
+  return items;
+}
+
+void reserve_device_memory(const std::vector<MemoryItem>& plan) {
+  // Pieces begin at multiples of 256 bytes, and each stream has one of a few bytes.
+  constexpr std::size_t kSmallPieces = std::size_t{1} << 20U;
+  const std::size_t bytes = total_bytes(plan, Device::cuda) + kSmallPieces;
+  if (cuda::reserve(bytes)) {
+    return;
+  }
+  std::map<std::string, HeldBytes> rows;
+  for (const MemoryItem& item : plan) {
+    if (!item.on_host && item.bytes > 0) {
+      rows[item.name] = {.bytes = item.bytes, .buffers = 1};
+    }
+  }
+  const std::size_t left = cuda::free_bytes();
+  throw OutOfMemoryError(
+      Lines{
+          fmt::format("out of device memory for this rank's pool of {} ({} bytes), of which {} are "
+                      "left. It is to hold:{}",
+                      size_text(bytes),
+                      bytes,
+                      size_text(left),
+                      memory_table(rows))},
+      left - std::min(left, kSmallPieces));
+}
+
+std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device) {
+  std::size_t total = 0;
+  for (const MemoryItem& item : plan) {
+    total += item.on_host && device == Device::cuda ? 0 : item.bytes;
+  }
+  return total;
+}
+
+std::size_t program_bytes() {
+  constexpr std::size_t kMebibyte = std::size_t{1} << 20U;
+  constexpr std::size_t kStep = 4 * kMebibyte;
+  return (resident_at_start + 8 * kMebibyte + kStep - 1) / kStep * kStep;
+}
+
+}  // namespace slackline

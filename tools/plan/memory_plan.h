@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tools/run/train_config.h"
+
+namespace slackline {
+
+struct MemoryItem {
+  std::string name;
+  std::size_t bytes = 0;
+  bool on_host = false;  // wherever the ops run
+};
+
+// What one rank of a run of this config will hold in memory, by name, before anything is allocated;
+// `plans` say what it compresses.
+// The sum is the process' peak: the operating system's high-water mark agrees within 2 %. Token
+// files that are not there count as empty.
+[[nodiscard]] std::vector<MemoryItem> memory_plan(const TrainConfig& config,
+                                                  const MeshPlace& place,
+                                                  const PlanHistory& plans,
+                                                  int num_threads);
+
+// Takes what stands on the CUDA device from it at once, before any of it is made. Throws
+// OutOfMemoryError where it has not that much left.
+void reserve_device_memory(const std::vector<MemoryItem>& plan);
+
+// Of what stands on `device`: on a CUDA device all that is not on the host.
+[[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device);
+
+// Program, libraries and small allocations: what the process held when it began, and 8 MiB
+// (measured, the same for every model), in whole 4 MiB.
+[[nodiscard]] std::size_t program_bytes();
+
+}  // namespace slackline

@@ -1,0 +1,188 @@
+#include "tools/plan/plan_json.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "compress/codec_setting_json.h"
+#include "core/joined_text.h"
+#include "parallel/predict/timeline/chrome_trace.h"
+#include "parallel/schedule/printer.h"
+#include "tools/plan/plan_text.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::json_string;
+using schedule::Seconds;
+
+enum class KnownSeconds { no, yes };
+
+std::string seconds_json(Seconds seconds, KnownSeconds known) {
+  return known == KnownSeconds::yes ? fmt::format("{}", seconds.value) : "null";
+}
+
+std::string seconds_json(const std::optional<Seconds>& seconds) {
+  return seconds ? fmt::format("{}", seconds->value) : "null";
+}
+
+std::string class_json(const PlannedClass& row, KnownSeconds known) {
+  return fmt::format(R"({{"site": "{}", "stage": {}, "phase": "{}", "raw_bytes": {}, )"
+                     R"("sent_bytes": {}, "raw_seconds": {}, "encode_seconds": {}, )"
+                     R"("decode_seconds": {}, "slack_seconds": {}, "codec": {}, "reason": {}}})",
+                     schedule::site_name(row.members.site),
+                     row.members.stage,
+                     schedule::phase_name(row.members.phase),
+                     row.raw_bytes,
+                     row.sent_bytes,
+                     seconds_json(row.raw, known),
+                     seconds_json(row.encode),
+                     seconds_json(row.decode),
+                     seconds_json(row.slack, known),
+                     row.codec ? codec_setting_json(*row.codec) : "null",
+                     json_string(row.reason));
+}
+
+std::vector<std::string> classes_json(const std::vector<PlannedClass>& classes,
+                                      KnownSeconds known) {
+  std::vector<std::string> rows;
+  rows.reserve(classes.size());
+  for (const PlannedClass& row : classes) {
+    rows.push_back(class_json(row, known));
+  }
+  return rows;
+}
+
+std::string bytes_json(const schedule::AxisBytes& bytes) {
+  return fmt::format(R"({{"tensor": {}, "pipeline": {}, "data": {}, "embedding": {}}})",
+                     bytes.tensor.value,
+                     bytes.pipeline.value,
+                     bytes.data.value,
+                     bytes.embedding.value);
+}
+
+std::string stages_json(const StepPlan& plan) {
+  std::vector<std::string> stages;
+  for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    const ChunkSlice& held = plan.stages[stage];
+    stages.push_back(fmt::format(R"({{"stage": {}, "pipeline_rank": {}, "first_layer": {}, )"
+                                 R"("layers": {}, "embedding": {}, "head": {}}})",
+                                 stage,
+                                 plan.schedule.rank_of(static_cast<int>(stage)),
+                                 held.first_layer,
+                                 held.num_layers(),
+                                 held.embedding,
+                                 held.head));
+  }
+  return joined(stages, ", ");
+}
+
+std::string ranks_json(const StepPlan& plan) {
+  std::vector<std::string> ranks;
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const PlannedRank& planned = plan.ranks[rank];
+    const auto place = static_cast<std::size_t>(planned.place.pipeline);
+    ranks.push_back(
+        fmt::format(R"({{"rank": {}, "tensor": {}, "data": {}, "pipeline": {}, )"
+                    R"("node": {}, "slots": {}, "memory_bytes": {}, "bytes_sent": {}}})",
+                    rank,
+                    planned.place.tensor,
+                    planned.place.data,
+                    planned.place.pipeline,
+                    planned.node,
+                    plan.slots[place],
+                    planned.memory_bytes,
+                    bytes_json(planned.sent)));
+  }
+  return joined(ranks, ", ");
+}
+
+// A list of ops per pipeline rank, as the printer writes them.
+std::string schedule_json(const schedule::Schedule& schedule) {
+  std::vector<std::string> rows;
+  for (const std::vector<schedule::Op>& ops : schedule.ranks) {
+    std::vector<std::string> names;
+    names.reserve(ops.size());
+    for (const schedule::Op& op : ops) {
+      names.push_back(json_string(schedule::op_text(schedule, op)));
+    }
+    rows.push_back(fmt::format("[{}]", joined(names, ", ")));
+  }
+  return fmt::format(
+      R"({{"kind": "{}", "ranks": [{}]}})", schedule::kind_name(schedule.kind), joined(rows, ", "));
+}
+
+std::string totals_json(const StepPlan& plan) {
+  std::vector<std::string> items;
+  for (const MemoryItem& item : plan.memory.front()) {
+    items.push_back(fmt::format(R"({{"name": "{}", "bytes": {}}})", item.name, item.bytes));
+  }
+  return fmt::format(
+      R"("parameters": {}, "tokens_per_step": {}, "micro_batches": {}, )"
+      R"("flops_per_token": {{"causal": {}, "full_attention": {}, "hardware": {}}}, )"
+      R"("memory": [{}], "memory_bytes": {})",
+      plan.parameters,
+      plan.tokens_per_step,
+      plan.config.num_micro_batches(),
+      plan.flops.causal,
+      plan.flops.full_attention,
+      plan.flops.hardware,
+      joined(items, ", "),
+      total_bytes(plan.memory.front(), plan.config.device));
+}
+
+}  // namespace
+
+std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
+  return fmt::format(
+      R"({{{}, "costs": {}, "links": {}, "step_seconds": {}, "bubble_share": {}, )"
+      R"("bytes_sent": {}, "stages": [{}], "ranks": [{}], "classes": [{}], "layouts": {}, "data": {}, "schedule": {}}})"
+      "\n",
+      totals_json(plan),
+      json_string(plan.costs_from),
+      json_string(plan.links_from),
+      plan.timeline.step.value,
+      plan.bubble_share(),
+      bytes_json(plan.step_bytes),
+      stages_json(plan),
+      ranks_json(plan),
+      joined(classes_json(plan.classes(), KnownSeconds::yes), ", "),
+      lists.layouts,
+      lists.data,
+      schedule_json(plan.schedule));
+}
+
+std::string plan_trace(const StepPlan& plan) {
+  const std::vector<schedule::TraceBar> bars = trace_bars(plan.schedule, plan.timeline);
+  std::vector<schedule::TraceBar> of_all;
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    for (schedule::TraceBar bar : bars) {
+      if (bar.rank == plan.ranks[rank].place.pipeline) {
+        bar.rank = static_cast<int>(rank);
+        of_all.push_back(bar);
+      }
+    }
+  }
+  return schedule::chrome_trace(of_all);
+}
+
+PlanFiles plan_files(const StepPlan& plan) {
+  const KnownSeconds known = plan.has_measured_costs ? KnownSeconds::yes : KnownSeconds::no;
+  std::vector<std::string> entries;
+  entries.reserve(plan.compression.size());
+  for (const PlannedClasses& row : plan.compression) {
+    const std::vector<std::string> classes = classes_json(row.classes, known);
+    entries.push_back(
+        fmt::format(R"({{"from_step": {}, "predicted_step_seconds": {}, "classes": [{}{}{}]}})",
+                    row.from_step,
+                    seconds_json(row.step, known),
+                    classes.empty() ? "" : "\n  ",
+                    joined(classes, ",\n  "),
+                    classes.empty() ? "" : "\n"));
+  }
+  return {.json = fmt::format("[{}]\n", joined(entries, ",\n ")),
+          .text = compression_text(plan) + "\n" + plan_text(plan)};
+}
+
+}  // namespace slackline

@@ -1,0 +1,230 @@
+#include "tools/plan/plan_text.h"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/shown_text.h"
+#include "parallel/predict/timeline/timeline_printer.h"
+#include "parallel/schedule/printer.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::AxisBytes;
+
+constexpr std::size_t kMaxColumns = 160;  // of the schedule, and about of the timeline
+constexpr std::size_t kMaxPlaces = 16;    // pipeline ranks whose memory is listed
+constexpr double kMilliseconds = 1e3;
+
+// Lines that are too long end in dots.
+std::string cut_lines(const std::string& text) {
+  std::istringstream lines(text);
+  std::string cut;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.size() > kMaxColumns) {
+      line.resize(kMaxColumns - 4);
+      line.erase(line.find_last_of(' '));
+      line += " ...";
+    }
+    cut += line + "\n";
+  }
+  return cut;
+}
+
+std::string totals_text(const StepPlan& plan) {
+  const auto tokens = static_cast<double>(plan.tokens_per_step);
+  std::string text =
+      fmt::format("parameters            {:>18}\n", plan.parameters) +
+      fmt::format("tokens a step         {:>18}\n", plan.tokens_per_step) +
+      fmt::format("micro-batches a step  {:>18}\n\n", plan.config.num_micro_batches()) +
+      fmt::format("floating-point operations      a token       a step\n");
+  for (const auto& [name, flops] :
+       {std::pair{"model, causal (Megatron-LM)", plan.flops.causal},
+        std::pair{"model, full attention (6N + 12LCT)", plan.flops.full_attention},
+        std::pair{"hardware, with recomputation", plan.flops.hardware}}) {
+    text += fmt::format("{:<36} {:>10.4g}   {:>10.4g}\n", name, flops, flops * tokens);
+  }
+  return text;
+}
+
+std::string layers_text(const ChunkSlice& stage) {
+  std::string text = stage.embedding ? "embedding, " : "";
+  text += stage.num_layers() == 1
+              ? fmt::format("layer {}", stage.first_layer)
+              : fmt::format("layers {} to {}", stage.first_layer, stage.last_layer - 1);
+  return text + (stage.head ? ", head" : "");
+}
+
+// By what policy critical_path knows what codecs lose; nothing under other policies.
+std::string errors_text(const StepPlan& plan) {
+  if (plan.config.compress.policy != CompressionPolicy::critical_path) {
+    return "";
+  }
+  const std::size_t measured = plan.costs.errors.tried().size();
+  return measured == 0 ? "errors     none measured: as expected of normal values\n"
+                       : fmt::format("errors     {} measured, of a codec and a class\n", measured);
+}
+
+std::string mesh_text(const StepPlan& plan) {
+  const ParallelConfig& parallel = plan.config.parallel;
+  const int nodes = plan.ranks.back().node + 1;
+  const bool blocking = plan.schedule.transfers == schedule::Transfers::blocking;
+  std::string text = fmt::format(
+      "mesh       tensor {} x data {} x pipeline {}: {} rank{} on {} node{}\n"
+      "schedule   {}, {} transfers\n"
+      "costs      {}\n"
+      "links      {}\n{}\n"
+      "stage  pipeline rank  holds\n",
+      parallel.tensor,
+      parallel.data,
+      parallel.pipeline,
+      plan.ranks.size(),
+      plan.ranks.size() == 1 ? "" : "s",
+      nodes,
+      nodes == 1 ? "" : "s",
+      schedule::kind_name(plan.schedule.kind),
+      blocking ? "blocking" : "asynchronous",
+      shown_line(plan.costs_from),
+      shown_line(plan.links_from),
+      errors_text(plan));
+  for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    text += fmt::format("{:>5}  {:>13}  {}\n",
+                        stage,
+                        plan.schedule.rank_of(static_cast<int>(stage)),
+                        layers_text(plan.stages[stage]));
+  }
+  return text;
+}
+
+std::string bytes_row(const std::string& name, const AxisBytes& bytes) {
+  return fmt::format("{:<16} {:>16} {:>16} {:>16} {:>16}\n",
+                     name,
+                     bytes.tensor.value,
+                     bytes.pipeline.value,
+                     bytes.data.value,
+                     bytes.embedding.value);
+}
+
+std::string bytes_text(const StepPlan& plan) {
+  std::string text = fmt::format("{:<16} {:>16} {:>16} {:>16} {:>16}\n",
+                                 "bytes sent",
+                                 "tensor",
+                                 "pipeline",
+                                 "data",
+                                 "embedding");
+  for (const PlannedRank& rank : plan.ranks) {
+    if (rank.place.tensor == 0 && rank.place.data == 0) {
+      text += bytes_row(fmt::format("pipeline rank {}", rank.place.pipeline), rank.sent);
+    }
+  }
+  return text + bytes_row("all ranks", plan.step_bytes);
+}
+
+std::string memory_text(const StepPlan& plan) {
+  const std::size_t places = std::min(plan.memory.size(), kMaxPlaces);
+  std::string text = fmt::format("{:<32}", "memory in bytes, pipeline rank");
+  for (std::size_t place = 0; place < places; ++place) {
+    text += fmt::format(" {:>14}", place);
+  }
+  text += fmt::format("\n{:<32}", "micro-batches in flight");
+  for (std::size_t place = 0; place < places; ++place) {
+    text += fmt::format(" {:>14}", plan.slots[place]);
+  }
+  for (std::size_t item = 0; item < plan.memory.front().size(); ++item) {
+    const MemoryItem& first = plan.memory.front()[item];
+    const bool apart = first.on_host && plan.config.device == Device::cuda;  // not in the total
+    text += fmt::format("\n{:<32}", first.name + (apart ? ", host" : ""));
+    for (std::size_t place = 0; place < places; ++place) {
+      text += fmt::format(" {:>14}", plan.memory[place][item].bytes);
+    }
+  }
+  text += fmt::format("\n{:<32}", "total");
+  for (std::size_t place = 0; place < places; ++place) {
+    text += fmt::format(" {:>14}", total_bytes(plan.memory[place], plan.config.device));
+  }
+  text += "\n";
+  if (places < plan.memory.size()) {
+    text +=
+        fmt::format("and {} more pipeline ranks; --json has all\n", plan.memory.size() - places);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string classes_text(const StepPlan& plan) {
+  const std::vector<PlannedClass>& classes = plan.classes();
+  if (classes.empty()) {
+    return "no transfers\n";
+  }
+  const bool compressed = std::any_of(classes.begin(), classes.end(), [](const PlannedClass& row) {
+    return row.codec.has_value();
+  });
+  std::string text = fmt::format("{:<18}{:<6}{:<9}{:>16} {:>11} {:>11}{}\n",
+                                 "site",
+                                 "stage",
+                                 "phase",
+                                 "bytes a step",
+                                 "ms each",
+                                 "slack ms",
+                                 compressed ? "        sent bytes  codec" : "");
+  for (const PlannedClass& row : classes) {
+    text += fmt::format("{:<18}{:<6}{:<9}{:>16} {:>11.3f} {:>11.3f}",
+                        schedule::site_name(row.members.site),
+                        row.members.stage,
+                        schedule::phase_name(row.members.phase),
+                        row.raw_bytes,
+                        kMilliseconds * row.raw.value,
+                        kMilliseconds * row.slack.value);
+    text +=
+        compressed
+            ? fmt::format(" {:>17}  {}\n", row.sent_bytes, row.codec ? short_text(*row.codec) : "-")
+            : "\n";
+  }
+  return text;
+}
+
+std::string compression_text(const StepPlan& plan) {
+  std::string text;
+  for (const PlannedClasses& row : plan.compression) {
+    const auto codecs =
+        std::count_if(row.classes.begin(), row.classes.end(), [](const PlannedClass& members) {
+          return members.codec.has_value();
+        });
+    text += fmt::format("from step {}: ", row.from_step);
+    text += codecs == 0
+                ? "no transfer is compressed\n"
+                : fmt::format(
+                      "{} of {} classes of transfers are compressed\n", codecs, row.classes.size());
+  }
+  for (const PlannedClass& row : plan.classes()) {
+    text += fmt::format("  {}, stage {}, {}: {} ({})\n",
+                        schedule::site_name(row.members.site),
+                        row.members.stage,
+                        schedule::phase_name(row.members.phase),
+                        row.codec ? short_text(*row.codec) : "plain",
+                        shown_line(row.reason));
+  }
+  return text;
+}
+
+std::string step_text(const StepPlan& plan) {
+  constexpr int kWidth = 120;
+  return cut_lines(schedule_text(plan.schedule, schedule::ShownOps::compute)) + "\n" +
+         timeline_text(plan.schedule, plan.timeline, kWidth) +
+         fmt::format("predicted step {:.6g} s, bubble {:.2f} %, {:.6g} tokens/s\n",
+                     plan.timeline.step.value,
+                     100.0 * plan.bubble_share(),
+                     static_cast<double>(plan.tokens_per_step) / plan.timeline.step.value);
+}
+
+std::string plan_text(const StepPlan& plan) {
+  return totals_text(plan) + "\n" + mesh_text(plan) + "\n" + step_text(plan) + "\n" +
+         classes_text(plan) + "\n" + bytes_text(plan) + "\n" + memory_text(plan);
+}
+
+}  // namespace slackline

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/channel/compression_quality.h"
+#include "parallel/step/wait_times.h"
+
+namespace slackline {
+
+// How a step was spent, as means over ranks. Compute, bubble and exposed are measured, each by
+// itself; `other` is what they leave of the step.
+struct StepSeconds {
+  double compute = 0.0;  // passes, gradient norm and update, without the waits in them
+  double bubble = 0.0;   // waiting for a transfer that not all of its ranks had submitted
+  double exposed = 0.0;  // waiting for one that they had
+  double other = 0.0;    // the rest: reading data, and what the host does between passes
+};
+
+struct AxisTraffic {
+  // Summed over ranks, before compression. Not measured: sent_bytes and what the formulas of the
+  // codecs in force say that they kept off the axis (saved_axis_bytes).
+  double raw_bytes = 0.0;
+  double sent_bytes = 0.0;  // as the communicators counted them; summed over ranks
+  double exposed_seconds = 0.0;
+};
+
+// What one step leaves behind; the fields of a step line of metrics.jsonl (CONTRACTS section 4).
+struct StepRecord {
+  std::int64_t step = 0;
+  double loss = 0.0;       // mean over the global batch's tokens, before the update
+  double grad_norm = 0.0;  // before clipping
+  double lr = 0.0;
+  std::int64_t tokens = 0;
+  double step_seconds = 0.0;
+  StepSeconds seconds{};                                 // add up to step_seconds
+  std::array<AxisTraffic, kReportedAxes.size()> axes{};  // as kReportedAxes
+  std::vector<ClassQuality> compression{};               // of steps whose messages were sampled
+  bool skipped = false;    // not finite, and run.on_nonfinite says skip
+  bool rehearsed = false;  // on the rehearsal device: without loss and norm, which are NaN
+};
+
+// One line of metrics.jsonl, without the newline. Numbers that are not finite become null.
+[[nodiscard]] std::string step_line(const StepRecord& record);
+[[nodiscard]] std::string evaluation_line(std::int64_t step, double loss);
+
+struct ConsoleContext {
+  std::int64_t steps = 0;              // of the run
+  double flops_per_token = 0.0;        // Megatron's causal formula
+  std::optional<double> peak_flops{};  // of all devices of the run; 0: unknown; absent: not on any
+  double seconds_per_step = 0.0;       // recent mean, for the time left
+};
+
+// One line for a person: step, loss, norm, lr, speed, time left.
+[[nodiscard]] std::string console_line(const StepRecord& record, const ConsoleContext& context);
+
+// "3m12s", "1h04m", "2d03h"
+[[nodiscard]] std::string duration_text(double seconds);
+
+}  // namespace slackline

@@ -1,0 +1,110 @@
+#include "tools/record/metrics_file.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+
+namespace slackline::report {
+
+namespace {
+
+// Null is how a number that is not finite is written.
+double number(JsonReader& section, std::string_view key) {
+  return section.has(key) ? section.number(key) : std::numeric_limits<double>::quiet_NaN();
+}
+
+double amount(JsonReader& section, std::string_view key) {
+  return section.number(key, {.default_value = 0.0, .min = 0.0});
+}
+
+StepRecord read_step(JsonReader& line) {
+  StepRecord record{.step = line.integer("step", {.min = 1}),
+                    .loss = number(line, "loss"),
+                    .grad_norm = number(line, "grad_norm"),
+                    .lr = number(line, "lr"),
+                    .tokens = line.integer("tokens", {.default_value = 0, .min = 0}),
+                    .step_seconds = number(line, "step_seconds"),
+                    .skipped = line.boolean("skipped", false)};
+  JsonReader seconds = line.section("seconds");
+  record.seconds = {.compute = amount(seconds, "compute"),
+                    .bubble = amount(seconds, "bubble"),
+                    .exposed = amount(seconds, "exposed"),
+                    .other = amount(seconds, "other")};
+  JsonReader axes = line.section("axes");
+  for (std::size_t i = 0; i < kReportedAxes.size(); ++i) {
+    JsonReader axis = axes.section(kReportedAxes[i]);
+    record.axes[i] = {.raw_bytes = amount(axis, "raw_bytes"),
+                      .sent_bytes = amount(axis, "sent_bytes"),
+                      .exposed_seconds = amount(axis, "exposed_seconds")};
+  }
+  return record;
+}
+
+void read_line(JsonReader line, Metrics& metrics) {
+  const std::vector<std::string> keys = line.keys();
+  const auto has = [&](const char* key) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
+  if (has("eval_loss")) {
+    metrics.evaluations.push_back(
+        {.step = line.integer("step", {.min = 1}), .loss = number(line, "eval_loss")});
+  } else if (has("loss")) {
+    metrics.steps.push_back(read_step(line));
+  } else {
+    throw ConfigError("has neither loss nor eval_loss");
+  }
+}
+
+// What is wrong with a line, empty where it was read.
+std::string add_line(std::string_view text, Metrics& metrics) {
+  try {
+    read_line(JsonReader::parse(text, "no JSON"), metrics);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool is_json(std::string_view text) {
+  try {
+    static_cast<void>(JsonReader::parse(text, ""));
+  } catch (const ConfigError&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Metrics read_metrics(const std::string& path) {
+  const std::string text = read_file(path);
+  Metrics metrics;
+  std::size_t number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    ++number;
+    const std::size_t newline = text.find('\n', begin);
+    if (newline == std::string::npos) {
+      metrics.cut = fmt::format("line {} has no end", number);
+      break;
+    }
+    const std::string_view line = std::string_view(text).substr(begin, newline - begin);
+    const std::string problem = add_line(line, metrics);
+    const bool last = newline + 1 == text.size();
+    if (!problem.empty() && last && !is_json(line)) {
+      metrics.cut = fmt::format("line {} is no JSON", number);
+    } else if (!problem.empty()) {
+      throw FileError(fmt::format("{}: line {}: {}", path, number, problem));
+    }
+    begin = newline + 1;
+  }
+  return metrics;
+}
+
+}  // namespace slackline::report

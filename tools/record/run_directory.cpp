@@ -1,0 +1,132 @@
+#include "tools/record/run_directory.h"
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <fcntl.h>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/shown_text.h"
+
+namespace slackline {
+
+namespace {
+
+// The step of a metrics line, which starts {"step": N; -1 when it does not.
+std::int64_t step_of(std::string_view line) {
+  constexpr std::string_view kStart = "{\"step\": ";
+  std::int64_t step = -1;
+  if (line.substr(0, kStart.size()) == kStart) {
+    const std::string_view rest = line.substr(kStart.size());
+    std::from_chars(rest.data(), rest.data() + rest.size(), step);
+  }
+  return step;
+}
+
+}  // namespace
+
+void RunDirectory::refuse_occupied() const {
+  for (const char* name : {"metrics.jsonl", "config.resolved.json", "checkpoints"}) {
+    if (path_exists(path_ + "/" + name)) {
+      throw FileError(path_ + ": holds a run already (" + name +
+                      "); continue it with --resume, or choose another run.dir");
+    }
+  }
+}
+
+void RunDirectory::claim_existing() {
+  lock_ = RunLock::take_existing(path_);
+}
+
+void RunDirectory::claim() {
+  make_directories(path_);
+  if (!lock_) {
+    lock_ = RunLock::take(path_);
+  }
+}
+
+bool RunDirectory::lacks_evaluation(std::int64_t step) const {
+  std::ifstream lines(path_ + "/metrics.jsonl");
+  bool trained = false;
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {  // whole lines
+    if (step_of(line) == step) {
+      if (line.find("\"eval_loss\"") != std::string::npos) {
+        return false;
+      }
+      trained = true;
+    }
+  }
+  return trained;
+}
+
+void RunDirectory::start(const std::string& resolved_config,
+                         const PlanFiles& plan,
+                         std::int64_t last_step) {
+  write_file_atomically(path_ + "/config.resolved.json", resolved_config);
+  write_plan(plan);
+  metrics_ = std::make_unique<LineFile>(path_ + "/metrics.jsonl");
+  metrics_->truncate_before([&](std::string_view line) { return step_of(line) > last_step; });
+  events_ = std::make_unique<TensorboardWriter>(path_);
+}
+
+void RunDirectory::write_plan(const PlanFiles& plan) const {
+  write_file_atomically(path_ + "/plan.json", plan.json);
+  write_file_atomically(path_ + "/plan.txt", shown_lines(plan.text));
+}
+
+void RunDirectory::write_costs(const std::string& costs) const {
+  write_file_atomically(path_ + "/costs.json", costs);
+}
+
+void RunDirectory::write_data(const std::string& table) const {
+  write_file_atomically(path_ + "/data.json", table);
+}
+
+void RunDirectory::write_trace(const std::string& trace) const {
+  write_file_atomically(path_ + "/trace.json", trace);
+}
+
+void RunDirectory::record(const StepRecord& record) {
+  metrics_->append(step_line(record));
+  if (!record.rehearsed) {
+    events_->scalar("loss", record.step, record.loss);
+    events_->scalar("grad_norm", record.step, record.grad_norm);
+    events_->scalar("lr", record.step, record.lr);
+  }
+  events_->scalar(
+      "tokens_per_second", record.step, static_cast<double>(record.tokens) / record.step_seconds);
+  events_->flush();
+}
+
+void RunDirectory::sync_record() const {
+  const std::string path = path_ + "/metrics.jsonl";
+  if (!path_exists(path)) {
+    return;
+  }
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int result = file < 0 ? -1 : ::fsync(file);
+  const int error = errno;
+  if (file >= 0) {
+    ::close(file);
+  }
+  if (result != 0) {
+    throw FileError(
+        fmt::format("{}: cannot write to disk: {}", path, std::generic_category().message(error)));
+  }
+  sync_directory(path_);
+}
+
+void RunDirectory::record_evaluation(std::int64_t step, double loss) {
+  metrics_->append(evaluation_line(step, loss));
+  events_->scalar("eval_loss", step, loss);
+  events_->flush();
+}
+
+}  // namespace slackline

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/file_io.h"
+#include "tools/plan/plan_json.h"
+#include "tools/record/metrics.h"
+#include "tools/record/run_lock.h"
+#include "tools/record/tensorboard_writer.h"
+
+namespace slackline {
+
+// The directory of one run and the files a trainer writes there besides checkpoints (CONTRACTS
+// section 4). Constructing one touches nothing; claim() makes the directory, start() the files.
+class RunDirectory {
+ public:
+  explicit RunDirectory(std::string path) : path_(std::move(path)) {}
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
+
+  // Throws FileError when another run's files are here.
+  void refuse_occupied() const;
+
+  // Takes the lock that a run has left here, or still has: while another process writes this
+  // directory, throws FileError that names it. Creates nothing.
+  void claim_existing();
+
+  // Creates the directory and takes its lock, unless this object has it. The lock lasts as long as
+  // the object.
+  void claim();
+
+  // The step's line is in metrics.jsonl, and no evaluation of it. Touches nothing.
+  [[nodiscard]] bool lacks_evaluation(std::int64_t step) const;
+
+  // Writes config and plan, and opens metrics and TensorBoard events. Lines of steps after
+  // `last_step` (of a run that went on after its checkpoint) are cut off. REQUIRES: claimed.
+  void start(const std::string& resolved_config, const PlanFiles& plan, std::int64_t last_step);
+
+  // REQUIRES: started. Each file is the old one or the new one at any time.
+  void write_plan(const PlanFiles& plan) const;
+  void write_costs(const std::string& costs) const;
+  void write_data(const std::string& table) const;
+  void write_trace(const std::string& trace) const;
+
+  // REQUIRES: started. Each line is in the file when the call returns.
+  void record(const StepRecord& record);
+  void record_evaluation(std::int64_t step, double loss);
+
+  // Writes metrics.jsonl and its name in the directory to the disk, so that what is put there
+  // afterwards never outlives it. Does nothing where there is none.
+  void sync_record() const;
+
+ private:
+  std::string path_;
+  std::optional<RunLock> lock_;
+  std::unique_ptr<LineFile> metrics_;
+  std::unique_ptr<TensorboardWriter> events_;
+};
+
+}  // namespace slackline

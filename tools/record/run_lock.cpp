@@ -1,0 +1,52 @@
+#include "tools/record/run_lock.h"
+
+#include <array>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/file_io.h"
+
+namespace slackline {
+
+namespace {
+
+std::string path_of(const std::string& run_dir) {
+  return fmt::format("{}/run.lock", run_dir);
+}
+
+std::string own_name() {
+  constexpr std::size_t kLongestName = 256;
+  std::array<char, kLongestName> host{};
+  static_cast<void>(::gethostname(host.data(), host.size() - 1));
+  return fmt::format("host {}, process {}", host.data(), ::getpid());
+}
+
+// The first line of the lock's file; empty where its holder has not written it yet.
+std::string holder_of(const std::string& path) {
+  const std::string text = read_file(path);
+  return text.substr(0, text.find('\n'));
+}
+
+}  // namespace
+
+RunLock RunLock::take(const std::string& run_dir) {
+  const std::string path = path_of(run_dir);
+  std::optional<LockedFile> file = LockedFile::open(path);
+  if (!file) {
+    throw FileError(
+        fmt::format("{}: another process writes this run; wait for its end, or choose another "
+                    "run.dir; it is {}",
+                    path,
+                    holder_of(path)));
+  }
+  file->replace_text(own_name() + "\n");
+  return RunLock(std::move(*file));
+}
+
+std::optional<RunLock> RunLock::take_existing(const std::string& run_dir) {
+  return path_exists(path_of(run_dir)) ? std::optional(take(run_dir)) : std::nullopt;
+}
+
+}  // namespace slackline

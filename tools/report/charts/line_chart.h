@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/report/charts/html.h"
+
+namespace slackline::report {
+
+struct Point {
+  double x = 0.0;
+  double y = 0.0;  // not finite: a gap in its line
+};
+
+struct Series {
+  std::string name{};
+  int colour = 0;  // of kNumColours
+  std::vector<Point> points{};
+};
+
+inline constexpr int kNumColours = 8;
+
+struct LineChart {
+  std::string kind{};  // class of the figure
+  std::string caption{};
+  std::string x_label{};
+  std::string y_label{};
+  std::vector<Series> series{};
+};
+
+// A polyline for every run of finite points, with marks where they are few. A long series keeps the
+// smallest and largest point of each of kMostPoints / 2 parts.
+[[nodiscard]] Html line_chart(const LineChart& chart);
+
+inline constexpr std::size_t kMostPoints = 4000;
+
+[[nodiscard]] std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most);
+
+}  // namespace slackline::report

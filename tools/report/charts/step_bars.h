@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/predict/timeline/chrome_trace.h"
+#include "tools/plan/step_plan.h"
+#include "tools/report/charts/gantt_chart.h"
+
+namespace slackline::report {
+
+// The row of a rank that a bar stands in, in this order.
+enum class LaneKind { compute, activations, gradients, data, waiting };
+
+struct RankBar {
+  int rank = 0;
+  LaneKind lane{};
+  GanttBar bar{};
+};
+
+// A step as bars of ranks; those of one timeline have one clock.
+struct StepBars {
+  std::vector<RankBar> bars{};
+  double seconds = 0.0;
+  std::int64_t step = 0;  // 0: not known
+};
+
+// One replica's pipeline ranks, as costs predict them, under the plan in force.
+[[nodiscard]] StepBars predicted_bars(const StepPlan& plan);
+
+// The last step of a run's trace. What the predicted timeline has on its critical path is marked
+// here too, where `prediction` says that there is one. Without a bar of the step itself (track
+// "step") the whole trace counts. Transfers of the tensor axis, which pass inside of ops, are left
+// out.
+enum class Prediction { none, known };
+
+[[nodiscard]] StepBars measured_bars(const StepPlan& plan,
+                                     Prediction prediction,
+                                     const std::vector<schedule::TraceBar>& trace);
+
+// The bars of the ranks with an entry in `names`, in lanes; a rank's first lane has its name.
+[[nodiscard]] GanttChart in_lanes(const StepBars& step, const std::vector<std::string>& names);
+
+}  // namespace slackline::report

@@ -1,0 +1,106 @@
+#include "tools/run/plan_chooser.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/comm/text_exchange.h"
+#include "parallel/choose/codec_measurement.h"
+#include "parallel/choose/compression_guard.h"
+#include "parallel/choose/critical_path.h"
+#include "parallel/choose/message_trial.h"
+#include "tools/plan/compression_plans.h"
+
+namespace slackline {
+
+namespace {
+
+// Steps that are measured, and the first of a plan, in which codecs begin, that is not.
+constexpr std::int64_t kFirstSteps = kFirstChosenStep - 1;
+constexpr std::int64_t kRefiningSteps = 4;
+constexpr std::int64_t kDriftedSteps = 5;
+
+}  // namespace
+
+PlanChooser::PlanChooser(const TrainConfig& config,
+                         int num_threads,
+                         MeshModel& model,
+                         Communicator& world)
+    : config_(&config), num_threads_(num_threads), model_(&model), world_(&world) {
+  const PlanHistory& plans = model.compression().plans();
+  chooses_ = config.compress.policy == CompressionPolicy::critical_path &&
+             config.device != Device::rehearsal && !plans.empty();
+  watched_from_ = plans.empty() ? 0 : plans.back().from_step;
+}
+
+void PlanChooser::begin(std::int64_t step) {
+  if (!chooses_) {
+    return;
+  }
+  const std::int64_t warm_up = config_->compress.warmup_steps;
+  const std::int64_t refined = warm_up + kFirstChosenStep + kRefiningSteps;  // last one measured
+  if (watched_from_ < warm_up + kFirstChosenStep) {
+    const std::int64_t first = std::max(step, warm_up + 1);
+    measurement_ = {.first = first, .last = first + kFirstSteps - 1, .at_once = true};
+  } else if (step <= refined) {
+    measurement_ = {.first = std::max(step, watched_from_ + 1), .last = refined};
+  }
+}
+
+void PlanChooser::measure_codecs(StepRecorder& recorder) const {
+  const MeshJob job = config_->mesh_job();
+  const Workers workers{num_threads_, job.device};
+  recorder.add_codecs_beside_steps(slackline::measure_codecs(
+      candidate_messages(config_->compress, job), job.model.hidden, workers));
+  for (const CodecError& error :
+       try_candidates(model_->kept_messages(), config_->compress, job, workers, *world_)) {
+    model_->compression().errors().note_trial(error);
+  }
+  model_->kept_messages().begin_step();
+}
+
+std::optional<PlanFromStep> PlanChooser::choose(const StepCosts& costs, const LinkSpeeds& links) {
+  const Measurement measured = *measurement_;
+  const PlanHistory& plans = model_->compression().plans();
+  const bool first = measured.at_once;
+  std::string own;
+  if (world_->rank() == 0) {
+    own = compression_plan_json(
+        {.from_step =
+             std::max(measured.last + (first ? 1 : kStepsToChange), plans.back().from_step + 1),
+         .plan = choose_critical_path(
+                     config_->compress, config_->mesh_job(), costs, links, guard_limits(plans))
+                     .plan});
+  }
+  PlanFromStep plan = read_compression_plan(broadcast_text(*world_, 0, own, "the chosen plan"));
+  watch_.restart();
+  measurement_.reset();
+  if (first) {
+    measurement_ = {.first = plan.from_step + 1, .last = plan.from_step + kRefiningSteps};
+  }
+  const auto same_codecs = [](const CompressionPlan::Class& a, const CompressionPlan::Class& b) {
+    return a.members == b.members && a.codec == b.codec;
+  };
+  if (!first && std::ranges::equal(plan.plan.classes, plans.back().plan.classes, same_codecs)) {
+    return std::nullopt;
+  }
+  model_->compression().add_plan(plan);
+  return plan;
+}
+
+bool PlanChooser::has_drifted(std::int64_t step, double step_seconds) {
+  if (!chooses_ || measurement_) {
+    return false;
+  }
+  const std::int64_t last = model_->compression().plans().back().from_step;
+  if (last != watched_from_) {
+    watched_from_ = last;
+    watch_.restart();
+  }
+  return step >= watched_from_ && watch_.add(step_seconds);
+}
+
+void PlanChooser::measure_anew(std::int64_t first) {
+  measurement_ = {.first = first, .last = first + kDriftedSteps - 1};
+}
+
+}  // namespace slackline

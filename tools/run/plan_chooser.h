@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/comm/communicator.h"
+#include "parallel/predict/step_cost_model.h"
+#include "parallel/step/mesh_model.h"
+#include "tools/run/drift_watch.h"
+#include "tools/run/step_recorder.h"
+#include "tools/run/train_config.h"
+
+namespace slackline {
+
+// Policy critical_path in a training run: when its plan is chosen, by which costs, and when it is
+// chosen anew. Every rank has one and calls alike; rank 0 chooses.
+//
+// The first plan comes from two steps and at once, so that few steps wait for it; it is refined by
+// the four steps under it that follow the next, and chosen anew when steps drift. A run that
+// resumes goes on where that stood. What a guard has changed, before or while costs were measured,
+// bounds every later choice.
+class PlanChooser {
+ public:
+  // `num_threads` of this rank's codecs. Config, model and world must outlive it.
+  PlanChooser(const TrainConfig& config, int num_threads, MeshModel& model, Communicator& world);
+
+  // Steps whose costs are for a choice.
+  struct Measurement {
+    std::int64_t first = 0;
+    std::int64_t last = 0;
+    // The choice is made as soon as `last` has ended and holds from the next step on; else it is
+    // made when `last` is reported and holds from kStepsToChange steps after it.
+    bool at_once = false;
+
+    [[nodiscard]] bool has(std::int64_t step) const { return first <= step && step <= last; }
+  };
+
+  // The first step that this process trains, before anything else is asked.
+  void begin(std::int64_t step);
+
+  // What is to be measured, or is being measured; nothing while steps are watched.
+  [[nodiscard]] const std::optional<Measurement>& measurement() const { return measurement_; }
+
+  // Adds what the candidates' codecs take here to what steps took, and tries them on the messages
+  // that the model has kept. Blocks for some codec calls.
+  void measure_codecs(StepRecorder& recorder) const;
+
+  // Chooses by costs and links that are known to rank 0, and has the model obey from where the
+  // measurement says. Returns the plan on every rank; nothing where it is the one in force already.
+  // Blocks.
+  [[nodiscard]] std::optional<PlanFromStep> choose(const StepCosts& costs, const LinkSpeeds& links);
+
+  // A step has been reported, the same on every rank. Whether steps have drifted away from what the
+  // first ones under the last plan took, be it a choice or a guard's: costs are to be measured
+  // anew.
+  [[nodiscard]] bool has_drifted(std::int64_t step, double step_seconds);
+
+  // What steps took before they drifted.
+  [[nodiscard]] double usual_seconds() const { return watch_.usual_seconds(); }
+
+  // From this step on, which has not begun.
+  void measure_anew(std::int64_t first);
+
+ private:
+  const TrainConfig* config_;
+  int num_threads_;
+  MeshModel* model_;
+  Communicator* world_;
+  bool chooses_ = false;  // the policy is critical_path and there is something to measure
+  std::optional<Measurement> measurement_{};
+  std::int64_t watched_from_ = 0;  // the first step of the plan that is watched
+  DriftWatch watch_{};
+};
+
+}  // namespace slackline

@@ -1,0 +1,99 @@
+#include "tools/run/rehearsal.h"
+
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/log.h"
+#include "parallel/predict/step_cost_model.h"
+#include "tools/plan/cost_file.h"
+#include "tools/plan/plan_json.h"
+#include "tools/plan/step_plan.h"
+#include "tools/run/first_rank.h"
+#include "tools/run/stop_signal.h"
+
+namespace slackline {
+
+namespace {
+
+std::shared_ptr<const StepCosts> costs_of(const TrainConfig& config) {
+  const std::string& path = config.rehearsal.costs;
+  return std::make_shared<const StepCosts>(path.empty() ? assumed_costs(config.model, {})
+                                                        : read_cost_file(path));
+}
+
+schedule::CostModel op_costs(const TrainConfig& config, const StepCosts& costs) {
+  try {
+    return cost_model(config.mesh_job(), costs, std::nullopt);
+  } catch (const ConfigError& problem) {
+    throw ConfigError(config.rehearsal.costs + ": " + problem.what());
+  }
+}
+
+}  // namespace
+
+Rehearsal::Rehearsal(const TrainConfig& config,
+                     std::string resolved_config,
+                     const LinkSpeeds& links,
+                     Groups& groups)
+    : config_(config),
+      resolved_config_(std::move(resolved_config)),
+      world_(groups.world),
+      plan_(read_step_plan(config, {}, links)),
+      costs_(costs_of(config)),
+      model_({.job = config.mesh_job(),
+              .optimizer = config.optimizer,
+              .seed = config.run.seed,
+              .rehearsal = op_costs(config, *costs_),
+              .rehearsed_codecs = costs_,
+              .compression = plan_.plans},
+             groups),
+      directory_(config.run.dir),
+      reporter_(config_, {.links = links}, model_, groups, directory_),
+      tokens_(static_cast<std::size_t>(config.micro_shape().num_tokens())) {
+  if (world_->rank() == 0) {
+    directory_.claim_existing();
+    directory_.refuse_occupied();
+  }
+}
+
+std::vector<MicroBatch> Rehearsal::micro_batches(std::int64_t step) {
+  const Tensor tokens{std::span(tokens_)};
+  return std::vector<MicroBatch>(
+      static_cast<std::size_t>(config_.num_micro_batches()),
+      MicroBatch{.tokens = tokens.reshaped({config_.batch.micro, config_.model.sequence}),
+                 .targets = tokens,
+                 .step = static_cast<std::uint64_t>(step)});
+}
+
+ExitCode Rehearsal::run() {
+  on_first_rank(*world_, [&] {
+    directory_.claim();
+    directory_.refuse_occupied();  // another process may have come and gone before the lock
+  });
+  if (world_->rank() == 0) {
+    directory_.start(resolved_config_, plan_files(plan_), 0);
+    log_info("rehearsal: ops wait instead of computing; nothing is learned, evaluated or saved");
+  }
+  constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+  for (std::int64_t step = 1; step <= config_.run.steps; ++step) {
+    const StepRecord record{.step = step,
+                            .loss = kNothing,
+                            .grad_norm = kNothing,
+                            .tokens = config_.batch.global * config_.model.sequence,
+                            .rehearsed = true};
+    reporter_.begin_step(step);
+    const StepFacts facts = model_.make_gradients(micro_batches(step), StopSignal::received() != 0);
+    model_.update(0.0, 0.0);
+    reporter_.end_step(record);
+    if (facts.stop && step < config_.run.steps) {
+      reporter_.flush();
+      return ExitCode::stopped;
+    }
+  }
+  reporter_.flush();
+  return ExitCode::done;
+}
+
+}  // namespace slackline

@@ -1,0 +1,165 @@
+#include "tools/run/train_config.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/cuda/cuda_device.h"
+#include "data/dataset.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr std::array<std::string_view, 2> kOnNonFinite = {"stop", "skip"};
+constexpr std::array<std::string_view, 3> kDevices = {
+    name_of(Device::cpu), name_of(Device::cuda), name_of(Device::rehearsal)};
+constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "bf16"};
+constexpr std::int64_t kMaxCount = std::int64_t{1} << 40U;
+constexpr std::int64_t kMaxBatch = std::int64_t{1} << 30U;       // so that micro-batches fit an int
+constexpr std::int64_t kMaxSeed = (std::int64_t{1} << 32U) - 1;  // of NumPy's legacy generator
+
+RunConfig read_run_config(JsonReader section) {
+  RunConfig run;
+  run.dir = section.string("dir");
+  if (run.dir.empty()) {
+    section.fail("dir", "must name a directory");
+  }
+  run.seed = static_cast<std::uint64_t>(
+      section.integer("seed", {.default_value = 1234, .min = 0, .max = kMaxSeed}));
+  run.steps = section.integer("steps", {.min = 1, .max = kMaxCount});
+  run.log_every = section.integer("log_every", {.default_value = 1, .min = 1, .max = kMaxCount});
+  run.eval_every = section.integer("eval_every", {.default_value = 0, .min = 0, .max = kMaxCount});
+  run.eval_batches =
+      section.integer("eval_batches", {.default_value = 8, .min = 1, .max = kMaxCount});
+  run.save_every = section.integer("save_every", {.default_value = 0, .min = 0, .max = kMaxCount});
+  run.keep = static_cast<int>(section.integer("keep", {.default_value = 2, .min = 1, .max = 1000}));
+  run.on_nonfinite = static_cast<OnNonFinite>(section.choice("on_nonfinite", kOnNonFinite, 0));
+  run.max_skips = section.integer("max_skips", {.default_value = 10, .min = 1, .max = kMaxCount});
+  run.cuda_graphs = section.boolean("cuda_graphs", false);
+  section.finish();
+  return run;
+}
+
+// A micro-batch is a data rank's whole share of the global batch unless given.
+BatchConfig read_batch_config(JsonReader section, const ParallelConfig& parallel) {
+  BatchConfig batch;
+  batch.global = section.integer("global", {.min = 1, .max = kMaxBatch});
+  const std::int64_t share = batch.global / parallel.data;
+  if (share * parallel.data != batch.global) {
+    section.fail("global",
+                 fmt::format("must be a multiple of parallel.data = {}; nearest is {}",
+                             parallel.data,
+                             std::max<std::int64_t>(1, share) * parallel.data));
+  }
+  batch.micro = section.integer("micro", {.default_value = share, .min = 1, .max = batch.global});
+  if (share % batch.micro != 0) {
+    std::int64_t nearest = std::min(batch.micro, share);
+    while (share % nearest != 0) {
+      --nearest;
+    }
+    section.fail(
+        "micro",
+        parallel.data == 1
+            ? fmt::format("must divide batch.global = {}; nearest is {}", batch.global, nearest)
+            : fmt::format(
+                  "must divide batch.global / parallel.data = {}; nearest is {}", share, nearest));
+  }
+  section.finish();
+  return batch;
+}
+
+CheckpointConfig read_checkpoint_config(JsonReader section) {
+  CheckpointConfig checkpoint;
+  checkpoint.init_from = section.string("init_from", "");
+  checkpoint.resume_from = section.string("resume_from", "");
+  if (!checkpoint.init_from.empty() && !checkpoint.resume_from.empty()) {
+    section.fail("resume_from", "and checkpoint.init_from exclude each other; keep one");
+  }
+  section.finish();
+  return checkpoint;
+}
+
+RehearsalConfig read_rehearsal_config(JsonReader section) {
+  RehearsalConfig rehearsal;
+  rehearsal.costs = section.string("costs", "");
+  rehearsal.scale = section.number("scale", {.default_value = 1.0, .min = 1.0, .max = 1e9});
+  section.finish();
+  return rehearsal;
+}
+
+// Refuses a number of steps, or of batches to evaluate, with more samples than an order is made
+// for.
+void check_samples(const JsonReader& run, const TrainConfig& config) {
+  const std::int64_t most = Dataset::kMaxSamples / config.batch.global;
+  const std::int64_t eval_batches = config.run.eval_every > 0 ? config.run.eval_batches : 0;
+  for (const auto& [key, batches] :
+       {std::pair{"steps", config.run.steps}, std::pair{"eval_batches", eval_batches}}) {
+    if (batches > most) {
+      run.fail(key,
+               fmt::format("x batch.global = {} must be at most {} samples; nearest is {}",
+                           config.batch.global,
+                           Dataset::kMaxSamples,
+                           most));
+    }
+  }
+}
+
+// Refuses what every new run would refuse when it opens its data, whatever the data are. A
+// rehearsal reads and evaluates nothing.
+void check_data_use(const JsonReader& run, const TrainConfig& config) {
+  if (config.device == Device::rehearsal) {
+    return;
+  }
+  check_samples(run, config);
+  if (config.run.eval_every > 0 && config.data.valid.empty() && config.data.split[1] == 0.0) {
+    run.fail("eval_every", "needs data.valid, or a share of data.split for validation");
+  }
+}
+
+}  // namespace
+
+TrainConfig read_train_config(JsonReader document) {
+  TrainConfig config;
+  const JsonReader run = document.section("run");
+  config.run = read_run_config(run);
+  config.device = static_cast<Device>(document.choice("device", kDevices, 0));
+  if (config.device == Device::cuda && !cuda::is_built()) {
+    document.fail("device", cuda::obstacle() + R"(; or use "cpu")");
+  }
+  if (config.run.cuda_graphs && config.device != Device::cuda) {
+    run.fail("cuda_graphs", R"(must be false where device is not "cuda"; leave it out)");
+  }
+  config.precision = document.choice("precision", kPrecisions, 0) == 0 ? DType::f32 : DType::bf16;
+  config.model = read_model_config(document.section("model"));
+  config.data = read_data_config(document.section("data"),
+                                 config.run.eval_every > 0 ? kSplitForEvaluation : kWholeFiles);
+  config.parallel = read_parallel_config(document.section("parallel"), config.model);
+  config.batch = read_batch_config(document.section("batch"), config.parallel);
+  check_batch_fits(
+      config.parallel, config.model, {.global = config.batch.global, .micro = config.batch.micro});
+  config.optimizer = read_optimizer_config(document.section("optimizer"));
+  config.compress = read_compress_config(document.section("compress"));
+  config.checkpoint = read_checkpoint_config(document.section("checkpoint"));
+  const JsonReader network = document.section("network");
+  config.network = read_network_config(network);
+  if (config.network.transport != TransportWish::automatic && config.device != Device::cuda) {
+    network.fail("transport", R"(must be "auto" where device is not "cuda"; leave it out)");
+  }
+  config.trace = document.boolean("trace", false);
+  JsonReader debug = document.section("debug");
+  config.check_sync = debug.boolean("check_sync", false);
+  if (config.check_sync && config.device == Device::rehearsal) {
+    debug.fail("check_sync", "a rehearsal has no weights to compare; leave it out");
+  }
+  debug.finish();
+  config.rehearsal = read_rehearsal_config(document.section("rehearsal"));
+  check_data_use(run, config);
+  document.finish();
+  return config;
+}
+
+}  // namespace slackline

@@ -1,0 +1,348 @@
+#include "tools/run/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/checkpoint/checkpoint_directory.h"
+#include "core/comm/text_exchange.h"
+#include "core/cuda/cuda_memory.h"
+#include "core/log.h"
+#include "core/tensor/memory_table.h"
+#include "core/terminal.h"
+#include "optim/learning_rate.h"
+#include "tools/plan/memory_plan.h"
+#include "tools/plan/plan_json.h"
+#include "tools/plan/step_plan.h"
+#include "tools/record/run_summary.h"
+#include "tools/run/compression_state.h"
+#include "tools/run/data_table.h"
+#include "tools/run/first_rank.h"
+#include "tools/run/kept_settings.h"
+#include "tools/run/stop_signal.h"
+
+namespace slackline {
+
+namespace {
+
+// Opens the starting state, which decides what the config leaves open. On a CUDA device, also
+// reserves what memory_plan() asks for.
+TrainingStart open_start(TrainConfig& config,
+                         const Trainer::Options& options,
+                         const Groups& groups,
+                         RunDirectory& directory) {
+  const bool is_first_rank = groups.world->rank() == 0;
+  TrainingStart start = open_training_start(config,
+                                            options.resume,
+                                            links_of_run(config, options.links),
+                                            is_first_rank ? &directory : nullptr);
+  if (config.device == Device::cuda) {
+    reserve_device_memory(memory_plan(config, place_of(groups), start.plans, options.num_threads));
+  }
+  return start;
+}
+
+Dataset open_train_data(const TrainConfig& config, const TrainingStart& start) {
+  return {start.data.train,
+          {.seed = config.run.seed,
+           .sequence = config.model.sequence,
+           .samples = static_cast<std::uint64_t>(config.run.steps * config.batch.global),
+           .stored = start.order}};
+}
+
+std::optional<Dataset> open_valid_data(const TrainConfig& config, const TrainingStart& start) {
+  if (config.run.eval_every == 0) {
+    return std::nullopt;
+  }
+  return Dataset(
+      start.data.valid,
+      {.seed = config.run.seed,
+       .sequence = config.model.sequence,
+       .samples = static_cast<std::uint64_t>(config.run.eval_batches * config.batch.global)});
+}
+
+// Shows the table of data sets, warns of what it warns of, and writes it down.
+void report_data(const TrainConfig& config,
+                 const DataMembers& data,
+                 const RunDirectory& directory) {
+  const std::vector<DataTableRow> rows = data_table(config, data.train);
+  directory.write_data(data_table_json(rows));
+  log_info(Lines{"training data:\n" + data_table_text(rows)});
+  for (const std::string& warning : data_table_warnings(rows)) {
+    log_warning(warning);
+  }
+}
+
+// How good the plan was.
+void report_device_memory(int rank) {
+  const cuda::MemoryPool::Use use = cuda::use_of_pool();
+  log_info(
+      fmt::format("rank {}: device memory: a pool of {}, of which at most {} were in use; at "
+                  "most {} apart from it",
+                  rank,
+                  size_text(use.reserved),
+                  size_text(use.most),
+                  size_text(use.beyond)));
+}
+
+// Where a guard judges, each new plan is looked at as soon as it has settled.
+SampledSteps sampled_steps(const CompressConfig& config) {
+  const bool judges = !config.guard.max_error.empty() && config.policy != CompressionPolicy::replay;
+  return {.every = config.guard.every, .after_change = judges};
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& groups)
+    : config_(config),
+      options_(options),
+      world_(groups.world),
+      directory_(config.run.dir),
+      start_(open_start(config_, options, groups, directory_)),
+      train_data_(open_train_data(config_, start_)),
+      valid_data_(open_valid_data(config_, start_)),
+      model_({.job = config.mesh_job(),
+              .optimizer = config_.optimizer,
+              .seed = config.run.seed,
+              .num_threads = options.num_threads,
+              .compression = start_.plans,
+              .codec_errors = start_.codec_errors,
+              .sampled = sampled_steps(config.compress),
+              .cuda_graphs = config.run.cuda_graphs,
+              .may_skip = config.run.on_nonfinite == OnNonFinite::skip},
+             groups),
+      reporter_(config_,
+                {.links = options.links,
+                 .num_threads = options.num_threads,
+                 .codecs_take_compute = options.codecs_take_compute,
+                 .peak_flops = options.peak_flops},
+                model_,
+                groups,
+                directory_),
+      checkpoints_(
+          directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), *groups.world),
+      sample_(static_cast<std::size_t>(config.model.sequence) + 1),
+      tokens_(
+          static_cast<std::size_t>(config.num_micro_batches() * config.micro_shape().num_tokens())),
+      targets_(tokens_.size()),
+      skips_(start_.skips) {
+  if (start_.source == TrainingStart::Source::initial_values) {
+    initialize(model_.stream(), model_.parameters(), config.run.seed);
+  } else {
+    load_training_state(start_, model_);
+    if (is_first_rank()) {
+      log_info(fmt::format("loaded {}, step {}", start_.checkpoint->path(), start_.step));
+    }
+    start_.checkpoint.reset();  // unmaps the shards
+  }
+}
+
+ExitCode Trainer::run() {
+  const bool owes_evaluation = options_.resume && owed_evaluation();
+  if (start_.step >= config_.run.steps && !owes_evaluation) {
+    if (is_first_rank()) {
+      log_info(fmt::format("{}: all {} steps are done", config_.run.dir, config_.run.steps));
+    }
+    return ExitCode::done;
+  }
+  claim_directory();
+  checkpoints_.prepare();
+  report_dropped_state(start_.stored_compression, start_.taken_compression, *world_);
+  if (is_first_rank()) {
+    const PlanFiles plan = plan_files(read_step_plan(config_, {}, options_.links, start_.plans));
+    directory_.start(resolved_text(options_.resolved_config, config_), plan, start_.step);
+    report_data(config_, start_.data, directory_);
+    warn_of_lost_record();
+  }
+  if (owes_evaluation && !evaluate_when_due(start_.step)) {
+    return stopped_after(start_.step);
+  }
+  for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {
+    const bool told_to_stop = train_step(step);
+    checkpoints_.commit_when_written();
+    const bool evaluated = evaluate_when_due(step);
+    const bool last = step == config_.run.steps;
+    const bool stop = !evaluated || (told_to_stop && !last);
+    if (stop || last || (config_.run.save_every > 0 && step % config_.run.save_every == 0)) {
+      reporter_.flush();
+      if (is_first_rank()) {
+        directory_.sync_record();  // before the checkpoint's rename, which relies on it
+      }
+      checkpoints_.save(training_contents({.config = config_,
+                                           .model = model_,
+                                           .train_data = train_data_,
+                                           .tokenizer = start_.data.tokenizer,
+                                           .step = step,
+                                           .skips = skips_}));
+    }
+    if (stop) {
+      checkpoints_.finish();
+      return stopped_after(step);
+    }
+  }
+  checkpoints_.finish();
+  if (config_.device == Device::cuda) {
+    report_device_memory(world_->rank());
+  }
+  return ExitCode::done;
+}
+
+// A checkpoint may outlive lines that were written before it where a disk loses what it was told to
+// keep, or a file was put back from a copy.
+void Trainer::warn_of_lost_record() const {
+  const std::int64_t recorded = newest_step(config_.run.dir);
+  if (options_.resume && recorded < start_.step) {
+    log_warning(
+        fmt::format("{}: metrics.jsonl ends with step {} and the checkpoint is of step {}: "
+                    "the steps between are trained, and their record is lost",
+                    config_.run.dir,
+                    recorded,
+                    start_.step));
+  }
+}
+
+// Where no run had left a lock, another process may have come and gone since the start looked.
+void Trainer::claim_directory() {
+  on_first_rank(*world_, [&] {
+    directory_.claim();
+    if (!options_.resume) {
+      directory_.refuse_occupied();
+    }
+    const std::vector<StepDirectory> saved = list_checkpoints(directory_.checkpoints());
+    if (!saved.empty() && saved.back().step != start_.step) {
+      throw FileError(
+          fmt::format("{}: another process has gone on with this run meanwhile, to "
+                      "step {}; start again to go on from there",
+                      config_.run.dir,
+                      saved.back().step));
+    }
+  });
+}
+
+ExitCode Trainer::stopped_after(std::int64_t step) {
+  if (is_first_rank()) {
+    log_info(fmt::format("stopped by a signal after step {}; --resume continues", step));
+  }
+  return ExitCode::stopped;
+}
+
+bool Trainer::train_step(std::int64_t step) {
+  reporter_.begin_step(step);
+  StepRecord record{.step = step, .lr = learning_rate(config_.optimizer, step, config_.run.steps)};
+  record.tokens = config_.batch.global * config_.model.sequence;
+  const auto consumed = static_cast<std::uint64_t>((step - 1) * config_.batch.global);
+  const StepFacts facts =
+      model_.make_gradients(load(train_data_, consumed, step), StopSignal::received() != 0);
+  record.loss = facts.loss;
+  record.grad_norm = facts.gradient_norm;
+  record.skipped = !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
+  skips_ = record.skipped ? skips_ + 1 : 0;
+  if (!record.skipped) {
+    model_.update(record.lr, record.grad_norm);
+    if (config_.check_sync) {
+      model_.require_sync();
+    }
+  } else if (config_.run.on_nonfinite == OnNonFinite::stop || skips_ >= config_.run.max_skips) {
+    stop_on_non_finite(record);
+  } else {
+    model_.skip();
+  }
+  reporter_.end_step(record);
+  return facts.stop;
+}
+
+std::vector<MicroBatch> Trainer::load(const Dataset& data, std::uint64_t first, std::int64_t step) {
+  const std::int64_t B = config_.batch.micro;
+  const std::int64_t T = config_.model.sequence;
+  const bool reads = model_.slice().embedding() || model_.slice().head();
+  std::vector<MicroBatch> batches;
+  for (std::int64_t m = 0; m < config_.num_micro_batches(); ++m) {
+    // Micro-batch m of all data ranks is one run of sequences.
+    const std::int64_t sequence = (m * config_.parallel.data + model_.groups().data_rank()) * B;
+    MicroBatch batch{.tokens = Tensor(nullptr, DType::i32, {B, T}),
+                     .first_sample = first + static_cast<std::uint64_t>(sequence),
+                     .step = static_cast<std::uint64_t>(step)};
+    if (reads) {
+      const auto tokens = std::span(tokens_).subspan(static_cast<std::size_t>(m * B * T),
+                                                     static_cast<std::size_t>(B * T));
+      const auto targets = std::span(targets_).subspan(static_cast<std::size_t>(m * B * T),
+                                                       static_cast<std::size_t>(B * T));
+      for (std::int64_t b = 0; b < B; ++b) {
+        data.sample(batch.first_sample + static_cast<std::uint64_t>(b), sample_);
+        std::copy_n(sample_.begin(), T, tokens.begin() + b * T);
+        std::copy_n(sample_.begin() + 1, T, targets.begin() + b * T);
+      }
+      batch.tokens = Tensor(tokens).reshaped({B, T});
+      batch.targets = Tensor(targets);
+    }
+    batches.push_back(batch);
+  }
+  return batches;
+}
+
+std::optional<double> Trainer::evaluate() {
+  const std::int64_t sequences = config_.run.eval_batches * config_.batch.global;
+  double loss = 0.0;
+  for (std::int64_t first = 0; first < sequences; first += config_.batch.global) {
+    const StepFacts facts = model_.evaluate(
+        load(*valid_data_, static_cast<std::uint64_t>(first), 0), StopSignal::received() != 0);
+    if (facts.stop) {
+      return std::nullopt;
+    }
+    loss += facts.loss;
+  }
+  return loss / static_cast<double>(config_.run.eval_batches);
+}
+
+bool Trainer::evaluation_is_due(std::int64_t step) const {
+  return config_.run.eval_every > 0 &&
+         (step % config_.run.eval_every == 0 || step == config_.run.steps);
+}
+
+bool Trainer::owed_evaluation() {
+  if (!evaluation_is_due(start_.step)) {
+    return false;
+  }
+  const bool lacking = is_first_rank() && directory_.lacks_evaluation(start_.step);
+  return broadcast_text(*world_, 0, lacking ? "yes" : "no", "lack of an evaluation") == "yes";
+}
+
+bool Trainer::evaluate_when_due(std::int64_t step) {
+  if (!evaluation_is_due(step)) {
+    return true;
+  }
+  reporter_.flush();
+  const std::optional<double> loss = evaluate();
+  if (loss && is_first_rank()) {
+    directory_.record_evaluation(step, *loss);
+    print_lines(
+        fmt::format("step {}/{} | validation loss {:.4f}\n", step, config_.run.steps, *loss));
+  }
+  return loss.has_value();
+}
+
+void Trainer::stop_on_non_finite(const StepRecord& record) {
+  reporter_.flush();
+  if (is_first_rank()) {
+    directory_.record(record);
+  }
+  const std::string tensor = model_.agreement().first_of(
+      model_.optimizer().first_non_finite(model_.stream()).value_or(""));
+  const std::string skipped =
+      config_.run.on_nonfinite == OnNonFinite::stop
+          ? ""
+          : fmt::format(", the last of {} steps in a row that were skipped (run.max_skips)",
+                        skips_);
+  throw AgreedError(
+      fmt::format("step {}: stopped before the update{}: {} is not finite; loss {}, gradient norm "
+                  "{}",
+                  record.step,
+                  skipped,
+                  tensor.empty() ? "the loss" : "the gradient of " + tensor,
+                  record.loss,
+                  record.grad_norm),
+      ExitCode::non_finite);
+}
+
+}  // namespace slackline

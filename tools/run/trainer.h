@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/error.h"
+#include "data/dataset.h"
+#include "parallel/step/mesh_model.h"
+#include "tools/record/metrics.h"
+#include "tools/record/run_directory.h"
+#include "tools/run/run_checkpoints.h"
+#include "tools/run/step_reporter.h"
+#include "tools/run/train_config.h"
+#include "tools/run/training_state.h"
+
+namespace slackline {
+
+// One rank of a training run: composes data, model, parallel, optimizer, checkpoints and logs. Owns
+// all of them; the groups must outlive it. Every rank makes one and calls the same.
+class Trainer {
+ public:
+  struct Options {
+    bool resume = false;  // continue from the run directory's newest checkpoint
+    int num_threads = 1;
+    std::string resolved_config;         // JSON text, saved with the run
+    LinkSpeeds links{};                  // probed, or absent
+    bool codecs_take_compute = false;    // no core is free for them while ops compute
+    std::optional<double> peak_flops{};  // of all devices of the run; 0: unknown; absent: none
+  };
+
+  // Opens data and checkpoint, allocates and loads or initializes. Whatever is wrong with config,
+  // data or checkpoint is thrown here, before the run directory gets a file; nothing travels
+  // between ranks yet, so that one rank may throw while others do not.
+  // REQUIRES: the groups are of the config's mesh.
+  Trainer(const TrainConfig& config, const Options& options, Groups& groups);
+
+  // Trains to the last step and saves it. Returns `done`, or `stopped` after a signal to any rank
+  // and a save.
+  [[nodiscard]] ExitCode run();
+
+ private:
+  // One optimizer step (docs/architecture.md follows it line by line). Returns whether some rank
+  // was told to stop.
+  [[nodiscard]] bool train_step(std::int64_t step);
+  // This data rank's micro-batches of a global batch whose first sequence has index `first`.
+  std::vector<MicroBatch> load(const Dataset& data, std::uint64_t first, std::int64_t step);
+  // Mean loss over run.eval_batches global batches; nothing when a signal arrives meanwhile.
+  std::optional<double> evaluate();
+  // False when a signal cut it short: the run then stops, and owes it to whoever resumes.
+  [[nodiscard]] bool evaluate_when_due(std::int64_t step);
+  [[nodiscard]] bool evaluation_is_due(std::int64_t step) const;
+  // Whether the step to resume from was to be evaluated and was not; the same on all ranks.
+  [[nodiscard]] bool owed_evaluation();
+  // Takes the run's directory, which must be as it was when the start looked at it. All ranks.
+  void claim_directory();
+  // Where the record of a run that goes on does not reach its checkpoint.
+  void warn_of_lost_record() const;
+  [[nodiscard]] ExitCode stopped_after(std::int64_t step);
+  [[noreturn]] void stop_on_non_finite(const StepRecord& record);
+
+  [[nodiscard]] bool is_first_rank() const { return world_->rank() == 0; }
+
+  TrainConfig config_;  // start_ decides what the given one leaves open
+  Options options_;
+  Communicator* world_;
+  RunDirectory directory_;
+  TrainingStart start_;
+  Dataset train_data_;
+  std::optional<Dataset> valid_data_;
+  MeshModel model_;
+  StepReporter reporter_;
+  RunCheckpoints checkpoints_;
+  std::vector<std::int32_t> sample_;   // (T + 1), one sequence as stored
+  std::vector<std::int32_t> tokens_;   // (M, B, T) of a step
+  std::vector<std::int32_t> targets_;  // (M, B, T)
+  std::int64_t skips_ = 0;             // skipped steps in a row up to the last one
+};
+
+}  // namespace slackline

@@ -1,0 +1,108 @@
+"""Mistakes that somebody could make in this code, for tools/try_breaks: each has to be seen by a
+test.
+
+A break is a small textual change: the one place of `path`, a source file (no header), that reads
+`old` becomes `new`. Where code moves, the text here moves with it; a place that is gone is an error.
+"""
+
+from typing import NamedTuple
+
+
+class Break(NamedTuple):
+    name: str
+    what: str
+    path: str
+    old: str
+    new: str
+
+
+BREAKS = [
+    Break("residual_sign", "a kept residual is taken off the next message, not added",
+          "compress/kept_parts.cpp",
+          "  add(stream, own, sum, sum);\n",
+          "  scale(stream, sum, -1.0F, sum);\n  add(stream, own, sum, sum);\n"),
+    Break("micro_batch_order", "zb_h1 runs the weight parts that it kept back in falling order",
+          "parallel/schedule/zb_h1.cpp",
+          "  for (int k = m - kept_back; k < m; ++k) {\n",
+          "  for (int k = m - 1; k >= m - kept_back; --k) {\n"),
+    Break("missing_wait", "a forward pass writes its output while the last one is still being sent",
+          "parallel/step/pipeline_executor.cpp",
+          "  at.input.transfer.wait();\n"
+          "  at.sent_output.transfer.wait();  // of the micro-batch before\n",
+          "  at.input.transfer.wait();\n"),
+    Break("stale_factor", "the sum of bf16 right factors stays unread: each rank decodes its own",
+          "compress/codecs/low_rank_codec.cpp",
+          "                              int ranks) {\n  arrived(stream, right_);\n",
+          "                              int ranks) {\n"),
+    Break("epilogue_begin", "the cool-down begins one pass late",
+          "parallel/plan/transfer_class.cpp",
+          "i >= after_last_forward ? Phase::cooldown",
+          "i > after_last_forward  ? Phase::cooldown"),
+    Break("sum_scale", "every rank takes the whole decoded sum off its residual, not its share",
+          "compress/codecs/low_rank_codec.cpp",
+          "LowRankOutput::write, 1.0F / static_cast<float>(ranks));",
+          "LowRankOutput::write, ranks > 0 ? 1.0F : 0.0F);"),
+    Break("mask_column", "the first query of a panel sees the key after it",
+          "core/kernels/attention/attention_forward_cpu.cpp",
+          "    if (key + k <= query) {\n",
+          "    if (key + k <= query + 1) {\n"),
+    Break("swapped_ranks", "a sum of four ranks adds the last two in the other order",
+          "core/comm/engine/ordered_sum.cpp",
+          "    for (std::size_t rank = 2; rank < sum_.inputs.size(); ++rank) {\n"
+          "      add(input(rank, begin), total_.data(), count);\n",
+          "    for (std::size_t rank = 2; rank < sum_.inputs.size(); ++rank) {\n"
+          "      add(input(sum_.inputs.size() + 1 - rank, begin), total_.data(), count);\n"),
+    Break("last_partial_bucket", "what remains of a background message after whole parts is dropped",
+          "core/comm/engine/collective_steps.cpp",
+          "more = more || begin + longest < piece.bytes;",
+          "more = more || begin + 2 * longest <= piece.bytes;"),
+    Break("neighbours_piece", "second moments are read where the tensor rank before has its own",
+          "tools/run/training_state.cpp",
+          "        checkpoint.read_part(group + name, part.logical, moment, place_of(piece, part));\n",
+          "        const bool second = group == std::string(\"adam_v/\");\n"
+          "        checkpoint.read_part(\n"
+          "            group + name, second ? part.local : part.logical, moment, "
+          "place_of(piece, part));\n"),
+    # More that would easily slip through.
+    Break("bias_correction", "a resumed run corrects Adam's bias for one step too many",
+          "tools/run/training_state.cpp",
+          "  optimizer.set_step_count(checkpoint.updates().value_or(start.step));\n",
+          "  optimizer.set_step_count(checkpoint.updates().value_or(start.step) + 1);\n"),
+    Break("dropout_key", "dropout counts samples from the first one of a micro-batch",
+          "core/kernels/elementwise/dropout_cpu.cpp",
+          "  const std::uint64_t first_sample = args.key.first_sample + first_row / rows_per_sample;\n",
+          "  const std::uint64_t first_sample = first_row / rows_per_sample;\n"),
+    Break("weight_part_of_one", "weight gradients made later are those of the last micro-batch",
+          "model/mlp.cpp",
+          "  expansion_.backward_weight(pass.stream, y, later.d_hidden, pass.accumulate);\n",
+          "  expansion_.backward_weight(pass.stream, y, later.d_hidden, Accumulate::no);\n"),
+    Break("warm_start_unsaved", "right factors are not saved, so that a resumed run draws them anew",
+          "tools/run/compression_state.cpp",
+          "    if (state.saved) {\n",
+          "    if (state.saved && !state.name.ends_with(\".right_factor\")) {\n"),
+    Break("late_learning_rate", "the learning rate is the one of the step before",
+          "optim/learning_rate.cpp",
+          "  return std::clamp((static_cast<double>(step) - begin) / length, 0.0, 1.0);\n",
+          "  return std::clamp((static_cast<double>(step - 1) - begin) / length, 0.0, 1.0);\n"),
+    Break("overlapping_windows", "evaluated windows share their last token with the next one",
+          "tools/infer/evaluation.cpp",
+          "static_cast<std::uint64_t>(window * T);",
+          "static_cast<std::uint64_t>(window * (T - 1));"),
+    Break("stale_copies", "under zero1 the bf16 copy of the tied table stays that of step 1",
+          "parallel/step/gradient_reducer.cpp",
+          "    if (!parameter->weight_bf16.empty()) {\n",
+          "    if (!parameter->weight_bf16.empty() && moving.bucket.kind != Kind::table) {\n"),
+    Break("table_counted_twice", "the gradient norm counts both copies of the tied table",
+          "parallel/sync/gradient_buckets.cpp",
+          "  const bool first = bucket.kind != Kind::table || place.first_copy;\n",
+          "  const bool first = bucket.kind == Kind::table || place.data_size > 0;\n"),
+    Break("evaluation_leaves_state", "an evaluation leaves its right factors behind",
+          "parallel/step/mesh_model.cpp",
+          "  double loss = executor_.evaluate(work_of(std::move(micro_batches)));\n"
+          "  compression_.restore_state();\n",
+          "  double loss = executor_.evaluate(work_of(std::move(micro_batches)));\n"),
+    Break("same_sample_again", "random_k draws the same elements for every micro-batch",
+          "compress/codecs/random_k_codec.cpp",
+          "            low_word(key.micro_batch),\n",
+          "            0,\n"),
+]
