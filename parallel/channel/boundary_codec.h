@@ -3,16 +3,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "compress/codec.h"
-#include "compress/codecs/rehearsed_codec.h"
+#include "compress/codec_times.h"
 #include "compress/residuals.h"
 #include "core/tensor/buffer.h"
 #include "parallel/channel/boundary_sample.h"
-#include "parallel/channel/codec_times.h"
+#include "parallel/plan/pipeline_boundaries.h"
 
 namespace slackline {
 
@@ -21,27 +20,11 @@ namespace slackline {
 // from message to message; the receiving end holds nothing but scratch. One thread at a time.
 class BoundaryCodec {
  public:
-  enum class End { sends, receives };
   enum class Feedback { on, off };  // off: the message stands for itself, as in evaluation
 
-  struct Options {
-    CodecSetting setting{};
-    End end = End::sends;
-    std::string name;          // "pipeline_backward/3": site and sending virtual stage, for draws
-    std::string place{};       // "pipeline_backward/5": site and layers before it, for its state
-    MatrixShape shape{};       // of this rank's share
-    DType dtype = DType::f32;  // of the boundary tensor
-    Device device = Device::cpu;
-    int num_micro_batches = 1;
-    std::uint64_t seed = 0;
-    std::optional<RehearsedSeconds> rehearsed{};  // on the rehearsal device
+  explicit BoundaryCodec(const BoundaryEnd& end);
 
-    friend bool operator==(const Options&, const Options&) = default;
-  };
-
-  explicit BoundaryCodec(const Options& options);
-
-  [[nodiscard]] const Options& options() const { return options_; }
+  [[nodiscard]] const BoundaryEnd& end() const { return end_; }
 
   [[nodiscard]] std::size_t frame_bytes() const { return codec_->frame_bytes(); }
 
@@ -82,7 +65,7 @@ class BoundaryCodec {
 
   // Of the sending end: measures the messages with feedback on until the sample is taken.
   void begin_sample(BoundarySample::Classes classes) {
-    sample_.emplace(std::move(classes), options_.setting.error_feedback);
+    sample_.emplace(std::move(classes), end_.setting.error_feedback);
   }
 
   [[nodiscard]] bool is_sampled() const { return sample_.has_value(); }
@@ -94,27 +77,17 @@ class BoundaryCodec {
   // Of the calls since the last time it was asked.
   [[nodiscard]] CodecTimes take_times();
 
-  [[nodiscard]] static std::size_t workspace_bytes(const Options& options, const Workers& workers);
+  [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const;
 
  private:
   [[nodiscard]] Tensor as_matrix(const Tensor& share) const;
 
-  Options options_;
+  BoundaryEnd end_;
   std::unique_ptr<Codec> codec_;
   Residuals residuals_;
   std::optional<BoundarySample> sample_{};  // of the current step
   CallTimes encode_times_{};
   CallTimes decode_times_{};
 };
-
-// Whether a codec is to be used for a boundary's messages: where its frame is smaller than the
-// plain message, whose elements are of dtype `plain`, or where its setting says always.
-[[nodiscard]] bool pays_at_boundary(const CodecSetting& setting,
-                                    const MatrixShape& share,
-                                    DType plain);
-
-// The view of `elements` of a boundary tensor of C channels as a matrix: tokens by channels; where
-// the tensor ranks' shares cut through tokens, equal parts of each token's channels by rank.
-[[nodiscard]] MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size);
 
 }  // namespace slackline

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "compress/codec.h"
+#include "compress/message_sums.h"
 #include "core/tensor/buffer.h"
 #include "core/tensor/stream.h"
-#include "parallel/channel/message_sums.h"
 #include "parallel/plan/transfer_class.h"
 
 namespace slackline {

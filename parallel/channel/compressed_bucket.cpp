@@ -25,8 +25,8 @@ void copy(const Tensor& from, const Tensor& to) {
   written.write_back();
 }
 
-Device device_of(const CompressedSum::Options& options) {
-  return options.matrices.front()->gradient.device();
+Device device_of(const CodedSum& sum) {
+  return sum.matrices.front()->gradient.device();
 }
 
 std::size_t plain_elements(const std::vector<const Parameter*>& plain) {
@@ -37,88 +37,47 @@ std::size_t plain_elements(const std::vector<const Parameter*>& plain) {
   return count;
 }
 
-std::unique_ptr<Codec> codec_for(const CompressedSum::Options& options,
-                                 const std::vector<CodecPart>& parts) {
-  return options.rehearsed ? make_rehearsed_codec(options.setting, parts, *options.rehearsed)
-                           : make_codec(options.setting, parts, options.seed, device_of(options));
+std::unique_ptr<Codec> codec_for(const CodedSum& sum, const std::vector<CodecPart>& parts) {
+  return sum.rehearsed ? make_rehearsed_codec(sum.setting, parts, *sum.rehearsed)
+                       : make_codec(sum.setting, parts, sum.seed, device_of(sum));
 }
 
-std::unique_ptr<SumSlices> slices_for(const CompressedSum::Options& options) {
-  const std::vector<CodecPart> parts = codec_parts(options.matrices);
+std::unique_ptr<SumSlices> slices_for(const CodedSum& sum) {
+  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
   const std::vector<CodecPart> own =
-      parts_of_rows(parts, options.owners[static_cast<std::size_t>(options.rank)]);
+      parts_of_rows(parts, sum.owners[static_cast<std::size_t>(sum.rank)]);
   return std::make_unique<SumSlices>(
-      SumSlices::Options{.setting = options.setting,
+      SumSlices::Options{.setting = sum.setting,
                          .parts = parts,
-                         .owners = options.owners,
-                         .rank = options.rank,
-                         .device = device_of(options)},
-      adds(options.setting.kind) || own.empty() ? nullptr : codec_for(options, own));
+                         .owners = sum.owners,
+                         .rank = sum.rank,
+                         .device = device_of(sum)},
+      adds(sum.setting.kind) || own.empty() ? nullptr : codec_for(sum, own));
 }
 
 }  // namespace
 
-std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices) {
-  std::vector<CodecPart> parts;
-  parts.reserve(matrices.size());
-  for (const Parameter* parameter : matrices) {
-    const Shape& shape = parameter->shard.shape;
-    parts.push_back(
-        {.name = parameter->spec.name, .shape = {.rows = shape[0], .columns = shape[1]}});
-  }
-  return parts;
-}
-
-std::vector<std::int64_t> message_shape(const CompressedSum::Options& sum) {
-  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
-  if (parts.size() == 1) {
-    return {parts.front().shape.rows, parts.front().shape.columns};
-  }
-  std::int64_t elements = 0;
-  for (const CodecPart& part : parts) {
-    elements += static_cast<std::int64_t>(part.shape.num_elements());
-  }
-  return {elements};
-}
-
-std::size_t message_bytes(const CompressedSum::Options& sum) {
-  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
-  if (!sum.owners.empty()) {
-    return sum.owners.size() * (adds(sum.setting.kind)
-                                    ? slice_elements(parts, sum.owners) * size_of(DType::bf16)
-                                    : slice_bytes(sum.setting, parts, sum.owners));
-  }
-  if (!adds(sum.setting.kind)) {
-    return frame_bytes(sum.setting, parts);
-  }
-  std::size_t bytes = 0;
-  for (const SumRound& round : sum_rounds(sum.setting, parts)) {
-    bytes += round.elements * round.element_bytes;
-  }
-  return bytes;
-}
-
-CompressedSum::CompressedSum(const Options& options)
-    : options_(options),
-      codec_(codec_for(options, codec_parts(options.matrices))),
-      residuals_(options.rehearsed ? ErrorFeedback::none : options.setting.error_feedback,
-                 codec_parts(options.matrices),
+CompressedSum::CompressedSum(const CodedSum& sum)
+    : plan_(sum),
+      codec_(codec_for(sum, codec_parts(sum.matrices))),
+      residuals_(sum.rehearsed ? ErrorFeedback::none : sum.setting.error_feedback,
+                 codec_parts(sum.matrices),
                  1,
-                 device_of(options)) {
-  for (const Parameter* parameter : options.matrices) {
+                 device_of(sum)) {
+  for (const Parameter* parameter : sum.matrices) {
     gradients_.push_back(parameter->gradient);
   }
-  if (!options.owners.empty()) {
-    slices_ = slices_for(options);
+  if (!sum.owners.empty()) {
+    slices_ = slices_for(sum);
   } else if (codec_->sums() == 0) {
     frames_ = Buffer("frames",
-                     codec_->frame_bytes() * static_cast<std::size_t>(options.ranks),
-                     backing_of(device_of(options)));
+                     codec_->frame_bytes() * static_cast<std::size_t>(sum.ranks),
+                     backing_of(device_of(sum)));
   }
 }
 
 void CompressedSum::begin(const CodecStream& at, Communicator& group, const MessageKey& key) {
-  SL_CHECK_EQ(group.size(), options_.ranks);
+  SL_CHECK_EQ(group.size(), plan_.ranks);
   MessageKey own = key;
   own.sender = static_cast<std::uint64_t>(group.rank());
   if (slices_ != nullptr) {
@@ -132,7 +91,7 @@ void CompressedSum::begin(const CodecStream& at, Communicator& group, const Mess
 void CompressedSum::begin_sample() {
   sample_ = std::make_unique<GradientSample>(gradients_);
   if (slices_ != nullptr) {
-    sample_->take_sent_of(rows_counted_by(options_.owners, options_.rank));
+    sample_->take_sent_of(rows_counted_by(plan_.owners, plan_.rank));
   }
 }
 
@@ -166,7 +125,7 @@ void CompressedSum::begin_sums(const CodecStream& at, Communicator& group, const
       work.after = [this, stream = at.stream] {
         {
           const TimedCall timed(decode_times_);
-          codec_->finish_sum(stream, gradients_, residuals_.of(0), options_.ranks);
+          codec_->finish_sum(stream, gradients_, residuals_.of(0), plan_.ranks);
           stream.synchronize();
         }
         take_sent_sample(stream);
@@ -224,7 +183,7 @@ void CompressedSum::begin_slices_of_sum(const CodecStream& at,
     {
       const TimedCall timed(decode_times_);
       slices_->collect(stream, codec_->addend(1));
-      codec_->finish_sum(stream, gradients_, residuals_.of(0), options_.ranks);
+      codec_->finish_sum(stream, gradients_, residuals_.of(0), plan_.ranks);
       stream.synchronize();
     }
     take_sent_sample(stream);
@@ -256,9 +215,9 @@ void CompressedSum::begin_slices_of_frames(const CodecStream& at,
 }
 
 CodecTimes CompressedSum::take_times() {
-  return {.setting = options_.setting,
-          .shape = message_shape(options_),
-          .sent_bytes = message_bytes(options_),
+  return {.setting = plan_.setting,
+          .shape = message_shape(plan_),
+          .sent_bytes = message_bytes(plan_),
           .encode = std::exchange(encode_times_, {}),
           .decode = std::exchange(decode_times_, {})};
 }
@@ -276,12 +235,12 @@ void CompressedSum::take_sent_sample(StreamView stream) {
 }
 
 void CompressedSum::adopt(CompressedSum& before) {
-  const bool same_setting = options_.setting == before.options_.setting;
+  const bool same_setting = plan_.setting == before.plan_.setting;
   const std::vector<CodecState> states = codec_->state();
   const std::vector<CodecState> states_before = before.codec_->state();
-  for (std::size_t i = 0; i < options_.matrices.size(); ++i) {
-    const std::vector<const Parameter*>& matrices = before.options_.matrices;
-    const auto found = std::find(matrices.begin(), matrices.end(), options_.matrices[i]);
+  for (std::size_t i = 0; i < plan_.matrices.size(); ++i) {
+    const std::vector<const Parameter*>& matrices = before.plan_.matrices;
+    const auto found = std::find(matrices.begin(), matrices.end(), plan_.matrices[i]);
     if (found == matrices.end()) {
       continue;
     }
@@ -298,23 +257,23 @@ void CompressedSum::adopt(CompressedSum& before) {
 void CompressedSum::add_frames(StreamView stream) {
   const TimedCall timed(decode_times_);
   const std::size_t bytes = codec_->frame_bytes();
-  for (int rank = 0; rank < options_.ranks; ++rank) {
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
     const Tensor frame = row(frames_, static_cast<std::size_t>(rank) * bytes, bytes);
     codec_->decode(stream, frame, gradients_, rank > 0);
   }
   stream.synchronize();
 }
 
-CompressedBucket::CompressedBucket(const Options& options) : options_(options) {
-  sums_.reserve(options.sums.size());
-  for (const CompressedSum::Options& sum : options.sums) {
+CompressedBucket::CompressedBucket(const CodedBucket& bucket) : plan_(bucket) {
+  sums_.reserve(bucket.sums.size());
+  for (const CodedSum& sum : bucket.sums) {
     sums_.emplace_back(sum);
   }
-  if (!options.plain.empty()) {
+  if (!bucket.plain.empty()) {
     plain_ = make_buffer("plain gradients",
                          DType::f32,
-                         {static_cast<std::int64_t>(plain_elements(options.plain))},
-                         backing_of(options.plain.front()->gradient.device()));
+                         {static_cast<std::int64_t>(plain_elements(bucket.plain))},
+                         backing_of(bucket.plain.front()->gradient.device()));
   }
 }
 
@@ -328,7 +287,7 @@ void CompressedBucket::adopt(CompressedBucket& before) {
 
 void CompressedBucket::copy_plain(StreamView stream, Direction direction) const {
   std::size_t offset = 0;
-  for (const Parameter* parameter : options_.plain) {
+  for (const Parameter* parameter : plan_.plain) {
     const Tensor packed = plain_.view(DType::f32, parameter->gradient.shape(), offset);
     direction == Direction::pack ? cast(stream, parameter->gradient, packed)
                                  : cast(stream, packed, parameter->gradient);
@@ -338,11 +297,11 @@ void CompressedBucket::copy_plain(StreamView stream, Direction direction) const 
 }
 
 void CompressedBucket::begin(const CodecStream& at, Communicator& group, const MessageKey& key) {
-  if (!options_.plain.empty()) {
+  if (!plan_.plain.empty()) {
     transfer_ = group.all_reduce(
-        plain_.view(DType::f32, {static_cast<std::int64_t>(plain_elements(options_.plain))}),
+        plain_.view(DType::f32, {static_cast<std::int64_t>(plain_elements(plan_.plain))}),
         {.what = "gradients beside compressed ones"},
-        options_.order,
+        plan_.order,
         {.worker = at.worker,
          .before = [this, stream = at.stream] { copy_plain(stream, Direction::pack); },
          .after = [this, stream = at.stream] { copy_plain(stream, Direction::unpack); }});

@@ -1,21 +1,18 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "compress/codec.h"
-#include "compress/codecs/rehearsed_codec.h"
+#include "compress/codec_times.h"
 #include "compress/residuals.h"
 #include "core/comm/communicator.h"
 #include "core/tensor/buffer.h"
 #include "model/parameters.h"
 #include "parallel/channel/codec_stream.h"
-#include "parallel/channel/codec_times.h"
 #include "parallel/channel/gradient_sample.h"
 #include "parallel/channel/sum_slices.h"
+#include "parallel/sync/bucket_compression.h"
 
 namespace slackline {
 
@@ -27,20 +24,7 @@ namespace slackline {
 // the group call alike, from one thread.
 class CompressedSum {
  public:
-  struct Options {
-    CodecSetting setting{};
-    std::vector<const Parameter*> matrices{};
-    int ranks = 1;       // of the group
-    int rank = 0;        // this one
-    bool table = false;  // a tied table's sum, which is a site of its own
-    std::uint64_t seed = 0;
-    OwnedRows owners{};                           // empty: every rank gets the whole sum
-    std::optional<RehearsedSeconds> rehearsed{};  // on the rehearsal device
-
-    friend bool operator==(const Options&, const Options&) = default;
-  };
-
-  explicit CompressedSum(const Options& options);
+  explicit CompressedSum(const CodedSum& sum);
 
   // Submits everything: what is encoded, what travels and what is decoded.
   void begin(const CodecStream& at, Communicator& group, const MessageKey& key);
@@ -48,9 +32,9 @@ class CompressedSum {
   // Waits until the sums are in place.
   void finish();
 
-  [[nodiscard]] const Options& options() const { return options_; }
+  [[nodiscard]] const CodedSum& plan() const { return plan_; }
 
-  [[nodiscard]] int rank() const { return options_.rank; }
+  [[nodiscard]] int rank() const { return plan_.rank; }
 
   [[nodiscard]] Codec& codec() { return *codec_; }
 
@@ -79,7 +63,7 @@ class CompressedSum {
   void take_raw_sample(StreamView stream);
   void take_sent_sample(StreamView stream);
 
-  Options options_;
+  CodedSum plan_;
   std::unique_ptr<Codec> codec_;
   Residuals residuals_;
   Codec::Matrices gradients_;
@@ -91,33 +75,15 @@ class CompressedSum {
   CallTimes decode_times_{};
 };
 
-// The shape of a sum's messages in CodecTimes.
-[[nodiscard]] std::vector<std::int64_t> message_shape(const CompressedSum::Options& sum);
-
-// What a rank brings to a sum, in bytes; with owners what all slices of it have.
-[[nodiscard]] std::size_t message_bytes(const CompressedSum::Options& sum);
-
-// The matrices as a codec knows them.
-[[nodiscard]] std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices);
-
 // A gradient bucket of which some matrices are compressed; the rest is packed and travels plain.
 class CompressedBucket {
  public:
-  struct Options {
-    std::vector<CompressedSum::Options> sums{};
-    std::vector<const Parameter*> plain{};
-    int ranks = 1;                     // of the group
-    SumOrder order = SumOrder::ranks;  // of what travels plain
-
-    friend bool operator==(const Options&, const Options&) = default;
-  };
-
-  explicit CompressedBucket(const Options& options);
+  explicit CompressedBucket(const CodedBucket& bucket);
 
   void begin(const CodecStream& at, Communicator& group, const MessageKey& key);
   void finish();
 
-  [[nodiscard]] const Options& options() const { return options_; }
+  [[nodiscard]] const CodedBucket& plan() const { return plan_; }
 
   [[nodiscard]] std::vector<CompressedSum>& sums() { return sums_; }
 
@@ -129,7 +95,7 @@ class CompressedBucket {
 
   void copy_plain(StreamView stream, Direction direction) const;
 
-  Options options_;
+  CodedBucket plan_;
   std::vector<CompressedSum> sums_;
   Buffer plain_;
   Transfer transfer_{};  // of what is plain

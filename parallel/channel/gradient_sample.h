@@ -7,10 +7,10 @@
 
 #include "compress/codec.h"
 #include "compress/frame_rows.h"
+#include "compress/message_sums.h"
 #include "core/comm/communicator.h"
 #include "core/tensor/buffer.h"
 #include "core/tensor/stream.h"
-#include "parallel/channel/message_sums.h"
 
 namespace slackline {
 

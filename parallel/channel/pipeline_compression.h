@@ -1,47 +1,30 @@
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "model/model_slice.h"
 #include "parallel/channel/boundary_codec.h"
 #include "parallel/channel/codec_stream.h"
 #include "parallel/channel/step_samples.h"
 #include "parallel/plan/compression_plan.h"
+#include "parallel/plan/pipeline_boundaries.h"
 #include "parallel/schedule/ops.h"
 
 namespace slackline {
-
-struct StepCosts;
 
 // The compressed boundaries of one rank: which of its sends and receives a plan compresses, and the
 // codecs at this end of them. Codecs live as long as the run; plans may change between steps.
 class PipelineCompression {
  public:
-  struct Options {
-    schedule::Schedule schedule{};
-    std::vector<ChunkSlice> stages{};  // of every virtual stage; empty: no state is saved
-    int pipeline_rank = 0;
-    MatrixShape share{};  // of this rank, of every boundary tensor
-    DType dtype = DType::f32;
-    Device device = Device::cpu;
-    std::uint64_t seed = 0;
-    std::shared_ptr<const StepCosts> rehearsed{};  // what codecs take on the rehearsal device
-  };
-
-  explicit PipelineCompression(const Options& options);
+  explicit PipelineCompression(const PipelineBoundaries::Options& options);
 
   // Makes the codecs of what is compressed from now on. State of a boundary whose setting stays is
   // kept; that of others begins anew, but what a codec that ends still owes goes on to a codec of
   // the same boundary with the same error feedback, where there is one.
   void set_plan(const CompressionPlan& plan);
-
-  // What set_plan() would make codecs of, each once.
-  [[nodiscard]] std::vector<BoundaryCodec::Options> boundaries(const CompressionPlan& plan) const;
 
   // The codec at this rank's end of a send or receive; null where it travels plain.
   [[nodiscard]] BoundaryCodec* codec_of(const schedule::Op& op) const;
@@ -64,19 +47,15 @@ class PipelineCompression {
   [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const;
 
  private:
-  // Absent where the transfer of a send or receive travels plain.
-  [[nodiscard]] std::optional<BoundaryCodec::Options> boundary_of(
-      const schedule::Op& op, const CompressionPlan& plan) const;
-  [[nodiscard]] BoundaryCodec* find_or_make(const BoundaryCodec::Options& options,
+  [[nodiscard]] BoundaryCodec* find_or_make(const BoundaryEnd& end,
                                             std::vector<std::unique_ptr<BoundaryCodec>>& before);
   // From codecs that have ended.
-  using ByTransfer = std::map<std::pair<schedule::TransferId, BoundaryCodec::End>, BoundaryCodec*>;
+  using ByTransfer = std::map<std::pair<schedule::TransferId, BoundaryEnd::Side>, BoundaryCodec*>;
 
   void hand_over(const ByTransfer& before);
   void hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCodec>>& ended);
 
-  Options options_;
-  std::map<schedule::TransferId, schedule::Phase> phases_{};  // of this rank's sends and receives
+  PipelineBoundaries boundaries_;
   // By name and end. Phases of a boundary that have one setting share a codec and its state.
   std::vector<std::unique_ptr<BoundaryCodec>> codecs_{};
   ByTransfer by_transfer_{};

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "compress/message_sums.h"
 #include "parallel/channel/gradient_sample.h"
-#include "parallel/channel/message_sums.h"
 #include "parallel/plan/compression_plan.h"
 
 namespace slackline {

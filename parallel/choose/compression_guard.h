@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "parallel/channel/compression_quality.h"
 #include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/codec_errors.h"
 #include "parallel/plan/compression_plan.h"
+#include "parallel/plan/compression_quality.h"
 
 namespace slackline {
 

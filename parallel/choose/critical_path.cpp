@@ -12,9 +12,9 @@
 
 #include "compress/expected_error.h"
 #include "compress/frame_rows.h"
-#include "parallel/channel/boundary_codec.h"
 #include "parallel/choose/compression_policy.h"
 #include "parallel/choose/plan_search.h"
+#include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/class_bytes.h"
 #include "parallel/predict/class_costs.h"
 #include "parallel/predict/timeline/retiming.h"

@@ -53,6 +53,10 @@ std::vector<int> Mesh::line(int rank, std::string_view axis) const {
   return ranks;
 }
 
+Mesh make_mesh(const ParallelConfig& config) {
+  return Mesh({{"tensor", config.tensor}, {"data", config.data}, {"pipeline", config.pipeline}});
+}
+
 std::string rank_map(const Mesh& mesh, const std::vector<int>& nodes) {
   std::string text = "rank  node";
   for (const Mesh::Axis& axis : mesh.axes()) {

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "parallel/mesh/parallel_config.h"
+
 namespace slackline {
 
 // The ranks of a run as a grid with named axes, the first axis varying fastest. Nothing else counts
@@ -36,6 +38,9 @@ class Mesh {
 
   std::vector<Axis> axes_;
 };
+
+// tensor (fastest, inside a node) x data x pipeline.
+[[nodiscard]] Mesh make_mesh(const ParallelConfig& config);
 
 // One line per rank: its place on every axis and its node.
 [[nodiscard]] std::string rank_map(const Mesh& mesh, const std::vector<int>& nodes);

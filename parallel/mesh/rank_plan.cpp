@@ -38,12 +38,6 @@ std::size_t bucket_bytes(const std::vector<Parameter>& parameters) {
 
 }  // namespace
 
-MeshPlace place_of(const Groups& groups) {
-  return {.tensor = groups.tensor_rank(),
-          .data = groups.data_rank(),
-          .pipeline = groups.pipeline_rank()};
-}
-
 RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
   const ParallelConfig& parallel = job.parallel;
   const schedule::ScheduleOptions options{.num_ranks = parallel.pipeline,

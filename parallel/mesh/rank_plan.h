@@ -1,10 +1,15 @@
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
+#include "core/tensor/buffer.h"
+#include "core/tensor/device.h"
 #include "core/tensor/dtype.h"
 #include "model/model_slice.h"
-#include "parallel/step/gradient_reducer.h"
-#include "parallel/step/groups.h"
-#include "parallel/step/pipeline_executor.h"
+#include "model/stage.h"
+#include "parallel/mesh/parallel_config.h"
+#include "parallel/schedule/ops.h"
 
 namespace slackline {
 
@@ -28,15 +33,29 @@ struct MeshPlace {
   int pipeline = 0;
 };
 
+// What a rank's pipeline executor runs (parallel/step/pipeline_executor.h).
+struct ExecutorPlan {
+  schedule::Schedule schedule;       // of a training step
+  schedule::Schedule evaluation;     // forward passes only
+  Stage::Options stage{};            // micro-batch shape, dtype, sequence parallelism
+  std::vector<ChunkSlice> chunks{};  // of this rank
+  Backing activations = Backing::memory;
+};
+
+// How a rank's gradients are summed (parallel/step/gradient_reducer.h).
+struct ReducerPlan {
+  DataStrategy strategy = DataStrategy::replicate;
+  EmbeddingSync embedding_sync = EmbeddingSync::fused;
+  bool sequence_parallel = false;
+  std::size_t bucket_bytes = std::size_t{16} << 20U;
+};
+
 // What one rank holds and does: a function of the job and its place.
 struct RankPlan {
   ModelSlice slice{};
-  PipelineExecutor::Options executor{};
-  GradientReducer::Options reducer{};
+  ExecutorPlan executor{};
+  ReducerPlan reducer{};
 };
-
-// Of the rank whose groups these are.
-[[nodiscard]] MeshPlace place_of(const Groups& groups);
 
 [[nodiscard]] RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place);
 

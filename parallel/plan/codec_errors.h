@@ -19,9 +19,9 @@ struct CodecError {
 };
 
 // Errors of codecs on real messages, measured in two ways. Trials of candidates
-// (parallel/choose/message_trial.h) are of one message, without what error feedback brings: they
+// (tools/run/message_trial.h) are of one message, without what error feedback brings: they
 // compare codecs with each other. Samples are of a codec in force, feedback and all (lost_share()
-// in parallel/channel/compression_quality.h), and may be larger than 1: they are compared with a
+// in parallel/plan/compression_quality.h), and may be larger than 1: they are compared with a
 // bound alone. A value; where it decides, the same on all ranks.
 class CodecErrors {
  public:

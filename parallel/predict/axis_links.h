@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "parallel/mesh/mesh.h"
 #include "parallel/predict/link_load.h"
-#include "parallel/step/groups.h"
 
 namespace slackline {
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "parallel/mesh/stage_split.h"
-#include "parallel/predict/step_costs.h"
+#include "parallel/plan/step_costs.h"
+#include "parallel/predict/assumed_costs.h"
+#include "parallel/sync/gradient_buckets.h"
 
 namespace slackline {
 

@@ -6,9 +6,9 @@
 
 #include "compress/codec_bytes.h"
 #include "core/comm/collective_bytes.h"
-#include "parallel/channel/boundary_codec.h"
-#include "parallel/channel/bucket_compression.h"
-#include "parallel/step/wait_times.h"
+#include "parallel/plan/pipeline_boundaries.h"
+#include "parallel/plan/step_waits.h"
+#include "parallel/sync/bucket_compression.h"
 
 namespace slackline {
 
@@ -74,7 +74,7 @@ std::vector<BucketBytes> bucket_bytes(const MeshJob& job,
                             .pipeline_size = p,
                             .group_size = group,
                             .strategy = job.parallel.data_strategy};
-    const CompressedBucket::Options compressed = compressed_bucket(bucket, plan, place);
+    const CodedBucket compressed = coded_bucket(bucket, plan, place);
     const TransferClass of_norms{
         .site = Site::data_gradient, .stage = at.pipeline, .phase = Phase::tail};
     BucketBytes bytes{
@@ -82,8 +82,8 @@ std::vector<BucketBytes> bucket_bytes(const MeshJob& job,
             bucket.kind == Kind::norms ? of_norms : class_of(*bucket.holds.back(), bucket, place),
         .raw = plain_bytes(bucket.count, group, job.parallel.data_strategy),
     };
-    bytes.sent = compressed.sums.empty() ? bytes.raw : compressed_bucket_bytes(compressed);
-    for (const CompressedSum::Options& sum : compressed.sums) {
+    bytes.sent = compressed.sums.empty() ? bytes.raw : coded_bucket_bytes(compressed);
+    for (const CodedSum& sum : compressed.sums) {
       bytes.compressed.push_back({.codec = sum.setting, .shape = message_shape(sum)});
     }
     list.push_back(std::move(bytes));

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "compress/codec.h"
 #include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/compression_plan.h"
 

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "parallel/plan/cost_model.h"
+#include "parallel/plan/step_costs.h"
 #include "parallel/predict/class_bytes.h"
-#include "parallel/predict/step_costs.h"
 
 namespace slackline {
 

@@ -4,8 +4,9 @@
 
 #include "compress/codec_bytes.h"
 #include "compress/residuals.h"
-#include "parallel/channel/bucket_compression.h"
-#include "parallel/channel/pipeline_compression.h"
+#include "parallel/plan/pipeline_boundaries.h"
+#include "parallel/schedule/slots.h"
+#include "parallel/sync/bucket_compression.h"
 
 namespace slackline {
 
@@ -18,7 +19,7 @@ void add_pipeline(const MeshJob& job,
                   const Workers& workers,
                   CompressionMemory& memory) {
   const RankPlan rank = make_rank_plan(job, place);
-  PipelineCompression pipeline(
+  const PipelineBoundaries boundaries(
       {.schedule = rank.executor.schedule,
        .pipeline_rank = place.pipeline,
        .share = share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor),
@@ -26,12 +27,12 @@ void add_pipeline(const MeshJob& job,
   const auto slots =
       static_cast<std::size_t>(schedule::input_slots(rank.executor.schedule)
                                    .num_slots[static_cast<std::size_t>(place.pipeline)]);
-  for (const BoundaryCodec::Options& boundary : pipeline.boundaries(plan)) {
-    const std::vector<CodecPart> parts = {{.name = boundary.name, .shape = boundary.shape}};
+  for (const BoundaryEnd& boundary : boundaries.ends(plan)) {
+    const std::vector<CodecPart> parts = codec_parts(boundary);
     memory.messages += slots * frame_bytes(boundary.setting, parts);
     memory.workspace =
-        std::max(memory.workspace, BoundaryCodec::workspace_bytes(boundary, workers));
-    if (boundary.end == BoundaryCodec::End::sends) {
+        std::max(memory.workspace, workspace_bytes(boundary, *make_codec(boundary), workers));
+    if (boundary.side == BoundaryEnd::Side::sends) {
       const std::size_t state =
           Residuals::bytes(boundary.setting.error_feedback, parts, boundary.num_micro_batches) +
           state_bytes(boundary.setting, parts, CodecUse::sends_frames);
@@ -41,7 +42,7 @@ void add_pipeline(const MeshJob& job,
   }
 }
 
-void add_sum(const CompressedSum::Options& sum, const Workers& workers, CompressionMemory& memory) {
+void add_sum(const CodedSum& sum, const Workers& workers, CompressionMemory& memory) {
   const std::vector<CodecPart> parts = codec_parts(sum.matrices);
   const std::size_t residuals = Residuals::bytes(sum.setting.error_feedback, parts, 1);
   memory.state += residuals + state_bytes(sum.setting, parts, CodecUse::sums);
@@ -68,18 +69,18 @@ void add_gradients(const MeshJob& job,
   for (const GradientBucket& bucket :
        gradient_buckets(parameters, job.model.tie_embeddings, rank.reducer.bucket_bytes)) {
     const bool two_stages = bucket.kind == GradientBucket::Kind::table && p > 1;
-    const CompressedBucket::Options compressed =
-        compressed_bucket(bucket,
-                          plan,
-                          {.chunks = &rank.slice.chunks,
-                           .pipeline_rank = place.pipeline,
-                           .pipeline_size = p,
-                           .group_size = job.parallel.data * (two_stages ? 2 : 1),
-                           .strategy = job.parallel.data_strategy});
+    const CodedBucket compressed =
+        coded_bucket(bucket,
+                     plan,
+                     {.chunks = &rank.slice.chunks,
+                      .pipeline_rank = place.pipeline,
+                      .pipeline_size = p,
+                      .group_size = job.parallel.data * (two_stages ? 2 : 1),
+                      .strategy = job.parallel.data_strategy});
     if (compressed.sums.empty()) {
       continue;
     }
-    for (const CompressedSum::Options& sum : compressed.sums) {
+    for (const CodedSum& sum : compressed.sums) {
       add_sum(sum, workers, memory);
     }
     for (const Parameter* parameter : compressed.plain) {

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "parallel/mesh/stage_split.h"
+#include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
 #include "parallel/predict/byte_inputs.h"

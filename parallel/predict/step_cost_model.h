@@ -3,8 +3,9 @@
 #include <optional>
 
 #include "core/comm/links/cluster.h"
+#include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/cost_model.h"
-#include "parallel/predict/step_costs.h"
+#include "parallel/plan/step_costs.h"
 
 namespace slackline {
 

@@ -123,7 +123,7 @@ void Compression::add_boundary(BoundaryCodec& codec,
   };
   const std::vector<Codec::Matrices>& residuals = codec.residuals().all();
   for (std::size_t i = 0; i < residuals.size(); ++i) {
-    const bool each = codec.options().setting.error_feedback == ErrorFeedback::immediate;
+    const bool each = codec.end().setting.error_feedback == ErrorFeedback::immediate;
     add(each ? fmt::format("{}/{}", label, i) : label, residuals[i].front());
   }
   for (const CodecState& state : codec.codec().state()) {
@@ -132,8 +132,8 @@ void Compression::add_boundary(BoundaryCodec& codec,
 }
 
 void Compression::add_gradients(CompressedSum& sum, std::vector<CompressionState>& list) {
-  const std::vector<const Parameter*>& matrices = sum.options().matrices;
-  const bool table = sum.options().table;
+  const std::vector<const Parameter*>& matrices = sum.plan().matrices;
+  const bool table = sum.plan().table;
   const std::string site = table ? "residual/embedding/" : "residual/data_gradient/";
   const std::vector<CodecState> states = sum.codec().state();
   for (std::size_t i = 0; i < matrices.size(); ++i) {
@@ -149,7 +149,7 @@ void Compression::add_gradients(CompressedSum& sum, std::vector<CompressionState
         state.region = part.logical;
         state.place = {.shape = parameter.shard.shape, .region = part.local};
         state.worker = sum.rank();
-        state.num_workers = sum.options().ranks;
+        state.num_workers = sum.plan().ranks;
         state.saved = first_tensor_rank;
         state.sums = true;
       }
@@ -179,7 +179,7 @@ std::vector<CompressionState> Compression::state() {
   std::vector<CompressionState> list;
   std::map<std::string, int> numbers;
   for (BoundaryCodec* codec : pipeline_.senders()) {
-    const std::string& place = codec->options().place;
+    const std::string& place = codec->end().place;
     add_boundary(*codec, boundary_label(place, ++numbers[place]), list);
   }
   for (CompressedSum* sum : reducer_->compressed_sums()) {

@@ -47,7 +47,7 @@ class Compression {
     PlanHistory plans{};
     CodecErrors errors{};  // known from before
     SampledSteps sampled{};
-    PipelineCompression::Options pipeline{};
+    PipelineBoundaries::Options pipeline{};
     Workers workers{};
     std::uint64_t seed = 0;
   };

@@ -22,11 +22,11 @@ Tensor elements(const Tensor& all, const GradientBucket& bucket) {
 
 GradientReducer::GradientReducer(const Parameters& parameters,
                                  const ModelConfig& config,
-                                 const Options& options,
+                                 const ReducerPlan& plan,
                                  Groups& groups)
-    : parameters_(&parameters), options_(options), groups_(&groups) {
+    : parameters_(&parameters), plan_(plan), groups_(&groups) {
   std::vector<GradientBucket> buckets =
-      gradient_buckets(parameters.all(), config.tie_embeddings, options.bucket_bytes);
+      gradient_buckets(parameters.all(), config.tie_embeddings, plan.bucket_bytes);
   pieces_ = optimizer_pieces(parameters.all(), buckets, place());
   for (GradientBucket& bucket : buckets) {
     std::vector<GradientBucket::Unit> units = bucket.units;
@@ -35,18 +35,17 @@ GradientReducer::GradientReducer(const Parameters& parameters,
 }
 
 ReductionPlace GradientReducer::place() const {
-  return {
-      .strategy = options_.strategy,
-      .tensor_rank = groups_->tensor_rank(),
-      .data_rank = groups_->data_rank(),
-      .data_size = groups_->data->size(),
-      .fused_table = groups_->table != nullptr && options_.embedding_sync == EmbeddingSync::fused,
-      .first_copy = groups_->pipeline_rank() == 0};
+  return {.strategy = plan_.strategy,
+          .tensor_rank = groups_->tensor_rank(),
+          .data_rank = groups_->data_rank(),
+          .data_size = groups_->data->size(),
+          .fused_table = groups_->table != nullptr && plan_.embedding_sync == EmbeddingSync::fused,
+          .first_copy = groups_->pipeline_rank() == 0};
 }
 
 bool GradientReducer::is_fused(const GradientBucket& bucket) const {
   return bucket.kind == Kind::table && groups_->table != nullptr &&
-         options_.embedding_sync == EmbeddingSync::fused;
+         plan_.embedding_sync == EmbeddingSync::fused;
 }
 
 Communicator& GradientReducer::group_of(const GradientBucket& bucket) const {
@@ -60,7 +59,7 @@ BucketPlace GradientReducer::place_of(const GradientBucket& bucket) const {
           .group_size = group_of(bucket).size(),
           .group_rank = group_of(bucket).rank(),
           .order = is_fused(bucket) ? SumOrder::pairs : SumOrder::ranks,
-          .strategy = options_.strategy,
+          .strategy = plan_.strategy,
           .seed = key_.seed};
 }
 
@@ -71,12 +70,12 @@ void GradientReducer::set_plan(const CompressionPlan& plan,
   for (Moving& moving : moving_) {
     BucketPlace place = place_of(moving.bucket);
     place.rehearsed = rehearsed;
-    const CompressedBucket::Options options = compressed_bucket(moving.bucket, plan, place);
-    if (options.sums.empty()) {
+    const CodedBucket coded = coded_bucket(moving.bucket, plan, place);
+    if (coded.sums.empty()) {
       moving.compressed.reset();
-    } else if (!moving.compressed || moving.compressed->options() != options) {
+    } else if (!moving.compressed || moving.compressed->plan() != coded) {
       std::optional<CompressedBucket> before = std::move(moving.compressed);
-      moving.compressed.emplace(options);
+      moving.compressed.emplace(coded);
       if (before) {
         moving.compressed->adopt(*before);
       }
@@ -98,7 +97,7 @@ void GradientReducer::take_samples(StepSamples& samples) {
     const BucketPlace place = place_of(moving.bucket);
     for (CompressedSum& sum : moving.compressed->sums()) {
       StepSamples::Gradients gradients{.sample = sum.take_sample(), .counts = sum.rank() == 0};
-      for (const Parameter* matrix : sum.options().matrices) {
+      for (const Parameter* matrix : sum.plan().matrices) {
         const bool counted = matrix->spec.cut != TensorCut::none || groups_->tensor_rank() == 0;
         gradients.classes.push_back(
             counted ? std::make_optional(class_of(*matrix, moving.bucket, place)) : std::nullopt);
@@ -165,14 +164,14 @@ void GradientReducer::reduce(Moving& moving) {
   const SumOrder order = fused ? SumOrder::pairs : SumOrder::ranks;
   const TransferNote note{.what = fused ? "gradient of the tied table" : "gradients"};
   Communicator& group = group_of(bucket);
-  moving.reduction = options_.strategy == DataStrategy::zero1
+  moving.reduction = plan_.strategy == DataStrategy::zero1
                          ? group.reduce_scatter(gradient, note, order)
                          : group.all_reduce(gradient, note, order);
 }
 
 void GradientReducer::finish() {
   for (Moving& moving : moving_) {
-    if (moving.bucket.kind == Kind::norms && options_.sequence_parallel) {
+    if (moving.bucket.kind == Kind::norms && plan_.sequence_parallel) {
       // Each tensor rank has seen its rows only.
       groups_->tensor
           ->all_reduce(elements(parameters_->all_gradients(), moving.bucket),
@@ -191,7 +190,7 @@ void GradientReducer::finish() {
 }
 
 void GradientReducer::gather_weights() {
-  if (options_.strategy != DataStrategy::zero1) {
+  if (plan_.strategy != DataStrategy::zero1) {
     return;
   }
   // First layers first: they are read first.

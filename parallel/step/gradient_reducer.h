@@ -8,11 +8,14 @@
 #include "core/tensor/stream.h"
 #include "model/parameters.h"
 #include "model/pass.h"
-#include "parallel/channel/bucket_compression.h"
+#include "parallel/channel/codec_stream.h"
+#include "parallel/channel/compressed_bucket.h"
 #include "parallel/channel/kept_messages.h"
 #include "parallel/channel/step_samples.h"
+#include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/compression_plan.h"
 #include "parallel/step/groups.h"
+#include "parallel/sync/bucket_compression.h"
 #include "parallel/sync/gradient_buckets.h"
 
 namespace slackline {
@@ -30,16 +33,9 @@ struct StepCosts;
 // Refers to parameters and groups, which must outlive it. Used by the rank's thread.
 class GradientReducer final : public ParameterUse {
  public:
-  struct Options {
-    DataStrategy strategy = DataStrategy::replicate;
-    EmbeddingSync embedding_sync = EmbeddingSync::fused;
-    bool sequence_parallel = false;
-    std::size_t bucket_bytes = std::size_t{16} << 20U;
-  };
-
   GradientReducer(const Parameters& parameters,
                   const ModelConfig& config,
-                  const Options& options,
+                  const ReducerPlan& plan,
                   Groups& groups);
 
   [[nodiscard]] const std::vector<OptimizerPiece>& pieces() const { return pieces_; }
@@ -106,7 +102,7 @@ class GradientReducer final : public ParameterUse {
   [[nodiscard]] BucketPlace place_of(const GradientBucket& bucket) const;
 
   const Parameters* parameters_;
-  Options options_;
+  ReducerPlan plan_;
   Groups* groups_;
   std::optional<CodecStream> codec_stream_;
   std::optional<Keeping> keeping_{};

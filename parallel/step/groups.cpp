@@ -21,8 +21,10 @@ std::vector<int> ends_of_pipeline(const Mesh& mesh, int rank) {
 
 }  // namespace
 
-Mesh make_mesh(const ParallelConfig& config) {
-  return Mesh({{kTensor, config.tensor}, {kData, config.data}, {kPipeline, config.pipeline}});
+MeshPlace place_of(const Groups& groups) {
+  return {.tensor = groups.tensor_rank(),
+          .data = groups.data_rank(),
+          .pipeline = groups.pipeline_rank()};
 }
 
 Groups::Groups(Communicator& everyone,

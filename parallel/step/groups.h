@@ -8,11 +8,9 @@
 #include "core/tensor/device.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/mesh/parallel_config.h"
+#include "parallel/mesh/rank_plan.h"
 
 namespace slackline {
-
-// tensor (fastest, inside a node) x data x pipeline.
-[[nodiscard]] Mesh make_mesh(const ParallelConfig& config);
 
 // Every communicator that one rank of a run uses, made once, in the same order on all ranks. Owned
 // by the trainer and used by its thread alone.
@@ -48,5 +46,8 @@ struct Groups {
   // First and last stage of one pipeline; null elsewhere.
   std::unique_ptr<Communicator> table_pair;
 };
+
+// Of the rank whose groups these are.
+[[nodiscard]] MeshPlace place_of(const Groups& groups);
 
 }  // namespace slackline

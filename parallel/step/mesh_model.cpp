@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/cuda/cuda_memory.h"
+#include "parallel/mesh/executor_bytes.h"
 #include "parallel/mesh/stage_split.h"
 #include "parallel/step/optimized_parameters.h"
 #include "parallel/step/sync_check.h"
@@ -17,9 +18,9 @@ namespace {
 constexpr int kNorm = -1;
 constexpr int kUpdate = -2;
 
-PipelineCompression::Options pipeline_options(const MeshModel::Options& options,
-                                              const RankPlan& plan,
-                                              const Groups& groups) {
+PipelineBoundaries::Options pipeline_options(const MeshModel::Options& options,
+                                             const RankPlan& plan,
+                                             const Groups& groups) {
   return {.schedule = plan.executor.schedule,
           .stages = split_layers(options.job.model, options.job.parallel),
           .pipeline_rank = groups.pipeline_rank(),
@@ -56,7 +57,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
       clock_(options.rehearsal ? std::make_optional<RehearsalClock>() : std::nullopt),
       stream_({.device = options.rehearsal ? Device::cpu : options.job.device,
                .num_threads = options.num_threads,
-               .workspace_bytes = PipelineExecutor::workspace_bytes(
+               .workspace_bytes = slackline::workspace_bytes(
                    options.job.model, plan_.executor, {options.num_threads, options.job.device}),
                .rehearsal = clock_ ? &*clock_ : nullptr}),
       tensor_sum_(*groups.tensor, options.job.parallel.sequence_parallel, stream_),

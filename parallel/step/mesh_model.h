@@ -13,6 +13,7 @@
 #include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/cost_model.h"
 #include "parallel/step/compression.h"
+#include "parallel/step/pipeline_executor.h"
 #include "parallel/step/step_agreement.h"
 #include "parallel/step/tensor_group.h"
 

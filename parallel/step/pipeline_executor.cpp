@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/rehearsal_clock.h"
+#include "parallel/mesh/executor_bytes.h"
 #include "parallel/schedule/forward_only.h"
 
 namespace slackline {
@@ -12,22 +13,6 @@ namespace {
 
 using schedule::Op;
 using schedule::OpKind;
-
-Stage::Options chunk_options(const PipelineExecutor::Options& options, const ChunkSlice& chunk) {
-  Stage::Options stage = options.stage;
-  stage.chunk = chunk;
-  stage.own_slot = false;
-  return stage;
-}
-
-// Of the largest chunk: chunks use slots in turn.
-std::size_t slot_bytes(const ModelConfig& config, const PipelineExecutor::Options& options) {
-  std::size_t bytes = 0;
-  for (const ChunkSlice& chunk : options.chunks) {
-    bytes = std::max(bytes, Stage::activation_bytes(config, chunk_options(options, chunk)));
-  }
-  return bytes;
-}
 
 TransferNote note_of(const Op& op) {
   return {.what = schedule::is_forward_transfer(op.kind) ? "activations" : "gradient",
@@ -39,47 +24,29 @@ TransferNote note_of(const Op& op) {
 
 PipelineExecutor::PipelineExecutor(Parameters& parameters,
                                    const ModelConfig& config,
-                                   const Options& options,
+                                   const ExecutorPlan& plan,
                                    Groups& groups,
                                    TensorGroup& sum)
-    : options_(options),
-      slots_(schedule::input_slots(options.schedule)),
-      evaluation_slots_(schedule::slots_in_turn(options.evaluation, slots_.num_slots)),
+    : plan_(plan),
+      slots_(schedule::input_slots(plan.schedule)),
+      evaluation_slots_(schedule::slots_in_turn(plan.evaluation, slots_.num_slots)),
       groups_(&groups),
       sum_(&sum) {
-  for (const ChunkSlice& chunk : options.chunks) {
-    stages_.emplace_back(parameters, config, chunk_options(options, chunk));
+  for (const ChunkSlice& chunk : plan.chunks) {
+    stages_.emplace_back(parameters, config, chunk_options(plan, chunk));
   }
-  const std::size_t bytes = slot_bytes(config, options);
+  const std::size_t bytes = slot_bytes(config, plan);
   const int num_slots = slots_.num_slots[static_cast<std::size_t>(groups.pipeline_rank())];
   for (int i = 0; i < num_slots; ++i) {
-    in_flight_.emplace_back(bytes, options.activations);
+    in_flight_.emplace_back(bytes, plan.activations);
   }
-}
-
-std::size_t PipelineExecutor::activation_bytes(const ModelConfig& config,
-                                               const Options& options,
-                                               int pipeline_rank) {
-  const schedule::SlotMap slots = schedule::input_slots(options.schedule);
-  return slot_bytes(config, options) *
-         static_cast<std::size_t>(slots.num_slots[static_cast<std::size_t>(pipeline_rank)]);
-}
-
-std::size_t PipelineExecutor::workspace_bytes(const ModelConfig& config,
-                                              const Options& options,
-                                              const Workers& workers) {
-  std::size_t bytes = 0;
-  for (const ChunkSlice& chunk : options.chunks) {
-    bytes = std::max(bytes, Stage::workspace_bytes(config, chunk_options(options, chunk), workers));
-  }
-  return bytes;
 }
 
 double PipelineExecutor::train(const Work& work) {
   for (Stage& stage : stages_) {
     stage.begin_step(work.stream);
   }
-  const double loss = run(options_.schedule, slots_, work);
+  const double loss = run(plan_.schedule, slots_, work);
   for (Stage& stage : stages_) {
     stage.finish_gradients(work.stream);
   }
@@ -89,7 +56,7 @@ double PipelineExecutor::train(const Work& work) {
 double PipelineExecutor::evaluate(Work work) {
   work.dropout = 0.0F;
   work.gradients = Gradients::none;
-  return run(options_.evaluation, evaluation_slots_, work);
+  return run(plan_.evaluation, evaluation_slots_, work);
 }
 
 double PipelineExecutor::run(const schedule::Schedule& schedule,
@@ -235,7 +202,7 @@ std::vector<PipelineExecutor::OpTime> PipelineExecutor::op_times() const {
 
 Pass PipelineExecutor::pass_of(const Op& op, const Work& work) {
   const bool forward = op.kind == OpKind::forward;
-  const bool last = op.micro_batch + 1 == options_.schedule.num_micro_batches;
+  const bool last = op.micro_batch + 1 == plan_.schedule.num_micro_batches;
   return {.stream = work.stream,
           .sum = sum_,
           .batch = work.micro_batches[static_cast<std::size_t>(op.micro_batch)],
@@ -249,15 +216,15 @@ Pass PipelineExecutor::pass_of(const Op& op, const Work& work) {
 Tensor PipelineExecutor::Message::frame() {
   const std::size_t bytes = codec->frame_bytes();
   if (memory->bytes() < bytes) {
-    memory = std::make_shared<Buffer>("frame", bytes, backing_of(codec->options().device));
+    memory = std::make_shared<Buffer>("frame", bytes, backing_of(codec->end().device));
   }
   return memory->view(DType::u8, {static_cast<std::int64_t>(bytes)});
 }
 
 void PipelineExecutor::prepare(const Stage& stage, InFlight& at) const {
-  if (!stage.is_prepared(at.slot, options_.stage.micro_batch)) {
+  if (!stage.is_prepared(at.slot, plan_.stage.micro_batch)) {
     at.finish_sends();
-    stage.prepare(at.slot, options_.stage.micro_batch);
+    stage.prepare(at.slot, plan_.stage.micro_batch);
   }
 }
 
@@ -287,7 +254,7 @@ void PipelineExecutor::send(const Op& op,
   }
   message.codec = codec_of(op, work);
   message.transfer = group_of(op).send(message.codec == nullptr ? outgoing.share : message.frame(),
-                                       options_.schedule.rank_of(schedule::peer_chunk(op)),
+                                       plan_.schedule.rank_of(schedule::peer_chunk(op)),
                                        note_of(op),
                                        encoding(op, outgoing, message, work));
 }
@@ -327,7 +294,7 @@ void PipelineExecutor::receive(const Op& op,
   message.codec = codec_of(op, work);
   const Tensor values = share(boundary);
   message.transfer = group_of(op).receive(message.codec == nullptr ? values : message.frame(),
-                                          options_.schedule.rank_of(schedule::peer_chunk(op)),
+                                          plan_.schedule.rank_of(schedule::peer_chunk(op)),
                                           note_of(op),
                                           decoding(op, values, message, at.sent_output, work));
 }
@@ -375,12 +342,12 @@ MessageKey PipelineExecutor::key_of(const Op& op,
                                     const Work& work,
                                     const BoundaryCodec& codec) const {
   const Communicator& data = *groups_->data;
-  return {.seed = work.seed,
-          .step = work.micro_batches[static_cast<std::size_t>(op.micro_batch)].step,
-          .micro_batch = static_cast<std::uint64_t>(op.micro_batch),
-          .sender = static_cast<std::uint64_t>(op.micro_batch * data.size() + data.rank()),
-          .first_element =
-              static_cast<std::uint64_t>(sum_->rank()) * codec.options().shape.num_elements()};
+  return {
+      .seed = work.seed,
+      .step = work.micro_batches[static_cast<std::size_t>(op.micro_batch)].step,
+      .micro_batch = static_cast<std::uint64_t>(op.micro_batch),
+      .sender = static_cast<std::uint64_t>(op.micro_batch * data.size() + data.rank()),
+      .first_element = static_cast<std::uint64_t>(sum_->rank()) * codec.end().shape.num_elements()};
 }
 
 void PipelineExecutor::wait_for_all() {
@@ -408,7 +375,7 @@ void PipelineExecutor::gather_shares(const Tensor& boundary) {
 }
 
 Stage& PipelineExecutor::stage_of(int chunk) {
-  return stages_[static_cast<std::size_t>(chunk / options_.schedule.num_ranks)];
+  return stages_[static_cast<std::size_t>(chunk / plan_.schedule.num_ranks)];
 }
 
 }  // namespace slackline

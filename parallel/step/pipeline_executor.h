@@ -13,6 +13,7 @@
 #include "model/stage.h"
 #include "parallel/channel/kept_messages.h"
 #include "parallel/channel/pipeline_compression.h"
+#include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/cost_model.h"
 #include "parallel/schedule/ops.h"
 #include "parallel/schedule/slots.h"
@@ -31,17 +32,9 @@ namespace slackline {
 // ranks, each tensor rank sends its slice and the receivers gather the slices.
 class PipelineExecutor {
  public:
-  struct Options {
-    schedule::Schedule schedule;       // of a training step
-    schedule::Schedule evaluation;     // forward passes only
-    Stage::Options stage{};            // micro-batch shape, dtype, sequence parallelism
-    std::vector<ChunkSlice> chunks{};  // of this rank
-    Backing activations = Backing::memory;
-  };
-
   PipelineExecutor(Parameters& parameters,
                    const ModelConfig& config,
-                   const Options& options,
+                   const ExecutorPlan& plan,
                    Groups& groups,
                    TensorGroup& sum);
 
@@ -80,14 +73,6 @@ class PipelineExecutor {
   };
 
   [[nodiscard]] std::vector<OpTime> op_times() const;
-
-  // Bytes of activations, and the workspace a stream must offer.
-  [[nodiscard]] static std::size_t activation_bytes(const ModelConfig& config,
-                                                    const Options& options,
-                                                    int pipeline_rank);
-  [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
-                                                   const Options& options,
-                                                   const Workers& workers);
 
  private:
   // A transfer of a boundary tensor, and its frame where it is compressed.
@@ -177,7 +162,7 @@ class PipelineExecutor {
   void gather_shares(const Tensor& boundary);
   Stage& stage_of(int chunk);
 
-  Options options_;
+  ExecutorPlan plan_;
   schedule::SlotMap slots_;
   schedule::SlotMap evaluation_slots_;
   Groups* groups_;

@@ -1,38 +1,13 @@
 #pragma once
 
-#include <array>
 #include <functional>
-#include <string_view>
 #include <vector>
 
 #include "core/comm/communicator.h"
+#include "parallel/plan/step_waits.h"
 #include "parallel/step/groups.h"
 
 namespace slackline {
-
-// The axes whose traffic is reported, in this order (CONTRACTS section 4).
-inline constexpr std::array<std::string_view, 4> kReportedAxes = {
-    "tensor", "pipeline", "data", "embedding"};
-
-// One transfer that a rank waited for, in seconds of the world's clock.
-struct Wait {
-  std::size_t axis = 0;  // of kReportedAxes; their number: the agreement of all ranks
-  TransferRecord record{};
-  double peers_submitted = 0.0;  // when the last peer had
-};
-
-// One rank's transfers of a step, in seconds and bytes.
-struct StepWaits {
-  struct Axis {
-    double bytes_sent = 0.0;
-    double exposed = 0.0;
-  };
-
-  std::array<Axis, kReportedAxes.size()> axes{};  // as kReportedAxes
-  double exposed = 0.0;           // waiting for a transfer after its last peer had submitted it
-  double bubble = 0.0;            // waiting before that
-  std::vector<Wait> transfers{};  // in order of submission on each communicator
-};
 
 // Splits the time that a rank waited for transfers. When a transfer's last peer submitted it is
 // known to that peer alone, so ranks tell each other after a step, beside the next one; that

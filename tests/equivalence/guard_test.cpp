@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "model/stage.h"
-#include "parallel/channel/compression_quality.h"
 #include "parallel/mesh/stage_split.h"
+#include "parallel/plan/compression_quality.h"
 #include "tests/equivalence/sampled_step.h"
 #include "tests/support/catch.h"
 

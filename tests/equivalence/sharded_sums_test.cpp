@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/channel/compression_quality.h"
+#include "parallel/plan/compression_quality.h"
 #include "parallel/predict/class_bytes.h"
 #include "tests/equivalence/sampled_step.h"
 #include "tests/support/catch.h"

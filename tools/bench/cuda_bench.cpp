@@ -39,7 +39,7 @@
 #include "tools/bench/device_timer.h"
 #include "tools/bench/timing.h"
 #include "tools/cli/command_line.h"
-#include "tools/run/card_peak.h"
+#include "tools/record/card_peak.h"
 
 namespace slackline {
 

@@ -15,7 +15,7 @@
 #include "core/tensor/arena.h"
 #include "core/tensor/host_tensor.h"
 #include "tools/bench/timing.h"
-#include "tools/run/card_peak.h"
+#include "tools/record/card_peak.h"
 
 namespace slackline {
 

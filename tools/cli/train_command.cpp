@@ -25,7 +25,7 @@
 #include "tools/cli/commands.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/memory_advice.h"
-#include "tools/run/card_peak.h"
+#include "tools/record/card_peak.h"
 #include "tools/run/rehearsal.h"
 #include "tools/run/same_files.h"
 #include "tools/run/stop_signal.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "parallel/predict/step_costs.h"
+#include "parallel/plan/step_costs.h"
 
 namespace slackline {
 

@@ -14,7 +14,9 @@
 #include "core/tensor/memory_table.h"
 #include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
+#include "parallel/mesh/executor_bytes.h"
 #include "parallel/predict/compression_memory.h"
+#include "parallel/sync/gradient_buckets.h"
 #include "tools/plan/compression_plans.h"
 
 namespace slackline {
@@ -102,11 +104,8 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
       {"input embedding gradient (fp32)", parameters.input_gradient},
       {"weights (bf16 copies)", parameters.copies},
       {"AdamW moments (fp32)", pieces.moments},
-      {"activations",
-       PipelineExecutor::activation_bytes(config.model, plan.executor, place.pipeline)},
-      {"workspace",
-       PipelineExecutor::workspace_bytes(
-           config.model, plan.executor, {num_threads, config.device})},
+      {"activations", activation_bytes(config.model, plan.executor, place.pipeline)},
+      {"workspace", workspace_bytes(config.model, plan.executor, {num_threads, config.device})},
       {"tokens of a step", tokens_bytes(config)},
       {"checkpoint staging", pieces.saved + compression.saved, true},
       {"token files (mapped)", mapped_bytes(config.data), true},

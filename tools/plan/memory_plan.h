@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/plan/compression_plan.h"
 #include "tools/run/train_config.h"
 
 namespace slackline {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/channel/compression_quality.h"
-#include "parallel/step/wait_times.h"
+#include "parallel/plan/compression_quality.h"
+#include "parallel/plan/step_waits.h"
 
 namespace slackline {
 

@@ -4,11 +4,11 @@
 #include <string>
 
 #include "core/comm/text_exchange.h"
-#include "parallel/choose/codec_measurement.h"
 #include "parallel/choose/compression_guard.h"
 #include "parallel/choose/critical_path.h"
-#include "parallel/choose/message_trial.h"
 #include "tools/plan/compression_plans.h"
+#include "tools/run/codec_measurement.h"
+#include "tools/run/message_trial.h"
 
 namespace slackline {
 

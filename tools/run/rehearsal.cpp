@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/log.h"
+#include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/step_cost_model.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/plan_json.h"

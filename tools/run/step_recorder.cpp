@@ -13,6 +13,7 @@
 #include "core/comm/text_exchange.h"
 #include "core/joined_text.h"
 #include "core/json_reader.h"
+#include "parallel/predict/assumed_costs.h"
 #include "tools/run/compute_seconds.h"
 
 namespace slackline {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/comm/communicator.h"
-#include "parallel/predict/step_costs.h"
+#include "parallel/plan/step_costs.h"
 #include "parallel/predict/timeline/chrome_trace.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/wait_times.h"

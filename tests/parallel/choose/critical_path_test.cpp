@@ -4,11 +4,11 @@
 #include <string>
 
 #include "core/json_reader.h"
-#include "parallel/choose/codec_measurement.h"
 #include "parallel/predict/class_bytes.h"
 #include "parallel/predict/class_costs.h"
 #include "parallel/predict/timeline/timeline.h"
 #include "tests/support/catch.h"
+#include "tools/run/codec_measurement.h"
 
 namespace slackline {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/json_reader.h"
+#include "parallel/predict/assumed_costs.h"
 #include "tests/support/catch.h"
 #include "tools/plan/step_plan.h"
 

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "model/parameter_table.h"
+#include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
 #include "parallel/predict/step_cost_model.h"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
+#include "parallel/predict/assumed_costs.h"
 #include "tests/parallel/schedule/golden_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/run_process.h"

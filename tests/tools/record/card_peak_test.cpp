@@ -1,4 +1,4 @@
-#include "tools/run/card_peak.h"
+#include "tools/record/card_peak.h"
 
 #include "tests/support/catch.h"
 #include "tools/record/metrics.h"

@@ -1,11 +1,11 @@
-#include "parallel/channel/bucket_compression.h"
+#include "parallel/sync/bucket_compression.h"
 
 #include <algorithm>
 #include <iterator>
 
 #include "compress/codec_bytes.h"
 #include "core/comm/collective_bytes.h"
-#include "parallel/predict/step_costs.h"
+#include "parallel/plan/step_costs.h"
 
 namespace slackline {
 
@@ -40,7 +40,7 @@ std::size_t sent_by_all(const CollectiveCall& call, int ranks) {
   return bytes;
 }
 
-std::size_t sum_bytes(const CompressedSum::Options& sum) {
+std::size_t sum_bytes(const CodedSum& sum) {
   const std::vector<CodecPart> parts = codec_parts(sum.matrices);
   const auto ranks = static_cast<std::size_t>(sum.ranks);
   if (!sum.owners.empty()) {
@@ -100,6 +100,46 @@ bool ends_with(const ChunkSlice& chunk, const GradientBucket& bucket) {
 
 }  // namespace
 
+std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices) {
+  std::vector<CodecPart> parts;
+  parts.reserve(matrices.size());
+  for (const Parameter* parameter : matrices) {
+    const Shape& shape = parameter->shard.shape;
+    parts.push_back(
+        {.name = parameter->spec.name, .shape = {.rows = shape[0], .columns = shape[1]}});
+  }
+  return parts;
+}
+
+std::vector<std::int64_t> message_shape(const CodedSum& sum) {
+  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
+  if (parts.size() == 1) {
+    return {parts.front().shape.rows, parts.front().shape.columns};
+  }
+  std::int64_t elements = 0;
+  for (const CodecPart& part : parts) {
+    elements += static_cast<std::int64_t>(part.shape.num_elements());
+  }
+  return {elements};
+}
+
+std::size_t message_bytes(const CodedSum& sum) {
+  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
+  if (!sum.owners.empty()) {
+    return sum.owners.size() * (adds(sum.setting.kind)
+                                    ? slice_elements(parts, sum.owners) * size_of(DType::bf16)
+                                    : slice_bytes(sum.setting, parts, sum.owners));
+  }
+  if (!adds(sum.setting.kind)) {
+    return frame_bytes(sum.setting, parts);
+  }
+  std::size_t bytes = 0;
+  for (const SumRound& round : sum_rounds(sum.setting, parts)) {
+    bytes += round.elements * round.element_bytes;
+  }
+  return bytes;
+}
+
 schedule::TransferClass class_of(const Parameter& parameter,
                                  const GradientBucket& bucket,
                                  const BucketPlace& place) {
@@ -113,10 +153,10 @@ schedule::TransferClass class_of(const Parameter& parameter,
           .phase = tail ? Phase::tail : Phase::step};
 }
 
-CompressedBucket::Options compressed_bucket(const GradientBucket& bucket,
-                                            const CompressionPlan& plan,
-                                            const BucketPlace& place) {
-  CompressedBucket::Options options{.ranks = place.group_size, .order = place.order};
+CodedBucket coded_bucket(const GradientBucket& bucket,
+                         const CompressionPlan& plan,
+                         const BucketPlace& place) {
+  CodedBucket options{.ranks = place.group_size, .order = place.order};
   for (const Parameter* parameter : bucket.holds) {
     const CodecSetting* setting = codec_of(*parameter, bucket, plan, place);
     if (setting == nullptr) {
@@ -136,7 +176,7 @@ CompressedBucket::Options compressed_bucket(const GradientBucket& bucket,
     }
     sum->matrices.push_back(parameter);
   }
-  for (CompressedSum::Options& sum : options.sums) {
+  for (CodedSum& sum : options.sums) {
     if (place.strategy == DataStrategy::zero1 && cuts_by_rows(sum.setting.kind)) {
       const std::size_t whole = sum_bytes(sum);
       sum.owners = owned_rows(bucket, sum.matrices, place.group_size);
@@ -153,14 +193,14 @@ CompressedBucket::Options compressed_bucket(const GradientBucket& bucket,
   return options;
 }
 
-std::size_t compressed_bucket_bytes(const CompressedBucket::Options& options) {
+std::size_t coded_bucket_bytes(const CodedBucket& bucket) {
   std::size_t plain = 0;
-  for (const Parameter* parameter : options.plain) {
+  for (const Parameter* parameter : bucket.plain) {
     plain += parameter->shard.shape.num_elements();
   }
   std::size_t bytes =
-      sent_by_all({.kind = TransferRecord::Kind::all_reduce, .elements = plain}, options.ranks);
-  for (const CompressedSum::Options& sum : options.sums) {
+      sent_by_all({.kind = TransferRecord::Kind::all_reduce, .elements = plain}, bucket.ranks);
+  for (const CodedSum& sum : bucket.sums) {
     bytes += sum_bytes(sum);
   }
   return bytes;

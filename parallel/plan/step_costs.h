@@ -10,14 +10,14 @@
 
 #include "compress/codec_setting.h"
 #include "core/comm/links/cluster.h"
-#include "parallel/mesh/rank_plan.h"
+#include "model/model_config.h"
 #include "parallel/plan/codec_errors.h"
 #include "parallel/schedule/unit.h"
 
 namespace slackline {
 
-// What the compute of a step takes, measured or assumed: a cost file (CONTRACTS section 6) as a
-// value. No cost has waiting for a transfer in it.
+// What the compute of a step takes, measured or assumed: a cost file as a value
+// (docs/schedule.md). No cost has waiting for a transfer in it.
 //
 // Costs of a virtual stage hold for the layout they were measured on. Costs of parts are free of
 // layouts: one token's share of a pass, the times of all tensor ranks added up, so that N tokens on
@@ -112,16 +112,11 @@ struct StepCosts {
                                                   const std::vector<std::int64_t>& shape) const;
 };
 
-[[nodiscard]] CostLayout layout_of(const MeshJob& job);
-
 // Speeds of a rank that are assumed where nothing was measured.
 struct AssumedSpeeds {
   double flops_per_second = 1e11;  // about one core with 512-bit vectors, fp32
   double bytes_per_second = 1e10;  // of the optimizer's pass over memory
 };
-
-// Costs of all parts from their floating-point operations.
-[[nodiscard]] StepCosts assumed_costs(const ModelConfig& model, const AssumedSpeeds& speeds);
 
 // A codec's work on a message of `shape` (as in CodecCost), from its floating-point operations and
 // the memory that it reads and writes.
@@ -133,10 +128,5 @@ struct AssumedSpeeds {
 [[nodiscard]] CodecCost codec_cost(const StepCosts& costs,
                                    const CodecSetting& setting,
                                    const std::vector<std::int64_t>& shape);
-
-// Adds the costs of parts to costs of virtual stages measured on `job`, so that they serve other
-// layouts too: a pass' seconds are shared out like the parts' operations. Parts that were measured
-// stay. Sets the layout.
-[[nodiscard]] StepCosts with_parts(const MeshJob& job, StepCosts measured);
 
 }  // namespace slackline

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "compress/codec_setting.h"
-#include "parallel/channel/message_sums.h"
+#include "compress/message_sums.h"
 #include "parallel/plan/transfer_class.h"
 
 namespace slackline {

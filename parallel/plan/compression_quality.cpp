@@ -1,4 +1,4 @@
-#include "parallel/channel/compression_quality.h"
+#include "parallel/plan/compression_quality.h"
 
 #include <cmath>
 

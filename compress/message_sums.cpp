@@ -1,4 +1,4 @@
-#include "parallel/channel/message_sums.h"
+#include "compress/message_sums.h"
 
 #include <bit>
 #include <span>

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "parallel/channel/codec_times.h"
+#include "compress/codec_times.h"
 #include "parallel/choose/critical_path.h"
 
 namespace slackline {

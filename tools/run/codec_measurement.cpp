@@ -1,4 +1,4 @@
-#include "parallel/choose/codec_measurement.h"
+#include "tools/run/codec_measurement.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
-#include "parallel/predict/step_costs.h"
+#include "parallel/predict/assumed_costs.h"
 
-#include <cmath>
-#include <utility>
+#include <initializer_list>
+#include <optional>
 
 #include "parallel/mesh/stage_split.h"
 #include "parallel/predict/byte_inputs.h"
@@ -15,28 +15,6 @@ using schedule::Seconds;
 
 // Weight, gradient and two moments are read, all but the gradient written: 7 floats.
 constexpr double kUpdateBytes = 28.0;
-constexpr double kFloatBytes = 4.0;
-
-template <typename Matches>
-std::optional<Seconds> mean(const std::vector<OpCost>& ops, const Matches& matches) {
-  Seconds sum{};
-  int count = 0;
-  for (const OpCost& op : ops) {
-    if (matches(op)) {
-      sum += op.seconds;
-      ++count;
-    }
-  }
-  return count == 0 ? std::nullopt : std::optional((1.0 / count) * sum);
-}
-
-double num_elements(const std::vector<std::int64_t>& shape) {
-  double elements = 1.0;
-  for (const std::int64_t size : shape) {
-    elements *= static_cast<double>(size);
-  }
-  return elements;
-}
 
 bool has(const StepCosts& costs, CostKind kind) {
   return costs.of_part(kind).has_value();
@@ -87,40 +65,6 @@ void add_scaled(StepCosts& costs,
 
 }  // namespace
 
-std::optional<CodecCost> StepCosts::of_codec(const CodecSetting& setting,
-                                             const std::vector<std::int64_t>& shape) const {
-  const double elements = num_elements(shape);
-  const CodecCost* nearest = nullptr;
-  double nearest_factor = 0.0;
-  for (const CodecCost& cost : codecs) {
-    const double factor = elements / num_elements(cost.shape);
-    const auto distance = [](double of) { return std::abs(std::log(of)); };
-    if (cost.codec == setting &&
-        (nearest == nullptr || cost.shape == shape ||
-         (nearest->shape != shape && distance(factor) < distance(nearest_factor)))) {
-      nearest = &cost;
-      nearest_factor = factor;
-    }
-  }
-  if (nearest == nullptr) {
-    return std::nullopt;
-  }
-  CodecCost cost = *nearest;
-  cost.shape = shape;
-  cost.encode = nearest_factor * cost.encode;
-  cost.decode = nearest_factor * cost.decode;
-  cost.sent_bytes = static_cast<std::size_t>(nearest_factor * static_cast<double>(cost.sent_bytes));
-  return cost;
-}
-
-std::optional<Seconds> StepCosts::of_stage(int stage, CostKind kind) const {
-  return mean(ops, [&](const OpCost& op) { return op.kind == kind && op.stage == stage; });
-}
-
-std::optional<Seconds> StepCosts::of_part(CostKind kind) const {
-  return mean(ops, [&](const OpCost& op) { return op.kind == kind; });
-}
-
 CostLayout layout_of(const MeshJob& job) {
   CostLayout layout{.tensor = job.parallel.tensor, .tokens = job.micro_batch.num_tokens()};
   for (const ChunkSlice& chunk : split_layers(job.model, job.parallel)) {
@@ -151,27 +95,6 @@ StepCosts assumed_costs(const ModelConfig& model, const AssumedSpeeds& speeds) {
   costs.ops.push_back(
       {.kind = CostKind::element_update, .seconds = {kUpdateBytes / speeds.bytes_per_second}});
   return costs;
-}
-
-CodecCost assumed_codec_cost(const CodecSetting& setting,
-                             const std::vector<std::int64_t>& shape,
-                             const AssumedSpeeds& speeds) {
-  const double elements = num_elements(shape);
-  // Two reads of the message to find scales or thresholds and to write; one write to decode.
-  double encode = 3.0 * kFloatBytes * elements / speeds.bytes_per_second;
-  double decode = kFloatBytes * elements / speeds.bytes_per_second;
-  if (setting.kind == CodecKind::low_rank) {  // products with both factors, then their product
-    encode += 4.0 * setting.rank * elements / speeds.flops_per_second;
-    decode += 2.0 * setting.rank * elements / speeds.flops_per_second;
-  }
-  return {.codec = setting, .shape = shape, .encode = {encode}, .decode = {decode}};
-}
-
-CodecCost codec_cost(const StepCosts& costs,
-                     const CodecSetting& setting,
-                     const std::vector<std::int64_t>& shape) {
-  const std::optional<CodecCost> known = costs.of_codec(setting, shape);
-  return known ? *known : assumed_codec_cost(setting, shape, {});
 }
 
 StepCosts with_parts(const MeshJob& job, StepCosts measured) {

@@ -1,4 +1,4 @@
-#include "parallel/choose/message_trial.h"
+#include "tools/run/message_trial.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "parallel/channel/message_sums.h"
+#include "compress/message_sums.h"
 #include "parallel/choose/compression_policy.h"
 
 namespace slackline {

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compress/codec.h"
+#include "compress/codecs/rehearsed_codec.h"
+#include "model/model_slice.h"
+#include "parallel/plan/compression_plan.h"
+#include "parallel/plan/step_costs.h"
+#include "parallel/schedule/ops.h"
+
+namespace slackline {
+
+// One end of one direction of a boundary between stages whose messages are compressed.
+struct BoundaryEnd {
+  enum class Side { sends, receives };
+
+  CodecSetting setting{};
+  Side side = Side::sends;
+  std::string name;          // "pipeline_backward/3": site and sending virtual stage, for draws
+  std::string place{};       // "pipeline_backward/5": site and layers before it, for its state
+  MatrixShape shape{};       // of this rank's share
+  DType dtype = DType::f32;  // of the boundary tensor
+  Device device = Device::cpu;
+  int num_micro_batches = 1;
+  std::uint64_t seed = 0;
+  std::optional<RehearsedSeconds> rehearsed{};  // on the rehearsal device
+
+  friend bool operator==(const BoundaryEnd&, const BoundaryEnd&) = default;
+};
+
+// Whether a codec is to be used for a boundary's messages: where its frame is smaller than the
+// plain message, whose elements are of dtype `plain`, or where its setting says always.
+[[nodiscard]] bool pays_at_boundary(const CodecSetting& setting,
+                                    const MatrixShape& share,
+                                    DType plain);
+
+// The view of `elements` of a boundary tensor of C channels as a matrix: tokens by channels; where
+// the tensor ranks' shares cut through tokens, equal parts of each token's channels by rank.
+[[nodiscard]] MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size);
+
+[[nodiscard]] std::vector<CodecPart> codec_parts(const BoundaryEnd& end);
+[[nodiscard]] std::unique_ptr<Codec> make_codec(const BoundaryEnd& end);
+
+// Codecs work on f32: bf16 boundaries pass through a widened copy in the workspace.
+[[nodiscard]] bool widens(const BoundaryEnd& end);
+
+// Scratch of the codec at this end, `codec` being what make_codec() gives.
+[[nodiscard]] std::size_t workspace_bytes(const BoundaryEnd& end,
+                                          const Codec& codec,
+                                          const Workers& workers);
+
+// Which sends and receives of one rank a plan compresses, and by what. A value.
+class PipelineBoundaries {
+ public:
+  struct Options {
+    schedule::Schedule schedule{};
+    std::vector<ChunkSlice> stages{};  // of every virtual stage; empty: no state is saved
+    int pipeline_rank = 0;
+    MatrixShape share{};  // of this rank, of every boundary tensor
+    DType dtype = DType::f32;
+    Device device = Device::cpu;
+    std::uint64_t seed = 0;
+    std::shared_ptr<const StepCosts> rehearsed{};  // what codecs take on the rehearsal device
+  };
+
+  explicit PipelineBoundaries(const Options& options);
+
+  // The rank's list.
+  [[nodiscard]] const std::vector<schedule::Op>& ops() const;
+
+  // REQUIRES, of both: the op is a send or a receive. A receive's transfer is its sender's.
+  [[nodiscard]] static schedule::TransferId id_of(const schedule::Op& op);
+  [[nodiscard]] static BoundaryEnd::Side side_of(const schedule::Op& op);
+
+  [[nodiscard]] schedule::TransferClass class_of(const schedule::TransferId& id) const;
+
+  // Absent where the op transfers nothing, or plain.
+  [[nodiscard]] std::optional<BoundaryEnd> end_of(const schedule::Op& op,
+                                                  const CompressionPlan& plan) const;
+
+  // Each end once.
+  [[nodiscard]] std::vector<BoundaryEnd> ends(const CompressionPlan& plan) const;
+
+ private:
+  Options options_;
+  std::map<schedule::TransferId, schedule::Phase> phases_{};  // of all ranks' sends
+};
+
+}  // namespace slackline

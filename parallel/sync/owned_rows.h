@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "compress/codec.h"
+#include "compress/frame_rows.h"
+#include "parallel/sync/gradient_buckets.h"
+
+namespace slackline {
+
+// By rank of a group: the rows of a sum's matrices of which the rank updates elements under zero1.
+// A row that two ranks' slices of the bucket cut stands with both.
+using OwnedRows = std::vector<std::vector<MatrixRows>>;
+
+[[nodiscard]] OwnedRows owned_rows(const GradientBucket& bucket,
+                                   const std::vector<const Parameter*>& matrices,
+                                   int ranks);
+
+// Those of a rank that no rank before it has: each row of the sum once over all ranks.
+[[nodiscard]] std::vector<MatrixRows> rows_counted_by(const OwnedRows& owners, int rank);
+
+// Slices of a message, one for each rank, are all as long as the longest, for collectives take
+// equal ones: elements of a message that adds, bytes of one of frames.
+[[nodiscard]] std::size_t slice_elements(const std::vector<CodecPart>& parts,
+                                         const OwnedRows& owners);
+[[nodiscard]] std::size_t slice_bytes(const CodecSetting& setting,
+                                      const std::vector<CodecPart>& parts,
+                                      const OwnedRows& owners);
+
+}  // namespace slackline
