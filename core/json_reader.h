@@ -43,7 +43,7 @@ class JsonReader {
   // column. Duplicate keys, anything but an object at the top, NaN and numbers that overflow are
   // refused. Comments are not JSON.
   static JsonReader parse(std::string_view text, const std::string& source);
-  // Reads the file; a missing or unreadable one is a ConfigError too (CONTRACTS section 8).
+  // Reads the file; a missing or unreadable one is a ConfigError too.
   static JsonReader parse_file(const std::string& path);
 
   // Applies one `--set a.b=c`: c is JSON, or a plain string where it does not parse. Creates

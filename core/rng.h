@@ -49,8 +49,8 @@ inline constexpr PhiloxKey kPhiloxWeyl = {0x9E3779B9, 0xBB67AE85};  // added to 
 // Element `index` of a stream of numbers in [0, 1), 53 bits, from counter `index`.
 [[nodiscard]] double uniform_number(PhiloxKey key, std::uint64_t index);
 
-// Identifies the dropout masks of one place of the model in one step (CONTRACTS rule 7 lists the
-// key: seed, step, site, global sample index, element). Word e % 4 of
+// Identifies the dropout masks of one place of the model in one step by seed, step,
+// site, global sample index and element. Word e % 4 of
 //   philox(philox_key(seed, site), {e / 4 low, e / 4 high, sample low, step low}) with the upper
 // halves of sample and step folded into the key decides element e of that sample: it is dropped
 // when the word is below probability * 2^32.

@@ -12,7 +12,7 @@ namespace slackline {
 
 // Token and position tables. When the token table is tied to the head, gradients of the lookup
 // gather in Parameters::input_gradient and join the head's when the step's passes have ended
-// (CONTRACTS section 7 rule 3: input + head). Only rows of tokens that occurred are touched.
+// as input + head. Only rows of tokens that occurred are touched.
 //
 // Where tensor ranks share the vocabulary, each looks up the tokens it has rows for and the sum
 // over ranks puts the lookups together: all but one are zero, so it is exact. Positions are added

@@ -58,7 +58,7 @@ class Parameters {
   // REQUIRES: the slice holds a parameter of that name.
   [[nodiscard]] Parameter& at(std::string_view name);
 
-  // A tied table has two gradients (CONTRACTS section 7 rule 3). Where one rank has both ends of
+  // A tied table has two gradients (docs/numerics.md). Where one rank has both ends of
   // the model, the head's is the parameter's own and the input's stands here until
   // Embedding::finish_gradient adds it. Empty elsewhere.
   [[nodiscard]] const Tensor& input_gradient() const { return input_gradient_; }

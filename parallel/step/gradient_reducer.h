@@ -23,7 +23,7 @@ namespace slackline {
 struct StepCosts;
 
 // Sums gradients over the data axis and, where a tied table stands on two stages, over both: every
-// sum in the order of CONTRACTS section 7. Buckets of gradients whose layers have ended travel
+// sum in the order of docs/numerics.md. Buckets of gradients whose layers have ended travel
 // while the last micro-batch's backward still runs; the rest in finish().
 //
 // With `replicate` each rank ends with all sums. With `zero1` a rank ends with its slice of each

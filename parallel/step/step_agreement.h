@@ -24,8 +24,8 @@ class StepAgreement {
   StepAgreement(Communicator& world, std::vector<std::string> names);
 
   // `squared_norms` belong to `pieces`, one each. The norm is a sum of double partials per logical
-  // tensor, a tensor's shards in rank order, then tensors in byte order of their names (CONTRACTS
-  // section 7 rule 4); `own` counts once, whichever ranks pass a loss.
+  // tensor, a tensor's shards in rank order, then tensors in byte order of their names;
+  // `own` counts once, whichever ranks pass a loss.
   [[nodiscard]] StepFacts agree(const StepFacts& own,
                                 const std::vector<OptimizerPiece>& pieces = {},
                                 const std::vector<double>& squared_norms = {});

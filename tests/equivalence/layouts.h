@@ -26,7 +26,7 @@ struct Layout {
 [[nodiscard]] MeshRun on_one_rank(const MeshRun& run);
 
 // The layout of the same tensor and data degrees without a pipeline, nor anything else that must
-// not change a bit: CONTRACTS section 7.
+// not change a bit (docs/numerics.md).
 [[nodiscard]] MeshRun same_bits(const MeshRun& run);
 
 }  // namespace slackline::testing

@@ -70,8 +70,8 @@ class Layers(StyleCheckCase):
                           "parallel/step/a.cpp:1:")
 
     def test_an_exception_that_nobody_needs_any_more_is_an_offence(self):
-        self.write("parallel/mesh/rank_plan.h", "#pragma once\n")
-        self.assert_fails("scripts/check_layers.py", "parallel/mesh/rank_plan.h:1:",
+        self.write("tools/plan/step_plan.h", "#pragma once\n")
+        self.assert_fails("scripts/check_layers.py", "tools/plan/step_plan.h:1:",
                           "no exception any more")
 
     def test_the_schedule_may_include_nothing_of_ours(self):

@@ -6,7 +6,7 @@
 
 namespace slackline {
 
-// Reads a cost file (CONTRACTS section 6; docs/schedule.md has the kinds). Throws ConfigError that
+// Reads a cost file (docs/schedule.md, "Costs"). Throws ConfigError that
 // starts with the path.
 [[nodiscard]] StepCosts read_cost_file(const std::string& path);
 

@@ -21,7 +21,7 @@ struct PlanLists {
 
 // What a run keeps of its plan.
 struct PlanFiles {
-  std::string json{};  // plan.json (CONTRACTS section 6)
+  std::string json{};  // plan.json (docs/compression.md)
   std::string text{};  // plan.txt
 };
 

@@ -16,7 +16,7 @@
 
 namespace slackline {
 
-// A class of transfers in a plan (CONTRACTS section 6). Bytes are those of a step, over all
+// A class of transfers in a plan. Bytes are those of a step, over all
 // replicas; seconds are those of one transfer.
 struct PlannedClass {
   schedule::TransferClass members{};

@@ -28,7 +28,7 @@ struct AxisTraffic {
   double exposed_seconds = 0.0;
 };
 
-// What one step leaves behind; the fields of a step line of metrics.jsonl (CONTRACTS section 4).
+// What one step leaves behind; the fields of a step line of metrics.jsonl.
 struct StepRecord {
   std::int64_t step = 0;
   double loss = 0.0;       // mean over the global batch's tokens, before the update

@@ -13,8 +13,9 @@
 
 namespace slackline {
 
-// The directory of one run and the files a trainer writes there besides checkpoints (CONTRACTS
-// section 4). Constructing one touches nothing; claim() makes the directory, start() the files.
+// The directory of one run and the files a trainer writes there besides checkpoints
+// (docs/operations.md). Constructing one touches nothing; claim() makes the directory, start() the
+// files.
 class RunDirectory {
  public:
   explicit RunDirectory(std::string path) : path_(std::move(path)) {}

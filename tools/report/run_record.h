@@ -11,7 +11,7 @@
 
 namespace slackline::report {
 
-// What a run left in its directory, read back (CONTRACTS section 4).
+// What a run left in its directory, read back.
 struct RunRecord {
   std::string directory{};  // as the user named it
   TrainConfig config{};

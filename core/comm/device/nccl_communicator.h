@@ -16,7 +16,7 @@ enum class NcclTraffic { collectives, neighbours };
 
 // A communicator whose plain transfers of device tensors go by NCCL, on a stream of its own. They
 // begin when the rank's compute stream has come to their submission, and wait() has that stream
-// wait for them, not the host. Sums are made as everywhere (CONTRACTS: per element, in rank order):
+// wait for them, not the host. Sums are made as everywhere, per element and in rank order:
 // slices travel to the rank that sums them, and come back.
 //
 // What carries codec work, and tensors of the host, go through `staged`, a host_staged()

@@ -27,7 +27,7 @@ constexpr microseconds kLookOnForRank{20000};
 // How long a rank does before it blocks: a hand-over between threads costs as much.
 constexpr microseconds kSpin{20};
 // Otherwise it sleeps a share of the time since the last event, so that no transfer takes much
-// longer than it has to, and no more than the millisecond of DESIGN section 3.
+// longer than it has to, and none a millisecond longer.
 constexpr int kShareOfElapsed = 8;
 constexpr microseconds kShortestSleep{20};
 constexpr microseconds kLongestSleep{1000};

@@ -13,8 +13,8 @@ class JsonReader;
 // (core/comm/transport/mpi_transport).
 inline constexpr int kEagerBytes = 512 << 10;
 
-// A cluster file (CONTRACTS section 6): nodes with their devices, and the links inside and between
-// nodes. Ranks stand on devices in launch order.
+// A cluster file (docs/schedule.md, "Links"): nodes with their devices, and the links inside and
+// between nodes. Ranks stand on devices in launch order.
 struct Cluster {
   struct Nodes {
     int count = 1;

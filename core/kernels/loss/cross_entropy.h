@@ -38,7 +38,7 @@ struct SoftmaxLoss {
   std::int64_t first_token = 0;
   Tensor losses{};
   Tensor d_logits{};            // empty: losses only
-  float gradient_scale = 1.0F;  // 1 / tokens of the global batch (CONTRACTS rule 5)
+  float gradient_scale = 1.0F;  // 1 / tokens of the global batch
 };
 
 // Both in one for one rank, with the same bits: a row is scaled while it is still in the cache.

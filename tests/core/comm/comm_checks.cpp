@@ -52,7 +52,7 @@ std::vector<double> values_of(Value value, int rank, std::size_t count) {
   return values;
 }
 
-// What CONTRACTS section 7 says a sum is, element by element.
+// What docs/numerics.md says a sum is, element by element.
 template <typename Wide>
 double sum_in_order(const std::vector<std::vector<double>>& inputs, std::size_t i, SumOrder order) {
   auto total = static_cast<Wide>(inputs[0][i]);

@@ -8,7 +8,6 @@
 #include "parallel/predict/class_costs.h"
 #include "parallel/predict/timeline/timeline.h"
 #include "tests/support/catch.h"
-#include "tools/run/codec_measurement.h"
 
 namespace slackline {
 
@@ -301,24 +300,6 @@ TEST_CASE("the predicted step is that of the plan's costs, the same in a second 
   }
   const schedule::Schedule schedule = make_rank_plan(job, {}).executor.schedule;
   CHECK(schedule::make_timeline(schedule, costs).step.value == Approx(chosen.step.value));
-}
-
-TEST_CASE("every candidate is measured once for each shape, frames of a sum as often as ranks") {
-  const std::string section = R"({"policy": "critical_path",
-      "pipeline_backward": {"candidates": [{"codec": "cast"}, {"codec": "low_rank", "rank": 2}]},
-      "data_gradient": {"codec": "quantize", "bits": 8}})";
-  const std::vector<CandidateMessage> messages = candidate_messages(read(section), job_of(kMesh));
-  CHECK(std::count_if(messages.begin(), messages.end(), [](const CandidateMessage& message) {
-          return message.ranks == 0;
-        }) == 2);
-  const std::vector<CodecTimes> times = measure_codecs(messages, 64, 1);
-  REQUIRE(times.size() == messages.size());
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    CHECK(times[i].setting == messages[i].codec);
-    CHECK(times[i].encode.calls == 2);
-    CHECK(times[i].encode.seconds > 0.0);
-    CHECK(times[i].decode.seconds > 0.0);
-  }
 }
 
 }  // namespace slackline

@@ -65,7 +65,7 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
 const std::vector<std::string> kLong = {
     "run.steps=50", "run.eval_every=25", "run.save_every=0", "optimizer.lr=1e-3"};
 
-// Losses of 50 steps in fp32: sums in other orders, no more (CONTRACTS section 7).
+// Losses of 50 steps in fp32: sums in other orders, no more (docs/numerics.md).
 constexpr double kLoss = 2e-6;
 // Activations are rounded to 8 bits: a sum in another order can round the other way, by 2^-8 of a
 // value, and few of those add up in the mean of 256 tokens' losses.
