@@ -69,11 +69,6 @@ class Layers(StyleCheckCase):
         self.assert_fails("scripts/check_layers.py", "parallel/choose/a.cpp:1:",
                           "parallel/step/a.cpp:1:")
 
-    def test_an_exception_that_nobody_needs_any_more_is_an_offence(self):
-        self.write("tools/plan/step_plan.h", "#pragma once\n")
-        self.assert_fails("scripts/check_layers.py", "tools/plan/step_plan.h:1:",
-                          "no exception any more")
-
     def test_the_schedule_may_include_nothing_of_ours(self):
         self.write("parallel/schedule/ops.h", '#include "core/tensor/tensor.h"\n')
         self.assert_fails("scripts/check_layers.py", "parallel/schedule/ops.h:1:", "and nothing")

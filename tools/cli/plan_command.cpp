@@ -8,6 +8,7 @@
 #include "core/terminal.h"
 #include "data/data_members.h"
 #include "tools/cli/commands.h"
+#include "tools/config/config_job.h"
 #include "tools/plan/layout_advice.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/plan_text.h"
@@ -61,13 +62,19 @@ void print_plan(const PlanOptions& options) {
     document.set(assignment);
   }
   const TrainConfig config = read_train_config(document);
-  const StepPlan plan = read_step_plan(config, options.files);
+  const StepPlan plan = read_step_plan(plan_job(config), options.files);
   if (!options.trace.empty()) {
     write_file_atomically(options.trace, plan_trace(plan));
   }
   LayoutAdvice advice;
   if (config.parallel.num_ranks() > 1) {
-    advice = advise_layouts(config, document.resolved(), plan.costs, plan.links);
+    advice = advise_layouts(
+        plan.job,
+        [&](const std::vector<std::string>& assignments) {
+          return plan_job_with(document.resolved(), assignments);
+        },
+        plan.costs,
+        plan.links);
   }
   const std::vector<DataTableRow> data = planned_data(config);
   if (options.json) {

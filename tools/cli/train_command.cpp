@@ -23,13 +23,14 @@
 #include "core/terminal.h"
 #include "core/thread_pool.h"
 #include "tools/cli/commands.h"
+#include "tools/config/config_job.h"
+#include "tools/config/train_config.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/memory_advice.h"
 #include "tools/record/card_peak.h"
 #include "tools/run/rehearsal.h"
 #include "tools/run/same_files.h"
 #include "tools/run/stop_signal.h"
-#include "tools/run/train_config.h"
 #include "tools/run/trainer.h"
 
 namespace slackline {
@@ -231,7 +232,8 @@ auto with_memory_advice(const TrainConfig& config,
   try {
     return act();
   } catch (const OutOfMemoryError& error) {
-    const std::string advice = memory_advice(config, place_of(groups), num_threads, error.limit());
+    const std::string advice =
+        memory_advice(plan_job(config), place_of(groups), num_threads, error.limit());
     throw DeviceError(Lines{fmt::format("{}\n{}", error.what(), advice)});
   }
 }
@@ -359,7 +361,8 @@ ExitCode train(const TrainOptions& options) {
     require_one_process(options.ranks);
     require_world_fits(job.config.parallel, options.ranks);
   }
-  static_cast<void>(compression_plans(job.config));  // refuses what does not fit the layout
+  static_cast<void>(
+      compression_plans(plan_job(job.config)));  // refuses what does not fit the layout
   if (options.validate) {
     print_lines(shown_line(options.config) + ": valid\n");
     return ExitCode::done;

@@ -225,30 +225,26 @@ ResumedPlans resumed_plans(const PlanHistory& of_config, const std::string& docu
   return chosen || guarded ? stored : ResumedPlans{.plans = of_config};
 }
 
-PlanHistory compression_plans(const TrainConfig& config, const LinkSpeeds& links) {
-  const MeshJob job = config.mesh_job();
-  if (config.compress.policy == CompressionPolicy::replay) {
-    return replayed(config.compress.plan, job);
+PlanHistory compression_plans(const PlanJob& job, const LinkSpeeds& links) {
+  if (job.compress.policy == CompressionPolicy::replay) {
+    return replayed(job.compress.plan, job.mesh);
   }
-  PlanHistory plans = make_compression_plans(config.compress, job);
-  return config.compress.policy == CompressionPolicy::critical_path
-             ? plans_before_measuring(config.compress, job, links)
+  PlanHistory plans = make_compression_plans(job.compress, job.mesh);
+  return job.compress.policy == CompressionPolicy::critical_path
+             ? plans_before_measuring(job.compress, job.mesh, links)
              : plans;
 }
 
-PlanHistory expected_plans(const TrainConfig& config,
-                           const StepCosts& costs,
-                           const LinkSpeeds& links) {
-  PlanHistory plans = compression_plans(config, links);
-  if (config.compress.policy != CompressionPolicy::critical_path) {
+PlanHistory expected_plans(const PlanJob& job, const StepCosts& costs, const LinkSpeeds& links) {
+  PlanHistory plans = compression_plans(job, links);
+  if (job.compress.policy != CompressionPolicy::critical_path) {
     return plans;
   }
-  const bool rehearses = config.device == Device::rehearsal;
-  const std::int64_t from_step = config.compress.warmup_steps + (rehearses ? 1 : kFirstChosenStep);
+  const bool rehearses = job.mesh.device == Device::rehearsal;
+  const std::int64_t from_step = job.compress.warmup_steps + (rehearses ? 1 : kFirstChosenStep);
   std::erase_if(plans, [&](const PlanFromStep& plan) { return plan.from_step >= from_step; });
-  plans.push_back(
-      {.from_step = from_step,
-       .plan = choose_critical_path(config.compress, config.mesh_job(), costs, links).plan});
+  plans.push_back({.from_step = from_step,
+                   .plan = choose_critical_path(job.compress, job.mesh, costs, links).plan});
   return plans;
 }
 

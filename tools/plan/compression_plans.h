@@ -5,7 +5,7 @@
 #include "parallel/choose/compression_guard.h"
 #include "parallel/choose/compression_policy.h"
 #include "parallel/predict/step_cost_model.h"
-#include "tools/run/train_config.h"
+#include "tools/plan/plan_job.h"
 
 namespace slackline {
 
@@ -16,12 +16,11 @@ inline constexpr std::int64_t kFirstChosenStep = 3;
 // The compression plans that a run begins with: what its policy makes, or what policy `replay`
 // reads from compress.plan; of critical_path by these links. Throws ConfigError where the policy or
 // the file does not fit the config.
-[[nodiscard]] PlanHistory compression_plans(const TrainConfig& config,
-                                            const LinkSpeeds& links = {});
+[[nodiscard]] PlanHistory compression_plans(const PlanJob& job, const LinkSpeeds& links = {});
 
 // Those that it is expected to have in the end: with what policy critical_path chooses by these
 // costs, on the rehearsal device from the first step on.
-[[nodiscard]] PlanHistory expected_plans(const TrainConfig& config,
+[[nodiscard]] PlanHistory expected_plans(const PlanJob& job,
                                          const StepCosts& costs,
                                          const LinkSpeeds& links);
 

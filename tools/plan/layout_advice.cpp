@@ -10,7 +10,6 @@
 
 #include "core/error.h"
 #include "core/joined_text.h"
-#include "core/json_reader.h"
 #include "parallel/choose/critical_path.h"
 #include "parallel/predict/class_bytes.h"
 #include "parallel/predict/class_costs.h"
@@ -38,41 +37,27 @@ std::vector<int> divisors(int number) {
 }
 
 struct Candidate {
-  TrainConfig config{};
+  PlanJob job{};
   schedule::Seconds step{};
 };
 
-// The config on another layout; nothing where its own rules forbid it.
-std::optional<TrainConfig> moved(const std::string& document,
-                                 const std::vector<std::string>& assignments) {
-  try {
-    JsonReader reader = JsonReader::parse(document, "a layout");
-    for (const std::string& assignment : assignments) {
-      reader.set(assignment);
-    }
-    return read_train_config(std::move(reader));
-  } catch (const ConfigError&) {
-    return std::nullopt;
-  }
-}
-
-bool is_same_layout(const TrainConfig& a, const TrainConfig& b) {
+bool is_same_layout(const MeshJob& a, const MeshJob& b) {
   return a.parallel.tensor == b.parallel.tensor && a.parallel.pipeline == b.parallel.pipeline &&
          a.parallel.data == b.parallel.data && a.parallel.schedule == b.parallel.schedule &&
-         a.parallel.chunks == b.parallel.chunks && a.batch.micro == b.batch.micro;
+         a.parallel.chunks == b.parallel.chunks && a.micro_batch.B == b.micro_batch.B;
 }
 
-std::vector<TrainConfig> all_layouts(const TrainConfig& config, const std::string& document) {
-  std::vector<TrainConfig> layouts{config};
-  const int ranks = config.parallel.num_ranks();
+std::vector<PlanJob> all_layouts(const PlanJob& job, const JobWith& job_with) {
+  std::vector<PlanJob> layouts{job};
+  const int ranks = job.mesh.parallel.num_ranks();
   for (const int t : divisors(ranks)) {
     for (const int p : divisors(ranks / t)) {
       const int d = ranks / t / p;
-      if (p > config.model.layers || config.batch.global % d != 0) {
+      if (p > job.mesh.model.layers || job.mesh.global_batch() % d != 0) {
         continue;
       }
       for (std::int64_t micro = 1; micro <= kMostMicro; micro *= 2) {
-        const std::int64_t share = config.batch.global / d;
+        const std::int64_t share = job.mesh.global_batch() / d;
         if (share % micro != 0 || share / micro > kMostMicroBatches) {
           continue;
         }
@@ -88,11 +73,11 @@ std::vector<TrainConfig> all_layouts(const TrainConfig& config, const std::strin
               fmt::format("parallel.schedule={}", schedule),
               fmt::format("parallel.chunks={}", interleaved ? kMostChunks : 1),
               fmt::format("batch.micro={}", micro)};
-          if (!config.parallel.stage_layers.empty()) {
+          if (!job.mesh.parallel.stage_layers.empty()) {
             assignments.emplace_back("parallel.stage_layers=[]");
           }
-          const std::optional<TrainConfig> layout = moved(document, assignments);
-          if (layout && !is_same_layout(*layout, config)) {
+          const std::optional<PlanJob> layout = job_with(assignments);
+          if (layout && !is_same_layout(layout->mesh, job.mesh)) {
             layouts.push_back(*layout);
           }
         }
@@ -103,11 +88,10 @@ std::vector<TrainConfig> all_layouts(const TrainConfig& config, const std::strin
 }
 
 // Its transfers plain, or as a plan makes them.
-schedule::Seconds step_of(const TrainConfig& config,
+schedule::Seconds step_of(const MeshJob& job,
                           const StepCosts& costs,
                           const LinkSpeeds& links,
                           const CompressionPlan* plan) {
-  const MeshJob job = config.mesh_job();
   schedule::CostModel model = cost_model(job, costs, links);
   if (plan != nullptr) {
     for (const ClassBytes& row : class_bytes(job, *plan)) {
@@ -120,24 +104,22 @@ schedule::Seconds step_of(const TrainConfig& config,
 // The shorter of its steps with plain transfers and with all of them compressed, by the first and
 // by the last of critical_path's candidates: what a plan is likely to reach, without the search for
 // it.
-schedule::Seconds likely_step(const TrainConfig& config,
-                              const StepCosts& costs,
-                              const LinkSpeeds& links) {
-  schedule::Seconds step = step_of(config, costs, links, nullptr);
-  if (config.compress.policy == CompressionPolicy::none) {
+schedule::Seconds likely_step(const PlanJob& job, const StepCosts& costs, const LinkSpeeds& links) {
+  schedule::Seconds step = step_of(job.mesh, costs, links, nullptr);
+  if (job.compress.policy == CompressionPolicy::none) {
     return step;
   }
   for (const bool first : {true, false}) {
-    TrainConfig compressed = config;
-    if (config.compress.policy == CompressionPolicy::critical_path) {
+    PlanJob compressed = job;
+    if (job.compress.policy == CompressionPolicy::critical_path) {
       compressed.compress.policy = CompressionPolicy::all;
-      for (const auto& [site, offered] : candidates_of(config.compress, config.mesh_job())) {
+      for (const auto& [site, offered] : candidates_of(job.compress, job.mesh)) {
         compressed.compress.sites[schedule::site_name(site)] =
             first ? offered.front() : offered.back();
       }
     }
     const PlanHistory plans = compression_plans(compressed);
-    step = std::min(step, step_of(config, costs, links, &plans.back().plan));
+    step = std::min(step, step_of(job.mesh, costs, links, &plans.back().plan));
   }
   return step;
 }
@@ -145,12 +127,12 @@ schedule::Seconds likely_step(const TrainConfig& config,
 // Returns the bytes of the rank that needs most. Data ranks differ by what they save, and under
 // zero1 by their share of the moments; the first tensor rank has the largest share of the
 // vocabulary.
-std::size_t memory_of(const TrainConfig& config, const PlanHistory& plans) {
+std::size_t memory_of(const PlanJob& job, const PlanHistory& plans) {
   std::size_t most = 0;
-  for (int stage = 0; stage < config.parallel.pipeline; ++stage) {
-    for (int data = 0; data < config.parallel.data; ++data) {
+  for (int stage = 0; stage < job.mesh.parallel.pipeline; ++stage) {
+    for (int data = 0; data < job.mesh.parallel.data; ++data) {
       const MeshPlace place{.data = data, .pipeline = stage};
-      most = std::max(most, total_bytes(memory_plan(config, place, plans, 1), config.device));
+      most = std::max(most, total_bytes(memory_plan(job, place, plans, 1), job.mesh.device));
     }
   }
   return most;
@@ -177,20 +159,20 @@ std::string name_of(const Layout& layout) {
 
 }  // namespace
 
-LayoutAdvice advise_layouts(const TrainConfig& config,
-                            const std::string& document,
+LayoutAdvice advise_layouts(const PlanJob& job,
+                            const JobWith& job_with,
                             const StepCosts& costs,
                             const LinkSpeeds& links,
                             int most) {
   LayoutAdvice advice{.memory_limit = memory_limit(links)};
   std::vector<Candidate> candidates;
-  for (TrainConfig& layout : all_layouts(config, document)) {
+  for (PlanJob& layout : all_layouts(job, job_with)) {
     layout.compress = names_classes(layout.compress)
                           ? CompressConfig{}
-                          : without_lacking_sites(layout.compress, layout.mesh_job());
+                          : without_lacking_sites(layout.compress, layout.mesh);
     try {
       const schedule::Seconds step = likely_step(layout, costs, links);
-      candidates.push_back({.config = std::move(layout), .step = step});
+      candidates.push_back({.job = std::move(layout), .step = step});
     } catch (const ConfigError&) {
       continue;  // costs of stages alone know no other layout
     }
@@ -199,19 +181,19 @@ LayoutAdvice advise_layouts(const TrainConfig& config,
   const auto shorter = [](const auto& a, const auto& b) { return a.step < b.step; };
   std::stable_sort(candidates.begin(), candidates.end(), shorter);
   for (const Candidate& candidate : candidates) {
-    const bool own = is_same_layout(candidate.config, config);
+    const bool own = is_same_layout(candidate.job.mesh, job.mesh);
     if (static_cast<int>(advice.layouts.size()) >= most && !own) {
       continue;
     }
-    const PlanHistory plans = expected_plans(candidate.config, costs, links);
-    const std::size_t bytes = memory_of(candidate.config, plans);
+    const PlanHistory plans = expected_plans(candidate.job, costs, links);
+    const std::size_t bytes = memory_of(candidate.job, plans);
     if (advice.memory_limit > 0 && bytes > advice.memory_limit) {
       ++advice.num_too_large;
       continue;
     }
-    advice.layouts.push_back({.parallel = candidate.config.parallel,
-                              .micro = candidate.config.batch.micro,
-                              .step = step_of(candidate.config, costs, links, &plans.back().plan),
+    advice.layouts.push_back({.parallel = candidate.job.mesh.parallel,
+                              .micro = candidate.job.mesh.micro_batch.B,
+                              .step = step_of(candidate.job.mesh, costs, links, &plans.back().plan),
                               .memory_bytes = bytes,
                               .is_own = own});
   }

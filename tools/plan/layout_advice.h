@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "parallel/predict/step_cost_model.h"
-#include "tools/run/train_config.h"
+#include "tools/plan/plan_job.h"
 
 namespace slackline {
 
@@ -17,6 +19,10 @@ struct Layout {
   std::size_t memory_bytes = 0;  // of the rank that needs most
   bool is_own = false;           // the config's
 };
+
+// The job of the same config with other settings ("key=value"); nothing where its rules forbid
+// them.
+using JobWith = std::function<std::optional<PlanJob>(const std::vector<std::string>& assignments)>;
 
 struct LayoutAdvice {
   std::vector<Layout> layouts{};  // that fit, the shortest step first
@@ -30,9 +36,9 @@ struct LayoutAdvice {
 // steps are timed for all of them, and for the `most` shortest again with what the policy
 // compresses; policies that name classes of the config's own layout count as none, and sites that a
 // layout lacks as not set. Costs that do
-// not cover a layout leave it out. `document` is the config's resolved text.
-[[nodiscard]] LayoutAdvice advise_layouts(const TrainConfig& config,
-                                          const std::string& document,
+// not cover a layout leave it out.
+[[nodiscard]] LayoutAdvice advise_layouts(const PlanJob& job,
+                                          const JobWith& job_with,
                                           const StepCosts& costs,
                                           const LinkSpeeds& links,
                                           int most = 8);

@@ -14,51 +14,52 @@ namespace {
 
 struct Change {
   std::string assignments;  // as on the command line
-  TrainConfig config{};
+  PlanJob job{};
 };
 
 // Those of the config itself first, smallest change first.
-std::vector<Change> changes_of_one_key(const TrainConfig& config) {
-  std::vector<Change> changes = {{"", config}};
+std::vector<Change> changes_of_one_key(const PlanJob& job) {
+  std::vector<Change> changes = {{"", job}};
   const auto add = [&](const char* assignment, const auto& change) {
-    changes.push_back({assignment, config});
-    change(changes.back().config);
+    changes.push_back({assignment, job});
+    change(changes.back().job.mesh);
   };
-  if (config.model.recompute == Recompute::none) {
+  if (job.mesh.model.recompute == Recompute::none) {
     add(" --set model.recompute=block",
-        [](TrainConfig& changed) { changed.model.recompute = Recompute::block; });
+        [](MeshJob& changed) { changed.model.recompute = Recompute::block; });
   }
-  if (config.parallel.data > 1 && config.parallel.data_strategy == DataStrategy::replicate) {
+  if (job.mesh.parallel.data > 1 && job.mesh.parallel.data_strategy == DataStrategy::replicate) {
     add(" --set parallel.data_strategy=zero1",
-        [](TrainConfig& changed) { changed.parallel.data_strategy = DataStrategy::zero1; });
+        [](MeshJob& changed) { changed.parallel.data_strategy = DataStrategy::zero1; });
   }
-  if (config.precision == DType::f32) {
-    add(" --set precision=bf16", [](TrainConfig& changed) { changed.precision = DType::bf16; });
+  if (job.mesh.precision == DType::f32) {
+    add(" --set precision=bf16", [](MeshJob& changed) { changed.precision = DType::bf16; });
   }
   return changes;
 }
 
 }  // namespace
 
-std::string memory_advice(const TrainConfig& config,
+std::string memory_advice(const PlanJob& job,
                           const MeshPlace& place,
                           int num_threads,
                           std::size_t limit) {
-  for (const Change& change : changes_of_one_key(config)) {
-    for (std::int64_t micro = config.batch.micro; micro > 0;
+  for (const Change& change : changes_of_one_key(job)) {
+    for (std::int64_t micro = job.mesh.micro_batch.B; micro > 0;
          micro = micro % 2 == 0 ? micro / 2 : 0) {
-      const bool is_smaller = micro < config.batch.micro;
+      const bool is_smaller = micro < job.mesh.micro_batch.B;
       if (change.assignments.empty() && !is_smaller) {
         continue;
       }
       Change tried = change;
-      tried.config.batch.micro = micro;
+      tried.job.mesh.num_micro_batches *= static_cast<int>(job.mesh.micro_batch.B / micro);
+      tried.job.mesh.micro_batch.B = micro;
       if (is_smaller) {
         tried.assignments += fmt::format(" --set batch.micro={}", micro);
       }
-      const std::size_t bytes = total_bytes(
-          memory_plan(tried.config, place, compression_plans(tried.config), num_threads),
-          config.device);
+      const std::size_t bytes =
+          total_bytes(memory_plan(tried.job, place, compression_plans(tried.job), num_threads),
+                      job.mesh.device);
       if (bytes <= limit) {
         return fmt::format("hint: with{} it would hold {} of {}",
                            tried.assignments,

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string>
 
-#include "tools/run/train_config.h"
+#include "tools/plan/plan_job.h"
 
 namespace slackline {
 
@@ -11,7 +11,7 @@ namespace slackline {
 // plan has at most `limit` bytes on `config.device`, out of smaller micro-batches, block
 // recomputation, shared optimizer state and bf16, and each with smaller micro-batches. "hint: with
 // --set batch.micro=2 ...", or that none of them is enough.
-[[nodiscard]] std::string memory_advice(const TrainConfig& config,
+[[nodiscard]] std::string memory_advice(const PlanJob& job,
                                         const MeshPlace& place,
                                         int num_threads,
                                         std::size_t limit);

@@ -10,36 +10,20 @@
 
 #include "core/cuda/cuda_memory.h"
 #include "core/error.h"
-#include "core/file_io.h"
 #include "core/tensor/memory_table.h"
 #include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/predict/compression_memory.h"
 #include "parallel/sync/gradient_buckets.h"
-#include "tools/plan/compression_plans.h"
 
 namespace slackline {
 
 namespace {
 
-// Every page of a token file is touched when its tokens are checked against the vocabulary.
-std::size_t mapped_bytes(const DataConfig& data) {
-  std::size_t bytes = 0;
-  for (const std::vector<DataSource>* sources : {&data.train, &data.valid}) {
-    for (const DataSource& source : *sources) {
-      for (const char* ending : {"", ".bin", ".idx"}) {
-        const std::string path = source.path + ending;
-        bytes += is_regular_file(path) ? file_bytes(path) : 0;
-      }
-    }
-  }
-  return bytes;
-}
-
 // Inputs and targets of a rank's micro-batches.
-std::size_t tokens_bytes(const TrainConfig& config) {
-  const std::int64_t tokens = config.num_micro_batches() * config.micro_shape().num_tokens();
+std::size_t tokens_bytes(const MeshJob& job) {
+  const std::int64_t tokens = job.num_micro_batches * job.micro_batch.num_tokens();
   return 2 * static_cast<std::size_t>(tokens) * size_of(DType::i32);
 }
 
@@ -48,17 +32,17 @@ struct PieceBytes {
   std::size_t saved = 0;  // weights and moments of what this rank writes into a checkpoint
 };
 
-PieceBytes piece_bytes(const TrainConfig& config, const RankPlan& plan, const MeshPlace& place) {
-  const bool tied = config.model.tie_embeddings;
-  const std::vector<Parameter> parameters = Parameters::describe(config.model, plan.slice);
+PieceBytes piece_bytes(const MeshJob& job, const RankPlan& plan, const MeshPlace& place) {
+  const bool tied = job.model.tie_embeddings;
+  const std::vector<Parameter> parameters = Parameters::describe(job.model, plan.slice);
   const std::vector<OptimizerPiece> pieces =
       optimizer_pieces(parameters,
                        gradient_buckets(parameters, tied, plan.reducer.bucket_bytes),
                        {.strategy = plan.reducer.strategy,
                         .tensor_rank = place.tensor,
                         .data_rank = place.data,
-                        .data_size = config.parallel.data,
-                        .fused_table = tied && config.parallel.pipeline > 1 &&
+                        .data_size = job.parallel.data,
+                        .fused_table = tied && job.parallel.pipeline > 1 &&
                                        plan.reducer.embedding_sync == EmbeddingSync::fused,
                         .first_copy = place.pipeline == 0});
   PieceBytes bytes;
@@ -87,16 +71,17 @@ const std::size_t resident_at_start = resident_bytes();  // before main()
 
 }  // namespace
 
-std::vector<MemoryItem> memory_plan(const TrainConfig& config,
+std::vector<MemoryItem> memory_plan(const PlanJob& planned,
                                     const MeshPlace& place,
                                     const PlanHistory& plans,
                                     int num_threads) {
-  const RankPlan plan = make_rank_plan(config.mesh_job(), place);
-  const Parameters::Options held{.compute = config.precision, .slice = plan.slice};
-  const Parameters::Bytes parameters = Parameters::bytes(config.model, held);
-  const PieceBytes pieces = piece_bytes(config, plan, place);
+  const MeshJob& job = planned.mesh;
+  const RankPlan plan = make_rank_plan(job, place);
+  const Parameters::Options held{.compute = job.precision, .slice = plan.slice};
+  const Parameters::Bytes parameters = Parameters::bytes(job.model, held);
+  const PieceBytes pieces = piece_bytes(job, plan, place);
   const CompressionMemory compression =
-      compression_memory(config.mesh_job(), place, plans, {num_threads, config.device});
+      compression_memory(job, place, plans, {num_threads, job.device});
   // Saving copies what this rank writes, so that training goes on meanwhile.
   std::vector<MemoryItem> items = {
       {"weights (fp32)", parameters.weights},
@@ -104,11 +89,11 @@ std::vector<MemoryItem> memory_plan(const TrainConfig& config,
       {"input embedding gradient (fp32)", parameters.input_gradient},
       {"weights (bf16 copies)", parameters.copies},
       {"AdamW moments (fp32)", pieces.moments},
-      {"activations", activation_bytes(config.model, plan.executor, place.pipeline)},
-      {"workspace", workspace_bytes(config.model, plan.executor, {num_threads, config.device})},
-      {"tokens of a step", tokens_bytes(config)},
+      {"activations", activation_bytes(job.model, plan.executor, place.pipeline)},
+      {"workspace", workspace_bytes(job.model, plan.executor, {num_threads, job.device})},
+      {"tokens of a step", tokens_bytes(job)},
       {"checkpoint staging", pieces.saved + compression.saved, true},
-      {"token files (mapped)", mapped_bytes(config.data), true},
+      {"token files (mapped)", planned.token_file_bytes, true},
       {"program and libraries", program_bytes(), true},
   };
   if (compression.total() > 0) {

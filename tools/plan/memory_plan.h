@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "parallel/plan/compression_plan.h"
-#include "tools/run/train_config.h"
+#include "tools/plan/plan_job.h"
 
 namespace slackline {
 
@@ -15,11 +15,10 @@ struct MemoryItem {
   bool on_host = false;  // wherever the ops run
 };
 
-// What one rank of a run of this config will hold in memory, by name, before anything is allocated;
+// What one rank of a run will hold in memory, by name, before anything is allocated;
 // `plans` say what it compresses.
-// The sum is the process' peak: the operating system's high-water mark agrees within 2 %. Token
-// files that are not there count as empty.
-[[nodiscard]] std::vector<MemoryItem> memory_plan(const TrainConfig& config,
+// The sum is the process' peak: the operating system's high-water mark agrees within 2 %.
+[[nodiscard]] std::vector<MemoryItem> memory_plan(const PlanJob& job,
                                                   const MeshPlace& place,
                                                   const PlanHistory& plans,
                                                   int num_threads);

@@ -124,12 +124,12 @@ std::string totals_json(const StepPlan& plan) {
       R"("memory": [{}], "memory_bytes": {})",
       plan.parameters,
       plan.tokens_per_step,
-      plan.config.num_micro_batches(),
+      plan.job.mesh.num_micro_batches,
       plan.flops.causal,
       plan.flops.full_attention,
       plan.flops.hardware,
       joined(items, ", "),
-      total_bytes(plan.memory.front(), plan.config.device));
+      total_bytes(plan.memory.front(), plan.job.mesh.device));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ std::string totals_text(const StepPlan& plan) {
   std::string text =
       fmt::format("parameters            {:>18}\n", plan.parameters) +
       fmt::format("tokens a step         {:>18}\n", plan.tokens_per_step) +
-      fmt::format("micro-batches a step  {:>18}\n\n", plan.config.num_micro_batches()) +
+      fmt::format("micro-batches a step  {:>18}\n\n", plan.job.mesh.num_micro_batches) +
       fmt::format("floating-point operations      a token       a step\n");
   for (const auto& [name, flops] :
        {std::pair{"model, causal (Megatron-LM)", plan.flops.causal},
@@ -61,7 +61,7 @@ std::string layers_text(const ChunkSlice& stage) {
 
 // By what policy critical_path knows what codecs lose; nothing under other policies.
 std::string errors_text(const StepPlan& plan) {
-  if (plan.config.compress.policy != CompressionPolicy::critical_path) {
+  if (plan.job.compress.policy != CompressionPolicy::critical_path) {
     return "";
   }
   const std::size_t measured = plan.costs.errors.tried().size();
@@ -70,7 +70,7 @@ std::string errors_text(const StepPlan& plan) {
 }
 
 std::string mesh_text(const StepPlan& plan) {
-  const ParallelConfig& parallel = plan.config.parallel;
+  const ParallelConfig& parallel = plan.job.mesh.parallel;
   const int nodes = plan.ranks.back().node + 1;
   const bool blocking = plan.schedule.transfers == schedule::Transfers::blocking;
   std::string text = fmt::format(
@@ -136,7 +136,7 @@ std::string memory_text(const StepPlan& plan) {
   }
   for (std::size_t item = 0; item < plan.memory.front().size(); ++item) {
     const MemoryItem& first = plan.memory.front()[item];
-    const bool apart = first.on_host && plan.config.device == Device::cuda;  // not in the total
+    const bool apart = first.on_host && plan.job.mesh.device == Device::cuda;  // not in the total
     text += fmt::format("\n{:<32}", first.name + (apart ? ", host" : ""));
     for (std::size_t place = 0; place < places; ++place) {
       text += fmt::format(" {:>14}", plan.memory[place][item].bytes);
@@ -144,7 +144,7 @@ std::string memory_text(const StepPlan& plan) {
   }
   text += fmt::format("\n{:<32}", "total");
   for (std::size_t place = 0; place < places; ++place) {
-    text += fmt::format(" {:>14}", total_bytes(plan.memory[place], plan.config.device));
+    text += fmt::format(" {:>14}", total_bytes(plan.memory[place], plan.job.mesh.device));
   }
   text += "\n";
   if (places < plan.memory.size()) {

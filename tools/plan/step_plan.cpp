@@ -56,13 +56,13 @@ struct KnownLinks {
 };
 
 // Of the cluster that is asked for, else of the one that a run would emulate.
-KnownLinks known_links(const TrainConfig& config, const StepPlanFiles& files) {
-  const std::string& emulated = config.network.links;
-  const int num_ranks = config.parallel.num_ranks();
+KnownLinks known_links(const PlanJob& job, const StepPlanFiles& files) {
+  const std::string& emulated = job.network.links;
+  const int num_ranks = job.mesh.parallel.num_ranks();
   if (!files.cluster.empty()) {
     return {require_fits(read_cluster(files.cluster), files.cluster, num_ranks), files.cluster};
   }
-  if (config.network.emulates()) {
+  if (job.network.emulates()) {
     return {require_fits(read_emulated_cluster(emulated), emulated, num_ranks), emulated};
   }
   return {};
@@ -233,7 +233,7 @@ void plan_ranks(StepPlan& plan,
                 const PlanHistory& plans,
                 const schedule::ByteInputs& inputs,
                 const LinkSpeeds& links) {
-  const ParallelConfig& parallel = plan.config.parallel;
+  const ParallelConfig& parallel = plan.job.mesh.parallel;
   const Mesh mesh = make_mesh(parallel);
   const std::vector<int> nodes = links ? links->nodes_of_ranks(mesh.size())
                                        : std::vector<int>(static_cast<std::size_t>(mesh.size()), 0);
@@ -244,11 +244,11 @@ void plan_ranks(StepPlan& plan,
     const int node = nodes[static_cast<std::size_t>(rank)];
     const auto ranks_on_node = static_cast<int>(std::count(nodes.begin(), nodes.end(), node));
     std::vector<MemoryItem> memory =
-        memory_plan(plan.config, place, plans, default_num_threads(ranks_on_node));
+        memory_plan(plan.job, place, plans, default_num_threads(ranks_on_node));
     plan.ranks.push_back(
         {.place = place,
          .node = node,
-         .memory_bytes = total_bytes(memory, plan.config.device),
+         .memory_bytes = total_bytes(memory, plan.job.mesh.device),
          .sent = divided(place_bytes(inputs, place.pipeline), parallel.tensor * parallel.data)});
     if (place.tensor == 0 && place.data == 0) {
       plan.memory.push_back(std::move(memory));
@@ -258,26 +258,26 @@ void plan_ranks(StepPlan& plan,
 
 }  // namespace
 
-LinkSpeeds links_of_run(const TrainConfig& config, const LinkSpeeds& probed) {
-  return config.network.emulates() ? read_emulated_cluster(config.network.links) : probed;
+LinkSpeeds links_of_run(const NetworkConfig& network, const LinkSpeeds& probed) {
+  return network.emulates() ? read_emulated_cluster(network.links) : probed;
 }
 
-StepPlan make_step_plan(const TrainConfig& config,
+StepPlan make_step_plan(const PlanJob& planned,
                         const std::optional<StepCosts>& costs,
                         const LinkSpeeds& links,
                         const std::optional<PlanHistory>& given_plans) {
-  const MeshJob job = config.mesh_job();
-  StepCosts known = costs ? *costs : assumed_costs(config.model, {});
-  if (config.device == Device::rehearsal) {
+  const MeshJob& job = planned.mesh;
+  StepCosts known = costs ? *costs : assumed_costs(job.model, {});
+  if (job.device == Device::rehearsal) {
     known.codecs_take_compute = false;  // waits take none of each other's time
   }
-  const PlanHistory plans = given_plans ? *given_plans : expected_plans(config, known, links);
+  const PlanHistory plans = given_plans ? *given_plans : expected_plans(planned, known, links);
   const schedule::ByteInputs inputs = byte_inputs(job);
-  StepPlan plan{.config = config,
-                .parameters = num_parameters(config.model),
-                .tokens_per_step = config.batch.global * config.model.sequence,
-                .flops = flops_per_token(config.model),
-                .stages = split_layers(config.model, config.parallel),
+  StepPlan plan{.job = planned,
+                .parameters = num_parameters(job.model),
+                .tokens_per_step = job.global_batch() * job.model.sequence,
+                .flops = flops_per_token(job.model),
+                .stages = split_layers(job.model, job.parallel),
                 .schedule = make_rank_plan(job, {}).executor.schedule,
                 .costs_from = costs ? "measured" : assumption(),
                 .links_from = links ? "given" : "none: transfers take no time",
@@ -292,14 +292,14 @@ StepPlan make_step_plan(const TrainConfig& config,
   std::vector<PlannedClass> classes = timed_classes(plan.slacks, inputs);
   part_gradients(classes, job);
   for (const PlanFromStep& row : plans) {
-    PlannedClasses& planned = plan.compression.emplace_back();
-    planned.from_step = row.from_step;
-    planned.classes = planned_classes(classes, job, row.plan, costs, known);
-    for (const PlannedClass& members : planned.classes) {
+    PlannedClasses& of_step = plan.compression.emplace_back();
+    of_step.from_step = row.from_step;
+    of_step.classes = planned_classes(classes, job, row.plan, costs, known);
+    for (const PlannedClass& members : of_step.classes) {
       model.compressed[members.members] = members.cost;
     }
     plan.timeline = schedule::make_timeline(plan.schedule, model);
-    planned.step = plan.timeline.step;
+    of_step.step = plan.timeline.step;
   }
   for (const PlannedClass& row : plan.classes()) {
     Bytes& bytes = axis_of(plan.step_bytes, job, row.members.site);
@@ -310,27 +310,27 @@ StepPlan make_step_plan(const TrainConfig& config,
   return plan;
 }
 
-StepPlan read_step_plan(const TrainConfig& config,
+StepPlan read_step_plan(const PlanJob& job,
                         const StepPlanFiles& files,
                         const LinkSpeeds& probed,
                         const std::optional<PlanHistory>& plans) {
   std::string costs_path = files.costs;
-  if (costs_path.empty() && config.device == Device::rehearsal) {
-    costs_path = config.rehearsal.costs;
+  if (costs_path.empty() && job.mesh.device == Device::rehearsal) {
+    costs_path = job.rehearsal_costs;
   }
   std::optional<StepCosts> costs;
   if (!costs_path.empty()) {
     costs = read_cost_file(costs_path);
   }
-  const KnownLinks known = probed ? KnownLinks{probed, "probed"} : known_links(config, files);
+  const KnownLinks known = probed ? KnownLinks{probed, "probed"} : known_links(job, files);
   const bool measured = !known.links && costs;
   const LinkSpeeds links =
-      measured ? measured_links(*costs, config.parallel.num_ranks()) : known.links;
+      measured ? measured_links(*costs, job.mesh.parallel.num_ranks()) : known.links;
   if (!plans) {
-    static_cast<void>(compression_plans(config));  // refuses what does not fit the layout
+    static_cast<void>(compression_plans(job));  // refuses what does not fit the layout
   }
   try {
-    StepPlan plan = make_step_plan(config, costs, links, plans);
+    StepPlan plan = make_step_plan(job, costs, links, plans);
     plan.costs_from = costs ? costs_path : plan.costs_from;
     if (links) {
       plan.links_from = measured ? costs_path : known.from;

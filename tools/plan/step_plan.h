@@ -12,7 +12,7 @@
 #include "parallel/predict/timeline/slack.h"
 #include "parallel/predict/timeline/timeline.h"
 #include "tools/plan/memory_plan.h"
-#include "tools/run/train_config.h"
+#include "tools/plan/plan_job.h"
 
 namespace slackline {
 
@@ -50,7 +50,7 @@ struct PlannedRank {
 // Everything that is known of a run before it starts: a function of config, costs and links.
 // Nothing of the model is allocated.
 struct StepPlan {
-  TrainConfig config{};
+  PlanJob job{};
   std::int64_t parameters = 0;
   std::int64_t tokens_per_step = 0;
   FlopsPerToken flops{};
@@ -79,24 +79,24 @@ struct StepPlan {
 
 struct StepPlanFiles {
   std::string cluster{};  // where empty: network.links, then the cost file's links
-  // Where empty: on the rehearsal device rehearsal.costs, else assumed from floating-point
+  // Where empty: the rehearsal's, else assumed from floating-point
   // operations.
   std::string costs{};
 };
 
 // Links that a run's transfers take: those that it emulates, else those that were probed.
-[[nodiscard]] LinkSpeeds links_of_run(const TrainConfig& config, const LinkSpeeds& probed);
+[[nodiscard]] LinkSpeeds links_of_run(const NetworkConfig& network, const LinkSpeeds& probed);
 
 // Reads the files and plans. Throws ConfigError where one is wrong or does not fit the config.
 // Links that were probed stand for those of files. `plans`: what a run compresses, where it may
 // differ from what its config says.
-[[nodiscard]] StepPlan read_step_plan(const TrainConfig& config,
+[[nodiscard]] StepPlan read_step_plan(const PlanJob& job,
                                       const StepPlanFiles& files,
                                       const LinkSpeeds& probed = {},
                                       const std::optional<PlanHistory>& plans = {});
 
 // From values: without costs they are assumed, without links transfers take no time.
-[[nodiscard]] StepPlan make_step_plan(const TrainConfig& config,
+[[nodiscard]] StepPlan make_step_plan(const PlanJob& job,
                                       const std::optional<StepCosts>& costs,
                                       const LinkSpeeds& links,
                                       const std::optional<PlanHistory>& plans = {});

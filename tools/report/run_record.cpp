@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "tools/config/config_job.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
 #include "tools/report/file_errors.h"
@@ -26,7 +27,7 @@ PlanHistory read_plans(const TrainConfig& config, const std::string& path) {
   TrainConfig replayed = config;
   replayed.compress.policy = CompressionPolicy::replay;
   replayed.compress.plan = path;
-  return reading(path, [&] { return compression_plans(replayed); });
+  return reading(path, [&] { return compression_plans(plan_job(replayed)); });
 }
 
 // A rehearsal obeys the costs it was given; another run is predicted from what it measured.
@@ -43,11 +44,11 @@ void predict(RunRecord& run) {
   const PlanHistory plans = read_plans(run.config, fmt::format("{}/plan.json", run.directory));
   const std::string costs = costs_of(run);
   try {
-    run.plan = read_step_plan(run.config, {.costs = costs}, {}, plans);
+    run.plan = read_step_plan(plan_job(run.config), {.costs = costs}, {}, plans);
   } catch (const Error& error) {
     // Files of the config's (links, costs of a rehearsal) may lie where only the run found them.
     run.no_prediction = error.what();
-    run.plan = make_step_plan(run.config, std::nullopt, {}, plans);
+    run.plan = make_step_plan(plan_job(run.config), std::nullopt, {}, plans);
   }
 }
 

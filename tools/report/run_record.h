@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "parallel/predict/timeline/chrome_trace.h"
+#include "tools/config/train_config.h"
 #include "tools/plan/step_plan.h"
 #include "tools/record/metrics_file.h"
 #include "tools/run/data_table.h"
-#include "tools/run/train_config.h"
 
 namespace slackline::report {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/data_members.h"
-#include "tools/run/train_config.h"
+#include "tools/config/train_config.h"
 
 namespace slackline {
 

@@ -5,7 +5,7 @@
 
 #include "core/checkpoint/checkpoint.h"
 #include "data/data_members.h"
-#include "tools/run/train_config.h"
+#include "tools/config/train_config.h"
 
 namespace slackline {
 

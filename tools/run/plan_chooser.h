@@ -6,9 +6,9 @@
 #include "core/comm/communicator.h"
 #include "parallel/predict/step_cost_model.h"
 #include "parallel/step/mesh_model.h"
+#include "tools/config/train_config.h"
 #include "tools/run/drift_watch.h"
 #include "tools/run/step_recorder.h"
-#include "tools/run/train_config.h"
 
 namespace slackline {
 

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/step_cost_model.h"
+#include "tools/config/config_job.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/step_plan.h"
@@ -41,7 +42,7 @@ Rehearsal::Rehearsal(const TrainConfig& config,
     : config_(config),
       resolved_config_(std::move(resolved_config)),
       world_(groups.world),
-      plan_(read_step_plan(config, {}, links)),
+      plan_(read_step_plan(plan_job(config), {}, links)),
       costs_(costs_of(config)),
       model_({.job = config.mesh_job(),
               .optimizer = config.optimizer,

@@ -7,10 +7,10 @@
 
 #include "core/error.h"
 #include "parallel/step/mesh_model.h"
+#include "tools/config/train_config.h"
 #include "tools/plan/step_plan.h"
 #include "tools/record/run_directory.h"
 #include "tools/run/step_reporter.h"
-#include "tools/run/train_config.h"
 
 namespace slackline {
 

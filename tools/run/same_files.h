@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/comm/communicator.h"
-#include "tools/run/train_config.h"
+#include "tools/config/train_config.h"
 
 namespace slackline {
 

@@ -19,6 +19,7 @@
 #include "parallel/choose/compression_guard.h"
 #include "parallel/choose/critical_path.h"
 #include "parallel/predict/class_bytes.h"
+#include "tools/config/config_job.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/plan_json.h"
@@ -54,7 +55,7 @@ StepReporter::StepReporter(const TrainConfig& config,
       recorder_(config.mesh_job(), groups),
       chooser_(config, machine.num_threads, model, *groups.world) {
   if (config.network.emulates()) {
-    emulated_ = links_of_run(config, {});
+    emulated_ = links_of_run(config.network, {});
   }
   for (const PlanFromStep& row : model.compression().plans()) {
     note_saved_bytes(row);
@@ -241,9 +242,9 @@ StepPlan StepReporter::current_plan() const {
   const PlanHistory& plans = model_->compression().plans();
   // A rehearsal's plan was made before it began, from costs that it obeys.
   if (!costs_ || config_->device == Device::rehearsal) {
-    return read_step_plan(*config_, {}, machine_.links, plans);
+    return read_step_plan(plan_job(*config_), {}, machine_.links, plans);
   }
-  return make_step_plan(*config_, costs_, links(), plans);
+  return make_step_plan(plan_job(*config_), costs_, links(), plans);
 }
 
 void StepReporter::print(const StepRecord& record) {

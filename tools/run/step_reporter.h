@@ -10,12 +10,12 @@
 #include "parallel/predict/step_cost_model.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/wait_times.h"
+#include "tools/config/train_config.h"
 #include "tools/plan/step_plan.h"
 #include "tools/record/metrics.h"
 #include "tools/record/run_directory.h"
 #include "tools/run/plan_chooser.h"
 #include "tools/run/step_recorder.h"
-#include "tools/run/train_config.h"
 
 namespace slackline {
 

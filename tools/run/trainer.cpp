@@ -12,6 +12,7 @@
 #include "core/tensor/memory_table.h"
 #include "core/terminal.h"
 #include "optim/learning_rate.h"
+#include "tools/config/config_job.h"
 #include "tools/plan/memory_plan.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/step_plan.h"
@@ -35,10 +36,11 @@ TrainingStart open_start(TrainConfig& config,
   const bool is_first_rank = groups.world->rank() == 0;
   TrainingStart start = open_training_start(config,
                                             options.resume,
-                                            links_of_run(config, options.links),
+                                            links_of_run(config.network, options.links),
                                             is_first_rank ? &directory : nullptr);
   if (config.device == Device::cuda) {
-    reserve_device_memory(memory_plan(config, place_of(groups), start.plans, options.num_threads));
+    reserve_device_memory(
+        memory_plan(plan_job(config), place_of(groups), start.plans, options.num_threads));
   }
   return start;
 }
@@ -150,7 +152,8 @@ ExitCode Trainer::run() {
   checkpoints_.prepare();
   report_dropped_state(start_.stored_compression, start_.taken_compression, *world_);
   if (is_first_rank()) {
-    const PlanFiles plan = plan_files(read_step_plan(config_, {}, options_.links, start_.plans));
+    const PlanFiles plan =
+        plan_files(read_step_plan(plan_job(config_), {}, options_.links, start_.plans));
     directory_.start(resolved_text(options_.resolved_config, config_), plan, start_.step);
     report_data(config_, start_.data, directory_);
     warn_of_lost_record();

@@ -9,11 +9,11 @@
 #include "core/error.h"
 #include "data/dataset.h"
 #include "parallel/step/mesh_model.h"
+#include "tools/config/train_config.h"
 #include "tools/record/metrics.h"
 #include "tools/record/run_directory.h"
 #include "tools/run/run_checkpoints.h"
 #include "tools/run/step_reporter.h"
-#include "tools/run/train_config.h"
 #include "tools/run/training_state.h"
 
 namespace slackline {

@@ -10,6 +10,7 @@
 #include "core/joined_text.h"
 #include "core/log.h"
 #include "parallel/mesh/stage_split.h"
+#include "tools/config/config_job.h"
 #include "tools/infer/activation_compression.h"
 #include "tools/infer/model_loader.h"
 #include "tools/plan/compression_plans.h"
@@ -137,7 +138,7 @@ TrainingStart open_training_start(TrainConfig& config,
       directory->refuse_occupied();
     }
   }
-  TrainingStart start{.plans = compression_plans(config, links)};
+  TrainingStart start{.plans = compression_plans(plan_job(config), links)};
   const bool is_first_rank = directory != nullptr;
   open_source(config, resume, is_first_rank, start);
   start.data = open_data(config.data, config.model.vocab, config.model.sequence);

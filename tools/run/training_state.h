@@ -10,8 +10,8 @@
 #include "data/data_members.h"
 #include "data/dataset.h"
 #include "parallel/step/mesh_model.h"
+#include "tools/config/train_config.h"
 #include "tools/record/run_directory.h"
-#include "tools/run/train_config.h"
 
 namespace slackline {
 

@@ -9,6 +9,7 @@
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "parallel/predict/timeline/chrome_trace.h"
+#include "tools/config/config_job.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/sweep/child_process.h"
 
@@ -58,7 +59,8 @@ SweepPoint make_point(const std::string& dir,
   document.set(fmt::format("run.dir={}", json_string(fmt::format("{}/{}", dir, point.name))));
   point.config = read_train_config(document);
   point.resolved = document.resolved();
-  static_cast<void>(compression_plans(point.config));  // refuses what does not fit the layout
+  static_cast<void>(
+      compression_plans(plan_job(point.config)));  // refuses what does not fit the layout
   return point;
 }
 

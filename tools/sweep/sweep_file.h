@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/run/train_config.h"
+#include "tools/config/train_config.h"
 #include "tools/sweep/sweep_grid.h"
 
 namespace slackline {

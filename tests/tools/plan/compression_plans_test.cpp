@@ -18,13 +18,13 @@ namespace {
 
 const std::vector<std::string> kMesh = {"parallel.pipeline=4", "parallel.data=2", "batch.micro=1"};
 
-TrainConfig config_of(std::vector<std::string> assignments) {
+PlanJob job_of(std::vector<std::string> assignments) {
   assignments.insert(assignments.begin(), kMesh.begin(), kMesh.end());
-  return planned_config(assignments);
+  return planned_job(assignments);
 }
 
-std::string plan_json_of(const TrainConfig& config) {
-  return plan_files(make_step_plan(config, std::nullopt, {})).json;
+std::string plan_json_of(const PlanJob& job) {
+  return plan_files(make_step_plan(job, std::nullopt, {})).json;
 }
 
 // A plan.json in a directory of its own, and a config that replays it.
@@ -37,7 +37,7 @@ class Replay {
   [[nodiscard]] PlanHistory plans(const std::vector<std::string>& assignments = {}) const {
     std::vector<std::string> all = assignments;
     all.insert(all.end(), {"compress.policy=replay", "compress.plan=" + path()});
-    return compression_plans(config_of(all));
+    return compression_plans(job_of(all));
   }
 
   // Without the path that every message begins with.
@@ -85,26 +85,26 @@ TEST_CASE("a run's plan.json read back gives its plans, class by class and reaso
            {"compress.policy=optimus_cc", "parallel.schedule=zb_h1"},
            {"compress.policy=optimus_cc", "parallel.pipeline=1"},
        }) {
-    const TrainConfig config = config_of(assignments);
-    const Replay replay(plan_json_of(config));
+    const PlanJob job = job_of(assignments);
+    const Replay replay(plan_json_of(job));
     std::vector<std::string> layout;
     for (const std::string& assignment : assignments) {
       if (assignment.starts_with("parallel.")) {
         layout.push_back(assignment);
       }
     }
-    CHECK(replay.plans(layout) == compression_plans(config));
+    CHECK(replay.plans(layout) == compression_plans(job));
   }
 }
 
 TEST_CASE("a plan that replays another is written as it was") {
-  const Replay replay(plan_json_of(config_of({"compress.policy=optimus_cc"})));
-  CHECK(plan_json_of(config_of({"compress.policy=replay", "compress.plan=" + replay.path()})) ==
+  const Replay replay(plan_json_of(job_of({"compress.policy=optimus_cc"})));
+  CHECK(plan_json_of(job_of({"compress.policy=replay", "compress.plan=" + replay.path()})) ==
         read_file(replay.path()));
 }
 
 TEST_CASE("an edited codec is the one that is replayed") {
-  const std::string text = plan_json_of(config_of({"compress.policy=optimus_cc"}));
+  const std::string text = plan_json_of(job_of({"compress.policy=optimus_cc"}));
   const Replay replay(replaced(text, R"("rank": 16)", R"("rank": 3)"));
   const PlanHistory plans = replay.plans();
   const auto rank_of_stage = [&](int stage) {
@@ -121,7 +121,7 @@ TEST_CASE("classes that a replayed plan leaves out stay plain") {
       one_row(R"("site": "data_gradient", "stage": 2, "phase": "step")", R"({"codec": "cast"})"));
   const PlanHistory plans = replay.plans();
   REQUIRE(plans.size() == 1);
-  CHECK(plans[0].plan.classes.size() == compression_plans(config_of({}))[0].plan.classes.size());
+  CHECK(plans[0].plan.classes.size() == compression_plans(job_of({}))[0].plan.classes.size());
   for (const CompressionPlan::Class& row : plans[0].plan.classes) {
     const bool named = row.members.site == schedule::Site::data_gradient && row.members.stage == 2;
     CHECK(row.codec.has_value() == named);
@@ -147,23 +147,22 @@ TEST_CASE("a row step of a plan means the tail, too, unless a row names that") {
 }
 
 TEST_CASE("a plan of another layout is refused where it compresses, else taken as plain") {
-  const Replay compressed(plan_json_of(config_of({"compress.policy=optimus_cc"})));
+  const Replay compressed(plan_json_of(job_of({"compress.policy=optimus_cc"})));
   CHECK_THAT(compressed.refusal({"parallel.pipeline=2"}),
              Contains("no transfers of class") && Contains("layout and schedule"));
   CHECK_THAT(compressed.refusal({"parallel.data=1"}), Contains("data_gradient, stage 0, step"));
   CHECK_THAT(compressed.refusal({"parallel.schedule=gpipe"}), Contains("accepted"));
-  const Replay plain(plan_json_of(config_of({})));
+  const Replay plain(plan_json_of(job_of({})));
   CHECK(plain.plans({"parallel.pipeline=2"})[0].plan.classes.size() ==
-        compression_plans(config_of({"parallel.pipeline=2"}))[0].plan.classes.size());
+        compression_plans(job_of({"parallel.pipeline=2"}))[0].plan.classes.size());
   CHECK_NOTHROW(make_step_plan(
-      config_of({"parallel.pipeline=2", "compress.policy=replay", "compress.plan=" + plain.path()}),
+      job_of({"parallel.pipeline=2", "compress.policy=replay", "compress.plan=" + plain.path()}),
       std::nullopt,
       {}));
 }
 
 TEST_CASE("a plan that cannot be read is a config error with the path") {
-  const TrainConfig missing =
-      config_of({"compress.policy=replay", "compress.plan=/nowhere/plan.json"});
+  const PlanJob missing = job_of({"compress.policy=replay", "compress.plan=/nowhere/plan.json"});
   CHECK_THROWS_AS(compression_plans(missing), ConfigError);
   CHECK_THROWS_WITH(compression_plans(missing),
                     Catch::StartsWith("compress.plan: /nowhere/plan.json"));
@@ -213,7 +212,7 @@ TEST_CASE("a checkpoint's plans of critical_path go on, whatever the config woul
   const auto of_link = [](double bytes_per_second) {
     const Cluster::Link link{.bytes_per_second = bytes_per_second};
     return compression_plans(
-        config_of({"compress.policy=critical_path"}),
+        job_of({"compress.policy=critical_path"}),
         Cluster{.nodes = {{.count = 8, .devices = 1}}, .node_link = link, .network_link = link});
   };
   const PlanHistory slow = of_link(1e4);
@@ -231,24 +230,24 @@ TEST_CASE("a checkpoint's plans of critical_path go on, whatever the config woul
     CHECK(resumed.errors == errors);
   }
   // Of another policy, or of another layout, they do not.
-  const PlanHistory none = compression_plans(config_of({}));
+  const PlanHistory none = compression_plans(job_of({}));
   CHECK(resumed_plans(none, plan_document(chosen.back(), chosen, errors)).plans == none);
   CHECK(resumed_plans(fast, plan_document(none.back(), none, {})).plans == fast);
   const PlanHistory other =
-      compression_plans(config_of({"compress.policy=critical_path", "parallel.pipeline=2"}));
+      compression_plans(job_of({"compress.policy=critical_path", "parallel.pipeline=2"}));
   CHECK(resumed_plans(other, plan_document(chosen.back(), chosen, errors)).plans == other);
   CHECK(resumed_plans(fast, "").plans == fast);
 }
 
 TEST_CASE("plans that a guard has changed go on as long as the config makes what they began with") {
-  const PlanHistory begun = compression_plans(config_of({"compress.policy=optimus_cc"}));
+  const PlanHistory begun = compression_plans(job_of({"compress.policy=optimus_cc"}));
   PlanHistory guarded = begun;
   guarded.push_back({.from_step = 9, .plan = begun.back().plan});
   guarded.back().plan.classes[0].reason = "guard: from step 9";
   const std::string document = plan_document(guarded.back(), guarded, {});
   CHECK(resumed_plans(begun, document).plans == guarded);
   const PlanHistory changed =
-      compression_plans(config_of({"compress.policy=optimus_cc", "compress.stages=1"}));
+      compression_plans(job_of({"compress.policy=optimus_cc", "compress.stages=1"}));
   CHECK(resumed_plans(changed, document).plans == changed);
 }
 

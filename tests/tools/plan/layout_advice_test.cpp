@@ -9,6 +9,7 @@
 #include "core/json_reader.h"
 #include "parallel/predict/assumed_costs.h"
 #include "tests/support/catch.h"
+#include "tools/config/config_job.h"
 #include "tools/plan/step_plan.h"
 
 namespace slackline {
@@ -38,9 +39,15 @@ LayoutAdvice advice(const std::vector<std::string>& assignments,
                     const std::optional<StepCosts>& costs = {},
                     int most = 8) {
   JsonReader document = document_with(assignments);
-  const TrainConfig config = read_train_config(document);
+  const PlanJob job = plan_job(read_train_config(document));
   return advise_layouts(
-      config, document.resolved(), costs ? *costs : assumed_costs(config.model, {}), links, most);
+      job,
+      [&](const std::vector<std::string>& changes) {
+        return plan_job_with(document.resolved(), changes);
+      },
+      costs ? *costs : assumed_costs(job.mesh.model, {}),
+      links,
+      most);
 }
 
 constexpr int kAll = 1000;
@@ -87,7 +94,7 @@ TEST_CASE("layouts are sorted by their predicted step, which is that of a plan o
   }
   JsonReader document = document_with(assignments);
   const StepPlan plan =
-      make_step_plan(read_train_config(document), std::nullopt, nodes_of_two(1e10, 1e8));
+      make_step_plan(plan_job(read_train_config(document)), std::nullopt, nodes_of_two(1e10, 1e8));
   CHECK(own_of(found).step.value == Approx(plan.timeline.step.value));
 }
 
@@ -144,7 +151,7 @@ TEST_CASE("a layout's memory is that of the rank that needs most") {
   const std::vector<std::string> assignments = {"parallel.stage_layers=[1, 7]"};
   JsonReader document = document_with(assignments);
   const StepPlan plan =
-      make_step_plan(read_train_config(document), std::nullopt, nodes_of_two(1e10, 1e8));
+      make_step_plan(plan_job(read_train_config(document)), std::nullopt, nodes_of_two(1e10, 1e8));
   std::size_t most = 0;
   for (const PlannedRank& rank : plan.ranks) {
     most = std::max(most, rank.memory_bytes);

@@ -44,7 +44,7 @@ Cluster even_cluster(int nodes, int devices, double latency, double bytes_per_se
 double step_seconds(const std::vector<std::string>& assignments,
                     const StepCosts& costs,
                     const LinkSpeeds& links = {}) {
-  return make_step_plan(planned_config(assignments), costs, links).timeline.step.value;
+  return make_step_plan(planned_job(assignments), costs, links).timeline.step.value;
 }
 
 std::string refusal(const std::vector<std::string>& assignments, const StepCosts& costs) {

@@ -61,7 +61,7 @@ std::string big_config(const std::string& path) {
 }  // namespace
 
 TEST_CASE("the text of a plan is golden but for its memory") {
-  const StepPlan plan = make_step_plan(planned_config(kMesh), std::nullopt, two_nodes());
+  const StepPlan plan = make_step_plan(planned_job(kMesh), std::nullopt, two_nodes());
   const std::string text = plan_text(plan);
   const std::size_t memory = text.find("memory in bytes");
   REQUIRE(memory != std::string::npos);
@@ -75,12 +75,12 @@ TEST_CASE("the text of a plan is golden but for its memory") {
 
 TEST_CASE("the schedule of many micro-batches is cut, and says so") {
   const StepPlan plan = make_step_plan(
-      planned_config({"batch.global=128", "batch.micro=1", "parallel.pipeline=2"}), {}, {});
+      planned_job({"batch.global=128", "batch.micro=1", "parallel.pipeline=2"}), {}, {});
   CHECK_THAT(step_text(plan), Contains("rank 0 | F0") && Contains(" ...\n"));
 }
 
 TEST_CASE("json has bytes, classes, stages and ranks that add up") {
-  const StepPlan plan = make_step_plan(planned_config(kMesh), std::nullopt, two_nodes());
+  const StepPlan plan = make_step_plan(planned_job(kMesh), std::nullopt, two_nodes());
   const nlohmann::json json = nlohmann::json::parse(plan_json(plan));
   CHECK(json["step_seconds"].get<double>() == Approx(plan.timeline.step.value));
   CHECK(json["bubble_share"].get<double>() == Approx(plan.bubble_share()));
@@ -105,16 +105,16 @@ TEST_CASE("json has bytes, classes, stages and ranks that add up") {
 }
 
 TEST_CASE("a run's plan has seconds only where costs were measured") {
-  const TrainConfig config = planned_config({"parallel.pipeline=2"});
+  const PlanJob job = planned_job({"parallel.pipeline=2"});
   const nlohmann::json assumed =
-      nlohmann::json::parse(plan_files(make_step_plan(config, {}, {})).json);
+      nlohmann::json::parse(plan_files(make_step_plan(job, {}, {})).json);
   CHECK(assumed[0]["predicted_step_seconds"].is_null());
   REQUIRE_FALSE(assumed[0]["classes"].empty());
   CHECK(assumed[0]["classes"][0]["slack_seconds"].is_null());
   CHECK(assumed[0]["classes"][0]["raw_bytes"].get<std::size_t>() > 0);
   CHECK(assumed[0]["classes"][0]["reason"] == "policy none");
-  const StepCosts costs = assumed_costs(config.model, {});
-  const PlanFiles files = plan_files(make_step_plan(config, costs, {}));
+  const StepCosts costs = assumed_costs(job.mesh.model, {});
+  const PlanFiles files = plan_files(make_step_plan(job, costs, {}));
   const nlohmann::json measured = nlohmann::json::parse(files.json);
   CHECK(measured[0]["predicted_step_seconds"].get<double>() > 0.0);
   CHECK(measured[0]["classes"][0]["slack_seconds"].get<double>() >= 0.0);
@@ -124,9 +124,9 @@ TEST_CASE("a run's plan has seconds only where costs were measured") {
 }
 
 TEST_CASE("one rank has no classes, and a tied table between two ranks always has one") {
-  const StepPlan alone = make_step_plan(planned_config({}), {}, {});
+  const StepPlan alone = make_step_plan(planned_job({}), {}, {});
   CHECK(nlohmann::json::parse(plan_files(alone).json)[0]["classes"].empty());
-  const StepPlan two = make_step_plan(planned_config({"parallel.pipeline=2"}), {}, {});
+  const StepPlan two = make_step_plan(planned_job({"parallel.pipeline=2"}), {}, {});
   CHECK_THAT(classes_text(two), Contains("embedding"));
 }
 

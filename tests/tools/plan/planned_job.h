@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/json_reader.h"
-#include "tools/run/train_config.h"
+#include "tools/config/config_job.h"
 
 namespace slackline {
 
@@ -21,6 +21,10 @@ inline TrainConfig planned_config(const std::vector<std::string>& assignments) {
     document.set(assignment);
   }
   return read_train_config(document);
+}
+
+inline PlanJob planned_job(const std::vector<std::string>& assignments) {
+  return plan_job(planned_config(assignments));
 }
 
 }  // namespace slackline

@@ -13,6 +13,7 @@
 #include "core/file_io.h"
 #include "tests/support/catch.h"
 #include "tests/tools/run/training_run.h"
+#include "tools/config/config_job.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/step_plan.h"
 #include "tools/report/trace_file.h"
@@ -82,7 +83,7 @@ TEST_CASE("a rehearsal takes its time, sends what training sends and learns noth
   REQUIRE(result.exit_code == 0);
   const TrainConfig config =
       read_train_config(JsonReader::parse_file(run.run_dir() + "/config.resolved.json"));
-  const StepPlan plan = read_step_plan(config, {});
+  const StepPlan plan = read_step_plan(plan_job(config), {});
   // Two stages and two micro-batches: three forward and backward passes one after the other.
   REQUIRE(plan.timeline.step.value == Approx(3.0 * (kForward + kBackward)).margin(1e-6));
   REQUIRE(run.metric("step_seconds").size() == 8);
@@ -246,7 +247,7 @@ TEST_CASE("a rehearsal needs memory for its messages alone") {
   const TrainConfig config =
       read_train_config(JsonReader::parse_file(run.run_dir() + "/config.resolved.json"));
   constexpr std::size_t kGigabyte = 1'000'000'000;
-  REQUIRE(read_step_plan(config, {}).ranks.at(0).memory_bytes > 15 * kGigabyte);
+  REQUIRE(read_step_plan(plan_job(config), {}).ranks.at(0).memory_bytes > 15 * kGigabyte);
   REQUIRE(result.peak_bytes < kGigabyte);
 }
 #endif

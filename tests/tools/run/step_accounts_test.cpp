@@ -17,6 +17,7 @@
 #include "tests/support/catch.h"
 #include "tests/tools/run/metrics_lines.h"
 #include "tests/tools/run/training_run.h"
+#include "tools/config/config_job.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/step_plan.h"
 #include "tools/report/trace_file.h"
@@ -101,7 +102,7 @@ TrainConfig resolved_config(const TrainingRun& run) {
 TEST_CASE("a step's seconds add up and its bytes are the plan's") {
   const TrainingRun run;
   REQUIRE(run.train(kMesh, {"--ranks", "4"}).exit_code == 0);
-  const schedule::AxisBytes planned = read_step_plan(resolved_config(run), {}).step_bytes;
+  const schedule::AxisBytes planned = read_step_plan(plan_job(resolved_config(run)), {}).step_bytes;
   const std::vector<nlohmann::json> lines = step_lines(run.run_dir());
   REQUIRE(lines.size() == 8);
   for (const nlohmann::json& line : lines) {
@@ -239,8 +240,8 @@ TEST_CASE("a pass' cost has no wait for gathered weights in it, which a plan add
   const StepCosts measured = read_cost_file(run.run_dir() + "/costs.json");
   // A busy machine wakes a rank some milliseconds late; half a unit is less than any wait.
   CHECK(measured.of_stage(0, CostKind::forward)->value == Approx(kUnit).margin(kUnit / 2));
-  const StepPlan plan =
-      make_step_plan(resolved_config(run), measured, read_emulated_cluster(run.path("links.json")));
+  const StepPlan plan = make_step_plan(
+      plan_job(resolved_config(run)), measured, read_emulated_cluster(run.path("links.json")));
   // A gather that counted twice would be a third of the step.
   CHECK(plan.timeline.step.value == Approx(median(steps)).epsilon(0.15));
 }
@@ -255,7 +256,7 @@ TEST_CASE("a run leaves a cost file that its own config can be planned with, and
       REQUIRE(costs.of_stage(stage, kind)->value > 0.0);
     }
   }
-  const StepPlan plan = make_step_plan(resolved_config(run), costs, std::nullopt);
+  const StepPlan plan = make_step_plan(plan_job(resolved_config(run)), costs, std::nullopt);
   REQUIRE(plan.has_measured_costs);
   REQUIRE(plan.timeline.step.value > 0.0);
 

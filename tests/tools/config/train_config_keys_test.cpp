@@ -12,7 +12,7 @@
 #include "core/file_io.h"
 #include "tests/support/catch.h"
 #include "tests/tools/run/smallest_config.h"
-#include "tools/run/train_config.h"
+#include "tools/config/train_config.h"
 
 namespace slackline {
 

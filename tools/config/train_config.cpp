@@ -1,4 +1,4 @@
-#include "tools/run/train_config.h"
+#include "tools/config/train_config.h"
 
 #include <algorithm>
 #include <array>

@@ -1,0 +1,51 @@
+#include "tools/config/config_job.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+
+namespace slackline {
+
+namespace {
+
+// Every page of a token file is touched when its tokens are checked against the vocabulary.
+std::size_t mapped_bytes(const DataConfig& data) {
+  std::size_t bytes = 0;
+  for (const std::vector<DataSource>* sources : {&data.train, &data.valid}) {
+    for (const DataSource& source : *sources) {
+      for (const char* ending : {"", ".bin", ".idx"}) {
+        const std::string path = source.path + ending;
+        bytes += is_regular_file(path) ? file_bytes(path) : 0;
+      }
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+PlanJob plan_job(const TrainConfig& config) {
+  return {.mesh = config.mesh_job(),
+          .compress = config.compress,
+          .network = config.network,
+          .rehearsal_costs = config.device == Device::rehearsal ? config.rehearsal.costs : "",
+          .token_file_bytes = mapped_bytes(config.data)};
+}
+
+std::optional<PlanJob> plan_job_with(const std::string& document,
+                                     const std::vector<std::string>& assignments) {
+  try {
+    JsonReader reader = JsonReader::parse(document, "a layout");
+    for (const std::string& assignment : assignments) {
+      reader.set(assignment);
+    }
+    return plan_job(read_train_config(std::move(reader)));
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace slackline

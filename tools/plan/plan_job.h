@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "compress/compress_config.h"
+#include "core/comm/links/network_config.h"
+#include "parallel/mesh/rank_plan.h"
+
+namespace slackline {
+
+// What planning a run depends on. A value.
+struct PlanJob {
+  MeshJob mesh{};
+  CompressConfig compress{};
+  NetworkConfig network{};
+  std::string rehearsal_costs{};     // of the rehearsal device: a cost file; empty: assumed
+  std::size_t token_file_bytes = 0;  // that every process maps
+};
+
+}  // namespace slackline
