@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "compress/codec_factories.h"
+#include "compress/codec_traits.h"
 #include "core/check.h"
 
 namespace slackline {
@@ -46,19 +46,7 @@ std::unique_ptr<Codec> make_codec(const CodecSetting& setting,
                                   std::vector<CodecPart> parts,
                                   std::uint64_t seed,
                                   Device device) {
-  switch (setting.kind) {
-    case CodecKind::low_rank:
-      return make_low_rank_codec(setting, std::move(parts), seed, device);
-    case CodecKind::top_k:
-      return make_top_k_codec(setting, std::move(parts));
-    case CodecKind::random_k:
-      return make_random_k_codec(setting, std::move(parts), seed, device);
-    case CodecKind::quantize:
-      return make_quantize_codec(setting, std::move(parts));
-    case CodecKind::cast:
-      break;
-  }
-  return make_cast_codec(std::move(parts), device);
+  return traits_of(setting.kind).make(setting, std::move(parts), seed, device);
 }
 
 }  // namespace slackline

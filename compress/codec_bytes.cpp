@@ -4,27 +4,16 @@
 #include <cmath>
 
 #include "compress/frame.h"
-#include "compress/kernels/sparse/elias_fano.h"
 #include "core/check.h"
 
 namespace slackline {
 
 namespace {
 
-constexpr std::size_t kScaleBytes = 2;  // bf16
-constexpr std::size_t kWordBytes = 4;   // top_k's parts are whole words
-constexpr std::size_t kKeyBytes = 16;   // random_k: step and micro-batch, once a frame
 constexpr std::size_t kBitsOfByte = 8;
 
 std::size_t divided_up(std::size_t a, std::size_t b) {
   return (a + b - 1) / b;
-}
-
-// The code of the indices, and the values.
-std::size_t top_k_bytes(const CodecSetting& setting, const MatrixShape& shape) {
-  const std::size_t kept = kept_elements(setting, shape);
-  const EliasFano code{.n = shape.num_elements(), .k = kept};
-  return (code.words() + divided_up(kept * size_of(setting.values), kWordBytes)) * kWordBytes;
 }
 
 }  // namespace
@@ -62,27 +51,11 @@ std::size_t packed_bytes(const CodecSetting& setting, const MatrixShape& shape) 
 }
 
 std::size_t payload_bytes(const CodecSetting& setting, const MatrixShape& shape) {
-  switch (setting.kind) {
-    case CodecKind::low_rank:
-      return static_cast<std::size_t>((shape.rows + shape.columns) * factor_rank(setting, shape)) *
-             size_of(setting.factors);
-    case CodecKind::top_k:
-      return top_k_bytes(setting, shape);
-    case CodecKind::random_k:
-      return kept_elements(setting, shape) * size_of(setting.values);
-    case CodecKind::quantize:
-      return packed_bytes(setting, shape) + num_scales(setting, shape) * kScaleBytes;
-    case CodecKind::cast:
-      break;
-  }
-  return shape.num_elements() * size_of(DType::bf16);
+  return traits_of(setting.kind).payload_bytes(setting, shape);
 }
 
 std::size_t frame_bytes(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
-  std::size_t bytes = sizeof(FrameHeader);
-  if (setting.kind == CodecKind::random_k) {
-    bytes += kKeyBytes;
-  }
+  std::size_t bytes = sizeof(FrameHeader) + traits_of(setting.kind).key_bytes;
   for (const CodecPart& part : parts) {
     bytes += payload_bytes(setting, part.shape);
   }
@@ -91,32 +64,17 @@ std::size_t frame_bytes(const CodecSetting& setting, const std::vector<CodecPart
 
 std::vector<SumRound> sum_rounds(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
   SL_CHECK(adds(setting.kind), name_of(setting.kind));
-  if (setting.kind == CodecKind::low_rank) {
-    SumRound left{.element_bytes = size_of(setting.factors)};
-    SumRound right = left;
-    for (const CodecPart& part : parts) {
-      const std::int64_t r = factor_rank(setting, part.shape);
-      left.elements += static_cast<std::size_t>(part.shape.rows * r);
-      right.elements += static_cast<std::size_t>(part.shape.columns * r);
-    }
-    return {left, right};
-  }
-  const bool casts = setting.kind == CodecKind::cast;
-  SumRound round{.element_bytes = size_of(casts ? DType::bf16 : setting.values)};
-  for (const CodecPart& part : parts) {
-    round.elements += casts ? part.shape.num_elements() : kept_elements(setting, part.shape);
-  }
-  return {round};
+  return traits_of(setting.kind).sum_rounds(setting, parts);
 }
 
 bool adds(CodecKind kind) {
-  return kind == CodecKind::low_rank || kind == CodecKind::random_k || kind == CodecKind::cast;
+  return traits_of(kind).sum_rounds != nullptr;
 }
 
 std::size_t state_bytes(const CodecSetting& setting,
                         const std::vector<CodecPart>& parts,
                         CodecUse use) {
-  const bool keeps = setting.kind == CodecKind::low_rank && use != CodecUse::receives_frames;
+  const bool keeps = traits_of(setting.kind).trains && use != CodecUse::receives_frames;
   if (!keeps && (use != CodecUse::sums || !adds(setting.kind))) {
     return 0;
   }

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "compress/codec.h"
+#include "compress/codec_traits.h"
 
 namespace slackline {
 
@@ -28,11 +28,6 @@ namespace slackline {
 
 // The tensors of a message that is added up over ranks, round by round.
 // REQUIRES: messages of this kind add.
-struct SumRound {
-  std::size_t elements = 0;
-  std::size_t element_bytes = 4;
-};
-
 [[nodiscard]] std::vector<SumRound> sum_rounds(const CodecSetting& setting,
                                                const std::vector<CodecPart>& parts);
 

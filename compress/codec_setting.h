@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -8,6 +9,7 @@
 namespace slackline {
 
 enum class CodecKind { low_rank, top_k, random_k, quantize, cast };
+inline constexpr std::size_t kNumCodecs = 5;
 
 // What becomes of what a message leaves out.
 //   none       it is lost

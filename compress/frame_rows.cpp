@@ -1,6 +1,7 @@
 #include "compress/frame_rows.h"
 
 #include "compress/codec_bytes.h"
+#include "compress/codec_traits.h"
 #include "compress/frame.h"
 #include "core/check.h"
 #include "core/kernels/elementwise/elementwise.h"
@@ -32,7 +33,7 @@ bool has_scales_of_rows(const CodecSetting& setting) {
 }  // namespace
 
 bool cuts_by_rows(CodecKind kind) {
-  return kind == CodecKind::quantize || kind == CodecKind::cast;
+  return traits_of(kind).cuts_by_rows;
 }
 
 std::vector<CodecPart> parts_of_rows(const std::vector<CodecPart>& parts,
@@ -51,7 +52,7 @@ void FrameCutter::cut(StreamView stream,
                       const Tensor& frame,
                       const std::vector<MatrixRows>& rows,
                       const Tensor& slice) const {
-  SL_CHECK(setting_.kind == CodecKind::quantize, name_of(setting_.kind));
+  SL_CHECK(cuts_by_rows(setting_.kind) && !adds(setting_.kind), name_of(setting_.kind));
   SL_CHECK_EQ(frame.bytes(), frame_bytes(setting_, parts_));
   std::vector<std::size_t> offsets;
   std::size_t offset = sizeof(FrameHeader);

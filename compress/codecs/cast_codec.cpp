@@ -1,7 +1,11 @@
+#include <cstdint>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "compress/codec_bytes.h"
 #include "compress/codec_factories.h"
+#include "compress/codec_traits.h"
 #include "compress/frame.h"
 #include "core/kernels/elementwise/accumulate.h"
 #include "core/kernels/elementwise/elementwise.h"
@@ -136,5 +140,42 @@ class CastCodec final : public Codec {
 std::unique_ptr<Codec> make_cast_codec(std::vector<CodecPart> parts, Device device) {
   return std::make_unique<CastCodec>(std::move(parts), device);
 }
+
+namespace {
+
+std::size_t payload(const CodecSetting& /*setting*/, const MatrixShape& shape) {
+  return shape.num_elements() * size_of(DType::bf16);
+}
+
+std::vector<SumRound> rounds(const CodecSetting& /*setting*/, const std::vector<CodecPart>& parts) {
+  SumRound round{.element_bytes = size_of(DType::bf16)};
+  for (const CodecPart& part : parts) {
+    round.elements += part.shape.num_elements();
+  }
+  return {round};
+}
+
+// Measured on normal values.
+double error(const CodecSetting& /*setting*/, const MatrixShape& /*shape*/) {
+  return 0.0017;
+}
+
+std::unique_ptr<Codec> make(const CodecSetting& /*setting*/,
+                            std::vector<CodecPart> parts,
+                            std::uint64_t /*seed*/,
+                            Device device) {
+  return make_cast_codec(std::move(parts), device);
+}
+
+}  // namespace
+
+extern const CodecTraits kCastTraits;
+constexpr CodecTraits kCastTraits = {.name = "cast",
+                                     .cuts_by_rows = true,
+                                     .rounds = true,
+                                     .payload_bytes = payload,
+                                     .sum_rounds = rounds,
+                                     .expected_error = error,
+                                     .make = make};
 
 }  // namespace slackline

@@ -1,8 +1,18 @@
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "compress/codec_bytes.h"
 #include "compress/codec_factories.h"
+#include "compress/codec_keys.h"
+#include "compress/codec_traits.h"
 #include "compress/frame.h"
 #include "compress/kernels/low_rank/low_rank.h"
 #include "compress/kernels/low_rank/orthonormalize.h"
@@ -341,5 +351,81 @@ std::unique_ptr<Codec> make_low_rank_codec(const CodecSetting& setting,
                                            Device device) {
   return std::make_unique<LowRankCodec>(setting, std::move(parts), seed, device);
 }
+
+namespace {
+
+constexpr std::array<std::string_view, 2> kOrthogonalizations = {"blocked", "gram_schmidt"};
+constexpr std::int64_t kMaxRank = 1 << 16;
+
+std::size_t payload(const CodecSetting& setting, const MatrixShape& shape) {
+  return static_cast<std::size_t>((shape.rows + shape.columns) * factor_rank(setting, shape)) *
+         size_of(setting.factors);
+}
+
+// First the left factors, then the right ones.
+std::vector<SumRound> rounds(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
+  SumRound left{.element_bytes = size_of(setting.factors)};
+  SumRound right = left;
+  for (const CodecPart& part : parts) {
+    const std::int64_t r = factor_rank(setting, part.shape);
+    left.elements += static_cast<std::size_t>(part.shape.rows * r);
+    right.elements += static_cast<std::size_t>(part.shape.columns * r);
+  }
+  return {left, right};
+}
+
+// Products with both factors, then their product.
+CodecWork work(const CodecSetting& setting) {
+  return {.encode = 4.0 * setting.rank, .decode = 2.0 * setting.rank};
+}
+
+// As if every direction carried the same.
+double error(const CodecSetting& setting, const MatrixShape& shape) {
+  const auto rank = static_cast<double>(factor_rank(setting, shape));
+  const auto most = static_cast<double>(std::min(shape.rows, shape.columns));
+  return std::sqrt(1.0 - rank / most);
+}
+
+std::optional<CodecSetting> finer(const CodecSetting& setting) {
+  CodecSetting twice = setting;
+  twice.rank *= 2;
+  return twice;
+}
+
+void read(JsonReader& section, CodecSetting& setting) {
+  setting.rank = static_cast<int>(section.integer("rank", {.min = 1, .max = kMaxRank}));
+  setting.factors = read_float(section, "factors");
+  setting.orthogonalization = read_choice(
+      section, "orthogonalization", kOrthogonalizations, CodecSetting{}.orthogonalization);
+}
+
+std::string keys(const CodecSetting& setting) {
+  return fmt::format(R"(, "rank": {}{}{})",
+                     setting.rank,
+                     unless_fp32("factors", setting.factors),
+                     unless_default("orthogonalization",
+                                    kOrthogonalizations,
+                                    setting.orthogonalization,
+                                    CodecSetting{}.orthogonalization));
+}
+
+std::string strength(const CodecSetting& setting) {
+  return std::to_string(setting.rank);
+}
+
+}  // namespace
+
+extern const CodecTraits kLowRankTraits;
+constexpr CodecTraits kLowRankTraits = {.name = "low_rank",
+                                        .trains = true,
+                                        .payload_bytes = payload,
+                                        .sum_rounds = rounds,
+                                        .work = work,
+                                        .expected_error = error,
+                                        .finer = finer,
+                                        .read = read,
+                                        .keys = keys,
+                                        .strength = strength,
+                                        .make = make_low_rank_codec};
 
 }  // namespace slackline

@@ -1,5 +1,11 @@
+#include <cmath>
+#include <memory>
+#include <vector>
+
 #include "compress/codec_bytes.h"
 #include "compress/codec_factories.h"
+#include "compress/codec_keys.h"
+#include "compress/codec_traits.h"
 #include "compress/frame.h"
 #include "compress/kept_parts.h"
 #include "compress/kernels/message_checks.h"
@@ -237,5 +243,37 @@ std::unique_ptr<Codec> make_random_k_codec(const CodecSetting& setting,
                                            Device device) {
   return std::make_unique<RandomKCodec>(setting, parts, seed, device);
 }
+
+namespace {
+
+std::size_t payload(const CodecSetting& setting, const MatrixShape& shape) {
+  return kept_elements(setting, shape) * size_of(setting.values);
+}
+
+std::vector<SumRound> rounds(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
+  SumRound round{.element_bytes = size_of(setting.values)};
+  for (const CodecPart& part : parts) {
+    round.elements += kept_elements(setting, part.shape);
+  }
+  return {round};
+}
+
+double error(const CodecSetting& setting, const MatrixShape& /*shape*/) {
+  return std::sqrt(1.0 - setting.ratio);
+}
+
+}  // namespace
+
+extern const CodecTraits kRandomKTraits;
+constexpr CodecTraits kRandomKTraits = {.name = "random_k",
+                                        .key_bytes = sizeof(MessageWords),
+                                        .payload_bytes = payload,
+                                        .sum_rounds = rounds,
+                                        .expected_error = error,
+                                        .finer = twice_kept,
+                                        .read = read_kept_share,
+                                        .keys = kept_share_keys,
+                                        .strength = kept_share_text,
+                                        .make = make_random_k_codec};
 
 }  // namespace slackline

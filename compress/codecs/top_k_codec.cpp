@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <memory>
+#include <numbers>
 #include <utility>
 #include <vector>
 
@@ -7,6 +10,8 @@
 
 #include "compress/codec_bytes.h"
 #include "compress/codec_factories.h"
+#include "compress/codec_keys.h"
+#include "compress/codec_traits.h"
 #include "compress/frame.h"
 #include "compress/kept_parts.h"
 #include "compress/kernels/message_checks.h"
@@ -206,5 +211,60 @@ class TopKCodec final : public Codec {
 std::unique_ptr<Codec> make_top_k_codec(const CodecSetting& setting, std::vector<CodecPart> parts) {
   return std::make_unique<TopKCodec>(setting, parts);
 }
+
+namespace {
+
+// The code of the indices, and the values.
+std::size_t payload(const CodecSetting& setting, const MatrixShape& shape) {
+  const std::size_t kept = kept_elements(setting, shape);
+  const EliasFano code{.n = shape.num_elements(), .k = kept};
+  const std::size_t value_words = (kept * size_of(setting.values) + kWordBytes - 1) / kWordBytes;
+  return (code.words() + value_words) * kWordBytes;
+}
+
+// Share of normal values beyond `threshold` on both sides.
+double share_beyond(double threshold) {
+  return std::erfc(threshold / std::numbers::sqrt2);
+}
+
+double threshold_of(double share) {
+  double low = 0.0;
+  double high = 40.0;
+  for (int i = 0; i < 80; ++i) {
+    const double middle = 0.5 * (low + high);
+    (share_beyond(middle) > share ? low : high) = middle;
+  }
+  return low;
+}
+
+// The energy of normal values beyond t is their share and 2 t times their density at t.
+double lost_below_threshold(double share) {
+  const double t = threshold_of(share);
+  const double density = std::exp(-0.5 * t * t) / std::sqrt(2.0 * std::numbers::pi);
+  return std::sqrt(std::max(0.0, 1.0 - share - 2.0 * t * density));
+}
+
+double error(const CodecSetting& setting, const MatrixShape& /*shape*/) {
+  return lost_below_threshold(setting.ratio);
+}
+
+std::unique_ptr<Codec> make(const CodecSetting& setting,
+                            std::vector<CodecPart> parts,
+                            std::uint64_t /*seed*/,
+                            Device /*device*/) {
+  return make_top_k_codec(setting, std::move(parts));
+}
+
+}  // namespace
+
+extern const CodecTraits kTopKTraits;
+constexpr CodecTraits kTopKTraits = {.name = "top_k",
+                                     .payload_bytes = payload,
+                                     .expected_error = error,
+                                     .finer = twice_kept,
+                                     .read = read_kept_share,
+                                     .keys = kept_share_keys,
+                                     .strength = kept_share_text,
+                                     .make = make};
 
 }  // namespace slackline

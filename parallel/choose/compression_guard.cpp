@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "compress/codec_traits.h"
 #include "core/check.h"
 #include "parallel/plan/sampled_steps.h"
 #include "parallel/predict/class_bytes.h"
@@ -114,23 +115,8 @@ std::string change_text(const CodecSetting& before,
 }  // namespace
 
 std::optional<CodecSetting> tightened(const CodecSetting& setting) {
-  constexpr int kMostBits = 8;
-  CodecSetting tighter = setting;
-  switch (setting.kind) {
-    case CodecKind::low_rank:
-      tighter.rank *= 2;
-      return tighter;
-    case CodecKind::top_k:
-    case CodecKind::random_k:
-      tighter.ratio *= 2.0;
-      return tighter.ratio <= 1.0 ? std::make_optional(tighter) : std::nullopt;
-    case CodecKind::quantize:
-      tighter.bits *= 2;
-      return tighter.bits <= kMostBits ? std::make_optional(tighter) : std::nullopt;
-    case CodecKind::cast:
-      break;
-  }
-  return std::nullopt;
+  const CodecTraits& traits = traits_of(setting.kind);
+  return traits.finer == nullptr ? std::nullopt : traits.finer(setting);
 }
 
 GuardLimits guard_limits(const PlanHistory& plans) {

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "compress/codec_traits.h"
 #include "compress/expected_error.h"
 #include "compress/frame_rows.h"
 #include "parallel/choose/compression_policy.h"
@@ -75,11 +76,14 @@ std::map<Site, std::vector<CodecSetting>> default_candidates(int hidden) {
           {Site::embedding, default_sums(hidden, ScaleOf::token)}};
 }
 
-// What these lose is the same for any message: they serve before anything is measured.
-bool is_known_beforehand(const CodecSetting& setting) {
-  constexpr int kFineBits = 8;
-  return setting.kind == CodecKind::cast ||
-         (setting.kind == CodecKind::quantize && setting.bits == kFineBits);
+// Settings that lose about as much of any message, and at most this share: they serve before
+// anything is measured.
+constexpr double kLostBy8Bits = 0.01;
+constexpr double kLostBy16Bits = 0.002;
+
+bool is_known_to_lose_at_most(double share, const CodecSetting& setting) {
+  constexpr MatrixShape kAny{.rows = 1, .columns = 1};
+  return traits_of(setting.kind).rounds && expected_error(setting, kAny) <= share;
 }
 
 // What codecs may lose.
@@ -207,8 +211,8 @@ class Candidates {
                                    std::size_t members,
                                    const CodecSetting& setting) const {
     const auto bound = bounds.find(classes_[members].site);
-    const bool rounds = setting.kind == CodecKind::cast || setting.kind == CodecKind::quantize;
-    const double expected = rounds ? expected_error(setting, shapes_[members]) : 0.0;
+    const double expected =
+        traits_of(setting.kind).rounds ? expected_error(setting, shapes_[members]) : 0.0;
     return bound != bounds.end() &&
            errors.measured(classes_[members], setting).value_or(expected) > bound->second;
   }
@@ -371,10 +375,12 @@ CompressionPlan early_plan(const CompressConfig& config,
   const StepCosts costs = assumed_costs(job.model, {});
   const ErrorLimits limits{.bounds = max_errors_of(config)};
   const Candidates::OfSites known =
-      filtered(candidates_of(config, job),
-               [](Site, const CodecSetting& setting) { return is_known_beforehand(setting); });
-  const Candidates::OfSites casts = filtered(
-      known, [](Site, const CodecSetting& setting) { return setting.kind == CodecKind::cast; });
+      filtered(candidates_of(config, job), [](Site, const CodecSetting& setting) {
+        return is_known_to_lose_at_most(kLostBy8Bits, setting);
+      });
+  const Candidates::OfSites casts = filtered(known, [](Site, const CodecSetting& setting) {
+    return is_known_to_lose_at_most(kLostBy16Bits, setting);
+  });
   const CompressionPlan certain =
       choose({known, job}, job, costs, faster(links, kLinksMayBe), limits).plan;
   CompressionPlan plan = choose({casts, job}, job, costs, links, limits).plan;

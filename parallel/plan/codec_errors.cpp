@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compress/codec_traits.h"
 #include "compress/expected_error.h"
 
 namespace slackline {
@@ -15,8 +16,7 @@ namespace {
 // low ranks of an eighth of the width, which lose 0.09 of a message, owe 0.4 to 0.5 of one.
 double lost_in_force(const CodecSetting& codec, double tried) {
   constexpr double kLeftOutAgain = 5.0;
-  const bool leaves_out = codec.kind == CodecKind::low_rank || codec.kind == CodecKind::top_k ||
-                          codec.kind == CodecKind::random_k;
+  const bool leaves_out = !traits_of(codec.kind).rounds;
   return leaves_out && codec.error_feedback != ErrorFeedback::none ? kLeftOutAgain * tried : tried;
 }
 

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "compress/codec_traits.h"
+
 namespace slackline {
 
 namespace {
@@ -74,9 +76,10 @@ CodecCost assumed_codec_cost(const CodecSetting& setting,
   // Two reads of the message to find scales or thresholds and to write; one write to decode.
   double encode = 3.0 * kFloatBytes * elements / speeds.bytes_per_second;
   double decode = kFloatBytes * elements / speeds.bytes_per_second;
-  if (setting.kind == CodecKind::low_rank) {  // products with both factors, then their product
-    encode += 4.0 * setting.rank * elements / speeds.flops_per_second;
-    decode += 2.0 * setting.rank * elements / speeds.flops_per_second;
+  if (const CodecTraits& traits = traits_of(setting.kind); traits.work != nullptr) {
+    const CodecWork work = traits.work(setting);
+    encode += work.encode * elements / speeds.flops_per_second;
+    decode += work.decode * elements / speeds.flops_per_second;
   }
   return {.codec = setting, .shape = shape, .encode = {encode}, .decode = {decode}};
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "compress/codec_bytes.h"
+#include "compress/codec_traits.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/tensor/host_tensor.h"
 #include "parallel/channel/boundary_codec.h"
@@ -56,7 +57,7 @@ void CodecFilter::read_factors(Checkpoint& checkpoint) {
   const MatrixShape share = cut(compression_, compression_.tokens).front();
   for (const ActivationCompression::Boundary& boundary : compression_.boundaries) {
     std::vector<float>& factors = factors_.emplace_back();
-    if (boundary.codec.kind != CodecKind::low_rank) {
+    if (!traits_of(boundary.codec.kind).trains) {
       continue;
     }
     const Shape shape{compression_.tensor, factor_rank(boundary.codec, share), share.columns};

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "compress/codec_traits.h"
 #include "compress/message_sums.h"
 #include "parallel/choose/compression_policy.h"
 
@@ -74,7 +75,7 @@ MessageSums try_on(const KeptMessages::Message& message,
                  .device = workers.device,
                  .num_threads = workers.num_threads,
                  .workspace_bytes = codec->workspace_bytes(workers)});
-  const int runs = setting.kind == CodecKind::low_rank ? kWarmRuns + 1 : 1;
+  const int runs = traits_of(setting.kind).trains ? kWarmRuns + 1 : 1;
   for (int run = 1; run <= runs; ++run) {
     const MessageKey key{.seed = kSeed, .step = static_cast<std::uint64_t>(run)};
     codec->encode(stream, {message.values()}, {}, key, frame);

@@ -1,0 +1,19 @@
+#include "compress/codec_traits.h"
+
+#include <array>
+
+namespace slackline {
+
+extern const CodecTraits kLowRankTraits;
+extern const CodecTraits kTopKTraits;
+extern const CodecTraits kRandomKTraits;
+extern const CodecTraits kQuantizeTraits;
+extern const CodecTraits kCastTraits;
+
+const CodecTraits& traits_of(CodecKind kind) {
+  static constexpr std::array<const CodecTraits*, kNumCodecs> kTraits = {
+      &kLowRankTraits, &kTopKTraits, &kRandomKTraits, &kQuantizeTraits, &kCastTraits};
+  return *kTraits.at(static_cast<std::size_t>(kind));
+}
+
+}  // namespace slackline

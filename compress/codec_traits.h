@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compress/codec.h"
+
+namespace slackline {
+
+class JsonReader;
+
+// A tensor of a message that is added up over ranks, in one round.
+struct SumRound {
+  std::size_t elements = 0;
+  std::size_t element_bytes = 4;
+};
+
+// Floating-point operations for each element of a message, beside the passes over memory that every
+// codec makes.
+struct CodecWork {
+  double encode = 0.0;
+  double decode = 0.0;
+};
+
+// What is to be known of a kind of codec by those who size, price, choose, read and write it. Its
+// file in compress/codecs ends with this constant; no other file asks which codec a setting names.
+// Functions are pure; the settings that they are given are of this kind.
+struct CodecTraits {
+  const char* name = "";      // of the config's "codec"
+  bool cuts_by_rows = false;  // a row's share of a message depends on setting and shapes alone
+  bool trains = false;        // factors go on from message to message, and get better at it
+  bool rounds = false;        // what it loses is nearly the same for every message of a shape; else
+                              // it leaves things out, and leaves them out again
+
+  // Of a frame, between its header and the matrices.
+  std::size_t key_bytes = 0;
+
+  // Of a matrix in a frame.
+  std::size_t (*payload_bytes)(const CodecSetting& setting, const MatrixShape& shape) = nullptr;
+
+  // The rounds in which messages are added up over ranks; null: they do not add.
+  std::vector<SumRound> (*sum_rounds)(const CodecSetting& setting,
+                                      const std::vector<CodecPart>& parts) = nullptr;
+
+  // Null: next to none.
+  CodecWork (*work)(const CodecSetting& setting) = nullptr;
+
+  // |x - y| / |x| without error feedback, as expected_error() (compress/expected_error.h) gives it.
+  double (*expected_error)(const CodecSetting& setting, const MatrixShape& shape) = nullptr;
+
+  // The setting that loses less by a step; null, or nothing: there is none.
+  std::optional<CodecSetting> (*finer)(const CodecSetting& setting) = nullptr;
+
+  // Its own keys of a config or plan, and the same written, each after a comma; null: it has none.
+  void (*read)(JsonReader& section, CodecSetting& setting) = nullptr;
+  std::string (*keys)(const CodecSetting& setting) = nullptr;
+
+  // The number that people know a setting by: "16" of low_rank 16; null: none.
+  std::string (*strength)(const CodecSetting& setting) = nullptr;
+
+  std::unique_ptr<Codec> (*make)(const CodecSetting& setting,
+                                 std::vector<CodecPart> parts,
+                                 std::uint64_t seed,
+                                 Device device) = nullptr;
+};
+
+[[nodiscard]] const CodecTraits& traits_of(CodecKind kind);
+
+}  // namespace slackline
