@@ -1,5 +1,7 @@
 #include "compress/codec_setting.h"
 
+#include <fmt/format.h>
+
 #include "compress/codec_traits.h"
 
 namespace slackline {
@@ -10,11 +12,8 @@ const char* name_of(CodecKind kind) {
 
 std::string short_text(const CodecSetting& setting) {
   const CodecTraits& traits = traits_of(setting.kind);
-  std::string text = traits.name;
-  if (traits.strength != nullptr) {
-    text += " " + traits.strength(setting);
-  }
-  return text;
+  return traits.strength == nullptr ? traits.name
+                                    : fmt::format("{} {}", traits.name, traits.strength(setting));
 }
 
 }  // namespace slackline
