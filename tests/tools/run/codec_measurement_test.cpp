@@ -1,42 +1,21 @@
 #include "tools/run/codec_measurement.h"
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
-#include "core/json_reader.h"
 #include "tests/support/catch.h"
+#include "tests/tools/plan/planned_job.h"
 
 namespace slackline {
 
-namespace {
-
-CompressConfig read(const std::string& section) {
-  return read_compress_config(
-      JsonReader::parse(R"({"compress": )" + section + "}", "run.json").section("compress"));
-}
-
-MeshJob job_of(const ParallelConfig& parallel) {
-  return {.model = {.layers = 4,
-                    .hidden = 64,
-                    .heads = 4,
-                    .sequence = 32,
-                    .vocab = 100,
-                    .ffn = 256,
-                    .tie_embeddings = true},
-          .parallel = parallel,
-          .micro_batch = {.B = 2, .T = 32},
-          .num_micro_batches = 4};
-}
-
-}  // namespace
-
 TEST_CASE("every candidate is measured once for each shape, frames of a sum as often as ranks") {
-  const std::string section = R"({"policy": "critical_path",
-      "pipeline_backward": {"candidates": [{"codec": "cast"}, {"codec": "low_rank", "rank": 2}]},
-      "data_gradient": {"codec": "quantize", "bits": 8}})";
-  const std::vector<CandidateMessage> messages =
-      candidate_messages(read(section), job_of({.pipeline = 2, .data = 2}));
+  const PlanJob job = planned_job(
+      {"parallel.pipeline=2",
+       "parallel.data=2",
+       "compress.policy=critical_path",
+       R"(compress.pipeline_backward={"candidates": [{"codec": "cast"}, {"codec": "low_rank", "rank": 2}]})",
+       R"(compress.data_gradient={"codec": "quantize", "bits": 8})"});
+  const std::vector<CandidateMessage> messages = candidate_messages(job.compress, job.mesh);
   CHECK(std::count_if(messages.begin(), messages.end(), [](const CandidateMessage& message) {
           return message.ranks == 0;
         }) == 2);
