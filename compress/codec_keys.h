@@ -11,8 +11,8 @@
 
 namespace slackline {
 
-// How codecs read and write their keys of a setting. What is written leaves defaults out; a key
-// that is written follows a comma.
+// Codecs read and write their keys of a setting by these. What is written leaves defaults out; a
+// key that is written follows a comma.
 
 template <typename Enum, std::size_t size>
 [[nodiscard]] Enum read_choice(JsonReader& section,
@@ -42,7 +42,7 @@ template <typename Enum, std::size_t size>
 [[nodiscard]] DType read_float(JsonReader& section, std::string_view key);
 [[nodiscard]] std::string unless_fp32(std::string_view key, DType dtype);
 
-// Of top_k and random_k: the share that is kept, and how its values travel.
+// top_k and random_k have the same keys: the share that is kept, and how its values travel.
 void read_kept_share(JsonReader& section, CodecSetting& setting);
 [[nodiscard]] std::string kept_share_keys(const CodecSetting& setting);
 [[nodiscard]] std::string kept_share_text(const CodecSetting& setting);

@@ -26,8 +26,9 @@ struct CodecWork {
   double decode = 0.0;
 };
 
-// What is to be known of a kind of codec by those who size, price, choose, read and write it. Its
-// file in compress/codecs ends with this constant; no other file asks which codec a setting names.
+// A kind of codec as those need it who size, price, choose, read and write its settings. Its file
+// in compress/codecs ends with this constant; but for benches, which compare kinds, no other file
+// asks which codec a setting names.
 // Functions are pure; the settings that they are given are of this kind.
 struct CodecTraits {
   const char* name = "";      // of the config's "codec"
@@ -36,10 +37,10 @@ struct CodecTraits {
   bool rounds = false;        // what it loses is nearly the same for every message of a shape; else
                               // it leaves things out, and leaves them out again
 
-  // Of a frame, between its header and the matrices.
+  // Bytes of a frame between its header and the matrices.
   std::size_t key_bytes = 0;
 
-  // Of a matrix in a frame.
+  // Gives what a matrix takes in a frame.
   std::size_t (*payload_bytes)(const CodecSetting& setting, const MatrixShape& shape) = nullptr;
 
   // The rounds in which messages are added up over ranks; null: they do not add.

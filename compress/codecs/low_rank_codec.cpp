@@ -362,7 +362,7 @@ std::size_t payload(const CodecSetting& setting, const MatrixShape& shape) {
          size_of(setting.factors);
 }
 
-// First the left factors, then the right ones.
+// The left factors go first, then the right ones.
 std::vector<SumRound> rounds(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
   SumRound left{.element_bytes = size_of(setting.factors)};
   SumRound right = left;
@@ -374,12 +374,12 @@ std::vector<SumRound> rounds(const CodecSetting& setting, const std::vector<Code
   return {left, right};
 }
 
-// Products with both factors, then their product.
+// Encoding multiplies by both factors, decoding multiplies them.
 CodecWork work(const CodecSetting& setting) {
   return {.encode = 4.0 * setting.rank, .decode = 2.0 * setting.rank};
 }
 
-// As if every direction carried the same.
+// Every direction is taken to carry the same.
 double error(const CodecSetting& setting, const MatrixShape& shape) {
   const auto rank = static_cast<double>(factor_rank(setting, shape));
   const auto most = static_cast<double>(std::min(shape.rows, shape.columns));

@@ -38,8 +38,7 @@ void PipelineCompression::hand_over(const ByTransfer& before) {
   }
 }
 
-// What a codec that has ended owes, to any other of its boundary.
-
+// Gives what a codec that has ended owes to any other of its boundary.
 void PipelineCompression::hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCodec>>& ended) {
   for (const std::unique_ptr<BoundaryCodec>& codec : ended) {
     if (codec == nullptr || codec->end().setting.error_feedback != ErrorFeedback::lazy) {

@@ -1,7 +1,7 @@
 #include "core/comm/device/nccl_communicator.h"
 
-// What stands in a program without NCCL. Weak: the library's own definitions, linked into programs
-// that have it, win.
+// These stand in a program without NCCL. They are weak: the definitions over NCCL, linked into
+// programs that have it, win.
 namespace slackline {
 
 [[gnu::weak]] std::string nccl_version() {
