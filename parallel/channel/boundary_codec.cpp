@@ -6,11 +6,17 @@
 
 namespace slackline {
 
-BoundaryCodec::BoundaryCodec(const BoundaryEnd& end)
+BoundaryCodec::BoundaryCodec(const BoundaryEnd& end, const ChannelCodecs& maker)
     : end_(end),
-      codec_(make_codec(end)),
-      residuals_(end.side == BoundaryEnd::Side::sends && !end.rehearsed ? end.setting.error_feedback
-                                                                        : ErrorFeedback::none,
+      widens_(widens(end) && maker.touch_values()),
+      codec_(maker.make({.setting = end.setting,
+                         .parts = codec_parts(end),
+                         .shape = {end.shape.rows, end.shape.columns},
+                         .seed = end.seed,
+                         .device = end.device})),
+      residuals_(end.side == BoundaryEnd::Side::sends && maker.touch_values()
+                     ? end.setting.error_feedback
+                     : ErrorFeedback::none,
                  codec_parts(end),
                  end.num_micro_batches,
                  end.device) {}
@@ -26,7 +32,7 @@ void BoundaryCodec::encode(StreamView stream,
                            Feedback feedback) {
   ArenaScope scratch(stream.workspace());
   Tensor values = as_matrix(outgoing.share);
-  if (widens(end_)) {
+  if (widens_) {
     values = scratch.allocate(DType::f32, values.shape());
     cast(stream, as_matrix(outgoing.share), values);
   }
@@ -59,7 +65,7 @@ void BoundaryCodec::decode(StreamView stream, const Tensor& frame, const Tensor&
   const TimedCall timed(decode_times_);
   ArenaScope scratch(stream.workspace());
   const Tensor matrix = as_matrix(share);
-  if (widens(end_)) {
+  if (widens_) {
     const Tensor widened = scratch.allocate(DType::f32, matrix.shape());
     codec_->decode(stream, frame, {widened}, false);
     cast(stream, widened, matrix);

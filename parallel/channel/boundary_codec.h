@@ -11,6 +11,7 @@
 #include "compress/residuals.h"
 #include "core/tensor/buffer.h"
 #include "parallel/channel/boundary_sample.h"
+#include "parallel/channel/channel_codecs.h"
 #include "parallel/plan/pipeline_boundaries.h"
 
 namespace slackline {
@@ -22,7 +23,7 @@ class BoundaryCodec {
  public:
   enum class Feedback { on, off };  // off: the message stands for itself, as in evaluation
 
-  explicit BoundaryCodec(const BoundaryEnd& end);
+  BoundaryCodec(const BoundaryEnd& end, const ChannelCodecs& maker);
 
   [[nodiscard]] const BoundaryEnd& end() const { return end_; }
 
@@ -83,6 +84,7 @@ class BoundaryCodec {
   [[nodiscard]] Tensor as_matrix(const Tensor& share) const;
 
   BoundaryEnd end_;
+  bool widens_;  // a boundary that is not f32 passes through a copy that is
   std::unique_ptr<Codec> codec_;
   Residuals residuals_;
   std::optional<BoundarySample> sample_{};  // of the current step

@@ -44,12 +44,11 @@ std::vector<CodecPart> codec_parts(const BoundaryEnd& end) {
 }
 
 std::unique_ptr<Codec> make_codec(const BoundaryEnd& end) {
-  return end.rehearsed ? make_rehearsed_codec(end.setting, codec_parts(end), *end.rehearsed)
-                       : make_codec(end.setting, codec_parts(end), end.seed, end.device);
+  return make_codec(end.setting, codec_parts(end), end.seed, end.device);
 }
 
 bool widens(const BoundaryEnd& end) {
-  return end.dtype != DType::f32 && !end.rehearsed;
+  return end.dtype != DType::f32;
 }
 
 std::size_t workspace_bytes(const BoundaryEnd& end, const Codec& codec, const Workers& workers) {
@@ -101,21 +100,15 @@ std::optional<BoundaryEnd> PipelineBoundaries::end_of(const Op& op,
   if (setting == nullptr || !pays_at_boundary(*setting, options_.share, options_.dtype)) {
     return std::nullopt;
   }
-  BoundaryEnd end{.setting = *setting,
-                  .side = side_of(op),
-                  .name = schedule::site_name(id.site) + "/" + std::to_string(id.stage),
-                  .place = place_of(id, options_.stages),
-                  .shape = options_.share,
-                  .dtype = options_.dtype,
-                  .device = options_.device,
-                  .num_micro_batches = options_.schedule.num_micro_batches,
-                  .seed = options_.seed};
-  if (options_.rehearsed != nullptr) {
-    const CodecCost cost =
-        codec_cost(*options_.rehearsed, *setting, {options_.share.rows, options_.share.columns});
-    end.rehearsed = {.encode = cost.encode.value, .decode = cost.decode.value};
-  }
-  return end;
+  return BoundaryEnd{.setting = *setting,
+                     .side = side_of(op),
+                     .name = schedule::site_name(id.site) + "/" + std::to_string(id.stage),
+                     .place = place_of(id, options_.stages),
+                     .shape = options_.share,
+                     .dtype = options_.dtype,
+                     .device = options_.device,
+                     .num_micro_batches = options_.schedule.num_micro_batches,
+                     .seed = options_.seed};
 }
 
 std::vector<BoundaryEnd> PipelineBoundaries::ends(const CompressionPlan& plan) const {

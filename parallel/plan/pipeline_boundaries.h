@@ -9,10 +9,8 @@
 #include <vector>
 
 #include "compress/codec.h"
-#include "compress/codecs/rehearsed_codec.h"
 #include "model/model_slice.h"
 #include "parallel/plan/compression_plan.h"
-#include "parallel/plan/step_costs.h"
 #include "parallel/schedule/ops.h"
 
 namespace slackline {
@@ -30,7 +28,6 @@ struct BoundaryEnd {
   Device device = Device::cpu;
   int num_micro_batches = 1;
   std::uint64_t seed = 0;
-  std::optional<RehearsedSeconds> rehearsed{};  // on the rehearsal device
 
   friend bool operator==(const BoundaryEnd&, const BoundaryEnd&) = default;
 };
@@ -67,7 +64,6 @@ class PipelineBoundaries {
     DType dtype = DType::f32;
     Device device = Device::cpu;
     std::uint64_t seed = 0;
-    std::shared_ptr<const StepCosts> rehearsed{};  // what codecs take on the rehearsal device
   };
 
   explicit PipelineBoundaries(const Options& options);

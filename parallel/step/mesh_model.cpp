@@ -14,10 +14,6 @@ namespace slackline {
 
 namespace {
 
-// What passes on the rehearsal device besides ops of a schedule, whose kinds are not negative.
-constexpr int kNorm = -1;
-constexpr int kUpdate = -2;
-
 PipelineBoundaries::Options pipeline_options(const MeshModel::Options& options,
                                              const RankPlan& plan,
                                              const Groups& groups) {
@@ -29,8 +25,7 @@ PipelineBoundaries::Options pipeline_options(const MeshModel::Options& options,
                                options.job.parallel.tensor),
           .dtype = options.job.precision,
           .device = options.rehearsal ? Device::cpu : options.job.device,
-          .seed = options.seed,
-          .rehearsed = options.rehearsed_codecs};
+          .seed = options.seed};
 }
 
 RankPlan plan_of(const MeshModel::Options& options, const Groups& groups) {
@@ -38,6 +33,10 @@ RankPlan plan_of(const MeshModel::Options& options, const Groups& groups) {
   plan.executor.activations =
       options.rehearsal ? Backing::untouched : backing_of(options.job.device);
   return plan;
+}
+
+std::optional<StepRehearsal> rehearsal_of(const MeshModel::Options& options) {
+  return options.rehearsal ? std::make_optional<StepRehearsal>(*options.rehearsal) : std::nullopt;
 }
 
 std::vector<std::string> parameter_names(const ModelConfig& config) {
@@ -54,26 +53,32 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
     : options_(options),
       groups_(&groups),
       plan_(plan_of(options, groups)),
-      clock_(options.rehearsal ? std::make_optional<RehearsalClock>() : std::nullopt),
+      rehearsal_(rehearsal_of(options)),
       stream_({.device = options.rehearsal ? Device::cpu : options.job.device,
                .num_threads = options.num_threads,
                .workspace_bytes = slackline::workspace_bytes(
                    options.job.model, plan_.executor, {options.num_threads, options.job.device}),
-               .rehearsal = clock_ ? &*clock_ : nullptr}),
+               .rehearsal = rehearsal_ ? rehearsal_->clock() : nullptr}),
       tensor_sum_(*groups.tensor, options.job.parallel.sequence_parallel, stream_),
       parameters_(
           options.job.model,
           {.compute = options.job.precision, .slice = plan_.slice, .device = stream_.device()}),
-      executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_),
-      reducer_(parameters_, options.job.model, plan_.reducer, groups),
-      compression_({.plans = options.compression,
-                    .errors = options.codec_errors,
-                    .sampled = options.sampled,
-                    .pipeline = pipeline_options(options, plan_, groups),
-                    .workers = {options.num_threads, stream_.device()},
-                    .seed = options.seed},
-                   reducer_,
-                   groups),
+      channels_(
+          {.plans = options.compression,
+           .errors = options.codec_errors,
+           .sampled = options.sampled,
+           .pipeline = pipeline_options(options, plan_, groups),
+           .workers = {options.num_threads, stream_.device()},
+           .seed = options.seed,
+           .codecs = rehearsal_ ? rehearsal_->codecs() : std::make_shared<const ChannelCodecs>()},
+          {.tensor = groups.tensor.get(),
+           .data = groups.data.get(),
+           .forward = groups.forward.get(),
+           .backward = groups.backward.get()},
+          GradientReducer::sum_channels(
+              parameters_, options.job.model, plan_.reducer, groups, options.seed)),
+      executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_, channels_),
+      reducer_(parameters_, options.job.model, plan_.reducer, groups, channels_),
       optimizer_(options.rehearsal
                      ? std::vector<OptimizedTensor>()
                      : optimized_parameters(reducer_.pieces(), options.optimizer.decay_embeddings),
@@ -127,21 +132,15 @@ PipelineExecutor::Work MeshModel::work_of(std::vector<MicroBatch> micro_batches)
           .seed = options_.seed,
           .scale = static_cast<float>(1.0 / tokens_of_step()),
           .use = &reducer_,
-          .rehearsal = options_.rehearsal ? &*options_.rehearsal : nullptr,
-          .compression = compression_.pipeline()};
+          .clock = rehearsal_ ? &*rehearsal_ : nullptr};
 }
 
 std::vector<double> MeshModel::squared_norms() {
-  if (!options_.rehearsal) {
+  if (!rehearsal_) {
     return optimizer_.squared_norms(stream_);
   }
-  rehearse(kNorm, options_.rehearsal->gradient_norm);
+  rehearsal_->take_norms();
   return std::vector<double>(pieces().size(), 0.0);
-}
-
-void MeshModel::rehearse(int what, schedule::Seconds seconds) {
-  clock_->begin({what, 0}, seconds.value);
-  clock_->end();
 }
 
 // Memory goes while transfers may be under way.
@@ -157,29 +156,29 @@ void MeshModel::choose_who_waits(Settling& passes) {
   if (groups_->staging == nullptr) {
     return;
   }
-  if (passes.plan != compression_.in_force_from()) {
-    passes = {.plan = compression_.in_force_from()};
+  if (passes.plan != channels_.in_force_from()) {
+    passes = {.plan = channels_.in_force_from()};
   }
-  const bool settled = passes.passes++ >= (options_.cuda_graphs ? 2 : 1) && !compression_.samples();
+  const bool settled = passes.passes++ >= (options_.cuda_graphs ? 2 : 1) && !channels_.samples();
   groups_->staging->set_waits(settled && groups_->ranks_are_processes ? HostStaging::Waits::stream
                                                                       : HostStaging::Waits::thread);
 }
 
 StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool stop) {
-  compression_.begin_step(static_cast<std::int64_t>(micro_batches.front().step));
+  channels_.begin_step(static_cast<std::int64_t>(micro_batches.front().step));
   choose_who_waits(training_);
   if (options_.may_skip) {
-    compression_.keep_state();
+    channels_.keep_state();
   }
   PipelineExecutor::Work work = work_of(std::move(micro_batches));
   if (keeps_messages_) {
     kept_messages_.begin_step();
     work.keeps = &kept_messages_;
-    reducer_.keep_messages(GradientReducer::Keeping{stream_, &kept_messages_});
+    channels_.keep_messages(SumChannel::Keeping{stream_, &kept_messages_});
   }
   double loss = executor_.train(work);
   reducer_.finish();
-  reducer_.keep_messages(std::nullopt);
+  channels_.keep_messages(std::nullopt);
   if (groups_->tensor_rank() != 0) {
     loss = 0.0;  // the sum that all tensor ranks have counts once
   }
@@ -188,7 +187,7 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
   step_times_.norm_begin = groups_->world->now();
   const std::vector<double> squares = squared_norms();
   step_times_.norm_end = groups_->world->now();
-  step_times_.codecs = compression_.take_times();  // the norms have waited for all
+  step_times_.codecs = channels_.take_times();  // the norms have waited for all
   StepFacts facts = agreement_.agree({.loss = loss, .stop = stop}, reducer_.pieces(), squares);
   facts.loss /= tokens_of_step();
   return facts;
@@ -197,8 +196,8 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
 void MeshModel::update(double lr, double gradient_norm) {
   step_times_.updated = true;
   step_times_.update_begin = groups_->world->now();
-  if (options_.rehearsal) {
-    rehearse(kUpdate, options_.rehearsal->optimizer);
+  if (rehearsal_) {
+    rehearsal_->update();
   } else if (stream_.device() == Device::cuda) {
     queue_update(lr, gradient_norm);
     return;
@@ -226,7 +225,7 @@ void MeshModel::queue_update(double lr, double gradient_norm) {
 
 void MeshModel::skip() {
   SL_CHECK(options_.may_skip, "a step is skipped");
-  compression_.restore_state();
+  channels_.restore_state();
 }
 
 void MeshModel::require_sync() {
@@ -236,9 +235,9 @@ void MeshModel::require_sync() {
 
 StepFacts MeshModel::evaluate(std::vector<MicroBatch> micro_batches, bool stop) {
   choose_who_waits(evaluation_);
-  compression_.keep_state();
+  channels_.keep_state();
   double loss = executor_.evaluate(work_of(std::move(micro_batches)));
-  compression_.restore_state();
+  channels_.restore_state();
   if (groups_->tensor_rank() != 0) {
     loss = 0.0;
   }

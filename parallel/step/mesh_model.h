@@ -1,25 +1,22 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
-#include "core/rehearsal_clock.h"
 #include "core/tensor/stream.h"
 #include "core/tensor/stream_times.h"
 #include "optim/adamw_optimizer.h"
+#include "parallel/channel/channels.h"
 #include "parallel/channel/kept_messages.h"
 #include "parallel/mesh/rank_plan.h"
-#include "parallel/plan/cost_model.h"
-#include "parallel/step/compression.h"
+#include "parallel/step/gradient_reducer.h"
 #include "parallel/step/pipeline_executor.h"
 #include "parallel/step/step_agreement.h"
+#include "parallel/step/step_rehearsal.h"
 #include "parallel/step/tensor_group.h"
 
 namespace slackline {
-
-struct StepCosts;
 
 // One rank's share of a model in training: parameters, activations, optimizer state, and a step of
 // them over the mesh. Owns all of it; the groups must outlive it. Every rank of the world
@@ -31,15 +28,14 @@ class MeshModel {
     OptimizerConfig optimizer{};
     std::uint64_t seed = 1234;  // of dropout
     int num_threads = 1;
-    // On the rehearsal device: what ops take, transfers apart. Nothing is learned then: loss and
-    // norm mean nothing, there is no optimizer state, and memory is touched as far as messages go.
-    std::optional<schedule::CostModel> rehearsal{};
-    std::shared_ptr<const StepCosts> rehearsed_codecs{};  // there, and what codecs take
-    PlanHistory compression{};                            // empty: nothing is ever compressed
-    CodecErrors codec_errors{};                           // known from before
-    SampledSteps sampled{};                               // whose compressed messages are measured
-    bool cuda_graphs = false;  // passes become graphs where they can. REQUIRES: device cuda
-    bool may_skip = false;     // steps that are not finite: codecs' state is kept for that
+    // On the rehearsal device. Nothing is learned then: loss and norm mean nothing, there is no
+    // optimizer state, and memory is touched as far as messages go.
+    std::optional<StepRehearsal::Costs> rehearsal{};
+    PlanHistory compression{};   // empty: nothing is ever compressed
+    CodecErrors codec_errors{};  // known from before
+    SampledSteps sampled{};      // whose compressed messages are measured
+    bool cuda_graphs = false;    // passes become graphs where they can. REQUIRES: device cuda
+    bool may_skip = false;       // steps that are not finite: codecs' state is kept for that
   };
 
   // Allocates; weights are undefined until they are initialized or loaded. Nothing travels yet.
@@ -99,9 +95,9 @@ class MeshModel {
 
   [[nodiscard]] KeptMessages& kept_messages() { return kept_messages_; }
 
-  [[nodiscard]] Compression& compression() { return compression_; }
+  [[nodiscard]] Channels& channels() { return channels_; }
 
-  [[nodiscard]] const Compression& compression() const { return compression_; }
+  [[nodiscard]] const Channels& channels() const { return channels_; }
 
   // Waits until every weight of this rank is the newest. All ranks call it, or the next pass.
   void finish_gather() {
@@ -123,8 +119,6 @@ class MeshModel {
   void queue_update(double lr, double gradient_norm);
   // Of the pieces' gradients.
   [[nodiscard]] std::vector<double> squared_norms();
-  // Seconds of the step's end that belong to no pass, on the rehearsal device.
-  void rehearse(int what, schedule::Seconds seconds);
   [[nodiscard]] double tokens_of_step() const;
   // Copies tokens and targets to the CUDA device, where ops read them.
   void bring_to_device(std::vector<MicroBatch>& micro_batches);
@@ -133,13 +127,13 @@ class MeshModel {
   Options options_;
   Groups* groups_;
   RankPlan plan_;
-  std::optional<RehearsalClock> clock_;  // of the rehearsal device
+  std::optional<StepRehearsal> rehearsal_;
   Stream stream_;
   TensorGroup tensor_sum_;
   Parameters parameters_;
+  Channels channels_;
   PipelineExecutor executor_;
   GradientReducer reducer_;
-  Compression compression_;
   AdamwOptimizer optimizer_;
   StepAgreement agreement_;
   Buffer tokens_;  // of the step's micro-batches, on a CUDA device

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/check.h"
-#include "core/rehearsal_clock.h"
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/schedule/forward_only.h"
 
@@ -14,31 +13,27 @@ namespace {
 using schedule::Op;
 using schedule::OpKind;
 
-TransferNote note_of(const Op& op) {
-  return {.what = schedule::is_forward_transfer(op.kind) ? "activations" : "gradient",
-          .stage = op.chunk,
-          .micro_batch = op.micro_batch};
-}
-
 }  // namespace
 
 PipelineExecutor::PipelineExecutor(Parameters& parameters,
                                    const ModelConfig& config,
                                    const ExecutorPlan& plan,
                                    Groups& groups,
-                                   TensorGroup& sum)
+                                   TensorGroup& sum,
+                                   Channels& channels)
     : plan_(plan),
       slots_(schedule::input_slots(plan.schedule)),
       evaluation_slots_(schedule::slots_in_turn(plan.evaluation, slots_.num_slots)),
       groups_(&groups),
-      sum_(&sum) {
+      sum_(&sum),
+      channels_(&channels) {
   for (const ChunkSlice& chunk : plan.chunks) {
     stages_.emplace_back(parameters, config, chunk_options(plan, chunk));
   }
   const std::size_t bytes = slot_bytes(config, plan);
   const int num_slots = slots_.num_slots[static_cast<std::size_t>(groups.pipeline_rank())];
   for (int i = 0; i < num_slots; ++i) {
-    in_flight_.emplace_back(bytes, plan.activations);
+    in_flight_.emplace_back(bytes, plan.activations, channels.message_channel());
   }
 }
 
@@ -63,6 +58,10 @@ double PipelineExecutor::run(const schedule::Schedule& schedule,
                              const schedule::SlotMap& slots,
                              const Work& work) {
   SL_CHECK_EQ(static_cast<int>(work.micro_batches.size()), schedule.num_micro_batches);
+  channels_->begin_passes({.stream = work.stream,
+                           .step = work.micro_batches.front().step,
+                           .train = work.gradients != Gradients::none,
+                           .keeps = work.keeps});
   ops_.clear();
   times_.restart(work.stream, groups_->world->now());
   for (const Op& op : schedule.ranks[static_cast<std::size_t>(groups_->pipeline_rank())]) {
@@ -85,19 +84,18 @@ void PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
   sum_->set_place(op.chunk, op.micro_batch);
   switch (op.kind) {
     case OpKind::receive_forward:
-      receive_input(op, at, work);
+      prepare(stage, at);
+      at.messages.receive(op, share(stage.input(at.slot)));
       return;
     case OpKind::receive_backward:
-      receive_gradient(op, at, work);
+      at.messages.receive(op, share(stage.gradient(at.slot)));
       return;
     case OpKind::send_forward:
-      send(op, {.share = share(stage.output(at.slot))}, at.sent_output, work);
+      at.messages.send(op, {.share = share(stage.output(at.slot))});
       return;
     case OpKind::send_backward:
-      send(op,
-           {.share = share(stage.gradient(at.slot)), .input = share(stage.input(at.slot))},
-           at.sent_gradient,
-           work);
+      at.messages.send(
+          op, {.share = share(stage.gradient(at.slot)), .input = share(stage.input(at.slot))});
       return;
     case OpKind::forward:
       forward(op, at, work);
@@ -123,8 +121,7 @@ void PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
   if (stage.chunk().embedding) {
     prepare(stage, at);
   }
-  at.input.transfer.wait();
-  at.sent_output.transfer.wait();  // of the micro-batch before
+  at.messages.before_pass(op);
   const std::size_t begin = begin_op(op, work);
   if (!stage.chunk().embedding) {
     gather_shares(stage.input(at.slot));
@@ -141,11 +138,7 @@ void PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
 
 void PipelineExecutor::backward(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
-  at.gradient.transfer.wait();
-  if (!stage.chunk().head && mask_of(op, work) != nullptr) {
-    work.stream.synchronize();  // the mask is read from what the next send of this place changes
-  }
-  at.sent_gradient.transfer.wait();  // of the micro-batch before
+  at.messages.before_pass(op);
   const std::size_t begin = begin_op(op, work);
   if (!stage.chunk().head) {
     gather_shares(stage.gradient(at.slot));
@@ -175,16 +168,15 @@ void PipelineExecutor::make(const Op& op,
 }
 
 std::size_t PipelineExecutor::begin_op(const Op& op, const Work& work) {
-  if (work.rehearsal != nullptr) {
-    work.stream.rehearsal()->begin({static_cast<int>(op.kind), op.chunk},
-                                   op_seconds(*work.rehearsal, op).value);
+  if (work.clock != nullptr) {
+    work.clock->begin(op);
   }
   return times_.mark(work.stream, groups_->world->now());
 }
 
 void PipelineExecutor::note_op(const Op& op, const Work& work, std::size_t begin) {
-  if (work.rehearsal != nullptr) {
-    work.stream.rehearsal()->end();
+  if (work.clock != nullptr) {
+    work.clock->end();
   }
   ops_.push_back(
       {.op = op, .begin = begin, .end = times_.mark(work.stream, groups_->world->now())});
@@ -213,148 +205,16 @@ Pass PipelineExecutor::pass_of(const Op& op, const Work& work) {
           .use = forward || last ? work.use : nullptr};
 }
 
-Tensor PipelineExecutor::Message::frame() {
-  const std::size_t bytes = codec->frame_bytes();
-  if (memory->bytes() < bytes) {
-    memory = std::make_shared<Buffer>("frame", bytes, backing_of(codec->end().device));
-  }
-  return memory->view(DType::u8, {static_cast<std::int64_t>(bytes)});
-}
-
 void PipelineExecutor::prepare(const Stage& stage, InFlight& at) const {
   if (!stage.is_prepared(at.slot, plan_.stage.micro_batch)) {
-    at.finish_sends();
+    at.messages.finish_sends();
     stage.prepare(at.slot, plan_.stage.micro_batch);
   }
 }
 
-void PipelineExecutor::receive_input(const Op& op, InFlight& at, const Work& work) {
-  const Stage& stage = stage_of(op.chunk);
-  prepare(stage, at);
-  if (at.sent_gradient.reads_input()) {
-    at.sent_gradient.transfer.wait();
-  }
-  receive(op, stage.input(at.slot), at, work);
-}
-
-void PipelineExecutor::receive_gradient(const Op& op, InFlight& at, const Work& work) {
-  at.sent_gradient.transfer.wait();  // of the micro-batch before
-  receive(op, stage_of(op.chunk).gradient(at.slot), at, work);
-}
-
-void PipelineExecutor::send(const Op& op,
-                            const BoundaryCodec::Outgoing& outgoing,
-                            Message& message,
-                            const Work& work) {
-  const schedule::TransferId id = schedule::id_of_send(op);
-  if (work.keeps != nullptr && work.keeps->num_elements(id.site, id.stage) == 0) {
-    const std::int64_t columns = outgoing.share.shape()[-1];
-    const auto rows = static_cast<std::int64_t>(outgoing.share.num_elements()) / columns;
-    work.keeps->keep(work.stream, id.site, id.stage, outgoing.share.reshaped({rows, columns}));
-  }
-  message.codec = codec_of(op, work);
-  message.transfer = group_of(op).send(message.codec == nullptr ? outgoing.share : message.frame(),
-                                       plan_.schedule.rank_of(schedule::peer_chunk(op)),
-                                       note_of(op),
-                                       encoding(op, outgoing, message, work));
-}
-
-TransferWork PipelineExecutor::encoding(const Op& op,
-                                        const BoundaryCodec::Outgoing& outgoing,
-                                        Message& message,
-                                        const Work& work) const {
-  BoundaryCodec* codec = message.codec;
-  if (codec == nullptr) {
-    return {};
-  }
-  const CodecStream& at = work.compression->stream();
-  const bool trains = work.gradients != Gradients::none;
-  const auto feedback = trains ? BoundaryCodec::Feedback::on : BoundaryCodec::Feedback::off;
-  TransferWork job{.worker = at.worker};
-  job.before = [=,
-                stream = at.stream,
-                key = key_of(op, work, *codec),
-                frame = message.frame(),
-                kept = message.memory] { codec->encode(stream, outgoing, key, frame, feedback); };
-  if (trains) {
-    job.beside = [=,
-                  stream = at.stream,
-                  key = key_of(op, work, *codec),
-                  frame = message.frame(),
-                  kept = message.memory] { codec->settle(stream, key, frame); };
-  }
-  return job;
-}
-
-void PipelineExecutor::receive(const Op& op,
-                               const Tensor& boundary,
-                               InFlight& at,
-                               const Work& work) {
-  Message& message = op.kind == OpKind::receive_forward ? at.input : at.gradient;
-  message.codec = codec_of(op, work);
-  const Tensor values = share(boundary);
-  message.transfer = group_of(op).receive(message.codec == nullptr ? values : message.frame(),
-                                          plan_.schedule.rank_of(schedule::peer_chunk(op)),
-                                          note_of(op),
-                                          decoding(op, values, message, at.sent_output, work));
-}
-
-// The gradient of an activation that was sent is masked by what its message kept.
-TransferWork PipelineExecutor::decoding(const Op& op,
-                                        const Tensor& values,
-                                        Message& message,
-                                        Message& sent_output,
-                                        const Work& work) const {
-  BoundaryCodec* codec = message.codec;
-  BoundaryCodec* mask = op.kind == OpKind::receive_backward ? mask_of(op, work) : nullptr;
-  if (codec == nullptr && mask == nullptr) {
-    return {};
-  }
-  const CodecStream& at = work.compression->stream();
-  TransferWork job{.worker = at.worker};
-  const Tensor frame = codec == nullptr ? Tensor() : message.frame();
-  job.after = [=, stream = at.stream, kept = message.memory, &sent_output] {
-    if (codec != nullptr) {
-      codec->decode(stream, frame, values);
-    }
-    if (mask != nullptr) {
-      mask->mask(stream, sent_output.frame(), values);
-    }
-  };
-  return job;
-}
-
-BoundaryCodec* PipelineExecutor::mask_of(const Op& op, const Work& work) {
-  BoundaryCodec* const sent = codec_of(
-      {.kind = OpKind::send_forward, .chunk = op.chunk, .micro_batch = op.micro_batch}, work);
-  return sent != nullptr && sent->masks() ? sent : nullptr;
-}
-
-BoundaryCodec* PipelineExecutor::codec_of(const Op& op, const Work& work) {
-  return work.compression == nullptr ? nullptr : work.compression->codec_of(op);
-}
-
-Communicator& PipelineExecutor::group_of(const Op& op) const {
-  return schedule::is_forward_transfer(op.kind) ? *groups_->forward : *groups_->backward;
-}
-
-MessageKey PipelineExecutor::key_of(const Op& op,
-                                    const Work& work,
-                                    const BoundaryCodec& codec) const {
-  const Communicator& data = *groups_->data;
-  return {
-      .seed = work.seed,
-      .step = work.micro_batches[static_cast<std::size_t>(op.micro_batch)].step,
-      .micro_batch = static_cast<std::uint64_t>(op.micro_batch),
-      .sender = static_cast<std::uint64_t>(op.micro_batch * data.size() + data.rank()),
-      .first_element = static_cast<std::uint64_t>(sum_->rank()) * codec.end().shape.num_elements()};
-}
-
 void PipelineExecutor::wait_for_all() {
   for (InFlight& at : in_flight_) {
-    at.input.transfer.wait();
-    at.gradient.transfer.wait();
-    at.finish_sends();
+    at.messages.finish();
   }
 }
 

@@ -11,21 +11,20 @@
 #include "core/tensor/workers.h"
 #include "model/loss_sum.h"
 #include "model/stage.h"
-#include "parallel/channel/kept_messages.h"
-#include "parallel/channel/pipeline_compression.h"
+#include "parallel/channel/channels.h"
 #include "parallel/mesh/rank_plan.h"
-#include "parallel/plan/cost_model.h"
 #include "parallel/schedule/ops.h"
 #include "parallel/schedule/slots.h"
 #include "parallel/step/groups.h"
+#include "parallel/step/pass_clock.h"
 #include "parallel/step/pass_graphs.h"
 #include "parallel/step/tensor_group.h"
 
 namespace slackline {
 
 // Runs a schedule: one loop over the rank's list of ops, which decides nothing. Owns the rank's
-// chunks and the slots of micro-batches in flight. Used by the rank's thread; slots and frames of
-// transfers under way also by the codecs'.
+// chunks and the slots of micro-batches in flight. Used by the rank's thread; slots of transfers
+// under way also by the codecs'.
 //
 // Boundary tensors live in the slots: a receive writes the input of the chunk that will read it, a
 // send reads the output of the chunk that made it. Where rows are not already cut over tensor
@@ -36,7 +35,8 @@ class PipelineExecutor {
                    const ModelConfig& config,
                    const ExecutorPlan& plan,
                    Groups& groups,
-                   TensorGroup& sum);
+                   TensorGroup& sum,
+                   Channels& channels);
 
   // What a step works on.
   struct Work {
@@ -47,9 +47,8 @@ class PipelineExecutor {
     float scale = 1.0F;                     // of the loss whose gradients are made
     ParameterUse* use = nullptr;            // told of weights read and of finished gradients
     Gradients gradients = Gradients::fp32;  // none: forward passes only
-    const schedule::CostModel* rehearsal = nullptr;  // what ops take on the rehearsal device
-    PipelineCompression* compression = nullptr;      // null: everything travels plain
-    KeptMessages* keeps = nullptr;  // of each class what is sent first; null: nothing is kept
+    KeptMessages* keeps = nullptr;          // where messages are kept; null: nothing is
+    PassClock* clock = nullptr;             // told when ops begin and end; null: nobody is
   };
 
   // From now on passes are captured as CUDA graphs where they can be.
@@ -75,37 +74,13 @@ class PipelineExecutor {
   [[nodiscard]] std::vector<OpTime> op_times() const;
 
  private:
-  // A transfer of a boundary tensor, and its frame where it is compressed.
-  struct Message {
-    BoundaryCodec* codec = nullptr;
-    // Of the frame; another one when that is too small. Shared with jobs on the codecs' stream,
-    // which may still read a frame that has been sent.
-    std::shared_ptr<Buffer> memory = std::make_shared<Buffer>();
-    Transfer transfer{};  // last: ends before its memory
-
-    [[nodiscard]] Tensor frame();
-
-    // Under way, and measured against the input of the stage that sent it.
-    [[nodiscard]] bool reads_input() const {
-      return !transfer.is_empty() && codec != nullptr && codec->is_sampled();
-    }
-  };
-
-  // A micro-batch's place in memory and the transfers that use it.
+  // A micro-batch's place in memory and its messages.
   struct InFlight {
-    InFlight(std::size_t bytes, Backing backing) : slot(bytes, backing) {}
+    InFlight(std::size_t bytes, Backing backing, MessageChannel channel)
+        : slot(bytes, backing), messages(std::move(channel)) {}
 
     ActivationSlot slot;
-    Message input{};     // arriving
-    Message gradient{};  // arriving
-    Message sent_output{};
-    Message sent_gradient{};
-
-    // What was sent may be overwritten afterwards.
-    void finish_sends() {
-      sent_output.transfer.wait();
-      sent_gradient.transfer.wait();
-    }
+    MessageChannel messages;  // last: transfers end before the memory that they use
   };
 
   // An op and its marks in times_.
@@ -130,32 +105,6 @@ class PipelineExecutor {
   [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work);
   // Makes a slot the stage's; what other tensors there are sent from has gone then.
   void prepare(const Stage& stage, InFlight& at) const;
-  void receive_input(const schedule::Op& op, InFlight& at, const Work& work);
-  void receive_gradient(const schedule::Op& op, InFlight& at, const Work& work);
-  // Begin a transfer of this rank's share of a boundary tensor.
-  void send(const schedule::Op& op,
-            const BoundaryCodec::Outgoing& outgoing,
-            Message& message,
-            const Work& work);
-  void receive(const schedule::Op& op, const Tensor& boundary, InFlight& at, const Work& work);
-  // What codecs do with a message, on their stream.
-  [[nodiscard]] TransferWork encoding(const schedule::Op& op,
-                                      const BoundaryCodec::Outgoing& outgoing,
-                                      Message& message,
-                                      const Work& work) const;
-  [[nodiscard]] TransferWork decoding(const schedule::Op& op,
-                                      const Tensor& values,
-                                      Message& message,
-                                      Message& sent_output,
-                                      const Work& work) const;
-  // Null where the transfer of a send or receive travels plain.
-  [[nodiscard]] static BoundaryCodec* codec_of(const schedule::Op& op, const Work& work);
-  // The codec that sent the activation of a gradient that arrives, where it masks that.
-  [[nodiscard]] static BoundaryCodec* mask_of(const schedule::Op& op, const Work& work);
-  [[nodiscard]] Communicator& group_of(const schedule::Op& op) const;
-  [[nodiscard]] MessageKey key_of(const schedule::Op& op,
-                                  const Work& work,
-                                  const BoundaryCodec& codec) const;
   void wait_for_all();
   // This tensor rank's share of a boundary tensor, and the gathering of all shares.
   [[nodiscard]] Tensor share(const Tensor& boundary) const;
@@ -167,6 +116,7 @@ class PipelineExecutor {
   schedule::SlotMap evaluation_slots_;
   Groups* groups_;
   TensorGroup* sum_;
+  Channels* channels_;
   std::vector<Stage> stages_;  // this rank's chunks, in order
   std::vector<InFlight> in_flight_;
   StreamTimes times_;

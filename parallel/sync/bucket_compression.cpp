@@ -5,7 +5,6 @@
 
 #include "compress/codec_bytes.h"
 #include "core/comm/collective_bytes.h"
-#include "parallel/plan/step_costs.h"
 
 namespace slackline {
 
@@ -183,11 +182,6 @@ CodedBucket coded_bucket(const GradientBucket& bucket,
       if (sum_bytes(sum) >= whole) {
         sum.owners.clear();
       }
-    }
-    if (place.rehearsed != nullptr) {
-      const CodecCost cost = codec_cost(*place.rehearsed, sum.setting, message_shape(sum));
-      const int frames = adds(sum.setting.kind) ? 1 : sum.ranks;  // decoded one after the other
-      sum.rehearsed = {.encode = cost.encode.value, .decode = cost.decode.value / frames};
     }
   }
   return options;

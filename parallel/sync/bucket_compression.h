@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "compress/codec.h"
-#include "compress/codecs/rehearsed_codec.h"
 #include "core/comm/communicator.h"
 #include "model/model_slice.h"
 #include "model/parameters.h"
@@ -16,8 +15,6 @@
 
 namespace slackline {
 
-struct StepCosts;
-
 // Matrices of a gradient bucket that one codec compresses, and whom their sum is for.
 struct CodedSum {
   CodecSetting setting{};
@@ -26,8 +23,7 @@ struct CodedSum {
   int rank = 0;        // this one
   bool table = false;  // a tied table's sum, which is a site of its own
   std::uint64_t seed = 0;
-  OwnedRows owners{};                           // empty: every rank gets the whole sum
-  std::optional<RehearsedSeconds> rehearsed{};  // on the rehearsal device
+  OwnedRows owners{};  // empty: every rank gets the whole sum
 
   friend bool operator==(const CodedSum&, const CodedSum&) = default;
 };
@@ -52,7 +48,6 @@ struct BucketPlace {
   SumOrder order = SumOrder::ranks;
   DataStrategy strategy = DataStrategy::replicate;
   std::uint64_t seed = 0;
-  const StepCosts* rehearsed = nullptr;  // what codecs take on the rehearsal device
 };
 
 // The class that a parameter's gradient is of: its virtual stage's, and of the tail if the bucket

@@ -36,7 +36,9 @@ enum class On { cpu, rehearsal };
 AxisBytes sent_in_a_step(const MeshRun& run, On device) {
   MeshModel::Options options = run.options();
   if (device == On::rehearsal) {
-    options.rehearsal = schedule::uniform_costs(run.parallel.pipeline * run.parallel.chunks, {});
+    options.rehearsal = StepRehearsal::Costs{
+        .ops = schedule::uniform_costs(run.parallel.pipeline * run.parallel.chunks, {}),
+        .codecs = std::make_shared<const StepCosts>()};
   }
   std::vector<AxisBytes> sent(size(run.parallel.num_ranks()));
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {

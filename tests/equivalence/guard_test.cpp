@@ -226,7 +226,7 @@ TEST_CASE("what is measured of a boundary is what its messages lose, over tensor
       AllRanks found;
       AllRanks due;
       run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& micro_batches) {
-        found.add(*model.compression().take_samples());
+        found.add(*model.channels().take_samples());
         if (model.groups().tensor_rank() == 0 && model.groups().pipeline_rank() == 0) {
           const Boundary boundary = boundary_of(run, micro_batches);
           for (int rank = 0; rank < tensor; ++rank) {
@@ -262,7 +262,7 @@ TEST_CASE("what is measured of gradients is what the sum over ranks loses") {
     REQUIRE(due.size() == 2);
     AllRanks found;
     run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
-      found.add(*model.compression().take_samples());
+      found.add(*model.channels().take_samples());
     });
     REQUIRE(found.sums().size() == 2);
     for (auto& [members, sums] : due) {

@@ -25,9 +25,9 @@ std::mutex& check_mutex() {
 }
 
 // All residuals that ranks keep, by what begins their names; each once.
-std::map<std::string, std::vector<float>> residuals_of(Compression& compression) {
+std::map<std::string, std::vector<float>> residuals_of(Channels& channels) {
   std::map<std::string, std::vector<float>> residuals;
-  for (const CompressionState& state : compression.state()) {
+  for (const ChannelState& state : channels.state()) {
     if (!state.name.ends_with(".right_factor")) {
       residuals[state.name] = values_of(state.data);
     }
@@ -64,10 +64,10 @@ TEST_CASE("a codec that is tightened keeps what its messages owe") {
     const bool boundary = std::string(site) == "pipeline_backward";
     const MeshRun run = compressed(run_of(1, 2, 2), site, kLazyRankTwo);
     run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
-      Compression& compression = model.compression();
+      Channels& channels = model.channels();
       const auto before = residuals_of(compression);
-      compression.add_plan(changed(
-          compression.plans(), boundary ? Site::pipeline_backward : Site::data_gradient, 4));
+      channels.add_plan(
+          changed(channels.plans(), boundary ? Site::pipeline_backward : Site::data_gradient, 4));
       compression.begin_step(2);
       const auto after = residuals_of(compression);
       const bool has_any = !boundary || model.groups().pipeline_rank() == 1;
@@ -86,13 +86,13 @@ TEST_CASE("a codec that is tightened keeps what its messages owe") {
 TEST_CASE("phases that part and meet again owe together what they owed") {
   const MeshRun run = compressed(run_of(1, 2, 1), "pipeline_backward", kLazyRankTwo);
   run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
-    Compression& compression = model.compression();
+    Channels& channels = model.channels();
     const auto together = residuals_of(compression);
-    compression.add_plan(cooldown_apart(compression.plans()));
+    channels.add_plan(cooldown_apart(channels.plans()));
     compression.begin_step(2);
     const auto parted = residuals_of(compression);
-    compression.add_plan(
-        {.from_step = 3, .plan = changed(compression.plans(), Site::pipeline_backward, 4).plan});
+    channels.add_plan(
+        {.from_step = 3, .plan = changed(channels.plans(), Site::pipeline_backward, 4).plan});
     compression.begin_step(3);
     const auto met = residuals_of(compression);
     const bool sends = model.groups().pipeline_rank() == 1;
@@ -108,13 +108,13 @@ TEST_CASE("with immediate feedback every micro-batch's residual follows its code
   setting.error_feedback = ErrorFeedback::immediate;
   const MeshRun run = compressed(run_of(1, 2, 1), "pipeline_backward", setting);
   run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& micro_batches) {
-    Compression& compression = model.compression();
+    Channels& channels = model.channels();
     const auto together = residuals_of(compression);
-    compression.add_plan(cooldown_apart(compression.plans()));
+    channels.add_plan(cooldown_apart(channels.plans()));
     compression.begin_step(2);
     auto parted = residuals_of(compression);
-    compression.add_plan(
-        {.from_step = 3, .plan = changed(compression.plans(), Site::pipeline_backward, 4).plan});
+    channels.add_plan(
+        {.from_step = 3, .plan = changed(channels.plans(), Site::pipeline_backward, 4).plan});
     compression.begin_step(3);
     const auto met = residuals_of(compression);
     const std::lock_guard lock(check_mutex());

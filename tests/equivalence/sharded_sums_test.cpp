@@ -89,7 +89,7 @@ std::map<TransferClass, MessageSums> sampled(const MeshRun& run) {
   std::mutex mutex;
   std::map<TransferClass, MessageSums> all;
   run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
-    StepSamples samples = *model.compression().take_samples();
+    StepSamples samples = *model.channels().take_samples();
     const std::vector<TransferClass> classes = samples.classes();
     const std::vector<MessageSums> sums = samples.finish();
     const std::lock_guard lock(mutex);

@@ -10,7 +10,7 @@
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/tensor/host_tensor.h"
 #include "parallel/channel/boundary_codec.h"
-#include "parallel/step/compression.h"
+#include "parallel/channel/channel_state.h"
 
 namespace slackline {
 

@@ -29,7 +29,7 @@ Workers workers_of(const ManifestTensor& tensor) {
 // The rectangle of every worker, added up in their order, and an equal part of that.
 void share_out(StreamView stream,
                Checkpoint& checkpoint,
-               const CompressionState& state,
+               const ChannelState& state,
                const Workers& workers) {
   const Buffer read = make_buffer("a worker's residual", DType::f32, state.data.shape());
   const Buffer sum = make_buffer("sum of residuals", DType::f32, state.data.shape());
@@ -52,7 +52,7 @@ bool is_named_by_stage(const Checkpoint& checkpoint, const std::string& name) {
   return !checkpoint.updates() && name.starts_with("residual/pipeline_");
 }
 
-bool load(StreamView stream, Checkpoint& checkpoint, const CompressionState& state) {
+bool load(StreamView stream, Checkpoint& checkpoint, const ChannelState& state) {
   const auto found = checkpoint.tensors().find(state.name);
   if (found == checkpoint.tensors().end() || found->second.shape != state.logical ||
       is_named_by_stage(checkpoint, state.name)) {
@@ -77,7 +77,7 @@ bool load(StreamView stream, Checkpoint& checkpoint, const CompressionState& sta
 
 std::vector<CheckpointTensor> compression_tensors(MeshModel& model) {
   std::vector<CheckpointTensor> tensors;
-  for (const CompressionState& state : model.compression().state()) {
+  for (const ChannelState& state : model.channels().state()) {
     if (state.saved) {
       tensors.push_back({.name = state.name,
                          .data = state.data,
@@ -92,7 +92,7 @@ std::vector<CheckpointTensor> compression_tensors(MeshModel& model) {
 
 std::vector<std::string> load_compression_state(Checkpoint& checkpoint, MeshModel& model) {
   std::vector<std::string> taken;
-  for (const CompressionState& state : model.compression().state()) {
+  for (const ChannelState& state : model.channels().state()) {
     if (load(model.stream(), checkpoint, state)) {
       taken.push_back(state.name);
     }

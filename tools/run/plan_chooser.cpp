@@ -26,7 +26,7 @@ PlanChooser::PlanChooser(const TrainConfig& config,
                          MeshModel& model,
                          Communicator& world)
     : config_(&config), num_threads_(num_threads), model_(&model), world_(&world) {
-  const PlanHistory& plans = model.compression().plans();
+  const PlanHistory& plans = model.channels().plans();
   chooses_ = config.compress.policy == CompressionPolicy::critical_path &&
              config.device != Device::rehearsal && !plans.empty();
   watched_from_ = plans.empty() ? 0 : plans.back().from_step;
@@ -53,14 +53,14 @@ void PlanChooser::measure_codecs(StepRecorder& recorder) const {
       candidate_messages(config_->compress, job), job.model.hidden, workers));
   for (const CodecError& error :
        try_candidates(model_->kept_messages(), config_->compress, job, workers, *world_)) {
-    model_->compression().errors().note_trial(error);
+    model_->channels().errors().note_trial(error);
   }
   model_->kept_messages().begin_step();
 }
 
 std::optional<PlanFromStep> PlanChooser::choose(const StepCosts& costs, const LinkSpeeds& links) {
   const Measurement measured = *measurement_;
-  const PlanHistory& plans = model_->compression().plans();
+  const PlanHistory& plans = model_->channels().plans();
   const bool first = measured.at_once;
   std::string own;
   if (world_->rank() == 0) {
@@ -83,7 +83,7 @@ std::optional<PlanFromStep> PlanChooser::choose(const StepCosts& costs, const Li
   if (!first && std::ranges::equal(plan.plan.classes, plans.back().plan.classes, same_codecs)) {
     return std::nullopt;
   }
-  model_->compression().add_plan(plan);
+  model_->channels().add_plan(plan);
   return plan;
 }
 
@@ -91,7 +91,7 @@ bool PlanChooser::has_drifted(std::int64_t step, double step_seconds) {
   if (!chooses_ || measurement_) {
     return false;
   }
-  const std::int64_t last = model_->compression().plans().back().from_step;
+  const std::int64_t last = model_->channels().plans().back().from_step;
   if (last != watched_from_) {
     watched_from_ = last;
     watch_.restart();

@@ -57,7 +57,7 @@ StepReporter::StepReporter(const TrainConfig& config,
   if (config.network.emulates()) {
     emulated_ = links_of_run(config.network, {});
   }
-  for (const PlanFromStep& row : model.compression().plans()) {
+  for (const PlanFromStep& row : model.channels().plans()) {
     note_saved_bytes(row);
   }
 }
@@ -111,7 +111,7 @@ void StepReporter::end_step(const StepRecord& record) {
   }
   wait_times_.end_step();
   std::optional<StepSamples> samples;
-  wait_times_.beside_steps([&] { samples = model_->compression().take_samples(); });
+  wait_times_.beside_steps([&] { samples = model_->channels().take_samples(); });
   if (ended_.size() == 2) {
     report(ended_.front());
     ended_.pop_front();
@@ -203,19 +203,19 @@ void StepReporter::guard(const StepRecord& record) {
   if (record.compression.empty() || rule.max_error.empty() || fixed || record.skipped) {
     return;
   }
-  Compression& compression = model_->compression();
+  Channels& channels = model_->channels();
   const MeshJob job = config_->mesh_job();
   if (config_->compress.policy == CompressionPolicy::critical_path) {
     note_errors(record);
     rule.candidates = candidates_of(config_->compress, job);
-    rule.errors = compression.errors();
+    rule.errors = channels.errors();
   }
   const std::optional<GuardedPlan> next =
-      guarded_plan(job, compression.plans(), record.step, record.compression, rule);
+      guarded_plan(job, channels.plans(), record.step, record.compression, rule);
   if (!next) {
     return;
   }
-  compression.add_plan(next->plan);
+  channels.add_plan(next->plan);
   note_saved_bytes(next->plan);
   if (is_first_rank()) {
     for (const std::string& change : next->changes) {
@@ -226,20 +226,20 @@ void StepReporter::guard(const StepRecord& record) {
 }
 
 void StepReporter::note_errors(const StepRecord& record) {
-  Compression& compression = model_->compression();
-  const CompressionPlan& plan = plan_at(compression.plans(), record.step).plan;
+  Channels& channels = model_->channels();
+  const CompressionPlan& plan = plan_at(channels.plans(), record.step).plan;
   for (const ClassQuality& quality : record.compression) {
     const CodecSetting& codec = *plan.codec_of(quality.members);
     const double lost = lost_share(quality, codec.error_feedback);
     if (std::isfinite(lost)) {
-      compression.errors().note_sample(
+      channels.errors().note_sample(
           {.members = quality.members, .codec = codec, .relative_error = lost});
     }
   }
 }
 
 StepPlan StepReporter::current_plan() const {
-  const PlanHistory& plans = model_->compression().plans();
+  const PlanHistory& plans = model_->channels().plans();
   // A rehearsal's plan was made before it began, from costs that it obeys.
   if (!costs_ || config_->device == Device::rehearsal) {
     return read_step_plan(plan_job(*config_), {}, machine_.links, plans);
@@ -315,7 +315,7 @@ void StepReporter::tell_costs() {
       costs.network_link = machine_.links->network_link;
     }
     costs.codecs_take_compute = machine_.codecs_take_compute;
-    costs.errors = model_->compression().errors();
+    costs.errors = model_->channels().errors();
     costs_ = std::move(costs);
     const StepPlan plan = current_plan();
     directory_->write_costs(cost_file_text(*costs_));

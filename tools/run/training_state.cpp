@@ -97,12 +97,12 @@ std::string data_document(const TrainingState& state) {
 }
 
 void add_plan(const TrainingState& state, CheckpointDocuments& documents) {
-  const PlanFromStep* plan = state.model.compression().in_force();
+  const PlanFromStep* plan = state.model.channels().in_force();
   if (plan == nullptr) {
     return;
   }
-  Compression& compression = state.model.compression();
-  documents.plan = plan_document(*plan, compression.plans(), compression.errors());
+  Channels& channels = state.model.channels();
+  documents.plan = plan_document(*plan, channels.plans(), channels.errors());
   const std::optional<ActivationCompression> activations =
       activation_compression(plan->plan, state.config.mesh_job(), state.config.run.seed);
   if (activations) {
@@ -167,7 +167,7 @@ void load_training_state(TrainingStart& start, MeshModel& model) {
   }
   optimizer.set_step_count(checkpoint.updates().value_or(start.step));
   start.stored_compression = stored_compression_state(checkpoint);
-  model.compression().put_in_force(start.step);
+  model.channels().put_in_force(start.step);
   start.taken_compression = load_compression_state(checkpoint, model);
 }
 

@@ -9,6 +9,7 @@
 #include "core/comm/communicator.h"
 #include "core/tensor/buffer.h"
 #include "model/parameters.h"
+#include "parallel/channel/channel_codecs.h"
 #include "parallel/channel/codec_stream.h"
 #include "parallel/channel/gradient_sample.h"
 #include "parallel/channel/sum_slices.h"
@@ -24,7 +25,7 @@ namespace slackline {
 // the group call alike, from one thread.
 class CompressedSum {
  public:
-  explicit CompressedSum(const CodedSum& sum);
+  CompressedSum(const CodedSum& sum, const ChannelCodecs& maker);
 
   // Submits everything: what is encoded, what travels and what is decoded.
   void begin(const CodecStream& at, Communicator& group, const MessageKey& key);
@@ -73,32 +74,6 @@ class CompressedSum {
   std::unique_ptr<GradientSample> sample_{};  // of the current step
   CallTimes encode_times_{};
   CallTimes decode_times_{};
-};
-
-// A gradient bucket of which some matrices are compressed; the rest is packed and travels plain.
-class CompressedBucket {
- public:
-  explicit CompressedBucket(const CodedBucket& bucket);
-
-  void begin(const CodecStream& at, Communicator& group, const MessageKey& key);
-  void finish();
-
-  [[nodiscard]] const CodedBucket& plan() const { return plan_; }
-
-  [[nodiscard]] std::vector<CompressedSum>& sums() { return sums_; }
-
-  // Takes over what a bucket of the same matrices under another plan leaves.
-  void adopt(CompressedBucket& before);
-
- private:
-  enum class Direction { pack, unpack };
-
-  void copy_plain(StreamView stream, Direction direction) const;
-
-  CodedBucket plan_;
-  std::vector<CompressedSum> sums_;
-  Buffer plain_;
-  Transfer transfer_{};  // of what is plain
 };
 
 }  // namespace slackline

@@ -1,4 +1,4 @@
-#include "parallel/channel/compressed_bucket.h"
+#include "parallel/channel/compressed_sum.h"
 
 #include <algorithm>
 #include <utility>
@@ -29,20 +29,18 @@ Device device_of(const CodedSum& sum) {
   return sum.matrices.front()->gradient.device();
 }
 
-std::size_t plain_elements(const std::vector<const Parameter*>& plain) {
-  std::size_t count = 0;
-  for (const Parameter* parameter : plain) {
-    count += parameter->gradient.num_elements();
-  }
-  return count;
+std::unique_ptr<Codec> codec_for(const CodedSum& sum,
+                                 const std::vector<CodecPart>& parts,
+                                 const ChannelCodecs& maker) {
+  return maker.make({.setting = sum.setting,
+                     .parts = parts,
+                     .shape = message_shape(sum),
+                     .decoded = adds(sum.setting.kind) ? 1 : sum.ranks,
+                     .seed = sum.seed,
+                     .device = device_of(sum)});
 }
 
-std::unique_ptr<Codec> codec_for(const CodedSum& sum, const std::vector<CodecPart>& parts) {
-  return sum.rehearsed ? make_rehearsed_codec(sum.setting, parts, *sum.rehearsed)
-                       : make_codec(sum.setting, parts, sum.seed, device_of(sum));
-}
-
-std::unique_ptr<SumSlices> slices_for(const CodedSum& sum) {
+std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, const ChannelCodecs& maker) {
   const std::vector<CodecPart> parts = codec_parts(sum.matrices);
   const std::vector<CodecPart> own =
       parts_of_rows(parts, sum.owners[static_cast<std::size_t>(sum.rank)]);
@@ -52,15 +50,15 @@ std::unique_ptr<SumSlices> slices_for(const CodedSum& sum) {
                          .owners = sum.owners,
                          .rank = sum.rank,
                          .device = device_of(sum)},
-      adds(sum.setting.kind) || own.empty() ? nullptr : codec_for(sum, own));
+      adds(sum.setting.kind) || own.empty() ? nullptr : codec_for(sum, own, maker));
 }
 
 }  // namespace
 
-CompressedSum::CompressedSum(const CodedSum& sum)
+CompressedSum::CompressedSum(const CodedSum& sum, const ChannelCodecs& maker)
     : plan_(sum),
-      codec_(codec_for(sum, codec_parts(sum.matrices))),
-      residuals_(sum.rehearsed ? ErrorFeedback::none : sum.setting.error_feedback,
+      codec_(codec_for(sum, codec_parts(sum.matrices), maker)),
+      residuals_(maker.touch_values() ? sum.setting.error_feedback : ErrorFeedback::none,
                  codec_parts(sum.matrices),
                  1,
                  device_of(sum)) {
@@ -68,7 +66,7 @@ CompressedSum::CompressedSum(const CodedSum& sum)
     gradients_.push_back(parameter->gradient);
   }
   if (!sum.owners.empty()) {
-    slices_ = slices_for(sum);
+    slices_ = slices_for(sum, maker);
   } else if (codec_->sums() == 0) {
     frames_ = Buffer("frames",
                      codec_->frame_bytes() * static_cast<std::size_t>(sum.ranks),
@@ -262,60 +260,6 @@ void CompressedSum::add_frames(StreamView stream) {
     codec_->decode(stream, frame, gradients_, rank > 0);
   }
   stream.synchronize();
-}
-
-CompressedBucket::CompressedBucket(const CodedBucket& bucket) : plan_(bucket) {
-  sums_.reserve(bucket.sums.size());
-  for (const CodedSum& sum : bucket.sums) {
-    sums_.emplace_back(sum);
-  }
-  if (!bucket.plain.empty()) {
-    plain_ = make_buffer("plain gradients",
-                         DType::f32,
-                         {static_cast<std::int64_t>(plain_elements(bucket.plain))},
-                         backing_of(bucket.plain.front()->gradient.device()));
-  }
-}
-
-void CompressedBucket::adopt(CompressedBucket& before) {
-  for (CompressedSum& sum : sums_) {
-    for (CompressedSum& old : before.sums_) {
-      sum.adopt(old);
-    }
-  }
-}
-
-void CompressedBucket::copy_plain(StreamView stream, Direction direction) const {
-  std::size_t offset = 0;
-  for (const Parameter* parameter : plan_.plain) {
-    const Tensor packed = plain_.view(DType::f32, parameter->gradient.shape(), offset);
-    direction == Direction::pack ? cast(stream, parameter->gradient, packed)
-                                 : cast(stream, packed, parameter->gradient);
-    offset += packed.bytes();
-  }
-  stream.synchronize();
-}
-
-void CompressedBucket::begin(const CodecStream& at, Communicator& group, const MessageKey& key) {
-  if (!plan_.plain.empty()) {
-    transfer_ = group.all_reduce(
-        plain_.view(DType::f32, {static_cast<std::int64_t>(plain_elements(plan_.plain))}),
-        {.what = "gradients beside compressed ones"},
-        plan_.order,
-        {.worker = at.worker,
-         .before = [this, stream = at.stream] { copy_plain(stream, Direction::pack); },
-         .after = [this, stream = at.stream] { copy_plain(stream, Direction::unpack); }});
-  }
-  for (CompressedSum& sum : sums_) {
-    sum.begin(at, group, key);
-  }
-}
-
-void CompressedBucket::finish() {
-  transfer_.wait();
-  for (CompressedSum& sum : sums_) {
-    sum.finish();
-  }
 }
 
 }  // namespace slackline

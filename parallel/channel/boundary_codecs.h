@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "parallel/channel/boundary_codec.h"
+#include "parallel/channel/channel_codecs.h"
 #include "parallel/channel/codec_stream.h"
 #include "parallel/channel/step_samples.h"
 #include "parallel/plan/compression_plan.h"
@@ -17,9 +18,10 @@ namespace slackline {
 
 // The compressed boundaries of one rank: which of its sends and receives a plan compresses, and the
 // codecs at this end of them. Codecs live as long as the run; plans may change between steps.
-class PipelineCompression {
+class BoundaryCodecs {
  public:
-  explicit PipelineCompression(const PipelineBoundaries::Options& options);
+  BoundaryCodecs(const PipelineBoundaries::Options& options,
+                 std::shared_ptr<const ChannelCodecs> maker);
 
   // Makes the codecs of what is compressed from now on. State of a boundary whose setting stays is
   // kept; that of others begins anew, but what a codec that ends still owes goes on to a codec of
@@ -56,6 +58,7 @@ class PipelineCompression {
   void hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCodec>>& ended);
 
   PipelineBoundaries boundaries_;
+  std::shared_ptr<const ChannelCodecs> maker_;
   // By name and end. Phases of a boundary that have one setting share a codec and its state.
   std::vector<std::unique_ptr<BoundaryCodec>> codecs_{};
   ByTransfer by_transfer_{};

@@ -6,66 +6,71 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/region.h"
 #include "core/tensor/buffer.h"
 #include "core/tensor/stream.h"
-#include "parallel/channel/pipeline_compression.h"
+#include "parallel/channel/boundary_codecs.h"
+#include "parallel/channel/channel_codecs.h"
+#include "parallel/channel/channel_state.h"
+#include "parallel/channel/message_channel.h"
 #include "parallel/channel/step_samples.h"
+#include "parallel/channel/sum_channel.h"
 #include "parallel/plan/codec_errors.h"
 #include "parallel/plan/sampled_steps.h"
-#include "parallel/step/gradient_reducer.h"
 
 namespace slackline {
 
-// A piece of what compression carries from step to step on one rank, for checkpoints.
-struct CompressionState {
-  std::string name;    // residual/<site>/<tensor, or layers before the boundary>[.right_factor]
-  Tensor data{};       // f32
-  Shape logical{};     // of the tensor it is a part of
-  Region region{};     // that part
-  LocalPlace place{};  // of the part in `data`
-  std::optional<std::int64_t> worker{};  // where it differs from data rank to data rank
-  int num_workers = 1;                   // how many there are
-  bool saved = true;                     // by this rank: others may have the same
-  bool sums = false;  // what all workers hold adds up to what is owed (residuals of gradients)
-};
-
-// Names the state of a boundary's codecs behind residual/. `place` is the site and how many layers
-// stand before the boundary, so that state stays where it belongs when stages are cut anew. Phases
-// that have codecs of their own number them in the order of the schedule: "pipeline_forward/3",
-// then "pipeline_forward/3+2".
-[[nodiscard]] std::string boundary_label(const std::string& place, int number);
-
-// Everything that compresses on one rank: obeys the run's plans, step by step. Owns the codecs'
-// stream, with the thread it runs on, and the boundaries' codecs; those of gradients belong to the
-// reducer, which it tells the plan. Called by the rank's thread between steps, when no transfer is
-// under way. An exception in the middle of a step has to be told to the other ranks (fail()) before
-// this ends: transfers that codecs have not begun never end.
-class Compression {
+// All channels of one rank: the messages of its pipeline and the sums of its gradients. Has them
+// obey the run's plans, step by step, and owns the stream of their codecs, with the thread it runs
+// on. Called by the rank's thread between steps, when no transfer is under way, but for begin() of
+// passes and sums. An exception in the middle of a step has to be told to the other ranks (fail())
+// before this ends: transfers that codecs have not begun never end.
+class Channels {
  public:
   struct Options {
-    PlanHistory plans{};
+    PlanHistory plans{};   // from step 1 on, or none: nothing is ever compressed
     CodecErrors errors{};  // known from before
     SampledSteps sampled{};
     PipelineBoundaries::Options pipeline{};
     Workers workers{};
     std::uint64_t seed = 0;
+    std::shared_ptr<const ChannelCodecs> codecs = std::make_shared<const ChannelCodecs>();
   };
 
-  // REQUIRES: plans from step 1 on, or none. `reducer` and `groups` outlive this.
-  Compression(const Options& options, GradientReducer& reducer, const Groups& groups);
-  ~Compression();
-  Compression(const Compression&) = delete;
-  Compression& operator=(const Compression&) = delete;
+  // The groups of the rank's mesh; they outlive the channels.
+  struct Peers {
+    Communicator* tensor = nullptr;
+    Communicator* data = nullptr;
+    Communicator* forward = nullptr;  // the ranks of one pipeline, once for each direction
+    Communicator* backward = nullptr;
+  };
+
+  // `sums`: one for each bucket, in order.
+  Channels(const Options& options,
+           const Peers& peers,
+           const std::vector<SumChannel::Options>& sums);
+  ~Channels();
+  Channels(const Channels&) = delete;
+  Channels& operator=(const Channels&) = delete;
+
+  // A channel for the micro-batches that stand in one place one after another. Refers to this.
+  [[nodiscard]] MessageChannel message_channel() const { return MessageChannel(routes_); }
+
+  // What the messages that follow belong to.
+  void begin_passes(const PassesOfStep& passes) { routes_.passes = passes; }
+
+  // The sum of a bucket: each once a step.
+  void begin_sum(std::size_t bucket);
+
+  void finish_sum(std::size_t bucket) { sums_[bucket].finish(); }
 
   // Puts the plan of this step in force. All ranks call it before the passes of the step.
   void begin_step(std::int64_t step);
 
+  // Until it is called anew: where sums keep what this rank brings.
+  void keep_messages(const std::optional<SumChannel::Keeping>& keeping) { keeping_ = keeping; }
+
   // The plan alone: before state of that step is loaded.
   void put_in_force(std::int64_t step);
-
-  // Null while boundaries travel plain.
-  [[nodiscard]] PipelineCompression* pipeline();
 
   // The plan of the step that began last, until plans change; null where nothing is ever
   // compressed.
@@ -94,31 +99,37 @@ class Compression {
   [[nodiscard]] std::vector<CodecTimes> take_times();
 
   // The state of every codec and residual of this rank; views. Blocks until codecs rest.
-  [[nodiscard]] std::vector<CompressionState> state();
+  [[nodiscard]] std::vector<ChannelState> state();
 
   // Keeps a copy of the state, and goes back to it: steps that are skipped, and evaluation, leave
   // no trace.
   void keep_state();
   void restore_state();
 
-  [[nodiscard]] bool is_active() const {
+ private:
+  [[nodiscard]] bool compresses() const {
     return in_force() != nullptr && in_force()->plan.compresses_anything();
   }
 
- private:
+  // Every coded sum, in the order of buckets.
+  [[nodiscard]] std::vector<CompressedSum*> coded_sums();
   // Waits for what codecs do after their messages have gone.
   void rest();
   void add_boundary(BoundaryCodec& codec,
                     const std::string& label,
-                    std::vector<CompressionState>& list);
-  void add_gradients(CompressedSum& sum, std::vector<CompressionState>& list);
+                    std::vector<ChannelState>& list);
+  void add_gradients(CompressedSum& sum, std::vector<ChannelState>& list);
 
   Options options_;
-  GradientReducer* reducer_;
-  const Groups* groups_;
-  PipelineCompression pipeline_;
+  Peers peers_;
+  BoundaryCodecs boundaries_;
+  MessageRoutes routes_;
+  std::vector<SumChannel> sums_;
+  std::optional<SumChannel::Keeping> keeping_{};
+  std::uint64_t step_ = 0;
   std::unique_ptr<Stream> stream_;
   std::shared_ptr<Worker> worker_;  // the stream's; shared with transfers; null: nothing compresses
+  std::optional<CodecStream> codec_stream_{};
   std::int64_t in_force_from_ = 0;  // the plan's from_step; 0: none yet
   bool samples_ = false;            // in the current step
   std::vector<Buffer> kept_;

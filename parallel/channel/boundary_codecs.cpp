@@ -1,4 +1,4 @@
-#include "parallel/channel/pipeline_compression.h"
+#include "parallel/channel/boundary_codecs.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,10 +8,11 @@ namespace slackline {
 using schedule::Op;
 using Side = BoundaryEnd::Side;
 
-PipelineCompression::PipelineCompression(const PipelineBoundaries::Options& options)
-    : boundaries_(options) {}
+BoundaryCodecs::BoundaryCodecs(const PipelineBoundaries::Options& options,
+                               std::shared_ptr<const ChannelCodecs> maker)
+    : boundaries_(options), maker_(std::move(maker)) {}
 
-void PipelineCompression::set_plan(const CompressionPlan& plan) {
+void BoundaryCodecs::set_plan(const CompressionPlan& plan) {
   std::vector<std::unique_ptr<BoundaryCodec>> before = std::exchange(codecs_, {});
   const ByTransfer transfers_before = std::exchange(by_transfer_, {});
   for (const Op& op : boundaries_.ops()) {
@@ -24,7 +25,7 @@ void PipelineCompression::set_plan(const CompressionPlan& plan) {
 }
 
 // Each micro-batch's residual to the codec that sends it from now on.
-void PipelineCompression::hand_over(const ByTransfer& before) {
+void BoundaryCodecs::hand_over(const ByTransfer& before) {
   for (const auto& [key, codec] : by_transfer_) {
     const auto found = before.find(key);
     if (key.second != Side::sends || found == before.end() || found->second == codec) {
@@ -39,7 +40,7 @@ void PipelineCompression::hand_over(const ByTransfer& before) {
 }
 
 // Gives what a codec that has ended owes to any other of its boundary.
-void PipelineCompression::hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCodec>>& ended) {
+void BoundaryCodecs::hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCodec>>& ended) {
   for (const std::unique_ptr<BoundaryCodec>& codec : ended) {
     if (codec == nullptr || codec->end().setting.error_feedback != ErrorFeedback::lazy) {
       continue;
@@ -58,8 +59,8 @@ void PipelineCompression::hand_over_lazy(const std::vector<std::unique_ptr<Bound
   }
 }
 
-BoundaryCodec* PipelineCompression::find_or_make(
-    const BoundaryEnd& end, std::vector<std::unique_ptr<BoundaryCodec>>& before) {
+BoundaryCodec* BoundaryCodecs::find_or_make(const BoundaryEnd& end,
+                                            std::vector<std::unique_ptr<BoundaryCodec>>& before) {
   const auto is_wanted = [&](const std::unique_ptr<BoundaryCodec>& codec) {
     return codec != nullptr && codec->end() == end;
   };
@@ -68,11 +69,12 @@ BoundaryCodec* PipelineCompression::find_or_make(
     return made->get();
   }
   const auto kept = std::find_if(before.begin(), before.end(), is_wanted);
-  codecs_.push_back(kept != before.end() ? std::move(*kept) : std::make_unique<BoundaryCodec>(end));
+  codecs_.push_back(kept != before.end() ? std::move(*kept)
+                                         : std::make_unique<BoundaryCodec>(end, *maker_));
   return codecs_.back().get();
 }
 
-BoundaryCodec* PipelineCompression::codec_of(const Op& op) const {
+BoundaryCodec* BoundaryCodecs::codec_of(const Op& op) const {
   if (by_transfer_.empty()) {
     return nullptr;
   }
@@ -81,7 +83,7 @@ BoundaryCodec* PipelineCompression::codec_of(const Op& op) const {
   return found == by_transfer_.end() ? nullptr : found->second;
 }
 
-std::vector<BoundaryCodec*> PipelineCompression::senders() const {
+std::vector<BoundaryCodec*> BoundaryCodecs::senders() const {
   std::vector<BoundaryCodec*> list;
   for (const std::unique_ptr<BoundaryCodec>& codec : codecs_) {
     if (codec->end().side == Side::sends) {
@@ -91,7 +93,7 @@ std::vector<BoundaryCodec*> PipelineCompression::senders() const {
   return list;
 }
 
-void PipelineCompression::begin_sample() {
+void BoundaryCodecs::begin_sample() {
   std::map<BoundaryCodec*, BoundarySample::Classes> classes;
   for (const auto& [transfer, codec] : by_transfer_) {
     const auto& [id, side] = transfer;
@@ -104,13 +106,13 @@ void PipelineCompression::begin_sample() {
   }
 }
 
-void PipelineCompression::take_times(std::vector<CodecTimes>& times) {
+void BoundaryCodecs::take_times(std::vector<CodecTimes>& times) {
   for (const std::unique_ptr<BoundaryCodec>& codec : codecs_) {
     times.push_back(codec->take_times());
   }
 }
 
-void PipelineCompression::take_samples(StepSamples& samples) {
+void BoundaryCodecs::take_samples(StepSamples& samples) {
   for (BoundaryCodec* codec : senders()) {
     if (const std::optional<BoundarySample> sample = codec->take_sample()) {
       for (const auto& [members, sums] : sample->sums()) {
@@ -120,7 +122,7 @@ void PipelineCompression::take_samples(StepSamples& samples) {
   }
 }
 
-std::size_t PipelineCompression::workspace_bytes(const Workers& workers) const {
+std::size_t BoundaryCodecs::workspace_bytes(const Workers& workers) const {
   std::size_t bytes = 0;
   for (const std::unique_ptr<BoundaryCodec>& codec : codecs_) {
     bytes = std::max(bytes, codec->workspace_bytes(workers));

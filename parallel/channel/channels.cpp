@@ -1,4 +1,4 @@
-#include "parallel/step/compression.h"
+#include "parallel/channel/channels.h"
 
 #include <algorithm>
 #include <map>
@@ -14,7 +14,7 @@ namespace slackline {
 namespace {
 
 // What belongs to one tensor rank alone: its slice of an array with a leading dimension of ranks.
-void place_by_rank(CompressionState& state, int rank, int size) {
+void place_by_rank(ChannelState& state, int rank, int size) {
   const Shape& shape = state.data.shape();
   state.logical = Shape{size, shape[0], shape[1]};
   state.region = {.start = {rank, 0, 0}, .shape = Shape{1, shape[0], shape[1]}};
@@ -23,15 +23,19 @@ void place_by_rank(CompressionState& state, int rank, int size) {
 
 }  // namespace
 
-std::string boundary_label(const std::string& place, int number) {
-  return number == 1 ? place : fmt::format("{}+{}", place, number);
-}
-
-Compression::Compression(const Options& options, GradientReducer& reducer, const Groups& groups)
+Channels::Channels(const Options& options,
+                   const Peers& peers,
+                   const std::vector<SumChannel::Options>& sums)
     : options_(options),
-      reducer_(&reducer),
-      groups_(&groups),
-      pipeline_(options.pipeline),
+      peers_(peers),
+      boundaries_(options.pipeline, options.codecs),
+      routes_{.forward = peers.forward,
+              .backward = peers.backward,
+              .data_rank = peers.data->rank(),
+              .data_size = peers.data->size(),
+              .tensor_rank = peers.tensor->rank(),
+              .seed = options.seed},
+      sums_(sums.begin(), sums.end()),
       errors_(options.errors) {
   if (!options_.plans.empty()) {
     put_in_force(1);
@@ -39,87 +43,103 @@ Compression::Compression(const Options& options, GradientReducer& reducer, const
 }
 
 // A step that an exception cut short may have left transfers that would begin to use codecs.
-Compression::~Compression() {
+Channels::~Channels() {
   if (worker_ != nullptr) {
     worker_->stop();
   }
 }
 
-void Compression::begin_step(std::int64_t step) {
-  reducer_->begin_step(static_cast<std::uint64_t>(step));
+void Channels::begin_step(std::int64_t step) {
+  step_ = static_cast<std::uint64_t>(step);
   rest();
   put_in_force(step);
-  samples_ = is_sampled(options_.sampled, options_.plans, step) && is_active();
+  samples_ = is_sampled(options_.sampled, options_.plans, step) && compresses();
   if (samples_) {
-    pipeline_.begin_sample();
-    reducer_->begin_sample();
+    boundaries_.begin_sample();
+    for (SumChannel& sum : sums_) {
+      sum.begin_sample();
+    }
   }
 }
 
-const PlanFromStep* Compression::in_force() const {
+void Channels::begin_sum(std::size_t bucket) {
+  sums_[bucket].begin(codec_stream_, {.seed = options_.seed, .step = step_}, keeping_);
+}
+
+const PlanFromStep* Channels::in_force() const {
   return in_force_from_ == 0 ? nullptr : &plan_at(options_.plans, in_force_from_);
 }
 
-void Compression::add_plan(PlanFromStep plan) {
+void Channels::add_plan(PlanFromStep plan) {
   SL_CHECK(options_.plans.back().from_step < plan.from_step, "plans go back");
   options_.plans.push_back(std::move(plan));
 }
 
-std::optional<StepSamples> Compression::take_samples() {
+std::optional<StepSamples> Channels::take_samples() {
   if (!std::exchange(samples_, false)) {
     return std::nullopt;
   }
   rest();
   StepSamples samples(in_force()->plan);
-  pipeline_.take_samples(samples);
-  reducer_->take_samples(samples);
+  boundaries_.take_samples(samples);
+  for (SumChannel& sum : sums_) {
+    sum.take_samples(samples);
+  }
   return samples;
 }
 
-void Compression::put_in_force(std::int64_t step) {
+void Channels::put_in_force(std::int64_t step) {
   if (options_.plans.empty() || plan_at(options_.plans, step).from_step == in_force_from_) {
     return;
   }
   const PlanFromStep& plan = plan_at(options_.plans, step);
   in_force_from_ = plan.from_step;
-  pipeline_.set_plan(plan.plan);
-  reducer_->set_plan(plan.plan, options_.seed, options_.pipeline.rehearsed.get());
-  std::size_t workspace = pipeline_.workspace_bytes(options_.workers);
-  for (CompressedSum* sum : reducer_->compressed_sums()) {
-    workspace = std::max(workspace, sum->codec().workspace_bytes(options_.workers));
+  boundaries_.set_plan(plan.plan);
+  std::size_t workspace = boundaries_.workspace_bytes(options_.workers);
+  for (SumChannel& sum : sums_) {
+    sum.obey(plan.plan, *options_.codecs);
+    for (CompressedSum& coded : sum.coded()) {
+      workspace = std::max(workspace, coded.codec().workspace_bytes(options_.workers));
+    }
   }
   stream_ = std::make_unique<Stream>(Stream::Options{.name = "codec",
                                                      .device = options_.workers.device,
                                                      .num_threads = options_.workers.num_threads,
                                                      .workspace_bytes = workspace});
-  if (worker_ == nullptr && is_active()) {
+  if (worker_ == nullptr && compresses()) {
     worker_ = std::make_shared<Worker>();
   }
-  const CodecStream codecs{.stream = *stream_, .worker = worker_};
-  pipeline_.set_stream(codecs);
-  reducer_->set_codec_stream(codecs);
+  codec_stream_.emplace(CodecStream{.stream = *stream_, .worker = worker_});
+  boundaries_.set_stream(*codec_stream_);
+  routes_.codecs = compresses() ? &boundaries_ : nullptr;
 }
 
-void Compression::rest() {
+std::vector<CompressedSum*> Channels::coded_sums() {
+  std::vector<CompressedSum*> list;
+  for (SumChannel& sum : sums_) {
+    for (CompressedSum& coded : sum.coded()) {
+      list.push_back(&coded);
+    }
+  }
+  return list;
+}
+
+void Channels::rest() {
   if (worker_ != nullptr) {
     worker_->finish();
   }
 }
 
-PipelineCompression* Compression::pipeline() {
-  return is_active() ? &pipeline_ : nullptr;
-}
-
-void Compression::add_boundary(BoundaryCodec& codec,
-                               const std::string& label,
-                               std::vector<CompressionState>& list) {
+void Channels::add_boundary(BoundaryCodec& codec,
+                            const std::string& label,
+                            std::vector<ChannelState>& list) {
   const auto add = [&](const std::string& name, const Tensor& data) {
-    CompressionState& state = list.emplace_back();
+    ChannelState& state = list.emplace_back();
     state.name = "residual/" + name;
     state.data = data;
-    state.worker = groups_->data_rank();
-    state.num_workers = groups_->data->size();
-    place_by_rank(state, groups_->tensor_rank(), groups_->tensor->size());
+    state.worker = peers_.data->rank();
+    state.num_workers = peers_.data->size();
+    place_by_rank(state, peers_.tensor->rank(), peers_.tensor->size());
   };
   const std::vector<Codec::Matrices>& residuals = codec.residuals().all();
   for (std::size_t i = 0; i < residuals.size(); ++i) {
@@ -131,7 +151,7 @@ void Compression::add_boundary(BoundaryCodec& codec,
   }
 }
 
-void Compression::add_gradients(CompressedSum& sum, std::vector<CompressionState>& list) {
+void Channels::add_gradients(CompressedSum& sum, std::vector<ChannelState>& list) {
   const std::vector<const Parameter*>& matrices = sum.plan().matrices;
   const bool table = sum.plan().table;
   const std::string site = table ? "residual/embedding/" : "residual/data_gradient/";
@@ -139,10 +159,10 @@ void Compression::add_gradients(CompressedSum& sum, std::vector<CompressionState
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     const Parameter& parameter = *matrices[i];
     const bool cut = parameter.spec.cut != TensorCut::none;
-    const bool first_tensor_rank = cut || groups_->tensor_rank() == 0;
+    const bool first_tensor_rank = cut || peers_.tensor->rank() == 0;
     if (!sum.residuals().all().empty()) {
       for (const ShardPart& part : parameter.shard.parts) {
-        CompressionState& state = list.emplace_back();
+        ChannelState& state = list.emplace_back();
         state.name = site + parameter.spec.name;
         state.data = sum.residuals().of(0)[i];
         state.logical = parameter.spec.shape;
@@ -155,42 +175,42 @@ void Compression::add_gradients(CompressedSum& sum, std::vector<CompressionState
       }
     }
     if (!states.empty()) {
-      CompressionState& state = list.emplace_back();
+      ChannelState& state = list.emplace_back();
       state.name = site + parameter.spec.name + "." + states[i].name;
       state.data = states[i].data;
       state.saved = first_tensor_rank && sum.rank() == 0;
-      place_by_rank(state, cut ? groups_->tensor_rank() : 0, cut ? groups_->tensor->size() : 1);
+      place_by_rank(state, cut ? peers_.tensor->rank() : 0, cut ? peers_.tensor->size() : 1);
     }
   }
 }
 
 // What is timed belongs to transfers that have ended.
-std::vector<CodecTimes> Compression::take_times() {
+std::vector<CodecTimes> Channels::take_times() {
   std::vector<CodecTimes> times;
-  pipeline_.take_times(times);
-  for (CompressedSum* sum : reducer_->compressed_sums()) {
+  boundaries_.take_times(times);
+  for (CompressedSum* sum : coded_sums()) {
     times.push_back(sum->take_times());
   }
   return times;
 }
 
-std::vector<CompressionState> Compression::state() {
+std::vector<ChannelState> Channels::state() {
   rest();
-  std::vector<CompressionState> list;
+  std::vector<ChannelState> list;
   std::map<std::string, int> numbers;
-  for (BoundaryCodec* codec : pipeline_.senders()) {
+  for (BoundaryCodec* codec : boundaries_.senders()) {
     const std::string& place = codec->end().place;
     add_boundary(*codec, boundary_label(place, ++numbers[place]), list);
   }
-  for (CompressedSum* sum : reducer_->compressed_sums()) {
+  for (CompressedSum* sum : coded_sums()) {
     add_gradients(*sum, list);
   }
   return list;
 }
 
-void Compression::keep_state() {
+void Channels::keep_state() {
   kept_.clear();
-  for (const CompressionState& state : this->state()) {
+  for (const ChannelState& state : this->state()) {
     const Tensor& data = state.data;
     kept_.push_back(
         make_buffer("state of a codec", data.dtype(), data.shape(), backing_of(data.device())));
@@ -201,8 +221,8 @@ void Compression::keep_state() {
   }
 }
 
-void Compression::restore_state() {
-  const std::vector<CompressionState> states = state();
+void Channels::restore_state() {
+  const std::vector<ChannelState> states = state();
   SL_CHECK_EQ(states.size(), kept_.size());
   for (std::size_t i = 0; i < states.size(); ++i) {
     const Tensor& data = states[i].data;

@@ -1,0 +1,128 @@
+#include "parallel/channel/sum_channel.h"
+
+#include <utility>
+
+#include "core/kernels/elementwise/elementwise.h"
+
+namespace slackline {
+
+namespace {
+
+std::int64_t num_elements(const std::vector<const Parameter*>& parameters) {
+  std::size_t count = 0;
+  for (const Parameter* parameter : parameters) {
+    count += parameter->gradient.num_elements();
+  }
+  return static_cast<std::int64_t>(count);
+}
+
+}  // namespace
+
+void SumChannel::obey(const CompressionPlan& plan, const ChannelCodecs& maker) {
+  CodedBucket next = coded_bucket(options_.bucket, plan, options_.place);
+  if (next.sums.empty()) {
+    next = {};
+  }
+  if (next == plan_) {
+    return;
+  }
+  std::vector<CompressedSum> before = std::exchange(coded_, {});
+  plan_ = std::move(next);
+  coded_.reserve(plan_.sums.size());
+  for (const CodedSum& sum : plan_.sums) {
+    CompressedSum& made = coded_.emplace_back(sum, maker);
+    for (CompressedSum& old : before) {
+      made.adopt(old);
+    }
+  }
+  packed_ = plan_.plain.empty() ? Buffer()
+                                : make_buffer("plain gradients",
+                                              DType::f32,
+                                              {num_elements(plan_.plain)},
+                                              backing_of(options_.gradient.device()));
+}
+
+void SumChannel::begin(const std::optional<CodecStream>& codecs,
+                       const MessageKey& key,
+                       const std::optional<Keeping>& keeping) {
+  if (keeping) {
+    keep(*keeping);
+  }
+  coded_.empty() ? begin_plain() : begin_coded(*codecs, key);
+}
+
+void SumChannel::keep(const Keeping& keeping) const {
+  const GradientBucket& bucket = options_.bucket;
+  if (bucket.kind == GradientBucket::Kind::norms || options_.place.group_size == 1) {
+    return;
+  }
+  for (const Parameter* parameter : bucket.holds) {
+    if (parameter->shard.shape.rank() == 2) {
+      const schedule::TransferClass members = class_of(*parameter, bucket, options_.place);
+      keeping.messages->keep(keeping.stream, members.site, members.stage, parameter->gradient);
+    }
+  }
+}
+
+void SumChannel::begin_plain() {
+  Communicator& group = *options_.group;
+  const SumOrder order = options_.place.order;
+  transfer_ = options_.place.strategy == DataStrategy::zero1
+                  ? group.reduce_scatter(options_.gradient, options_.note, order)
+                  : group.all_reduce(options_.gradient, options_.note, order);
+}
+
+void SumChannel::begin_coded(const CodecStream& codecs, const MessageKey& key) {
+  if (!plan_.plain.empty()) {
+    transfer_ = options_.group->all_reduce(
+        packed_.view(DType::f32, {num_elements(plan_.plain)}),
+        {.what = "gradients beside compressed ones"},
+        plan_.order,
+        {.worker = codecs.worker,
+         .before = [this, stream = codecs.stream] { copy_packed(stream, Direction::pack); },
+         .after = [this, stream = codecs.stream] { copy_packed(stream, Direction::unpack); }});
+  }
+  for (CompressedSum& sum : coded_) {
+    sum.begin(codecs, *options_.group, key);
+  }
+}
+
+void SumChannel::copy_packed(StreamView stream, Direction direction) const {
+  std::size_t offset = 0;
+  for (const Parameter* parameter : plan_.plain) {
+    const Tensor packed = packed_.view(DType::f32, parameter->gradient.shape(), offset);
+    direction == Direction::pack ? cast(stream, parameter->gradient, packed)
+                                 : cast(stream, packed, parameter->gradient);
+    offset += packed.bytes();
+  }
+  stream.synchronize();
+}
+
+void SumChannel::finish() {
+  transfer_.wait();
+  for (CompressedSum& sum : coded_) {
+    sum.finish();
+  }
+}
+
+void SumChannel::begin_sample() {
+  for (CompressedSum& sum : coded_) {
+    sum.begin_sample();
+  }
+}
+
+void SumChannel::take_samples(StepSamples& samples) {
+  for (CompressedSum& sum : coded_) {
+    StepSamples::Gradients gradients{.sample = sum.take_sample(), .counts = sum.rank() == 0};
+    for (const Parameter* matrix : sum.plan().matrices) {
+      const bool counted = matrix->spec.cut != TensorCut::none || options_.first_tensor_rank;
+      gradients.classes.push_back(
+          counted ? std::make_optional(class_of(*matrix, options_.bucket, options_.place))
+                  : std::nullopt);
+    }
+    gradients.sample->add_up(*options_.group);
+    samples.add(std::move(gradients));
+  }
+}
+
+}  // namespace slackline

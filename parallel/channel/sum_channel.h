@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/tensor/buffer.h"
+#include "core/tensor/stream.h"
+#include "parallel/channel/channel_codecs.h"
+#include "parallel/channel/codec_stream.h"
+#include "parallel/channel/compressed_sum.h"
+#include "parallel/channel/kept_messages.h"
+#include "parallel/channel/step_samples.h"
+#include "parallel/plan/compression_plan.h"
+#include "parallel/sync/bucket_compression.h"
+
+namespace slackline {
+
+// The sum of one gradient bucket over a group of ranks. Whether it travels as it is, or in part
+// coded with the rest packed, is known here alone: a plan says it, between steps. Owns codecs,
+// residuals and messages; refers to the bucket's parameters and the group, which must outlive it.
+// Used by the rank's thread; between begin() and finish() also by the codecs'. All ranks of the
+// group call alike.
+class SumChannel {
+ public:
+  struct Options {
+    GradientBucket bucket{};
+    BucketPlace place{};
+    Tensor gradient{};  // the bucket's elements of the rank's gradient buffer
+    Communicator* group = nullptr;
+    TransferNote note{};
+    bool first_tensor_rank = true;  // counts matrices that tensor ranks have in common
+  };
+
+  explicit SumChannel(const Options& options) : options_(options) {}
+
+  // From the next step on. Codecs and matrices that stay keep their state. Of others each matrix
+  // that stays compressed keeps what is owed to it, and its codec's state where its setting stays;
+  // the rest begins anew.
+  void obey(const CompressionPlan& plan, const ChannelCodecs& maker);
+
+  // Where a step keeps what this rank brings to a sum that may be compressed, in the order of
+  // `stream`.
+  struct Keeping {
+    StreamView stream;
+    KeptMessages* messages = nullptr;
+  };
+
+  // Submits everything. `codecs` stand where a plan compresses something of the bucket.
+  void begin(const std::optional<CodecStream>& codecs,
+             const MessageKey& key,
+             const std::optional<Keeping>& keeping);
+
+  // Waits until this rank has the sum, or its part of it.
+  void finish();
+
+  // What is coded of it.
+  [[nodiscard]] std::vector<CompressedSum>& coded() { return coded_; }
+
+  // Measures what is coded in the step that begins, until the samples are taken; what ranks brought
+  // then travels.
+  void begin_sample();
+  void take_samples(StepSamples& samples);
+
+ private:
+  enum class Direction { pack, unpack };
+
+  void keep(const Keeping& keeping) const;
+  void begin_plain();
+  void begin_coded(const CodecStream& codecs, const MessageKey& key);
+  void copy_packed(StreamView stream, Direction direction) const;
+
+  Options options_;
+  CodedBucket plan_{};  // without sums where all travels as it is
+  std::vector<CompressedSum> coded_{};
+  Buffer packed_{};      // what is plain beside coded sums
+  Transfer transfer_{};  // of what is plain
+};
+
+}  // namespace slackline
