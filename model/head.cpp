@@ -14,14 +14,14 @@ struct HeadSize {
   std::int64_t N = 0;
   std::int64_t C = 0;
   std::int64_t own_vocab = 0;
-  std::int64_t chunk_tokens = 0;  // the same on every rank, as chunks exchange statistics
+  std::int64_t chunk_tokens = 0;
   DType dtype = DType::f32;
 
   HeadSize(std::int64_t N_, const Shape& table, DType dtype_, const TensorShare& share)
       : N(N_),
         C(table[1]),
         own_vocab(share.num_of(table[0])),
-        chunk_tokens(cross_entropy_chunk_tokens(N, (table[0] + share.size - 1) / share.size)),
+        chunk_tokens(Head::chunk_tokens(N, table[0], share)),
         dtype(dtype_) {}
 };
 
@@ -200,6 +200,10 @@ void Head::run(const Pass& pass, const Tensor& x, const Gradient& gradient) cons
 
 void Head::logits(StreamView stream, const Tensor& x, const Tensor& logits) const {
   matmul(stream, {.a = x, .b = table_->weight, .c = logits, .transpose_b = Transpose::yes});
+}
+
+std::int64_t Head::chunk_tokens(std::int64_t N, std::int64_t vocab, const TensorShare& share) {
+  return cross_entropy_chunk_tokens(N, (vocab + share.size - 1) / share.size);
 }
 
 std::size_t Head::workspace_bytes(const ModelConfig& config,

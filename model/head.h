@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "model/norm.h"
 #include "model/parameters.h"
 #include "model/pass.h"
@@ -30,6 +32,12 @@ class Head {
 
   // logits (N, V) f32, for generation and tests. REQUIRES: compute type f32, one tensor rank.
   void logits(StreamView stream, const Tensor& x, const Tensor& logits) const;
+
+  // How many of N tokens run at a time, the last of them fewer: the same on every rank, since a
+  // chunk's ranks exchange statistics. A multiple of 8, so it may exceed N.
+  [[nodiscard]] static std::int64_t chunk_tokens(std::int64_t N,
+                                                 std::int64_t vocab,
+                                                 const TensorShare& share);
 
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
                                                    BatchShape shape,

@@ -28,11 +28,11 @@ ALLOWED = {
     "core/checkpoint": {"core", "core/tensor"},
     "data": {"core"},
     "model": MACHINE,
-    "model/cost": {"model"},
+    "model/cost": MACHINE | {"model"},
     "compress": MACHINE,
     "optim": MACHINE | {"compress"},
     "parallel/schedule": set(),  # pure data: it may not even use core
-    "parallel/mesh": MACHINE | {"model", "parallel/schedule"},
+    "parallel/mesh": MACHINE | {"model", "model/cost", "parallel/schedule"},
     "parallel/plan": MACHINE | {"model", "compress", "parallel/schedule", "parallel/mesh"},
     "parallel/sync": MACHINE | VALUES | {"model", "compress"},
     # What runs a step and what foresees it do not know each other.
