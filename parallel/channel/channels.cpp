@@ -62,8 +62,8 @@ void Channels::begin_step(std::int64_t step) {
   }
 }
 
-void Channels::begin_sum(std::size_t bucket) {
-  sums_[bucket].begin(codec_stream_, {.seed = options_.seed, .step = step_}, keeping_);
+void Channels::begin_sum(std::size_t sum) {
+  sums_[sum].begin(codec_stream_, {.seed = options_.seed, .step = step_}, keeping_);
 }
 
 const PlanFromStep* Channels::in_force() const {

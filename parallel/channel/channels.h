@@ -44,7 +44,7 @@ class Channels {
     Communicator* backward = nullptr;
   };
 
-  // `sums`: one for each bucket, in order.
+  // `sums`: of gradients, in the order of the sync plan.
   Channels(const Options& options,
            const Peers& peers,
            const std::vector<SumChannel::Options>& sums);
@@ -111,7 +111,7 @@ class Channels {
     return in_force() != nullptr && in_force()->plan.compresses_anything();
   }
 
-  // Every coded sum, in the order of buckets.
+  // Every coded sum, in the order of the sums that it is a part of.
   [[nodiscard]] std::vector<CompressedSum*> coded_sums();
   // Waits for what codecs do after their messages have gone.
   void rest();

@@ -19,7 +19,8 @@ std::int64_t num_elements(const std::vector<const Parameter*>& parameters) {
 }  // namespace
 
 void SumChannel::obey(const CompressionPlan& plan, const ChannelCodecs& maker) {
-  CodedBucket next = coded_bucket(options_.bucket, plan, options_.place);
+  CodedBucket next =
+      coded_bucket(options_.op, options_.bucket, *options_.rank, plan, options_.seed);
   if (next.sums.empty()) {
     next = {};
   }
@@ -53,12 +54,12 @@ void SumChannel::begin(const std::optional<CodecStream>& codecs,
 
 void SumChannel::keep(const Keeping& keeping) const {
   const GradientBucket& bucket = options_.bucket;
-  if (bucket.kind == GradientBucket::Kind::norms || options_.place.group_size == 1) {
+  if (bucket.kind == GradientBucket::Kind::norms) {
     return;
   }
   for (const Parameter* parameter : bucket.holds) {
     if (parameter->shard.shape.rank() == 2) {
-      const schedule::TransferClass members = class_of(*parameter, bucket, options_.place);
+      const schedule::TransferClass members = class_of(*parameter, bucket, *options_.rank);
       keeping.messages->keep(keeping.stream, members.site, members.stage, parameter->gradient);
     }
   }
@@ -66,10 +67,12 @@ void SumChannel::keep(const Keeping& keeping) const {
 
 void SumChannel::begin_plain() {
   Communicator& group = *options_.group;
-  const SumOrder order = options_.place.order;
-  transfer_ = options_.place.strategy == DataStrategy::zero1
-                  ? group.reduce_scatter(options_.gradient, options_.note, order)
-                  : group.all_reduce(options_.gradient, options_.note, order);
+  const SyncOp& op = options_.op;
+  const bool table = op.group == SyncGroup::table;
+  const TransferNote note{.what = table ? "gradient of the tied table" : "gradients"};
+  transfer_ = op.kind == SyncOp::Kind::reduce_scatter
+                  ? group.reduce_scatter(options_.gradient, note, op.order)
+                  : group.all_reduce(options_.gradient, note, op.order);
 }
 
 void SumChannel::begin_coded(const CodecStream& codecs, const MessageKey& key) {
@@ -115,9 +118,10 @@ void SumChannel::take_samples(StepSamples& samples) {
   for (CompressedSum& sum : coded_) {
     StepSamples::Gradients gradients{.sample = sum.take_sample(), .counts = sum.rank() == 0};
     for (const Parameter* matrix : sum.plan().matrices) {
-      const bool counted = matrix->spec.cut != TensorCut::none || options_.first_tensor_rank;
+      const bool counted =
+          matrix->spec.cut != TensorCut::none || options_.rank->sync.place.tensor == 0;
       gradients.classes.push_back(
-          counted ? std::make_optional(class_of(*matrix, options_.bucket, options_.place))
+          counted ? std::make_optional(class_of(*matrix, options_.bucket, *options_.rank))
                   : std::nullopt);
     }
     gradients.sample->add_up(*options_.group);

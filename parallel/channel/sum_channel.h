@@ -25,12 +25,12 @@ namespace slackline {
 class SumChannel {
  public:
   struct Options {
+    SyncOp op{};  // the last sum of the bucket's gradients
     GradientBucket bucket{};
-    BucketPlace place{};
+    const RankPlan* rank = nullptr;
     Tensor gradient{};  // the bucket's elements of the rank's gradient buffer
     Communicator* group = nullptr;
-    TransferNote note{};
-    bool first_tensor_rank = true;  // counts matrices that tensor ranks have in common
+    std::uint64_t seed = 0;
   };
 
   explicit SumChannel(const Options& options) : options_(options) {}

@@ -102,7 +102,7 @@ int ranks_of(const TransferClass& members, const ParallelConfig& mesh) {
 
 // As many ranks as CandidateMessage counts. Under zero1 a rank decodes its own rows of every frame
 // that can be cut by rows: together as much as one frame.
-int frames_of(const ClassBytes::Message& message,
+int frames_of(const CodedMessage& message,
               const TransferClass& members,
               const ParallelConfig& mesh) {
   const int ranks = ranks_of(members, mesh);
@@ -422,7 +422,7 @@ std::vector<CandidateMessage> candidate_messages(const CompressConfig& config, c
   const Candidates candidates(candidates_of(config, job), job);
   for (const std::vector<ClassBytes>& of_candidate : candidates.bytes()) {
     for (const ClassBytes& row : of_candidate) {
-      for (const ClassBytes::Message& message : row.compressed) {
+      for (const CodedMessage& message : row.compressed) {
         const CandidateMessage candidate{.codec = message.codec,
                                          .shape = message.shape,
                                          .ranks = frames_of(message, row.members, job.parallel)};

@@ -64,10 +64,18 @@ RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
                              .weight_gradients = splits_backward ? Stage::WeightGradients::later
                                                                  : Stage::WeightGradients::now},
                    .chunks = chunks},
-      .reducer = {.strategy = parallel.data_strategy,
-                  .embedding_sync = parallel.embedding_sync,
-                  .sequence_parallel = parallel.sequence_parallel && parallel.tensor > 1,
-                  .bucket_bytes = bucket_bytes(Parameters::describe(job.model, slice))}};
+      .sync = {
+          .place = place,
+          .tensor_size = parallel.tensor,
+          .data_size = parallel.data,
+          .pipeline_size = parallel.pipeline,
+          .strategy = parallel.data_strategy,
+          .embedding_sync = parallel.embedding_sync,
+          .sequence_parallel = parallel.sequence_parallel && parallel.tensor > 1,
+          .tied_table = job.model.tie_embeddings,
+          .table_on_two_stages = job.model.tie_embeddings && parallel.pipeline > 1 &&
+                                 (place.pipeline == 0 || place.pipeline == parallel.pipeline - 1),
+          .bucket_bytes = bucket_bytes(Parameters::describe(job.model, slice))}};
 }
 
 }  // namespace slackline

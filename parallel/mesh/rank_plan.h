@@ -42,11 +42,17 @@ struct ExecutorPlan {
   Backing activations = Backing::memory;
 };
 
-// How a rank's gradients are summed (parallel/step/gradient_reducer.h).
-struct ReducerPlan {
+// Where a rank's gradients and weights are shared with others, and how (parallel/sync/sync_plan.h).
+struct SyncLayout {
+  MeshPlace place{};
+  int tensor_size = 1;
+  int data_size = 1;
+  int pipeline_size = 1;
   DataStrategy strategy = DataStrategy::replicate;
   EmbeddingSync embedding_sync = EmbeddingSync::fused;
   bool sequence_parallel = false;
+  bool tied_table = false;           // token embedding and head are one table
+  bool table_on_two_stages = false;  // and this rank holds one of its copies
   std::size_t bucket_bytes = std::size_t{16} << 20U;
 };
 
@@ -54,7 +60,7 @@ struct ReducerPlan {
 struct RankPlan {
   ModelSlice slice{};
   ExecutorPlan executor{};
-  ReducerPlan reducer{};
+  SyncLayout sync{};
 };
 
 [[nodiscard]] RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place);

@@ -11,7 +11,7 @@
 namespace slackline {
 
 // Which transfers of a step are compressed, and how: a value, the same on all ranks, made once and
-// looked up by the executor and the gradient reducer. Nothing else decides what is compressed.
+// looked up by channels. Nothing else decides what is compressed.
 struct CompressionPlan {
   struct Class {
     schedule::TransferClass members{};

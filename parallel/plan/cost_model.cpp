@@ -8,12 +8,14 @@ CostModel uniform_costs(int num_stages, const ChunkCosts& costs) {
   return {.chunks = std::vector<ChunkCosts>(static_cast<std::size_t>(num_stages), costs)};
 }
 
-Seconds op_seconds(const CostModel& costs, const Op& op) {
-  if (!is_compute(op.kind)) {
-    return {};
-  }
-  const ChunkCosts& chunk = costs.chunks[static_cast<std::size_t>(op.chunk)];
-  switch (op.kind) {
+namespace {
+
+void add(const std::vector<TensorSums>& sums, std::vector<TensorSums>& list) {
+  list.insert(list.end(), sums.begin(), sums.end());
+}
+
+Seconds computing(const ChunkCosts& chunk, OpKind kind) {
+  switch (kind) {
     case OpKind::forward:
       return chunk.forward;
     case OpKind::backward_input:
@@ -25,6 +27,34 @@ Seconds op_seconds(const CostModel& costs, const Op& op) {
     default:
       return {};
   }
+}
+
+}  // namespace
+
+std::vector<TensorSums> tensor_sums(const CostModel& costs, const Op& op) {
+  const ChunkCosts& chunk = costs.chunks[static_cast<std::size_t>(op.chunk)];
+  std::vector<TensorSums> sums;
+  if (op.kind == OpKind::forward) {
+    add(chunk.forward_sums, sums);
+  }
+  if (makes_input_gradient(op.kind)) {
+    add(chunk.backward_sums, sums);
+  }
+  if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight) {
+    add(chunk.weight_sums, sums);
+  }
+  return sums;
+}
+
+Seconds op_seconds(const CostModel& costs, const Op& op) {
+  if (!is_compute(op.kind)) {
+    return {};
+  }
+  Seconds seconds = computing(costs.chunks[static_cast<std::size_t>(op.chunk)], op.kind);
+  for (const TensorSums& sums : tensor_sums(costs, op)) {
+    seconds += sums.seconds();
+  }
+  return seconds;
 }
 
 const Link& link_between(const CostModel& costs, int from, int to) {

@@ -46,11 +46,24 @@ struct Bucket {
   bool tail = false;   // in Phase::tail, where a table's are always
 };
 
+// Exchanges of a pass over tensor ranks, which it makes one after the other and waits for.
+struct TensorSums {
+  int count = 0;
+  Seconds each{};
+  Seconds hidden{};  // of each, by what the pass computes meanwhile
+  Bytes bytes{};     // of each, over the ranks
+
+  [[nodiscard]] Seconds seconds() const { return static_cast<double>(count) * (each - hidden); }
+};
+
 // One virtual stage.
 struct ChunkCosts {
-  Seconds forward{};
+  Seconds forward{};  // computing alone
   Seconds backward_input{};
   Seconds backward_weight{};
+  std::vector<TensorSums> forward_sums{};  // of each of these passes
+  std::vector<TensorSums> backward_sums{};
+  std::vector<TensorSums> weight_sums{};
   Bytes forward_bytes{};   // its output, to the next virtual stage
   Bytes backward_bytes{};  // its input gradient, to the one before
   std::vector<Bucket> data_reduction{};
@@ -95,8 +108,11 @@ struct CostModel {
 // Costs that are the same for each of `num_stages` virtual stages, without transfers.
 [[nodiscard]] CostModel uniform_costs(int num_stages, const ChunkCosts& costs);
 
-// How long it computes; nothing for transfers and waits.
+// How long it computes and waits for tensor ranks; nothing for transfers and waits.
 [[nodiscard]] Seconds op_seconds(const CostModel& costs, const Op& op);
+
+// Its exchanges over tensor ranks.
+[[nodiscard]] std::vector<TensorSums> tensor_sums(const CostModel& costs, const Op& op);
 
 [[nodiscard]] const Link& link_between(const CostModel& costs, int from, int to);
 

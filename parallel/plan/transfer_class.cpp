@@ -9,35 +9,11 @@
 namespace slackline::schedule {
 
 std::string site_name(Site site) {
-  switch (site) {
-    case Site::pipeline_forward:
-      return "pipeline_forward";
-    case Site::pipeline_backward:
-      return "pipeline_backward";
-    case Site::data_gradient:
-      return "data_gradient";
-    case Site::embedding:
-      return "embedding";
-    case Site::parameter_gather:
-      return "parameter_gather";
-  }
-  return "?";
+  return std::string(kSiteNames.at(static_cast<std::size_t>(site)));
 }
 
 std::string phase_name(Phase phase) {
-  switch (phase) {
-    case Phase::warmup:
-      return "warmup";
-    case Phase::steady:
-      return "steady";
-    case Phase::cooldown:
-      return "cooldown";
-    case Phase::step:
-      return "step";
-    case Phase::tail:
-      return "tail";
-  }
-  return "?";
+  return std::string(kPhaseNames.at(static_cast<std::size_t>(phase)));
 }
 
 std::string class_text(const TransferClass& members) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -10,9 +12,23 @@ namespace slackline::schedule {
 
 // What a transfer is for. Transfers compete for compression as classes: a site, the stage that
 // sends, and the phase of the step.
-enum class Site { pipeline_forward, pipeline_backward, data_gradient, embedding, parameter_gather };
+enum class Site {
+  pipeline_forward,
+  pipeline_backward,
+  data_gradient,
+  embedding,
+  parameter_gather,
+  tensor_forward,  // exchanges within the passes of a stage, over tensor ranks
+  tensor_backward
+};
 
-inline constexpr int kNumSites = 5;
+inline constexpr std::array<std::string_view, 7> kSiteNames = {"pipeline_forward",
+                                                               "pipeline_backward",
+                                                               "data_gradient",
+                                                               "embedding",
+                                                               "parameter_gather",
+                                                               "tensor_forward",
+                                                               "tensor_backward"};
 
 // Of a rank's list: warm-up is before its first backward pass, cool-down after its last forward
 // pass, so that under 1F1B the cool-down's backward transfers are Optimus-CC's epilogue. Sums of a
@@ -23,6 +39,9 @@ enum class Phase { warmup, steady, cooldown, step, tail };
 [[nodiscard]] constexpr bool is_once_a_step(Phase phase) {
   return phase == Phase::step || phase == Phase::tail;
 }
+
+inline constexpr std::array<std::string_view, 5> kPhaseNames = {
+    "warmup", "steady", "cooldown", "step", "tail"};
 
 struct TransferClass {
   Site site{};

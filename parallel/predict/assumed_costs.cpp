@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "parallel/mesh/stage_split.h"
-#include "parallel/predict/byte_inputs.h"
+#include "parallel/predict/bucket_times.h"
 #include "parallel/predict/step_cost_model.h"
 
 namespace slackline {

@@ -1,11 +1,13 @@
 #include "parallel/predict/bucket_times.h"
 
 #include <algorithm>
+#include <map>
 
+#include "core/tensor/arena.h"
 #include "parallel/mesh/stage_split.h"
 #include "parallel/plan/step_costs.h"
 #include "parallel/predict/assumed_costs.h"
-#include "parallel/sync/gradient_buckets.h"
+#include "parallel/predict/rank_sync.h"
 
 namespace slackline {
 
@@ -24,11 +26,6 @@ int position(const GradientBucket::Unit& unit, const ModelConfig& model) {
       break;
   }
   return unit.second;
-}
-
-bool stands_in(int place, const ChunkSlice& chunk) {
-  return (place >= chunk.first_layer && place < chunk.last_layer) ||
-         (place < 0 && chunk.embedding) || (place >= chunk.last_layer && chunk.head);
 }
 
 // Relative work of the parts in one pass.
@@ -52,17 +49,16 @@ double share(double part, double whole) {
   return whole > 0.0 ? part / whole : 0.0;
 }
 
-struct RankBuckets {
-  std::vector<Parameter> parameters;
-  std::vector<GradientBucket> buckets;  // point into them
-};
-
-RankBuckets buckets_of(const MeshJob& job, int pipeline_rank) {
-  const RankPlan plan = make_rank_plan(job, {.pipeline = pipeline_rank});
-  RankBuckets rank{.parameters = Parameters::describe(job.model, plan.slice), .buckets = {}};
-  rank.buckets =
-      gradient_buckets(rank.parameters, job.model.tie_embeddings, plan.reducer.bucket_bytes);
-  return rank;
+bool stands_in(const Parameter& parameter, const ChunkSlice& chunk) {
+  switch (parameter.spec.part) {
+    case ModelPart::embedding:
+      return chunk.embedding;
+    case ModelPart::head:
+      return chunk.head;
+    case ModelPart::layer:
+      break;
+  }
+  return parameter.spec.layer >= chunk.first_layer && parameter.spec.layer < chunk.last_layer;
 }
 
 }  // namespace
@@ -79,29 +75,25 @@ std::vector<PlacedBucket> placed_buckets(const MeshJob& job, int pipeline_rank) 
                                              .layer = seconds(CostKind::layer_backward),
                                              .head = seconds(CostKind::head_backward)};
   const std::vector<ChunkSlice> stages = split_layers(job.model, job.parallel);
+  const RankSync rank(job, {.pipeline = pipeline_rank});
   std::vector<PlacedBucket> placed;
-  const RankBuckets rank = buckets_of(job, pipeline_rank);
-  for (const GradientBucket& bucket : rank.buckets) {
+  for (const GradientBucket& bucket : rank.plan.buckets) {
     if (bucket.kind == Kind::table && job.parallel.pipeline > 1) {
       continue;
     }
-    PlacedBucket made{.stage = pipeline_rank,
+    const schedule::TransferClass members = class_of(*bucket.holds.back(), bucket, rank.rank);
+    PlacedBucket made{.stage = members.stage,
                       .bytes = bucket.count * sizeof(float),
                       .table = bucket.kind == Kind::table,
-                      .tail = bucket.kind != Kind::layers};
+                      .tail = members.phase == schedule::Phase::tail};
     if (bucket.kind == Kind::layers) {
       int lowest = job.model.layers;
       for (const GradientBucket::Unit& unit : bucket.units) {
         lowest = std::min(lowest, position(unit, job.model));
       }
-      const auto chunk = std::find_if(stages.begin(), stages.end(), [&](const ChunkSlice& slice) {
-        return stands_in(lowest, slice);
-      });
-      made.stage = static_cast<int>(chunk - stages.begin());
-      made.tail = lowest <= chunk->first_layer;
-      made.gather_at = share(work_before(lowest, *chunk, forward), work_of(*chunk, forward));
-      made.reduce_at =
-          1.0 - share(work_before(lowest, *chunk, backward), work_of(*chunk, backward));
+      const ChunkSlice& chunk = stages[static_cast<std::size_t>(members.stage)];
+      made.gather_at = share(work_before(lowest, chunk, forward), work_of(chunk, forward));
+      made.reduce_at = 1.0 - share(work_before(lowest, chunk, backward), work_of(chunk, backward));
     }
     placed.push_back(made);
   }
@@ -109,12 +101,37 @@ std::vector<PlacedBucket> placed_buckets(const MeshJob& job, int pipeline_rank) 
 }
 
 std::size_t norm_bytes(const MeshJob& job, int pipeline_rank) {
+  const RankSync rank(job, {.pipeline = pipeline_rank});
   std::size_t bytes = 0;
-  const RankBuckets rank = buckets_of(job, pipeline_rank);
-  for (const GradientBucket& bucket : rank.buckets) {
-    bytes += bucket.kind == Kind::norms ? bucket.count * sizeof(float) : 0;
+  for (const SyncOp& op : rank.plan.ops) {
+    bytes += op.group == SyncGroup::tensor ? rank.plan.buckets[op.bucket].count * sizeof(float) : 0;
   }
   return bytes;
+}
+
+double updated_elements(const MeshJob& job, int stage) {
+  const RankSync rank(job, {.pipeline = stage % job.parallel.pipeline});
+  const ChunkSlice chunk = split_layers(job.model, job.parallel)[static_cast<std::size_t>(stage)];
+  const bool two_copies = rank.rank.sync.table_on_two_stages;
+  std::map<int, std::size_t> elements;  // by how many ranks share them out
+  for (std::size_t i = 0; i < rank.plan.buckets.size(); ++i) {
+    const auto gather = std::ranges::find_if(rank.plan.ops, [&](const SyncOp& op) {
+      return op.state == SyncOp::State::weights && op.bucket == i;
+    });
+    const int shares = gather == rank.plan.ops.end() ? 1 : gather->ranks;
+    for (const Parameter* parameter : rank.plan.buckets[i].holds) {
+      const bool is_copy = two_copies && rank.plan.buckets[i].kind == Kind::table && chunk.head;
+      if (is_copy || stands_in(*parameter, chunk)) {
+        elements[shares] +=
+            Arena::aligned_bytes(DType::f32, parameter->shard.shape) / sizeof(float);
+      }
+    }
+  }
+  double sum = 0.0;
+  for (const auto& [shares, count] : elements) {
+    sum += static_cast<double>(count) / shares;
+  }
+  return sum;
 }
 
 }  // namespace slackline

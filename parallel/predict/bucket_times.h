@@ -7,7 +7,7 @@
 
 namespace slackline {
 
-// A bucket of the gradient reducer as a timeline sees it.
+// The last sum of a bucket's gradients as a timeline sees it.
 struct PlacedBucket {
   int stage = 0;  // the virtual stage that completes it in backward and reads it in forward
   double reduce_at = 1.0;  // fraction of that stage's last backward pass, or weight part
@@ -17,11 +17,15 @@ struct PlacedBucket {
   bool tail = false;       // of Phase::tail
 };
 
-// Buckets of one pipeline rank's gradients, in the order they are submitted, without a tied table
-// that two ranks hold.
+// The sums of one pipeline rank's sync plan over data ranks, in the order of its buckets, without
+// a tied table that two ranks hold.
 [[nodiscard]] std::vector<PlacedBucket> placed_buckets(const MeshJob& job, int pipeline_rank);
 
-// Gradient bytes that tensor ranks have to sum first, under sequence parallelism.
+// Gradient bytes that its plan sums over tensor ranks first.
 [[nodiscard]] std::size_t norm_bytes(const MeshJob& job, int pipeline_rank);
+
+// Elements that one rank's optimizer updates of a virtual stage, gaps between parameters and a tied
+// table's copies included; a mean over data ranks where they share them out.
+[[nodiscard]] double updated_elements(const MeshJob& job, int stage);
 
 }  // namespace slackline

@@ -6,6 +6,7 @@
 #include "compress/codec.h"
 #include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/compression_plan.h"
+#include "parallel/predict/sent_bytes.h"
 
 namespace slackline {
 
@@ -15,22 +16,13 @@ struct ClassBytes {
   std::size_t raw = 0;   // without compression
   std::size_t sent = 0;  // under the plan, frames included
 
-  // What the first tensor rank compresses: a pipeline's message, or the sums of a step.
-  struct Message {
-    CodecSetting codec{};
-    std::vector<std::int64_t> shape{};  // as in CodecTimes
-
-    friend bool operator==(const Message&, const Message&) = default;
-  };
-
-  std::vector<Message> compressed{};
+  std::vector<CodedMessage> compressed{};  // of the first tensor rank
 
   friend bool operator==(const ClassBytes&, const ClassBytes&) = default;
 };
 
-// Of every class of the plan, to the byte: closed formulas of shapes and settings. A bucket of
-// gradients counts where its last layer stands; gradients of norms count with the rank's first
-// virtual stage.
+// Of every class of the plan, to the byte, as the step's lists say. A bucket of gradients counts
+// where its last layer stands; gradients of norms count with the rank's first virtual stage.
 [[nodiscard]] std::vector<ClassBytes> class_bytes(const MeshJob& job, const CompressionPlan& plan);
 
 // What a codec does to the class, every other one plain. Of gradients: all that the ranks of the

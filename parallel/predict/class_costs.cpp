@@ -12,7 +12,7 @@ namespace {
 template <typename OfMessage>
 std::optional<CodecSeconds> added_up(const ClassBytes& members, const OfMessage& of_message) {
   CodecSeconds sum;
-  for (const ClassBytes::Message& message : members.compressed) {
+  for (const CodedMessage& message : members.compressed) {
     const std::optional<CodecCost> cost = of_message(message);
     if (!cost) {
       return std::nullopt;
@@ -35,13 +35,13 @@ schedule::Rounds rounds_of(const CodecSetting& codec) {
 }  // namespace
 
 std::optional<CodecSeconds> codec_seconds(const ClassBytes& members, const StepCosts& costs) {
-  return added_up(members, [&](const ClassBytes::Message& message) {
+  return added_up(members, [&](const CodedMessage& message) {
     return costs.of_codec(message.codec, message.shape);
   });
 }
 
 CodecSeconds codec_seconds_or_assumed(const ClassBytes& members, const StepCosts& costs) {
-  return *added_up(members, [&](const ClassBytes::Message& message) {
+  return *added_up(members, [&](const CodedMessage& message) {
     return std::make_optional(codec_cost(costs, message.codec, message.shape));
   });
 }
@@ -52,7 +52,7 @@ schedule::ClassCost class_cost(const ClassBytes& members, const CodecSeconds& se
     cost.share = static_cast<double>(members.sent) / static_cast<double>(members.raw);
   }
   if (schedule::is_once_a_step(members.members.phase)) {
-    for (const ClassBytes::Message& message : members.compressed) {
+    for (const CodedMessage& message : members.compressed) {
       cost.rounds = rounds_of(message.codec);
     }
   }

@@ -5,6 +5,7 @@
 #include "compress/codec_bytes.h"
 #include "compress/residuals.h"
 #include "parallel/plan/pipeline_boundaries.h"
+#include "parallel/predict/rank_sync.h"
 #include "parallel/schedule/slots.h"
 #include "parallel/sync/bucket_compression.h"
 
@@ -63,20 +64,12 @@ void add_gradients(const MeshJob& job,
                    const CompressionPlan& plan,
                    const Workers& workers,
                    CompressionMemory& memory) {
-  const RankPlan rank = make_rank_plan(job, place);
-  const std::vector<Parameter> parameters = Parameters::describe(job.model, rank.slice);
-  const int p = job.parallel.pipeline;
-  for (const GradientBucket& bucket :
-       gradient_buckets(parameters, job.model.tie_embeddings, rank.reducer.bucket_bytes)) {
-    const bool two_stages = bucket.kind == GradientBucket::Kind::table && p > 1;
-    const CodedBucket compressed =
-        coded_bucket(bucket,
-                     plan,
-                     {.chunks = &rank.slice.chunks,
-                      .pipeline_rank = place.pipeline,
-                      .pipeline_size = p,
-                      .group_size = job.parallel.data * (two_stages ? 2 : 1),
-                      .strategy = job.parallel.data_strategy});
+  const RankSync rank(job, place);
+  for (const SyncOp& op : rank.plan.ops) {
+    if (!op.is_last_sum()) {
+      continue;
+    }
+    const CodedBucket compressed = coded_bucket(op, rank.plan.buckets[op.bucket], rank.rank, plan);
     if (compressed.sums.empty()) {
       continue;
     }

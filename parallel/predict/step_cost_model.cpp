@@ -4,12 +4,15 @@
 
 #include <fmt/format.h>
 
+#include "core/comm/collective_bytes.h"
 #include "core/error.h"
+#include "model/cost/part_flops.h"
+#include "model/cost/tensor_sums.h"
+#include "parallel/mesh/executor_bytes.h"
 #include "parallel/mesh/stage_split.h"
 #include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
-#include "parallel/predict/byte_inputs.h"
 
 namespace slackline {
 
@@ -28,7 +31,6 @@ class CostModelBuilder {
       : job_(job),
         costs_(costs),
         links_(links),
-        bytes_(byte_inputs(job)),
         stages_(split_layers(job.model, job.parallel)),
         use_stages_(stages_fit()) {}
 
@@ -190,7 +192,7 @@ class CostModelBuilder {
   }
 
   void add_boundaries() {
-    const schedule::Bytes message = schedule::boundary_message_bytes(bytes_);
+    const schedule::Bytes message{activation_elements() * size_of(job_.precision)};
     for (ChunkCosts& chunk : model_.chunks) {
       chunk.forward_bytes = message;
       chunk.backward_bytes = message;
@@ -206,54 +208,101 @@ class CostModelBuilder {
     }
   }
 
-  // docs/schedule.md, "Bytes", has the same counts.
+  // A sum of input gradients hides behind a weight gradient that is made at once. What is posted
+  // behind another exchange, on the same links, waits for no latency.
   void add_tensor_axis() {
     if (!links_ || mesh().tensor == 1) {
       return;
     }
-    const bool cut = mesh().sequence_parallel;
-    const bool again = job_.model.recompute == Recompute::block;
+    const ExecutorPlan executor = make_rank_plan(job_, {}).executor;
     for (int stage = 0; stage < num_stages(); ++stage) {
-      const ChunkSlice& held = slice(stage);
-      const double layers = held.num_layers();
-      const double e = held.embedding ? 1.0 : 0.0;
-      const double h = held.head ? 1.0 : 0.0;
-      const bool piped = mesh().pipeline > 1;
-      const double arrives = !cut && piped && !held.embedding ? 1.0 : 0.0;
-      const double returns = !cut && piped && !held.head ? 1.0 : 0.0;
       const schedule::Link link = group_link(mesh(), *links_, "tensor", place_of(stage));
-      const Seconds gather = slices_seconds(link, mesh().tensor, activation_bytes());
-      const auto sum_of = [&](double bytes) {
-        return cut ? slices_seconds(link, mesh().tensor, bytes)
-                   : all_reduce_seconds(link, mesh().tensor, bytes);
-      };
-      const double elements = activation_bytes() / static_cast<double>(bytes_.element_bytes);
-      const Seconds sum = sum_of(kFloatBytes * elements);
-      const double tokens = static_cast<double>(job_.micro_batch.num_tokens());
-      const double statistics = static_cast<double>(bytes_.loss_statistics) * kFloatBytes * tokens;
-      // Sums of input gradients travel beside weight gradients that are made at once.
-      if (!cut && !splits_backward()) {
-        chunk(stage).backward_input += -1.0 * hidden_by_weight_gradients(stage, sum);
+      const WeightSeconds weights = weight_seconds(stage);
+      for (const TensorExchange& exchange :
+           chunk_exchanges(job_.model, chunk_options(executor, slice(stage)))) {
+        schedule::TensorSums sums{
+            .count = 1, .each = seconds_of(exchange, link), .bytes = bytes_of(exchange)};
+        if (exchange.behind_previous) {
+          sums.hidden = link.latency;
+        } else if (exchange.beside && hides_sums() && exchange.pass == PassKind::backward_input) {
+          sums.hidden = std::min(sums.each, weights.beside(exchange, job_.micro_batch));
+        }
+        add(sums, sums_of(chunk(stage), exchange.pass));
       }
-      const double gathers_back = cut ? (again ? 4.0 : 2.0) * layers + e + h : returns;
-      const double inputs_again = cut ? 2.0 * layers : 0.0;  // for weight gradients
-      chunk(stage).forward += 2.0 * layers * sum + e * sum_of(activation_bytes());
-      chunk(stage).forward += (cut ? 2.0 * layers : arrives) * gather;
-      chunk(stage).backward_input += ((again ? 3.0 : 2.0) * layers + h) * sum;
-      chunk(stage).backward_input += gathers_back * gather;
-      if (splits_backward()) {
-        chunk(stage).backward_weight += inputs_again * gather;
-      } else {  // each right behind a sum, on the same links
-        chunk(stage).backward_input += inputs_again * (gather - link.latency);
-      }
-      chunk(stage).backward_input += h * slices_seconds(link, 1, statistics);
     }
   }
 
-  // How much of a stage's sums of input gradients its weight gradients hide, in a pass that makes
-  // both: the sum behind qkv by qkv's own, likewise of the expansion and the head. REQUIRES:
-  // backward_input holds the stage's computing and nothing else.
-  [[nodiscard]] Seconds hidden_by_weight_gradients(int stage, Seconds sum) const {
+  // Weight gradients are made at once, and from inputs that are all there.
+  [[nodiscard]] bool hides_sums() const { return !mesh().sequence_parallel && !splits_backward(); }
+
+  static std::vector<schedule::TensorSums>& sums_of(ChunkCosts& chunk, PassKind pass) {
+    switch (pass) {
+      case PassKind::forward:
+        return chunk.forward_sums;
+      case PassKind::backward_input:
+        return chunk.backward_sums;
+      case PassKind::backward_weight:
+        break;
+    }
+    return chunk.weight_sums;
+  }
+
+  // Layers make the same ones.
+  static void add(const schedule::TensorSums& sums, std::vector<schedule::TensorSums>& list) {
+    const auto same = std::ranges::find_if(list, [&](const schedule::TensorSums& other) {
+      return other.each == sums.each && other.hidden == sums.hidden && other.bytes == sums.bytes;
+    });
+    same == list.end() ? list.push_back(sums) : void(same->count += sums.count);
+  }
+
+  [[nodiscard]] Seconds seconds_of(const TensorExchange& exchange,
+                                   const schedule::Link& link) const {
+    const double bytes =
+        static_cast<double>(exchange.elements()) * static_cast<double>(exchange.element_bytes);
+    return exchange.kind == TransferRecord::Kind::all_reduce
+               ? all_reduce_seconds(link, mesh().tensor, bytes)
+               : slices_seconds(link, mesh().tensor, bytes);
+  }
+
+  // All ranks of a tensor group send them.
+  [[nodiscard]] schedule::Bytes bytes_of(const TensorExchange& exchange) const {
+    std::size_t bytes = 0;
+    for (int rank = 0; rank < mesh().tensor; ++rank) {
+      bytes += bytes_sent_by({.kind = exchange.kind,
+                              .elements = static_cast<std::size_t>(exchange.elements()),
+                              .element_size = exchange.element_bytes},
+                             rank,
+                             mesh().tensor);
+    }
+    return {bytes};
+  }
+
+  // What weight gradients take of a backward pass that makes them at once.
+  struct WeightSeconds {
+    Seconds layer{};  // all four products of one
+    Seconds head{};
+    const ModelConfig* model = nullptr;
+
+    // What travels beside the last tokens of the head's sees no other.
+    [[nodiscard]] Seconds beside(const TensorExchange& exchange, const BatchShape& batch) const {
+      if (*exchange.beside == WeightProduct::logits) {
+        return (static_cast<double>(exchange.beside_tokens) /
+                static_cast<double>(batch.num_tokens())) *
+               head;
+      }
+      double all = 0.0;
+      for (const WeightProduct product : {WeightProduct::qkv,
+                                          WeightProduct::attention_projection,
+                                          WeightProduct::expansion,
+                                          WeightProduct::mlp_projection}) {
+        all += product_flops(*model, product);
+      }
+      return (product_flops(*model, *exchange.beside) / all) * layer;
+    }
+  };
+
+  // REQUIRES: chunk(stage).backward_input holds the stage's computing.
+  [[nodiscard]] WeightSeconds weight_seconds(int stage) const {
     const StepCosts assumed = assumed_costs(job_.model, {});
     const ChunkSlice& held = slice(stage);
     const Seconds layer = *assumed.of_part(CostKind::layer_backward);
@@ -263,18 +312,14 @@ class CostModelBuilder {
     const double layers = held.num_layers();
     const double scale = model_.chunks[static_cast<std::size_t>(stage)].backward_input /
                          (layers * layer + head + embedding);
-    const Seconds weights = (scale * weight_share()) * layer;
-    const auto C = static_cast<double>(job_.model.hidden);
-    const auto F = static_cast<double>(job_.model.ffn);
-    const double all = 4.0 * C + 2.0 * F;  // of C columns: qkv 3, projection 1, both of the mlp
-    const Seconds qkv = std::min(sum, (3.0 * C / all) * weights);
-    const Seconds expansion = std::min(sum, (F / all) * weights);
     constexpr double kTableShare = 1.0 / 3.0;  // logits, input and table gradient cost the same
-    return layers * (qkv + expansion) + std::min(sum, (kTableShare * scale) * head);
+    return {.layer = (scale * weight_share()) * layer,
+            .head = (kTableShare * scale) * head,
+            .model = &job_.model};
   }
 
-  [[nodiscard]] double activation_bytes() const {
-    return static_cast<double>(schedule::boundary_message_bytes(bytes_).value);
+  [[nodiscard]] std::size_t activation_elements() const {
+    return static_cast<std::size_t>(job_.micro_batch.num_tokens() * job_.model.hidden);
   }
 
   void add_data_axis() {
@@ -334,8 +379,8 @@ class CostModelBuilder {
       model_.embedding_sync = measured.value_or(kNoTime);
       return;
     }
-    const double table =
-        static_cast<double>(bytes_.V) / mesh().tensor * static_cast<double>(bytes_.C) * kFloatBytes;
+    const double table = static_cast<double>(job_.model.vocab) / mesh().tensor *
+                         static_cast<double>(job_.model.hidden) * kFloatBytes;
     const schedule::Link link = table_link(mesh(), *links_, mesh().embedding_sync);
     if (mesh().embedding_sync == EmbeddingSync::separate) {
       add_separate_table(link, table);
@@ -412,7 +457,6 @@ class CostModelBuilder {
   const MeshJob& job_;
   const StepCosts& costs_;
   const LinkSpeeds& links_;
-  schedule::ByteInputs bytes_;
   std::vector<ChunkSlice> stages_;
   bool use_stages_;
   schedule::CostModel model_;

@@ -18,7 +18,7 @@ using LinkSpeeds = std::optional<Cluster>;
 //   compute    costs of virtual stages where they were measured on this layout, else of parts
 //   tensor     its transfers are added to the passes that wait for them
 //   pipeline   whole messages of all tensor ranks, over links as fast as all of theirs
-//   data       the buckets of the gradient reducer, at the place in backward that completes them
+//   data       the sums of the sync plan, at the place in backward that completes them
 //
 // Throws ConfigError, without a file's name, where costs of neither stages nor parts cover the job.
 // REQUIRES: the cluster has a device for every rank.

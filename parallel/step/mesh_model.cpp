@@ -75,13 +75,13 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
            .data = groups.data.get(),
            .forward = groups.forward.get(),
            .backward = groups.backward.get()},
-          GradientReducer::sum_channels(
-              parameters_, options.job.model, plan_.reducer, groups, options.seed)),
+          SyncExecutor::sum_channels(
+              parameters_, make_sync_plan(parameters_.all(), plan_), plan_, groups, options.seed)),
       executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_, channels_),
-      reducer_(parameters_, options.job.model, plan_.reducer, groups, channels_),
+      sync_(parameters_, make_sync_plan(parameters_.all(), plan_), groups, channels_),
       optimizer_(options.rehearsal
                      ? std::vector<OptimizedTensor>()
-                     : optimized_parameters(reducer_.pieces(), options.optimizer.decay_embeddings),
+                     : optimized_parameters(pieces(), options.optimizer.decay_embeddings),
                  options.optimizer,
                  stream_.device()),
       agreement_(*groups.world, parameter_names(options.job.model)) {
@@ -131,7 +131,7 @@ PipelineExecutor::Work MeshModel::work_of(std::vector<MicroBatch> micro_batches)
           .dropout = options_.job.model.dropout,
           .seed = options_.seed,
           .scale = static_cast<float>(1.0 / tokens_of_step()),
-          .use = &reducer_,
+          .use = &sync_,
           .clock = rehearsal_ ? &*rehearsal_ : nullptr};
 }
 
@@ -177,7 +177,7 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
     channels_.keep_messages(SumChannel::Keeping{stream_, &kept_messages_});
   }
   double loss = executor_.train(work);
-  reducer_.finish();
+  sync_.finish_sums();
   channels_.keep_messages(std::nullopt);
   if (groups_->tensor_rank() != 0) {
     loss = 0.0;  // the sum that all tensor ranks have counts once
@@ -188,7 +188,7 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
   const std::vector<double> squares = squared_norms();
   step_times_.norm_end = groups_->world->now();
   step_times_.codecs = channels_.take_times();  // the norms have waited for all
-  StepFacts facts = agreement_.agree({.loss = loss, .stop = stop}, reducer_.pieces(), squares);
+  StepFacts facts = agreement_.agree({.loss = loss, .stop = stop}, pieces(), squares);
   facts.loss /= tokens_of_step();
   return facts;
 }
@@ -205,7 +205,7 @@ void MeshModel::update(double lr, double gradient_norm) {
     optimizer_.step(stream_, lr, gradient_norm);
   }
   step_times_.update_end = groups_->world->now();
-  reducer_.gather_weights();
+  sync_.begin_gathers();
 }
 
 // It takes as long as the one before: what it takes itself is known when it has been waited for.
@@ -220,7 +220,7 @@ void MeshModel::queue_update(double lr, double gradient_norm) {
   optimizer_.step(stream_, lr, gradient_norm);
   static_cast<void>(update_times_.mark(stream_, now));
   step_times_.update_end = now + queued_seconds_;
-  reducer_.gather_weights();
+  sync_.begin_gathers();
 }
 
 void MeshModel::skip() {

@@ -10,10 +10,10 @@
 #include "parallel/channel/channels.h"
 #include "parallel/channel/kept_messages.h"
 #include "parallel/mesh/rank_plan.h"
-#include "parallel/step/gradient_reducer.h"
 #include "parallel/step/pipeline_executor.h"
 #include "parallel/step/step_agreement.h"
 #include "parallel/step/step_rehearsal.h"
+#include "parallel/step/sync_executor.h"
 #include "parallel/step/tensor_group.h"
 
 namespace slackline {
@@ -56,7 +56,7 @@ class MeshModel {
   [[nodiscard]] AdamwOptimizer& optimizer() { return optimizer_; }
 
   // What this rank's optimizer updates, in the order of optimizer().tensors().
-  [[nodiscard]] const std::vector<OptimizerPiece>& pieces() const { return reducer_.pieces(); }
+  [[nodiscard]] const std::vector<OptimizerPiece>& pieces() const { return sync_.plan().owned; }
 
   [[nodiscard]] StepAgreement& agreement() { return agreement_; }
 
@@ -101,7 +101,7 @@ class MeshModel {
 
   // Waits until every weight of this rank is the newest. All ranks call it, or the next pass.
   void finish_gather() {
-    reducer_.finish_gather(stream_);
+    sync_.finish_gathers(stream_);
     stream_.synchronize();
   }
 
@@ -133,7 +133,7 @@ class MeshModel {
   Parameters parameters_;
   Channels channels_;
   PipelineExecutor executor_;
-  GradientReducer reducer_;
+  SyncExecutor sync_;
   AdamwOptimizer optimizer_;
   StepAgreement agreement_;
   Buffer tokens_;  // of the step's micro-batches, on a CUDA device

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "optim/adamw_optimizer.h"
-#include "parallel/sync/gradient_buckets.h"
+#include "parallel/sync/sync_plan.h"
 
 namespace slackline {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/comm/communicator.h"
-#include "parallel/step/gradient_reducer.h"
+#include "parallel/sync/sync_plan.h"
 
 namespace slackline {
 

@@ -1,17 +1,17 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "compress/codec.h"
+#include "core/comm/collective_bytes.h"
 #include "core/comm/communicator.h"
-#include "model/model_slice.h"
 #include "model/parameters.h"
 #include "parallel/plan/compression_plan.h"
 #include "parallel/sync/gradient_buckets.h"
 #include "parallel/sync/owned_rows.h"
+#include "parallel/sync/sync_plan.h"
 
 namespace slackline {
 
@@ -38,31 +38,16 @@ struct CodedBucket {
   friend bool operator==(const CodedBucket&, const CodedBucket&) = default;
 };
 
-// Where a bucket is reduced, as far as compression depends on it.
-struct BucketPlace {
-  const std::vector<ChunkSlice>* chunks = nullptr;  // of the rank
-  int pipeline_rank = 0;
-  int pipeline_size = 1;
-  int group_size = 1;  // of the ranks that add it up
-  int group_rank = 0;
-  SumOrder order = SumOrder::ranks;
-  DataStrategy strategy = DataStrategy::replicate;
-  std::uint64_t seed = 0;
-};
-
-// The class that a parameter's gradient is of: its virtual stage's, and of the tail if the bucket
-// ends with that stage's last backward pass. REQUIRES: the bucket holds it and is not of norms.
-[[nodiscard]] schedule::TransferClass class_of(const Parameter& parameter,
-                                               const GradientBucket& bucket,
-                                               const BucketPlace& place);
-
-// What of a bucket is compressed under a plan: matrices by the codec of their stage's class, the
-// rest plain. Without sums where nothing is. Views are taken from the bucket's parameters. Under
-// zero1 a rank gets its own rows alone of sums that can be cut by rows, unless the rows of one
-// codec are shared out so unevenly that slices, all as long as the longest, would be more bytes.
-[[nodiscard]] CodedBucket coded_bucket(const GradientBucket& bucket,
+// What of a bucket is compressed under a plan in `op`, the last sum of it: matrices by the codec of
+// their stage's class, the rest plain. Without sums where nothing is. Views are taken from the
+// bucket's parameters. Under zero1 a rank gets its own rows alone of sums that can be cut by rows,
+// unless the rows of one codec are shared out so unevenly that slices, all as long as the longest,
+// would be more bytes.
+[[nodiscard]] CodedBucket coded_bucket(const SyncOp& op,
+                                       const GradientBucket& bucket,
+                                       const RankPlan& rank,
                                        const CompressionPlan& plan,
-                                       const BucketPlace& place);
+                                       std::uint64_t seed = 0);
 
 // The shape of a sum's messages in CodecTimes.
 [[nodiscard]] std::vector<std::int64_t> message_shape(const CodedSum& sum);
@@ -73,7 +58,7 @@ struct BucketPlace {
 // The matrices as a codec knows them.
 [[nodiscard]] std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices);
 
-// What all ranks of the group send for it in a step. REQUIRES: something is compressed.
-[[nodiscard]] std::size_t coded_bucket_bytes(const CodedBucket& bucket);
+// The calls that the ranks of its group make for it. REQUIRES: something is compressed.
+[[nodiscard]] std::vector<CollectiveCall> calls_of(const CodedBucket& bucket);
 
 }  // namespace slackline

@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "core/comm/communicator.h"
 #include "model/parameters.h"
-#include "parallel/mesh/parallel_config.h"
 
 namespace slackline {
 
@@ -33,29 +32,7 @@ struct GradientBucket {
                                                            bool tied_embeddings,
                                                            std::size_t bucket_bytes);
 
-// What one rank's optimizer updates of one parameter: all elements of its local tensor, or those
-// that fall to this rank under zero1.
-struct OptimizerPiece {
-  const Parameter* parameter = nullptr;
-  Slice range{};         // elements of the local tensor
-  bool counted = false;  // enters the global gradient norm here: once per element over all ranks
-  bool saved = false;    // enters checkpoints here: likewise
-};
-
-// Who reduces with whom, as far as pieces depend on it.
-struct ReductionPlace {
-  DataStrategy strategy = DataStrategy::replicate;
-  int tensor_rank = 0;
-  int data_rank = 0;
-  int data_size = 1;
-  bool fused_table = false;  // a tied table's two copies are reduced by one call
-  bool first_copy = true;    // this rank's copy of a tied table is the first stage's
-};
-
-// In the order of `parameters`, into which they point.
-[[nodiscard]] std::vector<OptimizerPiece> optimizer_pieces(
-    const std::vector<Parameter>& parameters,
-    const std::vector<GradientBucket>& buckets,
-    const ReductionPlace& place);
+// "the embedding", "layer 3"
+[[nodiscard]] std::string text_of(const GradientBucket::Unit& unit);
 
 }  // namespace slackline

@@ -6,16 +6,13 @@
 #include <fmt/format.h>
 
 #include "core/comm/world.h"
-#include "parallel/predict/byte_formulas.h"
-#include "parallel/predict/byte_inputs.h"
+#include "parallel/predict/sent_bytes.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/support/catch.h"
 
 namespace slackline::testing {
 
 namespace {
-
-using schedule::AxisBytes;
 
 std::size_t size(std::int64_t value) {
   return static_cast<std::size_t>(value);
@@ -107,8 +104,7 @@ MeshRun variant_of(int variant, int tensor, int pipeline, int data) {
 void require_bytes(int variant, int tensor, int pipeline, int data, On device) {
   const MeshRun run = variant_of(variant, tensor, pipeline, data);
   INFO("variant " << variant << " t" << tensor << " p" << pipeline << " d" << data);
-  CHECK(text_of(sent_in_a_step(run, device)) ==
-        text_of(step_bytes(byte_inputs(run.options().job))));
+  CHECK(text_of(sent_in_a_step(run, device)) == text_of(step_bytes(run.options().job, {})));
 }
 
 // Every mesh of at most `most` ranks whose tensor degree divides 12 heads.

@@ -65,11 +65,11 @@ TEST_CASE("a codec that is tightened keeps what its messages owe") {
     const MeshRun run = compressed(run_of(1, 2, 2), site, kLazyRankTwo);
     run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
       Channels& channels = model.channels();
-      const auto before = residuals_of(compression);
+      const auto before = residuals_of(channels);
       channels.add_plan(
           changed(channels.plans(), boundary ? Site::pipeline_backward : Site::data_gradient, 4));
-      compression.begin_step(2);
-      const auto after = residuals_of(compression);
+      channels.begin_step(2);
+      const auto after = residuals_of(channels);
       const bool has_any = !boundary || model.groups().pipeline_rank() == 1;
       const bool same = before == after;
       const bool owes = std::any_of(before.begin(), before.end(), [](const auto& residual) {
@@ -87,14 +87,14 @@ TEST_CASE("phases that part and meet again owe together what they owed") {
   const MeshRun run = compressed(run_of(1, 2, 1), "pipeline_backward", kLazyRankTwo);
   run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
     Channels& channels = model.channels();
-    const auto together = residuals_of(compression);
+    const auto together = residuals_of(channels);
     channels.add_plan(cooldown_apart(channels.plans()));
-    compression.begin_step(2);
-    const auto parted = residuals_of(compression);
+    channels.begin_step(2);
+    const auto parted = residuals_of(channels);
     channels.add_plan(
         {.from_step = 3, .plan = changed(channels.plans(), Site::pipeline_backward, 4).plan});
-    compression.begin_step(3);
-    const auto met = residuals_of(compression);
+    channels.begin_step(3);
+    const auto met = residuals_of(channels);
     const bool sends = model.groups().pipeline_rank() == 1;
     const std::lock_guard lock(check_mutex());
     CHECK(together.size() == (sends ? 1 : 0));
@@ -109,14 +109,14 @@ TEST_CASE("with immediate feedback every micro-batch's residual follows its code
   const MeshRun run = compressed(run_of(1, 2, 1), "pipeline_backward", setting);
   run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& micro_batches) {
     Channels& channels = model.channels();
-    const auto together = residuals_of(compression);
+    const auto together = residuals_of(channels);
     channels.add_plan(cooldown_apart(channels.plans()));
-    compression.begin_step(2);
-    auto parted = residuals_of(compression);
+    channels.begin_step(2);
+    auto parted = residuals_of(channels);
     channels.add_plan(
         {.from_step = 3, .plan = changed(channels.plans(), Site::pipeline_backward, 4).plan});
-    compression.begin_step(3);
-    const auto met = residuals_of(compression);
+    channels.begin_step(3);
+    const auto met = residuals_of(channels);
     const std::lock_guard lock(check_mutex());
     CHECK(met == together);
     if (model.groups().pipeline_rank() == 0) {

@@ -15,7 +15,7 @@
 #include "optim/adamw_optimizer.h"
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/predict/compression_memory.h"
-#include "parallel/sync/gradient_buckets.h"
+#include "parallel/predict/rank_sync.h"
 
 namespace slackline {
 
@@ -32,22 +32,11 @@ struct PieceBytes {
   std::size_t saved = 0;  // weights and moments of what this rank writes into a checkpoint
 };
 
-PieceBytes piece_bytes(const MeshJob& job, const RankPlan& plan, const MeshPlace& place) {
-  const bool tied = job.model.tie_embeddings;
-  const std::vector<Parameter> parameters = Parameters::describe(job.model, plan.slice);
-  const std::vector<OptimizerPiece> pieces =
-      optimizer_pieces(parameters,
-                       gradient_buckets(parameters, tied, plan.reducer.bucket_bytes),
-                       {.strategy = plan.reducer.strategy,
-                        .tensor_rank = place.tensor,
-                        .data_rank = place.data,
-                        .data_size = job.parallel.data,
-                        .fused_table = tied && job.parallel.pipeline > 1 &&
-                                       plan.reducer.embedding_sync == EmbeddingSync::fused,
-                        .first_copy = place.pipeline == 0});
+PieceBytes piece_bytes(const MeshJob& job, const MeshPlace& place) {
+  const RankSync rank(job, place);
   PieceBytes bytes;
   std::vector<Shape> shapes;
-  for (const OptimizerPiece& piece : pieces) {
+  for (const OptimizerPiece& piece : rank.plan.owned) {
     shapes.push_back({static_cast<std::int64_t>(piece.range.count())});
     bytes.saved += piece.saved ? 3 * Arena::aligned_bytes(DType::f32, shapes.back()) : 0;
   }
@@ -79,7 +68,7 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   const RankPlan plan = make_rank_plan(job, place);
   const Parameters::Options held{.compute = job.precision, .slice = plan.slice};
   const Parameters::Bytes parameters = Parameters::bytes(job.model, held);
-  const PieceBytes pieces = piece_bytes(job, plan, place);
+  const PieceBytes pieces = piece_bytes(job, place);
   const CompressionMemory compression =
       compression_memory(job, place, plans, {num_threads, job.device});
   // Saving copies what this rank writes, so that training goes on meanwhile.

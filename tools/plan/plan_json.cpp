@@ -54,7 +54,7 @@ std::vector<std::string> classes_json(const std::vector<PlannedClass>& classes,
   return rows;
 }
 
-std::string bytes_json(const schedule::AxisBytes& bytes) {
+std::string bytes_json(const AxisBytes& bytes) {
   return fmt::format(R"({{"tensor": {}, "pipeline": {}, "data": {}, "embedding": {}}})",
                      bytes.tensor.value,
                      bytes.pipeline.value,

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "core/shown_text.h"
+#include "parallel/predict/rank_sync.h"
+#include "parallel/predict/sent_bytes.h"
 #include "parallel/predict/timeline/timeline_printer.h"
 #include "parallel/schedule/printer.h"
 
@@ -14,10 +16,8 @@ namespace slackline {
 
 namespace {
 
-using schedule::AxisBytes;
-
 constexpr std::size_t kMaxColumns = 160;  // of the schedule, and about of the timeline
-constexpr std::size_t kMaxPlaces = 16;    // pipeline ranks whose memory is listed
+constexpr int kMaxPlaces = 16;            // pipeline ranks whose lists and memory are shown
 constexpr double kMilliseconds = 1e3;
 
 // Lines that are too long end in dots.
@@ -124,8 +124,27 @@ std::string bytes_text(const StepPlan& plan) {
   return text + bytes_row("all ranks", plan.step_bytes);
 }
 
+// What the first rank at each place of the pipeline adds and gathers, and the bytes that all data
+// ranks there send for it.
+std::string sync_text(const StepPlan& plan) {
+  std::string text;
+  for (int place = 0; place < std::min(plan.job.mesh.parallel.pipeline, kMaxPlaces); ++place) {
+    const RankSync rank(plan.job.mesh, {.pipeline = place});
+    const std::vector<SentBytes> bytes =
+        sync_bytes(plan.job.mesh, plan.plans.back().plan, {.pipeline = place});
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      text += fmt::format("{:>13}  {:>16}  {}\n", place, bytes[i].sent, text_of(rank.plan.ops[i]));
+    }
+  }
+  return text.empty() ? "nothing is added or gathered over tensor or data ranks at a step's end\n"
+                      : fmt::format("{:>13}  {:>16}  sums and gathers, as they begin\n{}",
+                                    "pipeline rank",
+                                    "bytes sent",
+                                    text);
+}
+
 std::string memory_text(const StepPlan& plan) {
-  const std::size_t places = std::min(plan.memory.size(), kMaxPlaces);
+  const std::size_t places = std::min(plan.memory.size(), static_cast<std::size_t>(kMaxPlaces));
   std::string text = fmt::format("{:<32}", "memory in bytes, pipeline rank");
   for (std::size_t place = 0; place < places; ++place) {
     text += fmt::format(" {:>14}", place);
@@ -224,7 +243,8 @@ std::string step_text(const StepPlan& plan) {
 
 std::string plan_text(const StepPlan& plan) {
   return totals_text(plan) + "\n" + mesh_text(plan) + "\n" + step_text(plan) + "\n" +
-         classes_text(plan) + "\n" + bytes_text(plan) + "\n" + memory_text(plan);
+         classes_text(plan) + "\n" + bytes_text(plan) + "\n" + sync_text(plan) + "\n" +
+         memory_text(plan);
 }
 
 }  // namespace slackline

@@ -12,9 +12,9 @@
 #include "parallel/mesh/mesh.h"
 #include "parallel/mesh/stage_split.h"
 #include "parallel/predict/assumed_costs.h"
-#include "parallel/predict/byte_inputs.h"
 #include "parallel/predict/class_bytes.h"
 #include "parallel/predict/class_costs.h"
+#include "parallel/predict/sent_bytes.h"
 #include "parallel/schedule/slots.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
@@ -23,11 +23,7 @@ namespace slackline {
 
 namespace {
 
-using schedule::AxisBytes;
-using schedule::Bytes;
-using schedule::Phase;
 using schedule::Seconds;
-using schedule::Site;
 
 constexpr double kGiga = 1e9;
 
@@ -68,46 +64,38 @@ KnownLinks known_links(const PlanJob& job, const StepPlanFiles& files) {
   return {};
 }
 
-// The data axis' bytes of a virtual stage, over all ranks: gradients, and weights that come back.
-struct DataBytes {
-  std::size_t gradients = 0;
-  std::size_t weights = 0;
-};
-
-DataBytes data_bytes(const schedule::ByteInputs& inputs, int stage) {
-  std::size_t bytes = schedule::stage_bytes(inputs, stage).data.value;
-  const int last = static_cast<int>(inputs.layers.size()) - 1;
-  if (stage == 0 || stage == last) {
-    bytes += schedule::table_sync_bytes(inputs).data.value / 2;  // p > 1, or there is none
+// What all ranks send of each class, weights that zero1 gathers among them.
+std::map<schedule::TransferClass, std::size_t> raw_bytes(const MeshJob& job) {
+  std::map<schedule::TransferClass, std::size_t> classes;
+  for (int pipeline = 0; pipeline < job.parallel.pipeline; ++pipeline) {
+    for (int tensor = 0; tensor < job.parallel.tensor; ++tensor) {
+      const MeshPlace at{.tensor = tensor, .pipeline = pipeline};
+      for (const auto& rows : {sync_bytes(job, {}, at), pipeline_bytes(job, {}, at)}) {
+        for (const SentBytes& row : rows) {
+          if (row.members) {
+            classes[*row.members] += row.raw;
+          }
+        }
+      }
+    }
   }
-  const bool sharded = inputs.store == schedule::GradientStore::sharded;
-  return {.gradients = sharded ? bytes / 2 : bytes, .weights = sharded ? bytes / 2 : 0};
-}
-
-std::size_t class_bytes(const schedule::ClassSlack& row, const schedule::ByteInputs& inputs) {
-  switch (row.members.site) {
-    case Site::pipeline_forward:
-    case Site::pipeline_backward:
-      return row.bytes.value * static_cast<std::size_t>(inputs.d);
-    case Site::data_gradient:
-      return data_bytes(inputs, row.members.stage).gradients;
-    case Site::parameter_gather:
-      return data_bytes(inputs, row.members.stage).weights;
-    case Site::embedding:
-      break;
-  }
-  return schedule::table_sync_bytes(inputs).embedding.value;
+  return classes;
 }
 
 std::vector<PlannedClass> timed_classes(const std::vector<schedule::ClassSlack>& slacks,
-                                        const schedule::ByteInputs& inputs) {
+                                        const MeshJob& job) {
+  const std::map<schedule::TransferClass, std::size_t> bytes = raw_bytes(job);
   std::vector<PlannedClass> classes;
   classes.reserve(slacks.size());
   for (const schedule::ClassSlack& row : slacks) {
-    const std::size_t bytes = class_bytes(row, inputs);
+    const auto listed = bytes.find(row.members);
+    // Of exchanges over tensor ranks the timeline knows those of one replica.
+    const std::size_t raw = listed != bytes.end()
+                                ? listed->second
+                                : row.bytes.value * static_cast<std::size_t>(job.parallel.data);
     classes.push_back({.members = row.members,
-                       .raw_bytes = bytes,
-                       .sent_bytes = bytes,
+                       .raw_bytes = raw,
+                       .sent_bytes = raw,
                        .raw = (1.0 / row.count) * row.seconds,
                        .slack = std::max(row.slack, Seconds{}),
                        .reason = "not compressible"});
@@ -115,56 +103,13 @@ std::vector<PlannedClass> timed_classes(const std::vector<schedule::ClassSlack>&
   return classes;
 }
 
-PlannedClass& row_of(std::vector<PlannedClass>& classes, const schedule::TransferClass& members) {
+PlannedClass& row_of(std::vector<PlannedClass>& classes, const ClassBytes& bytes) {
   const auto found = std::find_if(classes.begin(), classes.end(), [&](const PlannedClass& row) {
-    return row.members == members;
+    return row.members == bytes.members;
   });
-  return found != classes.end() ? *found : classes.emplace_back(PlannedClass{.members = members});
-}
-
-// The formulas know a stage's gradients as one sum. Its classes have the parts that their buckets
-// have; so has a tied table that one pipeline rank holds, which is reduced with the others.
-void part_gradients(std::vector<PlannedClass>& classes, const MeshJob& job) {
-  if (job.parallel.data == 1) {
-    return;
-  }
-  if (job.parallel.pipeline == 1 && job.model.tie_embeddings) {
-    row_of(classes, {.site = Site::embedding, .stage = 0, .phase = Phase::tail}).raw_bytes = 0;
-  }
-  const auto is_part = [&](const PlannedClass& row) {
-    return row.members.site == Site::data_gradient ||
-           (row.members.site == Site::embedding && job.parallel.pipeline == 1);
-  };
-  CompressionPlan rows;
-  std::map<int, std::size_t> left;     // of each stage's sum
-  std::map<int, std::size_t> of_rows;  // all buckets of its classes that have no part yet
-  for (const PlannedClass& row : classes) {
-    if (is_part(row)) {
-      rows.classes.push_back({.members = row.members});
-      std::size_t& sum = left[row.members.stage];
-      sum = std::max(sum, row.raw_bytes);
-    }
-  }
-  std::map<schedule::TransferClass, std::size_t> parts;
-  for (const ClassBytes& bytes : class_bytes(job, rows)) {
-    parts[bytes.members] = bytes.raw;
-    of_rows[bytes.members.stage] += bytes.raw;
-  }
-  for (PlannedClass& row : classes) {
-    if (!is_part(row)) {
-      continue;
-    }
-    std::size_t& sum = left[row.members.stage];
-    std::size_t& buckets = of_rows[row.members.stage];
-    const std::size_t part = parts[row.members];
-    const double share =
-        buckets == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(buckets);
-    row.raw_bytes =
-        part == buckets ? sum : static_cast<std::size_t>(share * static_cast<double>(sum));
-    row.sent_bytes = row.raw_bytes;
-    sum -= row.raw_bytes;
-    buckets -= part;
-  }
+  return found != classes.end()
+             ? *found
+             : classes.emplace_back(PlannedClass{.members = bytes.members, .raw_bytes = bytes.raw});
 }
 
 // What the timeline knows of classes, with what a plan makes of them.
@@ -175,7 +120,7 @@ std::vector<PlannedClass> planned_classes(std::vector<PlannedClass> classes,
                                           const StepCosts& costs) {
   const std::vector<ClassBytes> bytes = class_bytes(job, plan);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    PlannedClass& planned = row_of(classes, bytes[i].members);
+    PlannedClass& planned = row_of(classes, bytes[i]);
     planned.codec = plan.classes[i].codec;
     planned.reason = plan.classes[i].reason;
     planned.sent_bytes = planned.raw_bytes - bytes[i].raw + bytes[i].sent;
@@ -189,38 +134,6 @@ std::vector<PlannedClass> planned_classes(std::vector<PlannedClass> classes,
   return classes;
 }
 
-Bytes& axis_of(AxisBytes& bytes, const MeshJob& job, Site site) {
-  switch (site) {
-    case Site::pipeline_forward:
-    case Site::pipeline_backward:
-      return bytes.pipeline;
-    case Site::data_gradient:
-    case Site::parameter_gather:
-      return bytes.data;
-    case Site::embedding:
-      break;
-  }
-  return job.parallel.pipeline > 1 ? bytes.embedding : bytes.data;
-}
-
-// What all ranks at one place of the pipeline send.
-AxisBytes place_bytes(const schedule::ByteInputs& inputs, int place) {
-  AxisBytes sum;
-  const int stages = static_cast<int>(inputs.layers.size());
-  for (int stage = place; stage < stages; stage += inputs.p) {
-    const AxisBytes bytes = schedule::stage_bytes(inputs, stage);
-    sum.tensor += bytes.tensor;
-    sum.pipeline += bytes.pipeline;
-    sum.data += bytes.data;
-  }
-  if (place == 0 || place == inputs.p - 1) {
-    const AxisBytes table = schedule::table_sync_bytes(inputs);
-    sum.data += {table.data.value / 2};
-    sum.embedding = {table.embedding.value / 2};
-  }
-  return sum;
-}
-
 AxisBytes divided(const AxisBytes& bytes, int ranks) {
   const auto by = static_cast<std::size_t>(ranks);
   return {.tensor = {bytes.tensor.value / by},
@@ -231,7 +144,7 @@ AxisBytes divided(const AxisBytes& bytes, int ranks) {
 
 void plan_ranks(StepPlan& plan,
                 const PlanHistory& plans,
-                const schedule::ByteInputs& inputs,
+                const std::vector<AxisBytes>& sent,
                 const LinkSpeeds& links) {
   const ParallelConfig& parallel = plan.job.mesh.parallel;
   const Mesh mesh = make_mesh(parallel);
@@ -245,11 +158,11 @@ void plan_ranks(StepPlan& plan,
     const auto ranks_on_node = static_cast<int>(std::count(nodes.begin(), nodes.end(), node));
     std::vector<MemoryItem> memory =
         memory_plan(plan.job, place, plans, default_num_threads(ranks_on_node));
-    plan.ranks.push_back(
-        {.place = place,
-         .node = node,
-         .memory_bytes = total_bytes(memory, plan.job.mesh.device),
-         .sent = divided(place_bytes(inputs, place.pipeline), parallel.tensor * parallel.data)});
+    plan.ranks.push_back({.place = place,
+                          .node = node,
+                          .memory_bytes = total_bytes(memory, plan.job.mesh.device),
+                          .sent = divided(sent[static_cast<std::size_t>(place.pipeline)],
+                                          parallel.tensor * parallel.data)});
     if (place.tensor == 0 && place.data == 0) {
       plan.memory.push_back(std::move(memory));
     }
@@ -272,7 +185,6 @@ StepPlan make_step_plan(const PlanJob& planned,
     known.codecs_take_compute = false;  // waits take none of each other's time
   }
   const PlanHistory plans = given_plans ? *given_plans : expected_plans(planned, known, links);
-  const schedule::ByteInputs inputs = byte_inputs(job);
   StepPlan plan{.job = planned,
                 .parameters = num_parameters(job.model),
                 .tokens_per_step = job.global_batch() * job.model.sequence,
@@ -284,13 +196,14 @@ StepPlan make_step_plan(const PlanJob& planned,
                 .has_measured_costs = costs.has_value(),
                 .costs = known,
                 .links = links,
-                .plans = plans,
-                .step_bytes = schedule::step_bytes(inputs)};
+                .plans = plans};
   schedule::CostModel model = cost_model(job, known, links);
   const schedule::Timeline plain = schedule::make_timeline(plan.schedule, model);
   plan.slacks = schedule::class_slacks(plain);
-  std::vector<PlannedClass> classes = timed_classes(plan.slacks, inputs);
-  part_gradients(classes, job);
+  for (const schedule::ClassSlack& row : schedule::tensor_slacks(plain, plan.schedule, model)) {
+    plan.slacks.push_back(row);
+  }
+  const std::vector<PlannedClass> classes = timed_classes(plan.slacks, job);
   for (const PlanFromStep& row : plans) {
     PlannedClasses& of_step = plan.compression.emplace_back();
     of_step.from_step = row.from_step;
@@ -301,12 +214,13 @@ StepPlan make_step_plan(const PlanJob& planned,
     plan.timeline = schedule::make_timeline(plan.schedule, model);
     of_step.step = plan.timeline.step;
   }
-  for (const PlannedClass& row : plan.classes()) {
-    Bytes& bytes = axis_of(plan.step_bytes, job, row.members.site);
-    bytes.value = bytes.value - row.raw_bytes + row.sent_bytes;
+  std::vector<AxisBytes> plain_bytes;  // of each place of the pipeline
+  for (int place = 0; place < job.parallel.pipeline; ++place) {
+    plain_bytes.push_back(place_bytes(job, {}, place));
   }
+  plan.step_bytes = step_bytes(job, plans.back().plan);
   plan.slots = schedule::input_slots(plan.schedule).num_slots;
-  plan_ranks(plan, plans, inputs, links);
+  plan_ranks(plan, plans, plain_bytes, links);
   return plan;
 }
 

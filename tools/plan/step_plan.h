@@ -7,7 +7,7 @@
 
 #include "model/cost/flops.h"
 #include "parallel/plan/compression_plan.h"
-#include "parallel/predict/byte_formulas.h"
+#include "parallel/predict/sent_bytes.h"
 #include "parallel/predict/step_cost_model.h"
 #include "parallel/predict/timeline/slack.h"
 #include "parallel/predict/timeline/timeline.h"
@@ -44,7 +44,7 @@ struct PlannedRank {
   MeshPlace place{};
   int node = 0;
   std::size_t memory_bytes = 0;
-  schedule::AxisBytes sent{};  // an equal share of what the ranks of its pipeline place send
+  AxisBytes sent{};  // an equal share of what the ranks of its pipeline place send
 };
 
 // Everything that is known of a run before it starts: a function of config, costs and links.
@@ -65,7 +65,7 @@ struct StepPlan {
   LinkSpeeds links{};
   PlanHistory plans{};
   std::vector<PlannedClasses> compression{};      // of these plans; the last is the run's
-  schedule::AxisBytes step_bytes{};               // under it
+  AxisBytes step_bytes{};                         // under it
   std::vector<int> slots{};                       // micro-batches in flight, per pipeline rank
   std::vector<PlannedRank> ranks{};               // in world order
   std::vector<std::vector<MemoryItem>> memory{};  // of each pipeline place's first rank

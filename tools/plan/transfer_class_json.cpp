@@ -1,6 +1,5 @@
 #include "tools/plan/transfer_class_json.h"
 
-#include <array>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -14,19 +13,15 @@ namespace {
 using schedule::Phase;
 using schedule::Site;
 
-constexpr std::array<std::string_view, 5> kSites = {
-    "pipeline_forward", "pipeline_backward", "data_gradient", "embedding", "parameter_gather"};
-constexpr std::array<std::string_view, 5> kPhases = {
-    "warmup", "steady", "cooldown", "step", "tail"};
 constexpr std::int64_t kMostStages = 1 << 16;
 constexpr double kLargestError = 1e30;
 
 }  // namespace
 
 schedule::TransferClass read_transfer_class(JsonReader& section) {
-  return {.site = static_cast<Site>(section.choice("site", kSites)),
+  return {.site = static_cast<Site>(section.choice("site", schedule::kSiteNames)),
           .stage = static_cast<int>(section.integer("stage", {.min = 0, .max = kMostStages})),
-          .phase = static_cast<Phase>(section.choice("phase", kPhases))};
+          .phase = static_cast<Phase>(section.choice("phase", schedule::kPhaseNames))};
 }
 
 std::string transfer_class_members(const schedule::TransferClass& members) {

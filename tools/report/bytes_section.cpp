@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "parallel/predict/byte_formulas.h"
+#include "parallel/plan/step_waits.h"
 #include "tools/report/charts/byte_bars.h"
 #include "tools/report/charts/units.h"
 #include "tools/report/compressed_transfers.h"

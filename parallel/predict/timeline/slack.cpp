@@ -82,4 +82,49 @@ std::vector<ClassSlack> class_slacks(const Timeline& timeline) {
   return table;
 }
 
+std::vector<ClassSlack> tensor_slacks(const Timeline& timeline,
+                                      const Schedule& schedule,
+                                      const CostModel& costs) {
+  const std::vector<Seconds> slack = slack_of(timeline);
+  std::map<TransferClass, ClassSlack> rows;
+  // A rank's ops stand in the timeline in the order of its list.
+  std::vector<std::size_t> next(schedule.ranks.size(), 0);
+  std::vector<std::vector<Phase>> phases;
+  for (const std::vector<Op>& ops : schedule.ranks) {
+    phases.push_back(phases_of(ops));
+  }
+  for (std::size_t id = 0; id < timeline.nodes.size(); ++id) {
+    const TimelineNode& node = timeline.nodes[id];
+    if (node.kind != NodeKind::op) {
+      continue;
+    }
+    const auto rank = static_cast<std::size_t>(node.rank);
+    const std::vector<Op>& ops = schedule.ranks[rank];
+    while (next[rank] < ops.size() && ops[next[rank]] != node.op) {
+      ++next[rank];
+    }
+    if (next[rank] == ops.size() || !is_compute(node.op.kind)) {
+      continue;
+    }
+    const Site site =
+        node.op.kind == OpKind::forward ? Site::tensor_forward : Site::tensor_backward;
+    const TransferClass members{
+        .site = site, .stage = node.op.chunk, .phase = phases[rank][next[rank]]};
+    for (const TensorSums& sums : tensor_sums(costs, node.op)) {
+      const auto [row, added] = rows.try_emplace(members, ClassSlack{.members = members});
+      ClassSlack& sum = row->second;
+      sum.slack = added ? slack[id] : std::min(sum.slack, slack[id]);
+      sum.count += sums.count;
+      sum.bytes += static_cast<std::size_t>(sums.count) * sums.bytes;
+      sum.seconds += static_cast<double>(sums.count) * sums.each;
+    }
+  }
+  std::vector<ClassSlack> table;
+  table.reserve(rows.size());
+  for (const auto& [members, row] : rows) {
+    table.push_back(row);
+  }
+  return table;
+}
+
 }  // namespace slackline::schedule

@@ -27,4 +27,10 @@ struct ClassSlack {
 // Sorted by class. Once-a-step classes have the chunk as stage; the embedding sync stage 0.
 [[nodiscard]] std::vector<ClassSlack> class_slacks(const Timeline& timeline);
 
+// The classes of exchanges over tensor ranks, of all ranks at the places of the pipeline. They are
+// made within passes, one after the other, and have the slack of the pass.
+[[nodiscard]] std::vector<ClassSlack> tensor_slacks(const Timeline& timeline,
+                                                    const Schedule& schedule,
+                                                    const CostModel& costs);
+
 }  // namespace slackline::schedule

@@ -63,7 +63,7 @@ struct RankTimes {
   Seconds compute{};
   Seconds bubble{};
   Seconds update{};  // gradient norm and optimizer
-  std::array<Seconds, kNumSites> exposed{};
+  std::array<Seconds, kSiteNames.size()> exposed{};
 
   [[nodiscard]] Seconds exposed_at(Site site) const { return exposed[static_cast<unsigned>(site)]; }
 };

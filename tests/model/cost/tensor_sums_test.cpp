@@ -9,7 +9,6 @@
 #include "core/comm/collective_bytes.h"
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/mesh/stage_split.h"
-#include "parallel/predict/byte_inputs.h"
 #include "tests/support/catch.h"
 #include "tests/support/guarded_tensor.h"
 #include "tests/support/thread_counts.h"
@@ -336,50 +335,6 @@ TEST_CASE("sums and gathers of each pass are as many as the closed form says") {
           (cut ? (again ? 4 : 2) * layers + e + h + (later ? 0 : inputs_again) : 1 - h));
     CHECK(count(list, PassKind::backward_weight, false) == 0);
     CHECK(count(list, PassKind::backward_weight, true) == (later ? inputs_again : 0));
-  }
-}
-
-TEST_CASE("exchanges of a stage have the bytes of the closed form") {
-  for (const int pipeline : {1, 2, 3}) {
-    for (const int tensor : {1, 2, 3}) {
-      for (const bool cut : {false, true}) {
-        for (const Recompute recompute : {Recompute::none, Recompute::block}) {
-          MeshJob job{
-              .model = kConfig,
-              .parallel = {.tensor = tensor, .pipeline = pipeline, .sequence_parallel = cut},
-              .precision = DType::bf16,
-              .micro_batch = {.B = 2, .T = 6}};
-          job.model.recompute = recompute;
-          const schedule::ByteInputs inputs = byte_inputs(job);
-          const std::vector<ChunkSlice> stages = split_layers(job.model, job.parallel);
-          for (int stage = 0; stage < pipeline; ++stage) {
-            INFO("pipeline " << pipeline << ", tensor " << tensor << ", stage " << stage);
-            const RankPlan plan = make_rank_plan(job, {.pipeline = stage});
-            const ChunkSlice& chunk = stages[static_cast<std::size_t>(stage)];
-            std::size_t sent = 0;
-            const auto add = [&](Kind kind, std::size_t elements, std::size_t element_bytes) {
-              for (int rank = 0; rank < tensor; ++rank) {
-                sent += bytes_sent_by(
-                    {.kind = kind, .elements = elements, .element_size = element_bytes},
-                    rank,
-                    tensor);
-              }
-            };
-            for (const TensorExchange& exchange :
-                 chunk_exchanges(job.model, chunk_options(plan.executor, chunk))) {
-              add(exchange.kind,
-                  static_cast<std::size_t>(exchange.elements()),
-                  exchange.element_bytes);
-            }
-            if (cut && tensor > 1) {  // once a step: vectors of C, each on cache lines of 16 floats
-              const int norms = 4 * chunk.num_layers() + (chunk.head ? 2 : 0);
-              add(Kind::all_reduce, static_cast<std::size_t>(norms) * 16, 4);
-            }
-            CHECK(sent == schedule::stage_bytes(inputs, stage).tensor.value);
-          }
-        }
-      }
-    }
   }
 }
 

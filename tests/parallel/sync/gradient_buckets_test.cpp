@@ -1,5 +1,3 @@
-#include "parallel/sync/gradient_buckets.h"
-
 #include <algorithm>
 #include <map>
 #include <string>
@@ -8,6 +6,7 @@
 
 #include "parallel/mesh/stage_split.h"
 #include "parallel/step/groups.h"
+#include "parallel/sync/sync_plan.h"
 #include "tests/support/catch.h"
 
 namespace slackline {
@@ -33,6 +32,19 @@ std::vector<Parameter> parameters_of(const ModelConfig& config,
       {.tensor_rank = tensor,
        .tensor_size = parallel.tensor,
        .chunks = chunks_of_rank(split_layers(config, parallel), pipeline, parallel.pipeline)});
+}
+
+RankPlan rank_plan(const ModelConfig& config,
+                   const ParallelConfig& parallel,
+                   const MeshPlace& place,
+                   std::size_t bucket_bytes) {
+  RankPlan plan = make_rank_plan({.model = config,
+                                  .parallel = parallel,
+                                  .micro_batch = {.B = 1, .T = config.sequence},
+                                  .num_micro_batches = parallel.pipeline},
+                                 place);
+  plan.sync.bucket_bytes = bucket_bytes;
+  return plan;
 }
 
 // How often each element of each logical tensor is counted and saved, over all ranks.
@@ -79,15 +91,13 @@ Uses uses_of(const ModelConfig& config, const ParallelConfig& parallel, std::siz
     const int tensor = mesh.coordinate(rank, "tensor");
     const int pipeline = mesh.coordinate(rank, "pipeline");
     const std::vector<Parameter> parameters = parameters_of(config, parallel, tensor, pipeline);
-    const auto buckets = gradient_buckets(parameters, config.tie_embeddings, bucket_bytes);
-    const ReductionPlace place{.strategy = parallel.data_strategy,
-                               .tensor_rank = tensor,
-                               .data_rank = mesh.coordinate(rank, "data"),
-                               .data_size = parallel.data,
-                               .fused_table = config.tie_embeddings && parallel.pipeline > 1 &&
-                                              parallel.embedding_sync == EmbeddingSync::fused,
-                               .first_copy = pipeline == 0};
-    for (const OptimizerPiece& piece : optimizer_pieces(parameters, buckets, place)) {
+    const SyncPlan plan = make_sync_plan(
+        parameters,
+        rank_plan(config,
+                  parallel,
+                  {.tensor = tensor, .data = mesh.coordinate(rank, "data"), .pipeline = pipeline},
+                  bucket_bytes));
+    for (const OptimizerPiece& piece : plan.owned) {
       if (piece.counted) {
         Uses::add(piece, uses.counted);
       }
@@ -187,14 +197,13 @@ TEST_CASE("a tied table has a bucket of its own") {
 
 TEST_CASE("under zero1 data ranks have pieces of even size") {
   const std::vector<Parameter> parameters = parameters_of(model(true), {}, 0, 0);
-  const auto buckets = gradient_buckets(parameters, true, std::size_t{1} << 24U);
   std::vector<std::size_t> sizes;
+  const ParallelConfig parallel{.data = 4, .data_strategy = DataStrategy::zero1};
   for (int rank = 0; rank < 4; ++rank) {
+    const SyncPlan plan = make_sync_plan(
+        parameters, rank_plan(model(true), parallel, {.data = rank}, std::size_t{1} << 24U));
     std::size_t elements = 0;
-    for (const OptimizerPiece& piece :
-         optimizer_pieces(parameters,
-                          buckets,
-                          {.strategy = DataStrategy::zero1, .data_rank = rank, .data_size = 4})) {
+    for (const OptimizerPiece& piece : plan.owned) {
       elements += piece.range.count();
     }
     sizes.push_back(elements);

@@ -133,19 +133,23 @@ TEST_CASE("tensor ranks add two sums a layer to each pass, less what hides them"
   const double slices = 1e-5 + kMessage / 2.0 / 1e9;  // a reduce-scatter or a gather
   const double statistics = 1e-5 + 256.0 * 3.0 * 4.0 / 1e9;
   const schedule::CostModel model = cost_model(job, costs, even_cluster(1, 2, 1e-5, 1e9));
-  CHECK(model.chunks[0].forward.value == Approx(0.001 + (2 * 8 + 1) * sum));
+  const auto seconds = [](const schedule::CostModel& of, schedule::OpKind kind) {
+    return op_seconds(of, {.kind = kind}).value;
+  };
+  CHECK(seconds(model, schedule::OpKind::forward) == Approx(0.001 + (2 * 8 + 1) * sum));
   // Of a token's operations in backward, 6 C F for a matrix: the weight gradients of qkv and
   // expansion (7 of a layer's 12 units of C x C) and of the table hide that much of their sums.
   const double product = 2.0 * 256.0 * 256.0;
   const double attention = 4.0 * 256.0 * 128.0;
   const double all = 8.0 * (24.0 * product + attention) + 3.0 * product + 2.0 * 256.0;
   const double hidden = 0.002 * (8.0 * 7.0 * product + product) / all;
-  CHECK(model.chunks[0].backward_input.value ==
+  CHECK(seconds(model, schedule::OpKind::backward) ==
         Approx(0.002 + (2 * 8 + 1) * sum - hidden + statistics));
   const MeshJob cut = job_with({"parallel.tensor=2", "parallel.sequence_parallel=true"});
-  CHECK(cost_model(cut, costs, even_cluster(1, 2, 1e-5, 1e9)).chunks[0].backward_input.value ==
-        Approx(0.002 + (6 * 8 + 3) * slices - 2 * 8 * 1e-5 + statistics));
-  CHECK(cost_model(job, costs, {}).chunks[0].forward.value == Approx(0.001));
+  CHECK(
+      seconds(cost_model(cut, costs, even_cluster(1, 2, 1e-5, 1e9)), schedule::OpKind::backward) ==
+      Approx(0.002 + (6 * 8 + 3) * slices - 2 * 8 * 1e-5 + statistics));
+  CHECK(seconds(cost_model(job, costs, {}), schedule::OpKind::forward) == Approx(0.001));
 }
 
 TEST_CASE("costs of parts predict another split, batch and tensor degree") {

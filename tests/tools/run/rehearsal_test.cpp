@@ -1,6 +1,5 @@
 // Runs on the rehearsal device, through the binary: time as the costs say, messages as in training.
 
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -30,11 +29,13 @@ constexpr double kEncode = 0.015;  // of every message, where codecs are slow
 constexpr double kDecode = 0.005;
 
 // Whether a recorded mean is what was asked for. What one sleep takes too long the next ones take
-// less, so that a mean of dozens is off by the clock's remainder and the calls around sleeps.
+// less, so that a mean of dozens is short by the clock's remainder at most. It is longer by what
+// holds ranks up on a machine that does other work: up to half as long again passes, so that ops
+// that take their seconds twice, or codecs that take them in every round, are seen.
 bool took(const std::optional<schedule::Seconds>& recorded, double seconds) {
-  CAPTURE(recorded.value_or(schedule::Seconds{}).value, seconds);
-  CHECK(recorded.has_value());
-  return std::abs(recorded.value_or(schedule::Seconds{}).value - seconds) < 0.1 * seconds + 0.5e-3;
+  const double mean = recorded.value_or(schedule::Seconds{}).value;
+  CAPTURE(mean, seconds);
+  return mean > 0.9 * seconds - 0.5e-3 && mean < 1.5 * seconds;
 }
 
 std::vector<std::string> rehearsal(const TrainingRun& run,

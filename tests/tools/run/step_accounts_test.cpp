@@ -102,7 +102,7 @@ TrainConfig resolved_config(const TrainingRun& run) {
 TEST_CASE("a step's seconds add up and its bytes are the plan's") {
   const TrainingRun run;
   REQUIRE(run.train(kMesh, {"--ranks", "4"}).exit_code == 0);
-  const schedule::AxisBytes planned = read_step_plan(plan_job(resolved_config(run)), {}).step_bytes;
+  const AxisBytes planned = read_step_plan(plan_job(resolved_config(run)), {}).step_bytes;
   const std::vector<nlohmann::json> lines = step_lines(run.run_dir());
   REQUIRE(lines.size() == 8);
   for (const nlohmann::json& line : lines) {

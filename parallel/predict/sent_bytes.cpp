@@ -1,0 +1,175 @@
+#include "parallel/predict/sent_bytes.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+#include "compress/codec_bytes.h"
+#include "core/comm/collective_bytes.h"
+#include "model/cost/tensor_sums.h"
+#include "parallel/mesh/executor_bytes.h"
+#include "parallel/plan/pipeline_boundaries.h"
+#include "parallel/plan/step_waits.h"
+#include "parallel/predict/rank_sync.h"
+#include "parallel/sync/bucket_compression.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::Bytes;
+
+std::size_t axis_named(std::string_view name) {
+  return static_cast<std::size_t>(std::ranges::find(kReportedAxes, name) - kReportedAxes.begin());
+}
+
+// The own ranks in an op's group of all data ranks at a place.
+std::vector<int> ranks_at_place(const SyncOp& op, int data_size) {
+  std::vector<int> ranks;
+  for (int data = 0; data < data_size; ++data) {
+    switch (op.group) {
+      case SyncGroup::data:
+        ranks.push_back(data);
+        break;
+      case SyncGroup::table:
+        ranks.push_back(2 * data + op.rank % 2);
+        break;
+      case SyncGroup::tensor:
+      case SyncGroup::table_pair:
+        ranks.push_back(op.rank);
+        break;
+    }
+  }
+  return ranks;
+}
+
+std::size_t sent_by(const std::vector<CollectiveCall>& calls,
+                    const std::vector<int>& ranks,
+                    int size) {
+  std::size_t bytes = 0;
+  for (const CollectiveCall& call : calls) {
+    for (const int rank : ranks) {
+      bytes += bytes_sent_by(call, rank, size);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<SentBytes> sync_bytes(const MeshJob& job,
+                                  const CompressionPlan& plan,
+                                  const MeshPlace& place) {
+  const RankSync rank(job, place);
+  std::vector<SentBytes> rows;
+  for (const SyncOp& op : rank.plan.ops) {
+    const std::vector<int> ranks = ranks_at_place(op, job.parallel.data);
+    SentBytes& row = rows.emplace_back();
+    row.axis = axis_of(op.group);
+    row.members = op.members;
+    row.gradients = op.state == SyncOp::State::gradients;
+    row.raw = sent_by({plain_call(op, rank.plan)}, ranks, op.ranks);
+    row.sent = row.raw;
+    if (!op.is_last_sum()) {
+      continue;
+    }
+    const CodedBucket coded = coded_bucket(op, rank.plan.buckets[op.bucket], rank.rank, plan);
+    if (coded.sums.empty()) {
+      continue;
+    }
+    row.sent = sent_by(calls_of(coded), ranks, op.ranks);
+    const bool second_copy = op.members->site == schedule::Site::embedding && place.pipeline > 0;
+    for (const CodedSum& sum : coded.sums) {
+      if (second_copy) {
+        break;  // it is coded on both ends at the same time
+      }
+      row.coded.push_back({.codec = sum.setting, .shape = message_shape(sum)});
+    }
+  }
+  return rows;
+}
+
+std::vector<SentBytes> pipeline_bytes(const MeshJob& job,
+                                      const CompressionPlan& plan,
+                                      const MeshPlace& place) {
+  const RankPlan rank = make_rank_plan(job, place);
+  const MatrixShape share =
+      share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
+  const std::size_t raw = share.num_elements() * size_of(job.precision);
+  const auto data = static_cast<std::size_t>(job.parallel.data);
+  const std::vector<schedule::Op>& ops =
+      rank.executor.schedule.ranks[static_cast<std::size_t>(place.pipeline)];
+  const std::vector<schedule::Phase> phases = schedule::phases_of(ops);
+  std::map<schedule::TransferClass, SentBytes> classes;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (!schedule::is_send(ops[i].kind)) {
+      continue;
+    }
+    const schedule::TransferId id = schedule::id_of_send(ops[i]);
+    const schedule::TransferClass members{.site = id.site, .stage = id.stage, .phase = phases[i]};
+    SentBytes& row = classes[members];
+    const CodecSetting* codec = plan.codec_of(members);
+    const bool pays = codec != nullptr && pays_at_boundary(*codec, share, job.precision);
+    if (!row.members) {
+      row.axis = axis_named("pipeline");
+      row.members = members;
+      if (pays) {
+        row.coded.push_back({.codec = *codec, .shape = {share.rows, share.columns}});
+      }
+    }
+    row.raw += data * raw;
+    row.sent += data * (pays ? frame_bytes(*codec, {{.name = "", .shape = share}}) : raw);
+  }
+  std::vector<SentBytes> rows;
+  for (auto& [members, row] : classes) {
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+SentBytes tensor_bytes(const MeshJob& job, const MeshPlace& place) {
+  const RankPlan rank = make_rank_plan(job, place);
+  const int t = job.parallel.tensor;
+  std::size_t bytes = 0;
+  for (const ChunkSlice& chunk : rank.executor.chunks) {
+    for (const TensorExchange& exchange :
+         chunk_exchanges(job.model, chunk_options(rank.executor, chunk))) {
+      bytes += bytes_sent_by({.kind = exchange.kind,
+                              .elements = static_cast<std::size_t>(exchange.elements()),
+                              .element_size = exchange.element_bytes},
+                             place.tensor,
+                             t);
+    }
+  }
+  bytes *= static_cast<std::size_t>(job.parallel.data * job.num_micro_batches);
+  return {.axis = axis_named("tensor"), .raw = bytes, .sent = bytes};
+}
+
+AxisBytes place_bytes(const MeshJob& job, const CompressionPlan& plan, int place) {
+  std::array<std::size_t, kReportedAxes.size()> sent{};
+  for (int tensor = 0; tensor < job.parallel.tensor; ++tensor) {
+    const MeshPlace at{.tensor = tensor, .pipeline = place};
+    for (const std::vector<SentBytes>& rows :
+         {sync_bytes(job, plan, at), pipeline_bytes(job, plan, at), {tensor_bytes(job, at)}}) {
+      for (const SentBytes& row : rows) {
+        sent[row.axis] += row.sent;
+      }
+    }
+  }
+  return {.tensor = {sent[0]}, .pipeline = {sent[1]}, .data = {sent[2]}, .embedding = {sent[3]}};
+}
+
+AxisBytes step_bytes(const MeshJob& job, const CompressionPlan& plan) {
+  AxisBytes sum;
+  for (int place = 0; place < job.parallel.pipeline; ++place) {
+    const AxisBytes bytes = place_bytes(job, plan, place);
+    sum.tensor += bytes.tensor;
+    sum.pipeline += bytes.pipeline;
+    sum.data += bytes.data;
+    sum.embedding += bytes.embedding;
+  }
+  return sum;
+}
+
+}  // namespace slackline

@@ -1,0 +1,167 @@
+#include "parallel/sync/sync_plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/mesh/mesh.h"
+#include "parallel/predict/rank_sync.h"
+#include "parallel/sync/sync_validator.h"
+#include "tests/support/catch.h"
+
+namespace slackline {
+
+namespace {
+
+MeshJob job(const ParallelConfig& parallel, bool tied = true) {
+  return {.model = {.layers = 4,
+                    .hidden = 12,
+                    .heads = 4,
+                    .sequence = 5,
+                    .vocab = 13,
+                    .ffn = 20,
+                    .tie_embeddings = tied},
+          .parallel = parallel,
+          .micro_batch = {.B = 1, .T = 5},
+          .num_micro_batches = 2 * parallel.pipeline};
+}
+
+// The plans of all ranks, with the parameters that they point into.
+struct Ranks {
+  explicit Ranks(const MeshJob& of) : parallel(of.parallel) {
+    const Mesh mesh = make_mesh(parallel);
+    for (int rank = 0; rank < mesh.size(); ++rank) {
+      made.push_back(
+          std::make_unique<RankSync>(of,
+                                     MeshPlace{.tensor = mesh.coordinate(rank, "tensor"),
+                                               .data = mesh.coordinate(rank, "data"),
+                                               .pipeline = mesh.coordinate(rank, "pipeline")}));
+      RankPlan small = made.back()->rank;
+      small.sync.bucket_bytes = 1;  // a layer a bucket
+      plans.push_back(make_sync_plan(made.back()->parameters, small));
+    }
+  }
+
+  [[nodiscard]] std::vector<std::string> violations() const {
+    return slackline::violations(plans, parallel);
+  }
+
+  ParallelConfig parallel;
+  std::vector<std::unique_ptr<RankSync>> made{};
+  std::vector<SyncPlan> plans{};
+};
+
+std::vector<ParallelConfig> layouts() {
+  std::vector<ParallelConfig> list;
+  for (const int tensor : {1, 2}) {
+    for (const int pipeline : {1, 2, 4}) {
+      for (const int data : {1, 2, 3}) {
+        for (const DataStrategy strategy : {DataStrategy::replicate, DataStrategy::zero1}) {
+          for (const EmbeddingSync sync : {EmbeddingSync::fused, EmbeddingSync::separate}) {
+            ParallelConfig layout{.tensor = tensor,
+                                  .pipeline = pipeline,
+                                  .data = data,
+                                  .sequence_parallel = pipeline == 2,
+                                  .data_strategy = strategy,
+                                  .embedding_sync = sync};
+            list.push_back(layout);
+            if (pipeline > 1) {
+              layout.schedule = ScheduleName::zb_h1;
+              list.push_back(layout);
+            }
+            if (pipeline == 2) {
+              layout.schedule = ScheduleName::interleaved;
+              layout.chunks = 2;
+              list.push_back(layout);
+            }
+          }
+        }
+      }
+    }
+  }
+  return list;
+}
+
+std::vector<std::string> texts(const SyncPlan& plan) {
+  std::vector<std::string> lines;
+  for (const SyncOp& op : plan.ops) {
+    lines.push_back(text_of(op));
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("the plans of every layout add each gradient once and update each weight once") {
+  for (const bool tied : {true, false}) {
+    for (const ParallelConfig& layout : layouts()) {
+      INFO("tied " << tied << " t" << layout.tensor << " p" << layout.pipeline << " d"
+                   << layout.data << " chunks " << layout.chunks);
+      CHECK(Ranks(job(layout, tied)).violations() == std::vector<std::string>{});
+    }
+  }
+}
+
+TEST_CASE("a plan that lacks an op, doubles one or swaps two is refused") {
+  const ParallelConfig layout{.tensor = 2,
+                              .pipeline = 2,
+                              .data = 2,
+                              .sequence_parallel = true,
+                              .data_strategy = DataStrategy::zero1,
+                              .embedding_sync = EmbeddingSync::separate};
+  const Ranks sound(job(layout));
+  REQUIRE(sound.violations().empty());
+  const std::size_t count = sound.plans.front().ops.size();
+  for (std::size_t op = 0; op < count; ++op) {
+    INFO(text_of(sound.plans.front().ops[op]));
+    for (const bool doubled : {false, true}) {
+      Ranks broken(job(layout));
+      for (SyncPlan& plan : broken.plans) {  // all alike: the order of a group says nothing
+        const auto at = plan.ops.begin() + static_cast<std::ptrdiff_t>(op);
+        if (doubled && plan.ops[op].state == SyncOp::State::gradients) {
+          plan.ops.insert(at, plan.ops[op]);
+        } else {
+          plan.ops.erase(at);
+        }
+      }
+      CHECK_FALSE(broken.violations().empty());
+    }
+  }
+  Ranks swapped(job(layout));
+  std::vector<SyncOp>& ops = swapped.plans.front().ops;
+  std::swap(ops[0], ops[1]);
+  REQUIRE(ops[0].group == ops[1].group);
+  CHECK_FALSE(swapped.violations().empty());
+}
+
+TEST_CASE("replicate adds each bucket as its last layer is made") {
+  const Ranks ranks(job({.data = 2}));
+  CHECK(texts(ranks.plans.front()) ==
+        std::vector<std::string>{
+            "all_reduce of gradients over 2 data ranks: bucket 0, when layer 3 is made",
+            "all_reduce of gradients over 2 data ranks: bucket 1, when layer 2 is made",
+            "all_reduce of gradients over 2 data ranks: bucket 2, when layer 1 is made",
+            "all_reduce of gradients over 2 data ranks: bucket 3, when layer 0 is made",
+            "all_reduce of gradients over 2 data ranks: bucket 4, when the embedding is made",
+            "all_reduce of gradients over 2 data ranks: bucket 5, when the passes have ended",
+            "all_reduce of gradients over 2 data ranks: bucket 6, when the passes have ended"});
+}
+
+TEST_CASE("under zb_h1 head and embedding are made in the input pass, layers in the weight pass") {
+  ParallelConfig layout{.pipeline = 2, .data = 2, .data_strategy = DataStrategy::zero1};
+  layout.schedule = ScheduleName::zb_h1;
+  const Ranks ranks(job(layout, false));
+  CHECK(texts(ranks.plans.front()) ==
+        std::vector<std::string>{
+            "reduce_scatter of gradients over 2 data ranks: bucket 2, when the embedding is made",
+            "reduce_scatter of gradients over 2 data ranks: bucket 0, when layer 1 is made",
+            "reduce_scatter of gradients over 2 data ranks: bucket 1, when layer 0 is made",
+            "reduce_scatter of gradients over 2 data ranks: bucket 3, when the passes have ended",
+            "all_gather of weights over 2 data ranks: bucket 3, when weights are updated",
+            "all_gather of weights over 2 data ranks: bucket 2, when weights are updated",
+            "all_gather of weights over 2 data ranks: bucket 1, when weights are updated",
+            "all_gather of weights over 2 data ranks: bucket 0, when weights are updated"});
+}
+
+}  // namespace slackline
