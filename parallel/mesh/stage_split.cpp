@@ -4,21 +4,18 @@
 #include <limits>
 
 #include "core/check.h"
+#include "model/cost/part_flops.h"
 
 namespace slackline {
 
 namespace {
 
-// Relative work of the parts, from the products of a token's forward pass (multiply-adds). A lookup
-// in the embedding moves C numbers and multiplies none: it counts as a product with one column of C
-// for each of them, which is still next to nothing.
+// Relative work of the parts: the operations of a token's forward pass, the logits included.
 struct Work {
-  explicit Work(const ModelConfig& m) {
-    const double C = m.hidden;
-    layer = 4.0 * C * C + 2.0 * C * m.ffn + C * m.sequence;
-    embedding = C;
-    head = C * m.vocab;
-  }
+  explicit Work(const ModelConfig& model)
+      : layer(layer_flops(model).forward),
+        embedding(embedding_flops(model).forward),
+        head(product_flops(model, WeightProduct::logits)) {}
 
   double layer;
   double embedding;

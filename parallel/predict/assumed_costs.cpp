@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <optional>
 
+#include "model/cost/part_flops.h"
 #include "parallel/mesh/stage_split.h"
 #include "parallel/predict/bucket_times.h"
 #include "parallel/predict/step_cost_model.h"
@@ -74,24 +75,21 @@ CostLayout layout_of(const MeshJob& job) {
 }
 
 StepCosts assumed_costs(const ModelConfig& model, const AssumedSpeeds& speeds) {
-  const double C = model.hidden;
-  const double products = 2.0 * (4.0 * C * C + 2.0 * C * model.ffn);
-  const double attention = 2.0 * C * model.sequence;  // the causal half
-  const double lookup = 2.0 * C;                      // next to nothing, as stage_split counts it
-  const double again = model.recompute == Recompute::block ? products + attention : 0.0;
-  const double input = products + 2.0 * attention + again;
+  const PassFlops embedding = embedding_flops(model);
+  const PassFlops layer = layer_flops(model);
+  const PassFlops head = head_flops(model);
   StepCosts costs;
   const auto add = [&](CostKind kind, double flops) {
     costs.ops.push_back({.kind = kind, .seconds = {flops / speeds.flops_per_second}});
   };
-  add(CostKind::embedding_forward, lookup);
-  add(CostKind::embedding_backward, lookup);
-  add(CostKind::layer_forward, products + attention);
-  add(CostKind::layer_backward, input + products);
-  add(CostKind::layer_backward_input, input);
-  add(CostKind::layer_backward_weight, products);
-  add(CostKind::head_forward, lookup);
-  add(CostKind::head_backward, 6.0 * C * model.vocab);
+  add(CostKind::embedding_forward, embedding.forward);
+  add(CostKind::embedding_backward, embedding.backward());
+  add(CostKind::layer_forward, layer.forward);
+  add(CostKind::layer_backward, layer.backward());
+  add(CostKind::layer_backward_input, layer.backward_input + layer.recompute);
+  add(CostKind::layer_backward_weight, layer.backward_weight);
+  add(CostKind::head_forward, head.forward);
+  add(CostKind::head_backward, head.backward());
   costs.ops.push_back(
       {.kind = CostKind::element_update, .seconds = {kUpdateBytes / speeds.bytes_per_second}});
   return costs;
