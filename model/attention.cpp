@@ -4,6 +4,7 @@
 
 #include "core/kernels/attention/attention.h"
 #include "core/tensor/profile.h"
+#include "model/key_value_cache.h"
 #include "model/residual.h"
 
 namespace slackline {
@@ -47,13 +48,17 @@ AttentionLayer::AttentionLayer(Parameters& parameters, const ModelConfig& config
 
 void AttentionLayer::attend(const Pass& pass, const AttentionActivations& kept) const {
   const ProfileRange range(pass.stream, "attention");
-  attention_forward(pass.stream,
-                    {.qkv = pass.by_sequence(kept.qkv),
-                     .output = pass.by_sequence(kept.context),
-                     .log_sum_exp = kept.log_sum_exp,
-                     .num_heads = num_heads_,
-                     .dropout = pass.dropout_key(site_ + ".attn"),
-                     .first_head = first_head_});
+  const AttentionForward args{.qkv = pass.by_sequence(kept.qkv),
+                              .output = pass.by_sequence(kept.context),
+                              .log_sum_exp = kept.log_sum_exp,
+                              .num_heads = num_heads_,
+                              .dropout = pass.dropout_key(site_ + ".attn"),
+                              .first_head = first_head_};
+  if (pass.cache == nullptr) {
+    attention_forward(pass.stream, args);
+  } else {
+    pass.cache->attend(pass.stream, layer_, pass.first_position, args);
+  }
 }
 
 void AttentionLayer::attend_backward(const Pass& pass,

@@ -2,22 +2,20 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "core/tensor/arena.h"
 #include "core/tensor/buffer.h"
 #include "core/tensor/workers.h"
 #include "model/boundary_filter.h"
-#include "model/head.h"
-#include "model/linear.h"
-#include "model/norm.h"
+#include "model/key_value_cache.h"
+#include "model/stage.h"
+#include "model/tensor_sum.h"
 
 namespace slackline {
 
 // Generates one sequence, token by token, in fp32. Keys and values of earlier tokens are kept, so a
-// token costs one row of every product. Logits equal those of Stage and Head up to fp32 rounding:
-// sums over rows run in another order.
+// token costs one row of every product. The pass is Stage's, over a KeyValueCache. Logits equal
+// those of a pass over the whole context up to fp32 rounding: sums over rows run in another order.
 //
 // A model has learned T positions. When a token would be one too many, the newest half of the
 // context (T / 2 tokens, the new one included, at least that one) is kept and read again from
@@ -48,51 +46,16 @@ class Decoder {
                                                    const Workers& workers);
 
  private:
-  struct Layer {
-    Layer(Parameters& parameters,
-          const std::string& name,
-          const Tensor& cached_keys,
-          const Tensor& cached_values);
-
-    Norm attention_norm;
-    Linear qkv;
-    Linear attention_projection;
-    Norm mlp_norm;
-    Linear expansion;
-    Linear mlp_projection;
-    Tensor keys;    // (T, C), of which the rows of the context count
-    Tensor values;  // (T, C)
-  };
-
-  // What N tokens need on their way through the model: the same for every layer.
-  struct Activations {
-    Tensor tokens;    // (1, N)
-    Tensor residual;  // (N, C)
-    NormActivations norm;
-    Tensor qkv;          // (N, 3C)
-    Tensor context;      // (N, C)
-    Tensor log_sum_exp;  // (1, H, N)
-    Tensor projected;    // (N, C)
-    Tensor hidden;       // (N, F)
-    Tensor gelu;         // (N, F)
-    Tensor logits;       // (1, V)
-  };
-
-  static Activations allocate(Arena& arena, const ModelConfig& config, std::int64_t N);
   // Reads the context's tokens from `first` on: all of them (0), or the last alone.
   void read(StreamView stream, std::int64_t first);
-  void read_layer(StreamView stream, const Layer& layer, const Activations& kept) const;
-  void attend(StreamView stream, const Layer& layer, const Activations& kept) const;
 
   ModelConfig config_;
   BoundaryFilter* filter_;
-  Parameter* token_table_;
-  Parameter* position_table_;
-  Norm final_norm_;
-  Head head_;
-  Buffer cache_;
-  std::vector<Layer> layers_;
-  Arena arena_;
+  NoTensorSum sum_;
+  Stage stage_;
+  KeyValueCache cache_;
+  Buffer tokens_;         // (1, T), of which those of a pass count
+  Buffer device_logits_;  // (1, V)
   std::vector<std::int32_t> context_;
   std::vector<float> logits_;
 };

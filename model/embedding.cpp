@@ -28,6 +28,7 @@ void Embedding::forward(const Pass& pass, const Tensor& out) const {
                      .token_table = token_table_->compute(),
                      .position_table = alone ? positions : Tensor(),
                      .y = pass.by_sequence(whole),
+                     .first_position = pass.first_position,
                      .first_token = first_token(pass)});
   if (!alone) {
     sum.sum(whole).wait();

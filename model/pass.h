@@ -15,6 +15,8 @@
 
 namespace slackline {
 
+class KeyValueCache;
+
 // What one forward and backward pass works on. Views; the owner keeps them until the backward pass
 // has ended.
 struct MicroBatch {
@@ -51,6 +53,11 @@ struct Pass {
   LossSum* losses = nullptr;         // where heads add theirs; not owned
   ParameterUse* use = nullptr;       // nobody, or who has to be told
   BoundaryFilter* filter = nullptr;  // nobody, or who changes activations; in evaluation, in f32
+
+  // In generation: keeps the keys and values of the tokens read, and supplies those of the tokens
+  // before. Null elsewhere; not owned. REQUIRES: one sequence, one tensor rank, f32.
+  KeyValueCache* cache = nullptr;
+  std::int64_t first_position = 0;  // of the first token; 0 unless there is a cache
 
   void before_use(ModelPart part, int layer = -1) const {
     if (use != nullptr) {

@@ -128,6 +128,17 @@ TEST_CASE("cached keys and values give the logits of a whole forward pass at eve
   }
 }
 
+TEST_CASE("logits of a prompt have the bits of a forward pass") {
+  Model model(kConfig);
+  const std::vector<std::int32_t> tokens = some_tokens(13);
+  for (const std::size_t prompt : {1U, 4U, 13U}) {
+    Decoder decoder(model.parameters, kConfig);
+    decoder.start(model.stream, std::span(tokens).first(prompt));
+    const std::vector<float> logits(decoder.logits().begin(), decoder.logits().end());
+    CHECK(logits == model.expected(std::span(tokens).first(prompt)));
+  }
+}
+
 TEST_CASE("a full context goes on with its newest half") {
   Model model(kConfig);
   const std::vector<std::int32_t> tokens = some_tokens(30);
