@@ -19,6 +19,10 @@ namespace slackline::cuda {
 inline constexpr unsigned kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffU;
 
+// A number that a function can take as an argument and use as a template argument.
+template <int value>
+using Constant = std::integral_constant<int, value>;
+
 // Elements that a thread moves at once: 16 bytes of the wider of the types.
 template <typename... T>
 inline constexpr int kPackSize = 16 / static_cast<int>(std::max({sizeof(T)...}));

@@ -237,9 +237,6 @@ __global__ void __launch_bounds__(kColumnThreads)
   }
 }
 
-template <int value>
-using Constant = std::integral_constant<int, value>;
-
 bool moves_in_packs(const Item& item) {
   return item.m % kPackSize<float> == 0 &&
          are_aligned(item.matrix, item.added, item.right, item.partials);

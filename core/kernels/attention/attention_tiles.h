@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <type_traits>
 
 #include "core/cuda/device.h"
 #include "core/cuda/launch.h"
@@ -194,9 +193,6 @@ LaunchShape shape_of(const AttentionJob& job, int row_tiles, int score_tiles) {
       .shared_bytes = floats * sizeof(float),
   };
 }
-
-template <int value>
-using Constant = std::integral_constant<int, value>;
 
 // Calls start(groups), of 64 columns each.
 template <typename Start>
