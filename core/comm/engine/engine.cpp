@@ -1,7 +1,6 @@
 #include "core/comm/engine/engine.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 
+// What other threads ask of the engine, and the loop in which its thread looks after it.
 namespace slackline {
 
 namespace {
@@ -18,8 +18,6 @@ using std::chrono::duration_cast;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// A sum over this many elements of inputs takes some microseconds; so does handing it over.
-constexpr std::size_t kInlineSum = 32768;
 // When a core is free the engine looks on without sleep after an event: for long while a rank
 // waits, and for as long as the next submission may take otherwise.
 constexpr microseconds kLookOn{200};
@@ -33,15 +31,6 @@ constexpr microseconds kShortestSleep{20};
 constexpr microseconds kLongestSleep{1000};
 constexpr milliseconds kIdlePolling{100};    // for failures elsewhere while nothing is under way
 constexpr unsigned long kTimerSlack = 1000;  // nanoseconds; the default of 50 us doubles a sleep
-
-bool gives_way(const Message& message) {
-  return message.way == Message::Way::send && message.flight->group->urgency == Urgency::background;
-}
-
-// Between stages; a collective's sends are many, and mostly on links of their own.
-bool goes_first(const Message& message) {
-  return message.way == Message::Way::send && message.lane == Lane::direct && !gives_way(message);
-}
 
 }  // namespace
 
@@ -254,238 +243,6 @@ void Engine::take_inbox() {
   }
   for (std::packaged_task<void()>& job : news.jobs) {
     job();
-  }
-}
-
-// All of them are in the list before anything that may throw, which fails the list.
-void Engine::list(const std::vector<std::shared_ptr<Flight>>& submitted) {
-  for (const std::shared_ptr<Flight>& flight : submitted) {
-    if (failure_) {
-      fail_flight(*flight);
-    } else {
-      flight->slot = flights_.size();
-      flight->number = submitted_++;
-      flights_.push_back(flight);
-    }
-  }
-}
-
-void Engine::begin(Flight& flight) {
-  const std::shared_ptr<Flight> before = std::move(flight.follows);
-  if (before != nullptr && before->status.load(std::memory_order_acquire) == Flight::under_way) {
-    before->followers.push_back(&flight);
-  } else if (flight.work.before || flight.work.start_before) {
-    flight.stage = Flight::Stage::making;
-    do_work(flight,
-            flight.work.start_before,
-            std::move(flight.work.before),
-            std::move(flight.work.beside));
-  } else {
-    flight.stage = Flight::Stage::posting;
-    advance(flight);
-  }
-}
-
-// Its sum or its work has ended.
-void Engine::resume(Flight& flight) {
-  if (flight.stage == Flight::Stage::taking) {
-    finish(flight);
-    return;
-  }
-  if (flight.stage == Flight::Stage::summing) {
-    ++flight.step;
-  } else if (flight.work.start_before) {
-    flight.record.submitted = now();
-  }
-  flight.stage = Flight::Stage::posting;
-  advance(flight);
-}
-
-void Engine::advance(Flight& flight) {
-  flight.advancing = true;
-  while (true) {
-    if (flight.stage == Flight::Stage::posting) {
-      if (flight.step == flight.moves.steps.size()) {
-        end_moves(flight);
-        return;
-      }
-      post_step(flight);
-    }
-    if (flight.stage == Flight::Stage::summing || flight.left > 0) {
-      break;
-    }
-    sum_step(flight);
-  }
-  flight.advancing = false;
-}
-
-void Engine::post_step(Flight& flight) {
-  Step& step = flight.moves.steps[flight.step];
-  flight.stage = Flight::Stage::receiving;
-  flight.left = step.pieces.size();
-  for (std::size_t i = 0; i < step.pieces.size(); ++i) {
-    if (i < flight.work.start_parts.size()) {
-      flight.work.start_parts[i]([this, kept = flights_[flight.slot], i] {
-        {
-          const std::lock_guard lock(mutex_);
-          inbox_.parts.emplace_back(kept, i);
-        }
-        ring();
-      });
-    } else {
-      post_piece(flight, i);
-    }
-  }
-}
-
-void Engine::post_piece(Flight& flight, std::size_t i) {
-  const Membership& group = *flight.group;
-  const Piece& piece = flight.moves.steps[flight.step].pieces[i];
-  const Message message{.way = piece.way,
-                        .lane = piece.lane,
-                        .self = group.world_rank(),
-                        .peer = group.members[static_cast<std::size_t>(piece.peer)],
-                        .communicator = group.id,
-                        .sequence = flight.sequence,
-                        .data = piece.data,
-                        .bytes = piece.bytes,
-                        .flight = &flight,
-                        .piece = i};
-  if (gives_way(message)) {
-    background_.add(message, flight.number);
-    return;
-  }
-  if (goes_first(message)) {
-    background_.begin_urgent(message, Clock::now());
-  }
-  transport_->post(message);
-}
-
-// Whether there was any that could go.
-bool Engine::post_background() {
-  bool posted = false;
-  while (const std::optional<Message> message = background_.next(Clock::now())) {
-    transport_->post(*message);
-    posted = true;
-  }
-  return posted;
-}
-
-void Engine::sum_step(Flight& flight) {
-  const Step& step = flight.moves.steps[flight.step];
-  if (step.sum && step.sum->elements * step.sum->inputs.size() > kInlineSum) {
-    flight.stage = Flight::Stage::summing;
-    sums_.submit([this, &flight, &sum = *step.sum] {
-      sum.run();
-      tell_worked(flight);
-    });
-    return;
-  }
-  if (step.sum) {
-    step.sum->run();
-  }
-  ++flight.step;
-  flight.stage = Flight::Stage::posting;
-}
-
-// All has arrived.
-void Engine::end_moves(Flight& flight) {
-  if (flight.work.after) {
-    flight.stage = Flight::Stage::taking;
-    do_work(flight, flight.work.start_after, std::move(flight.work.after), {});
-  } else {
-    finish(flight);
-  }
-}
-
-// A flight that has failed meanwhile is in nobody's list any more; so the job holds it.
-void Engine::do_work(Flight& flight, const TransferWork::Start& start, Job job, Job beside) {
-  const std::shared_ptr<Flight>& kept = flights_[flight.slot];
-  if (!job) {
-    start([this, kept] { tell_worked(*kept); });
-    return;
-  }
-  Job work = [this, kept, job = std::move(job), beside = std::move(beside)] {
-    try {
-      job();
-      tell_worked(*kept);
-      if (beside) {
-        beside();
-      }
-    } catch (const std::exception& problem) {
-      fail_work(*kept, problem);
-    }
-  };
-  if (start) {
-    start([worker = flight.work.worker, work = std::move(work)] { worker->submit(work); });
-  } else {
-    flight.work.worker->submit(std::move(work));
-  }
-}
-
-void Engine::fail_work(Flight& flight, const std::exception& problem) {
-  if (dynamic_cast<const CommError*>(&problem) == nullptr) {
-    const std::lock_guard lock(mutex_);
-    flight.cause = std::current_exception();
-  }
-  fail(flight.describe() + ": " + problem.what());
-}
-
-void Engine::tell_worked(Flight& flight) {
-  {
-    const std::lock_guard lock(mutex_);
-    inbox_.worked.push_back(&flight);
-  }
-  ring();
-}
-
-void Engine::message_done(const Message& message) {
-  Flight& flight = *message.flight;
-  flight.moves.steps[flight.step].pieces[message.piece].done = true;
-  if (gives_way(message)) {
-    background_.done(message);
-  } else if (goes_first(message)) {
-    background_.end_urgent(message);
-  }
-  if (flight.work.parts_done) {
-    const std::vector<Piece>& parts = flight.moves.steps[flight.step].pieces;
-    const auto missing = std::ranges::find(parts, false, &Piece::done);
-    flight.work.parts_done(static_cast<std::size_t>(missing - parts.begin()));
-  }
-  --flight.left;
-  if (flight.left == 0 && !flight.advancing && !flight.ready) {
-    flight.ready = true;
-    ready_.push_back(&flight);
-  }
-}
-
-void Engine::advance_ready() {
-  while (!ready_.empty()) {
-    Flight& flight = *ready_.back();
-    ready_.pop_back();
-    flight.ready = false;
-    advance(flight);
-  }
-}
-
-void Engine::finish(Flight& flight) {
-  const std::shared_ptr<Flight> kept = std::move(flights_[flight.slot]);
-  if (flight.slot + 1 != flights_.size()) {
-    flights_[flight.slot] = std::move(flights_.back());
-    flights_[flight.slot]->slot = flight.slot;
-  }
-  flights_.pop_back();
-  if (flight.work.ended) {
-    flight.work.ended();
-  }
-  flight.moves = {};
-  flight.work = {};
-  flight.record.finished = now();
-  flight.record.wait_begin = flight.wait_begin.load(std::memory_order_relaxed);
-  flight.status.store(Flight::finished, std::memory_order_release);
-  flight.status.notify_all();
-  for (Flight* follower : std::exchange(flight.followers, {})) {
-    begin(*follower);
   }
 }
 
