@@ -10,14 +10,14 @@ namespace slackline {
 
 namespace {
 
-struct HeadSize {
+struct ClassifierSize {
   std::int64_t N = 0;
   std::int64_t C = 0;
   std::int64_t own_vocab = 0;
   std::int64_t chunk_tokens = 0;
   DType dtype = DType::f32;
 
-  HeadSize(std::int64_t N_, const Shape& table, DType dtype_, const TensorShare& share)
+  ClassifierSize(std::int64_t N_, const Shape& table, DType dtype_, const TensorShare& share)
       : N(N_),
         C(table[1]),
         own_vocab(share.num_of(table[0])),
@@ -34,7 +34,7 @@ struct Scratch {
 
   // x and d_x are this rank's rows; without d_x there is no gradient.
   Scratch(ArenaScope& arena,
-          const HeadSize& size,
+          const ClassifierSize& size,
           const TensorShare& share,
           const Tensor& own_x,
           const Tensor& own_d_x)
@@ -95,7 +95,7 @@ Chunk chunk_of(const Scratch& all, std::int64_t begin, std::int64_t end) {
 }
 
 // What the products of a chunk of `count` tokens take.
-std::size_t products_workspace_bytes(const HeadSize& size,
+std::size_t products_workspace_bytes(const ClassifierSize& size,
                                      DType d_x,
                                      std::int64_t count,
                                      const Workers& workers) {
@@ -167,7 +167,7 @@ void Head::run(const Pass& pass, const Tensor& x, const Gradient& gradient) cons
   const ProfileRange range(pass.stream, "classifier");
   TensorSum& sum = *pass.sum;
   const Shape& logical = table_->spec.shape;
-  const HeadSize size(pass.B() * pass.T(), logical, x.dtype(), sum.share());
+  const ClassifierSize size(pass.B() * pass.T(), logical, x.dtype(), sum.share());
   ArenaScope arena(pass.stream.workspace());
   const Scratch scratch(arena, size, sum.share(), x, gradient.d_x);
   const Softmax softmax{.stream = pass.stream,
@@ -215,7 +215,7 @@ std::size_t Head::workspace_bytes(const ModelConfig& config,
   if (N == 0) {
     return 0;
   }
-  const HeadSize size(N, {config.vocab, config.hidden}, dtype, share);
+  const ClassifierSize size(N, {config.vocab, config.hidden}, dtype, share);
   const Tensor rows(nullptr, dtype, {share.num_rows(N), config.hidden});
   const Tensor d_rows(nullptr, share.partial(dtype), rows.shape());
   Arena measured = Arena::measuring();

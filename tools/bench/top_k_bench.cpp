@@ -145,7 +145,7 @@ void compare_selections(const Settings& settings) {
   compare("heavy-tailed", stream, values, 0.001, settings.num_pairs);
 }
 
-struct CodecTimes {
+struct MessageTimes {
   std::vector<double> read{};
   std::vector<double> encode{};
   std::vector<double> settle{};
@@ -161,8 +161,8 @@ struct CodecData {
   Tensor frame{};
 };
 
-CodecTimes time_messages(Codec& codec, Stream& stream, const CodecData& data, int num_messages) {
-  CodecTimes times;
+MessageTimes time_messages(Codec& codec, Stream& stream, const CodecData& data, int num_messages) {
+  MessageTimes times;
   for (int i = 0; i < num_messages; ++i) {
     const MessageKey key{.step = static_cast<std::uint64_t>(i)};
     times.read.push_back(
@@ -199,7 +199,7 @@ void time_codec(const Settings& settings, CodecKind kind, double ratio) {
   fill_normal(stream, tensors.values.span<float>());
   owed.fill_zero();
   out.fill_zero();
-  const CodecTimes times = time_messages(*codec, stream, tensors, 3 * settings.num_pairs);
+  const MessageTimes times = time_messages(*codec, stream, tensors, 3 * settings.num_pairs);
   fmt::print(
       "{:12}  {} x {} -> {} bytes   read {:.3f} ms  encode {:.3f} ms  settle {:.3f} ms  "
       "decode {:.3f} ms   (sum {:g})\n",

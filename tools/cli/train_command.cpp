@@ -214,7 +214,10 @@ ExitCode run_to_end(Communicator& world, const Run& run, EndOthers end_others) {
   }
 }
 
-ExitCode rehearse(Groups& groups, const LinkSpeeds& links, const Job& job, EndOthers end_others) {
+ExitCode run_rehearsal(Groups& groups,
+                       const LinkSpeeds& links,
+                       const Job& job,
+                       EndOthers end_others) {
   const auto make = [&] {
     return std::make_unique<Rehearsal>(job.config, job.resolved + "\n", links, groups);
   };
@@ -299,7 +302,7 @@ ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
                 transport);
   const LinkSpeeds links = probed_links(world, job.config);
   return job.config.device == Device::rehearsal
-             ? rehearse(groups, links, job, end_others)
+             ? run_rehearsal(groups, links, job, end_others)
              : run_trainer(groups, links, job, peak_flops, end_others);
 }
 

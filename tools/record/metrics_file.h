@@ -9,7 +9,7 @@
 
 namespace slackline::report {
 
-struct Evaluation {
+struct EvaluatedStep {
   std::int64_t step = 0;
   double loss = 0.0;
 };
@@ -18,7 +18,7 @@ struct Evaluation {
 // of `compression` nothing is read.
 struct Metrics {
   std::vector<StepRecord> steps{};
-  std::vector<Evaluation> evaluations{};
+  std::vector<EvaluatedStep> evaluations{};
   // What is wrong with the last line: cut short, as a crash leaves it. The rest was read.
   std::optional<std::string> cut{};
 };

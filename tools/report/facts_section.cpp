@@ -54,7 +54,7 @@ Html facts_section(const RunRecord& run) {
     rows.push_back({"last training loss", number_text(last.loss)});
   }
   if (!metrics.evaluations.empty()) {
-    const Evaluation& last = metrics.evaluations.back();
+    const EvaluatedStep& last = metrics.evaluations.back();
     rows.push_back({"last validation loss",
                     fmt::format("{}, after step {}", number_text(last.loss), last.step)});
   }

@@ -24,7 +24,7 @@ Series curve(const Metrics& metrics, Field field, std::string name, int colour) 
 Series evaluations(const Metrics& metrics) {
   Series series{.name = "validation loss", .colour = 1};
   series.points.reserve(metrics.evaluations.size());
-  for (const Evaluation& evaluation : metrics.evaluations) {
+  for (const EvaluatedStep& evaluation : metrics.evaluations) {
     series.points.push_back({.x = static_cast<double>(evaluation.step), .y = evaluation.loss});
   }
   return series;

@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) key_value_kernel(AttentionJob job, B
   const std::int64_t output_stride = static_cast<std::int64_t>(job.H) * job.D;
   bring<tile, Order::rows>(job, head.part(job, args.qkv, 1), job.row, first_key, keys);
   bring<tile, Order::rows>(job, head.part(job, args.qkv, 2), job.row, first_key, values);
-  DropoutFactors dropout(job, head);
+  AttentionDropout dropout(job, head);
   Result<R, groups> d_key;
   Result<R, groups> d_value;
   d_key.clear();
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kThreads) query_kernel(AttentionJob job, Backw
     sums[i] = query < job.T ? head.statistics(job, args.log_sum_exp)[query] : 0.0F;
     deltas[i] = query < job.T ? head.statistics(job, args.deltas)[query] : 0.0F;
   }
-  DropoutFactors dropout(job, head);
+  AttentionDropout dropout(job, head);
   Result<R, groups> d_query;
   d_query.clear();
   for (int first_key = 0; first_key <= first_query; first_key += tile) {

@@ -104,7 +104,7 @@ class Library {
 };
 
 struct OperandTensor {
-  Operand operand{};
+  AttentionOperand operand{};
   Tensor tensor{};
 };
 
@@ -159,25 +159,25 @@ AttentionSize size_of_call(const Tensor& qkv, int num_heads) {
 }  // namespace
 
 bool fused_attention_forward(StreamView stream, const AttentionForward& args) {
-  const OperandTensor operands[] = {{Operand::query, args.qkv},
-                                    {Operand::key, args.qkv},
-                                    {Operand::value, args.qkv},
-                                    {Operand::output, args.output},
-                                    {Operand::log_sum_exp, args.log_sum_exp}};
+  const OperandTensor operands[] = {{AttentionOperand::query, args.qkv},
+                                    {AttentionOperand::key, args.qkv},
+                                    {AttentionOperand::value, args.qkv},
+                                    {AttentionOperand::output, args.output},
+                                    {AttentionOperand::log_sum_exp, args.log_sum_exp}};
   const Problem problem{Direction::forward, size_of_call(args.qkv, args.num_heads)};
   return args.dropout.probability == 0.0F && run(stream, problem, operands);
 }
 
 bool fused_attention_backward(StreamView stream, const AttentionBackward& args) {
-  const OperandTensor operands[] = {{Operand::query, args.qkv},
-                                    {Operand::key, args.qkv},
-                                    {Operand::value, args.qkv},
-                                    {Operand::output, args.output},
-                                    {Operand::log_sum_exp, args.log_sum_exp},
-                                    {Operand::d_output, args.d_output},
-                                    {Operand::d_query, args.d_qkv},
-                                    {Operand::d_key, args.d_qkv},
-                                    {Operand::d_value, args.d_qkv}};
+  const OperandTensor operands[] = {{AttentionOperand::query, args.qkv},
+                                    {AttentionOperand::key, args.qkv},
+                                    {AttentionOperand::value, args.qkv},
+                                    {AttentionOperand::output, args.output},
+                                    {AttentionOperand::log_sum_exp, args.log_sum_exp},
+                                    {AttentionOperand::d_output, args.d_output},
+                                    {AttentionOperand::d_query, args.d_qkv},
+                                    {AttentionOperand::d_key, args.d_qkv},
+                                    {AttentionOperand::d_value, args.d_qkv}};
   const Problem problem{Direction::backward, size_of_call(args.qkv, args.num_heads)};
   return args.dropout.probability == 0.0F && run(stream, problem, operands);
 }

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kThreads)
   float* const values = keys + tile * row_stride(job.D);
   float* const weights = values + tile * row_stride(job.D);
   bring<tile, Order::rows>(job, head.part(job, qkv, 0), job.row, first_query, queries);
-  DropoutFactors dropout(job, head);
+  AttentionDropout dropout(job, head);
   Result<R, groups> result;
   result.clear();
   float most[R];

@@ -16,7 +16,7 @@ namespace slackline::cuda {
 enum class Direction { forward, backward };
 
 // Values are the names by which a graph knows its tensors.
-enum class Operand : std::int64_t {
+enum class AttentionOperand : std::int64_t {
   query = 1,
   key,
   value,
@@ -36,7 +36,7 @@ struct OperandLayout {
   std::int64_t per_position = 0;
 };
 
-[[nodiscard]] OperandLayout layout_of(Operand operand, const AttentionSize& size);
+[[nodiscard]] OperandLayout layout_of(AttentionOperand operand, const AttentionSize& size);
 
 // What one execution computes: sequences with all their heads, or heads of one sequence.
 struct AttentionPart {
@@ -68,7 +68,7 @@ class AttentionGraph {
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
 
   struct Argument {
-    Operand operand{};
+    AttentionOperand operand{};
     void* first = nullptr;  // of this part's first sequence and head
   };
 

@@ -51,25 +51,27 @@ class Builder {
   void add_forward() {
     auto attributes = causal<SDPA_attributes>();
     attributes.set_generate_stats(true);
-    const auto made =
-        graph_.sdpa(input(Operand::query), input(Operand::key), input(Operand::value), attributes);
-    output(Operand::output, made[0]);
-    output(Operand::log_sum_exp, made[1]);
+    const auto made = graph_.sdpa(input(AttentionOperand::query),
+                                  input(AttentionOperand::key),
+                                  input(AttentionOperand::value),
+                                  attributes);
+    output(AttentionOperand::output, made[0]);
+    output(AttentionOperand::log_sum_exp, made[1]);
   }
 
   void add_backward() {
     auto attributes = causal<SDPA_backward_attributes>();
     attributes.set_deterministic_algorithm(true);
-    const auto made = graph_.sdpa_backward(input(Operand::query),
-                                           input(Operand::key),
-                                           input(Operand::value),
-                                           input(Operand::output),
-                                           input(Operand::d_output),
-                                           input(Operand::log_sum_exp),
+    const auto made = graph_.sdpa_backward(input(AttentionOperand::query),
+                                           input(AttentionOperand::key),
+                                           input(AttentionOperand::value),
+                                           input(AttentionOperand::output),
+                                           input(AttentionOperand::d_output),
+                                           input(AttentionOperand::log_sum_exp),
                                            attributes);
-    output(Operand::d_query, made[0]);
-    output(Operand::d_key, made[1]);
-    output(Operand::d_value, made[2]);
+    output(AttentionOperand::d_query, made[0]);
+    output(AttentionOperand::d_key, made[1]);
+    output(AttentionOperand::d_value, made[2]);
   }
 
  private:
@@ -82,9 +84,9 @@ class Builder {
     return attributes;
   }
 
-  void describe(Operand operand, Tensor_attributes& tensor) const {
+  void describe(AttentionOperand operand, Tensor_attributes& tensor) const {
     const OperandLayout layout = layout_of(operand, size_);
-    const bool is_sum = operand == Operand::log_sum_exp;
+    const bool is_sum = operand == AttentionOperand::log_sum_exp;
     // cuDNN before 9.26 wants the sums packed; where there are fewer heads than H there is one
     // sequence, and the stride of sequences counts for nothing.
     const std::int64_t per_sequence = is_sum ? part_.H * size_.T : layout.per_sequence;
@@ -94,13 +96,13 @@ class Builder {
         .set_data_type(is_sum ? frontend::DataType_t::FLOAT : frontend::DataType_t::BFLOAT16);
   }
 
-  [[nodiscard]] std::shared_ptr<Tensor_attributes> input(Operand operand) const {
+  [[nodiscard]] std::shared_ptr<Tensor_attributes> input(AttentionOperand operand) const {
     Tensor_attributes tensor;
     describe(operand, tensor);
     return graph_.tensor(tensor);
   }
 
-  void output(Operand operand, const std::shared_ptr<Tensor_attributes>& tensor) const {
+  void output(AttentionOperand operand, const std::shared_ptr<Tensor_attributes>& tensor) const {
     describe(operand, *tensor);
     tensor->set_output(true);
   }
@@ -112,25 +114,25 @@ class Builder {
 
 }  // namespace
 
-OperandLayout layout_of(Operand operand, const AttentionSize& size) {
+OperandLayout layout_of(AttentionOperand operand, const AttentionSize& size) {
   const std::int64_t C = size.H * size.D;
   const auto part_of_qkv = [&](std::int64_t which) {
     return OperandLayout{which * C, size.T * 3 * C, size.D, 3 * C};
   };
   switch (operand) {
-    case Operand::query:
-    case Operand::d_query:
+    case AttentionOperand::query:
+    case AttentionOperand::d_query:
       return part_of_qkv(0);
-    case Operand::key:
-    case Operand::d_key:
+    case AttentionOperand::key:
+    case AttentionOperand::d_key:
       return part_of_qkv(1);
-    case Operand::value:
-    case Operand::d_value:
+    case AttentionOperand::value:
+    case AttentionOperand::d_value:
       return part_of_qkv(2);
-    case Operand::output:
-    case Operand::d_output:
+    case AttentionOperand::output:
+    case AttentionOperand::d_output:
       return {0, size.T * C, size.D, C};
-    case Operand::log_sum_exp:
+    case AttentionOperand::log_sum_exp:
       break;
   }
   return {0, size.H * size.T, size.T, 1};

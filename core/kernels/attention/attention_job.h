@@ -51,9 +51,9 @@ struct AttentionHead {
 };
 
 // The factors by which dropout multiplies probabilities; words are drawn four elements at a time.
-class DropoutFactors {
+class AttentionDropout {
  public:
-  __device__ DropoutFactors(const AttentionJob& job, const AttentionHead& head)
+  __device__ AttentionDropout(const AttentionJob& job, const AttentionHead& head)
       : job_(&job),
         sample_(job.dropout.first_sample + static_cast<std::uint64_t>(head.b)),
         head_(static_cast<std::uint64_t>(job.first_head + head.h)) {}
