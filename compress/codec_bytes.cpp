@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::size_t kBitsOfByte = 8;
 
-std::size_t divided_up(std::size_t a, std::size_t b) {
-  return (a + b - 1) / b;
-}
-
 }  // namespace
 
 std::int64_t factor_rank(const CodecSetting& setting, const MatrixShape& shape) {
@@ -28,26 +24,10 @@ std::size_t kept_elements(const CodecSetting& setting, const MatrixShape& shape)
   return std::clamp<std::size_t>(static_cast<std::size_t>(share), 1, count);
 }
 
-std::size_t num_scales(const CodecSetting& setting, const MatrixShape& shape) {
-  const auto rows = static_cast<std::size_t>(shape.rows);
-  const auto columns = static_cast<std::size_t>(shape.columns);
-  switch (setting.scale) {
-    case ScaleOf::channel:
-      return columns;
-    case ScaleOf::token:
-      return rows;
-    case ScaleOf::group:
-      return rows * divided_up(columns, static_cast<std::size_t>(setting.group));
-    case ScaleOf::tensor:
-      break;
-  }
-  return 1;
-}
-
 std::size_t packed_bytes(const CodecSetting& setting, const MatrixShape& shape) {
   const auto bits =
       static_cast<std::size_t>(shape.columns) * static_cast<std::size_t>(setting.bits);
-  return static_cast<std::size_t>(shape.rows) * divided_up(bits, kBitsOfByte);
+  return static_cast<std::size_t>(shape.rows) * ((bits + kBitsOfByte - 1) / kBitsOfByte);
 }
 
 std::size_t payload_bytes(const CodecSetting& setting, const MatrixShape& shape) {

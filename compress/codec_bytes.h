@@ -15,8 +15,7 @@ namespace slackline {
 // Elements that top_k and random_k keep of a matrix: the share, rounded, at least one.
 [[nodiscard]] std::size_t kept_elements(const CodecSetting& setting, const MatrixShape& shape);
 
-// Scales of a matrix, and bytes of its packed numbers: of quantize. Rows begin on whole bytes.
-[[nodiscard]] std::size_t num_scales(const CodecSetting& setting, const MatrixShape& shape);
+// Bytes of a matrix's packed numbers: of quantize. Rows begin on whole bytes.
 [[nodiscard]] std::size_t packed_bytes(const CodecSetting& setting, const MatrixShape& shape);
 
 // Of a matrix in a frame, without the header.

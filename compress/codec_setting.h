@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "compress/kernels/low_rank/orthogonalization.h"
+#include "compress/kernels/quantize/scale_of.h"
 #include "core/tensor/dtype.h"
 
 namespace slackline {
@@ -20,15 +22,6 @@ inline constexpr std::size_t kNumCodecs = 5;
 // A site with one message a step makes no difference between the last two.
 enum class ErrorFeedback { none, immediate, lazy };
 
-// Columns of low_rank's left factor are made orthonormal by ...
-enum class Orthogonalization {
-  blocked,       // Gram-Schmidt twice, panel by panel
-  gram_schmidt,  // modified Gram-Schmidt, column by column: the reference
-};
-
-// Elements of a matrix that share one scale: a column, a row, `group` neighbours in a row, all.
-enum class ScaleOf { channel, token, group, tensor };
-
 enum class Rounding { nearest, stochastic };
 
 // How one site's transfers are compressed. Fields of other kinds than `kind` mean nothing.
@@ -39,7 +32,7 @@ struct CodecSetting {
 
   int rank = 0;                // low_rank: of the factors, at most what the matrix has
   DType factors = DType::f32;  // low_rank: as they travel; f32 or bf16
-  Orthogonalization orthogonalization = Orthogonalization::blocked;
+  Orthogonalization orthogonalization = Orthogonalization::blocked;  // low_rank: of left factors
 
   double ratio = 0.0;         // top_k, random_k: share of elements kept, in (0, 1]
   DType values = DType::f32;  // top_k, random_k: as they travel; f32 or bf16

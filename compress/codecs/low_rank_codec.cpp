@@ -200,10 +200,7 @@ void LowRankCodec::make_left(StreamView stream, const Matrices& values, const Ma
 }
 
 void LowRankCodec::make_right(StreamView stream, const Matrices& values, const Matrices& residual) {
-  const GramSchmidt method = setting_.orthogonalization == Orthogonalization::blocked
-                                 ? GramSchmidt::blocked
-                                 : GramSchmidt::modified;
-  orthonormalize(stream, left_.each, method);
+  orthonormalize(stream, left_.each, setting_.orthogonalization);
   if (setting_.factors == DType::bf16) {
     cast(stream, left_.tensor(), left_.narrow_tensor());
     arrived(stream, left_);

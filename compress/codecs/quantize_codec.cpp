@@ -25,20 +25,7 @@ namespace slackline {
 namespace {
 
 QuantizedFormat format_of(const CodecSetting& setting) {
-  const auto shared = [&] {
-    switch (setting.scale) {
-      case ScaleOf::channel:
-        return SharedScale::column;
-      case ScaleOf::token:
-        return SharedScale::row;
-      case ScaleOf::group:
-        return SharedScale::group;
-      case ScaleOf::tensor:
-        break;
-    }
-    return SharedScale::matrix;
-  }();
-  return {.bits = setting.bits, .shared = shared, .group = setting.group};
+  return {.bits = setting.bits, .shared = setting.scale, .group = setting.group};
 }
 
 // Keeps nothing from message to message.
@@ -184,7 +171,8 @@ constexpr int kMostBits = 8;
 constexpr CodecSetting kDefaults;
 
 std::size_t payload(const CodecSetting& setting, const MatrixShape& shape) {
-  return packed_bytes(setting, shape) + num_scales(setting, shape) * kScaleBytes;
+  const std::int64_t num_scales = format_of(setting).num_scales(shape.rows, shape.columns);
+  return packed_bytes(setting, shape) + static_cast<std::size_t>(num_scales) * kScaleBytes;
 }
 
 // Measured on normal values with scales of 256 of them.

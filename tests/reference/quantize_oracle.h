@@ -24,13 +24,13 @@ class QuantizeOracle {
   [[nodiscard]] std::size_t scale_index(std::size_t row, std::size_t column) const {
     const auto group = static_cast<std::size_t>(std::max<std::int64_t>(1, format_.group));
     switch (format_.shared) {
-      case SharedScale::column:
+      case ScaleOf::channel:
         return column;
-      case SharedScale::row:
+      case ScaleOf::token:
         return row;
-      case SharedScale::group:
+      case ScaleOf::group:
         return row * ((columns_ + group - 1) / group) + column / group;
-      case SharedScale::matrix:
+      case ScaleOf::tensor:
         break;
     }
     return 0;

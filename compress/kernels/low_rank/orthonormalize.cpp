@@ -7,7 +7,7 @@ namespace slackline {
 
 SL_BACKENDS(void orthonormalize(StreamView stream,
                                 std::span<const Tensor> matrices,
-                                GramSchmidt method))
+                                Orthogonalization method))
 
 namespace cpu {
 std::size_t orthonormalize_workspace_bytes(std::span<const Tensor> matrices, int num_threads);
@@ -17,7 +17,7 @@ namespace cuda {
 [[gnu::weak]] std::size_t orthonormalize_workspace_bytes(std::span<const Tensor> matrices);
 }
 
-void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSchmidt method) {
+void orthonormalize(StreamView stream, std::span<const Tensor> matrices, Orthogonalization method) {
   for (const Tensor& matrix : matrices) {
     SL_CHECK(matrix.shape().rank() == 2, "orthonormalize takes matrices");
     check_operand(matrix, {"orthonormalize matrix", DType::f32, matrix.shape()});

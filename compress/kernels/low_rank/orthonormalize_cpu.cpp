@@ -56,7 +56,7 @@ void take_out(const float* x, float* y, std::size_t n) {
 }
 
 // To length 1, or to zero where next to nothing of the column is left.
-void normalize(const Columns& columns, std::size_t k, GramSchmidt method) {
+void normalize(const Columns& columns, std::size_t k, Orthogonalization method) {
   const float left = length_of(columns.column(k), columns.n);
   const bool depends = left <= least_share_left(method) * columns.lengths[k];
   scale_by(columns.column(k), depends ? 0.0F : 1.0F / left, columns.n);
@@ -64,7 +64,7 @@ void normalize(const Columns& columns, std::size_t k, GramSchmidt method) {
 
 void gram_schmidt(const Columns& columns) {
   for (std::size_t k = 0; k < columns.r; ++k) {
-    normalize(columns, k, GramSchmidt::modified);
+    normalize(columns, k, Orthogonalization::gram_schmidt);
     for (std::size_t later = k + 1; later < columns.r; ++later) {
       take_out(columns.column(k), columns.column(later), columns.n);
     }
@@ -97,7 +97,7 @@ void blocked_gram_schmidt(const Columns& columns) {
       if (length_of(columns.column(k), columns.n) < kMostlyGone * columns.lengths[k]) {
         take_out_twice(columns, 0, k);
       }
-      normalize(columns, k, GramSchmidt::blocked);
+      normalize(columns, k, Orthogonalization::blocked);
     }
   }
 }
@@ -125,7 +125,7 @@ void transpose(const float* from, float factor, std::size_t rows, std::size_t co
   }
 }
 
-void orthonormalize_one(float* values, const Columns& columns, GramSchmidt method) {
+void orthonormalize_one(float* values, const Columns& columns, Orthogonalization method) {
   const std::size_t count = columns.n * columns.r;
   const float factor = scale_of(values, count);
   if (std::isnan(factor)) {
@@ -136,7 +136,7 @@ void orthonormalize_one(float* values, const Columns& columns, GramSchmidt metho
   for (std::size_t k = 0; k < columns.r; ++k) {
     columns.lengths[k] = length_of(columns.column(k), columns.n);
   }
-  method == GramSchmidt::blocked ? blocked_gram_schmidt(columns) : gram_schmidt(columns);
+  method == Orthogonalization::blocked ? blocked_gram_schmidt(columns) : gram_schmidt(columns);
   transpose(columns.data, 1.0F, columns.r, columns.n, values);
 }
 
@@ -159,7 +159,7 @@ Shape scratch_shape(std::span<const Tensor> matrices, int num_threads) {
 
 }  // namespace
 
-void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSchmidt method) {
+void orthonormalize(StreamView stream, std::span<const Tensor> matrices, Orthogonalization method) {
   ArenaScope scope(stream.workspace());
   const Shape shape = scratch_shape(matrices, stream.pool().num_threads());
   float* scratch = scope.allocate(DType::f32, shape).data<float>();

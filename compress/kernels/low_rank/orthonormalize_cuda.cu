@@ -140,7 +140,7 @@ class Columns {
 };
 
 __global__ void __launch_bounds__(kThreads)
-    orthonormalize_kernel(const __grid_constant__ Batch<Item> batch, GramSchmidt method) {
+    orthonormalize_kernel(const __grid_constant__ Batch<Item> batch, Orthogonalization method) {
   const Item& item = batch.items[blockIdx.x];
   Columns columns(item);
   const float factor = columns.scale();
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   columns.bring(factor);
   const float share = least_share_left(method);
-  if (method == GramSchmidt::modified) {
+  if (method == Orthogonalization::gram_schmidt) {
     float* const given = dynamic_shared<float>() + kWarps;  // no shares are kept there
     for (int k = 0; k < item.r; ++k) {
       const float length = columns.length_of(k);
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void orthonormalize(StreamView stream, std::span<const Tensor> matrices, GramSchmidt method) {
+void orthonormalize(StreamView stream, std::span<const Tensor> matrices, Orthogonalization method) {
   ArenaScope scratch(stream.workspace());
   std::vector<Item> items;
   int most_columns = 0;

@@ -66,14 +66,14 @@ class Unpacker {
   template <Update update>
   void update_chunk(const Strip& chunk, const std::uint8_t* codes, float* out) const {
     const std::span<float> to(out, chunk.count);
-    if (shared_ == SharedScale::column) {
+    if (shared_ == ScaleOf::channel) {
       update_elements<update>(codes, step_, to, [&](std::size_t i, auto part) {
         return simd::load(scales_ + chunk.column + i, part);
       });
       return;
     }
     const BFloat16* scales =
-        shared_ == SharedScale::matrix ? scales_ : scales_ + chunk.row * groups_per_row_;
+        shared_ == ScaleOf::tensor ? scales_ : scales_ + chunk.row * groups_per_row_;
     const auto scale_of = [=](std::size_t group) { return static_cast<float>(scales[group]); };
     if (group_ == columns_ || group_ % simd::kLanes == 0) {
       for_each_group(group_, chunk.column, chunk.count, [&](std::size_t group, const Run& run) {
@@ -92,7 +92,7 @@ class Unpacker {
   }
 
   unsigned bits_;
-  SharedScale shared_;
+  ScaleOf shared_;
   std::size_t columns_;
   std::size_t group_;
   std::size_t groups_per_row_;

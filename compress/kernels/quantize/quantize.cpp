@@ -10,11 +10,11 @@ SL_BACKENDS(void dequantize(
     StreamView stream, const QuantizedMatrix& from, const Tensor& out, Update update))
 
 namespace cpu {
-std::size_t quantize_workspace_bytes(SharedScale shared, std::int64_t rows, std::int64_t columns);
+std::size_t quantize_workspace_bytes(ScaleOf shared, std::int64_t rows, std::int64_t columns);
 }
 
 namespace cuda {
-[[gnu::weak]] std::size_t quantize_workspace_bytes(SharedScale shared,
+[[gnu::weak]] std::size_t quantize_workspace_bytes(ScaleOf shared,
                                                    std::int64_t rows,
                                                    std::int64_t columns);
 }
@@ -32,7 +32,7 @@ void check(const QuantizedMatrix& quantized, const Tensor& matrix) {
   const auto& [format, scales, packed] = quantized;
   SL_CHECK(format.bits == 2 || format.bits == 4 || format.bits == 8,
            std::to_string(format.bits) + " bits");
-  SL_CHECK(format.shared != SharedScale::group || format.group > 0,
+  SL_CHECK(format.shared != ScaleOf::group || format.group > 0,
            "groups of " + std::to_string(format.group));
   SL_CHECK(matrix.shape().rank() == 2 && matrix.dim(1) > 0, matrix.shape().to_string());
   check_operand(matrix, {"quantized matrix", DType::f32, matrix.shape()});
@@ -46,13 +46,13 @@ void check(const QuantizedMatrix& quantized, const Tensor& matrix) {
 
 std::int64_t QuantizedFormat::num_scales(std::int64_t rows, std::int64_t columns) const {
   switch (shared) {
-    case SharedScale::column:
+    case ScaleOf::channel:
       return columns;
-    case SharedScale::row:
+    case ScaleOf::token:
       return rows;
-    case SharedScale::group:
+    case ScaleOf::group:
       return rows * divided_up(columns, group);
-    case SharedScale::matrix:
+    case ScaleOf::tensor:
       break;
   }
   return 1;
@@ -75,7 +75,7 @@ void dequantize(StreamView stream, const QuantizedMatrix& from, const Tensor& ou
   SL_BACKEND(stream, dequantize, stream, from, out, update);
 }
 
-std::size_t quantize_workspace_bytes(SharedScale shared,
+std::size_t quantize_workspace_bytes(ScaleOf shared,
                                      std::int64_t rows,
                                      std::int64_t columns,
                                      const Workers& workers) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "compress/kernels/quantize/scale_of.h"
 #include "core/rng.h"
 #include "core/tensor/stream.h"
 #include "core/tensor/tensor.h"
@@ -11,16 +12,12 @@
 
 namespace slackline {
 
-// Elements of a matrix that share one scale: a column, a row, `group` neighbours in a row (fewer at
-// its end), or all.
-enum class SharedScale { column, row, group, matrix };
-
 // How a matrix is held in few bits an element. With f = bits - 1 and S the scale of an element, its
 // code c stands for (c - 2^f) / 2^f * S: exact in f32.
 struct QuantizedFormat {
   int bits = 8;  // 2, 4 or 8
-  SharedScale shared = SharedScale::row;
-  std::int64_t group = 0;  // of SharedScale::group
+  ScaleOf shared = ScaleOf::token;
+  std::int64_t group = 0;  // of ScaleOf::group
 
   [[nodiscard]] std::int64_t num_scales(std::int64_t rows, std::int64_t columns) const;
   [[nodiscard]] std::int64_t row_bytes(std::int64_t columns) const;
@@ -59,7 +56,7 @@ struct Quantize {
 
 void quantize(StreamView stream, const Quantize& args);
 
-[[nodiscard]] std::size_t quantize_workspace_bytes(SharedScale shared,
+[[nodiscard]] std::size_t quantize_workspace_bytes(ScaleOf shared,
                                                    std::int64_t rows,
                                                    std::int64_t columns,
                                                    const Workers& workers);

@@ -228,19 +228,19 @@ class Quantizer {
 void quantize(StreamView stream, const Quantize& args) {
   const Quantizer quantizer(stream, args);
   switch (args.to.format.shared) {
-    case SharedScale::column:
+    case ScaleOf::channel:
       return quantizer.quantize_columns();
-    case SharedScale::row:
-    case SharedScale::group:
+    case ScaleOf::token:
+    case ScaleOf::group:
       return quantizer.quantize_groups(
           group_size(args.to.format, static_cast<std::size_t>(args.x.dim(1))));
-    case SharedScale::matrix:
+    case ScaleOf::tensor:
       return quantizer.quantize_whole();
   }
 }
 
-std::size_t quantize_workspace_bytes(SharedScale shared, std::int64_t rows, std::int64_t columns) {
-  if (shared != SharedScale::column) {
+std::size_t quantize_workspace_bytes(ScaleOf shared, std::int64_t rows, std::int64_t columns) {
+  if (shared != ScaleOf::channel) {
     return 0;
   }
   const auto num_blocks = static_cast<std::int64_t>(RowBlocks(rows).num_blocks);

@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-struct Rounding {
+struct RoundingOffsets {
   bool is_random;
   DropoutKey words;
   std::uint64_t sample;
@@ -149,7 +149,7 @@ __device__ inline int integer(float plus_rounder) {
 template <int bits>
 __global__ void __launch_bounds__(kThreads) pack_kernel(Source source,
                                                         ScaleMap map,
-                                                        Rounding rounding,
+                                                        RoundingOffsets rounding,
                                                         std::int64_t row_bytes,
                                                         const BFloat16* scales,
                                                         std::uint8_t* packed) {
@@ -191,7 +191,7 @@ Source source_of(const Quantize& args) {
           .columns = args.x.dim(1)};
 }
 
-Rounding rounding_of(const Quantize& args) {
+RoundingOffsets rounding_of(const Quantize& args) {
   if (!args.stochastic) {
     return {};
   }
@@ -244,13 +244,13 @@ void make_scales(StreamView stream,
                  const ScaleMap& map,
                  const Tensor& scales) {
   const auto count = static_cast<std::size_t>(source.rows * source.columns);
-  if (map.shared == SharedScale::column) {
+  if (map.shared == ScaleOf::channel) {
     make_shared_scales(stream, scales, [&](std::uint32_t* maxima) {
       const dim3 grid(blocks_for(static_cast<std::size_t>(source.columns), kThreads),
                       blocks_for(static_cast<std::size_t>(source.rows), kRowsPerBlock));
       launch(stream, {.grid = grid, .block = kThreads}, column_maxima_kernel, source, maxima);
     });
-  } else if (map.shared == SharedScale::matrix) {
+  } else if (map.shared == ScaleOf::tensor) {
     make_shared_scales(stream, scales, [&](std::uint32_t* maxima) {
       launch(stream,
              {.grid = blocks_for(count, kElementsPerBlock), .block = kThreads},
@@ -286,12 +286,10 @@ void quantize(StreamView stream, const Quantize& args) {
                         : start(pack_kernel<2>);
 }
 
-std::size_t quantize_workspace_bytes(SharedScale shared,
-                                     std::int64_t /*rows*/,
-                                     std::int64_t columns) {
-  return shared == SharedScale::column   ? Arena::aligned_bytes(DType::u32, {columns})
-         : shared == SharedScale::matrix ? Arena::aligned_bytes(DType::u32, {1})
-                                         : 0;
+std::size_t quantize_workspace_bytes(ScaleOf shared, std::int64_t /*rows*/, std::int64_t columns) {
+  return shared == ScaleOf::channel  ? Arena::aligned_bytes(DType::u32, {columns})
+         : shared == ScaleOf::tensor ? Arena::aligned_bytes(DType::u32, {1})
+                                     : 0;
 }
 
 }  // namespace slackline::cuda

@@ -11,24 +11,24 @@ namespace slackline::cuda {
 
 // Where the scale of an element stands among the matrix's.
 struct ScaleMap {
-  SharedScale shared;
+  ScaleOf shared;
   std::int64_t group;  // columns of a group; all of them for a row
   std::int64_t groups_per_row;
 
   ScaleMap(const QuantizedFormat& format, std::int64_t columns)
       : shared(format.shared),
-        group(format.shared == SharedScale::group ? std::min(format.group, columns) : columns),
+        group(format.shared == ScaleOf::group ? std::min(format.group, columns) : columns),
         groups_per_row((columns + group - 1) / group) {}
 
   [[nodiscard]] __device__ std::int64_t of(std::int64_t row, std::int64_t column) const {
     switch (shared) {
-      case SharedScale::column:
+      case ScaleOf::channel:
         return column;
-      case SharedScale::matrix:
+      case ScaleOf::tensor:
         return 0;
-      case SharedScale::row:
+      case ScaleOf::token:
         return row;
-      case SharedScale::group:
+      case ScaleOf::group:
         break;
     }
     return row * groups_per_row + column / group;

@@ -113,9 +113,8 @@ void spread_factors(std::size_t group,
 
 // Elements that share a factor with their neighbours in a row.
 [[nodiscard]] inline std::size_t group_size(const QuantizedFormat& format, std::size_t columns) {
-  return format.shared == SharedScale::group
-             ? std::min(static_cast<std::size_t>(format.group), columns)
-             : columns;
+  return format.shared == ScaleOf::group ? std::min(static_cast<std::size_t>(format.group), columns)
+                                         : columns;
 }
 
 }  // namespace slackline

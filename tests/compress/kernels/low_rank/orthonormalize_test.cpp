@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kWorkspace = std::size_t{8} << 20U;
 
-void run(GuardedTensor& matrix, GramSchmidt method) {
+void run(GuardedTensor& matrix, Orthogonalization method) {
   const std::array<Tensor, 1> list = {matrix.view()};
   Stream stream(test_stream(1, orthonormalize_workspace_bytes(list, test_workers())));
   orthonormalize(stream, list, method);
@@ -69,7 +69,8 @@ std::vector<double> gram_schmidt(std::vector<double> values, std::size_t n, std:
 }  // namespace
 
 TEST_CASE("both Gram-Schmidt methods give the basis of the textbook, whatever the scale") {
-  for (const GramSchmidt method : {GramSchmidt::blocked, GramSchmidt::modified}) {
+  for (const Orthogonalization method :
+       {Orthogonalization::blocked, Orthogonalization::gram_schmidt}) {
     for (const auto& [n, r] : {std::pair{1, 1}, {5, 2}, {100, 16}, {333, 17}, {200, 64}}) {
       for (const double deviation : {1.0, 1e-20, 1e15}) {
         INFO(n << " x " << r << ", deviation " << deviation);
@@ -101,7 +102,7 @@ TEST_CASE("blocked Gram-Schmidt is orthogonal however close to dependent the col
       values.push_back(common[i / kColumns] + share * noise[i]);
     }
     GuardedTensor matrix(DType::f32, {kRows, kColumns}, values);
-    run(matrix, GramSchmidt::blocked);
+    run(matrix, Orthogonalization::blocked);
     REQUIRE(worst_mismatch(gram(matrix.values(), kRows, kColumns),
                            identity(kColumns),
                            {.absolute = 2e-6}) == "");
@@ -109,7 +110,8 @@ TEST_CASE("blocked Gram-Schmidt is orthogonal however close to dependent the col
 }
 
 TEST_CASE("dependent columns become zero, the others stay a basis") {
-  for (const GramSchmidt method : {GramSchmidt::blocked, GramSchmidt::modified}) {
+  for (const Orthogonalization method :
+       {Orthogonalization::blocked, Orthogonalization::gram_schmidt}) {
     constexpr std::size_t kRows = 64;
     constexpr std::size_t kColumns = 20;
     std::vector<double> values = random_values(kRows * kColumns, {.seed = 4});
@@ -132,14 +134,14 @@ TEST_CASE("dependent columns become zero, the others stay a basis") {
 TEST_CASE("zeros stay zeros and what is not finite becomes NaN") {
   GuardedTensor zeros(DType::f32, {8, 3});
   zeros.fill(0.0);
-  run(zeros, GramSchmidt::blocked);
+  run(zeros, Orthogonalization::blocked);
   REQUIRE(worst_mismatch(zeros.values(), std::vector<double>(24, 0.0), {}) == "");
   for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
     GuardedTensor matrix = random_tensor(DType::f32, {8, 3}, {});
     std::vector<double> values = matrix.values();
     values[5] = bad;
     matrix.set(values);
-    run(matrix, GramSchmidt::blocked);
+    run(matrix, Orthogonalization::blocked);
     for (const double value : matrix.values()) {
       REQUIRE(std::isnan(value));
     }
@@ -155,7 +157,7 @@ TEST_CASE("orthonormalizing has the same bits for any number of threads") {
       matrices.push_back(random_tensor(DType::f32, {n, 20}, {}));
       views.push_back(matrices.back().view());
     }
-    orthonormalize(stream, views, GramSchmidt::blocked);
+    orthonormalize(stream, views, Orthogonalization::blocked);
     for (const GuardedTensor& matrix : matrices) {
       const std::vector<std::byte> more = matrix.bytes();
       bytes.insert(bytes.end(), more.begin(), more.end());
@@ -167,7 +169,7 @@ TEST_CASE("orthonormalizing has the same bits for any number of threads") {
 TEST_CASE("orthonormalize refuses more columns than rows") {
   Stream stream(test_stream(1));
   GuardedTensor matrix(DType::f32, {2, 3});
-  REQUIRE_THROWS_WITH(orthonormalize(stream, std::array{matrix.view()}, GramSchmidt::blocked),
+  REQUIRE_THROWS_WITH(orthonormalize(stream, std::array{matrix.view()}, Orthogonalization::blocked),
                       Catch::Contains("more columns than rows"));
 }
 

@@ -20,11 +20,11 @@ constexpr RoundingKey kKey{.stream = {12, 34}, .step = 5, .message = 6, .first_e
 std::vector<QuantizedFormat> all_formats() {
   std::vector<QuantizedFormat> formats;
   for (const int bits : {2, 4, 8}) {
-    for (const SharedScale shared : {SharedScale::column, SharedScale::row, SharedScale::matrix}) {
+    for (const ScaleOf shared : {ScaleOf::channel, ScaleOf::token, ScaleOf::tensor}) {
       formats.push_back({.bits = bits, .shared = shared});
     }
     for (const std::int64_t group : {1, 5, 32, 128}) {
-      formats.push_back({.bits = bits, .shared = SharedScale::group, .group = group});
+      formats.push_back({.bits = bits, .shared = ScaleOf::group, .group = group});
     }
   }
   return formats;
@@ -112,7 +112,7 @@ TEST_CASE("ties go to the even number, and the highest one is clipped") {
   Stream stream(test_stream(1));
   const std::vector<double> x = {-1.0, -0.6875, -0.5625, -0.1875, 0.0625, 0.1875, 0.3125, 1.0};
   GuardedTensor matrix(DType::f32, {1, 8}, x);
-  Guarded quantized({.bits = 4, .shared = SharedScale::row}, {1, 8});
+  Guarded quantized({.bits = 4, .shared = ScaleOf::token}, {1, 8});
   quantize(stream, {.x = matrix, .to = quantized.view()});
   // In steps of 1/8: -8, -5.5, -4.5, -1.5, 0.5, 1.5, 2.5, 8.
   const std::vector<double> expected = {-1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.25, 0.875};
@@ -164,7 +164,7 @@ TEST_CASE("zeros and magnitudes below 2^-119 become zeros, larger ones keep thei
   Stream stream(test_stream(1, kWorkspace));
   const std::vector<double> rows = {0.0, -0.0, 0x1p-140, 0x1p-120, 0x1p-119, -0x1.8p-119};
   for (const int bits : {2, 4, 8}) {
-    Guarded quantized({.bits = bits, .shared = SharedScale::row}, {3, 2});
+    Guarded quantized({.bits = bits, .shared = ScaleOf::token}, {3, 2});
     GuardedTensor x(DType::f32, {3, 2}, rows);
     quantize(stream, {.x = x, .to = quantized.view()});
     const std::vector<double> out = decoded(stream, quantized, {3, 2});
@@ -208,7 +208,7 @@ TEST_CASE("random rounding is right on average and leaves multiples of a step al
   GuardedTensor matrix(DType::f32, {1, 8}, x);
   std::vector<double> sums(x.size());
   for (int step = 1; step <= kSteps; ++step) {
-    Guarded quantized({.bits = 4, .shared = SharedScale::row}, {1, 8});
+    Guarded quantized({.bits = 4, .shared = ScaleOf::token}, {1, 8});
     RoundingKey key = kKey;
     key.step = static_cast<std::uint64_t>(step);
     quantize(stream, {.x = matrix, .to = quantized.view(), .stochastic = key});
@@ -345,7 +345,7 @@ TEST_CASE("every device makes the CPU's codes") {
 }
 
 TEST_CASE("scratch of quantize is what it says") {
-  for (const SharedScale shared : {SharedScale::column, SharedScale::row, SharedScale::matrix}) {
+  for (const ScaleOf shared : {ScaleOf::channel, ScaleOf::token, ScaleOf::tensor}) {
     const Shape shape{200, 333};
     const std::size_t bytes = quantize_workspace_bytes(shared, shape[0], shape[1], test_workers());
     Stream stream(test_stream(1, bytes));
@@ -366,9 +366,9 @@ TEST_CASE("quantize refuses what does not fit") {
   wrong.format.bits = 8;
   REQUIRE_THROWS_WITH(quantize(stream, {.x = x, .to = wrong}),
                       Catch::Contains("numbers is u8 (4, 5), due is u8 (4, 10)"));
-  wrong.format = {.bits = 4, .shared = SharedScale::column};
+  wrong.format = {.bits = 4, .shared = ScaleOf::channel};
   REQUIRE_THROWS_WITH(dequantize(stream, wrong, x), Catch::Contains("due is bf16 (10)"));
-  wrong.format = {.bits = 4, .shared = SharedScale::group};
+  wrong.format = {.bits = 4, .shared = ScaleOf::group};
   REQUIRE_THROWS_WITH(dequantize(stream, wrong, x), Catch::Contains("groups of 0"));
 }
 
