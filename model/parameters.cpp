@@ -123,9 +123,6 @@ Parameters::Parameters(const ModelConfig& config, const Options& options)
       parameter.weight_bf16 = copies_.view(DType::bf16, shape, copies);
       copies += Arena::aligned_bytes(DType::bf16, shape);
     }
-    if (is_norm(parameter.spec.role)) {
-      num_norm_elements_ += Arena::aligned_bytes(DType::f32, shape) / sizeof(float);
-    }
   }
   if (total.input_gradient > 0) {
     input_gradient_buffer_ = Buffer("input embedding gradient", total.input_gradient, backing);

@@ -63,12 +63,9 @@ class Parameters {
   // Embedding::finish_gradient adds it. Empty elsewhere.
   [[nodiscard]] const Tensor& input_gradient() const { return input_gradient_; }
 
-  // All weights, and all gradients, as one row of f32 each; norms are the last
-  // num_norm_elements().
+  // All weights, and all gradients, as one row of f32 each; norms stand last.
   [[nodiscard]] Tensor all_weights() const;
   [[nodiscard]] Tensor all_gradients() const;
-
-  [[nodiscard]] std::size_t num_norm_elements() const { return num_norm_elements_; }
 
   // Rounds every weight into its bf16 copy; nothing to do in fp32.
   void refresh_copies(StreamView stream);
@@ -96,7 +93,6 @@ class Parameters {
   Buffer copies_;
   Buffer input_gradient_buffer_;
   Tensor input_gradient_;
-  std::size_t num_norm_elements_ = 0;
   std::vector<Parameter> parameters_;
 };
 

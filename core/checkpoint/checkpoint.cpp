@@ -1,6 +1,5 @@
 #include "core/checkpoint/checkpoint.h"
 
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -71,30 +70,6 @@ std::string Checkpoint::file(std::string_view name) const {
 void Checkpoint::verify() const {
   for (const auto& [name, file] : manifest_.files) {
     verify_file(name, file);
-  }
-}
-
-void Checkpoint::verify_group(std::string_view group) const {
-  const std::string prefix = std::string(group) + "/";
-  std::set<std::string> needed;
-  for (const auto& [name, tensor] : manifest_.tensors) {
-    if (name.starts_with(prefix)) {
-      for (const ManifestPiece& piece : tensor.pieces) {
-        needed.insert(piece.file);
-      }
-    }
-  }
-  for (const std::string& name : needed) {
-    verify_file(name, manifest_.files.at(name));
-  }
-}
-
-void Checkpoint::verify_share(int rank, int size) const {
-  int index = 0;
-  for (const auto& [name, file] : manifest_.files) {
-    if (index++ % size == rank) {
-      verify_file(name, file);
-    }
   }
 }
 

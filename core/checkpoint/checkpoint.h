@@ -46,13 +46,9 @@ class Checkpoint {
   // Path of a further file (tokenizer.json). Throws when the checkpoint does not list it.
   [[nodiscard]] std::string file(std::string_view name) const;
 
-  // Hashes every file, or those that tensors of `group` need, and refuses one that differs from
-  // the manifest, with both hashes. Do it before reading.
+  // Hashes every file and refuses one that differs from the manifest, with both hashes. Do it
+  // before reading.
   void verify() const;
-  void verify_group(std::string_view group) const;
-
-  // Hashes every size-th file from the rank-th on: many ranks share the work of verify().
-  void verify_share(int rank, int size) const;
 
   // Fills `destination` with a whole tensor, put together from its pieces. Throws when there is no
   // such tensor, or element type or shape differ (another model's checkpoint).

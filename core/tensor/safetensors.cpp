@@ -332,10 +332,6 @@ void SafetensorsFile::read(std::string_view name, Tensor destination) const {
   }
 }
 
-bool is_aligned(const Tensor& tensor) {
-  return reinterpret_cast<std::uintptr_t>(tensor.raw()) % size_of(tensor.dtype()) == 0;
-}
-
 FileSummary write_safetensors(const std::string& path,
                               std::span<const NamedTensor> tensors,
                               const SafetensorsOptions& options) {

@@ -50,7 +50,7 @@ class SafetensorsFile {
   [[nodiscard]] std::span<const std::byte> bytes(const Entry& entry) const;
 
   // A view of the file for reading only (a write faults), alive as long as this object. Its
-  // address may be unaligned: typed access needs is_aligned(), else use read().
+  // address need not be a multiple of the element size, which typed access needs: use read() there.
   // Throws FileError when the file has no such tensor.
   [[nodiscard]] Tensor tensor(std::string_view name) const;
 
@@ -71,9 +71,6 @@ class SafetensorsFile {
   std::unordered_map<std::string, std::size_t> index_;  // name to position in entries_
   std::map<std::string, std::string> metadata_;
 };
-
-// The address is a multiple of the element size.
-[[nodiscard]] bool is_aligned(const Tensor& tensor);
 
 struct SafetensorsOptions {
   std::map<std::string, std::string> metadata{};

@@ -273,10 +273,6 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& json, const st
   }
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
-  return tokenizer_from_json(read_file(path), path);
-}
-
 std::string tokenizer_path(const std::string& prefix) {
   return prefix + ".tokenizer.json";
 }

@@ -22,14 +22,13 @@ namespace slackline {
 //    "pattern": "gpt2" | "cl100k", "nfc":, "prefix_space":, "whole_words":}    hf
 
 [[nodiscard]] std::string tokenizer_to_json(const Tokenizer& tokenizer);
+
+// Throws FileError, which names `source`, where the text is not JSON or is not such a tokenizer.
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& json,
                                                              const std::string& source);
 
 // The same text for tokenizers with the same tokens, whether or not they recognize special tokens.
 [[nodiscard]] std::string tokenizer_identity(const Tokenizer& tokenizer);
-
-// Throws FileError where the file is missing, is not JSON or is not such a tokenizer.
-[[nodiscard]] std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 
 // "<prefix>.tokenizer.json".
 [[nodiscard]] std::string tokenizer_path(const std::string& prefix);

@@ -26,6 +26,10 @@ std::vector<TokenId> all_tokens(const TokenFile& file) {
   return tokens;
 }
 
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+  return tokenizer_from_json(read_file(path), path);
+}
+
 // About `bytes` bytes in several scripts, with white space of several kinds.
 std::string long_text(std::size_t bytes) {
   std::string text;

@@ -167,9 +167,6 @@ TEST_CASE("a flipped bit anywhere in any file is refused with file and both hash
     }
   }
   CHECK_THAT(refusal(path), Equals("accepted"));
-  flip_bit(path + "/adam_m-00000.safetensors", 1);
-  Checkpoint(path).verify_group("weights");
-  REQUIRE_THROWS_AS(Checkpoint(path).verify_group("adam_m"), FileError);
 }
 
 TEST_CASE("a flipped bit anywhere in the manifest is refused") {
