@@ -40,7 +40,7 @@ class AttentionLayer {
  public:
   AttentionLayer(Parameters& parameters, const ModelConfig& config, int layer);
 
-  // That of x, which who makes x makes.
+  // The norm of x, which the caller makes together with x or after it.
   [[nodiscard]] FollowingNorm norm_of(const AttentionActivations& kept) const {
     return {norm_, kept.norm, ModelPart::layer, layer_};
   }

@@ -34,7 +34,7 @@ class Block {
   Block(Parameters& parameters, const ModelConfig& config, int layer)
       : attention_(parameters, config, layer), mlp_(parameters, config, layer) {}
 
-  // That of x, which who makes x makes.
+  // The norm of x, which the caller makes together with x or after it.
   [[nodiscard]] FollowingNorm norm_of(const BlockActivations& kept) const {
     return attention_.norm_of(kept.attention);
   }

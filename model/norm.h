@@ -21,7 +21,7 @@ class Norm {
 
   void forward(StreamView stream, const Tensor& x, const NormActivations& kept) const;
 
-  // Of sum.out, which it makes first.
+  // Makes sum.out first, then its norm.
   void forward(StreamView stream, const DropoutAdd& sum, const NormActivations& kept) const;
 
   // dx is written or added to; weight and bias gradients are added to.

@@ -13,7 +13,7 @@ struct SamplingOptions {
 
 // Chooses the token at `position` of a text (0 is the text's first token, the prompt included).
 // A function of its arguments alone: the random number is keyed by (seed, position), so a text does
-// not depend on what was drawn before. Of equal logits the lowest id counts as the most likely.
+// not depend on what was drawn before. The lowest id of equal logits counts as the most likely.
 // Weights are computed in double and summed in id order.
 //
 // Throws NonFiniteError when a logit is not finite: such weights are the outcome of a training run

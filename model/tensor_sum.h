@@ -15,16 +15,16 @@ struct TensorShare {
   int size = 1;
   bool sequence_parallel = false;  // REQUIRES: false for one rank
 
-  // Of `count` heads, columns or rows of the vocabulary: the first that this rank has, and how
-  // many. Differs by one at most from rank to rank.
+  // The first of `count` heads, columns or rows of the vocabulary that this rank has, and how many
+  // it has. That number differs by one at most from rank to rank.
   [[nodiscard]] std::int64_t first_of(std::int64_t count) const { return count * rank / size; }
 
   [[nodiscard]] std::int64_t num_of(std::int64_t count) const {
     return count * (rank + 1) / size - first_of(count);
   }
 
-  // Of partial products that the ranks add up: in f32, so that a sum rounds once, as one rank's
-  // does.
+  // The type of partial products that the ranks add up: f32, so that a sum rounds once, as one
+  // rank's does.
   [[nodiscard]] DType partial(DType dtype) const { return size > 1 ? DType::f32 : dtype; }
 
   // How many of N rows of the residual stream this rank owns, and the first. REQUIRES: N divides

@@ -13,8 +13,8 @@ namespace slackline {
 // preference.
 class BytePairMerges {
  public:
-  // Appends a merge that comes after all others. Of several for the same pair the last one
-  // holds, as in Hugging Face's library.
+  // Appends a merge that comes after all others. The last of several for the same pair holds, as
+  // in Hugging Face's library.
   void add(TokenId left, TokenId right, TokenId result);
 
   // Merges neighbours of `ids` until none have a merge left: always the pair whose merge was added
