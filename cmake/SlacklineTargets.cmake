@@ -19,7 +19,7 @@ set(SL_CXX_FLAGS
   # Sums keep the order they are written in; contraction to FMA is the compiler's choice, the same
   # in every build of one machine.
   -fno-math-errno -fno-trapping-math)
-# Of .cu files: constexpr functions may be called in kernels; lines are kept for profilers.
+# In .cu files constexpr functions may be called in kernels, and lines are kept for profilers.
 set(SL_CUDA_FLAGS --expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas)
 if(SL_WERROR)
   list(APPEND SL_CXX_FLAGS -Werror)

@@ -11,8 +11,8 @@ namespace slackline {
 // same file. The file is not read.
 [[nodiscard]] std::string file_identity(const std::string& path);
 
-// Size and a hash of the contents: equal for copies of a file on any hosts. Of a file of more than
-// 64 pages of 4096 bytes the hash takes 64, evenly spread, the first and the last among them.
+// Size and a hash of the contents: equal for copies of a file on any hosts. In a file of more
+// than 64 pages of 4096 bytes the hash takes 64, evenly spread, the first and the last among them.
 [[nodiscard]] std::string sampled_contents(const std::string& path);
 
 // The same of every byte.

@@ -6,7 +6,7 @@
 
 namespace slackline {
 
-// Payload bytes that one rank sends in one operation: what Communicator::bytes_sent() grows by. Of
+// Payload bytes that one rank sends in one operation: what Communicator::bytes_sent() grows by. For
 // n ranks, S = elements * element_size bytes, own = bytes of slice_of(elements, rank, n):
 //
 //   send            S                                 receive, barrier   0

@@ -40,7 +40,7 @@ struct TransferNote {
   const char* what = "";
   int stage = -1;        // virtual pipeline stage, -1: none
   int micro_batch = -1;  // -1: none
-  // Of a message that is cut for a rehearsal: what it stands for, by which algorithms go. 0:
+  // What a message that is cut for a rehearsal stands for, by which algorithms go. 0: it stands for
   // itself.
   std::size_t whole_bytes = 0;
 };

@@ -29,10 +29,10 @@ struct TransferWork {
   // A send or receive may go in parts of so many bytes, at both ends alike; 0: in one.
   std::size_t part_bytes = 0;
   std::vector<Start> start_parts{};  // of a send: when each of them can go
-  // Of a receive: told how many of the first have come; not to block or throw.
+  // A receive tells it how many of the first parts have come; not to block or throw.
   std::function<void(std::size_t)> parts_done{};
   Job ended{};  // told at the end, also that of a transfer that failed; not to block or throw
-  // Of the same rank: this transfer begins, `before` included, when that one has ended. Looked at
+  // This transfer begins, `before` included, when that one, of the same rank, has ended. Looked at
   // in the call alone.
   const Transfer* follows = nullptr;
 };

@@ -15,8 +15,8 @@ namespace slackline::cuda {
 [[nodiscard]] bool reserve(std::size_t bytes);
 [[nodiscard]] MemoryPool::Use use_of_pool();
 
-// Of that pool. Null where neither it nor the device has that much left. Throws DeviceError for
-// other failures.
+// Takes a piece of that pool. Null where neither it nor the device has that much left. Throws
+// DeviceError for other failures.
 [[nodiscard]] std::byte* allocate(std::size_t bytes);
 // Waits until the device has done what is queued. By any thread.
 void release(std::byte* memory);
@@ -34,7 +34,7 @@ void fill_zero(std::byte* memory, std::size_t bytes);
 // Between any two places, host or device: done when the call returns.
 void copy_now(void* to, const void* from, std::size_t bytes);
 
-// Likewise, but queued on the stream. Memory of the host that is not pinned has been read when the
+// Queues such a copy on the stream. Memory of the host that is not pinned has been read when the
 // call returns, and has not been written before synchronize().
 void copy(CUstream_st* stream, void* to, const void* from, std::size_t bytes);
 

@@ -14,7 +14,7 @@ namespace {
 
 using WaitValue = CUresult (*)(CUstream, CUdeviceptr, std::uint32_t, unsigned);
 
-// Of the driver, which programs are not linked with: they start without one.
+// Looks in the driver, which programs are not linked with: they start without one.
 WaitValue find_wait_value() {
   constexpr unsigned kVersion = 12000;  // of the function's form
   void* function = nullptr;

@@ -134,7 +134,7 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
-// Of all threads of a block (x only, whole warps); every thread gets it. `scratch`: a float of
+// Sums over the threads of a block (x only, whole warps); all get the sum. `scratch`: a float of
 // shared memory for each warp. Begins and ends with a barrier where there is more than one warp.
 __device__ inline float block_sum(float value, float* scratch) {
   value = warp_sum(value);

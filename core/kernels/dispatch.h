@@ -33,7 +33,7 @@ inline void rehearse(StreamView stream, double operations) {
   [[gnu::weak]] __VA_ARGS__; \
   }
 
-// Likewise a template of the element type.
+// Declares a template of the element type likewise.
 #define SL_BACKENDS_OF_TYPE(...) \
   namespace cpu {                \
   template <typename T>          \

@@ -76,7 +76,7 @@ class DropoutWords {
     return order;
   }();
 
-  // Of a round, in all lanes.
+  // The keys of a round, the same in all lanes.
   struct Keys {
     Vector key0;
     Vector key1;

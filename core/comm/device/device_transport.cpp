@@ -68,7 +68,7 @@ DeviceTransport decide_device_transport(const TransportFacts& facts, TransportWi
 DeviceTransport choose_device_transport(Communicator& world,
                                         TransportWish wish,
                                         bool emulates_links) {
-  // Of the machine: nodes of a world may be emulated.
+  // The name is the machine's, for nodes of a world may be emulated.
   const std::string host = host_name();
   const std::vector<std::string> places =
       exchange_texts(world, host + " " + cuda::device_id(), "the devices of ranks");

@@ -236,7 +236,7 @@ class NcclCommunicator final : public Communicator {
     staged_->record_transfers(on);
   }
 
-  // Those of both kinds are in the order of their submission.
+  // Records of both kinds are in the order of their submission.
   [[nodiscard]] std::vector<TransferRecord> take_records() override {
     std::vector<TransferRecord> all = staged_->take_records();
     for (const std::shared_ptr<Timed>& timed : records_) {
@@ -279,7 +279,7 @@ class NcclCommunicator final : public Communicator {
     all_ = std::make_unique<NcclLink>("nccl " + axis(), id_of(id), rank(), size(), *staged_);
   }
 
-  // Of two ranks each has the other both behind and before it: a message goes from one to the next.
+  // Each of two ranks has the other both behind and before it: a message goes from one to the next.
   [[nodiscard]] NcclLink* link_to(int peer) const {
     return peer == (rank() + 1) % size()            ? next_.get()
            : peer == (rank() + size() - 1) % size() ? previous_.get()

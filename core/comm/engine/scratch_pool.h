@@ -42,7 +42,7 @@ class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
   [[nodiscard]] bool has(std::size_t bytes);
 
  private:
-  // Of free_, under the lock.
+  // Looks in free_, under the lock.
   [[nodiscard]] std::vector<Buffer>::iterator best_for(std::size_t needed);
   void put(Buffer block);
 

@@ -38,7 +38,7 @@ LinkModel::LinkModel(Cluster cluster, int ranks, std::span<Slot> slots)
   SL_CHECK_EQ(slots_.size(), num_slots(cluster_, ranks));
 }
 
-// Of every ordered pair of ranks, then of every node.
+// Every ordered pair of ranks has a slot; those of the nodes follow.
 std::size_t LinkModel::num_slots(const Cluster& cluster, int ranks) {
   const auto count = static_cast<std::size_t>(ranks);
   const auto nodes = static_cast<std::size_t>(cluster.node_of(ranks - 1)) + 1;

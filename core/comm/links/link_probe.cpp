@@ -32,7 +32,7 @@ class Prober {
  public:
   explicit Prober(Communicator& world) : world_(&world) {}
 
-  // Of the link that the pairs use: the first alone, then all of them at once.
+  // Measures the link that the pairs use: the first alone, then all of them at once.
   [[nodiscard]] Cluster::Link probe(const std::vector<Pair>& pairs) {
     const std::vector<Pair> first = {pairs.front()};
     Cluster::Link link{.source = "measured"};
@@ -120,8 +120,8 @@ class Prober {
       (sends ? world_->receive(answer, peer, kNote) : world_->send(answer, peer, kNote)).wait();
       const double answered =
           world_->now() - begin - (way == Way::there_and_back ? 0.0 : answer_seconds_);
-      // Of two messages at once the later one counts. Its receiver knows when it came; the sender
-      // of the other one may have its answer before that.
+      // The later of two messages at once counts. Its receiver knows when it came; the sender of
+      // the other one may have its answer before that.
       seconds[static_cast<std::size_t>(world_->rank())] =
           both ? std::max(answered, received) : answered;
     }

@@ -72,7 +72,7 @@ void find_nodes(MPI_Comm comm, MpiWorld& world) {
   }
 }
 
-// Of several exchanges with rank 0, the one with the shortest round trip bounds the offset best:
+// The one of several exchanges with rank 0 that has the shortest round trip bounds the offset best:
 // to half that trip. Ranks on rank 0's node read the same clock.
 void find_clock(MPI_Comm comm, MpiWorld& world) {
   for (int rank = 1; rank < world.size; ++rank) {

@@ -30,7 +30,7 @@ Shape check_qkv(const Tensor& qkv, int num_heads) {
   return {qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3};
 }
 
-// Of one causal product of a forward pass, which has two; a backward pass has five.
+// Operations of one causal product. A forward pass has two of them, a backward pass five.
 double product_operations(const Shape& shape) {
   return static_cast<double>(shape[0] * shape[1] * shape[1] * shape[2]);
 }

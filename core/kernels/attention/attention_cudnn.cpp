@@ -47,7 +47,7 @@ std::int64_t largest_proper_divisor(std::int64_t number) {
   return number / divisor;
 }
 
-// Of the largest part that fits into the scratch; null where there is none.
+// Makes the graph of the largest part that fits into the scratch; null where there is none.
 std::unique_ptr<AttentionGraph> graph_of(const Problem& problem, cudnnHandle_t handle) {
   const auto refuse = [&](const std::string& reason) {
     log_info("attention " + problem.to_string() + " runs without cuDNN: " + reason);

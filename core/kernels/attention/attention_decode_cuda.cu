@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kWarp* kWarps) decode_kernel(Heads heads) {
            rest < kPositions ? rest : kPositions,
            partial);
   }
-  // Of each warp: most, total, and D sums.
+  // `shared` holds for each warp: most, total, and D sums.
   float* const shared = dynamic_shared<float>();
   float* const own = shared + threadIdx.y * static_cast<unsigned>(D + 2);
   if (threadIdx.x == 0) {

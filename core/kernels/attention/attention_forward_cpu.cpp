@@ -55,7 +55,7 @@ struct Scratch {
   float* factors;  // and by key
 };
 
-// Of each query of the panel, so far.
+// The statistics of each query of the panel, so far.
 struct Softmax {
   Floats most[kVectors];
   Floats sum[kVectors];

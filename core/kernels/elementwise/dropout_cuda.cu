@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kMapThreads)
     dropout_kernel(Samples samples, DropoutFactors factors, Elements<X, T> elements) {
   const std::int64_t element = (std::int64_t{blockIdx.x} * kMapThreads + threadIdx.x) * n;
   for (std::int64_t sample = blockIdx.y; sample < samples.count; sample += gridDim.y) {
-    // Those of this thread's elements that the sample has and that are there.
+    // The thread takes those of its elements that the sample has and that are there.
     const std::int64_t first = sample * samples.per_sample + element;
     const std::int64_t end = std::min(samples.end, (sample + 1) * samples.per_sample);
     if (first >= end || first + n <= samples.begin) {

@@ -16,7 +16,7 @@ struct DropoutFactors {
   std::uint32_t threshold;
   float kept;
 
-  // Of elements element .. element + n - 1 of the sample. REQUIRES: element is a multiple of n.
+  // Draws for elements element .. element + n - 1 of the sample. REQUIRES: n divides element.
   template <int n>
   __device__ Floats<n> draw(std::int64_t sample, std::int64_t element) const {
     static_assert(n % kWordsOfBlock == 0);

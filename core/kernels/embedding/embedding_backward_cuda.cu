@@ -36,7 +36,7 @@ struct Lists {
   static constexpr std::int64_t kFirstCount = 2;
   static constexpr std::int64_t kRunWords = sizeof(Run) / sizeof(std::int32_t);
 
-  // That rows have taken in the lists.
+  // How many places of the lists rows have taken.
   __device__ std::int32_t* num_places() const { return counters; }
 
   __device__ std::int32_t* num_runs() const { return counters + 1; }
@@ -175,7 +175,7 @@ __device__ void add_rows(
   store<n>(to, sum);
 }
 
-// Of this thread: blockIdx.x counts strips of columns.
+// The first column of this thread: blockIdx.x counts strips of columns.
 template <int n>
 __device__ std::int64_t first_column() {
   return (std::int64_t{blockIdx.x} * kWarp + threadIdx.x) * n;

@@ -73,8 +73,8 @@ class LineWalk {
   std::size_t left_ = 0;
 };
 
-// The operands and target of one tile. Of C only the first `vectors` vectors of each row count:
-// the last columns of a matrix need not cost a whole panel.
+// The operands and target of one tile. Only the first `vectors` vectors of each row of C count: the
+// last columns of a matrix need not cost a whole panel.
 struct Tile {
   const float* strip = nullptr;
   std::size_t strip_stride = 0;  // 0: packed; else row i of A stands at strip + i * strip_stride

@@ -236,7 +236,7 @@ class Product {
     }
   }
 
-  // Of a tile: rows of the group, columns of C, first sum.
+  // Where a tile begins: row of the group, column of C, first summand.
   struct Place {
     std::size_t row, column, k;
   };

@@ -45,7 +45,7 @@ class MatmulEpilogue {
       sum = simd::hn::Add(sum, load(args_.bias, column, part));
     }
     if (!args_.gelu_output.empty()) {
-      // Of C as stored, so that the backward pass, which reads C, sees the same function.
+      // GELU takes C as stored, so that the backward pass, which reads C, sees the same function.
       store(simd::gelu(rounded_as_c(sum)), args_.gelu_output, row + column, part);
     }
     if (!args_.gelu_input.empty()) {

@@ -57,7 +57,7 @@ std::string file_name(const std::string& owner) {
   return name + ".json";
 }
 
-// That of this thread's device; threads with devices of one kind share it.
+// The cache of this thread's device; threads with devices of one kind share it.
 AlgorithmCache& cache() {
   static std::mutex mutex;
   static std::map<std::string, AlgorithmCache> caches;

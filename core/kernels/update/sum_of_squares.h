@@ -21,7 +21,7 @@ namespace slackline {
 [[nodiscard]] std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors,
                                                           const Workers& workers);
 
-// Of one tensor.
+// Sums the squares of one tensor.
 [[nodiscard]] inline double sum_of_squares(StreamView stream, const Tensor& tensor) {
   return sums_of_squares(stream, {&tensor, 1}).front();
 }
