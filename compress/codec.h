@@ -59,7 +59,7 @@ struct CodecState {
 
 // Compresses one kind of message: a list of matrices (f32, row-major), always of the same shapes.
 // Owns the state that goes from message to message; the residual of error feedback belongs to its
-// caller (error_feedback.h), who hands it in.
+// caller (residuals.h), who hands it in.
 //
 // A message takes one of two ways.
 //   As a frame, to one receiver or gathered by several:  encode(), send the frame, settle();

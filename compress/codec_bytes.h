@@ -18,7 +18,7 @@ namespace slackline {
 // Bytes of a matrix's packed numbers: of quantize. Rows begin on whole bytes.
 [[nodiscard]] std::size_t packed_bytes(const CodecSetting& setting, const MatrixShape& shape);
 
-// Of a matrix in a frame, without the header.
+// Bytes of a matrix in a frame, without the header.
 [[nodiscard]] std::size_t payload_bytes(const CodecSetting& setting, const MatrixShape& shape);
 
 // A whole frame.

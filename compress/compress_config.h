@@ -24,8 +24,8 @@ struct ListedClasses {
 // What is measured of compressed messages, and what they may lose.
 struct GuardConfig {
   std::int64_t every = 100;  // steps; 0: nothing is measured
-  // Bounds by site: |message - decoded| / |message|, with error feedback |owed| / |message|. Of
-  // sites that are not in it errors are reported only.
+  // Bounds by site: |message - decoded| / |message|, with error feedback |owed| / |message|.
+  // Errors of sites that are not in it are reported only.
   std::map<std::string, double> max_error{};
 };
 
@@ -39,7 +39,7 @@ struct GuardConfig {
 struct CompressConfig {
   CompressionPolicy policy = CompressionPolicy::none;
   std::map<std::string, CodecSetting> sites{};  // by name, as far as set
-  // Of critical_path: what it may choose from, by site, as far as set.
+  // What critical_path may choose from, by site, as far as set.
   std::map<std::string, std::vector<CodecSetting>> candidates{};
   int warmup_steps = 0;                  // at first nothing is compressed
   std::vector<ListedClasses> classes{};  // of policy list

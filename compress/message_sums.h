@@ -19,8 +19,8 @@ struct MessageSums {
   double error = 0.0;     // |x - y|^2
   double residual = 0.0;  // |e|^2
 
-  // Of lazy feedback at a boundary, over consecutive messages i, i + 1 of a step: E what message i
-  // left, D = X_i - X_(i+1) with X the input activation of the stage that sends
+  // Sums for lazy feedback at a boundary, over consecutive messages i, i + 1 of a step: E is what
+  // message i left, D = X_i - X_(i+1) with X the input activation of the stage that sends
   // (docs/compression.md: what remains of lazy feedback is the sum of D^T E).
   double pair_elements = 0.0;
   double left = 0.0;                // |E|^2

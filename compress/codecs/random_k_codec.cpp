@@ -167,7 +167,7 @@ class RandomKCodec final : public Codec {
     return frame_part(frame, sizeof(FrameHeader), DType::u8, {sizeof(MessageWords)});
   }
 
-  // Likewise of the message that is being added up.
+  // The words of the message that is being added up.
   [[nodiscard]] Tensor sum_words() const {
     return sum_words_.view(DType::u8, {sizeof(MessageWords)});
   }

@@ -40,8 +40,8 @@ __device__ inline std::uint32_t magnitude(float value) {
   return __float_as_uint(value) & 0x7fffffffU;
 }
 
-// Of the largest magnitude. The bounds keep 2^f / scale and the step between decoded values normal
-// numbers.
+// The scale of the largest magnitude. The bounds keep 2^f / scale and the step between decoded
+// values normal numbers.
 __device__ inline BFloat16 scale_of(std::uint32_t largest) {
   constexpr auto kSmallest = std::bit_cast<std::uint32_t>(0x1p-119F);
   constexpr auto kTooLarge = std::bit_cast<std::uint32_t>(0x1p127F);

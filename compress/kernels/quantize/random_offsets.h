@@ -26,7 +26,7 @@ class RandomOffsets {
     }
   }
 
-  // Of kLanes elements from `i` on, counted from the chunk's first one.
+  // The numbers of kLanes elements from `i` on, counted from the chunk's first one.
   [[nodiscard]] simd::Floats vector(std::size_t i) const {
     const auto halves = simd::hn::LoadU(simd::kHalfWords, halves_ + skipped_ + i);
     const simd::Floats numbers =

@@ -54,7 +54,7 @@ class VectorPermutation {
     Words right[kVectors];
   };
 
-  // Of x, x + 1, ...
+  // Splits x, x + 1, ...
   void split(std::uint32_t x, Words& left, Words& right) const {
     left = hn::Set(kWords, x / permutation_.side());
     right = hn::Iota(kWords, x % permutation_.side());

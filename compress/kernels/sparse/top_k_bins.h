@@ -20,7 +20,7 @@ struct Digit {
 
 inline constexpr int kDigits = 3;
 
-// Of a key, the largest first.
+// The digits of a key, the most significant first.
 __device__ constexpr Digit digit_of(int digit) {
   return digit == 0 ? Digit{20, kMostBins} : Digit{20U - 10U * static_cast<unsigned>(digit), 1024};
 }
