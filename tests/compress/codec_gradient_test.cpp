@@ -127,7 +127,7 @@ struct Slopes {
   double finite = 0.0;    // from what arrives a step to either side
 };
 
-// Of the loss sum |d_i| y_i / d_i of what arrives, y: its gradient has the direction's signs.
+// The loss is sum |d_i| y_i / d_i, y what arrives: its gradient has the direction's signs.
 Slopes slopes(const CodecSetting& setting, const Probe& probe) {
   const std::vector<double> weights = signs_of(probe.direction);
   Boundary boundary(setting);

@@ -40,7 +40,7 @@ std::string refusal(const std::string& section) {
   return "accepted";
 }
 
-// Of a setting in the place of a site's.
+// Returns the refusal of a setting in the place of a site's.
 std::string setting_refusal(const std::string& setting) {
   return refusal(R"({"data_gradient": )" + setting + "}");
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr MatrixShape kShape{.rows = 128, .columns = 256};
 
-// Of a message of normal numbers.
+// Measures the error of a message of normal numbers.
 double measured_error(const CodecSetting& setting) {
   const auto codec = make_codec(setting, {{.name = "x", .shape = kShape}}, 7);
   Stream stream({.num_threads = 1, .workspace_bytes = codec->workspace_bytes(1)});

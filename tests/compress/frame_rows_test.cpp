@@ -9,7 +9,7 @@ namespace slackline::testing {
 
 namespace {
 
-// Of kParts: the middle of the first matrix, all of the second, the last row of the third.
+// The middle of the first matrix of kParts, all of the second, the last row of the third.
 const std::vector<MatrixRows> kRows = {{.matrix = 0, .first = 3, .last = 30},
                                        {.matrix = 1, .first = 0, .last = 1},
                                        {.matrix = 2, .first = 299, .last = 300}};

@@ -118,8 +118,8 @@ TEST_CASE("gradients behind a compressed activation are those of the loss, for e
   const std::vector<Case> cases = {
       {sparse(CodecKind::random_k, 0.25), kDifferences},
       {sparse(CodecKind::random_k, 0.5), kDifferences},
-      // Of fewer elements others are kept as soon as the activation moves, and the loss jumps; the
-      // codec's own test has them where the same ones stay.
+      // A smaller ratio keeps other elements as soon as the activation moves, and the loss jumps;
+      // the codec's own test has smaller ones where the same elements stay.
       {sparse(CodecKind::top_k, 1.0), kDifferences},
       // Straight through: roundings of both losses differ, and do not add up over 3,000 elements.
       {{.kind = CodecKind::cast}, 0.02},

@@ -201,7 +201,7 @@ int stage_of(const MeshRun& run, const ParameterSpec& spec) {
   return stage;
 }
 
-// Of what the gradients of each stage lose, from whole runs with and without compression.
+// Sums of what each stage's gradients lose, from whole runs with and without compression.
 ClassSums gradient_sums(const MeshRun& plain, const MeshRun& run) {
   const LogicalTensors raw = run_mesh(plain).gradients;
   const LogicalTensors sent = run_mesh(run).gradients;

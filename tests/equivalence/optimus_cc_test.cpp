@@ -76,7 +76,7 @@ std::vector<LogicalTensors> trained(const MeshRun& run) {
   return gradients;
 }
 
-// Of all tensors: the largest |a - b| / |b| in the Euclidean norm.
+// The largest |a - b| / |b| of any tensor, in the Euclidean norm.
 double distance(const LogicalTensors& actual,
                 const std::map<std::string, std::vector<double>>& expected) {
   REQUIRE(actual.size() == expected.size());

@@ -28,7 +28,7 @@ struct CrossEntropy {
     std::vector<double> d_table;
   };
 
-  // Of scale * sum(losses).
+  // The gradients of scale * sum(losses).
   [[nodiscard]] Gradients gradients(const std::vector<double>& x,
                                     const std::vector<double>& table,
                                     double scale) const {

@@ -28,7 +28,7 @@ constexpr std::int64_t kColumns = 1024;
 enum class Data { normal, outlier_channels, outlier_tokens, laplace };
 
 // Errors that hang on a few maxima (of the whole tensor, of outlier channels) differ by up to 20 %
-// from seed to seed, the others by less than 1 %. Of these seeds the maxima are those of the table.
+// from seed to seed, the others by less than 1 %. With these seeds the maxima are the table's.
 constexpr std::array<std::uint64_t, 4> kSeeds = {14, 17, 3, 8};
 
 bool is_outlier(Data data, std::size_t row, std::size_t column) {
@@ -80,7 +80,7 @@ struct Errors {
   std::array<double, 5> expected;
 };
 
-// Of another program, with other random numbers.
+// Errors that another program has, with other random numbers.
 const std::vector<Errors> kErrors = {
     {Data::normal, 2, {0.550, 0.504, 0.699, 0.433, 0.392}},
     {Data::normal, 4, {0.138, 0.125, 0.179, 0.106, 0.094}},

@@ -258,7 +258,7 @@ TEST_CASE("without error feedback random_k is right on average") {
     squares += (value - 1.0) * (value - 1.0);
     worst = std::max(worst, std::abs(value - 1.0));
   }
-  // Of 1000 nearly normal deviations: the mean square within 5 x sqrt(2 / 1000), the largest
+  // The mean square of 1000 nearly normal deviations lies within 5 x sqrt(2 / 1000), the largest
   // within 5 standard deviations.
   REQUIRE(std::abs(squares / 1000.0 / variance - 1.0) < 5.0 * std::sqrt(2.0 / 1000.0));
   REQUIRE(worst < 5.0 * std::sqrt(variance));

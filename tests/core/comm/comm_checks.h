@@ -19,7 +19,7 @@ struct CommCheck {
 
 [[nodiscard]] const std::vector<CommCheck>& comm_checks();
 
-// Those of them about the work that transfers take with them.
+// The checks among them that are about the work that transfers take with them.
 [[nodiscard]] const std::vector<CommCheck>& work_checks();
 
 // Throws "rank R of N: <what>" unless `good`.

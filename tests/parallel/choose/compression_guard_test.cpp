@@ -117,7 +117,7 @@ TEST_CASE("of candidates that are expected to lose less the one that sends least
     return outcome(job_of(2, 1), "pipeline_backward", kSteady, setting, 0.51, rule);
   };
   const std::vector<CodecSetting> all{cast, bytes, low_rank(8), low_rank(4)};
-  // Of 32 x 32 floats low_rank 4 sends a quarter, 8 half, bytes a quarter and their scales.
+  // low_rank 4 sends a quarter of 32 x 32 floats, 8 half, bytes a quarter and their scales.
   CHECK(next(low_rank(4), all) == "quantize 8");
   CHECK(next(low_rank(4), {cast, low_rank(8)}) == "cast");
   CHECK(next(low_rank(2), all) == "low_rank 4");
@@ -156,7 +156,7 @@ TEST_CASE("a guard sees what a class of gradients sends as a whole") {
   const MeshJob job = job_of(1, 2);
   const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::tail};
   CHECK(outcome(job, "data_gradient", gradients, low_rank(8), 0.51) == "low_rank 16");
-  // Of 32 x 128 that is smaller still; of 32 x 32 it is not, and those travel plain.
+  // low_rank 16 still makes 32 x 128 smaller, but not 32 x 32, which then travels plain.
   CHECK(outcome(job, "data_gradient", gradients, low_rank(16), 0.51) == "off");
 }
 

@@ -84,7 +84,7 @@ const std::vector<GoldenLayout> kLayouts = {
     {"data_4.txt", {.data = 4}, 2},
 };
 
-// Of every policy that compresses; the site is one that the layout has.
+// A section for every policy that compresses; the site is one that the layout has.
 std::vector<std::string> golden_policies(const GoldenLayout& layout) {
   const bool pipeline = layout.parallel.pipeline > 1;
   const std::string site = pipeline ? "pipeline_backward" : "data_gradient";

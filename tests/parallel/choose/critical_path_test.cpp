@@ -219,7 +219,7 @@ TEST_CASE("before steps are measured, what waits for sure goes by 8-bit integers
   CHECK_FALSE(warm[0].plan.compresses_anything());
   CHECK(warm[1].from_step == 5);
   CHECK(warm[1].plan == slow[0].plan);
-  // Of a site's own candidates these are none.
+  // Neither integers nor bf16 are among this site's own candidates.
   CHECK_FALSE(early(1e5, R"({"policy": "critical_path",
       "data_gradient": {"codec": "low_rank", "rank": 2}})")[0]
                   .plan.compresses_anything());

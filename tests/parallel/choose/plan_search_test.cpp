@@ -129,7 +129,7 @@ class RandomSteps {
   std::mt19937 generator_;
 };
 
-// Of all combinations.
+// Returns the shortest step of all combinations.
 Seconds exhaustive(const Schedule& schedule,
                    const CostModel& plain,
                    const std::vector<ClassChoices>& classes,

@@ -29,7 +29,7 @@ class Passes {
     });
   }
 
-  // Of the passes since the last call, each of which copied `value` 8 times.
+  // Sums the losses of the passes since the last call, each of which copied `value` 8 times.
   [[nodiscard]] double losses() { return losses_.take(stream_); }
 
   void set(double value) {

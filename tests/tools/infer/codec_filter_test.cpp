@@ -114,8 +114,8 @@ TEST_CASE("rows pass in groups of a message's tokens, cut as over training's ten
 }
 
 TEST_CASE("low_rank begins every message with the checkpoint's factor of its rank") {
-  // Of its two tokens rank 0 looks at channel 0, which only the first has, and rank 1 at channel 3,
-  // which only the second has: the other one is lost, in every message alike.
+  // Rank 0 looks at channel 0, which only the first of its two tokens has, and rank 1 at channel 3,
+  // which only the second of its own has: the other one is lost, in every message alike.
   std::vector<float> factors(std::size_t{2} * 12, 0.0F);
   factors[0] = 1.0F;
   factors[12 + 3] = 1.0F;

@@ -229,7 +229,7 @@ TEST_CASE("a checkpoint's plans of critical_path go on, whatever the config woul
     CHECK(resumed.plans == plans);
     CHECK(resumed.errors == errors);
   }
-  // Of another policy, or of another layout, they do not.
+  // Plans of another policy, or of another layout, do not go on.
   const PlanHistory none = compression_plans(job_of({}));
   CHECK(resumed_plans(none, plan_document(chosen.back(), chosen, errors)).plans == none);
   CHECK(resumed_plans(fast, plan_document(none.back(), none, {})).plans == fast);

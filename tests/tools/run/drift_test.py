@@ -25,7 +25,7 @@ SKIPPED = 77
 STEPS, CHANGE_AFTER = 200, 40
 ATTEMPTS = 3
 MODEL = {"layers": 2, "hidden": 64, "heads": 4, "sequence": 64, "vocab": 257}
-# Of the links, in bits a second.
+# Speeds of the links, in bits a second.
 FAST, SLOW = 10**10, 10 * 10**6
 SLOW_AT_LEAST, SLOW_AT_MOST = 0.3 * SLOW, 3 * SLOW
 

@@ -118,7 +118,7 @@ TEST_CASE("errors are of what all ranks have kept together") {
 }
 
 TEST_CASE("of a part of a message low_rank has the same share of its directions") {
-  // Of 4096 x 4096 the first 256 rows are kept: 32 directions of the whole are two of theirs.
+  // The first 256 rows of 4096 x 4096 are kept: 32 directions of the whole are two of theirs.
   const MeshJob whole = [] {
     MeshJob large = job();
     large.model.hidden = 4096;

@@ -47,7 +47,7 @@ class MpiJob {
   [[nodiscard]] double seconds_until_gone(double limit) const;
 
  private:
-  // Of a rank: its own and its shell's.
+  // Returns the ids of a rank's process and of its shell's.
   [[nodiscard]] std::vector<int> processes(int rank) const;
   [[nodiscard]] std::vector<std::string> command(const std::vector<Ranks>& parts) const;
 

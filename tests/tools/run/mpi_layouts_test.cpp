@@ -13,9 +13,9 @@ namespace slackline {
 
 namespace {
 
-// Of the loss, from one rank's: what is promised for any layout in fp32.
+// Bounds how far the loss is from one rank's: what is promised for any layout in fp32.
 constexpr double kLossBound = 1e-6;
-// Of the gradient norm: tests/equivalence/bounds.h has the reason and the figures.
+// Bounds the gradient norm alike: tests/equivalence/bounds.h has the reason and the figures.
 constexpr double kNormBound = 4e-6;
 
 struct Layout {

@@ -106,7 +106,7 @@ TEST_CASE("top_k of equal values is the same on CUDA and on the CPU") {
 TEST_CASE("top_k of many ties on the cut is the same on CUDA and on the CPU") {
   for (const std::size_t n : {std::size_t{9000}, kSampled}) {
     const auto k = static_cast<std::int64_t>(n / 50);
-    // Of the largest are a half, as many, or twice as many as are kept: 100, 50 and 25 apart.
+    // The largest are half as many, as many, or twice as many as are kept: 100, 50 and 25 apart.
     for (const std::size_t apart : {100U, 50U, 25U}) {
       GuardedTensor values = filled(n, [&](std::size_t i) {
         const float sign = i % 3 == 0 ? -1.0F : 1.0F;

@@ -33,7 +33,7 @@ std::vector<double> expected_sum(const std::vector<double>& x,
   return out;
 }
 
-// Of residual and output, and of x, which may be a sum in f32.
+// The type of residual and output, and that of x, which may be a sum in f32.
 struct Types {
   DType out{};
   DType x{};

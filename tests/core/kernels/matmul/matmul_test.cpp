@@ -170,7 +170,7 @@ void require_forward_epilogue(DType dtype, DType c_dtype, Size size, Units units
     expected.c[i] += bias.values()[i % static_cast<std::size_t>(size.N)];
   }
   REQUIRE(num_wrong(test.c.values(), expected.c, expected.magnitude, c_dtype) == 0);
-  // Of C as stored, so only gelu's own error counts, and it is well below 1e-6.
+  // GELU takes C as stored, so only its own error counts, and it is well below 1e-6.
   std::vector<double> activated = test.c.values();
   for (double& x : activated) {
     x = reference::gelu(x);
