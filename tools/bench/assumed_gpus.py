@@ -6,13 +6,13 @@ CODEC_ELEMENTS = 1 << 20  # of the message that codecs are given for; others sca
 
 
 def flops_of_layer(model):
-    """Of one token: products of the forward pass, and causal attention."""
+    """Operations of one token: products of the forward pass, and causal attention."""
     width = model["hidden"]
     return 24 * width * width + 2 * width * model["sequence"]
 
 
 def seconds_of_ops(model, gpus):
-    """Of one token and part."""
+    """Seconds of one token in each part."""
     flops = gpus * A100_FLOPS
     width = model["hidden"]
     layer = flops_of_layer(model) / flops
@@ -58,7 +58,7 @@ def seconds_of_codec(setting, gpus):
 
 
 def cost_file(model, settings, gpus=1):
-    """Of a rank that is `gpus` GPUs, with what these codec settings take."""
+    """The costs of a rank that is `gpus` GPUs, with what these codec settings take."""
     ops = seconds_of_ops(model, gpus).items()
     return {
         "ops": [{"stage": 0, "kind": kind, "seconds": seconds} for kind, seconds in ops],

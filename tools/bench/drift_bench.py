@@ -20,13 +20,13 @@ from runs import BINARY, Workplace, cores_awake, print_header, print_row, requir
 
 STEPS = 120
 CHANGE_AFTER = 40
-# Of steps in which the run says nothing: by then it knows what its steps take (DriftWatch), and is measuring nothing.
+# So many steps in which the run says nothing: by then it knows what they take (DriftWatch), and measures nothing.
 QUIET = 20
 CHANGES = [("10gbit", 10**10, "30mbit", 30 * 10**6), ("30mbit", 30 * 10**6, "10gbit", 10**10)]
 
 
 def steps_of(path):
-    """Of a run that may be writing them."""
+    """The steps of a run that may be writing them."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]

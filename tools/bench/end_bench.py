@@ -43,7 +43,7 @@ def config(directory):
 
 
 def children():
-    """Of every process: its name and its parent."""
+    """The name, state and parent of every process."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -68,7 +68,7 @@ def driver():
 
 
 def used_bytes():
-    """Of the card, by all programs; None where nobody can tell."""
+    """Bytes of the card that all programs use; None where nobody can tell."""
     if driver() is None:
         return None
     cuda, context = driver()

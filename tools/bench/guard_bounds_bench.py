@@ -81,7 +81,7 @@ def config(corpus, name, seed, steps):
 
 
 def shares(steps, sites):
-    """Of each sampled class what a guard holds against its bound."""
+    """What a guard holds against its bound, for each sampled class."""
     found = []
     for step in steps:
         for one in step.get("compression", []):

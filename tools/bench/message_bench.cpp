@@ -77,7 +77,7 @@ struct Work {
   double operations = 0.0;
 };
 
-// Of encoding: read the matrix, read and write the residual where there is one, write the frame.
+// Encoding reads the matrix, reads and writes the residual if there is one, writes the frame.
 // low_rank multiplies by the matrix twice, quantize finds the columns' scales first.
 Work encode_work(const CodecSetting& setting, const MatrixShape& shape) {
   const auto elements = static_cast<double>(shape.num_elements());

@@ -41,7 +41,7 @@ shift
 exec ip netns exec {name}-"$node" unshare --uts --ipc sh -c '
   hostname "$1" && mount -t tmpfs netlab /dev/shm && exec sh -c "$2"' sh "$node" "$*"
 """
-# No IPv6: its announcements would be counted. Of the ways to control congestion cubic sends until frames
+# No IPv6: its announcements would be counted. Cubic, a way to control congestion, sends until frames
 # queue up; others, as bbr, keep to speeds that they have measured themselves.
 SETTINGS = """set -e
 for name in all default; do
@@ -132,7 +132,7 @@ def remove(name):
 
 
 def remove_leftovers():
-    """Of runs that were killed."""
+    """Removes what runs that were killed left behind."""
     for name in names_of_labs():
         process, started = name.split("-")[-2:]
         if start_time(process) != started:
@@ -176,7 +176,7 @@ class Lab:
             self._shape(HUB, node)  # what all others send to it
 
     def change_rate(self, rate):
-        """Of a lab that has one; also while ranks run."""
+        """Changes the rate of a lab that has one; also while ranks run."""
         self.rate = rate
         for node in self.nodes:
             self._shape(node, INTERFACE)

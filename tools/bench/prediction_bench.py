@@ -49,7 +49,7 @@ REAL_LAYOUTS = (
 
 
 def compression(parallel, policy):
-    """Of sites that have transfers in this layout, the strongest candidates."""
+    """The strongest candidates of the sites that have transfers in this layout."""
     sites = []
     if policy == "all" and parallel.get("pipeline", 1) > 1:
         sites += ["pipeline_forward", "pipeline_backward"]

@@ -8,7 +8,7 @@
 
 namespace slackline {
 
-// Of repeated measurements of one thing: what to report.
+// A spread is what to report of repeated measurements of one thing.
 struct Spread {
   double low = 0.0;
   double median = 0.0;

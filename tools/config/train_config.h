@@ -66,7 +66,7 @@ struct TrainConfig {
   bool trace = false;       // write trace.json
   bool check_sync = false;  // debug.check_sync: compare replicated weights after every step
 
-  // Of one data rank in a step.
+  // How many micro-batches one data rank has in a step.
   [[nodiscard]] std::int64_t num_micro_batches() const {
     return batch.global / (batch.micro * parallel.data);
   }

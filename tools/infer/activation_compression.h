@@ -33,7 +33,7 @@ struct ActivationCompression {
   friend bool operator==(const ActivationCompression&, const ActivationCompression&) = default;
 };
 
-// Of a plan that is in force; empty where it compresses no activations. A boundary whose phases
+// Describes a plan in force; empty where it compresses no activations. A boundary whose phases
 // have different codecs gets that of the steady phase, else the first.
 [[nodiscard]] std::optional<ActivationCompression> activation_compression(
     const CompressionPlan& plan, const MeshJob& job, std::uint64_t seed);

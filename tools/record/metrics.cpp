@@ -54,7 +54,7 @@ std::string quality_text(const ClassQuality& row) {
   return text + "}";
 }
 
-// Of sampled steps, for the end of their lines.
+// Writes what sampled steps measured, for the end of their lines.
 std::string compression_text(const StepRecord& record) {
   std::vector<std::string> rows;
   rows.reserve(record.compression.size());

@@ -16,7 +16,7 @@ namespace slackline {
 
 namespace {
 
-// Of a number that was not finite: absent.
+// Returns nothing for a number that was not finite.
 std::optional<double> finite(double value) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
@@ -79,7 +79,7 @@ RunSummary summarize_run(const std::string& run_directory) {
   if (!metrics.evaluations.empty()) {
     summary.eval_loss = finite(metrics.evaluations.back().loss);
   }
-  // Of a step that was stopped before its end nothing was measured.
+  // A step that was stopped before its end has no measurements.
   std::erase_if(metrics.steps, [](const StepRecord& step) { return !(step.step_seconds > 0.0); });
   add_means(metrics.steps, summary);
   return summary;

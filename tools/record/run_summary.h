@@ -23,7 +23,7 @@ struct RunSummary {
   std::array<AxisTraffic, kReportedAxes.size()> axes{};  // as kReportedAxes
 };
 
-// Of a run without metrics.jsonl: zero steps. A last line that a crash cut short does not count.
+// A run without metrics.jsonl has zero steps. A last line that a crash cut short does not count.
 // Throws FileError naming the line that is not one of metrics.
 [[nodiscard]] RunSummary summarize_run(const std::string& run_directory);
 

@@ -22,7 +22,7 @@ class CompressedTransfers {
     return classes_.contains(members);
   }
 
-  // Of a message between stages.
+  // Whether a message between stages travels compressed.
   [[nodiscard]] bool contains(const schedule::TransferId& message) const;
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kSpeed = "tokens_per_second";
 
-// Of a table, beside the number: more would not fit on paper, so that there are several.
+// Columns of a table, besides the number. More would not fit on paper: there are several tables.
 constexpr std::size_t kMostColumns = 6;
 
 std::string numbered(std::size_t run) {

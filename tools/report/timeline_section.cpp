@@ -69,7 +69,7 @@ std::string part_of_path(const schedule::TimelineNode& node,
   return "optimizer";
 }
 
-// Of one longest path. Buckets overlap the passes that make them, so the parts may exceed the step.
+// Lists one longest path. Buckets overlap the passes that make them: parts may exceed the step.
 Html critical_path_table(const StepPlan& plan) {
   struct Part {
     int count = 0;
