@@ -22,31 +22,33 @@ constexpr std::int64_t kDriftedSteps = 5;
 }  // namespace
 
 PlanChooser::PlanChooser(const TrainConfig& config,
+                         std::int64_t first_step,
                          int num_threads,
-                         MeshModel& model,
-                         Communicator& world)
-    : config_(&config), num_threads_(num_threads), model_(&model), world_(&world) {
+                         MeshModel& model)
+    : config_(&config), num_threads_(num_threads), model_(&model), world_(model.groups().world) {
   const PlanHistory& plans = model.channels().plans();
   chooses_ = config.compress.policy == CompressionPolicy::critical_path &&
              config.device != Device::rehearsal && !plans.empty();
   watched_from_ = plans.empty() ? 0 : plans.back().from_step;
+  if (chooses_) {
+    measurement_ = first_measurement(first_step);
+  }
 }
 
-void PlanChooser::begin(std::int64_t step) {
-  if (!chooses_) {
-    return;
-  }
+std::optional<MeasuredSteps> PlanChooser::first_measurement(std::int64_t first_step) const {
   const std::int64_t warm_up = config_->compress.warmup_steps;
   const std::int64_t refined = warm_up + kFirstChosenStep + kRefiningSteps;  // last one measured
   if (watched_from_ < warm_up + kFirstChosenStep) {
-    const std::int64_t first = std::max(step, warm_up + 1);
-    measurement_ = {.first = first, .last = first + kFirstSteps - 1, .at_once = true};
-  } else if (step <= refined) {
-    measurement_ = {.first = std::max(step, watched_from_ + 1), .last = refined};
+    const std::int64_t first = std::max(first_step, warm_up + 1);
+    return MeasuredSteps{.first = first, .last = first + kFirstSteps - 1, .at_once = true};
   }
+  if (first_step <= refined) {
+    return MeasuredSteps{.first = std::max(first_step, watched_from_ + 1), .last = refined};
+  }
+  return std::nullopt;
 }
 
-void PlanChooser::measure_codecs(StepRecorder& recorder) const {
+void PlanChooser::measure_codecs(CostRecorder& recorder) const {
   const MeshJob job = config_->mesh_job();
   const Workers workers{num_threads_, job.device};
   recorder.add_codecs_beside_steps(slackline::measure_codecs(
@@ -59,7 +61,7 @@ void PlanChooser::measure_codecs(StepRecorder& recorder) const {
 }
 
 std::optional<PlanFromStep> PlanChooser::choose(const StepCosts& costs, const LinkSpeeds& links) {
-  const Measurement measured = *measurement_;
+  const MeasuredSteps measured = *measurement_;
   const PlanHistory& plans = model_->channels().plans();
   const bool first = measured.at_once;
   std::string own;

@@ -7,8 +7,9 @@
 #include "parallel/predict/step_cost_model.h"
 #include "parallel/step/mesh_model.h"
 #include "tools/config/train_config.h"
+#include "tools/run/cost_recorder.h"
 #include "tools/run/drift_watch.h"
-#include "tools/run/step_recorder.h"
+#include "tools/run/measured_steps.h"
 
 namespace slackline {
 
@@ -21,29 +22,19 @@ namespace slackline {
 // bounds every later choice.
 class PlanChooser {
  public:
-  // `num_threads` of this rank's codecs. Config, model and world must outlive it.
-  PlanChooser(const TrainConfig& config, int num_threads, MeshModel& model, Communicator& world);
+  // `first_step` is the first one that this process trains; `num_threads` are those of this rank's
+  // codecs. Config and model must outlive it.
+  PlanChooser(const TrainConfig& config,
+              std::int64_t first_step,
+              int num_threads,
+              MeshModel& model);
 
-  // Steps whose costs are for a choice.
-  struct Measurement {
-    std::int64_t first = 0;
-    std::int64_t last = 0;
-    // The choice is made as soon as `last` has ended and holds from the next step on; else it is
-    // made when `last` is reported and holds from kStepsToChange steps after it.
-    bool at_once = false;
-
-    [[nodiscard]] bool has(std::int64_t step) const { return first <= step && step <= last; }
-  };
-
-  // The first step that this process trains, before anything else is asked.
-  void begin(std::int64_t step);
-
-  // What is to be measured, or is being measured; nothing while steps are watched.
-  [[nodiscard]] const std::optional<Measurement>& measurement() const { return measurement_; }
+  // The steps whose costs a plan is chosen by next; nothing while steps are watched.
+  [[nodiscard]] const std::optional<MeasuredSteps>& measurement() const { return measurement_; }
 
   // Adds what the candidates' codecs take here to what steps took, and tries them on the messages
   // that the model has kept. Blocks for some codec calls.
-  void measure_codecs(StepRecorder& recorder) const;
+  void measure_codecs(CostRecorder& recorder) const;
 
   // Chooses by costs and links that are known to rank 0, and has the model obey from where the
   // measurement says. Returns the plan on every rank; nothing where it is the one in force already.
@@ -62,12 +53,15 @@ class PlanChooser {
   void measure_anew(std::int64_t first);
 
  private:
+  // Of a process that trains this step first.
+  [[nodiscard]] std::optional<MeasuredSteps> first_measurement(std::int64_t first_step) const;
+
   const TrainConfig* config_;
   int num_threads_;
   MeshModel* model_;
   Communicator* world_;
   bool chooses_ = false;  // the policy is critical_path and there is something to measure
-  std::optional<Measurement> measurement_{};
+  std::optional<MeasuredSteps> measurement_{};
   std::int64_t watched_from_ = 0;  // the first step of the plan that is watched
   DriftWatch watch_{};
 };

@@ -1,5 +1,6 @@
-#include "tools/run/step_recorder.h"
+#include "tools/run/cost_recorder.h"
 
+#include <cstdint>
 #include <vector>
 
 #include "core/comm/world.h"
@@ -37,13 +38,13 @@ StepCosts recorded(double slower) {
   StepCosts costs;
   run_local_ranks(2, {}, [&](Communicator& world) {
     Groups groups(world, job.parallel, job.model.tie_embeddings);
-    StepRecorder recorder(job, groups);
+    CostRecorder recorder(job, groups);
     MeshModel::StepTimes times = step_times(world.rank() == 0 ? 1.0 : slower);
     times.codecs = {codec_times(kUsed, 100, world.rank() == 0 ? 0.25 : 0.5)};
     Wait gather;
     gather.record.wait_begin = 1.25;
     gather.record.wait_end = 1.75;
-    recorder.add(times, {gather});
+    static_cast<void>(recorder.add({.times = times, .transfers = {gather}}, {}));
     recorder.add_codecs_beside_steps(
         {codec_times(kUsed, 50, 0.125), codec_times(kCandidate, 50, 0.125)});
     const StepCosts found = recorder.costs();
@@ -54,6 +55,29 @@ StepCosts recorded(double slower) {
   return costs;
 }
 
+// A step whose forward pass takes `forward` seconds and which takes twice as long itself.
+AccountedStep timed_step(std::int64_t step, double forward) {
+  return {.record = {.step = step, .step_seconds = 2 * forward}, .times = step_times(forward)};
+}
+
+// Records four steps, of which the first is a measurement of its own and the next two are one.
+// Calls `found` with what the recorder holds then.
+template <typename Found>
+void record_two_of_four(bool at_once, const Found& found) {
+  const MeshJob job = planned_config({"batch.micro=1"}).mesh_job();
+  run_local_ranks(1, {}, [&](Communicator& world) {
+    Groups groups(world, job.parallel, job.model.tie_embeddings);
+    CostRecorder recorder(job, groups);
+    CHECK(recorder.add(timed_step(1, 0.25), {.first = 1, .last = 1}));
+    const MeasuredSteps measured{.first = 2, .last = 3, .at_once = at_once};
+    CHECK_FALSE(recorder.add(timed_step(1, 0.25), measured));
+    CHECK_FALSE(recorder.add(timed_step(2, 2.0), measured));
+    CHECK(recorder.add(timed_step(3, 1.0), measured));
+    CHECK_FALSE(recorder.add(timed_step(4, 0.5), measured));
+    found(recorder);
+  });
+}
+
 }  // namespace
 
 TEST_CASE("an op's cost is that of the slowest rank, without its waits") {
@@ -61,6 +85,20 @@ TEST_CASE("an op's cost is that of the slowest rank, without its waits") {
   CHECK(costs.of_stage(0, CostKind::forward)->value == Approx(3.0 - 0.5));
   CHECK(costs.of_stage(0, CostKind::backward)->value == Approx(2.0));
   CHECK(costs.of_stage(0, CostKind::optimizer)->value == Approx(0.5));
+}
+
+TEST_CASE("the mean of the measured steps counts") {
+  record_two_of_four(false, [](CostRecorder& recorder) {
+    CHECK(recorder.step_seconds() == Approx(3.0));
+    CHECK(recorder.costs().of_stage(0, CostKind::forward)->value == Approx(1.5));
+  });
+}
+
+TEST_CASE("of steps for a plan at once the quickest counts") {
+  record_two_of_four(true, [](CostRecorder& recorder) {
+    CHECK(recorder.step_seconds() == Approx(2.0));
+    CHECK(recorder.costs().of_stage(0, CostKind::forward)->value == Approx(1.0));
+  });
 }
 
 TEST_CASE("what a codec took in steps replaces what it took beside them") {

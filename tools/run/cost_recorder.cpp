@@ -1,7 +1,6 @@
-#include "tools/run/step_recorder.h"
+#include "tools/run/cost_recorder.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <set>
 #include <sstream>
@@ -20,6 +19,12 @@ namespace slackline {
 
 namespace {
 
+schedule::Seconds seconds(double value) {
+  return schedule::Seconds{value};
+}
+
+}  // namespace
+
 CostKind cost_kind(schedule::OpKind kind) {
   switch (kind) {
     case schedule::OpKind::forward:
@@ -37,60 +42,56 @@ CostKind cost_kind(schedule::OpKind kind) {
   return CostKind::forward;
 }
 
-const char* op_name(schedule::OpKind kind) {
-  return kCostKindNames[static_cast<std::size_t>(cost_kind(kind))].data();
-}
-
-std::string transfer_name(const TransferRecord& record) {
-  std::string name = fmt::format("{}: {}", name_of(record.kind), record.note.what);
-  if (record.note.micro_batch >= 0) {
-    name += fmt::format(" s{} m{}", record.note.stage, record.note.micro_batch);
+void CostRecorder::Sum::add_step(const Sum& step, bool keeps_quickest) {
+  if (!keeps_quickest) {
+    add(step.seconds, step.count);
+  } else if (count == 0.0 || step.mean() < mean()) {
+    *this = step;
   }
-  return name;
 }
 
-schedule::Seconds seconds(double value) {
-  return schedule::Seconds{value};
+bool CostRecorder::add(const AccountedStep& step, const MeasuredSteps& measured) {
+  if (!measured.has(step.record.step)) {
+    return false;
+  }
+  if (step.record.step == measured.first) {
+    restart();
+  }
+  step_seconds_.add_step({.seconds = step.record.step_seconds, .count = 1.0}, measured.at_once);
+  for (const auto& [key, sum] : op_sums(step)) {
+    ops_[key].add_step(sum, measured.at_once);
+  }
+  add_codecs(step.times.codecs, codecs_);
+  return step.record.step == measured.last;
 }
 
-}  // namespace
+void CostRecorder::restart() {
+  step_seconds_ = {};
+  ops_.clear();
+  codecs_.clear();
+  codecs_beside_steps_.clear();
+}
 
-StepRecorder::OpSums StepRecorder::sums_of(const MeshModel::StepTimes& times,
-                                           const std::vector<Wait>& transfers) const {
+CostRecorder::OpSums CostRecorder::op_sums(const AccountedStep& step) const {
   OpSums sums;
-  const WaitStretches waits(transfers);
-  for (const PipelineExecutor::OpTime& op : times.ops) {
+  const WaitStretches waits(step.transfers);
+  for (const PipelineExecutor::OpTime& op : step.times.ops) {
     sums[{op.op.chunk, cost_kind(op.op.kind)}].add(waits.not_waited(op.begin, op.end), 1.0);
   }
   // The optimizer updates all chunks of a rank in one go.
   const int num_chunks = job_.parallel.chunks;
   for (int i = 0; i < num_chunks; ++i) {
     sums[{pipeline_rank_ + i * job_.parallel.pipeline, CostKind::optimizer}].add(
-        (times.update_end - times.update_begin) / num_chunks, 1.0);
+        (step.times.update_end - step.times.update_begin) / num_chunks, 1.0);
   }
   return sums;
 }
 
-void StepRecorder::add(const MeshModel::StepTimes& times,
-                       const std::vector<Wait>& transfers,
-                       Steps steps) {
-  ++num_steps_;
-  for (const auto& [key, sum] : sums_of(times, transfers)) {
-    Sum& known = sums_[key];
-    if (steps == Steps::mean) {
-      known.add(sum.seconds, sum.count);
-    } else if (known.count == 0.0 || sum.mean() < known.mean()) {
-      known = sum;
-    }
-  }
-  add_codecs(times.codecs, codecs_);
-}
-
-void StepRecorder::add_codecs_beside_steps(const std::vector<CodecTimes>& codecs) {
+void CostRecorder::add_codecs_beside_steps(const std::vector<CodecTimes>& codecs) {
   add_codecs(codecs, codecs_beside_steps_);
 }
 
-void StepRecorder::add_codecs(const std::vector<CodecTimes>& codecs, CodecTable& table) {
+void CostRecorder::add_codecs(const std::vector<CodecTimes>& codecs, CodecTable& table) {
   for (const CodecTimes& codec : codecs) {
     CodecSums& sums = table[{codec_setting_json(codec.setting), codec.shape, codec.sent_bytes}];
     sums.encode.add(codec.encode.seconds, static_cast<double>(codec.encode.calls));
@@ -98,40 +99,10 @@ void StepRecorder::add_codecs(const std::vector<CodecTimes>& codecs, CodecTable&
   }
 }
 
-void StepRecorder::trace(std::int64_t step,
-                         const MeshModel::StepTimes& times,
-                         const std::vector<Wait>& transfers) {
-  const int rank = world_->rank();
-  const auto bar = [&](const char* track, std::string name, double begin, double end) {
-    bars_.push_back({.rank = rank,
-                     .track = track,
-                     .name = std::move(name),
-                     .start = seconds(begin),
-                     .duration = seconds(std::max(0.0, end - begin))});
-  };
-  bar("step", fmt::format("step {}", step), times.ops.front().begin, times.update_end);
-  for (const PipelineExecutor::OpTime& op : times.ops) {
-    bar("compute",
-        fmt::format("{} s{} m{}", op_name(op.op.kind), op.op.chunk, op.op.micro_batch),
-        op.begin,
-        op.end);
-  }
-  bar("compute", "gradient norm", times.norm_begin, times.norm_end);
-  bar("compute", "optimizer", times.update_begin, times.update_end);
-  for (const Wait& wait : transfers) {
-    const bool agreement = wait.axis == kReportedAxes.size();
-    const char* track = agreement ? "agreement" : kReportedAxes[wait.axis].data();
-    bar(track, transfer_name(wait.record), wait.record.submitted, wait.record.finished);
-    if (wait.record.wait_begin > 0.0) {
-      bar("waiting", transfer_name(wait.record), wait.record.wait_begin, wait.record.wait_end);
-    }
-  }
-}
-
-StepCosts StepRecorder::costs() {
+StepCosts CostRecorder::costs() {
   // Stage, kind, seconds and count of every rank's sums travel as text.
   std::string own;
-  for (const auto& [key, sum] : sums_) {
+  for (const auto& [key, sum] : ops_) {
     own += fmt::format(
         "{} {} {} {}\n", key.first, static_cast<int>(key.second), sum.seconds, sum.count);
   }
@@ -154,7 +125,7 @@ StepCosts StepRecorder::costs() {
   return with_parts(job_, costs);
 }
 
-StepRecorder::CodecTable StepRecorder::slowest_codecs(const CodecTable& table) {
+CostRecorder::CodecTable CostRecorder::slowest_codecs(const CodecTable& table) {
   std::string own;
   for (const auto& [key, sums] : table) {
     own += fmt::format("{}\n{} {} {} {}\n",
@@ -184,7 +155,7 @@ StepRecorder::CodecTable StepRecorder::slowest_codecs(const CodecTable& table) {
 }
 
 // What a codec took in steps replaces what it took beside them, whatever the shapes.
-std::vector<CodecCost> StepRecorder::codec_costs() {
+std::vector<CodecCost> CostRecorder::codec_costs() {
   CodecTable all = slowest_codecs(codecs_);
   std::set<std::string> used;
   for (const auto& [key, sums] : all) {
@@ -206,37 +177,6 @@ std::vector<CodecCost> StepRecorder::codec_costs() {
                      .sent_bytes = key.sent_bytes});
   }
   return costs;
-}
-
-std::string StepRecorder::trace_text() {
-  std::string own;
-  for (const schedule::TraceBar& bar : bars_) {
-    own +=
-        fmt::format("{}\t{}\t{}\t{}\n", bar.track, bar.name, bar.start.value, bar.duration.value);
-  }
-  std::vector<schedule::TraceBar> all;
-  const std::vector<std::string> texts = exchange_texts(*world_, own, "bars of a trace");
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    std::istringstream lines(texts[rank]);
-    schedule::TraceBar bar{.rank = static_cast<int>(rank)};
-    std::string start;
-    std::string duration;
-    while (std::getline(lines, bar.track, '\t') && std::getline(lines, bar.name, '\t') &&
-           std::getline(lines, start, '\t') && std::getline(lines, duration)) {
-      bar.start = seconds(std::strtod(start.c_str(), nullptr));
-      bar.duration = seconds(std::strtod(duration.c_str(), nullptr));
-      all.push_back(bar);
-    }
-  }
-  // Times count from the first bar.
-  double first = all.empty() ? 0.0 : all.front().start.value;
-  for (const schedule::TraceBar& bar : all) {
-    first = std::min(first, bar.start.value);
-  }
-  for (schedule::TraceBar& bar : all) {
-    bar.start = seconds(bar.start.value - first);
-  }
-  return schedule::chrome_trace(all);
 }
 
 }  // namespace slackline

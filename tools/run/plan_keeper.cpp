@@ -1,0 +1,203 @@
+#include "tools/run/plan_keeper.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/comm/links/link_probe.h"
+#include "core/log.h"
+#include "parallel/choose/compression_guard.h"
+#include "parallel/choose/critical_path.h"
+#include "tools/config/config_job.h"
+#include "tools/plan/cost_file.h"
+#include "tools/plan/plan_json.h"
+
+namespace slackline {
+
+namespace {
+
+// Of a process, from 0, where nothing is chosen by costs: the first step is slower, and costs do
+// not change much after some.
+constexpr std::int64_t kFirstToldStep = 1;
+constexpr std::int64_t kLastToldStep = 5;
+
+// Notes what the codecs of a sampled step lost.
+void note_errors(const StepRecord& record, Compression& compression) {
+  const CompressionPlan& plan = plan_at(channels.plans(), record.step).plan;
+  for (const ClassQuality& quality : record.compression) {
+    const CodecSetting& codec = *plan.codec_of(quality.members);
+    const double lost = lost_share(quality, codec.error_feedback);
+    if (std::isfinite(lost)) {
+      channels.errors().note_sample(
+          {.members = quality.members, .codec = codec, .relative_error = lost});
+    }
+  }
+}
+
+}  // namespace
+
+PlanKeeper::PlanKeeper(const TrainConfig& config,
+                       const Options& options,
+                       MeshModel& model,
+                       RunDirectory& directory)
+    : config_(&config),
+      options_(options),
+      model_(&model),
+      directory_(&directory),
+      chooser_(config, options.first_step, options.num_threads, model) {
+  options_.links = links_of_run(config.network, options.links);
+  if (!chooser_.measurement()) {
+    told_ = {.first = options.first_step + kFirstToldStep,
+             .last = options.first_step + kLastToldStep};
+  }
+}
+
+const MeasuredSteps& PlanKeeper::measured() const {
+  return chooser_.measurement() ? *chooser_.measurement() : told_;
+}
+
+void PlanKeeper::probe_anew() {
+  probe_is_due_ = false;
+  model_->finish_gather();
+  Communicator& world = *model_->groups().world;
+  options_.links = probe_links(world);
+  world.set_links(*options_.links);
+}
+
+void PlanKeeper::begin_step(std::int64_t step) {
+  model_->keep_messages(chooser_.measurement() && step == chooser_.measurement()->last);
+}
+
+void PlanKeeper::judge(const AccountedStep& step) {
+  guard(step.record);
+  watch(step);
+}
+
+void PlanKeeper::guard(const StepRecord& record) {
+  GuardRule rule{.max_error = max_errors_of(config_->compress)};
+  const bool fixed = config_->compress.policy == CompressionPolicy::replay;
+  if (record.compression.empty() || rule.max_error.empty() || fixed || record.skipped) {
+    return;
+  }
+  Channels& channels = model_->channels();
+  const MeshJob job = config_->mesh_job();
+  if (config_->compress.policy == CompressionPolicy::critical_path) {
+    note_errors(record, compression);
+    rule.candidates = candidates_of(config_->compress, job);
+    rule.errors = channels.errors();
+  }
+  const std::optional<GuardedPlan> next =
+      guarded_plan(job, channels.plans(), record.step, record.compression, rule);
+  if (!next) {
+    return;
+  }
+  channels.add_plan(next->plan);
+  if (is_first_rank()) {
+    for (const std::string& change : next->changes) {
+      log_info(change);
+    }
+    write_plan();
+  }
+}
+
+// What is measured anew are the steps that begin from here on.
+void PlanKeeper::watch(const AccountedStep& step) {
+  const StepRecord& record = step.record;
+  if (record.skipped || !chooser_.has_drifted(record.step, record.step_seconds)) {
+    return;
+  }
+  if (is_first_rank()) {
+    log_info(
+        fmt::format("step {}: steps have drifted from {:.4f} s; links and costs are measured "
+                    "anew",
+                    record.step,
+                    chooser_.usual_seconds()));
+  }
+  chooser_.measure_anew(step.next_step);
+  probe_is_due_ = probed_links().has_value();
+}
+
+void PlanKeeper::take_costs(CostRecorder& recorder) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  const bool chooses = chooser_.measurement().has_value();
+  if (chooses) {
+    chooser_.measure_codecs(recorder);
+  }
+  StepCosts costs = recorder.costs();
+  if (is_first_rank()) {
+    tell_costs(std::move(costs), recorder.step_seconds());
+  }
+  if (chooses) {
+    choose_plan();
+    if (is_first_rank()) {
+      const std::chrono::duration<double> took = Clock::now() - begin;
+      log_info(fmt::format("critical_path: {:.3f} s to try codecs and to plan", took.count()));
+    }
+  }
+}
+
+void PlanKeeper::tell_costs(StepCosts costs, double measured_seconds) {
+  if (const LinkSpeeds probed = probed_links()) {
+    costs.node_link = probed->node_link;
+    costs.network_link = probed->network_link;
+  }
+  costs.codecs_take_compute = options_.codecs_take_compute;
+  costs.errors = model_->channels().errors();
+  costs_ = std::move(costs);
+  directory_->write_costs(cost_file_text(*costs_));
+  const double predicted = write_plan();
+  const bool rehearses = config_->device == Device::rehearsal;
+  const NetworkConfig& network = config_->network;
+  const std::string links_from =
+      network.emulates() ? "the links of " + network.links : "probed links";
+  log_info(fmt::format("step time: {:.4f} s measured, {:.4f} s predicted from {}{} ({:+.1f} %)",
+                       measured_seconds,
+                       predicted,
+                       rehearses ? "the costs it was given" : "the measured costs of ops",
+                       options_.links ? " and " + links_from : "",
+                       100.0 * (predicted / measured_seconds - 1.0)));
+}
+
+void PlanKeeper::choose_plan() {
+  const std::optional<PlanFromStep> chosen = chooser_.choose(
+      costs_.value_or(StepCosts{}), is_first_rank() ? options_.links : LinkSpeeds{});
+  if (!is_first_rank()) {
+    return;
+  }
+  if (!chosen) {
+    log_info("critical_path: what is compressed stays as it was");
+    return;
+  }
+  const double predicted = write_plan();
+  const auto compressed = std::ranges::count_if(
+      chosen->plan.classes,
+      [](const CompressionPlan::Class& row) { return row.codec.has_value(); });
+  log_info(
+      fmt::format("critical_path: from step {} {} of {} classes of transfers are compressed; "
+                  "{:.4f} s a step predicted; plan.txt says why",
+                  chosen->from_step,
+                  compressed,
+                  chosen->plan.classes.size(),
+                  predicted));
+}
+
+double PlanKeeper::write_plan() const {
+  const PlanHistory& plans = model_->channels().plans();
+  // A rehearsal's plan was made before it began, from costs that it obeys.
+  const bool by_costs = costs_ && config_->device != Device::rehearsal;
+  const StepPlan plan = by_costs ? make_step_plan(plan_job(*config_), costs_, options_.links, plans)
+                                 : read_step_plan(plan_job(*config_), {}, probed_links(), plans);
+  directory_->write_plan(plan_files(plan));
+  return plan.timeline.step.value;
+}
+
+LinkSpeeds PlanKeeper::probed_links() const {
+  return config_->network.emulates() ? LinkSpeeds{} : options_.links;
+}
+
+}  // namespace slackline

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "parallel/predict/step_cost_model.h"
+#include "parallel/step/mesh_model.h"
+#include "tools/config/train_config.h"
+#include "tools/plan/step_plan.h"
+#include "tools/record/run_directory.h"
+#include "tools/run/cost_recorder.h"
+#include "tools/run/measured_steps.h"
+#include "tools/run/plan_chooser.h"
+#include "tools/run/step_accounts.h"
+
+namespace slackline {
+
+// Changes the compression plan of a run as its steps go, and keeps the files that say what the plan
+// is and by which costs. Nothing else changes or writes them once a run has started.
+//
+//   guard     a sampled step that lost more than the config allows has the model compress less,
+//             from kStepsToChange steps later on
+//   choice    under policy critical_path the costs of measured steps choose the plan
+//   drift     steps that take another time than before have links and costs measured anew
+//
+// Every rank has one and calls alike; rank 0 logs and writes.
+class PlanKeeper {
+ public:
+  struct Options {
+    std::int64_t first_step = 1;  // that this process trains
+    LinkSpeeds links{};           // probed, or absent
+    int num_threads = 1;          // of this rank's codecs
+    bool codecs_take_compute = false;
+  };
+
+  // Reads the links that the config emulates. Config, model and directory must outlive it.
+  PlanKeeper(const TrainConfig& config,
+             const Options& options,
+             MeshModel& model,
+             RunDirectory& directory);
+
+  // The steps whose costs are needed next, or were last.
+  [[nodiscard]] const MeasuredSteps& measured() const;
+
+  // Whether links are to be probed anew before the next step.
+  [[nodiscard]] bool probe_is_due() const { return probe_is_due_; }
+
+  // Blocks. REQUIRES: between steps, with no traffic of them under way.
+  void probe_anew();
+
+  // Before the passes of a step.
+  void begin_step(std::int64_t step);
+
+  // Has guard and drift watch judge a step. REQUIRES: the directory is started; steps come in
+  // order.
+  void judge(const AccountedStep& step);
+
+  // Takes the costs of all measured() steps: writes them, and the plan with the step time that they
+  // predict, and under critical_path chooses by them. Blocks. REQUIRES: the directory is started.
+  void take_costs(CostRecorder& recorder);
+
+ private:
+  [[nodiscard]] bool is_first_rank() const { return model_->groups().world->rank() == 0; }
+
+  void guard(const StepRecord& record);
+  void watch(const AccountedStep& step);
+  // Of rank 0: completes the costs, writes them with the plan, and says how good its prediction is.
+  void tell_costs(StepCosts costs, double measured_seconds);
+  void choose_plan();
+  // The plan's files, as far as costs are known by now. Returns the seconds of a step that it
+  // predicts.
+  double write_plan() const;
+  // Absent where links are emulated, too.
+  [[nodiscard]] LinkSpeeds probed_links() const;
+
+  const TrainConfig* config_;
+  Options options_;  // with the links of the run: emulated, as the file said at first, or probed
+  MeshModel* model_;
+  RunDirectory* directory_;
+  PlanChooser chooser_;
+  MeasuredSteps told_{};              // measured although nothing is chosen by their costs
+  std::optional<StepCosts> costs_{};  // of rank 0, once they are known
+  bool probe_is_due_ = false;
+};
+
+}  // namespace slackline
