@@ -26,7 +26,7 @@ constexpr std::int64_t kFirstToldStep = 1;
 constexpr std::int64_t kLastToldStep = 5;
 
 // Notes what the codecs of a sampled step lost.
-void note_errors(const StepRecord& record, Compression& compression) {
+void note_errors(const StepRecord& record, Channels& channels) {
   const CompressionPlan& plan = plan_at(channels.plans(), record.step).plan;
   for (const ClassQuality& quality : record.compression) {
     const CodecSetting& codec = *plan.codec_of(quality.members);
@@ -86,7 +86,7 @@ void PlanKeeper::guard(const StepRecord& record) {
   Channels& channels = model_->channels();
   const MeshJob job = config_->mesh_job();
   if (config_->compress.policy == CompressionPolicy::critical_path) {
-    note_errors(record, compression);
+    note_errors(record, channels);
     rule.candidates = candidates_of(config_->compress, job);
     rule.errors = channels.errors();
   }
