@@ -14,7 +14,7 @@ constexpr const char* kData = "data";
 // Links with different latencies and speeds are compared at this size.
 constexpr double kTypicalBytes = 1 << 20;
 
-void add_all_pairs(const std::vector<int>& group, std::vector<Message>& messages) {
+void add_all_pairs(const std::vector<int>& group, std::vector<RankPair>& messages) {
   for (const int from : group) {
     for (const int to : group) {
       if (from != to) {
@@ -32,7 +32,7 @@ schedule::Link group_link(const ParallelConfig& config,
                           const char* axis,
                           int place) {
   const Mesh mesh = make_mesh(config);
-  std::vector<Message> messages;
+  std::vector<RankPair> messages;
   for (int rank = 0; rank < mesh.size(); ++rank) {
     if (mesh.coordinate(rank, kPipeline) == place && mesh.coordinate(rank, axis) == 0) {
       add_all_pairs(mesh.line(rank, axis), messages);
@@ -46,7 +46,7 @@ schedule::Link table_link(const ParallelConfig& config,
                           EmbeddingSync sync) {
   const Mesh mesh = make_mesh(config);
   const bool fused = sync == EmbeddingSync::fused;
-  std::vector<Message> messages;
+  std::vector<RankPair> messages;
   for (int rank = 0; rank < mesh.size(); ++rank) {
     if (mesh.coordinate(rank, kPipeline) != 0 || (fused && mesh.coordinate(rank, kData) != 0)) {
       continue;
@@ -66,7 +66,7 @@ schedule::Link boundary_link(const ParallelConfig& config,
                              int from,
                              int to) {
   const Mesh mesh = make_mesh(config);
-  std::vector<Message> messages;
+  std::vector<RankPair> messages;
   for (int rank = 0; rank < mesh.size(); ++rank) {
     if (mesh.coordinate(rank, kPipeline) == from) {
       messages.push_back({.from = rank, .to = mesh.moved(rank, kPipeline, to)});

@@ -16,7 +16,7 @@ enum class Server { pair, inside_node, out_of_node, into_node };
 using ServerKey = std::tuple<Server, int, int>;  // of a pair, or of a node and 0
 
 // What a message passes, as core/comm/links/link_model.h has it.
-std::vector<ServerKey> servers_of(const Cluster& cluster, const Message& message) {
+std::vector<ServerKey> servers_of(const Cluster& cluster, const RankPair& message) {
   const int from_node = cluster.node_of(message.from);
   const int to_node = cluster.node_of(message.to);
   const bool inside = from_node == to_node;
@@ -54,16 +54,16 @@ Seconds seconds_over(const schedule::Link& link, double bytes) {
 }  // namespace
 
 schedule::Link slowest_link(const Cluster& cluster,
-                            const std::vector<Message>& messages,
+                            const std::vector<RankPair>& messages,
                             double bytes) {
   std::map<ServerKey, int> load;
-  for (const Message& message : messages) {
+  for (const RankPair& message : messages) {
     for (const ServerKey& server : servers_of(cluster, message)) {
       ++load[server];
     }
   }
   schedule::Link slowest;
-  for (const Message& message : messages) {
+  for (const RankPair& message : messages) {
     int sharers = 1;
     const std::vector<ServerKey> servers = servers_of(cluster, message);
     for (const ServerKey& server : servers) {

@@ -7,7 +7,7 @@
 
 namespace slackline {
 
-struct Message {
+struct RankPair {
   int from = 0;
   int to = 0;
 };
@@ -17,7 +17,7 @@ struct Message {
 // those of nodes, where their ranks share them. REQUIRES: ranks stand on the cluster. No messages:
 // a link that takes no time.
 [[nodiscard]] schedule::Link slowest_link(const Cluster& cluster,
-                                          const std::vector<Message>& messages,
+                                          const std::vector<RankPair>& messages,
                                           double bytes);
 
 }  // namespace slackline
