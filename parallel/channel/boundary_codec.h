@@ -36,7 +36,7 @@ class BoundaryCodec {
     Tensor input{};
   };
 
-  // Each call returns when it is done. Of the sending end. `frame` is (frame_bytes) of u8. After
+  // Calls return when done. The sending end calls these; `frame` is (frame_bytes) of u8. After
   // encode() the frame may be sent; with feedback on, settle() then brings the residual up to date.
   void encode(StreamView stream,
               const Outgoing& outgoing,
@@ -45,7 +45,7 @@ class BoundaryCodec {
               Feedback feedback);
   void settle(StreamView stream, const MessageKey& key, const Tensor& frame);
 
-  // Of the receiving end: overwrites `share`.
+  // Overwrites `share`. The receiving end calls it.
   void decode(StreamView stream, const Tensor& frame, const Tensor& share);
 
   // Whether gradients are masked by what the activations' codec kept; if so, mask() takes those of
@@ -58,13 +58,13 @@ class BoundaryCodec {
 
   [[nodiscard]] const Residuals& residuals() const { return residuals_; }
 
-  // Of the sending end: takes over what another codec of the boundary owes of a micro-batch; with
+  // Takes over, at the sending end, what another codec of the boundary owes of a micro-batch; with
   // lazy feedback, of all. REQUIRES: the same error feedback.
   void take_residual(int micro_batch, BoundaryCodec& from) {
     residuals_.take(micro_batch, from.residuals_);
   }
 
-  // Of the sending end: measures the messages with feedback on until the sample is taken.
+  // Measures, at the sending end, the messages with feedback on until the sample is taken.
   void begin_sample(BoundarySample::Classes classes) {
     sample_.emplace(std::move(classes), end_.setting.error_feedback);
   }
@@ -75,7 +75,7 @@ class BoundaryCodec {
     return std::exchange(sample_, std::nullopt);
   }
 
-  // Of the calls since the last time it was asked.
+  // Returns what the calls took since it was asked last.
   [[nodiscard]] CodecTimes take_times();
 
   [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const;

@@ -24,7 +24,7 @@ void BoundaryCodecs::set_plan(const CompressionPlan& plan) {
   hand_over_lazy(before);
 }
 
-// Each micro-batch's residual to the codec that sends it from now on.
+// Gives each micro-batch's residual to the codec that sends it from now on.
 void BoundaryCodecs::hand_over(const ByTransfer& before) {
   for (const auto& [key, codec] : by_transfer_) {
     const auto found = before.find(key);

@@ -31,7 +31,7 @@ class BoundaryCodecs {
   // The codec at this rank's end of a send or receive; null where it travels plain.
   [[nodiscard]] BoundaryCodec* codec_of(const schedule::Op& op) const;
 
-  // Where codecs run. REQUIRES: set_stream() was called since the last set_plan().
+  // Returns where codecs run. REQUIRES: set_stream() was called since the last set_plan().
   [[nodiscard]] const CodecStream& stream() const { return *stream_; }
 
   void set_stream(const CodecStream& stream) { stream_ = stream; }
@@ -51,7 +51,7 @@ class BoundaryCodecs {
  private:
   [[nodiscard]] BoundaryCodec* find_or_make(const BoundaryEnd& end,
                                             std::vector<std::unique_ptr<BoundaryCodec>>& before);
-  // From codecs that have ended.
+  // The codec of each transfer that is compressed, at this rank's end of it.
   using ByTransfer = std::map<std::pair<schedule::TransferId, BoundaryEnd::Side>, BoundaryCodec*>;
 
   void hand_over(const ByTransfer& before);
@@ -59,7 +59,7 @@ class BoundaryCodecs {
 
   PipelineBoundaries boundaries_;
   std::shared_ptr<const ChannelCodecs> maker_;
-  // By name and end. Phases of a boundary that have one setting share a codec and its state.
+  // Each end has one. Phases of a boundary that have one setting share a codec and its state.
   std::vector<std::unique_ptr<BoundaryCodec>> codecs_{};
   ByTransfer by_transfer_{};
   std::optional<CodecStream> stream_{};

@@ -22,14 +22,14 @@ class BoundarySample {
 
   BoundarySample(Classes classes, ErrorFeedback feedback);
 
-  // Before the codec encodes: `residual` is what the message before left, `input` the input of the
-  // stage that sends, or empty.
+  // Called before the codec encodes: `residual` is what the message before left, `input` the input
+  // of the stage that sends, or empty.
   void add_input(StreamView stream,
                  std::uint64_t micro_batch,
                  const Tensor& input,
                  const Codec::Matrices& residual);
 
-  // After it has encoded `values` and before it settles.
+  // Called after it has encoded `values` and before it settles.
   void add_message(StreamView stream,
                    std::uint64_t micro_batch,
                    const Codec& codec,

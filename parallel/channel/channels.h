@@ -21,9 +21,9 @@ namespace slackline {
 
 // All channels of one rank: the messages of its pipeline and the sums of its gradients. Has them
 // obey the run's plans, step by step, and owns the stream of their codecs, with the thread it runs
-// on. Called by the rank's thread between steps, when no transfer is under way, but for begin() of
-// passes and sums. An exception in the middle of a step has to be told to the other ranks (fail())
-// before this ends: transfers that codecs have not begun never end.
+// on. Called by the rank's thread between steps, when no transfer is under way, but for
+// begin_passes(), begin_sum() and finish_sum(). An exception in the middle of a step has to be told
+// to the other ranks (fail()) before this ends: transfers that codecs have not begun never end.
 class Channels {
  public:
   struct Options {
@@ -58,7 +58,7 @@ class Channels {
   // What the messages that follow belong to.
   void begin_passes(const PassesOfStep& passes) { routes_.passes = passes; }
 
-  // The sum of a bucket: each once a step.
+  // Begins a sum, by its number in the constructor's `sums`; each once a step.
   void begin_sum(std::size_t bucket);
 
   void finish_sum(std::size_t bucket) { sums_[bucket].finish(); }
@@ -66,17 +66,17 @@ class Channels {
   // Puts the plan of this step in force. All ranks call it before the passes of the step.
   void begin_step(std::int64_t step);
 
-  // Until it is called anew: where sums keep what this rank brings.
+  // Sets where sums keep what this rank brings, until it is called anew.
   void keep_messages(const std::optional<SumChannel::Keeping>& keeping) { keeping_ = keeping; }
 
-  // The plan alone: before state of that step is loaded.
+  // Puts the plan alone in force, before state of that step is loaded.
   void put_in_force(std::int64_t step);
 
   // The plan of the step that began last, until plans change; null where nothing is ever
   // compressed.
   [[nodiscard]] const PlanFromStep* in_force() const;
 
-  // Where it came into force; 0: none has.
+  // Returns the step from which it is in force; 0: none is.
   [[nodiscard]] std::int64_t in_force_from() const { return in_force_from_; }
 
   // Whether this step samples what is compressed.

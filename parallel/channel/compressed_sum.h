@@ -46,7 +46,7 @@ class CompressedSum {
 
   [[nodiscard]] std::unique_ptr<GradientSample> take_sample() { return std::move(sample_); }
 
-  // Of the sums since the last time it was asked.
+  // Returns what the codec's calls took in the sums since it was asked last.
   [[nodiscard]] CodecTimes take_times();
 
   // Takes over, matrix by matrix, what a sum that was given up owes, and where the settings are the

@@ -29,7 +29,8 @@ class GradientSample {
   // REQUIRES: each row is of one rank of the group, and all ranks call it.
   void take_sent_of(std::vector<MatrixRows> rows);
 
-  // Before the codec begins, and after the decoded sum is in place; `residual` may be empty. Block.
+  // Called before the codec begins, and after the decoded sum is in place; `residual` may be empty.
+  // Both block.
   void take_raw(StreamView stream, const Codec::Matrices& gradients);
   void take_sent(StreamView stream,
                  const Codec::Matrices& gradients,
@@ -39,7 +40,7 @@ class GradientSample {
   // they decoded. All ranks of the group call it.
   void add_up(Communicator& group);
 
-  // Waits for that. Of one matrix; the group's, so that one rank of it counts it.
+  // Waits for that. Returns the group's sums of one matrix, which one rank of it counts.
   [[nodiscard]] MessageSums sums(std::size_t matrix);
 
  private:

@@ -64,14 +64,14 @@ class MessageChannel {
   // A transfer, and its frame where it is coded.
   struct Message {
     BoundaryCodec* codec = nullptr;
-    // Room for the frame; another one when that is too small. Shared with jobs on the codecs'
-    // stream, which may still read a frame that has been sent.
+    // Holds the frame. Replaced by a larger buffer when a frame does not fit. Shared with jobs on
+    // the codecs' stream, which may still read a frame that has been sent.
     std::shared_ptr<Buffer> memory = std::make_shared<Buffer>();
     Transfer transfer{};  // last: ends before its memory
 
     [[nodiscard]] Tensor frame();
 
-    // Under way, and measured against the input of the stage that sent it.
+    // Returns whether it is under way, and measured against the input of the stage that sent it.
     [[nodiscard]] bool reads_input() const {
       return !transfer.is_empty() && codec != nullptr && codec->is_sampled();
     }

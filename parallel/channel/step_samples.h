@@ -15,14 +15,14 @@ namespace slackline {
 // gradients is still being added up. Used by the rank's thread.
 class StepSamples {
  public:
-  // Of the classes that the plan compresses.
+  // Takes samples of the classes that the plan compresses.
   explicit StepSamples(const CompressionPlan& plan);
 
-  // Of a pipeline class.
+  // Adds sums of a pipeline class.
   void add(const schedule::TransferClass& members, const MessageSums& sums);
 
-  // Of gradients, added up already: the class of each matrix, or none where another rank has the
-  // same matrix and counts it. `counts`: this rank counts what its group has in common.
+  // A sample of gradients whose add_up() has begun, and each matrix's class, or none where another
+  // rank has the matrix and counts it. `counts`: this rank counts what its group has in common.
   struct Gradients {
     std::unique_ptr<GradientSample> sample{};
     std::vector<std::optional<schedule::TransferClass>> classes{};
@@ -36,8 +36,8 @@ class StepSamples {
   // The compressed classes of the plan, in its order.
   [[nodiscard]] const std::vector<schedule::TransferClass>& classes() const { return classes_; }
 
-  // Waits for what is on its way. This rank's part of each class's sums: those of all ranks add up
-  // to the class's.
+  // Waits for what is on its way. Returns this rank's part of each class's sums: those of all ranks
+  // add up to the class's.
   [[nodiscard]] std::vector<MessageSums> finish();
 
  private:

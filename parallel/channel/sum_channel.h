@@ -35,9 +35,9 @@ class SumChannel {
 
   explicit SumChannel(const Options& options) : options_(options) {}
 
-  // From the next step on. Codecs and matrices that stay keep their state. Of others each matrix
-  // that stays compressed keeps what is owed to it, and its codec's state where its setting stays;
-  // the rest begins anew.
+  // Obeys the plan from the next step on. Codecs and matrices that stay keep their state. Of others
+  // each matrix that stays compressed keeps what is owed to it, and its codec's state where its
+  // setting stays; the rest begins anew.
   void obey(const CompressionPlan& plan, const ChannelCodecs& maker);
 
   // Where a step keeps what this rank brings to a sum that may be compressed, in the order of

@@ -29,14 +29,14 @@ class SumSlices {
   // where messages add.
   SumSlices(const Options& options, std::unique_ptr<Codec> own_codec);
 
-  // Of messages that add: the slices one behind another, bf16, to be reduce-scattered. scatter()
+  // Messages that add need the slices one behind another, bf16, to be reduce-scattered. scatter()
   // fills them from a whole addend, collect() writes this rank's rows of the sum back into it.
   [[nodiscard]] Tensor addends() const;
   void scatter(StreamView stream, const Tensor& addend) const;
   void collect(StreamView stream, const Tensor& addend) const;
 
-  // Of frames: this rank's whole one, what it sends to all, cut from that by cut(), and what it
-  // gets; add_up() writes the sums of its own rows of `matrices`.
+  // Frames need this rank's whole one, what it sends to all, which cut() cuts from that, and what
+  // it gets; add_up() writes the sums of its own rows of `matrices`.
   [[nodiscard]] Tensor frame() const;
   [[nodiscard]] Tensor sent() const;
   [[nodiscard]] Tensor received() const;

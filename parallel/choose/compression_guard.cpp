@@ -54,7 +54,7 @@ std::vector<CodecSetting> finer_codecs(const CompressionPlan::Class& row,
   return finer;
 }
 
-// Of these the one that sends least, if less than none.
+// Takes the one of these that sends least, or no codec where none sends less than plain messages.
 void make_finer(CompressionPlan::Class& row, const MeshJob& job, const GuardRule& rule) {
   const CompressionPlan::Class before = row;
   row.codec.reset();

@@ -13,7 +13,7 @@ namespace slackline {
 // zero1 gathers are not among them.
 [[nodiscard]] std::vector<schedule::TransferClass> compressible_classes(const MeshJob& job);
 
-// Without the settings of sites that the layout lacks.
+// Returns the config without the settings of sites that the layout lacks.
 [[nodiscard]] CompressConfig without_lacking_sites(CompressConfig config, const MeshJob& job);
 
 // What a policy makes of a run, warm-up steps included; of critical_path, what is in force until it

@@ -92,7 +92,7 @@ struct ErrorLimits {
   std::map<Site, double> bounds{};  // of a guard, as far as errors were measured
 };
 
-// That add up a class; 0: it stands at a boundary.
+// Counts the ranks that add up a class; 0: it stands at a boundary.
 int ranks_of(const TransferClass& members, const ParallelConfig& mesh) {
   if (!schedule::is_once_a_step(members.phase)) {
     return 0;
@@ -100,7 +100,7 @@ int ranks_of(const TransferClass& members, const ParallelConfig& mesh) {
   return members.site == Site::embedding && mesh.pipeline > 1 ? 2 * mesh.data : mesh.data;
 }
 
-// As many ranks as CandidateMessage counts. Under zero1 a rank decodes its own rows of every frame
+// Counts ranks as CandidateMessage does. Under zero1 a rank decodes its own rows of every frame
 // that can be cut by rows: together as much as one frame.
 int frames_of(const CodedMessage& message,
               const TransferClass& members,

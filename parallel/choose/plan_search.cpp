@@ -197,7 +197,7 @@ class Search {
     return changed;
   }
 
-  // Of which another choice may shorten the step.
+  // Returns true for classes of which another choice may shorten the step.
   [[nodiscard]] std::vector<bool> worth_trying(const Choices& choices) {
     if (simulates_) {
       return std::vector<bool>(choices.size(), true);

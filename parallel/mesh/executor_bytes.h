@@ -10,10 +10,10 @@ namespace slackline {
 // How the stage of one of a rank's chunks is made.
 [[nodiscard]] Stage::Options chunk_options(const ExecutorPlan& plan, const ChunkSlice& chunk);
 
-// Of one slot, which chunks use in turn: the largest chunk's activations.
+// Returns the bytes of one slot. Chunks share it, so it fits the largest chunk's activations.
 [[nodiscard]] std::size_t slot_bytes(const ModelConfig& config, const ExecutorPlan& plan);
 
-// Of all slots of a rank.
+// Returns the bytes of all slots of a rank.
 [[nodiscard]] std::size_t activation_bytes(const ModelConfig& config,
                                            const ExecutorPlan& plan,
                                            int pipeline_rank);

@@ -41,7 +41,7 @@ std::vector<int> fill(int layers, int stages, const Work& work, double limit) {
   return left == 0 ? counts : std::vector<int>{};
 }
 
-// Of stages that could trade a layer without passing the limit, early ones take it.
+// Where stages could trade a layer without passing the limit, early ones take it.
 std::vector<int> even_out(std::vector<int> counts, const Work& work) {
   const std::size_t last = counts.size() - 1;
   const auto cost = [&](std::size_t stage) {

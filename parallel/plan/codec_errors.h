@@ -30,8 +30,8 @@ class CodecErrors {
 
   void note_sample(const CodecError& sampled) { note(sampled_, sampled); }
 
-  // By a trial on the class; where it has none, the mean of its site's other classes; where these
-  // have none either, as expected of a message of `shape` (compress/expected_error.h).
+  // Returns the error of a trial on the class; where it has none, the mean of its site's others;
+  // where these have none either, as expected of a message of `shape` (compress/expected_error.h).
   [[nodiscard]] double of(const schedule::TransferClass& members,
                           const CodecSetting& codec,
                           const MatrixShape& shape) const;
@@ -41,7 +41,7 @@ class CodecErrors {
   [[nodiscard]] std::optional<double> measured(const schedule::TransferClass& members,
                                                const CodecSetting& codec) const;
 
-  // In the order in which they were first noted.
+  // Both are in the order in which they were first noted.
   [[nodiscard]] const std::vector<CodecError>& tried() const { return tried_; }
 
   [[nodiscard]] const std::vector<CodecError>& sampled() const { return sampled_; }

@@ -32,7 +32,7 @@ struct ClassQuality {
   std::optional<Lazy> lazy{};
 };
 
-// From the sums of all ranks.
+// Computes it from the sums of all ranks.
 [[nodiscard]] ClassQuality quality_of(const schedule::TransferClass& members,
                                       const MessageSums& sums);
 

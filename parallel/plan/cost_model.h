@@ -79,8 +79,8 @@ struct Rounds {
   friend bool operator==(const Rounds&, const Rounds&) = default;
 };
 
-// What a codec makes of a class of transfers. Of a pipeline's class: of each of its messages; of a
-// once-a-step class: of all its transfers together, evenly.
+// What a codec makes of a class of transfers. In a pipeline's class it counts for each message; in
+// a once-a-step class for all its transfers together, evenly.
 struct ClassCost {
   double share = 1.0;  // of the bytes, which still travel
   Rounds rounds{.plain = 1};
@@ -119,10 +119,10 @@ struct CostModel {
 // How long the link is busy with it.
 [[nodiscard]] Seconds service_seconds(const Link& link, Bytes bytes);
 
-// Of a message without a codec.
+// Returns the bytes of a message without a codec.
 [[nodiscard]] Bytes transfer_bytes(const CostModel& costs, const TransferId& id);
 
-// That of a class without a codec where it has none.
+// Returns the class's cost; where it has no codec, the cost of a plain class.
 [[nodiscard]] const ClassCost& class_cost(const CostModel& costs, const TransferClass& members);
 
 }  // namespace slackline::schedule

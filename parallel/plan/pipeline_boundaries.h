@@ -81,7 +81,7 @@ class PipelineBoundaries {
   [[nodiscard]] std::optional<BoundaryEnd> end_of(const schedule::Op& op,
                                                   const CompressionPlan& plan) const;
 
-  // Each end once.
+  // Returns each end once.
   [[nodiscard]] std::vector<BoundaryEnd> ends(const CompressionPlan& plan) const;
 
  private:

@@ -106,8 +106,8 @@ struct StepCosts {
   [[nodiscard]] std::optional<schedule::Seconds> of_stage(int stage, CostKind kind) const;
   [[nodiscard]] std::optional<schedule::Seconds> of_part(CostKind kind) const;
 
-  // Of messages of `shape`: as measured, or else of the shape nearest in size with the same
-  // setting, scaled by elements; nothing where there is none.
+  // Returns the cost of a message of `shape` as measured, or else that of the shape nearest in size
+  // with the same setting, scaled by elements; nothing where there is none.
   [[nodiscard]] std::optional<CodecCost> of_codec(const CodecSetting& setting,
                                                   const std::vector<std::int64_t>& shape) const;
 };
@@ -124,7 +124,7 @@ struct AssumedSpeeds {
                                            const std::vector<std::int64_t>& shape,
                                            const AssumedSpeeds& speeds);
 
-// As measured where it was, else as assumed.
+// Returns the cost as measured where it was, else as assumed.
 [[nodiscard]] CodecCost codec_cost(const StepCosts& costs,
                                    const CodecSetting& setting,
                                    const std::vector<std::int64_t>& shape);

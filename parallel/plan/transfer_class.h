@@ -30,7 +30,7 @@ inline constexpr std::array<std::string_view, 7> kSiteNames = {"pipeline_forward
                                                                "tensor_forward",
                                                                "tensor_backward"};
 
-// Of a rank's list: warm-up is before its first backward pass, cool-down after its last forward
+// In a rank's list warm-up is before its first backward pass, cool-down after its last forward
 // pass, so that under 1F1B the cool-down's backward transfers are Optimus-CC's epilogue. Sums of a
 // step's gradients happen once a step, beside the pipeline: tail is the last of a stage, made when
 // no pass of it is left that could hide them, and a tied table's; step is the others.

@@ -21,7 +21,7 @@ bool has(const StepCosts& costs, CostKind kind) {
   return costs.of_part(kind).has_value();
 }
 
-// Of all virtual stages, where each has the pass.
+// Sums the pass over all virtual stages; nothing where one of them lacks it.
 std::optional<Seconds> measured_pass(const StepCosts& costs, int num_stages, bool forward) {
   Seconds sum{};
   for (int stage = 0; stage < num_stages; ++stage) {

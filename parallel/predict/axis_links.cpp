@@ -26,7 +26,7 @@ void add_all_pairs(const std::vector<int>& group, std::vector<RankPair>& message
 
 }  // namespace
 
-// Each group once: by its first rank.
+// Counts each group once, by its first rank.
 schedule::Link group_link(const ParallelConfig& config,
                           const Cluster& cluster,
                           const char* axis,

@@ -21,12 +21,12 @@ struct ClassBytes {
   friend bool operator==(const ClassBytes&, const ClassBytes&) = default;
 };
 
-// Of every class of the plan, to the byte, as the step's lists say. A bucket of gradients counts
+// Counts every class of the plan, to the byte, as the step's lists say. A gradient bucket counts
 // where its last layer stands; gradients of norms count with the rank's first virtual stage.
 [[nodiscard]] std::vector<ClassBytes> class_bytes(const MeshJob& job, const CompressionPlan& plan);
 
-// What a codec does to the class, every other one plain. Of gradients: all that the ranks of the
-// first tensor rank exchange, since classes may share a bucket; with no list of messages.
+// What a codec does to the class, every other one plain; it has no list of messages. Gradients are
+// counted as all that the ranks of tensor rank 0 exchange of them: classes may share a bucket.
 [[nodiscard]] ClassBytes bytes_with(const MeshJob& job, const CompressionPlan::Class& row);
 
 // What a message of the class is like: this tensor rank's share of a boundary, or its part of the

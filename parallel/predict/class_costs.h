@@ -14,11 +14,11 @@ struct CodecSeconds {
   schedule::Seconds decode{};
 };
 
-// Nothing where the costs do not know the codec of one of its messages.
+// Returns nothing where the costs do not know the codec of one of its messages.
 [[nodiscard]] std::optional<CodecSeconds> codec_seconds(const ClassBytes& members,
                                                         const StepCosts& costs);
 
-// Of messages that the costs do not know, as assumed.
+// Takes assumed costs for messages that the costs do not know.
 [[nodiscard]] CodecSeconds codec_seconds_or_assumed(const ClassBytes& members,
                                                     const StepCosts& costs);
 

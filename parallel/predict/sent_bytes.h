@@ -20,9 +20,9 @@ struct CodedMessage {
   friend bool operator==(const CodedMessage&, const CodedMessage&) = default;
 };
 
-// Payload bytes of one entry of a step's lists (the pipeline schedule, the sync plan, a layer's
-// exchanges over tensor ranks), sent by all data ranks at one place of the mesh. Not counted: what
-// is a few numbers a step (norm, loss, agreement).
+// Payload bytes of a part of a step's lists (a class of the pipeline schedule's sends, an op of the
+// sync plan, the layers' exchanges over tensor ranks), sent by all data ranks at one place of the
+// mesh. What is a few numbers a step (norm, loss, agreement) is not counted.
 struct SentBytes {
   std::size_t axis = 0;                              // of kReportedAxes
   std::optional<schedule::TransferClass> members{};  // none: it competes for no compression
@@ -37,7 +37,7 @@ struct SentBytes {
                                                 const CompressionPlan& plan,
                                                 const MeshPlace& place);
 
-// Of the sends of the ranks at a place of the pipeline, one tensor rank's share of each.
+// A row for each class of sends of the ranks at a pipeline place, one tensor rank's share of each.
 [[nodiscard]] std::vector<SentBytes> pipeline_bytes(const MeshJob& job,
                                                     const CompressionPlan& plan,
                                                     const MeshPlace& place);

@@ -119,7 +119,7 @@ class CostModelBuilder {
         "; measure this model, or take \"model\" out of the file to use them all the same");
   }
 
-  // Of one token, all tensor ranks' times added.
+  // Returns the seconds of one token, all tensor ranks' times added.
   [[nodiscard]] Seconds of_part(CostKind kind) const {
     if (const auto seconds = costs_.of_part(kind)) {
       return *seconds;
@@ -129,7 +129,7 @@ class CostModelBuilder {
         kCostKindNames[static_cast<std::size_t>(kind)]));
   }
 
-  // Of the backward pass of a layer, by its operations.
+  // Returns the weight part's share of a layer's backward pass, by its operations.
   [[nodiscard]] double weight_share() const {
     const StepCosts assumed = assumed_costs(job_.model, {});
     return *assumed.of_part(CostKind::layer_backward_weight) /

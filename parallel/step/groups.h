@@ -47,7 +47,7 @@ struct Groups {
   std::unique_ptr<Communicator> table_pair;
 };
 
-// Of the rank whose groups these are.
+// Returns the place of the rank whose groups these are.
 [[nodiscard]] MeshPlace place_of(const Groups& groups);
 
 }  // namespace slackline

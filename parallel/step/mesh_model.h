@@ -28,7 +28,7 @@ class MeshModel {
     OptimizerConfig optimizer{};
     std::uint64_t seed = 1234;  // of dropout
     int num_threads = 1;
-    // On the rehearsal device. Nothing is learned then: loss and norm mean nothing, there is no
+    // Set on the rehearsal device. Nothing is learned then: loss and norm mean nothing, there is no
     // optimizer state, and memory is touched as far as messages go.
     std::optional<StepRehearsal::Costs> rehearsal{};
     PlanHistory compression{};   // empty: nothing is ever compressed
@@ -85,11 +85,11 @@ class MeshModel {
 
   [[nodiscard]] const StepTimes& step_times() const { return step_times_; }
 
-  // Instead of update(): the step leaves no trace, in codecs either.
+  // Takes the place of update(): the step leaves no trace, in codecs either.
   // REQUIRES: Options::may_skip.
   void skip();
 
-  // From the next step on, whether each keeps messages of its own instead of those of the step
+  // Says whether each step, from the next one on, keeps its messages instead of those of the step
   // before. Makes no difference to what is sent or learned. REQUIRES: not on the rehearsal device.
   void keep_messages(bool keeps) { keeps_messages_ = keeps; }
 
@@ -117,7 +117,7 @@ class MeshModel {
 
   void choose_who_waits(Settling& passes);
   void queue_update(double lr, double gradient_norm);
-  // Of the pieces' gradients.
+  // Sums the squares of each piece's gradient.
   [[nodiscard]] std::vector<double> squared_norms();
   [[nodiscard]] double tokens_of_step() const;
   // Copies tokens and targets to the CUDA device, where ops read them.

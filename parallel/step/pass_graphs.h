@@ -53,7 +53,7 @@ class PassGraphs {
   };
 
   [[nodiscard]] bool can_capture(const Pass& pass) const;
-  // In the log, once.
+  // Logs, once, how many passes are graphs.
   void tell();
   void capture(const Pass& pass, Entry& entry, const std::function<void()>& body);
 

@@ -23,8 +23,8 @@
 namespace slackline {
 
 // Runs a schedule: one loop over the rank's list of ops, which decides nothing. Owns the rank's
-// chunks and the slots of micro-batches in flight. Used by the rank's thread; slots of transfers
-// under way also by the codecs'.
+// chunks, and the slots and message channels of micro-batches in flight. Used by the rank's thread;
+// slots of transfers under way also by the codecs'.
 //
 // Boundary tensors live in the slots: a receive writes the input of the chunk that will read it, a
 // send reads the output of the chunk that made it. Where rows are not already cut over tensor
@@ -99,7 +99,7 @@ class PipelineExecutor {
             const InFlight& at,
             const Work& work,
             const std::function<void(const Pass&)>& body);
-  // Around what an op computes; note_op is given what begin_op returned.
+  // They stand around what an op computes; note_op is given what begin_op returned.
   [[nodiscard]] std::size_t begin_op(const schedule::Op& op, const Work& work);
   void note_op(const schedule::Op& op, const Work& work, std::size_t begin);
   [[nodiscard]] Pass pass_of(const schedule::Op& op, const Work& work);

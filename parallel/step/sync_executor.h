@@ -36,13 +36,13 @@ class SyncExecutor final : public ParameterUse {
 
   [[nodiscard]] const SyncPlan& plan() const { return plan_; }
 
-  // Of the last micro-batch's backward pass: submits what is due.
+  // Submits what is due, in the backward pass of the last micro-batch.
   void gradients_made(ModelPart part, int layer) override;
 
-  // After the passes of a step: submits the other sums and waits for all.
+  // Submits the other sums, after the passes of a step, and waits for all.
   void finish_sums();
 
-  // After the optimizer: begins what the plan gathers. before_use() waits for a part's weights,
+  // Begins, after the optimizer, what the plan gathers. before_use() waits for a part's weights,
   // finish_gathers() for all.
   void begin_gathers();
   void before_use(StreamView stream, ModelPart part, int layer) override;
@@ -57,7 +57,7 @@ class SyncExecutor final : public ParameterUse {
   SyncPlan plan_;
   Groups* groups_;
   Channels* channels_;
-  // In the current step: of plan_.made, of plan_.ops, and of the channels' sums.
+  // How many the current step has had of plan_.made, of plan_.ops, and of the channels' sums.
   std::size_t num_made_ = 0;
   std::size_t next_op_ = 0;
   std::size_t num_sums_ = 0;

@@ -9,7 +9,7 @@
 
 namespace slackline {
 
-// By rank of a group: the rows of a sum's matrices of which the rank updates elements under zero1.
+// Rows of a sum's matrices, by the rank of a group that updates elements of them under zero1.
 // A row that two ranks' slices of the bucket cut stands with both.
 using OwnedRows = std::vector<std::vector<MatrixRows>>;
 
@@ -17,7 +17,7 @@ using OwnedRows = std::vector<std::vector<MatrixRows>>;
                                    const std::vector<const Parameter*>& matrices,
                                    int ranks);
 
-// Those of a rank that no rank before it has: each row of the sum once over all ranks.
+// Returns the rows of a rank that no rank before it has: each row of the sum once over all ranks.
 [[nodiscard]] std::vector<MatrixRows> rows_counted_by(const OwnedRows& owners, int rank);
 
 // Slices of a message, one for each rank, are all as long as the longest, for collectives take

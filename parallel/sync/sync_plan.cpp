@@ -113,7 +113,7 @@ class Generator {
   }
 
   [[nodiscard]] SyncPlan build(const std::vector<Parameter>& parameters) {
-    // In the order in which their last gradients are made.
+    // Sums are in the order in which their last gradients are made.
     for (const Unit& unit : plan_.made) {
       for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
         if (plan_.buckets[i].kind == Kind::layers && last_made(plan_.buckets[i]) == unit) {
@@ -268,7 +268,7 @@ class Generator {
             .saved = first && layout_.place.data == writer};
   }
 
-  // Of a tied table on two stages.
+  // Returns whether this rank has the first copy of a tied table on two stages.
   [[nodiscard]] bool is_first_copy() const { return layout_.place.pipeline == 0; }
 
   const RankPlan& rank_;

@@ -54,7 +54,7 @@ class Validator {
     return {line.front(), line.back()};
   }
 
-  // In the order of the group.
+  // Returns them in the order of the group.
   [[nodiscard]] std::vector<int> members(int rank, SyncGroup group) const {
     switch (group) {
       case SyncGroup::tensor:
@@ -127,7 +127,7 @@ class Validator {
     return static_cast<std::size_t>(table - other.buckets.begin());
   }
 
-  // After the sums before the `num_ops`-th of the bucket's.
+  // Returns what the bucket's first `num_ops` sums have added up.
   [[nodiscard]] Addends addends(int rank, std::size_t bucket, std::size_t num_ops) const {
     std::vector<const SyncOp*> sums;
     for (const SyncOp& op : plan(rank).ops) {

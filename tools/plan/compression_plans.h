@@ -18,8 +18,8 @@ inline constexpr std::int64_t kFirstChosenStep = 3;
 // the file does not fit the config.
 [[nodiscard]] PlanHistory compression_plans(const PlanJob& job, const LinkSpeeds& links = {});
 
-// Those that it is expected to have in the end: with what policy critical_path chooses by these
-// costs, on the rehearsal device from the first step on.
+// Returns the plans that it is expected to have in the end: with what policy critical_path chooses
+// by these costs, on the rehearsal device from the first step on.
 [[nodiscard]] PlanHistory expected_plans(const PlanJob& job,
                                          const StepCosts& costs,
                                          const LinkSpeeds& links);
@@ -43,9 +43,9 @@ struct ResumedPlans {
   CodecErrors errors{};
 };
 
-// Those of the checkpoint where policy critical_path made them and still holds, whatever it would
-// choose now, and where they are the config's and what a guard has made of them since; else the
-// config's.
+// Returns the checkpoint's plans where policy critical_path made them and still holds, whatever it
+// would choose now, and where they are the config's and what a guard has made of them since; else
+// the config's.
 [[nodiscard]] ResumedPlans resumed_plans(const PlanHistory& of_config, const std::string& document);
 
 }  // namespace slackline

@@ -17,7 +17,7 @@ struct Change {
   PlanJob job{};
 };
 
-// Those of the config itself first, smallest change first.
+// Lists the config itself first, then its changes, the smallest first.
 std::vector<Change> changes_of_one_key(const PlanJob& job) {
   std::vector<Change> changes = {{"", job}};
   const auto add = [&](const char* assignment, const auto& change) {

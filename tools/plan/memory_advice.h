@@ -7,7 +7,7 @@
 
 namespace slackline {
 
-// For a run that ran out of memory: the first change of the config after which this rank's memory
+// Tells a run that ran out of memory the first change of the config after which this rank's memory
 // plan has at most `limit` bytes on `config.device`, out of smaller micro-batches, block
 // recomputation, shared optimizer state and bf16, and each with smaller micro-batches. "hint: with
 // --set batch.micro=2 ...", or that none of them is enough.

@@ -44,7 +44,7 @@ PieceBytes piece_bytes(const MeshJob& job, const MeshPlace& place) {
   return bytes;
 }
 
-// Of this process, from the kernel; 0 where it does not say.
+// Asks the kernel for this process's resident bytes; 0 where it does not say.
 std::size_t resident_bytes() noexcept {
   std::FILE* const file = std::fopen("/proc/self/statm", "re");
   unsigned long pages = 0;

@@ -27,7 +27,7 @@ struct MemoryItem {
 // OutOfMemoryError where it has not that much left.
 void reserve_device_memory(const std::vector<MemoryItem>& plan);
 
-// Of what stands on `device`: on a CUDA device all that is not on the host.
+// Sums what stands on `device`: on a CUDA device all that is not on the host.
 [[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device);
 
 // Program, libraries and small allocations: what the process held when it began, and 8 MiB

@@ -59,7 +59,7 @@ std::string layers_text(const ChunkSlice& stage) {
   return text + (stage.head ? ", head" : "");
 }
 
-// By what policy critical_path knows what codecs lose; nothing under other policies.
+// Says by what policy critical_path knows what codecs lose; nothing under other policies.
 std::string errors_text(const StepPlan& plan) {
   if (plan.job.compress.policy != CompressionPolicy::critical_path) {
     return "";

@@ -51,7 +51,7 @@ struct KnownLinks {
   std::string from{};
 };
 
-// Of the cluster that is asked for, else of the one that a run would emulate.
+// Reads the links of the cluster that is asked for, else of the one that a run would emulate.
 KnownLinks known_links(const PlanJob& job, const StepPlanFiles& files) {
   const std::string& emulated = job.network.links;
   const int num_ranks = job.mesh.parallel.num_ranks();
@@ -89,7 +89,7 @@ std::vector<PlannedClass> timed_classes(const std::vector<schedule::ClassSlack>&
   classes.reserve(slacks.size());
   for (const schedule::ClassSlack& row : slacks) {
     const auto listed = bytes.find(row.members);
-    // Of exchanges over tensor ranks the timeline knows those of one replica.
+    // The timeline knows the exchanges over tensor ranks of one replica alone.
     const std::size_t raw = listed != bytes.end()
                                 ? listed->second
                                 : row.bytes.value * static_cast<std::size_t>(job.parallel.data);

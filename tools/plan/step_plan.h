@@ -95,7 +95,7 @@ struct StepPlanFiles {
                                       const LinkSpeeds& probed = {},
                                       const std::optional<PlanHistory>& plans = {});
 
-// From values: without costs they are assumed, without links transfers take no time.
+// Plans from values: without costs they are assumed, without links transfers take no time.
 [[nodiscard]] StepPlan make_step_plan(const PlanJob& job,
                                       const std::optional<StepCosts>& costs,
                                       const LinkSpeeds& links,

@@ -49,11 +49,11 @@ class PlanChooser {
   // What steps took before they drifted.
   [[nodiscard]] double usual_seconds() const { return watch_.usual_seconds(); }
 
-  // From this step on, which has not begun.
+  // Measures steps from this one on, which has not begun.
   void measure_anew(std::int64_t first);
 
  private:
-  // Of a process that trains this step first.
+  // Returns what a process measures first that trains this step first; nothing if it only watches.
   [[nodiscard]] std::optional<MeasuredSteps> first_measurement(std::int64_t first_step) const;
 
   const TrainConfig* config_;

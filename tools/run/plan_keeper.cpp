@@ -20,8 +20,8 @@ namespace slackline {
 
 namespace {
 
-// Of a process, from 0, where nothing is chosen by costs: the first step is slower, and costs do
-// not change much after some.
+// The steps of a process, counted from 0, that are measured where nothing is chosen by costs: the
+// first step is slower, and costs do not change much after some.
 constexpr std::int64_t kFirstToldStep = 1;
 constexpr std::int64_t kLastToldStep = 5;
 

@@ -48,7 +48,7 @@ class PlanKeeper {
   // Blocks. REQUIRES: between steps, with no traffic of them under way.
   void probe_anew();
 
-  // Before the passes of a step.
+  // Called before the passes of a step.
   void begin_step(std::int64_t step);
 
   // Has guard and drift watch judge a step. REQUIRES: the directory is started; steps come in
@@ -64,7 +64,7 @@ class PlanKeeper {
 
   void guard(const StepRecord& record);
   void watch(const AccountedStep& step);
-  // Of rank 0: completes the costs, writes them with the plan, and says how good its prediction is.
+  // Completes the costs, on rank 0, writes them with the plan, and says how good its prediction is.
   void tell_costs(StepCosts costs, double measured_seconds);
   void choose_plan();
   // The plan's files, as far as costs are known by now. Returns the seconds of a step that it

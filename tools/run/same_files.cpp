@@ -76,7 +76,7 @@ std::optional<std::string> newest_checkpoint(const std::string& checkpoints) {
   }
 }
 
-// Of the run's own checkpoints the newest, which `--resume` takes; else what the config names.
+// Adds the newest of the run's own checkpoints, which `--resume` takes; else what the config names.
 void add_start(const TrainConfig& config, bool resume, std::vector<StartItem>& items) {
   if (resume) {
     const std::string checkpoints = RunDirectory(config.run.dir).checkpoints();

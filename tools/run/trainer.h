@@ -56,7 +56,7 @@ class Trainer {
   [[nodiscard]] bool owed_evaluation();
   // Takes the run's directory, which must be as it was when the start looked at it. All ranks.
   void claim_directory();
-  // Where the record of a run that goes on does not reach its checkpoint.
+  // Warns where the record of a run that goes on does not reach its checkpoint.
   void warn_of_lost_record() const;
   [[nodiscard]] ExitCode stopped_after(std::int64_t step);
   [[noreturn]] void stop_on_non_finite(const StepRecord& record);

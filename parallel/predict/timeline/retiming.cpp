@@ -59,7 +59,7 @@ struct Retiming::Graph {
   std::size_t num_early = 0;
   std::vector<FromEdge> edges;  // but for those of service, which follow from the nodes' order
   int num_resources = 0;
-  // Of the last call; `last_served` and `missing` are scratch.
+  // These are the last call's; `last_served` and `missing` are scratch.
   mutable std::vector<Times> times;
   mutable std::vector<int> late_order;   // positions
   mutable std::vector<int> last_served;  // a position for each resource
@@ -187,7 +187,7 @@ void Retiming::Graph::start(int position, double ready, const ClassCost& cost) c
   times[index(position)] = own;
 }
 
-// In order of readiness, and of the timeline's numbers where several are ready together.
+// Serves in order of readiness, and of the timeline's numbers where several are ready together.
 void Retiming::Graph::serve_late(const std::vector<ClassCost>& of_classes) const {
   using Event = std::tuple<double, int, int>;  // time, id, position
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;

@@ -202,8 +202,8 @@ Tail tail_of(const Timeline& timeline) {
   return tail;
 }
 
-// From the end of a rank's list to the end of the step: its buckets, the embedding sync, the wait
-// for other ranks, the update, the wait for the slowest one.
+// Counts from the end of a rank's list to the end of the step: its buckets, the embedding sync, the
+// wait for other ranks, the update, the wait for the slowest one.
 void count_tail(
     const Timeline& timeline, const Tail& tail, int rank, Seconds free, RankTimes& times) {
   for (const int id : tail.transfers) {

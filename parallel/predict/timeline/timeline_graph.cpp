@@ -38,7 +38,7 @@ class GraphBuilder {
  private:
   static constexpr std::size_t kNumKinds = index(static_cast<int>(OpKind::wait)) + 1;
 
-  // Of an op in a table of all.
+  // Returns the index of an op in a table of all.
   [[nodiscard]] std::size_t key(OpKind kind, int chunk, int micro_batch) const {
     return index((static_cast<int>(kind) * schedule_.num_stages() + chunk) *
                      schedule_.num_micro_batches +
@@ -54,7 +54,7 @@ class GraphBuilder {
     graph_.nodes[index(to)].node.after.push_back({from, lag, kind});
   }
 
-  // Of an op, without what its input takes to decode before.
+  // Returns an op's seconds, without what its input takes to decode before.
   [[nodiscard]] Seconds compute_of(int id) const { return graph_.nodes[index(id)].timing.fixed; }
 
   [[nodiscard]] const ChunkCosts& chunk_costs(int chunk) const {
@@ -140,7 +140,7 @@ class GraphBuilder {
     return {resource_of(swap ? std::pair{to, from} : std::pair{from, to}), kNoResource};
   }
 
-  // Of an end of links by its number, or of a pair of ranks.
+  // Returns the resource of an end of links, which its number names, or of a pair of ranks.
   [[nodiscard]] int resource_of(std::pair<int, int> server) {
     const auto [found, added] = link_resources_.emplace(server, graph_.num_resources);
     graph_.num_resources += added ? 1 : 0;
@@ -259,7 +259,7 @@ class GraphBuilder {
                      1.0 / static_cast<double>(count));
   }
 
-  // In virtual-stage order, which is the order of a rank's first uses.
+  // Adds gathers in virtual-stage order, which is the order of a rank's first uses.
   void add_gathers() {
     for (int chunk = 0; chunk < schedule_.num_stages(); ++chunk) {
       const int use = op_nodes_.at(key(OpKind::forward, chunk, 0));

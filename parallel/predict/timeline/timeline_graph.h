@@ -12,7 +12,7 @@ inline constexpr int kNoResource = -1;
 // What a node takes, as a function of the codec of a class: its own where it is a transfer, that of
 // what it sends or uses where codecs take an op's compute.
 struct NodeTiming {
-  // Which of a once-a-step transfer's exchanges a node stands for. Of an odd number the second half
+  // Which of a once-a-step transfer's exchanges a node stands for. The second half of an odd number
   // has one more.
   enum class Half { none, both, first, second };
 
