@@ -207,8 +207,9 @@ std::vector<TransferClass> compressible_classes(const MeshJob& job) {
     for (int stage = 0; stage < schedule.num_stages(); ++stage) {
       classes.insert({.site = Site::data_gradient, .stage = stage, .phase = Phase::tail});
     }
+    const MeshLists lists(job);
     for (int place = 0; place < job.parallel.pipeline; ++place) {
-      for (const PlacedBucket& bucket : placed_buckets(job, place)) {
+      for (const PlacedBucket& bucket : placed_buckets(lists, place)) {
         if (!bucket.tail) {
           classes.insert(
               {.site = Site::data_gradient, .stage = bucket.stage, .phase = Phase::step});

@@ -128,12 +128,13 @@ class Candidates {
     for (const auto& [site, list] : of_sites_) {
       most = std::max(most, list.size());
     }
+    const MeshLists lists(job);
     // One pass over the model's tensors for the i-th candidates of all sites together.
     for (std::size_t i = 0; i < most; ++i) {
       for (CompressionPlan::Class& row : plan.classes) {
         row.codec = setting_of(row.members.site, i);
       }
-      bytes_.push_back(class_bytes(job, plan));
+      bytes_.push_back(class_bytes(lists, plan));
     }
     for (const CompressionPlan::Class& row : plan.classes) {
       classes_.push_back(row.members);

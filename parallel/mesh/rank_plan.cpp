@@ -38,7 +38,20 @@ std::size_t bucket_bytes(const std::vector<Parameter>& parameters) {
 
 }  // namespace
 
+ModelSlice model_slice(const MeshJob& job, const MeshPlace& place) {
+  return {.tensor_rank = place.tensor,
+          .tensor_size = job.parallel.tensor,
+          .chunks = chunks_of_rank(
+              split_layers(job.model, job.parallel), place.pipeline, job.parallel.pipeline)};
+}
+
 RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
+  return make_rank_plan(job, place, Parameters::describe(job.model, model_slice(job, place)));
+}
+
+RankPlan make_rank_plan(const MeshJob& job,
+                        const MeshPlace& place,
+                        const std::vector<Parameter>& parameters) {
   const ParallelConfig& parallel = job.parallel;
   const schedule::ScheduleOptions options{.num_ranks = parallel.pipeline,
                                           .num_chunks = parallel.chunks,
@@ -46,10 +59,7 @@ RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
                                           .transfers = parallel.transfers == Transfers::blocking
                                                            ? schedule::Transfers::blocking
                                                            : schedule::Transfers::asynchronous};
-  const std::vector<ChunkSlice> chunks =
-      chunks_of_rank(split_layers(job.model, parallel), place.pipeline, parallel.pipeline);
-  const ModelSlice slice{
-      .tensor_rank = place.tensor, .tensor_size = parallel.tensor, .chunks = chunks};
+  const ModelSlice slice = model_slice(job, place);
   const bool splits_backward = parallel.schedule == ScheduleName::zb_h1;
   return {
       .slice = slice,
@@ -63,7 +73,7 @@ RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
                                            parallel.sequence_parallel && parallel.tensor > 1},
                              .weight_gradients = splits_backward ? Stage::WeightGradients::later
                                                                  : Stage::WeightGradients::now},
-                   .chunks = chunks},
+                   .chunks = slice.chunks},
       .sync = {
           .place = place,
           .tensor_size = parallel.tensor,
@@ -75,7 +85,7 @@ RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
           .tied_table = job.model.tie_embeddings,
           .table_on_two_stages = job.model.tie_embeddings && parallel.pipeline > 1 &&
                                  (place.pipeline == 0 || place.pipeline == parallel.pipeline - 1),
-          .bucket_bytes = bucket_bytes(Parameters::describe(job.model, slice))}};
+          .bucket_bytes = bucket_bytes(parameters)}};
 }
 
 }  // namespace slackline

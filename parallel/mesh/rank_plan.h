@@ -65,4 +65,10 @@ struct RankPlan {
 
 [[nodiscard]] RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place);
 
+// What it holds alone; and the plan, where what it holds is described already.
+[[nodiscard]] ModelSlice model_slice(const MeshJob& job, const MeshPlace& place);
+[[nodiscard]] RankPlan make_rank_plan(const MeshJob& job,
+                                      const MeshPlace& place,
+                                      const std::vector<Parameter>& parameters);
+
 }  // namespace slackline

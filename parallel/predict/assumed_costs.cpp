@@ -42,13 +42,14 @@ std::optional<Seconds> measured_pass(const StepCosts& costs, int num_stages, boo
 std::optional<Seconds> measured_update(const StepCosts& costs, const MeshJob& job) {
   Seconds sum{};
   double elements = 0.0;
+  const MeshLists lists(job);
   for (int stage = 0; stage < job.parallel.num_virtual_stages(); ++stage) {
     const auto seconds = costs.of_stage(stage, CostKind::optimizer);
     if (!seconds) {
       return std::nullopt;
     }
     sum += *seconds;
-    elements += updated_elements(job, stage);
+    elements += updated_elements(lists, stage);
   }
   return (1.0 / elements) * sum;
 }

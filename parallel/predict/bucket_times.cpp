@@ -7,7 +7,6 @@
 #include "parallel/mesh/stage_split.h"
 #include "parallel/plan/step_costs.h"
 #include "parallel/predict/assumed_costs.h"
-#include "parallel/predict/rank_sync.h"
 
 namespace slackline {
 
@@ -63,7 +62,8 @@ bool stands_in(const Parameter& parameter, const ChunkSlice& chunk) {
 
 }  // namespace
 
-std::vector<PlacedBucket> placed_buckets(const MeshJob& job, int pipeline_rank) {
+std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_rank) {
+  const MeshJob& job = lists.job();
   const StepCosts costs = assumed_costs(job.model, {});
   const auto seconds = [&](CostKind kind) { return costs.of_part(kind)->value; };
   const bool split = job.parallel.schedule == ScheduleName::zb_h1;
@@ -75,7 +75,7 @@ std::vector<PlacedBucket> placed_buckets(const MeshJob& job, int pipeline_rank) 
                                              .layer = seconds(CostKind::layer_backward),
                                              .head = seconds(CostKind::head_backward)};
   const std::vector<ChunkSlice> stages = split_layers(job.model, job.parallel);
-  const RankSync rank(job, {.pipeline = pipeline_rank});
+  const RankSync& rank = lists.at(pipeline_rank);
   std::vector<PlacedBucket> placed;
   for (const GradientBucket& bucket : rank.plan.buckets) {
     if (bucket.kind == Kind::table && job.parallel.pipeline > 1) {
@@ -100,8 +100,8 @@ std::vector<PlacedBucket> placed_buckets(const MeshJob& job, int pipeline_rank) 
   return placed;
 }
 
-std::size_t norm_bytes(const MeshJob& job, int pipeline_rank) {
-  const RankSync rank(job, {.pipeline = pipeline_rank});
+std::size_t norm_bytes(const MeshLists& lists, int pipeline_rank) {
+  const RankSync& rank = lists.at(pipeline_rank);
   std::size_t bytes = 0;
   for (const SyncOp& op : rank.plan.ops) {
     bytes += op.group == SyncGroup::tensor ? rank.plan.buckets[op.bucket].count * sizeof(float) : 0;
@@ -109,8 +109,9 @@ std::size_t norm_bytes(const MeshJob& job, int pipeline_rank) {
   return bytes;
 }
 
-double updated_elements(const MeshJob& job, int stage) {
-  const RankSync rank(job, {.pipeline = stage % job.parallel.pipeline});
+double updated_elements(const MeshLists& lists, int stage) {
+  const MeshJob& job = lists.job();
+  const RankSync& rank = lists.at(stage % job.parallel.pipeline);
   const ChunkSlice chunk = split_layers(job.model, job.parallel)[static_cast<std::size_t>(stage)];
   const bool two_copies = rank.rank.sync.table_on_two_stages;
   std::map<int, std::size_t> elements;  // by how many ranks share them out

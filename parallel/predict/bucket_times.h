@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "parallel/mesh/rank_plan.h"
+#include "parallel/predict/rank_sync.h"
 
 namespace slackline {
 
@@ -19,13 +19,13 @@ struct PlacedBucket {
 
 // The sums of one pipeline rank's sync plan over data ranks, in the order of its buckets, without
 // a tied table that two ranks hold.
-[[nodiscard]] std::vector<PlacedBucket> placed_buckets(const MeshJob& job, int pipeline_rank);
+[[nodiscard]] std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_rank);
 
 // Gradient bytes that its plan sums over tensor ranks first.
-[[nodiscard]] std::size_t norm_bytes(const MeshJob& job, int pipeline_rank);
+[[nodiscard]] std::size_t norm_bytes(const MeshLists& lists, int pipeline_rank);
 
 // Elements that one rank's optimizer updates of a virtual stage, gaps between parameters and a tied
 // table's copies included; a mean over data ranks where they share them out.
-[[nodiscard]] double updated_elements(const MeshJob& job, int stage);
+[[nodiscard]] double updated_elements(const MeshLists& lists, int stage);
 
 }  // namespace slackline

@@ -23,7 +23,8 @@ struct ClassBytes {
 
 // Counts every class of the plan, to the byte, as the step's lists say. A gradient bucket counts
 // where its last layer stands; gradients of norms count with the rank's first virtual stage.
-[[nodiscard]] std::vector<ClassBytes> class_bytes(const MeshJob& job, const CompressionPlan& plan);
+[[nodiscard]] std::vector<ClassBytes> class_bytes(const MeshLists& lists,
+                                                  const CompressionPlan& plan);
 
 // What a codec does to the class, every other one plain; it has no list of messages. Gradients are
 // counted as all that the ranks of tensor rank 0 exchange of them: classes may share a bucket.

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "model/parameters.h"
@@ -12,16 +15,37 @@ namespace slackline {
 // allocated. Not copied: the plan points into the parameters.
 struct RankSync {
   RankSync(const MeshJob& job, const MeshPlace& place)
-      : rank(make_rank_plan(job, place)),
-        parameters(Parameters::describe(job.model, rank.slice)),
+      : parameters(Parameters::describe(job.model, model_slice(job, place))),
+        rank(make_rank_plan(job, place, parameters)),
         plan(make_sync_plan(parameters, rank)) {}
 
   RankSync(const RankSync&) = delete;
   RankSync& operator=(const RankSync&) = delete;
 
-  RankPlan rank;
   std::vector<Parameter> parameters;
+  RankPlan rank;
   SyncPlan plan;
+};
+
+// Those of a job's ranks, the first data rank's at each place, made when they are first asked for.
+// One thread at a time.
+class MeshLists {
+ public:
+  explicit MeshLists(const MeshJob& job) : job_(job) {}
+
+  [[nodiscard]] const MeshJob& job() const { return job_; }
+
+  [[nodiscard]] const RankSync& at(int pipeline, int tensor = 0) const {
+    std::unique_ptr<RankSync>& rank = ranks_[{pipeline, tensor}];
+    if (rank == nullptr) {
+      rank = std::make_unique<RankSync>(job_, MeshPlace{.tensor = tensor, .pipeline = pipeline});
+    }
+    return *rank;
+  }
+
+ private:
+  MeshJob job_;
+  mutable std::map<std::pair<int, int>, std::unique_ptr<RankSync>> ranks_{};
 };
 
 }  // namespace slackline

@@ -11,7 +11,6 @@
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/plan/pipeline_boundaries.h"
 #include "parallel/plan/step_waits.h"
-#include "parallel/predict/rank_sync.h"
 #include "parallel/sync/bucket_compression.h"
 
 namespace slackline {
@@ -58,13 +57,13 @@ std::size_t sent_by(const std::vector<CollectiveCall>& calls,
 
 }  // namespace
 
-std::vector<SentBytes> sync_bytes(const MeshJob& job,
+std::vector<SentBytes> sync_bytes(const MeshLists& lists,
                                   const CompressionPlan& plan,
                                   const MeshPlace& place) {
-  const RankSync rank(job, place);
+  const RankSync& rank = lists.at(place.pipeline, place.tensor);
   std::vector<SentBytes> rows;
   for (const SyncOp& op : rank.plan.ops) {
-    const std::vector<int> ranks = ranks_at_place(op, job.parallel.data);
+    const std::vector<int> ranks = ranks_at_place(op, lists.job().parallel.data);
     SentBytes& row = rows.emplace_back();
     row.axis = axis_of(op.group);
     row.members = op.members;
@@ -90,10 +89,11 @@ std::vector<SentBytes> sync_bytes(const MeshJob& job,
   return rows;
 }
 
-std::vector<SentBytes> pipeline_bytes(const MeshJob& job,
+std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
                                       const CompressionPlan& plan,
                                       const MeshPlace& place) {
-  const RankPlan rank = make_rank_plan(job, place);
+  const MeshJob& job = lists.job();
+  const RankPlan& rank = lists.at(place.pipeline).rank;
   const MatrixShape share =
       share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
   const std::size_t raw = share.num_elements() * size_of(job.precision);
@@ -128,8 +128,9 @@ std::vector<SentBytes> pipeline_bytes(const MeshJob& job,
   return rows;
 }
 
-SentBytes tensor_bytes(const MeshJob& job, const MeshPlace& place) {
-  const RankPlan rank = make_rank_plan(job, place);
+SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place) {
+  const MeshJob& job = lists.job();
+  const RankPlan& rank = lists.at(place.pipeline).rank;
   const int t = job.parallel.tensor;
   std::size_t bytes = 0;
   for (const ChunkSlice& chunk : rank.executor.chunks) {
@@ -146,12 +147,14 @@ SentBytes tensor_bytes(const MeshJob& job, const MeshPlace& place) {
   return {.axis = axis_named("tensor"), .raw = bytes, .sent = bytes};
 }
 
-AxisBytes place_bytes(const MeshJob& job, const CompressionPlan& plan, int place) {
+AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place) {
+  const MeshJob& job = lists.job();
   std::array<std::size_t, kReportedAxes.size()> sent{};
   for (int tensor = 0; tensor < job.parallel.tensor; ++tensor) {
     const MeshPlace at{.tensor = tensor, .pipeline = place};
-    for (const std::vector<SentBytes>& rows :
-         {sync_bytes(job, plan, at), pipeline_bytes(job, plan, at), {tensor_bytes(job, at)}}) {
+    for (const std::vector<SentBytes>& rows : {sync_bytes(lists, plan, at),
+                                               pipeline_bytes(lists, plan, at),
+                                               {tensor_bytes(lists, at)}}) {
       for (const SentBytes& row : rows) {
         sent[row.axis] += row.sent;
       }
@@ -160,10 +163,10 @@ AxisBytes place_bytes(const MeshJob& job, const CompressionPlan& plan, int place
   return {.tensor = {sent[0]}, .pipeline = {sent[1]}, .data = {sent[2]}, .embedding = {sent[3]}};
 }
 
-AxisBytes step_bytes(const MeshJob& job, const CompressionPlan& plan) {
+AxisBytes step_bytes(const MeshLists& lists, const CompressionPlan& plan) {
   AxisBytes sum;
-  for (int place = 0; place < job.parallel.pipeline; ++place) {
-    const AxisBytes bytes = place_bytes(job, plan, place);
+  for (int place = 0; place < lists.job().parallel.pipeline; ++place) {
+    const AxisBytes bytes = place_bytes(lists, plan, place);
     sum.tensor += bytes.tensor;
     sum.pipeline += bytes.pipeline;
     sum.data += bytes.data;

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "compress/codec_setting.h"
-#include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/compression_plan.h"
+#include "parallel/predict/rank_sync.h"
 #include "parallel/schedule/unit.h"
 
 namespace slackline {
@@ -33,17 +33,17 @@ struct SentBytes {
 };
 
 // The rows of the sync plan of the ranks at `place` (whichever data rank it names).
-[[nodiscard]] std::vector<SentBytes> sync_bytes(const MeshJob& job,
+[[nodiscard]] std::vector<SentBytes> sync_bytes(const MeshLists& lists,
                                                 const CompressionPlan& plan,
                                                 const MeshPlace& place);
 
 // A row for each class of sends of the ranks at a pipeline place, one tensor rank's share of each.
-[[nodiscard]] std::vector<SentBytes> pipeline_bytes(const MeshJob& job,
+[[nodiscard]] std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
                                                     const CompressionPlan& plan,
                                                     const MeshPlace& place);
 
 // Exchanges of layers over tensor ranks, as one row.
-[[nodiscard]] SentBytes tensor_bytes(const MeshJob& job, const MeshPlace& place);
+[[nodiscard]] SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place);
 
 // What ranks send on each axis.
 struct AxisBytes {
@@ -56,7 +56,7 @@ struct AxisBytes {
 };
 
 // All ranks at one place of the pipeline in a step under the plan; and all ranks of the job.
-[[nodiscard]] AxisBytes place_bytes(const MeshJob& job, const CompressionPlan& plan, int place);
-[[nodiscard]] AxisBytes step_bytes(const MeshJob& job, const CompressionPlan& plan);
+[[nodiscard]] AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place);
+[[nodiscard]] AxisBytes step_bytes(const MeshLists& lists, const CompressionPlan& plan);
 
 }  // namespace slackline

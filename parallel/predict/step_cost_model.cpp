@@ -27,11 +27,12 @@ constexpr Seconds kNoTime{1e-12};
 
 class CostModelBuilder {
  public:
-  CostModelBuilder(const MeshJob& job, const StepCosts& costs, const LinkSpeeds& links)
-      : job_(job),
+  CostModelBuilder(const MeshLists& lists, const StepCosts& costs, const LinkSpeeds& links)
+      : lists_(lists),
+        job_(lists.job()),
         costs_(costs),
         links_(links),
-        stages_(split_layers(job.model, job.parallel)),
+        stages_(split_layers(job_.model, job_.parallel)),
         use_stages_(stages_fit()) {}
 
   [[nodiscard]] schedule::CostModel build() {
@@ -214,7 +215,7 @@ class CostModelBuilder {
     if (!links_ || mesh().tensor == 1) {
       return;
     }
-    const ExecutorPlan executor = make_rank_plan(job_, {}).executor;
+    const ExecutorPlan& executor = lists_.at(0).rank.executor;
     for (int stage = 0; stage < num_stages(); ++stage) {
       const schedule::Link link = group_link(mesh(), *links_, "tensor", place_of(stage));
       const WeightSeconds weights = weight_seconds(stage);
@@ -328,7 +329,7 @@ class CostModelBuilder {
     }
     const bool sharded = mesh().data_strategy == DataStrategy::zero1;
     for (int place = 0; place < mesh().pipeline; ++place) {
-      const std::vector<PlacedBucket> buckets = placed_buckets(job_, place);
+      const std::vector<PlacedBucket> buckets = placed_buckets(lists_, place);
       const auto link = links_ ? group_link(mesh(), *links_, "data", place) : schedule::Link{};
       for (const PlacedBucket& bucket : buckets) {
         const auto bytes = static_cast<double>(bucket.bytes);
@@ -437,7 +438,7 @@ class CostModelBuilder {
     if (measured && use_stages_ && !element) {
       return *measured;
     }
-    return updated_elements(job_, stage) * element.value_or(Seconds{});
+    return updated_elements(lists_, stage) * element.value_or(Seconds{});
   }
 
   // Norms' gradients over tensor ranks, which nothing hides.
@@ -448,12 +449,13 @@ class CostModelBuilder {
     }
     for (int place = 0; place < mesh().pipeline; ++place) {
       const schedule::Link link = group_link(mesh(), *links_, "tensor", place);
-      const auto bytes = static_cast<double>(norm_bytes(job_, place));
+      const auto bytes = static_cast<double>(norm_bytes(lists_, place));
       longest = std::max(longest, all_reduce_seconds(link, mesh().tensor, bytes));
     }
     return longest;
   }
 
+  const MeshLists& lists_;
   const MeshJob& job_;
   const StepCosts& costs_;
   const LinkSpeeds& links_;
@@ -467,7 +469,13 @@ class CostModelBuilder {
 schedule::CostModel cost_model(const MeshJob& job,
                                const StepCosts& costs,
                                const LinkSpeeds& links) {
-  return CostModelBuilder(job, costs, links).build();
+  return cost_model(MeshLists(job), costs, links);
+}
+
+schedule::CostModel cost_model(const MeshLists& lists,
+                               const StepCosts& costs,
+                               const LinkSpeeds& links) {
+  return CostModelBuilder(lists, costs, links).build();
 }
 
 LinkSpeeds measured_links(const StepCosts& costs, int num_ranks) {

@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "core/comm/links/cluster.h"
-#include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/cost_model.h"
 #include "parallel/plan/step_costs.h"
+#include "parallel/predict/rank_sync.h"
 
 namespace slackline {
 
@@ -23,6 +23,11 @@ using LinkSpeeds = std::optional<Cluster>;
 // Throws ConfigError, without a file's name, where costs of neither stages nor parts cover the job.
 // REQUIRES: the cluster has a device for every rank.
 [[nodiscard]] schedule::CostModel cost_model(const MeshJob& job,
+                                             const StepCosts& costs,
+                                             const LinkSpeeds& links);
+
+// The same for a job whose lists are there already.
+[[nodiscard]] schedule::CostModel cost_model(const MeshLists& lists,
                                              const StepCosts& costs,
                                              const LinkSpeeds& links);
 

@@ -104,7 +104,8 @@ MeshRun variant_of(int variant, int tensor, int pipeline, int data) {
 void require_bytes(int variant, int tensor, int pipeline, int data, On device) {
   const MeshRun run = variant_of(variant, tensor, pipeline, data);
   INFO("variant " << variant << " t" << tensor << " p" << pipeline << " d" << data);
-  CHECK(text_of(sent_in_a_step(run, device)) == text_of(step_bytes(run.options().job, {})));
+  CHECK(text_of(sent_in_a_step(run, device)) ==
+        text_of(step_bytes(MeshLists(run.options().job), {})));
 }
 
 // Every mesh of at most `most` ranks whose tensor degree divides 12 heads.

@@ -193,7 +193,8 @@ Sent sent_in_a_step(const MeshRun& run) {
 Sent planned(const MeshRun& run) {
   const MeshModel::Options options = run.options();
   Sent sum;
-  for (const ClassBytes& row : class_bytes(options.job, options.compression.front().plan)) {
+  for (const ClassBytes& row :
+       class_bytes(MeshLists(options.job), options.compression.front().plan)) {
     const bool once = schedule::is_once_a_step(row.members.phase);
     (once ? sum.gradients : sum.pipeline) += row.sent;
   }

@@ -77,7 +77,8 @@ double sent_share(const MeshRun& run) {
   const MeshModel::Options options = run.options();
   std::size_t sent = 0;
   std::size_t raw = 0;
-  for (const ClassBytes& row : class_bytes(options.job, options.compression.front().plan)) {
+  for (const ClassBytes& row :
+       class_bytes(MeshLists(options.job), options.compression.front().plan)) {
     sent += row.sent;
     raw += row.raw;
   }

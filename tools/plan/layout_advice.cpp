@@ -88,24 +88,25 @@ std::vector<PlanJob> all_layouts(const PlanJob& job, const JobWith& job_with) {
 }
 
 // Its transfers plain, or as a plan makes them.
-schedule::Seconds step_of(const MeshJob& job,
+schedule::Seconds step_of(const MeshLists& lists,
                           const StepCosts& costs,
                           const LinkSpeeds& links,
                           const CompressionPlan* plan) {
-  schedule::CostModel model = cost_model(job, costs, links);
+  schedule::CostModel model = cost_model(lists, costs, links);
   if (plan != nullptr) {
-    for (const ClassBytes& row : class_bytes(job, *plan)) {
+    for (const ClassBytes& row : class_bytes(lists, *plan)) {
       model.compressed[row.members] = class_cost(row, codec_seconds_or_assumed(row, costs));
     }
   }
-  return schedule::make_timeline(make_rank_plan(job, {}).executor.schedule, model).step;
+  return schedule::make_timeline(lists.at(0).rank.executor.schedule, model).step;
 }
 
 // The shorter of its steps with plain transfers and with all of them compressed, by the first and
 // by the last of critical_path's candidates: what a plan is likely to reach, without the search for
 // it.
 schedule::Seconds likely_step(const PlanJob& job, const StepCosts& costs, const LinkSpeeds& links) {
-  schedule::Seconds step = step_of(job.mesh, costs, links, nullptr);
+  const MeshLists lists(job.mesh);
+  schedule::Seconds step = step_of(lists, costs, links, nullptr);
   if (job.compress.policy == CompressionPolicy::none) {
     return step;
   }
@@ -119,7 +120,7 @@ schedule::Seconds likely_step(const PlanJob& job, const StepCosts& costs, const 
       }
     }
     const PlanHistory plans = compression_plans(compressed);
-    step = std::min(step, step_of(job.mesh, costs, links, &plans.back().plan));
+    step = std::min(step, step_of(lists, costs, links, &plans.back().plan));
   }
   return step;
 }
@@ -191,11 +192,12 @@ LayoutAdvice advise_layouts(const PlanJob& job,
       ++advice.num_too_large;
       continue;
     }
-    advice.layouts.push_back({.parallel = candidate.job.mesh.parallel,
-                              .micro = candidate.job.mesh.micro_batch.B,
-                              .step = step_of(candidate.job.mesh, costs, links, &plans.back().plan),
-                              .memory_bytes = bytes,
-                              .is_own = own});
+    advice.layouts.push_back(
+        {.parallel = candidate.job.mesh.parallel,
+         .micro = candidate.job.mesh.micro_batch.B,
+         .step = step_of(MeshLists(candidate.job.mesh), costs, links, &plans.back().plan),
+         .memory_bytes = bytes,
+         .is_own = own});
   }
   std::stable_sort(advice.layouts.begin(), advice.layouts.end(), shorter);
   return advice;

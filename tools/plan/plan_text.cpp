@@ -127,13 +127,14 @@ std::string bytes_text(const StepPlan& plan) {
 // What the first rank at each place of the pipeline adds and gathers, and the bytes that all data
 // ranks there send for it.
 std::string sync_text(const StepPlan& plan) {
+  const MeshLists lists(plan.job.mesh);
   std::string text;
   for (int place = 0; place < std::min(plan.job.mesh.parallel.pipeline, kMaxPlaces); ++place) {
-    const RankSync rank(plan.job.mesh, {.pipeline = place});
+    const SyncPlan& sync = lists.at(place).plan;
     const std::vector<SentBytes> bytes =
-        sync_bytes(plan.job.mesh, plan.plans.back().plan, {.pipeline = place});
+        sync_bytes(lists, plan.plans.back().plan, {.pipeline = place});
     for (std::size_t i = 0; i < bytes.size(); ++i) {
-      text += fmt::format("{:>13}  {:>16}  {}\n", place, bytes[i].sent, text_of(rank.plan.ops[i]));
+      text += fmt::format("{:>13}  {:>16}  {}\n", place, bytes[i].sent, text_of(sync.ops[i]));
     }
   }
   return text.empty() ? "nothing is added or gathered over tensor or data ranks at a step's end\n"

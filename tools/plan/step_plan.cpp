@@ -65,12 +65,13 @@ KnownLinks known_links(const PlanJob& job, const StepPlanFiles& files) {
 }
 
 // What all ranks send of each class, weights that zero1 gathers among them.
-std::map<schedule::TransferClass, std::size_t> raw_bytes(const MeshJob& job) {
+std::map<schedule::TransferClass, std::size_t> raw_bytes(const MeshLists& lists) {
+  const MeshJob& job = lists.job();
   std::map<schedule::TransferClass, std::size_t> classes;
   for (int pipeline = 0; pipeline < job.parallel.pipeline; ++pipeline) {
     for (int tensor = 0; tensor < job.parallel.tensor; ++tensor) {
       const MeshPlace at{.tensor = tensor, .pipeline = pipeline};
-      for (const auto& rows : {sync_bytes(job, {}, at), pipeline_bytes(job, {}, at)}) {
+      for (const auto& rows : {sync_bytes(lists, {}, at), pipeline_bytes(lists, {}, at)}) {
         for (const SentBytes& row : rows) {
           if (row.members) {
             classes[*row.members] += row.raw;
@@ -83,16 +84,17 @@ std::map<schedule::TransferClass, std::size_t> raw_bytes(const MeshJob& job) {
 }
 
 std::vector<PlannedClass> timed_classes(const std::vector<schedule::ClassSlack>& slacks,
-                                        const MeshJob& job) {
-  const std::map<schedule::TransferClass, std::size_t> bytes = raw_bytes(job);
+                                        const MeshLists& lists) {
+  const std::map<schedule::TransferClass, std::size_t> bytes = raw_bytes(lists);
   std::vector<PlannedClass> classes;
   classes.reserve(slacks.size());
   for (const schedule::ClassSlack& row : slacks) {
     const auto listed = bytes.find(row.members);
     // The timeline knows the exchanges over tensor ranks of one replica alone.
-    const std::size_t raw = listed != bytes.end()
-                                ? listed->second
-                                : row.bytes.value * static_cast<std::size_t>(job.parallel.data);
+    const std::size_t raw =
+        listed != bytes.end()
+            ? listed->second
+            : row.bytes.value * static_cast<std::size_t>(lists.job().parallel.data);
     classes.push_back({.members = row.members,
                        .raw_bytes = raw,
                        .sent_bytes = raw,
@@ -114,11 +116,11 @@ PlannedClass& row_of(std::vector<PlannedClass>& classes, const ClassBytes& bytes
 
 // What the timeline knows of classes, with what a plan makes of them.
 std::vector<PlannedClass> planned_classes(std::vector<PlannedClass> classes,
-                                          const MeshJob& job,
+                                          const MeshLists& lists,
                                           const CompressionPlan& plan,
                                           const std::optional<StepCosts>& measured,
                                           const StepCosts& costs) {
-  const std::vector<ClassBytes> bytes = class_bytes(job, plan);
+  const std::vector<ClassBytes> bytes = class_bytes(lists, plan);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     PlannedClass& planned = row_of(classes, bytes[i]);
     planned.codec = plan.classes[i].codec;
@@ -197,17 +199,18 @@ StepPlan make_step_plan(const PlanJob& planned,
                 .costs = known,
                 .links = links,
                 .plans = plans};
-  schedule::CostModel model = cost_model(job, known, links);
+  const MeshLists lists(job);
+  schedule::CostModel model = cost_model(lists, known, links);
   const schedule::Timeline plain = schedule::make_timeline(plan.schedule, model);
   plan.slacks = schedule::class_slacks(plain);
   for (const schedule::ClassSlack& row : schedule::tensor_slacks(plain, plan.schedule, model)) {
     plan.slacks.push_back(row);
   }
-  const std::vector<PlannedClass> classes = timed_classes(plan.slacks, job);
+  const std::vector<PlannedClass> classes = timed_classes(plan.slacks, lists);
   for (const PlanFromStep& row : plans) {
     PlannedClasses& of_step = plan.compression.emplace_back();
     of_step.from_step = row.from_step;
-    of_step.classes = planned_classes(classes, job, row.plan, costs, known);
+    of_step.classes = planned_classes(classes, lists, row.plan, costs, known);
     for (const PlannedClass& members : of_step.classes) {
       model.compressed[members.members] = members.cost;
     }
@@ -216,9 +219,9 @@ StepPlan make_step_plan(const PlanJob& planned,
   }
   std::vector<AxisBytes> plain_bytes;  // of each place of the pipeline
   for (int place = 0; place < job.parallel.pipeline; ++place) {
-    plain_bytes.push_back(place_bytes(job, {}, place));
+    plain_bytes.push_back(place_bytes(lists, {}, place));
   }
-  plan.step_bytes = step_bytes(job, plans.back().plan);
+  plan.step_bytes = step_bytes(lists, plans.back().plan);
   plan.slots = schedule::input_slots(plan.schedule).num_slots;
   plan_ranks(plan, plans, plain_bytes, links);
   return plan;

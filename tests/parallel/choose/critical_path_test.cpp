@@ -295,7 +295,7 @@ TEST_CASE("the predicted step is that of the plan's costs, the same in a second 
   CHECK(chosen.step == again.step);
   const MeshJob job = job_of(kMesh);
   schedule::CostModel costs = cost_model(job, costs_of(2), cluster_of(3e7));
-  for (const ClassBytes& row : class_bytes(job, chosen.plan)) {
+  for (const ClassBytes& row : class_bytes(MeshLists(job), chosen.plan)) {
     costs.compressed[row.members] = class_cost(row, codec_seconds_or_assumed(row, costs_of(2)));
   }
   const schedule::Schedule schedule = make_rank_plan(job, {}).executor.schedule;

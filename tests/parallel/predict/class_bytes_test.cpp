@@ -21,7 +21,8 @@ bool is_compressed(const std::string& site, const CodecSetting& setting, DType p
   CompressConfig config{.policy = CompressionPolicy::all};
   config.sites.emplace(site, setting);
   bool compressed = false;
-  for (const ClassBytes& row : class_bytes(job, make_compression_plans(config, job)[0].plan)) {
+  for (const ClassBytes& row :
+       class_bytes(MeshLists(job), make_compression_plans(config, job)[0].plan)) {
     compressed = compressed || !row.compressed.empty();
   }
   return compressed;

@@ -87,7 +87,7 @@ TEST_CASE(
   const MeshJob job = job_with(data);
   const schedule::CostModel model =
       cost_model(job, stage_costs(1, 0.001, 0.002), even_cluster(1, ranks, 1e-4, 1e9));
-  const std::vector<PlacedBucket> buckets = placed_buckets(job, 0);
+  const std::vector<PlacedBucket> buckets = placed_buckets(MeshLists(job), 0);
   REQUIRE(model.chunks[0].data_reduction.size() == buckets.size());
   double elements = 0.0;
   for (std::size_t i = 0; i < buckets.size(); ++i) {
@@ -115,7 +115,7 @@ TEST_CASE(
 
 TEST_CASE("buckets of later layers are complete earlier in backward and needed later in forward") {
   const MeshJob job = job_with({"model.hidden=1024", "parallel.data=2", "batch.micro=1"});
-  const std::vector<PlacedBucket> buckets = placed_buckets(job, 0);
+  const std::vector<PlacedBucket> buckets = placed_buckets(MeshLists(job), 0);
   REQUIRE(buckets.size() > 4);
   CHECK(buckets.front().reduce_at < 0.3);
   CHECK(buckets.front().gather_at > 0.7);
