@@ -1,5 +1,6 @@
 #include "parallel/mesh/parallel_config.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <numeric>
@@ -10,16 +11,29 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "parallel/schedule/schedule_traits.h"
 
 namespace slackline {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kSchedules = {"gpipe", "1f1b", "interleaved", "zb_h1"};
-constexpr std::array<std::string_view, 2> kStrategies = {"replicate", "zero1"};
 constexpr std::array<std::string_view, 2> kTransfers = {"asynchronous", "blocking"};
 constexpr std::array<std::string_view, 2> kEmbeddingSyncs = {"fused", "separate"};
 constexpr std::int64_t kMaxDegree = 1 << 16;
+
+std::array<std::string_view, schedule::kNumKinds> schedule_names() {
+  std::array<std::string_view, schedule::kNumKinds> names;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    names.at(i) = schedule::traits_of(static_cast<schedule::Kind>(i)).name;
+  }
+  return names;
+}
+
+std::array<std::string_view, kDataStrategies.size()> strategy_names() {
+  std::array<std::string_view, kDataStrategies.size()> names;
+  std::ranges::transform(kDataStrategies, names.begin(), &DataStrategyTraits::name);
+  return names;
+}
 
 int degree(JsonReader& section, std::string_view axis) {
   return static_cast<int>(section.integer(axis, {.default_value = 1, .min = 1, .max = kMaxDegree}));
@@ -52,7 +66,8 @@ void check_tensor(const JsonReader& section, const ParallelConfig& config, const
 }
 
 void read_schedule(JsonReader& section, ParallelConfig& config) {
-  config.schedule = static_cast<ScheduleName>(section.choice("schedule", kSchedules, 1));
+  config.schedule = static_cast<ScheduleName>(
+      section.choice("schedule", schedule_names(), static_cast<std::size_t>(config.schedule)));
   config.chunks = degree(section, "chunks");
   const bool interleaved = config.schedule == ScheduleName::interleaved;
   if (config.chunks > 1 && !interleaved) {
@@ -103,15 +118,18 @@ ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model
   read_schedule(section, config);
   read_stage_layers(section, config, model.layers);
   config.sequence_parallel = section.boolean("sequence_parallel", false);
-  config.data_strategy = static_cast<DataStrategy>(section.choice("data_strategy", kStrategies, 0));
+  config.data_strategy =
+      static_cast<DataStrategy>(section.choice("data_strategy", strategy_names(), 0));
   config.transfers = static_cast<Transfers>(section.choice("transfers", kTransfers, 0));
   config.embedding_sync =
       static_cast<EmbeddingSync>(section.choice("embedding_sync", kEmbeddingSyncs, 0));
-  if (config.schedule == ScheduleName::zb_h1 && model.recompute == Recompute::block) {
+  const schedule::ScheduleTraits& traits = schedule::traits_of(config.schedule);
+  if (traits.splits_backward && model.recompute == Recompute::block) {
     section.fail(
         "schedule",
-        R"("zb_h1" keeps what weight gradients need, which model.recompute "block" drops; )"
-        R"(use "1f1b")");
+        fmt::format(R"("{}" keeps what weight gradients need, which model.recompute "block" )"
+                    R"(drops; use "1f1b")",
+                    traits.name));
   }
   section.finish();
   return config;

@@ -4,24 +4,11 @@
 
 #include "parallel/mesh/stage_split.h"
 #include "parallel/schedule/forward_only.h"
+#include "parallel/schedule/schedule_traits.h"
 
 namespace slackline {
 
 namespace {
-
-schedule::Kind schedule_kind(ScheduleName name) {
-  switch (name) {
-    case ScheduleName::gpipe:
-      return schedule::Kind::gpipe;
-    case ScheduleName::one_f_one_b:
-      return schedule::Kind::one_f_one_b;
-    case ScheduleName::interleaved:
-      return schedule::Kind::interleaved;
-    case ScheduleName::zb_h1:
-      return schedule::Kind::zb_h1;
-  }
-  return schedule::Kind::one_f_one_b;
-}
 
 // Small enough that most gradients travel while backward still makes others, large enough that what
 // a message costs besides its bytes does not count.
@@ -60,10 +47,10 @@ RankPlan make_rank_plan(const MeshJob& job,
                                                            ? schedule::Transfers::blocking
                                                            : schedule::Transfers::asynchronous};
   const ModelSlice slice = model_slice(job, place);
-  const bool splits_backward = parallel.schedule == ScheduleName::zb_h1;
+  const bool splits_backward = schedule::traits_of(parallel.schedule).splits_backward;
   return {
       .slice = slice,
-      .executor = {.schedule = schedule::make_schedule(schedule_kind(parallel.schedule), options),
+      .executor = {.schedule = schedule::make_schedule(parallel.schedule, options),
                    .evaluation = schedule::forward_only(options),
                    .stage = {.micro_batch = job.micro_batch,
                              .compute = job.precision,

@@ -7,6 +7,7 @@
 #include "parallel/mesh/stage_split.h"
 #include "parallel/plan/step_costs.h"
 #include "parallel/predict/assumed_costs.h"
+#include "parallel/schedule/schedule_traits.h"
 
 namespace slackline {
 
@@ -66,7 +67,7 @@ std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_ra
   const MeshJob& job = lists.job();
   const StepCosts costs = assumed_costs(job.model, {});
   const auto seconds = [&](CostKind kind) { return costs.of_part(kind)->value; };
-  const bool split = job.parallel.schedule == ScheduleName::zb_h1;
+  const bool split = schedule::traits_of(job.parallel.schedule).splits_backward;
   const PassWork forward{.embedding = seconds(CostKind::embedding_forward),
                          .layer = seconds(CostKind::layer_forward),
                          .head = seconds(CostKind::head_forward)};

@@ -13,6 +13,7 @@
 #include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
+#include "parallel/schedule/schedule_traits.h"
 
 namespace slackline {
 
@@ -137,7 +138,9 @@ class CostModelBuilder {
            *assumed.of_part(CostKind::layer_backward);
   }
 
-  [[nodiscard]] bool splits_backward() const { return mesh().schedule == ScheduleName::zb_h1; }
+  [[nodiscard]] bool splits_backward() const {
+    return schedule::traits_of(mesh().schedule).splits_backward;
+  }
 
   [[nodiscard]] ChunkCosts measured_stage(int stage) const {
     ChunkCosts chunk{.forward = of_stage(stage, CostKind::forward)};
@@ -327,7 +330,7 @@ class CostModelBuilder {
     if (mesh().data == 1) {
       return;
     }
-    const bool sharded = mesh().data_strategy == DataStrategy::zero1;
+    const bool sharded = traits_of(mesh().data_strategy).slices;
     for (int place = 0; place < mesh().pipeline; ++place) {
       const std::vector<PlacedBucket> buckets = placed_buckets(lists_, place);
       const auto link = links_ ? group_link(mesh(), *links_, "data", place) : schedule::Link{};
@@ -389,7 +392,7 @@ class CostModelBuilder {
     }
     const int holders = 2 * mesh().data;
     const int sum = all_reduce_exchanges(holders, table);
-    if (mesh().data_strategy == DataStrategy::zero1) {
+    if (traits_of(mesh().data_strategy).slices) {
       const Seconds slices = slices_service(link, holders, table);
       model_.embedding_sync += slices;
       model_.embedding_exchanges = {.latency = link.latency, .plain = 1, .sum = sum};

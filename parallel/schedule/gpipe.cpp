@@ -2,11 +2,13 @@
 // Huang et al., "GPipe", section 2.3. Backward passes run in ascending order like everywhere else
 // (the paper's run in descending order), so that sums over micro-batches keep one order.
 
-#include "parallel/schedule/make_schedule.h"
+#include "parallel/schedule/schedule_traits.h"
 
 namespace slackline::schedule {
 
-ComputeOrder gpipe_order(const ScheduleOptions& options, int rank) {
+namespace {
+
+ComputeOrder compute_order(const ScheduleOptions& options, int rank) {
   ComputeOrder order;
   for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
     for (int k = 0; k < options.num_micro_batches; ++k) {
@@ -15,5 +17,15 @@ ComputeOrder gpipe_order(const ScheduleOptions& options, int rank) {
   }
   return order;
 }
+
+int in_flight(const ScheduleOptions& options, int /*rank*/) {
+  return options.num_micro_batches;
+}
+
+}  // namespace
+
+extern const ScheduleTraits kGpipeTraits;
+constexpr ScheduleTraits kGpipeTraits = {
+    .name = "gpipe", .compute_order = compute_order, .in_flight = in_flight};
 
 }  // namespace slackline::schedule

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "parallel/schedule/make_schedule.h"
+#include "parallel/schedule/schedule_traits.h"
 
 namespace slackline::schedule {
 
@@ -38,7 +38,9 @@ int interleaved_warmup(const ScheduleOptions& options, int rank) {
   return std::min(2 * (p - 1 - rank) + (v - 1) * p, options.num_micro_batches * v);
 }
 
-ComputeOrder interleaved_order(const ScheduleOptions& options, int rank) {
+namespace {
+
+ComputeOrder compute_order(const ScheduleOptions& options, int rank) {
   const int p = options.num_ranks;
   const int v = options.num_chunks;
   const int passes = options.num_micro_batches * v;
@@ -56,5 +58,16 @@ ComputeOrder interleaved_order(const ScheduleOptions& options, int rank) {
   }
   return order;
 }
+
+int in_flight(const ScheduleOptions& options, int rank) {
+  return std::min(interleaved_warmup(options, rank) + 1,
+                  options.num_micro_batches * options.num_chunks);
+}
+
+}  // namespace
+
+extern const ScheduleTraits kInterleavedTraits;
+constexpr ScheduleTraits kInterleavedTraits = {
+    .name = "interleaved", .compute_order = compute_order, .in_flight = in_flight};
 
 }  // namespace slackline::schedule

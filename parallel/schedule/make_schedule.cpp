@@ -1,9 +1,9 @@
 #include "parallel/schedule/make_schedule.h"
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
 
+#include "parallel/schedule/schedule_traits.h"
 #include "parallel/schedule/transfer_passes.h"
 
 namespace slackline::schedule {
@@ -35,20 +35,6 @@ void check_options(Kind kind, const ScheduleOptions& options) {
   }
 }
 
-ComputeOrder compute_order(Kind kind, const ScheduleOptions& options, int rank) {
-  switch (kind) {
-    case Kind::gpipe:
-      return gpipe_order(options, rank);
-    case Kind::one_f_one_b:
-      return one_f_one_b_order(options, rank);
-    case Kind::interleaved:
-      return interleaved_order(options, rank);
-    case Kind::zb_h1:
-      return zb_h1_order(options, rank);
-  }
-  throw std::invalid_argument("an unknown kind of schedule");
-}
-
 }  // namespace
 
 Schedule make_schedule(Kind kind, const ScheduleOptions& options) {
@@ -58,7 +44,7 @@ Schedule make_schedule(Kind kind, const ScheduleOptions& options) {
                     .num_chunks = options.num_chunks,
                     .num_micro_batches = options.num_micro_batches};
   for (int rank = 0; rank < options.num_ranks; ++rank) {
-    schedule.ranks.push_back(compute_order(kind, options, rank));
+    schedule.ranks.push_back(traits_of(kind).compute_order(options, rank));
   }
   if (options.transfers == Transfers::blocking) {
     pair_exchanges(schedule);
@@ -69,23 +55,10 @@ Schedule make_schedule(Kind kind, const ScheduleOptions& options) {
 }
 
 int in_flight_bound(const Schedule& schedule, int rank) {
-  const int m = schedule.num_micro_batches;
-  switch (schedule.kind) {
-    case Kind::gpipe:
-      return m;
-    case Kind::one_f_one_b:
-      return std::min(schedule.num_ranks - rank, m);
-    case Kind::interleaved: {
-      const int warmup = interleaved_warmup({.num_ranks = schedule.num_ranks,
-                                             .num_chunks = schedule.num_chunks,
-                                             .num_micro_batches = m},
-                                            rank);
-      return std::min(warmup + 1, m * schedule.num_chunks);
-    }
-    case Kind::zb_h1:
-      return std::min(schedule.num_ranks, m);
-  }
-  throw std::invalid_argument("an unknown kind of schedule");
+  const ScheduleOptions options{.num_ranks = schedule.num_ranks,
+                                .num_chunks = schedule.num_chunks,
+                                .num_micro_batches = schedule.num_micro_batches};
+  return traits_of(schedule.kind).in_flight(options, rank);
 }
 
 }  // namespace slackline::schedule

@@ -15,20 +15,16 @@ struct ScheduleOptions {
 
 // What one rank computes, in order, without any transfer. Each generator's file explains its order.
 using ComputeOrder = std::vector<Op>;
-[[nodiscard]] ComputeOrder gpipe_order(const ScheduleOptions& options, int rank);
 [[nodiscard]] ComputeOrder one_f_one_b_order(const ScheduleOptions& options, int rank);
-[[nodiscard]] ComputeOrder interleaved_order(const ScheduleOptions& options, int rank);
-[[nodiscard]] ComputeOrder zb_h1_order(const ScheduleOptions& options, int rank);
 
 // Forward passes that `rank` of an interleaved schedule makes before its first backward pass.
 [[nodiscard]] int interleaved_warmup(const ScheduleOptions& options, int rank);
 
-// The generator's compute order with its transfers. On each chunk backward passes and weight parts
-// run in ascending micro-batch order. Throws std::invalid_argument, in a sentence, when the options
-// do not fit the kind.
+// The kind's compute order (schedule_traits.h) with its transfers. Throws std::invalid_argument, in
+// a sentence, when the options do not fit the kind.
 [[nodiscard]] Schedule make_schedule(Kind kind, const ScheduleOptions& options);
 
-// The most micro-batches, counted per chunk, whose activations `rank` holds at once.
+// The most micro-batches, counted per chunk, whose activations `rank` may hold at once.
 [[nodiscard]] int in_flight_bound(const Schedule& schedule, int rank);
 
 }  // namespace slackline::schedule

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "parallel/schedule/make_schedule.h"
+#include "parallel/schedule/schedule_traits.h"
 
 namespace slackline::schedule {
 
@@ -22,5 +22,17 @@ ComputeOrder one_f_one_b_order(const ScheduleOptions& options, int rank) {
   }
   return order;
 }
+
+namespace {
+
+int in_flight(const ScheduleOptions& options, int rank) {
+  return std::min(options.num_ranks - rank, options.num_micro_batches);
+}
+
+}  // namespace
+
+extern const ScheduleTraits kOneFOneBTraits;
+constexpr ScheduleTraits kOneFOneBTraits = {
+    .name = "1f1b", .compute_order = one_f_one_b_order, .in_flight = in_flight};
 
 }  // namespace slackline::schedule

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 // A pipeline schedule as data: what each pipeline rank does in one step, in order. Generators make
@@ -13,6 +14,7 @@
 namespace slackline::schedule {
 
 enum class Kind { gpipe, one_f_one_b, interleaved, zb_h1 };
+inline constexpr std::size_t kNumKinds = 4;
 
 // How the executor moves data. asynchronous: receives are posted one pass early and only compute
 // waits. blocking: every exchange is waited for before the rank goes on, as Megatron does.

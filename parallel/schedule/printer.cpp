@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "parallel/schedule/schedule_traits.h"
+
 namespace slackline::schedule {
 
 namespace {
@@ -44,17 +46,7 @@ void trim_end(std::string& text) {
 }  // namespace
 
 std::string kind_name(Kind kind) {
-  switch (kind) {
-    case Kind::gpipe:
-      return "gpipe";
-    case Kind::one_f_one_b:
-      return "1f1b";
-    case Kind::interleaved:
-      return "interleaved";
-    case Kind::zb_h1:
-      return "zb_h1";
-  }
-  return "?";
+  return traits_of(kind).name;
 }
 
 std::string op_text(const Schedule& schedule, const Op& op) {

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 
-#include "parallel/schedule/make_schedule.h"
+#include "parallel/schedule/schedule_traits.h"
 
 namespace slackline::schedule {
 
-ComputeOrder zb_h1_order(const ScheduleOptions& options, int rank) {
+namespace {
+
+ComputeOrder compute_order(const ScheduleOptions& options, int rank) {
   const int m = options.num_micro_batches;
   const int kept_back = std::min(rank, m);
   ComputeOrder order;
@@ -28,5 +30,17 @@ ComputeOrder zb_h1_order(const ScheduleOptions& options, int rank) {
   }
   return order;
 }
+
+int in_flight(const ScheduleOptions& options, int /*rank*/) {
+  return std::min(options.num_ranks, options.num_micro_batches);
+}
+
+}  // namespace
+
+extern const ScheduleTraits kZbH1Traits;
+constexpr ScheduleTraits kZbH1Traits = {.name = "zb_h1",
+                                        .splits_backward = true,
+                                        .compute_order = compute_order,
+                                        .in_flight = in_flight};
 
 }  // namespace slackline::schedule

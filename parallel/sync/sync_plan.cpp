@@ -143,7 +143,7 @@ class Generator {
   }
 
  private:
-  [[nodiscard]] bool shards() const { return layout_.strategy == DataStrategy::zero1; }
+  [[nodiscard]] bool shards() const { return traits_of(layout_.strategy).slices; }
 
   [[nodiscard]] SyncGroup group_of(const GradientBucket& bucket) const {
     return bucket.kind == Kind::table && is_fused(layout_) ? SyncGroup::table : SyncGroup::data;
