@@ -29,7 +29,7 @@ PipelineBoundaries::Options pipeline_options(const MeshModel::Options& options,
 }
 
 RankPlan plan_of(const MeshModel::Options& options, const Groups& groups) {
-  RankPlan plan = make_rank_plan(options.job, place_of(groups));
+  RankPlan plan = options.makers.rank_plan(options.job, place_of(groups));
   plan.executor.activations =
       options.rehearsal ? Backing::untouched : backing_of(options.job.device);
   return plan;
@@ -63,22 +63,24 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
       parameters_(
           options.job.model,
           {.compute = options.job.precision, .slice = plan_.slice, .device = stream_.device()}),
-      channels_(
-          {.plans = options.compression,
-           .errors = options.codec_errors,
-           .sampled = options.sampled,
-           .pipeline = pipeline_options(options, plan_, groups),
-           .workers = {options.num_threads, stream_.device()},
-           .seed = options.seed,
-           .codecs = rehearsal_ ? rehearsal_->codecs() : std::make_shared<const ChannelCodecs>()},
-          {.tensor = groups.tensor.get(),
-           .data = groups.data.get(),
-           .forward = groups.forward.get(),
-           .backward = groups.backward.get()},
-          SyncExecutor::sum_channels(
-              parameters_, make_sync_plan(parameters_.all(), plan_), plan_, groups, options.seed)),
+      channels_({.plans = options.compression,
+                 .errors = options.codec_errors,
+                 .sampled = options.sampled,
+                 .pipeline = pipeline_options(options, plan_, groups),
+                 .workers = {options.num_threads, stream_.device()},
+                 .seed = options.seed,
+                 .codecs = rehearsal_ ? rehearsal_->codecs() : options.makers.codecs},
+                {.tensor = groups.tensor.get(),
+                 .data = groups.data.get(),
+                 .forward = groups.forward.get(),
+                 .backward = groups.backward.get()},
+                SyncExecutor::sum_channels(parameters_,
+                                           options.makers.sync_plan(parameters_.all(), plan_),
+                                           plan_,
+                                           groups,
+                                           options.seed)),
       executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_, channels_),
-      sync_(parameters_, make_sync_plan(parameters_.all(), plan_), groups, channels_),
+      sync_(parameters_, options.makers.sync_plan(parameters_.all(), plan_), groups, channels_),
       optimizer_(options.rehearsal
                      ? std::vector<OptimizedTensor>()
                      : optimized_parameters(pieces(), options.optimizer.decay_embeddings),

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -23,6 +25,14 @@ namespace slackline {
 // makes one of the same job and calls the same, in the same order.
 class MeshModel {
  public:
+  // What makes a rank's plans and its channels' codecs: the same on every rank of the world.
+  struct Makers {
+    std::function<RankPlan(const MeshJob& job, const MeshPlace& place)> rank_plan = make_rank_plan;
+    std::function<SyncPlan(const std::vector<Parameter>& parameters, const RankPlan& rank)>
+        sync_plan = make_sync_plan;
+    std::shared_ptr<const ChannelCodecs> codecs = std::make_shared<const ChannelCodecs>();
+  };
+
   struct Options {
     MeshJob job{};
     OptimizerConfig optimizer{};
@@ -36,6 +46,7 @@ class MeshModel {
     SampledSteps sampled{};      // whose compressed messages are measured
     bool cuda_graphs = false;    // passes become graphs where they can. REQUIRES: device cuda
     bool may_skip = false;       // steps that are not finite: codecs' state is kept for that
+    Makers makers{};             // a rehearsal has codecs of its own
   };
 
   // Allocates; weights are undefined until they are initialized or loaded. Nothing travels yet.

@@ -86,12 +86,33 @@ void SyncExecutor::begin_next() {
     channels_->begin_sum(num_sums_++);
     return;
   }
+  if (op.kind == SyncOp::Kind::all_gather) {
+    gather_sum(op);
+    return;
+  }
   // What the bucket's next op adds.
   const bool norms = op.group == SyncGroup::tensor;
   group_of(op, *groups_)
       .all_reduce(
           elements_of(parameters_->all_gradients(), plan_.buckets[op.bucket]),
           {.what = norms ? "gradients of norms" : "gradient of the tied table, both stages"})
+      .wait();
+}
+
+void SyncExecutor::gather_sum(const SyncOp& op) {
+  std::size_t sum = 0;
+  for (const SyncOp& other : plan_.ops) {
+    if (other.is_last_sum()) {
+      if (other.bucket == op.bucket) {
+        break;
+      }
+      ++sum;
+    }
+  }
+  channels_->finish_sum(sum);
+  group_of(op, *groups_)
+      .all_gather(elements_of(parameters_->all_gradients(), plan_.buckets[op.bucket]),
+                  {.what = "sums of gradients"})
       .wait();
 }
 

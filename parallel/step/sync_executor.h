@@ -49,8 +49,10 @@ class SyncExecutor final : public ParameterUse {
   void finish_gathers(StreamView stream);
 
  private:
-  // Submits the next sum of the list.
+  // Submits the next op of gradients in the list.
   void begin_next();
+  // Waits for the sum of a bucket, each rank's slice of it, and for what other ranks have of it.
+  void gather_sum(const SyncOp& op);
   void receive_weights(StreamView stream, std::size_t bucket);
 
   const Parameters* parameters_;

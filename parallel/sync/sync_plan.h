@@ -47,7 +47,8 @@ struct SyncOp {
 
   // The last sum of a bucket's gradients, by which they are whole: it alone may be coded.
   [[nodiscard]] bool is_last_sum() const {
-    return state == State::gradients && (group == SyncGroup::data || group == SyncGroup::table);
+    return state == State::gradients && kind != Kind::all_gather &&
+           (group == SyncGroup::data || group == SyncGroup::table);
   }
 
   friend bool operator==(const SyncOp&, const SyncOp&) = default;
@@ -64,7 +65,8 @@ struct OptimizerPiece {
 
 // What one rank adds and gathers with others in a step, made before the run by pure functions: the
 // executor submits this list and no other. A bucket's ops follow one another, each when the one
-// before has ended; sums end with the passes, gathers before the weights are used.
+// before has ended; sums, and gathers of them, end with the passes, those of weights before the
+// weights are used.
 struct SyncPlan {
   std::vector<GradientBucket> buckets{};
   std::vector<GradientBucket::Unit> made{};  // as the last micro-batch's passes make gradients

@@ -34,6 +34,7 @@ class Validator {
       for (int rank = 0; rank < mesh_.size(); ++rank) {
         for (std::size_t bucket = 0; bucket < plan(rank).buckets.size(); ++bucket) {
           check_sum(rank, bucket);
+          check_slice(rank, bucket);
           check_weights(rank, bucket);
         }
       }
@@ -131,7 +132,8 @@ class Validator {
   [[nodiscard]] Addends addends(int rank, std::size_t bucket, std::size_t num_ops) const {
     std::vector<const SyncOp*> sums;
     for (const SyncOp& op : plan(rank).ops) {
-      if (op.bucket == bucket && op.state == SyncOp::State::gradients) {
+      if (op.bucket == bucket && op.state == SyncOp::State::gradients &&
+          op.kind != SyncOp::Kind::all_gather) {
         sums.push_back(&op);
       }
     }
@@ -176,6 +178,31 @@ class Validator {
                                    bucket,
                                    text_of_numbers(summed),
                                    text_of_numbers(due)));
+    }
+  }
+
+  // A rank reads gradients where it has their sum.
+  void check_slice(int rank, std::size_t bucket) {
+    const GradientBucket& held = plan(rank).buckets[bucket];
+    Slice summed{0, held.count};
+    for (const SyncOp& op : plan(rank).ops) {
+      if (op.bucket != bucket || op.state != SyncOp::State::gradients) {
+        continue;
+      }
+      if (op.kind == SyncOp::Kind::reduce_scatter) {
+        summed = slice_of(held.count, op.rank, op.ranks);
+      } else if (op.kind == SyncOp::Kind::all_gather) {
+        summed = {0, held.count};
+      }
+    }
+    const bool reads_others = std::ranges::any_of(plan(rank).owned, [&](const auto& piece) {
+      const std::size_t first = piece.parameter->first_element - held.first;
+      return std::ranges::find(held.holds, piece.parameter) != held.holds.end() &&
+             (first + piece.range.begin < summed.begin || first + piece.range.end > summed.end);
+    });
+    if (reads_others) {
+      found_.push_back(fmt::format(
+          "rank {}, bucket {}: updates elements whose sum another rank has", rank, bucket));
     }
   }
 

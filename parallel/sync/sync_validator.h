@@ -13,7 +13,8 @@ namespace slackline {
 //   - the ranks of a group submit the same collectives in the same order,
 //   - the gradients that a rank's optimizer reads are the sum of each rank's that makes some, once:
 //     the data ranks', both ends' of a tied table, and of norms under sequence parallelism the
-//     tensor ranks',
+//     tensor ranks', and it has them: a reduce_scatter leaves each rank its slice, until an
+//     all_gather,
 //   - each weight that a rank holds is updated by it, or by one rank it is gathered from.
 [[nodiscard]] std::vector<std::string> violations(const std::vector<SyncPlan>& plans,
                                                   const ParallelConfig& parallel);
