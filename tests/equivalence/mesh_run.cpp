@@ -103,7 +103,8 @@ MeshModel::Options MeshRun::options() const {
   return {.job = job,
           .optimizer = optimizer,
           .seed = kSeed,
-          .compression = make_compression_plans(compress, job)};
+          .compression = make_compression_plans(compress, job),
+          .makers = makers};
 }
 
 RankBatches::RankBatches(const MeshRun& run, int data_rank, int step) {

@@ -22,6 +22,7 @@ struct MeshRun {
   std::int64_t micro_batch = 2;
   int steps = 5;
   CompressConfig compress{};
+  MeshModel::Makers makers{};
 
   [[nodiscard]] MeshModel::Options options() const;
 };
