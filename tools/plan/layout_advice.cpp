@@ -14,6 +14,7 @@
 #include "parallel/predict/class_bytes.h"
 #include "parallel/predict/class_costs.h"
 #include "parallel/predict/timeline/timeline.h"
+#include "parallel/schedule/printer.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/memory_plan.h"
 
@@ -154,8 +155,7 @@ bool names_classes(const CompressConfig& compress) {
 }
 
 std::string name_of(const Layout& layout) {
-  constexpr std::array<const char*, 4> kNames = {"gpipe", "1f1b", "interleaved", "zb_h1"};
-  return kNames[static_cast<std::size_t>(layout.parallel.schedule)];
+  return schedule::kind_name(layout.parallel.schedule);
 }
 
 }  // namespace
