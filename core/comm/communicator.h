@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,11 +15,25 @@ namespace slackline {
 
 struct Cluster;
 
-// How a sum over ranks is ordered, per element, in fp32 (f64 tensors: in double).
-enum class SumOrder {
-  ranks,  // ((x0 + x1) + x2) + x3
-  pairs,  // (x0 + x1) + (x2 + x3): neighbours first, then pairs in order. REQUIRES: even size
+// How a sum over ranks is ordered, per element, in fp32 (f64 tensors: in double): runs of
+// consecutive ranks are added first, then the runs' sums in order.
+struct SumOrder {
+  // Sizes of nested runs: runs[0] ranks make a run, runs[1] such runs the next larger one; 1: none.
+  // {3, 1} adds ((x0 + x1) + x2) + ((x3 + x4) + x5) + ..., {2, 2} adds
+  // ((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7)) + ...
+  std::array<int, 2> runs{1, 1};
+
+  static const SumOrder ranks;  // ((x0 + x1) + x2) + x3
+  static const SumOrder pairs;  // (x0 + x1) + (x2 + x3)
+
+  // Whether the largest runs cut `size` ranks without a rest, as every sum requires.
+  [[nodiscard]] bool fits(int size) const { return size % (runs[0] * runs[1]) == 0; }
+
+  friend bool operator==(const SumOrder&, const SumOrder&) = default;
 };
+
+inline const SumOrder SumOrder::ranks{};
+inline const SumOrder SumOrder::pairs{.runs = {2, 1}};
 
 // Whether a group's messages go at once, or a few at a time and its oldest operation first, so that
 // those of other groups, which a rank waits for sooner, need not stand behind them on a link.
@@ -92,13 +107,14 @@ class Communicator {
                                          const TransferNote& note,
                                          const TransferWork& work = {}) = 0;
 
-  // In place: every rank ends with the sum.
+  // In place: every rank ends with the sum. REQUIRES: order.fits(size()).
   [[nodiscard]] virtual Transfer all_reduce(const Tensor& data,
                                             const TransferNote& note,
                                             SumOrder order = SumOrder::ranks,
                                             const TransferWork& work = {}) = 0;
 
   // In place: this rank's slice_of(elements) of `data` ends as the sum; the rest is undefined.
+  // REQUIRES: order.fits(size()).
   [[nodiscard]] virtual Transfer reduce_scatter(const Tensor& data,
                                                 const TransferNote& note,
                                                 SumOrder order = SumOrder::ranks,

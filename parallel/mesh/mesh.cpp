@@ -1,5 +1,7 @@
 #include "parallel/mesh/mesh.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "core/check.h"
@@ -14,34 +16,42 @@ int Mesh::size() const {
   return ranks;
 }
 
-int Mesh::size(std::string_view axis) const {
-  for (const Axis& known : axes_) {
-    if (known.name == axis) {
-      return known.size;
-    }
-  }
-  SL_CHECK(false, "no axis " + std::string(axis));
-  return 0;
-}
-
-int Mesh::stride(std::string_view axis) const {
+std::vector<Mesh::Part> Mesh::parts_of(std::string_view axis) const {
+  std::vector<Part> parts;
   int stride = 1;
+  int weight = 1;
   for (const Axis& known : axes_) {
-    if (known.name == axis) {
-      return stride;
+    if (known.name == axis || known.part_of == axis) {
+      parts.push_back({.size = known.size, .stride = stride, .weight = weight});
+      weight *= known.size;
     }
     stride *= known.size;
   }
-  SL_CHECK(false, "no axis " + std::string(axis));
-  return 0;
+  SL_CHECK(!parts.empty(), "no axis " + std::string(axis));
+  return parts;
+}
+
+int Mesh::size(std::string_view axis) const {
+  const Part last = parts_of(axis).back();
+  return last.weight * last.size;
 }
 
 int Mesh::coordinate(int rank, std::string_view axis) const {
-  return rank / stride(axis) % size(axis);
+  int coordinate = 0;
+  for (const Part& part : parts_of(axis)) {
+    coordinate += rank / part.stride % part.size * part.weight;
+  }
+  return coordinate;
 }
 
 int Mesh::moved(int rank, std::string_view axis, int coordinate) const {
-  return rank + (coordinate - this->coordinate(rank, axis)) * stride(axis);
+  int moved = rank;
+  for (const Part& part : parts_of(axis)) {
+    const int from = rank / part.stride % part.size;
+    const int to = coordinate / part.weight % part.size;
+    moved += (to - from) * part.stride;
+  }
+  return moved;
 }
 
 std::vector<int> Mesh::line(int rank, std::string_view axis) const {
@@ -54,19 +64,35 @@ std::vector<int> Mesh::line(int rank, std::string_view axis) const {
 }
 
 Mesh make_mesh(const ParallelConfig& config) {
-  return Mesh({{"tensor", config.tensor}, {"data", config.data}, {"pipeline", config.pipeline}});
+  if (config.num_groups() == 1) {
+    return Mesh({{"tensor", config.tensor}, {"data", config.data}, {"pipeline", config.pipeline}});
+  }
+  return Mesh({{"tensor", config.tensor},
+               {kGroupAxis, config.data_ranks_of_group(), "data"},
+               {"pipeline", config.pipeline},
+               {kAcrossGroupsAxis, config.num_groups(), "data"}});
 }
 
 std::string rank_map(const Mesh& mesh, const std::vector<int>& nodes) {
-  std::string text = "rank  node";
+  // Titles of columns, and the axes whose coordinates they hold.
+  std::vector<std::pair<std::string, std::string>> columns;
   for (const Mesh::Axis& axis : mesh.axes()) {
-    text += fmt::format("  {:>8}", axis.name);
+    if (axis.name == kAcrossGroupsAxis) {
+      columns.emplace_back("group", axis.name);
+    } else {
+      const std::string& whole = axis.part_of.empty() ? axis.name : axis.part_of;
+      columns.emplace_back(whole, whole);
+    }
+  }
+  std::string text = "rank  node";
+  for (const auto& [title, axis] : columns) {
+    text += fmt::format("  {:>8}", title);
   }
   text += "\n";
   for (int rank = 0; rank < mesh.size(); ++rank) {
     text += fmt::format("{:>4}  {:>4}", rank, nodes[static_cast<std::size_t>(rank)]);
-    for (const Mesh::Axis& axis : mesh.axes()) {
-      text += fmt::format("  {:>8}", mesh.coordinate(rank, axis.name));
+    for (const auto& [title, axis] : columns) {
+      text += fmt::format("  {:>8}", mesh.coordinate(rank, axis));
     }
     text += "\n";
   }

@@ -65,6 +65,19 @@ void check_tensor(const JsonReader& section, const ParallelConfig& config, const
   }
 }
 
+void read_group(JsonReader& section, ParallelConfig& config) {
+  if (!section.has("group")) {
+    return;
+  }
+  config.group = degree(section, "group");
+  if (config.data % config.group != 0) {
+    section.fail("group",
+                 fmt::format("must divide parallel.data = {}; nearest is {}",
+                             config.data,
+                             nearest_divisor(config.group, {config.data})));
+  }
+}
+
 void read_schedule(JsonReader& section, ParallelConfig& config) {
   config.schedule = static_cast<ScheduleName>(
       section.choice("schedule", schedule_names(), static_cast<std::size_t>(config.schedule)));
@@ -114,6 +127,7 @@ ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model
   config.tensor = degree(section, "tensor");
   config.pipeline = degree(section, "pipeline");
   config.data = degree(section, "data");
+  read_group(section, config);
   check_tensor(section, config, model);
   read_schedule(section, config);
   read_stage_layers(section, config, model.layers);

@@ -37,6 +37,7 @@ struct ParallelConfig {
   int tensor = 1;
   int pipeline = 1;
   int data = 1;
+  int group = 0;  // data ranks that form a group; 0: all, one group
   ScheduleName schedule = ScheduleName::one_f_one_b;
   int chunks = 1;                   // of layers per pipeline rank: virtual stages
   std::vector<int> stage_layers{};  // per virtual stage; empty: balanced by cost
@@ -46,6 +47,10 @@ struct ParallelConfig {
   EmbeddingSync embedding_sync = EmbeddingSync::fused;
 
   [[nodiscard]] int num_ranks() const { return tensor * pipeline * data; }
+
+  [[nodiscard]] int data_ranks_of_group() const { return group == 0 ? data : group; }
+
+  [[nodiscard]] int num_groups() const { return data / data_ranks_of_group(); }
 
   [[nodiscard]] int num_virtual_stages() const { return pipeline * chunks; }
 };

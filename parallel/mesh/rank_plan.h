@@ -29,7 +29,7 @@ struct MeshJob {
 
 struct MeshPlace {
   int tensor = 0;
-  int data = 0;
+  int data = 0;  // over all groups
   int pipeline = 0;
 };
 
@@ -47,6 +47,7 @@ struct SyncLayout {
   MeshPlace place{};
   int tensor_size = 1;
   int data_size = 1;
+  int data_ranks_of_group = 1;
   int pipeline_size = 1;
   DataStrategy strategy = DataStrategy::replicate;
   EmbeddingSync embedding_sync = EmbeddingSync::fused;

@@ -38,10 +38,10 @@ Groups::Groups(Communicator& everyone,
       staging(device == Device::cuda ? std::make_shared<HostStaging>() : nullptr),
       ranks_are_processes(transport.ranks_are_processes) {
   const int rank = world->rank();
-  const auto group = [&](const char* axis,
-                         const std::vector<int>& members,
-                         Urgency urgency = Urgency::now,
-                         NcclTraffic traffic = NcclTraffic::collectives) {
+  const auto make = [&](const char* axis,
+                        const std::vector<int>& members,
+                        Urgency urgency = Urgency::now,
+                        NcclTraffic traffic = NcclTraffic::collectives) {
     std::unique_ptr<Communicator> made = scaled(world->group(axis, members, urgency), scale);
     if (staging == nullptr || made == nullptr) {
       return made;
@@ -49,11 +49,15 @@ Groups::Groups(Communicator& everyone,
     made = host_staged(std::move(made), staging);
     return transport.uses_nccl ? nccl(std::move(made), staging, traffic) : std::move(made);
   };
-  tensor = group(kTensor, mesh.line(rank, kTensor));
-  data = group(kData, mesh.line(rank, kData), Urgency::background);
+  tensor = make(kTensor, mesh.line(rank, kTensor));
+  data = make(kData, mesh.line(rank, kData), Urgency::background);
+  if (config.num_groups() > 1) {
+    group = make(kData, mesh.line(rank, kGroupAxis), Urgency::background);
+    across_groups = make(kData, mesh.line(rank, kAcrossGroupsAxis), Urgency::background);
+  }
   const std::vector<int> line = mesh.line(rank, kPipeline);
-  forward = group(kPipeline, line, Urgency::now, NcclTraffic::neighbours);
-  backward = group(kPipeline, line, Urgency::now, NcclTraffic::neighbours);
+  forward = make(kPipeline, line, Urgency::now, NcclTraffic::neighbours);
+  backward = make(kPipeline, line, Urgency::now, NcclTraffic::neighbours);
   const int stage = mesh.coordinate(rank, kPipeline);
   const bool holds_table = stage == 0 || stage == config.pipeline - 1;
   if (!tied_embeddings || config.pipeline == 1 || !holds_table) {
@@ -64,8 +68,8 @@ Groups::Groups(Communicator& everyone,
     const std::vector<int> ends = ends_of_pipeline(mesh, replica);
     holders.insert(holders.end(), ends.begin(), ends.end());
   }
-  table = group(kEmbedding, holders, Urgency::background);
-  table_pair = group(kEmbedding, ends_of_pipeline(mesh, rank), Urgency::background);
+  table = make(kEmbedding, holders, Urgency::background);
+  table_pair = make(kEmbedding, ends_of_pipeline(mesh, rank), Urgency::background);
 }
 
 }  // namespace slackline

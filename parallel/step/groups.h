@@ -27,6 +27,7 @@ struct Groups {
 
   [[nodiscard]] int tensor_rank() const { return tensor->rank(); }
 
+  // Counts over all groups.
   [[nodiscard]] int data_rank() const { return data->rank(); }
 
   [[nodiscard]] int pipeline_rank() const { return forward->rank(); }
@@ -36,7 +37,11 @@ struct Groups {
   std::shared_ptr<HostStaging> staging;  // null where tensors are the host's
   bool ranks_are_processes;              // as DeviceTransport says
   std::unique_ptr<Communicator> tensor;
-  std::unique_ptr<Communicator> data;
+  std::unique_ptr<Communicator> data;  // of all groups, in the order of the groups
+  // Data ranks of this rank's group, and those at its place in every group. Null where there is one
+  // group.
+  std::unique_ptr<Communicator> group;
+  std::unique_ptr<Communicator> across_groups;
   // Ranks of one pipeline, once for each direction: messages of one do not wait for the other's.
   std::unique_ptr<Communicator> forward;
   std::unique_ptr<Communicator> backward;

@@ -32,8 +32,8 @@ struct CodedSum {
 struct CodedBucket {
   std::vector<CodedSum> sums{};
   std::vector<const Parameter*> plain{};
-  int ranks = 1;                     // of the group
-  SumOrder order = SumOrder::ranks;  // of what travels plain
+  int ranks = 1;     // of the group
+  SumOrder order{};  // of what travels plain
 
   friend bool operator==(const CodedBucket&, const CodedBucket&) = default;
 };

@@ -192,10 +192,17 @@ class Generator {
     add({.kind = shards() ? SyncOp::Kind::reduce_scatter : SyncOp::Kind::all_reduce,
          .group = group,
          .bucket = bucket,
-         .order = group == SyncGroup::table ? SumOrder::pairs : SumOrder::ranks,
+         .order = order_over(group),
          .begin = begin,
          .unit = unit,
          .members = members_of(plan_.buckets[bucket])});
+  }
+
+  // Data ranks within a group first, then the groups. REQUIRES: the data ranks' or the table's.
+  [[nodiscard]] SumOrder order_over(SyncGroup group) const {
+    const int data_ranks = layout_.data_ranks_of_group;
+    return group == SyncGroup::table ? SumOrder{.runs = {2, data_ranks}}
+                                     : SumOrder{.runs = {data_ranks, 1}};
   }
 
   [[nodiscard]] schedule::TransferClass members_of(const GradientBucket& bucket) const {

@@ -40,7 +40,7 @@ struct SyncOp {
   int ranks = 1;  // of the group
   int rank = 0;   // this one
   std::size_t bucket = 0;
-  SumOrder order = SumOrder::ranks;
+  SumOrder order{};
   Begin begin{};
   std::optional<GradientBucket::Unit> unit{};        // gradients_made: by which all are there
   std::optional<schedule::TransferClass> members{};  // none: it competes for no compression

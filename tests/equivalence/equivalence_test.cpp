@@ -7,6 +7,7 @@
 #include "tests/equivalence/bounds.h"
 #include "tests/equivalence/distance.h"
 #include "tests/equivalence/layouts.h"
+#include "tests/equivalence/two_step_sums.h"
 #include "tests/support/catch.h"
 
 namespace slackline::testing {
@@ -78,6 +79,24 @@ TEST_CASE("fifty steps later layouts still give the numbers of one rank", "[slow
     CHECK(beyond(measured, kFiftySteps) == "");
     CHECK(bit_differences(result, run_mesh(same_bits(layout.run))) == "");
   }
+}
+
+TEST_CASE("groups of data ranks have the bits of a sum inside groups and one across them") {
+  MeshRun groups{
+      .model = {.layers = 2, .hidden = 32, .heads = 4, .sequence = 16, .vocab = 67, .ffn = 96}};
+  groups.parallel.data = 4;
+  groups.parallel.group = 2;
+  MeshRun one_group = groups;
+  one_group.parallel.group = 4;
+  Interference two_steps;
+  two_steps.world = [](Communicator& world) { return std::make_unique<TwoStepSums>(world, 2); };
+  const MeshRunResult result = run_mesh(groups);
+  CHECK(bit_differences(result, run_mesh(one_group, two_steps)) == "");
+  CHECK(bit_differences(result, run_mesh(one_group)) != "");
+  CHECK(beyond(distance(result, run_mesh(one_group)), kFloatRounding) == "");
+  MeshRun alone = groups;  // groups of one add as one group does
+  alone.parallel.group = 1;
+  CHECK(bit_differences(run_mesh(alone), run_mesh(one_group)) == "");
 }
 
 TEST_CASE("a layout gives the same bits run after run") {

@@ -97,6 +97,14 @@ void add_data_options(LayoutList& list) {
   zero1_sp.parallel.sequence_parallel = true;
   MeshRun& separate = list.add("separate", 1, 2, 4);
   separate.parallel.embedding_sync = EmbeddingSync::separate;
+  list.add("groups", 2, 1, 4).parallel.group = 2;
+  MeshRun& groups_zero1 = list.add("groups, zero1, sequence parallel", 2, 1, 4);
+  groups_zero1.parallel.group = 2;
+  groups_zero1.parallel.data_strategy = DataStrategy::zero1;
+  groups_zero1.parallel.sequence_parallel = true;
+  MeshRun& groups_separate = list.add("groups, separate", 1, 2, 4);
+  groups_separate.parallel.group = 2;
+  groups_separate.parallel.embedding_sync = EmbeddingSync::separate;
   list.add("untied", 2, 2, 2).model.tie_embeddings = false;
   list.add("untied", 1, 4, 2).model.tie_embeddings = false;
 }
@@ -178,6 +186,9 @@ std::vector<Layout> quick_layouts() {
   set_interleaved(list.add("interleaved", 1, 2, 2));
   list.add("zb_h1", 2, 2, 1).parallel.schedule = ScheduleName::zb_h1;
   list.add("untied", 1, 2, 2).model.tie_embeddings = false;
+  MeshRun& groups = list.add("groups, zero1", 1, 2, 4);
+  groups.parallel.group = 2;
+  groups.parallel.data_strategy = DataStrategy::zero1;
   MeshRun& masked = list.add("dropout, recompute, few micro-batches", 2, 4, 1);
   masked.model.dropout = 0.1F;
   masked.model.recompute = Recompute::block;
@@ -196,6 +207,7 @@ MeshRun same_bits(const MeshRun& run) {
   MeshRun simple = on_one_rank(run);
   simple.parallel.tensor = run.parallel.tensor;
   simple.parallel.data = run.parallel.data;
+  simple.parallel.group = run.parallel.group;
   simple.parallel.sequence_parallel = run.parallel.sequence_parallel;
   return simple;
 }

@@ -25,8 +25,8 @@ struct Layout {
 // The same job on one rank, as simple as it gets; numbers are the reference.
 [[nodiscard]] MeshRun on_one_rank(const MeshRun& run);
 
-// The layout of the same tensor and data degrees without a pipeline, nor anything else that must
-// not change a bit (docs/numerics.md).
+// The layout of the same tensor and data degrees and groups without a pipeline, nor anything else
+// that must not change a bit (docs/numerics.md).
 [[nodiscard]] MeshRun same_bits(const MeshRun& run);
 
 }  // namespace slackline::testing

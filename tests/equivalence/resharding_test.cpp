@@ -49,6 +49,7 @@ std::vector<ParallelConfig> layouts() {
       {.data = 2},
       {.data = 4, .data_strategy = zero1},
       {.data = 3, .data_strategy = zero1},
+      {.pipeline = 2, .data = 4, .group = 2, .data_strategy = zero1},
       {.tensor = 2, .pipeline = 2, .data = 2},
       {.tensor = 2, .pipeline = 2, .data = 2, .data_strategy = zero1},
       {.pipeline = 2, .data = 4, .data_strategy = zero1, .embedding_sync = EmbeddingSync::separate},

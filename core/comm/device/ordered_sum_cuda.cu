@@ -15,23 +15,42 @@ __device__ Wide value_at(const Inputs& inputs, int rank, std::size_t at) {
   return static_cast<Wide>(reinterpret_cast<const T*>(inputs.of_rank[rank])[at]);
 }
 
+// SumOrder of a sum, for the device.
+struct Runs {
+  int inner;
+  int outer;
+};
+
+template <typename Wide, typename T>
+__device__ Wide sum_of_inner_run(const Inputs& inputs, Runs runs, int first, std::size_t at) {
+  Wide sum = value_at<Wide, T>(inputs, first, at);
+  for (int i = 1; i < runs.inner; ++i) {
+    sum += value_at<Wide, T>(inputs, first + i, at);
+  }
+  return sum;
+}
+
+template <typename Wide, typename T>
+__device__ Wide sum_of_outer_run(const Inputs& inputs, Runs runs, int first, std::size_t at) {
+  Wide sum = sum_of_inner_run<Wide, T>(inputs, runs, first, at);
+  for (int i = 1; i < runs.outer; ++i) {
+    sum += sum_of_inner_run<Wide, T>(inputs, runs, first + i * runs.inner, at);
+  }
+  return sum;
+}
+
 // A thread for each element.
 template <typename Wide, typename T>
 __global__ void __launch_bounds__(kMapThreads)
-    sum_kernel(const __grid_constant__ Inputs inputs, bool in_pairs, std::size_t count, T* output) {
+    sum_kernel(const __grid_constant__ Inputs inputs, Runs runs, std::size_t count, T* output) {
   const std::size_t at = std::size_t{blockIdx.x} * kMapThreads + threadIdx.x;
   if (at >= count) {
     return;
   }
-  Wide sum = value_at<Wide, T>(inputs, 0, at) + value_at<Wide, T>(inputs, 1, at);
-  if (in_pairs) {
-    for (int rank = 2; rank < inputs.num_ranks; rank += 2) {
-      sum += value_at<Wide, T>(inputs, rank, at) + value_at<Wide, T>(inputs, rank + 1, at);
-    }
-  } else {
-    for (int rank = 2; rank < inputs.num_ranks; ++rank) {
-      sum += value_at<Wide, T>(inputs, rank, at);
-    }
+  Wide sum = sum_of_outer_run<Wide, T>(inputs, runs, 0, at);
+  const int stride = runs.inner * runs.outer;
+  for (int first = stride; first < inputs.num_ranks; first += stride) {
+    sum += sum_of_outer_run<Wide, T>(inputs, runs, first, at);
   }
   output[at] = static_cast<T>(sum);
 }
@@ -45,14 +64,14 @@ void ordered_sum(StreamView stream, const OrderedSum& sum) {
            "a sum over " + std::to_string(inputs.num_ranks) + " ranks");
   std::copy(sum.inputs.begin(), sum.inputs.end(), inputs.of_rank);
   const LaunchShape shape{.grid = blocks_for(sum.elements, kMapThreads), .block = kMapThreads};
-  const bool in_pairs = sum.order == SumOrder::pairs;
+  const Runs runs{.inner = sum.order.runs[0], .outer = sum.order.runs[1]};
   switch (sum.dtype) {
     case DType::f32:
       return launch(stream,
                     shape,
                     sum_kernel<float, float>,
                     inputs,
-                    in_pairs,
+                    runs,
                     sum.elements,
                     reinterpret_cast<float*>(sum.output));
     case DType::bf16:
@@ -60,7 +79,7 @@ void ordered_sum(StreamView stream, const OrderedSum& sum) {
                     shape,
                     sum_kernel<float, BFloat16>,
                     inputs,
-                    in_pairs,
+                    runs,
                     sum.elements,
                     reinterpret_cast<BFloat16*>(sum.output));
     case DType::f64:
@@ -68,7 +87,7 @@ void ordered_sum(StreamView stream, const OrderedSum& sum) {
                     shape,
                     sum_kernel<double, double>,
                     inputs,
-                    in_pairs,
+                    runs,
                     sum.elements,
                     reinterpret_cast<double*>(sum.output));
     default:

@@ -14,8 +14,9 @@ void check_sum(const Tensor& data, SumOrder order, int size) {
   const DType dtype = data.dtype();
   SL_CHECK(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64,
            "sums over ranks take f32, bf16 and f64; got " + std::string(name_of(dtype)));
-  SL_CHECK(order == SumOrder::ranks || size % 2 == 0,
-           "pairs need an even number of ranks; got " + std::to_string(size));
+  SL_CHECK(order.fits(size),
+           "runs of " + std::to_string(order.runs[0]) + " x " + std::to_string(order.runs[1]) +
+               " ranks must divide the ranks of a sum; got " + std::to_string(size));
 }
 
 std::byte* byte_of(const Tensor& data, std::size_t element) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "core/check.h"
 
@@ -26,20 +27,25 @@ void add(const T* from, Wide* __restrict to, std::size_t count) {
   }
 }
 
+// A sum is nested runs: one of level 0 adds sizes_[0] inputs, one of level k adds sizes_[k] runs of
+// level k - 1, each in order. The last level is the whole sum.
 template <typename T, typename Wide>
 class BlockSum {
  public:
-  explicit BlockSum(const OrderedSum& sum) : sum_(sum) {}
+  explicit BlockSum(const OrderedSum& sum) : sum_(sum) {
+    std::size_t rest = sum.inputs.size();
+    for (const int run : sum.order.runs) {
+      add_level(static_cast<std::size_t>(run));
+      rest /= static_cast<std::size_t>(run);
+    }
+    add_level(rest);
+  }
 
   void run() {
     auto* output = reinterpret_cast<T*>(sum_.output);
     for (std::size_t begin = 0; begin < sum_.elements; begin += kBlock) {
       const std::size_t count = std::min(kBlock, sum_.elements - begin);
-      if (sum_.order == SumOrder::ranks) {
-        sum_ranks(begin, count);
-      } else {
-        sum_pairs(begin, count);
-      }
+      sum_run(num_levels_ - 1, 0, {begin, begin + count}, total_);
       for (std::size_t i = 0; i < count; ++i) {
         output[begin + i] = static_cast<T>(total_[i]);
       }
@@ -47,28 +53,52 @@ class BlockSum {
   }
 
  private:
+  using Block = std::array<Wide, kBlock>;
+  static constexpr std::size_t kMostLevels = std::tuple_size_v<decltype(SumOrder::runs)> + 1;
+
+  // A run of one adds nothing.
+  void add_level(std::size_t size) {
+    if (size > 1) {
+      sizes_[num_levels_++] = size;
+    }
+  }
+
   [[nodiscard]] const T* input(std::size_t rank, std::size_t begin) const {
     return reinterpret_cast<const T*>(sum_.inputs[rank]) + begin;
   }
 
-  void sum_ranks(std::size_t begin, std::size_t count) {
-    load_sum(input(0, begin), input(1, begin), total_.data(), count);
-    for (std::size_t rank = 2; rank < sum_.inputs.size(); ++rank) {
-      add(input(rank, begin), total_.data(), count);
+  // Returns the number of inputs in a run of the levels below `level`.
+  [[nodiscard]] std::size_t stride(std::size_t level) const {
+    std::size_t inputs = 1;
+    for (std::size_t below = 0; below < level; ++below) {
+      inputs *= sizes_[below];
     }
+    return inputs;
   }
 
-  void sum_pairs(std::size_t begin, std::size_t count) {
-    load_sum(input(0, begin), input(1, begin), total_.data(), count);
-    for (std::size_t rank = 2; rank < sum_.inputs.size(); rank += 2) {
-      load_sum(input(rank, begin), input(rank + 1, begin), pair_.data(), count);
-      add(pair_.data(), total_.data(), count);
+  // Writes elements `part` of the run that begins with input `first` to the front of `to`.
+  void sum_run(std::size_t level, std::size_t first, Slice part, Block& to) {
+    const std::size_t count = part.count();
+    if (level == 0) {
+      load_sum(input(first, part.begin), input(first + 1, part.begin), to.data(), count);
+      for (std::size_t rank = 2; rank < sizes_[0]; ++rank) {
+        add(input(first + rank, part.begin), to.data(), count);
+      }
+      return;
+    }
+    sum_run(level - 1, first, part, to);
+    Block& run = runs_[level - 1];
+    for (std::size_t i = 1; i < sizes_[level]; ++i) {
+      sum_run(level - 1, first + i * stride(level), part, run);
+      add(run.data(), to.data(), count);
     }
   }
 
   const OrderedSum& sum_;
-  std::array<Wide, kBlock> total_;  // written before it is read
-  std::array<Wide, kBlock> pair_;
+  std::array<std::size_t, kMostLevels> sizes_{};
+  std::size_t num_levels_ = 0;
+  Block total_;                              // written before it is read
+  std::array<Block, kMostLevels - 1> runs_;  // likewise: a run's sum, by its level
 };
 
 }  // namespace

@@ -9,10 +9,11 @@
 namespace slackline {
 
 // A sum over ranks of one stretch of a tensor. Per element, in the order given: f32 and bf16 in
-// fp32 with one rounding at the end, f64 in double. The bits depend on nothing else.
+// fp32 with one rounding at the end, f64 in double. The bits depend on nothing else. REQUIRES: the
+// order fits the number of inputs.
 struct OrderedSum {
   DType dtype = DType::f32;
-  SumOrder order = SumOrder::ranks;
+  SumOrder order{};
   std::vector<const std::byte*> inputs{};  // one per rank, in rank order; two at least
   std::byte* output = nullptr;             // may be one of the inputs
   std::size_t elements = 0;

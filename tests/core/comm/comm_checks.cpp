@@ -1,6 +1,7 @@
 #include "tests/core/comm/comm_checks.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -52,27 +53,41 @@ std::vector<double> values_of(Value value, int rank, std::size_t count) {
   return values;
 }
 
+// The sums of consecutive runs of addends.
+template <typename Wide>
+std::vector<Wide> sums_of_runs(const std::vector<Wide>& addends, std::size_t run) {
+  std::vector<Wide> sums;
+  for (std::size_t i = 0; i < addends.size(); ++i) {
+    if (i % run == 0) {
+      sums.push_back(addends[i]);
+    } else {
+      sums.back() += addends[i];
+    }
+  }
+  return sums;
+}
+
 // What docs/numerics.md says a sum is, element by element.
 template <typename Wide>
 double sum_in_order(const std::vector<std::vector<double>>& inputs, std::size_t i, SumOrder order) {
-  auto total = static_cast<Wide>(inputs[0][i]);
-  if (order == SumOrder::ranks) {
-    for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
-      total += static_cast<Wide>(inputs[rank][i]);
-    }
-    return static_cast<double>(total);
+  std::vector<Wide> sums;
+  for (const std::vector<double>& input : inputs) {
+    sums.push_back(static_cast<Wide>(input[i]));
   }
-  total += static_cast<Wide>(inputs[1][i]);
-  for (std::size_t rank = 2; rank < inputs.size(); rank += 2) {
-    total += static_cast<Wide>(inputs[rank][i]) + static_cast<Wide>(inputs[rank + 1][i]);
+  for (const int run : order.runs) {
+    sums = sums_of_runs(sums, static_cast<std::size_t>(run));
   }
-  return static_cast<double>(total);
+  return static_cast<double>(sums_of_runs(sums, sums.size()).front());
 }
+
+// In rank order, in pairs, in groups of two and three, and a tied table's pairs in groups.
+constexpr std::array<SumOrder, 5> kOrders = {
+    SumOrder{}, {.runs = {2, 1}}, {.runs = {3, 1}}, {.runs = {2, 2}}, {.runs = {2, 3}}};
 
 struct SumCase {
   DType dtype = DType::f32;
   std::size_t count = 0;
-  SumOrder order = SumOrder::ranks;
+  SumOrder order{};
   Value value = exact;
 };
 
@@ -116,10 +131,10 @@ void check_sums(Communicator& comm, const SumCase& c) {
 void sums_of(Communicator& comm, Value value) {
   for (const DType dtype : kSummed) {
     for (const std::size_t count : kCounts) {
-      check_sums(comm, {.dtype = dtype, .count = count, .value = value});
-      if (comm.size() % 2 == 0) {
-        check_sums(comm,
-                   {.dtype = dtype, .count = count, .order = SumOrder::pairs, .value = value});
+      for (const SumOrder order : kOrders) {
+        if (order.fits(comm.size())) {
+          check_sums(comm, {.dtype = dtype, .count = count, .order = order, .value = value});
+        }
       }
     }
   }

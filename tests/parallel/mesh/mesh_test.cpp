@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "core/check.h"
+#include "core/comm/world.h"
 #include "parallel/step/groups.h"
 #include "tests/support/catch.h"
 
@@ -67,6 +69,75 @@ TEST_CASE("tensor ranks stand side by side and pipeline stages furthest apart") 
   CHECK(mesh.line(0, "pipeline") == std::vector<int>{0, 6, 12, 18});
 }
 
+TEST_CASE("groups of data ranks are the outermost axis") {
+  const ParallelConfig config{.tensor = 2, .pipeline = 2, .data = 6, .group = 3};
+  const Mesh mesh = make_mesh(config);
+  CHECK(mesh.size() == 24);
+  CHECK(mesh.size("data") == 6);
+  CHECK(mesh.size(kGroupAxis) == 3);
+  CHECK(mesh.size(kAcrossGroupsAxis) == 2);
+  int rank = 0;
+  for (int group = 0; group < 2; ++group) {
+    for (int stage = 0; stage < 2; ++stage) {
+      for (int data = 0; data < 3; ++data) {
+        for (int tensor = 0; tensor < 2; ++tensor, ++rank) {
+          CHECK(rank == ((group * 2 + stage) * 3 + data) * 2 + tensor);
+          CHECK(mesh.coordinate(rank, "tensor") == tensor);
+          CHECK(mesh.coordinate(rank, kGroupAxis) == data);
+          CHECK(mesh.coordinate(rank, "pipeline") == stage);
+          CHECK(mesh.coordinate(rank, kAcrossGroupsAxis) == group);
+          CHECK(mesh.coordinate(rank, "data") == group * 3 + data);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a line of data ranks goes through the groups in order") {
+  const Mesh mesh = make_mesh({.tensor = 2, .pipeline = 2, .data = 6, .group = 3});
+  CHECK(mesh.line(9, "data") == std::vector<int>{7, 9, 11, 19, 21, 23});
+  CHECK(mesh.line(9, kGroupAxis) == std::vector<int>{7, 9, 11});
+  CHECK(mesh.line(9, kAcrossGroupsAxis) == std::vector<int>{9, 21});
+  CHECK(mesh.line(9, "pipeline") == std::vector<int>{3, 9});
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    for (int to = 0; to < 6; ++to) {
+      const int moved = mesh.moved(rank, "data", to);
+      CHECK(mesh.coordinate(moved, "data") == to);
+      CHECK(mesh.coordinate(moved, "tensor") == mesh.coordinate(rank, "tensor"));
+      CHECK(mesh.coordinate(moved, "pipeline") == mesh.coordinate(rank, "pipeline"));
+    }
+  }
+}
+
+TEST_CASE("one group numbers ranks as no group does") {
+  const Mesh plain = make_mesh({.tensor = 2, .pipeline = 2, .data = 3});
+  const Mesh one = make_mesh({.tensor = 2, .pipeline = 2, .data = 3, .group = 3});
+  for (int rank = 0; rank < plain.size(); ++rank) {
+    for (const char* axis : {"tensor", "data", "pipeline"}) {
+      CHECK(one.line(rank, axis) == plain.line(rank, axis));
+    }
+  }
+}
+
+TEST_CASE("each rank has communicators of its group and across groups where there are several") {
+  const ParallelConfig config{.tensor = 1, .pipeline = 2, .data = 4, .group = 2};
+  run_local_ranks(8, {.timeout_seconds = 60.0}, [&](Communicator& world) {
+    const int rank = world.rank();
+    const Groups groups(world, config, true);
+    const MeshPlace place = place_of(groups);
+    const bool placed = place.data == rank / 4 * 2 + rank % 2 && place.pipeline == rank / 2 % 2;
+    SL_CHECK(placed && groups.data->size() == 4, "place of rank " + std::to_string(rank));
+    SL_CHECK(groups.group->size() == 2 && groups.group->rank() == rank % 2, "group");
+    SL_CHECK(groups.across_groups->size() == 2 && groups.across_groups->rank() == rank / 4,
+             "across groups");
+    SL_CHECK(groups.table->rank() == 2 * place.data + place.pipeline, "table");
+  });
+  run_local_ranks(2, {.timeout_seconds = 60.0}, [&](Communicator& world) {
+    const Groups groups(world, {.data = 2, .group = 2}, true);
+    SL_CHECK(groups.group == nullptr && groups.across_groups == nullptr, "one group");
+  });
+}
+
 TEST_CASE("the map of ranks has a line for each, with its node") {
   const Mesh mesh({{"tensor", 2}, {"data", 2}});
   CHECK(rank_map(mesh, {0, 0, 1, 1}) ==
@@ -75,6 +146,19 @@ TEST_CASE("the map of ranks has a line for each, with its node") {
         "   1     0         1         0\n"
         "   2     1         0         1\n"
         "   3     1         1         1\n");
+}
+
+TEST_CASE("the map of ranks shows groups where there are several") {
+  CHECK(rank_map(make_mesh({.data = 4, .group = 2}), {0, 0, 1, 1}) ==
+        "rank  node    tensor      data  pipeline     group\n"
+        "   0     0         0         0         0         0\n"
+        "   1     0         0         1         0         0\n"
+        "   2     1         0         2         0         1\n"
+        "   3     1         0         3         0         1\n");
+  CHECK(rank_map(make_mesh({.data = 2, .group = 2}), {0, 0}) ==
+        "rank  node    tensor      data  pipeline\n"
+        "   0     0         0         0         0\n"
+        "   1     0         0         1         0\n");
 }
 
 }  // namespace slackline

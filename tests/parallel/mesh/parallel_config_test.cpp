@@ -52,6 +52,7 @@ TEST_CASE("an empty parallel section is one rank, asynchronous 1F1B") {
   const ParallelConfig config = read("{}");
   CHECK(config.num_ranks() == 1);
   CHECK(config.num_virtual_stages() == 1);
+  CHECK(config.num_groups() == 1);
   CHECK(config.schedule == ScheduleName::one_f_one_b);
   CHECK(config.stage_layers.empty());
   CHECK_FALSE(config.sequence_parallel);
@@ -61,11 +62,13 @@ TEST_CASE("an empty parallel section is one rank, asynchronous 1F1B") {
 }
 
 TEST_CASE("every key of the parallel section is read") {
-  const ParallelConfig config =
-      read(R"({"tensor": 2, "pipeline": 2, "data": 3, "schedule": "interleaved", "chunks": 2,
+  const ParallelConfig config = read(
+      R"({"tensor": 2, "pipeline": 2, "data": 4, "group": 2, "schedule": "interleaved", "chunks": 2,
                "stage_layers": [1, 3, 3, 1], "sequence_parallel": true, "data_strategy": "zero1",
                "transfers": "blocking", "embedding_sync": "separate"})");
-  CHECK(config.num_ranks() == 12);
+  CHECK(config.num_ranks() == 16);
+  CHECK(config.data_ranks_of_group() == 2);
+  CHECK(config.num_groups() == 2);
   CHECK(config.num_virtual_stages() == 4);
   CHECK(config.schedule == ScheduleName::interleaved);
   CHECK(config.stage_layers == std::vector<int>{1, 3, 3, 1});
@@ -96,6 +99,17 @@ TEST_CASE("a tensor degree that does not divide heads and ffn is refused with th
   ModelConfig few_tokens = model();
   few_tokens.vocab = 2;
   CHECK(unlike(refusal(R"({"tensor": 3})", few_tokens), "tensor", "model.vocab = 2") == "");
+}
+
+TEST_CASE("a group that does not divide the data ranks is refused with the nearest") {
+  CHECK(unlike(refusal(R"({"data": 6, "group": 4})"),
+               "group",
+               "must divide parallel.data = 6; nearest is 3; got 4") == "");
+  CHECK(unlike(refusal(R"({"data": 2, "group": 4})"), "group", "nearest is 2") == "");
+  CHECK(unlike(refusal(R"({"group": 0})"), "group", "got 0") == "");
+  CHECK(read(R"({"data": 6})").data_ranks_of_group() == 6);
+  CHECK(read(R"({"data": 6, "group": null})").num_groups() == 1);
+  CHECK(read(R"({"data": 6, "group": 1})").num_groups() == 6);
 }
 
 TEST_CASE("chunks need the interleaved schedule, and that a pipeline") {

@@ -74,6 +74,9 @@ std::vector<ParallelConfig> layouts() {
               layout.schedule = ScheduleName::interleaved;
               layout.chunks = 2;
               list.push_back(layout);
+              layout.data *= 2;  // in two groups
+              layout.group = data;
+              list.push_back(layout);
             }
           }
         }
@@ -97,7 +100,8 @@ TEST_CASE("the plans of every layout add each gradient once and update each weig
   for (const bool tied : {true, false}) {
     for (const ParallelConfig& layout : layouts()) {
       INFO("tied " << tied << " t" << layout.tensor << " p" << layout.pipeline << " d"
-                   << layout.data << " chunks " << layout.chunks);
+                   << layout.data << " groups " << layout.num_groups() << " chunks "
+                   << layout.chunks);
       CHECK(Ranks(job(layout, tied)).violations() == std::vector<std::string>{});
     }
   }
@@ -133,6 +137,19 @@ TEST_CASE("a plan that lacks an op, doubles one or swaps two is refused") {
   std::swap(ops[0], ops[1]);
   REQUIRE(ops[0].group == ops[1].group);
   CHECK_FALSE(swapped.violations().empty());
+}
+
+TEST_CASE("data ranks add within their group first, a table's ends before that") {
+  for (const auto& [group, data_ranks] : {std::pair{0, 4}, {2, 2}}) {
+    const Ranks ranks(job({.pipeline = 2, .data = 4, .group = group}));
+    for (const SyncOp& op : ranks.plans.front().ops) {
+      INFO(text_of(op));
+      const SumOrder expected = op.group == SyncGroup::table ? SumOrder{.runs = {2, data_ranks}}
+                                                             : SumOrder{.runs = {data_ranks, 1}};
+      CHECK(op.order == expected);
+      CHECK(op.order.fits(op.ranks));
+    }
+  }
 }
 
 TEST_CASE("replicate adds each bucket as its last layer is made") {

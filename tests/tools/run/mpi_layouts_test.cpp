@@ -56,6 +56,7 @@ const std::vector<Layout>& meshes() {
       {"tensor", 2, {"tensor=2"}},
       {"sequence", 4, {"tensor=4", "sequence_parallel=true"}},
       {"data", 4, {"data=4"}},
+      {"groups", 4, {"data=4", "group=2"}},
       {"zero1", 2, {"data=2", "data_strategy=zero1"}},
       {"tensor_pipeline", 4, {"tensor=2", "pipeline=2", "schedule=zb_h1"}},
       {"pipeline_zero1", 4, {"pipeline=2", "data=2", "data_strategy=zero1", "schedule=gpipe"}},

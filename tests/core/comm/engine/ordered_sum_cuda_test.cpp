@@ -9,8 +9,15 @@ namespace slackline::testing {
 TEST_CASE("sums over ranks have the same bits on the device as on the host") {
   Stream stream(test_stream(1));
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-    for (const SumOrder order : {SumOrder::ranks, SumOrder::pairs}) {
-      for (const std::size_t ranks : {2U, 4U, 6U}) {
+    for (const SumOrder order : {SumOrder::ranks,
+                                 SumOrder::pairs,
+                                 SumOrder{.runs = {3, 1}},
+                                 SumOrder{.runs = {2, 2}},
+                                 SumOrder{.runs = {2, 3}}}) {
+      for (const std::size_t ranks : {2U, 4U, 6U, 12U}) {
+        if (!order.fits(static_cast<int>(ranks))) {
+          continue;
+        }
         for (const std::int64_t elements : {1, 255, 1025}) {
           std::vector<GuardedTensor> values;
           OrderedSum sum{.dtype = dtype, .order = order, .elements = 0};
