@@ -33,10 +33,10 @@ ModelSlice model_slice(const MeshJob& job, const MeshPlace& place) {
 }
 
 RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
-  return make_rank_plan(job, place, Parameters::describe(job.model, model_slice(job, place)));
+  return rank_plan_with(job, place, Parameters::describe(job.model, model_slice(job, place)));
 }
 
-RankPlan make_rank_plan(const MeshJob& job,
+RankPlan rank_plan_with(const MeshJob& job,
                         const MeshPlace& place,
                         const std::vector<Parameter>& parameters) {
   const ParallelConfig& parallel = job.parallel;
@@ -48,32 +48,31 @@ RankPlan make_rank_plan(const MeshJob& job,
                                                            : schedule::Transfers::asynchronous};
   const ModelSlice slice = model_slice(job, place);
   const bool splits_backward = schedule::traits_of(parallel.schedule).splits_backward;
-  return {
-      .slice = slice,
-      .executor = {.schedule = schedule::make_schedule(parallel.schedule, options),
-                   .evaluation = schedule::forward_only(options),
-                   .stage = {.micro_batch = job.micro_batch,
-                             .compute = job.precision,
-                             .share = {.rank = place.tensor,
-                                       .size = parallel.tensor,
-                                       .sequence_parallel =
-                                           parallel.sequence_parallel && parallel.tensor > 1},
-                             .weight_gradients = splits_backward ? Stage::WeightGradients::later
-                                                                 : Stage::WeightGradients::now},
-                   .chunks = slice.chunks},
-      .sync = {
-          .place = place,
-          .tensor_size = parallel.tensor,
-          .data_size = parallel.data,
-          .data_ranks_of_group = parallel.data_ranks_of_group(),
-          .pipeline_size = parallel.pipeline,
-          .strategy = parallel.data_strategy,
-          .embedding_sync = parallel.embedding_sync,
-          .sequence_parallel = parallel.sequence_parallel && parallel.tensor > 1,
-          .tied_table = job.model.tie_embeddings,
-          .table_on_two_stages = job.model.tie_embeddings && parallel.pipeline > 1 &&
-                                 (place.pipeline == 0 || place.pipeline == parallel.pipeline - 1),
-          .bucket_bytes = bucket_bytes(parameters)}};
+  return {.slice = slice,
+          .executor = {.schedule = schedule::make_schedule(parallel.schedule, options),
+                       .evaluation = schedule::forward_only(options),
+                       .stage = {.micro_batch = job.micro_batch,
+                                 .compute = job.precision,
+                                 .share = {.rank = place.tensor,
+                                           .size = parallel.tensor,
+                                           .sequence_parallel =
+                                               parallel.sequence_parallel && parallel.tensor > 1},
+                                 .weight_gradients = splits_backward ? Stage::WeightGradients::later
+                                                                     : Stage::WeightGradients::now},
+                       .chunks = slice.chunks},
+          .sync = {.place = place,
+                   .tensor_size = parallel.tensor,
+                   .data_size = parallel.data,
+                   .data_ranks_of_group = parallel.data_ranks_of_group(),
+                   .pipeline_size = parallel.pipeline,
+                   .strategy = parallel.data_strategy,
+                   .embedding_sync = parallel.embedding_sync,
+                   .sequence_parallel = parallel.sequence_parallel && parallel.tensor > 1,
+                   .tied_table = job.model.tie_embeddings,
+                   .table_on_two_stages =
+                       job.model.tie_embeddings && parallel.pipeline > 1 &&
+                       (place.pipeline == 0 || place.pipeline == parallel.pipeline - 1),
+                   .bucket_bytes = bucket_bytes(parameters)}};
 }
 
 }  // namespace slackline

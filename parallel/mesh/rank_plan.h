@@ -68,7 +68,7 @@ struct RankPlan {
 
 // What it holds alone; and the plan, where what it holds is described already.
 [[nodiscard]] ModelSlice model_slice(const MeshJob& job, const MeshPlace& place);
-[[nodiscard]] RankPlan make_rank_plan(const MeshJob& job,
+[[nodiscard]] RankPlan rank_plan_with(const MeshJob& job,
                                       const MeshPlace& place,
                                       const std::vector<Parameter>& parameters);
 

@@ -16,7 +16,7 @@ namespace slackline {
 struct RankSync {
   RankSync(const MeshJob& job, const MeshPlace& place)
       : parameters(Parameters::describe(job.model, model_slice(job, place))),
-        rank(make_rank_plan(job, place, parameters)),
+        rank(rank_plan_with(job, place, parameters)),
         plan(make_sync_plan(parameters, rank)) {}
 
   RankSync(const RankSync&) = delete;
