@@ -35,7 +35,7 @@ TEST_CASE("a sum adds runs first, then the sums of runs in order") {
   CHECK(sum(first_of(4), SumOrder::pairs) == (x[0] + x[1]) + (x[2] + x[3]));
   CHECK(sum(first_of(4), SumOrder::ranks) != sum(first_of(4), SumOrder::pairs));
   CHECK(sum(first_of(6), {.runs = {3, 1}}) == ((x[0] + x[1]) + x[2]) + ((x[3] + x[4]) + x[5]));
-  CHECK(sum(first_of(6), {.runs = {3, 1}}) != sum(first_of(6), SumOrder::pairs));
+  CHECK(sum(first_of(6), {.runs = {3, 1}}) != sum(first_of(6), SumOrder::ranks));
   CHECK(sum(first_of(8), {.runs = {2, 2}}) ==
         ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7])));
   CHECK(sum(first_of(12), {.runs = {2, 3}}) ==
