@@ -47,10 +47,8 @@ BREAKS = [
           "    if (key + k <= query + 1) {\n"),
     Break("swapped_ranks", "a sum of four ranks adds the last two in the other order",
           "core/comm/engine/ordered_sum.cpp",
-          "    for (std::size_t rank = 2; rank < sum_.inputs.size(); ++rank) {\n"
-          "      add(input(rank, begin), total_.data(), count);\n",
-          "    for (std::size_t rank = 2; rank < sum_.inputs.size(); ++rank) {\n"
-          "      add(input(sum_.inputs.size() + 1 - rank, begin), total_.data(), count);\n"),
+          "        add(input(first + rank, part.begin), to.data(), count);\n",
+          "        add(input(first + sizes_[0] + 1 - rank, part.begin), to.data(), count);\n"),
     Break("last_partial_bucket", "what remains of a background message after whole parts is dropped",
           "core/comm/engine/collective_steps.cpp",
           "more = more || begin + longest < piece.bytes;",
