@@ -179,7 +179,8 @@ TEST_CASE("candidates follow the width of the model") {
     MeshJob job = job_of(kMesh);
     job.model.hidden = hidden;
     std::vector<int> list;
-    for (const CodecSetting& setting : candidates_of(read(kPolicy), job).at(Site::embedding)) {
+    const auto candidates = candidates_of(read(kPolicy), job);
+    for (const CodecSetting& setting : candidates.at(Site::embedding)) {
       if (setting.kind == CodecKind::low_rank) {
         CHECK(setting.factors == DType::bf16);
         CHECK(setting.error_feedback == ErrorFeedback::immediate);
