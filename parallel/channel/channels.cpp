@@ -42,8 +42,7 @@ Channels::Channels(const Options& options,
   }
 }
 
-// A step that an exception cut short may have left transfers that would begin to use codecs.
-Channels::~Channels() {
+void Channels::stop() {
   if (worker_ != nullptr) {
     worker_->stop();
   }

@@ -48,9 +48,15 @@ class Channels {
   Channels(const Options& options,
            const Peers& peers,
            const std::vector<SumChannel::Options>& sums);
-  ~Channels();
+
+  ~Channels() { stop(); }
+
   Channels(const Channels&) = delete;
   Channels& operator=(const Channels&) = delete;
+
+  // No codec begins afterwards, and none is at work: before slots, weights and message channels go,
+  // which codecs use. A step that an exception cut short may have left some under way.
+  void stop();
 
   // A channel for the micro-batches that stand in one place one after another. Refers to this.
   [[nodiscard]] MessageChannel message_channel() const { return MessageChannel(routes_); }

@@ -93,10 +93,10 @@ class MessageChannel {
   [[nodiscard]] MessageKey key_of(const schedule::Op& op, const BoundaryCodec& codec) const;
 
   const MessageRoutes* routes_;
+  Message sent_output_{};  // before gradient_, which may be masked by it
+  Message sent_gradient_{};
   Message input_{};     // arriving
   Message gradient_{};  // arriving
-  Message sent_output_{};
-  Message sent_gradient_{};
 };
 
 }  // namespace slackline

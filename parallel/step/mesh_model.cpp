@@ -145,8 +145,9 @@ std::vector<double> MeshModel::squared_norms() {
   return std::vector<double>(pieces().size(), 0.0);
 }
 
-// Memory goes while transfers may be under way.
+// Memory goes while transfers may be under way, and what makes or takes their data.
 MeshModel::~MeshModel() {
+  channels_.stop();
   if (groups_->staging != nullptr) {
     groups_->staging->set_waits(HostStaging::Waits::thread);
   }

@@ -124,6 +124,10 @@ void SyncExecutor::finish_sums() {
   while (next_op_ < plan_.ops.size() && plan_.ops[next_op_].begin == SyncOp::Begin::passes_end) {
     begin_next();
   }
+  if (next_op_ < plan_.ops.size() && plan_.ops[next_op_].begin != SyncOp::Begin::update_end) {
+    throw Error("the passes have ended before this of the sync plan was due: " +
+                text_of(plan_.ops[next_op_]));
+  }
   for (std::size_t sum = 0; sum < num_sums_; ++sum) {
     channels_->finish_sum(sum);
   }
