@@ -4,7 +4,7 @@
 
 #include "core/kernels/attention/attention.h"
 #include "core/tensor/profile.h"
-#include "model/key_value_cache.h"
+#include "model/generate/key_value_cache.h"
 #include "model/residual.h"
 
 namespace slackline {

@@ -28,7 +28,7 @@ struct TensorExchange {
   PassKind pass{};
   TransferRecord::Kind kind{};  // all_reduce, reduce_scatter or all_gather
   std::string_view what{};      // names the tensor in plans: "attention output"
-  // Of the whole tensor, which the ranks sum or put together.
+  // These say how large the whole tensor is that the ranks sum or put together.
   std::int64_t tokens = 0;
   std::int64_t columns = 0;
   std::size_t element_bytes = 0;

@@ -27,7 +27,7 @@ struct RankSync {
   SyncPlan plan;
 };
 
-// Those of a job's ranks, the first data rank's at each place, made when they are first asked for.
+// What the first data rank at each place of a job's mesh has, made when it is first asked for.
 // One thread at a time.
 class MeshLists {
  public:

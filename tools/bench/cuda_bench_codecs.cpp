@@ -9,8 +9,8 @@ namespace slackline {
 
 namespace {
 
-// Of the matrices of a layer, with a residual. The floor: values and residual read, the residual
-// written.
+// The matrices of a layer are coded with a residual. The floor: values and residual read, the
+// residual written.
 void codecs(CudaBench& bench) {
   const std::int64_t C = bench.options.hidden;
   const std::vector<CodecPart> parts = {{.name = "qkv", .shape = {C, 3 * C}},

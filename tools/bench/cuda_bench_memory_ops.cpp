@@ -135,7 +135,7 @@ void embedding(CudaBench& bench, DType dtype) {
   });
 }
 
-// Of one chunk. In bf16 the gradients have a place of their own.
+// The logits are those of one chunk. In bf16 the gradients have a place of their own.
 void cross_entropy(CudaBench& bench, DType dtype) {
   const StreamView stream = bench.stream;
   const std::string kind(name_of(dtype));

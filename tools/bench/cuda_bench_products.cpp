@@ -86,7 +86,7 @@ void classifier_products(CudaBench& bench, DType dtype) {
   }
 }
 
-// Of the four weights of a layer of width C.
+// The four weights of a layer of width C are multiplied.
 void algorithms(CudaBench& bench, DType dtype, std::int64_t C) {
   const std::int64_t M = bench.options.tokens;
   for (const auto& [in, out] : {std::pair{C, 3 * C}, {C, C}, {C, 4 * C}, {4 * C, C}}) {

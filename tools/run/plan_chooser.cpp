@@ -7,8 +7,8 @@
 #include "parallel/choose/compression_guard.h"
 #include "parallel/choose/critical_path.h"
 #include "tools/plan/compression_plans.h"
-#include "tools/run/codec_measurement.h"
-#include "tools/run/message_trial.h"
+#include "tools/run/measure/codec_measurement.h"
+#include "tools/run/measure/message_trial.h"
 
 namespace slackline {
 

@@ -7,9 +7,9 @@
 #include "parallel/predict/step_cost_model.h"
 #include "parallel/step/mesh_model.h"
 #include "tools/config/train_config.h"
-#include "tools/run/cost_recorder.h"
-#include "tools/run/drift_watch.h"
-#include "tools/run/measured_steps.h"
+#include "tools/run/measure/cost_recorder.h"
+#include "tools/run/measure/drift_watch.h"
+#include "tools/run/measure/measured_steps.h"
 
 namespace slackline {
 

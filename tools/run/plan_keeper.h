@@ -8,10 +8,10 @@
 #include "tools/config/train_config.h"
 #include "tools/plan/step_plan.h"
 #include "tools/record/run_directory.h"
-#include "tools/run/cost_recorder.h"
-#include "tools/run/measured_steps.h"
+#include "tools/run/measure/cost_recorder.h"
+#include "tools/run/measure/measured_steps.h"
+#include "tools/run/measure/step_accounts.h"
 #include "tools/run/plan_chooser.h"
-#include "tools/run/step_accounts.h"
 
 namespace slackline {
 

@@ -8,11 +8,11 @@
 #include "tools/config/train_config.h"
 #include "tools/record/metrics.h"
 #include "tools/record/run_directory.h"
-#include "tools/run/cost_recorder.h"
+#include "tools/run/measure/cost_recorder.h"
+#include "tools/run/measure/step_accounts.h"
+#include "tools/run/measure/trace_recorder.h"
 #include "tools/run/plan_keeper.h"
-#include "tools/run/step_accounts.h"
 #include "tools/run/step_printer.h"
-#include "tools/run/trace_recorder.h"
 
 namespace slackline {
 

@@ -122,6 +122,9 @@ TEST_CASE("a plan that lacks an op, doubles one or swaps two is refused") {
     for (const bool doubled : {false, true}) {
       Ranks broken(job(layout));
       for (SyncPlan& plan : broken.plans) {  // all alike: the order of a group says nothing
+        if (op >= plan.ops.size()) {
+          continue;  // the other stage has fewer
+        }
         const auto at = plan.ops.begin() + static_cast<std::ptrdiff_t>(op);
         if (doubled && plan.ops[op].state == SyncOp::State::gradients) {
           plan.ops.insert(at, plan.ops[op]);

@@ -137,8 +137,8 @@ TEST_CASE("tensor ranks add two sums a layer to each pass, less what hides them"
     return op_seconds(of, {.kind = kind}).value;
   };
   CHECK(seconds(model, schedule::OpKind::forward) == Approx(0.001 + (2 * 8 + 1) * sum));
-  // Of a token's operations in backward, 6 C F for a matrix: the weight gradients of qkv and
-  // expansion (7 of a layer's 12 units of C x C) and of the table hide that much of their sums.
+  // In backward the weight gradients of qkv and expansion (7 of a layer's 12 units of C x C) and of
+  // the table hide their share of a token's operations: 4 C F for a matrix, 6 C V for the table.
   const double product = 2.0 * 256.0 * 256.0;
   const double attention = 4.0 * 256.0 * 128.0;
   const double all = 8.0 * (24.0 * product + attention) + 3.0 * product + 2.0 * 256.0;

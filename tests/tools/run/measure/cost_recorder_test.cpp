@@ -1,4 +1,4 @@
-#include "tools/run/cost_recorder.h"
+#include "tools/run/measure/cost_recorder.h"
 
 #include <cstdint>
 #include <vector>

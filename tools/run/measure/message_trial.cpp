@@ -1,4 +1,4 @@
-#include "tools/run/message_trial.h"
+#include "tools/run/measure/message_trial.h"
 
 #include <algorithm>
 #include <cmath>

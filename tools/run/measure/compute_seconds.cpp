@@ -1,4 +1,4 @@
-#include "tools/run/compute_seconds.h"
+#include "tools/run/measure/compute_seconds.h"
 
 #include <algorithm>
 

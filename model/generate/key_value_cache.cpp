@@ -1,4 +1,4 @@
-#include "model/key_value_cache.h"
+#include "model/generate/key_value_cache.h"
 
 namespace slackline {
 

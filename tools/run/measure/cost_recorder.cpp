@@ -1,4 +1,4 @@
-#include "tools/run/cost_recorder.h"
+#include "tools/run/measure/cost_recorder.h"
 
 #include <algorithm>
 #include <iterator>
@@ -13,7 +13,7 @@
 #include "core/joined_text.h"
 #include "core/json_reader.h"
 #include "parallel/predict/assumed_costs.h"
-#include "tools/run/compute_seconds.h"
+#include "tools/run/measure/compute_seconds.h"
 
 namespace slackline {
 

@@ -1,4 +1,4 @@
-#include "tools/run/trace_recorder.h"
+#include "tools/run/measure/trace_recorder.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/comm/text_exchange.h"
-#include "tools/run/cost_recorder.h"
+#include "tools/run/measure/cost_recorder.h"
 
 namespace slackline {
 

@@ -8,8 +8,8 @@
 #include "parallel/predict/timeline/chrome_trace.h"
 #include "tools/config/train_config.h"
 #include "tools/record/run_directory.h"
-#include "tools/run/measured_steps.h"
-#include "tools/run/step_accounts.h"
+#include "tools/run/measure/measured_steps.h"
+#include "tools/run/measure/step_accounts.h"
 
 namespace slackline {
 

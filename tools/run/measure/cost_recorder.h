@@ -12,8 +12,8 @@
 #include "parallel/plan/step_costs.h"
 #include "parallel/schedule/ops.h"
 #include "parallel/step/groups.h"
-#include "tools/run/measured_steps.h"
-#include "tools/run/step_accounts.h"
+#include "tools/run/measure/measured_steps.h"
+#include "tools/run/measure/step_accounts.h"
 
 namespace slackline {
 

@@ -1,4 +1,4 @@
-#include "tools/run/codec_measurement.h"
+#include "tools/run/measure/codec_measurement.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "model/decoder.h"
+#include "model/generate/decoder.h"
 
 #include <algorithm>
 

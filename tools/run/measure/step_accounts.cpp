@@ -1,4 +1,4 @@
-#include "tools/run/step_accounts.h"
+#include "tools/run/measure/step_accounts.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "parallel/predict/class_bytes.h"
-#include "tools/run/compute_seconds.h"
+#include "tools/run/measure/compute_seconds.h"
 
 namespace slackline {
 

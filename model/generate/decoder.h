@@ -7,7 +7,7 @@
 #include "core/tensor/buffer.h"
 #include "core/tensor/workers.h"
 #include "model/boundary_filter.h"
-#include "model/key_value_cache.h"
+#include "model/generate/key_value_cache.h"
 #include "model/stage.h"
 #include "model/tensor_sum.h"
 

@@ -1,4 +1,4 @@
-#include "tools/run/drift_watch.h"
+#include "tools/run/measure/drift_watch.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "model/sampling.h"
+#include "model/generate/sampling.h"
 
 #include <array>
 #include <cmath>

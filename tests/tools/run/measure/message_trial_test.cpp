@@ -1,7 +1,7 @@
 // Candidates tried on kept messages: errors against what arithmetic says, over ranks, and of parts
 // of messages.
 
-#include "tools/run/message_trial.h"
+#include "tools/run/measure/message_trial.h"
 
 #include <cmath>
 #include <functional>
