@@ -19,6 +19,7 @@ struct RankSync {
         rank(rank_plan_with(job, place, parameters)),
         plan(make_sync_plan(parameters, rank)) {}
 
+  ~RankSync() = default;
   RankSync(const RankSync&) = delete;
   RankSync& operator=(const RankSync&) = delete;
 

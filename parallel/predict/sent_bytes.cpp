@@ -122,6 +122,7 @@ std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
     row.sent += data * (pays ? frame_bytes(*codec, {{.name = "", .shape = share}}) : raw);
   }
   std::vector<SentBytes> rows;
+  rows.reserve(classes.size());
   for (auto& [members, row] : classes) {
     rows.push_back(std::move(row));
   }

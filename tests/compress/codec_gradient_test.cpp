@@ -108,6 +108,7 @@ double product(const std::vector<double>& a, const std::vector<double>& b) {
 
 std::vector<double> signs_of(const std::vector<double>& values) {
   std::vector<double> signs;
+  signs.reserve(values.size());
   for (const double value : values) {
     signs.push_back(value < 0.0 ? -1.0 : 1.0);
   }

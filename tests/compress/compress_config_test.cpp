@@ -256,7 +256,7 @@ TEST_CASE("under critical_path a guard judges unless a null turns it off") {
   const auto max_error = [](const std::string& rest) {
     return read(R"({"policy": "critical_path")" + rest + "}").guard.max_error;
   };
-  const std::map<std::string, double> defaults = critical_path_max_errors();
+  const std::map<std::string, double>& defaults = critical_path_max_errors();
   CHECK(defaults.size() == 4);
   CHECK(max_error("") == defaults);
   CHECK(max_error(R"(, "guard": {"every": 7})") == defaults);

@@ -70,6 +70,7 @@ std::vector<LogicalTensors> trained(const MeshRun& run) {
     }
   });
   std::vector<LogicalTensors> gradients;
+  gradients.reserve(steps.size());
   for (LogicalState& step : steps) {
     gradients.push_back(step.take());
   }

@@ -71,6 +71,7 @@ std::vector<Wide> sums_of_runs(const std::vector<Wide>& addends, std::size_t run
 template <typename Wide>
 double sum_in_order(const std::vector<std::vector<double>>& inputs, std::size_t i, SumOrder order) {
   std::vector<Wide> sums;
+  sums.reserve(inputs.size());
   for (const std::vector<double>& input : inputs) {
     sums.push_back(static_cast<Wide>(input[i]));
   }
