@@ -218,6 +218,7 @@ StepPlan make_step_plan(const PlanJob& planned,
     of_step.step = plan.timeline.step;
   }
   std::vector<AxisBytes> plain_bytes;  // of each place of the pipeline
+  plain_bytes.reserve(static_cast<std::size_t>(job.parallel.pipeline));
   for (int place = 0; place < job.parallel.pipeline; ++place) {
     plain_bytes.push_back(place_bytes(lists, {}, place));
   }

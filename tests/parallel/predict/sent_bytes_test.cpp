@@ -50,8 +50,9 @@ TEST_CASE("the tensor axis makes four sums a layer, one for the embedding and on
 }
 
 TEST_CASE("sequence parallelism gathers six times a layer and sums the norms' gradients") {
-  const std::size_t sums = (3 * 4 + 1) * 4 + 2;  // bytes an element, each half of an all-reduce
-  const std::size_t gathers = (3 * 6 + 1 + 1) * 2;
+  const std::size_t sums =
+      std::size_t{3 * 4 + 1} * 4 + 2;  // bytes an element, each half of an all-reduce
+  const std::size_t gathers = std::size_t{3 * 6 + 1 + 1} * 2;
   const std::size_t norms = 2 * (4 * 3 + 2) * kC * 4;  // over two ranks: all of it, each
   CHECK(step_bytes(MeshLists(job(3, {.tensor = 2, .sequence_parallel = true})), {}).tensor.value ==
         kActivation * (sums + gathers) + 2 * kN * 3 * 4 + norms);
@@ -75,11 +76,11 @@ TEST_CASE("a tied table joins both end stages at once, or one pair after the oth
   MeshJob tied = job(2, {.pipeline = 2, .data = 2}, 2);
   tied.model.tie_embeddings = true;
   constexpr std::size_t kTable = kV * kC * 4;  // bytes, below those that go in slices
-  CHECK(step_bytes(MeshLists(tied), {}).embedding.value == 4 * 3 * kTable);
+  CHECK(step_bytes(MeshLists(tied), {}).embedding.value == std::size_t{4 * 3} * kTable);
   const std::size_t data = step_bytes(MeshLists(tied), {}).data.value;
   tied.parallel.embedding_sync = EmbeddingSync::separate;
-  CHECK(step_bytes(MeshLists(tied), {}).embedding.value == 2 * 2 * kTable);
-  CHECK(step_bytes(MeshLists(tied), {}).data.value == data + 2 * 2 * kTable);
+  CHECK(step_bytes(MeshLists(tied), {}).embedding.value == std::size_t{2 * 2} * kTable);
+  CHECK(step_bytes(MeshLists(tied), {}).data.value == data + std::size_t{2 * 2} * kTable);
 }
 
 }  // namespace slackline

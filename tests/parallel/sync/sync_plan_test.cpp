@@ -102,7 +102,9 @@ TEST_CASE("the plans of every layout add each gradient once and update each weig
       INFO("tied " << tied << " t" << layout.tensor << " p" << layout.pipeline << " d"
                    << layout.data << " groups " << layout.num_groups() << " chunks "
                    << layout.chunks);
-      CHECK(Ranks(job(layout, tied)).violations() == std::vector<std::string>{});
+      const std::vector<std::string> found = Ranks(job(layout, tied)).violations();
+      INFO((found.empty() ? "" : found.front()));
+      CHECK(found.empty());
     }
   }
 }
