@@ -39,7 +39,7 @@ struct GuardConfig {
 struct CompressConfig {
   CompressionPolicy policy = CompressionPolicy::none;
   std::map<std::string, CodecSetting> sites{};  // by name, as far as set
-  // What critical_path may choose from, by site, as far as set.
+  // These are what critical_path may choose from, by site, as far as set.
   std::map<std::string, std::vector<CodecSetting>> candidates{};
   int warmup_steps = 0;                  // at first nothing is compressed
   std::vector<ListedClasses> classes{};  // of policy list

@@ -15,8 +15,8 @@ namespace slackline {
 
 struct Cluster;
 
-// How a sum over ranks is ordered, per element, in fp32 (f64 tensors: in double): runs of
-// consecutive ranks are added first, then the runs' sums in order.
+// Orders a sum over ranks, per element, in fp32 (f64 tensors: in double): runs of consecutive ranks
+// are added first, then the runs' sums in order.
 struct SumOrder {
   // Sizes of nested runs: runs[0] ranks make a run, runs[1] such runs the next larger one; 1: none.
   // {3, 1} adds ((x0 + x1) + x2) + ((x3 + x4) + x5) + ..., {2, 2} adds
@@ -55,8 +55,8 @@ struct TransferNote {
   const char* what = "";
   int stage = -1;        // virtual pipeline stage, -1: none
   int micro_batch = -1;  // -1: none
-  // What a message that is cut for a rehearsal stands for, by which algorithms go. 0: it stands for
-  // itself.
+  // A message that is cut for a rehearsal stands for one of so many bytes, by which algorithms go.
+  // 0: it stands for itself.
   std::size_t whole_bytes = 0;
 };
 

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 
-// What other threads ask of the engine, and the loop in which its thread looks after it.
+// This file has what other threads ask of the engine, and the loop in which its thread does it.
 namespace slackline {
 
 namespace {

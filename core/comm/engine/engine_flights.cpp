@@ -4,8 +4,8 @@
 #include "core/comm/engine/engine.h"
 #include "core/error.h"
 
-// How a flight goes from its start to its end, on the engine's thread: it makes its data, posts a
-// step's messages, receives them, sums, posts the next step, and takes what has arrived.
+// A flight goes from its start to its end on the engine's thread: it makes its data, posts a step's
+// messages, receives them, sums, posts the next step, and takes what has arrived.
 namespace slackline {
 
 namespace {

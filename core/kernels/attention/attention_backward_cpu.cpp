@@ -253,7 +253,7 @@ class HeadBackward {
     return std::max(block.query, key);
   }
 
-  // Where query q and the panel at `key` stand in weights and d_scores.
+  // Returns where query q and the panel at `key` stand in weights and d_scores.
   [[nodiscard]] static std::size_t place(const Block& block, std::size_t key, std::size_t q) {
     return (key - block.key) * kBlock + (q - block.query) * kColumns;
   }

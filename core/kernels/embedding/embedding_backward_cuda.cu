@@ -36,7 +36,7 @@ struct Lists {
   static constexpr std::int64_t kFirstCount = 2;
   static constexpr std::int64_t kRunWords = sizeof(Run) / sizeof(std::int32_t);
 
-  // How many places of the lists rows have taken.
+  // Counts the places of the lists that rows have taken.
   __device__ std::int32_t* num_places() const { return counters; }
 
   __device__ std::int32_t* num_runs() const { return counters + 1; }

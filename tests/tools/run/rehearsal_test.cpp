@@ -1,5 +1,6 @@
 // Runs on the rehearsal device, through the binary: time as the costs say, messages as in training.
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -28,14 +29,12 @@ constexpr double kBackward = 0.020;
 constexpr double kEncode = 0.015;  // of every message, where codecs are slow
 constexpr double kDecode = 0.005;
 
-// Whether a recorded mean is what was asked for. A machine that does other work holds ranks up, and
-// what one op takes too long the next ones take less, in steps that are recorded or not: the mean
-// of a dozen ops is off by half at most. Ops that take their seconds twice or not at all, and
-// codecs that take them in every round, are further off.
+// Whether a recorded mean is what was asked for. What one sleep takes too long the next ones take
+// less, so that a mean of dozens is off by the clock's remainder and the calls around sleeps.
 bool took(const std::optional<schedule::Seconds>& recorded, double seconds) {
-  const double mean = recorded.value_or(schedule::Seconds{}).value;
-  UNSCOPED_INFO("a mean of " << mean << " s for " << seconds << " s");
-  return mean > seconds / 1.5 && mean < 1.5 * seconds;
+  CAPTURE(recorded.value_or(schedule::Seconds{}).value, seconds);
+  CHECK(recorded.has_value());
+  return std::abs(recorded.value_or(schedule::Seconds{}).value - seconds) < 0.1 * seconds + 0.5e-3;
 }
 
 std::vector<std::string> rehearsal(const TrainingRun& run,
