@@ -17,6 +17,9 @@ struct ChunkSlice {
   bool operator==(const ChunkSlice&) const = default;
 
   [[nodiscard]] int num_layers() const { return last_layer - first_layer; }
+
+  // Whether the part that a parameter belongs to is here. A tied table belongs to the embedding.
+  [[nodiscard]] bool has_part_of(const ParameterSpec& spec) const;
 };
 
 [[nodiscard]] inline ChunkSlice whole_chunk(const ModelConfig& config) {

@@ -49,18 +49,6 @@ double share(double part, double whole) {
   return whole > 0.0 ? part / whole : 0.0;
 }
 
-bool stands_in(const Parameter& parameter, const ChunkSlice& chunk) {
-  switch (parameter.spec.part) {
-    case ModelPart::embedding:
-      return chunk.embedding;
-    case ModelPart::head:
-      return chunk.head;
-    case ModelPart::layer:
-      break;
-  }
-  return parameter.spec.layer >= chunk.first_layer && parameter.spec.layer < chunk.last_layer;
-}
-
 }  // namespace
 
 std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_rank) {
@@ -123,7 +111,7 @@ double updated_elements(const MeshLists& lists, int stage) {
     const int shares = gather == rank.plan.ops.end() ? 1 : gather->ranks;
     for (const Parameter* parameter : rank.plan.buckets[i].holds) {
       const bool is_copy = two_copies && rank.plan.buckets[i].kind == Kind::table && chunk.head;
-      if (is_copy || stands_in(*parameter, chunk)) {
+      if (is_copy || chunk.has_part_of(parameter->spec)) {
         elements[shares] +=
             Arena::aligned_bytes(DType::f32, parameter->shard.shape) / sizeof(float);
       }

@@ -74,17 +74,7 @@ std::vector<Unit> units_as_made(const RankPlan& rank) {
 }
 
 int chunk_of(const Parameter& parameter, const std::vector<ChunkSlice>& chunks) {
-  const auto holds = [&](const ChunkSlice& chunk) {
-    switch (parameter.spec.part) {
-      case ModelPart::embedding:
-        return chunk.embedding;
-      case ModelPart::head:
-        return chunk.head;
-      case ModelPart::layer:
-        break;
-    }
-    return chunk.first_layer <= parameter.spec.layer && parameter.spec.layer < chunk.last_layer;
-  };
+  const auto holds = [&](const ChunkSlice& chunk) { return chunk.has_part_of(parameter.spec); };
   return static_cast<int>(std::find_if(chunks.begin(), chunks.end(), holds) - chunks.begin());
 }
 
