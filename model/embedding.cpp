@@ -14,7 +14,7 @@ Embedding::Embedding(Parameters& parameters)
     : parameters_(&parameters),
       token_table_(&parameters.at("wte.weight")),
       position_table_(&parameters.at("wpe.weight")),
-      touched_(static_cast<std::size_t>(token_table_->weight.dim(0)), 0) {}
+      touched_(static_cast<std::size_t>(token_table_->shard.shape[0]), 0) {}
 
 void Embedding::forward(const Pass& pass, const Tensor& out) const {
   const ProfileRange range(pass.stream, "embedding");
@@ -85,7 +85,8 @@ std::size_t Embedding::workspace_bytes(const ModelConfig& config,
 }
 
 void Embedding::finish_gradient(StreamView stream) {
-  if (parameters_->input_gradient().empty()) {
+  if (parameters_->input_gradient().empty() ||
+      parameters_->join() == Parameters::Join::by_others) {
     return;
   }
   const ProfileRange range(stream, "embedding");
@@ -97,7 +98,7 @@ void Embedding::finish_gradient(StreamView stream) {
   const std::span<float> input = parameters_->input_gradient().span<float>();
   const std::span<float> total = token_table_->gradient.span<float>();
   const std::size_t V = touched_.size();
-  const auto C = static_cast<std::size_t>(token_table_->gradient.dim(1));
+  const auto C = static_cast<std::size_t>(token_table_->shard.shape[1]);
   constexpr std::size_t kRowsPerTask = 256;
   stream.pool().parallel_for((V + kRowsPerTask - 1) / kRowsPerTask, [&](std::size_t task, int) {
     const std::size_t end = std::min(V, (task + 1) * kRowsPerTask);

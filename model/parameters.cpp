@@ -38,16 +38,16 @@ void draw_normal(float* values, std::size_t first, std::size_t count, PhiloxKey 
   }
 }
 
-// Fills a parameter's values with the normal numbers of its logical tensor's named stream, row by
-// row.
+// Fills elements `range` of a parameter's local tensor with the normal numbers of its logical
+// tensor's named stream, row by row.
 void fill_normal(StreamView stream,
                  const Parameter& parameter,
+                 Slice range,
                  PhiloxKey key,
                  const Tensor& values) {
   const std::int64_t logical_columns = parameter.spec.shape[-1];
   const std::int64_t columns = parameter.shard.shape[-1];
-  float* weight = values.data<float>();
-  for (const ShardPart& part : parameter.shard.parts) {
+  for (const ShardPart& part : parts_of_range(parameter.shard, range)) {
     const bool has_rows = part.logical.shape.rank() == 2;
     const std::int64_t num_rows = has_rows ? part.logical.shape[0] : 1;
     const auto count = static_cast<std::size_t>(part.logical.shape[-1]);
@@ -55,8 +55,10 @@ void fill_normal(StreamView stream,
     const std::int64_t first_local_row = has_rows ? part.local.start[0] : 0;
     stream.pool().parallel_for(static_cast<std::size_t>(num_rows), [&](std::size_t task, int) {
       const auto row = static_cast<std::int64_t>(task);
+      const auto local = static_cast<std::size_t>((first_local_row + row) * columns +
+                                                  part.local.start.back());
       draw_normal(
-          weight + (first_local_row + row) * columns + part.local.start.back(),
+          values.data<float>() + (local - range.begin),
           static_cast<std::size_t>((first_row + row) * logical_columns + part.logical.start.back()),
           count,
           key,
@@ -65,9 +67,19 @@ void fill_normal(StreamView stream,
   }
 }
 
+// Groups of parameters in the order in which they stand in memory.
+int group_of(ParameterRole role, Parameters::Biases biases) {
+  if (is_norm(role)) {
+    return 2;
+  }
+  return role == ParameterRole::bias && biases == Parameters::Biases::before_norms ? 1 : 0;
+}
+
 }  // namespace
 
-std::vector<Parameter> Parameters::describe(const ModelConfig& config, const ModelSlice& slice) {
+std::vector<Parameter> Parameters::describe(const ModelConfig& config,
+                                            const ModelSlice& slice,
+                                            Biases biases) {
   std::vector<Parameter> parameters;
   for (const ParameterSpec& spec : parameter_table(config)) {
     if (slice.holds(spec, config)) {
@@ -75,16 +87,21 @@ std::vector<Parameter> Parameters::describe(const ModelConfig& config, const Mod
           {.spec = spec, .shard = shard_of(spec, config, slice.tensor_rank, slice.tensor_size)});
     }
   }
-  std::size_t bytes = 0;
-  for (const bool norms : {false, true}) {
+  std::size_t elements = 0;
+  for (const int group : {0, 1, 2}) {
     for (Parameter& parameter : parameters) {
-      if (is_norm(parameter.spec.role) == norms) {
-        parameter.first_element = bytes / sizeof(float);
-        bytes += Arena::aligned_bytes(DType::f32, parameter.shard.shape);
+      if (group_of(parameter.spec.role, biases) == group) {
+        parameter.first_element = elements;
+        elements += place_elements(parameter.shard.shape, biases);
       }
     }
   }
   return parameters;
+}
+
+std::size_t Parameters::place_elements(const Shape& shape, Biases biases) {
+  const DType aligned = biases == Biases::before_norms ? DType::bf16 : DType::f32;
+  return Arena::aligned_bytes(aligned, shape) / size_of(aligned);
 }
 
 Parameters::Bytes Parameters::bytes(const ModelConfig& config, const Options& options) {
@@ -105,7 +122,13 @@ Parameters::Bytes Parameters::bytes(const ModelConfig& config, const Options& op
 }
 
 Parameters::Parameters(const ModelConfig& config, const Options& options)
-    : slice_(held_slice(config, options)), parameters_(describe(config, slice_)) {
+    : slice_(held_slice(config, options)),
+      device_(options.device),
+      parameters_(describe(config, slice_, options.biases)) {
+  if (options.memory == Memory::others) {
+    return;
+  }
+  SL_CHECK(options.biases == Biases::with_matrices, "where biases stand");
   const Bytes total = bytes(config, options);
   const Backing backing = backing_of(options.device);
   weights_ = Buffer("weights", total.weights, backing);
@@ -179,17 +202,25 @@ void Parameters::refresh_copies(StreamView stream) {
 
 void initialize(StreamView stream, Parameters& parameters, std::uint64_t seed) {
   for (const Parameter& parameter : parameters.all()) {
-    const ParameterSpec& spec = parameter.spec;
-    const HostTensor weight(parameter.weight, HostTensor::Contents::undefined);
-    if (spec.init_std > 0.0) {
-      fill_normal(stream, parameter, philox_key(seed, spec.name), weight.tensor());
-    } else {
-      std::ranges::fill(weight.tensor().span<float>(),
-                        spec.role == ParameterRole::norm_weight ? 1.0F : 0.0F);
-    }
-    weight.write_back();
+    initialize(stream, parameter, {0, parameter.weight.num_elements()}, parameter.weight, seed);
   }
   parameters.refresh_copies(stream);
+}
+
+void initialize(StreamView stream,
+                const Parameter& parameter,
+                Slice range,
+                const Tensor& weight,
+                std::uint64_t seed) {
+  const ParameterSpec& spec = parameter.spec;
+  const HostTensor values(weight, HostTensor::Contents::undefined);
+  if (spec.init_std > 0.0) {
+    fill_normal(stream, parameter, range, philox_key(seed, spec.name), values.tensor());
+  } else {
+    std::ranges::fill(values.tensor().span<float>(),
+                      spec.role == ParameterRole::norm_weight ? 1.0F : 0.0F);
+  }
+  values.write_back();
 }
 
 }  // namespace slackline

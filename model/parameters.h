@@ -29,19 +29,27 @@ struct Parameter {
 };
 
 // The parameters of a model, or of one rank's slice of it, in table order. Owns one buffer each for
-// weights, gradients and bf16 copies. In the first two a parameter stands at the same element:
-// tables and matrices with their biases in table order, then all norms, so that what several tensor
-// ranks have to sum is one range. Each begins on a cache line; gaps are zero.
+// weights, gradients and bf16 copies, unless their memory is somebody else's. In the first two a
+// parameter stands at the same element: tables and matrices with their biases in table order, then
+// all norms, so that what several tensor ranks have to sum is one range. Each begins on a cache
+// line; gaps are zero.
 //
 // Invariants: 1. weight_bf16 is weight rounded, at every moment when no update is running (callers
 // that write weights call refresh_copies); 2. input_gradient is all zero between steps.
 class Parameters {
  public:
+  // Where biases stand: behind the matrix they belong to, or all of them before the norms.
+  enum class Biases { with_matrices, before_norms };
+  // Whose memory the views are of: buffers of this object, or what somebody sets them to.
+  enum class Memory { own, others };
+
   struct Options {
     DType compute = DType::f32;  // f32 or bf16
     Gradients gradients = Gradients::fp32;
     std::optional<ModelSlice> slice{};  // absent: the whole model
     Device device = Device::cpu;        // whose memory all of it is
+    Biases biases = Biases::with_matrices;  // before norms only where memory is others'
+    Memory memory = Memory::own;
   };
 
   Parameters(const ModelConfig& config, const Options& options);
@@ -49,7 +57,7 @@ class Parameters {
   [[nodiscard]] const ModelSlice& slice() const { return slice_; }
 
   // Whose memory they lie in: cpu or cuda.
-  [[nodiscard]] Device device() const { return weights_.device(); }
+  [[nodiscard]] Device device() const { return device_; }
 
   [[nodiscard]] std::vector<Parameter>& all() { return parameters_; }
 
@@ -63,7 +71,19 @@ class Parameters {
   // Embedding::finish_gradient adds it. Empty elsewhere.
   [[nodiscard]] const Tensor& input_gradient() const { return input_gradient_; }
 
+  // Who adds the input's gradient to the head's, once a step.
+  enum class Join { by_stage, by_others };
+
+  // REQUIRES: the memory is not of this object.
+  void set_input_gradient(const Tensor& gradient, Join join) {
+    input_gradient_ = gradient;
+    join_ = join;
+  }
+
+  [[nodiscard]] Join join() const { return join_; }
+
   // All weights, and all gradients, as one row of f32 each; norms stand last.
+  // REQUIRES: the memory is of this object.
   [[nodiscard]] Tensor all_weights() const;
   [[nodiscard]] Tensor all_gradients() const;
 
@@ -77,9 +97,14 @@ class Parameters {
     std::size_t copies = 0;
   };
 
+  // Elements from where a parameter of this shape begins to where the next one may. Where biases
+  // stand apart, bf16 weights stand at the same elements, and begin on a cache line as well.
+  [[nodiscard]] static std::size_t place_elements(const Shape& shape, Biases biases);
+
   // What the constructor would place where, with views of nothing.
   [[nodiscard]] static std::vector<Parameter> describe(const ModelConfig& config,
-                                                       const ModelSlice& slice);
+                                                       const ModelSlice& slice,
+                                                       Biases biases = Biases::with_matrices);
 
   // What the constructor will take.
   [[nodiscard]] static Bytes bytes(const ModelConfig& config, const Options& options);
@@ -88,16 +113,25 @@ class Parameters {
   void clear_gaps();
 
   ModelSlice slice_;
+  Device device_;
   Buffer weights_;
   Buffer gradients_;
   Buffer copies_;
   Buffer input_gradient_buffer_;
   Tensor input_gradient_;
+  Join join_ = Join::by_stage;
   std::vector<Parameter> parameters_;
 };
 
 // Sets every weight to its initial value: a function of (seed, name, element) alone, element being
 // that of the logical tensor. Copies are refreshed.
 void initialize(StreamView stream, Parameters& parameters, std::uint64_t seed);
+
+// Sets `weight`, f32, to the initial values of elements `range` of the parameter's local tensor.
+void initialize(StreamView stream,
+                const Parameter& parameter,
+                Slice range,
+                const Tensor& weight,
+                std::uint64_t seed);
 
 }  // namespace slackline

@@ -26,8 +26,10 @@ struct MicroBatch {
   std::uint64_t step = 1;          // optimizer step, from 1
 };
 
-// Told when a pass is about to read a part's parameters and when it has made their gradients: what
-// moves parameters and gradients between ranks implements it.
+// Told when a pass reads a part's parameters and when it makes their gradients: what moves
+// parameters and gradients between ranks implements it. Matrices and tables are used from
+// before_use() to after_use(), and with them biases; norms, which are read ahead of their layer, are
+// told of on their own.
 class ParameterUse {
  public:
   ParameterUse() = default;
@@ -35,8 +37,12 @@ class ParameterUse {
   ParameterUse(const ParameterUse&) = delete;
   ParameterUse& operator=(const ParameterUse&) = delete;
 
+  virtual void before_norm(StreamView stream, ModelPart part, int layer) = 0;
   virtual void before_use(StreamView stream, ModelPart part, int layer) = 0;
-  virtual void gradients_made(ModelPart part, int layer) = 0;
+  virtual void after_use(StreamView stream, ModelPart part, int layer) = 0;
+  // Around what makes a part's gradients in one pass; `last`: of the step's last micro-batch.
+  virtual void before_gradients(StreamView stream, ModelPart part, int layer) = 0;
+  virtual void gradients_made(StreamView stream, ModelPart part, int layer, bool last) = 0;
 };
 
 // One pass of one micro-batch through the model: where it runs and what varies from pass to pass.
@@ -50,6 +56,7 @@ struct Pass {
   // Whether weight gradients of matrices are written (first micro-batch of a step) or added to.
   Accumulate accumulate = Accumulate::no;
 
+  bool is_last = false;              // micro-batch of the step
   LossSum* losses = nullptr;         // where heads add theirs; not owned
   ParameterUse* use = nullptr;       // nobody, or who has to be told
   BoundaryFilter* filter = nullptr;  // nobody, or who changes activations; in evaluation, in f32
@@ -59,15 +66,33 @@ struct Pass {
   KeyValueCache* cache = nullptr;
   std::int64_t first_position = 0;  // of the first token; 0 unless there is a cache
 
+  void before_norm(ModelPart part, int layer = -1) const {
+    if (use != nullptr) {
+      use->before_norm(stream, part, layer);
+    }
+  }
+
   void before_use(ModelPart part, int layer = -1) const {
     if (use != nullptr) {
       use->before_use(stream, part, layer);
     }
   }
 
+  void after_use(ModelPart part, int layer = -1) const {
+    if (use != nullptr) {
+      use->after_use(stream, part, layer);
+    }
+  }
+
+  void before_gradients(ModelPart part, int layer = -1) const {
+    if (use != nullptr) {
+      use->before_gradients(stream, part, layer);
+    }
+  }
+
   void gradients_made(ModelPart part, int layer = -1) const {
     if (use != nullptr) {
-      use->gradients_made(part, layer);
+      use->gradients_made(stream, part, layer, is_last);
     }
   }
 

@@ -14,7 +14,7 @@ void add_to_residual(const Pass& pass,
                      const std::optional<FollowingNorm>& next) {
   const DropoutAdd sum = pass.dropout_rows(site, pass.sum->own_rows(branch), out, x);
   if (next) {
-    pass.before_use(next->part, next->layer);
+    pass.before_norm(next->part, next->layer);
     next->norm.forward(pass.stream, sum, next->kept);
   } else {
     const ProfileRange range(pass.stream, "residual");
@@ -23,7 +23,7 @@ void add_to_residual(const Pass& pass,
 }
 
 void make_norm(const Pass& pass, const Tensor& x, const FollowingNorm& norm) {
-  pass.before_use(norm.part, norm.layer);
+  pass.before_norm(norm.part, norm.layer);
   norm.norm.forward(pass.stream, x, norm.kept);
 }
 

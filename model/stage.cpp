@@ -171,6 +171,7 @@ void Stage::forward(const Pass& pass, ActivationSlot& slot) {
   if (embedding_) {
     pass.before_use(ModelPart::embedding);
     embedding_->forward(pass, to.residual.front());
+    pass.after_use(ModelPart::embedding);
   }
   // A block makes the norm that follows it, unless somebody changes what passes between the two.
   const bool is_joined = pass.filter == nullptr;
@@ -181,8 +182,11 @@ void Stage::forward(const Pass& pass, ActivationSlot& slot) {
       make_norm(pass, before, *norm_before(to, i));
     }
     const std::optional<FollowingNorm> next = is_joined ? norm_before(to, i + 1) : std::nullopt;
+    const int layer = chunk_.first_layer + static_cast<int>(i);
+    pass.before_use(ModelPart::layer, layer);
     blocks_[i].forward(pass, before, of_block(to.blocks, i), after, next);
-    pass.after_layer(chunk_.first_layer + static_cast<int>(i), after);
+    pass.after_use(ModelPart::layer, layer);
+    pass.after_layer(layer, after);
   }
   if (head_ && (blocks_.empty() || !is_joined)) {
     make_norm(pass, residual_before(to.residual, blocks_.size()), *norm_before(to, blocks_.size()));
@@ -203,7 +207,10 @@ void Stage::head_backward(const Pass& pass, const Tensors& kept, float scale) {
   ArenaScope scratch(pass.stream.workspace());
   const Tensor d_norm =
       scratch.allocate(options_.share.partial(options_.compute), kept.gradient.shape());
+  pass.before_use(ModelPart::head);
+  pass.before_gradients(ModelPart::head);
   head_->add_loss_and_gradient(pass, kept.final_norm.y, d_norm, scale);
+  pass.after_use(ModelPart::head);
   final_norm_->backward(pass.stream,
                         residual_before(kept.residual, blocks_.size()),
                         kept.final_norm,
@@ -218,17 +225,25 @@ void Stage::backward(const Pass& pass, float scale, const ActivationSlot& slot) 
   if (head_) {
     head_backward(pass, from, scale);
   }
+  const bool makes_all = options_.weight_gradients == WeightGradients::now;
   for (std::size_t i = blocks_.size(); i-- > 0;) {
+    const int layer = chunk_.first_layer + static_cast<int>(i);
+    pass.before_use(ModelPart::layer, layer);
+    if (makes_all) {
+      pass.before_gradients(ModelPart::layer, layer);
+    }
     if (config_.recompute == Recompute::block) {
       blocks_[i].recompute(pass, from.residual[i], of_block(from.blocks, i));
     }
     blocks_[i].backward(
         pass, from.residual[i], of_block(from.blocks, i), of_block(from.later, i), from.gradient);
-    if (options_.weight_gradients == WeightGradients::now) {
-      pass.gradients_made(ModelPart::layer, chunk_.first_layer + static_cast<int>(i));
+    pass.after_use(ModelPart::layer, layer);
+    if (makes_all) {
+      pass.gradients_made(ModelPart::layer, layer);
     }
   }
   if (embedding_) {
+    pass.before_gradients(ModelPart::embedding);
     embedding_->backward(pass, from.gradient);
     pass.gradients_made(ModelPart::embedding);
   }
@@ -237,8 +252,10 @@ void Stage::backward(const Pass& pass, float scale, const ActivationSlot& slot) 
 void Stage::backward_weight(const Pass& pass, const ActivationSlot& slot) {
   const Tensors& from = kept(slot);
   for (std::size_t i = blocks_.size(); i-- > 0;) {
+    const int layer = chunk_.first_layer + static_cast<int>(i);
+    pass.before_gradients(ModelPart::layer, layer);
     blocks_[i].backward_weight(pass, of_block(from.blocks, i), from.later[i]);
-    pass.gradients_made(ModelPart::layer, chunk_.first_layer + static_cast<int>(i));
+    pass.gradients_made(ModelPart::layer, layer);
   }
 }
 
@@ -249,7 +266,9 @@ void Stage::finish_gradients(StreamView stream) {
 }
 
 void Stage::add_loss(const Pass& pass, const ActivationSlot& slot) const {
+  pass.before_use(ModelPart::head);
   head_->add_loss(pass, kept(slot).final_norm.y);
+  pass.after_use(ModelPart::head);
 }
 
 double Stage::evaluate(Pass pass) {

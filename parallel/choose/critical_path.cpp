@@ -106,7 +106,7 @@ int frames_of(const CodedMessage& message,
               const TransferClass& members,
               const ParallelConfig& mesh) {
   const int ranks = ranks_of(members, mesh);
-  const bool cut = traits_of(mesh.data_strategy).slices && cuts_by_rows(message.codec.kind);
+  const bool cut = mesh.data_strategy.shares_updates() && cuts_by_rows(message.codec.kind);
   return cut ? std::min(ranks, 1) : ranks;
 }
 

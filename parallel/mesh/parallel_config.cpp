@@ -29,12 +29,6 @@ std::array<std::string_view, schedule::kNumKinds> schedule_names() {
   return names;
 }
 
-std::array<std::string_view, kDataStrategies.size()> strategy_names() {
-  std::array<std::string_view, kDataStrategies.size()> names;
-  std::ranges::transform(kDataStrategies, names.begin(), &DataStrategyTraits::name);
-  return names;
-}
-
 int degree(JsonReader& section, std::string_view axis) {
   return static_cast<int>(section.integer(axis, {.default_value = 1, .min = 1, .max = kMaxDegree}));
 }
@@ -76,6 +70,24 @@ void read_group(JsonReader& section, ParallelConfig& config) {
                              config.data,
                              nearest_divisor(config.group, {config.data})));
   }
+}
+
+void read_data_strategy(JsonReader& section, ParallelConfig& config) {
+  const std::optional<DataStrategy> strategy = data_strategy_named(
+      section.string("data_strategy", name_of(DataStrategy::replicate)));
+  if (!strategy) {
+    section.fail("data_strategy",
+                 R"(must be "replicate", "zero1", "zero2", "zero3", or three letters of N, I and G )"
+                 R"(for where parameters, gradients and optimizer state live; nearest is "zero1")");
+  }
+  const DataStrategy nearest = nearest_data_strategy(*strategy);
+  if (nearest != *strategy) {
+    section.fail("data_strategy",
+                 fmt::format("must not share out parameters or gradients more finely than the "
+                             R"(optimizer's state; nearest is "{}")",
+                             name_of(nearest)));
+  }
+  config.data_strategy = *strategy;
 }
 
 void read_schedule(JsonReader& section, ParallelConfig& config) {
@@ -132,8 +144,7 @@ ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model
   read_schedule(section, config);
   read_stage_layers(section, config, model.layers);
   config.sequence_parallel = section.boolean("sequence_parallel", false);
-  config.data_strategy =
-      static_cast<DataStrategy>(section.choice("data_strategy", strategy_names(), 0));
+  read_data_strategy(section, config);
   config.transfers = static_cast<Transfers>(section.choice("transfers", kTransfers, 0));
   config.embedding_sync =
       static_cast<EmbeddingSync>(section.choice("embedding_sync", kEmbeddingSyncs, 0));

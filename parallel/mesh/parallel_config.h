@@ -1,33 +1,17 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "core/json_reader.h"
 #include "model/model_config.h"
+#include "parallel/mesh/data_strategy.h"
 #include "parallel/schedule/ops.h"
 
 namespace slackline {
 
 using ScheduleName = schedule::Kind;
-
-// How data ranks share gradients and updates: a generator of the sync plan.
-enum class DataStrategy { replicate, zero1 };
-
-struct DataStrategyTraits {
-  std::string_view name{};  // of the config's "data_strategy"
-  bool slices = false;  // each rank gets its slice of a sum, updates that, and gathers the weights
-};
-
-inline constexpr std::array<DataStrategyTraits, 2> kDataStrategies = {
-    {{.name = "replicate"}, {.name = "zero1", .slices = true}}};
-
-[[nodiscard]] constexpr const DataStrategyTraits& traits_of(DataStrategy strategy) {
-  return kDataStrategies.at(static_cast<std::size_t>(strategy));
-}
 
 enum class Transfers { asynchronous, blocking };
 enum class EmbeddingSync { fused, separate };
@@ -42,7 +26,7 @@ struct ParallelConfig {
   int chunks = 1;                   // of layers per pipeline rank: virtual stages
   std::vector<int> stage_layers{};  // per virtual stage; empty: balanced by cost
   bool sequence_parallel = false;
-  DataStrategy data_strategy = DataStrategy::replicate;
+  DataStrategy data_strategy{};
   Transfers transfers = Transfers::asynchronous;
   EmbeddingSync embedding_sync = EmbeddingSync::fused;
 

@@ -32,8 +32,17 @@ ModelSlice model_slice(const MeshJob& job, const MeshPlace& place) {
               split_layers(job.model, job.parallel), place.pipeline, job.parallel.pipeline)};
 }
 
+std::vector<Parameter> describe_parameters(const MeshJob& job, const MeshPlace& place) {
+  const bool shared =
+      SyncLayout{.compute = job.precision, .strategy = job.parallel.data_strategy}.shares_memory();
+  return Parameters::describe(
+      job.model,
+      model_slice(job, place),
+      shared ? Parameters::Biases::before_norms : Parameters::Biases::with_matrices);
+}
+
 RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
-  return rank_plan_with(job, place, Parameters::describe(job.model, model_slice(job, place)));
+  return rank_plan_with(job, place, describe_parameters(job, place));
 }
 
 RankPlan rank_plan_with(const MeshJob& job,
@@ -59,11 +68,13 @@ RankPlan rank_plan_with(const MeshJob& job,
                                                parallel.sequence_parallel && parallel.tensor > 1},
                                  .weight_gradients = splits_backward ? Stage::WeightGradients::later
                                                                      : Stage::WeightGradients::now},
-                       .chunks = slice.chunks},
+                       .chunks = slice.chunks,
+                       .adds_micro_batches = parallel.data_strategy.gradients == Extent::none},
           .sync = {.place = place,
                    .tensor_size = parallel.tensor,
                    .data_size = parallel.data,
                    .data_ranks_of_group = parallel.data_ranks_of_group(),
+                   .compute = job.precision,
                    .pipeline_size = parallel.pipeline,
                    .strategy = parallel.data_strategy,
                    .embedding_sync = parallel.embedding_sync,

@@ -40,16 +40,26 @@ struct ExecutorPlan {
   Stage::Options stage{};            // micro-batch shape, dtype, sequence parallelism
   std::vector<ChunkSlice> chunks{};  // of this rank
   Backing activations = Backing::memory;
+  // Whether gradients of matrices are added up over micro-batches where passes make them; else each
+  // pass makes them anew.
+  bool adds_micro_batches = true;
 };
 
 // Where a rank's gradients and weights are shared with others, and how (parallel/sync/sync_plan.h).
 struct SyncLayout {
+  // Whether weights that passes read, gradients or masters are anywhere but in whole buffers of
+  // this rank (parallel/step/shared_memory.h).
+  [[nodiscard]] bool shares_memory() const {
+    return strategy.shares_passes() || (strategy.shares_updates() && compute == DType::bf16);
+  }
+
   MeshPlace place{};
   int tensor_size = 1;
   int data_size = 1;
   int data_ranks_of_group = 1;
+  DType compute = DType::f32;  // of the weights that passes read
   int pipeline_size = 1;
-  DataStrategy strategy = DataStrategy::replicate;
+  DataStrategy strategy{};
   EmbeddingSync embedding_sync = EmbeddingSync::fused;
   bool sequence_parallel = false;
   bool tied_table = false;           // token embedding and head are one table
@@ -68,6 +78,8 @@ struct RankPlan {
 
 // What it holds alone; and the plan, where what it holds is described already.
 [[nodiscard]] ModelSlice model_slice(const MeshJob& job, const MeshPlace& place);
+[[nodiscard]] std::vector<Parameter> describe_parameters(const MeshJob& job,
+                                                         const MeshPlace& place);
 [[nodiscard]] RankPlan rank_plan_with(const MeshJob& job,
                                       const MeshPlace& place,
                                       const std::vector<Parameter>& parameters);

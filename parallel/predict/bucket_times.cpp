@@ -1,7 +1,6 @@
 #include "parallel/predict/bucket_times.h"
 
 #include <algorithm>
-#include <map>
 
 #include "core/tensor/arena.h"
 #include "parallel/mesh/stage_split.h"
@@ -103,23 +102,18 @@ double updated_elements(const MeshLists& lists, int stage) {
   const RankSync& rank = lists.at(stage % job.parallel.pipeline);
   const ChunkSlice chunk = split_layers(job.model, job.parallel)[static_cast<std::size_t>(stage)];
   const bool two_copies = rank.rank.sync.table_on_two_stages;
-  std::map<int, std::size_t> elements;  // by how many ranks share them out
+  double sum = 0.0;
   for (std::size_t i = 0; i < rank.plan.buckets.size(); ++i) {
-    const auto gather = std::ranges::find_if(rank.plan.ops, [&](const SyncOp& op) {
-      return op.state == SyncOp::State::weights && op.bucket == i;
-    });
-    const int shares = gather == rank.plan.ops.end() ? 1 : gather->ranks;
-    for (const Parameter* parameter : rank.plan.buckets[i].holds) {
-      const bool is_copy = two_copies && rank.plan.buckets[i].kind == Kind::table && chunk.head;
+    const GradientBucket& bucket = rank.plan.buckets[i];
+    const auto shares = static_cast<double>(bucket.count) /
+                        static_cast<double>(elements_of(rank.plan.places[i].owned));
+    const bool is_copy = two_copies && bucket.kind == Kind::table && chunk.head;
+    for (const Parameter* parameter : bucket.holds) {
       if (is_copy || chunk.has_part_of(parameter->spec)) {
-        elements[shares] +=
-            Arena::aligned_bytes(DType::f32, parameter->shard.shape) / sizeof(float);
+        sum += static_cast<double>(Arena::aligned_bytes(DType::f32, parameter->shard.shape)) /
+               sizeof(float) / shares;
       }
     }
-  }
-  double sum = 0.0;
-  for (const auto& [shares, count] : elements) {
-    sum += static_cast<double>(count) / shares;
   }
   return sum;
 }

@@ -66,7 +66,7 @@ void add_gradients(const MeshJob& job,
                    CompressionMemory& memory) {
   const RankSync rank(job, place);
   for (const SyncOp& op : rank.plan.ops) {
-    if (!op.is_last_sum()) {
+    if (!op.is_last_sum) {
       continue;
     }
     const CodedBucket compressed = coded_bucket(op, rank.plan.buckets[op.bucket], rank.rank, plan);

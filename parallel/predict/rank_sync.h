@@ -15,7 +15,7 @@ namespace slackline {
 // allocated. Not copied: the plan points into the parameters.
 struct RankSync {
   RankSync(const MeshJob& job, const MeshPlace& place)
-      : parameters(Parameters::describe(job.model, model_slice(job, place))),
+      : parameters(describe_parameters(job, place)),
         rank(rank_plan_with(job, place, parameters)),
         plan(make_sync_plan(parameters, rank)) {}
 

@@ -24,12 +24,18 @@ std::size_t axis_named(std::string_view name) {
 }
 
 // The own ranks in an op's group of all data ranks at a place.
-std::vector<int> ranks_at_place(const SyncOp& op, int data_size) {
+std::vector<int> ranks_at_place(const SyncOp& op, const ParallelConfig& mesh) {
   std::vector<int> ranks;
-  for (int data = 0; data < data_size; ++data) {
+  for (int data = 0; data < mesh.data; ++data) {
     switch (op.group) {
       case SyncGroup::data:
         ranks.push_back(data);
+        break;
+      case SyncGroup::group:
+        ranks.push_back(data % mesh.data_ranks_of_group());
+        break;
+      case SyncGroup::across_groups:
+        ranks.push_back(data / mesh.data_ranks_of_group());
         break;
       case SyncGroup::table:
         ranks.push_back(2 * data + op.rank % 2);
@@ -63,14 +69,15 @@ std::vector<SentBytes> sync_bytes(const MeshLists& lists,
   const RankSync& rank = lists.at(place.pipeline, place.tensor);
   std::vector<SentBytes> rows;
   for (const SyncOp& op : rank.plan.ops) {
-    const std::vector<int> ranks = ranks_at_place(op, lists.job().parallel.data);
+    const std::vector<int> ranks = ranks_at_place(op, lists.job().parallel);
+    const std::size_t times = times_of(op, rank.plan, lists.job().num_micro_batches);
     SentBytes& row = rows.emplace_back();
     row.axis = axis_of(op.group);
     row.members = op.members;
     row.gradients = op.state == SyncOp::State::gradients;
-    row.raw = sent_by({plain_call(op, rank.plan)}, ranks, op.ranks);
+    row.raw = times * sent_by({plain_call(op, rank.plan)}, ranks, op.ranks);
     row.sent = row.raw;
-    if (!op.is_last_sum()) {
+    if (!op.is_last_sum) {
       continue;
     }
     const CodedBucket coded = coded_bucket(op, rank.plan.buckets[op.bucket], rank.rank, plan);

@@ -330,7 +330,7 @@ class CostModelBuilder {
     if (mesh().data == 1) {
       return;
     }
-    const bool sharded = traits_of(mesh().data_strategy).slices;
+    const bool sharded = mesh().data_strategy.shares_updates();
     for (int place = 0; place < mesh().pipeline; ++place) {
       const std::vector<PlacedBucket> buckets = placed_buckets(lists_, place);
       const auto link = links_ ? group_link(mesh(), *links_, "data", place) : schedule::Link{};
@@ -392,7 +392,7 @@ class CostModelBuilder {
     }
     const int holders = 2 * mesh().data;
     const int sum = all_reduce_exchanges(holders, table);
-    if (traits_of(mesh().data_strategy).slices) {
+    if (mesh().data_strategy.shares_updates()) {
       const Seconds slices = slices_service(link, holders, table);
       model_.embedding_sync += slices;
       model_.embedding_exchanges = {.latency = link.latency, .plain = 1, .sum = sum};

@@ -5,9 +5,9 @@
 
 #include "core/check.h"
 #include "core/cuda/cuda_memory.h"
+#include "core/kernels/elementwise/elementwise.h"
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/mesh/stage_split.h"
-#include "parallel/step/optimized_parameters.h"
 #include "parallel/step/sync_check.h"
 
 namespace slackline {
@@ -39,6 +39,30 @@ std::optional<StepRehearsal> rehearsal_of(const MeshModel::Options& options) {
   return options.rehearsal ? std::make_optional<StepRehearsal>(*options.rehearsal) : std::nullopt;
 }
 
+Parameters::Options parameter_options(const MeshModel::Options& options,
+                                      const RankPlan& plan,
+                                      Device device) {
+  const bool shared = plan.sync.shares_memory();
+  return {
+      .compute = options.job.precision,
+      .slice = plan.slice,
+      .device = device,
+      .biases = shared ? Parameters::Biases::before_norms : Parameters::Biases::with_matrices,
+      .memory = shared ? Parameters::Memory::others : Parameters::Memory::own};
+}
+
+std::vector<OptimizedTensor> optimized_pieces(const SyncPlan& plan,
+                                              const BucketMemory& memory,
+                                              const OptimizerConfig& config) {
+  std::vector<OptimizedTensor> tensors;
+  tensors.reserve(plan.owned.size());
+  for (const OptimizerPiece& piece : plan.owned) {
+    const bool decay = decays(piece.parameter->spec.role, config.decay_embeddings);
+    tensors.push_back(memory.optimized(piece, decay ? WeightDecay::yes : WeightDecay::no));
+  }
+  return tensors;
+}
+
 std::vector<std::string> parameter_names(const ModelConfig& config) {
   std::vector<std::string> names;
   for (const ParameterSpec& spec : parameter_table(config)) {
@@ -60,9 +84,11 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
                    options.job.model, plan_.executor, {options.num_threads, options.job.device}),
                .rehearsal = rehearsal_ ? rehearsal_->clock() : nullptr}),
       tensor_sum_(*groups.tensor, options.job.parallel.sequence_parallel, stream_),
-      parameters_(
-          options.job.model,
-          {.compute = options.job.precision, .slice = plan_.slice, .device = stream_.device()}),
+      parameters_(options.job.model, parameter_options(options, plan_, stream_.device())),
+      sync_plan_(options.makers.sync_plan(parameters_.all(), plan_)),
+      memory_(parameters_,
+              sync_plan_,
+              options.rehearsal ? Backing::untouched : backing_of(stream_.device())),
       channels_({.plans = options.compression,
                  .errors = options.codec_errors,
                  .sampled = options.sampled,
@@ -74,16 +100,11 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
                  .data = groups.data.get(),
                  .forward = groups.forward.get(),
                  .backward = groups.backward.get()},
-                SyncExecutor::sum_channels(parameters_,
-                                           options.makers.sync_plan(parameters_.all(), plan_),
-                                           plan_,
-                                           groups,
-                                           options.seed)),
+                SyncExecutor::sum_channels(sync_plan_, memory_, plan_, groups, options.seed)),
       executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_, channels_),
-      sync_(parameters_, options.makers.sync_plan(parameters_.all(), plan_), groups, channels_),
-      optimizer_(options.rehearsal
-                     ? std::vector<OptimizedTensor>()
-                     : optimized_parameters(pieces(), options.optimizer.decay_embeddings),
+      sync_(sync_plan_, memory_, groups, channels_),
+      optimizer_(options.rehearsal ? std::vector<OptimizedTensor>()
+                                   : optimized_pieces(sync_plan_, memory_, options.optimizer),
                  options.optimizer,
                  stream_.device()),
       agreement_(*groups.world, parameter_names(options.job.model)) {
@@ -94,6 +115,28 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
   if (options_.cuda_graphs) {
     executor_.use_graphs();
   }
+}
+
+void MeshModel::initialize(std::uint64_t seed) {
+  for (std::size_t i = 0; i < optimizer_.tensors().size(); ++i) {
+    const OptimizerPiece& piece = pieces()[i];
+    slackline::initialize(
+        stream_, *piece.parameter, piece.range, optimizer_.tensors()[i].weight, seed);
+  }
+  publish_weights();
+}
+
+void MeshModel::publish_weights() {
+  if (rehearsal_) {
+    return;
+  }
+  for (const OptimizedTensor& tensor : optimizer_.tensors()) {
+    if (!tensor.weight_copy.empty()) {
+      cast(stream_, tensor.weight, tensor.weight_copy);
+    }
+  }
+  sync_.begin_gathers();
+  finish_gather();
 }
 
 double MeshModel::tokens_of_step() const {
@@ -179,8 +222,9 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
     work.keeps = &kept_messages_;
     channels_.keep_messages(SumChannel::Keeping{stream_, &kept_messages_});
   }
+  sync_.begin_passes(SyncExecutor::Passes::train);
   double loss = executor_.train(work);
-  sync_.finish_sums();
+  sync_.finish_sums(stream_);
   channels_.keep_messages(std::nullopt);
   if (groups_->tensor_rank() != 0) {
     loss = 0.0;  // the sum that all tensor ranks have counts once
@@ -233,12 +277,13 @@ void MeshModel::skip() {
 
 void MeshModel::require_sync() {
   finish_gather();
-  check_sync(parameters_, *groups_);
+  check_sync(sync_plan_, memory_, options_.job.parallel.data_strategy, *groups_);
 }
 
 StepFacts MeshModel::evaluate(std::vector<MicroBatch> micro_batches, bool stop) {
   choose_who_waits(evaluation_);
   channels_.keep_state();
+  sync_.begin_passes(SyncExecutor::Passes::evaluate);
   double loss = executor_.evaluate(work_of(std::move(micro_batches)));
   channels_.restore_state();
   if (groups_->tensor_rank() != 0) {

@@ -12,6 +12,7 @@
 #include "parallel/channel/channels.h"
 #include "parallel/channel/kept_messages.h"
 #include "parallel/mesh/rank_plan.h"
+#include "parallel/step/bucket_memory.h"
 #include "parallel/step/pipeline_executor.h"
 #include "parallel/step/step_agreement.h"
 #include "parallel/step/step_rehearsal.h"
@@ -49,7 +50,7 @@ class MeshModel {
     Makers makers{};             // a rehearsal has codecs of its own
   };
 
-  // Allocates; weights are undefined until they are initialized or loaded. Nothing travels yet.
+  // Allocates; weights are undefined until they are initialized, or loaded and published. Nothing travels yet.
   // REQUIRES: the groups are of the job's mesh.
   MeshModel(const Options& options, Groups& groups);
   ~MeshModel();
@@ -66,8 +67,19 @@ class MeshModel {
 
   [[nodiscard]] AdamwOptimizer& optimizer() { return optimizer_; }
 
+  [[nodiscard]] const SyncPlan& sync_plan() const { return sync_plan_; }
+
+  [[nodiscard]] const BucketMemory& memory() const { return memory_; }
+
   // What this rank's optimizer updates, in the order of optimizer().tensors().
-  [[nodiscard]] const std::vector<OptimizerPiece>& pieces() const { return sync_.plan().owned; }
+  [[nodiscard]] const std::vector<OptimizerPiece>& pieces() const { return sync_plan_.owned; }
+
+  // Sets every weight to its initial value. All ranks call it.
+  void initialize(std::uint64_t seed);
+
+  // Gives other ranks, and what passes read, the weights that somebody wrote into
+  // optimizer().tensors(). All ranks call it.
+  void publish_weights();
 
   [[nodiscard]] StepAgreement& agreement() { return agreement_; }
 
@@ -142,6 +154,8 @@ class MeshModel {
   Stream stream_;
   TensorGroup tensor_sum_;
   Parameters parameters_;
+  SyncPlan sync_plan_;
+  BucketMemory memory_;
   Channels channels_;
   PipelineExecutor executor_;
   SyncExecutor sync_;

@@ -156,8 +156,14 @@ void PipelineExecutor::make(const Op& op,
     body(pass);
     return;
   }
-  // The first forward pass of a step has waited for all the chunk's weights.
-  if (op.kind == OpKind::forward && op.micro_batch > 0) {
+  // The first forward pass of a step has waited for all the chunk's weights, the last micro-batch
+  // finishes gradients; between them nobody has to be told.
+  if (pass.use != nullptr && op.kind == OpKind::forward && op.micro_batch == 0 &&
+      stage_of(op.chunk).chunk().head) {
+    pass.use->before_use(pass.stream, ModelPart::head, -1);
+    pass.use->after_use(pass.stream, ModelPart::head, -1);
+  }
+  if (op.kind == OpKind::forward ? op.micro_batch > 0 : !pass.is_last) {
     pass.use = nullptr;
   }
   const auto slot = static_cast<int>(&at - in_flight_.data());
@@ -193,16 +199,16 @@ std::vector<PipelineExecutor::OpTime> PipelineExecutor::op_times() const {
 }
 
 Pass PipelineExecutor::pass_of(const Op& op, const Work& work) {
-  const bool forward = op.kind == OpKind::forward;
-  const bool last = op.micro_batch + 1 == plan_.schedule.num_micro_batches;
   return {.stream = work.stream,
           .sum = sum_,
           .batch = work.micro_batches[static_cast<std::size_t>(op.micro_batch)],
           .dropout = work.dropout,
           .seed = work.seed,
-          .accumulate = op.micro_batch == 0 ? Accumulate::no : Accumulate::yes,
+          .accumulate = op.micro_batch > 0 && plan_.adds_micro_batches ? Accumulate::yes
+                                                                       : Accumulate::no,
+          .is_last = op.micro_batch + 1 == plan_.schedule.num_micro_batches,
           .losses = &losses_,
-          .use = forward || last ? work.use : nullptr};
+          .use = work.use};
 }
 
 void PipelineExecutor::prepare(const Stage& stage, InFlight& at) const {

@@ -1,7 +1,8 @@
 #include "parallel/step/sync_check.h"
 
-#include <bit>
-#include <cstdint>
+#include <algorithm>
+#include <cstring>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,38 +14,67 @@ namespace slackline {
 
 namespace {
 
-void require_first_ranks(const Parameter& parameter, Communicator& group) {
-  const HostTensor weight(parameter.weight);
-  const std::span<const float> own = weight.tensor().span<float>();
-  std::vector<float> first(own.begin(), own.end());
+template <typename T>
+void require_first_ranks(const Parameter& parameter,
+                         const BucketMemory::Held& held,
+                         Communicator& group) {
+  const HostTensor weights(held.weights);
+  const std::span<const T> own = weights.tensor().span<T>();
+  std::vector<T> first(own.begin(), own.end());
   group.broadcast(Tensor(std::span(first)), 0, {.what = "weights of the first rank"}).wait();
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    if (std::bit_cast<std::uint32_t>(own[i]) != std::bit_cast<std::uint32_t>(first[i])) {
-      throw Error(fmt::format(
-          "debug.check_sync: {} differs between rank 0 and rank {} of axis {}: element {} of this "
-          "rank's part: {} and {}",
-          parameter.spec.name,
-          group.rank(),
-          group.axis(),
-          i,
-          first[i],
-          own[i]));
-    }
+  const auto [mine, theirs] =
+      std::ranges::mismatch(own, first, [](T a, T b) { return std::memcmp(&a, &b, sizeof(T)) == 0; });
+  if (mine != own.end()) {
+    throw Error(fmt::format(
+        "debug.check_sync: {} differs between rank 0 and rank {} of axis {}: element {} of this "
+        "rank's part: {} and {}",
+        parameter.spec.name,
+        group.rank(),
+        group.axis(),
+        held.range.begin + static_cast<std::size_t>(mine - own.begin()),
+        static_cast<float>(*theirs),
+        static_cast<float>(*mine)));
   }
+}
+
+// The data ranks that hold the same weights; null where none does.
+Communicator* same_holders(const GradientBucket& bucket,
+                           const DataStrategy& strategy,
+                           const Groups& groups) {
+  const Extent extent = is_vectors(bucket.kind) ? Extent::none : strategy.parameters;
+  if (extent == Extent::none) {
+    return groups.data.get();
+  }
+  return extent == Extent::group ? groups.across_groups.get() : nullptr;
 }
 
 }  // namespace
 
-void check_sync(const Parameters& parameters, Groups& groups) {
-  for (const Parameter& parameter : parameters.all()) {
-    if (groups.data->size() > 1) {
-      require_first_ranks(parameter, *groups.data);
+void check_sync(const SyncPlan& plan,
+                const BucketMemory& memory,
+                const DataStrategy& strategy,
+                Groups& groups) {
+  for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
+    const GradientBucket& bucket = plan.buckets[i];
+    std::vector<std::pair<const Parameter*, Communicator*>> checks;
+    for (const Parameter* parameter : bucket.holds) {
+      checks.emplace_back(parameter, same_holders(bucket, strategy, groups));
+      if (parameter->spec.cut == TensorCut::none) {
+        checks.emplace_back(parameter, groups.tensor.get());
+      }
+      if (parameter->spec.role == ParameterRole::token_embedding) {
+        checks.emplace_back(parameter, groups.table_pair.get());
+      }
     }
-    if (groups.tensor->size() > 1 && parameter.spec.cut == TensorCut::none) {
-      require_first_ranks(parameter, *groups.tensor);
-    }
-    if (groups.table_pair != nullptr && parameter.spec.role == ParameterRole::token_embedding) {
-      require_first_ranks(parameter, *groups.table_pair);
+    for (const auto& [parameter, group] : checks) {
+      if (group == nullptr || group->size() == 1) {
+        continue;
+      }
+      for (const BucketMemory::Held& held : memory.held(i, *parameter)) {
+        held.weights.dtype() == DType::f32
+            ? require_first_ranks<float>(*parameter, held, *group)
+            : require_first_ranks<BFloat16>(*parameter, held, *group);
+      }
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "parallel/step/sync_executor.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,13 +13,19 @@ namespace slackline {
 namespace {
 
 using Kind = GradientBucket::Kind;
+using Begin = SyncOp::Begin;
 
+// With one group of data ranks the group is all of them.
 Communicator& group_of(const SyncOp& op, const Groups& groups) {
   switch (op.group) {
     case SyncGroup::tensor:
       return *groups.tensor;
     case SyncGroup::data:
       return *groups.data;
+    case SyncGroup::group:
+      return groups.group == nullptr ? *groups.data : *groups.group;
+    case SyncGroup::across_groups:
+      return *groups.across_groups;
     case SyncGroup::table:
       return *groups.table;
     case SyncGroup::table_pair:
@@ -27,28 +34,52 @@ Communicator& group_of(const SyncOp& op, const Groups& groups) {
   return *groups.table_pair;
 }
 
-Tensor elements_of(const Tensor& all, const GradientBucket& bucket) {
-  return {all.data<float>() + bucket.first,
-          DType::f32,
-          {static_cast<std::int64_t>(bucket.count)},
-          all.device()};
+const char* purpose_of(const SyncOp& op) {
+  if (op.state == SyncOp::State::weights) {
+    return op.begin == Begin::before_use ? "weights of a layer" : "updated weights";
+  }
+  if (op.kind == SyncOp::Kind::all_gather) {
+    return "sums of gradients";
+  }
+  if (op.group == SyncGroup::tensor) {
+    return "gradients of norms";
+  }
+  return op.group == SyncGroup::table_pair ? "gradient of the tied table, both stages"
+                                           : "gradients";
+}
+
+bool is_of_passes(const SyncOp& op) {
+  return op.begin == Begin::before_use || op.begin == Begin::pass_made;
+}
+
+bool holds(const GradientBucket& bucket, const GradientBucket::Unit& unit) {
+  // A tied table is read, and its gradients are made, at both ends of the model.
+  const bool table = bucket.kind == Kind::table && unit.first != ModelPart::layer;
+  return table || std::ranges::find(bucket.units, unit) != bucket.units.end();
+}
+
+std::size_t num_slots(const SyncPlan& plan) {
+  std::size_t count = 0;
+  for (const BucketPlace& place : plan.places) {
+    count = std::max({count, place.weight_slot.value_or(0) + 1, place.gradient_slot.value_or(0) + 1});
+  }
+  return count;
 }
 
 }  // namespace
 
-std::vector<SumChannel::Options> SyncExecutor::sum_channels(const Parameters& parameters,
-                                                            const SyncPlan& plan,
+std::vector<SumChannel::Options> SyncExecutor::sum_channels(const SyncPlan& plan,
+                                                            const BucketMemory& memory,
                                                             const RankPlan& rank,
                                                             const Groups& groups,
                                                             std::uint64_t seed) {
   std::vector<SumChannel::Options> sums;
   for (const SyncOp& op : plan.ops) {
-    if (op.is_last_sum()) {
-      const GradientBucket& bucket = plan.buckets[op.bucket];
+    if (op.is_last_sum) {
       sums.push_back({.op = op,
-                      .bucket = bucket,
+                      .bucket = plan.buckets[op.bucket],
                       .rank = &rank,
-                      .gradient = elements_of(parameters.all_gradients(), bucket),
+                      .gradient = memory.elements_of(op),
                       .group = &group_of(op, groups),
                       .seed = seed});
     }
@@ -56,80 +87,266 @@ std::vector<SumChannel::Options> SyncExecutor::sum_channels(const Parameters& pa
   return sums;
 }
 
-SyncExecutor::SyncExecutor(const Parameters& parameters,
-                           const SyncPlan& plan,
+SyncExecutor::SyncExecutor(const SyncPlan& plan,
+                           const BucketMemory& memory,
                            Groups& groups,
                            Channels& channels)
-    : parameters_(&parameters),
-      plan_(plan),
+    : plan_(&plan),
+      memory_(&memory),
       groups_(&groups),
       channels_(&channels),
-      gathers_(plan.buckets.size()) {}
+      channel_sums_(plan.buckets.size()),
+      sums_(plan.buckets.size()),
+      gathers_(plan.buckets.size()),
+      used_(&plan.used),
+      weight_slots_(num_slots(plan)),
+      gradient_slots_(num_slots(plan)),
+      passes_(plan.buckets.size()),
+      reductions_(plan.buckets.size()),
+      is_written_(plan.buckets.size()),
+      input_is_written_(plan.buckets.size()) {
+  for (const SyncOp& op : plan.ops) {
+    if (!is_of_passes(op) && op.begin != Begin::update_end) {
+      step_ops_.push_back(&op);
+    }
+  }
+}
 
-void SyncExecutor::gradients_made(ModelPart part, int layer) {
-  const GradientBucket::Unit unit{part, layer};
-  if (num_made_ == plan_.made.size() || plan_.made[num_made_] != unit) {
+void SyncExecutor::Chain::begin(std::vector<const SyncOp*> ops, SyncExecutor& executor) {
+  ops_ = std::move(ops);
+  std::ranges::reverse(ops_);
+  under_way_ = true;
+  if (!ops_.empty()) {
+    transfer_ = executor.submit(*ops_.back());
+    ops_.pop_back();
+  }
+}
+
+void SyncExecutor::Chain::finish_but_last(SyncExecutor& executor) {
+  while (!ops_.empty()) {
+    transfer_.wait();
+    transfer_ = executor.submit(*ops_.back());
+    ops_.pop_back();
+  }
+}
+
+void SyncExecutor::Chain::finish(SyncExecutor& executor) {
+  finish_but_last(executor);
+  transfer_.wait();
+  transfer_ = {};
+  under_way_ = false;
+}
+
+Transfer SyncExecutor::submit(const SyncOp& op) {
+  Communicator& group = group_of(op, *groups_);
+  const Tensor elements = memory_->elements_of(op);
+  const TransferNote note{.what = purpose_of(op)};
+  switch (op.kind) {
+    case SyncOp::Kind::all_reduce:
+      return group.all_reduce(elements, note, op.order);
+    case SyncOp::Kind::reduce_scatter:
+      return group.reduce_scatter(elements, note, op.order);
+    case SyncOp::Kind::all_gather:
+      break;
+  }
+  return group.all_gather(elements, note);
+}
+
+std::vector<const SyncOp*> SyncExecutor::ops_of(Begin begin,
+                                                std::size_t bucket,
+                                                const Unit& unit) const {
+  std::vector<const SyncOp*> ops;
+  for (const SyncOp& op : plan_->ops) {
+    if (op.begin == begin && op.bucket == bucket && (!op.unit || op.unit == unit)) {
+      ops.push_back(&op);
+    }
+  }
+  return ops;
+}
+
+void SyncExecutor::begin_passes(Passes passes) {
+  used_ = passes == Passes::train ? &plan_->used : &plan_->used_in_evaluation;
+  num_used_ = 0;
+  next_is_begun_ = false;
+  is_written_.assign(is_written_.size(), false);
+  input_is_written_.assign(input_is_written_.size(), false);
+}
+
+void SyncExecutor::before_norm(StreamView stream, ModelPart part, int layer) {
+  for (std::size_t i = 0; i < plan_->buckets.size(); ++i) {
+    if (plan_->buckets[i].kind == Kind::norms && holds(plan_->buckets[i], {part, layer})) {
+      receive_weights(stream, i);
+    }
+  }
+}
+
+void SyncExecutor::before_use(StreamView stream, ModelPart part, int layer) {
+  const Unit unit{part, layer};
+  for (std::size_t i = 0; i < plan_->buckets.size(); ++i) {
+    if (holds(plan_->buckets[i], unit)) {
+      receive_weights(stream, i);
+    }
+  }
+  const std::vector<std::size_t> buckets = slotted(unit, SyncOp::State::weights);
+  if (buckets.empty()) {
+    return;
+  }
+  expect_use(unit);
+  if (!std::exchange(next_is_begun_, false)) {
+    begin_use(stream, unit);
+  }
+  ++num_used_;
+  for (const std::size_t bucket : buckets) {
+    passes_[bucket].finish(*this);
+  }
+  look_ahead(stream);
+}
+
+void SyncExecutor::expect_use(const Unit& unit) {
+  if (num_used_ == used_->size() || (*used_)[num_used_] != unit) {
+    throw Error(fmt::format("the sync plan expects weights of {} to be read next; got those of {}",
+                            num_used_ == used_->size() ? "no part" : text_of((*used_)[num_used_]),
+                            text_of(unit)));
+  }
+}
+
+void SyncExecutor::after_use(StreamView stream, ModelPart part, int layer) {
+  const std::vector<std::size_t> buckets = slotted({part, layer}, SyncOp::State::weights);
+  for (const std::size_t bucket : buckets) {
+    weight_slots_[*plan_->places[bucket].weight_slot].reset();
+  }
+  if (!buckets.empty()) {
+    look_ahead(stream);
+  }
+}
+
+std::vector<std::size_t> SyncExecutor::slotted(const Unit& unit, SyncOp::State state) const {
+  std::vector<std::size_t> buckets;
+  for (std::size_t i = 0; i < plan_->buckets.size(); ++i) {
+    const BucketPlace& place = plan_->places[i];
+    const bool has_slot = state == SyncOp::State::weights ? place.weight_slot.has_value()
+                                                          : place.gradient_slot.has_value();
+    if (has_slot && holds(plan_->buckets[i], unit)) {
+      buckets.push_back(i);
+    }
+  }
+  return buckets;
+}
+
+void SyncExecutor::look_ahead(StreamView stream) {
+  if (next_is_begun_ || num_used_ == used_->size()) {
+    return;
+  }
+  const Unit& next = (*used_)[num_used_];
+  const std::vector<std::size_t> buckets = slotted(next, SyncOp::State::weights);
+  const bool are_free = std::ranges::all_of(buckets, [&](std::size_t bucket) {
+    return !weight_slots_[*plan_->places[bucket].weight_slot];
+  });
+  if (are_free) {
+    begin_use(stream, next);
+    next_is_begun_ = true;
+  }
+}
+
+void SyncExecutor::begin_use(StreamView stream, const Unit& unit) {
+  for (const std::size_t bucket : slotted(unit, SyncOp::State::weights)) {
+    receive_weights(stream, bucket);
+    weight_slots_[*plan_->places[bucket].weight_slot] = SlotUse{.bucket = bucket, .unit = unit};
+    memory_->place_own_weights(stream, bucket);
+    passes_[bucket].begin(ops_of(Begin::before_use, bucket, unit), *this);
+  }
+}
+
+void SyncExecutor::before_gradients(StreamView stream, ModelPart part, int layer) {
+  const Unit unit{part, layer};
+  for (const std::size_t bucket : slotted(unit, SyncOp::State::gradients)) {
+    const std::size_t slot = *plan_->places[bucket].gradient_slot;
+    finish_reduction(stream, slot);
+    gradient_slots_[slot] = SlotUse{.bucket = bucket, .unit = unit};
+    // Products write the gradients of other parts.
+    if (part == ModelPart::embedding) {
+      memory_->clear_gradients(stream, bucket);
+    }
+  }
+}
+
+void SyncExecutor::gradients_made(StreamView stream, ModelPart part, int layer, bool last) {
+  static_cast<void>(stream);
+  const Unit unit{part, layer};
+  for (const std::size_t bucket : slotted(unit, SyncOp::State::gradients)) {
+    reductions_[bucket].begin(ops_of(Begin::pass_made, bucket, unit), *this);
+  }
+  if (!last) {
+    return;
+  }
+  if (num_made_ == plan_->made.size() || plan_->made[num_made_] != unit) {
     throw Error(
         fmt::format("the sync plan expects gradients of {} next; got those of {}",
-                    num_made_ == plan_.made.size() ? "no part" : text_of(plan_.made[num_made_]),
+                    num_made_ == plan_->made.size() ? "no part" : text_of(plan_->made[num_made_]),
                     text_of(unit)));
   }
   ++num_made_;
-  while (next_op_ < plan_.ops.size() && plan_.ops[next_op_].unit == unit) {
+  while (next_op_ < step_ops_.size() && step_ops_[next_op_]->unit == unit) {
     begin_next();
   }
+}
+
+void SyncExecutor::finish_reduction(StreamView stream, std::size_t slot) {
+  const std::optional<SlotUse> use = std::exchange(gradient_slots_[slot], std::nullopt);
+  if (!use) {
+    return;
+  }
+  reductions_[use->bucket].finish(*this);
+  const Tensor input = memory_->input_share(use->bucket);
+  const bool is_input = !input.empty() && use->unit.first == ModelPart::embedding;
+  std::vector<bool>& written = is_input ? input_is_written_ : is_written_;
+  memory_->add_own_gradients(stream,
+                             use->bucket,
+                             is_input ? input : memory_->gradient_share(use->bucket),
+                             written[use->bucket] ? Accumulate::yes : Accumulate::no);
+  written[use->bucket] = true;
 }
 
 void SyncExecutor::begin_next() {
-  const SyncOp& op = plan_.ops[next_op_++];
-  if (op.is_last_sum()) {
+  const SyncOp& op = *step_ops_[next_op_++];
+  finish_sum(op.bucket);
+  if (op.is_last_sum) {
+    channel_sums_[op.bucket] = num_sums_;
     channels_->begin_sum(num_sums_++);
     return;
   }
-  if (op.kind == SyncOp::Kind::all_gather) {
-    gather_sum(op);
-    return;
-  }
-  // What the bucket's next op adds.
-  const bool norms = op.group == SyncGroup::tensor;
-  group_of(op, *groups_)
-      .all_reduce(
-          elements_of(parameters_->all_gradients(), plan_.buckets[op.bucket]),
-          {.what = norms ? "gradients of norms" : "gradient of the tied table, both stages"})
-      .wait();
+  sums_[op.bucket] = submit(op);
 }
 
-void SyncExecutor::gather_sum(const SyncOp& op) {
-  std::size_t sum = 0;
-  for (const SyncOp& other : plan_.ops) {
-    if (other.is_last_sum()) {
-      if (other.bucket == op.bucket) {
-        break;
-      }
-      ++sum;
-    }
+void SyncExecutor::finish_sum(std::size_t bucket) {
+  sums_[bucket].wait();
+  sums_[bucket] = {};
+  if (channel_sums_[bucket]) {
+    channels_->finish_sum(*channel_sums_[bucket]);
   }
-  channels_->finish_sum(sum);
-  group_of(op, *groups_)
-      .all_gather(elements_of(parameters_->all_gradients(), plan_.buckets[op.bucket]),
-                  {.what = "sums of gradients"})
-      .wait();
 }
 
-void SyncExecutor::finish_sums() {
-  if (num_made_ != plan_.made.size()) {
+void SyncExecutor::finish_sums(StreamView stream) {
+  if (num_made_ != plan_->made.size()) {
     throw Error(fmt::format("the sync plan expects gradients of {} next; got the passes' end",
-                            text_of(plan_.made[num_made_])));
+                            text_of(plan_->made[num_made_])));
   }
-  while (next_op_ < plan_.ops.size() && plan_.ops[next_op_].begin == SyncOp::Begin::passes_end) {
+  for (std::size_t slot = 0; slot < gradient_slots_.size(); ++slot) {
+    finish_reduction(stream, slot);
+  }
+  for (std::size_t bucket = 0; bucket < plan_->buckets.size(); ++bucket) {
+    memory_->join_gradients(stream, bucket);
+  }
+  while (next_op_ < step_ops_.size() && step_ops_[next_op_]->begin == Begin::passes_end) {
     begin_next();
   }
-  if (next_op_ < plan_.ops.size() && plan_.ops[next_op_].begin != SyncOp::Begin::update_end) {
+  if (next_op_ < step_ops_.size()) {
     throw Error("the passes have ended before this of the sync plan was due: " +
-                text_of(plan_.ops[next_op_]));
+                text_of(*step_ops_[next_op_]));
   }
-  for (std::size_t sum = 0; sum < num_sums_; ++sum) {
-    channels_->finish_sum(sum);
+  for (std::size_t bucket = 0; bucket < plan_->buckets.size(); ++bucket) {
+    finish_sum(bucket);
+    channel_sums_[bucket].reset();
   }
   num_made_ = 0;
   next_op_ = 0;
@@ -137,37 +354,26 @@ void SyncExecutor::finish_sums() {
 }
 
 void SyncExecutor::begin_gathers() {
-  for (const SyncOp& op : plan_.ops) {
-    if (op.begin == SyncOp::Begin::update_end) {
-      gathers_[op.bucket] =
-          group_of(op, *groups_)
-              .all_gather(elements_of(parameters_->all_weights(), plan_.buckets[op.bucket]),
-                          {.what = "updated weights"});
+  for (const SyncOp& op : plan_->ops) {
+    if (op.begin == Begin::update_end && !gathers_[op.bucket].is_under_way()) {
+      gathers_[op.bucket].begin(ops_of(Begin::update_end, op.bucket, {}), *this);
     }
   }
-}
-
-void SyncExecutor::before_use(StreamView stream, ModelPart part, int layer) {
-  const GradientBucket::Unit unit{part, layer};
-  for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
-    const GradientBucket& bucket = plan_.buckets[i];
-    const std::vector<GradientBucket::Unit>& units = bucket.units;
-    const bool table = bucket.kind == Kind::table && part != ModelPart::layer;
-    if (table || std::find(units.begin(), units.end(), unit) != units.end()) {
-      receive_weights(stream, i);
+  // The other stage waits for its half of a tied table before it sends this one anything.
+  for (const SyncOp& op : plan_->ops) {
+    if (op.begin == Begin::update_end && op.group == SyncGroup::table_pair) {
+      gathers_[op.bucket].finish_but_last(*this);
     }
   }
 }
 
 void SyncExecutor::receive_weights(StreamView stream, std::size_t bucket) {
-  Transfer& gather = gathers_[bucket];
-  if (gather.is_empty()) {
+  if (!gathers_[bucket].is_under_way()) {
     return;
   }
-  gather.wait();
-  gather = {};
-  for (const Parameter* parameter : plan_.buckets[bucket].holds) {
-    if (!parameter->weight_bf16.empty()) {
+  gathers_[bucket].finish(*this);
+  for (const Parameter* parameter : plan_->buckets[bucket].holds) {
+    if (!parameter->weight_bf16.empty() && !parameter->weight.empty()) {
       cast(stream, parameter->weight, parameter->weight_bf16);
     }
   }

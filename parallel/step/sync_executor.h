@@ -1,69 +1,125 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "core/tensor/stream.h"
 #include "model/parameters.h"
 #include "model/pass.h"
 #include "parallel/channel/channels.h"
+#include "parallel/step/bucket_memory.h"
 #include "parallel/step/groups.h"
 #include "parallel/sync/sync_plan.h"
 
 namespace slackline {
 
 // Runs a sync plan: sums and gathers of one rank's gradients and weights, each where the list says,
-// and every sum in the order of docs/numerics.md. The model's callbacks drive it: gradients must be
-// made as the plan expects them, else the step ends with an Error that names both. Sums travel
-// while the last micro-batch's backward still runs; weights while the next forward pass begins,
-// which waits for what it reads.
+// and every sum in the order of docs/numerics.md. The model's callbacks drive it: weights must be
+// read and gradients made as the plan expects them, else the step ends with an Error that names
+// both. Sums travel while the last micro-batch's backward still runs, those of every pass while the
+// next layer's does; updated weights while the next forward pass begins, which waits for what it
+// reads. Weights that ranks share out are gathered one unit ahead of the pass, into slots.
 //
-// Refers to parameters, groups and channels, which must outlive it. Used by the rank's thread.
+// Refers to plan, memory, groups and channels, which must outlive it. Used by the rank's thread.
 class SyncExecutor final : public ParameterUse {
  public:
   // `channels` have the sums of sum_channels().
-  SyncExecutor(const Parameters& parameters,
-               const SyncPlan& plan,
+  SyncExecutor(const SyncPlan& plan,
+               const BucketMemory& memory,
                Groups& groups,
                Channels& channels);
 
   // What channels have to add up. Refers to all of these.
-  [[nodiscard]] static std::vector<SumChannel::Options> sum_channels(const Parameters& parameters,
-                                                                     const SyncPlan& plan,
+  [[nodiscard]] static std::vector<SumChannel::Options> sum_channels(const SyncPlan& plan,
+                                                                     const BucketMemory& memory,
                                                                      const RankPlan& rank,
                                                                      const Groups& groups,
                                                                      std::uint64_t seed);
 
-  [[nodiscard]] const SyncPlan& plan() const { return plan_; }
+  enum class Passes { train, evaluate };
 
-  // Submits what is due, in the backward pass of the last micro-batch.
-  void gradients_made(ModelPart part, int layer) override;
+  // Before the passes of a step, or of an evaluation.
+  void begin_passes(Passes passes);
+
+  void before_norm(StreamView stream, ModelPart part, int layer) override;
+  void before_use(StreamView stream, ModelPart part, int layer) override;
+  void after_use(StreamView stream, ModelPart part, int layer) override;
+  void before_gradients(StreamView stream, ModelPart part, int layer) override;
+  void gradients_made(StreamView stream, ModelPart part, int layer, bool last) override;
 
   // Submits the other sums, after the passes of a step, and waits for all.
-  void finish_sums();
+  void finish_sums(StreamView stream);
 
-  // Begins, after the optimizer, what the plan gathers. before_use() waits for a part's weights,
+  // Begins, after the optimizer, what the plan gathers; passes wait for what they read,
   // finish_gathers() for all.
   void begin_gathers();
-  void before_use(StreamView stream, ModelPart part, int layer) override;
   void finish_gathers(StreamView stream);
 
  private:
-  // Submits the next op of gradients in the list.
+  using Unit = GradientBucket::Unit;
+
+  // Ops of one bucket, each of which begins when the one before has ended.
+  class Chain {
+   public:
+    void begin(std::vector<const SyncOp*> ops, SyncExecutor& executor);
+    // Waits for all but the last, which is under way then.
+    void finish_but_last(SyncExecutor& executor);
+    [[nodiscard]] bool is_under_way() const { return under_way_; }
+    void finish(SyncExecutor& executor);
+
+   private:
+    std::vector<const SyncOp*> ops_;  // still to be submitted
+    Transfer transfer_;
+    bool under_way_ = false;
+  };
+
+  // What a slot has: gathered weights, or gradients on their way to their owners.
+  struct SlotUse {
+    std::size_t bucket = 0;
+    Unit unit{};
+  };
+
+  [[nodiscard]] Transfer submit(const SyncOp& op);
+  [[nodiscard]] std::vector<const SyncOp*> ops_of(SyncOp::Begin begin,
+                                                  std::size_t bucket,
+                                                  const Unit& unit) const;
+  // Submits the next op of a step's list.
   void begin_next();
-  // Waits for the sum of a bucket, each rank's slice of it, and for what other ranks have of it.
-  void gather_sum(const SyncOp& op);
+  // Waits for what has been submitted of a bucket's sums.
+  void finish_sum(std::size_t bucket);
   void receive_weights(StreamView stream, std::size_t bucket);
 
-  const Parameters* parameters_;
-  SyncPlan plan_;
+  // Buckets that a unit's passes have in slots.
+  [[nodiscard]] std::vector<std::size_t> slotted(const Unit& unit, SyncOp::State state) const;
+  void expect_use(const Unit& unit);
+  // Gathers the weights that are used next, if their slots are free.
+  void look_ahead(StreamView stream);
+  void begin_use(StreamView stream, const Unit& unit);
+  void finish_reduction(StreamView stream, std::size_t slot);
+
+  const SyncPlan* plan_;
+  const BucketMemory* memory_;
   Groups* groups_;
   Channels* channels_;
-  // How many the current step has had of plan_.made, of plan_.ops, and of the channels' sums.
+  std::vector<const SyncOp*> step_ops_;  // those of the step's end, as they are submitted
+  std::vector<std::optional<std::size_t>> channel_sums_;  // of buckets, where they have begun
+  // How many the current step has had of plan_->made, of step_ops_, and of the channels' sums.
   std::size_t num_made_ = 0;
   std::size_t next_op_ = 0;
   std::size_t num_sums_ = 0;
-  std::vector<Transfer> gathers_;  // of buckets' weights, under way
+  std::vector<Transfer> sums_;  // of buckets, not the channels', under way
+  std::vector<Chain> gathers_;  // of buckets' updated weights, under way
+
+  const std::vector<Unit>* used_;  // as the passes under way read weights
+  std::size_t num_used_ = 0;
+  bool next_is_begun_ = false;            // gathering what is used next
+  std::vector<std::optional<SlotUse>> weight_slots_;
+  std::vector<std::optional<SlotUse>> gradient_slots_;
+  std::vector<Chain> passes_;             // of buckets: what the passes under way gather
+  std::vector<Chain> reductions_;         // and reduce
+  std::vector<bool> is_written_;          // whether a step has written a bucket's gradient share
+  std::vector<bool> input_is_written_;    // likewise of its input share
 };
 
 }  // namespace slackline

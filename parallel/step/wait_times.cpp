@@ -127,6 +127,8 @@ WaitTimes::WaitTimes(Groups& groups) : groups_(&groups) {
   add(groups.forward.get());
   add(groups.backward.get());
   add(groups.data.get());
+  add(groups.group.get());
+  add(groups.across_groups.get());
   add(groups.table.get());
   add(groups.table_pair.get());
   groups.world->record_transfers(true);

@@ -4,26 +4,28 @@
 
 #include <fmt/format.h>
 
-#include "core/tensor/arena.h"
-
 namespace slackline {
 
 namespace {
 
 using Kind = GradientBucket::Kind;
 
-Kind kind_of(const Parameter& parameter, bool tied_embeddings) {
+Kind kind_of(const Parameter& parameter, const BucketRule& rule) {
   if (is_norm(parameter.spec.role)) {
     return Kind::norms;
   }
+  if (parameter.spec.role == ParameterRole::bias && rule.biases_apart) {
+    return Kind::biases;
+  }
   const bool table = parameter.spec.role == ParameterRole::token_embedding;
-  return table && tied_embeddings ? Kind::table : Kind::layers;
+  return table && rule.tied_embeddings ? Kind::table : Kind::layers;
 }
 
 bool has_room(const GradientBucket& bucket,
               const GradientBucket::Unit& unit,
               std::size_t bucket_bytes) {
-  return bucket.kind == Kind::norms || bucket.units.back() == unit ||
+  const bool vectors = bucket.kind == Kind::norms || bucket.kind == Kind::biases;
+  return vectors || bucket.units.back() == unit ||
          bucket.count * sizeof(float) < bucket_bytes;
 }
 
@@ -31,15 +33,15 @@ bool has_room(const GradientBucket& bucket,
 void add(std::vector<GradientBucket>& buckets,
          Kind kind,
          const Parameter& parameter,
-         std::size_t bucket_bytes) {
+         const BucketRule& rule) {
   const GradientBucket::Unit unit{parameter.spec.part, parameter.spec.layer};
   if (buckets.empty() || buckets.back().kind != kind ||
-      !has_room(buckets.back(), unit, bucket_bytes)) {
+      !has_room(buckets.back(), unit, rule.bucket_bytes)) {
     buckets.push_back({.kind = kind});
   }
   GradientBucket& bucket = buckets.back();
   bucket.first = parameter.first_element;  // each stands before the one added last
-  bucket.count += Arena::aligned_bytes(DType::f32, parameter.shard.shape) / sizeof(float);
+  bucket.count += Parameters::place_elements(parameter.shard.shape, rule.biases_apart ? Parameters::Biases::before_norms : Parameters::Biases::with_matrices);
   bucket.holds.push_back(&parameter);
   if (bucket.units.empty() || bucket.units.back() != unit) {
     bucket.units.push_back(unit);
@@ -49,13 +51,12 @@ void add(std::vector<GradientBucket>& buckets,
 }  // namespace
 
 std::vector<GradientBucket> gradient_buckets(const std::vector<Parameter>& parameters,
-                                             bool tied_embeddings,
-                                             std::size_t bucket_bytes) {
+                                             const BucketRule& rule) {
   std::vector<GradientBucket> buckets;
-  for (const Kind kind : {Kind::layers, Kind::norms, Kind::table}) {
+  for (const Kind kind : {Kind::layers, Kind::biases, Kind::norms, Kind::table}) {
     for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-      if (kind_of(*parameter, tied_embeddings) == kind) {
-        add(buckets, kind, *parameter, bucket_bytes);
+      if (kind_of(*parameter, rule) == kind) {
+        add(buckets, kind, *parameter, rule);
       }
     }
   }

@@ -13,6 +13,7 @@ namespace slackline {
 struct GradientBucket {
   enum class Kind {
     layers,  // tables and matrices with biases: goes as soon as its layers' gradients are made
+    biases,  // where they stand apart from matrices: at the end of the step
     norms,   // sums over tensor ranks come first, at the end of the step
     table,   // a tied table: its two gradients join at the end of the step
   };
@@ -26,11 +27,17 @@ struct GradientBucket {
   std::vector<Unit> units{};  // that read its weights and make its gradients
 };
 
-// The buckets of a rank's parameters, from the last layer to the first as backward makes them; a
-// bucket of layers closes when it holds `bucket_bytes`. They point into `parameters`.
+// What a rank's parameters are cut by.
+struct BucketRule {
+  bool tied_embeddings = false;
+  std::size_t bucket_bytes = 0;  // at which a bucket of layers closes; 0: each unit has its own
+  bool biases_apart = false;     // as Parameters::Biases::before_norms
+};
+
+// The buckets of a rank's parameters, from the last layer to the first as backward makes them. They
+// point into `parameters`.
 [[nodiscard]] std::vector<GradientBucket> gradient_buckets(const std::vector<Parameter>& parameters,
-                                                           bool tied_embeddings,
-                                                           std::size_t bucket_bytes);
+                                                           const BucketRule& rule);
 
 // "the embedding", "layer 3"
 [[nodiscard]] std::string text_of(const GradientBucket::Unit& unit);

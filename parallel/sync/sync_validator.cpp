@@ -62,6 +62,11 @@ class Validator {
         return mesh_.line(rank, "tensor");
       case SyncGroup::data:
         return mesh_.line(rank, "data");
+      case SyncGroup::group:
+        return parallel_.num_groups() == 1 ? mesh_.line(rank, "data")
+                                           : mesh_.line(rank, kGroupAxis);
+      case SyncGroup::across_groups:
+        return mesh_.line(rank, kAcrossGroupsAxis);
       case SyncGroup::table_pair:
         return ends_of_pipeline(rank);
       case SyncGroup::table:

@@ -1,5 +1,6 @@
 // What ranks really send in a step against the formulas of docs/schedule.md, to the byte.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,15 @@ std::size_t size(std::int64_t value) {
   return static_cast<std::size_t>(value);
 }
 
+std::size_t sent_in(const std::unique_ptr<Communicator>& group) {
+  return group == nullptr ? 0 : group->bytes_sent();
+}
+
 AxisBytes sent_by_rank(const Groups& groups) {
-  AxisBytes bytes{.tensor = {groups.tensor->bytes_sent()},
-                  .pipeline = {groups.forward->bytes_sent() + groups.backward->bytes_sent()},
-                  .data = {groups.data->bytes_sent()}};
-  if (groups.table != nullptr) {
-    bytes.embedding = {groups.table->bytes_sent() + groups.table_pair->bytes_sent()};
-  }
-  return bytes;
+  return {.tensor = {sent_in(groups.tensor)},
+          .pipeline = {sent_in(groups.forward) + sent_in(groups.backward)},
+          .data = {sent_in(groups.data) + sent_in(groups.group) + sent_in(groups.across_groups)},
+          .embedding = {sent_in(groups.table) + sent_in(groups.table_pair)}};
 }
 
 enum class On { cpu, rehearsal };
@@ -42,13 +44,19 @@ AxisBytes sent_in_a_step(const MeshRun& run, On device) {
     Groups groups(world, run.parallel, run.model.tie_embeddings);
     MeshModel model(options, groups);
     if (device == On::cpu) {
-      initialize(model.stream(), model.parameters(), kSeed);
+      model.initialize(kSeed);
     }
+    const AxisBytes before = sent_by_rank(groups);
     RankBatches batches(run, model, 1);
     const StepFacts facts = model.make_gradients(batches.micro_batches());
     model.update(kLearningRate, facts.gradient_norm);
     model.finish_gather();
-    sent[size(world.rank())] = sent_by_rank(model.groups());
+    AxisBytes& own = sent[size(world.rank())];
+    own = sent_by_rank(groups);
+    own.tensor.value -= before.tensor.value;
+    own.pipeline.value -= before.pipeline.value;
+    own.data.value -= before.data.value;
+    own.embedding.value -= before.embedding.value;
   });
   AxisBytes sum;
   for (const AxisBytes& rank : sent) {
@@ -121,7 +129,32 @@ void require_bytes_of_meshes(int most, On device = On::cpu) {
   }
 }
 
+// Four data ranks in two groups, over variants and pipelines.
+void require_bytes_of_strategies(On device) {
+  for (const DataStrategy& strategy : all_data_strategies()) {
+    for (int variant = 0; variant < kNumVariants; ++variant) {
+      for (const int pipeline : {1, 2}) {
+        MeshRun run = variant_of(variant, 1, pipeline, 4);
+        run.parallel.group = 2;
+        run.parallel.data_strategy = strategy;
+        run.global_batch *= 2;
+        INFO("variant " << variant << " p" << pipeline << " " << letters_of(strategy));
+        CHECK(text_of(sent_in_a_step(run, device)) ==
+              text_of(step_bytes(MeshLists(run.options().job), {})));
+      }
+    }
+  }
+}
+
 }  // namespace
+
+TEST_CASE("data strategies send the bytes of the formulas") {
+  require_bytes_of_strategies(On::cpu);
+}
+
+TEST_CASE("rehearsed data strategies send the bytes of the formulas") {
+  require_bytes_of_strategies(On::rehearsal);
+}
 
 TEST_CASE("the bytes of a step are those of the formulas on up to four ranks") {
   require_bytes_of_meshes(4);

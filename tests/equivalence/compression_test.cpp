@@ -172,7 +172,7 @@ Sent sent_in_a_step(const MeshRun& run) {
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
     Groups groups(world, run.parallel, run.model.tie_embeddings);
     MeshModel model(run.options(), groups);
-    initialize(model.stream(), model.parameters(), kSeed);
+    model.initialize(kSeed);
     RankBatches batches(run, model, 1);
     static_cast<void>(model.make_gradients(batches.micro_batches()));
     Sent& mine = sent[static_cast<std::size_t>(world.rank())];

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "core/check.h"
@@ -54,19 +53,32 @@ LogicalTensors LogicalState::take() {
   return std::move(tensors_);
 }
 
-void LogicalState::require_copy(const LogicalTensors& logical, const Parameter& parameter) {
-  const Shape& shape = parameter.shard.shape;
-  std::vector<float> expected(shape.num_elements());
-  for (const ShardPart& part : parameter.shard.parts) {
-    copy_rectangle({.data = bytes_of(logical.at(parameter.spec.name).data()),
-                    .shape = parameter.spec.shape,
-                    .point = part.logical.start},
-                   {.data = bytes_of(expected.data()), .shape = shape, .point = part.local.start},
-                   part.logical.shape,
-                   sizeof(float));
+void LogicalState::require_copies(const LogicalTensors& logical, const MeshModel& model) {
+  const SyncPlan& plan = model.sync_plan();
+  for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
+    for (const Parameter* parameter : plan.buckets[bucket].holds) {
+      const Shape& shape = parameter->shard.shape;
+      std::vector<float> expected(shape.num_elements());
+      for (const ShardPart& part : parameter->shard.parts) {
+        copy_rectangle(
+            {.data = bytes_of(logical.at(parameter->spec.name).data()),
+             .shape = parameter->spec.shape,
+             .point = part.logical.start},
+            {.data = bytes_of(expected.data()), .shape = shape, .point = part.local.start},
+            part.logical.shape,
+            sizeof(float));
+      }
+      for (const BucketMemory::Held& held : model.memory().held(bucket, *parameter)) {
+        for (std::size_t i = 0; i < held.range.count(); ++i) {
+          const float value = expected[held.range.begin + i];
+          const bool same = held.weights.dtype() == DType::f32
+                                ? held.weights.span<float>()[i] == value
+                                : held.weights.span<BFloat16>()[i] == BFloat16(value);
+          SL_CHECK(same, "copies of " + parameter->spec.name + " differ");
+        }
+      }
+    }
   }
-  SL_CHECK(std::memcmp(expected.data(), parameter.weight.raw(), parameter.weight.bytes()) == 0,
-           "copies of " + parameter.spec.name + " differ");
 }
 
 }  // namespace slackline::testing

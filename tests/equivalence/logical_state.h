@@ -21,8 +21,9 @@ class LogicalState {
   // All tensors; throws Error unless each element was put once.
   [[nodiscard]] LogicalTensors take();
 
-  // Throws Error when a rank's whole local tensor is not, bit for bit, its part of `logical`.
-  static void require_copy(const LogicalTensors& logical, const Parameter& parameter);
+  // Throws Error when weights that a rank has for its passes are not, bit for bit or rounded to
+  // bf16, its part of `logical`.
+  static void require_copies(const LogicalTensors& logical, const MeshModel& model);
 
  private:
   LogicalTensors tensors_;

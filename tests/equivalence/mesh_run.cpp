@@ -58,7 +58,7 @@ void run_rank(const MeshRun& run,
               Shared& shared) {
   Groups groups(world, run.parallel, run.model.tie_embeddings);
   MeshModel model(run.options(), groups);
-  initialize(model.stream(), model.parameters(), kSeed);
+  model.initialize(kSeed);
   for (int step = 1; step <= run.steps; ++step) {
     RankBatches batches(run, model, step);
     if (interference.batches) {
@@ -84,9 +84,7 @@ void run_rank(const MeshRun& run,
     shared.final_weights = shared.weights.take();
   }
   world.barrier({.what = "all weights are taken"}).wait();
-  for (const Parameter& parameter : model.parameters().all()) {
-    LogicalState::require_copy(shared.final_weights, parameter);
-  }
+  LogicalState::require_copies(shared.final_weights, model);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ std::vector<LogicalTensors> trained(const MeshRun& run) {
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
     Groups groups(world, run.parallel, run.model.tie_embeddings);
     MeshModel model(run.options(), groups);
-    initialize(model.stream(), model.parameters(), kSeed);
+    model.initialize(kSeed);
     for (int step = 1; step <= kSteps; ++step) {
       RankBatches batches(run, model.groups().data_rank(), step);
       const StepFacts facts = model.make_gradients(batches.micro_batches());

@@ -84,7 +84,7 @@ std::vector<double> train_and_save(const MeshRun& run, const std::string& direct
     MeshModel model(run.options(), groups);
     RunCheckpoints checkpoints(directory, 1, world);
     checkpoints.prepare();
-    initialize(model.stream(), model.parameters(), kSeed);
+    model.initialize(kSeed);
     std::vector<double> own = train(run, model, 0, kStepsBefore);
     CheckpointContents contents{.step = kStepsBefore, .tensors = training_tensors(model)};
     contents.documents.model = model_config_json(run.model);

@@ -46,7 +46,7 @@ void run_step(const MeshRun& run, Then then) {
     MeshModel::Options options = run.options();
     options.sampled.every = 1;
     MeshModel model(options, groups);
-    initialize(model.stream(), model.parameters(), kSeed);
+    model.initialize(kSeed);
     RankBatches batches(run, model, 1);
     static_cast<void>(model.make_gradients(batches.micro_batches()));
     then(model, batches.micro_batches());

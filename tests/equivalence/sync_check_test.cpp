@@ -27,7 +27,7 @@ std::string complaint(int rank, const std::string& name) {
     run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
       Groups groups(world, run.parallel, run.model.tie_embeddings);
       MeshModel model(run.options(), groups);
-      initialize(model.stream(), model.parameters(), 1);
+      model.initialize(1);
       if (world.rank() == rank) {
         model.parameters().at(name).weight.data<float>()[5] += 1.0F;
       }
@@ -46,7 +46,7 @@ TEST_CASE("weights that agree pass the sync check after every step") {
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
     Groups groups(world, run.parallel, run.model.tie_embeddings);
     MeshModel model(run.options(), groups);
-    initialize(model.stream(), model.parameters(), kSeed);
+    model.initialize(kSeed);
     for (int step = 1; step <= 2; ++step) {
       RankBatches batches(run, model, step);
       const StepFacts facts = model.make_gradients(batches.micro_batches());

@@ -177,7 +177,7 @@ void run_passes(const MeshRun& run, int steps, Visit visit) {
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
     Groups groups(world, run.parallel, run.model.tie_embeddings);
     MeshModel model(run.options(), groups);
-    initialize(model.stream(), model.parameters(), kSeed);
+    model.initialize(kSeed);
     for (int step = 1; step <= steps; ++step) {
       RankBatches batches(run, model, step);
       static_cast<void>(model.make_gradients(batches.micro_batches()));

@@ -18,7 +18,7 @@ namespace {
 
 using Generator = SyncPlan (*)(const std::vector<Parameter>& parameters, const RankPlan& rank);
 
-SyncPlan plan_of(DataStrategy strategy,
+SyncPlan plan_of(const DataStrategy& strategy,
                  const std::vector<Parameter>& parameters,
                  const RankPlan& rank) {
   RankPlan changed = rank;
@@ -31,13 +31,14 @@ SyncPlan gathered_sums(const std::vector<Parameter>& parameters, const RankPlan&
   SyncPlan plan = plan_of(DataStrategy::replicate, parameters, rank);
   std::vector<SyncOp> gathers;
   for (SyncOp& op : plan.ops) {
-    if (op.is_last_sum()) {
+    if (op.is_last_sum) {
       op.kind = SyncOp::Kind::reduce_scatter;
       gathers.push_back({.kind = SyncOp::Kind::all_gather,
                          .group = op.group,
                          .ranks = op.ranks,
                          .rank = op.rank,
                          .bucket = op.bucket,
+                         .range = op.range,
                          .begin = SyncOp::Begin::passes_end});
     }
   }
@@ -49,7 +50,7 @@ SyncPlan gathered_sums(const std::vector<Parameter>& parameters, const RankPlan&
 SyncPlan shared_update(const std::vector<Parameter>& parameters, const RankPlan& rank) {
   SyncPlan plan = plan_of(DataStrategy::zero1, parameters, rank);
   for (SyncOp& op : plan.ops) {
-    if (op.is_last_sum()) {
+    if (op.is_last_sum) {
       op.kind = SyncOp::Kind::all_reduce;
     }
   }
@@ -109,12 +110,13 @@ std::vector<std::size_t> sent_bytes(const MeshRun& run) {
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
     Groups groups(world, run.parallel, run.model.tie_embeddings);
     MeshModel model(run.options(), groups);
-    initialize(model.stream(), model.parameters(), kSeed);
+    model.initialize(kSeed);
+    const std::size_t before = groups.data->bytes_sent();
     RankBatches batches(run, model, 1);
     const StepFacts facts = model.make_gradients(batches.micro_batches());
     model.update(kLearningRate, facts.gradient_norm);
     model.finish_gather();
-    sent[static_cast<std::size_t>(world.rank())] = groups.data->bytes_sent();
+    sent[static_cast<std::size_t>(world.rank())] = groups.data->bytes_sent() - before;
   });
   return sent;
 }

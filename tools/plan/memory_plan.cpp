@@ -16,6 +16,7 @@
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/predict/compression_memory.h"
 #include "parallel/predict/rank_sync.h"
+#include "parallel/sync/shared_memory.h"
 
 namespace slackline {
 
@@ -27,13 +28,30 @@ std::size_t tokens_bytes(const MeshJob& job) {
   return 2 * static_cast<std::size_t>(tokens) * size_of(DType::i32);
 }
 
+// What a rank holds of the model, by name.
+std::vector<MemoryItem> model_items(const MeshJob& job, const RankSync& rank) {
+  if (!rank.rank.sync.shares_memory()) {
+    const Parameters::Bytes bytes =
+        Parameters::bytes(job.model, {.compute = job.precision, .slice = rank.rank.slice});
+    return {{"weights (fp32)", bytes.weights},
+            {"gradients (fp32)", bytes.gradients},
+            {"input embedding gradient (fp32)", bytes.input_gradient},
+            {"weights (bf16 copies)", bytes.copies}};
+  }
+  const SharedMemory bytes = shared_memory(rank.plan);
+  return {{"weights (fp32)", bytes.f32_weights + bytes.masters},
+          {"gradients (fp32)", bytes.gradients},
+          {"input embedding gradient (fp32)", bytes.input_gradient},
+          {"weights (bf16 copies)", bytes.bf16_weights + bytes.bias_copies},
+          {"slots of gathered weights and gradients", bytes.slots()}};
+}
+
 struct PieceBytes {
   std::size_t moments = 0;
   std::size_t saved = 0;  // weights and moments of what this rank writes into a checkpoint
 };
 
-PieceBytes piece_bytes(const MeshJob& job, const MeshPlace& place) {
-  const RankSync rank(job, place);
+PieceBytes piece_bytes(const RankSync& rank) {
   PieceBytes bytes;
   std::vector<Shape> shapes;
   for (const OptimizerPiece& piece : rank.plan.owned) {
@@ -65,26 +83,23 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
                                     const PlanHistory& plans,
                                     int num_threads) {
   const MeshJob& job = planned.mesh;
-  const RankPlan plan = make_rank_plan(job, place);
-  const Parameters::Options held{.compute = job.precision, .slice = plan.slice};
-  const Parameters::Bytes parameters = Parameters::bytes(job.model, held);
-  const PieceBytes pieces = piece_bytes(job, place);
+  const RankSync rank(job, place);
+  const ExecutorPlan& executor = rank.rank.executor;
+  const PieceBytes pieces = piece_bytes(rank);
   const CompressionMemory compression =
       compression_memory(job, place, plans, {num_threads, job.device});
   // Saving copies what this rank writes, so that training goes on meanwhile.
-  std::vector<MemoryItem> items = {
-      {"weights (fp32)", parameters.weights},
-      {"gradients (fp32)", parameters.gradients},
-      {"input embedding gradient (fp32)", parameters.input_gradient},
-      {"weights (bf16 copies)", parameters.copies},
+  std::vector<MemoryItem> items = model_items(job, rank);
+  const std::vector<MemoryItem> others = {
       {"AdamW moments (fp32)", pieces.moments},
-      {"activations", activation_bytes(job.model, plan.executor, place.pipeline)},
-      {"workspace", workspace_bytes(job.model, plan.executor, {num_threads, job.device})},
+      {"activations", activation_bytes(job.model, executor, place.pipeline)},
+      {"workspace", workspace_bytes(job.model, executor, {num_threads, job.device})},
       {"tokens of a step", tokens_bytes(job)},
       {"checkpoint staging", pieces.saved + compression.saved, true},
       {"token files (mapped)", planned.token_file_bytes, true},
       {"program and libraries", program_bytes(), true},
   };
+  items.insert(items.end(), others.begin(), others.end());
   if (compression.total() > 0) {
     items.insert(
         items.end() - 3,

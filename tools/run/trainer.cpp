@@ -131,7 +131,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
       targets_(tokens_.size()),
       skips_(start_.skips) {
   if (start_.source == TrainingStart::Source::initial_values) {
-    initialize(model_.stream(), model_.parameters(), config.run.seed);
+    model_.initialize(config.run.seed);
   } else {
     load_training_state(start_, model_);
     if (is_first_rank()) {

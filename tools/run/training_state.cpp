@@ -152,7 +152,16 @@ TrainingStart open_training_start(TrainConfig& config,
 void load_training_state(TrainingStart& start, MeshModel& model) {
   Checkpoint& checkpoint = *start.checkpoint;
   AdamwOptimizer& optimizer = model.optimizer();
-  load_weights(model.stream(), checkpoint, model.parameters());
+  for (std::size_t i = 0; i < optimizer.tensors().size(); ++i) {
+    const OptimizerPiece& piece = model.pieces()[i];
+    for (const ShardPart& part : parts_of_range(piece.parameter->shard, piece.range)) {
+      checkpoint.read_part("weights/" + piece.parameter->spec.name,
+                           part.logical,
+                           optimizer.tensors()[i].weight,
+                           place_of(piece, part));
+    }
+  }
+  model.publish_weights();
   if (start.source != TrainingStart::Source::checkpoint) {
     return;
   }

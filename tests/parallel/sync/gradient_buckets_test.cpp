@@ -149,7 +149,8 @@ TEST_CASE("buckets are ranges that cover the gradient buffer once") {
       const std::vector<Parameter> parameters = parameters_of(model(tied), {}, 0, 0);
       std::vector<std::pair<std::size_t, std::size_t>> ranges;
       std::size_t held = 0;
-      const auto buckets = gradient_buckets(parameters, tied, bytes);
+      const auto buckets = gradient_buckets(
+          parameters, {.tied_embeddings = tied, .bucket_bytes = bytes});
       for (const GradientBucket& bucket : buckets) {
         ranges.emplace_back(bucket.first, bucket.first + bucket.count);
         held += bucket.holds.size();
@@ -172,7 +173,7 @@ TEST_CASE("buckets are ranges that cover the gradient buffer once") {
 
 TEST_CASE("a bucket closes when it is full, and a layer stays together") {
   const std::vector<Parameter> parameters = parameters_of(model(false), {}, 0, 0);
-  const auto buckets = gradient_buckets(parameters, false, 1);
+  const auto buckets = gradient_buckets(parameters, {.bucket_bytes = 1});
   // Head, four layers, embedding, then the norms.
   REQUIRE(buckets.size() == 7);
   CHECK(buckets[0].units == std::vector<GradientBucket::Unit>{{ModelPart::head, -1}});
@@ -183,12 +184,13 @@ TEST_CASE("a bucket closes when it is full, and a layer stays together") {
   }
   CHECK(buckets[5].units == std::vector<GradientBucket::Unit>{{ModelPart::embedding, -1}});
   CHECK(buckets[6].kind == GradientBucket::Kind::norms);
-  CHECK(gradient_buckets(parameters, false, std::size_t{1} << 24U).size() == 2);
+  CHECK(gradient_buckets(parameters, {.bucket_bytes = std::size_t{1} << 24U}).size() == 2);
 }
 
 TEST_CASE("a tied table has a bucket of its own") {
   const std::vector<Parameter> parameters = parameters_of(model(true), {}, 0, 0);
-  const auto buckets = gradient_buckets(parameters, true, std::size_t{1} << 24U);
+  const auto buckets = gradient_buckets(
+      parameters, {.tied_embeddings = true, .bucket_bytes = std::size_t{1} << 24U});
   REQUIRE(buckets.size() == 3);
   CHECK(buckets[2].kind == GradientBucket::Kind::table);
   REQUIRE(buckets[2].holds.size() == 1);

@@ -1,0 +1,74 @@
+#include "parallel/mesh/data_strategy.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace slackline {
+
+namespace {
+
+constexpr std::string_view kLetters = "NIG";
+
+const std::array<std::pair<std::string_view, DataStrategy>, 4>& named() {
+  static const std::array<std::pair<std::string_view, DataStrategy>, 4> kNamed = {
+      {{"replicate", DataStrategy::replicate},
+       {"zero1", DataStrategy::zero1},
+       {"zero2", DataStrategy::zero2},
+       {"zero3", DataStrategy::zero3}}};
+  return kNamed;
+}
+
+char letter_of(Extent extent) {
+  return kLetters[static_cast<std::size_t>(extent)];
+}
+
+}  // namespace
+
+std::vector<DataStrategy> all_data_strategies() {
+  constexpr std::array<Extent, 3> kExtents = {Extent::none, Extent::group, Extent::global};
+  std::vector<DataStrategy> all;
+  for (const Extent parameters : kExtents) {
+    for (const Extent gradients : kExtents) {
+      for (const Extent optimizer : kExtents) {
+        const DataStrategy strategy{parameters, gradients, optimizer};
+        if (nearest_data_strategy(strategy) == strategy) {
+          all.push_back(strategy);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::string letters_of(const DataStrategy& strategy) {
+  return {letter_of(strategy.parameters),
+          letter_of(strategy.gradients),
+          letter_of(strategy.optimizer)};
+}
+
+std::string name_of(const DataStrategy& strategy) {
+  const auto found = std::ranges::find(named(), strategy, &std::pair<std::string_view, DataStrategy>::second);
+  return found == named().end() ? letters_of(strategy) : std::string(found->first);
+}
+
+std::optional<DataStrategy> data_strategy_named(std::string_view name) {
+  const auto found = std::ranges::find(named(), name, &std::pair<std::string_view, DataStrategy>::first);
+  if (found != named().end()) {
+    return found->second;
+  }
+  if (name.size() != 3 || name.find_first_not_of(kLetters) != std::string_view::npos) {
+    return std::nullopt;
+  }
+  const auto extent = [&](std::size_t place) {
+    return static_cast<Extent>(kLetters.find(name[place]));
+  };
+  return DataStrategy{extent(0), extent(1), extent(2)};
+}
+
+DataStrategy nearest_data_strategy(const DataStrategy& strategy) {
+  return {strategy.parameters,
+          strategy.gradients,
+          std::max({strategy.parameters, strategy.gradients, strategy.optimizer})};
+}
+
+}  // namespace slackline
