@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -23,6 +25,10 @@ std::string text_of_numbers(const Numbers& numbers) {
   return text;
 }
 
+// What is known of one element on one rank: the ranks whose gradients are added up in it, as often
+// as they are, or the ranks whose update it is. None: undefined.
+using Content = std::optional<std::multiset<int>>;
+
 class Validator {
  public:
   Validator(const std::vector<SyncPlan>& plans, const ParallelConfig& parallel)
@@ -33,9 +39,7 @@ class Validator {
     if (found_.empty()) {
       for (int rank = 0; rank < mesh_.size(); ++rank) {
         for (std::size_t bucket = 0; bucket < plan(rank).buckets.size(); ++bucket) {
-          check_sum(rank, bucket);
-          check_slice(rank, bucket);
-          check_weights(rank, bucket);
+          check_bucket(rank, bucket);
         }
       }
     }
@@ -43,8 +47,113 @@ class Validator {
   }
 
  private:
-  // Ranks whose gradients of a bucket are in a sum, as often as they are.
-  using Addends = std::multiset<int>;
+  // Follows one element of a bucket through the ops of all ranks.
+  class Trace {
+   public:
+    Trace(const Validator& all, std::size_t element) : all_(all), element_(element) {}
+
+    // What a rank has of it after the first `num_ops` of these ops of its list.
+    [[nodiscard]] Content content(int rank,
+                                  std::size_t bucket,
+                                  const std::vector<SyncOp>& ops,
+                                  std::size_t num_ops) {
+      num_ops = std::min(num_ops, ops.size());
+      if (num_ops == 0) {
+        return begin(rank, bucket, ops);
+      }
+      const auto [known, is_new] = known_.try_emplace({rank, num_ops});
+      if (is_new) {
+        Content content = after(rank, bucket, ops, num_ops);
+        known_[{rank, num_ops}] = std::move(content);
+      }
+      return known_[{rank, num_ops}];
+    }
+
+   private:
+    // Its gradients are its own; its weights are those that it updates.
+    [[nodiscard]] Content begin(int rank, std::size_t bucket, const std::vector<SyncOp>& ops) const {
+      const SyncPlan& plan = all_.plan(rank);
+      if (!ops.empty() && ops.front().state == SyncOp::State::gradients) {
+        return std::multiset<int>{rank};
+      }
+      std::multiset<int> updates;
+      for (const OptimizerPiece& piece : plan.owned) {
+        if (updates_it(piece, plan.buckets[bucket])) {
+          updates.insert(rank);
+        }
+      }
+      return updates.empty() ? Content() : updates;
+    }
+
+    [[nodiscard]] bool updates_it(const OptimizerPiece& piece, const GradientBucket& held) const {
+      const std::size_t first = piece.parameter->first_element - held.first;
+      return std::ranges::find(held.holds, piece.parameter) != held.holds.end() &&
+             first + piece.range.begin <= element_ && element_ < first + piece.range.end;
+    }
+
+    [[nodiscard]] Content after(int rank,
+                                std::size_t bucket,
+                                const std::vector<SyncOp>& ops,
+                                std::size_t num_ops) {
+      const SyncOp& op = ops[num_ops - 1];
+      const std::optional<std::size_t> place = place_in(rank, bucket, op);
+      if (!place) {
+        return content(rank, bucket, ops, num_ops - 1);
+      }
+      const std::vector<int> ranks = all_.members(rank, op.group);
+      const auto has_it = [&](std::size_t member) {
+        const Slice slice = slice_of(op.range.count(), static_cast<int>(member), op.ranks);
+        return slice.begin <= *place && *place < slice.end;
+      };
+      if (op.kind == SyncOp::Kind::reduce_scatter && !has_it(static_cast<std::size_t>(op.rank))) {
+        return std::nullopt;
+      }
+      std::multiset<int> all;
+      for (std::size_t member = 0; member < ranks.size(); ++member) {
+        if (op.kind == SyncOp::Kind::all_gather && !has_it(member)) {
+          continue;
+        }
+        const int other = ranks[member];
+        const std::size_t theirs = same_bucket(all_.plan(rank), bucket, all_.plan(other));
+        Content part =
+            content(other, theirs, all_.ops_like(other, theirs, ops.front()), num_ops - 1);
+        if (!part) {
+          return std::nullopt;
+        }
+        all.merge(*part);
+      }
+      return all;
+    }
+
+    // Where it stands in what an op works on; none where it is not there.
+    [[nodiscard]] std::optional<std::size_t> place_in(int rank,
+                                                      std::size_t bucket,
+                                                      const SyncOp& op) const {
+      std::size_t place = element_;
+      if (op.memory == SyncOp::Memory::share) {
+        const BucketPlace& held = all_.plan(rank).places[bucket];
+        const BucketShare& share =
+            op.state == SyncOp::State::weights ? held.weights : held.gradients;
+        std::size_t before = 0;
+        const auto range = std::ranges::find_if(share, [&](const Slice& slice) {
+          const bool inside = slice.begin <= element_ && element_ < slice.end;
+          place = before + element_ - slice.begin;
+          before += slice.count();
+          return inside;
+        });
+        if (range == share.end()) {
+          return std::nullopt;
+        }
+      }
+      return op.range.begin <= place && place < op.range.end
+                 ? std::make_optional(place - op.range.begin)
+                 : std::nullopt;
+    }
+
+    const Validator& all_;
+    std::size_t element_;
+    std::map<std::pair<int, std::size_t>, Content> known_{};
+  };
 
   [[nodiscard]] const SyncPlan& plan(int rank) const {
     return plans_[static_cast<std::size_t>(rank)];
@@ -63,8 +172,7 @@ class Validator {
       case SyncGroup::data:
         return mesh_.line(rank, "data");
       case SyncGroup::group:
-        return parallel_.num_groups() == 1 ? mesh_.line(rank, "data")
-                                           : mesh_.line(rank, kGroupAxis);
+        return mesh_.line(rank, parallel_.num_groups() == 1 ? "data" : kGroupAxis);
       case SyncGroup::across_groups:
         return mesh_.line(rank, kAcrossGroupsAxis);
       case SyncGroup::table_pair:
@@ -99,8 +207,12 @@ class Validator {
 
   void check_order() {
     for (int rank = 0; rank < mesh_.size(); ++rank) {
-      for (const SyncGroup group :
-           {SyncGroup::tensor, SyncGroup::data, SyncGroup::table, SyncGroup::table_pair}) {
+      for (const SyncGroup group : {SyncGroup::tensor,
+                                    SyncGroup::data,
+                                    SyncGroup::group,
+                                    SyncGroup::across_groups,
+                                    SyncGroup::table,
+                                    SyncGroup::table_pair}) {
         const std::string own = submitted(rank, group);
         if (own.empty()) {
           continue;
@@ -133,31 +245,34 @@ class Validator {
     return static_cast<std::size_t>(table - other.buckets.begin());
   }
 
-  // Returns what the bucket's first `num_ops` sums have added up.
-  [[nodiscard]] Addends addends(int rank, std::size_t bucket, std::size_t num_ops) const {
-    std::vector<const SyncOp*> sums;
+  // The ops of a bucket that a step runs one after another with `first`: its sums, its gathers
+  // before a use, or those after an update. Of the sums of passes one unit's stand for all.
+  [[nodiscard]] std::vector<SyncOp> ops_like(int rank,
+                                             std::size_t bucket,
+                                             const SyncOp& first) const {
+    using Begin = SyncOp::Begin;
+    std::vector<SyncOp> ops;
+    std::optional<GradientBucket::Unit> unit;
     for (const SyncOp& op : plan(rank).ops) {
-      if (op.bucket == bucket && op.state == SyncOp::State::gradients &&
-          op.kind != SyncOp::Kind::all_gather) {
-        sums.push_back(&op);
+      const bool same_end = (op.begin == Begin::before_use) == (first.begin == Begin::before_use);
+      if (op.bucket != bucket || op.state != first.state || !same_end) {
+        continue;
       }
+      if (op.begin == Begin::before_use || op.begin == Begin::pass_made) {
+        unit = unit.value_or(*op.unit);
+        if (op.unit != unit) {
+          continue;
+        }
+      }
+      ops.push_back(op);
     }
-    num_ops = std::min(num_ops, sums.size());
-    if (num_ops == 0) {
-      return {rank};
-    }
-    Addends all;
-    for (const int other : members(rank, sums[num_ops - 1]->group)) {
-      const std::size_t theirs = same_bucket(plan(rank), bucket, plan(other));
-      all.merge(addends(other, theirs, num_ops - 1));
-    }
-    return all;
+    return ops;
   }
 
   // The ranks that make gradients of a bucket's parameters.
-  [[nodiscard]] Addends makers(int rank, std::size_t bucket) const {
+  [[nodiscard]] std::multiset<int> makers(int rank, std::size_t bucket) const {
     const Kind kind = plan(rank).buckets[bucket].kind;
-    Addends ranks;
+    std::multiset<int> ranks;
     for (const int replica : mesh_.line(rank, "data")) {
       if (kind == Kind::table && parallel_.pipeline > 1) {
         for (const int end : ends_of_pipeline(replica)) {
@@ -174,80 +289,141 @@ class Validator {
     return ranks;
   }
 
-  void check_sum(int rank, std::size_t bucket) {
-    const Addends summed = addends(rank, bucket, plan(rank).ops.size());
-    const Addends due = makers(rank, bucket);
-    if (summed != due) {
+  // Elements of the bucket between which no rank tells a difference: the first of each run, gaps
+  // between parameters apart.
+  [[nodiscard]] std::vector<std::size_t> elements_to_check(int rank, std::size_t bucket) const {
+    const GradientBucket& held = plan(rank).buckets[bucket];
+    std::set<std::size_t> cuts;
+    for (int other = 0; other < mesh_.size(); ++other) {
+      const SyncPlan& theirs = plan(other);
+      const std::size_t same = same_bucket(plan(rank), bucket, theirs);
+      if (same >= theirs.buckets.size()) {
+        continue;
+      }
+      const BucketPlace& place = theirs.places[same];
+      for (const BucketShare* share : {&place.weights, &place.gradients, &place.owned}) {
+        for (const Slice& range : *share) {
+          cuts.insert({range.begin, range.end});
+        }
+      }
+      for (const SyncOp& op : theirs.ops) {
+        for (int member = 0; op.bucket == same && member < op.ranks; ++member) {
+          const Slice slice = slice_of(op.range.count(), member, op.ranks);
+          cuts.insert({op.range.begin + slice.begin, op.range.begin + slice.end});
+        }
+      }
+      for (const OptimizerPiece& piece : theirs.owned) {
+        if (std::ranges::find(theirs.buckets[same].holds, piece.parameter) !=
+            theirs.buckets[same].holds.end()) {
+          const std::size_t first = piece.parameter->first_element - theirs.buckets[same].first;
+          cuts.insert({first + piece.range.begin, first + piece.range.end});
+        }
+      }
+    }
+    std::vector<std::size_t> elements;
+    for (const Parameter* parameter : held.holds) {
+      const std::size_t first = parameter->first_element - held.first;
+      const std::size_t end = first + parameter->shard.shape.num_elements();
+      elements.push_back(first);
+      for (const std::size_t cut : cuts) {
+        if (first < cut && cut < end) {
+          elements.push_back(cut);
+        }
+      }
+    }
+    return elements;
+  }
+
+  void check_bucket(int rank, std::size_t bucket) {
+    for (const std::size_t element : elements_to_check(rank, bucket)) {
+      const std::size_t before = found_.size();
+      check_sum(rank, bucket, element);
+      check_weights(rank, bucket, element);
+      if (found_.size() > before) {
+        return;  // one element tells enough
+      }
+    }
+  }
+
+  [[nodiscard]] Content content_at_end(int rank,
+                                       std::size_t bucket,
+                                       std::size_t element,
+                                       const SyncOp& like) const {
+    const std::vector<SyncOp> ops = ops_like(rank, bucket, like);
+    Trace trace(*this, element);
+    return ops.empty() ? trace.content(rank, bucket, {like}, 0)
+                       : trace.content(rank, bucket, ops, ops.size());
+  }
+
+  // What a rank updates is the sum of what all makers made.
+  void check_sum(int rank, std::size_t bucket, std::size_t element) {
+    const SyncOp weights{.state = SyncOp::State::weights, .begin = SyncOp::Begin::update_end};
+    if (!Trace(*this, element).content(rank, bucket, {weights}, 0)) {
+      return;  // another rank updates it
+    }
+    const SyncOp sums{.begin = SyncOp::Begin::passes_end};
+    const Content summed = content_at_end(rank, bucket, element, sums);
+    const std::multiset<int> due = makers(rank, bucket);
+    if (!summed) {
+      found_.push_back(fmt::format(
+          "rank {}, bucket {}: updates elements whose sum another rank has", rank, bucket));
+    } else if (*summed != due) {
       found_.push_back(fmt::format("rank {}, bucket {}: sums gradients of ranks {}, not {}",
                                    rank,
                                    bucket,
-                                   text_of_numbers(summed),
+                                   text_of_numbers(*summed),
                                    text_of_numbers(due)));
     }
   }
 
-  // A rank reads gradients where it has their sum.
-  void check_slice(int rank, std::size_t bucket) {
-    const GradientBucket& held = plan(rank).buckets[bucket];
-    Slice summed{0, held.count};
-    for (const SyncOp& op : plan(rank).ops) {
-      if (op.bucket != bucket || op.state != SyncOp::State::gradients) {
-        continue;
-      }
-      if (op.kind == SyncOp::Kind::reduce_scatter) {
-        summed = slice_of(held.count, op.rank, op.ranks);
-      } else if (op.kind == SyncOp::Kind::all_gather) {
-        summed = {0, held.count};
-      }
-    }
-    const bool reads_others = std::ranges::any_of(plan(rank).owned, [&](const auto& piece) {
-      const std::size_t first = piece.parameter->first_element - held.first;
-      return std::ranges::find(held.holds, piece.parameter) != held.holds.end() &&
-             (first + piece.range.begin < summed.begin || first + piece.range.end > summed.end);
+  // What a rank keeps of the weights, and what its passes read, is one rank's update.
+  void check_weights(int rank, std::size_t bucket, std::size_t element) {
+    const SyncOp kept{.state = SyncOp::State::weights, .begin = SyncOp::Begin::update_end};
+    const BucketShare& share = plan(rank).places[bucket].weights;
+    const bool is_kept = std::ranges::any_of(share, [&](const Slice& range) {
+      return range.begin <= element && element < range.end;
     });
-    if (reads_others) {
+    const Content update = content_at_end(rank, bucket, element, kept);
+    if ((is_kept && (!update || update->size() != 1)) || !reaches(rank, bucket, element)) {
       found_.push_back(fmt::format(
-          "rank {}, bucket {}: updates elements whose sum another rank has", rank, bucket));
+          "rank {}, bucket {}: weights are not each updated by one rank", rank, bucket));
     }
   }
 
-  // Elements of the bucket that a rank updates, gaps between parameters apart.
-  void add_updated(int rank, std::size_t bucket, std::map<std::size_t, int>& times) const {
-    const GradientBucket& held = plan(rank).buckets[bucket];
-    for (const OptimizerPiece& piece : plan(rank).owned) {
-      if (std::ranges::find(held.holds, piece.parameter) == held.holds.end()) {
-        continue;
-      }
-      const std::size_t first = piece.parameter->first_element - held.first;
-      for (std::size_t i = piece.range.begin; i < piece.range.end; ++i) {
-        ++times[first + i];
-      }
+  // Whether gathers before a use bring an element from a rank that keeps it.
+  [[nodiscard]] bool reaches(int rank, std::size_t bucket, std::size_t element) const {
+    if (!plan(rank).places[bucket].weight_slot) {
+      return true;
     }
-  }
-
-  void check_weights(int rank, std::size_t bucket) {
-    const SyncPlan& own = plan(rank);
-    const auto gather = std::ranges::find_if(own.ops, [&](const SyncOp& op) {
-      return op.bucket == bucket && op.state == SyncOp::State::weights;
+    const SyncOp used{.state = SyncOp::State::weights, .begin = SyncOp::Begin::before_use};
+    std::set<int> sources{rank};
+    for (std::size_t i = ops_like(rank, bucket, used).size(); i-- > 0;) {
+      std::set<int> before;
+      for (const int source : sources) {
+        const std::size_t theirs = same_bucket(plan(rank), bucket, plan(source));
+        before.insert(source_of(source, ops_like(source, theirs, used)[i], element));
+      }
+      sources = std::move(before);
+    }
+    return std::ranges::any_of(sources, [&](int source) {
+      const BucketShare& share =
+          plan(source).places[same_bucket(plan(rank), bucket, plan(source))].weights;
+      return std::ranges::any_of(share, [&](const Slice& range) {
+        return range.begin <= element && element < range.end;
+      });
     });
-    std::map<std::size_t, int> times;
-    const std::vector<int> sources =
-        gather == own.ops.end() ? std::vector<int>{rank} : members(rank, gather->group);
-    for (const int source : sources) {
-      add_updated(source, same_bucket(own, bucket, plan(source)), times);
+  }
+
+  // The rank that a gather brings an element from; the rank itself where it brings it from none.
+  [[nodiscard]] int source_of(int rank, const SyncOp& op, std::size_t element) const {
+    const std::vector<int> ranks = members(rank, op.group);
+    for (std::size_t member = 0; member < ranks.size(); ++member) {
+      const Slice slice = slice_of(op.range.count(), static_cast<int>(member), op.ranks);
+      if (op.range.begin + slice.begin <= element && element < op.range.begin + slice.end) {
+        return ranks[member];
+      }
     }
-    std::size_t held = 0;
-    for (const Parameter* parameter : own.buckets[bucket].holds) {
-      held += parameter->shard.shape.num_elements();
-    }
-    const bool once = std::ranges::all_of(times, [](const auto& row) { return row.second == 1; });
-    if (times.size() != held || !once) {
-      found_.push_back(
-          fmt::format("rank {}, bucket {}: weights are not each updated by one of ranks {}",
-                      rank,
-                      bucket,
-                      text_of_numbers(sources)));
-    }
+    return rank;
   }
 
   const std::vector<SyncPlan>& plans_;

@@ -37,6 +37,10 @@ MeshRun run_on(const ParallelConfig& parallel, bool tied) {
           .micro_batch = 1};
 }
 
+DataStrategy strategy(const char* letters) {
+  return *data_strategy_named(letters);
+}
+
 std::vector<ParallelConfig> layouts() {
   const DataStrategy zero1 = DataStrategy::zero1;
   return {
@@ -54,7 +58,11 @@ std::vector<ParallelConfig> layouts() {
       {.tensor = 2, .pipeline = 2, .data = 2, .data_strategy = zero1},
       {.pipeline = 2, .data = 4, .data_strategy = zero1, .embedding_sync = EmbeddingSync::separate},
       {.tensor = 4, .pipeline = 2, .schedule = ScheduleName::zb_h1},
-      {.tensor = 2, .data = 2, .sequence_parallel = true, .data_strategy = zero1}};
+      {.tensor = 2, .data = 2, .sequence_parallel = true, .data_strategy = zero1},
+      {.data = 3, .data_strategy = DataStrategy::zero3},
+      {.pipeline = 2, .data = 4, .group = 2, .data_strategy = strategy("IIG")},
+      {.tensor = 2, .data = 4, .group = 2, .data_strategy = strategy("NII")},
+      {.pipeline = 2, .data = 2, .data_strategy = strategy("GNG")}};
 }
 
 // Three data ranks need a batch of their own; what is saved does not depend on it.
@@ -153,9 +161,7 @@ LogicalTensors loaded_state(const MeshRun& run, const std::string& directory) {
         second.put(piece, model.optimizer().second_moment(name));
       }
     }
-    for (const Parameter& parameter : model.parameters().all()) {
-      LogicalState::require_copy(saved_weights, parameter);
-    }
+    LogicalState::require_copies(saved_weights, model);
   });
   LogicalTensors state;
   add_group("weights/", weights.take(), state);
@@ -197,7 +203,8 @@ void require_resharding(const ParallelConfig& from, const std::vector<ParallelCo
 
 TEST_CASE("a state saved on one layout is the same state on another") {
   const std::vector<ParallelConfig> all = layouts();
-  require_resharding(all[10], {all[0], all[5], all[8]});
+  require_resharding(all[10], {all[0], all[5], all[8], all[16]});
+  require_resharding(all[16], {all[0], all[15], all[17], all[18]});
 }
 
 TEST_CASE("a state saved on any layout is the same state on every other", "[slow]") {

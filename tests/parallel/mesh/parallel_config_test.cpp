@@ -84,7 +84,8 @@ TEST_CASE("degrees below one and unknown names are refused") {
   CHECK(unlike(refusal(R"({"tensor": 0})"), "tensor", "got 0") == "");
   CHECK(unlike(refusal(R"({"data": -2})"), "data", "got -2") == "");
   CHECK(unlike(refusal(R"({"schedule": "1f1c"})"), "schedule", "1f1b") == "");
-  CHECK(unlike(refusal(R"({"data_strategy": "zero2"})"), "data_strategy", "zero1") == "");
+  CHECK(unlike(refusal(R"({"data_strategy": "zero4"})"), "data_strategy", "zero1") == "");
+  CHECK(unlike(refusal(R"({"data_strategy": "NIX"})"), "data_strategy", "zero1") == "");
   CHECK(unlike(refusal(R"({"transfers": "block"})"), "transfers", "blocking") == "");
   CHECK(unlike(refusal(R"({"embedding_sync": "fuse"})"), "embedding_sync", "fused") == "");
   CHECK(unlike(refusal(R"({"tensors": 2})"), "tensor", "tensors") == "");
@@ -154,6 +155,23 @@ TEST_CASE("interleaved ranks need a multiple of the pipeline's micro-batches") {
                "schedule",
                "parallel.pipeline = 4: batch.global 12 makes 6") == "");
   CHECK(batch_refusal(config, {.global = 16, .micro = 1}) == "accepted");
+}
+
+TEST_CASE("data strategies have names or letters, and an optimizer as fine as the rest") {
+  using E = Extent;
+  CHECK(all_data_strategies().size() == 14);
+  for (const DataStrategy& strategy : all_data_strategies()) {
+    for (const std::string& name : {letters_of(strategy), name_of(strategy)}) {
+      INFO(name);
+      CHECK(read(R"({"data_strategy": ")" + name + "\"}").data_strategy == strategy);
+    }
+  }
+  CHECK(read(R"({"data_strategy": "zero2"})").data_strategy ==
+        DataStrategy{E::none, E::global, E::global});
+  CHECK(read(R"({"data_strategy": "IIG"})").data_strategy ==
+        DataStrategy{E::group, E::group, E::global});
+  CHECK(unlike(refusal(R"({"data_strategy": "GNN"})"), "data_strategy", "GNG") == "");
+  CHECK(unlike(refusal(R"({"data_strategy": "NGI"})"), "data_strategy", "zero2") == "");
 }
 
 }  // namespace slackline

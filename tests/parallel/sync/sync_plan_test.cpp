@@ -83,6 +83,18 @@ std::vector<ParallelConfig> layouts() {
       }
     }
   }
+  for (const DataStrategy& strategy : all_data_strategies()) {
+    for (const int pipeline : {1, 2}) {
+      for (const auto& [data, group] : {std::pair{3, 3}, {4, 2}, {2, 1}}) {
+        list.push_back({.tensor = 3 - pipeline,
+                        .pipeline = pipeline,
+                        .data = data,
+                        .group = group,
+                        .sequence_parallel = pipeline == 1,
+                        .data_strategy = strategy});
+      }
+    }
+  }
   return list;
 }
 
@@ -109,13 +121,10 @@ TEST_CASE("the plans of every layout add each gradient once and update each weig
   }
 }
 
-TEST_CASE("a plan that lacks an op, doubles one or swaps two is refused") {
-  const ParallelConfig layout{.tensor = 2,
-                              .pipeline = 2,
-                              .data = 2,
-                              .sequence_parallel = true,
-                              .data_strategy = DataStrategy::zero1,
-                              .embedding_sync = EmbeddingSync::separate};
+namespace {
+
+void require_refusals(const ParallelConfig& layout) {
+  INFO(name_of(layout.data_strategy));
   const Ranks sound(job(layout));
   REQUIRE(sound.violations().empty());
   const std::size_t count = sound.plans.front().ops.size();
@@ -136,6 +145,24 @@ TEST_CASE("a plan that lacks an op, doubles one or swaps two is refused") {
       }
       CHECK_FALSE(broken.violations().empty());
     }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a plan that lacks an op, doubles one or swaps two is refused") {
+  const ParallelConfig layout{.tensor = 2,
+                              .pipeline = 2,
+                              .data = 2,
+                              .sequence_parallel = true,
+                              .data_strategy = DataStrategy::zero1,
+                              .embedding_sync = EmbeddingSync::separate};
+  require_refusals(layout);
+  for (const char* letters : {"NNI", "NIG", "IIG", "ING", "GGG", "GIG", "IGG"}) {
+    require_refusals({.pipeline = 2,
+                      .data = 4,
+                      .group = 2,
+                      .data_strategy = *data_strategy_named(letters)});
   }
   Ranks swapped(job(layout));
   std::vector<SyncOp>& ops = swapped.plans.front().ops;
