@@ -8,73 +8,6 @@
 
 namespace slackline {
 
-namespace {
-
-void check_sum(const Tensor& data, SumOrder order, int size) {
-  const DType dtype = data.dtype();
-  SL_CHECK(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64,
-           "sums over ranks take f32, bf16 and f64; got " + std::string(name_of(dtype)));
-  SL_CHECK(order.fits(size),
-           "runs of " + std::to_string(order.runs[0]) + " x " + std::to_string(order.runs[1]) +
-               " ranks must divide the ranks of a sum; got " + std::to_string(size));
-}
-
-std::byte* byte_of(const Tensor& data, std::size_t element) {
-  return static_cast<std::byte*>(data.raw()) + element * size_of(data.dtype());
-}
-
-void add_if_any(Step& step, const Piece& piece) {
-  if (piece.bytes > 0) {
-    step.pieces.push_back(piece);
-  }
-}
-
-}  // namespace
-
-std::size_t Moves::bytes_sent() const {
-  std::size_t bytes = 0;
-  for (const Step& step : steps) {
-    for (const Piece& piece : step.pieces) {
-      bytes += piece.way == Message::Way::send ? piece.bytes : 0;
-    }
-  }
-  return bytes;
-}
-
-void cut(Moves& moves, std::size_t longest) {
-  SL_CHECK(longest > 0, "messages of nothing");
-  for (Step& step : moves.steps) {
-    const std::vector<Piece> whole = std::exchange(step.pieces, {});
-    bool more = true;
-    for (std::size_t begin = 0; more; begin += longest) {
-      more = false;
-      for (const Piece& piece : whole) {
-        if (begin > 0 && begin >= piece.bytes) {
-          continue;
-        }
-        Piece& part = step.pieces.emplace_back(piece);
-        part.data = piece.bytes > 0 ? piece.data + begin : piece.data;
-        part.bytes = std::min(longest, piece.bytes - begin);
-        more = more || begin + longest < piece.bytes;
-      }
-    }
-  }
-}
-
-Piece CollectiveSteps::send(int to, const Tensor& data, Slice part, Lane lane) const {
-  return {.way = Message::Way::send,
-          .lane = lane,
-          .peer = to,
-          .data = byte_of(data, part.begin),
-          .bytes = part.count() * size_of(data.dtype())};
-}
-
-Piece CollectiveSteps::receive(int from, const Tensor& data, Slice part, Lane lane) const {
-  Piece piece = send(from, data, part, lane);
-  piece.way = Message::Way::receive;
-  return piece;
-}
-
 Slice CollectiveSteps::slice(const Tensor& data, int rank) const {
   return slice_of(data.num_elements(), rank, size_);
 }
@@ -98,7 +31,7 @@ Moves CollectiveSteps::gathered_all_reduce(const Tensor& data, SumOrder order) c
   const Slice all{0, data.num_elements()};
   receive_and_sum(data, all, order, moves, step);
   for (int i = 1; i < size_; ++i) {
-    add_if_any(step, send((rank_ + i) % size_, data, all, Lane::first));
+    step.add(send_piece((rank_ + i) % size_, data, all, Lane::first));
   }
   moves.steps.push_back(std::move(step));
   return moves;
@@ -116,7 +49,7 @@ void CollectiveSteps::add_reduction(const Tensor& data, SumOrder order, Moves& m
   receive_and_sum(data, slice(data, rank_), order, moves, step);
   for (int i = 1; i < size_; ++i) {
     const int to = (rank_ + i) % size_;
-    add_if_any(step, send(to, data, slice(data, to), Lane::first));
+    step.add(send_piece(to, data, slice(data, to), Lane::first));
   }
   moves.steps.push_back(std::move(step));
 }
@@ -144,17 +77,17 @@ void CollectiveSteps::receive_and_sum(
     sum.inputs.push_back(next);
     next += bytes;
   }
-  step.sum = std::move(sum);
+  step.sums.push_back(std::move(sum));
 }
 
 Step CollectiveSteps::gather_step(const Tensor& data, Lane lane) const {
   Step step;
   for (int i = 1; i < size_; ++i) {
     const int from = (rank_ + size_ - i) % size_;
-    add_if_any(step, receive(from, data, slice(data, from), lane));
+    step.add(receive_piece(from, data, slice(data, from), lane));
   }
   for (int i = 1; i < size_; ++i) {
-    add_if_any(step, send((rank_ + i) % size_, data, slice(data, rank_), lane));
+    step.add(send_piece((rank_ + i) % size_, data, slice(data, rank_), lane));
   }
   return step;
 }
@@ -173,11 +106,11 @@ Moves CollectiveSteps::all_to_all(const Tensor& from, const Tensor& to) const {
   Step step;
   for (int i = 1; i < size_; ++i) {
     const int source = (rank_ + size_ - i) % size_;
-    add_if_any(step, receive(source, to, slice(to, source), Lane::first));
+    step.add(receive_piece(source, to, slice(to, source), Lane::first));
   }
   for (int i = 1; i < size_; ++i) {
     const int target = (rank_ + i) % size_;
-    add_if_any(step, send(target, from, slice(from, target), Lane::first));
+    step.add(send_piece(target, from, slice(from, target), Lane::first));
   }
   moves.steps.push_back(std::move(step));
   return moves;
@@ -193,13 +126,13 @@ Moves CollectiveSteps::broadcast(const Tensor& data, int root) const {
     std::erase_if(step.pieces, [](const Piece& p) { return p.way == Message::Way::receive; });
     for (int i = 1; i < size_; ++i) {
       const int to = (rank_ + i) % size_;
-      add_if_any(step, send(to, data, slice(data, to), Lane::first));
+      step.add(send_piece(to, data, slice(data, to), Lane::first));
     }
     moves.steps.push_back(std::move(step));
     return moves;
   }
   Step scatter;
-  add_if_any(scatter, receive(root, data, slice(data, rank_), Lane::first));
+  scatter.add(receive_piece(root, data, slice(data, rank_), Lane::first));
   moves.steps.push_back(std::move(scatter));
   Step gather = gather_step(data, Lane::second);
   std::erase_if(gather.pieces, [root](const Piece& piece) {
@@ -222,13 +155,13 @@ Moves CollectiveSteps::tree_broadcast(const Tensor& data, int root) const {
   Moves moves;
   if (place != 0) {
     Step step;
-    add_if_any(step, receive(rank_at(place - reach), data, all, Lane::first));
+    step.add(receive_piece(rank_at(place - reach), data, all, Lane::first));
     moves.steps.push_back(std::move(step));
   }
   Step step;
   for (int distance = reach >> 1; distance > 0; distance >>= 1) {
     if (place + distance < size_) {
-      add_if_any(step, send(rank_at(place + distance), data, all, Lane::first));
+      step.add(send_piece(rank_at(place + distance), data, all, Lane::first));
     }
   }
   moves.steps.push_back(std::move(step));

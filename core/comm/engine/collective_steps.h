@@ -2,48 +2,18 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
-#include <vector>
+#include <utility>
 
 #include "core/comm/communicator.h"
-#include "core/comm/engine/ordered_sum.h"
+#include "core/comm/engine/moves.h"
 #include "core/comm/engine/scratch_pool.h"
-#include "core/comm/transport/transport.h"
 #include "core/tensor/tensor.h"
 
 namespace slackline {
 
-// One message of a step; `peer` counts in the communicator.
-struct Piece {
-  Message::Way way = Message::Way::send;
-  Lane lane = Lane::first;
-  int peer = 0;
-  std::byte* data = nullptr;
-  std::size_t bytes = 0;
-  bool done = false;
-};
-
-// Messages that go at once, then a sum over what arrived.
-struct Step {
-  std::vector<Piece> pieces{};
-  std::optional<OrderedSum> sum{};
-};
-
-// What one rank does for one operation: steps one after the other, and the memory they receive
-// into. Plain data: the engine carries it out, the same over every transport.
-struct Moves {
-  std::vector<Step> steps{};
-  ScratchPool::Lease scratch{};
-
-  [[nodiscard]] std::size_t bytes_sent() const;
-};
-
-// Cuts messages to `longest` bytes, the first parts of all before the second ones. Parts of one
-// message are told apart by their order alone. REQUIRES: the other ranks do the same; longest > 0.
-void cut(Moves& moves, std::size_t longest);
-
-// The algorithms, as seen by rank `rank` of `size` >= 2; S is the tensor's bytes, own its slice's.
-// Sends of nothing are left out on both sides. Bytes each rank sends: collective_bytes.h.
+// The algorithms, as seen by rank `rank` of `size` >= 2; S is the tensor's bytes,
+// own its slice's. Sends of nothing are left out on both sides. Bytes each rank sends:
+// collective_bytes.h.
 class CollectiveSteps {
  public:
   CollectiveSteps(int rank, int size, std::shared_ptr<ScratchPool> pool)
@@ -66,8 +36,6 @@ class CollectiveSteps {
   [[nodiscard]] Moves barrier() const;
 
  private:
-  [[nodiscard]] Piece send(int to, const Tensor& data, Slice part, Lane lane) const;
-  [[nodiscard]] Piece receive(int from, const Tensor& data, Slice part, Lane lane) const;
   [[nodiscard]] Slice slice(const Tensor& data, int rank) const;
 
   // Everybody's slices to everybody, and the sum of the own one.

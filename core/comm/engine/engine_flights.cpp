@@ -24,6 +24,12 @@ bool goes_first(const Message& message) {
   return message.way == Message::Way::send && message.lane == Lane::direct && !gives_way(message);
 }
 
+void run_all(const std::vector<OrderedSum>& sums) {
+  for (const OrderedSum& sum : sums) {
+    sum.run();
+  }
+}
+
 }  // namespace
 
 // All of them are in the list before anything that may throw, which fails the list.
@@ -141,18 +147,20 @@ bool Engine::post_background() {
 }
 
 void Engine::sum_step(Flight& flight) {
-  const Step& step = flight.moves.steps[flight.step];
-  if (step.sum && step.sum->elements * step.sum->inputs.size() > kInlineSum) {
+  const std::vector<OrderedSum>& sums = flight.moves.steps[flight.step].sums;
+  std::size_t addends = 0;
+  for (const OrderedSum& sum : sums) {
+    addends += sum.elements * sum.inputs.size();
+  }
+  if (addends > kInlineSum) {
     flight.stage = Flight::Stage::summing;
-    sums_.submit([this, &flight, &sum = *step.sum] {
-      sum.run();
+    sums_.submit([this, &flight, &sums] {
+      run_all(sums);
       tell_worked(flight);
     });
     return;
   }
-  if (step.sum) {
-    step.sum->run();
-  }
+  run_all(sums);
   ++flight.step;
   flight.stage = Flight::Stage::posting;
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/comm/communicator.h"
-#include "core/comm/engine/collective_steps.h"
+#include "core/comm/engine/moves.h"
 #include "core/comm/transfer_work.h"
 
 namespace slackline {

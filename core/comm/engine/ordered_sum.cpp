@@ -29,7 +29,8 @@ void add(const T* from, Wide* __restrict to, std::size_t count) {
 
 // A sum is nested runs: one of level 0 adds sizes_[0] inputs, one of level k adds sizes_[k] runs of
 // level k - 1, each in order. The last level is the whole sum.
-template <typename T, typename Wide>
+// Inputs are T, the output is Out; additions are of Wide.
+template <typename T, typename Wide, typename Out = T>
 class BlockSum {
  public:
   explicit BlockSum(const OrderedSum& sum) : sum_(sum) {
@@ -42,12 +43,12 @@ class BlockSum {
   }
 
   void run() {
-    auto* output = reinterpret_cast<T*>(sum_.output);
+    auto* output = reinterpret_cast<Out*>(sum_.output);
     for (std::size_t begin = 0; begin < sum_.elements; begin += kBlock) {
       const std::size_t count = std::min(kBlock, sum_.elements - begin);
       sum_run(num_levels_ - 1, 0, {begin, begin + count}, total_);
       for (std::size_t i = 0; i < count; ++i) {
-        output[begin + i] = static_cast<T>(total_[i]);
+        output[begin + i] = static_cast<Out>(total_[i]);
       }
     }
   }
@@ -104,6 +105,15 @@ class BlockSum {
 }  // namespace
 
 void OrderedSum::run() const {
+  const DType to = output_dtype.value_or(dtype);
+  if (dtype == DType::bf16 && to == DType::f32) {
+    return BlockSum<BFloat16, float, float>(*this).run();
+  }
+  if (dtype == DType::f32 && to == DType::bf16) {
+    return BlockSum<float, float, BFloat16>(*this).run();
+  }
+  SL_CHECK(to == dtype,
+           "a sum of " + std::string(name_of(dtype)) + " as " + std::string(name_of(to)));
   switch (dtype) {
     case DType::f32:
       return BlockSum<float, float>(*this).run();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "core/comm/communicator.h"
@@ -9,10 +10,12 @@
 namespace slackline {
 
 // A sum over ranks of one stretch of a tensor. Per element, in the order given: f32 and bf16 in
-// fp32 with one rounding at the end, f64 in double. The bits depend on nothing else. REQUIRES: the
-// order fits the number of inputs.
+// fp32 with one rounding at the end, f64 in double. The bits depend on nothing else. Part of a
+// larger sum may keep what is wider than the tensor. REQUIRES: the order fits the number of inputs.
 struct OrderedSum {
-  DType dtype = DType::f32;
+  DType dtype = DType::f32;  // of the inputs
+  // Of the output, empty: as the inputs. Bf16 may be summed to f32, and f32 to bf16. CPU alone.
+  std::optional<DType> output_dtype{};
   SumOrder order{};
   std::vector<const std::byte*> inputs{};  // one per rank, in rank order; two at least
   std::byte* output = nullptr;             // may be one of the inputs

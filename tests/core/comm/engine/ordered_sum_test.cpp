@@ -64,6 +64,41 @@ TEST_CASE("every order has the same sum of numbers that add exactly") {
   }
 }
 
+TEST_CASE("a sum in two parts keeps in fp32 what bf16 would round away") {
+  const std::vector<BFloat16> x = {
+      BFloat16(1.0F), BFloat16(1.0F / 256), BFloat16(1.0F / 256), BFloat16(1.0F / 128)};
+  const auto bytes_of = [](const auto& value) {
+    return reinterpret_cast<const std::byte*>(&value);
+  };
+  const auto place_of = [](auto& value) { return reinterpret_cast<std::byte*>(&value); };
+  BFloat16 whole;
+  OrderedSum{.dtype = DType::bf16,
+             .order = SumOrder::pairs,
+             .inputs = {bytes_of(x[0]), bytes_of(x[1]), bytes_of(x[2]), bytes_of(x[3])},
+             .output = place_of(whole),
+             .elements = 1}
+      .run();
+  std::vector<float> parts(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    OrderedSum{.dtype = DType::bf16,
+               .output_dtype = DType::f32,
+               .inputs = {bytes_of(x[2 * i]), bytes_of(x[2 * i + 1])},
+               .output = place_of(parts[i]),
+               .elements = 1}
+        .run();
+  }
+  CHECK(parts == std::vector<float>{1.0F + 1.0F / 256, 3.0F / 256});
+  BFloat16 sum;
+  OrderedSum{.dtype = DType::f32,
+             .output_dtype = DType::bf16,
+             .inputs = {bytes_of(parts[0]), bytes_of(parts[1])},
+             .output = place_of(sum),
+             .elements = 1}
+      .run();
+  CHECK(sum == whole);
+  CHECK(static_cast<float>(sum) != static_cast<float>(BFloat16(parts[0])) + parts[1]);
+}
+
 TEST_CASE("an order fits numbers of ranks that its largest runs divide") {
   CHECK(SumOrder::ranks.fits(1));
   CHECK(SumOrder::ranks.fits(7));
