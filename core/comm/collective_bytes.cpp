@@ -1,10 +1,15 @@
 #include "core/comm/collective_bytes.h"
 
+#include <string>
+
+#include "core/check.h"
+
 namespace slackline {
 
 namespace {
 
 using Kind = TransferRecord::Kind;
+using Way = Hierarchy::Way;
 
 std::size_t children_in_tree(int rank, int size, int root) {
   const int place = (rank + size - root) % size;
@@ -13,6 +18,72 @@ std::size_t children_in_tree(int rank, int size, int root) {
     children += place + distance < size ? 1 : 0;
   }
   return children;
+}
+
+bool sums(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::reduce_scatter;
+}
+
+bool gathers(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::all_gather;
+}
+
+Way way_of(const CollectiveCall& call, int size) {
+  const std::size_t bytes = call.elements * call.element_size;
+  if (sums(call.kind)) {
+    return call.hierarchy.way_of_sum(bytes, size, call.order);
+  }
+  return call.kind == Kind::all_gather ? call.hierarchy.way_of_gather(bytes, size) : Way::direct;
+}
+
+// The bytes of slices of a call, as one rank sees them.
+struct Slices {
+  std::size_t all = 0;
+  std::size_t own = 0;
+  std::size_t of_place = 0;  // of the ranks at its place in all groups
+  std::size_t of_group = 0;  // of the ranks of its group
+};
+
+Slices slices_of(const CollectiveCall& call, int rank, int size) {
+  const int m = call.hierarchy.ranks_in_group;
+  Slices bytes{.all = call.elements * call.element_size};
+  for (int owner = 0; owner < size; ++owner) {
+    const std::size_t owned =
+        call.hierarchy.slice(call.elements, owner, size).count() * call.element_size;
+    bytes.own += owner == rank ? owned : 0;
+    bytes.of_place += owner % m == rank % m ? owned : 0;
+    bytes.of_group += owner / m == rank / m ? owned : 0;
+  }
+  return bytes;
+}
+
+// Of a group's sums over an element's own: bf16 is summed in fp32, and rounded once.
+std::size_t widening(const CollectiveCall& call) {
+  return call.element_size == size_of(DType::bf16) ? 2 : 1;
+}
+
+std::size_t direct_bytes_across(const CollectiveCall& call, int rank, int size) {
+  const Slices bytes = slices_of(call, rank, size);
+  const auto others = static_cast<std::size_t>(size - call.hierarchy.ranks_in_group);
+  if (call.kind == Kind::all_reduce && exchanges_all(bytes.all, size)) {
+    return others * bytes.all;
+  }
+  return (sums(call.kind) ? bytes.all - bytes.of_group : 0) +
+         (gathers(call.kind) ? others * bytes.own : 0);
+}
+
+std::size_t hierarchical_bytes_across(const CollectiveCall& call, int rank, int size) {
+  const Slices bytes = slices_of(call, rank, size);
+  const auto other_groups = static_cast<std::size_t>(call.hierarchy.num_groups(size) - 1);
+  return (sums(call.kind) ? widening(call) * (bytes.of_place - bytes.own) : 0) +
+         (gathers(call.kind) ? other_groups * bytes.own : 0);
+}
+
+std::size_t hierarchical_bytes_inside(const CollectiveCall& call, int rank, int size) {
+  const Slices bytes = slices_of(call, rank, size);
+  const auto others = static_cast<std::size_t>(call.hierarchy.ranks_in_group - 1);
+  return (sums(call.kind) ? bytes.all - bytes.of_place : 0) +
+         (gathers(call.kind) ? others * bytes.of_place : 0);
 }
 
 }  // namespace
@@ -25,8 +96,13 @@ std::size_t bytes_sent_by(const CollectiveCall& call, int rank, int size) {
   if (size == 1) {
     return 0;
   }
+  if (way_of(call, size) != Way::direct) {
+    return hierarchical_bytes_inside(call, rank, size) +
+           hierarchical_bytes_across(call, rank, size);
+  }
   const std::size_t all = call.elements * call.element_size;
-  const std::size_t own = slice_of(call.elements, rank, size).count() * call.element_size;
+  const std::size_t own =
+      call.hierarchy.slice(call.elements, rank, size).count() * call.element_size;
   const auto others = static_cast<std::size_t>(size - 1);
   switch (call.kind) {
     case Kind::send:
@@ -50,14 +126,40 @@ std::size_t bytes_sent_by(const CollectiveCall& call, int rank, int size) {
   return 0;
 }
 
+std::size_t bytes_sent_across_by(const CollectiveCall& call, int rank, int size) {
+  SL_CHECK(sums(call.kind) || gathers(call.kind),
+           "bytes between groups of " + std::string(name_of(call.kind)));
+  return way_of(call, size) == Way::direct ? direct_bytes_across(call, rank, size)
+                                           : hierarchical_bytes_across(call, rank, size);
+}
+
+HierarchicalScratch hierarchical_scratch_of(const CollectiveCall& call,
+                                            Way way,
+                                            int rank,
+                                            int size) {
+  const int m = call.hierarchy.ranks_in_group;
+  const Slices bytes = slices_of(call, rank, size);
+  // No slice of a place is larger than the first group's.
+  const std::size_t at_once =
+      way == Way::sequential
+          ? bytes.of_place
+          : call.hierarchy.slice(call.elements, rank % m, size).count() * call.element_size;
+  const auto other_groups = static_cast<std::size_t>(call.hierarchy.num_groups(size) - 1);
+  return {.from_groups = other_groups * widening(call) * bytes.own,
+          .group_sums = widening(call) > 1 ? widening(call) * at_once : 0,
+          .from_ranks = static_cast<std::size_t>(m - 1) * at_once};
+}
+
 std::size_t scratch_bytes_of(const CollectiveCall& call, int rank, int size) {
-  if (call.kind != Kind::all_reduce && call.kind != Kind::reduce_scatter) {
+  if (!sums(call.kind)) {
     return 0;
   }
-  const std::size_t all = call.elements * call.element_size;
-  const std::size_t own = slice_of(call.elements, rank, size).count() * call.element_size;
-  const bool gathers = call.kind == Kind::all_reduce && exchanges_all(all, size);
-  return static_cast<std::size_t>(size - 1) * (gathers ? all : own);
+  if (const Way way = way_of(call, size); way != Way::direct) {
+    return hierarchical_scratch_of(call, way, rank, size).total();
+  }
+  const Slices bytes = slices_of(call, rank, size);
+  const bool exchanges = call.kind == Kind::all_reduce && exchanges_all(bytes.all, size);
+  return static_cast<std::size_t>(size - 1) * (exchanges ? bytes.all : bytes.own);
 }
 
 }  // namespace slackline

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "core/comm/communicator.h"
+#include "core/comm/hierarchy.h"
 
 namespace slackline {
 
@@ -18,14 +19,44 @@ namespace slackline {
 //                   (S - own) + (n - 1) own of the root, (n - 2) own of the others
 //
 // Over all ranks an all_reduce in slices comes to 2 (n - 1) S. One rank sends nothing.
+//
+// Of a sum or gather that does not go directly (Hierarchy), sequential or overlapped, g groups of m
+// ranks, `place` the bytes of the slices that ranks at the same place own, own included:
+//
+//   reduce_scatter  inside the group S - place        between groups w (place - own)
+//   all_gather      inside the group (m - 1) place    between groups (g - 1) own
+//   all_reduce      both
+//
+// where w is 2 for bf16, whose groups' sums travel in fp32, and else 1.
 struct CollectiveCall {
   TransferRecord::Kind kind = TransferRecord::Kind::send;
   std::size_t elements = 0;
   std::size_t element_size = 4;
-  int root = 0;  // of a broadcast
+  int root = 0;      // of a broadcast
+  SumOrder order{};  // of a sum; with the hierarchy it says which way the call goes
+  Hierarchy hierarchy{};
 };
 
 [[nodiscard]] std::size_t bytes_sent_by(const CollectiveCall& call, int rank, int size);
+
+// Those of them that leave the rank's group. REQUIRES: the call is an all_reduce, reduce_scatter or
+// all_gather.
+[[nodiscard]] std::size_t bytes_sent_across_by(const CollectiveCall& call, int rank, int size);
+
+// Bytes of what a sum that does not go directly receives and keeps beside its tensor.
+struct HierarchicalScratch {
+  std::size_t from_groups = 0;  // the other groups' sums of the rank's slice
+  std::size_t group_sums = 0;   // of bf16: sums of the own group, in fp32
+  std::size_t from_ranks = 0;   // the other ranks' slices, of one block at a time if overlapped
+
+  [[nodiscard]] std::size_t total() const { return from_groups + group_sums + from_ranks; }
+};
+
+// REQUIRES: the call is a sum; it goes `way`, which is not direct.
+[[nodiscard]] HierarchicalScratch hierarchical_scratch_of(const CollectiveCall& call,
+                                                          Hierarchy::Way way,
+                                                          int rank,
+                                                          int size);
 
 // Bytes an operation receives into beside its tensors, at most.
 [[nodiscard]] std::size_t scratch_bytes_of(const CollectiveCall& call, int rank, int size);

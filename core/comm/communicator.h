@@ -14,6 +14,7 @@
 namespace slackline {
 
 struct Cluster;
+struct Hierarchy;
 
 // Orders a sum over ranks, per element, in fp32 (f64 tensors: in double): runs of consecutive ranks
 // are added first, then the runs' sums in order.
@@ -113,14 +114,14 @@ class Communicator {
                                             SumOrder order = SumOrder::ranks,
                                             const TransferWork& work = {}) = 0;
 
-  // In place: this rank's slice_of(elements) of `data` ends as the sum; the rest is undefined.
-  // REQUIRES: order.fits(size()).
+  // In place: this rank's slice of `data` ends as the sum; the rest is undefined. The slice is
+  // slice_of(elements), if hierarchy() names no other. REQUIRES: order.fits(size()).
   [[nodiscard]] virtual Transfer reduce_scatter(const Tensor& data,
                                                 const TransferNote& note,
                                                 SumOrder order = SumOrder::ranks,
                                                 const TransferWork& work = {}) = 0;
 
-  // In place: every rank brings its slice_of(elements) of `data` and ends with all of it.
+  // In place: every rank brings its slice of `data`, as above, and ends with all of it.
   [[nodiscard]] virtual Transfer all_gather(const Tensor& data,
                                             const TransferNote& note,
                                             const TransferWork& work = {}) = 0;
@@ -162,6 +163,14 @@ class Communicator {
   // Says what the links of a world that emulates none are like, as probed: how many bytes of
   // background messages keep one busy follows from that. All ranks call alike.
   virtual void set_links(const Cluster& links) = 0;
+
+  // Says how sums and gathers from now on are to go through groups of these ranks, and which slices
+  // ranks own. Groups made of this one have none. All members call alike, between the same calls.
+  // REQUIRES: hierarchy.fits(size()).
+  virtual void set_hierarchy(const Hierarchy& hierarchy) = 0;
+
+  // At first all ranks are one by one (Hierarchy::is_flat).
+  [[nodiscard]] virtual const Hierarchy& hierarchy() const = 0;
 
   // Tells all ranks of the world that this one cannot go on: their waits and later transfers throw
   // CommError with `reason`. The first failure counts.

@@ -94,6 +94,10 @@ class ForwardingCommunicator : public Communicator {
 
   void set_links(const Cluster& links) override { real_->set_links(links); }
 
+  void set_hierarchy(const Hierarchy& hierarchy) override { real_->set_hierarchy(hierarchy); }
+
+  [[nodiscard]] const Hierarchy& hierarchy() const override { return real_->hierarchy(); }
+
   void fail(const std::string& reason) override { real_->fail(reason); }
 
   [[nodiscard]] bool has_failed() const override { return real_->has_failed(); }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/comm/hierarchy.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/error.h"
 
@@ -116,7 +117,7 @@ class HostStagedCommunicator final : public Communicator {
                           const TransferNote& note,
                           SumOrder order,
                           const TransferWork& work) override {
-    const Ways ways{.out = all_of(data), .in = own_of(data)};
+    const Ways ways{.out = all_of(data), .in = owned_of(data)};
     return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
       return inner_->reduce_scatter(host, note, order, w);
     });
@@ -125,7 +126,7 @@ class HostStagedCommunicator final : public Communicator {
   Transfer all_gather(const Tensor& data,
                       const TransferNote& note,
                       const TransferWork& work) override {
-    const Ways ways{.out = own_of(data), .in = all_of(data)};
+    const Ways ways{.out = owned_of(data), .in = all_of(data)};
     return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
       return inner_->all_gather(host, note, w);
     });
@@ -193,6 +194,10 @@ class HostStagedCommunicator final : public Communicator {
 
   void set_links(const Cluster& links) override { inner_->set_links(links); }
 
+  void set_hierarchy(const Hierarchy& hierarchy) override { inner_->set_hierarchy(hierarchy); }
+
+  [[nodiscard]] const Hierarchy& hierarchy() const override { return inner_->hierarchy(); }
+
   void fail(const std::string& reason) override { inner_->fail(reason); }
 
   [[nodiscard]] bool has_failed() const override { return inner_->has_failed(); }
@@ -209,6 +214,11 @@ class HostStagedCommunicator final : public Communicator {
 
   [[nodiscard]] Slice own_of(const Tensor& data) const {
     return slice_of(data.num_elements(), rank(), size());
+  }
+
+  // What this rank has of a sum that is scattered, and brings to a gather.
+  [[nodiscard]] Slice owned_of(const Tensor& data) const {
+    return hierarchy().slice(data.num_elements(), rank(), size());
   }
 
   [[nodiscard]] bool is_staged(const Tensor& data) const {

@@ -12,6 +12,7 @@
 
 #include "core/comm/collective_bytes.h"
 #include "core/comm/device/ordered_sum_cuda.h"
+#include "core/comm/hierarchy.h"
 #include "core/comm/text_exchange.h"
 #include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_memory.h"
@@ -252,6 +253,14 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] const std::vector<int>& nodes() const override { return staged_->nodes(); }
 
   void set_links(const Cluster& links) override { staged_->set_links(links); }
+
+  // Its own collectives go directly.
+  void set_hierarchy(const Hierarchy& hierarchy) override {
+    SL_CHECK(all_ == nullptr || hierarchy.is_flat(), "collectives of NCCL go through no groups");
+    staged_->set_hierarchy(hierarchy);
+  }
+
+  [[nodiscard]] const Hierarchy& hierarchy() const override { return staged_->hierarchy(); }
 
   void fail(const std::string& reason) override { staged_->fail(reason); }
 

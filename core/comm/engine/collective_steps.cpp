@@ -9,7 +9,7 @@
 namespace slackline {
 
 Slice CollectiveSteps::slice(const Tensor& data, int rank) const {
-  return slice_of(data.num_elements(), rank, size_);
+  return hierarchy_.slice(data.num_elements(), rank, size_);
 }
 
 Moves CollectiveSteps::all_reduce(const Tensor& data,
@@ -102,15 +102,16 @@ Moves CollectiveSteps::all_to_all(const Tensor& from, const Tensor& to) const {
   SL_CHECK_EQ(from.bytes(), to.bytes());
   SL_CHECK(from.num_elements() % static_cast<std::size_t>(size_) == 0,
            std::to_string(from.num_elements()) + " elements over " + std::to_string(size_));
+  const auto part_of = [&](int rank) { return slice_of(from.num_elements(), rank, size_); };
   Moves moves;
   Step step;
   for (int i = 1; i < size_; ++i) {
     const int source = (rank_ + size_ - i) % size_;
-    step.add(receive_piece(source, to, slice(to, source), Lane::first));
+    step.add(receive_piece(source, to, part_of(source), Lane::first));
   }
   for (int i = 1; i < size_; ++i) {
     const int target = (rank_ + i) % size_;
-    step.add(send_piece(target, from, slice(from, target), Lane::first));
+    step.add(send_piece(target, from, part_of(target), Lane::first));
   }
   moves.steps.push_back(std::move(step));
   return moves;

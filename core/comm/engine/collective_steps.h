@@ -7,17 +7,22 @@
 #include "core/comm/communicator.h"
 #include "core/comm/engine/moves.h"
 #include "core/comm/engine/scratch_pool.h"
+#include "core/comm/hierarchy.h"
 #include "core/tensor/tensor.h"
 
 namespace slackline {
 
-// The algorithms, as seen by rank `rank` of `size` >= 2; S is the tensor's bytes,
+// The algorithms that go directly, as seen by rank `rank` of `size` >= 2; S is the tensor's bytes,
 // own its slice's. Sends of nothing are left out on both sides. Bytes each rank sends:
 // collective_bytes.h.
 class CollectiveSteps {
  public:
-  CollectiveSteps(int rank, int size, std::shared_ptr<ScratchPool> pool)
-      : rank_(rank), size_(size), pool_(std::move(pool)) {}
+  // Of the hierarchy it takes only which slice a rank owns.
+  CollectiveSteps(int rank,
+                  int size,
+                  std::shared_ptr<ScratchPool> pool,
+                  const Hierarchy& hierarchy = {})
+      : rank_(rank), size_(size), pool_(std::move(pool)), hierarchy_(hierarchy) {}
 
   // Everybody sends all to everybody and sums where exchanges_all(); else slice r goes to rank r,
   // which sums it and sends the sum to all. Scratch: (size - 1) * (S or own). A tensor that stands
@@ -51,6 +56,7 @@ class CollectiveSteps {
   int rank_;
   int size_;
   std::shared_ptr<ScratchPool> pool_;  // shared with every lease
+  Hierarchy hierarchy_;
 };
 
 }  // namespace slackline

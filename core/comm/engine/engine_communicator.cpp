@@ -12,6 +12,7 @@ namespace slackline {
 namespace {
 
 using Kind = TransferRecord::Kind;
+using Way = Hierarchy::Way;
 
 class FlightState final : public Transfer::State {
  public:
@@ -77,7 +78,11 @@ EngineCommunicator::EngineCommunicator(std::shared_ptr<Endpoint> endpoint, Membe
       setup_(membership_->members.size()) {}
 
 CollectiveSteps EngineCommunicator::steps() const {
-  return {rank(), size(), endpoint_->engine->scratch()};
+  return {rank(), size(), endpoint_->engine->scratch(), hierarchy_};
+}
+
+HierarchicalSteps EngineCommunicator::steps_of(Hierarchy::Way way) const {
+  return {rank(), size(), endpoint_->engine->scratch(), hierarchy_, way};
 }
 
 Transfer EngineCommunicator::submit(TransferRecord record,
@@ -180,27 +185,44 @@ Transfer EngineCommunicator::all_reduce(const Tensor& data,
                                         SumOrder order,
                                         const TransferWork& work) {
   SL_CHECK(work.worker == nullptr || size() > 1, "work of a group of one");
-  return size() == 1
-             ? Transfer()
-             : collective(
-                   Kind::all_reduce, steps().all_reduce(data, order, note.whole_bytes), note, work);
+  if (size() == 1) {
+    return {};
+  }
+  const Way way = hierarchy_.way_of_sum(std::max(data.bytes(), note.whole_bytes), size(), order);
+  return collective(Kind::all_reduce,
+                    way == Way::direct ? steps().all_reduce(data, order, note.whole_bytes)
+                                       : steps_of(way).all_reduce(data, order),
+                    note,
+                    work);
 }
 
 Transfer EngineCommunicator::reduce_scatter(const Tensor& data,
                                             const TransferNote& note,
                                             SumOrder order,
                                             const TransferWork& work) {
-  return size() == 1
-             ? Transfer()
-             : collective(Kind::reduce_scatter, steps().reduce_scatter(data, order), note, work);
+  if (size() == 1) {
+    return {};
+  }
+  const Way way = hierarchy_.way_of_sum(std::max(data.bytes(), note.whole_bytes), size(), order);
+  return collective(Kind::reduce_scatter,
+                    way == Way::direct ? steps().reduce_scatter(data, order)
+                                       : steps_of(way).reduce_scatter(data, order),
+                    note,
+                    work);
 }
 
 Transfer EngineCommunicator::all_gather(const Tensor& data,
                                         const TransferNote& note,
                                         const TransferWork& work) {
   SL_CHECK(work.worker == nullptr || size() > 1, "work of a group of one");
-  return size() == 1 ? Transfer()
-                     : collective(Kind::all_gather, steps().all_gather(data), note, work);
+  if (size() == 1) {
+    return {};
+  }
+  const Way way = hierarchy_.way_of_gather(std::max(data.bytes(), note.whole_bytes), size());
+  return collective(Kind::all_gather,
+                    way == Way::direct ? steps().all_gather(data) : steps_of(way).all_gather(data),
+                    note,
+                    work);
 }
 
 Transfer EngineCommunicator::all_to_all(const Tensor& from,
@@ -315,6 +337,13 @@ bool EngineCommunicator::has_failed() const {
 
 void EngineCommunicator::set_links(const Cluster& links) {
   endpoint_->engine->set_links(links, endpoint_->nodes);
+}
+
+void EngineCommunicator::set_hierarchy(const Hierarchy& hierarchy) {
+  SL_CHECK(hierarchy.fits(size()),
+           "groups of " + std::to_string(hierarchy.ranks_in_group) + " ranks must divide " +
+               std::to_string(size()));
+  hierarchy_ = hierarchy;
 }
 
 void EngineCommunicator::fail(const std::string& reason) {

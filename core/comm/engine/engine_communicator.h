@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "core/comm/communicator.h"
+#include "core/comm/engine/collective_steps.h"
 #include "core/comm/engine/engine.h"
+#include "core/comm/engine/hierarchical_steps.h"
+#include "core/comm/hierarchy.h"
 
 namespace slackline {
 
@@ -72,6 +75,10 @@ class EngineCommunicator final : public Communicator {
   [[nodiscard]] const std::vector<int>& nodes() const override { return nodes_; }
 
   void set_links(const Cluster& links) override;
+  void set_hierarchy(const Hierarchy& hierarchy) override;
+
+  [[nodiscard]] const Hierarchy& hierarchy() const override { return hierarchy_; }
+
   void fail(const std::string& reason) override;
   [[nodiscard]] bool has_failed() const override;
 
@@ -88,6 +95,7 @@ class EngineCommunicator final : public Communicator {
   };
 
   [[nodiscard]] CollectiveSteps steps() const;
+  [[nodiscard]] HierarchicalSteps steps_of(Hierarchy::Way way) const;
   Transfer collective(TransferRecord::Kind kind,
                       Moves moves,
                       const TransferNote& note,
@@ -107,6 +115,7 @@ class EngineCommunicator final : public Communicator {
   std::shared_ptr<Endpoint> endpoint_;
   std::shared_ptr<const Membership> membership_;  // shared with flights
   std::vector<int> nodes_;
+  Hierarchy hierarchy_{};
   std::vector<Count> direct_;
   std::vector<Count> setup_;
   std::uint32_t collectives_ = 0;

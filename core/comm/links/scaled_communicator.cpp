@@ -39,22 +39,20 @@ class ScaledCommunicator final : public Communicator {
                       const TransferNote& note,
                       SumOrder order,
                       const TransferWork& work) override {
-    TransferNote noted = note;
-    noted.whole_bytes = data.bytes();
-    return inner_->all_reduce(cut(data), noted, order, work);
+    return inner_->all_reduce(cut(data), noted(note, data), order, work);
   }
 
   Transfer reduce_scatter(const Tensor& data,
                           const TransferNote& note,
                           SumOrder order,
                           const TransferWork& work) override {
-    return inner_->reduce_scatter(cut(data), note, order, work);
+    return inner_->reduce_scatter(cut(data), noted(note, data), order, work);
   }
 
   Transfer all_gather(const Tensor& data,
                       const TransferNote& note,
                       const TransferWork& work) override {
-    return inner_->all_gather(cut(data), note, work);
+    return inner_->all_gather(cut(data), noted(note, data), work);
   }
 
   Transfer all_to_all(const Tensor& from,
@@ -93,11 +91,21 @@ class ScaledCommunicator final : public Communicator {
 
   void set_links(const Cluster& links) override { inner_->set_links(links); }
 
+  void set_hierarchy(const Hierarchy& hierarchy) override { inner_->set_hierarchy(hierarchy); }
+
+  [[nodiscard]] const Hierarchy& hierarchy() const override { return inner_->hierarchy(); }
+
   void fail(const std::string& reason) override { inner_->fail(reason); }
 
   [[nodiscard]] bool has_failed() const override { return inner_->has_failed(); }
 
  private:
+  // Says which message a cut one stands for.
+  [[nodiscard]] static TransferNote noted(TransferNote note, const Tensor& data) {
+    note.whole_bytes = data.bytes();
+    return note;
+  }
+
   // The first elements of a message: 1 / scale of them, a multiple of `multiple`.
   [[nodiscard]] Tensor cut(const Tensor& data, int multiple = 1) const {
     const bool counted =

@@ -1,8 +1,11 @@
 // One rank of a world of processes, started by mpirun from ctest:
-//   mpi_ranks checks   every check of comm_checks.h over MPI; exit code 0 if all hold
+//   mpi_ranks checks   every check of comm_checks.h and hierarchy_checks.h over MPI; exit code 0 if
+//                      all hold
+//   mpi_ranks groups   those among them that are about groups of ranks
 //   mpi_ranks links    the same over emulated links between four nodes of two ranks
 //   mpi_ranks HOW      rank 1 fails: `throws`, `exits`, is `killed` or goes `silent`; the others
-//                      print why their wait ended and end with 4
+//                      print why their wait ended and end with 4; an even number of ranks waits for
+//                      a sum through groups of two
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -12,10 +15,13 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "core/comm/hierarchy.h"
 #include "core/comm/world.h"
 #include "core/error.h"
 #include "tests/core/comm/comm_checks.h"
+#include "tests/core/comm/hierarchy_checks.h"
 #include "tests/support/guarded_tensor.h"
 
 namespace slackline::testing {
@@ -28,8 +34,8 @@ extern "C" void note_end(int /*signal*/) {
   end_expected = true;
 }
 
-void run_checks(Communicator& world) {
-  for (const CommCheck& check : comm_checks()) {
+void run_checks(Communicator& world, const std::vector<CommCheck>& checks) {
+  for (const CommCheck& check : checks) {
     check.run(world);
     if (world.rank() == 0) {
       std::cout << "passed on " << world.size() << ": " << check.claim << std::endl;
@@ -64,12 +70,16 @@ void fail(const std::string& how) {
 
 void run_failure(Communicator& world, const std::string& how) {
   world.barrier({}).wait();
+  if (world.size() % 2 == 0) {
+    world.set_hierarchy({.ranks_in_group = 2, .overlapped_from = 0});
+  }
   if (world.rank() == 1) {
     fail(how);
   }
   GuardedTensor data(DType::f32, Shape{5000});
   data.fill(1.0);
-  world.all_reduce(data, {.what = "gradients", .stage = 1, .micro_batch = 3}).wait();
+  const SumOrder order{.runs = {world.hierarchy().ranks_in_group, 1}};
+  world.all_reduce(data, {.what = "gradients", .stage = 1, .micro_batch = 3}, order).wait();
 }
 
 WorldOptions options_of(const std::string& mode) {
@@ -91,7 +101,10 @@ int run(const std::string& mode) {
   const auto world = connect_mpi(options_of(mode));
   try {
     if (mode == "checks") {
-      run_checks(*world);
+      run_checks(*world, comm_checks());
+      run_checks(*world, hierarchy_checks());
+    } else if (mode == "groups") {
+      run_checks(*world, hierarchy_checks());
     } else if (mode == "links") {
       take_seconds(*world);
     } else {

@@ -8,6 +8,7 @@
 #include "core/comm/world.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "tests/core/comm/comm_checks.h"
+#include "tests/core/comm/hierarchy_checks.h"
 #include "tests/support/catch.h"
 #include "tests/support/forwarding_communicator.h"
 #include "tests/support/guarded_tensor.h"
@@ -148,6 +149,21 @@ TEST_CASE("transfers of the device's tensors through the host do what those of t
         check.run(waiting);
       }));
     }
+  }
+}
+
+TEST_CASE("tensors of the device go through groups as those of the host do") {
+  for (const CommCheck& check : hierarchy_checks()) {
+    if (check.claim.starts_with("sums through groups keep apart") ||
+        check.claim.starts_with("two communicators, one after the other")) {
+      continue;  // they follow transfers, which State hides
+    }
+    INFO(check.claim);
+    REQUIRE_NOTHROW(run_local_ranks(4, {}, [&](Communicator& world) {
+      StagedRank rank(world, all_of(world), HostStaging::Waits::thread);
+      WaitingCommunicator waiting(std::move(rank.group), rank.stream);
+      check.run(waiting);
+    }));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/comm/hierarchy.h"
 #include "core/comm/world.h"
 #include "tests/support/catch.h"
 
@@ -61,6 +62,19 @@ TEST_CASE("a scaled communicator leaves accounts whole, and scale 1 is none") {
     const Communicator* plain = inner.get();
     REQUIRE(scaled(std::move(inner), 1.0).get() == plain);
     REQUIRE(scaled(nullptr, 2.0) == nullptr);
+  });
+}
+
+TEST_CASE("a cut message goes through groups as the whole one would") {
+  run_local_ranks(4, {}, [](Communicator& world) {
+    const auto cut = scaled(world.group("data", everyone(world)), 4.0);
+    cut->set_hierarchy({.ranks_in_group = 2, .overlapped_from = 4 * sizeof(float)});
+    std::vector<float> values(4, world.rank() == 0 ? 1.0F : 0.0F);
+    cut->all_gather(Tensor(std::span(values)), kNote).wait();
+    REQUIRE(values.front() == 1.0F);
+    // The one element left is rank 0's; ranks 0 and 2 pass it on inside their groups.
+    const std::size_t passed[] = {2, 0, 1, 0};
+    REQUIRE(cut->bytes_sent() == passed[world.rank()] * sizeof(float));
   });
 }
 

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <limits>
+
+#include "core/comm/communicator.h"
+
+namespace slackline {
+
+// A hierarchy says that the ranks of a communicator stand in groups of equal size with fast links
+// inside (a node, a switch): rank = group * ranks_in_group + place. It chooses the way that
+// reduce_scatter, all_gather and all_reduce take, and the slice of a tensor that a rank owns.
+//
+// The ways (HO-Ring: arXiv 2310.06003, section 4; the phases are ours, after its description):
+// a rank exchanges slices with the ranks of its own group and with the ranks at its own place in
+// the others. A slice is first added inside each group, by the rank at the place of its owner, in
+// the order of ranks; the owner adds the groups' sums in the order of groups. Gathers go the other
+// way round. So m times fewer bytes cross between groups than directly, where m is
+// ranks_in_group. With c bytes a slice, t_e the time of one slice between groups and t_i of one to
+// each of the m - 1 others inside, a reduce_scatter or an all_gather over g groups takes
+//   sequential  (g - 1) t_e + g t_i
+//   overlapped  (g - 1) max(t_e, t_i) + t_i
+//
+// No way changes a bit of a result: a sum whose order does not add whole groups first goes
+// directly.
+struct Hierarchy {
+  enum class Way {
+    direct,      // every rank exchanges slices with every other one
+    sequential,  // all slices inside the groups, then all between them; gathers the other way round
+    overlapped,  // block by block: while one moves inside the groups, another one moves between
+  };
+
+  enum class Layout {
+    rank_major,    // rank owns slice_of(n, rank, size): a group's ranks own a block of neighbours
+    device_major,  // rank owns slice `group` of what slice_of(n, place, ranks_in_group) is
+  };
+
+  static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
+
+  int ranks_in_group = 1;
+  Layout layout = Layout::rank_major;
+  // Bytes of the smallest tensors that go so; overlapped where both apply.
+  std::size_t sequential_from = kNever;
+  std::size_t overlapped_from = kNever;
+
+  [[nodiscard]] int num_groups(int size) const { return size / ranks_in_group; }
+
+  // True when every collective goes directly, and slices are slice_of's.
+  [[nodiscard]] bool is_flat() const;
+
+  // Whether groups of this size cut `size` ranks without a rest.
+  [[nodiscard]] bool fits(int size) const;
+
+  // The slice of n elements that `rank` owns: what it has after a reduce_scatter and brings to an
+  // all_gather.
+  [[nodiscard]] Slice slice(std::size_t n, int rank, int size) const;
+
+  // The way of a tensor of so many bytes over `size` ranks. One group, and groups of one rank, have
+  // nothing to tell apart and go directly.
+  [[nodiscard]] Way way_of_gather(std::size_t bytes, int size) const;
+  [[nodiscard]] Way way_of_sum(std::size_t bytes, int size, SumOrder order) const;
+
+  friend bool operator==(const Hierarchy&, const Hierarchy&) = default;
+};
+
+}  // namespace slackline
