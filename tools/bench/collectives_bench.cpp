@@ -1,0 +1,262 @@
+// Times the ways that sums and gathers may take over groups of ranks, in turns:
+//
+//   build/cpu/collectives_bench --groups 4 --ranks 2 --links FILE   ranks as threads, emulated
+//   links mpirun -np 8 build/cpu/collectives_bench --groups 4 --ranks 2   ranks as processes, in
+//   rank order
+//
+// direct, sequential and overlapped are core/comm/hierarchy.h's. `ring` is the flat ring that
+// collectives are often compared with: n - 1 times a slice goes to the next rank, growing sums with
+// it. It stands here alone, for its sums have another order on every rank. Milliseconds of the
+// slowest rank, median over rounds; `formula` is that of the overlapped way over the links of the
+// file, and `gain` how much shorter than the ring's its time is.
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "core/comm/hierarchy.h"
+#include "core/comm/world.h"
+#include "core/error.h"
+#include "tools/bench/timing.h"
+#include "tools/cli/command_line.h"
+
+namespace slackline {
+
+namespace {
+
+using Kind = TransferRecord::Kind;
+using Way = Hierarchy::Way;
+
+struct Options {
+  int groups = 2;
+  int ranks = 4;  // in a group
+  int rounds = 5;
+  std::uint64_t min_bytes = std::uint64_t{1} << 16U;
+  std::uint64_t max_bytes = std::uint64_t{1} << 22U;
+  std::optional<std::string> links;
+
+  [[nodiscard]] int size() const { return groups * ranks; }
+};
+
+// The flat ring over all ranks of a communicator.
+class FlatRing {
+ public:
+  FlatRing(Communicator& comm, std::size_t most_elements) : comm_(comm), arrived_(most_elements) {}
+
+  void run(Kind kind, std::span<float> data) {
+    if (kind != Kind::all_gather) {
+      reduce_scatter(data);
+    }
+    if (kind != Kind::reduce_scatter) {
+      all_gather(data);
+    }
+  }
+
+ private:
+  // The slice of the rank that stands so far before this one.
+  [[nodiscard]] std::span<float> slice(std::span<float> data, int before) const {
+    const int rank = (comm_.rank() - before + 2 * comm_.size()) % comm_.size();
+    const Slice part = slice_of(data.size(), rank, comm_.size());
+    return data.subspan(part.begin, part.count());
+  }
+
+  void pass_on(std::span<float> sent, std::span<float> received) {
+    const int next = (comm_.rank() + 1) % comm_.size();
+    const int previous = (comm_.rank() + comm_.size() - 1) % comm_.size();
+    Transfer coming = comm_.receive(Tensor(received), previous, {});
+    Transfer going = comm_.send(Tensor(sent), next, {});
+    coming.wait();
+    going.wait();
+  }
+
+  void reduce_scatter(std::span<float> data) {
+    for (int step = 0; step + 1 < comm_.size(); ++step) {
+      const std::span<float> own = slice(data, step + 2);
+      const std::span<float> arrived(arrived_.data(), own.size());
+      pass_on(slice(data, step + 1), arrived);
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        own[i] += arrived[i];
+      }
+    }
+  }
+
+  void all_gather(std::span<float> data) {
+    for (int step = 0; step + 1 < comm_.size(); ++step) {
+      pass_on(slice(data, step), slice(data, step + 1));
+    }
+  }
+
+  Communicator& comm_;
+  std::vector<float> arrived_;
+};
+
+// Seconds of n bytes that go over a link at once, and of its latency.
+double seconds_over(const Cluster::Link& link, double bytes) {
+  const double moving = link.bytes_per_second > 0.0 ? bytes / link.bytes_per_second : 0.0;
+  return link.latency_seconds + moving;
+}
+
+// (g - 1) max(t_e, t_i) + t_i of one reduce_scatter or all_gather (core/comm/hierarchy.h). Ranks of
+// a node that share a link take turns on it.
+double overlapped_seconds(const Options& options, const Cluster& cluster, double bytes) {
+  const double slice = bytes / options.size();
+  const double m = options.ranks;
+  const bool share_network = cluster.network_link.shared_by == Cluster::SharedBy::node;
+  const bool share_node = cluster.node_link.shared_by == Cluster::SharedBy::node;
+  const double across = seconds_over(cluster.network_link, share_network ? m * slice : slice);
+  const double inside = seconds_over(cluster.node_link, share_node ? m * (m - 1.0) * slice : slice);
+  return (options.groups - 1) * std::max(across, inside) + inside;
+}
+
+class Bench {
+ public:
+  Bench(Communicator& world, const Options& options, const std::optional<Cluster>& links)
+      : world_(world),
+        options_(options),
+        links_(links),
+        data_(options.max_bytes / sizeof(float)),
+        ring_(world, data_.size()) {}
+
+  void run() {
+    print(fmt::format("{} groups of {} ranks\n{:<15}{:>11}{:>11}{:>11}{:>12}{:>12}{:>10}{:>8}\n",
+                      options_.groups,
+                      options_.ranks,
+                      "operation",
+                      "bytes",
+                      "direct",
+                      "ring",
+                      "sequential",
+                      "overlapped",
+                      "formula",
+                      "gain"));
+    for (std::uint64_t bytes = options_.min_bytes; bytes <= options_.max_bytes; bytes *= 4) {
+      for (const Kind kind : {Kind::reduce_scatter, Kind::all_gather, Kind::all_reduce}) {
+        measure(kind, bytes);
+      }
+    }
+  }
+
+ private:
+  void print(const std::string& text) const {
+    if (world_.rank() == 0) {
+      fmt::print("{}", text);
+      std::fflush(stdout);
+    }
+  }
+
+  // Of the slowest rank.
+  double timed(const std::function<void()>& call) {
+    world_.barrier({}).wait();
+    std::vector<double> all(static_cast<std::size_t>(world_.size()), 0.0);
+    all[static_cast<std::size_t>(world_.rank())] = seconds_of(call);
+    world_.set_hierarchy({});
+    world_.all_gather(Tensor(std::span(all)), {}).wait();
+    return *std::max_element(all.begin(), all.end());
+  }
+
+  void go(Kind kind, const Tensor& data) {
+    const SumOrder order{.runs = {options_.ranks, 1}};
+    switch (kind) {
+      case Kind::reduce_scatter:
+        return world_.reduce_scatter(data, {}, order).wait();
+      case Kind::all_gather:
+        return world_.all_gather(data, {}).wait();
+      default:
+        return world_.all_reduce(data, {}, order).wait();
+    }
+  }
+
+  double timed_way(Kind kind, std::span<float> data, Way way) {
+    Hierarchy hierarchy{.ranks_in_group = options_.ranks};
+    hierarchy.sequential_from = way == Way::sequential ? 0 : Hierarchy::kNever;
+    hierarchy.overlapped_from = way == Way::overlapped ? 0 : Hierarchy::kNever;
+    world_.set_hierarchy(hierarchy);
+    return timed([&] { go(kind, Tensor(data)); });
+  }
+
+  void measure(Kind kind, std::uint64_t bytes) {
+    const std::span<float> data(data_.data(), bytes / sizeof(float));
+    constexpr Way kWays[] = {Way::direct, Way::sequential, Way::overlapped};
+    std::vector<double> ring;
+    std::vector<double> ways[std::size(kWays)];
+    for (int round = -1; round < options_.rounds; ++round) {
+      std::fill(data.begin(), data.end(), 0.0F);
+      const double of_ring = timed([&] { ring_.run(kind, data); });
+      if (round >= 0) {  // the first finds memory and connections
+        ring.push_back(of_ring);
+      }
+      for (const Way way : kWays) {
+        const double of_way = timed_way(kind, data, way);
+        if (round >= 0) {
+          ways[static_cast<std::size_t>(way)].push_back(of_way);
+        }
+      }
+    }
+    const double in_ring = spread(ring).median;
+    const auto in_way = [&](Way way) { return spread(ways[static_cast<std::size_t>(way)]).median; };
+    const double foreseen =
+        links_ ? (kind == Kind::all_reduce ? 2.0 : 1.0) *
+                     overlapped_seconds(options_, *links_, static_cast<double>(bytes))
+               : 0.0;
+    print(fmt::format("{:<15}{:>11}{:>11.2f}{:>11.2f}{:>12.2f}{:>12.2f}{:>10}{:>7.1f}%\n",
+                      name_of(kind),
+                      bytes,
+                      1e3 * in_way(Way::direct),
+                      1e3 * in_ring,
+                      1e3 * in_way(Way::sequential),
+                      1e3 * in_way(Way::overlapped),
+                      links_ ? fmt::format("{:.2f}", 1e3 * foreseen) : "-",
+                      100.0 * (1.0 - in_way(Way::overlapped) / in_ring)));
+  }
+
+  Communicator& world_;
+  Options options_;
+  std::optional<Cluster> links_;
+  std::vector<float> data_;
+  FlatRing ring_;
+};
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("Ways of collectives over groups of ranks", "collectives_bench");
+  Command app = line.root();
+  app.option("--groups", &options.groups, "groups of ranks", {.limit = Limit::positive});
+  app.option("--ranks", &options.ranks, "ranks in a group", {.limit = Limit::positive});
+  app.option("--links", &options.links, "a cluster file, whose links are emulated");
+  app.option("--min", &options.min_bytes, "smallest tensor in bytes", {.limit = Limit::positive});
+  app.option("--max", &options.max_bytes, "largest tensor in bytes", {.limit = Limit::positive});
+  app.option("--rounds", &options.rounds, "measurements of each", {.limit = Limit::positive});
+  if (!line.parse(argc, argv)) {
+    return 0;
+  }
+  WorldOptions world_options{.threads_per_rank = 0};
+  if (options.links) {
+    world_options.links = read_emulated_cluster(*options.links);
+  }
+  const auto bench = [&](Communicator& world) { Bench(world, options, world_options.links).run(); };
+  const auto world = connect_mpi(world_options);
+  if (world->size() == 1) {
+    run_local_ranks(options.size(), world_options, bench);
+    return 0;
+  }
+  if (world->size() != options.size()) {
+    throw ConfigError("--groups and --ranks: their product must be the number of ranks, " +
+                      std::to_string(world->size()) + "; got " + std::to_string(options.size()));
+  }
+  bench(*world);
+  return 0;
+}
+
+}  // namespace
+
+}  // namespace slackline
+
+int main(int argc, char** argv) {
+  return slackline::bench_main(slackline::run, argc, argv);
+}
