@@ -8,7 +8,7 @@
 // collectives are often compared with: n - 1 times a slice goes to the next rank, growing sums with
 // it. It stands here alone, for its sums have another order on every rank. Milliseconds of the
 // slowest rank, median over rounds; `formula` is that of the overlapped way over the links of the
-// file, and `gain` how much shorter than the ring's its time is.
+// file, if groups are its nodes, and `gain` how much shorter than the ring's its time is.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -114,6 +114,16 @@ double overlapped_seconds(const Options& options, const Cluster& cluster, double
   return (options.groups - 1) * std::max(across, inside) + inside;
 }
 
+bool groups_are_nodes(const Options& options, const Cluster& cluster) {
+  const std::vector<int> nodes = cluster.nodes_of_ranks(options.size());
+  for (int rank = 0; rank < options.size(); ++rank) {
+    if (nodes[static_cast<std::size_t>(rank)] != rank / options.ranks) {
+      return false;
+    }
+  }
+  return true;
+}
+
 class Bench {
  public:
   Bench(Communicator& world, const Options& options, const std::optional<Cluster>& links)
@@ -200,10 +210,11 @@ class Bench {
     }
     const double in_ring = spread(ring).median;
     const auto in_way = [&](Way way) { return spread(ways[static_cast<std::size_t>(way)]).median; };
+    const bool is_known = links_ && groups_are_nodes(options_, *links_);
     const double foreseen =
-        links_ ? (kind == Kind::all_reduce ? 2.0 : 1.0) *
-                     overlapped_seconds(options_, *links_, static_cast<double>(bytes))
-               : 0.0;
+        is_known ? (kind == Kind::all_reduce ? 2.0 : 1.0) *
+                       overlapped_seconds(options_, *links_, static_cast<double>(bytes))
+                 : 0.0;
     print(fmt::format("{:<15}{:>11}{:>11.2f}{:>11.2f}{:>12.2f}{:>12.2f}{:>10}{:>7.1f}%\n",
                       name_of(kind),
                       bytes,
@@ -211,7 +222,7 @@ class Bench {
                       1e3 * in_ring,
                       1e3 * in_way(Way::sequential),
                       1e3 * in_way(Way::overlapped),
-                      links_ ? fmt::format("{:.2f}", 1e3 * foreseen) : "-",
+                      is_known ? fmt::format("{:.2f}", 1e3 * foreseen) : "-",
                       100.0 * (1.0 - in_way(Way::overlapped) / in_ring)));
   }
 
