@@ -85,8 +85,7 @@ std::size_t Embedding::workspace_bytes(const ModelConfig& config,
 }
 
 void Embedding::finish_gradient(StreamView stream) {
-  if (parameters_->input_gradient().empty() ||
-      parameters_->join() == Parameters::Join::by_others) {
+  if (parameters_->input_gradient().empty() || parameters_->join() == Parameters::Join::by_others) {
     return;
   }
   const ProfileRange range(stream, "embedding");

@@ -55,8 +55,8 @@ void fill_normal(StreamView stream,
     const std::int64_t first_local_row = has_rows ? part.local.start[0] : 0;
     stream.pool().parallel_for(static_cast<std::size_t>(num_rows), [&](std::size_t task, int) {
       const auto row = static_cast<std::int64_t>(task);
-      const auto local = static_cast<std::size_t>((first_local_row + row) * columns +
-                                                  part.local.start.back());
+      const auto local =
+          static_cast<std::size_t>((first_local_row + row) * columns + part.local.start.back());
       draw_normal(
           values.data<float>() + (local - range.begin),
           static_cast<std::size_t>((first_row + row) * logical_columns + part.logical.start.back()),

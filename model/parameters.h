@@ -46,8 +46,8 @@ class Parameters {
   struct Options {
     DType compute = DType::f32;  // f32 or bf16
     Gradients gradients = Gradients::fp32;
-    std::optional<ModelSlice> slice{};  // absent: the whole model
-    Device device = Device::cpu;        // whose memory all of it is
+    std::optional<ModelSlice> slice{};      // absent: the whole model
+    Device device = Device::cpu;            // whose memory all of it is
     Biases biases = Biases::with_matrices;  // before norms only where memory is others'
     Memory memory = Memory::own;
   };

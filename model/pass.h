@@ -28,8 +28,8 @@ struct MicroBatch {
 
 // Told when a pass reads a part's parameters and when it makes their gradients: what moves
 // parameters and gradients between ranks implements it. Matrices and tables are used from
-// before_use() to after_use(), and with them biases; norms, which are read ahead of their layer, are
-// told of on their own.
+// before_use() to after_use(), and with them biases; norms, which are read ahead of their layer,
+// are told of on their own.
 class ParameterUse {
  public:
   ParameterUse() = default;

@@ -41,18 +41,19 @@ std::vector<DataStrategy> all_data_strategies() {
 }
 
 std::string letters_of(const DataStrategy& strategy) {
-  return {letter_of(strategy.parameters),
-          letter_of(strategy.gradients),
-          letter_of(strategy.optimizer)};
+  return {
+      letter_of(strategy.parameters), letter_of(strategy.gradients), letter_of(strategy.optimizer)};
 }
 
 std::string name_of(const DataStrategy& strategy) {
-  const auto found = std::ranges::find(named(), strategy, &std::pair<std::string_view, DataStrategy>::second);
+  const auto found =
+      std::ranges::find(named(), strategy, &std::pair<std::string_view, DataStrategy>::second);
   return found == named().end() ? letters_of(strategy) : std::string(found->first);
 }
 
 std::optional<DataStrategy> data_strategy_named(std::string_view name) {
-  const auto found = std::ranges::find(named(), name, &std::pair<std::string_view, DataStrategy>::first);
+  const auto found =
+      std::ranges::find(named(), name, &std::pair<std::string_view, DataStrategy>::first);
   if (found != named().end()) {
     return found->second;
   }

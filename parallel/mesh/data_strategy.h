@@ -44,15 +44,22 @@ struct DataStrategy {
     return parameters == Extent::group || gradients == Extent::group || optimizer == Extent::group;
   }
 
+  // Whether it is more than a sum of each gradient over all data ranks and a gather of each weight.
+  [[nodiscard]] bool has_steps() const { return shares_passes() || has_groups(); }
+
+  // Whether a step's gradients are added up over all data ranks in one sum, which a codec may sit
+  // on. Of a tied table on two stages that holds where passes share nothing.
+  [[nodiscard]] bool sums_at_once() const { return gradients == Extent::none && !has_groups(); }
+
   friend bool operator==(const DataStrategy&, const DataStrategy&) = default;
 };
 
 inline constexpr DataStrategy DataStrategy::replicate{};
 inline constexpr DataStrategy DataStrategy::zero1{.optimizer = Extent::global};
-inline constexpr DataStrategy DataStrategy::zero2{.gradients = Extent::global, .optimizer = Extent::global};
-inline constexpr DataStrategy DataStrategy::zero3{.parameters = Extent::global,
-                                      .gradients = Extent::global,
-                                      .optimizer = Extent::global};
+inline constexpr DataStrategy DataStrategy::zero2{.gradients = Extent::global,
+                                                  .optimizer = Extent::global};
+inline constexpr DataStrategy DataStrategy::zero3{
+    .parameters = Extent::global, .gradients = Extent::global, .optimizer = Extent::global};
 
 // The 14 that keep the rule, in the order of their letters.
 [[nodiscard]] std::vector<DataStrategy> all_data_strategies();

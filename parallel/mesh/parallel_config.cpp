@@ -73,12 +73,17 @@ void read_group(JsonReader& section, ParallelConfig& config) {
 }
 
 void read_data_strategy(JsonReader& section, ParallelConfig& config) {
-  const std::optional<DataStrategy> strategy = data_strategy_named(
-      section.string("data_strategy", name_of(DataStrategy::replicate)));
+  const std::string name = section.string("data_strategy", name_of(DataStrategy::replicate));
+  if (name == "auto") {
+    config.chooses_strategy = true;
+    return;
+  }
+  const std::optional<DataStrategy> strategy = data_strategy_named(name);
   if (!strategy) {
-    section.fail("data_strategy",
-                 R"(must be "replicate", "zero1", "zero2", "zero3", or three letters of N, I and G )"
-                 R"(for where parameters, gradients and optimizer state live; nearest is "zero1")");
+    section.fail(
+        "data_strategy",
+        R"(must be "auto", "replicate", "zero1", "zero2", "zero3", or three letters of N, I and G )"
+        R"(for where parameters, gradients and optimizer state live; nearest is "zero1")");
   }
   const DataStrategy nearest = nearest_data_strategy(*strategy);
   if (nearest != *strategy) {
@@ -157,6 +162,14 @@ ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model
                     traits.name));
   }
   section.finish();
+  return config;
+}
+
+ParallelConfig with_groups_of_nodes(ParallelConfig config, int ranks_of_node) {
+  if (config.group == 0 && config.data_strategy.has_groups()) {
+    const int replicas = std::max(1, ranks_of_node / (config.tensor * config.pipeline));
+    config.group = nearest_divisor(replicas, {config.data});
+  }
   return config;
 }
 

@@ -27,6 +27,7 @@ struct ParallelConfig {
   std::vector<int> stage_layers{};  // per virtual stage; empty: balanced by cost
   bool sequence_parallel = false;
   DataStrategy data_strategy{};
+  bool chooses_strategy = false;  // "auto": until a plan has decided
   Transfers transfers = Transfers::asynchronous;
   EmbeddingSync embedding_sync = EmbeddingSync::fused;
 
@@ -47,6 +48,10 @@ struct BatchSplit {
 
 // Reads the section and checks it against the model.
 [[nodiscard]] ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model);
+
+// Where the data strategy has groups and their size is not given, they are the data ranks that
+// stand on one node of `ranks_of_node` ranks with their whole pipelines.
+[[nodiscard]] ParallelConfig with_groups_of_nodes(ParallelConfig config, int ranks_of_node);
 
 // Throws ConfigError where micro-batches do not fit: rows over tensor ranks, rounds of an
 // interleaved schedule. REQUIRES: global is a multiple of micro x data.

@@ -13,6 +13,7 @@
 #include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
+#include "parallel/predict/shared_axis.h"
 #include "parallel/schedule/schedule_traits.h"
 
 namespace slackline {
@@ -43,8 +44,12 @@ class CostModelBuilder {
     }
     add_boundaries();
     add_tensor_axis();
-    add_data_axis();
-    add_table();
+    if (links_ && mesh().data > 1 && mesh().data_strategy.has_steps()) {
+      add_shared_axis(lists_, *links_, model_);
+    } else {
+      add_data_axis();
+      add_table();
+    }
     add_update();
     model_.codecs_take_compute = costs_.codecs_take_compute;
     return std::move(model_);

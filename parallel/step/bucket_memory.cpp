@@ -91,7 +91,8 @@ BucketMemory::BucketMemory(Parameters& parameters, const SyncPlan& plan, Backing
   gradient_slots_ = make_slots("gradients of a layer", total.gradient_slots, backing);
   if (touches_) {
     // Gaps travel with the ranges they lie in.
-    for (Buffer* buffer : {&f32_weights_, &bf16_weights_, &masters_, &gradients_, &input_gradient_}) {
+    for (Buffer* buffer :
+         {&f32_weights_, &bf16_weights_, &masters_, &gradients_, &input_gradient_}) {
       buffer->fill_zero();
     }
     for (std::vector<Buffer>* slots : {&weight_slots_, &gradient_slots_}) {
@@ -120,8 +121,9 @@ void BucketMemory::set_views(Parameters& parameters) {
       const Parameter& table = *bucket.holds.front();
       const bool whole = !plan_->places[i].gradient_slot;
       parameters.set_input_gradient(
-          whole ? parameter_view(row_of(input_gradient_, DType::f32, 0, bucket.count), bucket, table)
-                : table.gradient,
+          whole
+              ? parameter_view(row_of(input_gradient_, DType::f32, 0, bucket.count), bucket, table)
+              : table.gradient,
           whole ? Parameters::Join::by_stage : Parameters::Join::by_others);
     }
   }
@@ -226,20 +228,17 @@ OptimizedTensor BucketMemory::optimized(const OptimizerPiece& piece, WeightDecay
                          .gradient = elements(gradient_share(bucket), place.gradients),
                          .decay = decay};
   if (shared_ && is_bf16(*plan_, bucket)) {
-    tensor.weight = elements(row_of(masters_,
-                                    DType::f32,
-                                    offsets_[bucket].masters,
-                                    slackline::elements_of(place.owned)),
-                             place.owned);
+    tensor.weight = elements(
+        row_of(masters_, DType::f32, offsets_[bucket].masters, slackline::elements_of(place.owned)),
+        place.owned);
     tensor.weight_copy = elements(weight_share(bucket), place.weights);
     return tensor;
   }
   tensor.weight = elements(weight_share(bucket), place.weights);
   if (!parameter.weight_bf16.empty()) {
-    const Tensor copy = part(
-        parameter.weight_bf16.reshaped(
-            {static_cast<std::int64_t>(parameter.weight_bf16.num_elements())}),
-        piece.range);
+    const Tensor copy = part(parameter.weight_bf16.reshaped(
+                                 {static_cast<std::int64_t>(parameter.weight_bf16.num_elements())}),
+                             piece.range);
     tensor.weight_copy = whole ? parameter.weight_bf16 : copy;
   }
   return tensor;

@@ -35,7 +35,7 @@ class BucketMemory {
 
   // Elements of a parameter whose weights this rank has, as passes read them.
   struct Held {
-    Slice range{};    // of its local tensor
+    Slice range{};     // of its local tensor
     Tensor weights{};  // as one row
   };
 

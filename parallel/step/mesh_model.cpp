@@ -43,12 +43,11 @@ Parameters::Options parameter_options(const MeshModel::Options& options,
                                       const RankPlan& plan,
                                       Device device) {
   const bool shared = plan.sync.shares_memory();
-  return {
-      .compute = options.job.precision,
-      .slice = plan.slice,
-      .device = device,
-      .biases = shared ? Parameters::Biases::before_norms : Parameters::Biases::with_matrices,
-      .memory = shared ? Parameters::Memory::others : Parameters::Memory::own};
+  return {.compute = options.job.precision,
+          .slice = plan.slice,
+          .device = device,
+          .biases = shared ? Parameters::Biases::before_norms : Parameters::Biases::with_matrices,
+          .memory = shared ? Parameters::Memory::others : Parameters::Memory::own};
 }
 
 std::vector<OptimizedTensor> optimized_pieces(const SyncPlan& plan,

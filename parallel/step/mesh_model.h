@@ -50,8 +50,8 @@ class MeshModel {
     Makers makers{};             // a rehearsal has codecs of its own
   };
 
-  // Allocates; weights are undefined until they are initialized, or loaded and published. Nothing travels yet.
-  // REQUIRES: the groups are of the job's mesh.
+  // Allocates; weights are undefined until they are initialized, or loaded and published. Nothing
+  // travels yet. REQUIRES: the groups are of the job's mesh.
   MeshModel(const Options& options, Groups& groups);
   ~MeshModel();
   MeshModel(const MeshModel&) = delete;

@@ -204,8 +204,8 @@ Pass PipelineExecutor::pass_of(const Op& op, const Work& work) {
           .batch = work.micro_batches[static_cast<std::size_t>(op.micro_batch)],
           .dropout = work.dropout,
           .seed = work.seed,
-          .accumulate = op.micro_batch > 0 && plan_.adds_micro_batches ? Accumulate::yes
-                                                                       : Accumulate::no,
+          .accumulate =
+              op.micro_batch > 0 && plan_.adds_micro_batches ? Accumulate::yes : Accumulate::no,
           .is_last = op.micro_batch + 1 == plan_.schedule.num_micro_batches,
           .losses = &losses_,
           .use = work.use};

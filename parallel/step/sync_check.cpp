@@ -1,7 +1,9 @@
 #include "parallel/step/sync_check.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
+#include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,8 +24,9 @@ void require_first_ranks(const Parameter& parameter,
   const std::span<const T> own = weights.tensor().span<T>();
   std::vector<T> first(own.begin(), own.end());
   group.broadcast(Tensor(std::span(first)), 0, {.what = "weights of the first rank"}).wait();
-  const auto [mine, theirs] =
-      std::ranges::mismatch(own, first, [](T a, T b) { return std::memcmp(&a, &b, sizeof(T)) == 0; });
+  using Bits = std::conditional_t<sizeof(T) == sizeof(std::uint32_t), std::uint32_t, std::uint16_t>;
+  const auto [mine, theirs] = std::ranges::mismatch(
+      own, first, [](T a, T b) { return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b); });
   if (mine != own.end()) {
     throw Error(fmt::format(
         "debug.check_sync: {} differs between rank 0 and rank {} of axis {}: element {} of this "

@@ -61,7 +61,8 @@ bool holds(const GradientBucket& bucket, const GradientBucket::Unit& unit) {
 std::size_t num_slots(const SyncPlan& plan) {
   std::size_t count = 0;
   for (const BucketPlace& place : plan.places) {
-    count = std::max({count, place.weight_slot.value_or(0) + 1, place.gradient_slot.value_or(0) + 1});
+    count =
+        std::max({count, place.weight_slot.value_or(0) + 1, place.gradient_slot.value_or(0) + 1});
   }
   return count;
 }

@@ -65,7 +65,9 @@ class SyncExecutor final : public ParameterUse {
     void begin(std::vector<const SyncOp*> ops, SyncExecutor& executor);
     // Waits for all but the last, which is under way then.
     void finish_but_last(SyncExecutor& executor);
+
     [[nodiscard]] bool is_under_way() const { return under_way_; }
+
     void finish(SyncExecutor& executor);
 
    private:
@@ -113,13 +115,13 @@ class SyncExecutor final : public ParameterUse {
 
   const std::vector<Unit>* used_;  // as the passes under way read weights
   std::size_t num_used_ = 0;
-  bool next_is_begun_ = false;            // gathering what is used next
+  bool next_is_begun_ = false;  // gathering what is used next
   std::vector<std::optional<SlotUse>> weight_slots_;
   std::vector<std::optional<SlotUse>> gradient_slots_;
-  std::vector<Chain> passes_;             // of buckets: what the passes under way gather
-  std::vector<Chain> reductions_;         // and reduce
-  std::vector<bool> is_written_;          // whether a step has written a bucket's gradient share
-  std::vector<bool> input_is_written_;    // likewise of its input share
+  std::vector<Chain> passes_;           // of buckets: what the passes under way gather
+  std::vector<Chain> reductions_;       // and reduce
+  std::vector<bool> is_written_;        // whether a step has written a bucket's gradient share
+  std::vector<bool> input_is_written_;  // likewise of its input share
 };
 
 }  // namespace slackline

@@ -25,8 +25,7 @@ bool has_room(const GradientBucket& bucket,
               const GradientBucket::Unit& unit,
               std::size_t bucket_bytes) {
   const bool vectors = bucket.kind == Kind::norms || bucket.kind == Kind::biases;
-  return vectors || bucket.units.back() == unit ||
-         bucket.count * sizeof(float) < bucket_bytes;
+  return vectors || bucket.units.back() == unit || bucket.count * sizeof(float) < bucket_bytes;
 }
 
 // Joins the bucket begun last while that has room; a layer stays together.
@@ -41,7 +40,9 @@ void add(std::vector<GradientBucket>& buckets,
   }
   GradientBucket& bucket = buckets.back();
   bucket.first = parameter.first_element;  // each stands before the one added last
-  bucket.count += Parameters::place_elements(parameter.shard.shape, rule.biases_apart ? Parameters::Biases::before_norms : Parameters::Biases::with_matrices);
+  bucket.count += Parameters::place_elements(
+      parameter.shard.shape,
+      rule.biases_apart ? Parameters::Biases::before_norms : Parameters::Biases::with_matrices);
   bucket.holds.push_back(&parameter);
   if (bucket.units.empty() || bucket.units.back() != unit) {
     bucket.units.push_back(unit);

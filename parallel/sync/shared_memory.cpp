@@ -59,8 +59,8 @@ bool has_both_ends(const SyncPlan& plan, std::size_t bucket) {
   const auto makes = [&](ModelPart part) {
     return std::ranges::any_of(plan.made, [&](const auto& unit) { return unit.first == part; });
   };
-  return plan.buckets[bucket].kind == GradientBucket::Kind::table &&
-         makes(ModelPart::embedding) && makes(ModelPart::head);
+  return plan.buckets[bucket].kind == GradientBucket::Kind::table && makes(ModelPart::embedding) &&
+         makes(ModelPart::head);
 }
 
 }  // namespace slackline

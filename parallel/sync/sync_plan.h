@@ -57,8 +57,6 @@ struct SyncOp {
 
   // The one sum over data ranks of all of a bucket's gradients: it alone may be coded.
   bool is_last_sum = false;
-
-  friend bool operator==(const SyncOp&, const SyncOp&) = default;
 };
 
 // What one rank's optimizer updates of one parameter: all elements of its local tensor, or those
@@ -70,9 +68,9 @@ struct OptimizerPiece {
   bool saved = false;    // enters checkpoints here: likewise
 };
 
-// Elements of a bucket that a rank has of something that data ranks share out, in the order in which
-// they follow one another in its memory. A tied table on two stages is cut into halves first, one
-// for each stage's ranks to update; so it has two slices, where others have one.
+// Elements of a bucket that a rank has of something that data ranks share out, in the order in
+// which they follow one another in its memory. A tied table on two stages is cut into halves first,
+// one for each stage's ranks to update; so it has two slices, where others have one.
 using BucketShare = std::vector<Slice>;
 
 // Where a bucket's weights, gradients and masters lie on a rank.

@@ -71,7 +71,9 @@ class Validator {
 
    private:
     // Its gradients are its own; its weights are those that it updates.
-    [[nodiscard]] Content begin(int rank, std::size_t bucket, const std::vector<SyncOp>& ops) const {
+    [[nodiscard]] Content begin(int rank,
+                                std::size_t bucket,
+                                const std::vector<SyncOp>& ops) const {
       const SyncPlan& plan = all_.plan(rank);
       if (!ops.empty() && ops.front().state == SyncOp::State::gradients) {
         return std::multiset<int>{rank};
@@ -380,9 +382,8 @@ class Validator {
   void check_weights(int rank, std::size_t bucket, std::size_t element) {
     const SyncOp kept{.state = SyncOp::State::weights, .begin = SyncOp::Begin::update_end};
     const BucketShare& share = plan(rank).places[bucket].weights;
-    const bool is_kept = std::ranges::any_of(share, [&](const Slice& range) {
-      return range.begin <= element && element < range.end;
-    });
+    const bool is_kept = std::ranges::any_of(
+        share, [&](const Slice& range) { return range.begin <= element && element < range.end; });
     const Content update = content_at_end(rank, bucket, element, kept);
     if ((is_kept && (!update || update->size() != 1)) || !reaches(rank, bucket, element)) {
       found_.push_back(fmt::format(
@@ -408,9 +409,8 @@ class Validator {
     return std::ranges::any_of(sources, [&](int source) {
       const BucketShare& share =
           plan(source).places[same_bucket(plan(rank), bucket, plan(source))].weights;
-      return std::ranges::any_of(share, [&](const Slice& range) {
-        return range.begin <= element && element < range.end;
-      });
+      return std::ranges::any_of(
+          share, [&](const Slice& range) { return range.begin <= element && element < range.end; });
     });
   }
 

@@ -104,8 +104,7 @@ TEST_CASE("data strategies give the bits of their order under bf16, too") {
       MeshRun run = plain;
       run.parallel.data_strategy = *data_strategy_named(letters);
       const MeshRunResult result = run_mesh(run);
-      const auto [same, is_first] =
-          of_order.emplace(order_of(run.parallel.data_strategy), result);
+      const auto [same, is_first] = of_order.emplace(order_of(run.parallel.data_strategy), result);
       CHECK(bit_differences(result, same->second) == "");
     }
   }

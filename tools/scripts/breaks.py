@@ -89,14 +89,18 @@ BREAKS = [
           "tools/infer/evaluation.cpp",
           "static_cast<std::uint64_t>(window * T);",
           "static_cast<std::uint64_t>(window * (T - 1));"),
-    Break("stale_copies", "under zero1 the bf16 copy of the tied table stays that of step 1",
-          "parallel/step/sync_executor.cpp",
-          "    if (!parameter->weight_bf16.empty()) {\n",
-          "    if (!parameter->weight_bf16.empty() && plan_.buckets[bucket].kind != Kind::table) {\n"),
+    Break("stale_copies", "under zero1 an owner's bf16 part of the tied table stays that of step 1",
+          "parallel/step/bucket_memory.cpp",
+          "    tensor.weight_copy = elements(weight_share(bucket), place.weights);\n"
+          "    return tensor;\n",
+          "    if (plan_->buckets[bucket].kind != Kind::table) {\n"
+          "      tensor.weight_copy = elements(weight_share(bucket), place.weights);\n"
+          "    }\n"
+          "    return tensor;\n"),
     Break("table_counted_twice", "the gradient norm counts both copies of the tied table",
-          "parallel/sync/sync_plan.cpp",
-          "    const bool first = bucket.kind != Kind::table || is_first_copy();\n",
-          "    const bool first = bucket.kind == Kind::table || layout_.data_size > 0;\n"),
+          "parallel/sync/sync_generator.cpp",
+          "      piece.counted = !elsewhere && same.index == 0;\n",
+          "      piece.counted = (!elsewhere || is_copy) && same.index == 0;\n"),
     Break("evaluation_leaves_state", "an evaluation leaves its right factors behind",
           "parallel/step/mesh_model.cpp",
           "  double loss = executor_.evaluate(work_of(std::move(micro_batches)));\n"

@@ -174,4 +174,17 @@ TEST_CASE("data strategies have names or letters, and an optimizer as fine as th
   CHECK(unlike(refusal(R"({"data_strategy": "NGI"})"), "data_strategy", "zero2") == "");
 }
 
+TEST_CASE("groups that a strategy asks for are the data ranks of a node") {
+  const auto group_of = [](const ParallelConfig& config, int ranks_of_node) {
+    return with_groups_of_nodes(config, ranks_of_node).group;
+  };
+  const DataStrategy hybrid = *data_strategy_named("IIG");
+  CHECK(group_of({.data = 8, .data_strategy = hybrid}, 4) == 4);
+  CHECK(group_of({.tensor = 2, .pipeline = 2, .data = 8, .data_strategy = hybrid}, 8) == 2);
+  CHECK(group_of({.data = 6, .data_strategy = hybrid}, 4) == 3);  // divides the data ranks
+  CHECK(group_of({.pipeline = 4, .data = 6, .data_strategy = hybrid}, 2) == 1);
+  CHECK(group_of({.data = 8, .group = 2, .data_strategy = hybrid}, 4) == 2);
+  CHECK(group_of({.data = 8, .data_strategy = DataStrategy::zero3}, 4) == 0);
+}
+
 }  // namespace slackline

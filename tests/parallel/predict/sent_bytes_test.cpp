@@ -31,6 +31,7 @@ MeshJob job(int layers, const ParallelConfig& parallel, int num_micro_batches = 
 
 // Matrices and biases of a layer on one tensor rank of one, all multiples of a cache line.
 constexpr std::size_t kLayer = 3 * kC * kC + 3 * kC + kC * kC + kC + kF * kC + kF + kF * kC + kC;
+constexpr std::size_t kBiases = 3 * kC + kC + kF + kC;  // of a layer
 
 }  // namespace
 
@@ -53,7 +54,7 @@ TEST_CASE("sequence parallelism gathers six times a layer and sums the norms' gr
   const std::size_t sums =
       std::size_t{3 * 4 + 1} * 4 + 2;  // bytes an element, each half of an all-reduce
   const std::size_t gathers = std::size_t{3 * 6 + 1 + 1} * 2;
-  const std::size_t norms = 2 * (4 * 3 + 2) * kC * 4;  // over two ranks: all of it, each
+  const std::size_t norms = 2 * kC * (4 * 3 + 2) * 4;  // over two ranks: all of it, each
   CHECK(step_bytes(MeshLists(job(3, {.tensor = 2, .sequence_parallel = true})), {}).tensor.value ==
         kActivation * (sums + gathers) + 2 * kN * 3 * 4 + norms);
 }
@@ -69,18 +70,24 @@ TEST_CASE("data ranks reduce the gradients of their stage, and zero1 gathers its
   const std::size_t elements = 2 * kLayer + tables + norms;
   CHECK(step_bytes(MeshLists(job(2, {.data = 2})), {}).data.value == elements * 4 * 2);
   const ParallelConfig zero1{.data = 3, .data_strategy = DataStrategy::zero1};
-  CHECK(step_bytes(MeshLists(job(2, zero1)), {}).data.value == elements * 4 * 2 * 2);
+  // Two other ranks get gradients in fp32, and weights in bf16 but for norms and biases, of which
+  // each begins at a cache line of bf16.
+  constexpr std::size_t kLine = 32;
+  const std::size_t vectors = (4 * 2 + 2) * kLine + 2 * (2 * kLine + kLine + kF + kLine);
+  const std::size_t matrices = elements - norms - 2 * kBiases;
+  CHECK(step_bytes(MeshLists(job(2, zero1)), {}).data.value ==
+        2 * (matrices * (4 + 2) + vectors * (4 + 4)));
 }
 
 TEST_CASE("a tied table joins both end stages at once, or one pair after the other") {
   MeshJob tied = job(2, {.pipeline = 2, .data = 2}, 2);
   tied.model.tie_embeddings = true;
   constexpr std::size_t kTable = kV * kC * 4;  // bytes, below those that go in slices
-  CHECK(step_bytes(MeshLists(tied), {}).embedding.value == std::size_t{4 * 3} * kTable);
+  CHECK(step_bytes(MeshLists(tied), {}).embedding.value == 4 * kTable * 3);
   const std::size_t data = step_bytes(MeshLists(tied), {}).data.value;
   tied.parallel.embedding_sync = EmbeddingSync::separate;
-  CHECK(step_bytes(MeshLists(tied), {}).embedding.value == std::size_t{2 * 2} * kTable);
-  CHECK(step_bytes(MeshLists(tied), {}).data.value == data + std::size_t{2 * 2} * kTable);
+  CHECK(step_bytes(MeshLists(tied), {}).embedding.value == 2 * kTable * 2);
+  CHECK(step_bytes(MeshLists(tied), {}).data.value == data + 2 * kTable * 2);
 }
 
 }  // namespace slackline

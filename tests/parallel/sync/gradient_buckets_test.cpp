@@ -149,8 +149,8 @@ TEST_CASE("buckets are ranges that cover the gradient buffer once") {
       const std::vector<Parameter> parameters = parameters_of(model(tied), {}, 0, 0);
       std::vector<std::pair<std::size_t, std::size_t>> ranges;
       std::size_t held = 0;
-      const auto buckets = gradient_buckets(
-          parameters, {.tied_embeddings = tied, .bucket_bytes = bytes});
+      const auto buckets =
+          gradient_buckets(parameters, {.tied_embeddings = tied, .bucket_bytes = bytes});
       for (const GradientBucket& bucket : buckets) {
         ranges.emplace_back(bucket.first, bucket.first + bucket.count);
         held += bucket.holds.size();

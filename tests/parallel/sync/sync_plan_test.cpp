@@ -159,10 +159,8 @@ TEST_CASE("a plan that lacks an op, doubles one or swaps two is refused") {
                               .embedding_sync = EmbeddingSync::separate};
   require_refusals(layout);
   for (const char* letters : {"NNI", "NIG", "IIG", "ING", "GGG", "GIG", "IGG"}) {
-    require_refusals({.pipeline = 2,
-                      .data = 4,
-                      .group = 2,
-                      .data_strategy = *data_strategy_named(letters)});
+    require_refusals(
+        {.pipeline = 2, .data = 4, .group = 2, .data_strategy = *data_strategy_named(letters)});
   }
   Ranks swapped(job(layout));
   std::vector<SyncOp>& ops = swapped.plans.front().ops;

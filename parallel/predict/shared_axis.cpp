@@ -1,0 +1,201 @@
+#include "parallel/predict/shared_axis.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "core/comm/collective_bytes.h"
+#include "parallel/mesh/stage_split.h"
+#include "parallel/predict/axis_links.h"
+#include "parallel/predict/bucket_times.h"
+#include "parallel/schedule/schedule_traits.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::ChunkCosts;
+using schedule::Seconds;
+using Begin = SyncOp::Begin;
+using Unit = GradientBucket::Unit;
+
+// What follows each other on a bucket's links.
+struct OpTimes {
+  Seconds service{};
+  int exchanges = 0;
+  Seconds latency{};  // the longest of one
+
+  [[nodiscard]] Seconds seconds() const {
+    return service + static_cast<double>(exchanges) * latency;
+  }
+};
+
+class SharedAxis {
+ public:
+  SharedAxis(const MeshLists& lists, const Cluster& cluster, schedule::CostModel& model)
+      : lists_(lists), cluster_(cluster), model_(model) {}
+
+  void add() {
+    const MeshJob& job = lists_.job();
+    const std::vector<ChunkSlice> stages = split_layers(job.model, job.parallel);
+    for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
+      add_passes(stage, stages[static_cast<std::size_t>(stage)]);
+    }
+    for (int place = 0; place < job.parallel.pipeline; ++place) {
+      add_step_end(place);
+    }
+  }
+
+ private:
+  [[nodiscard]] schedule::Link link_of(SyncGroup group, int place) const {
+    const ParallelConfig& mesh = lists_.job().parallel;
+    switch (group) {
+      case SyncGroup::group:
+        return group_link(mesh, cluster_, mesh.num_groups() == 1 ? "data" : kGroupAxis, place);
+      case SyncGroup::across_groups:
+        return group_link(mesh, cluster_, kAcrossGroupsAxis, place);
+      case SyncGroup::table_pair:
+        return table_link(mesh, cluster_, EmbeddingSync::separate);
+      case SyncGroup::table:
+        return table_link(mesh, cluster_, EmbeddingSync::fused);
+      case SyncGroup::tensor:
+        return group_link(mesh, cluster_, "tensor", place);
+      case SyncGroup::data:
+        break;
+    }
+    return group_link(mesh, cluster_, "data", place);
+  }
+
+  [[nodiscard]] const schedule::Link& link(SyncGroup group, int place) {
+    const auto [found, is_new] = links_.try_emplace({group, place});
+    if (is_new) {
+      found->second = link_of(group, place);
+    }
+    return found->second;
+  }
+
+  void add_op(const SyncOp& op, int place, OpTimes& times) {
+    const CollectiveCall call = plain_call(op, lists_.at(place).plan);
+    const auto bytes = static_cast<double>(call.elements * call.element_size);
+    const schedule::Link& over = link(op.group, place);
+    const bool sums = op.kind == SyncOp::Kind::all_reduce;
+    times.service +=
+        sums ? all_reduce_service(over, op.ranks, bytes) : slices_service(over, op.ranks, bytes);
+    times.exchanges += sums ? all_reduce_exchanges(op.ranks, bytes) : 1;
+    times.latency = std::max(times.latency, over.latency);
+  }
+
+  // All ops of a unit that begin so.
+  [[nodiscard]] Seconds seconds_of(Begin begin, const Unit& unit, int place) {
+    OpTimes times;
+    for (const SyncOp& op : lists_.at(place).plan.ops) {
+      if (op.begin == begin && op.unit == unit) {
+        add_op(op, place, times);
+      }
+    }
+    return times.seconds();
+  }
+
+  void add_passes(int stage, const ChunkSlice& slice) {
+    const int place = stage % lists_.job().parallel.pipeline;
+    ChunkCosts& chunk = model_.chunks[static_cast<std::size_t>(stage)];
+    const bool splits = schedule::traits_of(lists_.job().parallel.schedule).splits_backward;
+    const double share = 1.0 / std::max(1, slice.num_layers());
+    const auto waits = [](Seconds transfers, Seconds computing) {
+      return std::max(Seconds{}, transfers - computing);
+    };
+    const Seconds forward = share * chunk.forward;
+    const Seconds input = share * chunk.backward_input;
+    const Seconds weight = share * chunk.backward_weight;
+    for (int layer = slice.first_layer; layer < slice.last_layer; ++layer) {
+      const Unit unit{ModelPart::layer, layer};
+      const Seconds gather = seconds_of(Begin::before_use, unit, place);
+      const Seconds reduction = seconds_of(Begin::pass_made, unit, place);
+      chunk.forward += waits(gather, forward);
+      chunk.backward_input += waits(splits ? gather : gather + reduction, input);
+      chunk.backward_weight += splits ? waits(reduction, weight) : Seconds{};
+    }
+    if (slice.embedding) {
+      const Unit unit{ModelPart::embedding, -1};
+      chunk.forward += waits(seconds_of(Begin::before_use, unit, place), forward);
+      chunk.backward_input += seconds_of(Begin::pass_made, unit, place);
+    }
+    if (slice.head) {
+      const Unit unit{ModelPart::head, -1};
+      chunk.backward_input += waits(seconds_of(Begin::before_use, unit, place), input) +
+                              waits(seconds_of(Begin::pass_made, unit, place), input);
+    }
+  }
+
+  void add_step_end(int place) {
+    const RankSync& rank = lists_.at(place);
+    const std::vector<PlacedBucket> placed = placed_buckets(lists_, place);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < rank.plan.buckets.size(); ++i) {
+      OpTimes sums;
+      OpTimes gathers;
+      for (const SyncOp& op : rank.plan.ops) {
+        const bool at_end = op.begin == Begin::gradients_made || op.begin == Begin::passes_end;
+        if (op.bucket == i && op.group != SyncGroup::tensor && at_end) {
+          add_op(op, place, sums);
+        } else if (op.bucket == i && op.begin == Begin::update_end) {
+          add_op(op, place, gathers);
+        }
+      }
+      if (rank.plan.buckets[i].kind == GradientBucket::Kind::table &&
+          lists_.job().parallel.pipeline > 1) {
+        add_table(rank.rank.slice, sums, gathers);
+        continue;
+      }
+      add_bucket(placed[next++], sums, gathers);
+    }
+  }
+
+  void add_bucket(const PlacedBucket& bucket, const OpTimes& sums, const OpTimes& gathers) {
+    ChunkCosts& chunk = model_.chunks[static_cast<std::size_t>(bucket.stage)];
+    if (sums.exchanges > 0) {
+      chunk.data_reduction.push_back(
+          {.at = bucket.reduce_at,
+           .seconds = sums.service,
+           .exchanges = {.latency = sums.latency, .plain = sums.exchanges, .sum = sums.exchanges},
+           .table = bucket.table,
+           .tail = bucket.tail});
+    }
+    if (gathers.exchanges > 0) {
+      chunk.parameter_gather.insert(
+          chunk.parameter_gather.begin(),
+          {.at = bucket.gather_at,
+           .seconds = gathers.service,
+           .exchanges = {.latency = gathers.latency, .plain = gathers.exchanges}});
+    }
+  }
+
+  // Both ends do the same at the same time.
+  void add_table(const ModelSlice& slice, const OpTimes& sums, const OpTimes& gathers) {
+    model_.embedding_sync = std::max(model_.embedding_sync, sums.service);
+    model_.embedding_exchanges = {
+        .latency = sums.latency, .plain = sums.exchanges, .sum = sums.exchanges};
+    if (gathers.exchanges == 0) {
+      return;
+    }
+    const schedule::Bucket gather{
+        .seconds = gathers.service,
+        .exchanges = {.latency = gathers.latency, .plain = gathers.exchanges}};
+    ChunkCosts& end = slice.embedding() ? model_.chunks.front() : model_.chunks.back();
+    end.parameter_gather.insert(
+        slice.embedding() ? end.parameter_gather.begin() : end.parameter_gather.end(), gather);
+  }
+
+  const MeshLists& lists_;
+  const Cluster& cluster_;
+  schedule::CostModel& model_;
+  std::map<std::pair<SyncGroup, int>, schedule::Link> links_{};
+};
+
+}  // namespace
+
+void add_shared_axis(const MeshLists& lists, const Cluster& cluster, schedule::CostModel& model) {
+  SharedAxis(lists, cluster, model).add();
+}
+
+}  // namespace slackline

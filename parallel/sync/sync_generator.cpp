@@ -1,0 +1,477 @@
+#include <algorithm>
+
+#include "parallel/sync/pass_units.h"
+#include "parallel/sync/sync_plan.h"
+
+namespace slackline {
+
+namespace {
+
+using Kind = GradientBucket::Kind;
+using Unit = GradientBucket::Unit;
+using schedule::Phase;
+using schedule::Site;
+
+bool is_fused(const SyncLayout& layout) {
+  return layout.table_on_two_stages && layout.embedding_sync == EmbeddingSync::fused;
+}
+
+// Ranks and own rank of a group.
+struct Seat {
+  int ranks = 1;
+  int rank = 0;
+};
+
+Seat seat_in(SyncGroup group, const SyncLayout& layout) {
+  const MeshPlace& at = layout.place;
+  const int copy = at.pipeline == 0 ? 0 : 1;  // of a table on two stages: copies alternate
+  switch (group) {
+    case SyncGroup::tensor:
+      return {layout.tensor_size, at.tensor};
+    case SyncGroup::data:
+      return {layout.data_size, at.data};
+    case SyncGroup::group:
+      return {layout.data_ranks_of_group, at.data % layout.data_ranks_of_group};
+    case SyncGroup::across_groups:
+      return {layout.data_size / layout.data_ranks_of_group, at.data / layout.data_ranks_of_group};
+    case SyncGroup::table:
+      return {2 * layout.data_size, 2 * at.data + copy};
+    case SyncGroup::table_pair:
+      break;
+  }
+  return {2, copy};
+}
+
+Slice moved(Slice slice, std::size_t by) {
+  return {slice.begin + by, slice.end + by};
+}
+
+class Generator {
+ public:
+  Generator(const std::vector<Parameter>& parameters, const RankPlan& rank)
+      : rank_(rank), layout_(rank.sync) {
+    const bool by_units = layout_.strategy.shares_passes();
+    plan_.buckets = gradient_buckets(parameters,
+                                     {.tied_embeddings = layout_.tied_table,
+                                      .bucket_bytes = by_units ? 0 : layout_.bucket_bytes,
+                                      .biases_apart = layout_.shares_memory()});
+    plan_.compute = layout_.shares_memory() ? layout_.compute : DType::f32;
+    plan_.made = units_as_made(rank);
+    if (layout_.strategy.parameters != Extent::none) {
+      plan_.used = units_as_used(rank, false);
+      plan_.used_in_evaluation = units_as_used(rank, true);
+    }
+  }
+
+  [[nodiscard]] SyncPlan build(const std::vector<Parameter>& parameters) {
+    add_places();
+    for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+      add_gathers_before_use(i);
+      add_sums_of_passes(i);
+    }
+    // Sums are in the order in which their last gradients are made.
+    for (const Unit& unit : plan_.made) {
+      for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+        if (goes_with_layers(i) && last_made(plan_.buckets[i]) == unit) {
+          add_sums(i, SyncOp::Begin::gradients_made, unit);
+        }
+      }
+    }
+    add_further_sums(SyncOp::Begin::passes_end, {});
+    for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+      if (!goes_with_layers(i)) {
+        add_sums(i, SyncOp::Begin::passes_end, {});
+        add_further_sums(SyncOp::Begin::passes_end, {});
+      }
+    }
+    // First layers first: they are read first.
+    for (std::size_t i = plan_.buckets.size(); i-- > 0;) {
+      add_gathers(i);
+    }
+    add_pieces(parameters);
+    return std::move(plan_);
+  }
+
+ private:
+  // Norms and biases are whole everywhere, and updated like the rest.
+  [[nodiscard]] DataStrategy strategy_of(const GradientBucket& bucket) const {
+    return is_vectors(bucket.kind) ? DataStrategy{.optimizer = layout_.strategy.optimizer}
+                                   : layout_.strategy;
+  }
+
+  [[nodiscard]] bool is_on_two_stages(const GradientBucket& bucket) const {
+    return bucket.kind == Kind::table && layout_.table_on_two_stages;
+  }
+
+  // Whether each stage's ranks update one half of it.
+  [[nodiscard]] bool is_halved(const GradientBucket& bucket) const {
+    return is_on_two_stages(bucket) &&
+           (layout_.strategy.shares_passes() || layout_.strategy.has_groups());
+  }
+
+  // Whether all of its holders add it up at once.
+  [[nodiscard]] bool is_joined(const GradientBucket& bucket) const {
+    return is_on_two_stages(bucket) && !is_halved(bucket) && is_fused(layout_);
+  }
+
+  [[nodiscard]] SyncGroup all_ranks(const GradientBucket& bucket) const {
+    return is_joined(bucket) ? SyncGroup::table : SyncGroup::data;
+  }
+
+  // Groups that ranks share out what they have with, one after another, to come from one extent to
+  // a finer one.
+  [[nodiscard]] std::vector<SyncGroup> steps(const GradientBucket& bucket,
+                                             Extent from,
+                                             Extent to) const {
+    if (!layout_.strategy.has_groups()) {
+      return from == to ? std::vector<SyncGroup>() : std::vector<SyncGroup>{all_ranks(bucket)};
+    }
+    std::vector<SyncGroup> groups;
+    if (from == Extent::none && to != Extent::none) {
+      groups.push_back(SyncGroup::group);
+    }
+    if (from != Extent::global && to == Extent::global) {
+      groups.push_back(SyncGroup::across_groups);
+    }
+    return groups;
+  }
+
+  [[nodiscard]] Slice own_slice(Slice range, SyncGroup group) const {
+    const Seat seat = seat_in(group, layout_);
+    return moved(slice_of(range.count(), seat.rank, seat.ranks), range.begin);
+  }
+
+  // What is cut over ranks at once.
+  [[nodiscard]] BucketShare segments(const GradientBucket& bucket) const {
+    if (!is_halved(bucket)) {
+      return {{0, bucket.count}};
+    }
+    return {slice_of(bucket.count, 0, 2), slice_of(bucket.count, 1, 2)};
+  }
+
+  [[nodiscard]] BucketShare share_of(const GradientBucket& bucket, Extent extent) const {
+    BucketShare share = segments(bucket);
+    for (Slice& range : share) {
+      for (const SyncGroup group : steps(bucket, Extent::none, extent)) {
+        range = own_slice(range, group);
+      }
+    }
+    return share;
+  }
+
+  [[nodiscard]] std::size_t own_segment(const GradientBucket& bucket) const {
+    return is_halved(bucket) && !is_first_copy() ? 1 : 0;
+  }
+
+  void add_places() {
+    std::size_t layers = 0;
+    for (const GradientBucket& bucket : plan_.buckets) {
+      const DataStrategy strategy = strategy_of(bucket);
+      BucketPlace& place = plan_.places.emplace_back();
+      place.weights = share_of(bucket, strategy.parameters);
+      place.gradients = share_of(bucket, strategy.gradients);
+      place.owned = {share_of(bucket, strategy.optimizer)[own_segment(bucket)]};
+      const bool of_layer =
+          bucket.kind == Kind::layers && bucket.units.front().first == ModelPart::layer;
+      const std::size_t slot = slot_of(bucket, of_layer ? layers++ : 0);
+      if (strategy.parameters != Extent::none) {
+        place.weight_slot = slot;
+      }
+      if (strategy.gradients != Extent::none) {
+        place.gradient_slot = slot;
+      }
+    }
+  }
+
+  // Neighbouring layers have different ones, so that one's weights arrive while the other works.
+  // The ends of the model share one, for passes work on one of them at a time; positions, read
+  // together with a tied table, have their own.
+  [[nodiscard]] std::size_t slot_of(const GradientBucket& bucket, std::size_t layer) const {
+    if (bucket.kind == Kind::layers && bucket.units.front().first == ModelPart::layer) {
+      return layer % 2;
+    }
+    return bucket.kind == Kind::layers && layout_.tied_table ? 3 : 2;
+  }
+
+  [[nodiscard]] bool goes_with_layers(std::size_t bucket) const {
+    return plan_.buckets[bucket].kind == Kind::layers && !plan_.places[bucket].gradient_slot;
+  }
+
+  // The units whose passes read a bucket's weights, or make its gradients.
+  [[nodiscard]] std::vector<Unit> units_of(const GradientBucket& bucket) const {
+    if (bucket.kind != Kind::table) {
+      return bucket.units;
+    }
+    std::vector<Unit> units;
+    if (rank_.slice.embedding()) {
+      units.emplace_back(ModelPart::embedding, -1);
+    }
+    if (rank_.slice.head()) {
+      units.emplace_back(ModelPart::head, -1);
+    }
+    return units;
+  }
+
+  [[nodiscard]] Unit last_made(const GradientBucket& bucket) const {
+    const auto place = [&](const Unit& unit) {
+      return std::find(plan_.made.begin(), plan_.made.end(), unit);
+    };
+    return *std::max_element(bucket.units.begin(),
+                             bucket.units.end(),
+                             [&](const Unit& a, const Unit& b) { return place(a) < place(b); });
+  }
+
+  // A group of one rank has nothing to exchange.
+  void add(SyncOp op) {
+    const Seat seat = seat_in(op.group, layout_);
+    op.ranks = seat.ranks;
+    op.rank = seat.rank;
+    if (op.ranks > 1) {
+      plan_.ops.push_back(op);
+    }
+  }
+
+  // The gathers that undo steps, in the order in which they run.
+  void add_gathers_of(SyncOp op, const std::vector<SyncGroup>& groups) {
+    std::vector<SyncOp> gathers;
+    for (const SyncGroup group : groups) {
+      op.group = group;
+      gathers.push_back(op);
+      op.range = own_slice(op.range, group);
+    }
+    for (auto gather = gathers.rbegin(); gather != gathers.rend(); ++gather) {
+      add(*gather);
+    }
+  }
+
+  void add_gathers_before_use(std::size_t index) {
+    const GradientBucket& bucket = plan_.buckets[index];
+    if (!plan_.places[index].weight_slot) {
+      return;
+    }
+    for (const Unit& unit : units_of(bucket)) {
+      for (const Slice& segment : segments(bucket)) {
+        add_gathers_of({.kind = SyncOp::Kind::all_gather,
+                        .state = SyncOp::State::weights,
+                        .bucket = index,
+                        .range = segment,
+                        .begin = SyncOp::Begin::before_use,
+                        .unit = unit},
+                       steps(bucket, Extent::none, strategy_of(bucket).parameters));
+      }
+    }
+  }
+
+  void add_sums_of_passes(std::size_t index) {
+    const GradientBucket& bucket = plan_.buckets[index];
+    if (!plan_.places[index].gradient_slot) {
+      return;
+    }
+    for (const Unit& unit : units_of(bucket)) {
+      for (Slice range : segments(bucket)) {
+        for (const SyncGroup group : steps(bucket, Extent::none, strategy_of(bucket).gradients)) {
+          add({.kind = SyncOp::Kind::reduce_scatter,
+               .group = group,
+               .bucket = index,
+               .range = range,
+               .order = order_over(group),
+               .begin = SyncOp::Begin::pass_made,
+               .unit = unit});
+          range = own_slice(range, group);
+        }
+      }
+    }
+  }
+
+  // What comes before ranks that have the same parameters add theirs.
+  void add_first_sum(std::size_t index, SyncOp op) {
+    const GradientBucket& bucket = plan_.buckets[index];
+    if (bucket.kind == Kind::norms && layout_.sequence_parallel) {
+      // Each tensor rank has seen its rows only.
+      op.group = SyncGroup::tensor;
+      add(op);
+    }
+    if (is_on_two_stages(bucket) && !is_joined(bucket)) {
+      op.kind = is_halved(bucket) ? SyncOp::Kind::reduce_scatter : SyncOp::Kind::all_reduce;
+      op.group = SyncGroup::table_pair;
+      op.members = is_halved(bucket) ? std::nullopt : std::make_optional(members_of(bucket));
+      add(op);
+    }
+  }
+
+  // The sums at a step's end of what its passes leave. Of several steps the first is added, and
+  // the others kept until it is their turn.
+  void add_sums(std::size_t index, SyncOp::Begin begin, std::optional<Unit> unit) {
+    const GradientBucket& bucket = plan_.buckets[index];
+    const DataStrategy strategy = strategy_of(bucket);
+    const bool whole = strategy.gradients == Extent::none;
+    add_further_sums(begin, unit);
+    SyncOp op{.bucket = index,
+              .memory = whole ? SyncOp::Memory::whole : SyncOp::Memory::share,
+              .range = {0, whole ? bucket.count : elements_of(plan_.places[index].gradients)},
+              .begin = begin,
+              .unit = unit};
+    add_first_sum(index, op);
+    if (is_halved(bucket)) {
+      op.range = own_slice(op.range, SyncGroup::table_pair);
+    }
+    std::vector<SyncOp> sums;
+    for (const SyncGroup group : steps(bucket, strategy.gradients, strategy.optimizer)) {
+      op.kind = SyncOp::Kind::reduce_scatter;
+      op.group = group;
+      op.order = order_over(group);
+      sums.push_back(op);
+      op.range = own_slice(op.range, group);
+    }
+    if (strategy.optimizer != Extent::global) {
+      op.kind = SyncOp::Kind::all_reduce;
+      op.group = strategy.optimizer == Extent::none ? all_ranks(bucket) : SyncGroup::across_groups;
+      op.order = order_over(op.group);
+      sums.push_back(op);
+    }
+    if (sums.size() == 1 && sums.front().group == all_ranks(bucket) && !is_halved(bucket)) {
+      sums.front().is_last_sum = true;
+      sums.front().members = members_of(bucket);
+    }
+    for (const SyncOp& sum : sums) {
+      &sum == &sums.front() ? add(sum) : further_.push_back(sum);
+    }
+  }
+
+  void add_further_sums(SyncOp::Begin begin, std::optional<Unit> unit) {
+    for (SyncOp& op : further_) {
+      op.begin = begin;
+      op.unit = unit;
+      add(op);
+    }
+    further_.clear();
+  }
+
+  // What an update leaves on its owners goes where ranks keep it.
+  void add_gathers(std::size_t index) {
+    const GradientBucket& bucket = plan_.buckets[index];
+    const DataStrategy strategy = strategy_of(bucket);
+    const bool whole = strategy.parameters == Extent::none;
+    const BucketShare& share = plan_.places[index].weights;
+    SyncOp op{.kind = SyncOp::Kind::all_gather,
+              .state = SyncOp::State::weights,
+              .bucket = index,
+              .memory = whole ? SyncOp::Memory::whole : SyncOp::Memory::share,
+              .range = {0, whole ? bucket.count : elements_of(share)},
+              .begin = SyncOp::Begin::update_end,
+              .members = members_of_weights(bucket)};
+    const Slice all = op.range;
+    if (is_halved(bucket)) {
+      op.range = own_slice(all, SyncGroup::table_pair);
+    }
+    add_gathers_of(op, steps(bucket, strategy.parameters, strategy.optimizer));
+    if (is_halved(bucket)) {
+      op.range = all;
+      op.group = SyncGroup::table_pair;
+      add(op);
+    }
+  }
+
+  // Data ranks within a group first, then the groups.
+  [[nodiscard]] SumOrder order_over(SyncGroup group) const {
+    const int data_ranks = layout_.data_ranks_of_group;
+    switch (group) {
+      case SyncGroup::table:
+        return {.runs = {2, data_ranks}};
+      case SyncGroup::data:
+        return {.runs = {data_ranks, 1}};
+      case SyncGroup::tensor:
+      case SyncGroup::group:
+      case SyncGroup::across_groups:
+      case SyncGroup::table_pair:
+        break;
+    }
+    return SumOrder::ranks;
+  }
+
+  [[nodiscard]] schedule::TransferClass members_of(const GradientBucket& bucket) const {
+    return class_of(*bucket.holds.back(), bucket, rank_);
+  }
+
+  // The weights of a table on two stages are of its class, as its gradients are.
+  [[nodiscard]] schedule::TransferClass members_of_weights(const GradientBucket& bucket) const {
+    const schedule::TransferClass gradients = members_of(bucket);
+    if (is_joined(bucket)) {
+      return gradients;
+    }
+    const bool table = bucket.kind == Kind::table;  // with each of its ends
+    const int last = static_cast<int>(rank_.slice.chunks.size()) - 1;
+    const int stage = table && layout_.place.pipeline > 0
+                          ? last * layout_.pipeline_size + layout_.place.pipeline
+                          : gradients.stage;
+    return {.site = Site::parameter_gather, .stage = stage, .phase = Phase::step};
+  }
+
+  [[nodiscard]] std::size_t bucket_of(const Parameter& parameter) const {
+    const auto holds = [&](const GradientBucket& bucket) {
+      return std::find(bucket.holds.begin(), bucket.holds.end(), &parameter) != bucket.holds.end();
+    };
+    return static_cast<std::size_t>(
+        std::find_if(plan_.buckets.begin(), plan_.buckets.end(), holds) - plan_.buckets.begin());
+  }
+
+  // Data ranks that update the same elements share counting and writing them.
+  struct Twins {
+    int count = 1;
+    int index = 0;
+  };
+
+  [[nodiscard]] Twins twins() const {
+    const int per_group = layout_.data_ranks_of_group;
+    switch (layout_.strategy.optimizer) {
+      case Extent::none:
+        return {layout_.data_size, layout_.place.data};
+      case Extent::group:
+        return {layout_.data_size / per_group, layout_.place.data / per_group};
+      case Extent::global:
+        break;
+    }
+    return {};
+  }
+
+  void add_pieces(const std::vector<Parameter>& parameters) {
+    const Twins same = twins();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const Parameter& parameter = parameters[i];
+      const std::size_t index = bucket_of(parameter);
+      const GradientBucket& bucket = plan_.buckets[index];
+      const Slice own = plan_.places[index].owned.front();
+      const std::size_t first = parameter.first_element - bucket.first;
+      const std::size_t end = first + parameter.shard.shape.num_elements();
+      OptimizerPiece piece{.parameter = &parameter,
+                           .range = {std::clamp(own.begin, first, end) - first,
+                                     std::clamp(own.end, first, end) - first}};
+      const bool is_copy = is_on_two_stages(bucket) && !is_first_copy() && !is_halved(bucket) &&
+                           !(is_joined(bucket) && layout_.strategy.shares_updates());
+      // Tensor rank 0 has what is not cut as well.
+      const bool elsewhere =
+          is_copy || (parameter.spec.cut == TensorCut::none && layout_.place.tensor != 0);
+      piece.counted = !elsewhere && same.index == 0;
+      piece.saved = !elsewhere && same.index == static_cast<int>(i) % same.count;
+      if (piece.range.count() > 0) {
+        plan_.owned.push_back(piece);
+      }
+    }
+  }
+
+  // Returns whether this rank has the first copy of a tied table on two stages.
+  [[nodiscard]] bool is_first_copy() const { return layout_.place.pipeline == 0; }
+
+  const RankPlan& rank_;
+  const SyncLayout& layout_;
+  SyncPlan plan_;
+  std::vector<SyncOp> further_;  // sums that follow those last added
+};
+
+}  // namespace
+
+SyncPlan make_sync_plan(const std::vector<Parameter>& parameters, const RankPlan& rank) {
+  return Generator(parameters, rank).build(parameters);
+}
+
+}  // namespace slackline
