@@ -13,6 +13,7 @@
 #include "tools/plan/plan_json.h"
 #include "tools/plan/plan_text.h"
 #include "tools/plan/step_plan.h"
+#include "tools/plan/strategy_ranking.h"
 #include "tools/run/data_table.h"
 
 namespace slackline {
@@ -76,14 +77,25 @@ void print_plan(const PlanOptions& options) {
         plan.costs,
         plan.links);
   }
+  StrategyRanking strategies;
+  const ParallelConfig& parallel = plan.job.mesh.parallel;
+  if (parallel.data > 1) {
+    strategies = rank_strategies(plan.job, plan.costs, plan.links);
+  }
   const std::vector<DataTableRow> data = planned_data(config);
   if (options.json) {
-    print_json(plan_json(plan, {.layouts = advice_json(advice), .data = data_rows_json(data)}));
+    print_json(plan_json(plan,
+                         {.layouts = advice_json(advice),
+                          .strategies = ranking_json(strategies, parallel.data_strategy),
+                          .data = data_rows_json(data)}));
     return;
   }
   std::string text = plan_text(plan) + data_text(data);
   if (config.compress.policy != CompressionPolicy::none) {
     text += "\n" + compression_text(plan);
+  }
+  if (!strategies.rows.empty()) {
+    text += "\n" + ranking_text(strategies, parallel.data_strategy);
   }
   if (!advice.layouts.empty()) {
     text += "\n" + advice_text(advice);

@@ -27,6 +27,7 @@
 #include "tools/config/train_config.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/memory_advice.h"
+#include "tools/plan/strategy_ranking.h"
 #include "tools/record/card_peak.h"
 #include "tools/run/rehearsal.h"
 #include "tools/run/same_files.h"
@@ -96,7 +97,8 @@ std::string link_text(const Cluster::Link& link) {
 // What network.links = "probe" finds, and what policy critical_path needs where no links are
 // emulated. A rehearsal's messages are smaller than those it plans with.
 LinkSpeeds probed_links(Communicator& world, const TrainConfig& config) {
-  const bool chooses = config.compress.policy == CompressionPolicy::critical_path;
+  const bool chooses = config.compress.policy == CompressionPolicy::critical_path ||
+                       config.parallel.chooses_strategy;
   if ((!config.network.probes() && (!chooses || config.network.emulates())) || world.size() == 1) {
     return std::nullopt;
   }
@@ -274,10 +276,41 @@ int rank_on_node(const Communicator& world) {
   return static_cast<int>(std::count(world.nodes().begin(), own, *own));
 }
 
-ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
+// The ranks of the node that has the fewest.
+int ranks_of_node(const Communicator& world) {
+  int fewest = world.size();
+  for (const int node : world.nodes()) {
+    const auto ranks = std::ranges::count(world.nodes(), node);
+    fewest = std::min(fewest, static_cast<int>(ranks));
+  }
+  return fewest;
+}
+
+// What the parallel section leaves open: groups are the data ranks of a node, and under "auto" the
+// strategy is the fastest by the planner's costs. The same on all ranks.
+void decide_strategy(Communicator& world, const LinkSpeeds& probed, TrainConfig& config) {
+  const bool chooses = config.parallel.chooses_strategy;
+  config.parallel = with_groups_of_nodes(config.parallel, ranks_of_node(world));
+  if (!chooses || config.parallel.data == 1) {
+    config.parallel.chooses_strategy = false;
+    return;
+  }
+  const StrategyChoice choice =
+      choose_strategy(plan_job(config), links_of_run(config.network, probed));
+  config.parallel = choice.parallel;
+  if (world.rank() == 0) {
+    log_info(Lines{fmt::format("parallel.data_strategy: {} is chosen\n{}",
+                               name_of(config.parallel.data_strategy),
+                               choice.reason)});
+  }
+}
+
+ExitCode train_rank(Communicator& world, Job job, EndOthers end_others) {
   require_same_job(world, job);
   require_world_fits(job.config.parallel, world.size());
   require_same_files(world, job.config, job.resume);
+  const LinkSpeeds links = probed_links(world, job.config);
+  decide_strategy(world, links, job.config);
   if (world.rank() == 0 && world.size() > 1) {
     log_info(Lines{"ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes())});
   }
@@ -300,7 +333,6 @@ ExitCode train_rank(Communicator& world, const Job& job, EndOthers end_others) {
                 job.config.message_scale(),
                 job.config.device,
                 transport);
-  const LinkSpeeds links = probed_links(world, job.config);
   return job.config.device == Device::rehearsal
              ? run_rehearsal(groups, links, job, end_others)
              : run_trainer(groups, links, job, peak_flops, end_others);

@@ -120,6 +120,35 @@ void check_data_use(const JsonReader& run, const TrainConfig& config) {
   }
 }
 
+// Refuses codecs on sums of gradients that a data strategy takes apart.
+void check_coded_sums(const JsonReader& section, const TrainConfig& config) {
+  const DataStrategy& strategy = config.parallel.data_strategy;
+  const bool codes_table =
+      strategy.sums_at_once() && (config.parallel.pipeline == 1 || !strategy.shares_passes());
+  if (config.parallel.data == 1 || (strategy.sums_at_once() && codes_table)) {
+    return;
+  }
+  const std::string rule =
+      fmt::format(R"(is not built for the sums of parallel.data_strategy "{}"; use "{}", or )"
+                  "compress messages between stages alone",
+                  name_of(strategy),
+                  name_of(DataStrategy::zero1));
+  const auto check = [&](const std::string& site, bool codes) {
+    const bool listed = std::ranges::any_of(
+        config.compress.classes, [&](const ListedClasses& row) { return row.site == site; });
+    const bool is_set =
+        config.compress.sites.contains(site) || config.compress.candidates.contains(site) || listed;
+    if (!codes && config.compress.policy != CompressionPolicy::none && is_set) {
+      section.fail(site, rule);
+    }
+  };
+  check("data_gradient", strategy.sums_at_once());
+  check("embedding", codes_table);
+  if (config.compress.policy == CompressionPolicy::optimus_cc) {
+    section.fail("policy", rule);
+  }
+}
+
 }  // namespace
 
 TrainConfig read_train_config(JsonReader document) {
@@ -138,11 +167,19 @@ TrainConfig read_train_config(JsonReader document) {
   config.data = read_data_config(document.section("data"),
                                  config.run.eval_every > 0 ? kSplitForEvaluation : kWholeFiles);
   config.parallel = read_parallel_config(document.section("parallel"), config.model);
+  if (config.run.cuda_graphs && config.parallel.data_strategy.shares_passes()) {
+    run.fail("cuda_graphs",
+             fmt::format(R"(must be false under parallel.data_strategy "{}", whose weights and )"
+                         "gradients come and go with passes; leave it out",
+                         name_of(config.parallel.data_strategy)));
+  }
   config.batch = read_batch_config(document.section("batch"), config.parallel);
   check_batch_fits(
       config.parallel, config.model, {.global = config.batch.global, .micro = config.batch.micro});
   config.optimizer = read_optimizer_config(document.section("optimizer"));
-  config.compress = read_compress_config(document.section("compress"));
+  const JsonReader compress = document.section("compress");
+  config.compress = read_compress_config(compress);
+  check_coded_sums(compress, config);
   config.checkpoint = read_checkpoint_config(document.section("checkpoint"));
   const JsonReader network = document.section("network");
   config.network = read_network_config(network);

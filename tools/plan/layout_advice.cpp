@@ -126,30 +126,6 @@ schedule::Seconds likely_step(const PlanJob& job, const StepCosts& costs, const 
   return step;
 }
 
-// Returns the bytes of the rank that needs most. Data ranks differ by what they save, and under
-// zero1 by their share of the moments; the first tensor rank has the largest share of the
-// vocabulary.
-std::size_t memory_of(const PlanJob& job, const PlanHistory& plans) {
-  std::size_t most = 0;
-  for (int stage = 0; stage < job.mesh.parallel.pipeline; ++stage) {
-    for (int data = 0; data < job.mesh.parallel.data; ++data) {
-      const MeshPlace place{.data = data, .pipeline = stage};
-      most = std::max(most, total_bytes(memory_plan(job, place, plans, 1), job.mesh.device));
-    }
-  }
-  return most;
-}
-
-std::size_t memory_limit(const LinkSpeeds& links) {
-  double least = 0.0;
-  for (const Cluster::Nodes& nodes : links ? links->nodes : std::vector<Cluster::Nodes>()) {
-    if (nodes.memory_bytes > 0.0 && (least == 0.0 || nodes.memory_bytes < least)) {
-      least = nodes.memory_bytes;
-    }
-  }
-  return static_cast<std::size_t>(least);
-}
-
 bool names_classes(const CompressConfig& compress) {
   return compress.policy == CompressionPolicy::list || compress.policy == CompressionPolicy::replay;
 }
@@ -165,7 +141,7 @@ LayoutAdvice advise_layouts(const PlanJob& job,
                             const StepCosts& costs,
                             const LinkSpeeds& links,
                             int most) {
-  LayoutAdvice advice{.memory_limit = memory_limit(links)};
+  LayoutAdvice advice{.memory_limit = device_memory_limit(links)};
   std::vector<Candidate> candidates;
   for (PlanJob& layout : all_layouts(job, job_with)) {
     layout.compress = names_classes(layout.compress)
@@ -187,7 +163,7 @@ LayoutAdvice advise_layouts(const PlanJob& job,
       continue;
     }
     const PlanHistory plans = expected_plans(candidate.job, costs, links);
-    const std::size_t bytes = memory_of(candidate.job, plans);
+    const std::size_t bytes = largest_memory(candidate.job, plans);
     if (advice.memory_limit > 0 && bytes > advice.memory_limit) {
       ++advice.num_too_large;
       continue;

@@ -142,6 +142,27 @@ std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device) {
   return total;
 }
 
+std::size_t largest_memory(const PlanJob& job, const PlanHistory& plans) {
+  std::size_t most = 0;
+  for (int stage = 0; stage < job.mesh.parallel.pipeline; ++stage) {
+    for (int data = 0; data < job.mesh.parallel.data; ++data) {
+      const MeshPlace place{.data = data, .pipeline = stage};
+      most = std::max(most, total_bytes(memory_plan(job, place, plans, 1), job.mesh.device));
+    }
+  }
+  return most;
+}
+
+std::size_t device_memory_limit(const LinkSpeeds& links) {
+  double least = 0.0;
+  for (const Cluster::Nodes& nodes : links ? links->nodes : std::vector<Cluster::Nodes>()) {
+    if (nodes.memory_bytes > 0.0 && (least == 0.0 || nodes.memory_bytes < least)) {
+      least = nodes.memory_bytes;
+    }
+  }
+  return static_cast<std::size_t>(least);
+}
+
 std::size_t program_bytes() {
   constexpr std::size_t kMebibyte = std::size_t{1} << 20U;
   constexpr std::size_t kStep = 4 * kMebibyte;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "parallel/plan/compression_plan.h"
+#include "parallel/predict/step_cost_model.h"
 #include "tools/plan/plan_job.h"
 
 namespace slackline {
@@ -29,6 +30,13 @@ void reserve_device_memory(const std::vector<MemoryItem>& plan);
 
 // Sums what stands on `device`: on a CUDA device all that is not on the host.
 [[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device);
+
+// The bytes of the rank that needs most, with one thread. Data ranks differ by what they save, and
+// by their shares; the first tensor rank has the largest share of the vocabulary.
+[[nodiscard]] std::size_t largest_memory(const PlanJob& job, const PlanHistory& plans);
+
+// What the least of a cluster's devices has; 0: not known.
+[[nodiscard]] std::size_t device_memory_limit(const LinkSpeeds& links);
 
 // Program, libraries and small allocations: what the process held when it began, and 8 MiB
 // (measured, the same for every model), in whole 4 MiB.

@@ -137,7 +137,7 @@ std::string totals_json(const StepPlan& plan) {
 std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
   return fmt::format(
       R"({{{}, "costs": {}, "links": {}, "step_seconds": {}, "bubble_share": {}, )"
-      R"("bytes_sent": {}, "stages": [{}], "ranks": [{}], "classes": [{}], "layouts": {}, "data": {}, "schedule": {}}})"
+      R"("bytes_sent": {}, "stages": [{}], "ranks": [{}], "classes": [{}], "layouts": {}, "strategies": {}, "data": {}, "schedule": {}}})"
       "\n",
       totals_json(plan),
       json_string(plan.costs_from),
@@ -149,6 +149,7 @@ std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
       ranks_json(plan),
       joined(classes_json(plan.classes(), KnownSeconds::yes), ", "),
       lists.layouts,
+      lists.strategies,
       lists.data,
       schedule_json(plan.schedule));
 }

@@ -6,9 +6,11 @@
 
 namespace slackline {
 
-// Lists in JSON that stand beside the plan: layouts (layout_advice.h), data sets (data_table.h).
+// Lists in JSON that stand beside the plan: layouts (layout_advice.h), data
+// strategies (strategy_ranking.h), data sets (data_table.h).
 struct PlanLists {
   std::string layouts = "[]";
+  std::string strategies = "[]";
   std::string data = "[]";
 };
 

@@ -18,6 +18,7 @@
 #include "parallel/schedule/slots.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
+#include "tools/plan/strategy_ranking.h"
 
 namespace slackline {
 
@@ -228,10 +229,11 @@ StepPlan make_step_plan(const PlanJob& planned,
   return plan;
 }
 
-StepPlan read_step_plan(const PlanJob& job,
+StepPlan read_step_plan(const PlanJob& asked,
                         const StepPlanFiles& files,
                         const LinkSpeeds& probed,
                         const std::optional<PlanHistory>& plans) {
+  PlanJob job = asked;
   std::string costs_path = files.costs;
   if (costs_path.empty() && job.mesh.device == Device::rehearsal) {
     costs_path = job.rehearsal_costs;
@@ -244,6 +246,7 @@ StepPlan read_step_plan(const PlanJob& job,
   const bool measured = !known.links && costs;
   const LinkSpeeds links =
       measured ? measured_links(*costs, job.mesh.parallel.num_ranks()) : known.links;
+  job = with_strategy(job, costs.value_or(assumed_costs(job.mesh.model, {})), links);
   if (!plans) {
     static_cast<void>(compression_plans(job));  // refuses what does not fit the layout
   }

@@ -213,7 +213,8 @@ TEST_CASE("settings of the mesh that do not exist or do nothing are refused") {
       {{"parallel.schedule=1f1b2"}, "parallel.schedule", "zb_h1"},
       {{"parallel.chunks=2"}, "parallel.chunks", "interleaved"},
       {{"parallel.schedule=interleaved"}, "parallel.schedule", "parallel.pipeline above 1"},
-      {{"parallel.data_strategy=zero2"}, "parallel.data_strategy", "zero1"},
+      {{"parallel.data_strategy=zero4"}, "parallel.data_strategy", "zero1"},
+      {{"parallel.data_strategy=GGN"}, "parallel.data_strategy", "zero3"},
       {{"parallel.transfers=blockin"}, "parallel.transfers", "blocking"},
       {{"parallel.embedding_sync=both"}, "parallel.embedding_sync", "separate"},
       {{"parallel.sequence_parallel=1"}, "parallel.sequence_parallel", "true or false"},
@@ -225,6 +226,28 @@ TEST_CASE("settings of the mesh that do not exist or do nothing are refused") {
       {{"network.transport=nccl", "network.links=x.json"},
        "network.transport",
        "links are emulated"},
+  });
+}
+
+TEST_CASE("codecs are refused on sums that a data strategy takes apart") {
+  const auto with = [](const std::string& strategy, const std::string& setting) {
+    return std::vector<std::string>{"parallel.data=2",
+                                    "parallel.data_strategy=" + strategy,
+                                    "compress.policy=all",
+                                    "compress." + setting};
+  };
+  const std::string cast = R"({"codec": "cast"})";
+  require_refusals({
+      {with("zero2", "data_gradient=" + cast), "compress.data_gradient", "zero1"},
+      {with("NIG", "embedding=" + cast), "compress.embedding", "zero1"},
+      {with("zero3", "policy=optimus_cc"), "compress.policy", "zero3"},
+      {{"parallel.data=2",
+        "parallel.pipeline=2",
+        "parallel.data_strategy=GNG",
+        "compress.policy=all",
+        "compress.embedding=" + cast},
+       "compress.embedding",
+       "GNG"},
   });
 }
 

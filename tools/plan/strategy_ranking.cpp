@@ -1,0 +1,178 @@
+#include "tools/plan/strategy_ranking.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/joined_text.h"
+#include "parallel/predict/assumed_costs.h"
+#include "parallel/predict/sent_bytes.h"
+#include "parallel/predict/timeline/timeline.h"
+#include "tools/plan/cost_file.h"
+#include "tools/plan/memory_plan.h"
+
+namespace slackline {
+
+namespace {
+
+// Of what each rank sends in an op over data ranks, the share that leaves its group: every other
+// rank gets as much.
+double share_across(const SyncOp& op, int num_groups) {
+  switch (op.group) {
+    case SyncGroup::across_groups:
+      return 1.0;
+    case SyncGroup::data:
+    case SyncGroup::table: {
+      const int own = op.ranks / num_groups;
+      return static_cast<double>(op.ranks - own) / std::max(1, op.ranks - 1);
+    }
+    case SyncGroup::tensor:
+    case SyncGroup::group:
+    case SyncGroup::table_pair:
+      break;
+  }
+  return 0.0;
+}
+
+void add_bytes(const MeshLists& lists,
+               const MeshPlace& place,
+               int num_groups,
+               RankedStrategy& row) {
+  const RankSync& rank = lists.at(place.pipeline, place.tensor);
+  const std::vector<SentBytes> sent = sync_bytes(lists, {}, place);
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const SyncOp& op = rank.plan.ops[i];
+    if (op.group == SyncGroup::tensor) {
+      continue;
+    }
+    const auto bytes = static_cast<double>(sent[i].raw);
+    const double across = bytes * share_across(op, num_groups);
+    row.bytes_across += static_cast<std::size_t>(across);
+    row.bytes_inside += sent[i].raw - static_cast<std::size_t>(across);
+  }
+}
+
+// Whether a codec of the config has its sum.
+bool takes_codecs(const CompressConfig& compress, const ParallelConfig& parallel) {
+  const bool has_codecs =
+      compress.policy != CompressionPolicy::none &&
+      (compress.policy == CompressionPolicy::optimus_cc ||
+       compress.sites.contains("data_gradient") || compress.sites.contains("embedding"));
+  return !has_codecs || !parallel.data_strategy.has_steps();
+}
+
+// Groups of one rank, or one group, make letters mean the same.
+bool differs(const ParallelConfig& parallel) {
+  return !parallel.data_strategy.has_groups() ||
+         (parallel.num_groups() > 1 && parallel.data_ranks_of_group() > 1);
+}
+
+// Groups of data ranks, whether the strategy knows them or not.
+int groups_of(ParallelConfig parallel, const LinkSpeeds& links) {
+  parallel.data_strategy.optimizer = Extent::group;
+  return (links ? with_groups_of_nodes(parallel, links->nodes.front().devices) : parallel)
+      .num_groups();
+}
+
+RankedStrategy ranked(const PlanJob& job, const StepCosts& costs, const LinkSpeeds& links) {
+  const MeshLists lists(job.mesh);
+  const schedule::CostModel model = cost_model(lists, costs, links);
+  RankedStrategy row{
+      .parallel = job.mesh.parallel,
+      .step = schedule::make_timeline(lists.at(0).rank.executor.schedule, model).step};
+  for (int pipeline = 0; pipeline < row.parallel.pipeline; ++pipeline) {
+    for (int tensor = 0; tensor < row.parallel.tensor; ++tensor) {
+      add_bytes(
+          lists, {.tensor = tensor, .pipeline = pipeline}, groups_of(row.parallel, links), row);
+    }
+  }
+  row.memory_bytes = largest_memory(job, {});
+  return row;
+}
+
+}  // namespace
+
+StrategyRanking rank_strategies(const PlanJob& job,
+                                const StepCosts& costs,
+                                const LinkSpeeds& links) {
+  StrategyRanking ranking{.memory_limit = device_memory_limit(links)};
+  for (const DataStrategy& strategy : all_data_strategies()) {
+    PlanJob candidate = job;
+    candidate.mesh.parallel.data_strategy = strategy;
+    candidate.mesh.parallel.chooses_strategy = false;
+    if (links) {
+      candidate.mesh.parallel =
+          with_groups_of_nodes(candidate.mesh.parallel, links->nodes.front().devices);
+    }
+    if (!differs(candidate.mesh.parallel) || !takes_codecs(job.compress, candidate.mesh.parallel)) {
+      continue;
+    }
+    RankedStrategy& row = ranking.rows.emplace_back(ranked(candidate, costs, links));
+    row.fits = ranking.memory_limit == 0 || row.memory_bytes <= ranking.memory_limit;
+  }
+  const auto order = [](const RankedStrategy& row) {
+    return std::tuple(!row.fits, row.step.value, row.bytes_across, row.memory_bytes);
+  };
+  std::ranges::stable_sort(ranking.rows, {}, order);
+  return ranking;
+}
+
+std::string ranking_text(const StrategyRanking& ranking, const DataStrategy& own) {
+  std::string text = fmt::format(
+      "data strategies, the shortest step first{}:\n"
+      "strategy         step s   bytes in groups   bytes between    memory bytes\n",
+      ranking.memory_limit == 0 ? ""
+                                : fmt::format(" (a device has {} bytes)", ranking.memory_limit));
+  for (const RankedStrategy& row : ranking.rows) {
+    text += fmt::format("{:<9} {:>13.6g} {:>17} {:>15} {:>15}{}{}\n",
+                        name_of(row.parallel.data_strategy),
+                        row.step.value,
+                        row.bytes_inside,
+                        row.bytes_across,
+                        row.memory_bytes,
+                        row.fits ? "" : "  does not fit",
+                        row.parallel.data_strategy == own ? "  <- the run's" : "");
+  }
+  return text;
+}
+
+std::string ranking_json(const StrategyRanking& ranking, const DataStrategy& own) {
+  std::vector<std::string> rows;
+  rows.reserve(ranking.rows.size());
+  for (const RankedStrategy& row : ranking.rows) {
+    rows.push_back(fmt::format(
+        R"({{"data_strategy": "{}", "group": {}, "step_seconds": {}, "bytes_inside": {}, )"
+        R"("bytes_across": {}, "memory_bytes": {}, "fits": {}, "is_own": {}}})",
+        name_of(row.parallel.data_strategy),
+        row.parallel.data_ranks_of_group(),
+        row.step.value,
+        row.bytes_inside,
+        row.bytes_across,
+        row.memory_bytes,
+        row.fits,
+        row.parallel.data_strategy == own));
+  }
+  return fmt::format("[{}]", joined(rows, ", "));
+}
+
+StrategyChoice choose_strategy(const PlanJob& job, const LinkSpeeds& links) {
+  const StepCosts costs = job.rehearsal_costs.empty() ? assumed_costs(job.mesh.model, {})
+                                                      : read_cost_file(job.rehearsal_costs);
+  const StrategyRanking ranking = rank_strategies(job, costs, links);
+  const ParallelConfig& parallel = ranking.rows.front().parallel;
+  return {.parallel = parallel, .reason = ranking_text(ranking, parallel.data_strategy)};
+}
+
+PlanJob with_strategy(PlanJob job, const StepCosts& costs, const LinkSpeeds& links) {
+  ParallelConfig& parallel = job.mesh.parallel;
+  if (std::exchange(parallel.chooses_strategy, false) && parallel.data > 1) {
+    parallel = rank_strategies(job, costs, links).rows.front().parallel;
+  } else if (links) {
+    parallel = with_groups_of_nodes(parallel, links->nodes.front().devices);
+  }
+  return job;
+}
+
+}  // namespace slackline

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "parallel/predict/step_cost_model.h"
+#include "tools/plan/plan_job.h"
+
+namespace slackline {
+
+// A data strategy on a job's layout, everything else being the job's.
+struct RankedStrategy {
+  ParallelConfig parallel{};
+  schedule::Seconds step{};      // predicted, transfers plain
+  std::size_t bytes_inside = 0;  // that data ranks send to their own group in a step, all together
+  std::size_t bytes_across = 0;  // and to others
+  std::size_t memory_bytes = 0;  // of the rank that needs most
+  bool fits = true;
+};
+
+// Every strategy that differs on the layout: those that fit first, then the shorter step, then the
+// fewer bytes between groups, then the less memory. Those that the job's codecs do not sit on are
+// left out.
+struct StrategyRanking {
+  std::vector<RankedStrategy> rows{};
+  std::size_t memory_limit = 0;  // of a device; 0: not known
+};
+
+[[nodiscard]] StrategyRanking rank_strategies(const PlanJob& job,
+                                              const StepCosts& costs,
+                                              const LinkSpeeds& links);
+
+// A table of them; `own` is marked.
+[[nodiscard]] std::string ranking_text(const StrategyRanking& ranking, const DataStrategy& own);
+
+// A list of objects.
+[[nodiscard]] std::string ranking_json(const StrategyRanking& ranking, const DataStrategy& own);
+
+// What "auto" takes by the links and by the job's cost file, or assumed costs, and why.
+struct StrategyChoice {
+  ParallelConfig parallel{};
+  std::string reason{};  // the ranking
+};
+
+[[nodiscard]] StrategyChoice choose_strategy(const PlanJob& job, const LinkSpeeds& links);
+
+// The job with what its parallel section leaves open decided: the size of groups, by the nodes of
+// the links, and under "auto" the first strategy of the ranking.
+[[nodiscard]] PlanJob with_strategy(PlanJob job, const StepCosts& costs, const LinkSpeeds& links);
+
+}  // namespace slackline
