@@ -97,8 +97,25 @@ CodecTimes BoundaryCodec::take_times() {
           .decode = std::exchange(decode_times_, {})};
 }
 
-std::size_t BoundaryCodec::workspace_bytes(const Workers& workers) const {
-  return slackline::workspace_bytes(end_, *codec_, workers);
+void BoundaryCodec::add_state(const std::string& label,
+                              const StateRanks& ranks,
+                              std::vector<ChannelState>& list) {
+  const auto add = [&](const std::string& name, const Tensor& data) {
+    ChannelState& state = list.emplace_back();
+    state.name = "residual/" + name;
+    state.data = data;
+    state.worker = ranks.data;
+    state.num_workers = ranks.data_size;
+    place_by_rank(state, ranks.tensor, ranks.tensor_size);
+  };
+  const std::vector<Codec::Matrices>& residuals = residuals_.all();
+  for (std::size_t i = 0; i < residuals.size(); ++i) {
+    const bool each = end_.setting.error_feedback == ErrorFeedback::immediate;
+    add(each ? label + "/" + std::to_string(i) : label, residuals[i].front());
+  }
+  for (const CodecState& state : codec_->state()) {
+    add(label + "." + state.name, state.data);
+  }
 }
 
 }  // namespace slackline

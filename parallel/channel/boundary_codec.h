@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "core/tensor/buffer.h"
 #include "parallel/channel/boundary_sample.h"
 #include "parallel/channel/channel_codecs.h"
+#include "parallel/channel/channel_state.h"
 #include "parallel/plan/pipeline_boundaries.h"
 
 namespace slackline {
@@ -54,9 +56,7 @@ class BoundaryCodec {
 
   void mask(StreamView stream, const Tensor& frame, const Tensor& share);
 
-  [[nodiscard]] Codec& codec() { return *codec_; }
-
-  [[nodiscard]] const Residuals& residuals() const { return residuals_; }
+  [[nodiscard]] const Codec& codec() const { return *codec_; }
 
   // Takes over, at the sending end, what another codec of the boundary owes of a micro-batch; with
   // lazy feedback, of all. REQUIRES: the same error feedback.
@@ -78,7 +78,10 @@ class BoundaryCodec {
   // Returns what the calls took since it was asked last.
   [[nodiscard]] CodecTimes take_times();
 
-  [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const;
+  // Adds views of what goes from message to message, under `label` (boundary_label()).
+  void add_state(const std::string& label,
+                 const StateRanks& ranks,
+                 std::vector<ChannelState>& list);
 
  private:
   [[nodiscard]] Tensor as_matrix(const Tensor& share) const;

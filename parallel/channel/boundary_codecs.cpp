@@ -1,6 +1,7 @@
 #include "parallel/channel/boundary_codecs.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace slackline {
@@ -8,16 +9,12 @@ namespace slackline {
 using schedule::Op;
 using Side = BoundaryEnd::Side;
 
-BoundaryCodecs::BoundaryCodecs(const PipelineBoundaries::Options& options,
-                               std::shared_ptr<const ChannelCodecs> maker)
-    : boundaries_(options), maker_(std::move(maker)) {}
-
-void BoundaryCodecs::set_plan(const CompressionPlan& plan) {
+void BoundaryCodecs::obey(const CompressionPlan& plan, const ChannelCodecs& maker) {
   std::vector<std::unique_ptr<BoundaryCodec>> before = std::exchange(codecs_, {});
   const ByTransfer transfers_before = std::exchange(by_transfer_, {});
   for (const Op& op : boundaries_.ops()) {
     if (const std::optional<BoundaryEnd> end = boundaries_.end_of(op, plan)) {
-      by_transfer_[{PipelineBoundaries::id_of(op), end->side}] = find_or_make(*end, before);
+      by_transfer_[{PipelineBoundaries::id_of(op), end->side}] = find_or_make(*end, maker, before);
     }
   }
   hand_over(transfers_before);
@@ -60,6 +57,7 @@ void BoundaryCodecs::hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCo
 }
 
 BoundaryCodec* BoundaryCodecs::find_or_make(const BoundaryEnd& end,
+                                            const ChannelCodecs& maker,
                                             std::vector<std::unique_ptr<BoundaryCodec>>& before) {
   const auto is_wanted = [&](const std::unique_ptr<BoundaryCodec>& codec) {
     return codec != nullptr && codec->end() == end;
@@ -70,7 +68,7 @@ BoundaryCodec* BoundaryCodecs::find_or_make(const BoundaryEnd& end,
   }
   const auto kept = std::find_if(before.begin(), before.end(), is_wanted);
   codecs_.push_back(kept != before.end() ? std::move(*kept)
-                                         : std::make_unique<BoundaryCodec>(end, *maker_));
+                                         : std::make_unique<BoundaryCodec>(end, maker));
   return codecs_.back().get();
 }
 
@@ -122,12 +120,20 @@ void BoundaryCodecs::take_samples(StepSamples& samples) {
   }
 }
 
-std::size_t BoundaryCodecs::workspace_bytes(const Workers& workers) const {
+std::size_t BoundaryCodecs::codec_workspace(const Workers& workers) const {
   std::size_t bytes = 0;
   for (const std::unique_ptr<BoundaryCodec>& codec : codecs_) {
-    bytes = std::max(bytes, codec->workspace_bytes(workers));
+    bytes = std::max(bytes, slackline::workspace_bytes(codec->end(), codec->codec(), workers));
   }
   return bytes;
+}
+
+void BoundaryCodecs::add_state(const StateRanks& ranks, std::vector<ChannelState>& list) {
+  std::map<std::string, int> numbers;
+  for (BoundaryCodec* codec : senders()) {
+    const std::string& place = codec->end().place;
+    codec->add_state(boundary_label(place, ++numbers[place]), ranks, list);
+  }
 }
 
 }  // namespace slackline

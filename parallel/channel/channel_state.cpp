@@ -4,6 +4,13 @@
 
 namespace slackline {
 
+void place_by_rank(ChannelState& state, int rank, int size) {
+  const Shape& shape = state.data.shape();
+  state.logical = Shape{size, shape[0], shape[1]};
+  state.region = {.start = {rank, 0, 0}, .shape = Shape{1, shape[0], shape[1]}};
+  state.place = {.shape = state.region.shape, .region = whole_region(state.region.shape)};
+}
+
 std::string boundary_label(const std::string& place, int number) {
   return number == 1 ? place : fmt::format("{}+{}", place, number);
 }

@@ -23,6 +23,18 @@ struct ChannelState {
   bool sums = false;  // what all workers hold adds up to what is owed (residuals of gradients)
 };
 
+// This rank on the axes by which state differs.
+struct StateRanks {
+  int tensor = 0;
+  int tensor_size = 1;
+  int data = 0;
+  int data_size = 1;
+};
+
+// Says that `state` belongs to one of `size` tensor ranks alone: it is that rank's slice of an
+// array with a leading dimension of ranks.
+void place_by_rank(ChannelState& state, int rank, int size);
+
 // Names the state of a boundary's codecs behind residual/. `place` is the site and how many layers
 // stand before the boundary, so that state stays where it belongs when stages are cut anew. Phases
 // that have codecs of their own number them in the order of the schedule: "pipeline_forward/3",

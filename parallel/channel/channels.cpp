@@ -1,34 +1,19 @@
 #include "parallel/channel/channels.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "core/check.h"
 #include "core/kernels/elementwise/elementwise.h"
 
 namespace slackline {
 
-namespace {
-
-// What belongs to one tensor rank alone: its slice of an array with a leading dimension of ranks.
-void place_by_rank(ChannelState& state, int rank, int size) {
-  const Shape& shape = state.data.shape();
-  state.logical = Shape{size, shape[0], shape[1]};
-  state.region = {.start = {rank, 0, 0}, .shape = Shape{1, shape[0], shape[1]}};
-  state.place = {.shape = state.region.shape, .region = whole_region(state.region.shape)};
-}
-
-}  // namespace
-
 Channels::Channels(const Options& options,
                    const Peers& peers,
                    const std::vector<SumChannel::Options>& sums)
     : options_(options),
       peers_(peers),
-      boundaries_(options.pipeline, options.codecs),
+      boundaries_(options.pipeline),
       routes_{.forward = peers.forward,
               .backward = peers.backward,
               .data_rank = peers.data->rank(),
@@ -36,6 +21,7 @@ Channels::Channels(const Options& options,
               .tensor_rank = peers.tensor->rank(),
               .seed = options.seed},
       sums_(sums.begin(), sums.end()),
+      tensor_(*peers.tensor, options.sequence_parallel, routes_),
       errors_(options.errors) {
   if (!options_.plans.empty()) {
     put_in_force(1);
@@ -54,15 +40,14 @@ void Channels::begin_step(std::int64_t step) {
   put_in_force(step);
   samples_ = is_sampled(options_.sampled, options_.plans, step) && compresses();
   if (samples_) {
-    boundaries_.begin_sample();
-    for (SumChannel& sum : sums_) {
-      sum.begin_sample();
+    for (Channel* channel : all()) {
+      channel->begin_sample();
     }
   }
 }
 
 void Channels::begin_sum(std::size_t sum) {
-  sums_[sum].begin(codec_stream_, {.seed = options_.seed, .step = step_}, keeping_);
+  sums_[sum].begin({.seed = options_.seed, .step = step_}, keeping_);
 }
 
 const PlanFromStep* Channels::in_force() const {
@@ -80,9 +65,8 @@ std::optional<StepSamples> Channels::take_samples() {
   }
   rest();
   StepSamples samples(in_force()->plan);
-  boundaries_.take_samples(samples);
-  for (SumChannel& sum : sums_) {
-    sum.take_samples(samples);
+  for (Channel* channel : all()) {
+    channel->take_samples(samples);
   }
   return samples;
 }
@@ -93,13 +77,10 @@ void Channels::put_in_force(std::int64_t step) {
   }
   const PlanFromStep& plan = plan_at(options_.plans, step);
   in_force_from_ = plan.from_step;
-  boundaries_.set_plan(plan.plan);
-  std::size_t workspace = boundaries_.workspace_bytes(options_.workers);
-  for (SumChannel& sum : sums_) {
-    sum.obey(plan.plan, *options_.codecs);
-    for (CompressedSum& coded : sum.coded()) {
-      workspace = std::max(workspace, coded.codec().workspace_bytes(options_.workers));
-    }
+  std::size_t workspace = 0;
+  for (Channel* channel : all()) {
+    channel->obey(plan.plan, *options_.codecs);
+    workspace = std::max(workspace, channel->codec_workspace(options_.workers));
   }
   stream_ = std::make_unique<Stream>(Stream::Options{.name = "codec",
                                                      .device = options_.workers.device,
@@ -108,18 +89,18 @@ void Channels::put_in_force(std::int64_t step) {
   if (worker_ == nullptr && compresses()) {
     worker_ = std::make_shared<Worker>();
   }
-  codec_stream_.emplace(CodecStream{.stream = *stream_, .worker = worker_});
-  boundaries_.set_stream(*codec_stream_);
+  for (Channel* channel : all()) {
+    channel->run_codecs_on({.stream = *stream_, .worker = worker_});
+  }
   routes_.codecs = compresses() ? &boundaries_ : nullptr;
 }
 
-std::vector<CompressedSum*> Channels::coded_sums() {
-  std::vector<CompressedSum*> list;
+std::vector<Channel*> Channels::all() {
+  std::vector<Channel*> list{&boundaries_};
   for (SumChannel& sum : sums_) {
-    for (CompressedSum& coded : sum.coded()) {
-      list.push_back(&coded);
-    }
+    list.push_back(&sum);
   }
+  list.push_back(&tensor_);
   return list;
 }
 
@@ -129,66 +110,10 @@ void Channels::rest() {
   }
 }
 
-void Channels::add_boundary(BoundaryCodec& codec,
-                            const std::string& label,
-                            std::vector<ChannelState>& list) {
-  const auto add = [&](const std::string& name, const Tensor& data) {
-    ChannelState& state = list.emplace_back();
-    state.name = "residual/" + name;
-    state.data = data;
-    state.worker = peers_.data->rank();
-    state.num_workers = peers_.data->size();
-    place_by_rank(state, peers_.tensor->rank(), peers_.tensor->size());
-  };
-  const std::vector<Codec::Matrices>& residuals = codec.residuals().all();
-  for (std::size_t i = 0; i < residuals.size(); ++i) {
-    const bool each = codec.end().setting.error_feedback == ErrorFeedback::immediate;
-    add(each ? fmt::format("{}/{}", label, i) : label, residuals[i].front());
-  }
-  for (const CodecState& state : codec.codec().state()) {
-    add(label + "." + state.name, state.data);
-  }
-}
-
-void Channels::add_gradients(CompressedSum& sum, std::vector<ChannelState>& list) {
-  const std::vector<const Parameter*>& matrices = sum.plan().matrices;
-  const bool table = sum.plan().table;
-  const std::string site = table ? "residual/embedding/" : "residual/data_gradient/";
-  const std::vector<CodecState> states = sum.codec().state();
-  for (std::size_t i = 0; i < matrices.size(); ++i) {
-    const Parameter& parameter = *matrices[i];
-    const bool cut = parameter.spec.cut != TensorCut::none;
-    const bool first_tensor_rank = cut || peers_.tensor->rank() == 0;
-    if (!sum.residuals().all().empty()) {
-      for (const ShardPart& part : parameter.shard.parts) {
-        ChannelState& state = list.emplace_back();
-        state.name = site + parameter.spec.name;
-        state.data = sum.residuals().of(0)[i];
-        state.logical = parameter.spec.shape;
-        state.region = part.logical;
-        state.place = {.shape = parameter.shard.shape, .region = part.local};
-        state.worker = sum.rank();
-        state.num_workers = sum.plan().ranks;
-        state.saved = first_tensor_rank;
-        state.sums = true;
-      }
-    }
-    if (!states.empty()) {
-      ChannelState& state = list.emplace_back();
-      state.name = site + parameter.spec.name + "." + states[i].name;
-      state.data = states[i].data;
-      state.saved = first_tensor_rank && sum.rank() == 0;
-      place_by_rank(state, cut ? peers_.tensor->rank() : 0, cut ? peers_.tensor->size() : 1);
-    }
-  }
-}
-
-// What is timed belongs to transfers that have ended.
 std::vector<CodecTimes> Channels::take_times() {
   std::vector<CodecTimes> times;
-  boundaries_.take_times(times);
-  for (CompressedSum* sum : coded_sums()) {
-    times.push_back(sum->take_times());
+  for (Channel* channel : all()) {
+    channel->take_times(times);
   }
   return times;
 }
@@ -196,13 +121,12 @@ std::vector<CodecTimes> Channels::take_times() {
 std::vector<ChannelState> Channels::state() {
   rest();
   std::vector<ChannelState> list;
-  std::map<std::string, int> numbers;
-  for (BoundaryCodec* codec : boundaries_.senders()) {
-    const std::string& place = codec->end().place;
-    add_boundary(*codec, boundary_label(place, ++numbers[place]), list);
-  }
-  for (CompressedSum* sum : coded_sums()) {
-    add_gradients(*sum, list);
+  for (Channel* channel : all()) {
+    channel->add_state({.tensor = peers_.tensor->rank(),
+                        .tensor_size = peers_.tensor->size(),
+                        .data = peers_.data->rank(),
+                        .data_size = peers_.data->size()},
+                       list);
   }
   return list;
 }

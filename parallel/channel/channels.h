@@ -3,27 +3,26 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "core/tensor/buffer.h"
 #include "core/tensor/stream.h"
 #include "parallel/channel/boundary_codecs.h"
-#include "parallel/channel/channel_codecs.h"
-#include "parallel/channel/channel_state.h"
+#include "parallel/channel/channel.h"
 #include "parallel/channel/message_channel.h"
-#include "parallel/channel/step_samples.h"
 #include "parallel/channel/sum_channel.h"
+#include "parallel/channel/tensor_channel.h"
 #include "parallel/plan/codec_errors.h"
 #include "parallel/plan/sampled_steps.h"
 
 namespace slackline {
 
-// All channels of one rank: the messages of its pipeline and the sums of its gradients. Has them
-// obey the run's plans, step by step, and owns the stream of their codecs, with the thread it runs
-// on. Called by the rank's thread between steps, when no transfer is under way, but for
-// begin_passes(), begin_sum() and finish_sum(). An exception in the middle of a step has to be told
-// to the other ranks (fail()) before this ends: transfers that codecs have not begun never end.
+// All channels of one rank: the messages of its pipeline, the sums of its layers over tensor ranks
+// and those of its gradients. Has them obey the run's plans, step by step, and owns the stream of
+// their codecs, with the thread it runs on. Called by the rank's thread between steps, when no
+// transfer is under way, but for begin_passes(), tensor(), begin_sum() and finish_sum(). An
+// exception in the middle of a step has to be told to the other ranks (fail()) before this ends:
+// transfers that codecs have not begun never end.
 class Channels {
  public:
   struct Options {
@@ -32,6 +31,7 @@ class Channels {
     SampledSteps sampled{};
     PipelineBoundaries::Options pipeline{};
     Workers workers{};
+    bool sequence_parallel = false;
     std::uint64_t seed = 0;
     std::shared_ptr<const ChannelCodecs> codecs = std::make_shared<const ChannelCodecs>();
   };
@@ -63,6 +63,9 @@ class Channels {
 
   // What the messages that follow belong to.
   void begin_passes(const PassesOfStep& passes) { routes_.passes = passes; }
+
+  // Exchanges of layers over tensor ranks.
+  [[nodiscard]] TensorChannel& tensor() { return tensor_; }
 
   // Begins a sum, by its number in the constructor's `sums`; each once a step.
   void begin_sum(std::size_t bucket);
@@ -117,25 +120,21 @@ class Channels {
     return in_force() != nullptr && in_force()->plan.compresses_anything();
   }
 
-  // Every coded sum, in the order of the sums that it is a part of.
-  [[nodiscard]] std::vector<CompressedSum*> coded_sums();
+  // All channels, in the order of their state.
+  [[nodiscard]] std::vector<Channel*> all();
   // Waits for what codecs do after their messages have gone.
   void rest();
-  void add_boundary(BoundaryCodec& codec,
-                    const std::string& label,
-                    std::vector<ChannelState>& list);
-  void add_gradients(CompressedSum& sum, std::vector<ChannelState>& list);
 
   Options options_;
   Peers peers_;
   BoundaryCodecs boundaries_;
   MessageRoutes routes_;
   std::vector<SumChannel> sums_;
+  TensorChannel tensor_;
   std::optional<SumChannel::Keeping> keeping_{};
   std::uint64_t step_ = 0;
   std::unique_ptr<Stream> stream_;
   std::shared_ptr<Worker> worker_;  // the stream's; shared with transfers; null: nothing compresses
-  std::optional<CodecStream> codec_stream_{};
   std::int64_t in_force_from_ = 0;  // the plan's from_step; 0: none yet
   bool samples_ = false;            // in the current step
   std::vector<Buffer> kept_;

@@ -262,4 +262,35 @@ void CompressedSum::add_frames(StreamView stream) {
   stream.synchronize();
 }
 
+void CompressedSum::add_state(const StateRanks& ranks, std::vector<ChannelState>& list) {
+  const std::string site = plan_.table ? "residual/embedding/" : "residual/data_gradient/";
+  const std::vector<CodecState> states = codec_->state();
+  for (std::size_t i = 0; i < plan_.matrices.size(); ++i) {
+    const Parameter& parameter = *plan_.matrices[i];
+    const bool cut = parameter.spec.cut != TensorCut::none;
+    const bool first_tensor_rank = cut || ranks.tensor == 0;
+    if (!residuals_.all().empty()) {
+      for (const ShardPart& part : parameter.shard.parts) {
+        ChannelState& state = list.emplace_back();
+        state.name = site + parameter.spec.name;
+        state.data = residuals_.of(0)[i];
+        state.logical = parameter.spec.shape;
+        state.region = part.logical;
+        state.place = {.shape = parameter.shard.shape, .region = part.local};
+        state.worker = plan_.rank;
+        state.num_workers = plan_.ranks;
+        state.saved = first_tensor_rank;
+        state.sums = true;
+      }
+    }
+    if (!states.empty()) {
+      ChannelState& state = list.emplace_back();
+      state.name = site + parameter.spec.name + "." + states[i].name;
+      state.data = states[i].data;
+      state.saved = first_tensor_rank && plan_.rank == 0;
+      place_by_rank(state, cut ? ranks.tensor : 0, cut ? ranks.tensor_size : 1);
+    }
+  }
+}
+
 }  // namespace slackline

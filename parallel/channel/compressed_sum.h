@@ -10,6 +10,7 @@
 #include "core/tensor/buffer.h"
 #include "model/parameters.h"
 #include "parallel/channel/channel_codecs.h"
+#include "parallel/channel/channel_state.h"
 #include "parallel/channel/codec_stream.h"
 #include "parallel/channel/gradient_sample.h"
 #include "parallel/channel/sum_slices.h"
@@ -37,9 +38,10 @@ class CompressedSum {
 
   [[nodiscard]] int rank() const { return plan_.rank; }
 
-  [[nodiscard]] Codec& codec() { return *codec_; }
+  [[nodiscard]] const Codec& codec() const { return *codec_; }
 
-  [[nodiscard]] const Residuals& residuals() const { return residuals_; }
+  // Adds views of what goes from sum to sum: what is owed of each matrix, and its codec's state.
+  void add_state(const StateRanks& ranks, std::vector<ChannelState>& list);
 
   // Measures the sum of the step that begins, until the sample is taken.
   void begin_sample();

@@ -1,5 +1,6 @@
 #include "parallel/channel/sum_channel.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/kernels/elementwise/elementwise.h"
@@ -43,13 +44,11 @@ void SumChannel::obey(const CompressionPlan& plan, const ChannelCodecs& maker) {
                                               backing_of(options_.gradient.device()));
 }
 
-void SumChannel::begin(const std::optional<CodecStream>& codecs,
-                       const MessageKey& key,
-                       const std::optional<Keeping>& keeping) {
+void SumChannel::begin(const MessageKey& key, const std::optional<Keeping>& keeping) {
   if (keeping) {
     keep(*keeping);
   }
-  coded_.empty() ? begin_plain() : begin_coded(*codecs, key);
+  coded_.empty() ? begin_plain() : begin_coded(key);
 }
 
 void SumChannel::keep(const Keeping& keeping) const {
@@ -75,18 +74,19 @@ void SumChannel::begin_plain() {
                   : group.all_reduce(options_.gradient, note, op.order);
 }
 
-void SumChannel::begin_coded(const CodecStream& codecs, const MessageKey& key) {
+void SumChannel::begin_coded(const MessageKey& key) {
+  const CodecStream& at = *codecs_;
   if (!plan_.plain.empty()) {
     transfer_ = options_.group->all_reduce(
         packed_.view(DType::f32, {num_elements(plan_.plain)}),
         {.what = "gradients beside compressed ones"},
         plan_.order,
-        {.worker = codecs.worker,
-         .before = [this, stream = codecs.stream] { copy_packed(stream, Direction::pack); },
-         .after = [this, stream = codecs.stream] { copy_packed(stream, Direction::unpack); }});
+        {.worker = at.worker,
+         .before = [this, stream = at.stream] { copy_packed(stream, Direction::pack); },
+         .after = [this, stream = at.stream] { copy_packed(stream, Direction::unpack); }});
   }
   for (CompressedSum& sum : coded_) {
-    sum.begin(codecs, *options_.group, key);
+    sum.begin(at, *options_.group, key);
   }
 }
 
@@ -108,6 +108,14 @@ void SumChannel::finish() {
   }
 }
 
+std::size_t SumChannel::codec_workspace(const Workers& workers) const {
+  std::size_t bytes = 0;
+  for (const CompressedSum& sum : coded_) {
+    bytes = std::max(bytes, sum.codec().workspace_bytes(workers));
+  }
+  return bytes;
+}
+
 void SumChannel::begin_sample() {
   for (CompressedSum& sum : coded_) {
     sum.begin_sample();
@@ -126,6 +134,18 @@ void SumChannel::take_samples(StepSamples& samples) {
     }
     gradients.sample->add_up(*options_.group);
     samples.add(std::move(gradients));
+  }
+}
+
+void SumChannel::take_times(std::vector<CodecTimes>& times) {
+  for (CompressedSum& sum : coded_) {
+    times.push_back(sum.take_times());
+  }
+}
+
+void SumChannel::add_state(const StateRanks& ranks, std::vector<ChannelState>& list) {
+  for (CompressedSum& sum : coded_) {
+    sum.add_state(ranks, list);
   }
 }
 

@@ -7,12 +7,9 @@
 #include "core/comm/communicator.h"
 #include "core/tensor/buffer.h"
 #include "core/tensor/stream.h"
-#include "parallel/channel/channel_codecs.h"
-#include "parallel/channel/codec_stream.h"
+#include "parallel/channel/channel.h"
 #include "parallel/channel/compressed_sum.h"
 #include "parallel/channel/kept_messages.h"
-#include "parallel/channel/step_samples.h"
-#include "parallel/plan/compression_plan.h"
 #include "parallel/sync/bucket_compression.h"
 
 namespace slackline {
@@ -22,7 +19,7 @@ namespace slackline {
 // residuals and messages; refers to the bucket's parameters and the group, which must outlive it.
 // Used by the rank's thread; between begin() and finish() also by the codecs'. All ranks of the
 // group call alike.
-class SumChannel {
+class SumChannel final : public Channel {
  public:
   struct Options {
     SyncOp op{};  // the last sum of the bucket's gradients
@@ -35,10 +32,9 @@ class SumChannel {
 
   explicit SumChannel(const Options& options) : options_(options) {}
 
-  // Obeys the plan from the next step on. Codecs and matrices that stay keep their state. Of others
-  // each matrix that stays compressed keeps what is owed to it, and its codec's state where its
-  // setting stays; the rest begins anew.
-  void obey(const CompressionPlan& plan, const ChannelCodecs& maker);
+  // Codecs and matrices that stay keep their state. Of others each matrix that stays compressed
+  // keeps what is owed to it, and its codec's state where its setting stays; the rest begins anew.
+  void obey(const CompressionPlan& plan, const ChannelCodecs& maker) override;
 
   // Where a step keeps what this rank brings to a sum that may be compressed, in the order of
   // `stream`.
@@ -47,35 +43,35 @@ class SumChannel {
     KeptMessages* messages = nullptr;
   };
 
-  // Submits everything. `codecs` stand where a plan compresses something of the bucket.
-  void begin(const std::optional<CodecStream>& codecs,
-             const MessageKey& key,
-             const std::optional<Keeping>& keeping);
+  // Submits everything.
+  void begin(const MessageKey& key, const std::optional<Keeping>& keeping);
 
   // Waits until this rank has the sum, or its part of it.
   void finish();
 
-  // What is coded of it.
-  [[nodiscard]] std::vector<CompressedSum>& coded() { return coded_; }
+  [[nodiscard]] std::size_t codec_workspace(const Workers& workers) const override;
 
-  // Measures what is coded in the step that begins, until the samples are taken; what ranks brought
-  // then travels.
-  void begin_sample();
-  void take_samples(StepSamples& samples);
+  void run_codecs_on(const CodecStream& at) override { codecs_ = at; }
+
+  void begin_sample() override;
+  void take_samples(StepSamples& samples) override;
+  void take_times(std::vector<CodecTimes>& times) override;
+  void add_state(const StateRanks& ranks, std::vector<ChannelState>& list) override;
 
  private:
   enum class Direction { pack, unpack };
 
   void keep(const Keeping& keeping) const;
   void begin_plain();
-  void begin_coded(const CodecStream& codecs, const MessageKey& key);
+  void begin_coded(const MessageKey& key);
   void copy_packed(StreamView stream, Direction direction) const;
 
   Options options_;
-  CodedBucket plan_{};  // without sums where all travels as it is
-  std::vector<CompressedSum> coded_{};
-  Buffer packed_{};      // what is plain beside coded sums
-  Transfer transfer_{};  // of what is plain
+  std::optional<CodecStream> codecs_{};
+  CodedBucket plan_{};                  // without sums where all travels as it is
+  std::vector<CompressedSum> coded_{};  // of it
+  Buffer packed_{};                     // what is plain beside coded sums
+  Transfer transfer_{};                 // of what is plain
 };
 
 }  // namespace slackline

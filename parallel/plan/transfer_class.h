@@ -77,6 +77,12 @@ struct TransferId {
 // The phase of each op of one rank; a transfer's is that of the pass that made it.
 [[nodiscard]] std::vector<Phase> phases_of(const std::vector<Op>& ops);
 
+// The class of what tensor ranks exchange in a pass. REQUIRES: is_compute(pass.kind).
+[[nodiscard]] constexpr TransferClass tensor_class(const Op& pass, Phase phase) {
+  const bool forward = pass.kind == OpKind::forward;
+  return {forward ? Site::tensor_forward : Site::tensor_backward, pass.chunk, phase};
+}
+
 // The transfers of a class, in the order they are sent. REQUIRES: a pipeline site.
 [[nodiscard]] std::vector<TransferId> members_of(const Schedule& schedule,
                                                  const TransferClass& wanted);

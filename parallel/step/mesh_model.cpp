@@ -82,7 +82,6 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
                .workspace_bytes = slackline::workspace_bytes(
                    options.job.model, plan_.executor, {options.num_threads, options.job.device}),
                .rehearsal = rehearsal_ ? rehearsal_->clock() : nullptr}),
-      tensor_sum_(*groups.tensor, options.job.parallel.sequence_parallel, stream_),
       parameters_(options.job.model, parameter_options(options, plan_, stream_.device())),
       sync_plan_(options.makers.sync_plan(parameters_.all(), plan_)),
       memory_(parameters_,
@@ -93,6 +92,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
                  .sampled = options.sampled,
                  .pipeline = pipeline_options(options, plan_, groups),
                  .workers = {options.num_threads, stream_.device()},
+                 .sequence_parallel = options.job.parallel.sequence_parallel,
                  .seed = options.seed,
                  .codecs = rehearsal_ ? rehearsal_->codecs() : options.makers.codecs},
                 {.tensor = groups.tensor.get(),
@@ -100,7 +100,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
                  .forward = groups.forward.get(),
                  .backward = groups.backward.get()},
                 SyncExecutor::sum_channels(sync_plan_, memory_, plan_, groups, options.seed)),
-      executor_(parameters_, options.job.model, plan_.executor, groups, tensor_sum_, channels_),
+      executor_(parameters_, options.job.model, plan_.executor, groups, channels_),
       sync_(sync_plan_, memory_, groups, channels_),
       optimizer_(options.rehearsal ? std::vector<OptimizedTensor>()
                                    : optimized_pieces(sync_plan_, memory_, options.optimizer),

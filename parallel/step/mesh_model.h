@@ -17,7 +17,6 @@
 #include "parallel/step/step_agreement.h"
 #include "parallel/step/step_rehearsal.h"
 #include "parallel/step/sync_executor.h"
-#include "parallel/step/tensor_group.h"
 
 namespace slackline {
 
@@ -152,7 +151,6 @@ class MeshModel {
   RankPlan plan_;
   std::optional<StepRehearsal> rehearsal_;
   Stream stream_;
-  TensorGroup tensor_sum_;
   Parameters parameters_;
   SyncPlan sync_plan_;
   BucketMemory memory_;

@@ -19,13 +19,11 @@ PipelineExecutor::PipelineExecutor(Parameters& parameters,
                                    const ModelConfig& config,
                                    const ExecutorPlan& plan,
                                    Groups& groups,
-                                   TensorGroup& sum,
                                    Channels& channels)
     : plan_(plan),
       slots_(schedule::input_slots(plan.schedule)),
       evaluation_slots_(schedule::slots_in_turn(plan.evaluation, slots_.num_slots)),
       groups_(&groups),
-      sum_(&sum),
       channels_(&channels) {
   for (const ChunkSlice& chunk : plan.chunks) {
     stages_.emplace_back(parameters, config, chunk_options(plan, chunk));
@@ -64,10 +62,16 @@ double PipelineExecutor::run(const schedule::Schedule& schedule,
                            .keeps = work.keeps});
   ops_.clear();
   times_.restart(work.stream, groups_->world->now());
-  for (const Op& op : schedule.ranks[static_cast<std::size_t>(groups_->pipeline_rank())]) {
+  const std::vector<Op>& ops = schedule.ranks[static_cast<std::size_t>(groups_->pipeline_rank())];
+  const std::vector<schedule::Phase> phases = schedule::phases_of(ops);
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const Op& op = ops[i];
     if (op.kind == OpKind::wait) {
       wait_for_all();
       continue;
+    }
+    if (schedule::is_compute(op.kind)) {
+      channels_->tensor().begin_pass(schedule::tensor_class(op, phases[i]), op.micro_batch);
     }
     const int slot = slots.slot_of(op.chunk, op.micro_batch);
     execute(op, in_flight_[static_cast<std::size_t>(slot)], work);
@@ -81,21 +85,22 @@ double PipelineExecutor::run(const schedule::Schedule& schedule,
 
 void PipelineExecutor::execute(const Op& op, InFlight& at, const Work& work) {
   Stage& stage = stage_of(op.chunk);
-  sum_->set_place(op.chunk, op.micro_batch);
+  const TensorChannel& tensor = channels_->tensor();
   switch (op.kind) {
     case OpKind::receive_forward:
       prepare(stage, at);
-      at.messages.receive(op, share(stage.input(at.slot)));
+      at.messages.receive(op, tensor.share_of(stage.input(at.slot)));
       return;
     case OpKind::receive_backward:
-      at.messages.receive(op, share(stage.gradient(at.slot)));
+      at.messages.receive(op, tensor.share_of(stage.gradient(at.slot)));
       return;
     case OpKind::send_forward:
-      at.messages.send(op, {.share = share(stage.output(at.slot))});
+      at.messages.send(op, {.share = tensor.share_of(stage.output(at.slot))});
       return;
     case OpKind::send_backward:
-      at.messages.send(
-          op, {.share = share(stage.gradient(at.slot)), .input = share(stage.input(at.slot))});
+      at.messages.send(op,
+                       {.share = tensor.share_of(stage.gradient(at.slot)),
+                        .input = tensor.share_of(stage.input(at.slot))});
       return;
     case OpKind::forward:
       forward(op, at, work);
@@ -124,7 +129,7 @@ void PipelineExecutor::forward(const Op& op, InFlight& at, const Work& work) {
   at.messages.before_pass(op);
   const std::size_t begin = begin_op(op, work);
   if (!stage.chunk().embedding) {
-    gather_shares(stage.input(at.slot));
+    channels_->tensor().gather_shares(stage.input(at.slot));
   }
   const bool evaluates = work.gradients == Gradients::none;
   make(op, at, work, [&](const Pass& pass) {
@@ -141,7 +146,7 @@ void PipelineExecutor::backward(const Op& op, InFlight& at, const Work& work) {
   at.messages.before_pass(op);
   const std::size_t begin = begin_op(op, work);
   if (!stage.chunk().head) {
-    gather_shares(stage.gradient(at.slot));
+    channels_->tensor().gather_shares(stage.gradient(at.slot));
   }
   make(op, at, work, [&](const Pass& pass) { stage.backward(pass, work.scale, at.slot); });
   note_op(op, work, begin);
@@ -200,7 +205,7 @@ std::vector<PipelineExecutor::OpTime> PipelineExecutor::op_times() const {
 
 Pass PipelineExecutor::pass_of(const Op& op, const Work& work) {
   return {.stream = work.stream,
-          .sum = sum_,
+          .sum = &channels_->tensor(),
           .batch = work.micro_batches[static_cast<std::size_t>(op.micro_batch)],
           .dropout = work.dropout,
           .seed = work.seed,
@@ -221,22 +226,6 @@ void PipelineExecutor::prepare(const Stage& stage, InFlight& at) const {
 void PipelineExecutor::wait_for_all() {
   for (InFlight& at : in_flight_) {
     at.messages.finish();
-  }
-}
-
-Tensor PipelineExecutor::share(const Tensor& boundary) const {
-  if (sum_->sequence_parallel() || sum_->size() == 1) {
-    return boundary;
-  }
-  // Heads divide over the ranks, so the columns do, and so do the elements.
-  const auto count = static_cast<std::int64_t>(boundary.num_elements());
-  return boundary.reshaped({sum_->size(), count / sum_->size()})
-      .rows(sum_->rank(), sum_->rank() + 1);
-}
-
-void PipelineExecutor::gather_shares(const Tensor& boundary) {
-  if (!sum_->sequence_parallel() && sum_->size() > 1) {
-    groups_->tensor->all_gather(boundary, sum_->note("shares of a stage's input")).wait();
   }
 }
 

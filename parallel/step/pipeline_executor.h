@@ -18,7 +18,6 @@
 #include "parallel/step/groups.h"
 #include "parallel/step/pass_clock.h"
 #include "parallel/step/pass_graphs.h"
-#include "parallel/step/tensor_group.h"
 
 namespace slackline {
 
@@ -35,7 +34,6 @@ class PipelineExecutor {
                    const ModelConfig& config,
                    const ExecutorPlan& plan,
                    Groups& groups,
-                   TensorGroup& sum,
                    Channels& channels);
 
   // What a step works on.
@@ -106,16 +104,12 @@ class PipelineExecutor {
   // Makes a slot the stage's; what other tensors there are sent from has gone then.
   void prepare(const Stage& stage, InFlight& at) const;
   void wait_for_all();
-  // This tensor rank's share of a boundary tensor, and the gathering of all shares.
-  [[nodiscard]] Tensor share(const Tensor& boundary) const;
-  void gather_shares(const Tensor& boundary);
   Stage& stage_of(int chunk);
 
   ExecutorPlan plan_;
   schedule::SlotMap slots_;
   schedule::SlotMap evaluation_slots_;
   Groups* groups_;
-  TensorGroup* sum_;
   Channels* channels_;
   std::vector<Stage> stages_;  // this rank's chunks, in order
   std::vector<InFlight> in_flight_;

@@ -106,10 +106,7 @@ std::vector<ClassSlack> tensor_slacks(const Timeline& timeline,
     if (next[rank] == ops.size() || !is_compute(node.op.kind)) {
       continue;
     }
-    const Site site =
-        node.op.kind == OpKind::forward ? Site::tensor_forward : Site::tensor_backward;
-    const TransferClass members{
-        .site = site, .stage = node.op.chunk, .phase = phases[rank][next[rank]]};
+    const TransferClass members = tensor_class(node.op, phases[rank][next[rank]]);
     for (const TensorSums& sums : tensor_sums(costs, node.op)) {
       const auto [row, added] = rows.try_emplace(members, ClassSlack{.members = members});
       ClassSlack& sum = row->second;
