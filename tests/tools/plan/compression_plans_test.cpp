@@ -133,8 +133,9 @@ TEST_CASE("a row step of a plan means the tail, too, unless a row names that") {
   using schedule::Phase;
   const auto codec_of_tail = [](const std::string& rows) -> std::string {
     const Replay replay(R"([{"from_step": 1, "classes": [)" + rows + "]}]");
+    const PlanHistory plans = replay.plans();
     const CodecSetting* codec =
-        replay.plans().front().plan.codec_of({schedule::Site::data_gradient, 1, Phase::tail});
+        plans.front().plan.codec_of({schedule::Site::data_gradient, 1, Phase::tail});
     return codec == nullptr ? "plain" : name_of(codec->kind);
   };
   const std::string step =
