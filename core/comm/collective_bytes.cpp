@@ -57,7 +57,8 @@ Slices slices_of(const CollectiveCall& call, int rank, int size) {
   return bytes;
 }
 
-// Of a group's sums over an element's own: bf16 is summed in fp32, and rounded once.
+// Returns how many times an element's bytes a group's sum of it takes: bf16 is summed in fp32, and
+// rounded once.
 std::size_t widening(const CollectiveCall& call) {
   return call.element_size == size_of(DType::bf16) ? 2 : 1;
 }

@@ -20,8 +20,9 @@ namespace slackline {
 //
 // Over all ranks an all_reduce in slices comes to 2 (n - 1) S. One rank sends nothing.
 //
-// Of a sum or gather that does not go directly (Hierarchy), sequential or overlapped, g groups of m
-// ranks, `place` the bytes of the slices that ranks at the same place own, own included:
+// A sum or gather that does not go directly (Hierarchy), be it sequential or overlapped, sends as
+// follows. With g groups of m ranks, `place` the bytes of the slices that ranks at the same place
+// own, own included:
 //
 //   reduce_scatter  inside the group S - place        between groups w (place - own)
 //   all_gather      inside the group (m - 1) place    between groups (g - 1) own

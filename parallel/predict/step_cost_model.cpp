@@ -44,11 +44,11 @@ class CostModelBuilder {
     }
     add_boundaries();
     add_tensor_axis();
-    if (links_ && mesh().data > 1 && mesh().data_strategy.has_steps()) {
-      add_shared_axis(lists_, *links_, model_);
-    } else {
+    if (mesh().data == 1 || !mesh().data_strategy.has_steps()) {
       add_data_axis();
       add_table();
+    } else if (links_) {
+      add_shared_axis(lists_, *links_, model_);
     }
     add_update();
     model_.codecs_take_compute = costs_.codecs_take_compute;

@@ -271,8 +271,7 @@ void SyncExecutor::before_gradients(StreamView stream, ModelPart part, int layer
   }
 }
 
-void SyncExecutor::gradients_made(StreamView stream, ModelPart part, int layer, bool last) {
-  static_cast<void>(stream);
+void SyncExecutor::gradients_made(ModelPart part, int layer, bool last) {
   const Unit unit{part, layer};
   for (const std::size_t bucket : slotted(unit, SyncOp::State::gradients)) {
     reductions_[bucket].begin(ops_of(Begin::pass_made, bucket, unit), *this);

@@ -46,7 +46,7 @@ class SyncExecutor final : public ParameterUse {
   void before_use(StreamView stream, ModelPart part, int layer) override;
   void after_use(StreamView stream, ModelPart part, int layer) override;
   void before_gradients(StreamView stream, ModelPart part, int layer) override;
-  void gradients_made(StreamView stream, ModelPart part, int layer, bool last) override;
+  void gradients_made(ModelPart part, int layer, bool last) override;
 
   // Submits the other sums, after the passes of a step, and waits for all.
   void finish_sums(StreamView stream);

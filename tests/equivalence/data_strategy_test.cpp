@@ -93,6 +93,38 @@ TEST_CASE("every data strategy gives the numbers of one rank on every layout", "
   }
 }
 
+// Parameters alone are shared out: codecs sit on the one sum of gradients.
+TEST_CASE("codecs on gradients give the bits of zero1 where parameters are shared out, too") {
+  for (const char* codec : {R"({"codec": "cast"})", R"({"codec": "low_rank", "rank": 2})"}) {
+    for (MeshRun run : {run_of(1, 1, 4, 0), run_of(2, 2, 2, 0)}) {
+      run.model.tie_embeddings = run.parallel.pipeline == 1;
+      run.compress = read_compress_config(JsonReader::parse(
+          fmt::format(R"({{"policy": "all", "data_gradient": {}}})", codec), "test"));
+      INFO(codec << ", pipeline " << run.parallel.pipeline);
+      run.parallel.data_strategy = DataStrategy::zero1;
+      const MeshRunResult expected = run_mesh(run);
+      run.parallel.data_strategy = *data_strategy_named("GNG");
+      CHECK(bit_differences(run_mesh(run), expected) == "");
+    }
+  }
+}
+
+// More ranks than some buckets have elements: shares of nothing.
+TEST_CASE("data strategies run where a share is empty") {
+  MeshRun run = run_of(1, 1, 48, 0);
+  run.model = {.layers = 1, .hidden = 4, .heads = 1, .sequence = 4, .vocab = 11, .ffn = 8};
+  run.steps = 2;
+  run.global_batch = 48;
+  run.micro_batch = 1;
+  const MeshRunResult alone = run_mesh(on_one_rank(run));
+  for (const char* letters : {"NNG", "GGG", "IIG"}) {
+    INFO(letters);
+    run.parallel.group = 4;
+    run.parallel.data_strategy = *data_strategy_named(letters);
+    CHECK(beyond(distance(run_mesh(run), alone), kFloatRounding) == "");
+  }
+}
+
 TEST_CASE("data strategies give the bits of their order under bf16, too") {
   for (const Layout& layout : layouts()) {
     MeshRun plain = layout.run;

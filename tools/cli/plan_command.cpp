@@ -71,7 +71,9 @@ void print_plan(const PlanOptions& options) {
   if (config.parallel.num_ranks() > 1) {
     advice = advise_layouts(
         plan.job,
-        [&](const std::vector<std::string>& assignments) {
+        [&](std::vector<std::string> assignments) {
+          assignments.push_back("parallel.data_strategy=" +
+                                name_of(plan.job.mesh.parallel.data_strategy));
           return plan_job_with(document.resolved(), assignments);
         },
         plan.costs,

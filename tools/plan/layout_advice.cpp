@@ -144,6 +144,10 @@ LayoutAdvice advise_layouts(const PlanJob& job,
   LayoutAdvice advice{.memory_limit = device_memory_limit(links)};
   std::vector<Candidate> candidates;
   for (PlanJob& layout : all_layouts(job, job_with)) {
+    if (links) {
+      layout.mesh.parallel =
+          with_groups_of_nodes(layout.mesh.parallel, links->nodes.front().devices);
+    }
     layout.compress = names_classes(layout.compress)
                           ? CompressConfig{}
                           : without_lacking_sites(layout.compress, layout.mesh);

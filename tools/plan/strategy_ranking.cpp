@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/error.h"
 #include "core/joined_text.h"
 #include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/sent_bytes.h"
@@ -113,7 +114,8 @@ StrategyRanking rank_strategies(const PlanJob& job,
     row.fits = ranking.memory_limit == 0 || row.memory_bytes <= ranking.memory_limit;
   }
   const auto order = [](const RankedStrategy& row) {
-    return std::tuple(!row.fits, row.step.value, row.bytes_across, row.memory_bytes);
+    const double first = row.fits ? row.step.value : static_cast<double>(row.memory_bytes);
+    return std::tuple(!row.fits, first, row.bytes_across, row.memory_bytes);
   };
   std::ranges::stable_sort(ranking.rows, {}, order);
   return ranking;
@@ -161,7 +163,16 @@ StrategyChoice choose_strategy(const PlanJob& job, const LinkSpeeds& links) {
   const StepCosts costs = job.rehearsal_costs.empty() ? assumed_costs(job.mesh.model, {})
                                                       : read_cost_file(job.rehearsal_costs);
   const StrategyRanking ranking = rank_strategies(job, costs, links);
-  const ParallelConfig& parallel = ranking.rows.front().parallel;
+  const RankedStrategy& first = ranking.rows.front();
+  const ParallelConfig& parallel = first.parallel;
+  if (!first.fits) {
+    throw ConfigError(fmt::format(
+        "parallel.data_strategy: must fit a device's {} bytes, and no strategy does; "
+        R"(nearest is "{}" with {}; use more ranks or a smaller batch.micro; got "auto")",
+        ranking.memory_limit,
+        name_of(parallel.data_strategy),
+        first.memory_bytes));
+  }
   return {.parallel = parallel, .reason = ranking_text(ranking, parallel.data_strategy)};
 }
 

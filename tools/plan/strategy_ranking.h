@@ -19,9 +19,9 @@ struct RankedStrategy {
   bool fits = true;
 };
 
-// Every strategy that differs on the layout: those that fit first, then the shorter step, then the
-// fewer bytes between groups, then the less memory. Those that the job's codecs do not sit on are
-// left out.
+// Every strategy that differs on the layout. Those that fit come first, by the shorter step, then
+// by fewer bytes between groups, then by less memory; the others follow by less memory. Those that
+// the job's codecs do not sit on are left out.
 struct StrategyRanking {
   std::vector<RankedStrategy> rows{};
   std::size_t memory_limit = 0;  // of a device; 0: not known
@@ -37,12 +37,14 @@ struct StrategyRanking {
 // A list of objects.
 [[nodiscard]] std::string ranking_json(const StrategyRanking& ranking, const DataStrategy& own);
 
-// What "auto" takes by the links and by the job's cost file, or assumed costs, and why.
+// What "auto" takes, and why.
 struct StrategyChoice {
   ParallelConfig parallel{};
   std::string reason{};  // the ranking
 };
 
+// Chooses by the links and by the job's cost file, or assumed costs. Throws ConfigError where no
+// strategy fits a device.
 [[nodiscard]] StrategyChoice choose_strategy(const PlanJob& job, const LinkSpeeds& links);
 
 // The job with what its parallel section leaves open decided: the size of groups, by the nodes of

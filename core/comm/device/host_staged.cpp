@@ -216,7 +216,7 @@ class HostStagedCommunicator final : public Communicator {
     return slice_of(data.num_elements(), rank(), size());
   }
 
-  // What this rank has of a sum that is scattered, and brings to a gather.
+  // Returns what this rank has of a sum that is scattered, and brings to a gather.
   [[nodiscard]] Slice owned_of(const Tensor& data) const {
     return hierarchy().slice(data.num_elements(), rank(), size());
   }

@@ -17,7 +17,7 @@ namespace slackline {
 // collective_bytes.h.
 class CollectiveSteps {
  public:
-  // Of the hierarchy it takes only which slice a rank owns.
+  // The hierarchy says which slice a rank owns; nothing else of it counts here.
   CollectiveSteps(int rank,
                   int size,
                   std::shared_ptr<ScratchPool> pool,

@@ -45,7 +45,7 @@ class HierarchicalSteps {
   [[nodiscard]] Moves all_gather(const Tensor& data) const;
 
  private:
-  // What the steps of one sum have in common.
+  // Holds what the steps of one sum have in common.
   struct Reduction {
     Tensor data{};
     SumOrder order{};
@@ -63,14 +63,14 @@ class HierarchicalSteps {
   [[nodiscard]] int group_at(int distance) const;
   [[nodiscard]] Slice slice(const Tensor& data, int group, int place) const;
 
-  // What moves inside a group in one message: part i of what a place's ranks own. A part is one
-  // group's slice, unless all of them go at once and are neighbours.
+  // Inside a group one message moves part i of what a place's ranks own. A part is one group's
+  // slice, unless all of them go at once and are neighbours.
   [[nodiscard]] int num_parts() const;
   [[nodiscard]] Slice part(const Tensor& data, int i, int place) const;
 
   void add_reduction(const Tensor& data, SumOrder order, Moves& moves) const;
   [[nodiscard]] Reduction reduction_of(const Tensor& data, SumOrder order, Moves& moves) const;
-  // Where this group's sum of the slice of rank (group, this place) stands.
+  // Returns where this group's sum of the slice of rank (group, this place) stands.
   [[nodiscard]] std::byte* group_sum(const Reduction& sum, int group) const;
   // Adds part i inside the group; its slices arrive at `landing`. Returns what follows them there.
   std::byte* reduce_inside(const Reduction& sum, int i, std::byte* landing, Step& step) const;

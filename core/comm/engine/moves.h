@@ -30,8 +30,8 @@ struct Step {
   void add(const Piece& piece);
 };
 
-// What one rank does for one operation: steps one after the other, and the memory they receive
-// into. Plain data: the engine carries it out, the same over every transport.
+// Describes what one rank does for one operation: steps one after the other, and the memory that
+// they receive into. It is plain data, which the engine carries out, the same over every transport.
 struct Moves {
   std::vector<Step> steps{};
   ScratchPool::Lease scratch{};

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "tests/core/comm/rank_values.h"
 #include "tests/support/guarded_tensor.h"
 
 namespace slackline::testing {
@@ -33,24 +34,6 @@ GuardedTensor make_tensor(DType dtype, std::size_t count) {
 // Whole numbers small enough that sums of eight are exact even in bf16.
 double exact(int rank, std::size_t i) {
   return static_cast<double>((static_cast<std::size_t>(rank) * 7 + i * 3) % 13) - 6.0;
-}
-
-// Numbers of very different sizes, so that another order of additions gives other bits.
-double rough(int rank, std::size_t i) {
-  const std::size_t mixed = (static_cast<std::size_t>(rank) * 2654435761U + i * 40503U) % 1009;
-  const double sign = mixed % 2 == 0 ? 1.0 : -1.0;
-  return sign * (1.0 + static_cast<double>(mixed) / 1009.0) *
-         static_cast<double>(std::size_t{1} << (mixed % 29));
-}
-
-using Value = double (*)(int rank, std::size_t i);
-
-std::vector<double> values_of(Value value, int rank, std::size_t count) {
-  std::vector<double> values(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    values[i] = value(rank, i);
-  }
-  return values;
 }
 
 // The sums of consecutive runs of addends.
@@ -89,7 +72,7 @@ struct SumCase {
   DType dtype = DType::f32;
   std::size_t count = 0;
   SumOrder order{};
-  Value value = exact;
+  RankValue value = exact;
 };
 
 // Stored inputs of every rank, and the sum as it is to be stored.
@@ -129,7 +112,7 @@ void check_sums(Communicator& comm, const SumCase& c) {
   expect(data.sentinels_intact(), comm, "reduce_scatter wrote outside " + name);
 }
 
-void sums_of(Communicator& comm, Value value) {
+void sums_of(Communicator& comm, RankValue value) {
   for (const DType dtype : kSummed) {
     for (const std::size_t count : kCounts) {
       for (const SumOrder order : kOrders) {

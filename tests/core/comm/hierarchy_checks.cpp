@@ -9,6 +9,7 @@
 
 #include "core/comm/collective_bytes.h"
 #include "core/comm/hierarchy.h"
+#include "tests/core/comm/rank_values.h"
 #include "tests/support/guarded_tensor.h"
 
 namespace slackline::testing {
@@ -36,29 +37,11 @@ double exact(int rank, std::size_t i) {
   return static_cast<double>((static_cast<std::size_t>(rank) + i) % 3) - 1.0;
 }
 
-// Numbers of very different sizes, so that another order of additions gives other bits.
-double rough(int rank, std::size_t i) {
-  const std::size_t mixed = (static_cast<std::size_t>(rank) * 2654435761U + i * 40503U) % 1009;
-  const double sign = mixed % 2 == 0 ? 1.0 : -1.0;
-  return sign * (1.0 + static_cast<double>(mixed) / 1009.0) *
-         static_cast<double>(std::size_t{1} << (mixed % 29));
-}
-
-using Value = double (*)(int rank, std::size_t i);
-
-std::vector<double> values_of(Value value, int rank, std::size_t count) {
-  std::vector<double> values(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    values[i] = value(rank, i);
-  }
-  return values;
-}
-
 struct HierarchyCase {
   DType dtype = DType::f32;
   std::size_t count = 0;
   SumOrder order{};
-  Value value = exact;
+  RankValue value = exact;
 
   [[nodiscard]] std::string name() const {
     return std::string(name_of(dtype)) + " x " + std::to_string(count);

@@ -103,6 +103,10 @@ TEST_CASE("auto takes the fastest strategy that fits") {
   CHECK_FALSE(chosen.mesh.parallel.chooses_strategy);
   CHECK(chosen.mesh.parallel.data_strategy == DataStrategy::zero3);
   CHECK_FALSE(row_of(ranking_of(job, tight), DataStrategy::replicate).fits);
+  job.mesh.parallel.chooses_strategy = true;
+  CHECK_THROWS_WITH(choose_strategy(job, cluster_of(1e5, small * 0.5)),
+                    Catch::Contains("parallel.data_strategy: must fit") &&
+                        Catch::Contains(R"(nearest is "zero3")"));
 }
 
 TEST_CASE("strategies that codecs of the config do not sit on are left out, as are equal ones") {
