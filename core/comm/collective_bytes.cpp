@@ -11,11 +11,15 @@ namespace {
 using Kind = TransferRecord::Kind;
 using Way = Hierarchy::Way;
 
-std::size_t children_in_tree(int rank, int size, int root) {
+// Counts a rank's children in a binomial tree; with several groups of `ranks_in_group` those alone
+// that stand in other groups. 0: all of them.
+std::size_t children_in_tree(int rank, int size, int root, int ranks_in_group = 0) {
   const int place = (rank + size - root) % size;
   std::size_t children = 0;
   for (int distance = 1; distance < size && (place & distance) == 0; distance <<= 1) {
-    children += place + distance < size ? 1 : 0;
+    const int child = (rank + distance) % size;
+    const bool counts = ranks_in_group == 0 || child / ranks_in_group != rank / ranks_in_group;
+    children += place + distance < size && counts ? 1 : 0;
   }
   return children;
 }
@@ -26,14 +30,6 @@ bool sums(Kind kind) {
 
 bool gathers(Kind kind) {
   return kind == Kind::all_reduce || kind == Kind::all_gather;
-}
-
-Way way_of(const CollectiveCall& call, int size) {
-  const std::size_t bytes = call.elements * call.element_size;
-  if (sums(call.kind)) {
-    return call.hierarchy.way_of_sum(bytes, size, call.order);
-  }
-  return call.kind == Kind::all_gather ? call.hierarchy.way_of_gather(bytes, size) : Way::direct;
 }
 
 // The bytes of slices of a call, as one rank sees them.
@@ -57,20 +53,48 @@ Slices slices_of(const CollectiveCall& call, int rank, int size) {
   return bytes;
 }
 
-// Returns how many times an element's bytes a group's sum of it takes: bf16 is summed in fp32, and
-// rounded once.
+// Returns how many times an element's bytes a group's sum of it takes.
 std::size_t widening(const CollectiveCall& call) {
-  return call.element_size == size_of(DType::bf16) ? 2 : 1;
+  return group_sum_size(call.element_size) / call.element_size;
+}
+
+std::size_t broadcast_bytes_across(const CollectiveCall& call,
+                                   const Slices& bytes,
+                                   int rank,
+                                   int size) {
+  const int m = call.hierarchy.ranks_in_group;
+  if (bytes.all <= kTreeBytes) {
+    return bytes.all * children_in_tree(rank, size, call.root, m);
+  }
+  const auto others = static_cast<std::size_t>(size - m);
+  if (rank == call.root) {
+    return bytes.all - bytes.of_group + others * bytes.own;
+  }
+  const bool root_is_near = rank / m == call.root / m;
+  return (others - (root_is_near ? 0 : 1)) * bytes.own;
 }
 
 std::size_t direct_bytes_across(const CollectiveCall& call, int rank, int size) {
   const Slices bytes = slices_of(call, rank, size);
   const auto others = static_cast<std::size_t>(size - call.hierarchy.ranks_in_group);
-  if (call.kind == Kind::all_reduce && exchanges_all(bytes.all, size)) {
-    return others * bytes.all;
+  switch (call.kind) {
+    case Kind::all_reduce:
+      return exchanges_all(bytes.all, size) ? others * bytes.all
+                                            : bytes.all - bytes.of_group + others * bytes.own;
+    case Kind::reduce_scatter:
+    case Kind::all_to_all:
+      return bytes.all - bytes.of_group;
+    case Kind::all_gather:
+      return others * bytes.own;
+    case Kind::broadcast:
+      return broadcast_bytes_across(call, bytes, rank, size);
+    case Kind::barrier:
+      return 0;
+    case Kind::send:
+    case Kind::receive:
+      break;
   }
-  return (sums(call.kind) ? bytes.all - bytes.of_group : 0) +
-         (gathers(call.kind) ? others * bytes.own : 0);
+  SL_CHECK(false, "bytes between groups of " + std::string(name_of(call.kind)));
 }
 
 std::size_t hierarchical_bytes_across(const CollectiveCall& call, int rank, int size) {
@@ -89,8 +113,21 @@ std::size_t hierarchical_bytes_inside(const CollectiveCall& call, int rank, int 
 
 }  // namespace
 
+// bf16 is summed in fp32, and rounded once.
+std::size_t group_sum_size(std::size_t element_size) {
+  return element_size == size_of(DType::bf16) ? size_of(DType::f32) : element_size;
+}
+
 bool exchanges_all(std::size_t bytes, int size) {
   return size == 2 || bytes <= kGatherBytes;
+}
+
+Way way_of(const CollectiveCall& call, int size) {
+  const std::size_t bytes = call.elements * call.element_size;
+  if (sums(call.kind)) {
+    return call.hierarchy.way_of_sum(bytes, size, call.order);
+  }
+  return call.kind == Kind::all_gather ? call.hierarchy.way_of_gather(bytes, size) : Way::direct;
 }
 
 std::size_t bytes_sent_by(const CollectiveCall& call, int rank, int size) {
@@ -128,8 +165,6 @@ std::size_t bytes_sent_by(const CollectiveCall& call, int rank, int size) {
 }
 
 std::size_t bytes_sent_across_by(const CollectiveCall& call, int rank, int size) {
-  SL_CHECK(sums(call.kind) || gathers(call.kind),
-           "bytes between groups of " + std::string(name_of(call.kind)));
   return way_of(call, size) == Way::direct ? direct_bytes_across(call, rank, size)
                                            : hierarchical_bytes_across(call, rank, size);
 }

@@ -40,9 +40,14 @@ struct CollectiveCall {
 
 [[nodiscard]] std::size_t bytes_sent_by(const CollectiveCall& call, int rank, int size);
 
-// Those of them that leave the rank's group. REQUIRES: the call is an all_reduce, reduce_scatter or
-// all_gather.
+// Which way a call goes; what is neither a sum nor a gather goes directly.
+[[nodiscard]] Hierarchy::Way way_of(const CollectiveCall& call, int size);
+
+// The bytes of them that leave the rank's group. REQUIRES: the call is a collective.
 [[nodiscard]] std::size_t bytes_sent_across_by(const CollectiveCall& call, int rank, int size);
+
+// Bytes of an element of a group's sum, as it travels between groups.
+[[nodiscard]] std::size_t group_sum_size(std::size_t element_size);
 
 // Bytes of what a sum that does not go directly receives and keeps beside its tensor.
 struct HierarchicalScratch {

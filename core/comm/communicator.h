@@ -149,6 +149,9 @@ class Communicator {
   // Payload bytes this rank sent since the start, per communicator.
   [[nodiscard]] virtual std::size_t bytes_sent() const = 0;
 
+  // Those of them that went to ranks of other groups, as hierarchy() had them when they were sent.
+  [[nodiscard]] virtual std::size_t bytes_sent_across() const = 0;
+
   // Transfers that were waited for since the last call, in order of submission: members that run
   // the same program have the same list. Kept only when switched on.
   virtual void record_transfers(bool on) = 0;

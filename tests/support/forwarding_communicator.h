@@ -82,6 +82,10 @@ class ForwardingCommunicator : public Communicator {
 
   [[nodiscard]] std::size_t bytes_sent() const override { return real_->bytes_sent(); }
 
+  [[nodiscard]] std::size_t bytes_sent_across() const override {
+    return real_->bytes_sent_across();
+  }
+
   void record_transfers(bool on) override { real_->record_transfers(on); }
 
   [[nodiscard]] std::vector<TransferRecord> take_records() override {

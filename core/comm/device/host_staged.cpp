@@ -181,6 +181,10 @@ class HostStagedCommunicator final : public Communicator {
 
   [[nodiscard]] std::size_t bytes_sent() const override { return inner_->bytes_sent(); }
 
+  [[nodiscard]] std::size_t bytes_sent_across() const override {
+    return inner_->bytes_sent_across();
+  }
+
   void record_transfers(bool on) override { inner_->record_transfers(on); }
 
   [[nodiscard]] std::vector<TransferRecord> take_records() override {

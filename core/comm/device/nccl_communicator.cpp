@@ -232,6 +232,10 @@ class NcclCommunicator final : public Communicator {
     return bytes_sent_ + staged_->bytes_sent();
   }
 
+  [[nodiscard]] std::size_t bytes_sent_across() const override {
+    return bytes_sent_across_ + staged_->bytes_sent_across();
+  }
+
   void record_transfers(bool on) override {
     records_on_ = on;
     staged_->record_transfers(on);
@@ -254,7 +258,7 @@ class NcclCommunicator final : public Communicator {
 
   void set_links(const Cluster& links) override { staged_->set_links(links); }
 
-  // Its own collectives go directly.
+  // Its own collectives go directly, and count what leaves the groups.
   void set_hierarchy(const Hierarchy& hierarchy) override {
     SL_CHECK(all_ == nullptr || hierarchy.is_flat(), "collectives of NCCL go through no groups");
     staged_->set_hierarchy(hierarchy);
@@ -378,13 +382,19 @@ class NcclCommunicator final : public Communicator {
                const TransferNote& note,
                const Queue& queue) {
     link.require_alive();
-    const std::size_t bytes = bytes_sent_by({.kind = kind,
-                                             .elements = data.num_elements(),
-                                             .element_size = size_of(data.dtype()),
-                                             .root = kind == Kind::broadcast ? peer : 0},
-                                            rank(),
-                                            size());
+    const CollectiveCall call{.kind = kind,
+                              .elements = data.num_elements(),
+                              .element_size = size_of(data.dtype()),
+                              .root = kind == Kind::broadcast ? peer : 0,
+                              .hierarchy = hierarchy()};
+    const std::size_t bytes = bytes_sent_by(call, rank(), size());
     bytes_sent_ += bytes;
+    if (kind == Kind::send) {
+      const int ranks_in_group = hierarchy().ranks_in_group;
+      bytes_sent_across_ += peer / ranks_in_group != rank() / ranks_in_group ? bytes : 0;
+    } else if (kind != Kind::receive) {
+      bytes_sent_across_ += bytes_sent_across_by(call, rank(), size());
+    }
     const std::shared_ptr<const CudaEvent> computed = staging_->computed();
     std::shared_ptr<Timed> timed;
     if (records_on_) {
@@ -456,6 +466,7 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<HostStaging> staging_;
   Buffer scratch_;  // of sums
   std::size_t bytes_sent_ = 0;
+  std::size_t bytes_sent_across_ = 0;
   bool records_on_ = false;
   std::vector<std::shared_ptr<Timed>> records_;
   std::unique_ptr<NcclLink> all_;       // of collectives

@@ -104,6 +104,7 @@ Transfer EngineCommunicator::submit(TransferRecord record,
   auto flight = std::make_shared<Flight>();
   record.bytes_sent = moves.bytes_sent();
   bytes_sent_ += record.bytes_sent;
+  bytes_sent_across_ += moves.bytes_sent_across(rank(), hierarchy_.ranks_in_group);
   flight->group = membership_;
   flight->record = record;
   flight->sequence = sequence;
@@ -264,6 +265,7 @@ std::uint32_t EngineCommunicator::agree_on_id(const std::string& axis,
   std::vector<Transfer> transfers;
   const TransferNote note{.what = "a new group"};
   const std::size_t counted = bytes_sent_;
+  const std::size_t counted_across = bytes_sent_across_;
   for (std::size_t i = 0; i < members.size(); ++i) {
     if (members[i] == rank()) {
       continue;
@@ -279,6 +281,7 @@ std::uint32_t EngineCommunicator::agree_on_id(const std::string& axis,
     transfers.push_back(direct(piece, note, setup_));
   }
   bytes_sent_ = counted;  // not payload
+  bytes_sent_across_ = counted_across;
   std::uint64_t id = own.id;
   for (Transfer& transfer : transfers) {
     transfer.wait();

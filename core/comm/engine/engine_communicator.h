@@ -67,6 +67,8 @@ class EngineCommunicator final : public Communicator {
 
   [[nodiscard]] std::size_t bytes_sent() const override { return bytes_sent_; }
 
+  [[nodiscard]] std::size_t bytes_sent_across() const override { return bytes_sent_across_; }
+
   void record_transfers(bool on) override;
   [[nodiscard]] std::vector<TransferRecord> take_records() override;
 
@@ -120,6 +122,7 @@ class EngineCommunicator final : public Communicator {
   std::vector<Count> setup_;
   std::uint32_t collectives_ = 0;
   std::size_t bytes_sent_ = 0;
+  std::size_t bytes_sent_across_ = 0;
   bool recording_ = false;
   std::deque<std::shared_ptr<Flight>> recorded_;  // also held by the engine and by handles
 };

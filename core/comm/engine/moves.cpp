@@ -24,6 +24,17 @@ std::size_t Moves::bytes_sent() const {
   return bytes;
 }
 
+std::size_t Moves::bytes_sent_across(int rank, int ranks_in_group) const {
+  std::size_t bytes = 0;
+  for (const Step& step : steps) {
+    for (const Piece& piece : step.pieces) {
+      const bool leaves = piece.peer / ranks_in_group != rank / ranks_in_group;
+      bytes += piece.way == Message::Way::send && leaves ? piece.bytes : 0;
+    }
+  }
+  return bytes;
+}
+
 void cut(Moves& moves, std::size_t longest) {
   SL_CHECK(longest > 0, "messages of nothing");
   for (Step& step : moves.steps) {

@@ -37,6 +37,8 @@ struct Moves {
   ScratchPool::Lease scratch{};
 
   [[nodiscard]] std::size_t bytes_sent() const;
+  // Those of them that leave the group of `rank`: `ranks_in_group` neighbours are one.
+  [[nodiscard]] std::size_t bytes_sent_across(int rank, int ranks_in_group) const;
 };
 
 // Cuts messages to `longest` bytes, the first parts of all before the second ones. Parts of one

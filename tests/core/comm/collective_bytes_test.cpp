@@ -36,6 +36,18 @@ Moves moves_of(const CollectiveCall& call, int rank, int size, const Tensor& dat
   }
 }
 
+// What leaves the group, for every size of groups.
+void require_bytes_across(const Moves& moves, CollectiveCall call, int rank, int size) {
+  for (int ranks_in_group = 1; ranks_in_group <= size; ++ranks_in_group) {
+    if (size % ranks_in_group == 0) {
+      INFO("groups of " << ranks_in_group);
+      call.hierarchy.ranks_in_group = ranks_in_group;
+      REQUIRE(moves.bytes_sent_across(rank, ranks_in_group) ==
+              bytes_sent_across_by(call, rank, size));
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("bytes sent equal the formulas on up to 16 ranks") {
@@ -52,7 +64,9 @@ TEST_CASE("bytes sent equal the formulas on up to 16 ranks") {
         const CollectiveCall call{.kind = kind, .elements = count, .root = size / 2};
         for (int rank = 0; rank < size; ++rank) {
           INFO(name_of(kind) << " of " << count << ", rank " << rank << " of " << size);
-          REQUIRE(moves_of(call, rank, size, data).bytes_sent() == bytes_sent_by(call, rank, size));
+          const Moves moves = moves_of(call, rank, size, data);
+          REQUIRE(moves.bytes_sent() == bytes_sent_by(call, rank, size));
+          require_bytes_across(moves, call, rank, size);
         }
       }
     }
@@ -78,6 +92,7 @@ TEST_CASE("communicators count what the formulas say") {
         world,
         "bytes of an all_reduce");
     const auto group = world.group("two", {0, 1, 2});
+    expect(world.bytes_sent_across() == world.bytes_sent(), world, "each rank is a group at first");
     expect(group->bytes_sent() == 0, world, "groups count for themselves");
     const std::size_t before = world.bytes_sent();
     group->barrier({}).wait();

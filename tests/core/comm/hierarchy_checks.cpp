@@ -82,18 +82,23 @@ class GroupedRank {
   // Also holds what was sent against the formulas.
   template <typename Call>
   void counted(Kind kind, const HierarchyCase& c, const Call& call) {
-    const std::size_t before = grouped_->bytes_sent();
+    const std::size_t sent_before = grouped_->bytes_sent();
+    const std::size_t across_before = grouped_->bytes_sent_across();
     call();
-    const std::size_t sent = grouped_->bytes_sent() - before;
-    expect(sent == bytes_sent_by({.kind = kind,
-                                  .elements = c.count,
-                                  .element_size = size_of(c.dtype),
-                                  .order = c.order,
-                                  .hierarchy = grouped_->hierarchy()},
-                                 grouped_->rank(),
-                                 grouped_->size()),
+    const CollectiveCall described{.kind = kind,
+                                   .elements = c.count,
+                                   .element_size = size_of(c.dtype),
+                                   .order = c.order,
+                                   .hierarchy = grouped_->hierarchy()};
+    const std::string what = std::string(name_of(kind)) + " of " + c.name();
+    expect(grouped_->bytes_sent() - sent_before ==
+               bytes_sent_by(described, grouped_->rank(), grouped_->size()),
            *grouped_,
-           "bytes of " + std::string(name_of(kind)) + " of " + c.name());
+           "bytes of " + what);
+    expect(grouped_->bytes_sent_across() - across_before ==
+               bytes_sent_across_by(described, grouped_->rank(), grouped_->size()),
+           *grouped_,
+           "bytes between groups of " + what);
   }
 
   void sum_everywhere(const HierarchyCase& c) {
