@@ -129,8 +129,8 @@ void CompressedSum::begin_sums(const CodecStream& at, Communicator& group, const
         take_sent_sample(stream);
       };
     }
-    transfers_.push_back(group.all_reduce(
-        addends[static_cast<std::size_t>(round - 1)], kNote, SumOrder::ranks, work));
+    transfers_.push_back(
+        group.all_reduce(addends[static_cast<std::size_t>(round - 1)], kNote, plan_.order, work));
   }
 }
 
@@ -186,7 +186,7 @@ void CompressedSum::begin_slices_of_sum(const CodecStream& at,
     }
     take_sent_sample(stream);
   };
-  transfers_.push_back(group.reduce_scatter(slices_->addends(), kNote, SumOrder::ranks, work));
+  transfers_.push_back(group.reduce_scatter(slices_->addends(), kNote, plan_.order, work));
 }
 
 void CompressedSum::begin_slices_of_frames(const CodecStream& at,

@@ -139,6 +139,21 @@ void read_stage_layers(JsonReader& section, ParallelConfig& config, int layers) 
 
 }  // namespace
 
+Hierarchy ParallelConfig::data_hierarchy() const {
+  const GroupWays sizes = ways.value_or(CollectiveWays{}).data;
+  return {.ranks_in_group = data_ranks_of_group(),
+          .sequential_from = sizes.sequential_from,
+          .overlapped_from = sizes.overlapped_from};
+}
+
+// Each data rank of a group brings both ends of its pipeline.
+Hierarchy ParallelConfig::table_hierarchy() const {
+  const GroupWays sizes = ways.value_or(CollectiveWays{}).table;
+  return {.ranks_in_group = 2 * data_ranks_of_group(),
+          .sequential_from = sizes.sequential_from,
+          .overlapped_from = sizes.overlapped_from};
+}
+
 ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model) {
   ParallelConfig config;
   config.tensor = degree(section, "tensor");
@@ -165,8 +180,12 @@ ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model
   return config;
 }
 
-ParallelConfig with_groups_of_nodes(ParallelConfig config, int ranks_of_node) {
-  if (config.group == 0 && config.data_strategy.has_groups()) {
+ParallelConfig with_groups_of_nodes(ParallelConfig config,
+                                    CollectivesWish wish,
+                                    int ranks_of_node) {
+  const bool wanted = config.data_strategy.has_groups() || config.chooses_strategy ||
+                      wish == CollectivesWish::hierarchical;
+  if (config.group == 0 && wanted) {
     const int replicas = std::max(1, ranks_of_node / (config.tensor * config.pipeline));
     config.group = nearest_divisor(replicas, {config.data});
   }

@@ -2,8 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "core/comm/hierarchy.h"
+#include "core/comm/links/network_config.h"
 #include "core/json_reader.h"
 #include "model/model_config.h"
 #include "parallel/mesh/data_strategy.h"
@@ -15,6 +18,23 @@ using ScheduleName = schedule::Kind;
 
 enum class Transfers { asynchronous, blocking };
 enum class EmbeddingSync { fused, separate };
+
+// The sizes from which on sums and gathers of one communicator go through groups of its ranks, in
+// bytes of a tensor, as a Hierarchy has them.
+struct GroupWays {
+  std::size_t sequential_from = Hierarchy::kNever;
+  std::size_t overlapped_from = Hierarchy::kNever;
+
+  friend bool operator==(const GroupWays&, const GroupWays&) = default;
+};
+
+// The ways of the communicators that span several groups of data ranks.
+struct CollectiveWays {
+  GroupWays data{};   // of all data ranks at a place of the mesh
+  GroupWays table{};  // of the holders of a tied table on two stages
+
+  friend bool operator==(const CollectiveWays&, const CollectiveWays&) = default;
+};
 
 // The "parallel" section: degrees of the mesh axes and how the step runs over them.
 struct ParallelConfig {
@@ -30,6 +50,9 @@ struct ParallelConfig {
   bool chooses_strategy = false;  // "auto": until a plan has decided
   Transfers transfers = Transfers::asynchronous;
   EmbeddingSync embedding_sync = EmbeddingSync::fused;
+  // No key of the section: network.collectives as decided (parallel/predict/collective_ways.h).
+  // None: not decided yet, all go directly.
+  std::optional<CollectiveWays> ways{};
 
   [[nodiscard]] int num_ranks() const { return tensor * pipeline * data; }
 
@@ -38,6 +61,15 @@ struct ParallelConfig {
   [[nodiscard]] int num_groups() const { return data / data_ranks_of_group(); }
 
   [[nodiscard]] int num_virtual_stages() const { return pipeline * chunks; }
+
+  // Whether there is something to tell apart: several groups, of several data ranks each.
+  [[nodiscard]] bool has_groups_of_ranks() const {
+    return num_groups() > 1 && data_ranks_of_group() > 1;
+  }
+
+  // How the data axis goes through its groups, and a tied table that stands on two stages.
+  [[nodiscard]] Hierarchy data_hierarchy() const;
+  [[nodiscard]] Hierarchy table_hierarchy() const;
 };
 
 // Sequences of a step, as far as the mesh has to fit them.
@@ -49,9 +81,13 @@ struct BatchSplit {
 // Reads the section and checks it against the model.
 [[nodiscard]] ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model);
 
-// Where the data strategy has groups and their size is not given, they are the data ranks that
-// stand on one node of `ranks_of_node` ranks with their whole pipelines.
-[[nodiscard]] ParallelConfig with_groups_of_nodes(ParallelConfig config, int ranks_of_node);
+// Where the data strategy has groups or is to be chosen, or collectives are to go through groups,
+// and their size is not given, they are the data ranks that stand on one node of `ranks_of_node`
+// ranks with their whole pipelines. CollectivesWish::automatic makes no groups of its own: they set
+// the order of sums, which is not to depend on nodes unasked.
+[[nodiscard]] ParallelConfig with_groups_of_nodes(ParallelConfig config,
+                                                  CollectivesWish wish,
+                                                  int ranks_of_node);
 
 // Throws ConfigError where micro-batches do not fit: rows over tensor ranks, rounds of an
 // interleaved schedule. REQUIRES: global is a multiple of micro x data.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "core/comm/hierarchy.h"
 #include "core/tensor/buffer.h"
 #include "core/tensor/device.h"
 #include "core/tensor/dtype.h"
@@ -57,7 +58,9 @@ struct SyncLayout {
   int tensor_size = 1;
   int data_size = 1;
   int data_ranks_of_group = 1;
-  DType compute = DType::f32;  // of the weights that passes read
+  Hierarchy data_hierarchy{};   // of the data ranks of all groups
+  Hierarchy table_hierarchy{};  // of the holders of a table on two stages
+  DType compute = DType::f32;   // of the weights that passes read
   int pipeline_size = 1;
   DataStrategy strategy{};
   EmbeddingSync embedding_sync = EmbeddingSync::fused;

@@ -11,8 +11,6 @@ namespace {
 
 constexpr const char* kPipeline = "pipeline";
 constexpr const char* kData = "data";
-// Links with different latencies and speeds are compared at this size.
-constexpr double kTypicalBytes = 1 << 20;
 
 void add_all_pairs(const std::vector<int>& group, std::vector<RankPair>& messages) {
   for (const int from : group) {

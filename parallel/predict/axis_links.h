@@ -11,6 +11,9 @@ namespace slackline {
 // of the pipeline exchanging at the same time. Where a group spans several links, its slowest
 // counts. REQUIRES, for each call: the cluster has a device for every rank.
 
+// Links with different latencies and speeds are compared at this size.
+inline constexpr double kTypicalBytes = 1 << 20;
+
 // Exchanges inside all tensor or data groups at a pipeline place.
 [[nodiscard]] schedule::Link group_link(const ParallelConfig& config,
                                         const Cluster& cluster,

@@ -49,16 +49,53 @@ std::vector<int> ranks_at_place(const SyncOp& op, const ParallelConfig& mesh) {
   return ranks;
 }
 
-std::size_t sent_by(const std::vector<CollectiveCall>& calls,
-                    const std::vector<int>& ranks,
-                    int size) {
+using BytesOfCall = std::size_t (*)(const CollectiveCall& call, int rank, int size);
+
+std::size_t added_up(BytesOfCall bytes_of,
+                     const std::vector<CollectiveCall>& calls,
+                     const std::vector<int>& ranks,
+                     int size) {
   std::size_t bytes = 0;
   for (const CollectiveCall& call : calls) {
     for (const int rank : ranks) {
-      bytes += bytes_sent_by(call, rank, size);
+      bytes += bytes_of(call, rank, size);
     }
   }
   return bytes;
+}
+
+// All ranks at one place of the pipeline.
+AxisBytes place_sum(const MeshLists& lists,
+                    const CompressionPlan& plan,
+                    int place,
+                    std::size_t SentBytes::*part) {
+  std::array<std::size_t, kReportedAxes.size()> bytes{};
+  for (int tensor = 0; tensor < lists.job().parallel.tensor; ++tensor) {
+    const MeshPlace at{.tensor = tensor, .pipeline = place};
+    for (const std::vector<SentBytes>& rows : {sync_bytes(lists, plan, at),
+                                               pipeline_bytes(lists, plan, at),
+                                               {tensor_bytes(lists, at)}}) {
+      for (const SentBytes& row : rows) {
+        bytes[row.axis] += row.*part;
+      }
+    }
+  }
+  return {
+      .tensor = {bytes[0]}, .pipeline = {bytes[1]}, .data = {bytes[2]}, .embedding = {bytes[3]}};
+}
+
+AxisBytes step_sum(const MeshLists& lists,
+                   const CompressionPlan& plan,
+                   std::size_t SentBytes::*part) {
+  AxisBytes sum;
+  for (int place = 0; place < lists.job().parallel.pipeline; ++place) {
+    const AxisBytes bytes = place_sum(lists, plan, place, part);
+    sum.tensor += bytes.tensor;
+    sum.pipeline += bytes.pipeline;
+    sum.data += bytes.data;
+    sum.embedding += bytes.embedding;
+  }
+  return sum;
 }
 
 }  // namespace
@@ -75,8 +112,10 @@ std::vector<SentBytes> sync_bytes(const MeshLists& lists,
     row.axis = axis_of(op.group);
     row.members = op.members;
     row.gradients = op.state == SyncOp::State::gradients;
-    row.raw = times * sent_by({plain_call(op, rank.plan)}, ranks, op.ranks);
+    const std::vector<CollectiveCall> plain = {plain_call(op, rank.plan)};
+    row.raw = times * added_up(bytes_sent_by, plain, ranks, op.ranks);
     row.sent = row.raw;
+    row.across = times * added_up(bytes_sent_across_by, plain, ranks, op.ranks);
     if (!op.is_last_sum) {
       continue;
     }
@@ -84,7 +123,8 @@ std::vector<SentBytes> sync_bytes(const MeshLists& lists,
     if (coded.sums.empty()) {
       continue;
     }
-    row.sent = sent_by(calls_of(coded), ranks, op.ranks);
+    row.sent = added_up(bytes_sent_by, calls_of(coded), ranks, op.ranks);
+    row.across = added_up(bytes_sent_across_by, calls_of(coded), ranks, op.ranks);
     const bool second_copy = op.members->site == schedule::Site::embedding && place.pipeline > 0;
     for (const CodedSum& sum : coded.sums) {
       if (second_copy) {
@@ -156,31 +196,15 @@ SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place) {
 }
 
 AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place) {
-  const MeshJob& job = lists.job();
-  std::array<std::size_t, kReportedAxes.size()> sent{};
-  for (int tensor = 0; tensor < job.parallel.tensor; ++tensor) {
-    const MeshPlace at{.tensor = tensor, .pipeline = place};
-    for (const std::vector<SentBytes>& rows : {sync_bytes(lists, plan, at),
-                                               pipeline_bytes(lists, plan, at),
-                                               {tensor_bytes(lists, at)}}) {
-      for (const SentBytes& row : rows) {
-        sent[row.axis] += row.sent;
-      }
-    }
-  }
-  return {.tensor = {sent[0]}, .pipeline = {sent[1]}, .data = {sent[2]}, .embedding = {sent[3]}};
+  return place_sum(lists, plan, place, &SentBytes::sent);
 }
 
 AxisBytes step_bytes(const MeshLists& lists, const CompressionPlan& plan) {
-  AxisBytes sum;
-  for (int place = 0; place < lists.job().parallel.pipeline; ++place) {
-    const AxisBytes bytes = place_bytes(lists, plan, place);
-    sum.tensor += bytes.tensor;
-    sum.pipeline += bytes.pipeline;
-    sum.data += bytes.data;
-    sum.embedding += bytes.embedding;
-  }
-  return sum;
+  return step_sum(lists, plan, &SentBytes::sent);
+}
+
+AxisBytes step_bytes_across(const MeshLists& lists, const CompressionPlan& plan) {
+  return step_sum(lists, plan, &SentBytes::across);
 }
 
 }  // namespace slackline

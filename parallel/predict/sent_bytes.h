@@ -29,6 +29,7 @@ struct SentBytes {
   bool gradients = false;                            // a sum of them, which a codec may make less
   std::size_t raw = 0;                               // without compression
   std::size_t sent = 0;                              // under the plan, frames included
+  std::size_t across = 0;                            // of `sent`, to other groups of data ranks
   std::vector<CodedMessage> coded{};                 // on one rank
 };
 
@@ -58,5 +59,8 @@ struct AxisBytes {
 // All ranks at one place of the pipeline in a step under the plan; and all ranks of the job.
 [[nodiscard]] AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place);
 [[nodiscard]] AxisBytes step_bytes(const MeshLists& lists, const CompressionPlan& plan);
+
+// Those of all ranks that leave their group of data ranks.
+[[nodiscard]] AxisBytes step_bytes_across(const MeshLists& lists, const CompressionPlan& plan);
 
 }  // namespace slackline

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
+#include <utility>
 
-#include "core/comm/collective_bytes.h"
 #include "parallel/mesh/stage_split.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
+#include "parallel/predict/collective_times.h"
 #include "parallel/schedule/schedule_traits.h"
 
 namespace slackline {
@@ -47,42 +47,36 @@ class SharedAxis {
   }
 
  private:
-  [[nodiscard]] schedule::Link link_of(SyncGroup group, int place) const {
+  [[nodiscard]] CollectiveLinks links_of(const SyncOp& op, int place) const {
     const ParallelConfig& mesh = lists_.job().parallel;
-    switch (group) {
+    const auto over = [&](const schedule::Link& link) { return direct_links(op.ranks, link); };
+    switch (op.group) {
       case SyncGroup::group:
-        return group_link(mesh, cluster_, mesh.num_groups() == 1 ? "data" : kGroupAxis, place);
+        return over(
+            group_link(mesh, cluster_, mesh.num_groups() == 1 ? "data" : kGroupAxis, place));
       case SyncGroup::across_groups:
-        return group_link(mesh, cluster_, kAcrossGroupsAxis, place);
+        return over(group_link(mesh, cluster_, kAcrossGroupsAxis, place));
       case SyncGroup::table_pair:
-        return table_link(mesh, cluster_, EmbeddingSync::separate);
+        return over(table_link(mesh, cluster_, EmbeddingSync::separate));
       case SyncGroup::table:
-        return table_link(mesh, cluster_, EmbeddingSync::fused);
+        return table_links(mesh, cluster_);
       case SyncGroup::tensor:
-        return group_link(mesh, cluster_, "tensor", place);
+        return over(group_link(mesh, cluster_, "tensor", place));
       case SyncGroup::data:
         break;
     }
-    return group_link(mesh, cluster_, "data", place);
-  }
-
-  [[nodiscard]] const schedule::Link& link(SyncGroup group, int place) {
-    const auto [found, is_new] = links_.try_emplace({group, place});
-    if (is_new) {
-      found->second = link_of(group, place);
-    }
-    return found->second;
+    return data_links(mesh, cluster_, place);
   }
 
   void add_op(const SyncOp& op, int place, OpTimes& times) {
-    const CollectiveCall call = plain_call(op, lists_.at(place).plan);
-    const auto bytes = static_cast<double>(call.elements * call.element_size);
-    const schedule::Link& over = link(op.group, place);
-    const bool sums = op.kind == SyncOp::Kind::all_reduce;
-    times.service +=
-        sums ? all_reduce_service(over, op.ranks, bytes) : slices_service(over, op.ranks, bytes);
-    times.exchanges += sums ? all_reduce_exchanges(op.ranks, bytes) : 1;
-    times.latency = std::max(times.latency, over.latency);
+    const auto [found, is_new] = links_.try_emplace({op.group, place});
+    if (is_new) {
+      found->second = links_of(op, place);
+    }
+    const CollectiveTimes own = times_of(found->second, plain_call(op, lists_.at(place).plan));
+    times.service += own.service;
+    times.exchanges += own.exchanges;
+    times.latency = std::max(times.latency, own.latency);
   }
 
   // All ops of a unit that begin so.
@@ -189,7 +183,7 @@ class SharedAxis {
   const MeshLists& lists_;
   const Cluster& cluster_;
   schedule::CostModel& model_;
-  std::map<std::pair<SyncGroup, int>, schedule::Link> links_{};
+  std::map<std::pair<SyncGroup, int>, CollectiveLinks> links_{};
 };
 
 }  // namespace

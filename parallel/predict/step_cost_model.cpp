@@ -14,6 +14,7 @@
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
 #include "parallel/predict/shared_axis.h"
+#include "parallel/predict/summed_axis.h"
 #include "parallel/schedule/schedule_traits.h"
 
 namespace slackline {
@@ -22,10 +23,6 @@ namespace {
 
 using schedule::ChunkCosts;
 using schedule::Seconds;
-
-constexpr double kFloatBytes = 4.0;
-// Shorter than anything measured: a transfer that takes no time still has a place in the timeline.
-constexpr Seconds kNoTime{1e-12};
 
 class CostModelBuilder {
  public:
@@ -45,8 +42,11 @@ class CostModelBuilder {
     add_boundaries();
     add_tensor_axis();
     if (mesh().data == 1 || !mesh().data_strategy.has_steps()) {
-      add_data_axis();
-      add_table();
+      add_summed_axis({.lists = &lists_,
+                       .costs = &costs_,
+                       .links = links_ ? &*links_ : nullptr,
+                       .stages_fit = use_stages_},
+                      model_);
     } else if (links_) {
       add_shared_axis(lists_, *links_, model_);
     }
@@ -329,100 +329,6 @@ class CostModelBuilder {
 
   [[nodiscard]] std::size_t activation_elements() const {
     return static_cast<std::size_t>(job_.micro_batch.num_tokens() * job_.model.hidden);
-  }
-
-  void add_data_axis() {
-    if (mesh().data == 1) {
-      return;
-    }
-    const bool sharded = mesh().data_strategy.shares_updates();
-    for (int place = 0; place < mesh().pipeline; ++place) {
-      const std::vector<PlacedBucket> buckets = placed_buckets(lists_, place);
-      const auto link = links_ ? group_link(mesh(), *links_, "data", place) : schedule::Link{};
-      for (const PlacedBucket& bucket : buckets) {
-        const auto bytes = static_cast<double>(bucket.bytes);
-        const Seconds half = slices_service(link, mesh().data, bytes);
-        const int sum = all_reduce_exchanges(mesh().data, bytes);
-        chunk(bucket.stage)
-            .data_reduction.push_back(
-                {.at = bucket.reduce_at,
-                 .seconds = sharded ? half : all_reduce_service(link, mesh().data, bytes),
-                 .exchanges = {.latency = link.latency, .plain = sharded ? 1 : sum, .sum = sum},
-                 .table = bucket.table,
-                 .tail = bucket.tail});
-        if (sharded) {
-          // First layers first, as they are read.
-          std::vector<schedule::Bucket>& gathers = chunk(bucket.stage).parameter_gather;
-          gathers.insert(
-              gathers.begin(),
-              {.at = bucket.gather_at, .seconds = half, .exchanges = {.latency = link.latency}});
-        }
-      }
-    }
-    if (!links_) {
-      for (int stage = 0; stage < num_stages(); ++stage) {
-        spread(stage, CostKind::data_reduction, chunk(stage).data_reduction);
-        spread(stage, CostKind::parameter_gather, chunk(stage).parameter_gather);
-      }
-    }
-  }
-
-  // What was measured of a stage's buckets together, in equal parts.
-  void spread(int stage, CostKind kind, std::vector<schedule::Bucket>& buckets) const {
-    const auto seconds = costs_.of_stage(stage, kind);
-    if (!use_stages_ || !seconds) {
-      return;
-    }
-    for (schedule::Bucket& bucket : buckets) {
-      bucket.seconds = (1.0 / static_cast<double>(buckets.size())) * *seconds;
-    }
-  }
-
-  void add_table() {
-    if (mesh().pipeline == 1 || !job_.model.tie_embeddings) {
-      return;
-    }
-    model_.embedding_sync = kNoTime;
-    if (!links_) {
-      const auto measured = costs_.of_stage(0, CostKind::embedding_sync);
-      model_.embedding_sync = measured.value_or(kNoTime);
-      return;
-    }
-    const double table = static_cast<double>(job_.model.vocab) / mesh().tensor *
-                         static_cast<double>(job_.model.hidden) * kFloatBytes;
-    const schedule::Link link = table_link(mesh(), *links_, mesh().embedding_sync);
-    if (mesh().embedding_sync == EmbeddingSync::separate) {
-      add_separate_table(link, table);
-      return;
-    }
-    const int holders = 2 * mesh().data;
-    const int sum = all_reduce_exchanges(holders, table);
-    if (mesh().data_strategy.shares_updates()) {
-      const Seconds slices = slices_service(link, holders, table);
-      model_.embedding_sync += slices;
-      model_.embedding_exchanges = {.latency = link.latency, .plain = 1, .sum = sum};
-      for (const int stage : {0, num_stages() - 1}) {
-        std::vector<schedule::Bucket>& gathers = chunk(stage).parameter_gather;
-        gathers.insert(stage == 0 ? gathers.begin() : gathers.end(),
-                       {.seconds = slices, .exchanges = {.latency = link.latency}});
-      }
-    } else {
-      model_.embedding_sync += all_reduce_service(link, holders, table);
-      model_.embedding_exchanges = {.latency = link.latency, .plain = sum, .sum = sum};
-    }
-  }
-
-  // Both ends of a pipeline first, then the data ranks. The longer latency counts for both.
-  void add_separate_table(const schedule::Link& link, double table) {
-    model_.embedding_sync += all_reduce_service(link, 2, table);
-    model_.embedding_exchanges = {.latency = link.latency};
-    if (mesh().data > 1) {
-      const schedule::Link data = group_link(mesh(), *links_, "data", 0);
-      const int sum = all_reduce_exchanges(mesh().data, table);
-      model_.embedding_sync += all_reduce_service(data, mesh().data, table);
-      model_.embedding_exchanges = {
-          .latency = std::max(link.latency, data.latency), .plain = 1 + sum, .sum = 1 + sum};
-    }
   }
 
   void add_update() {

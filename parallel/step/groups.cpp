@@ -43,17 +43,21 @@ Groups::Groups(Communicator& everyone,
                         Urgency urgency = Urgency::now,
                         NcclTraffic traffic = NcclTraffic::collectives) {
     std::unique_ptr<Communicator> made = scaled(world->group(axis, members, urgency), scale);
-    if (staging == nullptr || made == nullptr) {
-      return made;
+    if (staging != nullptr) {
+      made = host_staged(std::move(made), staging);
+      made = transport.uses_nccl ? nccl(std::move(made), staging, traffic) : std::move(made);
     }
-    made = host_staged(std::move(made), staging);
-    return transport.uses_nccl ? nccl(std::move(made), staging, traffic) : std::move(made);
+    // All in one group of data ranks, for those that are not told otherwise.
+    made->set_hierarchy({.ranks_in_group = static_cast<int>(members.size())});
+    return made;
   };
   tensor = make(kTensor, mesh.line(rank, kTensor));
   data = make(kData, mesh.line(rank, kData), Urgency::background);
+  data->set_hierarchy(config.data_hierarchy());
   if (config.num_groups() > 1) {
     group = make(kData, mesh.line(rank, kGroupAxis), Urgency::background);
     across_groups = make(kData, mesh.line(rank, kAcrossGroupsAxis), Urgency::background);
+    across_groups->set_hierarchy({});
   }
   const std::vector<int> line = mesh.line(rank, kPipeline);
   forward = make(kPipeline, line, Urgency::now, NcclTraffic::neighbours);
@@ -69,6 +73,7 @@ Groups::Groups(Communicator& everyone,
     holders.insert(holders.end(), ends.begin(), ends.end());
   }
   table = make(kEmbedding, holders, Urgency::background);
+  table->set_hierarchy(config.table_hierarchy());
   table_pair = make(kEmbedding, ends_of_pipeline(mesh, rank), Urgency::background);
 }
 

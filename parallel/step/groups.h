@@ -37,7 +37,9 @@ struct Groups {
   std::shared_ptr<HostStaging> staging;  // null where tensors are the host's
   bool ranks_are_processes;              // as DeviceTransport says
   std::unique_ptr<Communicator> tensor;
-  std::unique_ptr<Communicator> data;  // of all groups, in the order of the groups
+  // Of all groups, in the order of the groups; it goes through them as `config` says. Every
+  // communicator knows which of its ranks stand in one group (Communicator::hierarchy).
+  std::unique_ptr<Communicator> data;
   // Data ranks of this rank's group, and those at its place in every group. Null where there is one
   // group.
   std::unique_ptr<Communicator> group;

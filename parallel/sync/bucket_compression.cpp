@@ -32,10 +32,13 @@ const CodecSetting* codec_of(const Parameter& parameter,
 std::vector<CollectiveCall> calls_of(const CodedSum& sum) {
   const std::vector<CodecPart> parts = codec_parts(sum.matrices);
   if (!sum.owners.empty()) {
-    // All slices are equal, so either collective sends all but the own one.
-    return {{.kind = TransferRecord::Kind::all_to_all,
-             .elements = message_bytes(sum),
-             .element_size = 1}};
+    const std::size_t bytes = message_bytes(sum);
+    if (!adds(sum.setting.kind)) {
+      return {{.kind = TransferRecord::Kind::all_to_all, .elements = bytes, .element_size = 1}};
+    }
+    return {{.kind = TransferRecord::Kind::reduce_scatter,
+             .elements = bytes / size_of(DType::bf16),
+             .element_size = size_of(DType::bf16)}};
   }
   if (!adds(sum.setting.kind)) {
     const auto ranks = static_cast<std::size_t>(sum.ranks);
@@ -52,6 +55,7 @@ std::vector<CollectiveCall> calls_of(const CodedSum& sum) {
   return calls;
 }
 
+// The bytes that all ranks send directly; whether a sum is cut does not depend on its way.
 std::size_t sent_by_all(const CodedSum& sum) {
   std::size_t bytes = 0;
   for (const CollectiveCall& call : calls_of(sum)) {
@@ -109,7 +113,9 @@ CodedBucket coded_bucket(const SyncOp& op,
                          const RankPlan& rank,
                          const CompressionPlan& plan,
                          std::uint64_t seed) {
-  CodedBucket coded{.ranks = op.ranks, .order = op.order};
+  CodedBucket coded{.ranks = op.ranks, .order = op.order, .hierarchy = op.hierarchy};
+  // Messages of the ranks of a group add in rank order, a table's pairs among them.
+  const SumOrder order{.runs = {op.order.runs[0] * op.order.runs[1], 1}};
   for (const Parameter* parameter : bucket.holds) {
     const CodecSetting* setting = codec_of(*parameter, op, bucket, rank, plan);
     if (setting == nullptr) {
@@ -124,7 +130,8 @@ CodedBucket coded_bucket(const SyncOp& op,
                             .ranks = op.ranks,
                             .rank = op.rank,
                             .table = bucket.kind == Kind::table,
-                            .seed = seed});
+                            .seed = seed,
+                            .order = order});
       sum = std::prev(coded.sums.end());
     }
     sum->matrices.push_back(parameter);
@@ -148,11 +155,17 @@ std::vector<CollectiveCall> calls_of(const CodedBucket& bucket) {
     plain += parameter->shard.shape.num_elements();
   }
   if (plain > 0) {
-    calls.push_back({.kind = TransferRecord::Kind::all_reduce, .elements = plain});
+    calls.push_back({.kind = TransferRecord::Kind::all_reduce,
+                     .elements = plain,
+                     .order = bucket.order,
+                     .hierarchy = bucket.hierarchy});
   }
   for (const CodedSum& sum : bucket.sums) {
-    const std::vector<CollectiveCall> of_sum = calls_of(sum);
-    calls.insert(calls.end(), of_sum.begin(), of_sum.end());
+    for (CollectiveCall& call : calls_of(sum)) {
+      call.order = sum.order;
+      call.hierarchy = bucket.hierarchy;
+      calls.push_back(call);
+    }
   }
   return calls;
 }

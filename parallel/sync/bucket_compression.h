@@ -23,6 +23,7 @@ struct CodedSum {
   int rank = 0;        // this one
   bool table = false;  // a tied table's sum, which is a site of its own
   std::uint64_t seed = 0;
+  SumOrder order{};    // of messages that add
   OwnedRows owners{};  // empty: every rank gets the whole sum
 
   friend bool operator==(const CodedSum&, const CodedSum&) = default;
@@ -32,8 +33,9 @@ struct CodedSum {
 struct CodedBucket {
   std::vector<CodedSum> sums{};
   std::vector<const Parameter*> plain{};
-  int ranks = 1;     // of the group
-  SumOrder order{};  // of what travels plain
+  int ranks = 1;          // of the group
+  SumOrder order{};       // of what travels plain
+  Hierarchy hierarchy{};  // of the group
 
   friend bool operator==(const CodedBucket&, const CodedBucket&) = default;
 };

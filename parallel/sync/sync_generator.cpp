@@ -226,6 +226,7 @@ class Generator {
     const Seat seat = seat_in(op.group, layout_);
     op.ranks = seat.ranks;
     op.rank = seat.rank;
+    op.hierarchy = hierarchy_over(op.group);
     if (op.ranks > 1) {
       plan_.ops.push_back(op);
     }
@@ -387,6 +388,23 @@ class Generator {
         break;
     }
     return SumOrder::ranks;
+  }
+
+  // The ranks of all others stand in one group of data ranks, or each in another one.
+  [[nodiscard]] Hierarchy hierarchy_over(SyncGroup group) const {
+    switch (group) {
+      case SyncGroup::data:
+        return layout_.data_hierarchy;
+      case SyncGroup::table:
+        return layout_.table_hierarchy;
+      case SyncGroup::across_groups:
+        return {};
+      case SyncGroup::tensor:
+      case SyncGroup::group:
+      case SyncGroup::table_pair:
+        break;
+    }
+    return {.ranks_in_group = seat_in(group, layout_).ranks};
   }
 
   [[nodiscard]] schedule::TransferClass members_of(const GradientBucket& bucket) const {

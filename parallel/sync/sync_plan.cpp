@@ -65,7 +65,9 @@ CollectiveCall plain_call(const SyncOp& op, const SyncPlan& plan) {
       op.state == SyncOp::State::weights ? weight_type(plan.buckets[op.bucket], plan) : DType::f32;
   return {.kind = kCalls[static_cast<std::size_t>(op.kind)],
           .elements = op.range.count(),
-          .element_size = size_of(type)};
+          .element_size = size_of(type),
+          .order = op.order,
+          .hierarchy = op.hierarchy};
 }
 
 DType weight_type(const GradientBucket& bucket, const SyncPlan& plan) {

@@ -7,6 +7,7 @@
 
 #include "core/comm/collective_bytes.h"
 #include "core/comm/communicator.h"
+#include "core/comm/hierarchy.h"
 #include "model/parameters.h"
 #include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/transfer_class.h"
@@ -51,6 +52,7 @@ struct SyncOp {
   Memory memory{};
   Slice range{};  // elements of that memory
   SumOrder order{};
+  Hierarchy hierarchy{};  // of the group: how the op goes, and which ranks stand together
   Begin begin{};
   std::optional<GradientBucket::Unit> unit{};        // gradients_made: when it has been made
   std::optional<schedule::TransferClass> members{};  // none: it competes for no compression

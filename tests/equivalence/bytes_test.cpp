@@ -1,6 +1,7 @@
 // What ranks really send in a step against the formulas of docs/schedule.md, to the byte.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,53 +20,82 @@ std::size_t size(std::int64_t value) {
   return static_cast<std::size_t>(value);
 }
 
-std::size_t sent_in(const std::unique_ptr<Communicator>& group) {
-  return group == nullptr ? 0 : group->bytes_sent();
+using Counter = std::size_t (Communicator::*)() const;
+
+AxisBytes counted_by_rank(const Groups& groups, Counter counter) {
+  const auto of = [&](const std::unique_ptr<Communicator>& group) {
+    return group == nullptr ? 0 : (group.get()->*counter)();
+  };
+  return {.tensor = {of(groups.tensor)},
+          .pipeline = {of(groups.forward) + of(groups.backward)},
+          .data = {of(groups.data) + of(groups.group) + of(groups.across_groups)},
+          .embedding = {of(groups.table) + of(groups.table_pair)}};
 }
 
-AxisBytes sent_by_rank(const Groups& groups) {
-  return {.tensor = {sent_in(groups.tensor)},
-          .pipeline = {sent_in(groups.forward) + sent_in(groups.backward)},
-          .data = {sent_in(groups.data) + sent_in(groups.group) + sent_in(groups.across_groups)},
-          .embedding = {sent_in(groups.table) + sent_in(groups.table_pair)}};
+void add(const AxisBytes& bytes, AxisBytes& sum) {
+  sum.tensor += bytes.tensor;
+  sum.pipeline += bytes.pipeline;
+  sum.data += bytes.data;
+  sum.embedding += bytes.embedding;
+}
+
+AxisBytes less(AxisBytes bytes, const AxisBytes& before) {
+  bytes.tensor.value -= before.tensor.value;
+  bytes.pipeline.value -= before.pipeline.value;
+  bytes.data.value -= before.data.value;
+  bytes.embedding.value -= before.embedding.value;
+  return bytes;
+}
+
+// All of a step, and what left its group of data ranks.
+struct StepBytes {
+  AxisBytes sent{};
+  AxisBytes across{};
+};
+
+StepBytes sent_by_rank(const Groups& groups) {
+  return {.sent = counted_by_rank(groups, &Communicator::bytes_sent),
+          .across = counted_by_rank(groups, &Communicator::bytes_sent_across)};
 }
 
 enum class On { cpu, rehearsal };
 
-AxisBytes sent_in_a_step(const MeshRun& run, On device) {
+StepBytes sent_in_a_step(const MeshRun& run, On device) {
   MeshModel::Options options = run.options();
   if (device == On::rehearsal) {
     options.rehearsal = StepRehearsal::Costs{
         .ops = schedule::uniform_costs(run.parallel.pipeline * run.parallel.chunks, {}),
         .codecs = std::make_shared<const StepCosts>()};
   }
-  std::vector<AxisBytes> sent(size(run.parallel.num_ranks()));
+  std::vector<StepBytes> sent(size(run.parallel.num_ranks()));
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
     Groups groups(world, run.parallel, run.model.tie_embeddings);
     MeshModel model(options, groups);
     if (device == On::cpu) {
       model.initialize(kSeed);
     }
-    const AxisBytes before = sent_by_rank(groups);
+    const StepBytes before = sent_by_rank(groups);
     RankBatches batches(run, model, 1);
     const StepFacts facts = model.make_gradients(batches.micro_batches());
     model.update(kLearningRate, facts.gradient_norm);
     model.finish_gather();
-    AxisBytes& own = sent[size(world.rank())];
-    own = sent_by_rank(groups);
-    own.tensor.value -= before.tensor.value;
-    own.pipeline.value -= before.pipeline.value;
-    own.data.value -= before.data.value;
-    own.embedding.value -= before.embedding.value;
+    const StepBytes after = sent_by_rank(groups);
+    sent[size(world.rank())] = {.sent = less(after.sent, before.sent),
+                                .across = less(after.across, before.across)};
   });
-  AxisBytes sum;
-  for (const AxisBytes& rank : sent) {
-    sum.tensor += rank.tensor;
-    sum.pipeline += rank.pipeline;
-    sum.data += rank.data;
-    sum.embedding += rank.embedding;
+  StepBytes sum;
+  for (const StepBytes& rank : sent) {
+    add(rank.sent, sum.sent);
+    add(rank.across, sum.across);
   }
   return sum;
+}
+
+StepBytes predicted(const MeshRun& run) {
+  const MeshLists lists(run.options().job);
+  const PlanHistory plans = run.options().compression;
+  const CompressionPlan plan = plans.empty() ? CompressionPlan{} : plans.back().plan;
+  return {.sent = step_bytes(lists, plan), .across = step_bytes_across(lists, plan)};
 }
 
 std::string text_of(const AxisBytes& bytes) {
@@ -74,6 +104,10 @@ std::string text_of(const AxisBytes& bytes) {
                      bytes.pipeline.value,
                      bytes.data.value,
                      bytes.embedding.value);
+}
+
+std::string text_of(const StepBytes& bytes) {
+  return text_of(bytes.sent) + ", between groups " + text_of(bytes.across);
 }
 
 // Sets of options that between them have everything that bytes depend on.
@@ -112,8 +146,7 @@ MeshRun variant_of(int variant, int tensor, int pipeline, int data) {
 void require_bytes(int variant, int tensor, int pipeline, int data, On device) {
   const MeshRun run = variant_of(variant, tensor, pipeline, data);
   INFO("variant " << variant << " t" << tensor << " p" << pipeline << " d" << data);
-  CHECK(text_of(sent_in_a_step(run, device)) ==
-        text_of(step_bytes(MeshLists(run.options().job), {})));
+  CHECK(text_of(sent_in_a_step(run, device)) == text_of(predicted(run)));
 }
 
 // Every mesh of at most `most` ranks whose tensor degree divides 12 heads.
@@ -129,24 +162,64 @@ void require_bytes_of_meshes(int most, On device = On::cpu) {
   }
 }
 
+// Goes directly, or through groups one way and the other.
+std::optional<CollectiveWays> ways_of(std::size_t number) {
+  constexpr GroupWays kSequential{.sequential_from = 0};
+  constexpr GroupWays kOverlapped{.overlapped_from = 0};
+  switch (number % 3) {
+    case 0:
+      return std::nullopt;
+    case 1:
+      return CollectiveWays{.data = kSequential, .table = kOverlapped};
+    default:
+      return CollectiveWays{.data = kOverlapped, .table = kSequential};
+  }
+}
+
 // Four data ranks in two groups, over variants and pipelines.
 void require_bytes_of_strategies(On device) {
+  std::size_t number = 0;
   for (const DataStrategy& strategy : all_data_strategies()) {
     for (int variant = 0; variant < kNumVariants; ++variant) {
       for (const int pipeline : {1, 2}) {
         MeshRun run = variant_of(variant, 1, pipeline, 4);
         run.parallel.group = 2;
         run.parallel.data_strategy = strategy;
+        run.parallel.ways = ways_of(number++);
         run.global_batch *= 2;
         INFO("variant " << variant << " p" << pipeline << " " << letters_of(strategy));
-        CHECK(text_of(sent_in_a_step(run, device)) ==
-              text_of(step_bytes(MeshLists(run.options().job), {})));
+        CHECK(text_of(sent_in_a_step(run, device)) == text_of(predicted(run)));
       }
     }
   }
 }
 
+// Sums of bf16 cross in fp32, so a codec's way shows in its bytes.
+void require_bytes_of_codecs(const DataStrategy& strategy) {
+  for (const char* codec : {R"({"codec": "low_rank", "rank": 2})",
+                            R"({"codec": "cast"})",
+                            R"({"codec": "quantize", "bits": 8})"}) {
+    for (std::size_t number = 0; number < 3; ++number) {
+      MeshRun run = variant_of(0, 1, 2, 4);
+      run.parallel.group = 2;
+      run.parallel.data_strategy = strategy;
+      run.parallel.ways = ways_of(number);
+      run.global_batch *= 2;
+      run.compress = read_compress_config(JsonReader::parse(
+          fmt::format(R"({{"policy": "all", "data_gradient": {0}, "embedding": {0}}})", codec),
+          "test"));
+      INFO(codec << ", ways " << number << ", " << letters_of(strategy));
+      CHECK(text_of(sent_in_a_step(run, On::cpu)) == text_of(predicted(run)));
+    }
+  }
+}
+
 }  // namespace
+
+TEST_CASE("coded gradients send the bytes of the formulas through groups, too") {
+  require_bytes_of_codecs(DataStrategy::replicate);
+  require_bytes_of_codecs(DataStrategy::zero1);
+}
 
 TEST_CASE("data strategies send the bytes of the formulas") {
   require_bytes_of_strategies(On::cpu);

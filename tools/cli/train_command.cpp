@@ -26,6 +26,7 @@
 #include "tools/config/config_job.h"
 #include "tools/config/train_config.h"
 #include "tools/plan/compression_plans.h"
+#include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_advice.h"
 #include "tools/plan/strategy_ranking.h"
 #include "tools/record/card_peak.h"
@@ -286,17 +287,42 @@ int ranks_of_node(const Communicator& world) {
   return fewest;
 }
 
-// What the parallel section leaves open: groups are the data ranks of a node, and under "auto" the
-// strategy is the fastest by the planner's costs. The same on all ranks.
-void decide_strategy(Communicator& world, const LinkSpeeds& probed, TrainConfig& config) {
-  const bool chooses = config.parallel.chooses_strategy;
-  config.parallel = with_groups_of_nodes(config.parallel, ranks_of_node(world));
-  if (!chooses || config.parallel.data == 1) {
+// Refuses what all ranks find alike.
+void require_collectives(const TrainConfig& config, const DeviceTransport& transport) {
+  if (config.network.collectives == CollectivesWish::hierarchical && transport.uses_nccl) {
+    throw AgreedError(with_hint("network.collectives: must be \"auto\" or \"direct\" where NCCL "
+                                "moves tensors; got \"hierarchical\"",
+                                "--set network.transport=host"),
+                      ExitCode::config);
+  }
+  try {
+    require_groups(config.parallel, config.network.collectives);
+  } catch (const ConfigError& error) {
+    throw AgreedError(error.what(), ExitCode::config);
+  }
+}
+
+// What the config leaves open: groups are the data ranks of a node, under "auto" the strategy is
+// the fastest by the planner's costs, and collectives go through groups where that is asked for or
+// takes less by the links. The same on all ranks.
+void decide_parallel(Communicator& world,
+                     const LinkSpeeds& probed,
+                     const DeviceTransport& transport,
+                     TrainConfig& config) {
+  if (config.device == Device::cuda) {
+    config.network.transport = transport.uses_nccl ? TransportWish::nccl : TransportWish::host;
+  }
+  const LinkSpeeds links = links_of_run(config.network, probed);
+  const bool chooses = config.parallel.chooses_strategy && config.parallel.data > 1;
+  config.parallel =
+      with_groups_of_nodes(config.parallel, config.network.collectives, ranks_of_node(world));
+  require_collectives(config, transport);
+  if (!chooses) {
     config.parallel.chooses_strategy = false;
+    config.parallel = with_decided_groups(plan_job(config), links);
     return;
   }
-  const StrategyChoice choice =
-      choose_strategy(plan_job(config), links_of_run(config.network, probed));
+  const StrategyChoice choice = choose_strategy(plan_job(config), links);
   config.parallel = choice.parallel;
   if (world.rank() == 0) {
     log_info(Lines{fmt::format("parallel.data_strategy: {} is chosen\n{}",
@@ -310,10 +336,6 @@ ExitCode train_rank(Communicator& world, Job job, EndOthers end_others) {
   require_world_fits(job.config.parallel, world.size());
   require_same_files(world, job.config, job.resume);
   const LinkSpeeds links = probed_links(world, job.config);
-  decide_strategy(world, links, job.config);
-  if (world.rank() == 0 && world.size() > 1) {
-    log_info(Lines{"ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes())});
-  }
   DeviceTransport transport;
   std::optional<double> peak_flops;
   if (job.config.device == Device::cuda) {
@@ -325,6 +347,13 @@ ExitCode train_rank(Communicator& world, Job job, EndOthers end_others) {
         transport.num_devices * dense_peak_flops(cuda::device_text(), job.config.precision);
     if (world.rank() == 0 && world.size() > 1) {
       log_info("tensors between devices: " + transport.text);
+    }
+  }
+  decide_parallel(world, links, transport, job.config);
+  if (world.rank() == 0 && world.size() > 1) {
+    log_info(Lines{"ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes())});
+    if (job.config.parallel.num_groups() > 1) {
+      log_info(Lines{collectives_text(job.config.parallel)});
     }
   }
   Groups groups(world,

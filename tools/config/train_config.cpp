@@ -149,6 +149,21 @@ void check_coded_sums(const JsonReader& section, const TrainConfig& config) {
   }
 }
 
+// Refuses collectives through groups where a config alone says that there are none. Groups that are
+// not given are found on the nodes.
+void check_collectives(const JsonReader& section, const TrainConfig& config) {
+  const ParallelConfig& parallel = config.parallel;
+  const bool may_have_groups = parallel.data > 1 && parallel.group == 0;
+  if (config.network.collectives == CollectivesWish::hierarchical && !may_have_groups &&
+      !parallel.has_groups_of_ranks()) {
+    section.fail("collectives",
+                 fmt::format(R"(needs several groups of several data ranks: parallel.data = {} in )"
+                             R"(groups of {}; must be "auto" or "direct")",
+                             parallel.data,
+                             parallel.data_ranks_of_group()));
+  }
+}
+
 }  // namespace
 
 TrainConfig read_train_config(JsonReader document) {
@@ -186,6 +201,7 @@ TrainConfig read_train_config(JsonReader document) {
   if (config.network.transport != TransportWish::automatic && config.device != Device::cuda) {
     network.fail("transport", R"(must be "auto" where device is not "cuda"; leave it out)");
   }
+  check_collectives(network, config);
   config.trace = document.boolean("trace", false);
   JsonReader debug = document.section("debug");
   config.check_sync = debug.boolean("check_sync", false);

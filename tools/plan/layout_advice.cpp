@@ -16,6 +16,7 @@
 #include "parallel/predict/timeline/timeline.h"
 #include "parallel/schedule/printer.h"
 #include "tools/plan/compression_plans.h"
+#include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_plan.h"
 
 namespace slackline {
@@ -144,10 +145,7 @@ LayoutAdvice advise_layouts(const PlanJob& job,
   LayoutAdvice advice{.memory_limit = device_memory_limit(links)};
   std::vector<Candidate> candidates;
   for (PlanJob& layout : all_layouts(job, job_with)) {
-    if (links) {
-      layout.mesh.parallel =
-          with_groups_of_nodes(layout.mesh.parallel, links->nodes.front().devices);
-    }
+    layout.mesh.parallel = with_decided_groups(layout, links);
     layout.compress = names_classes(layout.compress)
                           ? CompressConfig{}
                           : without_lacking_sites(layout.compress, layout.mesh);

@@ -62,6 +62,31 @@ std::string bytes_json(const AxisBytes& bytes) {
                      bytes.embedding.value);
 }
 
+std::string size_json(std::size_t bytes) {
+  return bytes == Hierarchy::kNever ? "null" : fmt::format("{}", bytes);
+}
+
+// Of communicators that span several groups of data ranks: from which sizes on they go through
+// them.
+std::string collectives_json(const ParallelConfig& parallel) {
+  std::vector<std::string> rows;
+  const auto add = [&](const char* axis, const Hierarchy& hierarchy) {
+    rows.push_back(fmt::format(
+        R"({{"axis": "{}", "ranks_in_group": {}, "sequential_from": {}, "overlapped_from": {}}})",
+        axis,
+        hierarchy.ranks_in_group,
+        size_json(hierarchy.sequential_from),
+        size_json(hierarchy.overlapped_from)));
+  };
+  if (parallel.num_groups() > 1) {
+    add("data", parallel.data_hierarchy());
+  }
+  if (parallel.num_groups() > 1 && parallel.pipeline > 1) {
+    add("embedding", parallel.table_hierarchy());
+  }
+  return joined(rows, ", ");
+}
+
 std::string stages_json(const StepPlan& plan) {
   std::vector<std::string> stages;
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
@@ -137,7 +162,8 @@ std::string totals_json(const StepPlan& plan) {
 std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
   return fmt::format(
       R"({{{}, "costs": {}, "links": {}, "step_seconds": {}, "bubble_share": {}, )"
-      R"("bytes_sent": {}, "stages": [{}], "ranks": [{}], "classes": [{}], "layouts": {}, "strategies": {}, "data": {}, "schedule": {}}})"
+      R"("bytes_sent": {}, "bytes_across": {}, "collectives": [{}], "stages": [{}], "ranks": [{}], )"
+      R"("classes": [{}], "layouts": {}, "strategies": {}, "data": {}, "schedule": {}}})"
       "\n",
       totals_json(plan),
       json_string(plan.costs_from),
@@ -145,6 +171,8 @@ std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
       plan.timeline.step.value,
       plan.bubble_share(),
       bytes_json(plan.step_bytes),
+      bytes_json(plan.step_bytes_across),
+      collectives_json(plan.job.mesh.parallel),
       stages_json(plan),
       ranks_json(plan),
       joined(classes_json(plan.classes(), KnownSeconds::yes), ", "),

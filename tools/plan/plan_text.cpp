@@ -11,6 +11,7 @@
 #include "parallel/predict/sent_bytes.h"
 #include "parallel/predict/timeline/timeline_printer.h"
 #include "parallel/schedule/printer.h"
+#include "tools/plan/decided_groups.h"
 
 namespace slackline {
 
@@ -69,6 +70,12 @@ std::string errors_text(const StepPlan& plan) {
                        : fmt::format("errors     {} measured, of a codec and a class\n", measured);
 }
 
+// Which sums and gathers go through groups of data ranks; nothing with one group.
+std::string groups_text(const StepPlan& plan) {
+  const ParallelConfig& parallel = plan.job.mesh.parallel;
+  return parallel.num_groups() == 1 ? "" : collectives_text(parallel);
+}
+
 std::string mesh_text(const StepPlan& plan) {
   const ParallelConfig& parallel = plan.job.mesh.parallel;
   const int nodes = plan.ranks.back().node + 1;
@@ -77,7 +84,7 @@ std::string mesh_text(const StepPlan& plan) {
       "mesh       tensor {} x data {} x pipeline {}: {} rank{} on {} node{}\n"
       "schedule   {}, {} transfers\n"
       "costs      {}\n"
-      "links      {}\n{}\n"
+      "links      {}\n{}{}\n"
       "stage  pipeline rank  holds\n",
       parallel.tensor,
       parallel.data,
@@ -90,6 +97,7 @@ std::string mesh_text(const StepPlan& plan) {
       blocking ? "blocking" : "asynchronous",
       shown_line(plan.costs_from),
       shown_line(plan.links_from),
+      groups_text(plan),
       errors_text(plan));
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
     text += fmt::format("{:>5}  {:>13}  {}\n",
@@ -121,7 +129,23 @@ std::string bytes_text(const StepPlan& plan) {
       text += bytes_row(fmt::format("pipeline rank {}", rank.place.pipeline), rank.sent);
     }
   }
-  return text + bytes_row("all ranks", plan.step_bytes);
+  text += bytes_row("all ranks", plan.step_bytes);
+  return plan.job.mesh.parallel.num_groups() == 1
+             ? text
+             : text + bytes_row("between groups", plan.step_bytes_across);
+}
+
+// How an op goes, where it goes through groups.
+std::string way_text(const SyncOp& op, const SyncPlan& sync) {
+  switch (way_of(plain_call(op, sync), op.ranks)) {
+    case Hierarchy::Way::direct:
+      return "";
+    case Hierarchy::Way::sequential:
+      return fmt::format(", through groups of {}", op.hierarchy.ranks_in_group);
+    case Hierarchy::Way::overlapped:
+      return fmt::format(", through groups of {}, overlapped", op.hierarchy.ranks_in_group);
+  }
+  return "";
 }
 
 // What the first rank at each place of the pipeline adds and gathers, and the bytes that all data
@@ -134,7 +158,9 @@ std::string sync_text(const StepPlan& plan) {
     const std::vector<SentBytes> bytes =
         sync_bytes(lists, plan.plans.back().plan, {.pipeline = place});
     for (std::size_t i = 0; i < bytes.size(); ++i) {
-      text += fmt::format("{:>13}  {:>16}  {}\n", place, bytes[i].sent, text_of(sync.ops[i]));
+      const SyncOp& op = sync.ops[i];
+      text += fmt::format(
+          "{:>13}  {:>16}  {}{}\n", place, bytes[i].sent, text_of(op), way_text(op, sync));
     }
   }
   return text.empty() ? "nothing is added or gathered over tensor or data ranks at a step's end\n"

@@ -224,6 +224,7 @@ StepPlan make_step_plan(const PlanJob& planned,
     plain_bytes.push_back(place_bytes(lists, {}, place));
   }
   plan.step_bytes = step_bytes(lists, plans.back().plan);
+  plan.step_bytes_across = step_bytes_across(lists, plans.back().plan);
   plan.slots = schedule::input_slots(plan.schedule).num_slots;
   plan_ranks(plan, plans, plain_bytes, links);
   return plan;

@@ -66,6 +66,7 @@ struct StepPlan {
   PlanHistory plans{};
   std::vector<PlannedClasses> compression{};      // of these plans; the last is the run's
   AxisBytes step_bytes{};                         // under it
+  AxisBytes step_bytes_across{};                  // of them, between groups of data ranks
   std::vector<int> slots{};                       // micro-batches in flight, per pipeline rank
   std::vector<PlannedRank> ranks{};               // in world order
   std::vector<std::vector<MemoryItem>> memory{};  // of each pipeline place's first rank

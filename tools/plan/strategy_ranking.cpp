@@ -12,46 +12,21 @@
 #include "parallel/predict/sent_bytes.h"
 #include "parallel/predict/timeline/timeline.h"
 #include "tools/plan/cost_file.h"
+#include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_plan.h"
 
 namespace slackline {
 
 namespace {
 
-// Of what each rank sends in an op over data ranks, the share that leaves its group: every other
-// rank gets as much.
-double share_across(const SyncOp& op, int num_groups) {
-  switch (op.group) {
-    case SyncGroup::across_groups:
-      return 1.0;
-    case SyncGroup::data:
-    case SyncGroup::table: {
-      const int own = op.ranks / num_groups;
-      return static_cast<double>(op.ranks - own) / std::max(1, op.ranks - 1);
-    }
-    case SyncGroup::tensor:
-    case SyncGroup::group:
-    case SyncGroup::table_pair:
-      break;
-  }
-  return 0.0;
-}
-
-void add_bytes(const MeshLists& lists,
-               const MeshPlace& place,
-               int num_groups,
-               RankedStrategy& row) {
+void add_bytes(const MeshLists& lists, const MeshPlace& place, RankedStrategy& row) {
   const RankSync& rank = lists.at(place.pipeline, place.tensor);
   const std::vector<SentBytes> sent = sync_bytes(lists, {}, place);
   for (std::size_t i = 0; i < sent.size(); ++i) {
-    const SyncOp& op = rank.plan.ops[i];
-    if (op.group == SyncGroup::tensor) {
-      continue;
+    if (rank.plan.ops[i].group != SyncGroup::tensor) {
+      row.bytes_across += sent[i].across;
+      row.bytes_inside += sent[i].raw - sent[i].across;
     }
-    const auto bytes = static_cast<double>(sent[i].raw);
-    const double across = bytes * share_across(op, num_groups);
-    row.bytes_across += static_cast<std::size_t>(across);
-    row.bytes_inside += sent[i].raw - static_cast<std::size_t>(across);
   }
 }
 
@@ -70,11 +45,13 @@ bool differs(const ParallelConfig& parallel) {
          (parallel.num_groups() > 1 && parallel.data_ranks_of_group() > 1);
 }
 
-// Groups of data ranks, whether the strategy knows them or not.
-int groups_of(ParallelConfig parallel, const LinkSpeeds& links) {
-  parallel.data_strategy.optimizer = Extent::group;
-  return (links ? with_groups_of_nodes(parallel, links->nodes.front().devices) : parallel)
-      .num_groups();
+// The job with groups of data ranks where it has none: the nodes', which change no byte.
+MeshJob with_any_groups(MeshJob job, const LinkSpeeds& links) {
+  if (job.parallel.group == 0 && links) {
+    job.parallel = with_groups_of_nodes(
+        job.parallel, CollectivesWish::hierarchical, links->nodes.front().devices);
+  }
+  return job;
 }
 
 RankedStrategy ranked(const PlanJob& job, const StepCosts& costs, const LinkSpeeds& links) {
@@ -83,10 +60,10 @@ RankedStrategy ranked(const PlanJob& job, const StepCosts& costs, const LinkSpee
   RankedStrategy row{
       .parallel = job.mesh.parallel,
       .step = schedule::make_timeline(lists.at(0).rank.executor.schedule, model).step};
+  const MeshLists grouped(with_any_groups(job.mesh, links));
   for (int pipeline = 0; pipeline < row.parallel.pipeline; ++pipeline) {
     for (int tensor = 0; tensor < row.parallel.tensor; ++tensor) {
-      add_bytes(
-          lists, {.tensor = tensor, .pipeline = pipeline}, groups_of(row.parallel, links), row);
+      add_bytes(grouped, {.tensor = tensor, .pipeline = pipeline}, row);
     }
   }
   row.memory_bytes = largest_memory(job, {});
@@ -102,11 +79,9 @@ StrategyRanking rank_strategies(const PlanJob& job,
   for (const DataStrategy& strategy : all_data_strategies()) {
     PlanJob candidate = job;
     candidate.mesh.parallel.data_strategy = strategy;
+    candidate.mesh.parallel.ways.reset();
+    candidate.mesh.parallel = with_decided_groups(candidate, links);
     candidate.mesh.parallel.chooses_strategy = false;
-    if (links) {
-      candidate.mesh.parallel =
-          with_groups_of_nodes(candidate.mesh.parallel, links->nodes.front().devices);
-    }
     if (!differs(candidate.mesh.parallel) || !takes_codecs(job.compress, candidate.mesh.parallel)) {
       continue;
     }
@@ -178,10 +153,13 @@ StrategyChoice choose_strategy(const PlanJob& job, const LinkSpeeds& links) {
 
 PlanJob with_strategy(PlanJob job, const StepCosts& costs, const LinkSpeeds& links) {
   ParallelConfig& parallel = job.mesh.parallel;
-  if (std::exchange(parallel.chooses_strategy, false) && parallel.data > 1) {
+  if (parallel.chooses_strategy && parallel.data > 1) {
     parallel = rank_strategies(job, costs, links).rows.front().parallel;
-  } else if (links) {
-    parallel = with_groups_of_nodes(parallel, links->nodes.front().devices);
+  }
+  parallel.chooses_strategy = false;
+  parallel = with_decided_groups(job, links);
+  if (links) {
+    require_groups(parallel, job.network.collectives);
   }
   return job;
 }

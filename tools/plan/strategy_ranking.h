@@ -47,8 +47,9 @@ struct StrategyChoice {
 // strategy fits a device.
 [[nodiscard]] StrategyChoice choose_strategy(const PlanJob& job, const LinkSpeeds& links);
 
-// The job with what its parallel section leaves open decided: the size of groups, by the nodes of
-// the links, and under "auto" the first strategy of the ranking.
+// The job with what its parallel section leaves open decided: groups (decided_groups.h), and under
+// "auto" the first strategy of the ranking. Throws ConfigError where collectives have no groups on
+// the nodes of the links to go through.
 [[nodiscard]] PlanJob with_strategy(PlanJob job, const StepCosts& costs, const LinkSpeeds& links);
 
 }  // namespace slackline

@@ -8,6 +8,7 @@ namespace slackline {
 namespace {
 
 constexpr std::array<std::string_view, 3> kTransports = {"auto", "nccl", "host"};
+constexpr std::array<std::string_view, 3> kCollectives = {"auto", "direct", "hierarchical"};
 
 }  // namespace
 
@@ -21,6 +22,13 @@ NetworkConfig read_network_config(JsonReader section) {
     section.fail(
         "transport",
         R"(must be "auto" or "host" where links are emulated; or leave out network.links)");
+  }
+  config.collectives = static_cast<CollectivesWish>(section.choice("collectives", kCollectives, 0));
+  if (config.collectives == CollectivesWish::hierarchical &&
+      config.transport == TransportWish::nccl) {
+    section.fail("collectives",
+                 R"(must be "auto" or "direct" where NCCL moves tensors; or set network.transport )"
+                 R"(to "host")");
   }
   section.finish();
   return config;

@@ -7,11 +7,16 @@
 
 namespace slackline {
 
+// Whether sums and gathers over several groups of data ranks go through the groups
+// (core/comm/hierarchy.h), or every rank exchanges with every other one.
+enum class CollectivesWish { automatic, direct, hierarchical };
+
 // The "network" section.
 struct NetworkConfig {
   double timeout_seconds = 600.0;                      // a rank silent for longer counts as failed
   std::string links;                                   // "", "probe" or a cluster file
   TransportWish transport = TransportWish::automatic;  // of tensors of CUDA devices
+  CollectivesWish collectives = CollectivesWish::automatic;
 
   [[nodiscard]] bool probes() const { return links == "probe"; }
 

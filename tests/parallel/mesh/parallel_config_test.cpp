@@ -176,7 +176,7 @@ TEST_CASE("data strategies have names or letters, and an optimizer as fine as th
 
 TEST_CASE("groups that a strategy asks for are the data ranks of a node") {
   const auto group_of = [](const ParallelConfig& config, int ranks_of_node) {
-    return with_groups_of_nodes(config, ranks_of_node).group;
+    return with_groups_of_nodes(config, CollectivesWish::automatic, ranks_of_node).group;
   };
   const DataStrategy hybrid = *data_strategy_named("IIG");
   CHECK(group_of({.data = 8, .data_strategy = hybrid}, 4) == 4);
@@ -185,6 +185,9 @@ TEST_CASE("groups that a strategy asks for are the data ranks of a node") {
   CHECK(group_of({.pipeline = 4, .data = 6, .data_strategy = hybrid}, 2) == 1);
   CHECK(group_of({.data = 8, .group = 2, .data_strategy = hybrid}, 4) == 2);
   CHECK(group_of({.data = 8, .data_strategy = DataStrategy::zero3}, 4) == 0);
+  CHECK(group_of({.data = 8, .chooses_strategy = true}, 4) == 4);
+  CHECK(with_groups_of_nodes({.data = 8}, CollectivesWish::hierarchical, 4).group == 4);
+  CHECK(with_groups_of_nodes({.data = 8}, CollectivesWish::direct, 4).group == 0);
 }
 
 }  // namespace slackline

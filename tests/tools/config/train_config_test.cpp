@@ -226,6 +226,17 @@ TEST_CASE("settings of the mesh that do not exist or do nothing are refused") {
       {{"network.transport=nccl", "network.links=x.json"},
        "network.transport",
        "links are emulated"},
+      {{"network.collectives=flat"}, "network.collectives", "hierarchical"},
+      {{"network.collectives=hierarchical"}, "network.collectives", "parallel.data = 1"},
+      {{"network.collectives=hierarchical", "parallel.data=2", "parallel.group=2"},
+       "network.collectives",
+       "in groups of 2"},
+      {{"network.collectives=hierarchical", "parallel.data=2", "parallel.group=1"},
+       "network.collectives",
+       "in groups of 1"},
+      {{"network.collectives=hierarchical", "network.transport=nccl"},
+       "network.collectives",
+       "where NCCL moves tensors"},
   });
 }
 

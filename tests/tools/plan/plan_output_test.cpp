@@ -13,6 +13,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/plan/planned_job.h"
 #include "tools/plan/cost_file.h"
+#include "tools/plan/decided_groups.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/plan_text.h"
 
@@ -59,6 +60,45 @@ std::string big_config(const std::string& path) {
 }
 
 }  // namespace
+
+TEST_CASE("a plan says which collectives go through groups, and what crosses between them") {
+  const std::vector<std::string> mesh = {"parallel.pipeline=2",
+                                         "parallel.data=4",
+                                         "parallel.group=2",
+                                         "batch.micro=1",
+                                         "parallel.data_strategy=zero1"};
+  const auto plan_of = [&](const std::string& collectives) {
+    std::vector<std::string> assignments = mesh;
+    assignments.push_back("network.collectives=" + collectives);
+    PlanJob job = planned_job(assignments);
+    job.mesh.parallel = with_decided_groups(job, two_nodes());
+    return make_step_plan(job, std::nullopt, two_nodes());
+  };
+  const StepPlan direct = plan_of("direct");
+  CHECK_THAT(plan_text(direct),
+             Contains("sums and gathers over 4 data ranks: direct\n") &&
+                 Contains("of a tied table, over 8 ranks: direct\n") &&
+                 Contains("\nbetween groups ") && !Contains("through groups"));
+  const StepPlan hierarchical = plan_of("hierarchical");
+  CHECK_THAT(plan_text(hierarchical),
+             Contains("sums and gathers over 4 data ranks: through groups of 2 ranks, ") &&
+                 Contains("of a tied table, over 8 ranks: through groups of 4 ranks, ") &&
+                 Contains("through groups of 2") && Contains("over 8 table ranks: bucket") &&
+                 Contains(", through groups of 4"));
+  const nlohmann::json json = nlohmann::json::parse(plan_json(hierarchical, {}));
+  CHECK(json["collectives"].size() == 2);
+  CHECK(json["collectives"][0]["ranks_in_group"] == 2);
+  CHECK(json["collectives"][1]["axis"] == "embedding");
+  CHECK(json["bytes_sent"]["data"] == direct.step_bytes.data.value);
+  CHECK(json["bytes_across"]["data"] == hierarchical.step_bytes_across.data.value);
+  // 1 of 3 parts of a sum crosses in place of 2 of 3, and of the table 1 of 7 in place of 4 of 7.
+  CHECK(2 * hierarchical.step_bytes_across.data.value == direct.step_bytes_across.data.value);
+  CHECK(4 * hierarchical.step_bytes_across.embedding.value ==
+        direct.step_bytes_across.embedding.value);
+  // The network is ten times as slow as a node.
+  CHECK(hierarchical.timeline.step < direct.timeline.step);
+  CHECK(plan_of("auto").timeline.step <= hierarchical.timeline.step);
+}
 
 TEST_CASE("the text of a plan is golden but for its memory") {
   const StepPlan plan = make_step_plan(planned_job(kMesh), std::nullopt, two_nodes());

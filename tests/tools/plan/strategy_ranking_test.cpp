@@ -8,6 +8,7 @@
 
 #include "parallel/predict/assumed_costs.h"
 #include "tests/support/catch.h"
+#include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_plan.h"
 
 namespace slackline {
@@ -74,6 +75,65 @@ TEST_CASE(
   CHECK(named("GGG").memory_bytes < named("IIG").memory_bytes);
   CHECK(named("IIG").memory_bytes < named("NNG").memory_bytes);
   CHECK(named("NNG").memory_bytes < named("NNN").memory_bytes);
+}
+
+TEST_CASE("collectives through groups send less between nodes, and the ranking knows it") {
+  PlanJob job = job_of();
+  const StrategyRanking one_group = ranking_of(job, cluster_of(1e5));
+  job.mesh.parallel.group = 4;
+  const StrategyRanking grouped = ranking_of(job, cluster_of(1e5));
+  job.network.collectives = CollectivesWish::direct;
+  const StrategyRanking direct = ranking_of(job, cluster_of(1e5));
+  for (const char* letters : {"NNN", "NNG", "NGG", "GGG"}) {
+    INFO(letters);
+    const DataStrategy strategy = *data_strategy_named(letters);
+    // Four of seven other ranks stand on the other node, or one of seven.
+    const RankedStrategy& through = row_of(grouped, strategy);
+    CHECK(row_of(direct, strategy).bytes_across == row_of(one_group, strategy).bytes_across);
+    CHECK(through.bytes_across < row_of(direct, strategy).bytes_across / 3);
+    CHECK(through.bytes_inside + through.bytes_across ==
+          row_of(direct, strategy).bytes_inside + row_of(direct, strategy).bytes_across);
+    CHECK(2.0 * through.step < row_of(direct, strategy).step);
+    CHECK(row_of(direct, strategy).step == row_of(one_group, strategy).step);
+  }
+}
+
+TEST_CASE("where the strategy is chosen, groups are nodes for all of them") {
+  PlanJob job = job_of();
+  job.mesh.parallel.chooses_strategy = true;
+  for (const RankedStrategy& row : ranking_of(job, cluster_of(1e5)).rows) {
+    INFO(letters_of(row.parallel.data_strategy));
+    CHECK(row.parallel.data_ranks_of_group() == 4);
+    CHECK_FALSE(row.parallel.data_hierarchy().is_flat());
+  }
+}
+
+TEST_CASE("collectives through groups that are not there are refused") {
+  const auto grouped = [](int group) { return ParallelConfig{.data = 8, .group = group}; };
+  CHECK_NOTHROW(require_groups(grouped(4), CollectivesWish::hierarchical));
+  CHECK_NOTHROW(require_groups(grouped(8), CollectivesWish::automatic));
+  for (const int group : {8, 1}) {
+    CHECK_THROWS_WITH(require_groups(grouped(group), CollectivesWish::hierarchical),
+                      Catch::StartsWith("network.collectives: must be \"auto\" or \"direct\"") &&
+                          Catch::Contains("got \"hierarchical\""));
+  }
+}
+
+// NCCL, of which a config says only that it may be used, sums directly.
+TEST_CASE("on CUDA devices a plan takes collectives to go directly, unless the host copies") {
+  PlanJob job = job_of();
+  job.mesh.parallel.group = 4;
+  job.mesh.device = Device::cuda;
+  CHECK(with_decided_groups(job, cluster_of(1e5)).data_hierarchy().is_flat());
+  job.network.transport = TransportWish::host;
+  CHECK_FALSE(with_decided_groups(job, cluster_of(1e5)).data_hierarchy().is_flat());
+}
+
+TEST_CASE("a plan refuses collectives through groups on one node") {
+  PlanJob job = job_of(4);
+  job.network.collectives = CollectivesWish::hierarchical;
+  CHECK_THROWS_WITH(with_strategy(job, assumed_costs(job.mesh.model, {}), cluster_of(1e9)),
+                    Catch::StartsWith("network.collectives: "));
 }
 
 // Four micro-batches of so slow a network that nothing hides behind computing.

@@ -1,0 +1,70 @@
+#include "tools/plan/decided_groups.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "parallel/predict/collective_ways.h"
+
+namespace slackline {
+
+namespace {
+
+// Whether NCCL will move tensors, as far as a config says: on a device of each rank's own. Its sums
+// go directly.
+bool uses_nccl(const PlanJob& job) {
+  return job.mesh.device == Device::cuda && job.network.transport != TransportWish::host &&
+         !job.network.emulates();
+}
+
+std::string ways_text(const Hierarchy& hierarchy, int ranks) {
+  if (hierarchy.is_flat() || hierarchy.num_groups(ranks) == 1) {
+    return "direct";
+  }
+  std::string text = fmt::format("through groups of {} ranks,", hierarchy.ranks_in_group);
+  const std::size_t overlapped = hierarchy.overlapped_from;
+  if (hierarchy.sequential_from < overlapped) {
+    text += fmt::format(" sequential from {} bytes on", hierarchy.sequential_from);
+  }
+  if (overlapped != Hierarchy::kNever) {
+    text += fmt::format("{} overlapped from {} bytes on",
+                        hierarchy.sequential_from < overlapped ? "," : "",
+                        overlapped);
+  }
+  return text;
+}
+
+}  // namespace
+
+ParallelConfig with_decided_groups(const PlanJob& job, const LinkSpeeds& links) {
+  const CollectivesWish wish = job.network.collectives;
+  ParallelConfig parallel = job.mesh.parallel;
+  if (links) {
+    parallel = with_groups_of_nodes(parallel, wish, links->nodes.front().devices);
+  }
+  return with_collectives(parallel, uses_nccl(job) ? CollectivesWish::direct : wish, links);
+}
+
+void require_groups(const ParallelConfig& config, CollectivesWish wish) {
+  if (wish == CollectivesWish::hierarchical && !config.has_groups_of_ranks()) {
+    throw ConfigError(fmt::format(
+        "network.collectives: must be \"auto\" or \"direct\" unless data ranks form several groups "
+        "of several ranks; {} data ranks stand in groups of {} (parallel.group, or the data ranks "
+        "of a node); got \"hierarchical\"",
+        config.data,
+        config.data_ranks_of_group()));
+  }
+}
+
+std::string collectives_text(const ParallelConfig& config) {
+  std::string text = fmt::format("sums and gathers over {} data ranks: {}\n",
+                                 config.data,
+                                 ways_text(config.data_hierarchy(), config.data));
+  if (config.pipeline > 1) {
+    text += fmt::format("of a tied table, over {} ranks: {}\n",
+                        2 * config.data,
+                        ways_text(config.table_hierarchy(), 2 * config.data));
+  }
+  return text;
+}
+
+}  // namespace slackline

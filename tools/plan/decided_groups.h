@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "parallel/predict/step_cost_model.h"
+#include "tools/plan/plan_job.h"
+
+namespace slackline {
+
+// The job's parallel section with the size of groups decided, by the nodes of the links, and which
+// collectives go through them.
+[[nodiscard]] ParallelConfig with_decided_groups(const PlanJob& job, const LinkSpeeds& links);
+
+// Throws ConfigError where collectives are to go through groups and there are none. REQUIRES: the
+// size of groups is decided.
+void require_groups(const ParallelConfig& config, CollectivesWish wish);
+
+// Says which collectives go through groups, a line for each communicator that spans several.
+[[nodiscard]] std::string collectives_text(const ParallelConfig& config);
+
+}  // namespace slackline
