@@ -24,6 +24,7 @@ struct Wait {
 struct StepWaits {
   struct Axis {
     double bytes_sent = 0.0;
+    double bytes_across = 0.0;  // of them, to other groups of data ranks
     double exposed = 0.0;
   };
 

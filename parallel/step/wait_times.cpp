@@ -161,6 +161,7 @@ void WaitTimes::beside_steps(const std::function<void()>& submit) {
 void WaitTimes::begin_step() {
   for (Counted& counted : counted_) {
     counted.bytes_before = counted.group->bytes_sent();
+    counted.across_before = counted.group->bytes_sent_across();
     static_cast<void>(counted.group->take_records());
   }
   static_cast<void>(groups_->world->take_records());
@@ -177,8 +178,10 @@ void WaitTimes::end_step() {
     group.record_transfers(true);
   };
   for (const Counted& counted : counted_) {
-    waits_.axes[counted.axis].bytes_sent +=
-        static_cast<double>(counted.group->bytes_sent() - counted.bytes_before);
+    StepWaits::Axis& axis = waits_.axes[counted.axis];
+    axis.bytes_sent += static_cast<double>(counted.group->bytes_sent() - counted.bytes_before);
+    axis.bytes_across +=
+        static_cast<double>(counted.group->bytes_sent_across() - counted.across_before);
     exchange(*counted.group, counted.axis);
   }
   exchange(*groups_->world, kReportedAxes.size());

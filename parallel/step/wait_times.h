@@ -38,6 +38,7 @@ class WaitTimes {
     Communicator* group = nullptr;
     std::size_t axis = 0;
     std::size_t bytes_before = 0;
+    std::size_t across_before = 0;
   };
 
   // What one communicator's ranks tell each other of a step.

@@ -19,13 +19,14 @@ std::string axes_text(const StepRecord& record) {
   std::string text;
   for (std::size_t i = 0; i < kReportedAxes.size(); ++i) {
     const AxisTraffic& axis = record.axes[i];
-    text += fmt::format(R"({}"{}": {{"raw_bytes": {:.0f}, "sent_bytes": {:.0f}, )"
-                        R"("exposed_seconds": {}}})",
-                        i == 0 ? "" : ", ",
-                        kReportedAxes[i],
-                        axis.raw_bytes,
-                        axis.sent_bytes,
-                        json_number(axis.exposed_seconds));
+    text += fmt::format(
+        R"({}"{}": {{"raw_bytes": {:.0f}, "sent_bytes": {:.0f}, {}"exposed_seconds": {}}})",
+        i == 0 ? "" : ", ",
+        kReportedAxes[i],
+        axis.raw_bytes,
+        axis.sent_bytes,
+        axis.across_bytes ? fmt::format(R"("across_bytes": {:.0f}, )", *axis.across_bytes) : "",
+        json_number(axis.exposed_seconds));
   }
   return text;
 }

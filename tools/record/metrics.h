@@ -25,6 +25,8 @@ struct AxisTraffic {
   // codecs in force say that they kept off the axis (saved_axis_bytes).
   double raw_bytes = 0.0;
   double sent_bytes = 0.0;  // as the communicators counted them; summed over ranks
+  // Those of `sent_bytes` that went to another group of data ranks; absent with one group.
+  std::optional<double> across_bytes{};
   double exposed_seconds = 0.0;
 };
 

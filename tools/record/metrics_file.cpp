@@ -42,6 +42,9 @@ StepRecord read_step(JsonReader& line) {
     JsonReader axis = axes.section(kReportedAxes[i]);
     record.axes[i] = {.raw_bytes = amount(axis, "raw_bytes"),
                       .sent_bytes = amount(axis, "sent_bytes"),
+                      .across_bytes = axis.has("across_bytes")
+                                          ? std::make_optional(amount(axis, "across_bytes"))
+                                          : std::nullopt,
                       .exposed_seconds = amount(axis, "exposed_seconds")};
   }
   return record;

@@ -17,7 +17,12 @@ namespace {
 struct Total {
   double raw = 0.0;
   double sent = 0.0;
+  double across = 0.0;  // groups of data ranks
 };
+
+bool has_groups(const Metrics& metrics) {
+  return !metrics.steps.empty() && metrics.steps.back().axes.front().across_bytes.has_value();
+}
 
 std::array<Total, kReportedAxes.size()> totals_of(const Metrics& metrics) {
   std::array<Total, kReportedAxes.size()> totals{};
@@ -25,6 +30,7 @@ std::array<Total, kReportedAxes.size()> totals_of(const Metrics& metrics) {
     for (std::size_t axis = 0; axis < totals.size(); ++axis) {
       totals[axis].raw += step.axes[axis].raw_bytes;
       totals[axis].sent += step.axes[axis].sent_bytes;
+      totals[axis].across += step.axes[axis].across_bytes.value_or(0.0);
     }
   }
   return totals;
@@ -49,15 +55,23 @@ Html axes_table(const Metrics& metrics) {
     rows.push_back(total_row(std::string(kReportedAxes[axis]), totals[axis], steps));
     all.raw += totals[axis].raw;
     all.sent += totals[axis].sent;
+    all.across += totals[axis].across;
   }
   rows.push_back(total_row("all", all, steps));
-  return table({{"axis"},
-                {"raw a step", Align::right},
-                {"sent a step", Align::right},
-                {"raw in all", Align::right},
-                {"sent in all", Align::right},
-                {"sent / raw", Align::right}},
-               rows);
+  std::vector<Column> columns = {{"axis"},
+                                 {"raw a step", Align::right},
+                                 {"sent a step", Align::right},
+                                 {"raw in all", Align::right},
+                                 {"sent in all", Align::right},
+                                 {"sent / raw", Align::right}};
+  if (has_groups(metrics)) {
+    columns.push_back({"between groups a step", Align::right});
+    for (std::size_t axis = 0; axis < rows.size(); ++axis) {
+      const Total& total = axis < totals.size() ? totals[axis] : all;
+      rows[axis].push_back(bytes_text(total.across / steps));
+    }
+  }
+  return table(columns, rows);
 }
 
 Html axes_chart(const Metrics& metrics) {

@@ -61,6 +61,11 @@ TEST_CASE("metrics are read back as they were written") {
   CHECK(step_line(metrics.steps[0]) == step_line(step_record(1)));
   CHECK(step_line(metrics.steps[1]) == step_line(step_record(2)));
   CHECK_THAT(step_line(step_record(2)), Contains("0.0078125") && Contains("\"sent_bytes\": 6,"));
+  StepRecord grouped = step_record(3);
+  grouped.axes[2].across_bytes = 5;
+  const std::string line = step_line(grouped);
+  CHECK_THAT(line, Contains(R"("sent_bytes": 7, "across_bytes": 5, "exposed_seconds")"));
+  CHECK(step_line(metrics_of(line + "\n").steps.at(0)) == line);
   StepRecord skipped = step_record(3);
   skipped.skipped = true;
   CHECK(metrics_of(step_line(skipped) + "\n").steps.at(0).skipped);

@@ -326,6 +326,20 @@ class CommandTest(unittest.TestCase):
         self.assertIn("The last line of metrics.jsonl is cut", text)
         self.assertIn("<td>12 of 12</td>", text)
 
+    def test_bytes_between_groups_have_a_column_where_a_run_has_groups(self):
+        self.assertEqual(slackline("report", self.run).returncode, 0)
+        self.assertNotIn("between groups", (self.run / "report.html").read_text())
+        path = self.run / "metrics.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            for name, axis in line.get("axes", {}).items():
+                axis["across_bytes"] = 5123 if name == "data" else 0
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.assertEqual(slackline("report", self.run).returncode, 0)
+        text = (self.run / "report.html").read_text()
+        self.assertIn("between groups a step", text)
+        self.assertEqual(text.count("5.123 kB"), 2)  # of the data axis, and of all
+
     def test_a_sweep_tells_which_of_its_runs_has_a_cut_line(self):
         sweep = self.folder / "sweep"
         shutil.copytree(SWEEP_DIR, sweep)

@@ -120,6 +120,40 @@ TEST_CASE("a step's seconds add up and its bytes are the plan's") {
     REQUIRE(line["axes"]["embedding"]["sent_bytes"] == planned.embedding.value);
     REQUIRE(planned.pipeline.value > 0);
     REQUIRE(planned.data.value == 0);
+    REQUIRE_FALSE(line["axes"]["data"].contains("across_bytes"));
+  }
+}
+
+// Two groups of two data ranks, with a tied table on two stages.
+TEST_CASE("what crosses between groups is counted, and is the plan's") {
+  for (const char* collectives : {"direct", "hierarchical"}) {
+    INFO(collectives);
+    const TrainingRun run;
+    const std::vector<std::string> assignments = {
+        "parallel.pipeline=2",
+        "parallel.data=4",
+        "parallel.group=2",
+        "parallel.data_strategy=zero1",
+        "batch.micro=1",
+        "run.steps=3",
+        std::string("network.collectives=") + collectives};
+    REQUIRE(run.train(assignments, {"--ranks", "8"}).exit_code == 0);
+    const StepPlan plan = read_step_plan(plan_job(resolved_config(run)), {});
+    const AxisBytes& planned = plan.step_bytes_across;
+    REQUIRE(planned.data.value > 0);
+    REQUIRE(planned.embedding.value > 0);
+    // A slice of all or of a group's part crosses: 2 of 4 ranks against 1 of 2.
+    const double share = std::string(collectives) == "direct" ? 2.0 / 3.0 : 1.0 / 3.0;
+    CHECK(static_cast<double>(planned.data.value) ==
+          Approx(share * static_cast<double>(plan.step_bytes.data.value)));
+    for (const nlohmann::json& line : step_lines(run.run_dir())) {
+      INFO(line.dump());
+      CHECK(line["axes"]["tensor"]["across_bytes"] == 0);
+      CHECK(line["axes"]["pipeline"]["across_bytes"] == 0);
+      CHECK(line["axes"]["data"]["across_bytes"] == planned.data.value);
+      CHECK(line["axes"]["embedding"]["across_bytes"] == planned.embedding.value);
+      CHECK(line["axes"]["data"]["sent_bytes"] == plan.step_bytes.data.value);
+    }
   }
 }
 

@@ -15,9 +15,10 @@ namespace {
 // Steps that have ended and are not handed out while the next one runs.
 constexpr std::size_t kHeldSteps = 2;
 
-// A step's sums over ranks: five of seconds, two of each axis, then those of samples.
+// A step's sums over ranks: five of seconds, three of each axis, then those of samples.
 constexpr std::size_t kFirstAxisSum = 5;
-constexpr std::size_t kFirstSampleSum = kFirstAxisSum + 2 * kReportedAxes.size();
+constexpr std::size_t kAxisSums = 3;
+constexpr std::size_t kFirstSampleSum = kFirstAxisSum + kAxisSums * kReportedAxes.size();
 
 // `sums` begin with those of the first class.
 std::vector<ClassQuality> qualities_of(const StepSamples& samples, std::span<const double> sums) {
@@ -83,7 +84,7 @@ void StepAccounts::add_up(Ended& ended) {
   std::vector<double>& sums = ended.sums;
   sums = {ended.own_seconds, computed, waits.bubble, waits.exposed, not_waited - computed};
   for (const StepWaits::Axis& axis : waits.axes) {
-    sums.insert(sums.end(), {axis.bytes_sent, axis.exposed});
+    sums.insert(sums.end(), {axis.bytes_sent, axis.bytes_across, axis.exposed});
   }
   if (ended.samples) {
     for (const MessageSums& of_class : ended.samples->finish()) {
@@ -103,11 +104,14 @@ AccountedStep StepAccounts::take_oldest() {
   record.step_seconds = mean(0);
   record.seconds = {.compute = mean(1), .bubble = mean(2), .exposed = mean(3), .other = mean(4)};
   const std::vector<double>& saved = saved_bytes(record.step);
+  const bool has_groups = config_->parallel.num_groups() > 1;
   for (std::size_t i = 0; i < record.axes.size(); ++i) {
-    const std::size_t first = kFirstAxisSum + 2 * i;
-    record.axes[i] = {.raw_bytes = sums[first] + saved[i],
-                      .sent_bytes = sums[first],
-                      .exposed_seconds = mean(first + 1)};
+    const std::size_t first = kFirstAxisSum + kAxisSums * i;
+    record.axes[i] = {
+        .raw_bytes = sums[first] + saved[i],
+        .sent_bytes = sums[first],
+        .across_bytes = has_groups ? std::make_optional(sums[first + 1]) : std::nullopt,
+        .exposed_seconds = mean(first + 2)};
   }
   if (ended.samples) {
     record.compression = qualities_of(*ended.samples, std::span(sums).subspan(kFirstSampleSum));
