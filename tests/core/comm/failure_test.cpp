@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/comm/hierarchy.h"
 #include "core/comm/world.h"
 #include "tests/core/comm/comm_checks.h"
 #include "tests/support/catch.h"
@@ -32,6 +33,15 @@ std::string failure_of(Transfer&& transfer) {
     return failure.what();
   }
   return "";
+}
+
+constexpr SumOrder kOfGroups{.runs = {2, 1}};
+
+// Both ways through two groups of two.
+const std::vector<Hierarchy>& hierarchies() {
+  static const std::vector<Hierarchy> all = {{.ranks_in_group = 2, .sequential_from = 0},
+                                             {.ranks_in_group = 2, .overlapped_from = 0}};
+  return all;
 }
 
 bool end_is_expected() {
@@ -128,6 +138,52 @@ TEST_CASE("a collective without answer names who is missing") {
   REQUIRE_THAT(failure_of(world[0]->all_reduce(b, {})), Contains("waiting for world ranks 1, 2:"));
   const std::string text = failure_of(std::move(other));
   REQUIRE_FALSE(text.empty());
+}
+
+TEST_CASE("a rank that throws ends those that wait for it through groups, directly or not") {
+  for (const Hierarchy& hierarchy : hierarchies()) {
+    std::vector<std::string> texts(4);
+    const auto fail_last = [&](Communicator& world) {
+      world.set_hierarchy(hierarchy);
+      GuardedTensor data = ones(5000);
+      world.all_reduce(data, {.what = "gradients"}, kOfGroups).wait();
+      if (world.rank() == 3) {
+        throw std::runtime_error("out of luck");
+      }
+      try {
+        world.all_gather(data, {.what = "weights"}).wait();
+      } catch (const CommError& failure) {
+        texts[static_cast<std::size_t>(world.rank())] = failure.what();
+        throw;
+      }
+    };
+    REQUIRE_THROWS_WITH(run_local_ranks(4, {}, fail_last), "out of luck");
+    for (const int rank : {0, 1, 2}) {
+      REQUIRE_THAT(
+          texts[static_cast<std::size_t>(rank)],
+          Contains("all_gather of weights") && Contains("world rank 3 failed: out of luck"));
+    }
+  }
+}
+
+// Rank 0 waits inside its group first, or between groups at once.
+TEST_CASE("collectives through groups without answer name whom a rank waits for") {
+  for (const Hierarchy& hierarchy : hierarchies()) {
+    const auto world = make_local_world(4, {.timeout_seconds = 0.1});
+    world[0]->set_hierarchy(hierarchy);
+    GuardedTensor data = ones(5000);
+    CHECK_THAT(failure_of(world[0]->all_reduce(data, {.what = "gradients"}, kOfGroups)),
+               Contains("world rank 0") && Contains("all_reduce of gradients") &&
+                   Contains("waiting for world rank 1:") && Contains("no answer within 0.1"));
+  }
+  for (const Hierarchy& hierarchy : hierarchies()) {
+    const auto world = make_local_world(4, {.timeout_seconds = 0.1});
+    world[0]->set_hierarchy(hierarchy);
+    GuardedTensor data = ones(5000);
+    CHECK_THAT(failure_of(world[0]->all_gather(data, {.what = "weights"})),
+               Contains("all_gather of weights") && Contains("waiting for world rank") &&
+                   Contains("2") && Contains("no answer within 0.1"));
+  }
 }
 
 TEST_CASE("once the end is expected, waits are short") {

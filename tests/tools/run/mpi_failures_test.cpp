@@ -28,6 +28,18 @@ const std::vector<std::string> kEndless = {"model.layers=4",
                                            "parallel.tensor=2",
                                            "parallel.pipeline=2"};
 
+// Data ranks in two groups that share out weights, gradients and moments over all of them: passes
+// wait for gathers and sums that go through the groups, one way or the other by their sizes.
+const std::vector<std::string> kEndlessInGroups = {"model.layers=4",
+                                                   "batch.micro=1",
+                                                   "run.steps=100000",
+                                                   "run.eval_every=0",
+                                                   "network.timeout_seconds=2",
+                                                   "parallel.data=4",
+                                                   "parallel.group=2",
+                                                   "parallel.data_strategy=zero3",
+                                                   "network.collectives=hierarchical"};
+
 std::string newest_checkpoint(const TrainingRun& run) {
   std::string newest;
   for (const auto& entry : std::filesystem::directory_iterator(run.run_dir() + "/checkpoints")) {
@@ -54,9 +66,10 @@ void require_goes_on(const TrainingRun& run) {
   REQUIRE(result.exit_code == 0);
 }
 
-// 2 x 2 ranks that train on after the first checkpoint.
-std::unique_ptr<MpiJob> train_until_saved(const TrainingRun& run, int save_every = 2) {
-  std::vector<std::string> assignments = kEndless;
+// Four ranks that train on after the first checkpoint.
+std::unique_ptr<MpiJob> train_until_saved(const TrainingRun& run,
+                                          int save_every = 2,
+                                          std::vector<std::string> assignments = kEndless) {
   assignments.push_back("run.save_every=" + std::to_string(save_every));
   std::unique_ptr<MpiJob> job =
       start_mpi(run, {{.count = 4, .arguments = run.arguments(assignments, {})}}, 4);
@@ -64,9 +77,8 @@ std::unique_ptr<MpiJob> train_until_saved(const TrainingRun& run, int save_every
   return job;
 }
 
-// Every survivor ended with 4 and said what it waited for; the messages name the victim.
-void require_explained(const MpiJob& job, const std::string& messages, int victim) {
-  INFO(messages);
+// Every survivor ended with 4 and said what it waited for.
+void require_ends_explained(const MpiJob& job, const std::string& messages, int victim) {
   CHECK(job.all_ended_with(4, victim));
   for (int rank = 0; rank < job.num_ranks(); ++rank) {
     INFO("rank " << rank);
@@ -74,12 +86,27 @@ void require_explained(const MpiJob& job, const std::string& messages, int victi
       CHECK(count_lines(messages, "error rank " + std::to_string(rank) + ": world rank") == 1);
     }
   }
-  // Operation, stage, micro-batch and peer.
+}
+
+// As above; the messages name operation, stage, micro-batch and peer.
+void require_explained(const MpiJob& job, const std::string& messages, int victim) {
+  INFO(messages);
+  require_ends_explained(job, messages, victim);
   CHECK_THAT(messages, Contains(", stage "));
   CHECK_THAT(messages, Contains(", micro-batch "));
   CHECK_THAT(messages,
              Catch::Matches("[^]*(receive|all_reduce|all_gather)[^\n]* of "
                             "[^\n]*waiting for world ranks? [^\n]*[^]*"));
+}
+
+// As above for ranks that wait for collectives alone; somebody waits for the victim.
+void require_explained_in_groups(const MpiJob& job, const std::string& messages, int victim) {
+  INFO(messages);
+  require_ends_explained(job, messages, victim);
+  CHECK_THAT(messages,
+             Catch::Matches("[^]*(all_reduce|reduce_scatter|all_gather) of [^\n]*waiting for world "
+                            "ranks? [^\n:]*" +
+                            std::to_string(victim) + "[^]*"));
 }
 
 }  // namespace
@@ -104,6 +131,30 @@ TEST_CASE("when a rank is stopped the others time out with 4, explained, and no 
   const ProcessResult result = job->wait();
   REQUIRE(result.exit_code == 4);
   require_explained(*job, result.error, 1);
+  CHECK_THAT(result.error, Contains("no answer within 2"));
+  require_goes_on(run);
+}
+
+TEST_CASE("a killed rank ends those that wait for it in gathers and sums through groups") {
+  const TrainingRun run;
+  const std::unique_ptr<MpiJob> job = train_until_saved(run, 2, kEndlessInGroups);
+  job->signal_rank(2, SIGKILL);
+  CHECK(job->seconds_until_gone(kEndSeconds) < kEndSeconds);
+  const ProcessResult result = job->wait();
+  REQUIRE(result.exit_code == 128 + SIGKILL);
+  require_explained_in_groups(*job, result.error, 2);
+  require_goes_on(run);
+}
+
+TEST_CASE("a stopped rank ends those that wait for it in gathers and sums through groups") {
+  const TrainingRun run;
+  const std::unique_ptr<MpiJob> job = train_until_saved(run, 2, kEndlessInGroups);
+  job->signal_rank(3, SIGSTOP);
+  constexpr double kLimit = kTimeoutSeconds + kEndSeconds;
+  CHECK(job->seconds_until_gone(kLimit) < kLimit);
+  const ProcessResult result = job->wait();
+  REQUIRE(result.exit_code == 4);
+  require_explained_in_groups(*job, result.error, 3);
   CHECK_THAT(result.error, Contains("no answer within 2"));
   require_goes_on(run);
 }
