@@ -159,6 +159,17 @@ TEST_CASE("collectives through groups have the bits of direct ones when gradient
   }
 }
 
+// Messages of low_rank add within a group first.
+TEST_CASE("coded gradients of groups of other sizes add in another order, which shows") {
+  const auto coded = [](int group) {
+    MeshRun run = run_of({.group = group});
+    run.compress = read_compress_config(JsonReader::parse(
+        R"({"policy": "all", "data_gradient": {"codec": "low_rank", "rank": 2}})", "test"));
+    return run_mesh(run);
+  };
+  CHECK(bit_differences(coded(4), coded(2)) != "");
+}
+
 // Else the cases above would compare a way with itself.
 TEST_CASE("groups of other sizes add in another order, which shows") {
   const MeshRun run = run_of({.group = 4});

@@ -46,6 +46,14 @@ TEST_CASE("a world that does not fit the mesh is refused with one message and cr
   REQUIRE_FALSE(has_run(run));
 }
 
+TEST_CASE("collectives through the groups of one node are refused with one message") {
+  const TrainingRun run;
+  require_refusal(start(run, 2, {"parallel.data=2", "network.collectives=hierarchical"}),
+                  2,
+                  "network.collectives: must be \"auto\" or \"direct\"");
+  REQUIRE_FALSE(has_run(run));
+}
+
 TEST_CASE("ranks with different configs are refused with one message and create nothing") {
   const TrainingRun run;
   const std::vector<std::string> one = run.arguments({"parallel.data=2"}, {});
