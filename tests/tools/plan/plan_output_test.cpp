@@ -97,7 +97,6 @@ TEST_CASE("a plan says which collectives go through groups, and what crosses bet
         direct.step_bytes_across.embedding.value);
   // The network is ten times as slow as a node.
   CHECK(hierarchical.timeline.step < direct.timeline.step);
-  CHECK(plan_of("auto").timeline.step <= hierarchical.timeline.step);
 }
 
 TEST_CASE("the text of a plan is golden but for its memory") {
