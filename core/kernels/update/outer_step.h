@@ -1,0 +1,40 @@
+#pragma once
+
+#include <limits>
+
+#include "core/tensor/stream.h"
+#include "core/tensor/tensor.h"
+
+namespace slackline {
+
+// One outer step of training with local updates (docs/outer.md), in one pass over memory. With d
+// what workers have learned, m its momentum, a the anchor that all workers share, and w the weights
+// of this one:
+//   m = momentum m + scale d, each element limited to [-clip, clip]
+//   d = a - w                                    where the next round is sent
+//   a -= lr m, or lr (scale d + momentum m)      plain, or Nesterov's
+//   w = a
+// All f32, of one shape; no two overlap. Element by element, so any split of a tensor gives the
+// same bits.
+struct OuterTensors {
+  Tensor difference{};  // d
+  Tensor momentum{};    // m
+  Tensor anchor{};      // a
+  Tensor weight{};      // w
+};
+
+struct OuterStep {
+  double lr = 1.0;
+  double momentum = 0.0;
+  double scale = 1.0;
+  double clip = std::numeric_limits<double>::infinity();
+  bool nesterov = false;
+  bool sends = false;  // the difference ends as what the next round sends; else it stays
+};
+
+void outer_step(StreamView stream, const OuterTensors& tensors, const OuterStep& step);
+
+// a becomes b, and b what a was. Tensors of one shape, f32, that do not overlap.
+void exchange(StreamView stream, const Tensor& a, const Tensor& b);
+
+}  // namespace slackline
