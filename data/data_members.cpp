@@ -28,7 +28,8 @@ void weigh_by_samples(const std::vector<DataSource>& sources,
     if (!sources[m].weight) {
       const std::uint64_t tokens = tokens_of(members[m]);
       const std::uint64_t targets = tokens == 0 ? 0 : tokens - 1;
-      members[m].weight = static_cast<double>(targets / static_cast<std::uint64_t>(sequence));
+      const std::uint64_t samples = targets / static_cast<std::uint64_t>(sequence);
+      members[m].weight = static_cast<double>(samples);
     }
   }
 }

@@ -156,6 +156,7 @@ OptimusCcOracle::Tensors OptimusCcOracle::gradients(int step) {
     }
   }
   std::vector<Tensors> of_ranks;
+  of_ranks.reserve(static_cast<std::size_t>(run_.parallel.data));
   for (int data_rank = 0; data_rank < run_.parallel.data; ++data_rank) {
     of_ranks.push_back(gradients_of_rank(step, data_rank));
   }
@@ -165,6 +166,7 @@ OptimusCcOracle::Tensors OptimusCcOracle::gradients(int step) {
     const Shape& shape = parameter.spec.shape;
     const auto rows = static_cast<std::size_t>(shape[0]);
     std::vector<Matrix> parts;
+    parts.reserve(of_ranks.size());
     for (const Tensors& of_rank : of_ranks) {
       parts.emplace_back(rows, shape.num_elements() / rows, of_rank.at(name));
     }

@@ -25,7 +25,8 @@ void skip_test(const std::string& reason) {
 }  // namespace slackline::testing
 
 int main(int argc, char** argv) {
-  using namespace slackline::testing;
+  using slackline::testing::kSkippedExitCode;
+  using slackline::testing::num_skipped;
   const int result = Catch::Session().run(argc, argv);
   return result == 0 && num_skipped > 0 ? kSkippedExitCode : result;
 }

@@ -191,7 +191,7 @@ TEST_CASE("overlapped, a slice moves between groups in every step but one, besid
                                 hierarchy_of(kNumRanks, Layout::rank_major, Way::overlapped),
                                 Way::overlapped);
   const Moves moves = steps.all_reduce(data, {.runs = {kNumRanks, 1}});
-  REQUIRE(moves.steps.size() == 2 * kNumGroups);
+  REQUIRE(moves.steps.size() == 2UL * kNumGroups);
   for (std::size_t k = 0; k < moves.steps.size(); ++k) {
     int inside = 0;
     int across = 0;

@@ -64,6 +64,7 @@ std::vector<TokenId> merged_by_the_textbook(const std::string& word) {
     }
   }
   std::vector<TokenId> ids;
+  ids.reserve(tokens.size());
   for (const std::string& token : tokens) {
     ids.push_back(vocabulary.at(token));
   }
@@ -121,12 +122,12 @@ TEST_CASE("a word has the merges of the textbook, however long it is") {
   };
   const std::vector<TokenId> twenty = tokenizer->encode(word_of(20));
   REQUIRE(twenty == merged_by_the_textbook(word_of(20)));
-  REQUIRE(twenty.size() == 20 * 12);  // of 20 letters each
+  REQUIRE(twenty.size() == 20UL * 12);  // of 20 letters each
 
   // Half a megabyte, for which an algorithm that looks through the word for each merge takes hours.
   // Merges reach no further than a few letters, so that each repeat has the same tokens.
   constexpr int kRepeats = 25'000;
-  const std::size_t period = tokenizer->encode(word_of(21)).size() - twenty.size();
+  const std::ptrdiff_t period = std::ssize(tokenizer->encode(word_of(21))) - std::ssize(twenty);
   std::vector<TokenId> expected(twenty.begin(), twenty.begin() + 10 * period);
   for (int i = 0; i < kRepeats - 20; ++i) {
     expected.insert(expected.end(), expected.end() - period, expected.end());

@@ -22,8 +22,8 @@ class TwoHosts {
     for (const std::string host : {"here", "there"}) {
       std::filesystem::create_directories(run.path(host));
       for (const std::string suffix : {".bin", ".idx", ".tokenizer.json"}) {
-        std::filesystem::copy_file(run.path("corpus" + suffix),
-                                   run.path(host + "/corpus" + suffix));
+        const std::string name = "corpus" + suffix;
+        std::filesystem::copy_file(run.path(name), run.path(host) + "/" + name);
       }
     }
   }
