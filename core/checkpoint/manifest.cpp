@@ -26,12 +26,13 @@ struct DocumentKey {
 };
 
 constexpr DocumentKey kModelKey = {"model", &CheckpointDocuments::model};
-constexpr std::array<DocumentKey, 6> kOtherKeys = {{{"data", &CheckpointDocuments::data},
+constexpr std::array<DocumentKey, 7> kOtherKeys = {{{"data", &CheckpointDocuments::data},
                                                     {"rng", &CheckpointDocuments::rng},
                                                     {"tokenizer", &CheckpointDocuments::tokenizer},
                                                     {"codec", &CheckpointDocuments::codec},
                                                     {"plan", &CheckpointDocuments::plan},
-                                                    {"layout", &CheckpointDocuments::layout}}};
+                                                    {"layout", &CheckpointDocuments::layout},
+                                                    {"outer", &CheckpointDocuments::outer}}};
 
 void write_document(Json& json, const DocumentKey& document, const CheckpointDocuments& texts) {
   const std::string& text = texts.*document.text;

@@ -60,6 +60,7 @@ struct CheckpointDocuments {
   std::string codec{};
   std::string plan{};
   std::string layout{};
+  std::string outer{};  // rounds of workers that train apart
 };
 
 struct Manifest {

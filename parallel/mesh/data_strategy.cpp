@@ -66,6 +66,13 @@ std::optional<DataStrategy> data_strategy_named(std::string_view name) {
   return DataStrategy{extent(0), extent(1), extent(2)};
 }
 
+DataStrategy inside_group(const DataStrategy& strategy) {
+  const auto inside = [](Extent extent) {
+    return extent == Extent::none ? Extent::none : Extent::global;
+  };
+  return {inside(strategy.parameters), inside(strategy.gradients), inside(strategy.optimizer)};
+}
+
 DataStrategy nearest_data_strategy(const DataStrategy& strategy) {
   return {strategy.parameters,
           strategy.gradients,

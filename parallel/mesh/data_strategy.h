@@ -71,6 +71,9 @@ inline constexpr DataStrategy DataStrategy::zero3{
 // The three letters or the name, whether it keeps the rule or not; none where it is neither.
 [[nodiscard]] std::optional<DataStrategy> data_strategy_named(std::string_view name);
 
+// The same over the data ranks of one group alone, which are all that there are then.
+[[nodiscard]] DataStrategy inside_group(const DataStrategy& strategy);
+
 // The same with an optimizer as fine as the finer of the other two, where it was coarser.
 [[nodiscard]] DataStrategy nearest_data_strategy(const DataStrategy& strategy);
 

@@ -180,11 +180,23 @@ ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model
   return config;
 }
 
+ParallelConfig ParallelConfig::of_worker() const {
+  if (!groups_apart) {
+    return *this;
+  }
+  ParallelConfig worker = *this;
+  worker.data = data_ranks_of_group();
+  worker.group = 0;
+  worker.groups_apart = false;
+  worker.data_strategy = inside_group(data_strategy);
+  return worker;
+}
+
 ParallelConfig with_groups_of_nodes(ParallelConfig config,
                                     CollectivesWish wish,
                                     int ranks_of_node) {
   const bool wanted = config.data_strategy.has_groups() || config.chooses_strategy ||
-                      wish == CollectivesWish::hierarchical;
+                      config.groups_apart || wish == CollectivesWish::hierarchical;
   if (config.group == 0 && wanted) {
     const int replicas = std::max(1, ranks_of_node / (config.tensor * config.pipeline));
     config.group = nearest_divisor(replicas, {config.data});

@@ -48,6 +48,7 @@ struct ParallelConfig {
   bool sequence_parallel = false;
   DataStrategy data_strategy{};
   bool chooses_strategy = false;  // "auto": until a plan has decided
+  bool groups_apart = false;      // groups are workers, which step by themselves (outer)
   Transfers transfers = Transfers::asynchronous;
   EmbeddingSync embedding_sync = EmbeddingSync::fused;
   // No key of the section: network.collectives as decided (parallel/predict/collective_ways.h).
@@ -61,6 +62,13 @@ struct ParallelConfig {
   [[nodiscard]] int num_groups() const { return data / data_ranks_of_group(); }
 
   [[nodiscard]] int num_virtual_stages() const { return pipeline * chunks; }
+
+  // Workers: ranks that step together, each a whole tensor x pipeline x data mesh.
+  [[nodiscard]] int num_workers() const { return groups_apart ? num_groups() : 1; }
+
+  // The section of one worker's mesh, whose data ranks are those of the group: what is shared out
+  // in the group or over all is shared out over them.
+  [[nodiscard]] ParallelConfig of_worker() const;
 
   // Whether there is something to tell apart: several groups, of several data ranks each.
   [[nodiscard]] bool has_groups_of_ranks() const {

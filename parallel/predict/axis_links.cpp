@@ -59,6 +59,15 @@ schedule::Link table_link(const ParallelConfig& config,
   return slowest_link(cluster, messages, kTypicalBytes);
 }
 
+schedule::Link outer_link(const ParallelConfig& config, const Cluster& cluster) {
+  const Mesh mesh = make_mesh(config);
+  std::vector<RankPair> messages;
+  for (int rank = 0; rank < mesh.size() / config.num_groups(); ++rank) {  // of the first worker
+    add_all_pairs(mesh.line(rank, kAcrossGroupsAxis), messages);
+  }
+  return slowest_link(cluster, messages, kTypicalBytes);
+}
+
 schedule::Link boundary_link(const ParallelConfig& config,
                              const Cluster& cluster,
                              int from,

@@ -25,6 +25,9 @@ inline constexpr double kTypicalBytes = 1 << 20;
                                         const Cluster& cluster,
                                         EmbeddingSync sync);
 
+// Sums over the ranks at one place of every worker, all places at the same time.
+[[nodiscard]] schedule::Link outer_link(const ParallelConfig& config, const Cluster& cluster);
+
 // Messages of all tensor ranks together from one place of the pipeline to another.
 [[nodiscard]] schedule::Link boundary_link(const ParallelConfig& config,
                                            const Cluster& cluster,

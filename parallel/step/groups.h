@@ -15,6 +15,8 @@ namespace slackline {
 // Every communicator that one rank of a run uses, made once, in the same order on all ranks. Owned
 // by the trainer and used by its thread alone.
 struct Groups {
+  // `everyone` are all ranks of the run. Where groups are workers, the mesh and all that follows
+  // is one worker's.
   // `scale` divides the bytes of messages on every axis: of a rehearsal, else 1.
   // With `device` cuda they take tensors of that device, once `staging` follows a stream: by NCCL
   // where `transport` says so.
@@ -27,13 +29,25 @@ struct Groups {
 
   [[nodiscard]] int tensor_rank() const { return tensor->rank(); }
 
-  // Counts over all groups.
+  // Counts over all groups; under outer rounds over those of the worker.
   [[nodiscard]] int data_rank() const { return data->rank(); }
+
+  // Counts over all data ranks of the run.
+  [[nodiscard]] int replica() const { return worker_index() * data->size() + data->rank(); }
+
+  [[nodiscard]] int worker_index() const { return outer == nullptr ? 0 : outer->rank(); }
+
+  [[nodiscard]] int num_workers() const { return outer == nullptr ? 1 : outer->size(); }
+
+  // Whether this is the rank that speaks and writes for the run.
+  [[nodiscard]] bool is_first_rank() const { return everyone->rank() == 0; }
 
   [[nodiscard]] int pipeline_rank() const { return forward->rank(); }
 
+  Communicator* everyone;
+  std::unique_ptr<Communicator> worker;  // null where all ranks step together
   Mesh mesh;
-  Communicator* world;
+  Communicator* world;                   // the ranks that step together
   std::shared_ptr<HostStaging> staging;  // null where tensors are the host's
   bool ranks_are_processes;              // as DeviceTransport says
   std::unique_ptr<Communicator> tensor;
@@ -52,6 +66,8 @@ struct Groups {
   std::unique_ptr<Communicator> table;
   // First and last stage of one pipeline; null elsewhere.
   std::unique_ptr<Communicator> table_pair;
+  // Ranks at this one's place in every worker; null where all ranks step together.
+  std::unique_ptr<Communicator> outer;
 };
 
 // Returns the place of the rank whose groups these are.

@@ -129,13 +129,17 @@ void MeshModel::publish_weights() {
   if (rehearsal_) {
     return;
   }
+  begin_publishing();
+  finish_gather();
+}
+
+void MeshModel::begin_publishing() {
   for (const OptimizedTensor& tensor : optimizer_.tensors()) {
     if (!tensor.weight_copy.empty()) {
       cast(stream_, tensor.weight, tensor.weight_copy);
     }
   }
   sync_.begin_gathers();
-  finish_gather();
 }
 
 double MeshModel::tokens_of_step() const {
@@ -239,19 +243,26 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
   return facts;
 }
 
-void MeshModel::update(double lr, double gradient_norm) {
+void MeshModel::update(double lr, double gradient_norm, Publishing publishing) {
   step_times_.updated = true;
   step_times_.update_begin = groups_->world->now();
   if (rehearsal_) {
     rehearsal_->update();
   } else if (stream_.device() == Device::cuda) {
     queue_update(lr, gradient_norm);
+    end_update(publishing);
     return;
   } else {
     optimizer_.step(stream_, lr, gradient_norm);
   }
   step_times_.update_end = groups_->world->now();
-  sync_.begin_gathers();
+  end_update(publishing);
+}
+
+void MeshModel::end_update(Publishing publishing) {
+  if (publishing == Publishing::update) {
+    sync_.begin_gathers();
+  }
 }
 
 // It takes as long as the one before: what it takes itself is known when it has been waited for.
@@ -266,7 +277,6 @@ void MeshModel::queue_update(double lr, double gradient_norm) {
   optimizer_.step(stream_, lr, gradient_norm);
   static_cast<void>(update_times_.mark(stream_, now));
   step_times_.update_end = now + queued_seconds_;
-  sync_.begin_gathers();
 }
 
 void MeshModel::skip() {

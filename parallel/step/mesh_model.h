@@ -58,6 +58,13 @@ class MeshModel {
 
   [[nodiscard]] const Groups& groups() const { return *groups_; }
 
+  [[nodiscard]] Groups& groups() { return *groups_; }
+
+  [[nodiscard]] const MeshJob& job() const { return options_.job; }
+
+  // Whether it runs on the rehearsal device, where nothing is learned.
+  [[nodiscard]] bool rehearses() const { return rehearsal_.has_value(); }
+
   [[nodiscard]] StreamView stream() { return stream_; }
 
   [[nodiscard]] Parameters& parameters() { return parameters_; }
@@ -77,8 +84,9 @@ class MeshModel {
   void initialize(std::uint64_t seed);
 
   // Gives other ranks, and what passes read, the weights that somebody wrote into
-  // optimizer().tensors(). All ranks call it.
+  // optimizer().tensors(). All ranks call it. What is begun is waited for by the next pass.
   void publish_weights();
+  void begin_publishing();
 
   [[nodiscard]] StepAgreement& agreement() { return agreement_; }
 
@@ -87,9 +95,12 @@ class MeshModel {
   // the same on all ranks; their loss is that mean.
   [[nodiscard]] StepFacts make_gradients(std::vector<MicroBatch> micro_batches, bool stop = false);
 
+  // Who gives other ranks, and what passes read, the weights of an update.
+  enum class Publishing { update, caller };
+
   // The optimizer's update, with what make_gradients returned. New weights may still be on their
   // way to other ranks afterwards; the next pass waits for them.
-  void update(double lr, double gradient_norm);
+  void update(double lr, double gradient_norm, Publishing publishing = Publishing::update);
 
   // Mean loss of a global batch without gradients or dropout, and stop requests.
   [[nodiscard]] StepFacts evaluate(std::vector<MicroBatch> micro_batches, bool stop = false);
@@ -139,6 +150,7 @@ class MeshModel {
 
   void choose_who_waits(Settling& passes);
   void queue_update(double lr, double gradient_norm);
+  void end_update(Publishing publishing);
   // Sums the squares of each piece's gradient.
   [[nodiscard]] std::vector<double> squared_norms();
   [[nodiscard]] double tokens_of_step() const;

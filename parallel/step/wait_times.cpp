@@ -66,11 +66,15 @@ void add_wait(const Wait& wait, StepWaits& waits) {
 struct WaitTimes::Exchange {
   Exchange(Communicator& group, std::size_t axis_of_group, std::vector<TransferRecord> taken)
       : axis(axis_of_group), size(group.size()), records(std::move(taken)) {
+    if (axis == kOuterAxis) {  // workers tell each other nothing in a step
+      return;
+    }
     !records.empty() && is_direct(records.front()) ? tell_peers(group) : tell_all(group);
   }
 
   // When the last rank submitted each collective, or the peer the other end of each send or
-  // receive.
+  // receive; 0 where nobody tells. Of an outer round all had submitted it when they agreed on its
+  // end, before this rank began to wait.
   [[nodiscard]] std::vector<double> finish() {
     for (Transfer& transfer : transfers) {
       transfer.wait();
@@ -131,6 +135,7 @@ WaitTimes::WaitTimes(Groups& groups) : groups_(&groups) {
   add(groups.across_groups.get());
   add(groups.table.get());
   add(groups.table_pair.get());
+  add(groups.outer.get());
   groups.world->record_transfers(true);
 }
 

@@ -463,14 +463,16 @@ class Generator {
       const std::size_t end = first + parameter.shard.shape.num_elements();
       OptimizerPiece piece{.parameter = &parameter,
                            .range = {std::clamp(own.begin, first, end) - first,
-                                     std::clamp(own.end, first, end) - first}};
+                                     std::clamp(own.end, first, end) - first},
+                           .twins = same.count,
+                           .twin = same.index};
       const bool is_copy = is_on_two_stages(bucket) && !is_first_copy() && !is_halved(bucket) &&
                            !(is_joined(bucket) && layout_.strategy.shares_updates());
       // Tensor rank 0 has what is not cut as well.
-      const bool elsewhere =
+      piece.is_copy =
           is_copy || (parameter.spec.cut == TensorCut::none && layout_.place.tensor != 0);
-      piece.counted = !elsewhere && same.index == 0;
-      piece.saved = !elsewhere && same.index == static_cast<int>(i) % same.count;
+      piece.counted = !piece.is_copy && same.index == 0;
+      piece.saved = !piece.is_copy && same.index == static_cast<int>(i) % same.count;
       if (piece.range.count() > 0) {
         plan_.owned.push_back(piece);
       }

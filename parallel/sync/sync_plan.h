@@ -68,6 +68,11 @@ struct OptimizerPiece {
   Slice range{};         // elements of the local tensor
   bool counted = false;  // enters the global gradient norm here: once per element over all ranks
   bool saved = false;    // enters checkpoints here: likewise
+  // Data ranks that update the same elements, which of them this is, and whether another tensor
+  // rank or stage has the elements too, and counts them.
+  int twins = 1;
+  int twin = 0;
+  bool is_copy = false;
 };
 
 // Elements of a bucket that a rank has of something that data ranks share out, in the order in

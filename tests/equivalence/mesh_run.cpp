@@ -94,7 +94,7 @@ MeshModel::Options MeshRun::options() const {
   optimizer.decay_embeddings = true;
   const MeshJob job{
       .model = model,
-      .parallel = parallel,
+      .parallel = parallel.of_worker(),
       .precision = precision,
       .micro_batch = {.B = micro_batch, .T = model.sequence},
       .num_micro_batches = static_cast<int>(global_batch / (micro_batch * parallel.data))};

@@ -58,7 +58,7 @@ class RankBatches {
   RankBatches(const MeshRun& run, int data_rank, int step);
 
   RankBatches(const MeshRun& run, const MeshModel& model, int step)
-      : RankBatches(run, model.groups().data_rank(), step) {}
+      : RankBatches(run, model.groups().replica(), step) {}
 
   [[nodiscard]] std::vector<MicroBatch>& micro_batches() { return micro_batches_; }
 

@@ -57,18 +57,40 @@ std::string data_text(const std::vector<DataTableRow>& rows) {
   return text;
 }
 
+// Workers are the data ranks of a node where their size is not given.
+ParallelConfig with_workers(const TrainConfig& config, const std::string& cluster) {
+  ParallelConfig parallel = config.parallel;
+  LinkSpeeds links = links_of_run(config.network, {});
+  if (!cluster.empty()) {
+    links = read_cluster(cluster);
+  }
+  if (links) {
+    parallel =
+        with_groups_of_nodes(parallel, config.network.collectives, links->nodes.front().devices);
+  }
+  if (parallel.num_workers() == 1) {
+    throw ConfigError(
+        "outer.method: needs two workers or more, and which data ranks stand on a node is not "
+        "known; set parallel.group, or give --cluster with several nodes");
+  }
+  return parallel;
+}
+
 void print_plan(const PlanOptions& options) {
   JsonReader document = JsonReader::parse_file(options.config);
   for (const std::string& assignment : options.assignments) {
     document.set(assignment);
   }
-  const TrainConfig config = read_train_config(document);
+  TrainConfig config = read_train_config(document);
+  if (config.parallel.groups_apart) {
+    config.parallel = with_workers(config, options.files.cluster);
+  }
   const StepPlan plan = read_step_plan(plan_job(config), options.files);
   if (!options.trace.empty()) {
     write_file_atomically(options.trace, plan_trace(plan));
   }
   LayoutAdvice advice;
-  if (config.parallel.num_ranks() > 1) {
+  if (config.parallel.num_ranks() > 1 && !config.parallel.groups_apart) {
     advice = advise_layouts(
         plan.job,
         [&](std::vector<std::string> assignments) {

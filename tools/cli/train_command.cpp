@@ -224,9 +224,9 @@ ExitCode run_rehearsal(Groups& groups,
   const auto make = [&] {
     return std::make_unique<Rehearsal>(job.config, job.resolved + "\n", links, groups);
   };
-  const std::unique_ptr<Rehearsal> rehearsal = make_on_all_ranks(*groups.world, make);
+  const std::unique_ptr<Rehearsal> rehearsal = make_on_all_ranks(*groups.everyone, make);
   return run_to_end(
-      *groups.world, [&] { return rehearsal->run(); }, end_others);
+      *groups.everyone, [&] { return rehearsal->run(); }, end_others);
 }
 
 // What `act` returns; where memory is too small for it, says with which config it would not be.
@@ -249,7 +249,7 @@ ExitCode run_trainer(Groups& groups,
                      const Job& job,
                      std::optional<double> peak_flops,
                      EndOthers end_others) {
-  const int ranks = ranks_on_own_node(*groups.world);
+  const int ranks = ranks_on_own_node(*groups.everyone);
   const int num_threads = default_num_threads(ranks);
   const Trainer::Options options{
       .resume = job.resume,
@@ -264,11 +264,11 @@ ExitCode run_trainer(Groups& groups,
       return std::make_unique<Trainer>(job.config, options, groups);
     });
   };
-  const std::unique_ptr<Trainer> trainer = make_on_all_ranks(*groups.world, make);
+  const std::unique_ptr<Trainer> trainer = make_on_all_ranks(*groups.everyone, make);
   const auto run = [&] {
     return with_memory_advice(job.config, groups, num_threads, [&] { return trainer->run(); });
   };
-  return run_to_end(*groups.world, run, end_others);
+  return run_to_end(*groups.everyone, run, end_others);
 }
 
 // How many ranks before this one stand on its node.
@@ -316,14 +316,28 @@ void decide_parallel(Communicator& world,
   const bool chooses = config.parallel.chooses_strategy && config.parallel.data > 1;
   config.parallel =
       with_groups_of_nodes(config.parallel, config.network.collectives, ranks_of_node(world));
+  if (config.parallel.groups_apart && config.parallel.num_workers() == 1) {
+    throw AgreedError(
+        fmt::format("outer.method: needs two workers or more, and all {} data ranks are on one "
+                    "node, which makes one; set parallel.group",
+                    config.parallel.data),
+        ExitCode::config);
+  }
   require_collectives(config, transport);
   if (!chooses) {
     config.parallel.chooses_strategy = false;
-    config.parallel = with_decided_groups(plan_job(config), links);
+    if (!config.parallel.groups_apart) {  // a worker is one group
+      config.parallel = with_decided_groups(plan_job(config), links);
+    }
     return;
   }
   const StrategyChoice choice = choose_strategy(plan_job(config), links);
-  config.parallel = choice.parallel;
+  if (config.parallel.groups_apart) {  // the choice is of a worker's mesh
+    config.parallel.data_strategy = choice.parallel.data_strategy;
+    config.parallel.chooses_strategy = false;
+  } else {
+    config.parallel = choice.parallel;
+  }
   if (world.rank() == 0) {
     log_info(Lines{fmt::format("parallel.data_strategy: {} is chosen\n{}",
                                name_of(config.parallel.data_strategy),

@@ -31,6 +31,8 @@ PlanJob plan_job(const TrainConfig& config) {
   return {.mesh = config.mesh_job(),
           .compress = config.compress,
           .network = config.network,
+          .outer = config.outer,
+          .num_workers = config.parallel.num_workers(),
           .rehearsal_costs = config.device == Device::rehearsal ? config.rehearsal.costs : "",
           .token_file_bytes = mapped_bytes(config.data)};
 }

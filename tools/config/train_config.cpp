@@ -122,10 +122,11 @@ void check_data_use(const JsonReader& run, const TrainConfig& config) {
 
 // Refuses codecs on sums of gradients that a data strategy takes apart.
 void check_coded_sums(const JsonReader& section, const TrainConfig& config) {
-  const DataStrategy& strategy = config.parallel.data_strategy;
+  const ParallelConfig parallel = config.parallel.of_worker();
+  const DataStrategy& strategy = parallel.data_strategy;
   const bool codes_table =
-      strategy.sums_at_once() && (config.parallel.pipeline == 1 || !strategy.shares_passes());
-  if (config.parallel.data == 1 || (strategy.sums_at_once() && codes_table)) {
+      strategy.sums_at_once() && (parallel.pipeline == 1 || !strategy.shares_passes());
+  if (parallel.data == 1 || (strategy.sums_at_once() && codes_table)) {
     return;
   }
   const std::string rule =
@@ -146,6 +147,34 @@ void check_coded_sums(const JsonReader& section, const TrainConfig& config) {
   check("embedding", codes_table);
   if (config.compress.policy == CompressionPolicy::optimus_cc) {
     section.fail("policy", rule);
+  }
+}
+
+// Refuses what workers that train apart do not fit. Groups of a node are known at the run's start.
+void check_outer(const JsonReader& section, const TrainConfig& config) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.data == 1 || (parallel.group != 0 && parallel.num_groups() == 1)) {
+    section.fail("method",
+                 fmt::format("needs two groups of data ranks or more, each a worker, and "
+                             "parallel.data = {} with parallel.group = {} makes one; nearest is "
+                             "parallel.data = {}",
+                             parallel.data,
+                             parallel.data_ranks_of_group(),
+                             2 * parallel.data_ranks_of_group()));
+  }
+  if (config.device == Device::rehearsal) {
+    section.fail("method", "is not built for rehearsals; leave out outer, or use another device");
+  }
+  if (config.network.collectives == CollectivesWish::hierarchical) {
+    section.fail("method",
+                 "has no sums that go through groups of data ranks, which train apart; leave out "
+                 "network.collectives");
+  }
+  if (config.compress.policy == CompressionPolicy::critical_path ||
+      !config.compress.guard.max_error.empty()) {
+    section.fail("method",
+                 "is not built for a compression plan that the run changes (compress.policy "
+                 R"("critical_path", compress.guard.max_error); use "list", "all" or "replay")");
   }
 }
 
@@ -192,12 +221,18 @@ TrainConfig read_train_config(JsonReader document) {
   check_batch_fits(
       config.parallel, config.model, {.global = config.batch.global, .micro = config.batch.micro});
   config.optimizer = read_optimizer_config(document.section("optimizer"));
+  const JsonReader outer = document.section("outer");
+  config.outer = read_outer_config(outer);
+  config.parallel.groups_apart = config.outer.is_on();
   const JsonReader compress = document.section("compress");
   config.compress = read_compress_config(compress);
   check_coded_sums(compress, config);
   config.checkpoint = read_checkpoint_config(document.section("checkpoint"));
   const JsonReader network = document.section("network");
   config.network = read_network_config(network);
+  if (config.outer.is_on()) {
+    check_outer(outer, config);
+  }
   if (config.network.transport != TransportWish::automatic && config.device != Device::cuda) {
     network.fail("transport", R"(must be "auto" where device is not "cuda"; leave it out)");
   }

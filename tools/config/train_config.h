@@ -10,6 +10,7 @@
 #include "data/data_config.h"
 #include "model/model_config.h"
 #include "optim/optimizer_config.h"
+#include "optim/outer_config.h"
 #include "parallel/mesh/rank_plan.h"
 
 namespace slackline {
@@ -59,6 +60,7 @@ struct TrainConfig {
   BatchConfig batch;
   ParallelConfig parallel;
   OptimizerConfig optimizer;
+  OuterConfig outer;
   CompressConfig compress;
   CheckpointConfig checkpoint;
   NetworkConfig network;
@@ -76,9 +78,10 @@ struct TrainConfig {
     return device == Device::rehearsal ? rehearsal.scale : 1.0;
   }
 
+  // What ranks that step together train: all of them, or one worker's.
   [[nodiscard]] MeshJob mesh_job() const {
     return {.model = model,
-            .parallel = parallel,
+            .parallel = parallel.of_worker(),
             .precision = precision,
             .device = device,
             .micro_batch = micro_shape(),

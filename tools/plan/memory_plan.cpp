@@ -16,6 +16,7 @@
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/predict/compression_memory.h"
 #include "parallel/predict/rank_sync.h"
+#include "parallel/sync/outer_plan.h"
 #include "parallel/sync/shared_memory.h"
 
 namespace slackline {
@@ -48,11 +49,19 @@ std::vector<MemoryItem> model_items(const MeshJob& job, const RankSync& rank) {
 
 struct PieceBytes {
   std::size_t moments = 0;
-  std::size_t saved = 0;  // weights and moments of what this rank writes into a checkpoint
+  std::size_t outer = 0;  // anchor, momentum and difference of outer rounds
+  std::size_t saved = 0;  // of all that, and weights: what this rank writes into a checkpoint
 };
 
-PieceBytes piece_bytes(const RankSync& rank) {
+PieceBytes piece_bytes(const RankSync& rank, const PlanJob& job) {
   PieceBytes bytes;
+  if (job.outer.is_on()) {
+    const std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
+    bytes.outer = 3 * elements_of(shares) * sizeof(float);
+    for (const OuterShare& share : shares) {  // the first worker writes them for all
+      bytes.saved += share.counted ? 3 * share.range.count() * sizeof(float) : 0;
+    }
+  }
   std::vector<Shape> shapes;
   for (const OptimizerPiece& piece : rank.plan.owned) {
     shapes.push_back({static_cast<std::int64_t>(piece.range.count())});
@@ -85,7 +94,7 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   const MeshJob& job = planned.mesh;
   const RankSync rank(job, place);
   const ExecutorPlan& executor = rank.rank.executor;
-  const PieceBytes pieces = piece_bytes(rank);
+  const PieceBytes pieces = piece_bytes(rank, planned);
   const CompressionMemory compression =
       compression_memory(job, place, plans, {num_threads, job.device});
   // Saving copies what this rank writes, so that training goes on meanwhile.
@@ -100,6 +109,9 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
       {"program and libraries", program_bytes(), true},
   };
   items.insert(items.end(), others.begin(), others.end());
+  if (pieces.outer > 0) {
+    items.insert(items.end() - 3, {"outer anchor, momentum and difference (fp32)", pieces.outer});
+  }
   if (compression.total() > 0) {
     items.insert(
         items.end() - 3,

@@ -5,6 +5,7 @@
 
 #include "compress/compress_config.h"
 #include "core/comm/links/network_config.h"
+#include "optim/outer_config.h"
 #include "parallel/mesh/rank_plan.h"
 
 namespace slackline {
@@ -14,6 +15,8 @@ struct PlanJob {
   MeshJob mesh{};
   CompressConfig compress{};
   NetworkConfig network{};
+  OuterConfig outer{};  // of workers, each of which has such a mesh
+  int num_workers = 1;
   std::string rehearsal_costs{};     // of the rehearsal device: a cost file; empty: assumed
   std::size_t token_file_bytes = 0;  // that every process maps
 };

@@ -157,12 +157,29 @@ std::string totals_json(const StepPlan& plan) {
       total_bytes(plan.memory.front(), plan.job.mesh.device));
 }
 
+std::string round_json(const StepPlan& plan) {
+  if (!plan.round) {
+    return "null";
+  }
+  const auto or_null = [](const auto& value, const auto& number) {
+    return value ? fmt::format("{}", number(*value)) : "null";
+  };
+  const auto same = [](const auto& value) { return value; };
+  return fmt::format(
+      R"({{"workers": {}, "period": {}, "bytes": {}, "seconds": {}, "shortest_period": {}}})",
+      plan.round->workers,
+      or_null(plan.job.outer.period, same),
+      plan.round->bytes,
+      or_null(plan.round->seconds, [](const schedule::Seconds& seconds) { return seconds.value; }),
+      or_null(plan.shortest_period(), same));
+}
+
 }  // namespace
 
 std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
   return fmt::format(
       R"({{{}, "costs": {}, "links": {}, "step_seconds": {}, "bubble_share": {}, )"
-      R"("bytes_sent": {}, "bytes_across": {}, "collectives": [{}], "stages": [{}], "ranks": [{}], )"
+      R"("bytes_sent": {}, "bytes_across": {}, "collectives": [{}], "outer": {}, "stages": [{}], "ranks": [{}], )"
       R"("classes": [{}], "layouts": {}, "strategies": {}, "data": {}, "schedule": {}}})"
       "\n",
       totals_json(plan),
@@ -173,6 +190,7 @@ std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
       bytes_json(plan.step_bytes),
       bytes_json(plan.step_bytes_across),
       collectives_json(plan.job.mesh.parallel),
+      round_json(plan),
       stages_json(plan),
       ranks_json(plan),
       joined(classes_json(plan.classes(), KnownSeconds::yes), ", "),

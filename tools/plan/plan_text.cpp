@@ -268,10 +268,43 @@ std::string step_text(const StepPlan& plan) {
                      static_cast<double>(plan.tokens_per_step) / plan.timeline.step.value);
 }
 
+// Workers that train apart: what is above and below is of one of them.
+std::string round_text(const StepPlan& plan) {
+  if (!plan.round) {
+    return "";
+  }
+  const OuterConfig& outer = plan.job.outer;
+  std::string text = fmt::format(
+      "outer rounds of {} workers, each with a mesh as above\n"
+      "period       {}\n"
+      "bytes sent   {} a round, by all ranks of all workers\n",
+      plan.round->workers,
+      outer.period ? fmt::format("{} steps", *outer.period) : "auto",
+      plan.round->bytes);
+  const std::optional<std::int64_t> shortest = plan.shortest_period();
+  if (!shortest) {
+    return text + "seconds      not known: no links of all workers' ranks\n\n";
+  }
+  const double seconds = plan.round->seconds->value;
+  const double step = plan.timeline.step.value;
+  const std::int64_t period = outer.period.value_or(*shortest);
+  const auto steps = static_cast<double>(period);
+  text += fmt::format(
+      "seconds      {:.4f} a round; it hides behind {} steps or more\n", seconds, *shortest);
+  if (outer.is_late()) {
+    return text + fmt::format("slack        {:.4f} s at {} steps a round; {:.4f} s a step\n\n",
+                              steps * step - seconds,
+                              period,
+                              std::max(step, seconds / steps));
+  }
+  return text + fmt::format("slack        none: the end of a round waits; {:.4f} s a step\n\n",
+                            step + seconds / steps);
+}
+
 std::string plan_text(const StepPlan& plan) {
   return totals_text(plan) + "\n" + mesh_text(plan) + "\n" + step_text(plan) + "\n" +
          classes_text(plan) + "\n" + bytes_text(plan) + "\n" + sync_text(plan) + "\n" +
-         memory_text(plan);
+         round_text(plan) + memory_text(plan);
 }
 
 }  // namespace slackline

@@ -16,6 +16,7 @@
 #include "parallel/predict/class_costs.h"
 #include "parallel/predict/sent_bytes.h"
 #include "parallel/schedule/slots.h"
+#include "parallel/sync/outer_plan.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/strategy_ranking.h"
@@ -55,7 +56,7 @@ struct KnownLinks {
 // Reads the links of the cluster that is asked for, else of the one that a run would emulate.
 KnownLinks known_links(const PlanJob& job, const StepPlanFiles& files) {
   const std::string& emulated = job.network.links;
-  const int num_ranks = job.mesh.parallel.num_ranks();
+  const int num_ranks = job.num_workers * job.mesh.parallel.num_ranks();
   if (!files.cluster.empty()) {
     return {require_fits(read_cluster(files.cluster), files.cluster, num_ranks), files.cluster};
   }
@@ -227,7 +228,17 @@ StepPlan make_step_plan(const PlanJob& planned,
   plan.step_bytes_across = step_bytes_across(lists, plans.back().plan);
   plan.slots = schedule::input_slots(plan.schedule).num_slots;
   plan_ranks(plan, plans, plain_bytes, links);
+  if (planned.outer.is_on()) {
+    plan.round = outer_round(job, planned.num_workers, links);
+  }
   return plan;
+}
+
+std::optional<std::int64_t> StepPlan::shortest_period() const {
+  if (!round || !round->seconds || timeline.step.value <= 0.0) {
+    return std::nullopt;
+  }
+  return chosen_period(round->seconds->value, timeline.step.value, 1);
 }
 
 StepPlan read_step_plan(const PlanJob& asked,
@@ -246,7 +257,8 @@ StepPlan read_step_plan(const PlanJob& asked,
   const KnownLinks known = probed ? KnownLinks{probed, "probed"} : known_links(job, files);
   const bool measured = !known.links && costs;
   const LinkSpeeds links =
-      measured ? measured_links(*costs, job.mesh.parallel.num_ranks()) : known.links;
+      measured ? measured_links(*costs, job.num_workers * job.mesh.parallel.num_ranks())
+               : known.links;
   job = with_strategy(job, costs.value_or(assumed_costs(job.mesh.model, {})), links);
   if (!plans) {
     static_cast<void>(compression_plans(job));  // refuses what does not fit the layout

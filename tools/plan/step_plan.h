@@ -7,6 +7,7 @@
 
 #include "model/cost/flops.h"
 #include "parallel/plan/compression_plan.h"
+#include "parallel/predict/outer_round.h"
 #include "parallel/predict/sent_bytes.h"
 #include "parallel/predict/step_cost_model.h"
 #include "parallel/predict/timeline/slack.h"
@@ -67,6 +68,7 @@ struct StepPlan {
   std::vector<PlannedClasses> compression{};      // of these plans; the last is the run's
   AxisBytes step_bytes{};                         // under it
   AxisBytes step_bytes_across{};                  // of them, between groups of data ranks
+  std::optional<OuterRound> round{};              // of workers that train apart
   std::vector<int> slots{};                       // micro-batches in flight, per pipeline rank
   std::vector<PlannedRank> ranks{};               // in world order
   std::vector<std::vector<MemoryItem>> memory{};  // of each pipeline place's first rank
@@ -74,6 +76,9 @@ struct StepPlan {
   [[nodiscard]] const std::vector<PlannedClass>& classes() const {
     return compression.back().classes;
   }
+
+  // The shortest period that hides a round behind its steps; absent where it is not known.
+  [[nodiscard]] std::optional<std::int64_t> shortest_period() const;
 
   [[nodiscard]] double bubble_share() const { return schedule::bubble_share(timeline); }
 };

@@ -18,6 +18,9 @@ std::string json_number(double value) {
 std::string axes_text(const StepRecord& record) {
   std::string text;
   for (std::size_t i = 0; i < kReportedAxes.size(); ++i) {
+    if (i == kOuterAxis && !record.has_workers) {
+      continue;
+    }
     const AxisTraffic& axis = record.axes[i];
     text += fmt::format(
         R"({}"{}": {{"raw_bytes": {:.0f}, "sent_bytes": {:.0f}, {}"exposed_seconds": {}}})",
@@ -65,6 +68,25 @@ std::string compression_text(const StepRecord& record) {
   return rows.empty() ? "" : fmt::format(R"(, "compression": [{}])", joined(rows, ", "));
 }
 
+// Writes what the end of an outer round adds to a line.
+std::string round_text(const StepRecord& record) {
+  if (!record.round) {
+    return "";
+  }
+  std::vector<std::string> losses;
+  losses.reserve(record.round->worker_losses.size());
+  for (const double loss : record.round->worker_losses) {
+    losses.push_back(json_number(loss));
+  }
+  return fmt::format(R"(, "worker_losses": [{}], "outer": {{"penalty": {}, "distance": {}, )"
+                     R"("period": {}, "left_out": {}}})",
+                     joined(losses, ", "),
+                     json_number(record.round->penalty),
+                     json_number(record.round->distance),
+                     record.round->period,
+                     record.round->left_out);
+}
+
 // Empty where one rank had nobody to wait for.
 std::string waits_text(const StepRecord& record) {
   if (record.seconds.bubble + record.seconds.exposed == 0.0) {
@@ -97,7 +119,7 @@ std::string step_line(const StepRecord& record) {
   return fmt::format(R"({{"step": {}, "loss": {}, "grad_norm": {}, "lr": {}, "tokens": {}, )"
                      R"("step_seconds": {}, "tokens_per_second": {}, )"
                      R"("seconds": {{"compute": {}, "bubble": {}, "exposed": {}, "other": {}}}, )"
-                     R"("axes": {{{}}}{}{}}})",
+                     R"("axes": {{{}}}{}{}{}}})",
                      record.step,
                      json_number(record.loss),
                      json_number(record.grad_norm),
@@ -110,6 +132,7 @@ std::string step_line(const StepRecord& record) {
                      json_number(record.seconds.exposed),
                      json_number(record.seconds.other),
                      axes_text(record),
+                     round_text(record),
                      compression_text(record),
                      record.skipped ? R"(, "skipped": true)" : "");
 }

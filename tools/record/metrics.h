@@ -30,6 +30,15 @@ struct AxisTraffic {
   double exposed_seconds = 0.0;
 };
 
+// What the step that ends an outer round adds.
+struct RoundRecord {
+  std::vector<double> worker_losses{};
+  double penalty = 1.0;     // what a late difference was divided by
+  double distance = 0.0;    // RMS of workers' weights from their mean, as they were last sent
+  std::int64_t period = 0;  // steps of the round that begins
+  bool left_out = false;    // the round, since it was not finite
+};
+
 // What one step leaves behind; the fields of a step line of metrics.jsonl.
 struct StepRecord {
   std::int64_t step = 0;
@@ -41,7 +50,9 @@ struct StepRecord {
   StepSeconds seconds{};                                 // add up to step_seconds
   std::array<AxisTraffic, kReportedAxes.size()> axes{};  // as kReportedAxes
   std::vector<ClassQuality> compression{};               // of steps whose messages were sampled
-  bool skipped = false;    // not finite, and run.on_nonfinite says skip
+  bool has_workers = false;            // trains in outer rounds: this is of the first worker
+  std::optional<RoundRecord> round{};  // that ends with the step
+  bool skipped = false;                // not finite, and run.on_nonfinite says skip
   bool rehearsed = false;  // on the rehearsal device: without loss and norm, which are NaN
 };
 

@@ -39,6 +39,7 @@ StepRecord read_step(JsonReader& line) {
                     .other = amount(seconds, "other")};
   JsonReader axes = line.section("axes");
   for (std::size_t i = 0; i < kReportedAxes.size(); ++i) {
+    record.has_workers |= i == kOuterAxis && axes.has(kReportedAxes[i]);
     JsonReader axis = axes.section(kReportedAxes[i]);
     record.axes[i] = {.raw_bytes = amount(axis, "raw_bytes"),
                       .sent_bytes = amount(axis, "sent_bytes"),

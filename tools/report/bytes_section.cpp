@@ -20,6 +20,10 @@ struct Total {
   double across = 0.0;  // groups of data ranks
 };
 
+bool is_reported(const Metrics& metrics, std::size_t axis) {
+  return axis != kOuterAxis || metrics.steps.front().has_workers;
+}
+
 bool has_groups(const Metrics& metrics) {
   return !metrics.steps.empty() && metrics.steps.back().axes.front().across_bytes.has_value();
 }
@@ -36,28 +40,37 @@ std::array<Total, kReportedAxes.size()> totals_of(const Metrics& metrics) {
   return totals;
 }
 
-std::vector<std::string> total_row(const std::string& name, const Total& total, double steps) {
-  return {name,
-          bytes_text(total.raw / steps),
-          bytes_text(total.sent / steps),
-          bytes_text(total.raw),
-          bytes_text(total.sent),
-          total.raw > 0.0 ? percent_text(total.sent / total.raw) : "-"};
+std::vector<std::string> total_row(const std::string& name,
+                                   const Total& total,
+                                   const Metrics& metrics) {
+  const auto steps = static_cast<double>(metrics.steps.size());
+  std::vector<std::string> row = {name,
+                                  bytes_text(total.raw / steps),
+                                  bytes_text(total.sent / steps),
+                                  bytes_text(total.raw),
+                                  bytes_text(total.sent),
+                                  total.raw > 0.0 ? percent_text(total.sent / total.raw) : "-"};
+  if (has_groups(metrics)) {
+    row.push_back(bytes_text(total.across / steps));
+  }
+  return row;
 }
 
 Html axes_table(const Metrics& metrics) {
-  const auto steps = static_cast<double>(metrics.steps.size());
   const auto totals = totals_of(metrics);
   Total all{};
   std::vector<std::vector<std::string>> rows;
   rows.reserve(totals.size() + 1);
   for (std::size_t axis = 0; axis < totals.size(); ++axis) {
-    rows.push_back(total_row(std::string(kReportedAxes[axis]), totals[axis], steps));
+    if (!is_reported(metrics, axis)) {
+      continue;
+    }
+    rows.push_back(total_row(std::string(kReportedAxes[axis]), totals[axis], metrics));
     all.raw += totals[axis].raw;
     all.sent += totals[axis].sent;
     all.across += totals[axis].across;
   }
-  rows.push_back(total_row("all", all, steps));
+  rows.push_back(total_row("all", all, metrics));
   std::vector<Column> columns = {{"axis"},
                                  {"raw a step", Align::right},
                                  {"sent a step", Align::right},
@@ -66,10 +79,6 @@ Html axes_table(const Metrics& metrics) {
                                  {"sent / raw", Align::right}};
   if (has_groups(metrics)) {
     columns.push_back({"between groups a step", Align::right});
-    for (std::size_t axis = 0; axis < rows.size(); ++axis) {
-      const Total& total = axis < totals.size() ? totals[axis] : all;
-      rows[axis].push_back(bytes_text(total.across / steps));
-    }
   }
   return table(columns, rows);
 }
@@ -80,6 +89,9 @@ Html axes_chart(const Metrics& metrics) {
   std::vector<ByteBar> bars;
   bars.reserve(2 * totals.size());
   for (std::size_t axis = 0; axis < totals.size(); ++axis) {
+    if (!is_reported(metrics, axis)) {
+      continue;
+    }
     bars.push_back({.name = fmt::format("{}, raw", kReportedAxes[axis]),
                     .kind = ByteBar::Kind::raw,
                     .bytes = totals[axis].raw / steps});

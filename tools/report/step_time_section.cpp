@@ -35,6 +35,7 @@ const std::vector<std::string>& part_names() {
                                                  "exposed: pipeline",
                                                  "exposed: data",
                                                  "exposed: embedding",
+                                                 "exposed: outer rounds",
                                                  "exposed: agreement on the step",
                                                  "other (reading data, work between passes)"};
   return names;

@@ -73,11 +73,26 @@ bool load(StreamView stream, Checkpoint& checkpoint, const ChannelState& state) 
   return true;
 }
 
+// The state as the run knows it: where groups train apart, each has its own.
+std::vector<ChannelState> state_of_run(MeshModel& model) {
+  std::vector<ChannelState> states = model.channels().state();
+  const Groups& groups = model.groups();
+  if (groups.num_workers() == 1) {
+    return states;
+  }
+  for (ChannelState& state : states) {
+    state.worker = groups.worker_index() * state.num_workers + state.worker.value_or(0);
+    state.num_workers *= groups.num_workers();
+    state.sums = false;
+  }
+  return states;
+}
+
 }  // namespace
 
 std::vector<CheckpointTensor> compression_tensors(MeshModel& model) {
   std::vector<CheckpointTensor> tensors;
-  for (const ChannelState& state : model.channels().state()) {
+  for (const ChannelState& state : state_of_run(model)) {
     if (state.saved) {
       tensors.push_back({.name = state.name,
                          .data = state.data,
@@ -92,7 +107,7 @@ std::vector<CheckpointTensor> compression_tensors(MeshModel& model) {
 
 std::vector<std::string> load_compression_state(Checkpoint& checkpoint, MeshModel& model) {
   std::vector<std::string> taken;
-  for (const ChannelState& state : model.channels().state()) {
+  for (const ChannelState& state : state_of_run(model)) {
     if (load(model.stream(), checkpoint, state)) {
       taken.push_back(state.name);
     }

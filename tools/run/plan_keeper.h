@@ -60,7 +60,7 @@ class PlanKeeper {
   void take_costs(CostRecorder& recorder);
 
  private:
-  [[nodiscard]] bool is_first_rank() const { return model_->groups().world->rank() == 0; }
+  [[nodiscard]] bool is_first_rank() const { return model_->groups().is_first_rank(); }
 
   void guard(const StepRecord& record);
   void watch(const AccountedStep& step);

@@ -7,7 +7,7 @@ StepReporter::StepReporter(const TrainConfig& config,
                            MeshModel& model,
                            Groups& groups,
                            RunDirectory& directory)
-    : world_(groups.world),
+    : groups_(&groups),
       directory_(&directory),
       accounts_(config, model, groups),
       printer_(config, options.peak_flops),
@@ -18,7 +18,7 @@ StepReporter::StepReporter(const TrainConfig& config,
              .codecs_take_compute = options.codecs_take_compute},
             model,
             directory),
-      trace_(config, options.first_step, plan_.measured(), *groups.world, directory),
+      trace_(config, options.first_step, plan_.measured(), groups, directory),
       costs_(config.mesh_job(), groups) {}
 
 void StepReporter::begin_step(std::int64_t step) {
@@ -35,7 +35,7 @@ void StepReporter::end_step(const StepRecord& record) {
     report(*step);
   }
   const MeasuredSteps& measured = plan_.measured();
-  if (world_->size() == 1 || (measured.at_once && record.step == measured.last)) {
+  if (groups_->world->size() == 1 || (measured.at_once && record.step == measured.last)) {
     flush();
   }
 }
@@ -47,7 +47,7 @@ void StepReporter::flush() {
 }
 
 void StepReporter::report(const AccountedStep& step) {
-  if (world_->rank() == 0) {
+  if (groups_->is_first_rank()) {
     directory_->record(step.record);
     printer_.print(step.record);
   }

@@ -49,7 +49,7 @@ class StepReporter {
  private:
   void report(const AccountedStep& step);
 
-  Communicator* world_;
+  const Groups* groups_;
   RunDirectory* directory_;
   StepAccounts accounts_;
   StepPrinter printer_;

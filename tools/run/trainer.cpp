@@ -33,7 +33,7 @@ TrainingStart open_start(TrainConfig& config,
                          const Trainer::Options& options,
                          const Groups& groups,
                          RunDirectory& directory) {
-  const bool is_first_rank = groups.world->rank() == 0;
+  const bool is_first_rank = groups.is_first_rank();
   TrainingStart start = open_training_start(config,
                                             options.resume,
                                             links_of_run(config.network, options.links),
@@ -88,6 +88,42 @@ void report_device_memory(int rank) {
                   size_text(use.beyond)));
 }
 
+// Says where other workers go on than have made a checkpoint.
+void report_workers(const Checkpoint& checkpoint, const Groups& groups, bool has_rounds) {
+  const int before = OuterLoop::workers_of(checkpoint.documents().outer);
+  const int now = has_rounds ? groups.num_workers() : 0;
+  if (before == now) {
+    return;
+  }
+  const auto text = [](int workers) {
+    return workers == 0 ? std::string("ranks that all step together")
+                        : fmt::format("{} workers", workers);
+  };
+  log_info(fmt::format("{}: made by {}; {} go on from {}",
+                       checkpoint.path(),
+                       text(before),
+                       text(now),
+                       before == 0 ? "its weights and moments"
+                                   : "the anchor, moved by the round that had arrived, with the "
+                                     "mean of the moments"));
+}
+
+// A rate that no late average can bear warns, and trains: small modes may bear it.
+void warn_of_unstable_rounds(const OuterConfig& config) {
+  const double penalty = config.penalty == OuterPenalty::constant ? config.penalty_value : 1.0;
+  const bool measures =
+      config.penalty == OuterPenalty::gap || config.penalty == OuterPenalty::gap_per_tensor;
+  if (config.is_late() && !measures && config.lr / penalty > largest_stable_rate(config)) {
+    log_warning(
+        fmt::format("outer.lr {} over a penalty of {} is beyond 1 - outer.momentum = {}: what a "
+                    "round learns whole becomes unstable when it arrives a round late; lower "
+                    "outer.lr, or set outer.penalty \"gap\"",
+                    config.lr,
+                    penalty,
+                    largest_stable_rate(config)));
+  }
+}
+
 // Where a guard judges, each new plan is looked at as soon as it has settled.
 SampledSteps sampled_steps(const CompressConfig& config) {
   const bool judges = !config.guard.max_error.empty() && config.policy != CompressionPolicy::replay;
@@ -99,7 +135,7 @@ SampledSteps sampled_steps(const CompressConfig& config) {
 Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& groups)
     : config_(config),
       options_(options),
-      world_(groups.world),
+      world_(groups.everyone),
       directory_(config.run.dir),
       start_(open_start(config_, options, groups, directory_)),
       train_data_(open_train_data(config_, start_)),
@@ -124,18 +160,32 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
                 groups,
                 directory_),
       checkpoints_(
-          directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), *groups.world),
+          directory_.checkpoints(), static_cast<std::size_t>(config.run.keep), *groups.everyone),
       sample_(static_cast<std::size_t>(config.model.sequence) + 1),
       tokens_(
           static_cast<std::size_t>(config.num_micro_batches() * config.micro_shape().num_tokens())),
       targets_(tokens_.size()),
       skips_(start_.skips) {
+  if (config_.outer.is_on()) {
+    outer_.emplace(
+        config_.outer,
+        [this](std::int64_t step) {
+          return learning_rate(config_.optimizer, step, config_.run.steps);
+        },
+        model_);
+  }
   if (start_.source == TrainingStart::Source::initial_values) {
     model_.initialize(config.run.seed);
+    if (outer_) {
+      outer_->restart();
+    }
   } else {
-    load_training_state(start_, model_);
+    load_training_state(start_, model_, outer_ ? &*outer_ : nullptr);
     if (is_first_rank()) {
       log_info(fmt::format("loaded {}, step {}", start_.checkpoint->path(), start_.step));
+      if (start_.source == TrainingStart::Source::checkpoint) {
+        report_workers(*start_.checkpoint, model_.groups(), outer_.has_value());
+      }
     }
     start_.checkpoint.reset();  // unmaps the shards
   }
@@ -157,6 +207,7 @@ ExitCode Trainer::run() {
         plan_files(read_step_plan(plan_job(config_), {}, options_.links, start_.plans));
     directory_.start(resolved_text(options_.resolved_config, config_), plan, start_.step);
     report_data(config_, start_.data, directory_);
+    warn_of_unstable_rounds(config_.outer);
     warn_of_lost_record();
   }
   if (owes_evaluation && !evaluate_when_due(start_.step)) {
@@ -164,7 +215,9 @@ ExitCode Trainer::run() {
   }
   for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {
     const bool told_to_stop = train_step(step);
-    checkpoints_.commit_when_written();
+    if (!outer_ || outer_->rounds().last_end == step) {
+      checkpoints_.commit_when_written();
+    }
     const bool evaluated = evaluate_when_due(step);
     const bool last = step == config_.run.steps;
     const bool stop = !evaluated || (told_to_stop && !last);
@@ -173,8 +226,12 @@ ExitCode Trainer::run() {
       if (is_first_rank()) {
         directory_.sync_record();  // before the checkpoint's rename, which relies on it
       }
+      if (outer_) {
+        outer_->settle();
+      }
       checkpoints_.save(training_contents({.config = config_,
                                            .model = model_,
+                                           .outer = outer_ ? &*outer_ : nullptr,
                                            .train_data = train_data_,
                                            .tokenizer = start_.data.tokenizer,
                                            .step = step,
@@ -233,27 +290,77 @@ ExitCode Trainer::stopped_after(std::int64_t step) {
 
 bool Trainer::train_step(std::int64_t step) {
   reporter_.begin_step(step);
-  StepRecord record{.step = step, .lr = learning_rate(config_.optimizer, step, config_.run.steps)};
+  StepRecord record{.step = step,
+                    .lr = learning_rate(config_.optimizer, step, config_.run.steps),
+                    .has_workers = outer_.has_value()};
   record.tokens = config_.batch.global * config_.model.sequence;
   const auto consumed = static_cast<std::uint64_t>((step - 1) * config_.batch.global);
   const StepFacts facts =
       model_.make_gradients(load(train_data_, consumed, step), StopSignal::received() != 0);
   record.loss = facts.loss;
   record.grad_norm = facts.gradient_norm;
-  record.skipped = !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
+  record.skipped = has_failed_ || !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
   skips_ = record.skipped ? skips_ + 1 : 0;
+  const bool ends_round = outer_ && (outer_->ends_round(step) || step == config_.run.steps);
   if (!record.skipped) {
-    model_.update(record.lr, record.grad_norm);
-    if (config_.check_sync) {
-      model_.require_sync();
-    }
+    model_.update(record.lr,
+                  record.grad_norm,
+                  ends_round ? MeshModel::Publishing::caller : MeshModel::Publishing::update);
   } else if (config_.run.on_nonfinite == OnNonFinite::stop || skips_ >= config_.run.max_skips) {
-    stop_on_non_finite(record);
+    has_failed_ = true;
+    if (!outer_) {
+      stop_on_non_finite(record);
+    }
   } else {
     model_.skip();
   }
+  bool stop = facts.stop;
+  if (outer_) {
+    was_told_to_stop_ |= facts.stop;
+    stop = ends_round && end_round(record, facts);
+    outer_->look();
+  }
+  if (config_.check_sync && !record.skipped) {
+    model_.require_sync();
+  }
   reporter_.end_step(record);
-  return facts.stop;
+  return stop;
+}
+
+bool Trainer::end_round(StepRecord& record, const StepFacts& facts) {
+  const RoundEnd end =
+      outer_->end_round(record.step,
+                        {.loss = facts.loss, .stop = was_told_to_stop_, .failed = has_failed_},
+                        record.step == config_.run.steps);
+  was_told_to_stop_ = false;
+  record.round = {.worker_losses = end.losses,
+                  .penalty = end.penalty,
+                  .distance = end.distance,
+                  .period = end.period,
+                  .left_out = !end.not_finite.empty()};
+  if (!end.failed.empty()) {
+    stop_workers(record, end);
+  }
+  if (!end.not_finite.empty() && is_first_rank()) {
+    log_warning(
+        fmt::format("step {}: the outer round is left out: what worker {} has learned in "
+                    "it is not finite",
+                    record.step,
+                    end.not_finite.front()));
+  }
+  return end.stop;
+}
+
+void Trainer::stop_workers(const StepRecord& record, const RoundEnd& end) {
+  reporter_.flush();
+  if (is_first_rank()) {
+    directory_.record(record);
+  }
+  throw AgreedError(fmt::format("step {}: stopped at the end of the outer round: loss or gradient "
+                                "norm of worker {} is not finite",
+                                record.step,
+                                end.failed.front()),
+                    ExitCode::non_finite);
 }
 
 std::vector<MicroBatch> Trainer::load(const Dataset& data, std::uint64_t first, std::int64_t step) {
@@ -263,7 +370,7 @@ std::vector<MicroBatch> Trainer::load(const Dataset& data, std::uint64_t first, 
   std::vector<MicroBatch> batches;
   for (std::int64_t m = 0; m < config_.num_micro_batches(); ++m) {
     // Micro-batch m of all data ranks is one run of sequences.
-    const std::int64_t sequence = (m * config_.parallel.data + model_.groups().data_rank()) * B;
+    const std::int64_t sequence = (m * config_.parallel.data + model_.groups().replica()) * B;
     MicroBatch batch{.tokens = Tensor(nullptr, DType::i32, {B, T}),
                      .first_sample = first + static_cast<std::uint64_t>(sequence),
                      .step = static_cast<std::uint64_t>(step)};
@@ -296,6 +403,9 @@ std::optional<double> Trainer::evaluate() {
     }
     loss += facts.loss;
   }
+  if (outer_) {
+    loss = outer_->mean_over_workers(loss);
+  }
   return loss / static_cast<double>(config_.run.eval_batches);
 }
 
@@ -317,7 +427,13 @@ bool Trainer::evaluate_when_due(std::int64_t step) {
     return true;
   }
   reporter_.flush();
+  if (outer_) {
+    outer_->exchange_anchor();
+  }
   const std::optional<double> loss = evaluate();
+  if (outer_) {
+    outer_->exchange_anchor();
+  }
   if (loss && is_first_rank()) {
     directory_.record_evaluation(step, *loss);
     print_lines(

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "data/dataset.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/outer_loop.h"
 #include "tools/config/train_config.h"
 #include "tools/record/metrics.h"
 #include "tools/record/run_directory.h"
@@ -45,6 +46,9 @@ class Trainer {
   // One optimizer step (docs/architecture.md follows it line by line). Returns whether some rank
   // was told to stop.
   [[nodiscard]] bool train_step(std::int64_t step);
+  // Ends an outer round with the step, whose update has been made, and notes it in the record.
+  // Returns whether some worker was told to stop.
+  [[nodiscard]] bool end_round(StepRecord& record, const StepFacts& facts);
   // This data rank's micro-batches of a global batch whose first sequence has index `first`.
   std::vector<MicroBatch> load(const Dataset& data, std::uint64_t first, std::int64_t step);
   // Mean loss over run.eval_batches global batches; nothing when a signal arrives meanwhile.
@@ -60,6 +64,8 @@ class Trainer {
   void warn_of_lost_record() const;
   [[nodiscard]] ExitCode stopped_after(std::int64_t step);
   [[noreturn]] void stop_on_non_finite(const StepRecord& record);
+  // Where workers train apart, one that cannot go on waits for the others at the end of the round.
+  [[noreturn]] void stop_workers(const StepRecord& record, const RoundEnd& end);
 
   [[nodiscard]] bool is_first_rank() const { return world_->rank() == 0; }
 
@@ -71,12 +77,15 @@ class Trainer {
   Dataset train_data_;
   std::optional<Dataset> valid_data_;
   MeshModel model_;
+  std::optional<OuterLoop> outer_;  // where groups train apart
   StepReporter reporter_;
   RunCheckpoints checkpoints_;
   std::vector<std::int32_t> sample_;   // (T + 1), one sequence as stored
   std::vector<std::int32_t> tokens_;   // (M, B, T) of a step
   std::vector<std::int32_t> targets_;  // (M, B, T)
   std::int64_t skips_ = 0;             // skipped steps in a row up to the last one
+  bool was_told_to_stop_ = false;      // this worker, in the round under way
+  bool has_failed_ = false;            // likewise: it trains no further
 };
 
 }  // namespace slackline

@@ -8,6 +8,8 @@
 #include "core/checkpoint/checkpoint_directory.h"
 #include "core/error.h"
 #include "core/joined_text.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/update/outer_step.h"
 #include "core/log.h"
 #include "parallel/mesh/stage_split.h"
 #include "tools/config/config_job.h"
@@ -20,6 +22,11 @@
 namespace slackline {
 
 namespace {
+
+// Beside weights/, the anchor: what workers that train apart have, and their rounds.
+constexpr const char* kWorkerWeights = "outer/weights/";
+constexpr const char* kOuterMomentum = "outer/momentum/";
+constexpr const char* kOuterDifference = "outer/difference/";
 
 // The checkpoint to begin with and how much of it is taken.
 std::pair<TrainingStart::Source, std::string> choose_source(const TrainConfig& config,
@@ -121,9 +128,143 @@ void take_over_tokenizer(const Checkpoint& checkpoint, std::optional<StoredToken
   }
 }
 
-// Where a part of a piece lies in the memory of its optimizer state.
-LocalPlace place_of(const OptimizerPiece& piece, const ShardPart& part) {
-  return {.shape = piece.parameter->shard.shape, .region = part.local, .first = piece.range.begin};
+// Where a part of some elements of a piece's parameter lies in memory that holds them.
+LocalPlace place_of(const OptimizerPiece& piece, const Slice& elements, const ShardPart& part) {
+  return {.shape = piece.parameter->shard.shape, .region = part.local, .first = elements.begin};
+}
+
+void read_parts(Checkpoint& checkpoint,
+                const std::string& group,
+                std::optional<std::int64_t> worker,
+                const OptimizerPiece& piece,
+                const Slice& elements,
+                const Tensor& memory) {
+  for (const ShardPart& part : parts_of_range(piece.parameter->shard, elements)) {
+    checkpoint.read_part(group + piece.parameter->spec.name,
+                         part.logical,
+                         memory,
+                         place_of(piece, elements, part),
+                         worker);
+  }
+}
+
+void add_parts(const std::string& group,
+               const OptimizerPiece& piece,
+               const Slice& elements,
+               const Tensor& memory,
+               std::vector<CheckpointTensor>& tensors) {
+  for (const ShardPart& part : parts_of_range(piece.parameter->shard, elements)) {
+    tensors.push_back({.name = group + piece.parameter->spec.name,
+                       .data = memory,
+                       .start = part.logical.start,
+                       .logical = piece.parameter->spec.shape,
+                       .place = place_of(piece, elements, part)});
+  }
+}
+
+void load_weights(Checkpoint& checkpoint,
+                  const std::string& group,
+                  std::optional<std::int64_t> worker,
+                  MeshModel& model) {
+  for (std::size_t i = 0; i < model.pieces().size(); ++i) {
+    const OptimizerPiece& piece = model.pieces()[i];
+    read_parts(
+        checkpoint, group, worker, piece, piece.range, model.optimizer().tensors()[i].weight);
+  }
+}
+
+// The mean over workers, where others made the checkpoint than go on.
+void read_mean(Checkpoint& checkpoint,
+               const std::string& group,
+               int workers,
+               const OptimizerPiece& piece,
+               const Tensor& memory,
+               StreamView stream) {
+  const Buffer one = make_buffer("moments of a worker", DType::f32, memory.shape());
+  const Buffer sum = make_buffer("sum of moments", DType::f32, memory.shape());
+  const Tensor read = one.view(DType::f32, memory.shape());
+  const Tensor all = sum.view(DType::f32, memory.shape());
+  Stream host({.name = "moments"});
+  fill_zero(host, all);
+  for (int worker = 0; worker < workers; ++worker) {
+    read_parts(checkpoint, group, worker, piece, piece.range, read);
+    add(host, all, read, all);
+  }
+  scale(host, all, 1.0F / static_cast<float>(workers), all);
+  cast(stream, all, memory);
+}
+
+// `workers` have made the checkpoint; 0: ranks that all step together.
+void load_moments(Checkpoint& checkpoint, int workers, MeshModel& model) {
+  const AdamwOptimizer& optimizer = model.optimizer();
+  const bool same = workers == model.groups().num_workers();
+  for (const OptimizerPiece& piece : model.pieces()) {
+    const std::string& name = piece.parameter->spec.name;
+    for (const auto& [group, moment] : {std::pair{"adam_m/", optimizer.first_moment(name)},
+                                        std::pair{"adam_v/", optimizer.second_moment(name)}}) {
+      if (workers == 0 || same) {
+        const std::optional<std::int64_t> worker =
+            workers == 0 ? std::nullopt
+                         : std::optional<std::int64_t>(model.groups().worker_index());
+        read_parts(checkpoint, group, worker, piece, piece.range, moment);
+      } else {
+        read_mean(checkpoint, group, workers, piece, moment, model.stream());
+      }
+    }
+  }
+}
+
+// Momentum, and differences of a round that had arrived; these are the same on all workers.
+void load_rounds(Checkpoint& checkpoint, bool has_arrived, OuterLoop& outer) {
+  const auto read = [&](const char* group, const OuterLoop::State& state, const Tensor& memory) {
+    read_parts(checkpoint, group, std::nullopt, *state.piece, state.share.range, memory);
+  };
+  for (const OuterLoop::State& state : outer.all_state()) {
+    read(kOuterMomentum, state, state.momentum);
+    if (has_arrived) {
+      read(kOuterDifference, state, state.difference);
+    }
+  }
+}
+
+// What workers owed their anchor, where ranks go on that all step together.
+void make_owed_step(Checkpoint& checkpoint, const OuterStep& step, MeshModel& model) {
+  for (std::size_t i = 0; i < model.pieces().size(); ++i) {
+    const OptimizerPiece& piece = model.pieces()[i];
+    const Tensor weight = model.optimizer().tensors()[i].weight;
+    const auto memory = [&](const char* name) {
+      return make_buffer(name, DType::f32, weight.shape(), backing_of(model.stream().device()));
+    };
+    const Buffer momentum = memory("outer momentum");
+    const Buffer difference = memory("outer difference");
+    const Buffer anchor = memory("outer anchor");
+    const auto view = [&](const Buffer& buffer) { return buffer.view(DType::f32, weight.shape()); };
+    read_parts(checkpoint, kOuterMomentum, std::nullopt, piece, piece.range, view(momentum));
+    read_parts(checkpoint, kOuterDifference, std::nullopt, piece, piece.range, view(difference));
+    cast(model.stream(), weight, view(anchor));
+    outer_step(model.stream(),
+               {.difference = view(difference),
+                .momentum = view(momentum),
+                .anchor = view(anchor),
+                .weight = weight},
+               step);
+    model.stream().synchronize();
+  }
+  model.publish_weights();
+}
+
+// Rounds of another number of workers than go on: what they owed is made, their momentum is kept
+// where there is a place for it.
+void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer) {
+  const std::optional<OuterStep> owed = OuterLoop::owed_step(checkpoint.documents().outer);
+  if (outer != nullptr) {
+    load_rounds(checkpoint, owed.has_value(), *outer);
+    if (owed) {
+      outer->make_owed_step(*owed);
+    }
+  } else if (owed) {
+    make_owed_step(checkpoint, *owed, model);
+  }
 }
 
 }  // namespace
@@ -149,56 +290,67 @@ TrainingStart open_training_start(TrainConfig& config,
   return start;
 }
 
-void load_training_state(TrainingStart& start, MeshModel& model) {
+void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* outer) {
   Checkpoint& checkpoint = *start.checkpoint;
-  AdamwOptimizer& optimizer = model.optimizer();
-  for (std::size_t i = 0; i < optimizer.tensors().size(); ++i) {
-    const OptimizerPiece& piece = model.pieces()[i];
-    for (const ShardPart& part : parts_of_range(piece.parameter->shard, piece.range)) {
-      checkpoint.read_part("weights/" + piece.parameter->spec.name,
-                           part.logical,
-                           optimizer.tensors()[i].weight,
-                           place_of(piece, part));
-    }
-  }
+  const int workers = OuterLoop::workers_of(checkpoint.documents().outer);
+  const bool goes_on = start.source == TrainingStart::Source::checkpoint;
+  const bool same_workers = goes_on && outer != nullptr && workers == model.groups().num_workers();
+  load_weights(checkpoint, "weights/", std::nullopt, model);
   model.publish_weights();
-  if (start.source != TrainingStart::Source::checkpoint) {
+  if (outer != nullptr) {
+    outer->restart();
+  }
+  if (!goes_on) {
     return;
   }
-  for (const OptimizerPiece& piece : model.pieces()) {
-    const std::string& name = piece.parameter->spec.name;
-    for (const auto& [group, moment] : {std::pair{"adam_m/", optimizer.first_moment(name)},
-                                        std::pair{"adam_v/", optimizer.second_moment(name)}}) {
-      for (const ShardPart& part : parts_of_range(piece.parameter->shard, piece.range)) {
-        checkpoint.read_part(group + name, part.logical, moment, place_of(piece, part));
-      }
-    }
+  load_moments(checkpoint, workers, model);
+  model.optimizer().set_step_count(checkpoint.updates().value_or(start.step));
+  if (same_workers) {
+    load_weights(checkpoint, kWorkerWeights, model.groups().worker_index(), model);
+    model.publish_weights();
+    const std::string& text = checkpoint.documents().outer;
+    load_rounds(checkpoint, OuterLoop::owed_step(text).has_value(), *outer);
+    outer->load(text);
+  } else if (workers > 0) {
+    take_over_rounds(checkpoint, model, outer);
   }
-  optimizer.set_step_count(checkpoint.updates().value_or(start.step));
   start.stored_compression = stored_compression_state(checkpoint);
   model.channels().put_in_force(start.step);
-  start.taken_compression = load_compression_state(checkpoint, model);
+  if (same_workers || workers == 0) {
+    start.taken_compression = load_compression_state(checkpoint, model);
+  }
 }
 
-std::vector<CheckpointTensor> training_tensors(MeshModel& model) {
+std::vector<CheckpointTensor> training_tensors(MeshModel& model, OuterLoop* outer) {
   std::vector<CheckpointTensor> tensors;
   const AdamwOptimizer& optimizer = model.optimizer();
   const std::vector<OptimizerPiece>& pieces = model.pieces();
+  const std::string weights = outer == nullptr ? "weights/" : kWorkerWeights;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const OptimizerPiece& piece = pieces[i];
     if (!piece.saved) {
       continue;
     }
     const std::string& name = piece.parameter->spec.name;
-    for (const auto& [group, data] : {std::pair{"weights/", optimizer.tensors()[i].weight},
-                                      std::pair{"adam_m/", optimizer.first_moment(name)},
-                                      std::pair{"adam_v/", optimizer.second_moment(name)}}) {
-      for (const ShardPart& part : parts_of_range(piece.parameter->shard, piece.range)) {
-        tensors.push_back({.name = group + name,
-                           .data = data,
-                           .start = part.logical.start,
-                           .logical = piece.parameter->spec.shape,
-                           .place = place_of(piece, part)});
+    for (const auto& [group, data] :
+         {std::pair{weights, optimizer.tensors()[i].weight},
+          std::pair{std::string("adam_m/"), optimizer.first_moment(name)},
+          std::pair{std::string("adam_v/"), optimizer.second_moment(name)}}) {
+      add_parts(group, piece, piece.range, data, tensors);
+    }
+  }
+  if (outer == nullptr) {
+    return tensors;
+  }
+  for (CheckpointTensor& tensor : tensors) {
+    tensor.worker = model.groups().worker_index();
+  }
+  for (const OuterLoop::State& state : outer->state()) {
+    if (model.groups().worker_index() == 0 && state.share.counted) {
+      add_parts("weights/", *state.piece, state.share.range, state.anchor, tensors);
+      add_parts(kOuterMomentum, *state.piece, state.share.range, state.momentum, tensors);
+      if (!state.difference.empty()) {
+        add_parts(kOuterDifference, *state.piece, state.share.range, state.difference, tensors);
       }
     }
   }
@@ -223,7 +375,10 @@ CheckpointContents training_contents(const TrainingState& state) {
     contents.files.emplace(kTokenizerName, state.tokenizer->json);
   }
   state.model.stream().synchronize();  // what is saved is read on the host
-  contents.tensors = training_tensors(state.model);
+  contents.tensors = training_tensors(state.model, state.outer);
+  if (state.outer != nullptr) {
+    contents.documents.outer = state.outer->state_text();
+  }
   for (CheckpointTensor& tensor : compression_tensors(state.model)) {
     contents.tensors.push_back(std::move(tensor));
   }

@@ -10,6 +10,7 @@
 #include "data/data_members.h"
 #include "data/dataset.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/outer_loop.h"
 #include "tools/config/train_config.h"
 #include "tools/record/run_directory.h"
 
@@ -49,16 +50,21 @@ struct TrainingStart {
                                                 RunDirectory* directory);
 
 // Fills this rank's part of the weights and, where the whole state is taken, of the moments, from
-// start.checkpoint, whatever layout wrote it. REQUIRES: source is not initial_values.
-void load_training_state(TrainingStart& start, MeshModel& model);
+// start.checkpoint, whatever layout wrote it. Where ranks train in outer rounds (`outer`, else
+// null) also of the state of these: as many workers go on as they were; other numbers of workers
+// start from the anchor, with the mean of the moments. REQUIRES: source is not initial_values.
+void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* outer = nullptr);
 
-// The weights and moments that this rank saves, so that each element is saved by one rank. Views.
-[[nodiscard]] std::vector<CheckpointTensor> training_tensors(MeshModel& model);
+// The weights, moments and outer rounds (`outer`, or null) that this rank saves, so that each
+// element is saved by one rank. Views.
+[[nodiscard]] std::vector<CheckpointTensor> training_tensors(MeshModel& model,
+                                                             OuterLoop* outer = nullptr);
 
 // What this rank adds to a checkpoint of a training run.
 struct TrainingState {
   const TrainConfig& config;
   MeshModel& model;
+  OuterLoop* outer = nullptr;  // settled; null where all ranks step together
   const Dataset& train_data;
   const std::optional<StoredTokenizer>& tokenizer;
   std::int64_t step = 0;   // completed

@@ -59,16 +59,15 @@ BREAKS = [
           "  const auto row = static_cast<std::size_t>(distance - 1);\n"),
     Break("neighbours_piece", "second moments are read where the tensor rank before has its own",
           "tools/run/training_state.cpp",
-          "        checkpoint.read_part(group + name, part.logical, moment, place_of(piece, part));\n",
-          "        const bool second = group == std::string(\"adam_v/\");\n"
-          "        checkpoint.read_part(\n"
-          "            group + name, second ? part.local : part.logical, moment, "
-          "place_of(piece, part));\n"),
+          "    checkpoint.read_part(group + piece.parameter->spec.name,\n"
+          "                         part.logical,\n",
+          "    checkpoint.read_part(group + piece.parameter->spec.name,\n"
+          "                         group == \"adam_v/\" ? part.local : part.logical,\n"),
     # More that would easily slip through.
     Break("bias_correction", "a resumed run corrects Adam's bias for one step too many",
           "tools/run/training_state.cpp",
-          "  optimizer.set_step_count(checkpoint.updates().value_or(start.step));\n",
-          "  optimizer.set_step_count(checkpoint.updates().value_or(start.step) + 1);\n"),
+          "  model.optimizer().set_step_count(checkpoint.updates().value_or(start.step));\n",
+          "  model.optimizer().set_step_count(checkpoint.updates().value_or(start.step) + 1);\n"),
     Break("dropout_key", "dropout counts samples from the first one of a micro-batch",
           "core/kernels/elementwise/dropout_cpu.cpp",
           "  const std::uint64_t first_sample = args.key.first_sample + first_row / rows_per_sample;\n",
@@ -99,8 +98,8 @@ BREAKS = [
           "    return tensor;\n"),
     Break("table_counted_twice", "the gradient norm counts both copies of the tied table",
           "parallel/sync/sync_generator.cpp",
-          "      piece.counted = !elsewhere && same.index == 0;\n",
-          "      piece.counted = (!elsewhere || is_copy) && same.index == 0;\n"),
+          "      piece.counted = !piece.is_copy && same.index == 0;\n",
+          "      piece.counted = (!piece.is_copy || is_copy) && same.index == 0;\n"),
     Break("evaluation_leaves_state", "an evaluation leaves its right factors behind",
           "parallel/step/mesh_model.cpp",
           "  double loss = executor_.evaluate(work_of(std::move(micro_batches)));\n"

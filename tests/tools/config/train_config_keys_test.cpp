@@ -101,6 +101,7 @@ std::set<std::string> reader_keys() {
   document.set(R"(compress.classes=[{"site": "embedding", "stage": 0, "phase": "step",
                                      "codec": {"codec": "cast"}}])");
   document.set("compress.stages=1");
+  document.set(R"(outer={"method": "none", "clip": 1.0})");
   document.set("compress.guard.max_error=0.5");
   static_cast<void>(read_train_config(document));
   std::set<std::string> keys;
@@ -131,7 +132,7 @@ TEST_CASE("the schema's defaults are the reader's") {
     const nlohmann::json keys = rule.value("properties", nlohmann::json::object());
     for (const auto& [key, below] : keys.items()) {
       if (below.is_object() && resolved.contains(section)) {
-        compare(section + "." + key, below, resolved[section]);
+        compare(fmt::format("{}.{}", section, key), below, resolved[section]);
       }
     }
   }

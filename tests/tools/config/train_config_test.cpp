@@ -240,6 +240,43 @@ TEST_CASE("settings of the mesh that do not exist or do nothing are refused") {
   });
 }
 
+TEST_CASE("outer rounds say what they do not fit") {
+  const auto with = [](const std::string& outer, const std::string& other = "parallel.data=4") {
+    return std::vector<std::string>{"outer=" + outer, "parallel.data=4", "parallel.group=2", other};
+  };
+  require_refusals({
+      {with(R"({"method": "coo"})"), "outer.method", "co2"},
+      {{R"(outer={"method": "co2"})"}, "outer.method", "needs two groups"},
+      {{R"(outer={"method": "co2"})", "parallel.data=4", "parallel.group=4"},
+       "outer.method",
+       "nearest is parallel.data = 8"},
+      {with(R"({"method": "slowmo", "delay": 1})"), "outer.delay", "use \"co2\""},
+      {with(R"({"method": "diloco", "period": "auto"})"), "outer.period", "nearest is 12"},
+      {with(R"({"method": "co2", "period": 0})"), "outer.period", "at least 1"},
+      {with(R"({"method": "co2", "momentum": 1})"), "outer.momentum", "below 1"},
+      {with(R"({"method": "co2", "nesterov": true})"), "outer.nesterov", "diloco"},
+      {with(R"({"method": "slowmo", "penalty": "gap"})"), "outer.penalty", "co2"},
+      {with(R"({"method": "co2", "penalty": 0})"), "outer.penalty", "greater than 0"},
+      {with(R"({"method": "co2", "penalty": "gab"})"), "outer.penalty", "gap"},
+      {with(R"({"method": "diloco", "clip": 1})"), "outer.clip", "co2"},
+      {with(R"({"method": "co2", "clip_kind": "norm"})"), "outer.clip_kind", "needs outer.clip"},
+      {with(R"({"method": "co2", "eager": true})"), "outer.eager", "not built"},
+      {with(R"({"method": "co2"})", "device=rehearsal"), "outer.method", "rehearsals"},
+      {with(R"({"method": "co2"})", "network.collectives=hierarchical"),
+       "outer.method",
+       "network.collectives"},
+      {with(R"({"method": "co2"})", "compress.policy=critical_path"),
+       "outer.method",
+       "compress.policy"},
+  });
+  const TrainConfig config = read_with(with(R"({"method": "co2", "penalty": 1.5})"));
+  CHECK(config.outer.penalty_value == 1.5);
+  CHECK_FALSE(config.outer.period.has_value());
+  CHECK(config.mesh_job().parallel.data == 2);
+  CHECK(config.parallel.num_workers() == 2);
+  CHECK(config.mesh_job().global_batch() == config.batch.global / 2);
+}
+
 TEST_CASE("codecs are refused on sums that a data strategy takes apart") {
   const auto with = [](const std::string& strategy, const std::string& setting) {
     return std::vector<std::string>{"parallel.data=2",

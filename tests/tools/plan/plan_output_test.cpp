@@ -61,6 +61,37 @@ std::string big_config(const std::string& path) {
 
 }  // namespace
 
+TEST_CASE("a plan says what a round of workers takes, and how long a period hides it") {
+  const auto plan_of = [&](const std::string& period) {
+    return make_step_plan(planned_job({"parallel.pipeline=2",
+                                       "parallel.data=4",
+                                       "parallel.group=2",
+                                       "batch.micro=1",
+                                       R"(outer={"method": "co2", "period": )" + period + "}"}),
+                          std::nullopt,
+                          two_nodes());
+  };
+  const StepPlan plan = plan_of("7");
+  const nlohmann::json round = nlohmann::json::parse(plan_json(plan, {}))["outer"];
+  CHECK(round["workers"] == 2);
+  CHECK(round["period"] == 7);
+  // The tied table stands on both stages: so often it is sent.
+  const ModelConfig& model = plan.job.mesh.model;
+  const auto sent =
+      static_cast<std::size_t>(num_parameters(model) + std::int64_t{model.vocab} * model.hidden);
+  CHECK(round["bytes"] == 2 * sent * sizeof(float));
+  // Both nodes' four ranks send at once, each half of what all send.
+  const double seconds = static_cast<double>(sent) * sizeof(float) / 1e9;
+  CHECK(round["seconds"].get<double>() >= seconds / 2);
+  CHECK(round["seconds"].get<double>() <= 2 * seconds + 1e-3);
+  const double step = plan.timeline.step.value;
+  const auto shortest = round["shortest_period"].get<double>();
+  CHECK(shortest * step >= round["seconds"].get<double>());
+  CHECK((shortest - 1) * step < 1.1 * round["seconds"].get<double>());
+  CHECK_THAT(plan_text(plan), Contains("outer rounds of 2 workers"));
+  CHECK(nlohmann::json::parse(plan_json(plan_of("\"auto\""), {}))["outer"]["period"].is_null());
+}
+
 TEST_CASE("a plan says which collectives go through groups, and what crosses between them") {
   const std::vector<std::string> mesh = {"parallel.pipeline=2",
                                          "parallel.data=4",

@@ -42,11 +42,12 @@ std::int64_t first_traced_step(std::int64_t first_step,
 TraceRecorder::TraceRecorder(const TrainConfig& config,
                              std::int64_t first_step,
                              const MeasuredSteps& measured,
-                             Communicator& world,
+                             const Groups& groups,
                              RunDirectory& directory)
     : traces_(config.trace),
       first_(first_traced_step(first_step, measured, config.run.steps)),
-      world_(&world),
+      world_(groups.world),
+      writes_(groups.is_first_rank()),
       directory_(&directory) {}
 
 void TraceRecorder::add(const AccountedStep& step) {
@@ -57,7 +58,7 @@ void TraceRecorder::add(const AccountedStep& step) {
   add_bars(step);
   if (traced == kTracedSteps - 1) {
     const std::string trace = chrome_text();
-    if (world_->rank() == 0) {
+    if (writes_) {
       directory_->write_trace(trace);
     }
   }

@@ -14,16 +14,17 @@
 namespace slackline {
 
 // Records the trace of two steps of a run, where its config asks for one, and writes it once it is
-// complete. Every rank has one and calls alike; rank 0 writes.
+// complete: of all ranks that step together. Every rank has one and calls alike; the first rank of
+// the run writes.
 class TraceRecorder {
  public:
   // The steps after `first_step`, the first that this process trains, are traced. Where a plan is
   // chosen at once by what is `measured` first, steps under it are, if the run has as many.
-  // Config, world and directory must outlive it.
+  // Config, groups and directory must outlive it.
   TraceRecorder(const TrainConfig& config,
                 std::int64_t first_step,
                 const MeasuredSteps& measured,
-                Communicator& world,
+                const Groups& groups,
                 RunDirectory& directory);
 
   // Adds a step if it is traced: its ops and transfers, and on the track "step" its whole length.
@@ -38,6 +39,7 @@ class TraceRecorder {
   bool traces_;
   std::int64_t first_;  // step
   Communicator* world_;
+  bool writes_;
   RunDirectory* directory_;
   std::vector<schedule::TraceBar> bars_;  // of this rank
 };

@@ -1,0 +1,132 @@
+#include "optim/outer_config.h"
+
+#include <array>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace slackline {
+
+namespace {
+
+using namespace std::string_view_literals;
+
+// In the order of OuterMethod, OuterPenalty without the constant, and OuterClip without none.
+constexpr std::array kMethods = {"none"sv, "co2"sv, "slowmo"sv, "diloco"sv};
+constexpr std::array kPenalties = {"none"sv, "gap"sv, "gap_per_tensor"sv};
+constexpr std::array kClipKinds = {"element"sv, "norm"sv};
+
+constexpr std::int64_t kDefaultPeriod = 12;  // of methods whose steps wait for the round
+constexpr std::int64_t kMaxPeriod = std::int64_t{1} << 30U;
+
+OuterConfig defaults_of(OuterMethod method) {
+  switch (method) {
+    case OuterMethod::co2:
+      return {.method = method, .lr = 0.8, .momentum = 0.2, .delay = 1};
+    case OuterMethod::diloco:
+      return {.method = method, .lr = 0.7, .momentum = 0.9, .nesterov = true};
+    case OuterMethod::slowmo:
+    case OuterMethod::none:
+      break;
+  }
+  return {.method = method};
+}
+
+void read_period(JsonReader& section, OuterConfig& config) {
+  const std::string given = section.json("period");
+  if (given == "\"auto\"" || (given.empty() && config.is_late())) {
+    static_cast<void>(section.string("period", "auto"));
+    if (!config.is_late()) {
+      section.fail("period",
+                   fmt::format("\"auto\" is the shortest round that hides behind computing, and "
+                               "with outer.delay 0 none does; nearest is {}",
+                               kDefaultPeriod));
+    }
+    return;
+  }
+  config.period =
+      section.integer("period", {.default_value = kDefaultPeriod, .min = 1, .max = kMaxPeriod});
+}
+
+void read_penalty(JsonReader& section, OuterConfig& config) {
+  const std::string given = section.json("penalty");
+  if (!given.empty() && given.front() != '"') {
+    config.penalty = OuterPenalty::constant;
+    config.penalty_value = section.number("penalty", {.min = 0.0, .exclusive_min = true});
+  } else {
+    constexpr std::array kKinds = {
+        OuterPenalty::none, OuterPenalty::gap, OuterPenalty::gap_per_tensor};
+    config.penalty = kKinds.at(section.choice("penalty", kPenalties, 0));
+  }
+  if (config.penalty != OuterPenalty::none && config.method != OuterMethod::co2) {
+    section.fail("penalty", R"(is of outer.method "co2"; leave it out)");
+  }
+}
+
+void read_clip(JsonReader& section, OuterConfig& config) {
+  if (!section.has("clip")) {
+    if (section.has("clip_kind")) {
+      section.fail("clip_kind", "needs outer.clip; leave it out");
+    }
+    return;
+  }
+  config.clip = section.number("clip", {.min = 0.0, .exclusive_min = true});
+  config.clip_kind =
+      section.choice("clip_kind", kClipKinds, 0) == 0 ? OuterClip::element : OuterClip::norm;
+  if (config.method != OuterMethod::co2) {
+    section.fail("clip", R"(is of outer.method "co2"; leave it out)");
+  }
+}
+
+void refuse_what_is_not_built(JsonReader& section) {
+  const bool eager = section.boolean("eager", false);
+  const bool fragments = section.integer("fragments", {.default_value = 1, .min = 1}) > 1;
+  const auto refuse = [&](bool wanted, std::string_view key) {
+    if (wanted) {
+      section.fail(key, "is not built yet; leave it out");
+    }
+  };
+  refuse(eager, "eager");
+  refuse(fragments, "fragments");
+  refuse(section.has("mix"), "mix");
+}
+
+}  // namespace
+
+double largest_stable_rate(const OuterConfig& config) {
+  return 1.0 - config.momentum;
+}
+
+OuterConfig read_outer_config(JsonReader section) {
+  const auto given = static_cast<OuterMethod>(section.choice("method", kMethods, 0));
+  if (given == OuterMethod::none && section.keys().size() <= 1) {
+    section.finish();
+    return {};
+  }
+  // What is set beside "none" waits for a method, and has to fit one that takes it all.
+  const OuterMethod method = given == OuterMethod::none ? OuterMethod::co2 : given;
+  OuterConfig config = defaults_of(method);
+  config.delay = static_cast<int>(
+      section.integer("delay", {.default_value = config.delay, .min = 0, .max = 1}));
+  if (config.is_late() && method == OuterMethod::slowmo) {
+    section.fail("delay", R"(must be 0 under outer.method "slowmo"; use "co2")");
+  }
+  read_period(section, config);
+  config.lr = section.number("lr", {.default_value = config.lr, .min = 0.0});
+  config.momentum = section.number("momentum", {.default_value = config.momentum, .min = 0.0});
+  if (config.momentum >= 1.0) {
+    section.fail("momentum", "must be below 1");
+  }
+  config.nesterov = section.boolean("nesterov", config.nesterov);
+  if (config.nesterov && method != OuterMethod::diloco) {
+    section.fail("nesterov", R"(is of outer.method "diloco"; leave it out)");
+  }
+  read_penalty(section, config);
+  read_clip(section, config);
+  refuse_what_is_not_built(section);
+  section.finish();
+  config.method = given;
+  return config;
+}
+
+}  // namespace slackline

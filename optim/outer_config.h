@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/json_reader.h"
+
+namespace slackline {
+
+// How what workers have learned in a round becomes the next anchor (docs/outer.md has equations and
+// sources).
+enum class OuterMethod {
+  none,    // ranks step together, always
+  co2,     // Sun et al., ICLR 2024: the average is one round late, and penalized for that
+  slowmo,  // Wang et al., ICLR 2020: momentum in units of the inner rate
+  diloco,  // Douillard et al., 2023: Nesterov's momentum
+};
+
+// By what CO2 divides a late difference.
+enum class OuterPenalty {
+  none,
+  constant,
+  gap,             // how far the anchor moved meanwhile, in lengths that a round can go
+  gap_per_tensor,  // the same of each tensor by itself
+};
+
+enum class OuterClip { none, element, norm };
+
+// The "outer" section (configs/README.md describes each key).
+struct OuterConfig {
+  // Whether the difference of a round enters the anchor one round later, having travelled
+  // meanwhile.
+  [[nodiscard]] bool is_late() const { return delay == 1; }
+
+  [[nodiscard]] bool is_on() const { return method != OuterMethod::none; }
+
+  OuterMethod method = OuterMethod::none;
+  std::optional<std::int64_t> period{};  // steps of a round; absent: the run chooses
+  double lr = 1.0;
+  double momentum = 0.5;
+  bool nesterov = false;
+  OuterPenalty penalty = OuterPenalty::none;
+  double penalty_value = 1.0;  // of constant
+  OuterClip clip_kind = OuterClip::none;
+  double clip = 1.0;  // in units of parameters
+  int delay = 0;
+};
+
+// The largest outer rate, divided by the penalty, at which a late average does not blow up modes
+// that one round learns whole: 1 - momentum.
+[[nodiscard]] double largest_stable_rate(const OuterConfig& config);
+
+// Reads the section and finishes it; throws ConfigError at the first violation. One that is not
+// there is `none`.
+[[nodiscard]] OuterConfig read_outer_config(JsonReader section);
+
+}  // namespace slackline

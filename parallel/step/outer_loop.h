@@ -1,0 +1,161 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/kernels/update/outer_step.h"
+#include "core/tensor/buffer.h"
+#include "optim/outer_config.h"
+#include "parallel/step/mesh_model.h"
+#include "parallel/sync/outer_plan.h"
+
+namespace slackline {
+
+// What one worker knows at the end of a round.
+struct RoundFacts {
+  double loss = 0.0;    // of the step that ends it
+  bool stop = false;    // some rank of it was told to stop
+  bool failed = false;  // it trains no further: something is not finite
+};
+
+// What all workers know of the end of a round.
+struct RoundEnd {
+  std::vector<double> losses{};   // of workers
+  bool stop = false;              // some worker was told to stop
+  std::vector<int> failed{};      // workers that train no further
+  std::vector<int> not_finite{};  // workers whose difference is not: the round is left out
+  double penalty = 1.0;           // what a late difference was divided by; the largest of tensors
+  double distance = 0.0;    // of workers' weights from their mean, as they were last sent: RMS
+  std::int64_t period = 0;  // steps of the round that begins
+};
+
+// Outer rounds of a worker: groups of data ranks train apart, what each has learned in a round is
+// added up over workers while the next one computes, or at once, and moves the anchor that all of
+// them start from (docs/outer.md). Nothing else crosses between workers, but one small exchange of
+// facts at the end of a round.
+//
+// A rank keeps anchor and momentum of its share of the model, and sends the anchor's difference to
+// its weights to the ranks at its place in other workers. Refers to the model, which must outlive
+// it. Used by the rank's thread; every rank of the run calls alike.
+class OuterLoop {
+ public:
+  // The anchor is the model's weights. `rate` is the optimizer's rate of a step.
+  // REQUIRES: the model's groups have workers, and config.is_on().
+  OuterLoop(const OuterConfig& config,
+            std::function<double(std::int64_t step)> rate,
+            MeshModel& model);
+
+  // The weights as they are become the anchor, and the momentum 0.
+  void restart();
+
+  [[nodiscard]] bool ends_round(std::int64_t step) const { return rounds_.next_end() == step; }
+
+  // Called after every other step: notes when the transfers under way have ended.
+  void look();
+
+  // Ends a round after the update of its last step, which has published nothing. Afterwards all
+  // workers have the anchor as their weights, and those are on their way to whoever reads them. The
+  // `last` round of a run is waited for and enters the anchor too. Blocks until the round that
+  // travels has arrived.
+  [[nodiscard]] RoundEnd end_round(std::int64_t step, const RoundFacts& own, bool last);
+
+  [[nodiscard]] const OuterRounds& rounds() const { return rounds_; }
+
+  // Of a number that all ranks of a worker have. All ranks of the run call it.
+  [[nodiscard]] double mean_over_workers(double number);
+
+  // Gives weights and anchor each other's values, and publishes the weights: to evaluate the anchor
+  // in the middle of a round, and back.
+  void exchange_anchor();
+
+  // Waits for the round under way, so that state() is whole. Changes no result.
+  void settle();
+
+  // What a rank keeps of its shares, for checkpoints. Views.
+  struct State {
+    const OptimizerPiece* piece = nullptr;
+    OuterShare share{};
+    Tensor anchor{};
+    Tensor momentum{};
+    Tensor difference{};  // sum over workers of the round that has arrived; empty: none has
+  };
+
+  // What of it matters; all of it, to be loaded.
+  [[nodiscard]] std::vector<State> state();
+  [[nodiscard]] std::vector<State> all_state();
+
+  // The rest of it, as a JSON text, and back. REQUIRES of the text: state_text() made it, of as
+  // many workers, and what state() names is loaded.
+  [[nodiscard]] std::string state_text() const;
+  void load(const std::string& text);
+
+  // How many workers made a text; 0: an empty text, for ranks that all step together.
+  [[nodiscard]] static int workers_of(const std::string& text);
+  // The step that an anchor still lacks: by the round that had arrived. Under a penalty of each
+  // tensor's own by the largest of them.
+  [[nodiscard]] static std::optional<OuterStep> owed_step(const std::string& text);
+  // Makes it, with momentum and differences of state() and the weights as anchor, where other
+  // numbers of workers go on.
+  void make_owed_step(const OuterStep& step);
+
+ private:
+  // Whether the penalty goes by how far the anchor moves.
+  [[nodiscard]] bool measures_moves() const {
+    return config_.penalty == OuterPenalty::gap || config_.penalty == OuterPenalty::gap_per_tensor;
+  }
+
+  [[nodiscard]] Tensor of_share(const Buffer& buffer, const OuterShare& share) const;
+  [[nodiscard]] Tensor weight_of(const OuterShare& share) const;
+
+  // Sets differences to anchor - weight.
+  void take_differences();
+  // Weights become the anchor.
+  void take_anchor();
+  void send();
+  void finish_transfers();
+  // Moves the anchor, and weights with it, by the differences that have arrived, of a round that
+  // ended with `step`. Where one is sent, differences become those of the round that ends now.
+  enum class Sends { no, yes };
+  // Its step, without the penalty.
+  [[nodiscard]] OuterStep step_of(std::int64_t step) const;
+  void move_anchor(std::int64_t step, Sends sends);
+  // Makes the momentum of all shares, no longer than the norm that is allowed.
+  void limit_momentum(const OuterStep& move, const std::vector<double>& divisors);
+  // Divisors of a late difference, by parameter of the model.
+  [[nodiscard]] std::vector<double> penalties() const;
+  // Squares of what `buffer` has of shares that count, by parameter of the model.
+  [[nodiscard]] std::vector<double> squares_of(const Buffer& buffer);
+  [[nodiscard]] RoundEnd agree(const RoundFacts& own, bool last);
+  void choose_period(std::span<const double> round_seconds, double step_seconds);
+  void publish();
+
+  OuterConfig config_;
+  std::function<double(std::int64_t step)> rate_;
+  MeshModel* model_;
+  Groups* groups_;
+  std::vector<OuterShare> shares_;
+  std::vector<std::size_t> parameters_;  // of shares, among those of the model
+  std::vector<double> elements_;         // of the model's parameters
+  Buffer anchor_;
+  Buffer momentum_;
+  Buffer difference_;
+  OuterRounds rounds_;
+  std::vector<Transfer> transfers_;
+  bool has_arrived_ = false;           // differences are the sum over workers, to be used
+  double largest_penalty_ = 1.0;       // of the last move
+  std::vector<double> moved_squares_;  // of that move, by parameter of the model; if measured
+  double sent_squares_ = 0.0;          // of differences as they were sent, over workers
+  double arrived_squares_ = 0.0;       // of this rank's part of their sum, as it arrived
+
+  // For a period that the run chooses.
+  double sent_at_ = 0.0;
+  double round_seconds_ = 0.0;  // from sending to arrival; 0: not known
+  double round_began_ = 0.0;    // when its first step did
+};
+
+}  // namespace slackline

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "parallel/sync/sync_plan.h"
+
+namespace slackline {
+
+// Elements of a parameter whose anchor this rank keeps, sends and updates in outer rounds. Over the
+// ranks of a worker each element stands once, but for copies that tensor ranks or both end stages
+// have of it.
+struct OuterShare {
+  std::size_t piece = 0;  // of SyncPlan::owned, which it is a part of
+  Slice range{};          // elements of the local tensor
+  std::size_t first = 0;  // of them in the rank's buffers, where shares follow one another
+  bool counted = false;   // not a copy: enters sums over the model, and checkpoints
+};
+
+// Pieces that several data ranks update alike are divided among them.
+[[nodiscard]] std::vector<OuterShare> outer_shares(const std::vector<OptimizerPiece>& pieces);
+
+[[nodiscard]] std::size_t elements_of(const std::vector<OuterShare>& shares);
+
+// Ranges of the rank's buffers that travel as one transfer each.
+[[nodiscard]] std::vector<Slice> outer_transfers(std::size_t elements);
+
+// Where rounds end: with the steps that a period divides; where a run chooses its period, so many
+// steps after the last end.
+struct OuterRounds {
+  std::int64_t last_end = 0;  // step; 0: none yet
+  std::int64_t before = 0;    // the end before it: the round that travels began there
+  std::int64_t period = 1;
+  bool by_choice = false;
+
+  [[nodiscard]] std::int64_t next_end() const {
+    return by_choice ? last_end + period : (last_end / period + 1) * period;
+  }
+
+  // The round that is under way ends with this step.
+  void end(std::int64_t step) {
+    before = last_end;
+    last_end = step;
+  }
+};
+
+// The shortest period at which a round of so many seconds hides behind steps: a tenth is spare.
+// A period that is in force stays while it hides the round and is not half as long again as needed.
+[[nodiscard]] std::int64_t chosen_period(double round_seconds,
+                                         double step_seconds,
+                                         std::int64_t in_force);
+
+}  // namespace slackline

@@ -1,0 +1,404 @@
+// Outer rounds move the anchor as docs/outer.md says: by an oracle in double that trains each
+// worker as a model of its own, over layouts of a worker, methods and what they are set to.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/comm/world.h"
+#include "parallel/step/outer_loop.h"
+#include "tests/equivalence/bounds.h"
+#include "tests/equivalence/distance.h"
+#include "tests/equivalence/logical_state.h"
+#include "tests/support/catch.h"
+
+namespace slackline::testing {
+
+namespace {
+
+struct OuterRun {
+  MeshRun mesh{};
+  OuterConfig outer{};
+  bool same_samples = false;  // all data ranks train on those of the first
+};
+
+struct OuterResult {
+  std::vector<LogicalTensors> anchors{};  // of workers, at the end
+  std::vector<RoundEnd> rounds{};
+  std::size_t outer_bytes = 0;  // sent by all ranks
+};
+
+constexpr double kHangSeconds = 60.0;
+
+OuterConfig config_of(const std::string& text) {
+  return read_outer_config(JsonReader::parse(text, "test"));
+}
+
+OuterRun run_of(const std::string& outer, int tensor, int pipeline, int data, int group) {
+  OuterRun run{.outer = config_of(outer)};
+  run.mesh.model = {.layers = 2, .hidden = 32, .heads = 4, .sequence = 16, .vocab = 67, .ffn = 96};
+  run.mesh.steps = 6;
+  run.mesh.parallel.tensor = tensor;
+  run.mesh.parallel.pipeline = pipeline;
+  run.mesh.parallel.data = data;
+  run.mesh.parallel.group = group;
+  run.mesh.parallel.groups_apart = true;
+  return run;
+}
+
+// Falls, as the penalty by the gap wants it.
+double rate_of(std::int64_t step) {
+  return kLearningRate / (1.0 + 0.1 * static_cast<double>(step));
+}
+
+// What a test does to a rank after a step's update.
+using Interfere = std::function<void(MeshModel& model, int step)>;
+
+OuterResult run_outer(const OuterRun& run, const Interfere& interfere = {}) {
+  const int workers = run.mesh.parallel.num_workers();
+  std::vector<std::unique_ptr<LogicalState>> anchors;
+  anchors.reserve(static_cast<std::size_t>(workers));
+  for (int i = 0; i < workers; ++i) {
+    anchors.push_back(std::make_unique<LogicalState>(run.mesh.model));
+  }
+  OuterResult result;
+  std::vector<std::size_t> bytes(static_cast<std::size_t>(run.mesh.parallel.num_ranks()));
+  const WorldOptions options{.timeout_seconds = kHangSeconds};
+  run_local_ranks(run.mesh.parallel.num_ranks(), options, [&](Communicator& world) {
+    Groups groups(world, run.mesh.parallel, run.mesh.model.tie_embeddings);
+    MeshModel model(run.mesh.options(), groups);
+    OuterLoop outer(run.outer, rate_of, model);
+    model.initialize(kSeed);
+    outer.restart();
+    for (int step = 1; step <= run.mesh.steps; ++step) {
+      const bool last = step == run.mesh.steps;
+      const bool ends = last || outer.ends_round(step);
+      RankBatches batches(run.mesh, run.same_samples ? 0 : groups.replica(), step);
+      const StepFacts facts = model.make_gradients(batches.micro_batches());
+      model.update(rate_of(step),
+                   facts.gradient_norm,
+                   ends ? MeshModel::Publishing::caller : MeshModel::Publishing::update);
+      if (interfere) {
+        interfere(model, step);
+      }
+      if (ends) {
+        const RoundEnd end = outer.end_round(step, {.loss = facts.loss}, last);
+        if (world.rank() == 0) {
+          result.rounds.push_back(end);
+        }
+        model.require_sync();
+      }
+    }
+    model.finish_gather();
+    for (const OuterLoop::State& state : outer.all_state()) {
+      if (state.share.counted) {
+        anchors[static_cast<std::size_t>(groups.worker_index())]->put(
+            {.parameter = state.piece->parameter, .range = state.share.range}, state.anchor);
+      }
+    }
+    bytes[static_cast<std::size_t>(world.rank())] = groups.outer->bytes_sent();
+  });
+  result.outer_bytes = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
+  for (const std::unique_ptr<LogicalState>& anchor : anchors) {
+    result.anchors.push_back(anchor->take());
+  }
+  return result;
+}
+
+// ---- the oracle: one rank trains every worker's model, one after the other; the rest is double
+
+using Doubles = std::map<std::string, std::vector<double>>;
+
+template <typename F>
+void for_each_element(Doubles& tensors, const F& f) {
+  for (auto& [name, values] : tensors) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      f(name, i, values[i]);
+    }
+  }
+}
+
+Doubles weights_of(const MeshModel& model) {
+  Doubles weights;
+  for (const OptimizedTensor& tensor : const_cast<MeshModel&>(model).optimizer().tensors()) {
+    const auto values = tensor.weight.span<float>();
+    weights[tensor.name] = {values.begin(), values.end()};
+  }
+  return weights;
+}
+
+void set_weights(MeshModel& model, const Doubles& weights) {
+  for (const OptimizedTensor& tensor : model.optimizer().tensors()) {
+    const std::vector<double>& values = weights.at(tensor.name);
+    std::ranges::transform(values, tensor.weight.span<float>().begin(), [](double value) {
+      return static_cast<float>(value);
+    });
+  }
+  model.publish_weights();
+}
+
+double mean_square(const Doubles& tensors, const std::string& only = "") {
+  double sum = 0.0;
+  double count = 0.0;
+  for (const auto& [name, values] : tensors) {
+    if (only.empty() || only == name) {
+      sum += std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+      count += static_cast<double>(values.size());
+    }
+  }
+  return sum / count;
+}
+
+struct Oracle {
+  OuterConfig config{};
+  Doubles anchor{};
+  Doubles momentum{};
+  Doubles last_move{};
+
+  // `difference`: anchor - mean of end points, of a round of so many steps that began with rate
+  // `first_rate` and ended with `last_rate`.
+  void move(const Doubles& difference, std::int64_t steps, double first_rate, double last_rate) {
+    const double g = config.method == OuterMethod::slowmo ? last_rate : 1.0;
+    const double reach = static_cast<double>(steps) * first_rate;
+    for_each_element(momentum, [&](const std::string& name, std::size_t i, double& m) {
+      m = config.momentum * m + difference.at(name)[i] / divisor(name, reach) / g;
+      if (config.clip_kind == OuterClip::element) {
+        m = std::clamp(m, -config.clip, config.clip);
+      }
+    });
+    if (config.clip_kind == OuterClip::norm) {
+      double elements = 0.0;
+      for (const auto& [name, values] : momentum) {
+        elements += static_cast<double>(values.size());
+      }
+      const double norm = std::sqrt(mean_square(momentum) * elements);
+      for_each_element(momentum, [&](const std::string&, std::size_t, double& m) {
+        m *= std::min(1.0, config.clip / norm);
+      });
+    }
+    for_each_element(anchor, [&](const std::string& name, std::size_t i, double& a) {
+      const double m = momentum.at(name)[i];
+      const double u = config.nesterov ? difference.at(name)[i] + config.momentum * m : g * m;
+      last_move[name][i] = config.lr * u;
+      a -= config.lr * u;
+    });
+  }
+
+  [[nodiscard]] double divisor(const std::string& name, double reach) const {
+    switch (config.penalty) {
+      case OuterPenalty::none:
+        return 1.0;
+      case OuterPenalty::constant:
+        return config.penalty_value;
+      case OuterPenalty::gap:
+        return 1.0 + std::sqrt(mean_square(last_move)) / reach;
+      case OuterPenalty::gap_per_tensor:
+        return 1.0 + std::sqrt(mean_square(last_move, name)) / reach;
+    }
+    return 1.0;
+  }
+};
+
+// A worker's model on one rank, which sees the batches of all its data ranks.
+std::vector<MicroBatch> batches_of(const std::vector<std::unique_ptr<RankBatches>>& ranks) {
+  std::vector<MicroBatch> all;
+  const std::size_t count = ranks.front()->micro_batches().size();
+  for (std::size_t m = 0; m < count; ++m) {
+    for (const std::unique_ptr<RankBatches>& rank : ranks) {
+      all.push_back(rank->micro_batches()[m]);
+    }
+  }
+  return all;
+}
+
+LogicalTensors oracle_anchor(const OuterRun& run) {
+  const int workers = run.mesh.parallel.num_workers();
+  const int ranks_of_worker = run.mesh.parallel.data_ranks_of_group();
+  LogicalTensors result;
+  run_local_ranks(1, {}, [&](Communicator& world) {
+    MeshModel::Options options = run.mesh.options();
+    options.job.parallel = {};
+    options.job.num_micro_batches *= ranks_of_worker;
+    Groups groups(world, options.job.parallel, run.mesh.model.tie_embeddings);
+    std::vector<std::unique_ptr<MeshModel>> models;
+    for (int worker = 0; worker < workers; ++worker) {
+      models.push_back(std::make_unique<MeshModel>(options, groups));
+      models.back()->initialize(kSeed);
+    }
+    Oracle oracle{.config = run.outer, .anchor = weights_of(*models.front())};
+    oracle.momentum = oracle.anchor;
+    for_each_element(oracle.momentum, [](const std::string&, std::size_t, double& m) { m = 0.0; });
+    oracle.last_move = oracle.momentum;
+    struct Late {
+      Doubles difference{};
+      std::int64_t begin = 0;
+      std::int64_t end = 0;
+    };
+    std::optional<Late> late;
+    std::int64_t begin = 0;
+    const auto move = [&](const Late& round) {
+      oracle.move(
+          round.difference, round.end - round.begin, rate_of(round.begin + 1), rate_of(round.end));
+    };
+    for (int step = 1; step <= run.mesh.steps; ++step) {
+      for (int worker = 0; worker < workers; ++worker) {
+        std::vector<std::unique_ptr<RankBatches>> ranks;
+        ranks.reserve(static_cast<std::size_t>(ranks_of_worker));
+        for (int rank = 0; rank < ranks_of_worker; ++rank) {
+          ranks.push_back(
+              std::make_unique<RankBatches>(run.mesh, worker * ranks_of_worker + rank, step));
+        }
+        MeshModel& model = *models[static_cast<std::size_t>(worker)];
+        const StepFacts facts = model.make_gradients(batches_of(ranks));
+        model.update(rate_of(step), facts.gradient_norm);
+        model.finish_gather();
+      }
+      const bool last = step == run.mesh.steps;
+      if (!last && step % *run.outer.period != 0) {
+        continue;
+      }
+      Late own{.difference = oracle.anchor, .begin = begin, .end = step};
+      for (const std::unique_ptr<MeshModel>& model : models) {
+        const Doubles ends = weights_of(*model);
+        for_each_element(own.difference, [&](const std::string& name, std::size_t i, double& d) {
+          d -= ends.at(name)[i] / workers;
+        });
+      }
+      if (run.outer.is_late() && late) {
+        move(*late);
+      }
+      if (run.outer.is_late() && !last) {
+        late = own;
+      } else {
+        move(own);
+      }
+      begin = step;
+      for (const std::unique_ptr<MeshModel>& model : models) {
+        set_weights(*model, oracle.anchor);
+      }
+    }
+    for (const auto& [name, values] : oracle.anchor) {
+      result[name] = {values.begin(), values.end()};
+    }
+  });
+  return result;
+}
+
+double largest_difference(const LogicalTensors& actual, const LogicalTensors& expected) {
+  double largest = 0.0;
+  for (const auto& [name, values] : expected) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(double{actual.at(name)[i]} - values[i]));
+    }
+  }
+  return largest;
+}
+
+void require_oracle(const OuterRun& run) {
+  const OuterResult result = run_outer(run);
+  for (std::size_t worker = 1; worker < result.anchors.size(); ++worker) {
+    CHECK(tensor_differences("the anchor", result.anchors[worker], result.anchors[0]) == "");
+  }
+  const LogicalTensors expected = oracle_anchor(run);
+  // As of layouts, and an outer rate and momentum add up what differs of up to three rounds.
+  CHECK(largest_difference(result.anchors[0], expected) <=
+        3.0 * kFloatRounding.weight * kLearningRate);
+}
+
+const std::vector<std::string>& settings() {
+  static const std::vector<std::string> list = {
+      R"({"method": "co2", "period": 2})",
+      R"({"method": "co2", "period": 2, "penalty": 1.5, "momentum": 0.5, "lr": 0.5})",
+      R"({"method": "co2", "period": 2, "penalty": "gap", "momentum": 0.5})",
+      R"({"method": "co2", "period": 1, "penalty": "gap_per_tensor"})",
+      R"({"method": "co2", "period": 2, "clip": 0.0005})",
+      R"({"method": "co2", "period": 2, "clip": 0.02, "clip_kind": "norm"})",
+      R"({"method": "co2", "period": 3, "delay": 0})",
+      R"({"method": "slowmo", "period": 2})",
+      R"({"method": "diloco", "period": 2})",
+      R"({"method": "diloco", "period": 4, "delay": 1, "nesterov": false})"};
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("two workers of one rank follow the oracle by every method") {
+  for (const std::string& outer : settings()) {
+    INFO(outer);
+    require_oracle(run_of(outer, 1, 1, 2, 1));
+  }
+}
+
+TEST_CASE("workers of every layout and strategy follow the oracle") {
+  const std::vector<std::tuple<int, int, int, int, const char*>> layouts = {{1, 1, 4, 2, "NNN"},
+                                                                            {1, 2, 4, 2, "NNI"},
+                                                                            {2, 1, 4, 2, "III"},
+                                                                            {2, 2, 2, 1, "NNN"},
+                                                                            {1, 2, 4, 2, "III"},
+                                                                            {1, 1, 6, 3, "NII"},
+                                                                            {1, 1, 3, 1, "NNN"},
+                                                                            {1, 2, 4, 2, "NNG"}};
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const auto& [tensor, pipeline, data, group, letters] = layouts[i];
+    OuterRun run = run_of(settings()[i], tensor, pipeline, data, group);
+    INFO(settings()[i] << ", tensor " << tensor << ", pipeline " << pipeline << ", data " << data
+                       << ", " << letters);
+    run.mesh.parallel.data_strategy = *data_strategy_named(letters);
+    run.mesh.global_batch = data % 3 == 0 ? 12 : 16;
+    require_oracle(run);
+  }
+}
+
+// What moves an anchor by the whole mean of one step, at once, is a step on the mean of the
+// workers' weights: with the same samples everywhere that of one worker.
+TEST_CASE("workers with the same samples that meet at once after each step are one worker") {
+  OuterRun apart =
+      run_of(R"({"method": "co2", "period": 1, "delay": 0, "lr": 1, "momentum": 0})", 1, 1, 2, 1);
+  apart.same_samples = true;
+  OuterRun alone = apart;
+  alone.outer.period = 1 << 20;  // one round: its anchor is the mean of equal end points
+  const OuterResult met = run_outer(apart);
+  const OuterResult kept = run_outer(alone);
+  // a - (a - w) rounds as w does, once a step.
+  CHECK(largest_difference(met.anchors[0], kept.anchors[0]) <=
+        kFloatRounding.weight * kLearningRate);
+}
+
+TEST_CASE("the bytes of a round are those of one sum of the gradients") {
+  OuterRun run = run_of(R"({"method": "co2", "period": 3})", 1, 1, 4, 1);
+  const OuterResult result = run_outer(run);  // two rounds in six steps
+  double parameters = 0.0;
+  for (const auto& [name, values] : result.anchors[0]) {
+    parameters += static_cast<double>(values.size());
+  }
+  // Each rank sends all but its slice, twice.
+  CHECK(static_cast<double>(result.outer_bytes) == Approx(2 * 2 * 3 * 4 * parameters));
+}
+
+TEST_CASE("a round that is not finite is left out by all workers") {
+  OuterRun run = run_of(R"({"method": "co2", "period": 2})", 1, 1, 2, 1);
+  const auto spoil = [](MeshModel& model, int step) {
+    if (step == 4 && model.groups().worker_index() == 1) {
+      model.optimizer().tensors()[0].weight.span<float>()[0] =
+          std::numeric_limits<float>::infinity();
+    }
+  };
+  const OuterResult result = run_outer(run, spoil);
+  REQUIRE(result.rounds.size() == 3);
+  CHECK(result.rounds[0].not_finite.empty());
+  CHECK(result.rounds[1].not_finite == std::vector<int>{1});
+  for (const auto& [name, values] : result.anchors[1]) {
+    CHECK(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }));
+  }
+  CHECK(tensor_differences("the anchor", result.anchors[1], result.anchors[0]) == "");
+}
+
+}  // namespace slackline::testing

@@ -1,0 +1,61 @@
+// Under mpirun: workers that train apart stop together, and end where one of them dies.
+
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/tools/run/mpi_job.h"
+
+namespace slackline {
+
+namespace {
+
+std::vector<std::string> endless(const std::vector<std::string>& more) {
+  return with({R"(outer={"method": "co2", "period": 4})",
+               "parallel.group=1",
+               "parallel.data=2",
+               "batch.micro=2",
+               "optimizer.lr=1e-3",
+               "run.steps=100000",
+               "run.eval_every=0"},
+              more);
+}
+
+}  // namespace
+
+TEST_CASE("a signal to one worker stops all at the end of the round") {
+  const TrainingRun run;
+  const std::vector<std::string> settings = endless({"run.save_every=0"});
+  std::unique_ptr<MpiJob> job =
+      start_mpi(run, {{.count = 2, .arguments = run.arguments(settings, {})}}, 3);
+  job->signal_rank(1, SIGUSR1);
+  const ProcessResult result = job->wait();
+  INFO(result.error);
+  REQUIRE(result.exit_code == 6);
+  REQUIRE(job->all_ended_with(6));
+  const std::size_t steps = run.metric("loss").size();
+  CHECK(steps % 4 == 0);
+  CHECK(std::filesystem::exists(run.checkpoint(static_cast<int>(steps))));
+}
+
+TEST_CASE("a killed worker ends the others soon, and the run goes on") {
+  const TrainingRun run;
+  std::vector<std::string> settings = endless({"run.save_every=3"});
+  std::unique_ptr<MpiJob> job =
+      start_mpi(run, {{.count = 2, .arguments = run.arguments(settings, {})}}, 7);
+  job->signal_rank(1, SIGKILL);
+  constexpr double kEndSeconds = 5.0;
+  CHECK(job->seconds_until_gone(kEndSeconds) < kEndSeconds);
+  static_cast<void>(job->wait());
+  const std::size_t steps = run.metric("loss").size();
+  settings.push_back("run.steps=" + std::to_string(steps + 3));
+  const ProcessResult resumed = run_mpi(run, 2, settings, {"--resume"});
+  INFO(resumed.error);
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(run.metric("loss").size() == steps + 3);
+}
+
+}  // namespace slackline

@@ -1,0 +1,163 @@
+// Runs in outer rounds: what they write, how they go on and end.
+
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/file_io.h"
+#include "tests/support/catch.h"
+#include "tests/tools/run/training_run.h"
+
+namespace slackline {
+
+using Catch::Contains;
+
+namespace {
+
+std::vector<std::string> workers(const std::string& outer, const std::vector<std::string>& more) {
+  return with({"outer=" + outer,
+               "parallel.group=1",
+               "parallel.data=2",
+               "batch.micro=2",
+               "run.steps=12",
+               "run.save_every=5",
+               "run.keep=9",
+               "optimizer.lr=1e-3",
+               "run.eval_every=4"},
+              more);
+}
+
+// Ranks as threads of one process.
+void require_trained(const TrainingRun& run,
+                     int ranks,
+                     const std::vector<std::string>& assignments,
+                     const std::vector<std::string>& options = {}) {
+  const ProcessResult result =
+      run.train(assignments, with({"--ranks", std::to_string(ranks)}, options));
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+}
+
+// Lines of steps.
+std::vector<nlohmann::json> step_lines(const TrainingRun& run, const std::string& name) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(read_file(run.path(name) + "/metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) {
+    nlohmann::json json = nlohmann::json::parse(line);
+    if (json.contains("loss")) {
+      lines.push_back(std::move(json));
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a run in outer rounds goes on with the same bits from any step of a round") {
+  const TrainingRun run;
+
+  struct Form {
+    std::string outer{};
+    int ranks = 2;
+    std::vector<std::string> more{};
+  };
+
+  const std::vector<Form> forms = {
+      {R"({"method": "co2", "period": 3, "penalty": "gap"})"},
+      {R"({"method": "diloco", "period": 4})", 4, {"parallel.tensor=2", "precision=bf16"}},
+      {R"({"method": "co2", "period": 3})",
+       8,
+       {"parallel.data=4",
+        "parallel.group=2",
+        "parallel.pipeline=2",
+        "parallel.data_strategy=zero1",
+        R"(compress={"policy": "all", "data_gradient":
+        {"codec": "low_rank", "rank": 2, "error_feedback": "immediate"}})"}}};
+  for (const Form& form : forms) {
+    INFO(form.outer);
+    const auto settings = [&](const std::string& name) {
+      return workers(form.outer, with(form.more, {"run.dir=" + run.path(name)}));
+    };
+    std::filesystem::remove_all(run.path("whole"));
+    require_trained(run, form.ranks, settings("whole"));
+    const std::string whole = run.weights_sha256(run.checkpoint(12, "whole"));
+    for (const int step : {5, 10}) {  // in the middle of rounds, with one under way
+      std::filesystem::remove_all(run.path("resumed"));
+      require_trained(
+          run,
+          form.ranks,
+          with(settings("resumed"), {"checkpoint.resume_from=" + run.checkpoint(step, "whole")}));
+      CHECK(run.weights_sha256(run.checkpoint(12, "resumed")) == whole);
+    }
+  }
+}
+
+TEST_CASE("lines of ends of rounds have all workers' losses, all lines the outer axis") {
+  const TrainingRun run;
+  require_trained(run, 2, workers(R"({"method": "co2", "period": 5})", {}));
+  const std::vector<nlohmann::json> lines = step_lines(run, "run");
+  REQUIRE(lines.size() == 12);
+  double sent = 0.0;
+  for (const nlohmann::json& line : lines) {
+    const int step = line.at("step");
+    const bool ends = step % 5 == 0 || step == 12;
+    CHECK(line.contains("worker_losses") == ends);
+    sent += line.at("axes").at("outer").at("sent_bytes").get<double>();
+    if (ends) {
+      CHECK(line.at("worker_losses").size() == 2);
+      CHECK(line.at("worker_losses")[0] == line.at("loss"));
+      CHECK(line.at("outer").at("left_out") == false);
+      CHECK(line.at("outer").at("distance").get<double>() >= 0.0);
+    }
+  }
+  CHECK(sent > 0.0);
+  CHECK(lines[11].at("outer").at("distance").get<double>() > 0.0);
+  CHECK(run.train({"run.dir=" + run.path("plain")}).exit_code == 0);
+  CHECK_FALSE(step_lines(run, "plain")[0].at("axes").contains("outer"));
+}
+
+TEST_CASE("other numbers of workers go on from the anchor, and the run says so") {
+  const TrainingRun run;
+  const std::string outer = R"({"method": "co2", "period": 3})";
+  require_trained(run, 2, workers(outer, {}));
+  const std::string from = "checkpoint.resume_from=" + run.checkpoint(5);
+
+  struct Other {
+    std::string name{};
+    int ranks = 1;
+    std::vector<std::string> settings{};
+  };
+
+  const std::vector<Other> others = {{"four", 4, {"parallel.data=4"}},
+                                     {"none", 2, {"outer.method=none"}},
+                                     {"one", 1, {"outer.method=none", "parallel.data=1"}}};
+  for (const Other& other : others) {
+    INFO(other.name);
+    const ProcessResult result =
+        run.train(workers(outer, with(other.settings, {from, "run.dir=" + run.path(other.name)})),
+                  {"--ranks", std::to_string(other.ranks)});
+    INFO(result.error);
+    REQUIRE(result.exit_code == 0);
+    CHECK_THAT(result.error, Contains("made by 2 workers"));
+    // What was learned is kept: the first step's loss is not that of initial weights.
+    CHECK(run.metric("loss", other.name).front() < run.metric("loss").front());
+  }
+  // One rank and two that step together start from the same numbers.
+  const double two = run.metric("loss", "none").front();
+  CHECK(std::abs(run.metric("loss", "one").front() - two) <= 1e-6 * two);
+}
+
+TEST_CASE("a worker whose loss is not finite ends all with 5 at the end of the round") {
+  const TrainingRun run;
+  const ProcessResult result = run.train(
+      workers(R"({"method": "co2", "period": 4})", {"optimizer.lr=1e30"}), {"--ranks", "2"});
+  INFO(result.error);
+  CHECK(result.exit_code == 5);
+  CHECK_THAT(result.error, Contains("stopped at the end of the outer round"));
+}
+
+}  // namespace slackline
