@@ -26,13 +26,13 @@ struct DocumentKey {
 };
 
 constexpr DocumentKey kModelKey = {"model", &CheckpointDocuments::model};
-constexpr std::array<DocumentKey, 7> kOtherKeys = {{{"data", &CheckpointDocuments::data},
+constexpr std::array<DocumentKey, 6> kOtherKeys = {{{"data", &CheckpointDocuments::data},
                                                     {"rng", &CheckpointDocuments::rng},
                                                     {"tokenizer", &CheckpointDocuments::tokenizer},
                                                     {"codec", &CheckpointDocuments::codec},
                                                     {"plan", &CheckpointDocuments::plan},
-                                                    {"layout", &CheckpointDocuments::layout},
-                                                    {"outer", &CheckpointDocuments::outer}}};
+                                                    {"layout", &CheckpointDocuments::layout}}};
+constexpr DocumentKey kOuterKey = {"outer", &CheckpointDocuments::outer};  // where there is one
 
 void write_document(Json& json, const DocumentKey& document, const CheckpointDocuments& texts) {
   const std::string& text = texts.*document.text;
@@ -75,6 +75,7 @@ Manifest read_manifest(JsonReader reader, std::string_view text) {
   for (const DocumentKey& document : kOtherKeys) {
     manifest.documents.*document.text = reader.json(document.key);
   }
+  manifest.documents.outer = reader.json(kOuterKey.key);
   reader.finish();
   return manifest;
 }
@@ -108,6 +109,9 @@ std::string manifest_text(const Manifest& manifest) {
   json["files"] = files_json(manifest.files);
   for (const DocumentKey& document : kOtherKeys) {
     write_document(json, document, manifest.documents);
+  }
+  if (!manifest.documents.outer.empty()) {
+    write_document(json, kOuterKey, manifest.documents);
   }
   if (manifest.updates) {
     json["updates"] = *manifest.updates;

@@ -20,16 +20,18 @@ namespace slackline {
 //      {"file": "weights-00000.safetensors", "start": [0, 0], "shape": [257, 64]}]}},
 //    "files": {"weights-00000.safetensors": {"bytes": 65872, "xxh3": "0123456789abcdef"}},
 //    "data": {...}, "rng": ..., "tokenizer": ..., "codec": ..., "plan": ..., "layout": ...,
-//    "updates": 98, "skips": 2, "xxh3": "fedcba9876543210"}
+//    "outer": {...}, "updates": 98, "skips": 2, "xxh3": "fedcba9876543210"}
 //
 // `updates` is how many updates the optimizer has made; older manifests lack it, and had made one
 // in every step. `skips` is how many steps in a row were skipped up to this one; absent: none.
 //
-// The pieces of a tensor cover it without holes or overlaps, once for each `worker` (a data rank
-// that has state of its own) where pieces carry one. A piece lies in its file under piece_key().
-// `files` lists every file but the manifest, with XXH3-64 as 16 hexadecimal digits. The last key is
-// the hash of the manifest's own text with zeros for these digits; a manifest that somebody wrote
-// or changed by hand may leave it out.
+// `outer` is what workers that train apart know of their rounds; absent: all ranks step together.
+//
+// The pieces of a tensor cover it without holes or overlaps, once for each `worker` (a data rank,
+// or several of them, with state of their own) where pieces carry one. A piece lies in its file
+// under piece_key(). `files` lists every file but the manifest, with XXH3-64 as 16 hexadecimal
+// digits. The last key is the hash of the manifest's own text with zeros for these digits; a
+// manifest that somebody wrote or changed by hand may leave it out.
 
 inline constexpr std::int64_t kManifestFormat = 1;
 inline constexpr std::string_view kManifestName = "manifest.json";

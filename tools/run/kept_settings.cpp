@@ -207,6 +207,9 @@ std::string resolved_text(const std::string& text, const TrainConfig& config) {
       data[key][i]["weight"] = (*sources)[i].weight.value_or(0.0);
     }
   }
+  if (config.parallel.groups_apart) {
+    resolved["parallel"]["group"] = config.parallel.group;
+  }
   resolved["optimizer"]["decay_embeddings"] = config.optimizer.decay_embeddings;
   return resolved.dump(kIndent) + "\n";
 }

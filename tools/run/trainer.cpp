@@ -398,7 +398,9 @@ std::optional<double> Trainer::evaluate() {
   for (std::int64_t first = 0; first < sequences; first += config_.batch.global) {
     const StepFacts facts = model_.evaluate(
         load(*valid_data_, static_cast<std::uint64_t>(first), 0), StopSignal::received() != 0);
-    if (facts.stop) {
+    if (outer_) {  // the others do not know of it before the round ends
+      was_told_to_stop_ |= facts.stop;
+    } else if (facts.stop) {
       return std::nullopt;
     }
     loss += facts.loss;

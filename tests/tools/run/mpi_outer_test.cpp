@@ -28,7 +28,8 @@ std::vector<std::string> endless(const std::vector<std::string>& more) {
 
 TEST_CASE("a signal to one worker stops all at the end of the round") {
   const TrainingRun run;
-  const std::vector<std::string> settings = endless({"run.save_every=0"});
+  // It may come in an evaluation, which all finish.
+  const std::vector<std::string> settings = endless({"run.save_every=0", "run.eval_every=1"});
   std::unique_ptr<MpiJob> job =
       start_mpi(run, {{.count = 2, .arguments = run.arguments(settings, {})}}, 3);
   job->signal_rank(1, SIGUSR1);
