@@ -22,7 +22,7 @@ constexpr std::int64_t kMaxPeriod = std::int64_t{1} << 30U;
 OuterConfig defaults_of(OuterMethod method) {
   switch (method) {
     case OuterMethod::co2:
-      return {.method = method, .lr = 0.8, .momentum = 0.2, .delay = 1};
+      return {.method = method, .lr = 0.5, .momentum = 0.2, .delay = 1};
     case OuterMethod::diloco:
       return {.method = method, .lr = 0.7, .momentum = 0.9, .nesterov = true};
     case OuterMethod::slowmo:
