@@ -109,4 +109,12 @@ BREAKS = [
           "compress/codecs/random_k_codec.cpp",
           "            low_word(key.micro_batch),\n",
           "            0,\n"),
+    Break("round_at_once", "a late round moves the anchor at the end that it is sent at",
+          "parallel/step/outer_loop.cpp",
+          "  if (last || !config_.is_late()) {\n    finish_transfers();\n",
+          "  if (last || config_.is_on()) {\n    finish_transfers();\n"),
+    Break("same_batches", "all workers train on the first one's samples",
+          "tools/run/trainer.cpp",
+          "(m * config_.parallel.data + model_.groups().replica()) * B;\n",
+          "(m * config_.parallel.data + model_.groups().data_rank()) * B;\n"),
 ]

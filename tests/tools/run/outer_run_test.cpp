@@ -110,6 +110,7 @@ TEST_CASE("lines of ends of rounds have all workers' losses, all lines the outer
     if (ends) {
       CHECK(line.at("worker_losses").size() == 2);
       CHECK(line.at("worker_losses")[0] == line.at("loss"));
+      CHECK(line.at("worker_losses")[1] != line.at("loss"));  // of other samples
       CHECK(line.at("outer").at("left_out") == false);
       CHECK(line.at("outer").at("distance").get<double>() >= 0.0);
     }
