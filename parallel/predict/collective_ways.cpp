@@ -84,6 +84,7 @@ ParallelConfig with_collectives(ParallelConfig config,
     return config;
   }
   std::vector<CollectiveLinks> places;
+  places.reserve(static_cast<std::size_t>(config.pipeline));
   for (int place = 0; place < config.pipeline; ++place) {
     places.push_back(data_links(config, *links, place));
   }
