@@ -93,8 +93,9 @@ def leaves(value, path=""):
             if key not in TIMES:
                 yield from leaves(item, f"{path}.{key}" if path else key)
     elif isinstance(value, list):
-        for item in value:
-            yield from leaves(item, f"{path} of {class_name(item)}")
+        for i, item in enumerate(value):
+            of = class_name(item) if isinstance(item, dict) else i
+            yield from leaves(item, f"{path} of {of}")
     else:
         yield path, value
 

@@ -130,6 +130,9 @@ LAYOUTS = [
     Configuration("data_2", 2, mesh(1, 1, 2)),
     Configuration("data_4_zero1", 4, mesh(1, 1, 4, data_strategy="zero1")),
     Configuration("data_2_zero1_bf16", 2, {**mesh(1, 1, 2, data_strategy="zero1"), **BF16}),
+    Configuration("zero3_in_groups", 8, mesh(1, 2, 4, group=2, data_strategy="zero3")),
+    Configuration("outer_rounds", 8, {**mesh(1, 2, 4, group=2, data_strategy="zero1"),
+                                      "outer.method": "co2", "outer.period": 2}),
     Configuration("mesh_2x2x2", 8, T2P2D2),
     Configuration("mesh_2x2x2_bf16", 8, {**T2P2D2, **BF16}),
 ]
