@@ -103,7 +103,7 @@ OuterConfig read_outer_config(JsonReader section) {
     section.finish();
     return {};
   }
-  // What is set beside "none" waits for a method, and has to fit one that takes it all.
+  // Settings beside "none" wait for a method, and have the defaults of "co2" meanwhile.
   const OuterMethod method = given == OuterMethod::none ? OuterMethod::co2 : given;
   OuterConfig config = defaults_of(method);
   config.delay = static_cast<int>(
@@ -118,7 +118,7 @@ OuterConfig read_outer_config(JsonReader section) {
     section.fail("momentum", "must be below 1");
   }
   config.nesterov = section.boolean("nesterov", config.nesterov);
-  if (config.nesterov && method != OuterMethod::diloco) {
+  if (config.nesterov && given != OuterMethod::diloco && given != OuterMethod::none) {
     section.fail("nesterov", R"(is of outer.method "diloco"; leave it out)");
   }
   read_penalty(section, config);

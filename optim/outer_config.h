@@ -7,8 +7,8 @@
 
 namespace slackline {
 
-// How what workers have learned in a round becomes the next anchor (docs/outer.md has equations and
-// sources).
+// Says how what workers have learned in a round becomes the next anchor (docs/outer.md has
+// equations and sources).
 enum class OuterMethod {
   none,    // ranks step together, always
   co2,     // Sun et al., ICLR 2024: the average is one round late, and penalized for that

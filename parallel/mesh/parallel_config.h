@@ -75,7 +75,7 @@ struct ParallelConfig {
     return num_groups() > 1 && data_ranks_of_group() > 1;
   }
 
-  // How the data axis goes through its groups, and a tied table that stands on two stages.
+  // They say how the data axis goes through its groups, and a tied table that stands on two stages.
   [[nodiscard]] Hierarchy data_hierarchy() const;
   [[nodiscard]] Hierarchy table_hierarchy() const;
 };
@@ -89,10 +89,11 @@ struct BatchSplit {
 // Reads the section and checks it against the model.
 [[nodiscard]] ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model);
 
-// Where the data strategy has groups or is to be chosen, or collectives are to go through groups,
-// and their size is not given, they are the data ranks that stand on one node of `ranks_of_node`
-// ranks with their whole pipelines. CollectivesWish::automatic makes no groups of its own: they set
-// the order of sums, which is not to depend on nodes unasked.
+// Gives groups their size where the config does not and needs it: the data ranks that stand on one
+// node of `ranks_of_node` ranks with their whole pipelines. It is needed where the data strategy
+// has groups or is to be chosen, where groups train apart, and for CollectivesWish::hierarchical.
+// CollectivesWish::automatic makes no groups of its own: they set the order of sums, which is not
+// to depend on nodes unasked.
 [[nodiscard]] ParallelConfig with_groups_of_nodes(ParallelConfig config,
                                                   CollectivesWish wish,
                                                   int ranks_of_node);

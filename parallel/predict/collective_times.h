@@ -17,8 +17,8 @@ struct CollectiveLinks {
   schedule::Link to_groups{};  // from every rank to its place in all other groups
 };
 
-// What a collective takes: its exchanges follow one another, and what the links carried arrives a
-// latency after each.
+// Says what a collective takes: its exchanges follow one another, and each arrives a latency after
+// the links have carried it.
 struct CollectiveTimes {
   schedule::Seconds service{};  // that the links are busy, over all exchanges
   int exchanges = 1;
@@ -43,8 +43,9 @@ struct CollectiveTimes {
 // Ranks that go directly.
 [[nodiscard]] CollectiveLinks direct_links(int ranks, const schedule::Link& link);
 
-// With c a slice (the tensor / ranks), g groups, t_i the time of a slice to each rank of the group
-// and t_e of one to another group, a reduce-scatter or a gather takes
+// Reckons collectives of one way. Let c be a slice (the tensor / ranks), g the groups, t_i the time
+// of a slice to each rank of the group, and t_e of one to another group. A reduce-scatter or a
+// gather takes
 //   directly     one exchange of c between everybody
 //   sequential   g slices inside the group at once, then one to each of the other groups
 //   overlapped   (g - 1) max(t_e, t_i) + t_i

@@ -9,12 +9,12 @@ namespace {
 using schedule::Seconds;
 using Way = Hierarchy::Way;
 
-// What is smaller takes latencies, of which the direct way has the fewest; what is larger goes as
-// this does.
+// Smaller tensors take latencies alone, of which the direct way has the fewest; larger ones go as
+// the largest does.
 constexpr std::size_t kSmallest = 2 * kGatherBytes;
 constexpr std::size_t kLargest = std::size_t{1} << 30U;
-// Below about this size the exchanges that overlapping adds cost more than it hides
-// (arXiv 2310.06003, section 4, with 20 us between nodes and 5 us inside).
+// Below about this size the exchanges that overlapping adds cost more than it hides: an estimate
+// for latencies of 20 us between nodes and 5 us inside, where links are not known.
 constexpr std::size_t kOverlappedUnasked = std::size_t{8} << 20U;
 
 Seconds slowest(const std::vector<CollectiveLinks>& places, const CollectiveCall& call, Way way) {

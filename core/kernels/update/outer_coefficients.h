@@ -4,7 +4,7 @@
 
 namespace slackline {
 
-// What an outer step multiplies with and limits by, rounded once for all backends.
+// Holds what an outer step multiplies with and limits by, rounded once for all backends.
 struct OuterCoefficients {
   explicit OuterCoefficients(const OuterStep& step)
       : lr(static_cast<float>(step.lr)),

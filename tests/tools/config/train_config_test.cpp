@@ -269,6 +269,8 @@ TEST_CASE("outer rounds say what they do not fit") {
        "outer.method",
        "compress.policy"},
   });
+  CHECK_FALSE(
+      read_with({R"(outer={"method": "none", "nesterov": true, "lr": 0.7})"}).outer.is_on());
   const TrainConfig config = read_with(with(R"({"method": "co2", "penalty": 1.5})"));
   CHECK(config.outer.penalty_value == 1.5);
   CHECK_FALSE(config.outer.period.has_value());
