@@ -187,8 +187,10 @@ void Head::run(const Pass& pass, const Tensor& x, const Gradient& gradient) cons
       if (end == size.N) {
         d_x_sum = sum.sum(scratch.d_x);
       }
-      matmul(pass.stream, chunk.d_table_product(table_->gradient, accumulate));
-      accumulate = Accumulate::yes;
+      if (table_->spec.trained) {
+        matmul(pass.stream, chunk.d_table_product(table_->gradient, accumulate));
+        accumulate = Accumulate::yes;
+      }
     }
   }
   d_x_sum.wait();

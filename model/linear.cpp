@@ -45,7 +45,8 @@ void Linear::backward_weight(StreamView stream,
                              Accumulate accumulate) const {
   // What all ranks make has to have the same bits on all of them, whichever algorithm the product
   // of each takes.
-  {
+  const bool is_joined = weight_->spec.trained && bias_->spec.trained && !shares_bias_;
+  if (weight_->spec.trained) {
     const ProfileRange range(stream, "gemm");
     matmul(stream,
            {.a = x,
@@ -53,9 +54,9 @@ void Linear::backward_weight(StreamView stream,
             .c = weight_->gradient,
             .transpose_a = Transpose::yes,
             .accumulate = accumulate,
-            .bias_gradient = shares_bias_ ? Tensor() : bias_->gradient});
+            .bias_gradient = is_joined ? bias_->gradient : Tensor()});
   }
-  if (shares_bias_) {
+  if (bias_->spec.trained && !is_joined) {
     const ProfileRange range(stream, "bias gradient");
     bias_gradient(stream, dy, bias_->gradient);
   }

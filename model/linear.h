@@ -31,7 +31,7 @@ class Linear {
                       const Tensor& dx,
                       const Tensor& gelu_input = {}) const;
 
-  // dW = x^T dy, written or added; db += column sums of dy.
+  // dW = x^T dy, written or added; db += column sums of dy: of what is trained.
   void backward_weight(StreamView stream,
                        const Tensor& x,
                        const Tensor& dy,

@@ -1,10 +1,14 @@
 #include "model/model_config.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <string_view>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "model/parameter_table.h"
 
 namespace slackline {
 
@@ -18,6 +22,23 @@ constexpr std::int64_t kMaxSize = std::int64_t{1} << 24U;
 
 int size(JsonReader& section, std::string_view key) {
   return static_cast<int>(section.integer(key, {.min = 1, .max = kMaxSize}));
+}
+
+// Each pattern has to name a parameter, for a misspelt one would train less than was meant.
+void read_trainable(JsonReader& section, ModelConfig& config) {
+  config.trainable = section.strings("trainable", std::vector<std::string>());
+  const std::vector<ParameterSpec> table = parameter_table(config);
+  for (const std::string& pattern : config.trainable) {
+    if (std::ranges::none_of(
+            table, [&](const ParameterSpec& spec) { return matches(pattern, spec.name); })) {
+      section.fail("trainable",
+                   fmt::format("'{}' matches no parameter; names are like {}, {} and {}",
+                               pattern,
+                               table.front().name,
+                               table[4].name,
+                               table.back().name));
+    }
+  }
 }
 
 }  // namespace
@@ -46,14 +67,19 @@ ModelConfig read_model_config(JsonReader section) {
       section.number("dropout", {.default_value = 0.0, .min = 0.0, .max = 0.99}));
   config.tie_embeddings = section.boolean("tie_embeddings", true);
   config.recompute = static_cast<Recompute>(section.choice("recompute", kRecompute, 0));
+  read_trainable(section, config);
   section.finish();
   return config;
 }
 
 std::string model_config_json(const ModelConfig& config) {
+  const std::string trainable =
+      config.trainable.empty()
+          ? ""
+          : fmt::format(R"(, "trainable": {})", nlohmann::json(config.trainable).dump());
   return fmt::format(
       R"({{"architecture": "gpt2", "layers": {}, "hidden": {}, "heads": {}, "sequence": {}, )"
-      R"("vocab": {}, "ffn": {}, "dropout": {}, "tie_embeddings": {}, "recompute": "{}"}})",
+      R"("vocab": {}, "ffn": {}, "dropout": {}, "tie_embeddings": {}, "recompute": "{}"{}}})",
       config.layers,
       config.hidden,
       config.heads,
@@ -62,7 +88,8 @@ std::string model_config_json(const ModelConfig& config) {
       config.ffn,
       config.dropout,
       config.tie_embeddings,
-      kRecompute[static_cast<std::size_t>(config.recompute)]);
+      kRecompute[static_cast<std::size_t>(config.recompute)],
+      trainable);
 }
 
 }  // namespace slackline

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/json_reader.h"
 #include "core/tensor/dtype.h"
@@ -21,6 +22,9 @@ struct ModelConfig {
   float dropout = 0.0F;
   bool tie_embeddings = true;
   Recompute recompute = Recompute::none;
+  // Patterns of names (model/parameter_table.h): a parameter that matches one is trained, all
+  // others keep their weights. Empty: all are trained.
+  std::vector<std::string> trainable{};
 
   [[nodiscard]] int head_dim() const { return hidden / heads; }
 

@@ -1,6 +1,8 @@
 #include "model/parameter_table.h"
 
+#include <algorithm>
 #include <cmath>
+#include <fnmatch.h>
 
 namespace slackline {
 
@@ -81,6 +83,12 @@ std::vector<ParameterSpec> parameter_table(const ModelConfig& config) {
               .init_std = kInitStd,
               .cut = TensorCut::rows});
   }
+  for (ParameterSpec& spec : table) {
+    spec.trained = config.trainable.empty() ||
+                   std::ranges::any_of(config.trainable, [&](const std::string& pattern) {
+                     return matches(pattern, spec.name);
+                   });
+  }
   return table;
 }
 
@@ -90,6 +98,18 @@ std::int64_t num_parameters(const ModelConfig& config) {
     count += static_cast<std::int64_t>(spec.shape.num_elements());
   }
   return count;
+}
+
+std::int64_t num_trained_parameters(const ModelConfig& config) {
+  std::int64_t count = 0;
+  for (const ParameterSpec& spec : parameter_table(config)) {
+    count += spec.trained ? static_cast<std::int64_t>(spec.shape.num_elements()) : 0;
+  }
+  return count;
+}
+
+bool matches(const std::string& pattern, const std::string& name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
 bool is_embedding(ParameterRole role) {

@@ -38,13 +38,19 @@ struct ParameterSpec {
   double init_std = 0.0;  // of normal initial values; 0: zeros, or ones for norm weights
   TensorCut cut = TensorCut::none;
   ModelPart part = ModelPart::layer;
-  int layer = -1;  // of ModelPart::layer
+  int layer = -1;       // of ModelPart::layer
+  bool trained = true;  // else it keeps its weights: it has neither a gradient nor optimizer state
 };
 
 // Every parameter of the model, in the order of the forward pass. Names are unique.
 [[nodiscard]] std::vector<ParameterSpec> parameter_table(const ModelConfig& config);
 
 [[nodiscard]] std::int64_t num_parameters(const ModelConfig& config);
+[[nodiscard]] std::int64_t num_trained_parameters(const ModelConfig& config);
+
+// Whether a name is of a pattern as shells know them: * stands for any characters, dots included, ?
+// for one, [abc] for one of some.
+[[nodiscard]] bool matches(const std::string& pattern, const std::string& name);
 
 [[nodiscard]] bool is_embedding(ParameterRole role);
 

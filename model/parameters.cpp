@@ -67,12 +67,16 @@ void fill_normal(StreamView stream,
   }
 }
 
+constexpr int kRoles = 3;  // of parameters, as memory tells them apart
+
 // Groups of parameters in the order in which they stand in memory.
-int group_of(ParameterRole role, Parameters::Biases biases) {
-  if (is_norm(role)) {
-    return 2;
+int group_of(const ParameterSpec& spec, Parameters::Biases biases) {
+  const int trained = spec.trained ? 0 : kRoles;
+  if (is_norm(spec.role)) {
+    return trained + 2;
   }
-  return role == ParameterRole::bias && biases == Parameters::Biases::before_norms ? 1 : 0;
+  const bool apart = spec.role == ParameterRole::bias && biases == Parameters::Biases::before_norms;
+  return trained + (apart ? 1 : 0);
 }
 
 }  // namespace
@@ -88,9 +92,9 @@ std::vector<Parameter> Parameters::describe(const ModelConfig& config,
     }
   }
   std::size_t elements = 0;
-  for (const int group : {0, 1, 2}) {
+  for (int group = 0; group < 2 * kRoles; ++group) {
     for (Parameter& parameter : parameters) {
-      if (group_of(parameter.spec.role, biases) == group) {
+      if (group_of(parameter.spec, biases) == group) {
         parameter.first_element = elements;
         elements += place_elements(parameter.shard.shape, biases);
       }
@@ -129,6 +133,8 @@ Parameters::Parameters(const ModelConfig& config, const Options& options)
     return;
   }
   SL_CHECK(options.biases == Biases::with_matrices, "where biases stand");
+  SL_CHECK(options.gradients == Gradients::none || config.trainable.empty(),
+           "parameters without gradients in buffers that have one for each");
   const Bytes total = bytes(config, options);
   const Backing backing = backing_of(options.device);
   weights_ = Buffer("weights", total.weights, backing);
@@ -213,6 +219,14 @@ void initialize(StreamView stream,
                 const Tensor& weight,
                 std::uint64_t seed) {
   const ParameterSpec& spec = parameter.spec;
+  if (weight.dtype() != DType::f32) {
+    const Buffer exact =
+        make_buffer("initial values", DType::f32, weight.shape(), backing_of(weight.device()));
+    initialize(stream, parameter, range, exact.view(DType::f32, weight.shape()), seed);
+    cast(stream, exact.view(DType::f32, weight.shape()), weight);
+    stream.synchronize();
+    return;
+  }
   const HostTensor values(weight, HostTensor::Contents::undefined);
   if (spec.init_std > 0.0) {
     fill_normal(stream, parameter, range, philox_key(seed, spec.name), values.tensor());

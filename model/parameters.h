@@ -20,7 +20,7 @@ struct Parameter {
   ParameterSpec spec{};  // of the logical tensor
   Shard shard{};         // which elements of it are here; shard.shape is the views' shape
   Tensor weight{};       // f32 master
-  Tensor gradient{};     // f32, accumulated over micro-batches; empty without gradients
+  Tensor gradient{};     // f32, accumulated over micro-batches; empty where there is none
   Tensor weight_bf16{};  // rounded copy that bf16 products read; empty in fp32 and for norms
   std::size_t first_element = 0;  // where weight and gradient begin in their buffers, in elements
 
@@ -31,8 +31,8 @@ struct Parameter {
 // The parameters of a model, or of one rank's slice of it, in table order. Owns one buffer each for
 // weights, gradients and bf16 copies, unless their memory is somebody else's. In the first two a
 // parameter stands at the same element: tables and matrices with their biases in table order, then
-// all norms, so that what several tensor ranks have to sum is one range. Each begins on a cache
-// line; gaps are zero.
+// all norms, so that what several tensor ranks have to sum is one range. What is not trained stands
+// behind all that is, in the same order. Each begins on a cache line; gaps are zero.
 //
 // Invariants: 1. weight_bf16 is weight rounded, at every moment when no update is running (callers
 // that write weights call refresh_copies); 2. input_gradient is all zero between steps.
@@ -40,7 +40,8 @@ class Parameters {
  public:
   // Where biases stand: behind the matrix they belong to, or all of them before the norms.
   enum class Biases { with_matrices, before_norms };
-  // Whose memory the views are of: buffers of this object, or what somebody sets them to.
+  // Whose memory the views are of: buffers of this object, or what somebody sets them to. With
+  // gradients, only the latter may leave parameters untrained.
   enum class Memory { own, others };
 
   struct Options {
@@ -127,7 +128,8 @@ class Parameters {
 // that of the logical tensor. Copies are refreshed.
 void initialize(StreamView stream, Parameters& parameters, std::uint64_t seed);
 
-// Sets `weight`, f32, to the initial values of elements `range` of the parameter's local tensor.
+// Sets `weight`, f32 or bf16, to the initial values of elements `range` of the parameter's local
+// tensor.
 void initialize(StreamView stream,
                 const Parameter& parameter,
                 Slice range,

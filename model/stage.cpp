@@ -159,7 +159,7 @@ void Stage::begin_step(StreamView stream) {
     const bool head_table =
         spec.role == ParameterRole::head || (spec.role == ParameterRole::token_embedding &&
                                              config_.tie_embeddings && parameters_->slice().head());
-    if (here && spec.role != ParameterRole::matrix && !head_table) {
+    if (here && spec.trained && spec.role != ParameterRole::matrix && !head_table) {
       fill_zero(stream, parameter.gradient);
     }
   }

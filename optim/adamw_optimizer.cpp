@@ -34,7 +34,7 @@ std::size_t one_moment_bytes(std::span<const Shape> shapes) {
 std::vector<Shape> shapes_of(std::span<const OptimizedTensor> tensors) {
   std::vector<Shape> shapes;
   for (const OptimizedTensor& tensor : tensors) {
-    shapes.push_back(tensor.weight.shape());
+    shapes.push_back(tensor.is_trained() ? tensor.weight.shape() : Shape{0});
   }
   return shapes;
 }
@@ -83,9 +83,18 @@ std::vector<double> AdamwOptimizer::squared_norms(StreamView stream) const {
   std::vector<Tensor> gradients;
   gradients.reserve(tensors_.size());
   for (const OptimizedTensor& tensor : tensors_) {
-    gradients.push_back(tensor.gradient);
+    if (tensor.is_trained()) {
+      gradients.push_back(tensor.gradient);
+    }
   }
-  return sums_of_squares(stream, gradients);
+  const std::vector<double> sums = sums_of_squares(stream, gradients);
+  std::vector<double> squares;
+  squares.reserve(tensors_.size());
+  auto sum = sums.begin();
+  for (const OptimizedTensor& tensor : tensors_) {
+    squares.push_back(tensor.is_trained() ? *sum++ : 0.0);
+  }
+  return squares;
 }
 
 double AdamwOptimizer::gradient_norm(StreamView stream) const {
@@ -118,6 +127,9 @@ void AdamwOptimizer::step(StreamView stream, double lr, double gradient_norm) {
   updates.reserve(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const OptimizedTensor& tensor = tensors_[i];
+    if (!tensor.is_trained()) {
+      continue;
+    }
     step.weight_decay = tensor.decay == WeightDecay::yes ? config_.weight_decay : 0.0;
     updates.push_back({.tensors = {.weight = tensor.weight,
                                    .gradient = tensor.gradient,
@@ -151,7 +163,8 @@ std::size_t AdamwOptimizer::index_of(std::string_view name) const {
       std::find_if(tensors_.begin(), tensors_.end(), [name](const OptimizedTensor& tensor) {
         return tensor.name == name;
       });
-  SL_CHECK(found != tensors_.end(), "no tensor is named " + std::string(name));
+  SL_CHECK(found != tensors_.end() && found->is_trained(),
+           "no tensor that is trained is named " + std::string(name));
   return static_cast<std::size_t>(found - tensors_.begin());
 }
 

@@ -16,16 +16,20 @@ namespace slackline {
 
 enum class WeightDecay { no, yes };
 
-// A tensor that is trained: views of what its owner keeps for as long as the optimizer lives.
+// A tensor that is trained, or one without a gradient, which an update leaves as it is: views of
+// what its owner keeps for as long as the optimizer lives.
 struct OptimizedTensor {
   std::string name;
-  Tensor weight{};       // f32, updated in place
+  Tensor weight{};       // f32, updated in place; not trained, it may be bf16
   Tensor gradient{};     // f32, same shape; finished when the optimizer reads it
   Tensor weight_copy{};  // bf16 of the same shape, kept equal to weight rounded; or empty
   WeightDecay decay = WeightDecay::no;
+
+  [[nodiscard]] bool is_trained() const { return !gradient.empty(); }
 };
 
-// AdamW over named tensors. Owns the moments: one f32 buffer for each, zero at the start.
+// AdamW over named tensors. Owns the moments of what is trained: one f32 buffer for each, zero at
+// the start.
 // One thread uses it, with one stream.
 //
 // Invariants: 1. names are unique; 2. results depend on the tensors alone, not on their order nor
@@ -37,8 +41,8 @@ class AdamwOptimizer {
                  const OptimizerConfig& config,
                  Device device = Device::cpu);
 
-  // The sum of squares of each tensor's gradient, in the order of tensors(): what ranks add up
-  // for a global norm. One pass over the gradients.
+  // The sum of squares of each tensor's gradient, in the order of tensors(), 0 without one: what
+  // ranks add up for a global norm. One pass over the gradients.
   [[nodiscard]] std::vector<double> squared_norms(StreamView stream) const;
 
   // The norm of all gradients together: the above, summed in name order (byte order). Not finite
@@ -60,7 +64,7 @@ class AdamwOptimizer {
 
   [[nodiscard]] std::span<const OptimizedTensor> tensors() const { return tensors_; }
 
-  // The moments of a tensor, to save and to load them. REQUIRES: there is one of that name.
+  // The moments of a tensor, to save and to load them. REQUIRES: one of that name is trained.
   [[nodiscard]] Tensor first_moment(std::string_view name) const;
   [[nodiscard]] Tensor second_moment(std::string_view name) const;
 

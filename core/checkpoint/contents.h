@@ -20,11 +20,16 @@ struct CheckpointTensor {
   std::optional<Shape> logical{};        // the logical tensor's shape; absent: that of the piece
   std::optional<std::int64_t> worker{};  // data rank, for state that differs between them
   std::optional<LocalPlace> place{};     // of the piece in `data`; absent: the piece is all of it
+  bool widens = false;                   // data is bf16, and written as f32
 
   // The piece's.
   [[nodiscard]] const Shape& shape() const { return place ? place->region.shape : data.shape(); }
 
-  [[nodiscard]] std::size_t bytes() const { return shape().num_elements() * size_of(data.dtype()); }
+  [[nodiscard]] DType written_type() const { return widens ? DType::f32 : data.dtype(); }
+
+  [[nodiscard]] std::size_t bytes() const {
+    return shape().num_elements() * size_of(written_type());
+  }
 
   [[nodiscard]] const Shape& logical_shape() const { return logical ? *logical : shape(); }
 

@@ -1,13 +1,16 @@
 #include "core/checkpoint/staging.h"
 
+#include <vector>
+
 #include "core/check.h"
+#include "core/tensor/dtype.h"
 #include "core/tensor/host_tensor.h"
 
 namespace slackline {
 
 namespace {
 
-// Copies a piece to `to` in row-major order.
+// Copies a piece to `to` in row-major order, in the data's type.
 void copy_piece(const CheckpointTensor& tensor, std::byte* to) {
   const Shape& shape = tensor.shape();
   const LocalPlace place = tensor.place ? *tensor.place : LocalPlace{shape, whole_region(shape)};
@@ -18,6 +21,16 @@ void copy_piece(const CheckpointTensor& tensor, std::byte* to) {
                  {to, shape, whole_region(shape).start},
                  shape,
                  size_of(tensor.data.dtype()));
+}
+
+// The same, as f32.
+void widen_piece(const CheckpointTensor& tensor, float* to) {
+  SL_CHECK(tensor.data.dtype() == DType::bf16, "only bf16 is widened: " + tensor.name);
+  std::vector<BFloat16> narrow(tensor.shape().num_elements());
+  copy_piece(tensor, reinterpret_cast<std::byte*>(narrow.data()));
+  for (const BFloat16 value : narrow) {
+    *to++ = static_cast<float>(value);
+  }
 }
 
 }  // namespace
@@ -40,10 +53,11 @@ CheckpointContents staged(const CheckpointContents& contents, Buffer& memory) {
   std::size_t offset = 0;
   for (CheckpointTensor& tensor : copies.tensors) {
     std::byte* copy = memory.data() + offset;
-    copy_piece(tensor, copy);
+    tensor.widens ? widen_piece(tensor, reinterpret_cast<float*>(copy)) : copy_piece(tensor, copy);
     offset += tensor.bytes();
-    tensor.data = Tensor(copy, tensor.data.dtype(), tensor.shape());
+    tensor.data = Tensor(copy, tensor.written_type(), tensor.shape());
     tensor.place.reset();
+    tensor.widens = false;
   }
   return copies;
 }

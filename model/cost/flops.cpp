@@ -8,16 +8,18 @@ namespace slackline {
 FlopsPerToken flops_per_token(const ModelConfig& config) {
   const double L = config.layers;
   const PassFlops layer = layer_flops(config);
-  const double logits = product_flops(config, WeightProduct::logits);
+  const double logits = 2.0 * product_flops(config, WeightProduct::logits) +
+                        weight_gradient_flops(config, WeightProduct::logits);
 
   FlopsPerToken flops;
-  flops.causal = L * (layer.forward + layer.backward_input + layer.backward_weight) + 3.0 * logits;
+  flops.causal = L * (layer.forward + layer.backward_input + layer.backward_weight) + logits;
   // The lookup multiplies nothing.
   const double table =
       config.tie_embeddings ? 0.0 : static_cast<double>(config.vocab) * config.hidden;
   const double N = static_cast<double>(num_parameters(config)) - table;
+  const double kept = static_cast<double>(num_parameters(config) - num_trained_parameters(config));
   // Attention of the whole square: twice the causal half, in three passes.
-  flops.full_attention = 6.0 * N + L * (6.0 * attention_flops(config));
+  flops.full_attention = 6.0 * N - 2.0 * kept + L * (6.0 * attention_flops(config));
   flops.hardware = flops.causal + L * layer.recompute;
   return flops;
 }

@@ -12,8 +12,12 @@ namespace slackline {
 enum class WeightProduct { qkv, attention_projection, expansion, mlp_projection, logits };
 
 // Operations of the product itself. The gradient of its input costs the same, and so does that of
-// its weight.
+// its weight where it is made.
 [[nodiscard]] double product_flops(const ModelConfig& config, WeightProduct product);
+
+// Operations of the gradient of its weight, where that is trained: of a layer's, the mean over all
+// layers.
+[[nodiscard]] double weight_gradient_flops(const ModelConfig& config, WeightProduct product);
 
 // Scores and context of one layer: the causal half of the square, averaged over positions. The
 // backward pass costs twice as much.

@@ -18,7 +18,7 @@ std::size_t bucket_bytes(const std::vector<Parameter>& parameters) {
   constexpr std::size_t kLargest = std::size_t{16} << 20U;
   std::size_t bytes = 0;
   for (const Parameter& parameter : parameters) {
-    bytes += parameter.shard.shape.num_elements() * sizeof(float);
+    bytes += parameter.spec.trained ? parameter.shard.shape.num_elements() * sizeof(float) : 0;
   }
   return std::clamp(bytes / kMostBuckets, kSmallest, kLargest);
 }
@@ -33,8 +33,10 @@ ModelSlice model_slice(const MeshJob& job, const MeshPlace& place) {
 }
 
 std::vector<Parameter> describe_parameters(const MeshJob& job, const MeshPlace& place) {
-  const bool shared =
-      SyncLayout{.compute = job.precision, .strategy = job.parallel.data_strategy}.shares_memory();
+  const bool shared = SyncLayout{.compute = job.precision,
+                                 .strategy = job.parallel.data_strategy,
+                                 .keeps_weights = !job.model.trainable.empty()}
+                          .shares_memory();
   return Parameters::describe(
       job.model,
       model_slice(job, place),
@@ -79,6 +81,7 @@ RankPlan rank_plan_with(const MeshJob& job,
                    .compute = job.precision,
                    .pipeline_size = parallel.pipeline,
                    .strategy = parallel.data_strategy,
+                   .keeps_weights = !job.model.trainable.empty(),
                    .embedding_sync = parallel.embedding_sync,
                    .sequence_parallel = parallel.sequence_parallel && parallel.tensor > 1,
                    .tied_table = job.model.tie_embeddings,

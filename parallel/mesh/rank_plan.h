@@ -51,7 +51,8 @@ struct SyncLayout {
   // Whether weights that passes read, gradients or masters are anywhere but in whole buffers of
   // this rank (parallel/step/shared_memory.h).
   [[nodiscard]] bool shares_memory() const {
-    return strategy.shares_passes() || (strategy.shares_updates() && compute == DType::bf16);
+    return strategy.shares_passes() || (strategy.shares_updates() && compute == DType::bf16) ||
+           keeps_weights;
   }
 
   MeshPlace place{};
@@ -63,6 +64,7 @@ struct SyncLayout {
   DType compute = DType::f32;   // of the weights that passes read
   int pipeline_size = 1;
   DataStrategy strategy{};
+  bool keeps_weights = false;  // some are not trained
   EmbeddingSync embedding_sync = EmbeddingSync::fused;
   bool sequence_parallel = false;
   bool tied_table = false;           // token embedding and head are one table

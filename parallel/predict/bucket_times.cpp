@@ -66,7 +66,7 @@ std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_ra
   const RankSync& rank = lists.at(pipeline_rank);
   std::vector<PlacedBucket> placed;
   for (const GradientBucket& bucket : rank.plan.buckets) {
-    if (bucket.kind == Kind::table && job.parallel.pipeline > 1) {
+    if (!bucket.trained || (bucket.kind == Kind::table && job.parallel.pipeline > 1)) {
       continue;
     }
     const schedule::TransferClass members = class_of(*bucket.holds.back(), bucket, rank.rank);
@@ -105,6 +105,9 @@ double updated_elements(const MeshLists& lists, int stage) {
   double sum = 0.0;
   for (std::size_t i = 0; i < rank.plan.buckets.size(); ++i) {
     const GradientBucket& bucket = rank.plan.buckets[i];
+    if (!bucket.trained) {
+      continue;
+    }
     const auto shares = static_cast<double>(bucket.count) /
                         static_cast<double>(elements_of(rank.plan.places[i].owned));
     const bool is_copy = two_copies && bucket.kind == Kind::table && chunk.head;

@@ -48,6 +48,10 @@ bool is_bf16(const SyncPlan& plan, std::size_t bucket) {
   return weight_type(plan.buckets[bucket], plan) == DType::bf16;
 }
 
+bool has_masters(const SyncPlan& plan, std::size_t bucket) {
+  return is_bf16(plan, bucket) && plan.buckets[bucket].trained;
+}
+
 std::vector<Buffer> make_slots(const std::string& name,
                                const std::map<std::size_t, std::size_t>& bytes,
                                Backing backing) {
@@ -79,7 +83,8 @@ BucketMemory::BucketMemory(Parameters& parameters, const SyncPlan& plan, Backing
     offsets_.push_back(next);
     weights += share_elements(place.weights);
     next.gradients += share_elements(place.gradients);
-    next.masters += is_bf16(plan, i) ? share_elements(place.owned) : 0;
+    next.masters += has_masters(plan, i) ? share_elements(place.owned) : 0;
+    next.bias_copies += plan.buckets[i].kind == Kind::biases ? plan.buckets[i].count : 0;
   }
   f32_weights_ = Buffer("weights", total.f32_weights, backing);
   bf16_weights_ = Buffer("bf16 weights", total.bf16_weights, backing);
@@ -111,10 +116,14 @@ void BucketMemory::set_views(Parameters& parameters) {
       Parameter& parameter = parameters.at(held->spec.name);
       const Tensor view = parameter_view(weights(i), bucket, parameter);
       (is_bf16(*plan_, i) ? parameter.weight_bf16 : parameter.weight) = view;
-      parameter.gradient = parameter_view(gradients(i), bucket, parameter);
+      if (bucket.trained) {
+        parameter.gradient = parameter_view(gradients(i), bucket, parameter);
+      }
       if (bucket.kind == Kind::biases && plan_->compute == DType::bf16) {
         parameter.weight_bf16 =
-            parameter_view(row_of(bias_copies_, DType::bf16, 0, bucket.count), bucket, parameter);
+            parameter_view(row_of(bias_copies_, DType::bf16, offsets_[i].bias_copies, bucket.count),
+                           bucket,
+                           parameter);
       }
     }
     if (has_both_ends(*plan_, i)) {
@@ -224,10 +233,11 @@ OptimizedTensor BucketMemory::optimized(const OptimizerPiece& piece, WeightDecay
     const Tensor view = part(row, {begin, begin + piece.range.count()});
     return whole ? view.reshaped(parameter.shard.shape) : view;
   };
-  OptimizedTensor tensor{.name = parameter.spec.name,
-                         .gradient = elements(gradient_share(bucket), place.gradients),
-                         .decay = decay};
-  if (shared_ && is_bf16(*plan_, bucket)) {
+  OptimizedTensor tensor{.name = parameter.spec.name, .decay = decay};
+  if (parameter.spec.trained) {
+    tensor.gradient = elements(gradient_share(bucket), place.gradients);
+  }
+  if (shared_ && has_masters(*plan_, bucket)) {
     tensor.weight = elements(
         row_of(masters_, DType::f32, offsets_[bucket].masters, slackline::elements_of(place.owned)),
         place.owned);
@@ -235,7 +245,7 @@ OptimizedTensor BucketMemory::optimized(const OptimizerPiece& piece, WeightDecay
     return tensor;
   }
   tensor.weight = elements(weight_share(bucket), place.weights);
-  if (!parameter.weight_bf16.empty()) {
+  if (!parameter.weight_bf16.empty() && !parameter.weight.empty()) {
     const Tensor copy = part(parameter.weight_bf16.reshaped(
                                  {static_cast<std::int64_t>(parameter.weight_bf16.num_elements())}),
                              piece.range);

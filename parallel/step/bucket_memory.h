@@ -15,7 +15,8 @@ namespace slackline {
 // all of them has them in the buffers of its Parameters. Where data ranks share them out, they are
 // here: its shares for the run, and slots in which weights are whole while a pass reads them, and
 // gradients while a pass makes them; parameters then view the slots. Under bf16 what passes read is
-// bf16 and masters, f32, are kept of what the rank updates alone (norms and biases stay f32).
+// bf16 and masters, f32, are kept of what the rank updates alone (norms and biases stay f32). What
+// is not trained has weights alone.
 //
 // Refers to parameters and plan, which must outlive it.
 class BucketMemory {
@@ -44,7 +45,7 @@ class BucketMemory {
   // What a collective works in.
   [[nodiscard]] Tensor elements_of(const SyncOp& op) const;
 
-  // A piece as the optimizer sees it.
+  // A piece as the optimizer sees it; without a gradient where it is not trained.
   [[nodiscard]] OptimizedTensor optimized(const OptimizerPiece& piece, WeightDecay decay) const;
 
   // What moves data here moves none where memory is not to be touched.
@@ -70,6 +71,7 @@ class BucketMemory {
     std::size_t weights = 0;
     std::size_t masters = 0;
     std::size_t gradients = 0;
+    std::size_t bias_copies = 0;
   };
 
   void set_views(Parameters& parameters);

@@ -368,7 +368,8 @@ void OuterLoop::publish() {
   if (!model_->rehearses()) {
     std::vector<Transfer> gathers;
     for (std::size_t i = 0; i < model_->pieces().size(); ++i) {
-      if (model_->pieces()[i].twins > 1) {
+      const OptimizerPiece& piece = model_->pieces()[i];
+      if (piece.twins > 1 && piece.parameter->spec.trained) {
         gathers.push_back(groups_->data->all_gather(row_of(model_->optimizer().tensors()[i].weight),
                                                     {.what = "weights after an outer round"}));
       }

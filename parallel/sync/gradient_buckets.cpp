@@ -34,9 +34,10 @@ void add(std::vector<GradientBucket>& buckets,
          const Parameter& parameter,
          const BucketRule& rule) {
   const GradientBucket::Unit unit{parameter.spec.part, parameter.spec.layer};
-  if (buckets.empty() || buckets.back().kind != kind ||
+  const bool trained = parameter.spec.trained;
+  if (buckets.empty() || buckets.back().kind != kind || buckets.back().trained != trained ||
       !has_room(buckets.back(), unit, rule.bucket_bytes)) {
-    buckets.push_back({.kind = kind});
+    buckets.push_back({.kind = kind, .trained = trained});
   }
   GradientBucket& bucket = buckets.back();
   bucket.first = parameter.first_element;  // each stands before the one added last
@@ -54,10 +55,12 @@ void add(std::vector<GradientBucket>& buckets,
 std::vector<GradientBucket> gradient_buckets(const std::vector<Parameter>& parameters,
                                              const BucketRule& rule) {
   std::vector<GradientBucket> buckets;
-  for (const Kind kind : {Kind::layers, Kind::biases, Kind::norms, Kind::table}) {
-    for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-      if (kind_of(*parameter, rule) == kind) {
-        add(buckets, kind, *parameter, rule);
+  for (const bool trained : {true, false}) {
+    for (const Kind kind : {Kind::layers, Kind::biases, Kind::norms, Kind::table}) {
+      for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
+        if (kind_of(*parameter, rule) == kind && parameter->spec.trained == trained) {
+          add(buckets, kind, *parameter, rule);
+        }
       }
     }
   }

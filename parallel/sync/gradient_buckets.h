@@ -9,7 +9,8 @@
 
 namespace slackline {
 
-// Consecutive elements of a rank's gradient buffer that travel together, and their weights too.
+// Consecutive elements of a rank's gradient buffer that travel together, and their weights too; or
+// of weights that are not trained, which have no gradients.
 struct GradientBucket {
   enum class Kind {
     layers,  // tables and matrices with biases: goes as soon as its layers' gradients are made
@@ -21,6 +22,7 @@ struct GradientBucket {
   using Unit = std::pair<ModelPart, int>;  // part and layer
 
   Kind kind = Kind::layers;
+  bool trained = true;
   std::size_t first = 0;
   std::size_t count = 0;  // gaps between parameters included
   std::vector<const Parameter*> holds{};
@@ -34,8 +36,8 @@ struct BucketRule {
   bool biases_apart = false;     // as Parameters::Biases::before_norms
 };
 
-// The buckets of a rank's parameters, from the last layer to the first as backward makes them. They
-// point into `parameters`.
+// The buckets of a rank's parameters, from the last layer to the first as backward makes them, and
+// behind them those of what is not trained. They point into `parameters`.
 [[nodiscard]] std::vector<GradientBucket> gradient_buckets(const std::vector<Parameter>& parameters,
                                                            const BucketRule& rule);
 

@@ -18,7 +18,7 @@ std::vector<OuterShare> outer_shares(const std::vector<OptimizerPiece>& pieces) 
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const OptimizerPiece& piece = pieces[i];
     const Slice part = slice_of(piece.range.count(), piece.twin, piece.twins);
-    if (part.count() == 0) {
+    if (part.count() == 0 || !piece.parameter->spec.trained) {
       continue;
     }
     shares.push_back({.piece = i,

@@ -36,7 +36,9 @@ SharedMemory shared_memory(const SyncPlan& plan) {
     const std::size_t gradients = share_elements(place.gradients) * sizeof(float);
     (type == DType::bf16 ? bytes.bf16_weights : bytes.f32_weights) +=
         share_elements(place.weights) * size_of(type);
-    bytes.masters += type == DType::bf16 ? share_elements(place.owned) * sizeof(float) : 0;
+    if (bucket.trained && type == DType::bf16) {
+      bytes.masters += share_elements(place.owned) * sizeof(float);
+    }
     bytes.gradients += gradients;
     if (bucket.kind == GradientBucket::Kind::biases && plan.compute == DType::bf16) {
       bytes.bias_copies += bucket.count * size_of(DType::bf16);
@@ -59,8 +61,8 @@ bool has_both_ends(const SyncPlan& plan, std::size_t bucket) {
   const auto makes = [&](ModelPart part) {
     return std::ranges::any_of(plan.made, [&](const auto& unit) { return unit.first == part; });
   };
-  return plan.buckets[bucket].kind == GradientBucket::Kind::table && makes(ModelPart::embedding) &&
-         makes(ModelPart::head);
+  return plan.buckets[bucket].kind == GradientBucket::Kind::table && plan.buckets[bucket].trained &&
+         makes(ModelPart::embedding) && makes(ModelPart::head);
 }
 
 }  // namespace slackline

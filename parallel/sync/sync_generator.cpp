@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "parallel/sync/pass_units.h"
 #include "parallel/sync/sync_plan.h"
@@ -67,7 +68,9 @@ class Generator {
     add_places();
     for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
       add_gathers_before_use(i);
-      add_sums_of_passes(i);
+      if (plan_.buckets[i].trained) {
+        add_sums_of_passes(i);
+      }
     }
     // Sums are in the order in which their last gradients are made.
     for (const Unit& unit : plan_.made) {
@@ -79,28 +82,36 @@ class Generator {
     }
     add_further_sums(SyncOp::Begin::passes_end, {});
     for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
-      if (!goes_with_layers(i)) {
+      if (plan_.buckets[i].trained && !goes_with_layers(i)) {
         add_sums(i, SyncOp::Begin::passes_end, {});
         add_further_sums(SyncOp::Begin::passes_end, {});
       }
     }
     // First layers first: they are read first.
     for (std::size_t i = plan_.buckets.size(); i-- > 0;) {
-      add_gathers(i);
+      if (plan_.buckets[i].trained) {
+        add_gathers(i);
+      }
     }
     add_pieces(parameters);
     return std::move(plan_);
   }
 
  private:
-  // Norms and biases are whole everywhere, and updated like the rest.
+  // Norms and biases are whole everywhere, and updated like the rest. What is not trained belongs
+  // to whoever keeps it.
   [[nodiscard]] DataStrategy strategy_of(const GradientBucket& bucket) const {
+    const Extent parameters = is_vectors(bucket.kind) ? Extent::none : layout_.strategy.parameters;
+    if (!bucket.trained) {
+      return {.parameters = parameters, .optimizer = parameters};
+    }
     return is_vectors(bucket.kind) ? DataStrategy{.optimizer = layout_.strategy.optimizer}
                                    : layout_.strategy;
   }
 
+  // Whether two stages have to agree about it: what is not trained is the same on both.
   [[nodiscard]] bool is_on_two_stages(const GradientBucket& bucket) const {
-    return bucket.kind == Kind::table && layout_.table_on_two_stages;
+    return bucket.kind == Kind::table && layout_.table_on_two_stages && bucket.trained;
   }
 
   // Whether each stage's ranks update one half of it.
@@ -164,16 +175,16 @@ class Generator {
   }
 
   void add_places() {
-    std::size_t layers = 0;
+    std::array<std::size_t, 2> layers{};  // that are trained, and that are not
     for (const GradientBucket& bucket : plan_.buckets) {
       const DataStrategy strategy = strategy_of(bucket);
       BucketPlace& place = plan_.places.emplace_back();
       place.weights = share_of(bucket, strategy.parameters);
-      place.gradients = share_of(bucket, strategy.gradients);
+      place.gradients = bucket.trained ? share_of(bucket, strategy.gradients) : BucketShare();
       place.owned = {share_of(bucket, strategy.optimizer)[own_segment(bucket)]};
       const bool of_layer =
           bucket.kind == Kind::layers && bucket.units.front().first == ModelPart::layer;
-      const std::size_t slot = slot_of(bucket, of_layer ? layers++ : 0);
+      const std::size_t slot = slot_of(bucket, of_layer ? layers[bucket.trained ? 0 : 1]++ : 0);
       if (strategy.parameters != Extent::none) {
         place.weight_slot = slot;
       }
@@ -185,16 +196,20 @@ class Generator {
 
   // Neighbouring layers have different ones, so that one's weights arrive while the other works.
   // The ends of the model share one, for passes work on one of them at a time; positions, read
-  // together with a tied table, have their own.
+  // together with a tied table, have their own. So has what is not trained: a pass reads it beside
+  // the rest of its layer.
   [[nodiscard]] std::size_t slot_of(const GradientBucket& bucket, std::size_t layer) const {
+    constexpr std::size_t kSlots = 4;
+    const std::size_t first = bucket.trained ? 0 : kSlots;
     if (bucket.kind == Kind::layers && bucket.units.front().first == ModelPart::layer) {
-      return layer % 2;
+      return first + layer % 2;
     }
-    return bucket.kind == Kind::layers && layout_.tied_table ? 3 : 2;
+    return first + (bucket.kind == Kind::layers && layout_.tied_table ? 3 : 2);
   }
 
   [[nodiscard]] bool goes_with_layers(std::size_t bucket) const {
-    return plan_.buckets[bucket].kind == Kind::layers && !plan_.places[bucket].gradient_slot;
+    return plan_.buckets[bucket].kind == Kind::layers && plan_.buckets[bucket].trained &&
+           !plan_.places[bucket].gradient_slot;
   }
 
   // The units whose passes read a bucket's weights, or make its gradients.
@@ -439,9 +454,9 @@ class Generator {
     int index = 0;
   };
 
-  [[nodiscard]] Twins twins() const {
+  [[nodiscard]] Twins twins(const GradientBucket& bucket) const {
     const int per_group = layout_.data_ranks_of_group;
-    switch (layout_.strategy.optimizer) {
+    switch (strategy_of(bucket).optimizer) {
       case Extent::none:
         return {layout_.data_size, layout_.place.data};
       case Extent::group:
@@ -453,11 +468,11 @@ class Generator {
   }
 
   void add_pieces(const std::vector<Parameter>& parameters) {
-    const Twins same = twins();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Parameter& parameter = parameters[i];
       const std::size_t index = bucket_of(parameter);
       const GradientBucket& bucket = plan_.buckets[index];
+      const Twins same = twins(bucket);
       const Slice own = plan_.places[index].owned.front();
       const std::size_t first = parameter.first_element - bucket.first;
       const std::size_t end = first + parameter.shard.shape.num_elements();
@@ -466,12 +481,13 @@ class Generator {
                                      std::clamp(own.end, first, end) - first},
                            .twins = same.count,
                            .twin = same.index};
-      const bool is_copy = is_on_two_stages(bucket) && !is_first_copy() && !is_halved(bucket) &&
+      const bool has_copies = bucket.kind == Kind::table && layout_.table_on_two_stages;
+      const bool is_copy = has_copies && !is_first_copy() && !is_halved(bucket) &&
                            !(is_joined(bucket) && layout_.strategy.shares_updates());
       // Tensor rank 0 has what is not cut as well.
       piece.is_copy =
           is_copy || (parameter.spec.cut == TensorCut::none && layout_.place.tensor != 0);
-      piece.counted = !piece.is_copy && same.index == 0;
+      piece.counted = parameter.spec.trained && !piece.is_copy && same.index == 0;
       piece.saved = !piece.is_copy && same.index == static_cast<int>(i) % same.count;
       if (piece.range.count() > 0) {
         plan_.owned.push_back(piece);

@@ -62,7 +62,7 @@ struct SyncOp {
 };
 
 // What one rank's optimizer updates of one parameter: all elements of its local tensor, or those
-// that fall to this rank under zero1.
+// that fall to this rank under zero1. Of a parameter that is not trained, what the rank keeps.
 struct OptimizerPiece {
   const Parameter* parameter = nullptr;
   Slice range{};         // elements of the local tensor
@@ -84,7 +84,7 @@ using BucketShare = std::vector<Slice>;
 struct BucketPlace {
   BucketShare weights{};
   BucketShare gradients{};
-  BucketShare owned{};  // what this rank updates
+  BucketShare owned{};  // what this rank updates, or keeps of what is not trained
   // Whether a pass works on whole weights, or gradients, in a slot that it shares with others.
   std::optional<std::size_t> weight_slot{};
   std::optional<std::size_t> gradient_slot{};

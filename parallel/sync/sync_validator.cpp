@@ -359,6 +359,9 @@ class Validator {
 
   // What a rank updates is the sum of what all makers made.
   void check_sum(int rank, std::size_t bucket, std::size_t element) {
+    if (!plan(rank).buckets[bucket].trained) {
+      return;
+    }
     const SyncOp weights{.state = SyncOp::State::weights, .begin = SyncOp::Begin::update_end};
     if (!Trace(*this, element).content(rank, bucket, {weights}, 0)) {
       return;  // another rank updates it

@@ -17,8 +17,11 @@ std::byte* bytes_of(const void* data) {
 
 }  // namespace
 
-LogicalState::LogicalState(const ModelConfig& model) {
+LogicalState::LogicalState(const ModelConfig& model, Of parameters) {
   for (const ParameterSpec& spec : parameter_table(model)) {
+    if (parameters == Of::trained && !spec.trained) {
+      continue;
+    }
     const std::size_t count = spec.shape.num_elements();
     tensors_.emplace(spec.name, std::vector<float>(count, NAN));
     elements_ += count;
@@ -28,8 +31,17 @@ LogicalState::LogicalState(const ModelConfig& model) {
 void LogicalState::put(const OptimizerPiece& piece, const Tensor& elements) {
   const Parameter& parameter = *piece.parameter;
   std::vector<float>& logical = tensors_.at(parameter.spec.name);
+  std::vector<float> values;
+  if (elements.dtype() == DType::bf16) {
+    for (const BFloat16 value : elements.span<BFloat16>()) {
+      values.push_back(static_cast<float>(value));
+    }
+  } else {
+    const std::span<const float> all = elements.span<float>();
+    values.assign(all.begin(), all.end());
+  }
   for (const ShardPart& part : parts_of_range(parameter.shard, piece.range)) {
-    copy_rectangle({.data = bytes_of(elements.raw()),
+    copy_rectangle({.data = bytes_of(values.data()),
                     .shape = parameter.shard.shape,
                     .point = part.local.start,
                     .first = piece.range.begin},

@@ -13,9 +13,11 @@ namespace slackline::testing {
 // Logical tensors put together from what ranks hold of them. Ranks call put() at the same time.
 class LogicalState {
  public:
-  explicit LogicalState(const ModelConfig& model);
+  enum class Of { all, trained };  // parameters
 
-  // Elements piece.range of a rank's local tensor.
+  explicit LogicalState(const ModelConfig& model, Of parameters = Of::all);
+
+  // Elements piece.range of a rank's local tensor, f32 or bf16.
   void put(const OptimizerPiece& piece, const Tensor& elements);
 
   // All tensors; throws Error unless each element was put once.

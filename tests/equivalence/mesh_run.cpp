@@ -26,7 +26,7 @@ std::int32_t token_of(const ModelConfig& model, std::uint64_t sample, std::int64
 // What all ranks of a run write into; each its own place.
 struct Shared {
   explicit Shared(const MeshRun& run)
-      : gradients(run.model),
+      : gradients(run.model, LogicalState::Of::trained),
         weights(run.model),
         facts(static_cast<std::size_t>(run.parallel.num_ranks())) {}
 

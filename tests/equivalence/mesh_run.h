@@ -44,7 +44,7 @@ struct MeshRunResult {
   std::vector<double> losses{};  // of each step
   std::vector<double> norms{};
   double evaluation = 0.0;     // loss of the first step's batch after the last step
-  LogicalTensors gradients{};  // of step 1
+  LogicalTensors gradients{};  // of step 1, of what is trained
   LogicalTensors weights{};    // after the last step
 };
 

@@ -64,8 +64,13 @@ PieceBytes piece_bytes(const RankSync& rank, const PlanJob& job) {
   }
   std::vector<Shape> shapes;
   for (const OptimizerPiece& piece : rank.plan.owned) {
-    shapes.push_back({static_cast<std::int64_t>(piece.range.count())});
-    bytes.saved += piece.saved ? 3 * Arena::aligned_bytes(DType::f32, shapes.back()) : 0;
+    const Shape shape{static_cast<std::int64_t>(piece.range.count())};
+    const bool trained = piece.parameter->spec.trained;
+    if (trained) {
+      shapes.push_back(shape);
+    }
+    const std::size_t states = trained ? 3 : 1;  // weights, and moments
+    bytes.saved += piece.saved ? states * Arena::aligned_bytes(DType::f32, shape) : 0;
   }
   bytes.moments = AdamwOptimizer::moment_bytes(shapes);
   return bytes;

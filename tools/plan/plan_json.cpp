@@ -144,10 +144,11 @@ std::string totals_json(const StepPlan& plan) {
     items.push_back(fmt::format(R"({{"name": "{}", "bytes": {}}})", item.name, item.bytes));
   }
   return fmt::format(
-      R"("parameters": {}, "tokens_per_step": {}, "micro_batches": {}, )"
+      R"("parameters": {}, "trained_parameters": {}, "tokens_per_step": {}, "micro_batches": {}, )"
       R"("flops_per_token": {{"causal": {}, "full_attention": {}, "hardware": {}}}, )"
       R"("memory": [{}], "memory_bytes": {})",
       plan.parameters,
+      plan.trained_parameters,
       plan.tokens_per_step,
       plan.job.mesh.num_micro_batches,
       plan.flops.causal,

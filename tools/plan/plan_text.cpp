@@ -40,6 +40,9 @@ std::string totals_text(const StepPlan& plan) {
   const auto tokens = static_cast<double>(plan.tokens_per_step);
   std::string text =
       fmt::format("parameters            {:>18}\n", plan.parameters) +
+      (plan.trained_parameters == plan.parameters
+           ? ""
+           : fmt::format("  that are trained    {:>18}\n", plan.trained_parameters)) +
       fmt::format("tokens a step         {:>18}\n", plan.tokens_per_step) +
       fmt::format("micro-batches a step  {:>18}\n\n", plan.job.mesh.num_micro_batches) +
       fmt::format("floating-point operations      a token       a step\n");

@@ -191,6 +191,7 @@ StepPlan make_step_plan(const PlanJob& planned,
   const PlanHistory plans = given_plans ? *given_plans : expected_plans(planned, known, links);
   StepPlan plan{.job = planned,
                 .parameters = num_parameters(job.model),
+                .trained_parameters = num_trained_parameters(job.model),
                 .tokens_per_step = job.global_batch() * job.model.sequence,
                 .flops = flops_per_token(job.model),
                 .stages = split_layers(job.model, job.parallel),

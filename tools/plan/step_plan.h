@@ -53,6 +53,7 @@ struct PlannedRank {
 struct StepPlan {
   PlanJob job{};
   std::int64_t parameters = 0;
+  std::int64_t trained_parameters = 0;
   std::int64_t tokens_per_step = 0;
   FlopsPerToken flops{};
   std::vector<ChunkSlice> stages{};  // virtual ones, in model order

@@ -123,6 +123,7 @@ Json lasting_model(const ModelConfig& config) {
   Json model = Json::parse(model_config_json(config));
   model.erase("dropout");
   model.erase("recompute");
+  model["trainable"] = config.trainable;  // has no key of its own where all is trained
   return model;
 }
 
@@ -210,6 +211,7 @@ std::string resolved_text(const std::string& text, const TrainConfig& config) {
   if (config.parallel.groups_apart) {
     resolved["parallel"]["group"] = config.parallel.group;
   }
+  resolved["batch"]["micro"] = config.batch.micro;
   resolved["optimizer"]["decay_embeddings"] = config.optimizer.decay_embeddings;
   return resolved.dump(kIndent) + "\n";
 }

@@ -158,18 +158,45 @@ void add_parts(const std::string& group,
                        .data = memory,
                        .start = part.logical.start,
                        .logical = piece.parameter->spec.shape,
-                       .place = place_of(piece, elements, part)});
+                       .place = place_of(piece, elements, part),
+                       .widens = memory.dtype() == DType::bf16});
   }
 }
 
-void load_weights(Checkpoint& checkpoint,
+// Reads a piece's weights, which are f32 in the checkpoint.
+void read_weights(Checkpoint& checkpoint,
                   const std::string& group,
                   std::optional<std::int64_t> worker,
-                  MeshModel& model) {
+                  const OptimizerPiece& piece,
+                  const Tensor& weight,
+                  StreamView stream) {
+  if (weight.dtype() == DType::f32) {
+    read_parts(checkpoint, group, worker, piece, piece.range, weight);
+    return;
+  }
+  const Buffer exact =
+      make_buffer("weights", DType::f32, weight.shape(), backing_of(weight.device()));
+  read_parts(checkpoint, group, worker, piece, piece.range, exact.view(DType::f32, weight.shape()));
+  cast(stream, exact.view(DType::f32, weight.shape()), weight);
+  stream.synchronize();
+}
+
+void load_weights(Checkpoint& checkpoint, MeshModel& model) {
+  for (std::size_t i = 0; i < model.pieces().size(); ++i) {
+    const Tensor& weight = model.optimizer().tensors()[i].weight;
+    read_weights(checkpoint, "weights/", std::nullopt, model.pieces()[i], weight, model.stream());
+  }
+}
+
+// What a worker has trained apart from the others.
+void load_worker_weights(Checkpoint& checkpoint, MeshModel& model) {
+  const int worker = model.groups().worker_index();
   for (std::size_t i = 0; i < model.pieces().size(); ++i) {
     const OptimizerPiece& piece = model.pieces()[i];
-    read_parts(
-        checkpoint, group, worker, piece, piece.range, model.optimizer().tensors()[i].weight);
+    if (piece.parameter->spec.trained) {
+      const Tensor& weight = model.optimizer().tensors()[i].weight;
+      read_weights(checkpoint, kWorkerWeights, worker, piece, weight, model.stream());
+    }
   }
 }
 
@@ -200,6 +227,9 @@ void load_moments(Checkpoint& checkpoint, int workers, MeshModel& model) {
   const bool same = workers == model.groups().num_workers();
   for (const OptimizerPiece& piece : model.pieces()) {
     const std::string& name = piece.parameter->spec.name;
+    if (!piece.parameter->spec.trained) {
+      continue;
+    }
     for (const auto& [group, moment] : {std::pair{"adam_m/", optimizer.first_moment(name)},
                                         std::pair{"adam_v/", optimizer.second_moment(name)}}) {
       if (workers == 0 || same) {
@@ -231,6 +261,9 @@ void load_rounds(Checkpoint& checkpoint, bool has_arrived, OuterLoop& outer) {
 void make_owed_step(Checkpoint& checkpoint, const OuterStep& step, MeshModel& model) {
   for (std::size_t i = 0; i < model.pieces().size(); ++i) {
     const OptimizerPiece& piece = model.pieces()[i];
+    if (!piece.parameter->spec.trained) {
+      continue;
+    }
     const Tensor weight = model.optimizer().tensors()[i].weight;
     const auto memory = [&](const char* name) {
       return make_buffer(name, DType::f32, weight.shape(), backing_of(model.stream().device()));
@@ -295,7 +328,7 @@ void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* oute
   const int workers = OuterLoop::workers_of(checkpoint.documents().outer);
   const bool goes_on = start.source == TrainingStart::Source::checkpoint;
   const bool same_workers = goes_on && outer != nullptr && workers == model.groups().num_workers();
-  load_weights(checkpoint, "weights/", std::nullopt, model);
+  load_weights(checkpoint, model);
   model.publish_weights();
   if (outer != nullptr) {
     outer->restart();
@@ -306,7 +339,7 @@ void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* oute
   load_moments(checkpoint, workers, model);
   model.optimizer().set_step_count(checkpoint.updates().value_or(start.step));
   if (same_workers) {
-    load_weights(checkpoint, kWorkerWeights, model.groups().worker_index(), model);
+    load_worker_weights(checkpoint, model);
     model.publish_weights();
     const std::string& text = checkpoint.documents().outer;
     load_rounds(checkpoint, OuterLoop::owed_step(text).has_value(), *outer);
@@ -326,9 +359,14 @@ std::vector<CheckpointTensor> training_tensors(MeshModel& model, OuterLoop* oute
   const AdamwOptimizer& optimizer = model.optimizer();
   const std::vector<OptimizerPiece>& pieces = model.pieces();
   const std::string weights = outer == nullptr ? "weights/" : kWorkerWeights;
+  std::vector<CheckpointTensor> kept;  // weights that are not trained: the first worker's
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const OptimizerPiece& piece = pieces[i];
     if (!piece.saved) {
+      continue;
+    }
+    if (!piece.parameter->spec.trained) {
+      add_parts("weights/", piece, piece.range, optimizer.tensors()[i].weight, kept);
       continue;
     }
     const std::string& name = piece.parameter->spec.name;
@@ -339,14 +377,20 @@ std::vector<CheckpointTensor> training_tensors(MeshModel& model, OuterLoop* oute
       add_parts(group, piece, piece.range, data, tensors);
     }
   }
+  const bool is_first_worker = outer == nullptr || model.groups().worker_index() == 0;
+  if (outer != nullptr) {
+    for (CheckpointTensor& tensor : tensors) {
+      tensor.worker = model.groups().worker_index();
+    }
+  }
+  if (is_first_worker) {
+    tensors.insert(tensors.end(), kept.begin(), kept.end());
+  }
   if (outer == nullptr) {
     return tensors;
   }
-  for (CheckpointTensor& tensor : tensors) {
-    tensor.worker = model.groups().worker_index();
-  }
   for (const OuterLoop::State& state : outer->state()) {
-    if (model.groups().worker_index() == 0 && state.share.counted) {
+    if (is_first_worker && state.share.counted) {
       add_parts("weights/", *state.piece, state.share.range, state.anchor, tensors);
       add_parts(kOuterMomentum, *state.piece, state.share.range, state.momentum, tensors);
       if (!state.difference.empty()) {

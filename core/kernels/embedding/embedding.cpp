@@ -63,14 +63,16 @@ void embedding_backward(StreamView stream, const EmbeddingBackward& args) {
   check_operand(tokens, {"embedding_backward tokens", DType::i32, tokens.shape()});
   check_operand(args.dy,
                 {"embedding_backward dy", args.dy.dtype(), {tokens.dim(0), tokens.dim(1), C}});
-  check_operand(args.d_token_table,
-                {"embedding_backward d_token_table", DType::f32, {args.d_token_table.dim(0), C}});
-  check_operand(
-      args.d_position_table,
-      {"embedding_backward d_position_table", DType::f32, {args.d_position_table.dim(0), C}});
-  SL_CHECK(tokens.dim(1) <= args.d_position_table.dim(0),
-           std::to_string(tokens.dim(1)) + " positions in a table of " +
-               std::to_string(args.d_position_table.dim(0)));
+  if (!args.d_token_table.empty()) {
+    check_operand(args.d_token_table,
+                  {"embedding_backward d_token_table", DType::f32, {args.d_token_table.dim(0), C}});
+  }
+  if (!args.d_position_table.empty()) {
+    check_operand(
+        args.d_position_table,
+        {"embedding_backward d_position_table", DType::f32, {args.d_position_table.dim(0), C}});
+    check_positions(args.d_position_table, 0, tokens.dim(1));
+  }
   SL_DISPATCH(stream, args.dy.dtype(), embedding_backward, stream, args);
 }
 

@@ -36,7 +36,7 @@ struct PositionAdd {
 
 // Adds to the f32 gradients; tokens that the table has no row for add to the position's alone. A
 // token's rows are summed in ascending (b, t) order; a position's in ascending b. Deterministic
-// for any number of threads.
+// for any number of threads. Each table may be empty: its gradient is not made.
 struct EmbeddingBackward {
   Tensor tokens{};
   Tensor dy{};

@@ -232,38 +232,14 @@ void make_lists(StreamView stream, const Tokens& tokens, const Lists& lists) {
   launch(stream, warp_for_each(tokens.count), order_kernel, tokens, lists);
 }
 
-template <int n, typename T>
-void add_gradients(StreamView stream, const EmbeddingBackward& args, const Lists& lists) {
-  const std::int64_t B = args.tokens.dim(0);
-  const std::int64_t num_positions = args.tokens.dim(1);
-  const std::int64_t C = args.dy.dim(2);
-  const unsigned strips = blocks_for(static_cast<std::size_t>(C), kWarp * n);
-  const auto shape_of = [strips](unsigned num_blocks) {
-    return LaunchShape{.grid = dim3(strips, num_blocks), .block = dim3(kWarp, kRowsPerBlock)};
-  };
-  const auto most_runs =
-      static_cast<std::size_t>(std::min(B * num_positions, args.d_token_table.dim(0)));
-  launch(stream,
-         shape_of(std::min(blocks_for(most_runs, kRowsPerBlock), kMostRunBlocks)),
-         add_tokens_kernel<n, T>,
-         lists,
-         args.dy.data<T>(),
-         C,
-         args.d_token_table.data<float>());
-  launch(stream,
-         shape_of(blocks_for(static_cast<std::size_t>(num_positions), kRowsPerBlock)),
-         add_to_positions_kernel<n, T>,
-         static_cast<std::int32_t>(B),
-         static_cast<std::int32_t>(num_positions),
-         args.dy.data<T>(),
-         C,
-         args.d_position_table.data<float>());
+template <int n>
+LaunchShape strips_of(std::int64_t C, unsigned num_blocks) {
+  return {.grid = dim3(blocks_for(static_cast<std::size_t>(C), kWarp * n), num_blocks),
+          .block = dim3(kWarp, kRowsPerBlock)};
 }
 
-}  // namespace
-
-template <typename T>
-void embedding_backward(StreamView stream, const EmbeddingBackward& args) {
+template <int n, typename T>
+void add_to_tokens(StreamView stream, const EmbeddingBackward& args) {
   const auto num_tokens = static_cast<std::int64_t>(args.tokens.num_elements());
   const std::int64_t num_rows = args.d_token_table.dim(0);
   const ArenaScope scratch(stream.workspace());
@@ -274,12 +250,46 @@ void embedding_backward(StreamView stream, const EmbeddingBackward& args) {
       .table = {args.d_token_table.data<float>(), args.first_token, num_rows},
   };
   make_lists(stream, tokens, lists);
-  const bool aligned =
-      args.dy.dim(2) % kColumns == 0 &&
-      are_aligned(
-          args.dy.data<T>(), args.d_token_table.data<float>(), args.d_position_table.data<float>());
-  aligned ? add_gradients<kColumns, T>(stream, args, lists)
-          : add_gradients<1, T>(stream, args, lists);
+  const std::int64_t C = args.dy.dim(2);
+  const auto most_runs = static_cast<std::size_t>(std::min(num_tokens, num_rows));
+  launch(stream,
+         strips_of<n>(C, std::min(blocks_for(most_runs, kRowsPerBlock), kMostRunBlocks)),
+         add_tokens_kernel<n, T>,
+         lists,
+         args.dy.data<T>(),
+         C,
+         args.d_token_table.data<float>());
+}
+
+template <int n, typename T>
+void add_to_positions(StreamView stream, const EmbeddingBackward& args) {
+  const std::int64_t num_positions = args.tokens.dim(1);
+  const std::int64_t C = args.dy.dim(2);
+  launch(stream,
+         strips_of<n>(C, blocks_for(static_cast<std::size_t>(num_positions), kRowsPerBlock)),
+         add_to_positions_kernel<n, T>,
+         static_cast<std::int32_t>(args.tokens.dim(0)),
+         static_cast<std::int32_t>(num_positions),
+         args.dy.data<T>(),
+         C,
+         args.d_position_table.data<float>());
+}
+
+}  // namespace
+
+template <typename T>
+void embedding_backward(StreamView stream, const EmbeddingBackward& args) {
+  const auto is_aligned = [&](const Tensor& table) {
+    return args.dy.dim(2) % kColumns == 0 && are_aligned(args.dy.data<T>(), table.data<float>());
+  };
+  if (!args.d_token_table.empty()) {
+    is_aligned(args.d_token_table) ? add_to_tokens<kColumns, T>(stream, args)
+                                   : add_to_tokens<1, T>(stream, args);
+  }
+  if (!args.d_position_table.empty()) {
+    is_aligned(args.d_position_table) ? add_to_positions<kColumns, T>(stream, args)
+                                      : add_to_positions<1, T>(stream, args);
+  }
 }
 
 std::size_t embedding_workspace_bytes(std::int64_t num_tokens, std::int64_t num_rows) {

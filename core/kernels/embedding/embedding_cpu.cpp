@@ -101,9 +101,12 @@ void embedding_backward(StreamView stream, const EmbeddingBackward& args) {
   const auto C = static_cast<std::size_t>(args.dy.dim(2));
   const std::span<const std::int32_t> tokens = args.tokens.span<std::int32_t>();
   const T* dy = args.dy.data<T>();
-  const TableRows<float> d_tokens{
-      args.d_token_table.data<float>(), args.first_token, args.d_token_table.dim(0)};
-  float* d_positions = args.d_position_table.data<float>();
+  const bool has_tokens = !args.d_token_table.empty();
+  const TableRows<float> d_tokens{has_tokens ? args.d_token_table.data<float>() : nullptr,
+                                  args.first_token,
+                                  has_tokens ? args.d_token_table.dim(0) : 0};
+  float* d_positions =
+      args.d_position_table.empty() ? nullptr : args.d_position_table.data<float>();
   parallel_ranges(stream, C, kColumnsPerTask, [=](std::size_t begin, std::size_t end) {
     const std::size_t width = end - begin;
     for (std::size_t row = 0; row < tokens.size(); ++row) {
@@ -111,7 +114,9 @@ void embedding_backward(StreamView stream, const EmbeddingBackward& args) {
       if (float* d_token = d_tokens.row_of(tokens[row], C); d_token != nullptr) {
         add_row(from, std::span<float>(d_token + begin, width));
       }
-      add_row(from, std::span<float>(d_positions + row % num_positions * C + begin, width));
+      if (d_positions != nullptr) {
+        add_row(from, std::span<float>(d_positions + row % num_positions * C + begin, width));
+      }
     }
   });
 }

@@ -68,8 +68,12 @@ void layer_norm_backward(StreamView stream, const LayerNormBackward& args) {
   const DType dy = args.dy.dtype() == DType::f32 ? DType::f32 : x.dtype();
   check_operand(args.dy, {"layer_norm_backward dy", dy, x.shape()});
   check_operand(args.dx, {"layer_norm_backward dx", x.dtype(), x.shape()});
-  check_operand(args.d_weight, {"layer_norm_backward d_weight", DType::f32, per_column});
-  check_operand(args.d_bias, {"layer_norm_backward d_bias", DType::f32, per_column});
+  if (!args.d_weight.empty()) {
+    check_operand(args.d_weight, {"layer_norm_backward d_weight", DType::f32, per_column});
+  }
+  if (!args.d_bias.empty()) {
+    check_operand(args.d_bias, {"layer_norm_backward d_bias", DType::f32, per_column});
+  }
   SL_DISPATCH(stream, x.dtype(), layer_norm_backward, stream, args);
 }
 

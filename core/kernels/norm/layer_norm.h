@@ -25,7 +25,7 @@ struct LayerNormForward {
 
 // dy has x's type, or is f32. dx is written, or added to what it holds. d_weight and d_bias (C) f32
 // are added to, rows summed in a fixed order: blocks of rows whose size depends on N alone, then
-// blocks in order.
+// blocks in order. Each may be empty: it is not made.
 struct LayerNormBackward {
   Tensor x{};
   Tensor weight{};

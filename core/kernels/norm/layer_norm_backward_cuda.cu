@@ -234,8 +234,12 @@ void backward_of(StreamView stream, const LayerNormBackward& args) {
       .partials = sums,
   };
   start_backward(stream, rows, static_cast<unsigned>(split.num_blocks));
-  add_partials(stream, split, sums, 2 * C, args.d_weight);
-  add_partials(stream, split, sums + C, 2 * C, args.d_bias);
+  if (!args.d_weight.empty()) {
+    add_partials(stream, split, sums, 2 * C, args.d_weight);
+  }
+  if (!args.d_bias.empty()) {
+    add_partials(stream, split, sums + C, 2 * C, args.d_bias);
+  }
 }
 
 }  // namespace

@@ -136,8 +136,12 @@ void all_rows_backward(StreamView stream, const LayerNormBackward& args) {
       write_dx(row, weight, means, args.accumulate_dx);
     }
   });
-  add_partials(stream, blocks, sums, 2 * C, args.d_weight.span<float>());
-  add_partials(stream, blocks, sums + C, 2 * C, args.d_bias.span<float>());
+  if (!args.d_weight.empty()) {
+    add_partials(stream, blocks, sums, 2 * C, args.d_weight.span<float>());
+  }
+  if (!args.d_bias.empty()) {
+    add_partials(stream, blocks, sums + C, 2 * C, args.d_bias.span<float>());
+  }
 }
 
 }  // namespace

@@ -190,6 +190,16 @@ TEST_CASE("meshes that do not fit the model are refused with path and rule") {
   });
 }
 
+TEST_CASE("patterns of what is trained that name nothing are refused") {
+  require_refusals({
+      {{R"(model.trainable=["h.0.*", "h.7.*"])"},
+       "model.trainable",
+       "'h.7.*' matches no parameter; names are like wte.weight"},
+      {{R"(model.trainable=["lm_head.weight"])"}, "model.trainable", "matches no parameter"},
+      {{R"(model.trainable="*")"}, "model.trainable", "list"},
+  });
+}
+
 TEST_CASE("meshes that do not fit the batch are refused with path and rule") {
   require_refusals({
       {{"parallel.sequence_parallel=true",
