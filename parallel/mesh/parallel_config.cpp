@@ -204,24 +204,33 @@ ParallelConfig with_groups_of_nodes(ParallelConfig config,
   return config;
 }
 
-void check_batch_fits(const ParallelConfig& config, const ModelConfig& model, BatchSplit batch) {
+std::string batch_obstacle(const ParallelConfig& config,
+                           const ModelConfig& model,
+                           BatchSplit batch) {
   const std::int64_t tokens = batch.micro * model.sequence;
   if (config.sequence_parallel && tokens % config.tensor != 0) {
-    throw ConfigError(
-        fmt::format("parallel.sequence_parallel: batch.micro x model.sequence = {} "
-                    "tokens must divide over parallel.tensor = {} ranks; got true",
-                    tokens,
-                    config.tensor));
+    return fmt::format(
+        "parallel.sequence_parallel: batch.micro x model.sequence = {} "
+        "tokens must divide over parallel.tensor = {} ranks; got true",
+        tokens,
+        config.tensor);
   }
   const std::int64_t micro_batches = batch.global / (batch.micro * config.data);
   if (config.schedule == ScheduleName::interleaved && micro_batches % config.pipeline != 0) {
-    throw ConfigError(
-        fmt::format("parallel.schedule: \"interleaved\" needs micro-batches a "
-                    "multiple of parallel.pipeline = {}: batch.global {} makes {} of "
-                    "them; got \"interleaved\"",
-                    config.pipeline,
-                    batch.global,
-                    micro_batches));
+    return fmt::format(
+        "parallel.schedule: \"interleaved\" needs micro-batches a "
+        "multiple of parallel.pipeline = {}: batch.global {} makes {} of "
+        "them; got \"interleaved\"",
+        config.pipeline,
+        batch.global,
+        micro_batches);
+  }
+  return "";
+}
+
+void check_batch_fits(const ParallelConfig& config, const ModelConfig& model, BatchSplit batch) {
+  if (const std::string obstacle = batch_obstacle(config, model, batch); !obstacle.empty()) {
+    throw ConfigError(obstacle);
   }
 }
 

@@ -98,8 +98,13 @@ struct BatchSplit {
                                                   CollectivesWish wish,
                                                   int ranks_of_node);
 
-// Throws ConfigError where micro-batches do not fit: rows over tensor ranks, rounds of an
-// interleaved schedule. REQUIRES: global is a multiple of micro x data.
+// What keeps micro-batches from fitting, as a ConfigError says it: rows over tensor ranks, rounds
+// of an interleaved schedule. Empty where they fit. REQUIRES: global is a multiple of micro x data.
+[[nodiscard]] std::string batch_obstacle(const ParallelConfig& config,
+                                         const ModelConfig& model,
+                                         BatchSplit batch);
+
+// Throws ConfigError where there is one.
 void check_batch_fits(const ParallelConfig& config, const ModelConfig& model, BatchSplit batch);
 
 }  // namespace slackline

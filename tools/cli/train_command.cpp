@@ -332,6 +332,7 @@ void decide_parallel(Communicator& world,
     return;
   }
   const StrategyChoice choice = choose_strategy(plan_job(config), links);
+  config.batch.micro = choice.micro_batch;
   if (config.parallel.groups_apart) {  // the choice is of a worker's mesh
     config.parallel.data_strategy = choice.parallel.data_strategy;
     config.parallel.chooses_strategy = false;

@@ -34,7 +34,8 @@ PlanJob plan_job(const TrainConfig& config) {
           .outer = config.outer,
           .num_workers = config.parallel.num_workers(),
           .rehearsal_costs = config.device == Device::rehearsal ? config.rehearsal.costs : "",
-          .token_file_bytes = mapped_bytes(config.data)};
+          .token_file_bytes = mapped_bytes(config.data),
+          .chooses_micro_batch = config.parallel.chooses_strategy && !config.batch.micro_given};
 }
 
 std::optional<PlanJob> plan_job_with(const std::string& document,

@@ -44,7 +44,8 @@ RunConfig read_run_config(JsonReader section) {
   return run;
 }
 
-// A micro-batch is a data rank's whole share of the global batch unless given.
+// A micro-batch is a data rank's whole share of the global batch unless given. Where it is yet to
+// be chosen it is the smallest, which fits if any does.
 BatchConfig read_batch_config(JsonReader section, const ParallelConfig& parallel) {
   BatchConfig batch;
   batch.global = section.integer("global", {.min = 1, .max = kMaxBatch});
@@ -55,7 +56,10 @@ BatchConfig read_batch_config(JsonReader section, const ParallelConfig& parallel
                              parallel.data,
                              std::max<std::int64_t>(1, share) * parallel.data));
   }
-  batch.micro = section.integer("micro", {.default_value = share, .min = 1, .max = batch.global});
+  batch.micro_given = section.has("micro") || parallel.data == 1;
+  const bool is_chosen = parallel.chooses_strategy && !batch.micro_given;
+  batch.micro = section.integer(
+      "micro", {.default_value = is_chosen ? 1 : share, .min = 1, .max = batch.global});
   if (share % batch.micro != 0) {
     std::int64_t nearest = std::min(batch.micro, share);
     while (share % nearest != 0) {

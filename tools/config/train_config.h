@@ -35,7 +35,8 @@ struct RunConfig {
 // The "batch" section, in sequences: global = micro x micro-batches x data ranks.
 struct BatchConfig {
   std::int64_t global = 0;
-  std::int64_t micro = 0;  // a data rank's whole share unless given
+  std::int64_t micro = 0;  // a data rank's whole share unless given; under "auto" it is chosen
+  bool micro_given = false;
 };
 
 // The "checkpoint" section.

@@ -1,6 +1,7 @@
 #include "tools/plan/strategy_ranking.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -59,6 +60,7 @@ RankedStrategy ranked(const PlanJob& job, const StepCosts& costs, const LinkSpee
   const schedule::CostModel model = cost_model(lists, costs, links);
   RankedStrategy row{
       .parallel = job.mesh.parallel,
+      .micro_batch = job.mesh.micro_batch.B,
       .step = schedule::make_timeline(lists.at(0).rank.executor.schedule, model).step};
   const MeshLists grouped(with_any_groups(job.mesh, links));
   for (int pipeline = 0; pipeline < row.parallel.pipeline; ++pipeline) {
@@ -68,6 +70,40 @@ RankedStrategy ranked(const PlanJob& job, const StepCosts& costs, const LinkSpee
   }
   row.memory_bytes = largest_memory(job, {});
   return row;
+}
+
+PlanJob with_micro_batch(PlanJob job, std::int64_t sequences) {
+  const std::int64_t share = job.mesh.global_batch() / job.mesh.parallel.data;
+  job.mesh.micro_batch.B = sequences;
+  job.mesh.num_micro_batches = static_cast<int>(share / sequences);
+  return job;
+}
+
+// The job with each micro-batch that it may have: powers of two and the whole share of a rank, as
+// far as they divide it and the layout takes them.
+std::vector<PlanJob> with_micro_batches(const PlanJob& job) {
+  if (!job.chooses_micro_batch) {
+    return {job};
+  }
+  const std::int64_t share = job.mesh.global_batch() / job.mesh.parallel.data;
+  std::vector<PlanJob> jobs;
+  for (std::int64_t sequences = 1; sequences <= share;
+       sequences = sequences < share ? std::min(2 * sequences, share) : share + 1) {
+    if (share % sequences == 0 &&
+        batch_obstacle(job.mesh.parallel,
+                       job.mesh.model,
+                       {.global = job.mesh.global_batch(), .micro = sequences})
+            .empty()) {
+      jobs.push_back(with_micro_batch(job, sequences));
+    }
+  }
+  return jobs.empty() ? std::vector<PlanJob>{job} : jobs;
+}
+
+// What comes first in a ranking is smaller.
+auto order_of(const RankedStrategy& row) {
+  const double first = row.fits ? row.step.value : static_cast<double>(row.memory_bytes);
+  return std::tuple(!row.fits, first, row.bytes_across, row.memory_bytes);
 }
 
 }  // namespace
@@ -85,26 +121,30 @@ StrategyRanking rank_strategies(const PlanJob& job,
     if (!differs(candidate.mesh.parallel) || !takes_codecs(job.compress, candidate.mesh.parallel)) {
       continue;
     }
-    RankedStrategy& row = ranking.rows.emplace_back(ranked(candidate, costs, links));
-    row.fits = ranking.memory_limit == 0 || row.memory_bytes <= ranking.memory_limit;
+    std::optional<RankedStrategy> best;
+    for (const PlanJob& sized : with_micro_batches(candidate)) {
+      RankedStrategy row = ranked(sized, costs, links);
+      row.fits = ranking.memory_limit == 0 || row.memory_bytes <= ranking.memory_limit;
+      if (!best || order_of(row) < order_of(*best)) {
+        best = std::move(row);
+      }
+    }
+    ranking.rows.push_back(std::move(*best));
   }
-  const auto order = [](const RankedStrategy& row) {
-    const double first = row.fits ? row.step.value : static_cast<double>(row.memory_bytes);
-    return std::tuple(!row.fits, first, row.bytes_across, row.memory_bytes);
-  };
-  std::ranges::stable_sort(ranking.rows, {}, order);
+  std::ranges::stable_sort(ranking.rows, {}, order_of);
   return ranking;
 }
 
 std::string ranking_text(const StrategyRanking& ranking, const DataStrategy& own) {
   std::string text = fmt::format(
       "data strategies, the shortest step first{}:\n"
-      "strategy         step s   bytes in groups   bytes between    memory bytes\n",
+      "strategy  micro        step s   bytes in groups   bytes between    memory bytes\n",
       ranking.memory_limit == 0 ? ""
                                 : fmt::format(" (a device has {} bytes)", ranking.memory_limit));
   for (const RankedStrategy& row : ranking.rows) {
-    text += fmt::format("{:<9} {:>13.6g} {:>17} {:>15} {:>15}{}{}\n",
+    text += fmt::format("{:<9} {:>5} {:>13.6g} {:>17} {:>15} {:>15}{}{}\n",
                         name_of(row.parallel.data_strategy),
+                        row.micro_batch,
                         row.step.value,
                         row.bytes_inside,
                         row.bytes_across,
@@ -120,10 +160,11 @@ std::string ranking_json(const StrategyRanking& ranking, const DataStrategy& own
   rows.reserve(ranking.rows.size());
   for (const RankedStrategy& row : ranking.rows) {
     rows.push_back(fmt::format(
-        R"({{"data_strategy": "{}", "group": {}, "step_seconds": {}, "bytes_inside": {}, )"
-        R"("bytes_across": {}, "memory_bytes": {}, "fits": {}, "is_own": {}}})",
+        R"({{"data_strategy": "{}", "group": {}, "micro": {}, "step_seconds": {}, )"
+        R"("bytes_inside": {}, "bytes_across": {}, "memory_bytes": {}, "fits": {}, "is_own": {}}})",
         name_of(row.parallel.data_strategy),
         row.parallel.data_ranks_of_group(),
+        row.micro_batch,
         row.step.value,
         row.bytes_inside,
         row.bytes_across,
@@ -148,14 +189,18 @@ StrategyChoice choose_strategy(const PlanJob& job, const LinkSpeeds& links) {
         name_of(parallel.data_strategy),
         first.memory_bytes));
   }
-  return {.parallel = parallel, .reason = ranking_text(ranking, parallel.data_strategy)};
+  return {.parallel = parallel,
+          .micro_batch = first.micro_batch,
+          .reason = ranking_text(ranking, parallel.data_strategy)};
 }
 
 PlanJob with_strategy(PlanJob job, const StepCosts& costs, const LinkSpeeds& links) {
-  ParallelConfig& parallel = job.mesh.parallel;
-  if (parallel.chooses_strategy && parallel.data > 1) {
-    parallel = rank_strategies(job, costs, links).rows.front().parallel;
+  if (job.mesh.parallel.chooses_strategy && job.mesh.parallel.data > 1) {
+    const StrategyRanking ranking = rank_strategies(job, costs, links);
+    job = with_micro_batch(job, ranking.rows.front().micro_batch);
+    job.mesh.parallel = ranking.rows.front().parallel;
   }
+  ParallelConfig& parallel = job.mesh.parallel;
   parallel.chooses_strategy = false;
   parallel = with_decided_groups(job, links);
   if (links) {

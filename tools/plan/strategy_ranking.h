@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,11 @@
 
 namespace slackline {
 
-// A data strategy on a job's layout, everything else being the job's.
+// A data strategy on a job's layout, everything else being the job's, but for a micro-batch that is
+// to be chosen: the one with which the strategy is best.
 struct RankedStrategy {
   ParallelConfig parallel{};
+  std::int64_t micro_batch = 0;  // sequences
   schedule::Seconds step{};      // predicted, transfers plain
   std::size_t bytes_inside = 0;  // that data ranks send to their own group in a step, all together
   std::size_t bytes_across = 0;  // and to others
@@ -40,7 +43,8 @@ struct StrategyRanking {
 // What "auto" takes, and why.
 struct StrategyChoice {
   ParallelConfig parallel{};
-  std::string reason{};  // the ranking
+  std::int64_t micro_batch = 0;  // sequences
+  std::string reason{};          // the ranking
 };
 
 // Chooses by the links and by the job's cost file, or assumed costs. Throws ConfigError where no

@@ -169,6 +169,36 @@ TEST_CASE("auto takes the fastest strategy that fits") {
                         Catch::Contains(R"(nearest is "zero3")"));
 }
 
+// Weights that are gathered for each micro-batch ask for few of them, memory for small ones.
+TEST_CASE("auto takes a micro-batch, too, where the config leaves it open") {
+  PlanJob job = job_of();
+  job.mesh.parallel.chooses_strategy = true;
+  job.chooses_micro_batch = true;
+  const StepCosts costs = assumed_costs(job.mesh.model, {});
+  const Cluster plenty = cluster_of(1e5);
+  CHECK(row_of(ranking_of(job, plenty), DataStrategy::zero3).micro_batch == 4);
+  const PlanJob chosen = with_strategy(job, costs, plenty);
+  const StrategyRanking ranking = ranking_of(job, plenty);
+  CHECK(chosen.mesh.micro_batch.B == ranking.rows.front().micro_batch);
+  CHECK(chosen.mesh.global_batch() == job.mesh.global_batch());
+  const auto memory_with = [&](std::int64_t sequences) {
+    PlanJob sized = job;
+    sized.mesh.parallel.data_strategy = DataStrategy::zero3;
+    sized.mesh.micro_batch.B = sequences;
+    sized.mesh.num_micro_batches = static_cast<int>(4 / sequences);
+    return static_cast<double>(largest_memory(sized, {}));
+  };
+  for (const std::int64_t sequences : {1, 2}) {
+    const Cluster tight = cluster_of(1e5, 1.001 * memory_with(sequences));
+    REQUIRE(memory_with(2 * sequences) > 1.001 * memory_with(sequences));
+    const RankedStrategy row = row_of(ranking_of(job, tight), DataStrategy::zero3);
+    CHECK(row.micro_batch == sequences);
+    CHECK(row.fits);
+  }
+  job.chooses_micro_batch = false;
+  CHECK(row_of(ranking_of(job, plenty), DataStrategy::zero3).micro_batch == 1);
+}
+
 TEST_CASE("strategies that codecs of the config do not sit on are left out, as are equal ones") {
   PlanJob job = job_of();
   job.compress.policy = CompressionPolicy::all;
