@@ -25,8 +25,8 @@ std::array<std::string_view, kNumCodecs> codec_names() {
 
 }  // namespace
 
-CodecSetting read_codec_setting(JsonReader& section) {
-  CodecSetting setting;
+CodecSetting read_codec_setting(JsonReader& section, const CodecSetting& defaults) {
+  CodecSetting setting = defaults;
   setting.kind = static_cast<CodecKind>(section.choice("codec", codec_names()));
   const CodecTraits& traits = traits_of(setting.kind);
   if (traits.read != nullptr) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compress/codec_setting_json.h"
+#include "compress/codec_traits.h"
 
 namespace slackline {
 
@@ -16,8 +17,11 @@ constexpr std::array<std::string_view, 6> kPolicies = {
     "none", "all", "list", "optimus_cc", "critical_path", "replay"};
 constexpr std::array<std::string_view, 4> kSites = {
     "pipeline_backward", "pipeline_forward", "data_gradient", "embedding"};
-constexpr std::array<std::string_view, 3> kReservedSites = {
-    "tensor_forward", "parameter_gather", "outer"};
+// Weights that passes gather, of which critical_path chooses nothing.
+constexpr std::string_view kGatherSite = "parameter_gather";
+constexpr std::array<std::string_view, 5> kListedSites = {
+    "pipeline_backward", "pipeline_forward", "data_gradient", "embedding", kGatherSite};
+constexpr std::array<std::string_view, 2> kReservedSites = {"tensor_forward", "outer"};
 constexpr std::array<std::string_view, 5> kPhases = {
     "warmup", "steady", "cooldown", "step", "tail"};
 constexpr std::int64_t kMaxStages = 1 << 16;
@@ -37,8 +41,24 @@ void read_site(const std::string& site, JsonReader section, CompressConfig& conf
   section.finish();
 }
 
+// A rank's share of weights is a row of elements, all of which a pass needs now.
+CodecSetting read_gather_setting(JsonReader& section) {
+  const CodecSetting setting = read_codec_setting(section, {.scale = ScaleOf::group});
+  if (!traits_of(setting.kind).rounds) {
+    section.fail("codec", "must be \"quantize\" or \"cast\": the others leave weights out");
+  }
+  if (setting.error_feedback != ErrorFeedback::none) {
+    section.fail("error_feedback",
+                 "must be \"none\": weights are sent anew each time, and nothing is owed");
+  }
+  if (setting.scale == ScaleOf::channel) {
+    section.fail("scale", "must be \"group\" or \"tensor\": a share of weights has no columns");
+  }
+  return setting;
+}
+
 ListedClasses read_listed(JsonReader& section) {
-  ListedClasses listed{.site = std::string(kSites.at(section.choice("site", kSites)))};
+  ListedClasses listed{.site = std::string(kListedSites.at(section.choice("site", kListedSites)))};
   if (section.has("stage")) {
     listed.stage = static_cast<int>(section.integer("stage", {.min = 0, .max = kMaxStages}));
   }
@@ -47,7 +67,8 @@ ListedClasses read_listed(JsonReader& section) {
   }
   if (section.has("codec")) {
     JsonReader codec = section.section("codec");
-    listed.codec = read_codec_setting(codec);
+    listed.codec =
+        listed.site == kGatherSite ? read_gather_setting(codec) : read_codec_setting(codec);
     codec.finish();
   }
   section.finish();
@@ -146,6 +167,15 @@ CompressConfig read_compress_config(JsonReader section) {
   for (const std::string_view site : kSites) {
     if (section.has(site)) {
       read_site(std::string(site), section.section(site), config);
+    }
+  }
+  if (section.has(kGatherSite)) {
+    JsonReader gather = section.section(kGatherSite);
+    config.sites.emplace(kGatherSite, read_gather_setting(gather));
+    gather.finish();
+    if (config.policy == CompressionPolicy::critical_path) {
+      section.fail(kGatherSite,
+                   "critical_path does not choose for weights; use policy \"all\" or \"list\"");
     }
   }
   config.warmup_steps = static_cast<int>(

@@ -196,7 +196,7 @@ int read_bits(JsonReader& section) {
 
 void read(JsonReader& section, CodecSetting& setting) {
   setting.bits = read_bits(section);
-  setting.scale = read_choice(section, "scale", kScales, kDefaults.scale);
+  setting.scale = read_choice(section, "scale", kScales, setting.scale);
   if (setting.scale == ScaleOf::group) {
     setting.group = static_cast<int>(
         section.integer("group", {.default_value = kDefaults.group, .min = 8, .max = kMaxGroup}));

@@ -10,7 +10,8 @@ namespace slackline {
 
 Channels::Channels(const Options& options,
                    const Peers& peers,
-                   const std::vector<SumChannel::Options>& sums)
+                   const std::vector<SumChannel::Options>& sums,
+                   const std::vector<GatherChannel::Options>& gathers)
     : options_(options),
       peers_(peers),
       boundaries_(options.pipeline),
@@ -21,6 +22,7 @@ Channels::Channels(const Options& options,
               .tensor_rank = peers.tensor->rank(),
               .seed = options.seed},
       sums_(sums.begin(), sums.end()),
+      gathers_(gathers.begin(), gathers.end()),
       tensor_(*peers.tensor, options.sequence_parallel, routes_),
       errors_(options.errors) {
   if (!options_.plans.empty()) {
@@ -48,6 +50,10 @@ void Channels::begin_step(std::int64_t step) {
 
 void Channels::begin_sum(std::size_t sum) {
   sums_[sum].begin({.seed = options_.seed, .step = step_}, keeping_);
+}
+
+void Channels::begin_gather(std::size_t gather) {
+  gathers_[gather].begin({.seed = options_.seed, .step = step_});
 }
 
 const PlanFromStep* Channels::in_force() const {
@@ -99,6 +105,9 @@ std::vector<Channel*> Channels::all() {
   std::vector<Channel*> list{&boundaries_};
   for (SumChannel& sum : sums_) {
     list.push_back(&sum);
+  }
+  for (GatherChannel& gather : gathers_) {
+    list.push_back(&gather);
   }
   list.push_back(&tensor_);
   return list;

@@ -9,6 +9,7 @@
 #include "core/tensor/stream.h"
 #include "parallel/channel/boundary_codecs.h"
 #include "parallel/channel/channel.h"
+#include "parallel/channel/gather_channel.h"
 #include "parallel/channel/message_channel.h"
 #include "parallel/channel/sum_channel.h"
 #include "parallel/channel/tensor_channel.h"
@@ -17,12 +18,13 @@
 
 namespace slackline {
 
-// All channels of one rank: the messages of its pipeline, the sums of its layers over tensor ranks
-// and those of its gradients. Has them obey the run's plans, step by step, and owns the stream of
-// their codecs, with the thread it runs on. Called by the rank's thread between steps, when no
-// transfer is under way, but for begin_passes(), tensor(), begin_sum() and finish_sum(). An
-// exception in the middle of a step has to be told to the other ranks (fail()) before this ends:
-// transfers that codecs have not begun never end.
+// All channels of one rank: the messages of its pipeline, the sums of its layers over tensor ranks,
+// those of its gradients and the gathers of weights before their use. Has them obey the run's
+// plans, step by step, and owns the stream of their codecs, with the thread it runs on. Called by
+// the rank's thread between steps, when no transfer is under way, but for begin_passes(), tensor(),
+// and what begins and finishes sums and gathers. An exception in the middle of a step has to be
+// told to the other ranks (fail()) before this ends: transfers that codecs have not begun never
+// end.
 class Channels {
  public:
   struct Options {
@@ -44,10 +46,11 @@ class Channels {
     Communicator* backward = nullptr;
   };
 
-  // `sums`: of gradients, in the order of the sync plan.
+  // `sums`: of gradients, in the order of the sync plan; `gathers`: of buckets in slots.
   Channels(const Options& options,
            const Peers& peers,
-           const std::vector<SumChannel::Options>& sums);
+           const std::vector<SumChannel::Options>& sums,
+           const std::vector<GatherChannel::Options>& gathers = {});
 
   ~Channels() { stop(); }
 
@@ -71,6 +74,14 @@ class Channels {
   void begin_sum(std::size_t bucket);
 
   void finish_sum(std::size_t bucket) { sums_[bucket].finish(); }
+
+  // Whether a gather, by its number in the constructor's `gathers`, travels coded. If not, it is
+  // not these channels'.
+  [[nodiscard]] bool codes_gather(std::size_t gather) const { return gathers_[gather].is_coded(); }
+
+  void begin_gather(std::size_t gather);
+
+  void finish_gather(std::size_t gather) { gathers_[gather].finish(); }
 
   // Puts the plan of this step in force. All ranks call it before the passes of the step.
   void begin_step(std::int64_t step);
@@ -130,6 +141,7 @@ class Channels {
   BoundaryCodecs boundaries_;
   MessageRoutes routes_;
   std::vector<SumChannel> sums_;
+  std::vector<GatherChannel> gathers_;
   TensorChannel tensor_;
   std::optional<SumChannel::Keeping> keeping_{};
   std::uint64_t step_ = 0;

@@ -21,6 +21,7 @@ using schedule::TransferClass;
 
 constexpr int kPaperBoundaryRank = 16;  // Optimus-CC's scripts
 constexpr int kPaperGradientRank = 128;
+const std::string kGatherSite = schedule::site_name(Site::parameter_gather);
 
 std::set<TransferClass> pipeline_classes(const Schedule& schedule) {
   std::set<TransferClass> classes;
@@ -44,6 +45,14 @@ std::string lack_of(const std::string& site, const MeshJob& job) {
   }
   if (site == "data_gradient") {
     return parallel.data == 1 ? "parallel.data is 1: no gradients are exchanged" : "";
+  }
+  if (site == kGatherSite) {
+    return gather_classes(job).empty()
+               ? fmt::format(
+                     "parallel.data_strategy {} leaves weights whole on every rank; use "
+                     "zero3, or another one whose first letter is I or G",
+                     name_of(parallel.data_strategy))
+               : "";
   }
   if (!job.model.tie_embeddings) {
     return "model.tie_embeddings is false: the tables' gradients belong to data_gradient";
@@ -74,6 +83,13 @@ void require_sites(const CompressConfig& config, const MeshJob& job) {
       require(config.classes[i].site, fmt::format("classes.{}.site", i));
     }
   }
+}
+
+bool names_gathers(const CompressConfig& config) {
+  return config.sites.contains(kGatherSite) ||
+         std::ranges::any_of(config.classes, [](const ListedClasses& listed) {
+           return listed.site == kGatherSite;
+         });
 }
 
 std::optional<CodecSetting> setting_of(const CompressConfig& config, Site site) {
@@ -223,6 +239,16 @@ std::vector<TransferClass> compressible_classes(const MeshJob& job) {
   return {classes.begin(), classes.end()};
 }
 
+std::vector<TransferClass> gather_classes(const MeshJob& job) {
+  std::vector<TransferClass> classes;
+  if (job.parallel.data_strategy.parameters != Extent::none && job.parallel.data > 1) {
+    for (int stage = 0; stage < make_rank_plan(job, {}).executor.schedule.num_stages(); ++stage) {
+      classes.push_back({.site = Site::parameter_gather, .stage = stage, .phase = Phase::steady});
+    }
+  }
+  return classes;
+}
+
 CompressConfig without_lacking_sites(CompressConfig config, const MeshJob& job) {
   const auto lacks = [&](const auto& of_site) { return !lack_of(of_site.first, job).empty(); };
   std::erase_if(config.sites, lacks);
@@ -234,7 +260,11 @@ PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& 
   if (config.policy != CompressionPolicy::none) {
     require_sites(config, job);
   }
-  const std::vector<TransferClass> classes = compressible_classes(job);
+  std::vector<TransferClass> classes = compressible_classes(job);
+  if (names_gathers(config)) {
+    const std::vector<TransferClass> gathers = gather_classes(job);
+    classes.insert(classes.end(), gathers.begin(), gathers.end());  // the last of all sites
+  }
   if (config.policy == CompressionPolicy::list) {
     require_matches(config, classes);
   }

@@ -13,6 +13,10 @@ namespace slackline {
 // zero1 gathers are not among them.
 [[nodiscard]] std::vector<schedule::TransferClass> compressible_classes(const MeshJob& job);
 
+// Weights that passes gather, by the virtual stage that reads them; a codec is only given to them
+// by name. None where every rank has them all.
+[[nodiscard]] std::vector<schedule::TransferClass> gather_classes(const MeshJob& job);
+
 // Returns the config without the settings of sites that the layout lacks.
 [[nodiscard]] CompressConfig without_lacking_sites(CompressConfig config, const MeshJob& job);
 

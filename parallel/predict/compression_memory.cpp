@@ -1,13 +1,17 @@
 #include "parallel/predict/compression_memory.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "compress/codec_bytes.h"
 #include "compress/residuals.h"
+#include "core/tensor/arena.h"
 #include "parallel/plan/pipeline_boundaries.h"
 #include "parallel/predict/rank_sync.h"
 #include "parallel/schedule/slots.h"
 #include "parallel/sync/bucket_compression.h"
+#include "parallel/sync/coded_gather.h"
 
 namespace slackline {
 
@@ -82,6 +86,37 @@ void add_gradients(const MeshJob& job,
   }
 }
 
+// Frames of weights, in turn by slots.
+void add_gathers(const MeshJob& job,
+                 const MeshPlace& place,
+                 const CompressionPlan& plan,
+                 const Workers& workers,
+                 CompressionMemory& memory) {
+  const RankSync rank(job, place);
+  std::map<std::size_t, std::size_t> slots;
+  for (std::size_t i = 0; i < rank.plan.buckets.size(); ++i) {
+    const std::optional<CodedGather> gather = coded_gather(rank.plan, i, plan);
+    if (!gather) {
+      continue;
+    }
+    std::size_t& bytes = slots[*rank.plan.places[i].weight_slot];
+    bytes = std::max(bytes, gather->message_bytes());
+    const GradientBucket& bucket = rank.plan.buckets[i];
+    const std::size_t longest = gather->longest_share();
+    const std::size_t widened =
+        weight_type(bucket, rank.plan) == DType::f32
+            ? 0
+            : Arena::aligned_bytes(DType::f32, {static_cast<std::int64_t>(longest)});
+    memory.workspace = std::max(
+        memory.workspace,
+        widened +
+            make_codec(gather->setting, share_parts(bucket, longest), 0)->workspace_bytes(workers));
+  }
+  for (const auto& [slot, bytes] : slots) {
+    memory.messages += bytes;
+  }
+}
+
 }  // namespace
 
 CompressionMemory compression_memory(const MeshJob& job,
@@ -93,6 +128,7 @@ CompressionMemory compression_memory(const MeshJob& job,
     CompressionMemory memory;
     add_pipeline(job, place, row.plan, workers, memory);
     add_gradients(job, place, row.plan, workers, memory);
+    add_gathers(job, place, row.plan, workers, memory);
     most = memory.total() > most.total() ? memory : most;
   }
   return most;

@@ -12,6 +12,7 @@
 #include "parallel/plan/pipeline_boundaries.h"
 #include "parallel/plan/step_waits.h"
 #include "parallel/sync/bucket_compression.h"
+#include "parallel/sync/coded_gather.h"
 
 namespace slackline {
 
@@ -116,6 +117,14 @@ std::vector<SentBytes> sync_bytes(const MeshLists& lists,
     row.raw = times * added_up(bytes_sent_by, plain, ranks, op.ranks);
     row.sent = row.raw;
     row.across = times * added_up(bytes_sent_across_by, plain, ranks, op.ranks);
+    if (op.begin == SyncOp::Begin::before_use) {
+      if (const auto coded = coded_gather(rank.plan, op.bucket, plan)) {
+        const std::vector<CollectiveCall> calls = {call_of(*coded, op)};
+        row.sent = times * added_up(bytes_sent_by, calls, ranks, op.ranks);
+        row.across = times * added_up(bytes_sent_across_by, calls, ranks, op.ranks);
+      }
+      continue;
+    }
     if (!op.is_last_sum) {
       continue;
     }

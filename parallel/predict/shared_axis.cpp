@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "parallel/mesh/stage_split.h"
@@ -9,6 +10,7 @@
 #include "parallel/predict/bucket_times.h"
 #include "parallel/predict/collective_times.h"
 #include "parallel/schedule/schedule_traits.h"
+#include "parallel/sync/coded_gather.h"
 
 namespace slackline {
 
@@ -32,8 +34,11 @@ struct OpTimes {
 
 class SharedAxis {
  public:
-  SharedAxis(const MeshLists& lists, const Cluster& cluster, schedule::CostModel& model)
-      : lists_(lists), cluster_(cluster), model_(model) {}
+  SharedAxis(const MeshLists& lists,
+             const Cluster& cluster,
+             const CompressionPlan& plan,
+             schedule::CostModel& model)
+      : lists_(lists), cluster_(cluster), plan_(plan), model_(model) {}
 
   void add() {
     const MeshJob& job = lists_.job();
@@ -68,12 +73,18 @@ class SharedAxis {
     return data_links(mesh, cluster_, place);
   }
 
+  [[nodiscard]] CollectiveCall call_in(const SyncOp& op, const SyncPlan& sync) const {
+    const std::optional<CodedGather> coded =
+        op.begin == Begin::before_use ? coded_gather(sync, op.bucket, plan_) : std::nullopt;
+    return coded ? call_of(*coded, op) : plain_call(op, sync);
+  }
+
   void add_op(const SyncOp& op, int place, OpTimes& times) {
     const auto [found, is_new] = links_.try_emplace({op.group, place});
     if (is_new) {
       found->second = links_of(op, place);
     }
-    const CollectiveTimes own = times_of(found->second, plain_call(op, lists_.at(place).plan));
+    const CollectiveTimes own = times_of(found->second, call_in(op, lists_.at(place).plan));
     times.service += own.service;
     times.exchanges += own.exchanges;
     times.latency = std::max(times.latency, own.latency);
@@ -182,14 +193,18 @@ class SharedAxis {
 
   const MeshLists& lists_;
   const Cluster& cluster_;
+  const CompressionPlan& plan_;
   schedule::CostModel& model_;
   std::map<std::pair<SyncGroup, int>, CollectiveLinks> links_{};
 };
 
 }  // namespace
 
-void add_shared_axis(const MeshLists& lists, const Cluster& cluster, schedule::CostModel& model) {
-  SharedAxis(lists, cluster, model).add();
+void add_shared_axis(const MeshLists& lists,
+                     const Cluster& cluster,
+                     const CompressionPlan& plan,
+                     schedule::CostModel& model) {
+  SharedAxis(lists, cluster, plan, model).add();
 }
 
 }  // namespace slackline

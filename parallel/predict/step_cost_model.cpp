@@ -26,8 +26,12 @@ using schedule::Seconds;
 
 class CostModelBuilder {
  public:
-  CostModelBuilder(const MeshLists& lists, const StepCosts& costs, const LinkSpeeds& links)
-      : lists_(lists),
+  CostModelBuilder(const MeshLists& lists,
+                   const StepCosts& costs,
+                   const LinkSpeeds& links,
+                   const CompressionPlan& plan)
+      : plan_(plan),
+        lists_(lists),
         job_(lists.job()),
         costs_(costs),
         links_(links),
@@ -48,7 +52,7 @@ class CostModelBuilder {
                        .stages_fit = use_stages_},
                       model_);
     } else if (links_) {
-      add_shared_axis(lists_, *links_, model_);
+      add_shared_axis(lists_, *links_, plan_, model_);
     }
     add_update();
     model_.codecs_take_compute = costs_.codecs_take_compute;
@@ -369,6 +373,7 @@ class CostModelBuilder {
     return longest;
   }
 
+  const CompressionPlan& plan_;
   const MeshLists& lists_;
   const MeshJob& job_;
   const StepCosts& costs_;
@@ -388,8 +393,9 @@ schedule::CostModel cost_model(const MeshJob& job,
 
 schedule::CostModel cost_model(const MeshLists& lists,
                                const StepCosts& costs,
-                               const LinkSpeeds& links) {
-  return CostModelBuilder(lists, costs, links).build();
+                               const LinkSpeeds& links,
+                               const CompressionPlan& plan) {
+  return CostModelBuilder(lists, costs, links, plan).build();
 }
 
 LinkSpeeds measured_links(const StepCosts& costs, int num_ranks) {

@@ -189,6 +189,16 @@ Tensor BucketMemory::input_share(std::size_t bucket) const {
       input_gradient_, DType::f32, 0, slackline::elements_of(plan_->places[bucket].gradients));
 }
 
+std::vector<Tensor> BucketMemory::own_weights(std::size_t bucket) const {
+  std::vector<Tensor> ranges;
+  std::size_t before = 0;
+  for (const Slice& range : plan_->places[bucket].weights) {
+    ranges.push_back(part(weight_share(bucket), {before, before + range.count()}));
+    before += range.count();
+  }
+  return ranges;
+}
+
 std::vector<BucketMemory::Held> BucketMemory::held(std::size_t bucket,
                                                    const Parameter& parameter) const {
   const std::size_t first = parameter.first_element - plan_->buckets[bucket].first;

@@ -34,6 +34,9 @@ class BucketMemory {
   // The share of a tied table's input gradient where one rank has both ends; empty elsewhere.
   [[nodiscard]] Tensor input_share(std::size_t bucket) const;
 
+  // The first of them, range by range.
+  [[nodiscard]] std::vector<Tensor> own_weights(std::size_t bucket) const;
+
   // Elements of a parameter whose weights this rank has, as passes read them.
   struct Held {
     Slice range{};     // of its local tensor

@@ -1,6 +1,7 @@
 #include "parallel/step/sync_executor.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -88,6 +89,32 @@ std::vector<SumChannel::Options> SyncExecutor::sum_channels(const SyncPlan& plan
   return sums;
 }
 
+std::vector<GatherChannel::Options> SyncExecutor::gather_channels(const SyncPlan& plan,
+                                                                  const BucketMemory& memory,
+                                                                  const Groups& groups,
+                                                                  Backing backing) {
+  const auto frames = std::make_shared<GatherFrames>(backing);
+  std::vector<GatherChannel::Options> gathers;
+  for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
+    if (!plan.places[i].weight_slot) {
+      continue;
+    }
+    GatherChannel::Options& gather = gathers.emplace_back();
+    gather.plan = &plan;
+    gather.bucket = i;
+    gather.own = memory.own_weights(i);
+    gather.whole = memory.weights(i);
+    gather.slot = *plan.places[i].weight_slot;
+    gather.frames = frames;
+    for (const SyncOp& op : plan.ops) {
+      if (op.bucket == i && op.begin == Begin::before_use) {
+        gather.groups[op.group] = &group_of(op, groups);
+      }
+    }
+  }
+  return gathers;
+}
+
 SyncExecutor::SyncExecutor(const SyncPlan& plan,
                            const BucketMemory& memory,
                            Groups& groups,
@@ -102,6 +129,7 @@ SyncExecutor::SyncExecutor(const SyncPlan& plan,
       used_(&plan.used),
       weight_slots_(num_slots(plan)),
       gradient_slots_(num_slots(plan)),
+      channel_gathers_(plan.buckets.size()),
       passes_(plan.buckets.size()),
       reductions_(plan.buckets.size()),
       is_written_(plan.buckets.size()),
@@ -109,6 +137,12 @@ SyncExecutor::SyncExecutor(const SyncPlan& plan,
   for (const SyncOp& op : plan.ops) {
     if (!is_of_passes(op) && op.begin != Begin::update_end) {
       step_ops_.push_back(&op);
+    }
+  }
+  std::size_t num_gathers = 0;
+  for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
+    if (plan.places[i].weight_slot) {
+      channel_gathers_[i] = num_gathers++;
     }
   }
 }
@@ -198,7 +232,7 @@ void SyncExecutor::before_use(StreamView stream, ModelPart part, int layer) {
   }
   ++num_used_;
   for (const std::size_t bucket : buckets) {
-    passes_[bucket].finish(*this);
+    finish_use(bucket);
   }
   look_ahead(stream);
 }
@@ -253,9 +287,19 @@ void SyncExecutor::begin_use(StreamView stream, const Unit& unit) {
   for (const std::size_t bucket : slotted(unit, SyncOp::State::weights)) {
     receive_weights(stream, bucket);
     weight_slots_[*plan_->places[bucket].weight_slot] = SlotUse{.bucket = bucket, .unit = unit};
+    if (channels_->codes_gather(*channel_gathers_[bucket])) {
+      channels_->begin_gather(*channel_gathers_[bucket]);
+      continue;
+    }
     memory_->place_own_weights(stream, bucket);
     passes_[bucket].begin(ops_of(Begin::before_use, bucket, unit), *this);
   }
+}
+
+void SyncExecutor::finish_use(std::size_t bucket) {
+  const std::size_t gather = *channel_gathers_[bucket];
+  channels_->codes_gather(gather) ? channels_->finish_gather(gather)
+                                  : passes_[bucket].finish(*this);
 }
 
 void SyncExecutor::before_gradients(StreamView stream, ModelPart part, int layer) {

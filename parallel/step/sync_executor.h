@@ -24,7 +24,7 @@ namespace slackline {
 // Refers to plan, memory, groups and channels, which must outlive it. Used by the rank's thread.
 class SyncExecutor final : public ParameterUse {
  public:
-  // `channels` have the sums of sum_channels().
+  // `channels` have the sums of sum_channels() and the gathers of gather_channels().
   SyncExecutor(const SyncPlan& plan,
                const BucketMemory& memory,
                Groups& groups,
@@ -36,6 +36,10 @@ class SyncExecutor final : public ParameterUse {
                                                                      const RankPlan& rank,
                                                                      const Groups& groups,
                                                                      std::uint64_t seed);
+
+  // What channels may have to gather: each bucket that passes have in a slot.
+  [[nodiscard]] static std::vector<GatherChannel::Options> gather_channels(
+      const SyncPlan& plan, const BucketMemory& memory, const Groups& groups, Backing backing);
 
   enum class Passes { train, evaluate };
 
@@ -98,6 +102,8 @@ class SyncExecutor final : public ParameterUse {
   // Gathers the weights that are used next, if their slots are free.
   void look_ahead(StreamView stream);
   void begin_use(StreamView stream, const Unit& unit);
+  // Waits for what begin_use() has begun of a bucket.
+  void finish_use(std::size_t bucket);
   void finish_reduction(StreamView stream, std::size_t slot);
 
   const SyncPlan* plan_;
@@ -118,6 +124,7 @@ class SyncExecutor final : public ParameterUse {
   bool next_is_begun_ = false;  // gathering what is used next
   std::vector<std::optional<SlotUse>> weight_slots_;
   std::vector<std::optional<SlotUse>> gradient_slots_;
+  std::vector<std::optional<std::size_t>> channel_gathers_;  // of buckets, by number
   std::vector<Chain> passes_;           // of buckets: what the passes under way gather
   std::vector<Chain> reductions_;       // and reduce
   std::vector<bool> is_written_;        // whether a step has written a bucket's gradient share

@@ -272,7 +272,8 @@ class Generator {
                         .bucket = index,
                         .range = segment,
                         .begin = SyncOp::Begin::before_use,
-                        .unit = unit},
+                        .unit = unit,
+                        .members = members_of_use(unit)},
                        steps(bucket, Extent::none, strategy_of(bucket).parameters));
       }
     }
@@ -438,6 +439,27 @@ class Generator {
                           ? last * layout_.pipeline_size + layout_.place.pipeline
                           : gradients.stage;
     return {.site = Site::parameter_gather, .stage = stage, .phase = Phase::step};
+  }
+
+  // Weights that passes gather: of the virtual stage that reads them, whichever pass it is.
+  [[nodiscard]] schedule::TransferClass members_of_use(const Unit& unit) const {
+    const auto reads = [&](const ChunkSlice& chunk) {
+      const auto& [part, layer] = unit;
+      switch (part) {
+        case ModelPart::embedding:
+          return chunk.embedding;
+        case ModelPart::head:
+          return chunk.head;
+        case ModelPart::layer:
+          break;
+      }
+      return chunk.first_layer <= layer && layer < chunk.last_layer;
+    };
+    const std::vector<ChunkSlice>& chunks = rank_.slice.chunks;
+    const auto chunk = static_cast<int>(std::ranges::find_if(chunks, reads) - chunks.begin());
+    return {.site = Site::parameter_gather,
+            .stage = chunk * layout_.pipeline_size + layout_.place.pipeline,
+            .phase = Phase::steady};
   }
 
   [[nodiscard]] std::size_t bucket_of(const Parameter& parameter) const {

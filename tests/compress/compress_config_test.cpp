@@ -323,11 +323,34 @@ TEST_CASE("sites are checked under every policy, and unknown or reserved ones re
   CHECK(unlike(refusal(R"({"data_gradient": {"codec": "cast", "candidates": [{"codec": "x"}]}})"),
                "data_gradient.candidates.0.codec",
                "quantize") == "");
-  for (const char* site : {"tensor_forward", "parameter_gather", "outer"}) {
+  for (const char* site : {"tensor_forward", "outer"}) {
     CHECK(unlike(refusal(std::string("{\"") + site + R"(": {"codec": "cast"}})"),
                  site,
                  "not built yet") == "");
   }
+}
+
+TEST_CASE("weights take codecs that leave nothing out, with scales of a row") {
+  const CompressConfig config =
+      read(R"({"policy": "all", "parameter_gather": {"codec": "quantize", "bits": 8}})");
+  CHECK(config.sites.at("parameter_gather") ==
+        CodecSetting{.kind = CodecKind::quantize, .bits = 8, .scale = ScaleOf::group});
+  const auto of_gather = [](const std::string& keys, const std::string& policy = "all") {
+    return refusal(R"({"policy": ")" + policy + R"(", "parameter_gather": {)" + keys + "}}");
+  };
+  CHECK(unlike(of_gather(R"("codec": "top_k", "ratio": 0.1)"),
+               "parameter_gather.codec",
+               "quantize") == "");
+  CHECK(unlike(of_gather(R"("codec": "cast", "error_feedback": "immediate")"),
+               "parameter_gather.error_feedback",
+               "nothing is owed") == "");
+  CHECK(unlike(of_gather(R"("codec": "quantize", "bits": 8, "scale": "channel")"),
+               "parameter_gather.scale",
+               "group") == "");
+  CHECK(unlike(of_gather(R"("codec": "cast")", "critical_path"),
+               "parameter_gather",
+               "does not choose for weights") == "");
+  CHECK(of_gather(R"("codec": "cast")") == "accepted");
 }
 
 TEST_CASE("a policy without what it needs is refused") {

@@ -177,7 +177,7 @@ std::optional<CollectiveWays> ways_of(std::size_t number) {
 }
 
 // Four data ranks in two groups, over variants and pipelines.
-void require_bytes_of_strategies(On device) {
+void require_bytes_of_strategies(On device, const std::vector<std::string>& trainable = {}) {
   std::size_t number = 0;
   for (const DataStrategy& strategy : all_data_strategies()) {
     for (int variant = 0; variant < kNumVariants; ++variant) {
@@ -187,6 +187,7 @@ void require_bytes_of_strategies(On device) {
         run.parallel.data_strategy = strategy;
         run.parallel.ways = ways_of(number++);
         run.global_batch *= 2;
+        run.model.trainable = trainable;
         INFO("variant " << variant << " p" << pipeline << " " << letters_of(strategy));
         CHECK(text_of(sent_in_a_step(run, device)) == text_of(predicted(run)));
       }
@@ -222,7 +223,46 @@ void require_bytes_of_codecs(const DataStrategy& strategy) {
   }
 }
 
+// Weights that passes gather as frames, directly and through groups.
+void require_bytes_of_gathers(On device) {
+  std::size_t number = 0;
+  for (const DataStrategy& strategy : all_data_strategies()) {
+    if (strategy.parameters == Extent::none) {
+      continue;
+    }
+    for (int variant = 0; variant < kNumVariants; ++variant) {
+      for (const int pipeline : {1, 2}) {
+        MeshRun run = variant_of(variant, 1, pipeline, 4);
+        run.parallel.group = 2;
+        run.parallel.data_strategy = strategy;
+        run.parallel.ways = ways_of(number++);
+        run.global_batch *= 2;
+        const std::size_t plain = predicted(run).sent.data.value;
+        run.compress = read_compress_config(JsonReader::parse(
+            R"({"policy": "all", "parameter_gather": {"codec": "quantize", "bits": 8}})", "test"));
+        INFO("variant " << variant << " p" << pipeline << " " << letters_of(strategy));
+        const StepBytes bytes = predicted(run);
+        CHECK(text_of(sent_in_a_step(run, device)) == text_of(bytes));
+        CHECK(bytes.sent.data.value < plain);
+      }
+    }
+  }
+}
+
 }  // namespace
+
+TEST_CASE("coded weights send the bytes of the formulas") {
+  require_bytes_of_gathers(On::cpu);
+}
+
+TEST_CASE("rehearsed coded weights send the bytes of the formulas") {
+  require_bytes_of_gathers(On::rehearsal);
+}
+
+TEST_CASE("what is not trained is gathered, and sends nothing else") {
+  require_bytes_of_strategies(On::cpu, {"h.0.*", "h.1.mlp.*.bias"});
+  require_bytes_of_strategies(On::cpu, {"wte.weight", "ln_f.*"});
+}
 
 TEST_CASE("coded gradients send the bytes of the formulas through groups, too") {
   require_bytes_of_codecs(DataStrategy::replicate);

@@ -146,11 +146,21 @@ CompressionPlan fitted(const CompressionPlan& read, const std::vector<TransferCl
   return plan;
 }
 
+bool codes_gathers(const PlanFromStep& row) {
+  return std::ranges::any_of(row.plan.classes, [](const CompressionPlan::Class& members) {
+    return members.codec && members.members.site == schedule::Site::parameter_gather;
+  });
+}
+
 PlanHistory replayed(const std::string& path, const MeshJob& job) {
   try {
     PlanHistory plans = read_plans(path);
     require_order(plans);
-    const std::vector<TransferClass> classes = compressible_classes(job);
+    std::vector<TransferClass> classes = compressible_classes(job);
+    const std::vector<TransferClass> gathers = gather_classes(job);
+    if (std::ranges::any_of(plans, codes_gathers)) {
+      classes.insert(classes.end(), gathers.begin(), gathers.end());
+    }
     for (PlanFromStep& row : plans) {
       row.plan = fitted(with_tails(std::move(row.plan), classes), classes);
     }

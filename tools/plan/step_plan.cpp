@@ -203,7 +203,7 @@ StepPlan make_step_plan(const PlanJob& planned,
                 .links = links,
                 .plans = plans};
   const MeshLists lists(job);
-  schedule::CostModel model = cost_model(lists, known, links);
+  schedule::CostModel model = cost_model(lists, known, links, plans.back().plan);
   const schedule::Timeline plain = schedule::make_timeline(plan.schedule, model);
   plan.slacks = schedule::class_slacks(plain);
   for (const schedule::ClassSlack& row : schedule::tensor_slacks(plain, plan.schedule, model)) {

@@ -37,7 +37,10 @@ bool takes_codecs(const CompressConfig& compress, const ParallelConfig& parallel
       compress.policy != CompressionPolicy::none &&
       (compress.policy == CompressionPolicy::optimus_cc ||
        compress.sites.contains("data_gradient") || compress.sites.contains("embedding"));
-  return !has_codecs || !parallel.data_strategy.has_steps();
+  const bool gathers =
+      compress.policy != CompressionPolicy::none && compress.sites.contains("parameter_gather");
+  return (!has_codecs || !parallel.data_strategy.has_steps()) &&
+         (!gathers || parallel.data_strategy.parameters != Extent::none);
 }
 
 // Groups of one rank, or one group, make letters mean the same.

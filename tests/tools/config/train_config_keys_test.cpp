@@ -67,8 +67,7 @@ std::string name_in_readme(const std::string& key) {
   if (is_of_codec_setting(key)) {
     return last_part(key);
   }
-  const bool shares_row = key == "compress.parameter_gather" || key == "compress.outer";
-  return shares_row ? fmt::format(".{}", last_part(key)) : key;
+  return key == "compress.outer" ? fmt::format(".{}", last_part(key)) : key;
 }
 
 // Names between backquotes in the first cells of the tables of configs/README.md.
@@ -96,6 +95,7 @@ std::set<std::string> reader_keys() {
   for (const char* site : {"pipeline_backward", "pipeline_forward", "data_gradient", "embedding"}) {
     document.set(std::string("compress.") + site + R"(={"codec": "low_rank", "rank": 4})");
   }
+  document.set(R"(compress.parameter_gather={"codec": "cast"})");
   document.set(R"(compress.pipeline_forward={"codec": "top_k", "ratio": 0.1})");
   document.set(R"(compress.embedding={"codec": "quantize", "bits": 4, "scale": "group"})");
   document.set(R"(compress.classes=[{"site": "embedding", "stage": 0, "phase": "step",
