@@ -84,10 +84,7 @@ std::vector<ParameterSpec> parameter_table(const ModelConfig& config) {
               .cut = TensorCut::rows});
   }
   for (ParameterSpec& spec : table) {
-    spec.trained = config.trainable.empty() ||
-                   std::ranges::any_of(config.trainable, [&](const std::string& pattern) {
-                     return matches(pattern, spec.name);
-                   });
+    spec.trained = is_trained(config, spec.name);
   }
   return table;
 }
@@ -106,6 +103,12 @@ std::int64_t num_trained_parameters(const ModelConfig& config) {
     count += spec.trained ? static_cast<std::int64_t>(spec.shape.num_elements()) : 0;
   }
   return count;
+}
+
+bool is_trained(const ModelConfig& config, const std::string& name) {
+  return config.trainable.empty() ||
+         std::ranges::any_of(config.trainable,
+                             [&](const std::string& pattern) { return matches(pattern, name); });
 }
 
 bool matches(const std::string& pattern, const std::string& name) {

@@ -48,6 +48,9 @@ struct ParameterSpec {
 [[nodiscard]] std::int64_t num_parameters(const ModelConfig& config);
 [[nodiscard]] std::int64_t num_trained_parameters(const ModelConfig& config);
 
+// Whether the parameter of that name is trained.
+[[nodiscard]] bool is_trained(const ModelConfig& config, const std::string& name);
+
 // Whether a name is of a pattern as shells know them: * stands for any characters, dots included, ?
 // for one, [abc] for one of some.
 [[nodiscard]] bool matches(const std::string& pattern, const std::string& name);

@@ -57,6 +57,9 @@ std::string lack_of(const std::string& site, const MeshJob& job) {
   if (!job.model.tie_embeddings) {
     return "model.tie_embeddings is false: the tables' gradients belong to data_gradient";
   }
+  if (!is_trained(job.model, "wte.weight")) {
+    return "model.trainable leaves the tied table as it is";
+  }
   if (parallel.pipeline == 1 && parallel.data == 1) {
     return "one rank holds the tied table: nothing is exchanged";
   }

@@ -137,6 +137,9 @@ class SharedAxis {
     const std::vector<PlacedBucket> placed = placed_buckets(lists_, place);
     std::size_t next = 0;
     for (std::size_t i = 0; i < rank.plan.buckets.size(); ++i) {
+      if (!rank.plan.buckets[i].trained) {
+        continue;
+      }
       OpTimes sums;
       OpTimes gathers;
       for (const SyncOp& op : rank.plan.ops) {

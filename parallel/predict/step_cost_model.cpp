@@ -125,7 +125,7 @@ class CostModelBuilder {
     const bool same_sizes = sizes(measured) == sizes(own);
     throw ConfigError(
         "model: costs hold for the model that they were measured of, with any number of layers: " +
-        (same_sizes ? "this one has another dropout, tie_embeddings or recompute"
+        (same_sizes ? "this one has another dropout, tie_embeddings, recompute or trainable"
                     : sizes(measured) + "; got a config with " + sizes(own)) +
         "; measure this model, or take \"model\" out of the file to use them all the same");
   }

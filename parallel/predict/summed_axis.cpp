@@ -60,7 +60,8 @@ class SummedAxisBuilder {
   }
 
   void add_table() {
-    if (mesh().pipeline == 1 || !job().model.tie_embeddings) {
+    if (mesh().pipeline == 1 || !job().model.tie_embeddings ||
+        !is_trained(job().model, "wte.weight")) {
       return;
     }
     model_.embedding_sync = kNoTime;

@@ -169,6 +169,43 @@ TEST_CASE("auto takes the fastest strategy that fits") {
                         Catch::Contains(R"(nearest is "zero3")"));
 }
 
+// Psi' < Psi: sums and state are of what is trained, gathers of everything.
+TEST_CASE("the ranking counts what is not trained as weights that are gathered and nothing else") {
+  for (const int pipeline : {1, 2}) {
+    for (const std::vector<std::string>& trained :
+         {std::vector<std::string>{"h.3.*"}, {"h.3.*", "wte.weight"}}) {
+      INFO("pipeline " << pipeline << ", " << trained.size() << " patterns");
+      PlanJob job = job_of(8 / pipeline);
+      job.mesh.parallel.pipeline = pipeline;
+      const StrategyRanking all = ranking_of(job, cluster_of(1e9));
+      job.mesh.model.trainable = trained;
+      const StrategyRanking part = ranking_of(job, cluster_of(1e9));
+      REQUIRE(part.rows.size() == all.rows.size());
+      const auto bytes = [](const StrategyRanking& ranking, const DataStrategy& strategy) {
+        const RankedStrategy& row = row_of(ranking, strategy);
+        return static_cast<double>(row.bytes_inside + row.bytes_across);
+      };
+      const double share = static_cast<double>(num_trained_parameters(job.mesh.model)) /
+                           static_cast<double>(num_parameters(job.mesh.model));
+      const double summed =
+          bytes(part, DataStrategy::replicate) / bytes(all, DataStrategy::replicate);
+      // Gaps of a cache line, and a table that stands on two stages.
+      CHECK(summed < 1.3 * share);
+      CHECK(summed > 0.7 * share);
+      // Of a layer and micro-batch zero3 gathers twice and reduces once.
+      const double zero3 = bytes(part, DataStrategy::zero3) / bytes(all, DataStrategy::zero3);
+      CHECK(zero3 > 0.6);
+      CHECK(zero3 < 0.9);
+      for (const RankedStrategy& row : part.rows) {
+        INFO(letters_of(row.parallel.data_strategy));
+        const RankedStrategy& whole = row_of(all, row.parallel.data_strategy);
+        CHECK(row.memory_bytes < whole.memory_bytes);
+        CHECK(row.step.value < whole.step.value);
+      }
+    }
+  }
+}
+
 // Weights that are gathered for each micro-batch ask for few of them, memory for small ones.
 TEST_CASE("auto takes a micro-batch, too, where the config leaves it open") {
   PlanJob job = job_of();
