@@ -303,11 +303,13 @@ void require_collectives(const TrainConfig& config, const DeviceTransport& trans
 }
 
 // What the config leaves open: groups are the data ranks of a node, under "auto" the strategy is
-// the fastest by the planner's costs, and collectives go through groups where that is asked for or
-// takes less by the links. The same on all ranks.
+// that of the checkpoint which the run goes on from, else the fastest by the planner's costs, and
+// collectives go through groups where that is asked for or takes less by the links. The same on all
+// ranks.
 void decide_parallel(Communicator& world,
                      const LinkSpeeds& probed,
                      const DeviceTransport& transport,
+                     bool resume,
                      TrainConfig& config) {
   if (config.device == Device::cuda) {
     config.network.transport = transport.uses_nccl ? TransportWish::nccl : TransportWish::host;
@@ -328,6 +330,20 @@ void decide_parallel(Communicator& world,
     config.parallel.chooses_strategy = false;
     if (!config.parallel.groups_apart) {  // a worker is one group
       config.parallel = with_decided_groups(plan_job(config), links);
+    }
+    return;
+  }
+  if (const std::optional<KeptLayout> kept = kept_layout(config, resume)) {
+    config.parallel.data_strategy = kept->strategy;
+    config.parallel.chooses_strategy = false;
+    config.batch.micro = config.batch.micro_given ? config.batch.micro : kept->micro_batch;
+    if (!config.parallel.groups_apart) {
+      config.parallel.group = kept->group;
+      config.parallel = with_decided_groups(plan_job(config), links);
+    }
+    if (world.rank() == 0) {
+      log_info(fmt::format(
+          "parallel.data_strategy: {} is kept from {}", name_of(kept->strategy), kept->checkpoint));
     }
     return;
   }
@@ -364,7 +380,7 @@ ExitCode train_rank(Communicator& world, Job job, EndOthers end_others) {
       log_info("tensors between devices: " + transport.text);
     }
   }
-  decide_parallel(world, links, transport, job.config);
+  decide_parallel(world, links, transport, job.resume, job.config);
   if (world.rank() == 0 && world.size() > 1) {
     log_info(Lines{"ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes())});
     if (job.config.parallel.num_groups() > 1) {

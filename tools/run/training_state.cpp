@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/checkpoint/checkpoint_directory.h"
+#include "core/checkpoint/manifest.h"
 #include "core/error.h"
+#include "core/file_io.h"
 #include "core/joined_text.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/kernels/update/outer_step.h"
@@ -37,7 +39,6 @@ std::pair<TrainingStart::Source, std::string> choose_source(const TrainConfig& c
     if (const std::optional<std::string> latest = latest_checkpoint(directory)) {
       return {Source::checkpoint, *latest};
     }
-    log_info(config.run.dir + ": no checkpoint to resume from, starting at step 1");
   }
   if (!config.checkpoint.resume_from.empty()) {
     return {Source::checkpoint, config.checkpoint.resume_from};
@@ -69,6 +70,9 @@ bool has_stages_of(const Checkpoint& checkpoint, const TrainConfig& config) {
 void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingStart& start) {
   const auto [source, path] = choose_source(config, resume);
   start.source = source;
+  if (resume && source != TrainingStart::Source::checkpoint) {
+    log_info(config.run.dir + ": no checkpoint to resume from, starting at step 1");
+  }
   if (source == TrainingStart::Source::initial_values) {
     return;
   }
@@ -302,6 +306,36 @@ void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer
 
 }  // namespace
 
+std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume) {
+  const auto [source, path] = choose_source(config, resume);
+  if (source != TrainingStart::Source::checkpoint ||
+      !path_exists(path + "/" + std::string(kManifestName))) {
+    return std::nullopt;  // what is wrong with it is said where it is opened
+  }
+  const nlohmann::json layout =
+      nlohmann::json::parse(Checkpoint(path).documents().layout, nullptr, false);
+  const ParallelConfig& parallel = config.parallel;
+  const auto is = [&](const char* key, int ranks) {
+    const auto found = layout.find(key);
+    return found != layout.end() && *found == ranks;
+  };
+  if (!layout.is_object() || !layout.contains("data_strategy") || !is("tensor", parallel.tensor) ||
+      !is("pipeline", parallel.pipeline) || !is("data", parallel.data)) {
+    return std::nullopt;
+  }
+  const std::optional<DataStrategy> strategy =
+      data_strategy_named(layout["data_strategy"].get<std::string>());
+  const auto micro = layout["micro"].get<std::int64_t>();
+  const std::int64_t share = config.batch.global / parallel.data;
+  if (!strategy || micro < 1 || share % micro != 0) {
+    return std::nullopt;
+  }
+  return KeptLayout{.strategy = *strategy,
+                    .group = layout["group"].get<int>(),
+                    .micro_batch = micro,
+                    .checkpoint = path};
+}
+
 TrainingStart open_training_start(TrainConfig& config,
                                   bool resume,
                                   const LinkSpeeds& links,
@@ -408,11 +442,15 @@ CheckpointContents training_contents(const TrainingState& state) {
   contents.documents.data = data_document(state);
   contents.documents.rng = fmt::format(R"({{"seed": {}}})", state.config.run.seed);
   const ParallelConfig& parallel = state.config.parallel;
-  contents.documents.layout = nlohmann::ordered_json{{"tensor", parallel.tensor},
-                                                     {"pipeline", parallel.pipeline},
-                                                     {"data", parallel.data},
-                                                     {"layers", layers_of_stages(state.config)}}
-                                  .dump();
+  contents.documents.layout =
+      nlohmann::ordered_json{{"tensor", parallel.tensor},
+                             {"pipeline", parallel.pipeline},
+                             {"data", parallel.data},
+                             {"group", parallel.group},
+                             {"data_strategy", letters_of(parallel.data_strategy)},
+                             {"micro", state.config.batch.micro},
+                             {"layers", layers_of_stages(state.config)}}
+          .dump();
   add_plan(state, contents.documents);
   if (state.tokenizer) {
     contents.documents.tokenizer = fmt::format(R"({{"file": "{}"}})", kTokenizerName);

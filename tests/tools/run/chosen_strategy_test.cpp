@@ -1,0 +1,92 @@
+// Data strategies that a run chooses for itself, and keeps when it goes on.
+
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "tests/support/catch.h"
+#include "tests/tools/run/training_run.h"
+
+namespace slackline {
+
+namespace {
+
+// Two nodes of two ranks each.
+std::string links(const TrainingRun& run, double bytes_per_second) {
+  const std::string path = run.path("links.json");
+  write_file_atomically(path,
+                        R"({"nodes": [{"count": 2, "devices": 2, "memory_bytes": 1e9}], "links": [
+          {"scope": "node", "latency_seconds": 1e-6, "bytes_per_second": 1e10, "duplex": true,
+           "shared_by": "pair", "source": "assumed"},
+          {"scope": "network", "latency_seconds": 1e-6, "bytes_per_second": )" +
+                            std::to_string(bytes_per_second) +
+                            R"(, "duplex": true, "shared_by": "pair", "source": "assumed"}]})");
+  return "network.links=" + path;
+}
+
+ProcessResult train(const TrainingRun& run,
+                    const std::string& name,
+                    const std::vector<std::string>& assignments) {
+  ProcessResult result = run.train(with({"run.dir=" + run.path(name),
+                                         "parallel.data=4",
+                                         "parallel.data_strategy=auto",
+                                         "batch.global=16",
+                                         "run.steps=4",
+                                         "run.save_every=2",
+                                         "run.eval_every=0"},
+                                        assignments),
+                                   {"--ranks", "4"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  return result;
+}
+
+// What the log says after the key: a name and what became of it.
+std::string decision(const ProcessResult& result) {
+  std::smatch found;
+  const std::regex line("parallel.data_strategy: ([A-Za-z0-9]+ is (chosen|kept))");
+  REQUIRE(std::regex_search(result.error, found, line));
+  return found[1];
+}
+
+std::string name_in(const std::string& decision) {
+  return decision.substr(0, decision.find(' '));
+}
+
+}  // namespace
+
+TEST_CASE("a run that goes on keeps the data strategy and the micro-batch that were chosen") {
+  const TrainingRun run;
+  const std::string whole = decision(train(run, "whole", {links(run, 1e8)}));
+  // Over slow links another strategy is faster, which adds in another order.
+  const std::string slow = decision(train(run, "slow", {links(run, 1e7)}));
+  REQUIRE(name_in(whole) != name_in(slow));
+  REQUIRE(run.weights_sha256(run.checkpoint(4, "slow")) !=
+          run.weights_sha256(run.checkpoint(4, "whole")));
+  const std::string from = "checkpoint.resume_from=" + run.checkpoint(2, "whole");
+  const std::string kept = decision(train(run, "kept", {links(run, 1e7), from}));
+  CHECK(kept == name_in(whole) + " is kept");
+  CHECK(run.weights_sha256(run.checkpoint(4, "kept")) ==
+        run.weights_sha256(run.checkpoint(4, "whole")));
+  CHECK_THAT(read_file(run.path("kept") + "/config.resolved.json"),
+             Catch::Contains("\"micro\": 4"));
+}
+
+TEST_CASE("a run that goes on with other ranks decides anew") {
+  const TrainingRun run;
+  static_cast<void>(train(run, "whole", {links(run, 1e8)}));
+  const std::string from = "checkpoint.resume_from=" + run.checkpoint(2, "whole");
+  const ProcessResult other = run.train({"run.dir=" + run.path("other"),
+                                         "parallel.data=2",
+                                         "parallel.data_strategy=auto",
+                                         "batch.global=16",
+                                         "run.steps=4",
+                                         from},
+                                        {"--ranks", "2"});
+  INFO(other.error);
+  REQUIRE(other.exit_code == 0);
+  CHECK_THAT(decision(other), Catch::EndsWith(" is chosen"));
+}
+
+}  // namespace slackline
