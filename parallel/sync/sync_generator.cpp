@@ -2,6 +2,7 @@
 #include <array>
 
 #include "parallel/sync/pass_units.h"
+#include "parallel/sync/sync_groups.h"
 #include "parallel/sync/sync_plan.h"
 
 namespace slackline {
@@ -15,32 +16,6 @@ using schedule::Site;
 
 bool is_fused(const SyncLayout& layout) {
   return layout.table_on_two_stages && layout.embedding_sync == EmbeddingSync::fused;
-}
-
-// Ranks and own rank of a group.
-struct Seat {
-  int ranks = 1;
-  int rank = 0;
-};
-
-Seat seat_in(SyncGroup group, const SyncLayout& layout) {
-  const MeshPlace& at = layout.place;
-  const int copy = at.pipeline == 0 ? 0 : 1;  // of a table on two stages: copies alternate
-  switch (group) {
-    case SyncGroup::tensor:
-      return {layout.tensor_size, at.tensor};
-    case SyncGroup::data:
-      return {layout.data_size, at.data};
-    case SyncGroup::group:
-      return {layout.data_ranks_of_group, at.data % layout.data_ranks_of_group};
-    case SyncGroup::across_groups:
-      return {layout.data_size / layout.data_ranks_of_group, at.data / layout.data_ranks_of_group};
-    case SyncGroup::table:
-      return {2 * layout.data_size, 2 * at.data + copy};
-    case SyncGroup::table_pair:
-      break;
-  }
-  return {2, copy};
 }
 
 Slice moved(Slice slice, std::size_t by) {
@@ -241,7 +216,7 @@ class Generator {
     const Seat seat = seat_in(op.group, layout_);
     op.ranks = seat.ranks;
     op.rank = seat.rank;
-    op.hierarchy = hierarchy_over(op.group);
+    op.hierarchy = hierarchy_over(op.group, layout_);
     if (op.ranks > 1) {
       plan_.ops.push_back(op);
     }
@@ -291,7 +266,7 @@ class Generator {
                .group = group,
                .bucket = index,
                .range = range,
-               .order = order_over(group),
+               .order = order_over(group, layout_),
                .begin = SyncOp::Begin::pass_made,
                .unit = unit});
           range = own_slice(range, group);
@@ -336,14 +311,14 @@ class Generator {
     for (const SyncGroup group : steps(bucket, strategy.gradients, strategy.optimizer)) {
       op.kind = SyncOp::Kind::reduce_scatter;
       op.group = group;
-      op.order = order_over(group);
+      op.order = order_over(group, layout_);
       sums.push_back(op);
       op.range = own_slice(op.range, group);
     }
     if (strategy.optimizer != Extent::global) {
       op.kind = SyncOp::Kind::all_reduce;
       op.group = strategy.optimizer == Extent::none ? all_ranks(bucket) : SyncGroup::across_groups;
-      op.order = order_over(op.group);
+      op.order = order_over(op.group, layout_);
       sums.push_back(op);
     }
     if (sums.size() == 1 && sums.front().group == all_ranks(bucket) && !is_halved(bucket)) {
@@ -387,40 +362,6 @@ class Generator {
       op.group = SyncGroup::table_pair;
       add(op);
     }
-  }
-
-  // Data ranks within a group first, then the groups.
-  [[nodiscard]] SumOrder order_over(SyncGroup group) const {
-    const int data_ranks = layout_.data_ranks_of_group;
-    switch (group) {
-      case SyncGroup::table:
-        return {.runs = {2, data_ranks}};
-      case SyncGroup::data:
-        return {.runs = {data_ranks, 1}};
-      case SyncGroup::tensor:
-      case SyncGroup::group:
-      case SyncGroup::across_groups:
-      case SyncGroup::table_pair:
-        break;
-    }
-    return SumOrder::ranks;
-  }
-
-  // The ranks of all others stand in one group of data ranks, or each in another one.
-  [[nodiscard]] Hierarchy hierarchy_over(SyncGroup group) const {
-    switch (group) {
-      case SyncGroup::data:
-        return layout_.data_hierarchy;
-      case SyncGroup::table:
-        return layout_.table_hierarchy;
-      case SyncGroup::across_groups:
-        return {};
-      case SyncGroup::tensor:
-      case SyncGroup::group:
-      case SyncGroup::table_pair:
-        break;
-    }
-    return {.ranks_in_group = seat_in(group, layout_).ranks};
   }
 
   [[nodiscard]] schedule::TransferClass members_of(const GradientBucket& bucket) const {

@@ -98,7 +98,7 @@ BREAKS = [
           "    return tensor;\n"),
     Break("table_counted_twice", "the gradient norm counts both copies of the tied table",
           "parallel/sync/sync_generator.cpp",
-          "      piece.counted = !piece.is_copy && same.index == 0;\n",
+          "      piece.counted = parameter.spec.trained && !piece.is_copy && same.index == 0;\n",
           "      piece.counted = (!piece.is_copy || is_copy) && same.index == 0;\n"),
     Break("evaluation_leaves_state", "an evaluation leaves its right factors behind",
           "parallel/step/mesh_model.cpp",
