@@ -231,6 +231,24 @@ TEST_CASE("a table of a part of the vocabulary gets the whole table's gradient o
   REQUIRE(rows == expected);
 }
 
+TEST_CASE("either table's gradient may be left out, and the other has the same bits") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Stream stream(test_stream(2, workspace_of({3, 7, 17})));
+    Case both(dtype, 3, 7, 17);
+    both.backward(stream);
+    Case tokens(dtype, 3, 7, 17);
+    embedding_backward(
+        stream, {.tokens = tokens.tokens, .dy = tokens.dy, .d_token_table = tokens.d_token_table});
+    REQUIRE(tokens.d_token_table.bytes() == both.d_token_table.bytes());
+    Case positions(dtype, 3, 7, 17);
+    embedding_backward(stream,
+                       {.tokens = positions.tokens,
+                        .dy = positions.dy,
+                        .d_position_table = positions.d_position_table});
+    REQUIRE(positions.d_position_table.bytes() == both.d_position_table.bytes());
+  }
+}
+
 TEST_CASE("embedding refuses positions beyond its table") {
   Stream stream(test_stream(1));
   Case test(DType::f32, 1, 8, 4);

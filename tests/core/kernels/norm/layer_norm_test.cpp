@@ -199,6 +199,36 @@ TEST_CASE("layer norm gives the same bits for any number of threads") {
       });
 }
 
+TEST_CASE("gradients of a norm's weight and bias may be left out, and dx has the same bits") {
+  Stream stream(test_stream(2, layer_norm_workspace_bytes(70, 33, test_workers())));
+  Case both(DType::f32, {70, 33});
+  both.forward(stream);
+  both.backward(stream, Accumulate::no);
+  const auto run = [&](Case& test, bool weight, bool bias) {
+    test.forward(stream);
+    layer_norm_backward(stream,
+                        {.x = test.x,
+                         .weight = test.weight,
+                         .mean = test.mean,
+                         .rstd = test.rstd,
+                         .dy = test.dy,
+                         .dx = test.dx,
+                         .d_weight = weight ? test.d_weight.view() : Tensor(),
+                         .d_bias = bias ? test.d_bias.view() : Tensor()});
+    REQUIRE(test.dx.bytes() == both.dx.bytes());
+  };
+  Case weight(DType::f32, {70, 33});
+  run(weight, true, false);
+  REQUIRE(weight.d_weight.bytes() == both.d_weight.bytes());
+  REQUIRE(weight.d_bias.bytes() != both.d_bias.bytes());
+  Case bias(DType::f32, {70, 33});
+  run(bias, false, true);
+  REQUIRE(bias.d_bias.bytes() == both.d_bias.bytes());
+  REQUIRE(bias.d_weight.bytes() != both.d_weight.bytes());
+  Case none(DType::f32, {70, 33});
+  run(none, false, false);
+}
+
 TEST_CASE("layer norm refuses a weight of another width") {
   Stream stream(test_stream(1));
   Case test(DType::f32, {2, 4});
