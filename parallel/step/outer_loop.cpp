@@ -56,7 +56,7 @@ OuterLoop::OuterLoop(const OuterConfig& config,
   SL_CHECK(groups_->outer != nullptr && config.is_on(), "outer rounds without workers");
   const std::vector<ParameterSpec> table = parameter_table(model.job().model);
   for (const ParameterSpec& spec : table) {
-    elements_.push_back(static_cast<double>(spec.shape.num_elements()));
+    elements_.push_back(spec.trained ? static_cast<double>(spec.shape.num_elements()) : 0.0);
   }
   for (const OuterShare& share : shares_) {
     const std::string& name = model.pieces()[share.piece].parameter->spec.name;
@@ -175,7 +175,7 @@ std::vector<double> OuterLoop::penalties() const {
     return divisors;
   }
   const auto gap = [&](double squares, double elements) {
-    return 1.0 + std::sqrt(squares / elements) / reach;
+    return elements == 0.0 ? 1.0 : 1.0 + std::sqrt(squares / elements) / reach;
   };
   if (config_.penalty == OuterPenalty::gap) {
     const double squares = std::accumulate(moved_squares_.begin(), moved_squares_.end(), 0.0);

@@ -140,7 +140,7 @@ class OuterLoop {
   Groups* groups_;
   std::vector<OuterShare> shares_;
   std::vector<std::size_t> parameters_;  // of shares, among those of the model
-  std::vector<double> elements_;         // of the model's parameters
+  std::vector<double> elements_;         // of the model's parameters; 0: not trained
   Buffer anchor_;
   Buffer momentum_;
   Buffer difference_;

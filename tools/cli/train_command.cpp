@@ -333,7 +333,8 @@ void decide_parallel(Communicator& world,
     }
     return;
   }
-  if (const std::optional<KeptLayout> kept = kept_layout(config, resume)) {
+  const std::optional<KeptLayout> kept = kept_layout(config, resume);
+  if (kept && takes_codecs(config.compress, kept->strategy)) {
     config.parallel.data_strategy = kept->strategy;
     config.parallel.chooses_strategy = false;
     config.batch.micro = config.batch.micro_given ? config.batch.micro : kept->micro_batch;

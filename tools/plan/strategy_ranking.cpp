@@ -31,18 +31,6 @@ void add_bytes(const MeshLists& lists, const MeshPlace& place, RankedStrategy& r
   }
 }
 
-// Whether a codec of the config has its sum.
-bool takes_codecs(const CompressConfig& compress, const ParallelConfig& parallel) {
-  const bool has_codecs =
-      compress.policy != CompressionPolicy::none &&
-      (compress.policy == CompressionPolicy::optimus_cc ||
-       compress.sites.contains("data_gradient") || compress.sites.contains("embedding"));
-  const bool gathers =
-      compress.policy != CompressionPolicy::none && compress.sites.contains("parameter_gather");
-  return (!has_codecs || !parallel.data_strategy.has_steps()) &&
-         (!gathers || parallel.data_strategy.parameters != Extent::none);
-}
-
 // Groups of one rank, or one group, make letters mean the same.
 bool differs(const ParallelConfig& parallel) {
   return !parallel.data_strategy.has_groups() ||
@@ -111,6 +99,17 @@ auto order_of(const RankedStrategy& row) {
 
 }  // namespace
 
+bool takes_codecs(const CompressConfig& compress, const DataStrategy& strategy) {
+  const bool has_codecs =
+      compress.policy != CompressionPolicy::none &&
+      (compress.policy == CompressionPolicy::optimus_cc ||
+       compress.sites.contains("data_gradient") || compress.sites.contains("embedding"));
+  const bool gathers =
+      compress.policy != CompressionPolicy::none && compress.sites.contains("parameter_gather");
+  return (!has_codecs || !strategy.has_steps()) &&
+         (!gathers || strategy.parameters != Extent::none);
+}
+
 StrategyRanking rank_strategies(const PlanJob& job,
                                 const StepCosts& costs,
                                 const LinkSpeeds& links) {
@@ -121,7 +120,8 @@ StrategyRanking rank_strategies(const PlanJob& job,
     candidate.mesh.parallel.ways.reset();
     candidate.mesh.parallel = with_decided_groups(candidate, links);
     candidate.mesh.parallel.chooses_strategy = false;
-    if (!differs(candidate.mesh.parallel) || !takes_codecs(job.compress, candidate.mesh.parallel)) {
+    if (!differs(candidate.mesh.parallel) ||
+        !takes_codecs(job.compress, candidate.mesh.parallel.data_strategy)) {
       continue;
     }
     std::optional<RankedStrategy> best;

@@ -22,6 +22,9 @@ struct RankedStrategy {
   bool fits = true;
 };
 
+// Whether the config's codecs have the sums and gathers that they are for under a strategy.
+[[nodiscard]] bool takes_codecs(const CompressConfig& compress, const DataStrategy& strategy);
+
 // Every strategy that differs on the layout. Those that fit come first, by the shorter step, then
 // by fewer bytes between groups, then by less memory; the others follow by less memory. Those that
 // the job's codecs do not sit on are left out.
