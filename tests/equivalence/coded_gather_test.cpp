@@ -18,13 +18,8 @@ namespace slackline::testing {
 
 namespace {
 
-MeshRun run_of(int tensor, int pipeline, int data, int group) {
-  MeshRun run{
-      .model = {.layers = 4, .hidden = 32, .heads = 4, .sequence = 16, .vocab = 67, .ffn = 96}};
-  run.parallel.tensor = tensor;
-  run.parallel.pipeline = pipeline;
-  run.parallel.data = data;
-  run.parallel.group = group;
+MeshRun one_step(int tensor, int pipeline, int data, int group) {
+  MeshRun run = grouped_run(tensor, pipeline, data, group);
   run.steps = 1;
   return run;
 }
@@ -75,19 +70,19 @@ void require_rounded_weights(const MeshRun& run, const std::string& letters) {
 
 TEST_CASE("passes read the weights that frames decode to, owners too") {
   for (const char* letters : {"GGG", "GNG", "IGG", "IIG", "III", "ING"}) {
-    require_rounded_weights(run_of(1, 1, 4, 2), letters);
+    require_rounded_weights(one_step(1, 1, 4, 2), letters);
   }
-  require_rounded_weights(run_of(1, 2, 2, 0), "GGG");  // a table on two stages: in halves
-  require_rounded_weights(run_of(1, 2, 4, 2), "IGG");
-  require_rounded_weights(run_of(2, 2, 2, 0), "GNG");
-  MeshRun recomputed = run_of(2, 1, 2, 0);
+  require_rounded_weights(one_step(1, 2, 2, 0), "GGG");  // a table on two stages: in halves
+  require_rounded_weights(one_step(1, 2, 4, 2), "IGG");
+  require_rounded_weights(one_step(2, 2, 2, 0), "GNG");
+  MeshRun recomputed = one_step(2, 1, 2, 0);
   recomputed.model.recompute = Recompute::block;
   require_rounded_weights(recomputed, "GGG");
-  MeshRun interleaved = run_of(1, 2, 2, 0);
+  MeshRun interleaved = one_step(1, 2, 2, 0);
   interleaved.parallel.schedule = ScheduleName::interleaved;
   interleaved.parallel.chunks = 2;
   require_rounded_weights(interleaved, "GGG");
-  MeshRun untied = run_of(1, 1, 3, 0);
+  MeshRun untied = one_step(1, 1, 3, 0);
   untied.model.tie_embeddings = false;
   untied.global_batch = 12;
   require_rounded_weights(untied, "GGG");
@@ -95,7 +90,7 @@ TEST_CASE("passes read the weights that frames decode to, owners too") {
 
 // More ranks than some buckets have elements: shares of nothing have no frame.
 TEST_CASE("coded weights arrive where a share is empty") {
-  MeshRun run = run_of(1, 1, 48, 4);
+  MeshRun run = one_step(1, 1, 48, 4);
   run.model = {.layers = 1, .hidden = 4, .heads = 1, .sequence = 4, .vocab = 11, .ffn = 8};
   run.global_batch = 48;
   run.micro_batch = 1;
@@ -106,7 +101,7 @@ TEST_CASE("coded weights arrive where a share is empty") {
 
 TEST_CASE("8-bit weights change gradients by what they round off, and what is kept stays exact") {
   for (const DType precision : {DType::f32, DType::bf16}) {
-    MeshRun run = run_of(1, 2, 4, 2);
+    MeshRun run = one_step(1, 2, 4, 2);
     run.precision = precision;
     for (const char* letters : {"GGG", "IGG"}) {
       INFO(letters << ", " << name_of(precision));
@@ -127,7 +122,7 @@ TEST_CASE("8-bit weights change gradients by what they round off, and what is ke
 }
 
 TEST_CASE("losses of 8 bits stay near plain ones, and nearer than those of 2") {
-  MeshRun run = run_of(1, 1, 2, 0);
+  MeshRun run = one_step(1, 1, 2, 0);
   run.steps = 30;
   run.parallel.data_strategy = DataStrategy::zero3;
   const MeshRunResult plain = run_mesh(run);

@@ -17,37 +17,26 @@ namespace slackline::testing {
 
 namespace {
 
-MeshRun run_of(int tensor, int pipeline, int data, int group) {
-  MeshRun run{
-      .model = {.layers = 4, .hidden = 32, .heads = 4, .sequence = 16, .vocab = 67, .ffn = 96}};
-  run.steps = 3;
-  run.parallel.tensor = tensor;
-  run.parallel.pipeline = pipeline;
-  run.parallel.data = data;
-  run.parallel.group = group;
-  return run;
-}
-
 std::vector<Layout> layouts() {
   std::vector<Layout> list;
   const auto add = [&](const std::string& name, MeshRun run) -> MeshRun& {
     list.push_back({.name = name, .run = std::move(run)});
     return list.back().run;
   };
-  add("2 x 2 data ranks", run_of(1, 1, 4, 2));
-  add("3 data ranks, untied", run_of(1, 1, 3, 3)).model.tie_embeddings = false;
+  add("2 x 2 data ranks", grouped_run(1, 1, 4, 2));
+  add("3 data ranks, untied", grouped_run(1, 1, 3, 3)).model.tie_embeddings = false;
   list.back().run.global_batch = 12;
-  add("groups of one", run_of(1, 2, 2, 1));
-  add("pipeline", run_of(1, 2, 4, 2));
-  MeshRun& all = add("tensor, pipeline, recompute, sequence parallel", run_of(2, 2, 2, 2));
+  add("groups of one", grouped_run(1, 2, 2, 1));
+  add("pipeline", grouped_run(1, 2, 4, 2));
+  MeshRun& all = add("tensor, pipeline, recompute, sequence parallel", grouped_run(2, 2, 2, 2));
   all.model.recompute = Recompute::block;
   all.parallel.sequence_parallel = true;
-  add("untied pipeline", run_of(1, 2, 4, 2)).model.tie_embeddings = false;
-  MeshRun& interleaved = add("interleaved", run_of(1, 2, 2, 2));
+  add("untied pipeline", grouped_run(1, 2, 4, 2)).model.tie_embeddings = false;
+  MeshRun& interleaved = add("interleaved", grouped_run(1, 2, 2, 2));
   interleaved.parallel.schedule = ScheduleName::interleaved;
   interleaved.parallel.chunks = 2;
-  add("zb_h1", run_of(1, 2, 2, 1)).parallel.schedule = ScheduleName::zb_h1;
-  add("one micro-batch", run_of(1, 1, 4, 2)).global_batch = 8;
+  add("zb_h1", grouped_run(1, 2, 2, 1)).parallel.schedule = ScheduleName::zb_h1;
+  add("one micro-batch", grouped_run(1, 1, 4, 2)).global_batch = 8;
   return list;
 }
 
@@ -96,7 +85,7 @@ TEST_CASE("every data strategy gives the numbers of one rank on every layout", "
 // Parameters alone are shared out: codecs sit on the one sum of gradients.
 TEST_CASE("codecs on gradients give the bits of zero1 where parameters are shared out, too") {
   for (const char* codec : {R"({"codec": "cast"})", R"({"codec": "low_rank", "rank": 2})"}) {
-    for (MeshRun run : {run_of(1, 1, 4, 0), run_of(2, 2, 2, 0)}) {
+    for (MeshRun run : {grouped_run(1, 1, 4, 0), grouped_run(2, 2, 2, 0)}) {
       run.model.tie_embeddings = run.parallel.pipeline == 1;
       run.compress = read_compress_config(JsonReader::parse(
           fmt::format(R"({{"policy": "all", "data_gradient": {}}})", codec), "test"));
@@ -111,7 +100,7 @@ TEST_CASE("codecs on gradients give the bits of zero1 where parameters are share
 
 // More ranks than some buckets have elements: shares of nothing.
 TEST_CASE("data strategies run where a share is empty") {
-  MeshRun run = run_of(1, 1, 48, 0);
+  MeshRun run = grouped_run(1, 1, 48, 0);
   run.model = {.layers = 1, .hidden = 4, .heads = 1, .sequence = 4, .vocab = 11, .ffn = 8};
   run.steps = 2;
   run.global_batch = 48;

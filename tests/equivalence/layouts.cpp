@@ -196,6 +196,17 @@ std::vector<Layout> quick_layouts() {
   return list.take();
 }
 
+MeshRun grouped_run(int tensor, int pipeline, int data, int group) {
+  MeshRun run{
+      .model = {.layers = 4, .hidden = 32, .heads = 4, .sequence = 16, .vocab = 67, .ffn = 96}};
+  run.steps = 3;
+  run.parallel.tensor = tensor;
+  run.parallel.pipeline = pipeline;
+  run.parallel.data = data;
+  run.parallel.group = group;
+  return run;
+}
+
 MeshRun on_one_rank(const MeshRun& run) {
   MeshRun alone = run;
   alone.parallel = {};

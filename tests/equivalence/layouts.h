@@ -22,6 +22,9 @@ struct Layout {
 // A few of both that run in seconds.
 [[nodiscard]] std::vector<Layout> quick_layouts();
 
+// A job of three steps over such a mesh with groups of `group` data ranks; 0: one group.
+[[nodiscard]] MeshRun grouped_run(int tensor, int pipeline, int data, int group);
+
 // The same job on one rank, as simple as it gets; numbers are the reference.
 [[nodiscard]] MeshRun on_one_rank(const MeshRun& run);
 

@@ -34,34 +34,23 @@ const std::vector<Patterns> kPatterns = {
     {"h.?.mlp.*", "h.1.attn.c_attn.*", "lm_head.weight"},
 };
 
-MeshRun run_of(int tensor, int pipeline, int data, int group) {
-  MeshRun run{
-      .model = {.layers = 4, .hidden = 32, .heads = 4, .sequence = 16, .vocab = 67, .ffn = 96}};
-  run.steps = 3;
-  run.parallel.tensor = tensor;
-  run.parallel.pipeline = pipeline;
-  run.parallel.data = data;
-  run.parallel.group = group;
-  return run;
-}
-
 std::vector<Layout> layouts() {
   std::vector<Layout> list;
   const auto add = [&](const std::string& name, MeshRun run) -> MeshRun& {
     list.push_back({.name = name, .run = std::move(run)});
     return list.back().run;
   };
-  add("2 x 2 data ranks", run_of(1, 1, 4, 2));
-  add("pipeline", run_of(1, 2, 4, 2));
-  MeshRun& all = add("tensor, pipeline, recompute, sequence parallel", run_of(2, 2, 2, 2));
+  add("2 x 2 data ranks", grouped_run(1, 1, 4, 2));
+  add("pipeline", grouped_run(1, 2, 4, 2));
+  MeshRun& all = add("tensor, pipeline, recompute, sequence parallel", grouped_run(2, 2, 2, 2));
   all.model.recompute = Recompute::block;
   all.parallel.sequence_parallel = true;
-  add("untied pipeline", run_of(1, 2, 2, 1)).model.tie_embeddings = false;
-  MeshRun& interleaved = add("interleaved", run_of(1, 2, 2, 2));
+  add("untied pipeline", grouped_run(1, 2, 2, 1)).model.tie_embeddings = false;
+  MeshRun& interleaved = add("interleaved", grouped_run(1, 2, 2, 2));
   interleaved.parallel.schedule = ScheduleName::interleaved;
   interleaved.parallel.chunks = 2;
-  add("zb_h1", run_of(1, 2, 2, 1)).parallel.schedule = ScheduleName::zb_h1;
-  add("separate embedding sums", run_of(1, 2, 2, 0)).parallel.embedding_sync =
+  add("zb_h1", grouped_run(1, 2, 2, 1)).parallel.schedule = ScheduleName::zb_h1;
+  add("separate embedding sums", grouped_run(1, 2, 2, 0)).parallel.embedding_sync =
       EmbeddingSync::separate;
   return list;
 }
@@ -122,7 +111,7 @@ void require_letters(const Layout& layout,
 
 TEST_CASE("parameters that are not trained change nothing but themselves") {
   for (const bool tied : {true, false}) {
-    MeshRun all = run_of(1, 1, 1, 0);
+    MeshRun all = grouped_run(1, 1, 1, 0);
     all.model.tie_embeddings = tied;
     all.steps = 1;
     const MeshRunResult full = run_mesh(all);
@@ -223,7 +212,7 @@ TEST_CASE("parts of a model are trained under bf16 with the bits of their order"
 
 TEST_CASE("codecs sit on the gradients that there are") {
   for (const Patterns& patterns : kPatterns) {
-    MeshRun run = training(run_of(1, 1, 2, 0), patterns);
+    MeshRun run = training(grouped_run(1, 1, 2, 0), patterns);
     if (!fits(run.model, patterns)) {
       continue;
     }
@@ -233,7 +222,7 @@ TEST_CASE("codecs sit on the gradients that there are") {
         JsonReader::parse(fmt::format(R"({{"policy": "all", "{}": {{"codec": "cast"}}}})",
                                       has_table ? "embedding" : "data_gradient"),
                           "test"));
-    const MeshRunResult plain = run_mesh(training(run_of(1, 1, 2, 0), patterns));
+    const MeshRunResult plain = run_mesh(training(grouped_run(1, 1, 2, 0), patterns));
     const Distance far = distance(run_mesh(run), plain);
     // Rounding of both ranks' gradients to bf16: half an ulp of 2^-8 each, and none at all would be
     // a codec that was not there.

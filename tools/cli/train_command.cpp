@@ -28,8 +28,8 @@
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_advice.h"
-#include "tools/plan/strategy_ranking.h"
 #include "tools/record/card_peak.h"
+#include "tools/run/decided_layout.h"
 #include "tools/run/rehearsal.h"
 #include "tools/run/same_files.h"
 #include "tools/run/stop_signal.h"
@@ -277,92 +277,6 @@ int rank_on_node(const Communicator& world) {
   return static_cast<int>(std::count(world.nodes().begin(), own, *own));
 }
 
-// The ranks of the node that has the fewest.
-int ranks_of_node(const Communicator& world) {
-  int fewest = world.size();
-  for (const int node : world.nodes()) {
-    const auto ranks = std::ranges::count(world.nodes(), node);
-    fewest = std::min(fewest, static_cast<int>(ranks));
-  }
-  return fewest;
-}
-
-// Refuses what all ranks find alike.
-void require_collectives(const TrainConfig& config, const DeviceTransport& transport) {
-  if (config.network.collectives == CollectivesWish::hierarchical && transport.uses_nccl) {
-    throw AgreedError(with_hint("network.collectives: must be \"auto\" or \"direct\" where NCCL "
-                                "moves tensors; got \"hierarchical\"",
-                                "--set network.transport=host"),
-                      ExitCode::config);
-  }
-  try {
-    require_groups(config.parallel, config.network.collectives);
-  } catch (const ConfigError& error) {
-    throw AgreedError(error.what(), ExitCode::config);
-  }
-}
-
-// What the config leaves open: groups are the data ranks of a node, under "auto" the strategy is
-// that of the checkpoint which the run goes on from, else the fastest by the planner's costs, and
-// collectives go through groups where that is asked for or takes less by the links. The same on all
-// ranks.
-void decide_parallel(Communicator& world,
-                     const LinkSpeeds& probed,
-                     const DeviceTransport& transport,
-                     bool resume,
-                     TrainConfig& config) {
-  if (config.device == Device::cuda) {
-    config.network.transport = transport.uses_nccl ? TransportWish::nccl : TransportWish::host;
-  }
-  const LinkSpeeds links = links_of_run(config.network, probed);
-  const bool chooses = config.parallel.chooses_strategy && config.parallel.data > 1;
-  config.parallel =
-      with_groups_of_nodes(config.parallel, config.network.collectives, ranks_of_node(world));
-  if (config.parallel.groups_apart && config.parallel.num_workers() == 1) {
-    throw AgreedError(
-        fmt::format("outer.method: needs two workers or more, and all {} data ranks are on one "
-                    "node, which makes one; set parallel.group",
-                    config.parallel.data),
-        ExitCode::config);
-  }
-  require_collectives(config, transport);
-  if (!chooses) {
-    config.parallel.chooses_strategy = false;
-    if (!config.parallel.groups_apart) {  // a worker is one group
-      config.parallel = with_decided_groups(plan_job(config), links);
-    }
-    return;
-  }
-  const std::optional<KeptLayout> kept = kept_layout(config, resume);
-  if (kept && takes_codecs(config.compress, kept->strategy)) {
-    config.parallel.data_strategy = kept->strategy;
-    config.parallel.chooses_strategy = false;
-    config.batch.micro = config.batch.micro_given ? config.batch.micro : kept->micro_batch;
-    if (!config.parallel.groups_apart) {
-      config.parallel.group = kept->group;
-      config.parallel = with_decided_groups(plan_job(config), links);
-    }
-    if (world.rank() == 0) {
-      log_info(fmt::format(
-          "parallel.data_strategy: {} is kept from {}", name_of(kept->strategy), kept->checkpoint));
-    }
-    return;
-  }
-  const StrategyChoice choice = choose_strategy(plan_job(config), links);
-  config.batch.micro = choice.micro_batch;
-  if (config.parallel.groups_apart) {  // the choice is of a worker's mesh
-    config.parallel.data_strategy = choice.parallel.data_strategy;
-    config.parallel.chooses_strategy = false;
-  } else {
-    config.parallel = choice.parallel;
-  }
-  if (world.rank() == 0) {
-    log_info(Lines{fmt::format("parallel.data_strategy: {} is chosen\n{}",
-                               name_of(config.parallel.data_strategy),
-                               choice.reason)});
-  }
-}
-
 ExitCode train_rank(Communicator& world, Job job, EndOthers end_others) {
   require_same_job(world, job);
   require_world_fits(job.config.parallel, world.size());
@@ -381,7 +295,7 @@ ExitCode train_rank(Communicator& world, Job job, EndOthers end_others) {
       log_info("tensors between devices: " + transport.text);
     }
   }
-  decide_parallel(world, links, transport, job.resume, job.config);
+  decide_layout(world, links, transport, job.resume, job.config);
   if (world.rank() == 0 && world.size() > 1) {
     log_info(Lines{"ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes())});
     if (job.config.parallel.num_groups() > 1) {
