@@ -49,8 +49,8 @@ void add_shares(Segment& segment) {
       segment.shares.push_back(part_of(outer, j, parts));
     }
   }
-  segment.own =
-      static_cast<std::size_t>(last.rank * parts + (in_two ? segment.ops.front().rank : 0));
+  const int own = last.rank * parts + (in_two ? segment.ops.front().rank : 0);
+  segment.own = static_cast<std::size_t>(own);
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
+#include "core/comm/collective_bytes.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/error.h"
 #include "core/tensor/memory_table.h"
@@ -45,6 +47,27 @@ std::vector<MemoryItem> model_items(const MeshJob& job, const RankSync& rank) {
           {"input embedding gradient (fp32)", bytes.input_gradient},
           {"weights (bf16 copies)", bytes.bf16_weights + bytes.bias_copies},
           {"slots of gathered weights and gradients", bytes.slots()}};
+}
+
+// What sums of gradients receive into, in whole pages: one of a slot at a time in the passes, and
+// at the step's end one of each bucket, for nothing says how many buckets are under way at once.
+std::size_t arriving_bytes(const SyncPlan& plan) {
+  constexpr std::size_t kPage = 4096;
+  std::map<std::size_t, std::size_t> of_slots;
+  std::vector<std::size_t> of_buckets(plan.buckets.size());
+  for (const SyncOp& op : plan.ops) {
+    const std::size_t received = scratch_bytes_of(plain_call(op, plan), op.rank, op.ranks);
+    const std::size_t pages = (received + kPage - 1) / kPage * kPage;
+    const bool of_pass = op.begin == SyncOp::Begin::pass_made;
+    std::size_t& most =
+        of_pass ? of_slots[*plan.places[op.bucket].gradient_slot] : of_buckets[op.bucket];
+    most = std::max(most, pages);
+  }
+  std::size_t bytes = std::accumulate(of_buckets.begin(), of_buckets.end(), std::size_t{0});
+  for (const auto& [slot, most] : of_slots) {
+    bytes += most;
+  }
+  return bytes;
 }
 
 struct PieceBytes {
@@ -109,17 +132,18 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
       {"activations", activation_bytes(job.model, executor, place.pipeline)},
       {"workspace", workspace_bytes(job.model, executor, {num_threads, job.device})},
       {"tokens of a step", tokens_bytes(job)},
+      {"sums under way (slices of other ranks)", arriving_bytes(rank.plan), true},
       {"checkpoint staging", pieces.saved + compression.saved, true},
       {"token files (mapped)", planned.token_file_bytes, true},
       {"program and libraries", program_bytes(), true},
   };
   items.insert(items.end(), others.begin(), others.end());
   if (pieces.outer > 0) {
-    items.insert(items.end() - 3, {"outer anchor, momentum and difference (fp32)", pieces.outer});
+    items.insert(items.end() - 4, {"outer anchor, momentum and difference (fp32)", pieces.outer});
   }
   if (compression.total() > 0) {
     items.insert(
-        items.end() - 3,
+        items.end() - 4,
         {{"compression (state)", compression.state},
          {"compression (messages, scratch)", compression.messages + compression.workspace}});
   }

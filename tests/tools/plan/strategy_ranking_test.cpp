@@ -220,10 +220,11 @@ TEST_CASE("auto takes a micro-batch, too, where the config leaves it open") {
   CHECK(chosen.mesh.global_batch() == job.mesh.global_batch());
   const auto memory_with = [&](std::int64_t sequences) {
     PlanJob sized = job;
-    sized.mesh.parallel.data_strategy = DataStrategy::zero3;
+    sized.chooses_micro_batch = false;
     sized.mesh.micro_batch.B = sequences;
     sized.mesh.num_micro_batches = static_cast<int>(4 / sequences);
-    return static_cast<double>(largest_memory(sized, {}));
+    const StrategyRanking ranked = ranking_of(sized, plenty);
+    return static_cast<double>(row_of(ranked, DataStrategy::zero3).memory_bytes);
   };
   for (const std::int64_t sequences : {1, 2}) {
     const Cluster tight = cluster_of(1e5, 1.001 * memory_with(sequences));
