@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Data strategies ranked by `slackline plan`: the shapes of LLaMA-7B and 65B on 32 to 128 GPUs, eight to a node.
+
+Every row is one plan, whose ranking has all strategies: predicted seconds of a step, each against ZeRO-3 of the same
+row. GPUs are assumed (COMPUTE), links come from a cluster file. A layer has two matrices of 4 C^2 in its MLP, as many
+elements as LLaMA's three. A strategy whose memory is more than a device has stands in brackets.
+
+With --rehearse: a dozen of them rehearsed, messages really sent, their steps beside the predicted ones.
+With --losses: a small model really trained by four processes in groups of two, each strategy's losses against ZeRO-3's.
+With --memory: the largest peak of four processes beside what `plan` says, for every strategy; then with and without
+ZeRO-3 under a limit in which no rank could hold the model.
+
+usage: tools/bench/strategies_bench.py [--rehearse | --losses | --memory]
+"""
+
+import os
+import subprocess
+import sys
+
+from runs import BINARY, REPOSITORY, Workplace, print_header, print_row, require_binary
+
+COMPUTE = 140e12  # operations a second: 45 % of an A100's 312 in bf16
+MEMORY = 1.5e12  # bytes a second
+DEVICES = 8  # of a node
+MODELS = {
+    "7B": {"layers": 32, "hidden": 4096, "heads": 32},
+    "65B": {"layers": 80, "hidden": 8192, "heads": 64},
+}
+SHAPE = {"sequence": 1024, "vocab": 32000, "tie_embeddings": False, "recompute": "block"}
+CLUSTERS = ("a100_80g_tcp", "a100_200g")  # 80 and 200 Gb/s a node
+MICRO_BATCH = 2
+SHOWN = ("zero1", "zero2", "zero3", "III", "NIG", "ING", "IIG", "IGG", "GNG", "GIG")
+# What is trained: all, two layers of 32, and less than a half per cent.
+PARTS = {
+    "7B": {"1": [], "1/16": ["h.30.*", "h.31.*"], "3/1000": ["h.31.attn.c_proj.weight"]},
+    "65B": {"1": [], "1/16": ["h.7[5-9].*"], "3/1000": ["h.79.attn.c_attn.weight"]},
+}
+SHARES = {"1": 1.0, "1/16": 1 / 16, "3/1000": 3 / 1000}  # of layers' weight gradients that are made
+REHEARSED = 3  # steps
+REHEARSAL_SCALE = 4096
+STRATEGIES = ("replicate", "NNI", "zero1", "NII", "NIG", "zero2", "INI", "ING", "III", "IIG", "IGG", "GNG", "GIG", "zero3")
+LAUNCH = ("mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-np", "4")
+SMALL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
+LARGE = {"layers": 8, "hidden": 1024, "heads": 16, "sequence": 32, "vocab": 16384}
+MIB = 1 << 20
+
+
+def costs_of(model, part):
+    """Seconds of a token in each part of a model; a layer's backward pass runs its forward pass again."""
+    width = model["hidden"]
+    layer = (24 * width * width + 2 * width * model["sequence"]) / COMPUTE
+    head = 2 * width * model["vocab"] / COMPUTE
+    kinds = {
+        "embedding_forward": 2 * width / COMPUTE,
+        "embedding_backward": 2 * width / COMPUTE,
+        "layer_forward": layer,
+        "layer_backward": (2 + SHARES[part]) * layer,
+        "head_forward": 2 * width / COMPUTE,
+        "head_backward": (3 if part == "1" else 2) * head,
+        "element_update": 28 / MEMORY,
+    }
+    return {"ops": [{"stage": 0, "kind": kind, "seconds": seconds} for kind, seconds in kinds.items()]}
+
+
+def job(place, name, gpus, micro_batches, part, cluster, strategy="zero3"):
+    model = {**MODELS[name], **SHAPE, "trainable": PARTS[name][part]}
+    return {
+        "run": {"dir": "unused", "steps": REHEARSED},
+        "device": "rehearsal",
+        "precision": "bf16",
+        "model": model,
+        "data": {"train": [{"path": str(place.path / "corpus")}], "split": [1, 0, 0]},
+        "batch": {"global": MICRO_BATCH * micro_batches * gpus, "micro": MICRO_BATCH},
+        "parallel": {"data": gpus, "group": DEVICES, "data_strategy": strategy},
+        "network": {"links": str(REPOSITORY / f"configs/clusters/{cluster}.json")},
+        "rehearsal": {"costs": place.write("costs.json", costs_of(model, part)), "scale": REHEARSAL_SCALE},
+    }
+
+
+def ranking(place, *setting):
+    """Of every strategy: its seconds, bytes and whether it fits, by name; and the first that fits."""
+    rows = place.plan(job(place, *setting))["strategies"]
+    first = next(row for row in rows if row["fits"])
+    return {row["data_strategy"]: row for row in rows}, first
+
+
+def ratio(row, zero3):
+    text = f"{zero3['step_seconds'] / row['step_seconds']:.2f}"
+    return text if row["fits"] else f"({text})"
+
+
+def print_setting(place, cells, setting):
+    rows, first = ranking(place, *setting)
+    zero3 = rows["zero3"]
+    print_row(
+        *cells,
+        f"{zero3['step_seconds']:.3f} s",
+        *(ratio(rows[name], zero3) for name in SHOWN if name != "zero3"),
+        f"{first['data_strategy']} {zero3['step_seconds'] / first['step_seconds']:.2f}",
+    )
+
+
+def header(*cells):
+    print_header(*cells, "ZeRO-3", *(name for name in SHOWN if name != "zero3"), "auto")
+
+
+def predict(place):
+    for cluster in CLUSTERS:
+        print(f"\n{cluster}, 4 micro-batches of {MICRO_BATCH} sequences a GPU; times as fast as ZeRO-3\n")
+        header("model", "GPUs", "trained")
+        for name, gpus in (("7B", 32), ("7B", 64), ("7B", 128), ("65B", 64), ("65B", 128)):
+            for part in SHARES:
+                print_setting(place, (name, gpus, part), (name, gpus, 4, part, cluster))
+    print(f"\n{CLUSTERS[0]}, all trained, by micro-batches a step\n")
+    header("model", "GPUs", "micro-batches")
+    for name, gpus in (("7B", 32), ("65B", 64)):
+        for micro_batches in (1, 2, 4, 8, 16):
+            print_setting(place, (name, gpus, micro_batches), (name, gpus, micro_batches, "1", CLUSTERS[0]))
+    print(f"\n{CLUSTERS[0]}, 7B, all trained, 4 micro-batches: tokens a second and GPU, against 16 GPUs\n")
+    print_header("GPUs", "zero2", "zero3", "NIG", "IIG", "IGG")
+    first = None
+    for gpus in (16, 32, 64, 128):
+        rows, _ = ranking(place, "7B", gpus, 4, "1", CLUSTERS[0])
+        speeds = {name: 4 * MICRO_BATCH * SHAPE["sequence"] / rows[name]["step_seconds"]
+                  for name in ("zero2", "zero3", "NIG", "IIG", "IGG")}
+        first = first or speeds
+        print_row(gpus, *(f"{speed:.0f} ({100 * speed / first[name]:.1f} %)" for name, speed in speeds.items()))
+
+
+def rehearse(place):
+    print_header("model", "GPUs", "trained", "strategy", "predicted", "rehearsed", "off by")
+    for part in SHARES:
+        for strategy in ("zero2", "zero3", "III", "IIG"):
+            setting = job(place, "7B", 32, 4, part, CLUSTERS[0], strategy)
+            planned = place.plan(setting)["step_seconds"]
+            took = place.train(setting, ranks=32).step_seconds()
+            print_row("7B", 32, part, strategy, f"{planned:.3f} s", f"{took:.3f} s",
+                      f"{100 * (planned / took - 1):.1f} %")
+
+
+def trained(place, model, strategy, steps, batch):
+    return {
+        "run": {"dir": "unused", "steps": steps},
+        "model": model,
+        "data": {"train": [{"path": str(place.path / "corpus")}], "split": [1, 0, 0]},
+        "batch": batch,
+        "optimizer": {"lr": 1e-3, "warmup_steps": 20},
+        "parallel": {"data": 4, "group": 2, "data_strategy": strategy},
+    }
+
+
+def losses(place):
+    text = "".join(path.read_text() for path in sorted((REPOSITORY / "docs").glob("*.md")))
+    source = place.write("docs.txt", text)
+    place.call(["prepare", "--input", source, "--tokenizer", "byte", "--out", str(place.path / "docs")])
+
+    def run(strategy):
+        job = trained(place, SMALL, strategy, 300, {"global": 16, "micro": 2})
+        job["data"]["train"] = [{"path": str(place.path / "docs")}]
+        return [step["loss"] for step in place.train(job, launch=LAUNCH).steps if "loss" in step]
+
+    zero3 = run("zero3")
+    print_header("strategy", "step 1", "step 100", "step 200", "step 300", "largest difference from ZeRO-3", "same bits")
+    for strategy in ("NIG", "IGG", "IIG"):
+        own = run(strategy)
+        gaps = [abs(a - b) / b for a, b in zip(own, zero3)]
+        print_row(strategy, *(f"{own[step - 1]:.6f}" for step in (1, 100, 200, 300)), f"{max(gaps):.1e}",
+                  f"{sum(gap == 0 for gap in gaps)} of {len(gaps)}")
+    print_row("ZeRO-3", *(f"{zero3[step - 1]:.6f}" for step in (1, 100, 200, 300)), "", "")
+
+
+def peak_bytes(place, job, limit=None):
+    """The largest peak of a run's processes; none where one of them has no memory left."""
+    config = place.write("memory.json", {**job, "run": {**job["run"], "dir": str(place.path / "memory-run")}})
+    report = place.path / "peaks"
+    report.write_text("")
+    # Each process says what its largest resident memory was.
+    child = "import resource, subprocess, sys; done = subprocess.run(sys.argv[2:]).returncode; " \
+            "peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss; " \
+            "open(sys.argv[1], 'a').write(f'{peak}\\n'); sys.exit(done)"
+    limited = ("prlimit", f"--data={limit}") if limit else ()
+    command = [*LAUNCH, sys.executable, "-c", child, str(report), *limited, str(BINARY), "train", config]
+    subprocess.run(["rm", "-rf", str(place.path / "memory-run")], check=True)
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode != 0:
+        print(next((line for line in done.stderr.splitlines() if "memory" in line), done.stderr[-500:]))
+        return None
+    return 1024 * max(int(line) for line in report.read_text().split())
+
+
+def memory(place):
+    print_header("strategy", "planned", "largest peak", "off by")
+    batch = {"global": 8, "micro": 1}
+    for strategy in STRATEGIES:
+        job = trained(place, LARGE, strategy, 4, batch)
+        planned = place.plan(job)["memory_bytes"]
+        peak = peak_bytes(place, job)
+        print_row(strategy, f"{planned / MIB:.1f} MiB", f"{peak / MIB:.1f} MiB", f"{100 * (planned / peak - 1):.1f} %")
+    whole = place.plan(trained(place, LARGE, "replicate", 4, batch))
+    weights = next(item["bytes"] for item in whole["memory"] if item["name"] == "weights (fp32)")
+    limit = int(3.5 * weights)  # less than the model's state, more than zero3 takes
+    print(f"\nweights, gradients and moments of the model take {4 * weights / MIB:.0f} MiB; "
+          f"each process has {limit / MIB:.0f} MiB of data\n")
+    for strategy in ("replicate", "zero3"):
+        peak = peak_bytes(place, trained(place, LARGE, strategy, 4, batch), limit)
+        print(f"{strategy}: {'trains, peak ' + format(peak / MIB, '.0f') + ' MiB' if peak else 'out of memory'}")
+
+
+MODES = {"--rehearse": rehearse, "--losses": losses, "--memory": memory}
+
+
+def main():
+    require_binary()
+    place = Workplace()
+    place.prepare_letters("corpus", 1 << 16)
+    modes = [MODES[argument] for argument in sys.argv[1:]] or [predict]
+    for mode in modes:
+        mode(place)
+
+
+if __name__ == "__main__":
+    main()
