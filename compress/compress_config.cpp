@@ -41,22 +41,6 @@ void read_site(const std::string& site, JsonReader section, CompressConfig& conf
   section.finish();
 }
 
-// A rank's share of weights is a row of elements, all of which a pass needs now.
-CodecSetting read_gather_setting(JsonReader& section) {
-  const CodecSetting setting = read_codec_setting(section, {.scale = ScaleOf::group});
-  if (!traits_of(setting.kind).rounds) {
-    section.fail("codec", "must be \"quantize\" or \"cast\": the others leave weights out");
-  }
-  if (setting.error_feedback != ErrorFeedback::none) {
-    section.fail("error_feedback",
-                 "must be \"none\": weights are sent anew each time, and nothing is owed");
-  }
-  if (setting.scale == ScaleOf::channel) {
-    section.fail("scale", "must be \"group\" or \"tensor\": a share of weights has no columns");
-  }
-  return setting;
-}
-
 ListedClasses read_listed(JsonReader& section) {
   ListedClasses listed{.site = std::string(kListedSites.at(section.choice("site", kListedSites)))};
   if (section.has("stage")) {
@@ -154,6 +138,21 @@ const std::map<std::string, double>& critical_path_max_errors() {
                                                        {"data_gradient", 0.3},
                                                        {"embedding", 0.3}};
   return errors;
+}
+
+CodecSetting read_gather_setting(JsonReader& section) {
+  const CodecSetting setting = read_codec_setting(section, {.scale = ScaleOf::group});
+  if (!traits_of(setting.kind).rounds) {
+    section.fail("codec", "must be \"quantize\" or \"cast\": the others leave weights out");
+  }
+  if (setting.error_feedback != ErrorFeedback::none) {
+    section.fail("error_feedback",
+                 "must be \"none\": weights are sent anew each time, and nothing is owed");
+  }
+  if (setting.scale == ScaleOf::channel) {
+    section.fail("scale", "must be \"group\" or \"tensor\": a share of weights has no columns");
+  }
+  return setting;
 }
 
 CompressConfig read_compress_config(JsonReader section) {

@@ -49,6 +49,10 @@ struct CompressConfig {
   GuardConfig guard{};
 };
 
+// Reads the codec of weights that passes gather: one that leaves nothing out, whose scales are of a
+// row. Does not finish the section.
+[[nodiscard]] CodecSetting read_gather_setting(JsonReader& section);
+
 [[nodiscard]] CompressConfig read_compress_config(JsonReader section);
 
 }  // namespace slackline

@@ -98,8 +98,9 @@ struct BatchSplit {
                                                   CollectivesWish wish,
                                                   int ranks_of_node);
 
-// What keeps micro-batches from fitting, as a ConfigError says it: rows over tensor ranks, rounds
-// of an interleaved schedule. Empty where they fit. REQUIRES: global is a multiple of micro x data.
+// Says what keeps micro-batches from fitting, in a ConfigError's words: rows over tensor ranks,
+// rounds of an interleaved schedule. Empty where they fit.
+// REQUIRES: global is a multiple of micro x data.
 [[nodiscard]] std::string batch_obstacle(const ParallelConfig& config,
                                          const ModelConfig& model,
                                          BatchSplit batch);

@@ -37,7 +37,7 @@ class SyncExecutor final : public ParameterUse {
                                                                      const Groups& groups,
                                                                      std::uint64_t seed);
 
-  // What channels may have to gather: each bucket that passes have in a slot.
+  // Channels may have to gather each bucket that passes have in a slot. Refers to all of these.
   [[nodiscard]] static std::vector<GatherChannel::Options> gather_channels(
       const SyncPlan& plan, const BucketMemory& memory, const Groups& groups, Backing backing);
 

@@ -10,11 +10,11 @@
 
 namespace slackline {
 
-// How the weights of a bucket travel coded to the passes that read them (ZeRO++'s quantized
+// Says how a bucket's weights travel coded to the passes that read them (ZeRO++'s quantized
 // gathers): every rank makes a frame of what it keeps, gathers carry frames, and all ranks, the
 // owners among them, read what frames decode to.
 struct CodedGather {
-  // What is gathered at once: of a tied table on two stages its two halves, else all.
+  // A segment is gathered at once. A tied table on two stages has two, its halves; others have one.
   struct Segment {
     std::vector<SyncOp> ops{};    // as they follow each other; the last one covers the segment
     std::vector<Slice> shares{};  // elements of the bucket, in the order of their frames
@@ -37,7 +37,7 @@ struct CodedGather {
   std::size_t frame_bytes = 0;  // of the longest share; all frames take as many
   std::vector<Segment> segments{};
 
-  // Of all segments.
+  // These look at all segments.
   [[nodiscard]] std::size_t message_bytes() const;
   [[nodiscard]] std::size_t longest_share() const;
 };

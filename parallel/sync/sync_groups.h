@@ -7,9 +7,8 @@
 
 namespace slackline {
 
-// What a rank is in the groups that it adds and gathers with.
-
-// Ranks and own rank of a group.
+// A rank has a seat in each group that it adds and gathers with: how many ranks there are, and
+// which of them it is.
 struct Seat {
   int ranks = 1;
   int rank = 0;

@@ -31,7 +31,7 @@ MeshRun coded(MeshRun run, const std::string& letters, const std::string& codec)
   return run;
 }
 
-// What passes of matrices and tables read becomes what it is in bf16, before they begin.
+// Rounds to bf16 what passes will read of matrices and tables.
 void round_weights(const MeshModel& model) {
   auto& changed = const_cast<MeshModel&>(model);
   for (std::size_t i = 0; i < model.pieces().size(); ++i) {

@@ -1,6 +1,6 @@
-// What is not trained keeps its weights and has no gradient, and the rest learns as it would beside
-// it: against a run that trains all, against AdamW written out in double, and on every layout
-// against one rank.
+// Parameters that are not trained keep their weights and have no gradient, and the rest learns as
+// it would beside them: against a run that trains all, against AdamW written out in double, and on
+// every layout against one rank.
 
 #include <cmath>
 #include <map>

@@ -24,7 +24,8 @@ CompressionPlan::Class read_class(JsonReader& section) {
   CompressionPlan::Class row{.members = read_transfer_class(section)};
   if (section.has("codec")) {
     JsonReader codec = section.section("codec");
-    row.codec = read_codec_setting(codec);
+    row.codec = row.members.site == schedule::Site::parameter_gather ? read_gather_setting(codec)
+                                                                     : read_codec_setting(codec);
     codec.finish();
   }
   row.reason = section.string("reason", "");

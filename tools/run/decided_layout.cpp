@@ -1,12 +1,20 @@
 #include "tools/run/decided_layout.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/manifest.h"
 #include "core/error.h"
+#include "core/file_io.h"
 #include "core/log.h"
+#include "parallel/step/outer_loop.h"
 #include "tools/config/config_job.h"
 #include "tools/plan/decided_groups.h"
 #include "tools/plan/step_plan.h"
@@ -40,6 +48,72 @@ void require_collectives(const TrainConfig& config, const DeviceTransport& trans
   } catch (const ConfigError& error) {
     throw AgreedError(error.what(), ExitCode::config);
   }
+}
+
+// A checkpoint says which layout its run had.
+struct KeptLayout {
+  DataStrategy strategy{};
+  int group = 0;  // data ranks of it; 0: one group
+  std::int64_t micro_batch = 0;
+  std::string checkpoint{};  // its path
+};
+
+// A whole number of a document that may have been damaged; -1 where there is none.
+std::int64_t number_in(const nlohmann::json& document, const char* key) {
+  const auto found = document.find(key);
+  return found != document.end() && found->is_number_integer() ? found->get<std::int64_t>() : -1;
+}
+
+// Whether it says as many ranks on every axis.
+bool is_layout_of(const nlohmann::json& layout, const ParallelConfig& parallel) {
+  return layout.is_object() && number_in(layout, "tensor") == parallel.tensor &&
+         number_in(layout, "pipeline") == parallel.pipeline &&
+         number_in(layout, "data") == parallel.data;
+}
+
+// Whether a kept layout is one that this config could have.
+bool fits(const DataStrategy& strategy, const KeptLayout& kept, const TrainConfig& config) {
+  const std::vector<DataStrategy> all = all_data_strategies();
+  const int data = config.parallel.data;
+  const bool has_group =
+      kept.group >= 0 && kept.group <= data && (kept.group == 0 || data % kept.group == 0);
+  const std::int64_t share = config.batch.global / data;
+  return std::ranges::find(all, strategy) != all.end() && has_group && kept.micro_batch >= 1 &&
+         share % kept.micro_batch == 0 &&
+         batch_obstacle(config.parallel,
+                        config.model,
+                        {.global = config.batch.global, .micro = kept.micro_batch})
+             .empty();
+}
+
+// Returns what the run had that this one goes on from, where it had as many ranks on every axis and
+// workers alike, and where it fits this config's batch: so a resumed run adds in the same order,
+// whatever links are measured today.
+std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume) {
+  const std::optional<std::string> path = checkpoint_to_go_on_from(config, resume);
+  if (!path || !path_exists(*path + "/" + std::string(kManifestName))) {
+    return std::nullopt;  // what is wrong with it is said where it is opened
+  }
+  const Checkpoint checkpoint(*path);
+  const nlohmann::json layout =
+      nlohmann::json::parse(checkpoint.documents().layout, nullptr, false);
+  const bool has_workers = OuterLoop::workers_of(checkpoint.documents().outer) > 0;
+  if (has_workers != config.outer.is_on() || !is_layout_of(layout, config.parallel)) {
+    return std::nullopt;
+  }
+  KeptLayout kept{.group = static_cast<int>(number_in(layout, "group")),
+                  .micro_batch = number_in(layout, "micro"),
+                  .checkpoint = *path};
+  const auto letters = layout.find("data_strategy");
+  const std::optional<DataStrategy> strategy =
+      letters != layout.end() && letters->is_string()
+          ? data_strategy_named(letters->get<std::string>())
+          : std::nullopt;
+  if (!strategy || !fits(*strategy, kept, config)) {
+    return std::nullopt;  // older checkpoints do not say
+  }
+  kept.strategy = *strategy;
+  return kept;
 }
 
 // Takes what a checkpoint says that its run had.

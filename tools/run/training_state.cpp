@@ -6,9 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/checkpoint/checkpoint_directory.h"
-#include "core/checkpoint/manifest.h"
 #include "core/error.h"
-#include "core/file_io.h"
 #include "core/joined_text.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/kernels/update/outer_step.h"
@@ -306,34 +304,9 @@ void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer
 
 }  // namespace
 
-std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume) {
+std::optional<std::string> checkpoint_to_go_on_from(const TrainConfig& config, bool resume) {
   const auto [source, path] = choose_source(config, resume);
-  if (source != TrainingStart::Source::checkpoint ||
-      !path_exists(path + "/" + std::string(kManifestName))) {
-    return std::nullopt;  // what is wrong with it is said where it is opened
-  }
-  const nlohmann::json layout =
-      nlohmann::json::parse(Checkpoint(path).documents().layout, nullptr, false);
-  const ParallelConfig& parallel = config.parallel;
-  const auto is = [&](const char* key, int ranks) {
-    const auto found = layout.find(key);
-    return found != layout.end() && *found == ranks;
-  };
-  if (!layout.is_object() || !layout.contains("data_strategy") || !is("tensor", parallel.tensor) ||
-      !is("pipeline", parallel.pipeline) || !is("data", parallel.data)) {
-    return std::nullopt;
-  }
-  const std::optional<DataStrategy> strategy =
-      data_strategy_named(layout["data_strategy"].get<std::string>());
-  const auto micro = layout["micro"].get<std::int64_t>();
-  const std::int64_t share = config.batch.global / parallel.data;
-  if (!strategy || micro < 1 || share % micro != 0) {
-    return std::nullopt;
-  }
-  return KeptLayout{.strategy = *strategy,
-                    .group = layout["group"].get<int>(),
-                    .micro_batch = micro,
-                    .checkpoint = path};
+  return source == TrainingStart::Source::checkpoint ? std::make_optional(path) : std::nullopt;
 }
 
 TrainingStart open_training_start(TrainConfig& config,

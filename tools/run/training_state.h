@@ -37,17 +37,10 @@ struct TrainingStart {
   std::vector<std::string> taken_compression{};
 };
 
-// A layout that a checkpoint says its run had decided.
-struct KeptLayout {
-  DataStrategy strategy{};
-  int group = 0;  // data ranks of it; 0: one group
-  std::int64_t micro_batch = 0;
-  std::string checkpoint{};  // its path
-};
-
-// What the run that this one goes on from had under "auto", where it had as many ranks on every
-// axis: so a resumed run adds in the same order, whatever links are measured today.
-[[nodiscard]] std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume);
+// Returns the checkpoint whose whole state a run takes; nothing where there is none. Looks for it
+// alone: what is wrong with it is found when it is opened.
+[[nodiscard]] std::optional<std::string> checkpoint_to_go_on_from(const TrainConfig& config,
+                                                                  bool resume);
 
 // Opens data and, where the config or `resume` asks for one, the checkpoint, and checks that they
 // fit: files whole, same model, and on a resume everything that the state depends on

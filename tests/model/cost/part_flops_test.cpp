@@ -48,6 +48,25 @@ TEST_CASE("attention counts the pairs of query and key that are not masked") {
   CHECK(layer.backward_input - products == 2.0 * attention_flops(model));
 }
 
+// A layer's weight gradients are the mean over layers, for a run has one cost of a layer.
+TEST_CASE("weight gradients count where weights are trained") {
+  for (const ModelConfig& model : kModels) {
+    ModelConfig part = model;
+    part.trainable = {"h.0.*", "h.1.mlp.c_fc.weight"};
+    const double expansion = product_flops(model, WeightProduct::expansion);
+    const double layer = layer_flops(model).backward_weight;
+    CHECK(layer_flops(part).backward_weight == Approx((layer + expansion) / model.layers));
+    CHECK(layer_flops(part).backward_input == layer_flops(model).backward_input);
+    CHECK(head_flops(part).backward_weight == 0.0);
+    const double logits = product_flops(model, WeightProduct::logits);
+    CHECK(flops_per_token(model).causal - flops_per_token(part).causal ==
+          Approx((model.layers - 1) * layer - expansion + logits));
+    part.trainable = {"wte.weight"};
+    CHECK(head_flops(part).backward_weight == logits);
+    CHECK(layer_flops(part).backward_weight == 0.0);
+  }
+}
+
 TEST_CASE("recomputation counts as a forward pass, where a config asks for it") {
   ModelConfig model = kModels[0];
   CHECK(layer_flops(model).recompute == 0.0);

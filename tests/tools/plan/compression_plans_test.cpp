@@ -204,6 +204,10 @@ TEST_CASE("rows of a plan are read as strictly as a config") {
                             R"({"codec": "cast"})"))
                  .refusal(),
              Contains("no transfers of class parameter_gather"));
+  CHECK_THAT(Replay(one_row(R"("site": "parameter_gather", "stage": 0, "phase": "steady")",
+                            R"({"codec": "top_k", "ratio": 0.1})"))
+                 .refusal(),
+             Contains(where + "codec.codec: must be \"quantize\" or \"cast\""));
   const std::string twice = R"({"site": "embedding", "stage": 0, "phase": "tail"})";
   CHECK_THAT(Replay(R"([{"from_step": 1, "classes": [)" + twice + ", " + twice + "]}]").refusal(),
              Contains("embedding, stage 0, tail stands there twice"));

@@ -1,8 +1,12 @@
 // Data strategies that a run chooses for itself, and keeps when it goes on.
 
+#include <filesystem>
 #include <regex>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
@@ -71,6 +75,33 @@ TEST_CASE("a run that goes on keeps the data strategy and the micro-batch that w
         run.weights_sha256(run.checkpoint(4, "whole")));
   CHECK_THAT(read_file(run.path("kept") + "/config.resolved.json"),
              Catch::Contains("\"micro\": 4"));
+}
+
+// What a manifest says of the layout is a hint: a damaged one is as if it were not there.
+TEST_CASE("a layout that makes no sense is not kept") {
+  const TrainingRun run;
+  static_cast<void>(train(run, "whole", {links(run, 1e8)}));
+  const std::string checkpoint = run.checkpoint(2, "whole");
+  const std::string text = read_file(checkpoint + "/manifest.json");
+  nlohmann::ordered_json whole = nlohmann::ordered_json::parse(text);
+  whole.erase("xxh3");  // of the text before
+  const std::vector<std::pair<const char*, nlohmann::ordered_json>> damages = {
+      {"data_strategy", 7},
+      {"data_strategy", "GGN"},
+      {"micro", "four"},
+      {"micro", 3},
+      {"group", 3},
+      {"group", nullptr}};
+  for (const auto& [key, value] : damages) {
+    INFO(key << " " << value.dump());
+    nlohmann::ordered_json damaged = whole;
+    damaged["layout"][key] = value;
+    write_file_atomically(checkpoint + "/manifest.json", damaged.dump());
+    std::filesystem::remove_all(run.path("next"));
+    CHECK_THAT(
+        decision(train(run, "next", {links(run, 1e8), "checkpoint.resume_from=" + checkpoint})),
+        Catch::EndsWith(" is chosen"));
+  }
 }
 
 TEST_CASE("a run that goes on with other ranks decides anew") {
