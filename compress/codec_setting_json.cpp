@@ -33,8 +33,8 @@ CodecSetting read_codec_setting(JsonReader& section, const CodecSetting& default
     traits.read(section, setting);
   }
   setting.error_feedback =
-      read_choice(section, "error_feedback", kErrorFeedback, kDefaults.error_feedback);
-  setting.always = section.boolean("always", kDefaults.always);
+      read_choice(section, "error_feedback", kErrorFeedback, defaults.error_feedback);
+  setting.always = section.boolean("always", defaults.always);
   return setting;
 }
 

@@ -21,7 +21,8 @@ constexpr std::array<std::string_view, 4> kSites = {
 constexpr std::string_view kGatherSite = "parameter_gather";
 constexpr std::array<std::string_view, 5> kListedSites = {
     "pipeline_backward", "pipeline_forward", "data_gradient", "embedding", kGatherSite};
-constexpr std::array<std::string_view, 2> kReservedSites = {"tensor_forward", "outer"};
+constexpr std::string_view kRoundSite = "outer";
+constexpr std::string_view kReservedSite = "tensor_forward";
 constexpr std::array<std::string_view, 5> kPhases = {
     "warmup", "steady", "cooldown", "step", "tail"};
 constexpr std::int64_t kMaxStages = 1 << 16;
@@ -112,7 +113,7 @@ void check_policy(const JsonReader& section, const CompressConfig& config) {
     case CompressionPolicy::critical_path:
       return;
     case CompressionPolicy::all:
-      if (config.sites.empty()) {
+      if (config.sites.empty() && !config.outer) {
         section.fail("policy",
                      "\"all\" compresses the sites that are set: set one, for example "
                      "compress.data_gradient.codec");
@@ -155,13 +156,20 @@ CodecSetting read_gather_setting(JsonReader& section) {
   return setting;
 }
 
+CodecSetting read_round_setting(JsonReader& section) {
+  const CodecSetting setting = read_codec_setting(
+      section, {.error_feedback = ErrorFeedback::immediate, .scale = ScaleOf::group});
+  if (setting.scale == ScaleOf::channel) {
+    section.fail("scale", "must be \"group\" or \"tensor\": a share of weights has no columns");
+  }
+  return setting;
+}
+
 CompressConfig read_compress_config(JsonReader section) {
   CompressConfig config;
   config.policy = static_cast<CompressionPolicy>(section.choice("policy", kPolicies, 0));
-  for (const std::string_view site : kReservedSites) {
-    if (section.has(site)) {
-      section.fail(site, "this site is reserved and not built yet; remove it");
-    }
+  if (section.has(kReservedSite)) {
+    section.fail(kReservedSite, "this site is reserved and not built yet; remove it");
   }
   for (const std::string_view site : kSites) {
     if (section.has(site)) {
@@ -176,6 +184,11 @@ CompressConfig read_compress_config(JsonReader section) {
       section.fail(kGatherSite,
                    "critical_path does not choose for weights; use policy \"all\" or \"list\"");
     }
+  }
+  if (section.has(kRoundSite)) {
+    JsonReader round = section.section(kRoundSite);
+    config.outer = read_round_setting(round);
+    round.finish();
   }
   config.warmup_steps = static_cast<int>(
       section.integer("warmup_steps", {.default_value = 0, .min = 0, .max = INT32_MAX}));

@@ -46,12 +46,23 @@ struct CompressConfig {
   bool epilogue_only = true;             // of optimus_cc
   std::optional<int> stages{};           // of optimus_cc: the first ones; absent: 3 of 4
   std::string plan{};                    // of replay: the path of a plan.json
+  // Of rounds between workers that train apart; in force under every policy but none.
+  std::optional<CodecSetting> outer{};
   GuardConfig guard{};
+
+  // How rounds are compressed; nothing: they are not.
+  [[nodiscard]] std::optional<CodecSetting> codec_of_rounds() const {
+    return policy == CompressionPolicy::none ? std::nullopt : outer;
+  }
 };
 
 // Reads the codec of weights that passes gather: one that leaves nothing out, whose scales are of a
 // row. Does not finish the section.
 [[nodiscard]] CodecSetting read_gather_setting(JsonReader& section);
+
+// Reads the codec of rounds, whose scales are of a row; what it leaves out is owed to the next
+// round unless the section says otherwise. Does not finish the section.
+[[nodiscard]] CodecSetting read_round_setting(JsonReader& section);
 
 [[nodiscard]] CompressConfig read_compress_config(JsonReader section);
 

@@ -1,6 +1,7 @@
 #include "optim/outer_config.h"
 
 #include <array>
+#include <numeric>
 #include <string>
 
 #include <fmt/format.h>
@@ -17,6 +18,8 @@ constexpr std::array kPenalties = {"none"sv, "gap"sv, "gap_per_tensor"sv};
 constexpr std::array kClipKinds = {"element"sv, "norm"sv};
 
 constexpr std::int64_t kDefaultPeriod = 12;  // of methods whose steps wait for the round
+constexpr double kDefaultMix = 0.5;          // Streaming DiLoCo's
+constexpr int kMaxFragments = 1 << 16;
 constexpr std::int64_t kMaxPeriod = std::int64_t{1} << 30U;
 
 OuterConfig defaults_of(OuterMethod method) {
@@ -78,17 +81,41 @@ void read_clip(JsonReader& section, OuterConfig& config) {
   }
 }
 
-void refuse_what_is_not_built(JsonReader& section) {
-  const bool eager = section.boolean("eager", false);
-  const bool fragments = section.integer("fragments", {.default_value = 1, .min = 1}) > 1;
-  const auto refuse = [&](bool wanted, std::string_view key) {
-    if (wanted) {
-      section.fail(key, "is not built yet; leave it out");
+void read_eager(JsonReader& section, OuterConfig& config) {
+  config.eager = section.boolean("eager", false);
+  if (config.eager && !config.is_late()) {
+    section.fail("eager", "needs outer.delay 1: without it nothing is late; leave it out");
+  }
+}
+
+void read_fragments(JsonReader& section, OuterConfig& config) {
+  config.fragments = static_cast<int>(
+      section.integer("fragments", {.default_value = 1, .min = 1, .max = kMaxFragments}));
+  if (!config.has_fragments()) {
+    if (section.has("mix")) {
+      section.fail("mix", "needs outer.fragments; leave it out");
     }
-  };
-  refuse(eager, "eager");
-  refuse(fragments, "fragments");
-  refuse(section.has("mix"), "mix");
+    return;
+  }
+  if (config.method != OuterMethod::diloco) {
+    section.fail("fragments", R"(is of outer.method "diloco"; leave it out)");
+  }
+  if (config.is_late()) {
+    section.fail("fragments",
+                 "needs outer.delay 0: a fragment travels until the next one is due; leave out "
+                 "outer.delay");
+  }
+  if (*config.period % config.fragments != 0) {
+    section.fail("fragments",
+                 fmt::format("must divide outer.period {}, for one is due every period / fragments "
+                             "steps; nearest is {}",
+                             *config.period,
+                             std::gcd(*config.period, std::int64_t{config.fragments})));
+  }
+  config.mix = section.number("mix", {.default_value = kDefaultMix, .min = 0.0});
+  if (config.mix >= 1.0) {
+    section.fail("mix", "must be below 1: nothing would arrive");
+  }
 }
 
 }  // namespace
@@ -123,7 +150,8 @@ OuterConfig read_outer_config(JsonReader section) {
   }
   read_penalty(section, config);
   read_clip(section, config);
-  refuse_what_is_not_built(section);
+  read_eager(section, config);
+  read_fragments(section, config);
   section.finish();
   config.method = given;
   return config;

@@ -32,6 +32,9 @@ struct OuterConfig {
   // meanwhile.
   [[nodiscard]] bool is_late() const { return delay == 1; }
 
+  // Whether parts of the model travel one after the other, each until the next one is due.
+  [[nodiscard]] bool has_fragments() const { return fragments > 1; }
+
   [[nodiscard]] bool is_on() const { return method != OuterMethod::none; }
 
   OuterMethod method = OuterMethod::none;
@@ -44,6 +47,9 @@ struct OuterConfig {
   OuterClip clip_kind = OuterClip::none;
   double clip = 1.0;  // in units of parameters
   int delay = 0;
+  int fragments = 1;   // parts of the model that travel in turn, each once a period
+  double mix = 0.0;    // with fragments: what weights keep of themselves when a part arrives
+  bool eager = false;  // rounds begin ahead of the anchor, by what the worker itself has learned
 };
 
 // The largest outer rate, divided by the penalty, at which a late average does not blow up modes

@@ -11,8 +11,6 @@ namespace slackline {
 
 namespace {
 
-constexpr TransferNote kNote{.what = "compressed gradients"};
-
 Tensor row(const Buffer& buffer, std::size_t first, std::size_t bytes) {
   return buffer.view(DType::u8, {static_cast<std::int64_t>(bytes)}, first);
 }
@@ -27,6 +25,12 @@ void copy(const Tensor& from, const Tensor& to) {
 
 Device device_of(const CodedSum& sum) {
   return sum.matrices.front()->gradient.device();
+}
+
+// What a transfer of it is called.
+TransferNote note_of(const CodedSum& sum) {
+  return {.what =
+              sum.of == CodedSum::Of::round ? "compressed outer round" : "compressed gradients"};
 }
 
 std::unique_ptr<Codec> codec_for(const CodedSum& sum,
@@ -93,6 +97,10 @@ void CompressedSum::begin_sample() {
   }
 }
 
+bool CompressedSum::done() const {
+  return std::ranges::all_of(transfers_, [](const Transfer& transfer) { return transfer.done(); });
+}
+
 void CompressedSum::finish() {
   for (Transfer& transfer : transfers_) {
     transfer.wait();
@@ -129,8 +137,8 @@ void CompressedSum::begin_sums(const CodecStream& at, Communicator& group, const
         take_sent_sample(stream);
       };
     }
-    transfers_.push_back(
-        group.all_reduce(addends[static_cast<std::size_t>(round - 1)], kNote, plan_.order, work));
+    transfers_.push_back(group.all_reduce(
+        addends[static_cast<std::size_t>(round - 1)], note_of(plan_), plan_.order, work));
   }
 }
 
@@ -150,7 +158,7 @@ void CompressedSum::begin_frames(const CodecStream& at,
     add_frames(stream);
     take_sent_sample(stream);
   };
-  transfers_.push_back(group.all_gather(row(frames_, 0, frames_.bytes()), kNote, work));
+  transfers_.push_back(group.all_gather(row(frames_, 0, frames_.bytes()), note_of(plan_), work));
 }
 
 void CompressedSum::encode(StreamView stream, const MessageKey& key, const Tensor& frame) {
@@ -186,7 +194,7 @@ void CompressedSum::begin_slices_of_sum(const CodecStream& at,
     }
     take_sent_sample(stream);
   };
-  transfers_.push_back(group.reduce_scatter(slices_->addends(), kNote, plan_.order, work));
+  transfers_.push_back(group.reduce_scatter(slices_->addends(), note_of(plan_), plan_.order, work));
 }
 
 void CompressedSum::begin_slices_of_frames(const CodecStream& at,
@@ -209,7 +217,8 @@ void CompressedSum::begin_slices_of_frames(const CodecStream& at,
     }
     take_sent_sample(stream);
   };
-  transfers_.push_back(group.all_to_all(slices_->sent(), slices_->received(), kNote, work));
+  transfers_.push_back(
+      group.all_to_all(slices_->sent(), slices_->received(), note_of(plan_), work));
 }
 
 CodecTimes CompressedSum::take_times() {
@@ -263,7 +272,8 @@ void CompressedSum::add_frames(StreamView stream) {
 }
 
 void CompressedSum::add_state(const StateRanks& ranks, std::vector<ChannelState>& list) {
-  const std::string site = plan_.table ? "residual/embedding/" : "residual/data_gradient/";
+  const std::string site =
+      plan_.of == CodedSum::Of::table ? "residual/embedding/" : "residual/data_gradient/";
   const std::vector<CodecState> states = codec_->state();
   for (std::size_t i = 0; i < plan_.matrices.size(); ++i) {
     const Parameter& parameter = *plan_.matrices[i];

@@ -31,6 +31,9 @@ class CompressedSum {
   // Submits everything: what is encoded, what travels and what is decoded.
   void begin(const CodecStream& at, Communicator& group, const MessageKey& key);
 
+  // Whether the sums are in place. Does not block.
+  [[nodiscard]] bool done() const;
+
   // Waits until the sums are in place.
   void finish();
 
@@ -39,6 +42,12 @@ class CompressedSum {
   [[nodiscard]] int rank() const { return plan_.rank; }
 
   [[nodiscard]] const Codec& codec() const { return *codec_; }
+
+  // Views of what is owed of each matrix; none without error feedback.
+  [[nodiscard]] const Codec::Matrices& owed() const { return residuals_.of(0); }
+
+  // Views of what the codec has learned of each matrix; none where it learns nothing.
+  [[nodiscard]] std::vector<CodecState> learned() const { return codec_->state(); }
 
   // Adds views of what goes from sum to sum: what is owed of each matrix, and its codec's state.
   void add_state(const StateRanks& ranks, std::vector<ChannelState>& list);

@@ -12,6 +12,7 @@
 #include "parallel/schedule/slots.h"
 #include "parallel/sync/bucket_compression.h"
 #include "parallel/sync/coded_gather.h"
+#include "parallel/sync/coded_round.h"
 
 namespace slackline {
 
@@ -119,6 +120,14 @@ void add_gathers(const MeshJob& job,
 
 }  // namespace
 
+CompressionMemory& CompressionMemory::operator+=(const CompressionMemory& other) {
+  state += other.state;
+  messages += other.messages;
+  workspace += other.workspace;
+  saved += other.saved;
+  return *this;
+}
+
 CompressionMemory compression_memory(const MeshJob& job,
                                      const MeshPlace& place,
                                      const PlanHistory& plans,
@@ -132,6 +141,27 @@ CompressionMemory compression_memory(const MeshJob& job,
     most = memory.total() > most.total() ? memory : most;
   }
   return most;
+}
+
+CompressionMemory round_memory(const MeshJob& job,
+                               const MeshPlace& place,
+                               int num_workers,
+                               const CodecSetting& setting,
+                               const Workers& workers) {
+  const RankSync rank(job, place);
+  const std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
+  const CodedRound round = coded_round(shares, rank.plan.owned, setting, {.workers = num_workers});
+  CompressionMemory memory{.messages = round.rest_elements() * size_of(DType::f32)};
+  for (const CodedSum& sum : round.bucket.sums) {
+    add_sum(sum, workers, memory);
+  }
+  memory.saved = 0;
+  for (const CodedRound::Matrix& matrix : round.matrices) {
+    const bool saved =
+        setting.error_feedback != ErrorFeedback::none && shares[matrix.share].counted;
+    memory.saved += saved ? matrix.elements.count() * size_of(DType::f32) : 0;
+  }
+  return memory;
 }
 
 }  // namespace slackline

@@ -15,6 +15,8 @@ struct CompressionMemory {
   std::size_t saved = 0;      // of the state, in this rank's part of a checkpoint
 
   [[nodiscard]] std::size_t total() const { return state + messages + workspace; }
+
+  CompressionMemory& operator+=(const CompressionMemory& other);
 };
 
 // Nothing is allocated.
@@ -22,5 +24,12 @@ struct CompressionMemory {
                                                    const MeshPlace& place,
                                                    const PlanHistory& plans,
                                                    const Workers& workers);
+
+// What compressed rounds take beside it, on a rank of one of `num_workers` workers.
+[[nodiscard]] CompressionMemory round_memory(const MeshJob& job,
+                                             const MeshPlace& place,
+                                             int num_workers,
+                                             const CodecSetting& setting,
+                                             const Workers& workers);
 
 }  // namespace slackline

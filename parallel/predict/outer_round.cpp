@@ -1,15 +1,40 @@
 #include "parallel/predict/outer_round.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/comm/collective_bytes.h"
 #include "parallel/predict/axis_links.h"
+#include "parallel/predict/collective_times.h"
 #include "parallel/predict/rank_sync.h"
-#include "parallel/sync/outer_plan.h"
+#include "parallel/sync/coded_round.h"
 
 namespace slackline {
 
-OuterRound outer_round(const MeshJob& job, int workers, const LinkSpeeds& links) {
+namespace {
+
+// The calls that a rank makes with those at its place in other workers.
+std::vector<CollectiveCall> calls_of_round(const RankSync& rank,
+                                           int workers,
+                                           const std::optional<CodecSetting>& codec) {
+  const std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
+  if (codec) {
+    const CodedRound round = coded_round(shares, rank.plan.owned, *codec, {.workers = workers});
+    return calls_of(round.bucket);
+  }
+  std::vector<CollectiveCall> calls;
+  for (const Slice& part : outer_transfers(elements_of(shares))) {
+    calls.push_back({.kind = TransferRecord::Kind::all_reduce, .elements = part.count()});
+  }
+  return calls;
+}
+
+}  // namespace
+
+OuterRound outer_round(const MeshJob& job,
+                       int workers,
+                       const std::optional<CodecSetting>& codec,
+                       const LinkSpeeds& links) {
   ParallelConfig all = job.parallel;
   all.group = job.parallel.data;
   all.data = workers * job.parallel.data;
@@ -23,14 +48,11 @@ OuterRound outer_round(const MeshJob& job, int workers, const LinkSpeeds& links)
       for (int tensor = 0; tensor < job.parallel.tensor; ++tensor) {
         const RankSync rank(job, {.tensor = tensor, .data = data, .pipeline = pipeline});
         schedule::Seconds seconds = link.latency;
-        for (const Slice& part : outer_transfers(elements_of(outer_shares(rank.plan.owned)))) {
-          const CollectiveCall call{.kind = TransferRecord::Kind::all_reduce,
-                                    .elements = part.count()};
+        for (const CollectiveCall& call : calls_of_round(rank, workers, codec)) {
           for (int worker = 0; worker < workers; ++worker) {
             round.bytes += bytes_sent_by(call, worker, workers);
           }
-          const auto bytes = static_cast<double>(part.count() * sizeof(float));
-          seconds = seconds + all_reduce_service(link, workers, bytes);
+          seconds = seconds + times_of(direct_links(workers, link), call).service;
         }
         longest = std::max(longest, seconds);
       }

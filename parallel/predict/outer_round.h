@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "compress/codec_setting.h"
 #include "core/comm/links/cluster.h"
 #include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/cost_model.h"
@@ -18,7 +19,12 @@ struct OuterRound {
   std::optional<schedule::Seconds> seconds{};  // from sending to arrival; absent: no links known
 };
 
-// `job` is one worker's. Links have to be of all workers' ranks; those of fewer count as unknown.
-[[nodiscard]] OuterRound outer_round(const MeshJob& job, int workers, const LinkSpeeds& links);
+// `job` is one worker's, `codec` what rounds are compressed with. Links have to be of all workers'
+// ranks; those of fewer count as unknown. Seconds are those of links: what codecs take is not in
+// them.
+[[nodiscard]] OuterRound outer_round(const MeshJob& job,
+                                     int workers,
+                                     const std::optional<CodecSetting>& codec,
+                                     const LinkSpeeds& links);
 
 }  // namespace slackline

@@ -62,6 +62,8 @@ class MeshModel {
 
   [[nodiscard]] const MeshJob& job() const { return options_.job; }
 
+  [[nodiscard]] const Options& options() const { return options_; }
+
   // Whether it runs on the rehearsal device, where nothing is learned.
   [[nodiscard]] bool rehearses() const { return rehearsal_.has_value(); }
 

@@ -6,13 +6,11 @@
 #include <numeric>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
-#include "core/kernels/elementwise/elementwise.h"
-#include "core/kernels/update/outer_step.h"
-#include "core/kernels/update/sum_of_squares.h"
-#include "model/parameter_table.h"
+#include "core/error.h"
 
 namespace slackline {
 
@@ -21,153 +19,83 @@ namespace {
 // Steps of the first rounds where the run chooses: it does not know yet what they take.
 constexpr std::int64_t kFirstPeriod = 4;
 
-Buffer flat_buffer(const char* name, std::size_t elements, const MeshModel& model) {
-  const Device device = model.job().device;
-  const Backing backing = model.rehearses() ? Backing::untouched : backing_of(device);
-  return make_buffer(name, DType::f32, {static_cast<std::int64_t>(elements)}, backing);
-}
-
-Tensor row_of(const Tensor& tensor) {
-  return tensor.reshaped({static_cast<std::int64_t>(tensor.num_elements())});
-}
-
-Tensor part_of(const Tensor& row, const Slice& slice) {
-  return row.rows(static_cast<std::int64_t>(slice.begin), static_cast<std::int64_t>(slice.end));
-}
-
-Tensor all_of(const Buffer& buffer) {
-  return buffer.view(DType::f32, {static_cast<std::int64_t>(buffer.bytes() / sizeof(float))});
+double sum_of(const std::vector<double>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), 0.0);
 }
 
 }  // namespace
 
-OuterLoop::OuterLoop(const OuterConfig& config,
-                     std::function<double(std::int64_t step)> rate,
-                     MeshModel& model)
-    : config_(config),
-      rate_(std::move(rate)),
+OuterLoop::OuterLoop(const Options& options, MeshModel& model)
+    : config_(options.config),
+      rate_(options.rate),
       model_(&model),
       groups_(&model.groups()),
-      shares_(outer_shares(model.pieces())),
-      anchor_(flat_buffer("outer anchor", elements_of(shares_), model)),
-      momentum_(flat_buffer("outer momentum", elements_of(shares_), model)),
-      difference_(flat_buffer("outer difference", elements_of(shares_), model)),
-      rounds_{.period = config.period.value_or(kFirstPeriod), .by_choice = !config.period} {
-  SL_CHECK(groups_->outer != nullptr && config.is_on(), "outer rounds without workers");
-  const std::vector<ParameterSpec> table = parameter_table(model.job().model);
-  for (const ParameterSpec& spec : table) {
-    elements_.push_back(spec.trained ? static_cast<double>(spec.shape.num_elements()) : 0.0);
-  }
-  for (const OuterShare& share : shares_) {
-    const std::string& name = model.pieces()[share.piece].parameter->spec.name;
-    parameters_.push_back(static_cast<std::size_t>(
-        std::ranges::find(table, name, &ParameterSpec::name) - table.begin()));
+      memory_(
+          model,
+          config_.fragments,
+          config_.eager || config_.mix > 0.0 ? OuterMemory::Leads::yes : OuterMemory::Leads::no),
+      rounds_{.period = config_.period.value_or(kFirstPeriod) / config_.fragments,
+              .by_choice = !config_.period} {
+  SL_CHECK(groups_->outer != nullptr && config_.is_on(), "outer rounds without workers");
+  for (int fragment = 0; fragment < config_.fragments; ++fragment) {
+    channels_.push_back(std::make_unique<OuterChannel>(
+        OuterChannel::Options{.differences = memory_.differences(),
+                              .shares = memory_.shares_of(fragment),
+                              .pieces = &model.pieces(),
+                              .group = groups_->outer.get(),
+                              .codec = options.codec,
+                              .plain_steps = options.plain_steps,
+                              .codecs = model.options().makers.codecs,
+                              .workers = {model.options().num_threads, model.job().device},
+                              .seed = model.options().seed}));
   }
   if (measures_moves()) {
-    moved_squares_.assign(elements_.size(), 0.0);
+    moved_squares_.assign(memory_.elements().size(), 0.0);
   }
   round_began_ = groups_->world->now();
 }
 
-Tensor OuterLoop::of_share(const Buffer& buffer, const OuterShare& share) const {
-  return part_of(all_of(buffer), {share.first, share.first + share.range.count()});
-}
-
-Tensor OuterLoop::weight_of(const OuterShare& share) const {
-  const std::size_t begin = model_->pieces()[share.piece].range.begin;
-  const Tensor weight = row_of(model_->optimizer().tensors()[share.piece].weight);
-  return part_of(weight, {share.range.begin - begin, share.range.end - begin});
-}
-
 void OuterLoop::restart() {
-  if (model_->rehearses()) {
-    return;
-  }
-  for (const OuterShare& share : shares_) {
-    cast(model_->stream(), weight_of(share), of_share(anchor_, share));
-  }
-  fill_zero(model_->stream(), all_of(momentum_));
-  fill_zero(model_->stream(), all_of(difference_));
+  memory_.restart();
 }
 
-void OuterLoop::take_differences() {
-  if (model_->rehearses()) {
-    return;
-  }
-  for (const OuterShare& share : shares_) {
-    const Tensor difference = of_share(difference_, share);
-    scale(model_->stream(), weight_of(share), -1.0F, difference);
-    add(model_->stream(), of_share(anchor_, share), difference, difference);
-  }
-}
-
-void OuterLoop::take_anchor() {
-  if (model_->rehearses()) {
-    return;
-  }
-  for (const OuterShare& share : shares_) {
-    cast(model_->stream(), of_share(anchor_, share), weight_of(share));
-  }
-}
-
-void OuterLoop::send() {
-  const Tensor all = all_of(difference_);
-  for (const Slice& slice : outer_transfers(elements_of(shares_))) {
-    transfers_.push_back(groups_->outer->all_reduce(part_of(all, slice), {.what = "outer round"}));
-  }
+void OuterLoop::send(int fragment, std::int64_t step) {
+  travels_ = fragment;
+  channels_[static_cast<std::size_t>(fragment)]->begin(model_->stream(), step);
   sent_at_ = groups_->world->now();
   round_seconds_ = 0.0;
 }
 
 void OuterLoop::look() {
-  const bool arrived =
-      std::ranges::all_of(transfers_, [](const Transfer& transfer) { return transfer.done(); });
-  if (!transfers_.empty() && arrived && round_seconds_ == 0.0) {
+  const OuterChannel& channel = *channels_[static_cast<std::size_t>(travels_)];
+  if (channel.is_under_way() && round_seconds_ == 0.0 && channel.done()) {
     round_seconds_ = groups_->world->now() - sent_at_;
   }
 }
 
-void OuterLoop::finish_transfers() {
-  if (transfers_.empty()) {
+void OuterLoop::finish_round() {
+  OuterChannel& channel = *channels_[static_cast<std::size_t>(travels_)];
+  if (!channel.is_under_way()) {
     return;
   }
-  for (Transfer& transfer : transfers_) {
-    transfer.wait();
-  }
+  channel.wait();
   look();
-  transfers_.clear();
+  channel.finish(model_->stream());
   has_arrived_ = true;
-  const std::vector<double> squares = squares_of(difference_);
-  arrived_squares_ = std::accumulate(squares.begin(), squares.end(), 0.0);
+  arrived_squares_ = sum_of(memory_.squares_of_differences(travels_));
 }
 
 void OuterLoop::settle() {
-  finish_transfers();
-}
-
-std::vector<double> OuterLoop::squares_of(const Buffer& buffer) {
-  std::vector<double> squares(elements_.size(), 0.0);
-  if (model_->rehearses()) {
-    return squares;
-  }
-  std::vector<Tensor> tensors;
-  tensors.reserve(shares_.size());
-  for (const OuterShare& share : shares_) {
-    tensors.push_back(of_share(buffer, share));
-  }
-  const std::vector<double> sums = sums_of_squares(model_->stream(), tensors);
-  for (std::size_t i = 0; i < shares_.size(); ++i) {
-    squares[parameters_[i]] += shares_[i].counted ? sums[i] : 0.0;
-  }
-  return squares;
+  finish_round();
 }
 
 // docs/outer.md, "The penalty": how far the anchor has moved since the late difference was made, in
 // lengths that a round can go.
 std::vector<double> OuterLoop::penalties() const {
-  std::vector<double> divisors(elements_.size(), 1.0);
+  const std::vector<double>& elements_of = memory_.elements();
+  std::vector<double> divisors(elements_of.size(), 1.0);
   if (config_.penalty == OuterPenalty::constant) {
-    divisors.assign(elements_.size(), config_.penalty_value);
+    divisors.assign(elements_of.size(), config_.penalty_value);
   }
   const auto steps = static_cast<double>(rounds_.last_end - rounds_.before);
   const double reach = steps * rate_(rounds_.before + 1);
@@ -178,34 +106,23 @@ std::vector<double> OuterLoop::penalties() const {
     return elements == 0.0 ? 1.0 : 1.0 + std::sqrt(squares / elements) / reach;
   };
   if (config_.penalty == OuterPenalty::gap) {
-    const double squares = std::accumulate(moved_squares_.begin(), moved_squares_.end(), 0.0);
-    const double elements = std::accumulate(elements_.begin(), elements_.end(), 0.0);
-    divisors.assign(elements_.size(), gap(squares, elements));
+    divisors.assign(elements_of.size(), gap(sum_of(moved_squares_), sum_of(elements_of)));
   } else if (config_.penalty == OuterPenalty::gap_per_tensor) {
-    std::ranges::transform(moved_squares_, elements_, divisors.begin(), gap);
+    std::ranges::transform(moved_squares_, elements_of, divisors.begin(), gap);
   }
   return divisors;
 }
 
 void OuterLoop::limit_momentum(const OuterStep& move, const std::vector<double>& divisors) {
-  const StreamView stream = model_->stream();
-  const Tensor momentum = all_of(momentum_);
-  scale(stream, momentum, static_cast<float>(move.momentum), momentum);
-  for (std::size_t i = 0; i < shares_.size(); ++i) {
-    const Tensor difference = of_share(difference_, shares_[i]);
-    const double factor = move.scale / divisors[parameters_[i]];
-    scale(stream, difference, static_cast<float>(factor), difference);
-  }
-  add(stream, momentum, all_of(difference_), momentum);
-  const std::vector<double> squares = squares_of(momentum_);
-  double sum = std::accumulate(squares.begin(), squares.end(), 0.0);
+  memory_.make_momentum(move, divisors);
+  double sum = sum_of(memory_.squares_of_momentum());
   groups_->world->all_reduce(Tensor(std::span(&sum, 1)), {.what = "norm of the outer momentum"})
       .wait();
   // How ranks hold tensors shows in the last bits of a sum of doubles. Rounding to float drops
   // them.
   const double norm = static_cast<float>(std::sqrt(sum));
   if (norm > config_.clip) {
-    scale(stream, momentum, static_cast<float>(config_.clip / norm), momentum);
+    memory_.scale_momentum(config_.clip / norm);
   }
 }
 
@@ -222,7 +139,7 @@ OuterStep OuterLoop::step_of(std::int64_t step) const {
   return move;
 }
 
-void OuterLoop::move_anchor(std::int64_t step, Sends sends) {
+void OuterLoop::move_anchor(std::int64_t step, Sends sends, double mix) {
   if (model_->rehearses()) {
     return;
   }
@@ -237,19 +154,10 @@ void OuterLoop::move_anchor(std::int64_t step, Sends sends) {
     move.momentum = 1.0;
     move.scale = 0.0;
   }
-  for (std::size_t i = 0; i < shares_.size(); ++i) {
-    OuterStep own = move;
-    own.scale /= divisors[parameters_[i]];
-    outer_step(model_->stream(),
-               {.difference = of_share(difference_, shares_[i]),
-                .momentum = of_share(momentum_, shares_[i]),
-                .anchor = of_share(anchor_, shares_[i]),
-                .weight = weight_of(shares_[i])},
-               own);
-  }
+  memory_.move_anchor(travels_, move, divisors, mix);
   has_arrived_ = false;
   if (measures_moves()) {
-    moved_squares_ = squares_of(momentum_);
+    moved_squares_ = memory_.squares_of_momentum();
     for (double& squares : moved_squares_) {
       squares *= config_.lr * config_.lr;
     }
@@ -258,7 +166,7 @@ void OuterLoop::move_anchor(std::int64_t step, Sends sends) {
 
 // One sum over all ranks: facts of each worker in places of their own, then what all workers have
 // alike, divided by their number, then seconds of each rank.
-RoundEnd OuterLoop::agree(const RoundFacts& own, bool last) {
+RoundEnd OuterLoop::agree(const RoundFacts& own, const std::vector<int>& sent, bool last) {
   const auto workers = static_cast<std::size_t>(groups_->num_workers());
   const auto worker = static_cast<std::size_t>(groups_->worker_index());
   const auto ranks = static_cast<std::size_t>(groups_->everyone->size());
@@ -268,10 +176,11 @@ RoundEnd OuterLoop::agree(const RoundFacts& own, bool last) {
   const std::size_t moved = arrived + 1;
   const std::size_t seconds = moved + moved_squares_.size();
   std::vector<double> numbers(seconds + 2 * ranks, 0.0);
-  const std::vector<double> sent = squares_of(difference_);
   numbers[worker] = speaks ? own.loss : 0.0;
   numbers[workers + worker] = own.failed && speaks ? 1.0 : 0.0;
-  numbers[2 * workers + worker] = std::accumulate(sent.begin(), sent.end(), 0.0);
+  for (const int fragment : sent) {
+    numbers[2 * workers + worker] += sum_of(memory_.squares_of_differences(fragment));
+  }
   numbers[stop] = own.stop ? 1.0 : 0.0;
   numbers[arrived] = arrived_squares_;
   std::ranges::copy(moved_squares_, numbers.begin() + static_cast<std::ptrdiff_t>(moved));
@@ -298,7 +207,7 @@ RoundEnd OuterLoop::agree(const RoundFacts& own, bool last) {
   }
   // The mean of squares less the square of the mean.
   const auto count = static_cast<double>(workers);
-  const double elements = std::accumulate(elements_.begin(), elements_.end(), 0.0);
+  const double elements = memory_.elements_of(travels_);
   const double spread = sent_squares_ / count - numbers[arrived] / count / (count * count);
   end.distance = std::sqrt(std::max(0.0, spread) / elements);
   sent_squares_ = squares;
@@ -320,32 +229,79 @@ void OuterLoop::choose_period(std::span<const double> round_seconds, double step
   }
 }
 
+std::vector<int> OuterLoop::due(std::int64_t step, bool last) const {
+  if (!last) {
+    return {static_cast<int>(step / rounds_.period % config_.fragments)};
+  }
+  std::vector<int> all(static_cast<std::size_t>(config_.fragments));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 RoundEnd OuterLoop::end_round(std::int64_t step, const RoundFacts& own, bool last) {
   model_->finish_gather();
   const double waits_from = groups_->world->now();
-  finish_transfers();
+  finish_round();
   round_began_ += groups_->world->now() - waits_from;  // a step is as long as it computes
-  const bool moves_at_once = config_.is_late() && has_arrived_;
-  if (moves_at_once) {
+  RoundEnd end = config_.has_fragments() ? end_round_of_fragments(step, own, last)
+                                         : end_round_of_all(step, own, last);
+  publish();
+  round_began_ = groups_->world->now();
+  return end;
+}
+
+RoundEnd OuterLoop::end_round_of_all(std::int64_t step, const RoundFacts& own, bool last) {
+  if (config_.is_late() && has_arrived_) {
     move_anchor(rounds_.last_end, Sends::yes);
+    memory_.add_leads_to_differences(0);
   } else {
-    take_differences();
+    memory_.take_differences(0);
   }
-  RoundEnd end = agree(own, last);
+  RoundEnd end = agree(own, {0}, last);
   rounds_.end(step);
-  if (end.not_finite.empty()) {
-    send();
+  const bool is_sent = end.not_finite.empty();
+  memory_.take_leads(is_sent && !last ? config_.lr / groups_->num_workers() : 0.0);
+  if (is_sent) {
+    send(0, step);
   }
   if (last || !config_.is_late()) {
-    finish_transfers();
+    finish_round();
   }
   if (has_arrived_) {
     move_anchor(step, Sends::no);
-  } else if (!moves_at_once) {
-    take_anchor();
   }
-  publish();
-  round_began_ = groups_->world->now();
+  memory_.begin_round(0);
+  return end;
+}
+
+// A fragment that has arrived moves its anchor and is mixed into weights that have gone on; then
+// the next one is sent. At the run's end all are, and anchors are what is left.
+RoundEnd OuterLoop::end_round_of_fragments(std::int64_t step, const RoundFacts& own, bool last) {
+  if (has_arrived_) {
+    move_anchor(rounds_.last_end, Sends::no, config_.mix);
+  }
+  const std::vector<int> sent = due(step, last);
+  for (const int fragment : sent) {
+    memory_.take_differences(fragment);
+  }
+  RoundEnd end = agree(own, sent, last);
+  rounds_.end(step);
+  for (const int fragment : sent) {
+    if (end.not_finite.empty()) {
+      send(fragment, step);
+    } else {
+      memory_.begin_round(fragment);
+    }
+  }
+  if (last) {
+    for (const int fragment : sent) {
+      travels_ = fragment;
+      finish_round();
+      if (has_arrived_) {
+        move_anchor(step, Sends::no);
+      }
+    }
+  }
   return end;
 }
 
@@ -357,9 +313,7 @@ double OuterLoop::mean_over_workers(double number) {
 
 void OuterLoop::exchange_anchor() {
   model_->finish_gather();
-  for (const OuterShare& share : shares_) {
-    exchange(model_->stream(), weight_of(share), of_share(anchor_, share));
-  }
+  memory_.exchange_anchor();
   publish();
 }
 
@@ -370,8 +324,10 @@ void OuterLoop::publish() {
     for (std::size_t i = 0; i < model_->pieces().size(); ++i) {
       const OptimizerPiece& piece = model_->pieces()[i];
       if (piece.twins > 1 && piece.parameter->spec.trained) {
-        gathers.push_back(groups_->data->all_gather(row_of(model_->optimizer().tensors()[i].weight),
-                                                    {.what = "weights after an outer round"}));
+        gathers.push_back(
+            groups_->data->all_gather(model_->optimizer().tensors()[i].weight.reshaped(
+                                          {static_cast<std::int64_t>(piece.range.count())}),
+                                      {.what = "weights after an outer round"}));
       }
     }
     for (Transfer& gather : gathers) {
@@ -383,8 +339,8 @@ void OuterLoop::publish() {
 
 std::vector<OuterLoop::State> OuterLoop::state() {
   std::vector<State> views = all_state();
-  if (!has_arrived_) {
-    for (State& view : views) {
+  for (State& view : views) {
+    if (!has_arrived_ || view.share.fragment != travels_) {
       view.difference = {};
     }
   }
@@ -393,13 +349,14 @@ std::vector<OuterLoop::State> OuterLoop::state() {
 
 std::vector<OuterLoop::State> OuterLoop::all_state() {
   std::vector<State> views;
-  views.reserve(shares_.size());
-  for (const OuterShare& share : shares_) {
+  views.reserve(memory_.shares().size());
+  for (const OuterShare& share : memory_.shares()) {
     views.push_back({.piece = &model_->pieces()[share.piece],
                      .share = share,
-                     .anchor = of_share(anchor_, share),
-                     .momentum = of_share(momentum_, share),
-                     .difference = of_share(difference_, share)});
+                     .anchor = memory_.anchor(share),
+                     .momentum = memory_.momentum(share),
+                     .difference = memory_.difference(share),
+                     .lead = config_.eager ? memory_.lead(share) : Tensor()});
   }
   return views;
 }
@@ -417,6 +374,9 @@ std::string OuterLoop::state_text() const {
                                   {"momentum", owed.momentum},
                                   {"scale", owed.scale / *std::ranges::max_element(divisors)},
                                   {"nesterov", owed.nesterov}}},
+                                {"eager", config_.eager},
+                                {"fragments", config_.fragments},
+                                {"fragment", travels_},
                                 {"penalty", largest_penalty_},
                                 {"moved_squares", moved_squares_},
                                 {"sent_squares", sent_squares_}}
@@ -425,20 +385,35 @@ std::string OuterLoop::state_text() const {
 
 void OuterLoop::load(const std::string& text) {
   const nlohmann::json state = nlohmann::json::parse(text);
+  if (has_leads(text) && !config_.eager) {
+    throw ConfigError("outer.eager: must stay true: the round under way began ahead of its anchor");
+  }
+  const bool has_arrived = state.at("round_has_arrived").get<bool>();
+  if (const int fragments = state.value("fragments", 1);
+      has_arrived && fragments != config_.fragments) {
+    throw ConfigError(fmt::format(
+        "outer.fragments: must stay {}: one of so many has arrived that the anchor lacks; got {}",
+        fragments,
+        config_.fragments));
+  }
   rounds_.last_end = state.at("last_end").get<std::int64_t>();
   rounds_.before = state.at("before").get<std::int64_t>();
   if (rounds_.by_choice) {
     rounds_.period = state.at("period").get<std::int64_t>();
   }
-  has_arrived_ = state.at("round_has_arrived").get<bool>();
+  has_arrived_ = has_arrived;
+  travels_ = has_arrived ? state.value("fragment", 0) : 0;
   largest_penalty_ = state.at("penalty").get<double>();
   const auto moved = state.at("moved_squares").get<std::vector<double>>();
   if (moved.size() == moved_squares_.size()) {  // else the penalty is another one now
     moved_squares_ = moved;
   }
   sent_squares_ = state.at("sent_squares").get<double>();
-  const std::vector<double> squares = squares_of(difference_);
-  arrived_squares_ = has_arrived_ ? std::accumulate(squares.begin(), squares.end(), 0.0) : 0.0;
+  arrived_squares_ = has_arrived_ ? sum_of(memory_.squares_of_differences(travels_)) : 0.0;
+}
+
+bool OuterLoop::has_leads(const std::string& text) {
+  return nlohmann::json::parse(text).value("eager", false);
 }
 
 std::optional<OuterStep> OuterLoop::owed_step(const std::string& text) {
@@ -453,18 +428,25 @@ std::optional<OuterStep> OuterLoop::owed_step(const std::string& text) {
                    .nesterov = step.at("nesterov").get<bool>()};
 }
 
-void OuterLoop::make_owed_step(const OuterStep& step) {
-  for (const OuterShare& share : shares_) {
-    outer_step(model_->stream(),
-               {.difference = of_share(difference_, share),
-                .momentum = of_share(momentum_, share),
-                .anchor = of_share(anchor_, share),
-                .weight = weight_of(share)},
-               step);
+void OuterLoop::make_owed_step(const OuterStep& step,
+                               const std::function<bool(const std::string&)>& owes) {
+  for (const OuterShare& share : memory_.shares()) {
+    if (owes(model_->pieces()[share.piece].parameter->spec.name)) {
+      memory_.move_anchor_at(share, step);
+    }
   }
-  fill_zero(model_->stream(), all_of(difference_));
   publish();
   model_->finish_gather();
+}
+
+std::vector<ChannelState> OuterLoop::codec_state() const {
+  std::vector<ChannelState> list;
+  for (const std::unique_ptr<OuterChannel>& channel : channels_) {
+    for (ChannelState& state : channel->state(groups_->tensor_rank())) {
+      list.push_back(std::move(state));
+    }
+  }
+  return list;
 }
 
 int OuterLoop::workers_of(const std::string& text) {

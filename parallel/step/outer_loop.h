@@ -3,15 +3,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/kernels/update/outer_step.h"
-#include "core/tensor/buffer.h"
 #include "optim/outer_config.h"
+#include "parallel/channel/outer_channel.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/outer_memory.h"
 #include "parallel/sync/outer_plan.h"
 
 namespace slackline {
@@ -44,11 +46,16 @@ struct RoundEnd {
 // it. Used by the rank's thread; every rank of the run calls alike.
 class OuterLoop {
  public:
-  // The anchor is the model's weights. `rate` is the optimizer's rate of a step.
+  struct Options {
+    OuterConfig config{};
+    std::function<double(std::int64_t step)> rate{};  // the optimizer's, of a step
+    std::optional<CodecSetting> codec{};              // of what travels; absent: it is plain
+    std::int64_t plain_steps = 0;                     // in these first steps, too
+  };
+
+  // The anchor is the model's weights.
   // REQUIRES: the model's groups have workers, and config.is_on().
-  OuterLoop(const OuterConfig& config,
-            std::function<double(std::int64_t step)> rate,
-            MeshModel& model);
+  OuterLoop(const Options& options, MeshModel& model);
 
   // The weights as they are become the anchor, and the momentum 0.
   void restart();
@@ -83,11 +90,15 @@ class OuterLoop {
     Tensor anchor{};
     Tensor momentum{};
     Tensor difference{};  // sum over workers of the round that has arrived; empty: none has
+    Tensor lead{};        // this worker's own; empty: rounds begin at the anchor
   };
 
   // What of it matters; all of it, to be loaded.
   [[nodiscard]] std::vector<State> state();
   [[nodiscard]] std::vector<State> all_state();
+
+  // What codecs carry from round to round. Views. REQUIRES: settle() has been called.
+  [[nodiscard]] std::vector<ChannelState> codec_state() const;
 
   // The rest of it, as a JSON text, and back. REQUIRES of the text: state_text() made it, of as
   // many workers, and what state() names is loaded.
@@ -96,12 +107,14 @@ class OuterLoop {
 
   // How many workers made a text; 0: an empty text, for ranks that all step together.
   [[nodiscard]] static int workers_of(const std::string& text);
+  // Whether the workers that made a text began their rounds ahead of the anchor.
+  [[nodiscard]] static bool has_leads(const std::string& text);
   // The step that an anchor still lacks: by the round that had arrived. Under a penalty of each
   // tensor's own by the largest of them.
   [[nodiscard]] static std::optional<OuterStep> owed_step(const std::string& text);
   // Makes it, with momentum and differences of state() and the weights as anchor, where other
-  // numbers of workers go on.
-  void make_owed_step(const OuterStep& step);
+  // numbers of workers go on: of the parameters that owe it.
+  void make_owed_step(const OuterStep& step, const std::function<bool(const std::string&)>& owes);
 
  private:
   // Whether the penalty goes by how far the anchor moves.
@@ -109,28 +122,26 @@ class OuterLoop {
     return config_.penalty == OuterPenalty::gap || config_.penalty == OuterPenalty::gap_per_tensor;
   }
 
-  [[nodiscard]] Tensor of_share(const Buffer& buffer, const OuterShare& share) const;
-  [[nodiscard]] Tensor weight_of(const OuterShare& share) const;
-
-  // Sets differences to anchor - weight.
-  void take_differences();
-  // Weights become the anchor.
-  void take_anchor();
-  void send();
-  void finish_transfers();
-  // Moves the anchor, and weights with it, by the differences that have arrived, of a round that
-  // ended with `step`. Where one is sent, differences become those of the round that ends now.
-  enum class Sends { no, yes };
+  void send(int fragment, std::int64_t step);
+  void finish_round();
   // Its step, without the penalty.
   [[nodiscard]] OuterStep step_of(std::int64_t step) const;
-  void move_anchor(std::int64_t step, Sends sends);
+  enum class Sends { no, yes };
+  // Moves the anchor of the fragment that travels, and weights with it, by the differences that
+  // have arrived, of a round that ended with `step`. Where one is sent, differences become those of
+  // the round that ends now.
+  void move_anchor(std::int64_t step, Sends sends, double mix = 0.0);
   // Makes the momentum of all shares, no longer than the norm that is allowed.
   void limit_momentum(const OuterStep& move, const std::vector<double>& divisors);
   // Divisors of a late difference, by parameter of the model.
   [[nodiscard]] std::vector<double> penalties() const;
-  // Squares of what `buffer` has of shares that count, by parameter of the model.
-  [[nodiscard]] std::vector<double> squares_of(const Buffer& buffer);
-  [[nodiscard]] RoundEnd agree(const RoundFacts& own, bool last);
+  // The fragments whose round ends with a step.
+  [[nodiscard]] std::vector<int> due(std::int64_t step, bool last) const;
+  [[nodiscard]] RoundEnd end_round_of_all(std::int64_t step, const RoundFacts& own, bool last);
+  [[nodiscard]] RoundEnd end_round_of_fragments(std::int64_t step,
+                                                const RoundFacts& own,
+                                                bool last);
+  [[nodiscard]] RoundEnd agree(const RoundFacts& own, const std::vector<int>& sent, bool last);
   void choose_period(std::span<const double> round_seconds, double step_seconds);
   void publish();
 
@@ -138,14 +149,10 @@ class OuterLoop {
   std::function<double(std::int64_t step)> rate_;
   MeshModel* model_;
   Groups* groups_;
-  std::vector<OuterShare> shares_;
-  std::vector<std::size_t> parameters_;  // of shares, among those of the model
-  std::vector<double> elements_;         // of the model's parameters; 0: not trained
-  Buffer anchor_;
-  Buffer momentum_;
-  Buffer difference_;
+  OuterMemory memory_;
   OuterRounds rounds_;
-  std::vector<Transfer> transfers_;
+  std::vector<std::unique_ptr<OuterChannel>> channels_;  // of fragments
+  int travels_ = 0;                                      // the fragment that was sent last
   bool has_arrived_ = false;           // differences are the sum over workers, to be used
   double largest_penalty_ = 1.0;       // of the last move
   std::vector<double> moved_squares_;  // of that move, by parameter of the model; if measured

@@ -126,12 +126,13 @@ CodedBucket coded_bucket(const SyncOp& op,
       return made.setting == *setting;
     });
     if (sum == coded.sums.end()) {
-      coded.sums.push_back({.setting = *setting,
-                            .ranks = op.ranks,
-                            .rank = op.rank,
-                            .table = bucket.kind == Kind::table,
-                            .seed = seed,
-                            .order = order});
+      coded.sums.push_back(
+          {.setting = *setting,
+           .ranks = op.ranks,
+           .rank = op.rank,
+           .of = bucket.kind == Kind::table ? CodedSum::Of::table : CodedSum::Of::gradients,
+           .seed = seed,
+           .order = order});
       sum = std::prev(coded.sums.end());
     }
     sum->matrices.push_back(parameter);

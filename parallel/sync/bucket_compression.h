@@ -17,11 +17,15 @@ namespace slackline {
 
 // Matrices of a gradient bucket that one codec compresses, and whom their sum is for.
 struct CodedSum {
+  // A tied table's sum is a site of its own, and so is that of differences of an outer round, which
+  // stand as gradients of parameters (coded_round.h).
+  enum class Of { gradients, table, round };
+
   CodecSetting setting{};
   std::vector<const Parameter*> matrices{};
-  int ranks = 1;       // of the group
-  int rank = 0;        // this one
-  bool table = false;  // a tied table's sum, which is a site of its own
+  int ranks = 1;  // of the group
+  int rank = 0;   // this one
+  Of of = Of::gradients;
   std::uint64_t seed = 0;
   SumOrder order{};    // of messages that add
   OwnedRows owners{};  // empty: every rank gets the whole sum

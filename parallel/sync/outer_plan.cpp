@@ -5,16 +5,28 @@
 
 namespace slackline {
 
-namespace {
+std::vector<int> fragments_of(const std::vector<ParameterSpec>& table, int count) {
+  const auto elements = [](const ParameterSpec& spec) {
+    return spec.trained ? static_cast<double>(spec.shape.num_elements()) : 0.0;
+  };
+  double all = 0.0;
+  for (const ParameterSpec& spec : table) {
+    all += elements(spec);
+  }
+  std::vector<int> fragments;
+  double before = 0.0;
+  for (const ParameterSpec& spec : table) {
+    const double middle = before + elements(spec) / 2.0;
+    const int fragment = all > 0.0 ? static_cast<int>(middle / all * count) : 0;
+    fragments.push_back(std::clamp(fragment, 0, count - 1));
+    before += elements(spec);
+  }
+  return fragments;
+}
 
-// As large as a bucket of gradients, so that the engine's room for arriving slices is the same.
-constexpr std::size_t kTransferElements = std::size_t{4} << 20U;
-
-}  // namespace
-
-std::vector<OuterShare> outer_shares(const std::vector<OptimizerPiece>& pieces) {
+std::vector<OuterShare> outer_shares(const std::vector<OptimizerPiece>& pieces,
+                                     const std::vector<int>& fragments) {
   std::vector<OuterShare> shares;
-  std::size_t first = 0;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const OptimizerPiece& piece = pieces[i];
     const Slice part = slice_of(piece.range.count(), piece.twin, piece.twins);
@@ -23,9 +35,14 @@ std::vector<OuterShare> outer_shares(const std::vector<OptimizerPiece>& pieces) 
     }
     shares.push_back({.piece = i,
                       .range = {piece.range.begin + part.begin, piece.range.begin + part.end},
-                      .first = first,
-                      .counted = !piece.is_copy});
-    first += part.count();
+                      .counted = !piece.is_copy,
+                      .fragment = fragments.empty() ? 0 : fragments[i]});
+  }
+  std::ranges::stable_sort(shares, {}, &OuterShare::fragment);
+  std::size_t first = 0;
+  for (OuterShare& share : shares) {
+    share.first = first;
+    first += share.range.count();
   }
   return shares;
 }
@@ -36,8 +53,8 @@ std::size_t elements_of(const std::vector<OuterShare>& shares) {
 
 std::vector<Slice> outer_transfers(std::size_t elements) {
   std::vector<Slice> transfers;
-  for (std::size_t begin = 0; begin < elements; begin += kTransferElements) {
-    transfers.push_back({begin, std::min(elements, begin + kTransferElements)});
+  for (std::size_t begin = 0; begin < elements; begin += kRoundTransferElements) {
+    transfers.push_back({begin, std::min(elements, begin + kRoundTransferElements)});
   }
   return transfers;
 }

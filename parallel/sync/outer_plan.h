@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "model/parameter_table.h"
 #include "parallel/sync/sync_plan.h"
 
 namespace slackline {
@@ -17,12 +18,22 @@ struct OuterShare {
   Slice range{};          // elements of the local tensor
   std::size_t first = 0;  // of them in the rank's buffers, where shares follow one another
   bool counted = false;   // not a copy: enters sums over the model, and checkpoints
+  int fragment = 0;       // which shares travel together
 };
 
-// Pieces that several data ranks update alike are divided among them.
-[[nodiscard]] std::vector<OuterShare> outer_shares(const std::vector<OptimizerPiece>& pieces);
+// Pieces that several data ranks update alike are divided among them. `fragments` are those of
+// pieces, whose shares then follow one another; empty: there is one.
+[[nodiscard]] std::vector<OuterShare> outer_shares(const std::vector<OptimizerPiece>& pieces,
+                                                   const std::vector<int>& fragments = {});
+
+// Cuts a model into fragments, each about as many trained elements of parameters in a row. By
+// parameter.
+[[nodiscard]] std::vector<int> fragments_of(const std::vector<ParameterSpec>& table, int count);
 
 [[nodiscard]] std::size_t elements_of(const std::vector<OuterShare>& shares);
+
+// As large as a bucket of gradients, so that the engine's room for arriving slices is the same.
+inline constexpr std::size_t kRoundTransferElements = std::size_t{4} << 20U;
 
 // Ranges of the rank's buffers that travel as one transfer each.
 [[nodiscard]] std::vector<Slice> outer_transfers(std::size_t elements);

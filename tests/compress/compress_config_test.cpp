@@ -323,11 +323,25 @@ TEST_CASE("sites are checked under every policy, and unknown or reserved ones re
   CHECK(unlike(refusal(R"({"data_gradient": {"codec": "cast", "candidates": [{"codec": "x"}]}})"),
                "data_gradient.candidates.0.codec",
                "quantize") == "");
-  for (const char* site : {"tensor_forward", "outer"}) {
-    CHECK(unlike(refusal(std::string("{\"") + site + R"(": {"codec": "cast"}})"),
-                 site,
-                 "not built yet") == "");
-  }
+  CHECK(unlike(refusal(R"({"tensor_forward": {"codec": "cast"}})"),
+               "tensor_forward",
+               "not built yet") == "");
+}
+
+TEST_CASE("rounds take every codec, owe what it leaves out, and scale rows") {
+  const CompressConfig config =
+      read(R"({"policy": "all", "outer": {"codec": "quantize", "bits": 2}})");
+  REQUIRE(config.codec_of_rounds());
+  CHECK(config.codec_of_rounds()->scale == ScaleOf::group);
+  CHECK(config.codec_of_rounds()->error_feedback == ErrorFeedback::immediate);
+  CHECK_FALSE(read(R"({"outer": {"codec": "cast"}})").codec_of_rounds());  // policy none
+  CHECK(read(R"({"policy": "all",
+                 "outer": {"codec": "top_k", "ratio": 0.1, "error_feedback": "none"}})")
+            .codec_of_rounds()
+            ->error_feedback == ErrorFeedback::none);
+  CHECK(unlike(refusal(R"({"outer": {"codec": "quantize", "bits": 2, "scale": "channel"}})"),
+               "outer.scale",
+               "\"group\"") == "");
 }
 
 TEST_CASE("weights take codecs that leave nothing out, with scales of a row") {

@@ -14,104 +14,17 @@
 #include <vector>
 
 #include "core/comm/world.h"
+#include "model/parameter_table.h"
 #include "parallel/step/outer_loop.h"
 #include "tests/equivalence/bounds.h"
 #include "tests/equivalence/distance.h"
 #include "tests/equivalence/logical_state.h"
+#include "tests/equivalence/outer_run.h"
 #include "tests/support/catch.h"
 
 namespace slackline::testing {
 
 namespace {
-
-struct OuterRun {
-  MeshRun mesh{};
-  OuterConfig outer{};
-  bool same_samples = false;  // all data ranks train on those of the first
-};
-
-struct OuterResult {
-  std::vector<LogicalTensors> anchors{};  // of workers, at the end
-  std::vector<RoundEnd> rounds{};
-  std::size_t outer_bytes = 0;  // sent by all ranks
-};
-
-constexpr double kHangSeconds = 60.0;
-
-OuterConfig config_of(const std::string& text) {
-  return read_outer_config(JsonReader::parse(text, "test"));
-}
-
-OuterRun run_of(const std::string& outer, int tensor, int pipeline, int data, int group) {
-  OuterRun run{.outer = config_of(outer)};
-  run.mesh.model = {.layers = 2, .hidden = 32, .heads = 4, .sequence = 16, .vocab = 67, .ffn = 96};
-  run.mesh.steps = 6;
-  run.mesh.parallel.tensor = tensor;
-  run.mesh.parallel.pipeline = pipeline;
-  run.mesh.parallel.data = data;
-  run.mesh.parallel.group = group;
-  run.mesh.parallel.groups_apart = true;
-  return run;
-}
-
-// Falls, as the penalty by the gap wants it.
-double rate_of(std::int64_t step) {
-  return kLearningRate / (1.0 + 0.1 * static_cast<double>(step));
-}
-
-// What a test does to a rank after a step's update.
-using Interfere = std::function<void(MeshModel& model, int step)>;
-
-OuterResult run_outer(const OuterRun& run, const Interfere& interfere = {}) {
-  const int workers = run.mesh.parallel.num_workers();
-  std::vector<std::unique_ptr<LogicalState>> anchors;
-  anchors.reserve(static_cast<std::size_t>(workers));
-  for (int i = 0; i < workers; ++i) {
-    anchors.push_back(std::make_unique<LogicalState>(run.mesh.model));
-  }
-  OuterResult result;
-  std::vector<std::size_t> bytes(static_cast<std::size_t>(run.mesh.parallel.num_ranks()));
-  const WorldOptions options{.timeout_seconds = kHangSeconds};
-  run_local_ranks(run.mesh.parallel.num_ranks(), options, [&](Communicator& world) {
-    Groups groups(world, run.mesh.parallel, run.mesh.model.tie_embeddings);
-    MeshModel model(run.mesh.options(), groups);
-    OuterLoop outer(run.outer, rate_of, model);
-    model.initialize(kSeed);
-    outer.restart();
-    for (int step = 1; step <= run.mesh.steps; ++step) {
-      const bool last = step == run.mesh.steps;
-      const bool ends = last || outer.ends_round(step);
-      RankBatches batches(run.mesh, run.same_samples ? 0 : groups.replica(), step);
-      const StepFacts facts = model.make_gradients(batches.micro_batches());
-      model.update(rate_of(step),
-                   facts.gradient_norm,
-                   ends ? MeshModel::Publishing::caller : MeshModel::Publishing::update);
-      if (interfere) {
-        interfere(model, step);
-      }
-      if (ends) {
-        const RoundEnd end = outer.end_round(step, {.loss = facts.loss}, last);
-        if (world.rank() == 0) {
-          result.rounds.push_back(end);
-        }
-        model.require_sync();
-      }
-    }
-    model.finish_gather();
-    for (const OuterLoop::State& state : outer.all_state()) {
-      if (state.share.counted) {
-        anchors[static_cast<std::size_t>(groups.worker_index())]->put(
-            {.parameter = state.piece->parameter, .range = state.share.range}, state.anchor);
-      }
-    }
-    bytes[static_cast<std::size_t>(world.rank())] = groups.outer->bytes_sent();
-  });
-  result.outer_bytes = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
-  for (const std::unique_ptr<LogicalState>& anchor : anchors) {
-    result.anchors.push_back(anchor->take());
-  }
-  return result;
-}
 
 // ---- the oracle: one rank trains every worker's model, one after the other; the rest is double
 
@@ -219,24 +132,53 @@ std::vector<MicroBatch> batches_of(const std::vector<std::unique_ptr<RankBatches
   return all;
 }
 
-LogicalTensors oracle_anchor(const OuterRun& run) {
-  const int workers = run.mesh.parallel.num_workers();
-  const int ranks_of_worker = run.mesh.parallel.data_ranks_of_group();
-  LogicalTensors result;
+using Models = std::vector<std::unique_ptr<MeshModel>>;
+
+// Calls `use` with the models of all workers, each on one rank.
+void with_models(const OuterRun& run, const std::function<void(Models& models)>& use) {
   run_local_ranks(1, {}, [&](Communicator& world) {
     MeshModel::Options options = run.mesh.options();
     options.job.parallel = {};
-    options.job.num_micro_batches *= ranks_of_worker;
+    options.job.num_micro_batches *= run.mesh.parallel.data_ranks_of_group();
     Groups groups(world, options.job.parallel, run.mesh.model.tie_embeddings);
-    std::vector<std::unique_ptr<MeshModel>> models;
-    for (int worker = 0; worker < workers; ++worker) {
+    Models models;
+    for (int worker = 0; worker < run.mesh.parallel.num_workers(); ++worker) {
       models.push_back(std::make_unique<MeshModel>(options, groups));
       models.back()->initialize(kSeed);
     }
+    use(models);
+  });
+}
+
+void train(const OuterRun& run, Models& models, int step) {
+  const int ranks_of_worker = run.mesh.parallel.data_ranks_of_group();
+  for (int worker = 0; worker < std::ssize(models); ++worker) {
+    std::vector<std::unique_ptr<RankBatches>> ranks;
+    ranks.reserve(static_cast<std::size_t>(ranks_of_worker));
+    for (int rank = 0; rank < ranks_of_worker; ++rank) {
+      ranks.push_back(
+          std::make_unique<RankBatches>(run.mesh, worker * ranks_of_worker + rank, step));
+    }
+    MeshModel& model = *models[static_cast<std::size_t>(worker)];
+    const StepFacts facts = model.make_gradients(batches_of(ranks));
+    model.update(rate_of(step), facts.gradient_norm);
+    model.finish_gather();
+  }
+}
+
+Doubles zeros_like(Doubles tensors) {
+  for_each_element(tensors, [](const std::string&, std::size_t, double& x) { x = 0.0; });
+  return tensors;
+}
+
+LogicalTensors oracle_anchor(const OuterRun& run) {
+  const int workers = run.mesh.parallel.num_workers();
+  LogicalTensors result;
+  with_models(run, [&](Models& models) {
     Oracle oracle{.config = run.outer, .anchor = weights_of(*models.front())};
-    oracle.momentum = oracle.anchor;
-    for_each_element(oracle.momentum, [](const std::string&, std::size_t, double& m) { m = 0.0; });
+    oracle.momentum = zeros_like(oracle.anchor);
     oracle.last_move = oracle.momentum;
+    std::vector<Doubles> starts(models.size(), oracle.anchor);  // of a round
     struct Late {
       Doubles difference{};
       std::int64_t begin = 0;
@@ -249,27 +191,17 @@ LogicalTensors oracle_anchor(const OuterRun& run) {
           round.difference, round.end - round.begin, rate_of(round.begin + 1), rate_of(round.end));
     };
     for (int step = 1; step <= run.mesh.steps; ++step) {
-      for (int worker = 0; worker < workers; ++worker) {
-        std::vector<std::unique_ptr<RankBatches>> ranks;
-        ranks.reserve(static_cast<std::size_t>(ranks_of_worker));
-        for (int rank = 0; rank < ranks_of_worker; ++rank) {
-          ranks.push_back(
-              std::make_unique<RankBatches>(run.mesh, worker * ranks_of_worker + rank, step));
-        }
-        MeshModel& model = *models[static_cast<std::size_t>(worker)];
-        const StepFacts facts = model.make_gradients(batches_of(ranks));
-        model.update(rate_of(step), facts.gradient_norm);
-        model.finish_gather();
-      }
+      train(run, models, step);
       const bool last = step == run.mesh.steps;
       if (!last && step % *run.outer.period != 0) {
         continue;
       }
-      Late own{.difference = oracle.anchor, .begin = begin, .end = step};
-      for (const std::unique_ptr<MeshModel>& model : models) {
-        const Doubles ends = weights_of(*model);
-        for_each_element(own.difference, [&](const std::string& name, std::size_t i, double& d) {
-          d -= ends.at(name)[i] / workers;
+      Late own{.difference = zeros_like(oracle.anchor), .begin = begin, .end = step};
+      for (std::size_t worker = 0; worker < models.size(); ++worker) {
+        const Doubles ends = weights_of(*models[worker]);
+        for_each_element(starts[worker], [&](const std::string& name, std::size_t i, double& w) {
+          w -= ends.at(name)[i];  // what it has learned
+          own.difference.at(name)[i] += w / workers;
         });
       }
       if (run.outer.is_late() && late) {
@@ -281,12 +213,81 @@ LogicalTensors oracle_anchor(const OuterRun& run) {
         move(own);
       }
       begin = step;
-      for (const std::unique_ptr<MeshModel>& model : models) {
-        set_weights(*model, oracle.anchor);
+      for (std::size_t worker = 0; worker < models.size(); ++worker) {
+        const double lead = run.outer.eager ? run.outer.lr / workers : 0.0;
+        for_each_element(starts[worker], [&](const std::string& name, std::size_t i, double& w) {
+          w = oracle.anchor.at(name)[i] - lead * w;
+        });
+        set_weights(*models[worker], starts[worker]);
       }
     }
     for (const auto& [name, values] : oracle.anchor) {
       result[name] = {values.begin(), values.end()};
+    }
+  });
+  return result;
+}
+
+// Fragments travel until the next one is due, and are mixed into weights that have gone on.
+LogicalTensors oracle_of_fragments(const OuterRun& run) {
+  const OuterConfig& config = run.outer;
+  const std::vector<ParameterSpec> table = parameter_table(run.mesh.model);
+  const std::vector<int> fragments = fragments_of(table, config.fragments);
+  LogicalTensors result;
+  with_models(run, [&](Models& models) {
+    const Doubles initial = weights_of(*models.front());
+    std::vector<Oracle> parts(static_cast<std::size_t>(config.fragments), {.config = config});
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      Oracle& part = parts[static_cast<std::size_t>(fragments[i])];
+      part.anchor[table[i].name] = initial.at(table[i].name);
+      part.momentum = part.last_move = zeros_like(part.anchor);
+    }
+    std::optional<std::size_t> travels;
+    Doubles difference;  // of what travels, as it was sent
+    const auto send = [&](std::size_t fragment) {
+      travels = fragment;
+      difference = parts[fragment].anchor;
+      for (const std::unique_ptr<MeshModel>& model : models) {
+        const Doubles weights = weights_of(*model);
+        for_each_element(difference, [&](const std::string& name, std::size_t i, double& d) {
+          d -= weights.at(name)[i] / static_cast<double>(models.size());
+        });
+      }
+    };
+    const auto receive = [&](double mix) {
+      Oracle& part = parts[*travels];
+      part.move(difference, 1, 1.0, 1.0);
+      for (const std::unique_ptr<MeshModel>& model : models) {
+        Doubles weights = weights_of(*model);
+        for_each_element(part.anchor, [&](const std::string& name, std::size_t i, double& a) {
+          double& weight = weights.at(name)[i];
+          weight = mix * weight + (1.0 - mix) * a;
+        });
+        set_weights(*model, weights);
+      }
+      travels.reset();
+    };
+    const std::int64_t apart = *config.period / config.fragments;
+    for (int step = 1; step <= run.mesh.steps; ++step) {
+      train(run, models, step);
+      const bool last = step == run.mesh.steps;
+      if (travels && (last || step % apart == 0)) {
+        receive(config.mix);
+      }
+      for (int fragment = 0; fragment < config.fragments; ++fragment) {
+        const bool due = (step - fragment * apart) % *config.period == 0;
+        if (due && !last) {
+          send(static_cast<std::size_t>(fragment));
+        } else if (last) {
+          send(static_cast<std::size_t>(fragment));
+          receive(0.0);
+        }
+      }
+    }
+    for (const Oracle& part : parts) {
+      for (const auto& [name, values] : part.anchor) {
+        result[name] = {values.begin(), values.end()};
+      }
     }
   });
   return result;
@@ -307,7 +308,8 @@ void require_oracle(const OuterRun& run) {
   for (std::size_t worker = 1; worker < result.anchors.size(); ++worker) {
     CHECK(tensor_differences("the anchor", result.anchors[worker], result.anchors[0]) == "");
   }
-  const LogicalTensors expected = oracle_anchor(run);
+  const LogicalTensors expected =
+      run.outer.has_fragments() ? oracle_of_fragments(run) : oracle_anchor(run);
   // As of layouts, and an outer rate and momentum add up what differs of up to three rounds.
   CHECK(largest_difference(result.anchors[0], expected) <=
         3.0 * kFloatRounding.weight * kLearningRate);
@@ -324,7 +326,11 @@ const std::vector<std::string>& settings() {
       R"({"method": "co2", "period": 3, "delay": 0})",
       R"({"method": "slowmo", "period": 2})",
       R"({"method": "diloco", "period": 2})",
-      R"({"method": "diloco", "period": 4, "delay": 1, "nesterov": false})"};
+      R"({"method": "diloco", "period": 4, "delay": 1, "nesterov": false})",
+      R"({"method": "co2", "period": 2, "eager": true})",
+      R"({"method": "diloco", "period": 1, "delay": 1, "eager": true, "lr": 0.3})",
+      R"({"method": "diloco", "period": 2, "fragments": 2})",
+      R"({"method": "diloco", "period": 3, "fragments": 3, "mix": 0, "nesterov": false})"};
   return list;
 }
 
@@ -345,7 +351,13 @@ TEST_CASE("workers of every layout and strategy follow the oracle") {
                                                                             {1, 2, 4, 2, "III"},
                                                                             {1, 1, 6, 3, "NII"},
                                                                             {1, 1, 3, 1, "NNN"},
-                                                                            {1, 2, 4, 2, "NNG"}};
+                                                                            {1, 2, 4, 2, "NNG"},
+                                                                            {1, 1, 4, 2, "NII"},
+                                                                            {2, 1, 2, 1, "NNN"},
+                                                                            {1, 2, 4, 2, "NNN"},
+                                                                            {1, 2, 4, 2, "NII"},
+                                                                            {2, 1, 4, 2, "III"},
+                                                                            {1, 2, 2, 1, "NNN"}};
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     const auto& [tensor, pipeline, data, group, letters] = layouts[i];
     OuterRun run = run_of(settings()[i], tensor, pipeline, data, group);
@@ -391,7 +403,7 @@ TEST_CASE("a round that is not finite is left out by all workers") {
           std::numeric_limits<float>::infinity();
     }
   };
-  const OuterResult result = run_outer(run, spoil);
+  const OuterResult result = run_outer(run, {.after_update = spoil});
   REQUIRE(result.rounds.size() == 3);
   CHECK(result.rounds[0].not_finite.empty());
   CHECK(result.rounds[1].not_finite == std::vector<int>{1});

@@ -231,6 +231,9 @@ TrainConfig read_train_config(JsonReader document) {
   const JsonReader compress = document.section("compress");
   config.compress = read_compress_config(compress);
   check_coded_sums(compress, config);
+  if (config.compress.codec_of_rounds() && !config.outer.is_on()) {
+    compress.fail("outer", "the run has no rounds: outer.method is not set; remove it");
+  }
   config.checkpoint = read_checkpoint_config(document.section("checkpoint"));
   const JsonReader network = document.section("network");
   config.network = read_network_config(network);

@@ -72,7 +72,7 @@ std::size_t arriving_bytes(const SyncPlan& plan) {
 
 struct PieceBytes {
   std::size_t moments = 0;
-  std::size_t outer = 0;  // anchor, momentum and difference of outer rounds
+  std::size_t outer = 0;  // anchor, momentum, difference and lead of outer rounds
   std::size_t saved = 0;  // of all that, and weights: what this rank writes into a checkpoint
 };
 
@@ -80,9 +80,10 @@ PieceBytes piece_bytes(const RankSync& rank, const PlanJob& job) {
   PieceBytes bytes;
   if (job.outer.is_on()) {
     const std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
-    bytes.outer = 3 * elements_of(shares) * sizeof(float);
-    for (const OuterShare& share : shares) {  // the first worker writes them for all
-      bytes.saved += share.counted ? 3 * share.range.count() * sizeof(float) : 0;
+    const std::size_t leads = job.outer.eager || job.outer.mix > 0.0 ? 1 : 0;
+    bytes.outer = (3 + leads) * elements_of(shares) * sizeof(float);
+    for (const OuterShare& share : shares) {  // the first worker writes them for all, leads apart
+      bytes.saved += share.counted ? (3 + leads) * share.range.count() * sizeof(float) : 0;
     }
   }
   std::vector<Shape> shapes;
@@ -123,8 +124,12 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   const RankSync rank(job, place);
   const ExecutorPlan& executor = rank.rank.executor;
   const PieceBytes pieces = piece_bytes(rank, planned);
-  const CompressionMemory compression =
-      compression_memory(job, place, plans, {num_threads, job.device});
+  const Workers workers{num_threads, job.device};
+  CompressionMemory compression = compression_memory(job, place, plans, workers);
+  const std::optional<CodecSetting> of_rounds = planned.compress.codec_of_rounds();
+  if (planned.outer.is_on() && of_rounds) {
+    compression += round_memory(job, place, planned.num_workers, *of_rounds, workers);
+  }
   // Saving copies what this rank writes, so that training goes on meanwhile.
   std::vector<MemoryItem> items = model_items(job, rank);
   const std::vector<MemoryItem> others = {

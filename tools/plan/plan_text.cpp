@@ -277,12 +277,15 @@ std::string round_text(const StepPlan& plan) {
     return "";
   }
   const OuterConfig& outer = plan.job.outer;
+  const std::optional<CodecSetting> codec = plan.job.compress.codec_of_rounds();
   std::string text = fmt::format(
       "outer rounds of {} workers, each with a mesh as above\n"
       "period       {}\n"
+      "codec        {}\n"
       "bytes sent   {} a round, by all ranks of all workers\n",
       plan.round->workers,
       outer.period ? fmt::format("{} steps", *outer.period) : "auto",
+      codec ? short_text(*codec) : "none",
       plan.round->bytes);
   const std::optional<std::int64_t> shortest = plan.shortest_period();
   if (!shortest) {

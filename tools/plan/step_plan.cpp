@@ -230,7 +230,7 @@ StepPlan make_step_plan(const PlanJob& planned,
   plan.slots = schedule::input_slots(plan.schedule).num_slots;
   plan_ranks(plan, plans, plain_bytes, links);
   if (planned.outer.is_on()) {
-    plan.round = outer_round(job, planned.num_workers, links);
+    plan.round = outer_round(job, planned.num_workers, planned.compress.codec_of_rounds(), links);
   }
   return plan;
 }

@@ -74,10 +74,10 @@ bool load(StreamView stream, Checkpoint& checkpoint, const ChannelState& state) 
 }
 
 // The state as the run knows it: where groups train apart, each has its own.
-std::vector<ChannelState> state_of_run(MeshModel& model) {
+std::vector<ChannelState> state_of_run(MeshModel& model, const OuterLoop* outer) {
   std::vector<ChannelState> states = model.channels().state();
   const Groups& groups = model.groups();
-  if (groups.num_workers() == 1) {
+  if (outer == nullptr) {
     return states;
   }
   for (ChannelState& state : states) {
@@ -85,14 +85,16 @@ std::vector<ChannelState> state_of_run(MeshModel& model) {
     state.num_workers *= groups.num_workers();
     state.sums = false;
   }
+  const std::vector<ChannelState> rounds = outer->codec_state();
+  states.insert(states.end(), rounds.begin(), rounds.end());
   return states;
 }
 
 }  // namespace
 
-std::vector<CheckpointTensor> compression_tensors(MeshModel& model) {
+std::vector<CheckpointTensor> compression_tensors(MeshModel& model, const OuterLoop* outer) {
   std::vector<CheckpointTensor> tensors;
-  for (const ChannelState& state : state_of_run(model)) {
+  for (const ChannelState& state : state_of_run(model, outer)) {
     if (state.saved) {
       tensors.push_back({.name = state.name,
                          .data = state.data,
@@ -105,9 +107,11 @@ std::vector<CheckpointTensor> compression_tensors(MeshModel& model) {
   return tensors;
 }
 
-std::vector<std::string> load_compression_state(Checkpoint& checkpoint, MeshModel& model) {
+std::vector<std::string> load_compression_state(Checkpoint& checkpoint,
+                                                MeshModel& model,
+                                                const OuterLoop* outer) {
   std::vector<std::string> taken;
-  for (const ChannelState& state : state_of_run(model)) {
+  for (const ChannelState& state : state_of_run(model, outer)) {
     if (load(model.stream(), checkpoint, state)) {
       taken.push_back(state.name);
     }

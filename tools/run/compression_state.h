@@ -6,20 +6,24 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/contents.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/outer_loop.h"
 
 namespace slackline {
 
 // What codecs and error feedback carry from step to step, in checkpoints.
 
-// The pieces of it that this rank saves. Views.
-[[nodiscard]] std::vector<CheckpointTensor> compression_tensors(MeshModel& model);
+// The pieces of it that this rank saves. Views. `outer` is null where all ranks step together, else
+// settled.
+[[nodiscard]] std::vector<CheckpointTensor> compression_tensors(MeshModel& model,
+                                                                const OuterLoop* outer = nullptr);
 
 // Fills this rank's state from a checkpoint, and returns the names of what it took. State that has
 // the same shape and as many workers is taken as it is. Residuals of gradients that other numbers
 // of data ranks wrote are added up and shared out again, so that what is owed to the sum stays
 // owed. All else begins anew.
 [[nodiscard]] std::vector<std::string> load_compression_state(Checkpoint& checkpoint,
-                                                              MeshModel& model);
+                                                              MeshModel& model,
+                                                              const OuterLoop* outer = nullptr);
 
 // The names of all compression state in a checkpoint. Those that no run can take, because an older
 // checkpoint names a boundary's by the number of its stage, say so.

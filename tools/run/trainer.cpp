@@ -167,12 +167,15 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
       targets_(tokens_.size()),
       skips_(start_.skips) {
   if (config_.outer.is_on()) {
-    outer_.emplace(
-        config_.outer,
-        [this](std::int64_t step) {
-          return learning_rate(config_.optimizer, step, config_.run.steps);
-        },
-        model_);
+    outer_.emplace(OuterLoop::Options{.config = config_.outer,
+                                      .rate =
+                                          [this](std::int64_t step) {
+                                            return learning_rate(
+                                                config_.optimizer, step, config_.run.steps);
+                                          },
+                                      .codec = config_.compress.codec_of_rounds(),
+                                      .plain_steps = config_.compress.warmup_steps},
+                   model_);
   }
   if (start_.source == TrainingStart::Source::initial_values) {
     model_.initialize(config.run.seed);

@@ -27,6 +27,7 @@ namespace {
 constexpr const char* kWorkerWeights = "outer/weights/";
 constexpr const char* kOuterMomentum = "outer/momentum/";
 constexpr const char* kOuterDifference = "outer/difference/";
+constexpr const char* kOuterLead = "outer/lead/";
 
 // The checkpoint to begin with and how much of it is taken.
 std::pair<TrainingStart::Source, std::string> choose_source(const TrainConfig& config,
@@ -246,6 +247,20 @@ void load_moments(Checkpoint& checkpoint, int workers, MeshModel& model) {
   }
 }
 
+// What the workers of a checkpoint were ahead of their anchor.
+void load_leads(Checkpoint& checkpoint, int worker, OuterLoop& outer) {
+  for (const OuterLoop::State& state : outer.all_state()) {
+    if (!state.lead.empty()) {
+      read_parts(checkpoint, kOuterLead, worker, *state.piece, state.share.range, state.lead);
+    }
+  }
+}
+
+// Whether a round had arrived that the parameter's anchor lacks.
+bool owes(const Checkpoint& checkpoint, const std::string& name) {
+  return checkpoint.tensors().contains(kOuterDifference + name);
+}
+
 // Momentum, and differences of a round that had arrived; these are the same on all workers.
 void load_rounds(Checkpoint& checkpoint, bool has_arrived, OuterLoop& outer) {
   const auto read = [&](const char* group, const OuterLoop::State& state, const Tensor& memory) {
@@ -253,7 +268,7 @@ void load_rounds(Checkpoint& checkpoint, bool has_arrived, OuterLoop& outer) {
   };
   for (const OuterLoop::State& state : outer.all_state()) {
     read(kOuterMomentum, state, state.momentum);
-    if (has_arrived) {
+    if (has_arrived && owes(checkpoint, state.piece->parameter->spec.name)) {
       read(kOuterDifference, state, state.difference);
     }
   }
@@ -263,7 +278,7 @@ void load_rounds(Checkpoint& checkpoint, bool has_arrived, OuterLoop& outer) {
 void make_owed_step(Checkpoint& checkpoint, const OuterStep& step, MeshModel& model) {
   for (std::size_t i = 0; i < model.pieces().size(); ++i) {
     const OptimizerPiece& piece = model.pieces()[i];
-    if (!piece.parameter->spec.trained) {
+    if (!piece.parameter->spec.trained || !owes(checkpoint, piece.parameter->spec.name)) {
       continue;
     }
     const Tensor weight = model.optimizer().tensors()[i].weight;
@@ -295,7 +310,7 @@ void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer
   if (outer != nullptr) {
     load_rounds(checkpoint, owed.has_value(), *outer);
     if (owed) {
-      outer->make_owed_step(*owed);
+      outer->make_owed_step(*owed, [&](const std::string& name) { return owes(checkpoint, name); });
     }
   } else if (owed) {
     make_owed_step(checkpoint, *owed, model);
@@ -351,13 +366,16 @@ void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* oute
     const std::string& text = checkpoint.documents().outer;
     load_rounds(checkpoint, OuterLoop::owed_step(text).has_value(), *outer);
     outer->load(text);
+    if (OuterLoop::has_leads(text)) {
+      load_leads(checkpoint, model.groups().worker_index(), *outer);
+    }
   } else if (workers > 0) {
     take_over_rounds(checkpoint, model, outer);
   }
   start.stored_compression = stored_compression_state(checkpoint);
   model.channels().put_in_force(start.step);
   if (same_workers || workers == 0) {
-    start.taken_compression = load_compression_state(checkpoint, model);
+    start.taken_compression = load_compression_state(checkpoint, model, outer);
   }
 }
 
@@ -397,6 +415,13 @@ std::vector<CheckpointTensor> training_tensors(MeshModel& model, OuterLoop* oute
     return tensors;
   }
   for (const OuterLoop::State& state : outer->state()) {
+    if (!state.lead.empty() && state.share.counted) {
+      const std::size_t before = tensors.size();
+      add_parts(kOuterLead, *state.piece, state.share.range, state.lead, tensors);
+      for (std::size_t i = before; i < tensors.size(); ++i) {
+        tensors[i].worker = model.groups().worker_index();
+      }
+    }
     if (is_first_worker && state.share.counted) {
       add_parts("weights/", *state.piece, state.share.range, state.anchor, tensors);
       add_parts(kOuterMomentum, *state.piece, state.share.range, state.momentum, tensors);
@@ -434,7 +459,7 @@ CheckpointContents training_contents(const TrainingState& state) {
   if (state.outer != nullptr) {
     contents.documents.outer = state.outer->state_text();
   }
-  for (CheckpointTensor& tensor : compression_tensors(state.model)) {
+  for (CheckpointTensor& tensor : compression_tensors(state.model, state.outer)) {
     contents.tensors.push_back(std::move(tensor));
   }
   return contents;

@@ -62,12 +62,9 @@ bool is_of_codec_setting(const std::string& key) {
          (!key.starts_with("compress.classes[].") || key.starts_with("compress.classes[].codec."));
 }
 
-// Keys of a codec setting have one row for all sites, and reserved sites one together.
+// Keys of a codec setting have one row for all sites.
 std::string name_in_readme(const std::string& key) {
-  if (is_of_codec_setting(key)) {
-    return last_part(key);
-  }
-  return key == "compress.outer" ? fmt::format(".{}", last_part(key)) : key;
+  return is_of_codec_setting(key) ? last_part(key) : key;
 }
 
 // Names between backquotes in the first cells of the tables of configs/README.md.
@@ -101,6 +98,7 @@ std::set<std::string> reader_keys() {
   document.set(R"(compress.classes=[{"site": "embedding", "stage": 0, "phase": "step",
                                      "codec": {"codec": "cast"}}])");
   document.set("compress.stages=1");
+  document.set(R"(compress.outer={"codec": "cast"})");
   document.set(R"(outer={"method": "none", "clip": 1.0})");
   document.set("compress.guard.max_error=0.5");
   static_cast<void>(read_train_config(document));

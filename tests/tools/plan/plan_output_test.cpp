@@ -90,6 +90,40 @@ TEST_CASE("a plan says what a round of workers takes, and how long a period hide
   CHECK((shortest - 1) * step < 1.1 * round["seconds"].get<double>());
   CHECK_THAT(plan_text(plan), Contains("outer rounds of 2 workers"));
   CHECK(nlohmann::json::parse(plan_json(plan_of("\"auto\""), {}))["outer"]["period"].is_null());
+  CHECK(round["codec"].is_null());
+}
+
+TEST_CASE("a plan counts what compressed rounds send and take") {
+  const auto plan_of = [](const std::vector<std::string>& more) {
+    std::vector<std::string> assignments = {"parallel.data=2",
+                                            "parallel.group=1",
+                                            "batch.micro=1",
+                                            R"(outer={"method": "co2", "period": 4})"};
+    assignments.insert(assignments.end(), more.begin(), more.end());
+    return make_step_plan(planned_job(assignments), std::nullopt, two_nodes());
+  };
+  const StepPlan plain = plan_of({});
+  const StepPlan coded =
+      plan_of({R"(compress={"policy": "all", "outer": {"codec": "quantize", "bits": 4}})"});
+  CHECK(coded.round->bytes < plain.round->bytes / 7);  // 4 bits of 32, and a scale for 128
+  CHECK(coded.round->seconds->value < plain.round->seconds->value);
+  const nlohmann::json round = nlohmann::json::parse(plan_json(coded, {}))["outer"];
+  CHECK(round["codec"]["bits"] == 4);
+  CHECK_THAT(plan_text(coded), Contains("codec        quantize 4"));
+  const auto bytes_of = [](const StepPlan& plan, const std::string& name) {
+    std::size_t bytes = 0;
+    for (const MemoryItem& item : plan.memory.front()) {
+      bytes += item.name.starts_with(name) ? item.bytes : 0;
+    }
+    return bytes;
+  };
+  // What is owed to matrices and tables; norms and biases travel plain.
+  const std::size_t owed = bytes_of(coded, "compression (state)");
+  CHECK(bytes_of(plain, "compression") == 0);
+  CHECK(owed < bytes_of(coded, "outer anchor") / 3);
+  CHECK(owed > bytes_of(coded, "outer anchor") / 3 * 9 / 10);
+  const StepPlan eager = plan_of({"outer.eager=true"});
+  CHECK(bytes_of(eager, "outer anchor") == bytes_of(plain, "outer anchor") / 3 * 4);
 }
 
 TEST_CASE("a plan says which collectives go through groups, and what crosses between them") {

@@ -76,7 +76,18 @@ TEST_CASE("a run in outer rounds goes on with the same bits from any step of a r
         "parallel.pipeline=2",
         "parallel.data_strategy=zero1",
         R"(compress={"policy": "all", "data_gradient":
-        {"codec": "low_rank", "rank": 2, "error_feedback": "immediate"}})"}}};
+        {"codec": "low_rank", "rank": 2, "error_feedback": "immediate"}})"}},
+      {R"({"method": "co2", "period": 3, "eager": true})",
+       4,
+       {"parallel.data=4",
+        "parallel.group=2",
+        "parallel.data_strategy=zero2",
+        R"(compress={"policy": "all", "outer": {"codec": "top_k", "ratio": 0.02}})"}},
+      {R"({"method": "diloco", "period": 6, "fragments": 3})",
+       4,
+       {"parallel.pipeline=2",
+        R"(compress={"policy": "all", "warmup_steps": 4,
+        "outer": {"codec": "low_rank", "rank": 2}})"}}};
   for (const Form& form : forms) {
     INFO(form.outer);
     const auto settings = [&](const std::string& name) {
@@ -94,6 +105,48 @@ TEST_CASE("a run in outer rounds goes on with the same bits from any step of a r
       CHECK(run.weights_sha256(run.checkpoint(12, "resumed")) == whole);
     }
   }
+}
+
+TEST_CASE("compressed rounds send fewer bytes, and lines say what they stand for") {
+  const TrainingRun run;
+  const std::string outer = R"({"method": "co2", "period": 3})";
+  require_trained(run, 2, workers(outer, {"run.dir=" + run.path("plain")}));
+  require_trained(
+      run,
+      2,
+      workers(outer,
+              {"run.dir=" + run.path("coded"),
+               R"(compress={"policy": "all", "outer": {"codec": "quantize", "bits": 4}})"}));
+  const auto total = [&](const std::string& name, const char* bytes) {
+    double sum = 0.0;
+    for (const nlohmann::json& line : step_lines(run, name)) {
+      sum += line.at("axes").at("outer").at(bytes).get<double>();
+    }
+    return sum;
+  };
+  CHECK(total("plain", "raw_bytes") == total("plain", "sent_bytes"));
+  CHECK(total("coded", "sent_bytes") < total("plain", "sent_bytes") / 5);
+  const double stands_for = total("coded", "raw_bytes");
+  CHECK(std::abs(stands_for - total("plain", "raw_bytes")) < 1e-3 * stands_for);
+}
+
+TEST_CASE("a round under way keeps to what it began with") {
+  const TrainingRun run;
+  require_trained(run, 2, workers(R"({"method": "co2", "period": 3, "eager": true})", {}));
+  const auto goes_on = [&](const std::string& outer, const std::string& checkpoint) {
+    std::filesystem::remove_all(run.path("next"));
+    return run.train(
+        workers(outer, {"run.dir=" + run.path("next"), "checkpoint.resume_from=" + checkpoint}),
+        {"--ranks", "2"});
+  };
+  const ProcessResult plain = goes_on(R"({"method": "co2", "period": 3})", run.checkpoint(5));
+  CHECK(plain.exit_code == 2);
+  CHECK_THAT(plain.error, Contains("outer.eager: must stay true"));
+  std::filesystem::remove_all(run.path("run"));
+  require_trained(run, 2, workers(R"({"method": "diloco", "period": 4, "fragments": 2})", {}));
+  const ProcessResult whole = goes_on(R"({"method": "diloco", "period": 4})", run.checkpoint(5));
+  CHECK(whole.exit_code == 2);
+  CHECK_THAT(whole.error, Contains("outer.fragments: must stay 2"));
 }
 
 TEST_CASE("lines of ends of rounds have all workers' losses, all lines the outer axis") {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "parallel/predict/class_bytes.h"
+#include "parallel/predict/outer_round.h"
 #include "tools/run/measure/compute_seconds.h"
 
 namespace slackline {
@@ -107,8 +108,9 @@ AccountedStep StepAccounts::take_oldest() {
   const bool has_groups = config_->parallel.num_groups() > 1;
   for (std::size_t i = 0; i < record.axes.size(); ++i) {
     const std::size_t first = kFirstAxisSum + kAxisSums * i;
+    const double plain = i == kOuterAxis ? plain_bytes_of_a_sent_one(record.step) : 1.0;
     record.axes[i] = {
-        .raw_bytes = sums[first] + saved[i],
+        .raw_bytes = plain * sums[first] + saved[i],
         .sent_bytes = sums[first],
         .across_bytes = has_groups ? std::make_optional(sums[first + 1]) : std::nullopt,
         .exposed_seconds = mean(first + 2)};
@@ -120,6 +122,21 @@ AccountedStep StepAccounts::take_oldest() {
   AccountedStep step = std::move(ended.step);
   ended_.pop_front();
   return step;
+}
+
+double StepAccounts::plain_bytes_of_a_sent_one(std::int64_t step) {
+  const std::optional<CodecSetting> codec = config_->compress.codec_of_rounds();
+  if (!codec || !config_->outer.is_on() || step <= config_->compress.warmup_steps) {
+    return 1.0;
+  }
+  if (plain_bytes_of_rounds_ == 0.0) {
+    const auto bytes = [&](const std::optional<CodecSetting>& setting) {
+      const int workers = config_->parallel.num_workers();
+      return static_cast<double>(outer_round(config_->mesh_job(), workers, setting, {}).bytes);
+    };
+    plain_bytes_of_rounds_ = bytes(std::nullopt) / bytes(codec);
+  }
+  return plain_bytes_of_rounds_;
 }
 
 const std::vector<double>& StepAccounts::saved_bytes(std::int64_t step) {

@@ -63,6 +63,9 @@ class StepAccounts {
   // Bytes that compression kept off each axis of kReportedAxes in a step.
   [[nodiscard]] const std::vector<double>& saved_bytes(std::int64_t step);
 
+  // What a byte of a compressed round stands for: its bytes come in whatever steps it travels.
+  [[nodiscard]] double plain_bytes_of_a_sent_one(std::int64_t step);
+
   const TrainConfig* config_;
   MeshModel* model_;
   Communicator* world_;
@@ -70,6 +73,7 @@ class StepAccounts {
   Clock::time_point start_{};  // of the current step
   std::deque<Ended> ended_;    // two at most; all but the last added up
   std::map<std::int64_t, std::vector<double>> saved_bytes_;  // by the first step of a plan
+  double plain_bytes_of_rounds_ = 0.0;                       // of a sent byte; 0: not asked yet
 };
 
 }  // namespace slackline

@@ -133,6 +133,13 @@ LAYOUTS = [
     Configuration("zero3_in_groups", 8, mesh(1, 2, 4, group=2, data_strategy="zero3")),
     Configuration("outer_rounds", 8, {**mesh(1, 2, 4, group=2, data_strategy="zero1"),
                                       "outer.method": "co2", "outer.period": 2}),
+    Configuration("eager_rounds_coded", 4, {
+        **mesh(1, 1, 4, group=2), "outer.method": "co2", "outer.period": 2, "outer.eager": True,
+        "compress.policy": "all",
+        "compress.outer": codec("top_k", "immediate", ratio=0.1, values="fp32")}),
+    Configuration("rounds_of_fragments", 2, {
+        **mesh(1, 1, 2, group=1), "outer.method": "diloco", "outer.period": 2,
+        "outer.fragments": 2}),
     Configuration("mesh_2x2x2", 8, T2P2D2),
     Configuration("mesh_2x2x2_bf16", 8, {**T2P2D2, **BF16}),
 ]

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/tensor/buffer.h"
+#include "core/tensor/stream.h"
+#include "core/tensor/workers.h"
+#include "parallel/channel/channel_codecs.h"
+#include "parallel/channel/channel_state.h"
+#include "parallel/channel/codec_stream.h"
+#include "parallel/channel/compressed_sum.h"
+#include "parallel/sync/coded_round.h"
+
+namespace slackline {
+
+// The differences of outer rounds on their way between workers: whether they travel as they are or
+// coded is known here alone. Rounds go on beside steps, so their codecs have a stream and a thread
+// of their own. Owns codecs, residuals and messages; refers to the rest, which must outlive it.
+// Used by the rank's thread; all ranks of the group call alike.
+class OuterChannel {
+ public:
+  struct Options {
+    Tensor differences{};              // of all this rank's shares, as a row
+    std::vector<OuterShare> shares{};  // those that travel here, one behind the other
+    const std::vector<OptimizerPiece>* pieces = nullptr;
+    Communicator* group = nullptr;        // ranks at this place in all workers
+    std::optional<CodecSetting> codec{};  // absent: rounds travel plain
+    std::int64_t plain_steps = 0;         // rounds that end in these first steps travel plain
+    std::shared_ptr<const ChannelCodecs> codecs{};
+    Workers workers{};
+    std::uint64_t seed = 0;
+  };
+
+  explicit OuterChannel(const Options& options);
+
+  ~OuterChannel() { stop(); }
+
+  OuterChannel(const OuterChannel&) = delete;
+  OuterChannel& operator=(const OuterChannel&) = delete;
+
+  // Submits the sum of differences, which are whole in the order of `stream`, of the round that
+  // ends with `step`.
+  void begin(StreamView stream, std::int64_t step);
+
+  [[nodiscard]] bool is_under_way() const { return is_under_way_; }
+
+  // Whether the sum of the round under way has arrived. Does not block.
+  [[nodiscard]] bool done() const;
+
+  // Waits until it is done().
+  void wait();
+
+  // Waits until the differences are the sum over workers, in the order of `stream`, and codecs
+  // rest.
+  void finish(StreamView stream);
+
+  // What this worker owes the others, and what codecs have learned, which all workers have alike.
+  // Views. REQUIRES: no round is under way.
+  [[nodiscard]] std::vector<ChannelState> state(int tensor_rank) const;
+
+ private:
+  void stop();
+  void begin_plain();
+  void begin_coded(StreamView stream, std::int64_t step);
+  enum class Direction { pack, unpack };
+  void copy_rest(StreamView stream, Direction direction) const;
+  [[nodiscard]] Tensor packed() const;
+  void add_state_of_part(const CompressedSum& sum,
+                         std::size_t matrix,
+                         const std::string& name,
+                         bool saved,
+                         std::vector<ChannelState>& list) const;
+  void add_owed(const OuterShare& share, const Tensor& owed, std::vector<ChannelState>& list) const;
+
+  Options options_;
+  CodedRound round_{};
+  std::vector<CompressedSum> coded_{};
+  Buffer packed_{};  // what travels plain beside coded sums
+  std::unique_ptr<Stream> stream_{};
+  std::shared_ptr<Worker> worker_{};
+  std::vector<Transfer> transfers_{};
+  bool is_under_way_ = false;
+  bool is_coded_ = false;  // the round under way
+};
+
+}  // namespace slackline

@@ -1,0 +1,239 @@
+#include "parallel/step/outer_memory.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/update/sum_of_squares.h"
+#include "model/parameter_table.h"
+
+namespace slackline {
+
+namespace {
+
+Buffer flat_buffer(const char* name, std::size_t elements, const MeshModel& model) {
+  const Device device = model.job().device;
+  const Backing backing = model.rehearses() ? Backing::untouched : backing_of(device);
+  return make_buffer(name, DType::f32, {static_cast<std::int64_t>(elements)}, backing);
+}
+
+std::vector<std::size_t> parameters_of(const std::vector<OptimizerPiece>& pieces,
+                                       const std::vector<ParameterSpec>& table) {
+  std::vector<std::size_t> parameters;
+  parameters.reserve(pieces.size());
+  for (const OptimizerPiece& piece : pieces) {
+    const auto found = std::ranges::find(table, piece.parameter->spec.name, &ParameterSpec::name);
+    parameters.push_back(static_cast<std::size_t>(found - table.begin()));
+  }
+  return parameters;
+}
+
+std::vector<int> values_at(const std::vector<int>& values, const std::vector<std::size_t>& at) {
+  std::vector<int> found(at.size());
+  std::ranges::transform(at, found.begin(), [&](std::size_t i) { return values[i]; });
+  return found;
+}
+
+Tensor row_of(const Tensor& tensor) {
+  return tensor.reshaped({static_cast<std::int64_t>(tensor.num_elements())});
+}
+
+Tensor part_of(const Tensor& row, const Slice& slice) {
+  return row.rows(static_cast<std::int64_t>(slice.begin), static_cast<std::int64_t>(slice.end));
+}
+
+Tensor all_of(const Buffer& buffer) {
+  return buffer.view(DType::f32, {static_cast<std::int64_t>(buffer.bytes() / sizeof(float))});
+}
+
+}  // namespace
+
+OuterMemory::OuterMemory(MeshModel& model, int fragments, Leads leads)
+    : model_(&model),
+      parameters_(parameters_of(model.pieces(), parameter_table(model.job().model))),
+      fragments_(fragments_of(parameter_table(model.job().model), fragments)),
+      shares_(outer_shares(model.pieces(), values_at(fragments_, parameters_))),
+      anchor_(flat_buffer("outer anchor", slackline::elements_of(shares_), model)),
+      momentum_(flat_buffer("outer momentum", slackline::elements_of(shares_), model)),
+      difference_(flat_buffer("outer difference", slackline::elements_of(shares_), model)),
+      lead_(leads == Leads::yes ? flat_buffer("outer lead", slackline::elements_of(shares_), model)
+                                : Buffer()) {
+  for (const ParameterSpec& spec : parameter_table(model.job().model)) {
+    elements_.push_back(spec.trained ? static_cast<double>(spec.shape.num_elements()) : 0.0);
+  }
+}
+
+std::vector<OuterShare> OuterMemory::shares_of(int fragment) const {
+  std::vector<OuterShare> list;
+  std::ranges::copy_if(shares_, std::back_inserter(list), [&](const OuterShare& share) {
+    return share.fragment == fragment;
+  });
+  return list;
+}
+
+Tensor OuterMemory::differences() const {
+  return all_of(difference_);
+}
+
+Tensor OuterMemory::view(const Buffer& buffer, const OuterShare& share) const {
+  return part_of(all_of(buffer), {share.first, share.first + share.range.count()});
+}
+
+Tensor OuterMemory::weight(const OuterShare& share) const {
+  const std::size_t begin = model_->pieces()[share.piece].range.begin;
+  const Tensor weight = row_of(model_->optimizer().tensors()[share.piece].weight);
+  return part_of(weight, {share.range.begin - begin, share.range.end - begin});
+}
+
+void OuterMemory::restart() {
+  if (model_->rehearses()) {
+    return;
+  }
+  const StreamView stream = model_->stream();
+  for (const OuterShare& share : shares_) {
+    cast(stream, weight(share), anchor(share));
+  }
+  fill_zero(stream, all_of(momentum_));
+  fill_zero(stream, all_of(difference_));
+  if (lead_.bytes() > 0) {
+    fill_zero(stream, all_of(lead_));
+  }
+}
+
+void OuterMemory::take_differences(int fragment) {
+  if (model_->rehearses()) {
+    return;
+  }
+  for (const OuterShare& share : shares_of(fragment)) {
+    scale(model_->stream(), weight(share), -1.0F, difference(share));
+    add(model_->stream(), anchor(share), difference(share), difference(share));
+  }
+  add_leads_to_differences(fragment);
+}
+
+void OuterMemory::add_leads_to_differences(int fragment) {
+  if (model_->rehearses() || lead_.bytes() == 0) {
+    return;
+  }
+  for (const OuterShare& share : shares_of(fragment)) {
+    add(model_->stream(), difference(share), lead(share), difference(share));
+  }
+}
+
+void OuterMemory::take_leads(double factor) {
+  if (model_->rehearses() || lead_.bytes() == 0) {
+    return;
+  }
+  if (factor == 0.0) {  // differences may not be finite then
+    fill_zero(model_->stream(), all_of(lead_));
+  } else {
+    scale(model_->stream(), all_of(difference_), -static_cast<float>(factor), all_of(lead_));
+  }
+}
+
+void OuterMemory::begin_round(int fragment) {
+  if (model_->rehearses()) {
+    return;
+  }
+  for (const OuterShare& share : shares_of(fragment)) {
+    lead_.bytes() > 0 ? add(model_->stream(), anchor(share), lead(share), weight(share))
+                      : cast(model_->stream(), anchor(share), weight(share));
+  }
+}
+
+void OuterMemory::exchange_anchor() {
+  for (const OuterShare& share : shares_) {
+    exchange(model_->stream(), weight(share), anchor(share));
+  }
+}
+
+void OuterMemory::move_anchor(int fragment,
+                              const OuterStep& step,
+                              const std::vector<double>& divisors,
+                              double mix) {
+  if (model_->rehearses()) {
+    return;
+  }
+  const StreamView stream = model_->stream();
+  for (const OuterShare& share : shares_of(fragment)) {
+    OuterStep own = step;
+    own.scale /= divisors[parameter_of(share)];
+    // What the step makes of weights is the anchor; mixed ones wait for it in the lead's place.
+    const Tensor made = mix > 0.0 ? lead(share) : weight(share);
+    outer_step(stream,
+               {.difference = difference(share),
+                .momentum = momentum(share),
+                .anchor = anchor(share),
+                .weight = made},
+               own);
+    if (mix > 0.0) {
+      scale(stream, made, static_cast<float>(1.0 - mix), made);
+      scale(stream, weight(share), static_cast<float>(mix), weight(share));
+      add(stream, weight(share), made, weight(share));
+      fill_zero(stream, made);
+    }
+  }
+}
+
+void OuterMemory::move_anchor_at(const OuterShare& share, const OuterStep& step) {
+  outer_step(model_->stream(),
+             {.difference = difference(share),
+              .momentum = momentum(share),
+              .anchor = anchor(share),
+              .weight = weight(share)},
+             step);
+  fill_zero(model_->stream(), difference(share));
+}
+
+void OuterMemory::make_momentum(const OuterStep& step, const std::vector<double>& divisors) {
+  if (model_->rehearses()) {
+    return;
+  }
+  const StreamView stream = model_->stream();
+  scale_momentum(step.momentum);
+  for (const OuterShare& share : shares_) {
+    const double factor = step.scale / divisors[parameter_of(share)];
+    scale(stream, difference(share), static_cast<float>(factor), difference(share));
+  }
+  add(stream, all_of(momentum_), all_of(difference_), all_of(momentum_));
+}
+
+void OuterMemory::scale_momentum(double factor) {
+  scale(model_->stream(), all_of(momentum_), static_cast<float>(factor), all_of(momentum_));
+}
+
+std::vector<double> OuterMemory::squares_of(const Buffer& buffer,
+                                            const std::vector<OuterShare>& shares) {
+  std::vector<double> squares(elements_.size(), 0.0);
+  if (model_->rehearses()) {
+    return squares;
+  }
+  std::vector<Tensor> tensors;
+  tensors.reserve(shares.size());
+  for (const OuterShare& share : shares) {
+    tensors.push_back(view(buffer, share));
+  }
+  const std::vector<double> sums = sums_of_squares(model_->stream(), tensors);
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    squares[parameter_of(shares[i])] += shares[i].counted ? sums[i] : 0.0;
+  }
+  return squares;
+}
+
+std::vector<double> OuterMemory::squares_of_differences(int fragment) {
+  return squares_of(difference_, shares_of(fragment));
+}
+
+std::vector<double> OuterMemory::squares_of_momentum() {
+  return squares_of(momentum_, shares_);
+}
+
+double OuterMemory::elements_of(int fragment) const {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < elements_.size(); ++i) {
+    sum += fragments_[i] == fragment ? elements_[i] : 0.0;
+  }
+  return sum;
+}
+
+}  // namespace slackline

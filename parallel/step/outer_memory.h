@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/kernels/update/outer_step.h"
+#include "core/tensor/buffer.h"
+#include "parallel/step/mesh_model.h"
+#include "parallel/sync/outer_plan.h"
+
+namespace slackline {
+
+// What a rank keeps of its share of the model for outer rounds, and what is done to it element by
+// element: anchor, momentum and difference, and where a worker begins its rounds ahead of the
+// anchor, its lead. All f32, in buffers where shares follow one another, fragment by fragment.
+// Owns the buffers; refers to the model. Where that is a rehearsal's, nothing is touched. Used by
+// the rank's thread; everything is in the order of the model's stream.
+class OuterMemory {
+ public:
+  enum class Leads { no, yes };
+
+  OuterMemory(MeshModel& model, int fragments, Leads leads);
+
+  [[nodiscard]] const std::vector<OuterShare>& shares() const { return shares_; }
+
+  // Those of one fragment.
+  [[nodiscard]] std::vector<OuterShare> shares_of(int fragment) const;
+
+  [[nodiscard]] Tensor differences() const;
+
+  // Views of a share in a buffer, and of its weights.
+  [[nodiscard]] Tensor anchor(const OuterShare& share) const { return view(anchor_, share); }
+
+  [[nodiscard]] Tensor momentum(const OuterShare& share) const { return view(momentum_, share); }
+
+  [[nodiscard]] Tensor difference(const OuterShare& share) const {
+    return view(difference_, share);
+  }
+
+  // Empty where there are none.
+  [[nodiscard]] Tensor lead(const OuterShare& share) const {
+    return lead_.bytes() == 0 ? Tensor() : view(lead_, share);
+  }
+
+  // The weights become the anchor; all else becomes 0.
+  void restart();
+
+  // Differences of a fragment become anchor + lead - weights: what this worker has learned since
+  // the round began.
+  void take_differences(int fragment);
+  // The same where differences are anchor - weights already.
+  void add_leads_to_differences(int fragment);
+
+  // Leads become what an anchor will move by the differences of this worker, times `factor`.
+  void take_leads(double factor);
+  // Weights of a fragment become anchor + lead.
+  void begin_round(int fragment);
+
+  // Gives weights and anchor each other's values.
+  void exchange_anchor();
+
+  // Moves the anchor of a fragment by its differences, each divided by its parameter's divisor.
+  // Weights become the anchor, but for a share `mix` of themselves. REQUIRES: mix is 0 where there
+  // are leads, or where the step sends.
+  void move_anchor(int fragment,
+                   const OuterStep& step,
+                   const std::vector<double>& divisors,
+                   double mix = 0.0);
+  // The same of one share; its differences are 0 afterwards.
+  void move_anchor_at(const OuterShare& share, const OuterStep& step);
+  // Makes the momentum of all shares: momentum m + scale d, each divided.
+  void make_momentum(const OuterStep& step, const std::vector<double>& divisors);
+  void scale_momentum(double factor);
+
+  // Squares of what shares that count have, by parameter of the model.
+  [[nodiscard]] std::vector<double> squares_of_differences(int fragment);
+  [[nodiscard]] std::vector<double> squares_of_momentum();
+
+  // By parameter of the model; 0: not trained.
+  [[nodiscard]] const std::vector<double>& elements() const { return elements_; }
+
+  // Elements of the model in a fragment.
+  [[nodiscard]] double elements_of(int fragment) const;
+
+ private:
+  [[nodiscard]] Tensor view(const Buffer& buffer, const OuterShare& share) const;
+  [[nodiscard]] Tensor weight(const OuterShare& share) const;
+  [[nodiscard]] std::vector<double> squares_of(const Buffer& buffer,
+                                               const std::vector<OuterShare>& shares);
+
+  [[nodiscard]] std::size_t parameter_of(const OuterShare& share) const {
+    return parameters_[share.piece];
+  }
+
+  MeshModel* model_;
+  std::vector<std::size_t> parameters_;  // of the rank's pieces, among those of the model
+  std::vector<int> fragments_;           // of the model's parameters
+  std::vector<double> elements_;         // likewise
+  std::vector<OuterShare> shares_;
+  Buffer anchor_;
+  Buffer momentum_;
+  Buffer difference_;
+  Buffer lead_;
+};
+
+}  // namespace slackline

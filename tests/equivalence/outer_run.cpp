@@ -1,0 +1,89 @@
+#include "tests/equivalence/outer_run.h"
+
+#include <memory>
+#include <numeric>
+
+#include "core/comm/world.h"
+#include "tests/equivalence/bounds.h"
+
+namespace slackline::testing {
+
+namespace {
+
+constexpr double kHangSeconds = 60.0;
+
+}  // namespace
+
+OuterRun run_of(const std::string& outer, int tensor, int pipeline, int data, int group) {
+  OuterRun run{.outer = read_outer_config(JsonReader::parse(outer, "test"))};
+  run.mesh.model = {.layers = 2, .hidden = 32, .heads = 4, .sequence = 16, .vocab = 67, .ffn = 96};
+  run.mesh.steps = 6;
+  run.mesh.parallel.tensor = tensor;
+  run.mesh.parallel.pipeline = pipeline;
+  run.mesh.parallel.data = data;
+  run.mesh.parallel.group = group;
+  run.mesh.parallel.groups_apart = true;
+  return run;
+}
+
+double rate_of(std::int64_t step) {
+  return kLearningRate / (1.0 + 0.1 * static_cast<double>(step));
+}
+
+OuterResult run_outer(const OuterRun& run, const OuterHooks& hooks) {
+  const int workers = run.mesh.parallel.num_workers();
+  std::vector<std::unique_ptr<LogicalState>> anchors;
+  anchors.reserve(static_cast<std::size_t>(workers));
+  for (int i = 0; i < workers; ++i) {
+    anchors.push_back(std::make_unique<LogicalState>(run.mesh.model));
+  }
+  OuterResult result;
+  std::vector<std::size_t> bytes(static_cast<std::size_t>(run.mesh.parallel.num_ranks()));
+  const WorldOptions options{.timeout_seconds = kHangSeconds};
+  run_local_ranks(run.mesh.parallel.num_ranks(), options, [&](Communicator& world) {
+    Groups groups(world, run.mesh.parallel, run.mesh.model.tie_embeddings);
+    MeshModel model(run.mesh.options(), groups);
+    OuterLoop outer({.config = run.outer, .rate = rate_of, .codec = run.codec}, model);
+    const auto call = [&](const auto& hook, auto& argument) {
+      if (hook) {
+        hook(model, argument);
+      }
+    };
+    model.initialize(kSeed);
+    outer.restart();
+    for (int step = 1; step <= run.mesh.steps; ++step) {
+      const bool last = step == run.mesh.steps;
+      const bool ends = last || outer.ends_round(step);
+      RankBatches batches(run.mesh, run.same_samples ? 0 : groups.replica(), step);
+      const StepFacts facts = model.make_gradients(batches.micro_batches());
+      model.update(rate_of(step),
+                   facts.gradient_norm,
+                   ends ? MeshModel::Publishing::caller : MeshModel::Publishing::update);
+      call(hooks.after_update, step);
+      if (ends) {
+        call(hooks.before_end, outer);
+        const RoundEnd end = outer.end_round(step, {.loss = facts.loss}, last);
+        call(hooks.after_end, outer);
+        if (world.rank() == 0) {
+          result.rounds.push_back(end);
+        }
+        model.require_sync();
+      }
+    }
+    model.finish_gather();
+    for (const OuterLoop::State& state : outer.all_state()) {
+      if (state.share.counted) {
+        anchors[static_cast<std::size_t>(groups.worker_index())]->put(
+            {.parameter = state.piece->parameter, .range = state.share.range}, state.anchor);
+      }
+    }
+    bytes[static_cast<std::size_t>(world.rank())] = groups.outer->bytes_sent();
+  });
+  result.outer_bytes = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
+  for (const std::unique_ptr<LogicalState>& anchor : anchors) {
+    result.anchors.push_back(anchor->take());
+  }
+  return result;
+}
+
+}  // namespace slackline::testing
