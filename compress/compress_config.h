@@ -46,7 +46,7 @@ struct CompressConfig {
   bool epilogue_only = true;             // of optimus_cc
   std::optional<int> stages{};           // of optimus_cc: the first ones; absent: 3 of 4
   std::string plan{};                    // of replay: the path of a plan.json
-  // Of rounds between workers that train apart; in force under every policy but none.
+  // Compresses rounds between workers that train apart; in force under every policy but none.
   std::optional<CodecSetting> outer{};
   GuardConfig guard{};
 

@@ -72,7 +72,7 @@ BoundaryCodec* BoundaryCodecs::find_or_make(const BoundaryEnd& end,
   return codecs_.back().get();
 }
 
-BoundaryCodec* BoundaryCodecs::codec_of(const Op& op) const {
+BoundaryCodec* BoundaryCodecs::at(const Op& op) const {
   if (by_transfer_.empty()) {
     return nullptr;
   }

@@ -25,7 +25,7 @@ class BoundaryCodecs final : public Channel {
   void obey(const CompressionPlan& plan, const ChannelCodecs& maker) override;
 
   // The codec at this rank's end of a send or receive; null where it travels plain.
-  [[nodiscard]] BoundaryCodec* codec_of(const schedule::Op& op) const;
+  [[nodiscard]] BoundaryCodec* at(const schedule::Op& op) const;
 
   // Returns where codecs run. REQUIRES: run_codecs_on() was called since the last obey().
   [[nodiscard]] const CodecStream& stream() const { return *stream_; }

@@ -26,7 +26,7 @@ Tensor MessageChannel::Message::frame() {
 void MessageChannel::send(const Op& op, const Outgoing& outgoing) {
   keep(op, outgoing.share);
   Message& message = op.kind == OpKind::send_forward ? sent_output_ : sent_gradient_;
-  message.codec = codec_of(op);
+  message.codec = boundary_codec(op);
   Communicator& group = group_of(op);
   message.transfer = group.send(message.codec == nullptr ? outgoing.share : message.frame(),
                                 schedule::peer_chunk(op) % group.size(),
@@ -41,7 +41,7 @@ void MessageChannel::receive(const Op& op, const Tensor& share) {
     sent_gradient_.transfer.wait();
   }
   Message& message = forward ? input_ : gradient_;
-  message.codec = codec_of(op);
+  message.codec = boundary_codec(op);
   Communicator& group = group_of(op);
   message.transfer = group.receive(message.codec == nullptr ? share : message.frame(),
                                    schedule::peer_chunk(op) % group.size(),
@@ -130,13 +130,13 @@ TransferWork MessageChannel::decoding(const Op& op, const Tensor& values, Messag
 }
 
 BoundaryCodec* MessageChannel::mask_of(const Op& op) const {
-  BoundaryCodec* const sent =
-      codec_of({.kind = OpKind::send_forward, .chunk = op.chunk, .micro_batch = op.micro_batch});
+  BoundaryCodec* const sent = boundary_codec(
+      {.kind = OpKind::send_forward, .chunk = op.chunk, .micro_batch = op.micro_batch});
   return sent != nullptr && sent->masks() ? sent : nullptr;
 }
 
-BoundaryCodec* MessageChannel::codec_of(const Op& op) const {
-  return routes_->codecs == nullptr ? nullptr : routes_->codecs->codec_of(op);
+BoundaryCodec* MessageChannel::boundary_codec(const Op& op) const {
+  return routes_->codecs == nullptr ? nullptr : routes_->codecs->at(op);
 }
 
 Communicator& MessageChannel::group_of(const Op& op) const {

@@ -86,7 +86,7 @@ class MessageChannel {
                                       const Tensor& values,
                                       Message& message);
   // Null where the transfer of a send or receive travels plain.
-  [[nodiscard]] BoundaryCodec* codec_of(const schedule::Op& op) const;
+  [[nodiscard]] BoundaryCodec* boundary_codec(const schedule::Op& op) const;
   // The codec that sent the activation of a gradient that arrives, where it masks that.
   [[nodiscard]] BoundaryCodec* mask_of(const schedule::Op& op) const;
   [[nodiscard]] Communicator& group_of(const schedule::Op& op) const;

@@ -78,9 +78,9 @@ bool has_settled(const PlanHistory& plans, std::int64_t step, const TransferClas
   if (sampled.from_step == 1 || sampled.from_step <= before) {
     return true;
   }
-  const CodecSetting* codec = sampled.plan.codec_of(members);
+  const CodecSetting* codec = sampled.plan.setting_of(members);
   const CodecSetting* earlier =
-      plan_at(plans, std::max<std::int64_t>(1, before)).plan.codec_of(members);
+      plan_at(plans, std::max<std::int64_t>(1, before)).plan.setting_of(members);
   return codec != nullptr && earlier != nullptr && *codec == *earlier;
 }
 
@@ -142,7 +142,7 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
   std::vector<std::pair<CompressionPlan::Class*, const ClassQuality*>> changed;
   for (const ClassQuality& quality : found) {
     const auto row = row_of(plan, quality.members);
-    const CodecSetting* setting = sampled.codec_of(quality.members);
+    const CodecSetting* setting = sampled.setting_of(quality.members);
     const bool waits = !row->codec || setting == nullptr || *row->codec != *setting ||
                        !has_settled(plans, step, quality.members);
     const auto bound = rule.max_error.find(quality.members.site);
@@ -154,7 +154,7 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
     changed.emplace_back(&*row, &quality);
   }
   for (const auto& [row, quality] : changed) {
-    const CodecSetting& before = *sampled.codec_of(row->members);
+    const CodecSetting& before = *sampled.setting_of(row->members);
     const bool owes = before.error_feedback != ErrorFeedback::none;
     row->reason = fmt::format("{}from step {} {}; {} {:.4g} above {:g} in step {}",
                               kMark,

@@ -9,7 +9,7 @@ namespace slackline {
 
 using schedule::TransferClass;
 
-const CodecSetting* CompressionPlan::codec_of(const TransferClass& members) const {
+const CodecSetting* CompressionPlan::setting_of(const TransferClass& members) const {
   for (const Class& row : classes) {
     if (row.members == members) {
       return row.codec ? &*row.codec : nullptr;

@@ -24,7 +24,7 @@ struct CompressionPlan {
   std::vector<Class> classes{};  // in order of members
 
   // Null where the class stays plain, or does not exist.
-  [[nodiscard]] const CodecSetting* codec_of(const schedule::TransferClass& members) const;
+  [[nodiscard]] const CodecSetting* setting_of(const schedule::TransferClass& members) const;
 
   [[nodiscard]] bool compresses_anything() const;
 

@@ -96,7 +96,7 @@ std::optional<BoundaryEnd> PipelineBoundaries::end_of(const Op& op,
     return std::nullopt;
   }
   const TransferId id = id_of(op);
-  const CodecSetting* setting = plan.codec_of(class_of(id));
+  const CodecSetting* setting = plan.setting_of(class_of(id));
   if (setting == nullptr || !pays_at_boundary(*setting, options_.share, options_.dtype)) {
     return std::nullopt;
   }

@@ -165,7 +165,7 @@ std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
     const schedule::TransferId id = schedule::id_of_send(ops[i]);
     const schedule::TransferClass members{.site = id.site, .stage = id.stage, .phase = phases[i]};
     SentBytes& row = classes[members];
-    const CodecSetting* codec = plan.codec_of(members);
+    const CodecSetting* codec = plan.setting_of(members);
     const bool pays = codec != nullptr && pays_at_boundary(*codec, share, job.precision);
     if (!row.members) {
       row.axis = axis_named("pipeline");

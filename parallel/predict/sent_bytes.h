@@ -60,7 +60,7 @@ struct AxisBytes {
 [[nodiscard]] AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place);
 [[nodiscard]] AxisBytes step_bytes(const MeshLists& lists, const CompressionPlan& plan);
 
-// Those of all ranks that leave their group of data ranks.
+// The same, of all ranks, as far as they leave a group of data ranks.
 [[nodiscard]] AxisBytes step_bytes_across(const MeshLists& lists, const CompressionPlan& plan);
 
 }  // namespace slackline

@@ -73,7 +73,7 @@ class OuterLoop {
 
   [[nodiscard]] const OuterRounds& rounds() const { return rounds_; }
 
-  // Of a number that all ranks of a worker have. All ranks of the run call it.
+  // Takes a number that all ranks of a worker have. All ranks of the run call it.
   [[nodiscard]] double mean_over_workers(double number);
 
   // Gives weights and anchor each other's values, and publishes the weights: to evaluate the anchor

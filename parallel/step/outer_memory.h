@@ -23,7 +23,7 @@ class OuterMemory {
 
   [[nodiscard]] const std::vector<OuterShare>& shares() const { return shares_; }
 
-  // Those of one fragment.
+  // The shares of one fragment.
   [[nodiscard]] std::vector<OuterShare> shares_of(int fragment) const;
 
   [[nodiscard]] Tensor differences() const;

@@ -12,16 +12,16 @@ namespace {
 using Kind = GradientBucket::Kind;
 
 // Null where the parameter travels plain.
-const CodecSetting* codec_of(const Parameter& parameter,
-                             const SyncOp& op,
-                             const GradientBucket& bucket,
-                             const RankPlan& rank,
-                             const CompressionPlan& plan) {
+const CodecSetting* setting_of(const Parameter& parameter,
+                               const SyncOp& op,
+                               const GradientBucket& bucket,
+                               const RankPlan& rank,
+                               const CompressionPlan& plan) {
   const Shape& shape = parameter.shard.shape;
   if (bucket.kind == Kind::norms || shape.rank() != 2 || op.ranks == 1) {
     return nullptr;
   }
-  const CodecSetting* setting = plan.codec_of(class_of(parameter, bucket, rank));
+  const CodecSetting* setting = plan.setting_of(class_of(parameter, bucket, rank));
   if (setting == nullptr || setting->always) {
     return setting;
   }
@@ -117,7 +117,7 @@ CodedBucket coded_bucket(const SyncOp& op,
   // Messages of the ranks of a group add in rank order, a table's pairs among them.
   const SumOrder order{.runs = {op.order.runs[0] * op.order.runs[1], 1}};
   for (const Parameter* parameter : bucket.holds) {
-    const CodecSetting* setting = codec_of(*parameter, op, bucket, rank, plan);
+    const CodecSetting* setting = setting_of(*parameter, op, bucket, rank, plan);
     if (setting == nullptr) {
       coded.plain.push_back(parameter);
       continue;

@@ -80,7 +80,7 @@ std::optional<CodedGather> coded_gather(const SyncPlan& sync,
   if (gather.segments.empty()) {
     return std::nullopt;
   }
-  const CodecSetting* setting = plan.codec_of(*gather.segments.front().ops.front().members);
+  const CodecSetting* setting = plan.setting_of(*gather.segments.front().ops.front().members);
   if (setting == nullptr) {
     return std::nullopt;
   }

@@ -43,7 +43,7 @@ struct RoundPlace {
   std::uint64_t seed = 0;
 };
 
-// Of matrices and tables those are coded that get smaller by it; norms and biases travel plain.
+// Codes matrices and tables that get smaller by it; norms and biases travel plain.
 [[nodiscard]] CodedRound coded_round(const std::vector<OuterShare>& shares,
                                      const std::vector<OptimizerPiece>& pieces,
                                      const CodecSetting& setting,

@@ -59,7 +59,7 @@ std::vector<Row> rows() {
   return all;
 }
 
-std::unique_ptr<Codec> codec_of(const CodecSetting& setting, const MatrixShape& shape) {
+std::unique_ptr<Codec> codec_for(const CodecSetting& setting, const MatrixShape& shape) {
   return make_codec(setting, {{.name = "bench", .shape = shape}}, 1);
 }
 
@@ -70,7 +70,7 @@ class Bench {
         stream_({.num_threads = options.threads, .workspace_bytes = std::size_t{1} << 30U}) {}
 
   void run(const Row& row, const MatrixShape& shape) {
-    const auto codec = codec_of(row.setting, shape);
+    const auto codec = codec_for(row.setting, shape);
     const Shape dims{shape.rows, shape.columns};
     const Shape frame_dims{static_cast<std::int64_t>(codec->frame_bytes())};
     const auto matrix = [&] { return Codec::Matrices{matrices_.take(DType::f32, dims)}; };

@@ -160,7 +160,7 @@ class Bench {
     }
   }
 
-  // Of the slowest rank.
+  // Returns the slowest rank's seconds.
   double timed(const std::function<void()>& call) {
     world_.barrier({}).wait();
     std::vector<double> all(static_cast<std::size_t>(world_.size()), 0.0);

@@ -6,7 +6,12 @@ ranks that step together, or as four workers that meet in rounds, by method, per
 travels. The corpus is the quickstart's (tools/quickstart, or its `prepare` stage). A finished run is kept in OUT and not
 run again; so the bench may be stopped and called again, and its result files may be carried to another machine.
 
+With --scale: nothing is trained. `slackline plan` says what a step takes on 16 and on 128 assumed GPUs (40 % of an A100's
+TF32 peak), eight to a node, over 800 and 80 Gb/s, by method and period; the ratio of both speeds, each rank's, says how a
+method scales.
+
 usage: tools/bench/outer_bench.py CORPUS OUT [--seeds N] [--steps N] [--only PATTERN] [--table]
+       tools/bench/outer_bench.py --scale
        CORPUS: directory with train.bin and valid.bin      --only: rows whose name matches (shell pattern)
        --table: print what is in OUT, run nothing
 """
@@ -14,14 +19,14 @@ usage: tools/bench/outer_bench.py CORPUS OUT [--seeds N] [--steps N] [--only PAT
 import argparse
 import fnmatch
 import json
-import os
 import pathlib
 import shutil
 import statistics
 import subprocess
 import sys
 
-from runs import BINARY, print_header, print_row, require_binary
+from assumed_gpus import cost_file
+from runs import BINARY, REPOSITORY, KeptResults, Workplace, print_header, print_row, require_binary
 
 FIRST_SEED = 1234
 RANKS = 4
@@ -101,14 +106,10 @@ class Bench:
         self._corpus = corpus.resolve()
         self._out = out
         self._steps = steps
-
-    def _result(self, name, seed):
-        slug = "".join(letter if letter.isalnum() else "-" for letter in name)
-        return self._out / f"{slug}-{self._steps}-{seed}.json"
+        self._kept = KeptResults(out)
 
     def run(self, name, seed):
-        result = self._result(name, seed)
-        if result.exists():
+        if self._kept.has(name, self._steps, seed):
             return
         directory = self._out / "run"
         shutil.rmtree(directory, ignore_errors=True)
@@ -122,14 +123,11 @@ class Bench:
         loss = [line["eval_loss"] for line in lines if "eval_loss" in line][-1]
         axis = "outer" if "outer" in ROWS[name] else "data"
         sent = sum(line["axes"][axis]["sent_bytes"] for line in lines if "axes" in line)
-        temporary = result.with_suffix(".part")
-        temporary.write_text(json.dumps({"valid_loss": loss, "sent_bytes": sent}))
-        os.replace(temporary, result)
+        self._kept.write({"valid_loss": loss, "sent_bytes": sent}, name, self._steps, seed)
         print(f"{name}, seed {seed}: {loss:.4f}", file=sys.stderr, flush=True)
 
     def read(self, name, seed):
-        result = self._result(name, seed)
-        return json.loads(result.read_text()) if result.exists() else None
+        return self._kept.read(name, self._steps, seed)
 
 
 def print_table(bench, seeds, steps):
@@ -151,7 +149,78 @@ def print_table(bench, seeds, steps):
         )
 
 
+GPUS = 8  # of a node
+SCALES = (16, 128)  # GPUs
+SEQUENCES = 8  # of a GPU and step
+CLUSTERS = ("a100_800g_rdma", "a100_80g_tcp")
+SHAPES = {
+    "GPT-2 small": {"layers": 12, "hidden": 768, "heads": 12, "sequence": 1024, "vocab": 50304},
+    "GPT-2 medium": {"layers": 24, "hidden": 1024, "heads": 16, "sequence": 1024, "vocab": 50304},
+    "7B": {"layers": 32, "hidden": 4096, "heads": 32, "sequence": 1024, "vocab": 32000, "tie_embeddings": False},
+}
+# Data strategy, and where there are rounds their delay. Local-SGD and SlowMo wait alike, and Overlap-Local-SGD hides
+# what CO2 hides.
+SCALED = {
+    "data parallel": ("replicate", None),
+    "ZeRO-1": ("zero1", None),
+    "Local-SGD, SlowMo": ("replicate", 0),
+    "CO2, Overlap-Local-SGD": ("replicate", 1),
+    "CO2, NII inside": ("zero2", 1),
+}
+PERIODS = (12, 48)
+
+
+def planned(place, shape, gpus, cluster, strategy, delay):
+    return {
+        "run": {"dir": "unused", "steps": 1},
+        "precision": "bf16",
+        "model": {**shape, "recompute": "block" if shape["hidden"] > 1024 else "none"},
+        "data": {"train": [{"path": str(place.path / "corpus")}], "split": [1, 0, 0]},
+        "batch": {"global": SEQUENCES * gpus, "micro": 1 if shape["hidden"] > 1024 else SEQUENCES},
+        "parallel": {"data": gpus, "group": GPUS, "data_strategy": strategy},
+        "network": {"links": str(REPOSITORY / f"configs/clusters/{cluster}.json")},
+        "outer": {"method": "none"} if delay is None else {"method": "co2", "period": 12, "delay": delay},
+    }
+
+
+def step_seconds(plan, costs, delay, period):
+    """With rounds a mean of a period, whose end moves the anchor in one pass over the rank's share."""
+    step = plan["step_seconds"]
+    if delay is None:
+        return step
+    update = next(op["seconds"] for op in costs["ops"] if op["kind"] == "element_update")
+    share = next(item["bytes"] for item in plan["memory"] if item["name"].startswith("outer anchor")) / 12
+    travels = plan["outer"]["seconds"]
+    computes = period * step + share * update
+    return (max(computes, travels) if delay else computes + travels) / period
+
+
+def print_scale(place):
+    print_header("model", "link", "method", "period", *(f"{gpus} GPUs, tokens/s" for gpus in SCALES), "ratio")
+    for name, shape in SHAPES.items():
+        costs = cost_file(shape, [])
+        path = place.write("costs.json", costs)
+        for cluster in CLUSTERS:
+            for method, (strategy, delay) in SCALED.items():
+                plans = [place.plan(planned(place, shape, gpus, cluster, strategy, delay), path) for gpus in SCALES]
+                fits = plans[-1]["memory_bytes"] <= 80e9
+                for period in PERIODS if delay is not None else ("",):
+                    speeds = [
+                        SEQUENCES * gpus * shape["sequence"] / step_seconds(plan, costs, delay, period)
+                        for gpus, plan in zip(SCALES, plans)
+                    ]
+                    ratio = speeds[1] / SCALES[1] / (speeds[0] / SCALES[0])
+                    shown = [f"{speed:.0f}" if fits else f"({speed:.0f})" for speed in speeds]
+                    print_row(name, cluster, method, period, *shown, f"{ratio:.3f}")
+
+
 def main():
+    if sys.argv[1:] == ["--scale"]:
+        require_binary()
+        place = Workplace()
+        place.prepare_letters("corpus", 1 << 16)
+        print_scale(place)
+        return
     parser = argparse.ArgumentParser(usage=__doc__[__doc__.index("usage: ") + len("usage: ") :])
     parser.add_argument("corpus", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)

@@ -17,14 +17,13 @@ usage: tools/bench/quality_bench.py CORPUS OUT [--seeds N] [--steps N] [--slow] 
 
 import argparse
 import json
-import os
 import pathlib
 import shutil
 import statistics
 import subprocess
 import sys
 
-from runs import BINARY, print_header, print_row, require_binary
+from runs import BINARY, KeptResults, print_header, print_row, require_binary
 
 FIRST_SEED = 1234
 SWEEP_RANKS = (2, 4, 8, 16, 32, 64)
@@ -127,10 +126,7 @@ class Bench:
         self._corpus = corpus.resolve()
         self._out = out
         self._steps = steps
-
-    def _result(self, name, seed):
-        slug = "".join(letter if letter.isalnum() else "-" for letter in name)
-        return self._out / f"{slug}-{seed}.json"
+        self._kept = KeptResults(out)
 
     def run_slow(self, name, seed, row):
         links = self._out / "slow_link.json"
@@ -138,8 +134,7 @@ class Bench:
         self.run(f"slow {name}", seed, (*row, str(links)))
 
     def run(self, name, seed, row):
-        result = self._result(name, seed)
-        if result.exists():
+        if self._kept.has(name, seed):
             return
         directory = self._out / "run"
         shutil.rmtree(directory, ignore_errors=True)
@@ -156,20 +151,17 @@ class Bench:
             axis: {key: bytes[key] for key in ("raw_bytes", "sent_bytes")}
             for axis, bytes in last["axes"].items()
         }
-        temporary = result.with_suffix(".part")
         steps = [line for line in lines if "step_seconds" in line]
-        temporary.write_text(json.dumps({"valid_loss": losses[-1], "axes": axes, "curve": curve(steps)}))
-        shutil.copyfile(directory / "plan.txt", result.with_suffix(".plan.txt"))
-        os.replace(temporary, result)
+        shutil.copyfile(directory / "plan.txt", self._kept.path(name, seed).with_suffix(".plan.txt"))
+        self._kept.write({"valid_loss": losses[-1], "axes": axes, "curve": curve(steps)}, name, seed)
         print(f"{name}, seed {seed}: {losses[-1]:.4f}", file=sys.stderr, flush=True)
 
     def read(self, name, seed):
-        result = self._result(name, seed)
-        return json.loads(result.read_text()) if result.exists() else None
+        return self._kept.read(name, seed)
 
     def baseline(self, seed):
         run = self.read("baseline", seed) or self.read("slow baseline", seed)
-        return run["valid_loss"]
+        return run["valid_loss"] if run else None
 
 
 def curve(steps):
@@ -244,6 +236,8 @@ def print_quality(bench, seeds):
 def print_sweep(bench, seed):
     print_header("CB, rank", "bytes sent", "with LEP", "difference", "without LEP", "difference")
     baseline = bench.baseline(seed)
+    if baseline is None:
+        return
     for rank in SWEEP_RANKS:
         cells = []
         for error_feedback in ("lazy", "none"):

@@ -37,6 +37,30 @@ def cores_awake():
             spinner.wait()
 
 
+class KeptResults:
+    """Results of finished runs, a JSON file each, by names: a bench may be stopped, called again, and go on."""
+
+    def __init__(self, directory):
+        self.directory = directory
+
+    def path(self, *names):
+        text = "-".join(str(name) for name in names)
+        return self.directory / ("".join(letter if letter.isalnum() else "-" for letter in text) + ".json")
+
+    def has(self, *names):
+        return self.path(*names).exists()
+
+    def read(self, *names):
+        """None where there is none."""
+        return json.loads(self.path(*names).read_text()) if self.has(*names) else None
+
+    def write(self, result, *names):
+        path = self.path(*names)
+        temporary = path.with_suffix(".part")
+        temporary.write_text(json.dumps(result))
+        os.replace(temporary, path)
+
+
 class Run:
     """One finished run: its steps' lines of metrics.jsonl, its CPU seconds and its messages."""
 

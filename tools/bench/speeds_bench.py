@@ -23,7 +23,7 @@ import statistics
 import sys
 
 from do_no_harm_bench import codec_name
-from runs import Workplace, cores_awake, percent, print_header, print_row, require_binary
+from runs import KeptResults, Workplace, cores_awake, percent, print_header, print_row, require_binary
 from turns import quartiles, take_turns
 
 MODEL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
@@ -165,20 +165,16 @@ def compare(place, corpus, layout, link, chosen, rounds, costs=None):
     return {name: [one[name].seconds for one in turns] for name in plans}
 
 
-def result_path(out, layout, link):
-    return out / ("".join(letter if letter.isalnum() else "-" for letter in f"{layout} {link}") + ".json")
-
-
-def measure(place, corpus, out, layout, link, rounds):
+def measure(place, corpus, kept, layout, link, rounds):
     origin = LAYOUTS[layout][3]
     if origin is None:
         chosen = choose_really(place, corpus, layout, link)
         seconds = compare(place, corpus, layout, link, chosen, rounds)
     else:
-        costs = json.loads(result_path(out, origin, link).read_text())["chosen"]["costs"]
+        costs = kept.read(origin, link)["chosen"]["costs"]
         chosen = choose_by_plan(place, corpus, layout, link, costs)
         seconds = compare(place, corpus, layout, link, chosen, rounds, costs)
-    result_path(out, layout, link).write_text(json.dumps({"chosen": chosen, "seconds": seconds}))
+    kept.write({"chosen": chosen, "seconds": seconds}, layout, link)
 
 
 def choice(classes):
@@ -212,21 +208,21 @@ def main():
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    kept = KeptResults(arguments.out)
     if not arguments.table:
         require_binary()
         place = Workplace()
         with cores_awake():
             for layout in arguments.layouts:
                 for link in LAYOUTS[layout][2]:
-                    if not result_path(arguments.out, layout, link).exists():
-                        measure(place, arguments.corpus.resolve(), arguments.out, layout, link, arguments.rounds)
+                    if not kept.has(layout, link):
+                        measure(place, arguments.corpus.resolve(), kept, layout, link, arguments.rounds)
                         print(f"{layout}, {link}: done", file=sys.stderr, flush=True)
     print_header("layout", "link", "plain", "chosen", "plain / chosen", "best fixed / chosen", "predicted", "which is")
     for layout in arguments.layouts:
         for link in LAYOUTS[layout][2]:
-            path = result_path(arguments.out, layout, link)
-            if path.exists():
-                print_result(layout, link, json.loads(path.read_text()))
+            if result := kept.read(layout, link):
+                print_result(layout, link, result)
 
 
 if __name__ == "__main__":

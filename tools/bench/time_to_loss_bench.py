@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 
-from runs import BINARY, REPOSITORY, Workplace, print_header, print_row, require_binary
+from runs import BINARY, REPOSITORY, KeptResults, Workplace, print_header, print_row, require_binary
 
 NETLAB = str(REPOSITORY / "tools/bench/netlab")
 PEER = str(REPOSITORY / "tools/bench/time_to_loss_peer.py")
@@ -168,24 +168,18 @@ def loss_at(points, mark):
     return None
 
 
-def result_path(out, rate, name, seed):
-    slug = "".join(letter if letter.isalnum() else "-" for letter in name)
-    return out / f"{rate}-{slug}-{seed}.json"
-
-
 def steps_between(place, corpus, rate, seed, compress, seconds):
     """Steps after which to validate, by a short run."""
     first = run_ours(place, corpus, rate, seed, compress, 1.0, 8)
     return max(1, round(seconds / VALIDATIONS / first["step_seconds"]))
 
 
-def print_table(out, rates, seeds, marks):
+def print_table(kept, rates, seeds, marks):
     names = [*OURS, *PEERS]
     print_header("link", "row", "step s", *(f"loss at {mark} s, seed {seed}" for mark in marks for seed in seeds))
     for rate in rates:
         for name in names:
-            runs = {seed: result_path(out, rate, name, seed) for seed in seeds}
-            found = {seed: json.loads(path.read_text()) for seed, path in runs.items() if path.exists()}
+            found = {seed: run for seed in seeds if (run := kept.read(rate, name, seed))}
             if not found:
                 continue
             step = statistics.mean(run["step_seconds"] for run in found.values())
@@ -207,6 +201,7 @@ def main():
     seeds = [FIRST_SEED + i for i in range(arguments.seeds)]
     marks = [mark for mark in MARKS if mark <= arguments.seconds]
     arguments.out.mkdir(parents=True, exist_ok=True)
+    kept = KeptResults(arguments.out)
     names = arguments.rows or [*OURS, *(PEERS if arguments.peer else {})]
     if not arguments.table:
         require_binary()
@@ -215,17 +210,16 @@ def main():
         for seed in seeds:
             for rate in arguments.rates:
                 for name in names:
-                    result = result_path(arguments.out, rate, name, seed)
-                    if result.exists():
+                    if kept.has(rate, name, seed):
                         continue
                     if name in OURS:
                         every = steps_between(place, corpus, rate, seed, OURS[name], arguments.seconds)
                         run = run_ours(place, corpus, rate, seed, OURS[name], arguments.seconds, every)
                     else:
                         run = run_peer(place, corpus, rate, seed, PEERS[name], arguments.seconds, arguments.peer)
-                    result.write_text(json.dumps(run))
+                    kept.write(run, rate, name, seed)
                     print(f"{rate}, {name}, seed {seed}: {run['curve'][-1]}", file=sys.stderr, flush=True)
-    print_table(arguments.out, arguments.rates, seeds, marks)
+    print_table(kept, arguments.rates, seeds, marks)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40U;
 
 const CodecSetting* forward_codec(const CompressionPlan& plan, int stage) {
   const CodecSetting* steady =
-      plan.codec_of({.site = Site::pipeline_forward, .stage = stage, .phase = Phase::steady});
+      plan.setting_of({.site = Site::pipeline_forward, .stage = stage, .phase = Phase::steady});
   if (steady != nullptr) {
     return steady;
   }

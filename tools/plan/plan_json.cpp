@@ -66,8 +66,7 @@ std::string size_json(std::size_t bytes) {
   return bytes == Hierarchy::kNever ? "null" : fmt::format("{}", bytes);
 }
 
-// Of communicators that span several groups of data ranks: from which sizes on they go through
-// them.
+// Says from which sizes on collectives go through groups, where communicators span several.
 std::string collectives_json(const ParallelConfig& parallel) {
   std::vector<std::string> rows;
   const auto add = [&](const char* axis, const Hierarchy& hierarchy) {

@@ -29,7 +29,7 @@ constexpr std::int64_t kLastToldStep = 5;
 void note_errors(const StepRecord& record, Channels& channels) {
   const CompressionPlan& plan = plan_at(channels.plans(), record.step).plan;
   for (const ClassQuality& quality : record.compression) {
-    const CodecSetting& codec = *plan.codec_of(quality.members);
+    const CodecSetting& codec = *plan.setting_of(quality.members);
     const double lost = lost_share(quality, codec.error_feedback);
     if (std::isfinite(lost)) {
       channels.errors().note_sample(

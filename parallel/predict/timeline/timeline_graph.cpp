@@ -202,15 +202,16 @@ class GraphBuilder {
     int last = 0;
   };
 
-  [[nodiscard]] int codec_of(int rank) const { return schedule_.num_ranks + rank; }
+  [[nodiscard]] int codec_resource(int rank) const { return schedule_.num_ranks + rank; }
 
   // `whole`: the transfer in one node, with its links, of which `codec_share` of the class' codec
   // seconds are.
   Chain add_chain(const GraphNode& whole, double codec_share) {
     const auto [rank, peer] = std::pair{whole.node.rank, whole.node.peer};
-    GraphNode codec{.node = whole.node,
-                    .has_codec = true,
-                    .resources = {codec_of(rank), peer == rank ? kNoResource : codec_of(peer)}};
+    GraphNode codec{
+        .node = whole.node,
+        .has_codec = true,
+        .resources = {codec_resource(rank), peer == rank ? kNoResource : codec_resource(peer)}};
     codec.node.part = NodePart::encode;
     codec.timing.encode_share = codec_share;
     Chain chain{.first = add(codec)};

@@ -73,7 +73,7 @@ std::string outcome(const MeshJob& job,
   if (!next) {
     return "kept";
   }
-  const CodecSetting* codec = next->plan.plan.codec_of(members);
+  const CodecSetting* codec = next->plan.plan.setting_of(members);
   return codec == nullptr ? "off" : short_text(*codec);
 }
 
@@ -208,8 +208,8 @@ TEST_CASE("a change leaves other classes alone and says what, where, from when a
       guarded_plan(job, plans, 10, measured(kCooldown, 0.75), kRule);
   REQUIRE(next);
   CHECK(next->plan.from_step == 10 + kStepsToChange);
-  CHECK(*next->plan.plan.codec_of(kSteady) == low_rank(4));
-  CHECK(*next->plan.plan.codec_of(kCooldown) == low_rank(8));
+  CHECK(*next->plan.plan.setting_of(kSteady) == low_rank(4));
+  CHECK(*next->plan.plan.setting_of(kCooldown) == low_rank(8));
   REQUIRE(next->changes.size() == 1);
   CHECK(next->changes.front() ==
         "pipeline_backward, stage 1, cooldown: guard: from step 13 low_rank 4 becomes low_rank 8; "
@@ -306,7 +306,7 @@ TEST_CASE("a class whose codec has changed since the sampled step waits for the 
   const std::optional<GuardedPlan> second =
       guarded_plan(job, plans, first->plan.from_step + kStepsToSettle, found, kRule);
   REQUIRE(second);
-  CHECK(*second->plan.plan.codec_of(kSteady) == low_rank(8));
+  CHECK(*second->plan.plan.setting_of(kSteady) == low_rank(8));
 }
 
 // 100 x 101 elements of which some are taken: each at most once, and of all columns alike.

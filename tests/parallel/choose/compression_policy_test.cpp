@@ -100,7 +100,7 @@ std::vector<TransferId> compressed(const PlanHistory& plans, const Schedule& sch
   std::vector<TransferId> all;
   for (const Phase phase : {Phase::warmup, Phase::steady, Phase::cooldown}) {
     const TransferClass members{Site::pipeline_backward, stage, phase};
-    if (plans.back().plan.codec_of(members) != nullptr) {
+    if (plans.back().plan.setting_of(members) != nullptr) {
       const std::vector<TransferId> some = members_of(schedule, members);
       all.insert(all.end(), some.begin(), some.end());
     }
@@ -189,17 +189,17 @@ TEST_CASE("optimus_cc takes the paper's ranks unless sites are set") {
   const TransferClass boundary{Site::pipeline_backward, 1, Phase::cooldown};
   const TransferClass gradient{Site::data_gradient, 0, Phase::tail};
   const PlanHistory paper = make_compression_plans(read(R"({"policy": "optimus_cc"})"), job);
-  CHECK(*paper.back().plan.codec_of(boundary) ==
+  CHECK(*paper.back().plan.setting_of(boundary) ==
         CodecSetting{.error_feedback = ErrorFeedback::lazy, .always = true, .rank = 16});
-  CHECK(*paper.back().plan.codec_of(gradient) ==
+  CHECK(*paper.back().plan.setting_of(gradient) ==
         CodecSetting{.error_feedback = ErrorFeedback::immediate, .always = true, .rank = 128});
   const PlanHistory set = make_compression_plans(
       read(R"({"policy": "optimus_cc", "pipeline_backward": {"codec": "low_rank", "rank": 3},
                "embedding": {"codec": "cast"}})"),
       job);
-  CHECK(*set.back().plan.codec_of(boundary) == CodecSetting{.rank = 3});
-  CHECK(set.back().plan.codec_of(gradient)->rank == 128);
-  CHECK(set.back().plan.codec_of({Site::embedding, 0, Phase::tail})->kind == CodecKind::cast);
+  CHECK(*set.back().plan.setting_of(boundary) == CodecSetting{.rank = 3});
+  CHECK(set.back().plan.setting_of(gradient)->rank == 128);
+  CHECK(set.back().plan.setting_of({Site::embedding, 0, Phase::tail})->kind == CodecKind::cast);
 }
 
 TEST_CASE("optimus_cc compresses gradients of the first stages: three quarters, rounded up") {
@@ -233,11 +233,11 @@ TEST_CASE("of the rows of a list the first that names a class counts") {
           job)
           .back()
           .plan;
-  CHECK(plan.codec_of({Site::pipeline_backward, 2, Phase::steady})->rank == 2);
-  CHECK(plan.codec_of({Site::pipeline_backward, 2, Phase::cooldown})->kind == CodecKind::cast);
-  CHECK(plan.codec_of({Site::pipeline_backward, 1, Phase::cooldown})->kind == CodecKind::cast);
-  CHECK(plan.codec_of({Site::pipeline_backward, 1, Phase::steady}) == nullptr);
-  CHECK(plan.codec_of({Site::pipeline_forward, 2, Phase::steady}) == nullptr);
+  CHECK(plan.setting_of({Site::pipeline_backward, 2, Phase::steady})->rank == 2);
+  CHECK(plan.setting_of({Site::pipeline_backward, 2, Phase::cooldown})->kind == CodecKind::cast);
+  CHECK(plan.setting_of({Site::pipeline_backward, 1, Phase::cooldown})->kind == CodecKind::cast);
+  CHECK(plan.setting_of({Site::pipeline_backward, 1, Phase::steady}) == nullptr);
+  CHECK(plan.setting_of({Site::pipeline_forward, 2, Phase::steady}) == nullptr);
 }
 
 TEST_CASE("the last sums of a stage are a class of their own, which a listed step stands for too") {
@@ -251,7 +251,7 @@ TEST_CASE("the last sums of a stage are a class of their own, which a listed ste
             .back()
             .plan;
     CHECK(plan.classes.size() == 9);  // four of the pipeline, two of each stage, the table
-    const CodecSetting* codec = plan.codec_of({Site::data_gradient, 1, phase});
+    const CodecSetting* codec = plan.setting_of({Site::data_gradient, 1, phase});
     return codec == nullptr ? "plain" : name_of(codec->kind);
   };
   const std::string step =

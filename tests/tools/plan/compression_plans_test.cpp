@@ -109,7 +109,7 @@ TEST_CASE("an edited codec is the one that is replayed") {
   const PlanHistory plans = replay.plans();
   const auto rank_of_stage = [&](int stage) {
     return plans.back()
-        .plan.codec_of({schedule::Site::pipeline_backward, stage, schedule::Phase::cooldown})
+        .plan.setting_of({schedule::Site::pipeline_backward, stage, schedule::Phase::cooldown})
         ->rank;
   };
   CHECK(rank_of_stage(1) == 3);
@@ -135,7 +135,7 @@ TEST_CASE("a row step of a plan means the tail, too, unless a row names that") {
     const Replay replay(R"([{"from_step": 1, "classes": [)" + rows + "]}]");
     const PlanHistory plans = replay.plans();
     const CodecSetting* codec =
-        plans.front().plan.codec_of({schedule::Site::data_gradient, 1, Phase::tail});
+        plans.front().plan.setting_of({schedule::Site::data_gradient, 1, Phase::tail});
     return codec == nullptr ? "plain" : name_of(codec->kind);
   };
   const std::string step =

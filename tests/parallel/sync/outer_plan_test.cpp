@@ -1,0 +1,126 @@
+// Who sends what of a model in outer rounds, and when rounds end.
+
+#include "parallel/sync/outer_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "parallel/predict/rank_sync.h"
+#include "parallel/sync/coded_round.h"
+#include "tests/support/catch.h"
+
+namespace slackline {
+
+namespace {
+
+MeshJob job(const ParallelConfig& parallel) {
+  return {.model = {.layers = 3, .hidden = 16, .heads = 4, .sequence = 8, .vocab = 37, .ffn = 40},
+          .parallel = parallel,
+          .micro_batch = {.B = 1, .T = 8},
+          .num_micro_batches = 2 * parallel.pipeline};
+}
+
+// What a rank's buffers have at each element: how often a matrix and the rest cover it.
+std::vector<int> times_covered(const CodedRound& round, std::size_t elements) {
+  std::vector<int> times(elements, 0);
+  const auto cover = [&](const Slice& slice) {
+    for (std::size_t i = slice.begin; i < slice.end; ++i) {
+      ++times[i];
+    }
+  };
+  for (const CodedRound::Matrix& matrix : round.matrices) {
+    cover(matrix.elements);
+  }
+  std::ranges::for_each(round.rest, cover);
+  return times;
+}
+
+}  // namespace
+
+TEST_CASE("fragments are about as large, in the order of parameters, and none cuts a parameter") {
+  const std::vector<ParameterSpec> table = parameter_table(job({}).model);
+  for (const int count : {1, 2, 3, 5}) {
+    const std::vector<int> fragments = fragments_of(table, count);
+    REQUIRE(fragments.size() == table.size());
+    CHECK(std::ranges::is_sorted(fragments));
+    std::vector<double> elements(static_cast<std::size_t>(count), 0.0);
+    double largest = 0.0;
+    double all = 0.0;
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      const auto own = static_cast<double>(table[i].shape.num_elements());
+      elements[static_cast<std::size_t>(fragments[i])] += own;
+      largest = std::max(largest, own);
+      all += own;
+    }
+    for (const double of_fragment : elements) {
+      CHECK(of_fragment > 0.0);
+      CHECK(std::abs(of_fragment - all / count) <= largest);
+    }
+  }
+}
+
+TEST_CASE("shares follow one another, fragment by fragment") {
+  const RankSync rank(job({}), {});
+  std::vector<int> fragments;
+  for (std::size_t i = 0; i < rank.plan.owned.size(); ++i) {
+    fragments.push_back(static_cast<int>(i % 3));
+  }
+  const std::vector<OuterShare> shares = outer_shares(rank.plan.owned, fragments);
+  CHECK(shares.size() == rank.plan.owned.size());
+  CHECK(std::ranges::is_sorted(shares, {}, &OuterShare::fragment));
+  std::size_t next = 0;
+  for (const OuterShare& share : shares) {
+    CHECK(share.first == next);
+    CHECK(share.fragment == fragments[share.piece]);
+    next += share.range.count();
+  }
+  CHECK(next == elements_of(outer_shares(rank.plan.owned)));
+}
+
+TEST_CASE("a coded round has every element once, matrices coded and the rest packed") {
+  ParallelConfig shared;
+  shared.data = 3;
+  shared.data_strategy = *data_strategy_named("NII");  // shares that end inside of rows
+  const RankSync rank(job(shared), {.data = 1});
+  const std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
+  for (const CodecSetting& setting :
+       {CodecSetting{.kind = CodecKind::top_k, .ratio = 0.1},
+        CodecSetting{.kind = CodecKind::low_rank, .always = true, .rank = 2}}) {
+    const CodedRound round = coded_round(shares, rank.plan.owned, setting, {.workers = 2});
+    const std::vector<int> times = times_covered(round, elements_of(shares));
+    CHECK(std::ranges::all_of(times, [](int count) { return count == 1; }));
+    REQUIRE_FALSE(round.matrices.empty());
+    std::set<std::string> names;
+    for (std::size_t i = 0; i < round.matrices.size(); ++i) {
+      const OuterShare& share = shares[round.matrices[i].share];
+      const Parameter& parameter = *rank.plan.owned[share.piece].parameter;
+      const Shape& shape = round.parameters[i].shard.shape;
+      CHECK(parameter.shard.shape.rank() == 2);
+      CHECK(shape.num_elements() == round.matrices[i].elements.count());
+      if (setting.kind == CodecKind::low_rank) {
+        const std::size_t begin =
+            round.matrices[i].elements.begin - share.first + share.range.begin;
+        CHECK(shape[1] == parameter.shard.shape[1]);
+        CHECK(begin % static_cast<std::size_t>(shape[1]) == 0);
+      } else {
+        CHECK(shape[0] == 1);
+        CHECK(round.matrices[i].elements.count() == share.range.count());
+      }
+      names.insert(round.parameters[i].spec.name);
+    }
+    CHECK(names.size() == round.matrices.size());  // by which they draw numbers of their own
+  }
+}
+
+TEST_CASE("a period that a run chooses hides the round with a tenth to spare, and stays for long") {
+  CHECK(chosen_period(1.0, 0.1, 4) == 11);
+  CHECK(chosen_period(1.0, 0.1, 12) == 12);  // hides it
+  CHECK(chosen_period(1.0, 0.1, 16) == 16);
+  CHECK(chosen_period(1.0, 0.1, 17) == 11);  // half as long again as needed
+  CHECK(chosen_period(0.01, 0.1, 1) == 1);
+}
+
+}  // namespace slackline
