@@ -10,6 +10,7 @@
 #include "tools/cli/commands.h"
 #include "tools/config/config_job.h"
 #include "tools/plan/layout_advice.h"
+#include "tools/plan/link_ways.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/plan_text.h"
 #include "tools/plan/step_plan.h"
@@ -106,11 +107,19 @@ void print_plan(const PlanOptions& options) {
   if (parallel.data > 1) {
     strategies = rank_strategies(plan.job, plan.costs, plan.links);
   }
+  const std::vector<LinkWay> ways = ways_over_links(
+      plan.job,
+      [&](const std::vector<std::string>& assignments) {
+        return plan_job_with(document.resolved(), assignments);
+      },
+      plan.costs,
+      plan.links);
   const std::vector<DataTableRow> data = planned_data(config);
   if (options.json) {
     print_json(plan_json(plan,
                          {.layouts = advice_json(advice),
                           .strategies = ranking_json(strategies, parallel.data_strategy),
+                          .ways = ways_json(ways),
                           .data = data_rows_json(data)}));
     return;
   }
@@ -120,6 +129,9 @@ void print_plan(const PlanOptions& options) {
   }
   if (!strategies.rows.empty()) {
     text += "\n" + ranking_text(strategies, parallel.data_strategy);
+  }
+  if (!ways.empty()) {
+    text += "\n" + ways_text(ways);
   }
   if (!advice.layouts.empty()) {
     text += "\n" + advice_text(advice);

@@ -11,13 +11,11 @@
 #include "core/error.h"
 #include "core/joined_text.h"
 #include "parallel/choose/critical_path.h"
-#include "parallel/predict/class_bytes.h"
-#include "parallel/predict/class_costs.h"
-#include "parallel/predict/timeline/timeline.h"
 #include "parallel/schedule/printer.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_plan.h"
+#include "tools/plan/predicted_step.h"
 
 namespace slackline {
 
@@ -89,26 +87,12 @@ std::vector<PlanJob> all_layouts(const PlanJob& job, const JobWith& job_with) {
   return layouts;
 }
 
-// Its transfers plain, or as a plan makes them.
-schedule::Seconds step_of(const MeshLists& lists,
-                          const StepCosts& costs,
-                          const LinkSpeeds& links,
-                          const CompressionPlan* plan) {
-  schedule::CostModel model = cost_model(lists, costs, links);
-  if (plan != nullptr) {
-    for (const ClassBytes& row : class_bytes(lists, *plan)) {
-      model.compressed[row.members] = class_cost(row, codec_seconds_or_assumed(row, costs));
-    }
-  }
-  return schedule::make_timeline(lists.at(0).rank.executor.schedule, model).step;
-}
-
 // The shorter of its steps with plain transfers and with all of them compressed, by the first and
 // by the last of critical_path's candidates: what a plan is likely to reach, without the search for
 // it.
 schedule::Seconds likely_step(const PlanJob& job, const StepCosts& costs, const LinkSpeeds& links) {
   const MeshLists lists(job.mesh);
-  schedule::Seconds step = step_of(lists, costs, links, nullptr);
+  schedule::Seconds step = predicted_step(lists, costs, links);
   if (job.compress.policy == CompressionPolicy::none) {
     return step;
   }
@@ -122,7 +106,7 @@ schedule::Seconds likely_step(const PlanJob& job, const StepCosts& costs, const 
       }
     }
     const PlanHistory plans = compression_plans(compressed);
-    step = std::min(step, step_of(lists, costs, links, &plans.back().plan));
+    step = std::min(step, predicted_step(lists, costs, links, &plans.back().plan));
   }
   return step;
 }
@@ -173,7 +157,7 @@ LayoutAdvice advise_layouts(const PlanJob& job,
     advice.layouts.push_back(
         {.parallel = candidate.job.mesh.parallel,
          .micro = candidate.job.mesh.micro_batch.B,
-         .step = step_of(MeshLists(candidate.job.mesh), costs, links, &plans.back().plan),
+         .step = predicted_step(MeshLists(candidate.job.mesh), costs, links, &plans.back().plan),
          .memory_bytes = bytes,
          .is_own = own});
   }

@@ -182,7 +182,7 @@ std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
   return fmt::format(
       R"({{{}, "costs": {}, "links": {}, "step_seconds": {}, "bubble_share": {}, )"
       R"("bytes_sent": {}, "bytes_across": {}, "collectives": [{}], "outer": {}, "stages": [{}], "ranks": [{}], )"
-      R"("classes": [{}], "layouts": {}, "strategies": {}, "data": {}, "schedule": {}}})"
+      R"("classes": [{}], "layouts": {}, "strategies": {}, "ways": {}, "data": {}, "schedule": {}}})"
       "\n",
       totals_json(plan),
       json_string(plan.costs_from),
@@ -198,6 +198,7 @@ std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
       joined(classes_json(plan.classes(), KnownSeconds::yes), ", "),
       lists.layouts,
       lists.strategies,
+      lists.ways,
       lists.data,
       schedule_json(plan.schedule));
 }

@@ -6,11 +6,12 @@
 
 namespace slackline {
 
-// Lists in JSON that stand beside the plan: layouts (layout_advice.h), data
-// strategies (strategy_ranking.h), data sets (data_table.h).
+// Lists in JSON that stand beside the plan: layouts (layout_advice.h), data strategies
+// (strategy_ranking.h), ways over links (link_ways.h), data sets (data_table.h).
 struct PlanLists {
   std::string layouts = "[]";
   std::string strategies = "[]";
+  std::string ways = "[]";
   std::string data = "[]";
 };
 

@@ -9,7 +9,7 @@
 namespace slackline {
 
 // Eight equal layers, eight micro-batches of 256 tokens on one data rank; keys changed as by --set.
-inline TrainConfig planned_config(const std::vector<std::string>& assignments) {
+inline JsonReader planned_document(const std::vector<std::string>& assignments) {
   JsonReader document = JsonReader::parse(R"({
     "run": {"dir": "runs/x", "steps": 10},
     "model": {"layers": 8, "hidden": 256, "heads": 8, "sequence": 128, "vocab": 256},
@@ -20,7 +20,11 @@ inline TrainConfig planned_config(const std::vector<std::string>& assignments) {
   for (const std::string& assignment : assignments) {
     document.set(assignment);
   }
-  return read_train_config(document);
+  return document;
+}
+
+inline TrainConfig planned_config(const std::vector<std::string>& assignments) {
+  return read_train_config(planned_document(assignments));
 }
 
 inline PlanJob planned_job(const std::vector<std::string>& assignments) {
