@@ -147,7 +147,7 @@ void OuterChannel::add_state_of_part(const CompressedSum& sum,
     state.saved = saved;
     return state;
   };
-  const CodecState& learned = sum.learned()[matrix];
+  const CodecState learned = sum.learned()[matrix];
   add(name + "." + learned.name, learned.data).saved = saved && options_.group->rank() == 0;
   if (!sum.owed().empty()) {
     ChannelState& owed = add(name, sum.owed()[matrix]);
@@ -182,8 +182,10 @@ std::vector<ChannelState> OuterChannel::state(int tensor_rank) const {
     for (std::size_t i = 0; i < sum.plan().matrices.size(); ++i, ++next) {
       const OuterShare& share = options_.shares[round_.matrices[next].share];
       if (!sum.learned().empty()) {
-        const std::string name =
-            fmt::format("{}{}/{}", kSite, sum.plan().matrices[i]->spec.name, tensor_rank);
+        const Parameter& parameter = *(*options_.pieces)[share.piece].parameter;
+        const bool all_alike = parameter.spec.cut == TensorCut::none;  // one of them saves it
+        const std::string name = fmt::format(
+            "{}{}/{}", kSite, sum.plan().matrices[i]->spec.name, all_alike ? 0 : tensor_rank);
         add_state_of_part(sum, i, name, share.counted, list);
       } else if (!sum.owed().empty()) {
         add_owed(share, sum.owed()[i], list);

@@ -42,6 +42,32 @@ void require_trained(const TrainingRun& run,
   REQUIRE(result.exit_code == 0);
 }
 
+// A run of twelve steps.
+struct Form {
+  std::string outer{};
+  int ranks = 2;
+  std::vector<std::string> more{};
+};
+
+// A run that goes on from one of these steps ends with the bits of the run that made them.
+void require_same_bits(const TrainingRun& run, const Form& form, const std::vector<int>& steps) {
+  INFO(form.outer);
+  const auto settings = [&](const std::string& name) {
+    return workers(form.outer, with(form.more, {"run.dir=" + run.path(name)}));
+  };
+  std::filesystem::remove_all(run.path("whole"));
+  require_trained(run, form.ranks, settings("whole"));
+  const std::string whole = run.weights_sha256(run.checkpoint(12, "whole"));
+  for (const int step : steps) {
+    std::filesystem::remove_all(run.path("resumed"));
+    require_trained(
+        run,
+        form.ranks,
+        with(settings("resumed"), {"checkpoint.resume_from=" + run.checkpoint(step, "whole")}));
+    CHECK(run.weights_sha256(run.checkpoint(12, "resumed")) == whole);
+  }
+}
+
 // Lines of steps.
 std::vector<nlohmann::json> step_lines(const TrainingRun& run, const std::string& name) {
   std::vector<nlohmann::json> lines;
@@ -59,13 +85,6 @@ std::vector<nlohmann::json> step_lines(const TrainingRun& run, const std::string
 
 TEST_CASE("a run in outer rounds goes on with the same bits from any step of a round") {
   const TrainingRun run;
-
-  struct Form {
-    std::string outer{};
-    int ranks = 2;
-    std::vector<std::string> more{};
-  };
-
   const std::vector<Form> forms = {
       {R"({"method": "co2", "period": 3, "penalty": "gap"})"},
       {R"({"method": "diloco", "period": 4})", 4, {"parallel.tensor=2", "precision=bf16"}},
@@ -89,20 +108,53 @@ TEST_CASE("a run in outer rounds goes on with the same bits from any step of a r
         R"(compress={"policy": "all", "warmup_steps": 4,
         "outer": {"codec": "low_rank", "rank": 2}})"}}};
   for (const Form& form : forms) {
-    INFO(form.outer);
-    const auto settings = [&](const std::string& name) {
-      return workers(form.outer, with(form.more, {"run.dir=" + run.path(name)}));
-    };
-    std::filesystem::remove_all(run.path("whole"));
-    require_trained(run, form.ranks, settings("whole"));
-    const std::string whole = run.weights_sha256(run.checkpoint(12, "whole"));
-    for (const int step : {5, 10}) {  // in the middle of rounds, with one under way
-      std::filesystem::remove_all(run.path("resumed"));
-      require_trained(
-          run,
-          form.ranks,
-          with(settings("resumed"), {"checkpoint.resume_from=" + run.checkpoint(step, "whole")}));
-      CHECK(run.weights_sha256(run.checkpoint(12, "resumed")) == whole);
+    require_same_bits(run, form, {5, 10});  // in the middle of rounds, with one under way
+  }
+}
+
+// Every method on every layout, and each of the two with nearly every codec.
+TEST_CASE("methods, layouts and codecs of rounds go together, and go on with the same bits",
+          "[slow]") {
+  const std::vector<std::string> methods = {
+      R"({"method": "co2", "period": 3})",
+      R"({"method": "co2", "period": 4, "penalty": "gap_per_tensor", "clip": 0.01})",
+      R"({"method": "co2", "period": 3, "eager": true, "clip": 0.1, "clip_kind": "norm"})",
+      R"({"method": "slowmo", "period": 4})",
+      R"({"method": "diloco", "period": 3})",
+      R"({"method": "diloco", "period": 4, "fragments": 2, "mix": 0.25})"};
+  const std::vector<Form> layouts = {
+      {"", 2, {}},
+      {"", 4, {"parallel.tensor=2"}},
+      {"", 4, {"parallel.pipeline=2", "precision=bf16"}},
+      {"", 4, {"parallel.data=4", "parallel.group=2", "parallel.data_strategy=NNI"}},
+      {"", 4, {"parallel.data=4", "parallel.group=2", "parallel.data_strategy=NII"}},
+      {"",
+       4,
+       {"parallel.data=4", "parallel.group=2", "parallel.data_strategy=III", "precision=bf16"}},
+      {"",
+       8,
+       {"parallel.data=4",
+        "parallel.group=2",
+        "parallel.pipeline=2",
+        "parallel.data_strategy=NNI"}}};
+  const std::vector<std::string> codecs = {"",
+                                           R"({"codec": "quantize", "bits": 4})",
+                                           R"({"codec": "quantize", "bits": 2})",
+                                           R"({"codec": "top_k", "ratio": 0.03})",
+                                           R"({"codec": "random_k", "ratio": 0.1})",
+                                           R"({"codec": "low_rank", "rank": 2})",
+                                           R"({"codec": "cast"})"};
+  const TrainingRun run;
+  for (std::size_t m = 0; m < methods.size(); ++m) {
+    for (std::size_t l = 0; l < layouts.size(); ++l) {
+      Form form = layouts[l];
+      form.outer = methods[m];
+      const std::string& codec = codecs[(m + l) % codecs.size()];
+      if (!codec.empty()) {
+        form.more.push_back(R"(compress={"policy": "all", "outer": )" + codec + "}");
+      }
+      INFO("layout " << l << ", codec " << codec);
+      require_same_bits(run, form, {5});
     }
   }
 }
