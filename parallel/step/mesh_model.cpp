@@ -95,7 +95,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
            .workers = {options.num_threads, stream_.device()},
            .sequence_parallel = options.job.parallel.sequence_parallel,
            .seed = options.seed,
-           .codecs = rehearsal_ ? rehearsal_->codecs() : options.makers.codecs},
+           .codecs = channel_codecs()},
           {.tensor = groups.tensor.get(),
            .data = groups.data.get(),
            .forward = groups.forward.get(),

@@ -64,6 +64,11 @@ class MeshModel {
 
   [[nodiscard]] const Options& options() const { return options_; }
 
+  // What channels code with; a rehearsal has codecs of its own.
+  [[nodiscard]] std::shared_ptr<const ChannelCodecs> channel_codecs() const {
+    return rehearsal_ ? rehearsal_->codecs() : options_.makers.codecs;
+  }
+
   // Whether it runs on the rehearsal device, where nothing is learned.
   [[nodiscard]] bool rehearses() const { return rehearsal_.has_value(); }
 

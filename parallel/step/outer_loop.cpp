@@ -45,8 +45,8 @@ OuterLoop::OuterLoop(const Options& options, MeshModel& model)
                               .group = groups_->outer.get(),
                               .codec = options.codec,
                               .plain_steps = options.plain_steps,
-                              .codecs = model.options().makers.codecs,
-                              .workers = {model.options().num_threads, model.job().device},
+                              .codecs = model.channel_codecs(),
+                              .workers = {model.options().num_threads, model.stream().device()},
                               .seed = model.options().seed}));
   }
   if (measures_moves()) {
@@ -140,6 +140,7 @@ OuterStep OuterLoop::step_of(std::int64_t step) const {
 }
 
 void OuterLoop::move_anchor(std::int64_t step, Sends sends, double mix) {
+  has_arrived_ = false;
   if (model_->rehearses()) {
     return;
   }
@@ -155,7 +156,6 @@ void OuterLoop::move_anchor(std::int64_t step, Sends sends, double mix) {
     move.scale = 0.0;
   }
   memory_.move_anchor(travels_, move, divisors, mix);
-  has_arrived_ = false;
   if (measures_moves()) {
     moved_squares_ = memory_.squares_of_momentum();
     for (double& squares : moved_squares_) {

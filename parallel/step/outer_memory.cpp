@@ -142,6 +142,9 @@ void OuterMemory::begin_round(int fragment) {
 }
 
 void OuterMemory::exchange_anchor() {
+  if (model_->rehearses()) {
+    return;
+  }
   for (const OuterShare& share : shares_) {
     exchange(model_->stream(), weight(share), anchor(share));
   }

@@ -6,12 +6,12 @@ ranks that step together, or as four workers that meet in rounds, by method, per
 travels. The corpus is the quickstart's (tools/quickstart, or its `prepare` stage). A finished run is kept in OUT and not
 run again; so the bench may be stopped and called again, and its result files may be carried to another machine.
 
-With --scale: nothing is trained. `slackline plan` says what a step takes on 16 and on 128 assumed GPUs (40 % of an A100's
+With --scale or --rehearse: nothing is trained. `slackline plan` says what a step takes on 16 and on 128 assumed GPUs (40 % of an A100's
 TF32 peak), eight to a node, over 800 and 80 Gb/s, by method and period; the ratio of both speeds, each rank's, says how a
-method scales.
+method scales. --rehearse runs six of them on 16 ranks, messages really sent, and sets their steps beside the predicted ones.
 
 usage: tools/bench/outer_bench.py CORPUS OUT [--seeds N] [--steps N] [--only PATTERN] [--table]
-       tools/bench/outer_bench.py --scale
+       tools/bench/outer_bench.py --scale | --rehearse
        CORPUS: directory with train.bin and valid.bin      --only: rows whose name matches (shell pattern)
        --table: print what is in OUT, run nothing
 """
@@ -214,12 +214,45 @@ def print_scale(place):
                     print_row(name, cluster, method, period, *shown, f"{ratio:.3f}")
 
 
+REHEARSED = (
+    ("data parallel", "", 0), ("ZeRO-1", "", 0), ("Local-SGD, SlowMo", 12, 0), ("CO2, Overlap-Local-SGD", 12, 0),
+    ("CO2, NII inside", 12, 0), ("CO2, Overlap-Local-SGD", 12, 4),
+)
+REHEARSAL_SCALE = 4096
+
+
+def rehearse(place):
+    """Two nodes over a tenth of the 80 Gb/s, so that a round of twelve steps does not hide; codecs take no time."""
+    shape = SHAPES["GPT-2 small"]
+    costs = cost_file(shape, [])
+    path = place.write("costs.json", costs)
+    cluster = json.loads((REPOSITORY / f"configs/clusters/{CLUSTERS[1]}.json").read_text())
+    cluster["nodes"] = [{"count": 2, "devices": GPUS}]
+    for link in cluster["links"]:
+        link["bytes_per_second"] /= 10 if link["scope"] == "network" else 1
+    links = place.write("links.json", cluster)
+    print_header("method", "period", "codec", "predicted", "rehearsed", "off by")
+    for method, period, bits in REHEARSED:
+        strategy, delay = SCALED[method]
+        job = planned(place, shape, SCALES[0], CLUSTERS[1], strategy, delay)
+        job["run"]["steps"] = 37
+        job["network"]["links"] = links
+        job["compress"] = {"policy": "all", "outer": quantize(bits)} if bits else {}
+        expected = step_seconds(place.plan(job, path), {"ops": [{"kind": "element_update", "seconds": 0.0}]}, delay, period)
+        job = {**job, "device": "rehearsal", "rehearsal": {"costs": path, "scale": REHEARSAL_SCALE}}
+        steps = place.train(job, ranks=SCALES[0]).steps[12:36]  # two settled periods
+        took = statistics.mean(step["step_seconds"] for step in steps)
+        print_row(method, period, f"{bits} bits" if bits else "", f"{expected:.4f} s", f"{took:.4f} s",
+                  f"{100 * (expected / took - 1):+.1f} %")
+
+
 def main():
-    if sys.argv[1:] == ["--scale"]:
+    modes = {"--scale": print_scale, "--rehearse": rehearse}
+    if len(sys.argv) == 2 and sys.argv[1] in modes:
         require_binary()
         place = Workplace()
         place.prepare_letters("corpus", 1 << 16)
-        print_scale(place)
+        modes[sys.argv[1]](place)
         return
     parser = argparse.ArgumentParser(usage=__doc__[__doc__.index("usage: ") + len("usage: ") :])
     parser.add_argument("corpus", type=pathlib.Path)

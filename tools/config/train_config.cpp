@@ -166,9 +166,6 @@ void check_outer(const JsonReader& section, const TrainConfig& config) {
                              parallel.data_ranks_of_group(),
                              2 * parallel.data_ranks_of_group()));
   }
-  if (config.device == Device::rehearsal) {
-    section.fail("method", "is not built for rehearsals; leave out outer, or use another device");
-  }
   if (config.network.collectives == CollectivesWish::hierarchical) {
     section.fail("method",
                  "has no sums that go through groups of data ranks, which train apart; leave out "

@@ -13,6 +13,7 @@
 #include "tools/plan/plan_json.h"
 #include "tools/plan/step_plan.h"
 #include "tools/run/first_rank.h"
+#include "tools/run/round_record.h"
 #include "tools/run/stop_signal.h"
 
 namespace slackline {
@@ -41,7 +42,7 @@ Rehearsal::Rehearsal(const TrainConfig& config,
                      Groups& groups)
     : config_(config),
       resolved_config_(std::move(resolved_config)),
-      world_(groups.world),
+      everyone_(groups.everyone),
       plan_(read_step_plan(plan_job(config), {}, links)),
       costs_(costs_of(config)),
       model_({.job = config.mesh_job(),
@@ -53,7 +54,14 @@ Rehearsal::Rehearsal(const TrainConfig& config,
       directory_(config.run.dir),
       reporter_(config_, {.links = links}, model_, groups, directory_),
       tokens_(static_cast<std::size_t>(config.micro_shape().num_tokens())) {
-  if (world_->rank() == 0) {
+  if (config.outer.is_on()) {
+    outer_.emplace(OuterLoop::Options{.config = config.outer,
+                                      .rate = [](std::int64_t /*step*/) { return 0.0; },
+                                      .codec = config.compress.codec_of_rounds(),
+                                      .plain_steps = config.compress.warmup_steps},
+                   model_);
+  }
+  if (everyone_->rank() == 0) {
     directory_.claim_existing();
     directory_.refuse_occupied();
   }
@@ -69,32 +77,52 @@ std::vector<MicroBatch> Rehearsal::micro_batches(std::int64_t step) {
 }
 
 ExitCode Rehearsal::run() {
-  on_first_rank(*world_, [&] {
+  on_first_rank(*everyone_, [&] {
     directory_.claim();
     directory_.refuse_occupied();  // another process may have come and gone before the lock
   });
-  if (world_->rank() == 0) {
+  if (everyone_->rank() == 0) {
     directory_.start(resolved_config_, plan_files(plan_), 0);
     log_info("rehearsal: ops wait instead of computing; nothing is learned, evaluated or saved");
   }
-  constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
   for (std::int64_t step = 1; step <= config_.run.steps; ++step) {
-    const StepRecord record{.step = step,
-                            .loss = kNothing,
-                            .grad_norm = kNothing,
-                            .tokens = config_.batch.global * config_.model.sequence,
-                            .rehearsed = true};
-    reporter_.begin_step(step);
-    const StepFacts facts = model_.make_gradients(micro_batches(step), StopSignal::received() != 0);
-    model_.update(0.0, 0.0);
-    reporter_.end_step(record);
-    if (facts.stop && step < config_.run.steps) {
+    if (run_step(step) && step < config_.run.steps) {
       reporter_.flush();
       return ExitCode::stopped;
     }
   }
   reporter_.flush();
   return ExitCode::done;
+}
+
+bool Rehearsal::run_step(std::int64_t step) {
+  constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+  StepRecord record{.step = step,
+                    .loss = kNothing,
+                    .grad_norm = kNothing,
+                    .tokens = config_.batch.global * config_.model.sequence,
+                    .has_workers = outer_.has_value(),
+                    .rehearsed = true};
+  reporter_.begin_step(step);
+  const StepFacts facts = model_.make_gradients(micro_batches(step), StopSignal::received() != 0);
+  const bool last = step == config_.run.steps;
+  const bool ends_round = outer_ && (last || outer_->ends_round(step));
+  model_.update(
+      0.0, 0.0, ends_round ? MeshModel::Publishing::caller : MeshModel::Publishing::update);
+  bool stop = facts.stop;
+  if (outer_) {
+    was_told_to_stop_ |= facts.stop;
+    stop = false;
+    if (ends_round) {
+      const RoundEnd end =
+          outer_->end_round(step, {.loss = kNothing, .stop = was_told_to_stop_}, last);
+      record.round = round_record(end);
+      stop = end.stop;
+    }
+    outer_->look();
+  }
+  reporter_.end_step(record);
+  return stop;
 }
 
 }  // namespace slackline

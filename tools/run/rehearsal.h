@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/outer_loop.h"
 #include "tools/config/train_config.h"
 #include "tools/plan/step_plan.h"
 #include "tools/record/run_directory.h"
@@ -33,13 +35,17 @@ class Rehearsal {
 
  private:
   [[nodiscard]] std::vector<MicroBatch> micro_batches(std::int64_t step);
+  // Runs a step; returns whether all ranks know that one was told to stop.
+  [[nodiscard]] bool run_step(std::int64_t step);
 
   TrainConfig config_;
   std::string resolved_config_;
-  Communicator* world_;
+  Communicator* everyone_;
   StepPlan plan_;
   std::shared_ptr<const StepCosts> costs_;
   MeshModel model_;
+  std::optional<OuterLoop> outer_{};  // where groups train apart
+  bool was_told_to_stop_ = false;     // since the last end of a round
   RunDirectory directory_;
   StepReporter reporter_;
   std::vector<std::int32_t> tokens_;  // (B, T) of zeros: every micro-batch's inputs and targets

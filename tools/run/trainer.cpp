@@ -21,6 +21,7 @@
 #include "tools/run/data_table.h"
 #include "tools/run/first_rank.h"
 #include "tools/run/kept_settings.h"
+#include "tools/run/round_record.h"
 #include "tools/run/stop_signal.h"
 
 namespace slackline {
@@ -336,11 +337,7 @@ bool Trainer::end_round(StepRecord& record, const StepFacts& facts) {
                         {.loss = facts.loss, .stop = was_told_to_stop_, .failed = has_failed_},
                         record.step == config_.run.steps);
   was_told_to_stop_ = false;
-  record.round = {.worker_losses = end.losses,
-                  .penalty = end.penalty,
-                  .distance = end.distance,
-                  .period = end.period,
-                  .left_out = !end.not_finite.empty()};
+  record.round = round_record(end);
   if (!end.failed.empty()) {
     stop_workers(record, end);
   }

@@ -281,7 +281,6 @@ TEST_CASE("outer rounds say what they do not fit") {
       {{R"(compress={"policy": "all", "outer": {"codec": "cast"}})"},
        "compress.outer",
        "outer.method is not set"},
-      {with(R"({"method": "co2"})", "device=rehearsal"), "outer.method", "rehearsals"},
       {with(R"({"method": "co2"})", "network.collectives=hierarchical"),
        "outer.method",
        "network.collectives"},

@@ -3,11 +3,13 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
@@ -63,6 +65,20 @@ std::string links(const TrainingRun& run, int ranks, double bytes_per_second) {
                                    {{{"scope", "network"},
                                      {"latency_seconds", 1e-5},
                                      {"bytes_per_second", bytes_per_second}}}}};
+  write_file_atomically(run.path("links.json"), cluster.dump());
+  return "network.links=" + run.path("links.json");
+}
+
+// The same between two nodes of two ranks, which have a fast link inside.
+std::string links_of_two_workers(const TrainingRun& run, double bytes_per_second) {
+  const nlohmann::json cluster = {
+      {"nodes", {{{"count", 2}, {"devices", 2}}}},
+      {"links",
+       {{{"scope", "node"}, {"latency_seconds", 1e-6}, {"bytes_per_second", 1e11}},
+        {{"scope", "network"},
+         {"latency_seconds", 1e-5},
+         {"bytes_per_second", bytes_per_second},
+         {"shared_by", "node"}}}}};
   write_file_atomically(run.path("links.json"), cluster.dump());
   return "network.links=" + run.path("links.json");
 }
@@ -218,6 +234,49 @@ TEST_CASE("a receive is posted while its slot's last gradient is being sent") {
   // All six of two steps; a rank that a busy machine holds up for 15 ms posts one late. None where
   // receives wait for the slot's gradient.
   CHECK(posted_meanwhile >= 4);
+}
+
+TEST_CASE("rehearsed rounds hide behind steps, or take as long as they travel") {
+  const TrainingRun run;
+  constexpr int kPeriod = 3;
+  const auto settings = [&](int delay, double bytes_per_second) {
+    return rehearsal(
+        run,
+        {"parallel.tensor=1",
+         "parallel.data=2",
+         "parallel.group=1",
+         "batch.micro=2",
+         fmt::format(R"(outer={{"method": "co2", "period": {}, "delay": {}}})", kPeriod, delay),
+         links_of_two_workers(run, bytes_per_second),
+         "run.steps=13"});
+  };
+  const auto plan_of = [&] {
+    return read_step_plan(plan_job(read_train_config(
+                              JsonReader::parse_file(run.run_dir() + "/config.resolved.json"))),
+                          {});
+  };
+  // The mean of three settled periods.
+  const auto step_seconds = [&](int delay, double bytes_per_second) {
+    std::filesystem::remove_all(run.run_dir());
+    const ProcessResult result = run.train(settings(delay, bytes_per_second), {"--ranks", "4"});
+    INFO(result.error);
+    REQUIRE(result.exit_code == 0);
+    const std::vector<double> steps = run.metric("step_seconds");
+    REQUIRE(steps.size() == 13);
+    return std::accumulate(steps.begin() + kPeriod, steps.begin() + 4 * kPeriod, 0.0) /
+           (3 * kPeriod);
+  };
+  constexpr double kFast = 1e8;
+  const double computing = step_seconds(1, kFast);
+  const double round_at_once = plan_of().round->seconds->value * kFast;  // at a byte a second
+  const double period = kPeriod * computing;
+  const auto speed_for = [&](double round) { return round_at_once / round; };
+  CHECK(step_seconds(1, speed_for(0.6 * period)) == Approx(computing).epsilon(0.1));
+  CHECK(step_seconds(1, speed_for(2.0 * period)) == Approx(2.0 * computing).epsilon(0.1));
+  CHECK(plan_of().round->seconds->value == Approx(2.0 * period).epsilon(0.05));
+  CHECK(step_seconds(0, speed_for(period)) == Approx(2.0 * computing).epsilon(0.1));
+  const std::string text = read_file(run.run_dir() + "/metrics.jsonl");
+  CHECK_THAT(text, Contains(R"("worker_losses": [null, null])"));
 }
 
 TEST_CASE("rehearsal.scale divides what is sent") {
