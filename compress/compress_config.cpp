@@ -150,7 +150,7 @@ CodecSetting read_gather_setting(JsonReader& section) {
     section.fail("error_feedback",
                  "must be \"none\": weights are sent anew each time, and nothing is owed");
   }
-  if (setting.scale == ScaleOf::channel) {
+  if (setting.scale != ScaleOf::group && setting.scale != ScaleOf::tensor) {
     section.fail("scale", "must be \"group\" or \"tensor\": a share of weights has no columns");
   }
   return setting;
@@ -159,7 +159,7 @@ CodecSetting read_gather_setting(JsonReader& section) {
 CodecSetting read_round_setting(JsonReader& section) {
   const CodecSetting setting = read_codec_setting(
       section, {.error_feedback = ErrorFeedback::immediate, .scale = ScaleOf::group});
-  if (setting.scale == ScaleOf::channel) {
+  if (setting.scale != ScaleOf::group && setting.scale != ScaleOf::tensor) {
     section.fail("scale", "must be \"group\" or \"tensor\": a share of weights has no columns");
   }
   return setting;

@@ -81,18 +81,25 @@ void read_clip(JsonReader& section, OuterConfig& config) {
   }
 }
 
-void read_eager(JsonReader& section, OuterConfig& config) {
+void read_eager(JsonReader& section, bool waits, OuterConfig& config) {
   config.eager = section.boolean("eager", false);
-  if (config.eager && !config.is_late()) {
+  if (config.eager && !config.is_late() && !waits) {
     section.fail("eager", "needs outer.delay 1: without it nothing is late; leave it out");
   }
 }
 
-void read_fragments(JsonReader& section, OuterConfig& config) {
+void read_fragments(JsonReader& section, bool waits, OuterConfig& config) {
   config.fragments = static_cast<int>(
       section.integer("fragments", {.default_value = 1, .min = 1, .max = kMaxFragments}));
+  const bool has_mix = section.has("mix");
+  if (config.has_fragments() || (waits && has_mix)) {
+    config.mix = section.number("mix", {.default_value = kDefaultMix, .min = 0.0});
+  }
+  if (waits) {
+    return;
+  }
   if (!config.has_fragments()) {
-    if (section.has("mix")) {
+    if (has_mix) {
       section.fail("mix", "needs outer.fragments; leave it out");
     }
     return;
@@ -112,7 +119,6 @@ void read_fragments(JsonReader& section, OuterConfig& config) {
                              *config.period,
                              std::gcd(*config.period, std::int64_t{config.fragments})));
   }
-  config.mix = section.number("mix", {.default_value = kDefaultMix, .min = 0.0});
   if (config.mix >= 1.0) {
     section.fail("mix", "must be below 1: nothing would arrive");
   }
@@ -150,8 +156,9 @@ OuterConfig read_outer_config(JsonReader section) {
   }
   read_penalty(section, config);
   read_clip(section, config);
-  read_eager(section, config);
-  read_fragments(section, config);
+  const bool waits = given == OuterMethod::none;
+  read_eager(section, waits, config);
+  read_fragments(section, waits, config);
   section.finish();
   config.method = given;
   return config;

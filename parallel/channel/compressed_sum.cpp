@@ -27,7 +27,7 @@ Device device_of(const CodedSum& sum) {
   return sum.matrices.front()->gradient.device();
 }
 
-// What a transfer of it is called.
+// Names its transfers.
 TransferNote note_of(const CodedSum& sum) {
   return {.what =
               sum.of == CodedSum::Of::round ? "compressed outer round" : "compressed gradients"};

@@ -1,6 +1,7 @@
 #include "parallel/channel/outer_channel.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,23 +41,28 @@ OuterChannel::OuterChannel(const Options& options) : options_(options) {
                           {static_cast<std::int64_t>(round_.rest_elements())},
                           backing_of(options_.workers.device));
   }
-  std::size_t workspace = 0;
   coded_.reserve(round_.bucket.sums.size());
   for (const CodedSum& sum : round_.bucket.sums) {
-    const CompressedSum& made = coded_.emplace_back(sum, *options_.codecs);
-    workspace = std::max(workspace, made.codec().workspace_bytes(options_.workers));
+    coded_.emplace_back(sum, *options_.codecs);
   }
-  stream_ = std::make_unique<Stream>(Stream::Options{.name = "codec of rounds",
-                                                     .device = options_.workers.device,
-                                                     .num_threads = options_.workers.num_threads,
-                                                     .workspace_bytes = workspace});
-  worker_ = std::make_shared<Worker>();
 }
 
-void OuterChannel::stop() {
-  if (worker_ != nullptr) {
-    worker_->stop();
+OuterChannel::~OuterChannel() {
+  try {
+    wait();
+  } catch (const std::exception&) {  // what failed is on its way to whoever called
   }
+  if (codecs_) {
+    codecs_->worker->stop();
+  }
+}
+
+std::size_t OuterChannel::codec_workspace() const {
+  std::size_t bytes = 0;
+  for (const CompressedSum& sum : coded_) {
+    bytes = std::max(bytes, sum.codec().workspace_bytes(options_.workers));
+  }
+  return bytes;
 }
 
 void OuterChannel::begin(StreamView stream, std::int64_t step) {
@@ -79,16 +85,16 @@ void OuterChannel::begin_plain() {
 }
 
 void OuterChannel::begin_coded(StreamView stream, std::int64_t step) {
-  const CodecStream at{.stream = *stream_, .worker = worker_};
   copy_rest(stream, Direction::pack);
   stream.synchronize();  // codecs' stream does not know of it
-  if (packed_.bytes() > 0) {
-    transfers_.push_back(
-        options_.group->all_reduce(packed(), {.what = "outer round beside what is compressed"}));
+  for (const Slice& slice : outer_transfers(round_.rest_elements())) {
+    transfers_.push_back(options_.group->all_reduce(
+        part_of(packed(), slice), {.what = "outer round beside what is compressed"}));
   }
   for (CompressedSum& sum : coded_) {
-    sum.begin(
-        at, *options_.group, {.seed = options_.seed, .step = static_cast<std::uint64_t>(step)});
+    sum.begin(*codecs_,
+              *options_.group,
+              {.seed = options_.seed, .step = static_cast<std::uint64_t>(step)});
   }
 }
 
@@ -128,7 +134,7 @@ void OuterChannel::finish(StreamView stream) {
   wait();
   transfers_.clear();
   if (std::exchange(is_coded_, false)) {
-    worker_->finish();
+    codecs_->worker->finish();
     copy_rest(stream, Direction::unpack);
   }
   is_under_way_ = false;
@@ -178,7 +184,7 @@ void OuterChannel::add_owed(const OuterShare& share,
   }
 }
 
-std::vector<ChannelState> OuterChannel::state(int tensor_rank) const {
+std::vector<ChannelState> OuterChannel::state(const StateRanks& ranks) const {
   std::vector<ChannelState> list;
   std::size_t next = 0;  // of all matrices
   for (const CompressedSum& sum : coded_) {
@@ -187,8 +193,11 @@ std::vector<ChannelState> OuterChannel::state(int tensor_rank) const {
       if (!sum.learned().empty()) {
         const Parameter& parameter = *(*options_.pieces)[share.piece].parameter;
         const bool all_alike = parameter.spec.cut == TensorCut::none;  // one of them saves it
-        const std::string name = fmt::format(
-            "{}{}/{}", kSite, sum.plan().matrices[i]->spec.name, all_alike ? 0 : tensor_rank);
+        const std::string name = fmt::format("{}{}/{}-{}",
+                                             kSite,
+                                             sum.plan().matrices[i]->spec.name,
+                                             all_alike ? 0 : ranks.tensor,
+                                             all_alike ? 1 : ranks.tensor_size);
         add_state_of_part(sum, i, name, share.counted, list);
       } else if (!sum.owed().empty()) {
         add_owed(share, sum.owed()[i], list);

@@ -19,9 +19,9 @@
 namespace slackline {
 
 // The differences of outer rounds on their way between workers: whether they travel as they are or
-// coded is known here alone. Rounds go on beside steps, so their codecs have a stream and a thread
-// of their own. Owns codecs, residuals and messages; refers to the rest, which must outlive it.
-// Used by the rank's thread; all ranks of the group call alike.
+// coded is known here alone. Owns codecs, residuals and messages; refers to the rest, which must
+// outlive it. Used by the rank's thread, and between begin() and finish() by the codecs'; all ranks
+// of the group call alike.
 class OuterChannel {
  public:
   struct Options {
@@ -38,10 +38,19 @@ class OuterChannel {
 
   explicit OuterChannel(const Options& options);
 
-  ~OuterChannel() { stop(); }
+  // Waits for a round under way, which would not end without its codecs. That takes no time where
+  // the world has failed.
+  ~OuterChannel();
 
   OuterChannel(const OuterChannel&) = delete;
   OuterChannel& operator=(const OuterChannel&) = delete;
+
+  // Returns the scratch that a call of the codecs takes; 0: there are none.
+  [[nodiscard]] std::size_t codec_workspace() const;
+
+  // Tells where codecs run, before the first round. Rounds go on beside steps, so that is a stream
+  // and a thread of rounds alone.
+  void run_codecs_on(const CodecStream& at) { codecs_ = at; }
 
   // Submits the sum of differences, which are whole in the order of `stream`, of the round that
   // ends with `step`.
@@ -61,10 +70,9 @@ class OuterChannel {
 
   // What this worker owes the others, and what codecs have learned, which all workers have alike.
   // Views. REQUIRES: no round is under way.
-  [[nodiscard]] std::vector<ChannelState> state(int tensor_rank) const;
+  [[nodiscard]] std::vector<ChannelState> state(const StateRanks& ranks) const;
 
  private:
-  void stop();
   void begin_plain();
   void begin_coded(StreamView stream, std::int64_t step);
   enum class Direction { pack, unpack };
@@ -81,8 +89,7 @@ class OuterChannel {
   CodedRound round_{};
   std::vector<CompressedSum> coded_{};
   Buffer packed_{};  // what travels plain beside coded sums
-  std::unique_ptr<Stream> stream_{};
-  std::shared_ptr<Worker> worker_{};
+  std::optional<CodecStream> codecs_{};
   std::vector<Transfer> transfers_{};
   bool is_under_way_ = false;
   bool is_coded_ = false;  // the round under way

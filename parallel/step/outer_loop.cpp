@@ -49,14 +49,34 @@ OuterLoop::OuterLoop(const Options& options, MeshModel& model)
                               .workers = {model.options().num_threads, model.stream().device()},
                               .seed = model.options().seed}));
   }
+  if (options.codec) {
+    run_codecs({model.options().num_threads, model.stream().device()});
+  }
   if (measures_moves()) {
     moved_squares_.assign(memory_.elements().size(), 0.0);
   }
   round_began_ = groups_->world->now();
 }
 
-void OuterLoop::restart() {
+// Fragments travel in turn, so one stream is enough for all of them.
+void OuterLoop::run_codecs(const Workers& workers) {
+  std::size_t workspace = 0;
+  for (const std::unique_ptr<OuterChannel>& channel : channels_) {
+    workspace = std::max(workspace, channel->codec_workspace());
+  }
+  codec_stream_ = std::make_unique<Stream>(Stream::Options{.name = "codec of rounds",
+                                                           .device = workers.device,
+                                                           .num_threads = workers.num_threads,
+                                                           .workspace_bytes = workspace});
+  const auto worker = std::make_shared<Worker>();
+  for (const std::unique_ptr<OuterChannel>& channel : channels_) {
+    channel->run_codecs_on({.stream = *codec_stream_, .worker = worker});
+  }
+}
+
+void OuterLoop::restart(std::int64_t step) {
   memory_.restart();
+  rounds_.restart(step);
 }
 
 void OuterLoop::send(int fragment, std::int64_t step) {
@@ -68,7 +88,13 @@ void OuterLoop::send(int fragment, std::int64_t step) {
 
 void OuterLoop::look() {
   const OuterChannel& channel = *channels_[static_cast<std::size_t>(travels_)];
-  if (channel.is_under_way() && round_seconds_ == 0.0 && channel.done()) {
+  if (channel.is_under_way() && channel.done()) {
+    note_arrival();
+  }
+}
+
+void OuterLoop::note_arrival() {
+  if (round_seconds_ == 0.0) {
     round_seconds_ = groups_->world->now() - sent_at_;
   }
 }
@@ -78,15 +104,16 @@ void OuterLoop::finish_round() {
   if (!channel.is_under_way()) {
     return;
   }
-  channel.wait();
-  look();
   channel.finish(model_->stream());
   has_arrived_ = true;
   arrived_squares_ = sum_of(memory_.squares_of_differences(travels_));
+  note_arrival();  // a device may have had to compute the squares to know
 }
 
 void OuterLoop::settle() {
+  const double waits_from = groups_->world->now();
   finish_round();
+  round_began_ += groups_->world->now() - waits_from;
 }
 
 // docs/outer.md, "The penalty": how far the anchor has moved since the late difference was made, in
@@ -207,10 +234,10 @@ RoundEnd OuterLoop::agree(const RoundFacts& own, const std::vector<int>& sent, b
   }
   // The mean of squares less the square of the mean.
   const auto count = static_cast<double>(workers);
-  const double elements = memory_.elements_of(travels_);
+  const double elements = std::max(1.0, memory_.elements_of(travels_));
   const double spread = sent_squares_ / count - numbers[arrived] / count / (count * count);
   end.distance = std::sqrt(std::max(0.0, spread) / elements);
-  sent_squares_ = squares;
+  sent_squares_ = end.not_finite.empty() ? squares : 0.0;
   for (std::size_t i = 0; i < moved_squares_.size(); ++i) {
     moved_squares_[i] = static_cast<float>(numbers[moved + i] / count);
   }
@@ -256,11 +283,13 @@ RoundEnd OuterLoop::end_round_of_all(std::int64_t step, const RoundFacts& own, b
     memory_.add_leads_to_differences(0);
   } else {
     memory_.take_differences(0);
+    std::ranges::fill(moved_squares_, 0.0);  // the anchor has stayed
   }
   RoundEnd end = agree(own, {0}, last);
   rounds_.end(step);
-  const bool is_sent = end.not_finite.empty();
-  memory_.take_leads(is_sent && !last ? config_.lr / groups_->num_workers() : 0.0);
+  const bool is_sent = end.not_finite.empty() && end.failed.empty();
+  has_leads_ = config_.eager && is_sent && !last;
+  memory_.take_leads(has_leads_ ? config_.lr / groups_->num_workers() : 0.0);
   if (is_sent) {
     send(0, step);
   }
@@ -287,7 +316,7 @@ RoundEnd OuterLoop::end_round_of_fragments(std::int64_t step, const RoundFacts& 
   RoundEnd end = agree(own, sent, last);
   rounds_.end(step);
   for (const int fragment : sent) {
-    if (end.not_finite.empty()) {
+    if (end.not_finite.empty() && end.failed.empty()) {
       send(fragment, step);
     } else {
       memory_.begin_round(fragment);
@@ -313,6 +342,11 @@ double OuterLoop::mean_over_workers(double number) {
 
 void OuterLoop::exchange_anchor() {
   model_->finish_gather();
+  // What happens between both calls is no step of the round.
+  const double now = groups_->world->now();
+  round_began_ += anchor_in_use_ ? now - exchanged_at_ : 0.0;
+  exchanged_at_ = now;
+  anchor_in_use_ = !anchor_in_use_;
   memory_.exchange_anchor();
   publish();
 }
@@ -374,7 +408,7 @@ std::string OuterLoop::state_text() const {
                                   {"momentum", owed.momentum},
                                   {"scale", owed.scale / *std::ranges::max_element(divisors)},
                                   {"nesterov", owed.nesterov}}},
-                                {"eager", config_.eager},
+                                {"eager", has_leads_},
                                 {"fragments", config_.fragments},
                                 {"fragment", travels_},
                                 {"penalty", largest_penalty_},
@@ -385,16 +419,20 @@ std::string OuterLoop::state_text() const {
 
 void OuterLoop::load(const std::string& text) {
   const nlohmann::json state = nlohmann::json::parse(text);
-  if (has_leads(text) && !config_.eager) {
+  has_leads_ = has_leads(text);
+  if (has_leads_ && !config_.eager) {
     throw ConfigError("outer.eager: must stay true: the round under way began ahead of its anchor");
   }
   const bool has_arrived = state.at("round_has_arrived").get<bool>();
-  if (const int fragments = state.value("fragments", 1);
-      has_arrived && fragments != config_.fragments) {
+  const int fragments = state.value("fragments", 1);
+  if (has_arrived && fragments != config_.fragments) {
     throw ConfigError(fmt::format(
         "outer.fragments: must stay {}: one of so many has arrived that the anchor lacks; got {}",
         fragments,
         config_.fragments));
+  }
+  if (has_arrived && fragments == 1 && !config_.is_late()) {
+    throw ConfigError("outer.delay: must stay 1: a round has arrived that the anchor lacks");
   }
   rounds_.last_end = state.at("last_end").get<std::int64_t>();
   rounds_.before = state.at("before").get<std::int64_t>();
@@ -440,9 +478,10 @@ void OuterLoop::make_owed_step(const OuterStep& step,
 }
 
 std::vector<ChannelState> OuterLoop::codec_state() const {
+  const StateRanks ranks{.tensor = groups_->tensor_rank(), .tensor_size = groups_->tensor->size()};
   std::vector<ChannelState> list;
   for (const std::unique_ptr<OuterChannel>& channel : channels_) {
-    for (ChannelState& state : channel->state(groups_->tensor_rank())) {
+    for (ChannelState& state : channel->state(ranks)) {
       list.push_back(std::move(state));
     }
   }

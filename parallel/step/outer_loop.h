@@ -57,18 +57,19 @@ class OuterLoop {
   // REQUIRES: the model's groups have workers, and config.is_on().
   OuterLoop(const Options& options, MeshModel& model);
 
-  // The weights as they are become the anchor, and the momentum 0.
-  void restart();
+  // The weights as they are become the anchor, and the momentum 0; a round begins behind `step`.
+  void restart(std::int64_t step);
 
-  [[nodiscard]] bool ends_round(std::int64_t step) const { return rounds_.next_end() == step; }
+  [[nodiscard]] bool ends_round(std::int64_t step) const { return rounds_.ends_with(step); }
 
   // Called after every other step: notes when the transfers under way have ended.
   void look();
 
-  // Ends a round after the update of its last step, which has published nothing. Afterwards all
-  // workers have the anchor as their weights, and those are on their way to whoever reads them. The
-  // `last` round of a run is waited for and enters the anchor too. Blocks until the round that
-  // travels has arrived.
+  // Ends a round after the update of its last step, which has published nothing. Afterwards weights
+  // are where the next round begins, and on their way to whoever reads them: at the anchor, ahead
+  // of it where rounds are eager, and with fragments on their own way but for what has arrived. The
+  // `last` round of a run is waited for and enters the anchor too, which weights are then. Blocks
+  // until the round that travels has arrived.
   [[nodiscard]] RoundEnd end_round(std::int64_t step, const RoundFacts& own, bool last);
 
   [[nodiscard]] const OuterRounds& rounds() const { return rounds_; }
@@ -100,8 +101,8 @@ class OuterLoop {
   // What codecs carry from round to round. Views. REQUIRES: settle() has been called.
   [[nodiscard]] std::vector<ChannelState> codec_state() const;
 
-  // The rest of it, as a JSON text, and back. REQUIRES of the text: state_text() made it, of as
-  // many workers, and what state() names is loaded.
+  // Writes the rest of the state as a JSON text, and reads it back. REQUIRES of the text:
+  // state_text() made it, of as many workers, and what state() names is loaded.
   [[nodiscard]] std::string state_text() const;
   void load(const std::string& text);
 
@@ -123,13 +124,15 @@ class OuterLoop {
   }
 
   void send(int fragment, std::int64_t step);
+  void run_codecs(const Workers& workers);
   void finish_round();
+  void note_arrival();
   // Its step, without the penalty.
   [[nodiscard]] OuterStep step_of(std::int64_t step) const;
   enum class Sends { no, yes };
-  // Moves the anchor of the fragment that travels, and weights with it, by the differences that
-  // have arrived, of a round that ended with `step`. Where one is sent, differences become those of
-  // the round that ends now.
+  // Moves the anchor of the fragment that travels by the differences that have arrived, of a round
+  // that ended with `step`. Weights become the anchor, but for a share `mix` of themselves. Where
+  // one is sent, differences become those of the round that ends now.
   void move_anchor(std::int64_t step, Sends sends, double mix = 0.0);
   // Makes the momentum of all shares, no longer than the norm that is allowed.
   void limit_momentum(const OuterStep& move, const std::vector<double>& divisors);
@@ -151,8 +154,11 @@ class OuterLoop {
   Groups* groups_;
   OuterMemory memory_;
   OuterRounds rounds_;
+  std::unique_ptr<Stream> codec_stream_{};               // null where rounds travel plain
   std::vector<std::unique_ptr<OuterChannel>> channels_;  // of fragments
   int travels_ = 0;                                      // the fragment that was sent last
+  bool has_leads_ = false;             // the round under way began ahead of the anchor
+  bool anchor_in_use_ = false;         // in place of the weights
   bool has_arrived_ = false;           // differences are the sum over workers, to be used
   double largest_penalty_ = 1.0;       // of the last move
   std::vector<double> moved_squares_;  // of that move, by parameter of the model; if measured
@@ -162,7 +168,8 @@ class OuterLoop {
   // For a period that the run chooses.
   double sent_at_ = 0.0;
   double round_seconds_ = 0.0;  // from sending to arrival; 0: not known
-  double round_began_ = 0.0;    // when its first step did
+  double round_began_ = 0.0;    // when its first step did, but for what was no step
+  double exchanged_at_ = 0.0;   // when anchor and weights last were
 };
 
 }  // namespace slackline

@@ -48,7 +48,7 @@ class OuterMemory {
   // Differences of a fragment become anchor + lead - weights: what this worker has learned since
   // the round began.
   void take_differences(int fragment);
-  // The same where differences are anchor - weights already.
+  // Adds leads where differences are anchor - weights already.
   void add_leads_to_differences(int fragment);
 
   // Leads become what an anchor will move by the differences of this worker, times `factor`.
@@ -66,7 +66,7 @@ class OuterMemory {
                    const OuterStep& step,
                    const std::vector<double>& divisors,
                    double mix = 0.0);
-  // The same of one share; its differences are 0 afterwards.
+  // Moves the anchor of one share, whose differences are 0 afterwards.
   void move_anchor_at(const OuterShare& share, const OuterStep& step);
   // Makes the momentum of all shares: momentum m + scale d, each divided.
   void make_momentum(const OuterStep& step, const std::vector<double>& divisors);

@@ -12,7 +12,7 @@ namespace slackline {
 
 namespace {
 
-// What of a share is coded.
+// A part of a share is coded.
 struct CodedPart {
   Slice elements{};  // of the local tensor
   MatrixShape shape{};
@@ -61,8 +61,8 @@ void add_rest(const Slice& elements, std::vector<Slice>& rest) {
   }
 }
 
-// The same sums for all ranks at this place in other workers, each as large as a transfer of plain
-// differences.
+// All ranks at this place in other workers have the same sums. Each is as large as a transfer of
+// plain differences at most, but for a matrix that is larger.
 void add_sums(const CodecSetting& setting, const RoundPlace& place, CodedRound& round) {
   std::size_t elements = 0;
   for (std::size_t i = 0; i < round.matrices.size(); ++i) {

@@ -26,8 +26,8 @@ struct OuterShare {
 [[nodiscard]] std::vector<OuterShare> outer_shares(const std::vector<OptimizerPiece>& pieces,
                                                    const std::vector<int>& fragments = {});
 
-// Cuts a model into fragments, each about as many trained elements of parameters in a row. By
-// parameter.
+// Cuts a model into fragments, each about as many trained elements of parameters in a row, and
+// returns those of the parameters. A parameter larger than that leaves others empty.
 [[nodiscard]] std::vector<int> fragments_of(const std::vector<ParameterSpec>& table, int count);
 
 [[nodiscard]] std::size_t elements_of(const std::vector<OuterShare>& shares);
@@ -41,13 +41,20 @@ inline constexpr std::size_t kRoundTransferElements = std::size_t{4} << 20U;
 // Where rounds end: with the steps that a period divides; where a run chooses its period, so many
 // steps after the last end.
 struct OuterRounds {
-  std::int64_t last_end = 0;  // step; 0: none yet
+  std::int64_t last_end = 0;  // step; the run's first one where there is none yet
   std::int64_t before = 0;    // the end before it: the round that travels began there
   std::int64_t period = 1;
   bool by_choice = false;
 
-  [[nodiscard]] std::int64_t next_end() const {
-    return by_choice ? last_end + period : (last_end / period + 1) * period;
+  // Whether the round that is under way ends with this step.
+  [[nodiscard]] bool ends_with(std::int64_t step) const {
+    return by_choice ? step >= last_end + period : step % period == 0;
+  }
+
+  // A round begins behind this step, and none came before it.
+  void restart(std::int64_t step) {
+    before = step;
+    last_end = step;
   }
 
   // The round that is under way ends with this step.

@@ -50,7 +50,7 @@ OuterResult run_outer(const OuterRun& run, const OuterHooks& hooks) {
       }
     };
     model.initialize(kSeed);
-    outer.restart();
+    outer.restart(0);
     for (int step = 1; step <= run.mesh.steps; ++step) {
       const bool last = step == run.mesh.steps;
       const bool ends = last || outer.ends_round(step);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -9,6 +10,8 @@
 
 #include "core/cuda/cuda_device.h"
 #include "data/dataset.h"
+#include "model/parameter_table.h"
+#include "parallel/sync/outer_plan.h"
 
 namespace slackline {
 
@@ -154,6 +157,36 @@ void check_coded_sums(const JsonReader& section, const TrainConfig& config) {
   }
 }
 
+// Whether each of so many fragments of the model has something to send.
+bool fragments_are_full(const ModelConfig& model, int count) {
+  const std::vector<ParameterSpec> table = parameter_table(model);
+  const std::vector<int> fragments = fragments_of(table, count);
+  std::set<int> full;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table[i].trained) {
+      full.insert(fragments[i]);
+    }
+  }
+  return std::ssize(full) == count;
+}
+
+void check_fragments(const JsonReader& section, const TrainConfig& config) {
+  if (!config.outer.has_fragments()) {
+    return;
+  }
+  int fitting = config.outer.fragments;
+  while (fitting > 1 &&
+         (*config.outer.period % fitting != 0 || !fragments_are_full(config.model, fitting))) {
+    --fitting;
+  }
+  if (fitting != config.outer.fragments) {
+    section.fail("fragments",
+                 fmt::format("leaves a fragment empty beside a parameter that is larger than one; "
+                             "nearest is {}",
+                             fitting));
+  }
+}
+
 // Refuses what workers that train apart do not fit. Groups of a node are known at the run's start.
 void check_outer(const JsonReader& section, const TrainConfig& config) {
   const ParallelConfig& parallel = config.parallel;
@@ -166,6 +199,7 @@ void check_outer(const JsonReader& section, const TrainConfig& config) {
                              parallel.data_ranks_of_group(),
                              2 * parallel.data_ranks_of_group()));
   }
+  check_fragments(section, config);
   if (config.network.collectives == CollectivesWish::hierarchical) {
     section.fail("method",
                  "has no sums that go through groups of data ranks, which train apart; leave out "

@@ -28,7 +28,7 @@ const std::string kCodedRounds =
 const std::string kTogether = R"(outer={"method": "none"})";
 const std::string kApart = R"(outer={"method": "co2"})";
 
-// What the ways are told apart by: costs, links, and what a device has.
+// Tells ways apart: costs, links, and the memory of a device.
 struct Scene {
   const StepCosts* costs = nullptr;
   const LinkSpeeds* links = nullptr;
@@ -59,7 +59,7 @@ LinkWay together(const std::string& name, PlanJob job, const Scene& scene) {
 }
 
 LinkWay sharding(const PlanJob& job, const Scene& scene) {
-  const RankedStrategy& first = rank_strategies(job, *scene.costs, *scene.links).rows.front();
+  const RankedStrategy first = rank_strategies(job, *scene.costs, *scene.links).rows.front();
   return {.name = "sharding",
           .setting = name_of(first.parallel.data_strategy),
           .step = first.step,

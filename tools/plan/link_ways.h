@@ -20,17 +20,18 @@ struct LinkWay {
 
 // Sets what the config's layout takes over these links beside each other, the shortest step first:
 // plain; compressed as critical_path would; under the best data strategy; and in outer rounds of
-// CO2, of the shortest period that hides them, plain and with 4 bits. A way that the config's rules
-// forbid is left out. Empty where links are not known, or data ranks make one group.
+// CO2, of the shortest period that hides what links carry of them, plain and with 4 bits. A way
+// that the config's rules forbid is left out. Empty where links are not known, or data ranks make
+// one group.
 [[nodiscard]] std::vector<LinkWay> ways_over_links(const PlanJob& job,
                                                    const JobWith& job_with,
                                                    const StepCosts& costs,
                                                    const LinkSpeeds& links);
 
-// A table of them.
+// Writes a table of them.
 [[nodiscard]] std::string ways_text(const std::vector<LinkWay>& ways);
 
-// A list of objects.
+// Writes them as a list of objects.
 [[nodiscard]] std::string ways_json(const std::vector<LinkWay>& ways);
 
 }  // namespace slackline

@@ -82,8 +82,9 @@ PieceBytes piece_bytes(const RankSync& rank, const PlanJob& job) {
     const std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
     const std::size_t leads = job.outer.eager || job.outer.mix > 0.0 ? 1 : 0;
     bytes.outer = (3 + leads) * elements_of(shares) * sizeof(float);
+    const std::size_t saved = job.outer.eager ? 4 : 3;
     for (const OuterShare& share : shares) {  // the first worker writes them for all, leads apart
-      bytes.saved += share.counted ? (3 + leads) * share.range.count() * sizeof(float) : 0;
+      bytes.saved += share.counted ? saved * share.range.count() * sizeof(float) : 0;
     }
   }
   std::vector<Shape> shapes;

@@ -181,7 +181,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
   if (start_.source == TrainingStart::Source::initial_values) {
     model_.initialize(config.run.seed);
     if (outer_) {
-      outer_->restart();
+      outer_->restart(0);
     }
   } else {
     load_training_state(start_, model_, outer_ ? &*outer_ : nullptr);

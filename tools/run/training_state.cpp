@@ -353,7 +353,7 @@ void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* oute
   load_weights(checkpoint, model);
   model.publish_weights();
   if (outer != nullptr) {
-    outer->restart();
+    outer->restart(start.step);
   }
   if (!goes_on) {
     return;

@@ -276,6 +276,9 @@ TEST_CASE("outer rounds say what they do not fit") {
       {with(R"({"method": "diloco", "period": 12, "fragments": 8})"),
        "outer.fragments",
        "nearest is 4"},
+      {with(R"({"method": "diloco", "period": 64, "fragments": 64})"),
+       "outer.fragments",
+       "leaves a fragment empty"},
       {with(R"({"method": "diloco", "mix": 0.5})"), "outer.mix", "needs outer.fragments"},
       {with(R"({"method": "diloco", "fragments": 2, "mix": 1})"), "outer.mix", "below 1"},
       {{R"(compress={"policy": "all", "outer": {"codec": "cast"}})"},
@@ -290,6 +293,8 @@ TEST_CASE("outer rounds say what they do not fit") {
   });
   CHECK_FALSE(
       read_with({R"(outer={"method": "none", "nesterov": true, "lr": 0.7})"}).outer.is_on());
+  CHECK_FALSE(read_with({R"(outer={"method": "none", "period": 12, "fragments": 3, "mix": 0.2})"})
+                  .outer.is_on());
   const TrainConfig config = read_with(with(R"({"method": "co2", "penalty": 1.5})"));
   CHECK(config.outer.penalty_value == 1.5);
   CHECK_FALSE(config.outer.period.has_value());

@@ -199,6 +199,53 @@ TEST_CASE("a round under way keeps to what it began with") {
   const ProcessResult whole = goes_on(R"({"method": "diloco", "period": 4})", run.checkpoint(5));
   CHECK(whole.exit_code == 2);
   CHECK_THAT(whole.error, Contains("outer.fragments: must stay 2"));
+  std::filesystem::remove_all(run.path("run"));
+  require_trained(run, 2, workers(R"({"method": "co2", "period": 3})", {}));
+  const ProcessResult at_once =
+      goes_on(R"({"method": "co2", "period": 3, "delay": 0})", run.checkpoint(5));
+  CHECK(at_once.exit_code == 2);
+  CHECK_THAT(at_once.error, Contains("outer.delay: must stay 1"));
+}
+
+TEST_CASE("rounds go on over other layouts of a worker, and rounds that warm up travel plain") {
+  const TrainingRun run;
+  const std::string codec = R"("outer": {"codec": "low_rank", "rank": 2})";
+  const std::string outer = R"({"method": "co2", "period": 3, "eager": true})";
+  require_trained(run,
+                  4,
+                  workers(outer,
+                          {"parallel.tensor=2",
+                           "run.dir=" + run.path("first"),
+                           R"(compress={"policy": "all", "warmup_steps": 3, )" + codec + "}"}));
+  std::vector<double> sent;
+  for (const nlohmann::json& line : step_lines(run, "first")) {
+    const double bytes = line.at("axes").at("outer").at("sent_bytes");
+    if (bytes > 0.0) {
+      sent.push_back(bytes);
+    }
+  }
+  REQUIRE(sent.size() == 4);
+  CHECK(sent[0] > 2.0 * sent[1]);
+  CHECK(sent[1] == sent[2]);
+  const std::string from = "checkpoint.resume_from=" + run.checkpoint(5, "first");
+  const std::vector<std::vector<std::string>> layouts = {
+      {"parallel.pipeline=2"}, {"parallel.data=4", "parallel.group=2"}, {"parallel.tensor=1"}};
+  for (const std::vector<std::string>& layout : layouts) {
+    INFO(layout.front());
+    const int ranks = layout.front() == "parallel.tensor=1" ? 2 : 4;
+    std::filesystem::remove_all(run.path("next"));
+    require_trained(run,
+                    ranks,
+                    workers(outer,
+                            with(layout,
+                                 {from,
+                                  "run.dir=" + run.path("next"),
+                                  R"(compress={"policy": "all", )" + codec + "}"})));
+    // Data ranks share out samples among workers in another way.
+    const double expected = run.metric("loss", "first")[5];
+    const double bound = layout.front() == "parallel.data=4" ? 1e-2 : 1e-4;
+    CHECK(run.metric("loss", "next").front() == Approx(expected).epsilon(bound));
+  }
 }
 
 TEST_CASE("lines of ends of rounds have all workers' losses, all lines the outer axis") {
@@ -249,6 +296,13 @@ TEST_CASE("other numbers of workers go on from the anchor, and the run says so")
     INFO(result.error);
     REQUIRE(result.exit_code == 0);
     CHECK_THAT(result.error, Contains("made by 2 workers"));
+    std::vector<int> ends;  // rounds go on where the run has workers
+    for (const nlohmann::json& line : step_lines(run, other.name)) {
+      if (line.contains("worker_losses")) {
+        ends.push_back(line.at("step"));
+      }
+    }
+    CHECK(ends == (other.name == "four" ? std::vector<int>{6, 9, 12} : std::vector<int>{}));
     // What was learned is kept: the first step's loss is not that of initial weights.
     CHECK(run.metric("loss", other.name).front() < run.metric("loss").front());
   }

@@ -63,7 +63,7 @@ class StepAccounts {
   // Bytes that compression kept off each axis of kReportedAxes in a step.
   [[nodiscard]] const std::vector<double>& saved_bytes(std::int64_t step);
 
-  // What a byte of a compressed round stands for: its bytes come in whatever steps it travels.
+  // What a byte of a compressed round stands for. Fragments are taken to shrink alike.
   [[nodiscard]] double plain_bytes_of_a_sent_one(std::int64_t step);
 
   const TrainConfig* config_;
