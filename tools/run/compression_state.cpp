@@ -81,7 +81,8 @@ std::vector<ChannelState> state_of_run(MeshModel& model, const OuterLoop* outer)
     return states;
   }
   for (ChannelState& state : states) {
-    state.worker = groups.worker_index() * state.num_workers + state.worker.value_or(0);
+    state.worker =
+        std::int64_t{groups.worker_index()} * state.num_workers + state.worker.value_or(0);
     state.num_workers *= groups.num_workers();
     state.sums = false;
   }
