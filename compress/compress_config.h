@@ -50,7 +50,7 @@ struct CompressConfig {
   std::optional<CodecSetting> outer{};
   GuardConfig guard{};
 
-  // How rounds are compressed; nothing: they are not.
+  // Returns how rounds are compressed; nothing: they are not.
   [[nodiscard]] std::optional<CodecSetting> codec_of_rounds() const {
     return policy == CompressionPolicy::none ? std::nullopt : outer;
   }

@@ -1,7 +1,6 @@
 #include "parallel/channel/outer_channel.h"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -44,16 +43,6 @@ OuterChannel::OuterChannel(const Options& options) : options_(options) {
   coded_.reserve(round_.bucket.sums.size());
   for (const CodedSum& sum : round_.bucket.sums) {
     coded_.emplace_back(sum, *options_.codecs);
-  }
-}
-
-OuterChannel::~OuterChannel() {
-  try {
-    wait();
-  } catch (const std::exception&) {  // what failed is on its way to whoever called
-  }
-  if (codecs_) {
-    codecs_->worker->stop();
   }
 }
 
@@ -140,7 +129,7 @@ void OuterChannel::finish(StreamView stream) {
   is_under_way_ = false;
 }
 
-// What codecs learn of a part, and what they leave out of it, is of that part alone.
+// Codecs learn and leave out what is of that part alone.
 void OuterChannel::add_state_of_part(const CompressedSum& sum,
                                      std::size_t matrix,
                                      const std::string& name,

@@ -21,7 +21,8 @@ namespace slackline {
 // The differences of outer rounds on their way between workers: whether they travel as they are or
 // coded is known here alone. Owns codecs, residuals and messages; refers to the rest, which must
 // outlive it. Used by the rank's thread, and between begin() and finish() by the codecs'; all ranks
-// of the group call alike.
+// of the group call alike. A round under way does not end without its codecs: before this goes it
+// has to be waited for, or the world has failed and the codecs' thread is stopped.
 class OuterChannel {
  public:
   struct Options {
@@ -37,11 +38,7 @@ class OuterChannel {
   };
 
   explicit OuterChannel(const Options& options);
-
-  // Waits for a round under way, which would not end without its codecs. That takes no time where
-  // the world has failed.
-  ~OuterChannel();
-
+  ~OuterChannel() = default;
   OuterChannel(const OuterChannel&) = delete;
   OuterChannel& operator=(const OuterChannel&) = delete;
 
@@ -68,7 +65,7 @@ class OuterChannel {
   // rest.
   void finish(StreamView stream);
 
-  // What this worker owes the others, and what codecs have learned, which all workers have alike.
+  // Returns residuals, which are this worker's, and what codecs have learned, which all have alike.
   // Views. REQUIRES: no round is under way.
   [[nodiscard]] std::vector<ChannelState> state(const StateRanks& ranks) const;
 

@@ -25,7 +25,7 @@ struct CompressionMemory {
                                                    const PlanHistory& plans,
                                                    const Workers& workers);
 
-// What compressed rounds take beside it, on a rank of one of `num_workers` workers.
+// Counts compressed rounds, on a rank of one of `num_workers` workers.
 [[nodiscard]] CompressionMemory round_memory(const MeshJob& job,
                                              const MeshPlace& place,
                                              int num_workers,

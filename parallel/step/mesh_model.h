@@ -64,7 +64,7 @@ class MeshModel {
 
   [[nodiscard]] const Options& options() const { return options_; }
 
-  // What channels code with; a rehearsal has codecs of its own.
+  // Makes what channels code with; a rehearsal has codecs of its own.
   [[nodiscard]] std::shared_ptr<const ChannelCodecs> channel_codecs() const {
     return rehearsal_ ? rehearsal_->codecs() : options_.makers.codecs;
   }

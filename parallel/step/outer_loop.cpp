@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -68,9 +69,21 @@ void OuterLoop::run_codecs(const Workers& workers) {
                                                            .device = workers.device,
                                                            .num_threads = workers.num_threads,
                                                            .workspace_bytes = workspace});
-  const auto worker = std::make_shared<Worker>();
+  codec_worker_ = std::make_shared<Worker>();
   for (const std::unique_ptr<OuterChannel>& channel : channels_) {
-    channel->run_codecs_on({.stream = *codec_stream_, .worker = worker});
+    channel->run_codecs_on({.stream = *codec_stream_, .worker = codec_worker_});
+  }
+}
+
+OuterLoop::~OuterLoop() {
+  try {
+    for (const std::unique_ptr<OuterChannel>& channel : channels_) {
+      channel->wait();
+    }
+  } catch (const std::exception&) {  // what failed is on its way to whoever called
+  }
+  if (codec_worker_ != nullptr) {
+    codec_worker_->stop();
   }
 }
 
@@ -342,7 +355,7 @@ double OuterLoop::mean_over_workers(double number) {
 
 void OuterLoop::exchange_anchor() {
   model_->finish_gather();
-  // What happens between both calls is no step of the round.
+  // The time between both calls is no step of the round.
   const double now = groups_->world->now();
   round_began_ += anchor_in_use_ ? now - exchanged_at_ : 0.0;
   exchanged_at_ = now;

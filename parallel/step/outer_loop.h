@@ -56,6 +56,11 @@ class OuterLoop {
   // The anchor is the model's weights.
   // REQUIRES: the model's groups have workers, and config.is_on().
   OuterLoop(const Options& options, MeshModel& model);
+  // Waits for what travels, so that no rank waits for this one's codecs. That takes no time where
+  // the world has failed.
+  ~OuterLoop();
+  OuterLoop(const OuterLoop&) = delete;
+  OuterLoop& operator=(const OuterLoop&) = delete;
 
   // The weights as they are become the anchor, and the momentum 0; a round begins behind `step`.
   void restart(std::int64_t step);
@@ -98,7 +103,7 @@ class OuterLoop {
   [[nodiscard]] std::vector<State> state();
   [[nodiscard]] std::vector<State> all_state();
 
-  // What codecs carry from round to round. Views. REQUIRES: settle() has been called.
+  // Returns views of what codecs carry from round to round. REQUIRES: settle() has been called.
   [[nodiscard]] std::vector<ChannelState> codec_state() const;
 
   // Writes the rest of the state as a JSON text, and reads it back. REQUIRES of the text:
@@ -155,6 +160,7 @@ class OuterLoop {
   OuterMemory memory_;
   OuterRounds rounds_;
   std::unique_ptr<Stream> codec_stream_{};               // null where rounds travel plain
+  std::shared_ptr<Worker> codec_worker_{};               // shared with transfers; likewise
   std::vector<std::unique_ptr<OuterChannel>> channels_;  // of fragments
   int travels_ = 0;                                      // the fragment that was sent last
   bool has_leads_ = false;             // the round under way began ahead of the anchor

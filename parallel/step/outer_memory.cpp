@@ -161,7 +161,7 @@ void OuterMemory::move_anchor(int fragment,
   for (const OuterShare& share : shares_of(fragment)) {
     OuterStep own = step;
     own.scale /= divisors[parameter_of(share)];
-    // What the step makes of weights is the anchor; mixed ones wait for it in the lead's place.
+    // The step writes the anchor in place of weights; where they are mixed, in place of leads.
     const Tensor made = mix > 0.0 ? lead(share) : weight(share);
     outer_step(stream,
                {.difference = difference(share),

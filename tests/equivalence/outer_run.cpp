@@ -52,7 +52,7 @@ OuterResult run_outer(const OuterRun& run, const OuterHooks& hooks) {
     model.initialize(kSeed);
     outer.restart(0);
     for (int step = 1; step <= run.mesh.steps; ++step) {
-      const bool last = step == run.mesh.steps;
+      const bool last = step == run.mesh.steps && !run.is_left_early;
       const bool ends = last || outer.ends_round(step);
       RankBatches batches(run.mesh, run.same_samples ? 0 : groups.replica(), step);
       const StepFacts facts = model.make_gradients(batches.micro_batches());

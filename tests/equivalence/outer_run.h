@@ -19,6 +19,7 @@ struct OuterRun {
   OuterConfig outer{};
   std::optional<CodecSetting> codec{};  // of rounds
   bool same_samples = false;            // all data ranks train on those of the first
+  bool is_left_early = false;           // with the last round under way, as runs that are stopped
 };
 
 struct OuterResult {
