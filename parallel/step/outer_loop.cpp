@@ -269,15 +269,6 @@ void OuterLoop::choose_period(std::span<const double> round_seconds, double step
   }
 }
 
-std::vector<int> OuterLoop::due(std::int64_t step, bool last) const {
-  if (!last) {
-    return {static_cast<int>(step / rounds_.period % config_.fragments)};
-  }
-  std::vector<int> all(static_cast<std::size_t>(config_.fragments));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
-}
-
 RoundEnd OuterLoop::end_round(std::int64_t step, const RoundFacts& own, bool last) {
   model_->finish_gather();
   const double waits_from = groups_->world->now();
@@ -322,7 +313,7 @@ RoundEnd OuterLoop::end_round_of_fragments(std::int64_t step, const RoundFacts& 
   if (has_arrived_) {
     move_anchor(rounds_.last_end, Sends::no, config_.mix);
   }
-  const std::vector<int> sent = due(step, last);
+  const std::vector<int> sent = due_fragments(step, rounds_.period, config_.fragments, last);
   for (const int fragment : sent) {
     memory_.take_differences(fragment);
   }

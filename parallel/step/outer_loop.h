@@ -143,8 +143,6 @@ class OuterLoop {
   void limit_momentum(const OuterStep& move, const std::vector<double>& divisors);
   // Divisors of a late difference, by parameter of the model.
   [[nodiscard]] std::vector<double> penalties() const;
-  // The fragments whose round ends with a step.
-  [[nodiscard]] std::vector<int> due(std::int64_t step, bool last) const;
   [[nodiscard]] RoundEnd end_round_of_all(std::int64_t step, const RoundFacts& own, bool last);
   [[nodiscard]] RoundEnd end_round_of_fragments(std::int64_t step,
                                                 const RoundFacts& own,

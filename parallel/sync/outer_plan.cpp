@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace slackline {
 
@@ -57,6 +58,15 @@ std::vector<Slice> outer_transfers(std::size_t elements) {
     transfers.push_back({begin, std::min(elements, begin + kRoundTransferElements)});
   }
   return transfers;
+}
+
+std::vector<int> due_fragments(std::int64_t step, std::int64_t every, int fragments, bool last) {
+  if (!last) {
+    return {static_cast<int>(step / every % fragments)};
+  }
+  std::vector<int> all(static_cast<std::size_t>(fragments));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 std::int64_t chosen_period(double round_seconds, double step_seconds, std::int64_t in_force) {

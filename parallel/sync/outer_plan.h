@@ -38,6 +38,13 @@ inline constexpr std::size_t kRoundTransferElements = std::size_t{4} << 20U;
 // Ranges of the rank's buffers that travel as one transfer each.
 [[nodiscard]] std::vector<Slice> outer_transfers(std::size_t elements);
 
+// Returns the fragments that are sent at a step, of which one is due every so many; with the run's
+// `last` step all are.
+[[nodiscard]] std::vector<int> due_fragments(std::int64_t step,
+                                             std::int64_t every,
+                                             int fragments,
+                                             bool last);
+
 // Where rounds end: with the steps that a period divides; where a run chooses its period, so many
 // steps after the last end.
 struct OuterRounds {
