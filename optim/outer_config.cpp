@@ -12,10 +12,12 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// In the order of OuterMethod, OuterPenalty without the constant, and OuterClip without none.
+// In the order of OuterMethod, OuterPenalty without the constant, OuterClip without none, and
+// OuterEnding.
 constexpr std::array kMethods = {"none"sv, "co2"sv, "slowmo"sv, "diloco"sv};
 constexpr std::array kPenalties = {"none"sv, "gap"sv, "gap_per_tensor"sv};
 constexpr std::array kClipKinds = {"element"sv, "norm"sv};
+constexpr std::array kEndings = {"drain"sv, "mean"sv};
 
 constexpr std::int64_t kDefaultPeriod = 12;  // of methods whose steps wait for the round
 constexpr double kDefaultMix = 0.5;          // Streaming DiLoCo's
@@ -85,6 +87,15 @@ void read_eager(JsonReader& section, bool waits, OuterConfig& config) {
   config.eager = section.boolean("eager", false);
   if (config.eager && !config.is_late() && !waits) {
     section.fail("eager", "needs outer.delay 1: without it nothing is late; leave it out");
+  }
+}
+
+void read_ending(JsonReader& section, bool waits, OuterConfig& config) {
+  config.ending = static_cast<OuterEnding>(section.choice("ending", kEndings, 0));
+  if (config.ending == OuterEnding::mean && !config.is_late() && !waits) {
+    section.fail("ending",
+                 "needs outer.delay 1: without it the last round moves the anchor by what has just "
+                 "been learned; leave it out");
   }
 }
 
@@ -158,6 +169,7 @@ OuterConfig read_outer_config(JsonReader section) {
   read_clip(section, config);
   const bool waits = given == OuterMethod::none;
   read_eager(section, waits, config);
+  read_ending(section, waits, config);
   read_fragments(section, waits, config);
   section.finish();
   config.method = given;

@@ -26,6 +26,12 @@ enum class OuterPenalty {
 
 enum class OuterClip { none, element, norm };
 
+// What becomes of the anchor at a run's end, where rounds are late.
+enum class OuterEnding {
+  drain,  // the last two rounds move it, as all others have
+  mean,   // it is the mean of the workers' last end points
+};
+
 // The "outer" section (configs/README.md describes each key).
 struct OuterConfig {
   // Whether the difference of a round enters the anchor one round later, having travelled
@@ -37,6 +43,12 @@ struct OuterConfig {
 
   [[nodiscard]] bool is_on() const { return method != OuterMethod::none; }
 
+  // Whether a round's update is made while it travels, each worker's part by itself, so that the
+  // next start arrives in place of differences: rounds that are late, plain and need no norm.
+  [[nodiscard]] bool updates_apart(bool is_coded) const {
+    return is_late() && !eager && !is_coded && clip_kind != OuterClip::norm;
+  }
+
   OuterMethod method = OuterMethod::none;
   std::optional<std::int64_t> period{};  // steps of a round; absent: the run chooses
   double lr = 1.0;
@@ -47,8 +59,9 @@ struct OuterConfig {
   OuterClip clip_kind = OuterClip::none;
   double clip = 1.0;  // in units of parameters
   int delay = 0;
-  int fragments = 1;   // parts of the model that travel in turn, each once a period
-  double mix = 0.0;    // with fragments: what weights keep of themselves when a part arrives
+  int fragments = 1;  // parts of the model that travel in turn, each once a period
+  double mix = 0.0;   // with fragments: what weights keep of themselves when a part arrives
+  OuterEnding ending = OuterEnding::drain;
   bool eager = false;  // rounds begin ahead of the anchor, by what the worker itself has learned
 };
 

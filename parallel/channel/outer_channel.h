@@ -14,6 +14,7 @@
 #include "parallel/channel/channel_state.h"
 #include "parallel/channel/codec_stream.h"
 #include "parallel/channel/compressed_sum.h"
+#include "parallel/channel/round_transfer.h"
 #include "parallel/sync/coded_round.h"
 
 namespace slackline {
@@ -23,7 +24,7 @@ namespace slackline {
 // outlive it. Used by the rank's thread, and between begin() and finish() by the codecs'; all ranks
 // of the group call alike. A round under way does not end without its codecs: before this goes it
 // has to be waited for, or the world has failed and the codecs' thread is stopped.
-class OuterChannel {
+class OuterChannel : public RoundTransfer {
  public:
   struct Options {
     Tensor differences{};              // of all this rank's shares, as a row
@@ -38,7 +39,7 @@ class OuterChannel {
   };
 
   explicit OuterChannel(const Options& options);
-  ~OuterChannel() = default;
+  ~OuterChannel() override = default;
   OuterChannel(const OuterChannel&) = delete;
   OuterChannel& operator=(const OuterChannel&) = delete;
 
@@ -53,17 +54,13 @@ class OuterChannel {
   // ends with `step`.
   void begin(StreamView stream, std::int64_t step);
 
-  [[nodiscard]] bool is_under_way() const { return is_under_way_; }
+  [[nodiscard]] bool is_under_way() const override { return is_under_way_; }
 
-  // Whether the sum of the round under way has arrived. Does not block.
-  [[nodiscard]] bool done() const;
+  [[nodiscard]] bool done() const override;
+  void wait() override;
 
-  // Waits until it is done().
-  void wait();
-
-  // Waits until the differences are the sum over workers, in the order of `stream`, and codecs
-  // rest.
-  void finish(StreamView stream);
+  // The differences are the sum over workers then, and codecs rest.
+  void finish(StreamView stream) override;
 
   // Returns residuals, which are this worker's, and what codecs have learned, which all have alike.
   // Views. REQUIRES: no round is under way.

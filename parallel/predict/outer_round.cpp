@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "compress/codec_bytes.h"
 #include "core/comm/collective_bytes.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/collective_times.h"
@@ -13,28 +14,57 @@ namespace slackline {
 
 namespace {
 
-// The calls that a rank makes with those at its place in other workers.
-std::vector<CollectiveCall> calls_of_round(const RankSync& rank,
-                                           int workers,
-                                           const std::optional<CodecSetting>& codec) {
+// One rank's part of a round.
+struct RankRound {
+  std::vector<CollectiveCall> calls{};  // with those at its place in other workers
+  schedule::Seconds coding{};           // 0 without costs
+};
+
+// Every sum is coded once, and what comes of it decoded, or the frames of all workers are.
+RankRound coded_round_of(const RankSync& rank,
+                         int workers,
+                         const CodecSetting& codec,
+                         const StepCosts* costs) {
+  const CodedRound round =
+      coded_round(outer_shares(rank.plan.owned), rank.plan.owned, codec, {.workers = workers});
+  RankRound own{.calls = calls_of(round.bucket)};
+  if (costs == nullptr) {
+    return own;
+  }
+  for (const CodedSum& sum : round.bucket.sums) {
+    const CodecCost cost = codec_cost(*costs, sum.setting, message_shape(sum));
+    const int decoded = adds(sum.setting.kind) ? 1 : workers;
+    own.coding = own.coding + cost.encode + static_cast<double>(decoded) * cost.decode;
+  }
+  return own;
+}
+
+RankRound plain_round_of(const RankSync& rank, int workers, bool updates_apart) {
+  using Kind = TransferRecord::Kind;
   const std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
-  if (codec) {
-    const CodedRound round = coded_round(shares, rank.plan.owned, *codec, {.workers = workers});
-    return calls_of(round.bucket);
-  }
-  std::vector<CollectiveCall> calls;
+  RankRound own;
   for (const Slice& part : outer_transfers(elements_of(shares))) {
-    calls.push_back({.kind = TransferRecord::Kind::all_reduce, .elements = part.count()});
+    if (updates_apart && workers > 1) {
+      own.calls.push_back({.kind = Kind::reduce_scatter, .elements = part.count()});
+      own.calls.push_back({.kind = Kind::all_gather, .elements = part.count()});
+    } else {
+      own.calls.push_back({.kind = Kind::all_reduce, .elements = part.count()});
+    }
   }
-  return calls;
+  return own;
 }
 
 }  // namespace
 
+RoundKind round_kind(const OuterConfig& config, const std::optional<CodecSetting>& codec) {
+  return {.codec = codec, .updates_apart = config.updates_apart(codec.has_value())};
+}
+
 OuterRound outer_round(const MeshJob& job,
                        int workers,
-                       const std::optional<CodecSetting>& codec,
-                       const LinkSpeeds& links) {
+                       const RoundKind& kind,
+                       const LinkSpeeds& links,
+                       const StepCosts* costs) {
   ParallelConfig all = job.parallel;
   all.group = job.parallel.data;
   all.data = workers * job.parallel.data;
@@ -47,8 +77,13 @@ OuterRound outer_round(const MeshJob& job,
     for (int data = 0; data < job.parallel.data; ++data) {
       for (int tensor = 0; tensor < job.parallel.tensor; ++tensor) {
         const RankSync rank(job, {.tensor = tensor, .data = data, .pipeline = pipeline});
-        schedule::Seconds seconds = link.latency;
-        for (const CollectiveCall& call : calls_of_round(rank, workers, codec)) {
+        // What owners make of a sum travels anew.
+        schedule::Seconds seconds = kind.updates_apart ? link.latency + link.latency : link.latency;
+        const RankRound own = kind.codec ? coded_round_of(rank, workers, *kind.codec, costs)
+                                         : plain_round_of(rank, workers, kind.updates_apart);
+        seconds = seconds + own.coding;
+        round.coding = std::max(round.coding, own.coding);
+        for (const CollectiveCall& call : own.calls) {
           for (int worker = 0; worker < workers; ++worker) {
             round.bytes += bytes_sent_by(call, worker, workers);
           }

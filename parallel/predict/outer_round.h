@@ -6,8 +6,10 @@
 
 #include "compress/codec_setting.h"
 #include "core/comm/links/cluster.h"
+#include "optim/outer_config.h"
 #include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/cost_model.h"
+#include "parallel/plan/step_costs.h"
 #include "parallel/predict/step_cost_model.h"
 
 namespace slackline {
@@ -17,14 +19,26 @@ struct OuterRound {
   int workers = 1;
   std::size_t bytes = 0;                       // sent by all ranks of all workers
   std::optional<schedule::Seconds> seconds{};  // from sending to arrival; absent: no links known
+  schedule::Seconds coding{};                  // of them; 0 where costs are not given
 };
 
-// `job` is one worker's, `codec` what rounds are compressed with. Links have to be of all workers'
-// ranks; those of fewer count as unknown. Seconds are those of links: what codecs take is not in
-// them.
+// How it travels: sums of differences, plain or coded, or of end points whose anchors are moved on
+// the way.
+struct RoundKind {
+  std::optional<CodecSetting> codec{};
+  bool updates_apart = false;  // OuterConfig::updates_apart
+};
+
+[[nodiscard]] RoundKind round_kind(const OuterConfig& config,
+                                   const std::optional<CodecSetting>& codec);
+
+// `job` is one worker's. Links have to be of all workers' ranks; those of fewer count as unknown.
+// Seconds are those of links, and of codecs before and behind them where there are `costs`, as
+// measured or assumed; what updates take is not in them.
 [[nodiscard]] OuterRound outer_round(const MeshJob& job,
                                      int workers,
-                                     const std::optional<CodecSetting>& codec,
-                                     const LinkSpeeds& links);
+                                     const RoundKind& kind,
+                                     const LinkSpeeds& links,
+                                     const StepCosts* costs = nullptr);
 
 }  // namespace slackline

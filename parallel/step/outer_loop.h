@@ -12,6 +12,7 @@
 #include "core/kernels/update/outer_step.h"
 #include "optim/outer_config.h"
 #include "parallel/channel/outer_channel.h"
+#include "parallel/step/background_round.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/outer_memory.h"
 #include "parallel/sync/outer_plan.h"
@@ -34,6 +35,8 @@ struct RoundEnd {
   double penalty = 1.0;           // what a late difference was divided by; the largest of tensors
   double distance = 0.0;    // of workers' weights from their mean, as they were last sent: RMS
   std::int64_t period = 0;  // steps of the round that begins
+  // Share of the momentum's elements that the bound holds; absent where there is none.
+  std::optional<double> clipped{};
 };
 
 // Outer rounds of a worker: groups of data ranks train apart, what each has learned in a round is
@@ -42,8 +45,9 @@ struct RoundEnd {
 // facts at the end of a round.
 //
 // A rank keeps anchor and momentum of its share of the model, and sends the anchor's difference to
-// its weights to the ranks at its place in other workers. Refers to the model, which must outlive
-// it. Used by the rank's thread; every rank of the run calls alike.
+// its weights to the ranks at its place in other workers; where updates are made on the way
+// (OuterConfig::updates_apart), it keeps its part of them alone and sends weights. Refers to the
+// model, which must outlive it. Used by the rank's thread; every rank of the run calls alike.
 class OuterLoop {
  public:
   struct Options {
@@ -73,7 +77,8 @@ class OuterLoop {
   // Ends a round after the update of its last step, which has published nothing. Afterwards weights
   // are where the next round begins, and on their way to whoever reads them: at the anchor, ahead
   // of it where rounds are eager, and with fragments on their own way but for what has arrived. The
-  // `last` round of a run is waited for and enters the anchor too, which weights are then. Blocks
+  // `last` round of a run is waited for and enters the anchor too, or the anchor is the mean of its
+  // end points (OuterEnding); weights are the anchor then. Blocks
   // until the round that travels has arrived.
   [[nodiscard]] RoundEnd end_round(std::int64_t step, const RoundFacts& own, bool last);
 
@@ -83,7 +88,8 @@ class OuterLoop {
   [[nodiscard]] double mean_over_workers(double number);
 
   // Gives weights and anchor each other's values, and publishes the weights: to evaluate the anchor
-  // in the middle of a round, and back.
+  // in the middle of a round, and back. All ranks of the run call it; where owners keep the anchor,
+  // it is waited for, as the round under way is.
   void exchange_anchor();
 
   // Waits for the round under way, so that state() is whole. Changes no result.
@@ -97,6 +103,7 @@ class OuterLoop {
     Tensor momentum{};
     Tensor difference{};  // sum over workers of the round that has arrived; empty: none has
     Tensor lead{};        // this worker's own; empty: rounds begin at the anchor
+    bool saved = false;   // by this rank, for all workers; leads apart
   };
 
   // What of it matters; all of it, to be loaded.
@@ -128,28 +135,37 @@ class OuterLoop {
     return config_.penalty == OuterPenalty::gap || config_.penalty == OuterPenalty::gap_per_tensor;
   }
 
+  // What travels, or would.
+  [[nodiscard]] RoundTransfer& transfer() const;
   void send(int fragment, std::int64_t step);
+  void note_sending(int fragment);
   void run_codecs(const Workers& workers);
   void finish_round();
   void note_arrival();
   // Its step, without the penalty.
   [[nodiscard]] OuterStep step_of(std::int64_t step) const;
-  enum class Sends { no, yes };
   // Moves the anchor of the fragment that travels by the differences that have arrived, of a round
-  // that ended with `step`. Weights become the anchor, but for a share `mix` of themselves. Where
-  // one is sent, differences become those of the round that ends now.
-  void move_anchor(std::int64_t step, Sends sends, double mix = 0.0);
+  // that ended with `step`. Weights become the anchor, but for a share `mix` of themselves.
+  void move_anchor(std::int64_t step, OuterWrites writes, double mix = 0.0);
+  // Notes how many elements of the momentum the bound of each holds.
+  void note_clipped();
   // Makes the momentum of all shares, no longer than the norm that is allowed.
   void limit_momentum(const OuterStep& move, const std::vector<double>& divisors);
   // Divisors of a late difference, by parameter of the model.
   [[nodiscard]] std::vector<double> penalties() const;
   [[nodiscard]] RoundEnd end_round_of_all(std::int64_t step, const RoundFacts& own, bool last);
+  [[nodiscard]] RoundEnd end_round_in_background(std::int64_t step,
+                                                 const RoundFacts& own,
+                                                 bool last);
+  [[nodiscard]] RoundEnd end_with_mean(std::int64_t step, const RoundFacts& own);
   [[nodiscard]] RoundEnd end_round_of_fragments(std::int64_t step,
                                                 const RoundFacts& own,
                                                 bool last);
-  [[nodiscard]] RoundEnd agree(const RoundFacts& own, const std::vector<int>& sent, bool last);
+  // `sent_squares`: of what this rank is about to send.
+  [[nodiscard]] RoundEnd agree(const RoundFacts& own, double sent_squares, bool last);
   void choose_period(std::span<const double> round_seconds, double step_seconds);
   void publish();
+  void load_squares(const std::string& text);
 
   OuterConfig config_;
   std::function<double(std::int64_t step)> rate_;
@@ -159,15 +175,17 @@ class OuterLoop {
   OuterRounds rounds_;
   std::unique_ptr<Stream> codec_stream_{};               // null where rounds travel plain
   std::shared_ptr<Worker> codec_worker_{};               // shared with transfers; likewise
-  std::vector<std::unique_ptr<OuterChannel>> channels_;  // of fragments
+  std::vector<std::unique_ptr<OuterChannel>> channels_;  // of fragments; none in the background
+  std::unique_ptr<BackgroundRound> background_{};        // null where differences travel
   int travels_ = 0;                                      // the fragment that was sent last
   bool has_leads_ = false;             // the round under way began ahead of the anchor
   bool anchor_in_use_ = false;         // in place of the weights
   bool has_arrived_ = false;           // differences are the sum over workers, to be used
   double largest_penalty_ = 1.0;       // of the last move
+  double clipped_ = 0.0;               // share of elements, in this end's move
   std::vector<double> moved_squares_;  // of that move, by parameter of the model; if measured
-  double sent_squares_ = 0.0;          // of differences as they were sent, over workers
-  double arrived_squares_ = 0.0;       // of this rank's part of their sum, as it arrived
+  double sent_squares_ = 0.0;          // of what was sent last, over workers
+  double arrived_squares_ = 0.0;       // of this rank's part of its sum, as it arrived
 
   // For a period that the run chooses.
   double sent_at_ = 0.0;

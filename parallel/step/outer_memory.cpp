@@ -34,6 +34,13 @@ std::vector<int> values_at(const std::vector<int>& values, const std::vector<std
   return found;
 }
 
+std::vector<OuterShare> shares_for(const MeshModel& model,
+                                   const std::vector<int>& fragments,
+                                   const std::optional<OuterMemory::Owner>& owner) {
+  const std::vector<OuterShare> all = outer_shares(model.pieces(), fragments);
+  return owner ? owned_shares(all, owner->worker, owner->workers) : all;
+}
+
 Tensor row_of(const Tensor& tensor) {
   return tensor.reshaped({static_cast<std::int64_t>(tensor.num_elements())});
 }
@@ -48,11 +55,18 @@ Tensor all_of(const Buffer& buffer) {
 
 }  // namespace
 
-OuterMemory::OuterMemory(MeshModel& model, int fragments, Leads leads)
+OuterStep OuterMemory::step_to_mean(int workers) {
+  return {.lr = 1.0, .momentum = 0.0, .scale = 1.0 / workers, .writes = OuterWrites::weight};
+}
+
+OuterMemory::OuterMemory(MeshModel& model,
+                         int fragments,
+                         Leads leads,
+                         const std::optional<Owner>& owner)
     : model_(&model),
       parameters_(parameters_of(model.pieces(), parameter_table(model.job().model))),
       fragments_(fragments_of(parameter_table(model.job().model), fragments)),
-      shares_(outer_shares(model.pieces(), values_at(fragments_, parameters_))),
+      shares_(shares_for(model, values_at(fragments_, parameters_), owner)),
       anchor_(flat_buffer("outer anchor", slackline::elements_of(shares_), model)),
       momentum_(flat_buffer("outer momentum", slackline::elements_of(shares_), model)),
       difference_(flat_buffer("outer difference", slackline::elements_of(shares_), model)),
@@ -150,6 +164,38 @@ void OuterMemory::exchange_anchor() {
   }
 }
 
+void OuterMemory::keep_anchor() {
+  if (!model_->rehearses()) {
+    cast(model_->stream(), all_of(anchor_), all_of(difference_));
+  }
+}
+
+void OuterMemory::drop_leads() {
+  take_leads(0.0);
+}
+
+void OuterMemory::take_mean(int fragment, int workers) {
+  if (model_->rehearses()) {
+    return;
+  }
+  for (const OuterShare& share : shares_of(fragment)) {
+    outer_step(model_->stream(),
+               {.difference = difference(share),
+                .momentum = momentum(share),
+                .anchor = anchor(share),
+                .weight = weight(share)},
+               step_to_mean(workers));
+    cast(model_->stream(), weight(share), anchor(share));
+  }
+}
+
+OuterStep OuterMemory::step_of(const OuterShare& share,
+                               OuterStep step,
+                               const std::vector<double>& divisors) const {
+  step.scale /= divisors[parameter_of(share)];
+  return step;
+}
+
 void OuterMemory::move_anchor(int fragment,
                               const OuterStep& step,
                               const std::vector<double>& divisors,
@@ -159,8 +205,6 @@ void OuterMemory::move_anchor(int fragment,
   }
   const StreamView stream = model_->stream();
   for (const OuterShare& share : shares_of(fragment)) {
-    OuterStep own = step;
-    own.scale /= divisors[parameter_of(share)];
     // The step writes the anchor in place of weights; where they are mixed, in place of leads.
     const Tensor made = mix > 0.0 ? lead(share) : weight(share);
     outer_step(stream,
@@ -168,7 +212,7 @@ void OuterMemory::move_anchor(int fragment,
                 .momentum = momentum(share),
                 .anchor = anchor(share),
                 .weight = made},
-               own);
+               step_of(share, step, divisors));
     if (mix > 0.0) {
       scale(stream, made, static_cast<float>(1.0 - mix), made);
       scale(stream, weight(share), static_cast<float>(mix), weight(share));
@@ -229,6 +273,16 @@ std::vector<double> OuterMemory::squares_of_differences(int fragment) {
 
 std::vector<double> OuterMemory::squares_of_momentum() {
   return squares_of(momentum_, shares_);
+}
+
+double OuterMemory::count_of_momentum(float limit) {
+  std::vector<Tensor> counted;
+  for (const OuterShare& share : shares_) {
+    if (share.counted) {
+      counted.push_back(momentum(share));
+    }
+  }
+  return count_at_least(model_->stream(), counted, limit);
 }
 
 double OuterMemory::elements_of(int fragment) const {

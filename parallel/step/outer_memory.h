@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "core/kernels/update/outer_step.h"
@@ -10,7 +11,7 @@
 
 namespace slackline {
 
-// What a rank keeps of its share of the model for outer rounds, and what is done to it element by
+// What a rank keeps of its shares of the model for outer rounds, and what is done to it element by
 // element: anchor, momentum and difference, and where a worker begins its rounds ahead of the
 // anchor, its lead. All f32, in buffers where shares follow one another, fragment by fragment.
 // Owns the buffers; refers to the model. Where that is a rehearsal's, nothing is touched. Used by
@@ -19,7 +20,14 @@ class OuterMemory {
  public:
   enum class Leads { no, yes };
 
-  OuterMemory(MeshModel& model, int fragments, Leads leads);
+  // Which of several workers keeps its own part of what each of them has.
+  struct Owner {
+    int worker = 0;
+    int workers = 1;
+  };
+
+  // Without an owner shares are all that the rank has.
+  OuterMemory(MeshModel& model, int fragments, Leads leads, const std::optional<Owner>& owner);
 
   [[nodiscard]] const std::vector<OuterShare>& shares() const { return shares_; }
 
@@ -36,6 +44,9 @@ class OuterMemory {
   [[nodiscard]] Tensor difference(const OuterShare& share) const {
     return view(difference_, share);
   }
+
+  // The weights of a share, as the optimizer has them.
+  [[nodiscard]] Tensor weight(const OuterShare& share) const;
 
   // Empty where there are none.
   [[nodiscard]] Tensor lead(const OuterShare& share) const {
@@ -59,9 +70,19 @@ class OuterMemory {
   // Gives weights and anchor each other's values.
   void exchange_anchor();
 
+  // Differences become the anchor.
+  void keep_anchor();
+
+  // Leads become 0.
+  void drop_leads();
+
+  // The anchor of a fragment becomes its mean over workers at the round's end, from the sum of
+  // what each had learned since it was there; weights, too. Nothing else changes.
+  void take_mean(int fragment, int workers);
+
   // Moves the anchor of a fragment by its differences, each divided by its parameter's divisor.
   // Weights become the anchor, but for a share `mix` of themselves. REQUIRES: mix is 0 where there
-  // are leads, or where the step sends.
+  // are leads, or where the step writes differences.
   void move_anchor(int fragment,
                    const OuterStep& step,
                    const std::vector<double>& divisors,
@@ -72,9 +93,20 @@ class OuterMemory {
   void make_momentum(const OuterStep& step, const std::vector<double>& divisors);
   void scale_momentum(double factor);
 
+  // Leads to the mean of end points, and moves nothing.
+  [[nodiscard]] static OuterStep step_to_mean(int workers);
+
+  // A step with its scale divided by what its parameter's is.
+  [[nodiscard]] OuterStep step_of(const OuterShare& share,
+                                  OuterStep step,
+                                  const std::vector<double>& divisors) const;
+
   // Squares of what shares that count have, by parameter of the model.
   [[nodiscard]] std::vector<double> squares_of_differences(int fragment);
   [[nodiscard]] std::vector<double> squares_of_momentum();
+
+  // Elements of the momentum, in shares that count, at least so large whatever their sign.
+  [[nodiscard]] double count_of_momentum(float limit);
 
   // By parameter of the model; 0: not trained.
   [[nodiscard]] const std::vector<double>& elements() const { return elements_; }
@@ -84,7 +116,6 @@ class OuterMemory {
 
  private:
   [[nodiscard]] Tensor view(const Buffer& buffer, const OuterShare& share) const;
-  [[nodiscard]] Tensor weight(const OuterShare& share) const;
   [[nodiscard]] std::vector<double> squares_of(const Buffer& buffer,
                                                const std::vector<OuterShare>& shares);
 

@@ -60,6 +60,42 @@ std::vector<Slice> outer_transfers(std::size_t elements) {
   return transfers;
 }
 
+std::vector<OwnedTransfer> owned_transfers(const std::vector<OuterShare>& shares,
+                                           int worker,
+                                           int workers) {
+  std::vector<OwnedTransfer> transfers;
+  std::size_t first = 0;
+  for (const Slice& elements : outer_transfers(elements_of(shares))) {
+    const Slice slice = slice_of(elements.count(), worker, workers);
+    const Slice own{elements.begin + slice.begin, elements.begin + slice.end};
+    OwnedTransfer transfer{.elements = elements, .own = own};
+    for (const OuterShare& share : shares) {
+      const std::size_t begin = std::max(own.begin, share.first);
+      const std::size_t end = std::min(own.end, share.first + share.range.count());
+      if (begin < end) {
+        OuterShare part = share;
+        part.range = {share.range.begin + (begin - share.first),
+                      share.range.begin + (end - share.first)};
+        part.first = first;
+        first += part.range.count();
+        transfer.shares.push_back(part);
+      }
+    }
+    transfers.push_back(transfer);
+  }
+  return transfers;
+}
+
+std::vector<OuterShare> owned_shares(const std::vector<OuterShare>& shares,
+                                     int worker,
+                                     int workers) {
+  std::vector<OuterShare> owned;
+  for (const OwnedTransfer& transfer : owned_transfers(shares, worker, workers)) {
+    owned.insert(owned.end(), transfer.shares.begin(), transfer.shares.end());
+  }
+  return owned;
+}
+
 std::vector<int> due_fragments(std::int64_t step, std::int64_t every, int fragments, bool last) {
   if (!last) {
     return {static_cast<int>(step / every % fragments)};

@@ -38,6 +38,22 @@ inline constexpr std::size_t kRoundTransferElements = std::size_t{4} << 20U;
 // Ranges of the rank's buffers that travel as one transfer each.
 [[nodiscard]] std::vector<Slice> outer_transfers(std::size_t elements);
 
+// What of a transfer of `shares` one of several workers updates alone: its slice of it.
+struct OwnedTransfer {
+  Slice elements{};                  // of the transfer, in the buffers of `shares`
+  Slice own{};                       // those the worker owns
+  std::vector<OuterShare> shares{};  // in them; `first` counts what the worker owns in all
+};
+
+[[nodiscard]] std::vector<OwnedTransfer> owned_transfers(const std::vector<OuterShare>& shares,
+                                                         int worker,
+                                                         int workers);
+
+// The shares of them all.
+[[nodiscard]] std::vector<OuterShare> owned_shares(const std::vector<OuterShare>& shares,
+                                                   int worker,
+                                                   int workers);
+
 // Returns the fragments that are sent at a step, of which one is due every so many; with the run's
 // `last` step all are.
 [[nodiscard]] std::vector<int> due_fragments(std::int64_t step,

@@ -30,6 +30,19 @@ double rate_of(std::int64_t step) {
   return kLearningRate / (1.0 + 0.1 * static_cast<double>(step));
 }
 
+void put_weights(MeshModel& model, LogicalState& state) {
+  for (const OuterShare& share : outer_shares(model.pieces())) {
+    if (share.counted) {
+      const OptimizerPiece& piece = model.pieces()[share.piece];
+      const Tensor weight = model.optimizer().tensors()[share.piece].weight.reshaped(
+          {static_cast<std::int64_t>(piece.range.count())});
+      state.put({.parameter = piece.parameter, .range = share.range},
+                weight.rows(static_cast<std::int64_t>(share.range.begin - piece.range.begin),
+                            static_cast<std::int64_t>(share.range.end - piece.range.begin)));
+    }
+  }
+}
+
 OuterResult run_outer(const OuterRun& run, const OuterHooks& hooks) {
   const int workers = run.mesh.parallel.num_workers();
   std::vector<std::unique_ptr<LogicalState>> anchors;
@@ -69,19 +82,19 @@ OuterResult run_outer(const OuterRun& run, const OuterHooks& hooks) {
         }
         model.require_sync();
       }
+      call(hooks.after_step, outer);
     }
     model.finish_gather();
-    for (const OuterLoop::State& state : outer.all_state()) {
-      if (state.share.counted) {
-        anchors[static_cast<std::size_t>(groups.worker_index())]->put(
-            {.parameter = state.piece->parameter, .range = state.share.range}, state.anchor);
-      }
+    if (!run.is_left_early) {  // weights are the anchor
+      put_weights(model, *anchors[static_cast<std::size_t>(groups.worker_index())]);
     }
     bytes[static_cast<std::size_t>(world.rank())] = groups.outer->bytes_sent();
   });
   result.outer_bytes = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
   for (const std::unique_ptr<LogicalState>& anchor : anchors) {
-    result.anchors.push_back(anchor->take());
+    if (!run.is_left_early) {
+      result.anchors.push_back(anchor->take());
+    }
   }
   return result;
 }

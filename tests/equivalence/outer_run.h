@@ -41,7 +41,11 @@ struct OuterHooks {
   // Before and after the end of a round.
   std::function<void(MeshModel& model, OuterLoop& outer)> before_end{};
   std::function<void(MeshModel& model, OuterLoop& outer)> after_end{};
+  std::function<void(MeshModel& model, OuterLoop& outer)> after_step{};
 };
+
+// The weights that a rank's shares have: over a worker's ranks, those of the model.
+void put_weights(MeshModel& model, LogicalState& state);
 
 [[nodiscard]] OuterResult run_outer(const OuterRun& run, const OuterHooks& hooks = {});
 

@@ -71,7 +71,8 @@ LinkWay sharding(const PlanJob& job, const Scene& scene) {
 LinkWay apart(const PlanJob& job, const Scene& scene) {
   const MeshLists lists(job.mesh);
   const std::optional<CodecSetting> codec = job.compress.codec_of_rounds();
-  const OuterRound round = outer_round(job.mesh, job.num_workers, codec, *scene.links);
+  const RoundKind kind = round_kind(job.outer, codec);
+  const OuterRound round = outer_round(job.mesh, job.num_workers, kind, *scene.links, scene.costs);
   const schedule::Seconds step = predicted_step(lists, *scene.costs, *scene.links);
   const std::int64_t period = chosen_period(round.seconds->value, step.value, 1);
   return {

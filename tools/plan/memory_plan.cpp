@@ -79,11 +79,18 @@ struct PieceBytes {
 PieceBytes piece_bytes(const RankSync& rank, const PlanJob& job) {
   PieceBytes bytes;
   if (job.outer.is_on()) {
-    const std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
+    std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
+    const bool is_coded = job.compress.codec_of_rounds().has_value();
+    if (job.num_workers > 1 &&
+        job.outer.updates_apart(is_coded)) {  // end points and the next start, in one buffer; the
+                                              // rest is this worker's part
+      bytes.outer = elements_of(shares) * sizeof(float);
+      shares = owned_shares(shares, 0, job.num_workers);
+    }
     const std::size_t leads = job.outer.eager || job.outer.mix > 0.0 ? 1 : 0;
-    bytes.outer = (3 + leads) * elements_of(shares) * sizeof(float);
+    bytes.outer += (3 + leads) * elements_of(shares) * sizeof(float);
     const std::size_t saved = job.outer.eager ? 4 : 3;
-    for (const OuterShare& share : shares) {  // the first worker writes them for all, leads apart
+    for (const OuterShare& share : shares) {  // else the first worker writes them, leads apart
       bytes.saved += share.counted ? saved * share.range.count() * sizeof(float) : 0;
     }
   }
@@ -145,7 +152,7 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   };
   items.insert(items.end(), others.begin(), others.end());
   if (pieces.outer > 0) {
-    items.insert(items.end() - 4, {"outer anchor, momentum and difference (fp32)", pieces.outer});
+    items.insert(items.end() - 4, {"outer anchor, momentum and what travels (fp32)", pieces.outer});
   }
   if (compression.total() > 0) {
     items.insert(

@@ -167,12 +167,13 @@ std::string round_json(const StepPlan& plan) {
   const auto same = [](const auto& value) { return value; };
   const std::optional<CodecSetting> codec = plan.job.compress.codec_of_rounds();
   return fmt::format(
-      R"({{"workers": {}, "period": {}, "codec": {}, "bytes": {}, "seconds": {}, "shortest_period": {}}})",
+      R"({{"workers": {}, "period": {}, "codec": {}, "bytes": {}, "seconds": {}, "coding_seconds": {}, "shortest_period": {}}})",
       plan.round->workers,
       or_null(plan.job.outer.period, same),
       codec ? codec_setting_json(*codec) : "null",
       plan.round->bytes,
       or_null(plan.round->seconds, [](const schedule::Seconds& seconds) { return seconds.value; }),
+      plan.round->coding.value,
       or_null(plan.shortest_period(), same));
 }
 

@@ -295,8 +295,10 @@ std::string round_text(const StepPlan& plan) {
   const double step = plan.timeline.step.value;
   const std::int64_t period = outer.period.value_or(*shortest);
   const auto steps = static_cast<double>(period);
-  text += fmt::format(
-      "seconds      {:.4f} a round; it hides behind {} steps or more\n", seconds, *shortest);
+  text += fmt::format("seconds      {:.4f} a round{}; it hides behind {} steps or more\n",
+                      seconds,
+                      codec ? fmt::format(", {:.4f} of it coding", plan.round->coding.value) : "",
+                      *shortest);
   if (outer.is_late()) {
     return text + fmt::format("slack        {:.4f} s at {} steps a round; {:.4f} s a step\n\n",
                               steps * step - seconds,

@@ -230,7 +230,8 @@ StepPlan make_step_plan(const PlanJob& planned,
   plan.slots = schedule::input_slots(plan.schedule).num_slots;
   plan_ranks(plan, plans, plain_bytes, links);
   if (planned.outer.is_on()) {
-    plan.round = outer_round(job, planned.num_workers, planned.compress.codec_of_rounds(), links);
+    const RoundKind kind = round_kind(planned.outer, planned.compress.codec_of_rounds());
+    plan.round = outer_round(job, planned.num_workers, kind, links, &known);
   }
   return plan;
 }

@@ -422,7 +422,7 @@ std::vector<CheckpointTensor> training_tensors(MeshModel& model, OuterLoop* oute
         tensors[i].worker = model.groups().worker_index();
       }
     }
-    if (is_first_worker && state.share.counted) {
+    if (state.saved) {
       add_parts("weights/", *state.piece, state.share.range, state.anchor, tensors);
       add_parts(kOuterMomentum, *state.piece, state.share.range, state.momentum, tensors);
       if (!state.difference.empty()) {

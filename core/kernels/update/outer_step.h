@@ -11,16 +11,22 @@ namespace slackline {
 // what workers have learned, m its momentum, a the anchor that all workers share, and w the weights
 // of this one:
 //   m = momentum m + scale d, each element limited to [-clip, clip]
-//   d = a - w                                    where the next round is sent
 //   a -= lr m, or lr (scale d + momentum m)      plain, or Nesterov's
 //   w = a
-// All f32, of one shape; no two overlap. Element by element, so any split of a tensor gives the
-// same bits.
+// What of it is written, and what d is afterwards, OuterWrites says. All f32, of one shape; no two
+// overlap. Element by element, so any split of a tensor gives the same bits.
 struct OuterTensors {
   Tensor difference{};  // d
   Tensor momentum{};    // m
   Tensor anchor{};      // a
   Tensor weight{};      // w
+};
+
+enum class OuterWrites {
+  step,                 // m, a and w; d stays
+  step_and_difference,  // d ends as a - w, of both before the step: what the next round sends
+  step_and_old_anchor,  // d ends as a before the step
+  weight,               // w alone: where the step would lead
 };
 
 struct OuterStep {
@@ -29,7 +35,7 @@ struct OuterStep {
   double scale = 1.0;
   double clip = std::numeric_limits<double>::infinity();
   bool nesterov = false;
-  bool sends = false;  // the difference ends as what the next round sends; else it stays
+  OuterWrites writes = OuterWrites::step;
 };
 
 void outer_step(StreamView stream, const OuterTensors& tensors, const OuterStep& step);

@@ -4,7 +4,8 @@
 #include "core/kernels/simd.h"
 #include "core/kernels/update/outer_coefficients.h"
 
-// Bound by memory: four streams in, three or four out, 28 or 32 bytes an element, once a round.
+// Bound by memory: three or four streams in, one to four out, 16 to 32 bytes an element, once a
+// round.
 namespace slackline::cpu {
 
 namespace {
@@ -20,7 +21,7 @@ struct Arrays {
   float* weight;
 };
 
-template <bool nesterov, bool sends>
+template <bool nesterov, OuterWrites writes>
 void step_vector(const Arrays& arrays, const OuterCoefficients& c, std::size_t i, auto part) {
   const Floats learned = hn::Mul(splat(c.scale), simd::load(arrays.difference + i, part));
   const Floats sum = hn::MulAdd(splat(c.momentum), simd::load(arrays.momentum + i, part), learned);
@@ -28,43 +29,56 @@ void step_vector(const Arrays& arrays, const OuterCoefficients& c, std::size_t i
   const Floats momentum =
       hn::IfThenElse(hn::Gt(hn::Abs(sum), limit), hn::CopySign(limit, sum), sum);
   const Floats old = simd::load(arrays.anchor + i, part);
-  if constexpr (sends) {
+  if constexpr (writes == OuterWrites::step_and_difference) {
     simd::store(hn::Sub(old, simd::load(arrays.weight + i, part)), arrays.difference + i, part);
+  } else if constexpr (writes == OuterWrites::step_and_old_anchor) {
+    simd::store(old, arrays.difference + i, part);
   }
   const Floats change = nesterov ? hn::MulAdd(splat(c.momentum), momentum, learned) : momentum;
   const Floats anchor = hn::NegMulAdd(splat(c.lr), change, old);
-  simd::store(momentum, arrays.momentum + i, part);
-  simd::store(anchor, arrays.anchor + i, part);
+  if constexpr (writes != OuterWrites::weight) {
+    simd::store(momentum, arrays.momentum + i, part);
+    simd::store(anchor, arrays.anchor + i, part);
+  }
   simd::store(anchor, arrays.weight + i, part);
 }
 
-template <bool nesterov, bool sends>
+template <bool nesterov, OuterWrites writes>
 void step_all(StreamView stream,
               const Arrays& arrays,
               const OuterCoefficients& c,
               std::size_t count) {
   parallel_ranges(stream, count, kElementsPerTask, [&](std::size_t begin, std::size_t end) {
     simd::for_each_vector(end - begin, [&](std::size_t offset, auto part) {
-      step_vector<nesterov, sends>(arrays, c, begin + offset, part);
+      step_vector<nesterov, writes>(arrays, c, begin + offset, part);
     });
   });
 }
 
-}  // namespace
-
-void outer_step(StreamView stream, const OuterTensors& tensors, const OuterStep& step) {
+template <OuterWrites writes>
+void step_as(StreamView stream, const OuterTensors& tensors, const OuterStep& step) {
   const OuterCoefficients c(step);
   const Arrays arrays{tensors.difference.data<float>(),
                       tensors.momentum.data<float>(),
                       tensors.anchor.data<float>(),
                       tensors.weight.data<float>()};
   const std::size_t count = tensors.anchor.num_elements();
-  if (step.nesterov) {
-    step.sends ? step_all<true, true>(stream, arrays, c, count)
-               : step_all<true, false>(stream, arrays, c, count);
-  } else {
-    step.sends ? step_all<false, true>(stream, arrays, c, count)
-               : step_all<false, false>(stream, arrays, c, count);
+  step.nesterov ? step_all<true, writes>(stream, arrays, c, count)
+                : step_all<false, writes>(stream, arrays, c, count);
+}
+
+}  // namespace
+
+void outer_step(StreamView stream, const OuterTensors& tensors, const OuterStep& step) {
+  switch (step.writes) {
+    case OuterWrites::step:
+      return step_as<OuterWrites::step>(stream, tensors, step);
+    case OuterWrites::step_and_difference:
+      return step_as<OuterWrites::step_and_difference>(stream, tensors, step);
+    case OuterWrites::step_and_old_anchor:
+      return step_as<OuterWrites::step_and_old_anchor>(stream, tensors, step);
+    case OuterWrites::weight:
+      return step_as<OuterWrites::weight>(stream, tensors, step);
   }
 }
 

@@ -1,7 +1,8 @@
 #include "core/cuda/map.h"
 #include "core/kernels/update/outer_coefficients.h"
 
-// Bound by memory: four streams in, three or four out, 28 or 32 bytes an element, once a round.
+// Bound by memory: three or four streams in, one to four out, 16 to 32 bytes an element, once a
+// round.
 // Every rounding is spelled out, so that an element has the same bits whichever way it is read.
 namespace slackline::cuda {
 
@@ -16,7 +17,7 @@ struct Arrays {
 
 // One thread for one element: neighbouring threads read neighbouring elements, which alone is near
 // the memory's speed.
-template <bool nesterov, bool sends>
+template <bool nesterov, OuterWrites writes>
 __global__ void __launch_bounds__(kMapThreads)
     step_kernel(OuterCoefficients c, std::size_t count, Arrays arrays) {
   const std::size_t i = std::size_t{blockIdx.x} * kMapThreads + threadIdx.x;
@@ -27,20 +28,31 @@ __global__ void __launch_bounds__(kMapThreads)
   const float sum = fmaf(c.momentum, arrays.momentum[i], learned);
   const float momentum = fabsf(sum) > c.clip ? copysignf(c.clip, sum) : sum;
   const float old = arrays.anchor[i];
-  if (sends) {
+  if (writes == OuterWrites::step_and_difference) {
     arrays.difference[i] = old - arrays.weight[i];
+  } else if (writes == OuterWrites::step_and_old_anchor) {
+    arrays.difference[i] = old;
   }
   const float change = nesterov ? fmaf(c.momentum, momentum, learned) : momentum;
   const float anchor = fmaf(-c.lr, change, old);
-  arrays.momentum[i] = momentum;
-  arrays.anchor[i] = anchor;
+  if (writes != OuterWrites::weight) {
+    arrays.momentum[i] = momentum;
+    arrays.anchor[i] = anchor;
+  }
   arrays.weight[i] = anchor;
 }
 
-template <bool nesterov, bool sends>
-void start(StreamView stream, const Arrays& arrays, const OuterCoefficients& c, std::size_t count) {
+template <OuterWrites writes>
+void start(StreamView stream, const OuterTensors& tensors, const OuterStep& step) {
+  const OuterCoefficients c(step);
+  const Arrays arrays{tensors.difference.data<float>(),
+                      tensors.momentum.data<float>(),
+                      tensors.anchor.data<float>(),
+                      tensors.weight.data<float>()};
+  const std::size_t count = tensors.anchor.num_elements();
   const LaunchShape shape{.grid = blocks_for(count, kMapThreads), .block = kMapThreads};
-  launch(stream, shape, step_kernel<nesterov, sends>, c, count, arrays);
+  step.nesterov ? launch(stream, shape, step_kernel<true, writes>, c, count, arrays)
+                : launch(stream, shape, step_kernel<false, writes>, c, count, arrays);
 }
 
 __global__ void __launch_bounds__(kMapThreads)
@@ -56,18 +68,15 @@ __global__ void __launch_bounds__(kMapThreads)
 }  // namespace
 
 void outer_step(StreamView stream, const OuterTensors& tensors, const OuterStep& step) {
-  const OuterCoefficients c(step);
-  const Arrays arrays{tensors.difference.data<float>(),
-                      tensors.momentum.data<float>(),
-                      tensors.anchor.data<float>(),
-                      tensors.weight.data<float>()};
-  const std::size_t count = tensors.anchor.num_elements();
-  if (step.nesterov) {
-    step.sends ? start<true, true>(stream, arrays, c, count)
-               : start<true, false>(stream, arrays, c, count);
-  } else {
-    step.sends ? start<false, true>(stream, arrays, c, count)
-               : start<false, false>(stream, arrays, c, count);
+  switch (step.writes) {
+    case OuterWrites::step:
+      return start<OuterWrites::step>(stream, tensors, step);
+    case OuterWrites::step_and_difference:
+      return start<OuterWrites::step_and_difference>(stream, tensors, step);
+    case OuterWrites::step_and_old_anchor:
+      return start<OuterWrites::step_and_old_anchor>(stream, tensors, step);
+    case OuterWrites::weight:
+      return start<OuterWrites::weight>(stream, tensors, step);
   }
 }
 

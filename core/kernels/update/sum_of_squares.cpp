@@ -7,11 +7,15 @@ namespace slackline {
 
 namespace cpu {
 double sum_of_squares(StreamView stream, std::span<const float> values);
-}
+double count_at_least(StreamView stream, std::span<const float> values, float limit);
+}  // namespace cpu
 
 namespace cuda {
 [[gnu::weak]] std::vector<double> sums_of_squares(StreamView stream,
                                                   std::span<const Tensor> tensors);
+[[gnu::weak]] std::vector<double> counts_at_least(StreamView stream,
+                                                  std::span<const Tensor> tensors,
+                                                  float limit);
 [[gnu::weak]] std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors);
 }  // namespace cuda
 
@@ -31,6 +35,23 @@ std::vector<double> sums_of_squares(StreamView stream, std::span<const Tensor> t
     sums.push_back(cpu::sum_of_squares(stream, tensor.span<float>()));
   }
   return sums;
+}
+
+double count_at_least(StreamView stream, std::span<const Tensor> tensors, float limit) {
+  for (const Tensor& tensor : tensors) {
+    check_operand(tensor, {"count_at_least tensor", DType::f32, tensor.shape()});
+  }
+  double count = 0.0;
+  if (computes(stream) && stream.device() == Device::cuda) {
+    for (const double of_tensor : cuda::counts_at_least(stream, tensors, limit)) {
+      count += of_tensor;
+    }
+  } else if (computes(stream)) {
+    for (const Tensor& tensor : tensors) {
+      count += cpu::count_at_least(stream, tensor.span<float>(), limit);
+    }
+  }
+  return count;
 }
 
 std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors,

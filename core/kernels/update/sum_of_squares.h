@@ -17,6 +17,12 @@ namespace slackline {
 [[nodiscard]] std::vector<double> sums_of_squares(StreamView stream,
                                                   std::span<const Tensor> tensors);
 
+// Elements of f32 tensors, summed over all, that are at least so large, whatever their sign. Waits
+// for the stream; its workspace is that of sums of squares. REQUIRES: limit > 0.
+[[nodiscard]] double count_at_least(StreamView stream,
+                                    std::span<const Tensor> tensors,
+                                    float limit);
+
 // The tensors need shapes only.
 [[nodiscard]] std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors,
                                                           const Workers& workers);

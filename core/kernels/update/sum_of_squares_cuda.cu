@@ -46,9 +46,23 @@ struct Item {
   double* sums;  // of blocks
 };
 
+struct Square {
+  __device__ double add_to(double sum, double value) const { return fma(value, value, sum); }
+};
+
+// Values behind the last one are read as 0, which is below any limit.
+struct IsAtLeast {
+  __device__ double add_to(double sum, double value) const {
+    return fabs(value) >= limit ? sum + 1.0 : sum;
+  }
+
+  double limit;
+};
+
 // sums[b] is of every num_blocks-th piece of kElementsAtOnce values from piece b on.
-template <bool aligned>
-__global__ void __launch_bounds__(kThreads) sum_kernel(const __grid_constant__ Batch<Item> batch) {
+template <bool aligned, typename Summand>
+__global__ void __launch_bounds__(kThreads)
+    sum_kernel(const __grid_constant__ Batch<Item> batch, Summand summand) {
   const BatchPlace place(batch);
   const float* const values = batch.items[place.index].values;
   const std::size_t count = batch.items[place.index].count;
@@ -71,8 +85,7 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(const __grid_constant__ B
     for (int p = 0; p < kPacksAtOnce; ++p) {
 #pragma unroll
       for (int i = 0; i < kPack; ++i) {
-        const double value = packs[p][i];
-        own[i] = fma(value, value, own[i]);
+        own[i] = summand.add_to(own[i], packs[p][i]);
       }
     }
   }
@@ -82,9 +95,10 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(const __grid_constant__ B
   }
 }
 
-}  // namespace
-
-std::vector<double> sums_of_squares(StreamView stream, std::span<const Tensor> tensors) {
+template <typename Summand>
+std::vector<double> sums_over(StreamView stream,
+                              std::span<const Tensor> tensors,
+                              const Summand& summand) {
   ArenaScope scratch(stream.workspace());
   std::int64_t all_blocks = 0;
   for (const Tensor& tensor : tensors) {
@@ -102,11 +116,11 @@ std::vector<double> sums_of_squares(StreamView stream, std::span<const Tensor> t
   const auto start = [&](const std::vector<Item>& items, auto kernel) {
     const auto blocks_of = [](const Item& item) { return num_blocks(item.count); };
     for_each_batch(items, blocks_of, [&](const Batch<Item>& batch, unsigned blocks) {
-      launch(stream, {.grid = blocks, .block = kThreads}, kernel, batch);
+      launch(stream, {.grid = blocks, .block = kThreads}, kernel, batch, summand);
     });
   };
-  start(aligned, sum_kernel<true>);
-  start(others, sum_kernel<false>);
+  start(aligned, sum_kernel<true, Summand>);
+  start(others, sum_kernel<false, Summand>);
   std::vector<double> of_blocks(static_cast<std::size_t>(all_blocks));
   copy(stream.cuda().handle(), of_blocks.data(), sums.raw(), sums.bytes());
   stream.synchronize();
@@ -119,6 +133,19 @@ std::vector<double> sums_of_squares(StreamView stream, std::span<const Tensor> t
     sum = end;
   }
   return totals;
+}
+
+}  // namespace
+
+std::vector<double> sums_of_squares(StreamView stream, std::span<const Tensor> tensors) {
+  return sums_over(stream, tensors, Square{});
+}
+
+// REQUIRES: limit > 0.
+std::vector<double> counts_at_least(StreamView stream,
+                                    std::span<const Tensor> tensors,
+                                    float limit) {
+  return sums_over(stream, tensors, IsAtLeast{.limit = limit});
 }
 
 std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors) {

@@ -104,6 +104,52 @@ void chained_sums(Communicator& comm) {
   }
 }
 
+// Owners make something of the slice whose sum they have, and all get that.
+void gathered_sums(Communicator& comm) {
+  if (comm.size() == 1) {
+    return;
+  }
+  const auto worker = std::make_shared<Worker>();
+  constexpr std::size_t kChains = 3;
+  constexpr std::size_t kElements = 2001;
+  const Slice own = slice_of(kElements, comm.rank(), comm.size());
+  std::vector<GuardedTensor> tensors;
+  std::vector<Transfer> transfers;
+  tensors.reserve(kChains);
+  transfers.reserve(2 * kChains);
+  for (std::size_t c = 0; c < kChains; ++c) {
+    GuardedTensor& a = tensors.emplace_back(numbers(kElements));
+    a.fill(static_cast<double>(c) + comm.rank());
+    transfers.push_back(comm.reduce_scatter(a, kNote, SumOrder::ranks, {.worker = worker}));
+    transfers.push_back(comm.all_gather(a,
+                                        kNote,
+                                        {.worker = worker,
+                                         .before =
+                                             [&a, own, &comm] {
+                                               std::vector<double> values = a.values();
+                                               for (std::size_t i = own.begin; i < own.end; ++i) {
+                                                 values[i] = 2.0 * values[i] + comm.rank();
+                                               }
+                                               a.set(values);
+                                             },
+                                         .follows = &transfers.back()}));
+  }
+  for (Transfer& transfer : transfers) {
+    transfer.wait();
+  }
+  const double size = comm.size();
+  for (std::size_t c = 0; c < kChains; ++c) {
+    const double sum = size * static_cast<double>(c) + size * (size - 1.0) / 2.0;
+    const std::vector<double> values = tensors[c].values();
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      const Slice slice = slice_of(kElements, rank, comm.size());
+      expect(values[slice.begin] == 2.0 * sum + rank && values[slice.end - 1] == 2.0 * sum + rank,
+             comm,
+             "what an owner made of a sum");
+    }
+  }
+}
+
 // What work makes is exchanged; each rank's own slice stays with it.
 void made_exchanges(Communicator& comm) {
   if (comm.size() == 1) {
@@ -158,6 +204,7 @@ const std::vector<CommCheck>& work_checks() {
   static const std::vector<CommCheck> checks = {
       {"what is sent is made beside, what arrives is taken before the wait ends", made_and_taken},
       {"a sum may be made of the sum before it", chained_sums},
+      {"a gather may be made of the slices of a sum", gathered_sums},
       {"an all-to-all may be made and taken by work", made_exchanges},
       {"a transfer may follow one that has ended", follows_what_has_ended},
   };

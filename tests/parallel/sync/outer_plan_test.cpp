@@ -40,6 +40,48 @@ std::vector<int> times_covered(const CodedRound& round, std::size_t elements) {
 
 }  // namespace
 
+TEST_CASE("of what travels each element is owned by one worker, in its slice of the transfer") {
+  for (const int data : {1, 3}) {
+    const RankSync rank(job({.data = data}), {.data = data - 1});
+    std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
+    // As of a model of several transfers: parts lie apart, and one is longer than a transfer.
+    OuterShare large = shares.back();
+    large.first = elements_of(shares);
+    large.range = {0, kRoundTransferElements + 5};
+    shares.push_back(large);
+    for (const int workers : {1, 2, 5}) {
+      std::vector<int> owners(elements_of(shares), 0);
+      std::size_t all = 0;
+      for (int worker = 0; worker < workers; ++worker) {
+        std::size_t next = 0;
+        for (const OwnedTransfer& transfer : owned_transfers(shares, worker, workers)) {
+          std::size_t at = transfer.own.begin;
+          CHECK(transfer.own.begin >= transfer.elements.begin);
+          CHECK(transfer.own.end <= transfer.elements.end);
+          for (const OuterShare& part : transfer.shares) {
+            CHECK(part.first == next);
+            next += part.range.count();
+            for (std::size_t i = 0; i < part.range.count(); ++i, ++at) {
+              ++owners[at];
+            }
+            const auto whole = std::ranges::find_if(shares, [&](const OuterShare& share) {
+              return share.first <= at - 1 && at - 1 < share.first + share.range.count();
+            });
+            REQUIRE(whole != shares.end());
+            CHECK(part.piece == whole->piece);
+            CHECK(part.range.end - whole->range.begin == at - whole->first);
+          }
+          CHECK(at == transfer.own.end);
+        }
+        CHECK(elements_of(owned_shares(shares, worker, workers)) == next);
+        all += next;
+      }
+      CHECK(all == owners.size());
+      CHECK(std::ranges::all_of(owners, [](int times) { return times == 1; }));
+    }
+  }
+}
+
 TEST_CASE("fragments are about as large, in the order of parameters, and none cuts a parameter") {
   const std::vector<ParameterSpec> table = parameter_table(job({}).model);
   for (const int count : {1, 2, 3, 5}) {

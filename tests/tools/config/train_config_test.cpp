@@ -271,6 +271,7 @@ TEST_CASE("outer rounds say what they do not fit") {
       {with(R"({"method": "diloco", "clip": 1})"), "outer.clip", "co2"},
       {with(R"({"method": "co2", "clip_kind": "norm"})"), "outer.clip_kind", "needs outer.clip"},
       {with(R"({"method": "co2", "delay": 0, "eager": true})"), "outer.eager", "outer.delay 1"},
+      {with(R"({"method": "slowmo", "ending": "mean"})"), "outer.ending", "outer.delay 1"},
       {with(R"({"method": "co2", "period": 4, "fragments": 2})"), "outer.fragments", "diloco"},
       {with(R"({"method": "diloco", "delay": 1, "fragments": 2})"), "outer.fragments", "delay 0"},
       {with(R"({"method": "diloco", "period": 12, "fragments": 8})"),

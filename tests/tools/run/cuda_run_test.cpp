@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -324,6 +325,39 @@ TEST_CASE("a compressed run on the CUDA device learns what it learns on the CPU,
       run, "rest", with(job, {"checkpoint.resume_from=" + run.checkpoint(3, "cuda")}), ranks);
   CHECK(run.weights_sha256(run.checkpoint(6, "rest")) ==
         run.weights_sha256(run.checkpoint(6, "cuda")));
+}
+
+TEST_CASE("outer rounds on the CUDA device learn what they learn on the CPU, and are resumed") {
+  const TrainingRun run;
+  const std::vector<std::pair<std::string, std::string>> forms = {
+      {"", ""}, {"-eager", R"(, "eager": true)"}, {"-at-once", R"(, "delay": 0)"}};
+  for (const auto& [name, more] : forms) {
+    const std::vector<std::string> rounds = {
+        "parallel.data=2",
+        "parallel.group=1",
+        "network.transport=host",
+        "run.steps=12",
+        "run.eval_every=5",  // in the middle of rounds
+        "run.save_every=5",
+        R"(outer={"method": "co2", "period": 4, "clip": 0.01)" + more + "}"};
+    INFO(name);
+    const std::string cpu = "cpu" + name;
+    const std::string cuda = "cuda" + name;
+    const ProcessResult on_cpu =
+        run.train(with(rounds, {"run.dir=" + run.path(cpu)}), {"--ranks", "2"});
+    INFO(on_cpu.error);
+    REQUIRE(on_cpu.exit_code == 0);
+    train_on_cuda(run, cuda, rounds, {"--ranks", "2"});
+    CHECK(difference(run.metric("loss", cuda), run.metric("loss", cpu)) <= kLoss);
+    CHECK(difference(run.metric("eval_loss", cuda), run.metric("eval_loss", cpu)) <= kLoss);
+    const std::string rest = "rest" + name;
+    train_on_cuda(run,
+                  rest,
+                  with(rounds, {"checkpoint.resume_from=" + run.checkpoint(5, cuda)}),
+                  {"--ranks", "2"});
+    CHECK(run.weights_sha256(run.checkpoint(12, rest)) ==
+          run.weights_sha256(run.checkpoint(12, cuda)));
+  }
 }
 
 TEST_CASE("a run that the device has no memory for says what is held and what would fit",

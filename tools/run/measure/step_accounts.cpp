@@ -132,7 +132,8 @@ double StepAccounts::plain_bytes_of_a_sent_one(std::int64_t step) {
   if (plain_bytes_of_rounds_ == 0.0) {
     const auto bytes = [&](const std::optional<CodecSetting>& setting) {
       const int workers = config_->parallel.num_workers();
-      return static_cast<double>(outer_round(config_->mesh_job(), workers, setting, {}).bytes);
+      const RoundKind kind{.codec = setting};
+      return static_cast<double>(outer_round(config_->mesh_job(), workers, kind, {}).bytes);
     };
     plain_bytes_of_rounds_ = bytes(std::nullopt) / bytes(codec);
   }

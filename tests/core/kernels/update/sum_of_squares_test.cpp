@@ -50,6 +50,30 @@ TEST_CASE("sums of squares of many tensors are those of each alone") {
   REQUIRE(sums_of_squares(stream, views) == alone);
 }
 
+TEST_CASE("elements at a limit or beyond are counted, whatever their sign") {
+  constexpr float kLimit = 1.5F;
+  std::vector<GuardedTensor> tensors;
+  std::vector<Tensor> views;
+  double expected = 0.0;
+  for (const std::int64_t size : {0, 1, 31, 33, 65537}) {
+    tensors.push_back(random_tensor(DType::f32, {size}, {.seed = 5}));
+    std::vector<double> values = tensors.back().values();
+    for (std::size_t i = 0; i < values.size(); i += 3) {
+      values[i] = i % 2 == 0 ? kLimit : -kLimit;
+    }
+    tensors.back().set(values);
+    for (const double value : values) {
+      expected += std::abs(value) >= kLimit ? 1.0 : 0.0;
+    }
+  }
+  for (GuardedTensor& tensor : tensors) {
+    views.push_back(tensor);
+  }
+  Stream stream(test_stream(2, sums_of_squares_workspace_bytes(views, test_workers())));
+  CHECK(count_at_least(stream, views, kLimit) == expected);
+  CHECK(count_at_least(stream, views, 100.0F) == 0.0);
+}
+
 TEST_CASE("squares beyond the range of a float still add up") {
   Stream stream(test_stream(1, workspace_of(100)));
   GuardedTensor tensor(DType::f32, {100});

@@ -1,0 +1,106 @@
+// How an anchor moves by what has arrived.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "parallel/step/outer_loop.h"
+
+namespace slackline {
+
+namespace {
+
+double sum_of(const std::vector<double>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), 0.0);
+}
+
+}  // namespace
+
+// docs/outer.md, "The penalty": how far the anchor has moved since the late difference was made, in
+// lengths that a round can go.
+std::vector<double> OuterLoop::penalties() const {
+  const std::vector<double>& elements_of = memory_.elements();
+  std::vector<double> divisors(elements_of.size(), 1.0);
+  if (config_.penalty == OuterPenalty::constant) {
+    divisors.assign(elements_of.size(), config_.penalty_value);
+  }
+  const auto steps = static_cast<double>(rounds_.last_end - rounds_.before);
+  const double reach = steps * rate_(rounds_.before + 1);
+  if (!config_.is_late() || reach == 0.0) {
+    return divisors;
+  }
+  const auto gap = [&](double squares, double elements) {
+    return elements == 0.0 ? 1.0 : 1.0 + std::sqrt(squares / elements) / reach;
+  };
+  if (config_.penalty == OuterPenalty::gap) {
+    divisors.assign(elements_of.size(), gap(sum_of(moved_squares_), sum_of(elements_of)));
+  } else if (config_.penalty == OuterPenalty::gap_per_tensor) {
+    std::ranges::transform(moved_squares_, elements_of, divisors.begin(), gap);
+  }
+  return divisors;
+}
+
+void OuterLoop::limit_momentum(const OuterStep& move, const std::vector<double>& divisors) {
+  memory_.make_momentum(move, divisors);
+  double sum = sum_of(memory_.squares_of_momentum());
+  groups_->world->all_reduce(Tensor(std::span(&sum, 1)), {.what = "norm of the outer momentum"})
+      .wait();
+  // How ranks hold tensors shows in the last bits of a sum of doubles. Rounding to float drops
+  // them.
+  const double norm = static_cast<float>(std::sqrt(sum));
+  clipped_ = norm > config_.clip ? 1.0 : 0.0;
+  if (norm > config_.clip) {
+    memory_.scale_momentum(config_.clip / norm);
+  }
+}
+
+void OuterLoop::note_clipped() {
+  double count = memory_.count_of_momentum(static_cast<float>(config_.clip));
+  groups_->everyone->all_reduce(Tensor(std::span(&count, 1)), {.what = "clipped elements"}).wait();
+  const double copies = background_ != nullptr ? 1.0 : groups_->num_workers();
+  clipped_ = count / copies / std::max(1.0, memory_.elements_of(0));
+}
+
+OuterStep OuterLoop::step_of(std::int64_t step) const {
+  OuterStep move{.lr = config_.lr,
+                 .momentum = config_.momentum,
+                 .scale = 1.0 / groups_->num_workers(),
+                 .nesterov = config_.nesterov};
+  if (config_.clip_kind == OuterClip::element) {
+    move.clip = config_.clip;
+  }
+  if (config_.method == OuterMethod::slowmo) {  // its momentum is of steps, in units of their rate
+    const double rate = rate_(step);
+    move.scale = rate > 0.0 ? move.scale / rate : 0.0;
+    move.lr *= rate;
+  }
+  return move;
+}
+
+void OuterLoop::move_anchor(std::int64_t step, OuterWrites writes, double mix) {
+  has_arrived_ = false;
+  if (model_->rehearses()) {
+    return;
+  }
+  OuterStep move = step_of(step);
+  move.writes = writes;
+  const std::vector<double> divisors = penalties();
+  largest_penalty_ = *std::ranges::max_element(divisors);
+  if (config_.clip_kind == OuterClip::norm) {
+    limit_momentum(move, divisors);
+    move.momentum = 1.0;
+    move.scale = 0.0;
+  }
+  memory_.move_anchor(travels_, move, divisors, mix);
+  if (config_.clip_kind == OuterClip::element) {
+    note_clipped();
+  }
+  if (measures_moves()) {
+    moved_squares_ = memory_.squares_of_momentum();
+    for (double& squares : moved_squares_) {
+      squares *= config_.lr * config_.lr;
+    }
+  }
+}
+
+}  // namespace slackline

@@ -1,0 +1,167 @@
+// What of outer rounds stands in checkpoints.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "parallel/step/outer_loop.h"
+
+namespace slackline {
+
+std::vector<OuterLoop::State> OuterLoop::state() {
+  std::vector<State> views = all_state();
+  for (State& view : views) {
+    if (!has_arrived_ || view.share.fragment != travels_) {
+      view.difference = {};
+    }
+  }
+  return views;
+}
+
+std::vector<OuterLoop::State> OuterLoop::all_state() {
+  std::vector<State> views;
+  views.reserve(memory_.shares().size());
+  for (const OuterShare& share : memory_.shares()) {
+    views.push_back(
+        {.piece = &model_->pieces()[share.piece],
+         .share = share,
+         .anchor = memory_.anchor(share),
+         .momentum = memory_.momentum(share),
+         .difference = memory_.difference(share),
+         .lead = config_.eager ? memory_.lead(share) : Tensor(),
+         .saved = share.counted && (background_ != nullptr || groups_->worker_index() == 0)});
+  }
+  return views;
+}
+
+std::string OuterLoop::state_text() const {
+  const OuterStep owed = step_of(rounds_.last_end);
+  const std::vector<double> divisors = penalties();
+  return nlohmann::ordered_json{
+      {"workers", groups_->num_workers()},
+      {"last_end", rounds_.last_end},
+      {"before", rounds_.before},
+      {"period", rounds_.period},
+      {"round_has_arrived", has_arrived_},
+      {"owed_step",
+       {{"lr", owed.lr},
+        {"momentum", owed.momentum},
+        {"scale", owed.scale / *std::ranges::max_element(divisors)},
+        {"clip", std::isfinite(owed.clip) ? nlohmann::json(owed.clip) : nlohmann::json()},
+        {"nesterov", owed.nesterov}}},
+      {"eager", has_leads_},
+      {"fragments", config_.fragments},
+      {"fragment", travels_},
+      {"penalty", largest_penalty_},
+      {"moved_squares", moved_squares_},
+      {"ends_travel", background_ != nullptr},
+      {"sent_squares", sent_squares_},
+      {"arrived_squares", arrived_squares_}}
+      .dump();
+}
+
+void OuterLoop::load(const std::string& text) {
+  const nlohmann::json state = nlohmann::json::parse(text);
+  has_leads_ = has_leads(text);
+  if (has_leads_ && !config_.eager) {
+    throw ConfigError("outer.eager: must stay true: the round under way began ahead of its anchor");
+  }
+  const bool has_arrived = state.at("round_has_arrived").get<bool>();
+  const int fragments = state.value("fragments", 1);
+  if (has_arrived && fragments != config_.fragments) {
+    throw ConfigError(fmt::format(
+        "outer.fragments: must stay {}: one of so many has arrived that the anchor lacks; got {}",
+        fragments,
+        config_.fragments));
+  }
+  if (has_arrived && fragments == 1 && !config_.is_late()) {
+    throw ConfigError("outer.delay: must stay 1: a round has arrived that the anchor lacks");
+  }
+  rounds_.last_end = state.at("last_end").get<std::int64_t>();
+  rounds_.before = state.at("before").get<std::int64_t>();
+  if (rounds_.by_choice) {
+    rounds_.period = state.at("period").get<std::int64_t>();
+  }
+  has_arrived_ = has_arrived;
+  travels_ = has_arrived ? state.value("fragment", 0) : 0;
+  largest_penalty_ = state.at("penalty").get<double>();
+  const auto moved = state.at("moved_squares").get<std::vector<double>>();
+  if (moved.size() == moved_squares_.size()) {  // else the penalty is another one now
+    moved_squares_ = moved;
+  }
+  load_squares(text);
+  if (background_ != nullptr && has_arrived_) {
+    background_->begin_start(step_of(rounds_.last_end), penalties());
+  }
+}
+
+// Squares of differences and of end points say nothing of each other.
+void OuterLoop::load_squares(const std::string& text) {
+  const nlohmann::json state = nlohmann::json::parse(text);
+  const bool ends_travel = background_ != nullptr;
+  const bool alike = state.value("ends_travel", false) == ends_travel;
+  sent_squares_ = alike ? state.at("sent_squares").get<double>() : 0.0;
+  arrived_squares_ = 0.0;
+  if (alike && ends_travel && groups_->everyone->rank() == 0) {
+    arrived_squares_ = state.at("arrived_squares").get<double>();
+  } else if (alike && !ends_travel && has_arrived_) {
+    const std::vector<double> squares = memory_.squares_of_differences(travels_);
+    arrived_squares_ = std::accumulate(squares.begin(), squares.end(), 0.0);
+  }
+}
+
+bool OuterLoop::has_leads(const std::string& text) {
+  return nlohmann::json::parse(text).value("eager", false);
+}
+
+std::optional<OuterStep> OuterLoop::owed_step(const std::string& text) {
+  const nlohmann::json state = nlohmann::json::parse(text);
+  if (!state.at("round_has_arrived").get<bool>()) {
+    return std::nullopt;
+  }
+  const nlohmann::json& step = state.at("owed_step");
+  OuterStep owed{.lr = step.at("lr").get<double>(),
+                 .momentum = step.at("momentum").get<double>(),
+                 .scale = step.at("scale").get<double>(),
+                 .nesterov = step.at("nesterov").get<bool>()};
+  if (const auto clip = step.find("clip"); clip != step.end() && clip->is_number()) {
+    owed.clip = clip->get<double>();
+  }
+  return owed;
+}
+
+void OuterLoop::make_owed_step(const OuterStep& step,
+                               const std::function<bool(const std::string&)>& owes) {
+  for (const OuterShare& share : memory_.shares()) {
+    if (owes(model_->pieces()[share.piece].parameter->spec.name)) {
+      memory_.move_anchor_at(share, step);
+    }
+  }
+  if (background_ != nullptr) {
+    background_->adopt_anchor();
+  }
+  publish();
+  model_->finish_gather();
+}
+
+std::vector<ChannelState> OuterLoop::codec_state() const {
+  const StateRanks ranks{.tensor = groups_->tensor_rank(), .tensor_size = groups_->tensor->size()};
+  std::vector<ChannelState> list;
+  for (const std::unique_ptr<OuterChannel>& channel : channels_) {
+    for (ChannelState& state : channel->state(ranks)) {
+      list.push_back(std::move(state));
+    }
+  }
+  return list;
+}
+
+int OuterLoop::workers_of(const std::string& text) {
+  return text.empty() ? 0 : nlohmann::json::parse(text).value("workers", 0);
+}
+
+}  // namespace slackline
