@@ -102,6 +102,7 @@ void OuterLoop::restart(std::int64_t step) {
   if (background_ != nullptr) {
     background_->start_at_weights();
   }
+  model_->stream().synchronize();  // a checkpoint's weights and rounds may be read into it next
   rounds_.restart(step);
 }
 

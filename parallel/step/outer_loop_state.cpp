@@ -40,7 +40,7 @@ std::vector<OuterLoop::State> OuterLoop::all_state() {
 }
 
 std::string OuterLoop::state_text() const {
-  const OuterStep owed = step_of(rounds_.last_end);
+  const OuterStep owed = has_arrived_ ? step_of(rounds_.last_end) : OuterStep();
   const std::vector<double> divisors = penalties();
   return nlohmann::ordered_json{
       {"workers", groups_->num_workers()},

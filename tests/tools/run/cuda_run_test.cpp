@@ -335,10 +335,9 @@ TEST_CASE("outer rounds on the CUDA device learn what they learn on the CPU, and
     const std::vector<std::string> rounds = {
         "parallel.data=2",
         "parallel.group=1",
-        "network.transport=host",
         "run.steps=12",
         "run.eval_every=5",  // in the middle of rounds
-        "run.save_every=5",
+        "run.save_every=6",
         R"(outer={"method": "co2", "period": 4, "clip": 0.01)" + more + "}"};
     INFO(name);
     const std::string cpu = "cpu" + name;
@@ -347,14 +346,16 @@ TEST_CASE("outer rounds on the CUDA device learn what they learn on the CPU, and
         run.train(with(rounds, {"run.dir=" + run.path(cpu)}), {"--ranks", "2"});
     INFO(on_cpu.error);
     REQUIRE(on_cpu.exit_code == 0);
-    train_on_cuda(run, cuda, rounds, {"--ranks", "2"});
+    train_on_cuda(run, cuda, with(rounds, {"network.transport=host"}), {"--ranks", "2"});
     CHECK(difference(run.metric("loss", cuda), run.metric("loss", cpu)) <= kLoss);
     CHECK(difference(run.metric("eval_loss", cuda), run.metric("eval_loss", cpu)) <= kLoss);
     const std::string rest = "rest" + name;
-    train_on_cuda(run,
-                  rest,
-                  with(rounds, {"checkpoint.resume_from=" + run.checkpoint(5, cuda)}),
-                  {"--ranks", "2"});
+    train_on_cuda(
+        run,
+        rest,
+        with(rounds,
+             {"network.transport=host", "checkpoint.resume_from=" + run.checkpoint(6, cuda)}),
+        {"--ranks", "2"});
     CHECK(run.weights_sha256(run.checkpoint(12, rest)) ==
           run.weights_sha256(run.checkpoint(12, cuda)));
   }

@@ -87,6 +87,10 @@ TEST_CASE("a run in outer rounds goes on with the same bits from any step of a r
   const TrainingRun run;
   const std::vector<Form> forms = {
       {R"({"method": "co2", "period": 3, "penalty": "gap"})"},
+      {R"({"method": "slowmo", "period": 8})"},  // of which none has ended at first
+      {R"({"method": "co2", "period": 4, "clip": 0.01, "ending": "mean"})",
+       4,
+       {"parallel.data=4", "parallel.group=2", "precision=bf16", "run.eval_every=5"}},
       {R"({"method": "diloco", "period": 4})", 4, {"parallel.tensor=2", "precision=bf16"}},
       {R"({"method": "co2", "period": 3})",
        8,
