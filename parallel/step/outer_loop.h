@@ -84,6 +84,23 @@ class OuterLoop {
 
   [[nodiscard]] const OuterRounds& rounds() const { return rounds_; }
 
+  // The round that was sent last: when, on the world's clock (0: none yet), and the seconds until
+  // it was seen to have arrived (0: it has not been).
+  [[nodiscard]] double sent_at() const { return sent_at_; }
+
+  [[nodiscard]] double round_seconds() const { return round_seconds_; }
+
+  // Its fragment, whether this rank has a share of that, and whether it is yet to be waited for.
+  [[nodiscard]] int fragment() const { return travels_; }
+
+  [[nodiscard]] bool takes_part() const { return !memory_.shares_of(travels_).empty(); }
+
+  [[nodiscard]] bool is_under_way() const {
+    return channels_[static_cast<std::size_t>(travels_)]->is_under_way();
+  }
+
+  [[nodiscard]] bool has_fragments() const { return config_.has_fragments(); }
+
   // Takes a number that all ranks of a worker have. All ranks of the run call it.
   [[nodiscard]] double mean_over_workers(double number);
 

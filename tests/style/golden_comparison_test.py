@@ -66,6 +66,7 @@ def step_line(step):
     return {"step": step, "loss": 5.5 - step / 3, "grad_norm": 1.25, "step_seconds": 0.1,
             "seconds": {"compute": 0.05}, "time": 1e9,
             "axes": {"data": {"raw_bytes": 1000, "sent_bytes": 10, "exposed_seconds": 0.2}},
+            "outer": {"sent_step": 1, "round_seconds": 0.3, "period_seconds": 0.4, "wait_seconds": 0.6},
             "compression": [{"site": "data_gradient", "stage": 0, "phase": "step",
                              "relative_error": 0.25}]}
 
@@ -122,7 +123,10 @@ class Comparison(unittest.TestCase):
         text = (self.b / "run/metrics.jsonl").read_text()
         for old, new in (('"step_seconds": 0.1', '"step_seconds": 0.2'),
                          ('"compute": 0.05', '"compute": 0.06'), ('"time": 1000000000.0', '"time": 2'),
-                         ('"exposed_seconds": 0.2', '"exposed_seconds": 0.1')):
+                         ('"exposed_seconds": 0.2', '"exposed_seconds": 0.1'),
+                         ('"round_seconds": 0.3', '"round_seconds": 0.7'),
+                         ('"period_seconds": 0.4', '"period_seconds": 0.8'),
+                         ('"wait_seconds": 0.6', '"wait_seconds": 0.9')):
             self.assertIn(old, text)
             text = text.replace(old, new)
         (self.b / "run/metrics.jsonl").write_text(text)

@@ -68,6 +68,17 @@ std::string compression_text(const StepRecord& record) {
   return rows.empty() ? "" : fmt::format(R"(, "compression": [{}])", joined(rows, ", "));
 }
 
+// Writes how a round has travelled, behind the other fields of `outer`.
+std::string travel_text(const std::optional<TravelRecord>& travel) {
+  return travel ? fmt::format(R"(, "sent_step": {}, "round_seconds": {}, "period_seconds": {}, )"
+                              R"("wait_seconds": {})",
+                              travel->sent_step,
+                              json_number(travel->round_seconds),
+                              json_number(travel->period_seconds),
+                              json_number(travel->wait_seconds))
+                : "";
+}
+
 // Writes what the end of an outer round adds to a line.
 std::string round_text(const StepRecord& record) {
   if (!record.round) {
@@ -79,12 +90,13 @@ std::string round_text(const StepRecord& record) {
     losses.push_back(json_number(loss));
   }
   return fmt::format(R"(, "worker_losses": [{}], "outer": {{"penalty": {}, "distance": {}, )"
-                     R"("period": {}, "left_out": {}}})",
+                     R"("period": {}, "left_out": {}{}}})",
                      joined(losses, ", "),
                      json_number(record.round->penalty),
                      json_number(record.round->distance),
                      record.round->period,
-                     record.round->left_out);
+                     record.round->left_out,
+                     travel_text(record.round->travel));
 }
 
 // Empty where one rank had nobody to wait for.

@@ -30,6 +30,14 @@ struct AxisTraffic {
   double exposed_seconds = 0.0;
 };
 
+// How the outer round that an end waits for has travelled, as means over the first worker's ranks.
+struct TravelRecord {
+  std::int64_t sent_step = 0;   // with whose end it was sent
+  double round_seconds = 0.0;   // from sending to arrival
+  double period_seconds = 0.0;  // from sending until the end that uses it began; 0: its own
+  double wait_seconds = 0.0;    // of the end, and of saves before it, for rounds
+};
+
 // What the step that ends an outer round adds.
 struct RoundRecord {
   std::vector<double> worker_losses{};
@@ -37,6 +45,7 @@ struct RoundRecord {
   double distance = 0.0;    // RMS of workers' weights from their mean, as they were last sent
   std::int64_t period = 0;  // steps of the round that begins
   bool left_out = false;    // the round, since it was not finite
+  std::optional<TravelRecord> travel{};  // absent where no round was to arrive
 };
 
 // What one step leaves behind; the fields of a step line of metrics.jsonl.

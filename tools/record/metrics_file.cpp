@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <limits>
 #include <string_view>
 
@@ -22,6 +23,36 @@ double number(JsonReader& section, std::string_view key) {
 
 double amount(JsonReader& section, std::string_view key) {
   return section.number(key, {.default_value = 0.0, .min = 0.0});
+}
+
+std::optional<TravelRecord> read_travel(JsonReader& outer) {
+  if (!outer.has("round_seconds")) {
+    return std::nullopt;
+  }
+  return TravelRecord{.sent_step = outer.integer("sent_step", {.min = 1}),
+                      .round_seconds = amount(outer, "round_seconds"),
+                      .period_seconds = amount(outer, "period_seconds"),
+                      .wait_seconds = amount(outer, "wait_seconds")};
+}
+
+// Reads the end of a round. Losses of a list may be null, too.
+RoundRecord read_round(JsonReader& line) {
+  JsonReader outer = line.section("outer");
+  RoundRecord round{.penalty = number(outer, "penalty"),
+                    .distance = number(outer, "distance"),
+                    .period = outer.integer("period", {.min = 1}),
+                    .left_out = outer.boolean("left_out", false),
+                    .travel = read_travel(outer)};
+  const std::string losses = line.json("worker_losses");
+  for (std::size_t begin = 1; begin < losses.size();) {
+    const std::size_t end = std::min(losses.find_first_of(",]", begin), losses.size());
+    const std::string text = losses.substr(begin, end - begin);
+    const bool is_known = !text.empty() && text != "null";
+    round.worker_losses.push_back(is_known ? std::strtod(text.c_str(), nullptr)
+                                           : std::numeric_limits<double>::quiet_NaN());
+    begin = end + 1;
+  }
+  return round;
 }
 
 StepRecord read_step(JsonReader& line) {
@@ -47,6 +78,9 @@ StepRecord read_step(JsonReader& line) {
                                           ? std::make_optional(amount(axis, "across_bytes"))
                                           : std::nullopt,
                       .exposed_seconds = amount(axis, "exposed_seconds")};
+  }
+  if (line.has_section("outer")) {
+    record.round = read_round(line);
   }
   return record;
 }

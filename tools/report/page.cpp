@@ -28,6 +28,7 @@ Html run_section(const RunRecord& run) {
   all += data_section(run);
   all += loss_section(run);
   all += step_time_section(run);
+  all += rounds_section(run);
   all += timeline_section(run);
   all += bytes_section(run);
   return element("section", {{"class", "run"}}, all);

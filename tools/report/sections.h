@@ -13,6 +13,7 @@ namespace slackline::report {
 [[nodiscard]] Html data_section(const RunRecord& run);       // training data, where data.json is
 [[nodiscard]] Html loss_section(const RunRecord& run);       // and the norm of gradients
 [[nodiscard]] Html step_time_section(const RunRecord& run);  // compute, bubble, exposed, other
+[[nodiscard]] Html rounds_section(const RunRecord& run);     // outer rounds, where a run has them
 [[nodiscard]] Html timeline_section(const RunRecord& run);   // predicted above measured
 [[nodiscard]] Html bytes_section(const RunRecord& run);      // raw and sent; classes of the plan
 

@@ -60,6 +60,7 @@ Rehearsal::Rehearsal(const TrainConfig& config,
                                       .codec = config.compress.codec_of_rounds(),
                                       .plain_steps = config.compress.warmup_steps},
                    model_);
+    rounds_.emplace(*outer_, *groups.world);
   }
   if (everyone_->rank() == 0) {
     directory_.claim_existing();
@@ -115,13 +116,13 @@ bool Rehearsal::run_step(std::int64_t step) {
     stop = false;
     if (ends_round) {
       const RoundEnd end =
-          outer_->end_round(step, {.loss = kNothing, .stop = was_told_to_stop_}, last);
+          rounds_->end_round(step, {.loss = kNothing, .stop = was_told_to_stop_}, last);
       record.round = round_record(end);
       stop = end.stop;
     }
     outer_->look();
   }
-  reporter_.end_step(record);
+  reporter_.end_step(record, rounds_ ? rounds_->take() : RoundTravels{});
   return stop;
 }
 

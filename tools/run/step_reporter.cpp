@@ -30,8 +30,8 @@ void StepReporter::begin_step(std::int64_t step) {
   accounts_.begin_step();
 }
 
-void StepReporter::end_step(const StepRecord& record) {
-  if (const auto step = accounts_.end_step(record)) {
+void StepReporter::end_step(const StepRecord& record, const RoundTravels& rounds) {
+  if (const auto step = accounts_.end_step(record, rounds)) {
     report(*step);
   }
   const MeasuredSteps& measured = plan_.measured();

@@ -40,8 +40,9 @@ class StepReporter {
   void begin_step(std::int64_t step);
 
   // The step is done but for its seconds and axes: what passed since begin_step(), agreed by all
-  // ranks. REQUIRES: the directory is started.
-  void end_step(const StepRecord& record);
+  // ranks. `rounds` are those of the outer round that ends with it. REQUIRES: the directory is
+  // started.
+  void end_step(const StepRecord& record, const RoundTravels& rounds);
 
   // Reports all steps that have ended. Blocks.
   void flush();

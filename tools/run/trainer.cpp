@@ -177,6 +177,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
                                       .codec = config_.compress.codec_of_rounds(),
                                       .plain_steps = config_.compress.warmup_steps},
                    model_);
+    rounds_.emplace(*outer_, *groups.world);
   }
   if (start_.source == TrainingStart::Source::initial_values) {
     model_.initialize(config.run.seed);
@@ -230,8 +231,8 @@ ExitCode Trainer::run() {
       if (is_first_rank()) {
         directory_.sync_record();  // before the checkpoint's rename, which relies on it
       }
-      if (outer_) {
-        outer_->settle();
+      if (rounds_) {
+        rounds_->settle();
       }
       checkpoints_.save(training_contents({.config = config_,
                                            .model = model_,
@@ -327,15 +328,15 @@ bool Trainer::train_step(std::int64_t step) {
   if (config_.check_sync && !record.skipped) {
     model_.require_sync();
   }
-  reporter_.end_step(record);
+  reporter_.end_step(record, rounds_ ? rounds_->take() : RoundTravels{});
   return stop;
 }
 
 bool Trainer::end_round(StepRecord& record, const StepFacts& facts) {
   const RoundEnd end =
-      outer_->end_round(record.step,
-                        {.loss = facts.loss, .stop = was_told_to_stop_, .failed = has_failed_},
-                        record.step == config_.run.steps);
+      rounds_->end_round(record.step,
+                         {.loss = facts.loss, .stop = was_told_to_stop_, .failed = has_failed_},
+                         record.step == config_.run.steps);
   was_told_to_stop_ = false;
   record.round = round_record(end);
   if (!end.failed.empty()) {

@@ -74,6 +74,34 @@ TEST_CASE("metrics are read back as they were written") {
   CHECK(metrics.evaluations[0].loss == 3.25);
 }
 
+TEST_CASE("ends of outer rounds are read back as they were written") {
+  StepRecord end = step_record(6);
+  end.has_workers = true;
+  end.round = {.worker_losses = {4.25, 4.5, 4.0},
+               .penalty = 1.5,
+               .distance = 0.0625,
+               .period = 7,
+               .left_out = true};
+  const std::string first = step_line(end);
+  CHECK_THAT(first, Contains(R"("period": 7, "left_out": true})"));
+  end.round->travel = {
+      .sent_step = 3, .round_seconds = 1.75, .period_seconds = 1.5, .wait_seconds = 0.25};
+  const std::string second = step_line(end);
+  CHECK_THAT(second,
+             Contains(R"("left_out": true, "sent_step": 3, "round_seconds": 1.75, )"
+                      R"("period_seconds": 1.5, "wait_seconds": 0.25})"));
+  const Metrics metrics = metrics_of(first + "\n" + second + "\n" + two_steps());
+  REQUIRE(metrics.steps.size() == 4);
+  CHECK(step_line(metrics.steps[0]) == first);
+  CHECK_FALSE(metrics.steps[0].round->travel);
+  CHECK(step_line(metrics.steps[1]) == second);
+  CHECK_FALSE(metrics.steps[2].round);
+  end.round->worker_losses = {4.25, std::nan(""), 4.0};
+  const std::string unknown = step_line(end);
+  CHECK_THAT(unknown, Contains("[4.25, null, 4]"));
+  CHECK(step_line(metrics_of(unknown + "\n").steps.at(0)) == unknown);
+}
+
 TEST_CASE("a last line that is cut anywhere is told, and the rest is read") {
   const std::string whole = two_steps();
   const std::size_t last_line = whole.rfind('\n', whole.size() - 2) + 1;

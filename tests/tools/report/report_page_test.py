@@ -340,6 +340,40 @@ class CommandTest(unittest.TestCase):
         self.assertIn("between groups a step", text)
         self.assertEqual(text.count("5.123 kB"), 2)  # of the data axis, and of all
 
+    def test_outer_rounds_have_a_section_where_a_run_has_them(self):
+        self.assertEqual(slackline("report", self.run).returncode, 0)
+        self.assertNotIn("Outer rounds", (self.run / "report.html").read_text())
+        path = self.run / "metrics.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        travels = {3: {}, 6: {"sent_step": 3, "round_seconds": 3.25, "period_seconds": 4.5, "wait_seconds": 0},
+                   9: {"sent_step": 6, "round_seconds": 5.125, "period_seconds": 4.0, "wait_seconds": 1.125},
+                   12: {}}
+        for line in lines:
+            if "loss" in line and line["step"] in travels:
+                line["step_seconds"] = 2.25
+                line["worker_losses"] = [3.0625, 3.5, 3.25]
+                line["outer"] = {"penalty": 1.75, "distance": 0.0375, "period": 4,
+                                 "left_out": line["step"] == 12, **travels[line["step"]]}
+            elif "loss" in line:
+                line["step_seconds"] = 0
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        ended = slackline("report", self.run)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        text = (self.run / "report.html").read_text()
+        self.assertIn("3 workers; 4 rounds ended, 1 left out. Of 2 rounds that arrived, 1 hid behind "
+                      "steps; training waited 1.125 s for rounds, 12.5 % of the seconds of its steps.",
+                      text)
+        rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)]
+        shared = ["4", "1.75", "0.0375", "3.062", "3.5"]
+        for row in (["3", "-", "-", "-", "-", "-", *shared, ""],
+                    ["6", "3", "3.25 s", "4.5 s", "1.25 s", "0 s", *shared, ""],
+                    ["9", "6", "5.125 s", "4 s", "0 s", "1.125 s", *shared, ""],
+                    ["12", "-", "-", "-", "-", "-", *shared, "left out: not finite"]):
+            self.assertIn(row, rows)
+        for kind, curves in (("round-times", 3), ("worker-losses", 2), ("worker-distance", 1)):
+            figure = re.search(rf'<figure class="[^"]*{kind}".*?</figure>', text, re.DOTALL)
+            self.assertEqual(figure[0].count("<polyline"), curves)
+
     def test_a_sweep_tells_which_of_its_runs_has_a_cut_line(self):
         sweep = self.folder / "sweep"
         shutil.copytree(SWEEP_DIR, sweep)

@@ -270,9 +270,18 @@ TEST_CASE("lines of ends of rounds have all workers' losses, all lines the outer
       CHECK(line.at("outer").at("left_out") == false);
       CHECK(line.at("outer").at("distance").get<double>() >= 0.0);
     }
+    if (ends && step > 5) {  // a round has arrived, which was sent with the end before
+      CHECK(line.at("outer").at("sent_step") == (step == 10 ? 5 : 10));
+      CHECK(line.at("outer").at("round_seconds").get<double>() > 0.0);
+      CHECK(line.at("outer").at("period_seconds").get<double>() > 0.0);
+    } else if (ends) {
+      CHECK_FALSE(line.at("outer").contains("round_seconds"));
+    }
   }
   CHECK(sent > 0.0);
   CHECK(lines[11].at("outer").at("distance").get<double>() > 0.0);
+  // The last end also waits for the round that it sends.
+  CHECK(lines[11].at("outer").at("wait_seconds").get<double>() > 0.0);
   CHECK(run.train({"run.dir=" + run.path("plain")}).exit_code == 0);
   CHECK_FALSE(step_lines(run, "plain")[0].at("axes").contains("outer"));
 }

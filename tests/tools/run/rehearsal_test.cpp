@@ -14,6 +14,7 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/tools/run/metrics_lines.h"
 #include "tests/tools/run/training_run.h"
 #include "tools/config/config_job.h"
 #include "tools/plan/cost_file.h"
@@ -81,6 +82,45 @@ std::string links_of_two_workers(const TrainingRun& run, double bytes_per_second
          {"shared_by", "node"}}}}};
   write_file_atomically(run.path("links.json"), cluster.dump());
   return "network.links=" + run.path("links.json");
+}
+
+// Seconds of a round.
+struct Travel {
+  double round = 0.0;
+  double period = 0.0;
+  double wait = 0.0;
+};
+
+double length_of(const std::vector<schedule::TraceBar>& bars, const std::string& track, int step) {
+  double seconds = 0.0;
+  for (const schedule::TraceBar& bar : bars) {
+    const bool is_it = bar.name == "round sent with step " + std::to_string(step) ||
+                       bar.name.starts_with(fmt::format("steps {} to ", step + 1));
+    seconds += bar.rank == 0 && bar.track == track && is_it ? bar.duration.value : 0.0;
+  }
+  return seconds;
+}
+
+// Lines of ends and the trace say of the rounds that the ends at 6, 9 and 12 used, sent so many
+// steps before, that they travelled like this.
+void require_travels(const TrainingRun& run, const Travel& expected, int steps) {
+  const std::vector<nlohmann::json> lines = step_lines(run.run_dir());
+  const auto bars = report::read_trace(run.run_dir() + "/trace.json");
+  const double margin = 0.15 * expected.round;
+  for (const int end : {6, 9, 12}) {
+    const nlohmann::json& outer = lines.at(static_cast<std::size_t>(end) - 1).at("outer");
+    INFO("end " << end << ": " << outer.dump());
+    const int sent = end - steps;
+    REQUIRE(outer.at("sent_step") == sent);
+    CHECK(outer.at("round_seconds").get<double>() == Approx(expected.round).margin(margin));
+    CHECK(outer.at("period_seconds").get<double>() == Approx(expected.period).margin(margin));
+    CHECK(outer.at("wait_seconds").get<double>() == Approx(expected.wait).margin(margin));
+    CHECK(length_of(bars, "outer rounds", sent) == Approx(expected.round).margin(margin));
+    CHECK(length_of(bars, "steps beside outer rounds", sent) ==
+          Approx(expected.period).margin(margin));
+    CHECK(length_of(bars, "waiting for outer rounds", sent) ==
+          Approx(expected.wait).margin(margin));
+  }
 }
 
 double sent(const TrainingRun& run, const std::string& directory) {
@@ -248,6 +288,7 @@ TEST_CASE("rehearsed rounds hide behind steps, or take as long as they travel") 
          "batch.micro=2",
          fmt::format(R"(outer={{"method": "co2", "period": {}, "delay": {}}})", kPeriod, delay),
          links_of_two_workers(run, bytes_per_second),
+         "trace=true",
          "run.steps=13"});
   };
   const auto plan_of = [&] {
@@ -272,9 +313,12 @@ TEST_CASE("rehearsed rounds hide behind steps, or take as long as they travel") 
   const double period = kPeriod * computing;
   const auto speed_for = [&](double round) { return round_at_once / round; };
   CHECK(step_seconds(1, speed_for(0.6 * period)) == Approx(computing).epsilon(0.1));
+  require_travels(run, {.round = 0.6 * period, .period = period, .wait = 0.0}, kPeriod);
   CHECK(step_seconds(1, speed_for(2.0 * period)) == Approx(2.0 * computing).epsilon(0.1));
+  require_travels(run, {.round = 2.0 * period, .period = period, .wait = period}, kPeriod);
   CHECK(plan_of().round->seconds->value == Approx(2.0 * period).epsilon(0.05));
   CHECK(step_seconds(0, speed_for(period)) == Approx(2.0 * computing).epsilon(0.1));
+  require_travels(run, {.round = period, .period = 0.0, .wait = period}, 0);
   const std::string text = read_file(run.run_dir() + "/metrics.jsonl");
   CHECK_THAT(text, Contains(R"("worker_losses": [null, null])"));
 }

@@ -16,10 +16,13 @@ namespace {
 // Steps that have ended and are not handed out while the next one runs.
 constexpr std::size_t kHeldSteps = 2;
 
-// A step's sums over ranks: five of seconds, three of each axis, then those of samples.
+// A step's sums over ranks: five of seconds, three of each axis, four of an outer round, then those
+// of samples.
 constexpr std::size_t kFirstAxisSum = 5;
 constexpr std::size_t kAxisSums = 3;
-constexpr std::size_t kFirstSampleSum = kFirstAxisSum + kAxisSums * kReportedAxes.size();
+constexpr std::size_t kFirstRoundSum = kFirstAxisSum + kAxisSums * kReportedAxes.size();
+constexpr std::size_t kRoundSums = 4;
+constexpr std::size_t kFirstSampleSum = kFirstRoundSum + kRoundSums;
 
 // `sums` begin with those of the first class.
 std::vector<ClassQuality> qualities_of(const StepSamples& samples, std::span<const double> sums) {
@@ -35,6 +38,31 @@ std::vector<ClassQuality> qualities_of(const StepSamples& samples, std::span<con
   return qualities;
 }
 
+// What a rank adds to the sums of an outer round. A run's last end waits for a second one.
+std::array<double, kRoundSums> round_sums(const std::vector<RoundTravel>& arrived) {
+  if (arrived.empty() || !arrived.front().takes_part) {
+    return {};
+  }
+  const RoundTravel& round = arrived.front();
+  double waited = 0.0;
+  for (const RoundTravel& one : arrived) {
+    waited += one.waited;
+  }
+  return {1.0, round.seconds(), round.period_seconds(), waited};
+}
+
+// Returns means over the ranks that took part; `sums` are those of the round.
+std::optional<TravelRecord> travel_of(const std::vector<RoundTravel>& arrived,
+                                      std::span<const double> sums) {
+  if (arrived.empty() || sums[0] == 0.0) {
+    return std::nullopt;
+  }
+  return TravelRecord{.sent_step = arrived.front().step,
+                      .round_seconds = sums[1] / sums[0],
+                      .period_seconds = sums[2] / sums[0],
+                      .wait_seconds = sums[3] / sums[0]};
+}
+
 }  // namespace
 
 StepAccounts::StepAccounts(const TrainConfig& config, MeshModel& model, Groups& groups)
@@ -45,7 +73,8 @@ void StepAccounts::begin_step() {
   start_ = Clock::now();
 }
 
-std::optional<AccountedStep> StepAccounts::end_step(const StepRecord& record) {
+std::optional<AccountedStep> StepAccounts::end_step(const StepRecord& record,
+                                                    const RoundTravels& rounds) {
   const double own_seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   if (!ended_.empty()) {
     add_up(ended_.back());
@@ -57,7 +86,7 @@ std::optional<AccountedStep> StepAccounts::end_step(const StepRecord& record) {
   if (ended_.size() == kHeldSteps) {
     oldest = take_oldest();
   }
-  ended_.push_back({.step = {.record = record, .times = model_->step_times()},
+  ended_.push_back({.step = {.record = record, .times = model_->step_times(), .rounds = rounds},
                     .own_seconds = own_seconds,
                     .samples = std::move(samples)});
   return oldest;
@@ -78,6 +107,9 @@ void StepAccounts::add_up(Ended& ended) {
   StepWaits waits = wait_times_.finish_step();
   AccountedStep& step = ended.step;
   step.transfers = std::move(waits.transfers);
+  for (RoundTravel& round : step.rounds.arrived) {
+    correct_arrival(round, step.transfers);
+  }
   const double not_waited = std::max(0.0, ended.own_seconds - waits.bubble - waits.exposed);
   // A CUDA device measures passes by its own clock, which may run ahead of the step's.
   const double computed =
@@ -87,6 +119,8 @@ void StepAccounts::add_up(Ended& ended) {
   for (const StepWaits::Axis& axis : waits.axes) {
     sums.insert(sums.end(), {axis.bytes_sent, axis.bytes_across, axis.exposed});
   }
+  const auto of_round = round_sums(step.rounds.arrived);
+  sums.insert(sums.end(), of_round.begin(), of_round.end());
   if (ended.samples) {
     for (const MessageSums& of_class : ended.samples->finish()) {
       const auto numbers = numbers_of(of_class);
@@ -114,6 +148,10 @@ AccountedStep StepAccounts::take_oldest() {
         .sent_bytes = sums[first],
         .across_bytes = has_groups ? std::make_optional(sums[first + 1]) : std::nullopt,
         .exposed_seconds = mean(first + 2)};
+  }
+  if (record.round) {
+    record.round->travel =
+        travel_of(ended.step.rounds.arrived, std::span(sums).subspan(kFirstRoundSum, kRoundSums));
   }
   if (ended.samples) {
     record.compression = qualities_of(*ended.samples, std::span(sums).subspan(kFirstSampleSum));

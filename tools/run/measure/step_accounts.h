@@ -12,6 +12,7 @@
 #include "parallel/step/wait_times.h"
 #include "tools/config/train_config.h"
 #include "tools/record/metrics.h"
+#include "tools/run/measure/round_watch.h"
 
 namespace slackline {
 
@@ -20,6 +21,7 @@ struct AccountedStep {
   StepRecord record{};            // the same on every rank
   MeshModel::StepTimes times{};   // of this rank
   std::vector<Wait> transfers{};  // those that this rank waited for
+  RoundTravels rounds{};          // of the outer round that ended with it, on this rank
   std::int64_t next_step = 0;     // one that had not begun when this was handed out
 };
 
@@ -36,9 +38,10 @@ class StepAccounts {
   void begin_step();
 
   // Ends the step. Its record lacks only what is accounted here: the seconds since begin_step(),
-  // the axes and the compression. Hands out the step two before it, unless flush() has. Blocks
-  // until the other ranks have told of that one.
-  [[nodiscard]] std::optional<AccountedStep> end_step(const StepRecord& record);
+  // the axes, the compression and how its outer round travelled, by this rank's `rounds`. Hands out
+  // the step two before it, unless flush() has. Blocks until the other ranks have told of that one.
+  [[nodiscard]] std::optional<AccountedStep> end_step(const StepRecord& record,
+                                                      const RoundTravels& rounds);
 
   // Hands out all other steps that have ended, in order. Blocks.
   [[nodiscard]] std::vector<AccountedStep> flush();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,13 +10,18 @@
 #include "tools/config/train_config.h"
 #include "tools/record/run_directory.h"
 #include "tools/run/measure/measured_steps.h"
+#include "tools/run/measure/round_watch.h"
 #include "tools/run/measure/step_accounts.h"
 
 namespace slackline {
 
-// Records the trace of two steps of a run, where its config asks for one, and writes it once it is
-// complete: of all ranks that step together. Every rank has one and calls alike; the first rank of
-// the run writes.
+// Records the trace of two steps of a run, where its config asks for one, and writes it once they
+// are complete: of all ranks that step together. Every rank has one and calls alike; the first rank
+// of the run writes.
+//
+// Outer rounds outlive steps, so a trace also has those of the first ends that this process makes,
+// and is written anew with each of these: a round's bar lasts from its sending to its arrival,
+// beside a bar of the steps that had it to hide, and one of the time that a rank waited for it.
 class TraceRecorder {
  public:
   // The steps after `first_step`, the first that this process trains, are traced. Where a plan is
@@ -27,21 +33,30 @@ class TraceRecorder {
                 const Groups& groups,
                 RunDirectory& directory);
 
-  // Adds a step if it is traced: its ops and transfers, and on the track "step" its whole length.
-  // Blocks where it is the last one. REQUIRES: the directory is started.
+  // Adds a step if it is traced: its ops and transfers, and on the track "step" its whole length;
+  // of any step the outer rounds that it used. Blocks where that is written. REQUIRES: the
+  // directory is started.
   void add(const AccountedStep& step);
 
  private:
+  void add_bar(std::string track, std::string name, double begin, double end);
   void add_bars(const AccountedStep& step);
-  // The bars of all ranks as Chrome's JSON; on every rank. Blocks.
-  [[nodiscard]] std::string chrome_text() const;
+  void add_rounds(const AccountedStep& step);
+  // Bars of what has been sent, and has not arrived by the end of the last traced step.
+  [[nodiscard]] std::vector<schedule::TraceBar> unfinished_bars() const;
+  // Writes the bars of all ranks. Blocks.
+  void write();
 
   bool traces_;
   std::int64_t first_;  // step
+  int ends_left_;       // of rounds, to be recorded
   Communicator* world_;
   bool writes_;
   RunDirectory* directory_;
-  std::vector<schedule::TraceBar> bars_;  // of this rank
+  std::vector<schedule::TraceBar> bars_{};     // of this rank, since the trace was last written
+  std::vector<schedule::TraceBar> written_{};  // of all ranks; on the rank that writes
+  std::optional<RoundTravel> under_way_{};     // the round that was sent last
+  double newest_ = 0.0;                        // when the last traced step ended
 };
 
 }  // namespace slackline

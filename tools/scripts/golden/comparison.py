@@ -11,7 +11,8 @@ from typing import NamedTuple
 from golden.checkpoint_tensors import read_checkpoint
 
 # Fields of a line of metrics.jsonl that no two runs have in common.
-TIMES = {"time", "step_seconds", "tokens_per_second", "seconds", "exposed_seconds", "slowest"}
+TIMES = {"time", "step_seconds", "tokens_per_second", "seconds", "exposed_seconds", "slowest",
+         "round_seconds", "period_seconds", "wait_seconds"}
 # Fields of a class in plan.json that a run does not measure.
 PLANNED = ("raw_bytes", "sent_bytes", "codec")
 MANIFEST_PARTS = ("step", "data", "rng", "codec")
