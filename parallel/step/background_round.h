@@ -35,6 +35,9 @@ class BackgroundRound : public RoundTransfer {
   BackgroundRound(const BackgroundRound&) = delete;
   BackgroundRound& operator=(const BackgroundRound&) = delete;
 
+  // Whether this rank has anything that travels.
+  [[nodiscard]] bool has_shares() const { return !shares_.empty(); }
+
   // Gives weights and the next start each other's values.
   void exchange();
   // The next start is the weights.

@@ -93,11 +93,12 @@ class OuterLoop {
   // Its fragment, whether this rank has a share of that, and whether it is yet to be waited for.
   [[nodiscard]] int fragment() const { return travels_; }
 
-  [[nodiscard]] bool takes_part() const { return !memory_.shares_of(travels_).empty(); }
-
-  [[nodiscard]] bool is_under_way() const {
-    return channels_[static_cast<std::size_t>(travels_)]->is_under_way();
+  [[nodiscard]] bool takes_part() const {
+    return background_ != nullptr ? background_->has_shares()
+                                  : !memory_.shares_of(travels_).empty();
   }
+
+  [[nodiscard]] bool is_under_way() const { return !has_arrived_ && transfer().is_under_way(); }
 
   [[nodiscard]] bool has_fragments() const { return config_.has_fragments(); }
 

@@ -89,13 +89,15 @@ std::string round_text(const StepRecord& record) {
   for (const double loss : record.round->worker_losses) {
     losses.push_back(json_number(loss));
   }
+  const std::optional<double>& clipped = record.round->clipped;
   return fmt::format(R"(, "worker_losses": [{}], "outer": {{"penalty": {}, "distance": {}, )"
-                     R"("period": {}, "left_out": {}{}}})",
+                     R"("period": {}, "left_out": {}{}{}}})",
                      joined(losses, ", "),
                      json_number(record.round->penalty),
                      json_number(record.round->distance),
                      record.round->period,
                      record.round->left_out,
+                     clipped ? fmt::format(R"(, "clipped": {})", json_number(*clipped)) : "",
                      travel_text(record.round->travel));
 }
 

@@ -45,6 +45,7 @@ struct RoundRecord {
   double distance = 0.0;    // RMS of workers' weights from their mean, as they were last sent
   std::int64_t period = 0;  // steps of the round that begins
   bool left_out = false;    // the round, since it was not finite
+  std::optional<double> clipped{};  // share of the momentum that outer.clip holds; absent: none
   std::optional<TravelRecord> travel{};  // absent where no round was to arrive
 };
 

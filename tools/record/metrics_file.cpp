@@ -38,11 +38,13 @@ std::optional<TravelRecord> read_travel(JsonReader& outer) {
 // Reads the end of a round. Losses of a list may be null, too.
 RoundRecord read_round(JsonReader& line) {
   JsonReader outer = line.section("outer");
-  RoundRecord round{.penalty = number(outer, "penalty"),
-                    .distance = number(outer, "distance"),
-                    .period = outer.integer("period", {.min = 1}),
-                    .left_out = outer.boolean("left_out", false),
-                    .travel = read_travel(outer)};
+  RoundRecord round{
+      .penalty = number(outer, "penalty"),
+      .distance = number(outer, "distance"),
+      .period = outer.integer("period", {.min = 1}),
+      .left_out = outer.boolean("left_out", false),
+      .clipped = outer.has("clipped") ? std::optional(number(outer, "clipped")) : std::nullopt,
+      .travel = read_travel(outer)};
   const std::string losses = line.json("worker_losses");
   for (std::size_t begin = 1; begin < losses.size();) {
     const std::size_t end = std::min(losses.find_first_of(",]", begin), losses.size());

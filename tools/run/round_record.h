@@ -11,7 +11,8 @@ namespace slackline {
           .penalty = end.penalty,
           .distance = end.distance,
           .period = end.period,
-          .left_out = !end.not_finite.empty()};
+          .left_out = !end.not_finite.empty(),
+          .clipped = end.clipped};
 }
 
 }  // namespace slackline

@@ -84,12 +84,14 @@ TEST_CASE("ends of outer rounds are read back as they were written") {
                .left_out = true};
   const std::string first = step_line(end);
   CHECK_THAT(first, Contains(R"("period": 7, "left_out": true})"));
+  end.round->clipped = 0.25;
   end.round->travel = {
       .sent_step = 3, .round_seconds = 1.75, .period_seconds = 1.5, .wait_seconds = 0.25};
   const std::string second = step_line(end);
-  CHECK_THAT(second,
-             Contains(R"("left_out": true, "sent_step": 3, "round_seconds": 1.75, )"
-                      R"("period_seconds": 1.5, "wait_seconds": 0.25})"));
+  CHECK_THAT(
+      second,
+      Contains(R"("left_out": true, "clipped": 0.25, "sent_step": 3, "round_seconds": 1.75, )"
+               R"("period_seconds": 1.5, "wait_seconds": 0.25})"));
   const Metrics metrics = metrics_of(first + "\n" + second + "\n" + two_steps());
   REQUIRE(metrics.steps.size() == 4);
   CHECK(step_line(metrics.steps[0]) == first);
