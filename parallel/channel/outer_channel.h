@@ -14,7 +14,7 @@
 #include "parallel/channel/channel_state.h"
 #include "parallel/channel/codec_stream.h"
 #include "parallel/channel/compressed_sum.h"
-#include "parallel/sync/coded_round.h"
+#include "parallel/plan/coded_round.h"
 
 namespace slackline {
 

@@ -5,7 +5,7 @@
 
 #include "compress/codec.h"
 #include "compress/codec_setting.h"
-#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/transfer_class.h"
 
 namespace slackline {
 

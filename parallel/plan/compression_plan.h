@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compress/codec_setting.h"
-#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/transfer_class.h"
 
 namespace slackline {
 

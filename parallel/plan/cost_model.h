@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/transfer_class.h"
 #include "parallel/schedule/unit.h"
 
 namespace slackline::schedule {

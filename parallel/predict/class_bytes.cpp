@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "parallel/mesh/reported_axes.h"
 #include "parallel/plan/pipeline_boundaries.h"
-#include "parallel/plan/step_waits.h"
 
 namespace slackline {
 

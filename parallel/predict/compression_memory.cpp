@@ -7,12 +7,12 @@
 #include "compress/codec_bytes.h"
 #include "compress/residuals.h"
 #include "core/tensor/arena.h"
+#include "parallel/plan/bucket_compression.h"
+#include "parallel/plan/coded_gather.h"
+#include "parallel/plan/coded_round.h"
 #include "parallel/plan/pipeline_boundaries.h"
-#include "parallel/predict/rank_sync.h"
 #include "parallel/schedule/slots.h"
-#include "parallel/sync/bucket_compression.h"
-#include "parallel/sync/coded_gather.h"
-#include "parallel/sync/coded_round.h"
+#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 

@@ -9,10 +9,10 @@
 #include "core/comm/collective_bytes.h"
 #include "model/cost/tensor_sums.h"
 #include "parallel/mesh/executor_bytes.h"
+#include "parallel/mesh/reported_axes.h"
+#include "parallel/plan/bucket_compression.h"
+#include "parallel/plan/coded_gather.h"
 #include "parallel/plan/pipeline_boundaries.h"
-#include "parallel/plan/step_waits.h"
-#include "parallel/sync/bucket_compression.h"
-#include "parallel/sync/coded_gather.h"
 
 namespace slackline {
 

@@ -6,8 +6,8 @@
 
 #include "compress/codec_setting.h"
 #include "parallel/plan/compression_plan.h"
-#include "parallel/predict/rank_sync.h"
 #include "parallel/schedule/unit.h"
+#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "parallel/mesh/stage_split.h"
+#include "parallel/plan/coded_gather.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
 #include "parallel/predict/collective_times.h"
 #include "parallel/schedule/schedule_traits.h"
-#include "parallel/sync/coded_gather.h"
 
 namespace slackline {
 

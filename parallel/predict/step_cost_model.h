@@ -6,7 +6,7 @@
 #include "parallel/plan/compression_plan.h"
 #include "parallel/plan/cost_model.h"
 #include "parallel/plan/step_costs.h"
-#include "parallel/predict/rank_sync.h"
+#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/check.h"
-#include "parallel/plan/step_waits.h"
+#include "parallel/mesh/reported_axes.h"
 
 namespace slackline {
 

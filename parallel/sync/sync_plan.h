@@ -10,7 +10,7 @@
 #include "core/comm/hierarchy.h"
 #include "model/parameters.h"
 #include "parallel/mesh/rank_plan.h"
-#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/transfer_class.h"
 #include "parallel/sync/gradient_buckets.h"
 
 namespace slackline {

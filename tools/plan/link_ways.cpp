@@ -8,9 +8,9 @@
 
 #include "core/joined_text.h"
 #include "parallel/predict/outer_round.h"
-#include "parallel/predict/rank_sync.h"
 #include "parallel/predict/sent_bytes.h"
 #include "parallel/sync/outer_plan.h"
+#include "parallel/sync/rank_sync.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_plan.h"

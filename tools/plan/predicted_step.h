@@ -1,8 +1,8 @@
 #pragma once
 
 #include "parallel/plan/compression_plan.h"
-#include "parallel/predict/rank_sync.h"
 #include "parallel/predict/step_cost_model.h"
+#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 

@@ -1,4 +1,4 @@
-#include "parallel/sync/coded_round.h"
+#include "parallel/plan/coded_round.h"
 
 #include <optional>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "parallel/sync/coded_gather.h"
+#include "parallel/plan/coded_gather.h"
 
 #include <algorithm>
 

@@ -9,8 +9,8 @@
 #include "core/comm/communicator.h"
 #include "model/parameters.h"
 #include "parallel/plan/compression_plan.h"
+#include "parallel/plan/owned_rows.h"
 #include "parallel/sync/gradient_buckets.h"
-#include "parallel/sync/owned_rows.h"
 #include "parallel/sync/sync_plan.h"
 
 namespace slackline {

@@ -1,4 +1,4 @@
-#include "parallel/sync/bucket_compression.h"
+#include "parallel/plan/bucket_compression.h"
 
 #include <algorithm>
 #include <iterator>

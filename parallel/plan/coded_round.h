@@ -7,7 +7,7 @@
 #include "compress/codec_setting.h"
 #include "core/comm/collective_bytes.h"
 #include "model/parameters.h"
-#include "parallel/sync/bucket_compression.h"
+#include "parallel/plan/bucket_compression.h"
 #include "parallel/sync/outer_plan.h"
 
 namespace slackline {

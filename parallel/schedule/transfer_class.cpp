@@ -1,4 +1,4 @@
-#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/transfer_class.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "parallel/sync/owned_rows.h"
+#include "parallel/plan/owned_rows.h"
 
 #include <algorithm>
 
