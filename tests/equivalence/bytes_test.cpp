@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/comm/world.h"
-#include "parallel/predict/sent_bytes.h"
+#include "parallel/plan/sent_bytes.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/support/catch.h"
 

@@ -16,7 +16,7 @@
 #include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
 #include "parallel/mesh/executor_bytes.h"
-#include "parallel/predict/compression_memory.h"
+#include "parallel/plan/compression_memory.h"
 #include "parallel/sync/outer_plan.h"
 #include "parallel/sync/rank_sync.h"
 #include "parallel/sync/shared_memory.h"

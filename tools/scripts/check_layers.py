@@ -34,8 +34,8 @@ ALLOWED = {
     "parallel/schedule": set(),  # pure data: it may not even use core
     "parallel/mesh": MACHINE | {"model", "model/cost", "parallel/schedule"},
     "parallel/sync": MACHINE | {"model", "parallel/schedule", "parallel/mesh"},
-    "parallel/plan": MACHINE | {"model", "compress", "parallel/schedule", "parallel/mesh",
-                                "parallel/sync"},
+    "parallel/plan": MACHINE | {"model", "model/cost", "compress", "parallel/schedule",
+                                "parallel/mesh", "parallel/sync"},
     # What runs a step and what foresees it do not know each other.
     "parallel/channel": MACHINE | VALUES | {"model", "compress"},
     "parallel/step": TRAINING | STEP,

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "core/json_reader.h"
-#include "parallel/predict/class_bytes.h"
-#include "parallel/predict/class_costs.h"
+#include "parallel/plan/class_bytes.h"
+#include "parallel/plan/class_costs.h"
 #include "parallel/predict/timeline/timeline.h"
 #include "tests/support/catch.h"
 

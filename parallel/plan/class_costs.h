@@ -1,10 +1,11 @@
 #pragma once
 
+#include <map>
 #include <optional>
 
+#include "parallel/plan/class_bytes.h"
 #include "parallel/plan/cost_model.h"
 #include "parallel/plan/step_costs.h"
-#include "parallel/predict/class_bytes.h"
 
 namespace slackline {
 
@@ -25,5 +26,10 @@ struct CodecSeconds {
 // The class in a timeline.
 [[nodiscard]] schedule::ClassCost class_cost(const ClassBytes& members,
                                              const CodecSeconds& seconds);
+
+// Every class of the plan in a timeline, with assumed costs for messages that the costs do not
+// know.
+[[nodiscard]] std::map<schedule::TransferClass, schedule::ClassCost> class_costs(
+    const MeshLists& lists, const CompressionPlan& plan, const StepCosts& costs);
 
 }  // namespace slackline

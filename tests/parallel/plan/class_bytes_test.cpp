@@ -1,4 +1,4 @@
-#include "parallel/predict/class_bytes.h"
+#include "parallel/plan/class_bytes.h"
 
 #include <string>
 

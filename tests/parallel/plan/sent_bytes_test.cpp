@@ -1,7 +1,7 @@
 // Bytes by axis against docs/schedule.md, "Bytes", written out for small steps. That they are what
 // ranks send, on every layout, is tests/equivalence/bytes_test.cpp.
 
-#include "parallel/predict/sent_bytes.h"
+#include "parallel/plan/sent_bytes.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "parallel/predict/class_costs.h"
+#include "parallel/plan/class_costs.h"
 
 #include <algorithm>
 
@@ -57,6 +57,16 @@ schedule::ClassCost class_cost(const ClassBytes& members, const CodecSeconds& se
     }
   }
   return cost;
+}
+
+std::map<schedule::TransferClass, schedule::ClassCost> class_costs(const MeshLists& lists,
+                                                                   const CompressionPlan& plan,
+                                                                   const StepCosts& costs) {
+  std::map<schedule::TransferClass, schedule::ClassCost> classes;
+  for (const ClassBytes& row : class_bytes(lists, plan)) {
+    classes[row.members] = class_cost(row, codec_seconds_or_assumed(row, costs));
+  }
+  return classes;
 }
 
 }  // namespace slackline

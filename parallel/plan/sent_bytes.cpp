@@ -1,4 +1,4 @@
-#include "parallel/predict/sent_bytes.h"
+#include "parallel/plan/sent_bytes.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "parallel/predict/compression_memory.h"
+#include "parallel/plan/compression_memory.h"
 
 #include <algorithm>
 #include <map>

@@ -6,7 +6,7 @@
 #include "compress/codec.h"
 #include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/compression_plan.h"
-#include "parallel/predict/sent_bytes.h"
+#include "parallel/plan/sent_bytes.h"
 
 namespace slackline {
 
