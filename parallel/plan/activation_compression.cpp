@@ -1,4 +1,4 @@
-#include "tools/infer/activation_compression.h"
+#include "parallel/plan/activation_compression.h"
 
 #include <limits>
 
@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "core/joined_text.h"
 #include "core/json_reader.h"
-#include "parallel/channel/boundary_codec.h"
 #include "parallel/mesh/stage_split.h"
+#include "parallel/plan/pipeline_boundaries.h"
 
 namespace slackline {
 

@@ -1,16 +1,22 @@
-#include "tools/infer/codec_filter.h"
+#include "parallel/channel/codec_filter.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "compress/codec.h"
 #include "compress/codec_bytes.h"
 #include "compress/codec_traits.h"
 #include "core/kernels/elementwise/elementwise.h"
+#include "core/tensor/buffer.h"
 #include "core/tensor/host_tensor.h"
-#include "parallel/channel/boundary_codec.h"
 #include "parallel/channel/channel_state.h"
+#include "parallel/plan/pipeline_boundaries.h"
 
 namespace slackline {
 
@@ -44,7 +50,36 @@ std::vector<MatrixShape> cut(const ActivationCompression& compression, std::int6
   return std::vector<MatrixShape>(static_cast<std::size_t>(t), share);
 }
 
-}  // namespace
+class CodecFilter final : public BoundaryFilter {
+ public:
+  CodecFilter(const ActivationCompression& compression,
+              Checkpoint& checkpoint,
+              const Workers& workers);
+
+  void after_layer(StreamView stream, int layer, const Tensor& rows) override;
+
+ private:
+  // A tensor rank's part of a message, and the state that its codec begins every message with.
+  struct Share {
+    std::unique_ptr<Codec> codec;
+    MatrixShape shape{};
+    Buffer frame{};
+    Buffer first_state{};  // empty where messages leave none
+  };
+
+  using Shares = std::vector<Share>;
+
+  [[nodiscard]] Shares& shares_of(std::size_t boundary, std::int64_t tokens);
+  [[nodiscard]] Share make_share(std::size_t boundary, const MatrixShape& shape, int rank);
+  void read_factors(Checkpoint& checkpoint);
+  void pass_through(Shares& shares, const Tensor& group, std::uint64_t number);
+
+  ActivationCompression compression_;
+  Workers workers_;
+  std::vector<std::vector<float>> factors_;  // of each boundary (tensor, r, m); or empty
+  std::map<std::pair<std::size_t, std::int64_t>, Shares> shares_;  // by boundary and tokens
+  std::unique_ptr<Stream> stream_;  // with a workspace for all codecs so far
+};
 
 CodecFilter::CodecFilter(const ActivationCompression& compression,
                          Checkpoint& checkpoint,
@@ -164,6 +199,14 @@ void CodecFilter::after_layer(StreamView stream, int layer, const Tensor& rows) 
       stream_->synchronize();
     }
   }
+}
+
+}  // namespace
+
+std::unique_ptr<BoundaryFilter> make_codec_filter(const ActivationCompression& compression,
+                                                  Checkpoint& checkpoint,
+                                                  const Workers& workers) {
+  return std::make_unique<CodecFilter>(compression, checkpoint, workers);
 }
 
 }  // namespace slackline

@@ -1,10 +1,11 @@
-#include "tools/infer/codec_filter.h"
+#include "parallel/channel/codec_filter.h"
 
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compress/codec.h"
 #include "core/checkpoint/write_checkpoint.h"
 #include "core/error.h"
 #include "tests/support/catch.h"
@@ -64,9 +65,9 @@ std::vector<float> filtered(const ActivationCompression& compression,
                             Checkpoint checkpoint,
                             std::vector<float> values,
                             int layer = 0) {
-  CodecFilter filter(compression, checkpoint, 1);
+  const auto filter = make_codec_filter(compression, checkpoint, 1);
   Stream stream({});
-  filter.after_layer(stream, layer, as_rows(values));
+  filter->after_layer(stream, layer, as_rows(values));
   return values;
 }
 
@@ -139,17 +140,17 @@ TEST_CASE("low_rank begins every message with the checkpoint's factor of its ran
                  rows) == expected);
   CHECK(filtered(compression_of(kLowRank, 2), StoredModel(stored("0")).open(), rows) != expected);
   Checkpoint checkpoint = model.open();
-  CodecFilter filter(compression_of(kLowRank, 2), checkpoint, 1);
+  const auto filter = make_codec_filter(compression_of(kLowRank, 2), checkpoint, 1);
   Stream stream({});
   for (int time = 0; time < 2; ++time) {
     std::vector<float> values = rows;
-    filter.after_layer(stream, 0, as_rows(values));
+    filter->after_layer(stream, 0, as_rows(values));
     CHECK(values == expected);
   }
   // A single token has rank 1 and passes whole.
   std::vector<float> token(rows.begin(), rows.begin() + 12);
   const std::vector<float> before = token;
-  filter.after_layer(stream, 0, as_rows(token));
+  filter->after_layer(stream, 0, as_rows(token));
   CHECK(token == before);
 }
 
