@@ -273,6 +273,14 @@ TEST_CASE(
   CHECK_THAT(row_of(chosen.plan, kGradients).reason, Contains("no candidate"));
 }
 
+TEST_CASE("a boundary's messages are candidates of no ranks, each once for a setting and a shape") {
+  const std::vector<CandidateMessage> messages =
+      candidate_messages(read(R"({"policy": "critical_path", "data_gradient": {"codec": "cast"},
+          "pipeline_backward": {"candidates": [{"codec": "cast"}, {"codec": "low_rank", "rank": 2}]}})"),
+                         job_of(kMesh));
+  CHECK(std::ranges::count(messages, 0, &CandidateMessage::ranks) == 2);
+}
+
 TEST_CASE("a codec that takes longer than it saves is not chosen") {
   const std::string section = R"({"policy": "critical_path", "data_gradient": {"codec": "cast"}})";
   const ParallelConfig data{.data = 2};

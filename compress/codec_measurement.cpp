@@ -1,4 +1,4 @@
-#include "tools/run/measure/codec_measurement.h"
+#include "compress/codec_measurement.h"
 
 #include <algorithm>
 #include <array>

@@ -1,11 +1,22 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
+#include "compress/codec_setting.h"
 #include "compress/codec_times.h"
-#include "parallel/choose/critical_path.h"
+#include "core/tensor/workers.h"
 
 namespace slackline {
+
+// A codec and a shape of message that it may be given to (as in CodecTimes).
+struct CandidateMessage {
+  CodecSetting codec{};
+  std::vector<std::int64_t> shape{};
+  int ranks = 0;  // that add it up; 0: a boundary's
+
+  friend bool operator==(const CandidateMessage&, const CandidateMessage&) = default;
+};
 
 // What the codecs of candidates take on this rank, by running each twice on numbers of its shape;
 // of more than a million elements a part that scales. Beside other ranks that do the same, and

@@ -1,15 +1,15 @@
 // Candidates tried on kept messages: errors against what arithmetic says, over ranks, and of parts
 // of messages.
 
-#include "tools/run/measure/message_trial.h"
+#include "parallel/channel/message_trial.h"
 
 #include <cmath>
 #include <functional>
-#include <string>
+#include <map>
 #include <vector>
 
 #include "core/comm/world.h"
-#include "core/json_reader.h"
+#include "parallel/choose/compression_policy.h"
 #include "tests/support/catch.h"
 
 namespace slackline {
@@ -30,14 +30,8 @@ MeshJob job() {
   return job;
 }
 
-CompressConfig read(const std::string& section) {
-  return read_compress_config(
-      JsonReader::parse(R"({"compress": )" + section + "}", "run.json").section("compress"));
-}
-
-const CompressConfig kConfig = read(R"({"policy": "critical_path",
-    "data_gradient": {"candidates": [{"codec": "low_rank", "rank": 1}, {"codec": "low_rank", "rank": 2},
-                                     {"codec": "cast"}]}})");
+const std::map<Site, std::vector<CodecSetting>> kCandidates = {
+    {Site::data_gradient, {{.rank = 1}, {.rank = 2}, {.kind = CodecKind::cast}}}};
 
 // A message of `rows` x `columns`.
 class Matrix {
@@ -74,7 +68,7 @@ std::vector<CodecError> tried(int ranks, const std::function<void(int, KeptMessa
     KeptMessages messages;
     keep(world.rank(), messages);
     errors[static_cast<std::size_t>(world.rank())] =
-        try_candidates(messages, kConfig, job(), {1, Device::cpu}, world);
+        try_candidates(messages, kCandidates, compressible_classes(job()), {1, Device::cpu}, world);
   });
   for (const std::vector<CodecError>& of_rank : errors) {
     CHECK(of_rank == errors.front());
@@ -124,14 +118,15 @@ TEST_CASE("of a part of a message low_rank has the same share of its directions"
     large.model.hidden = 4096;
     return large;
   }();
-  const CompressConfig config =
-      read(R"({"policy": "critical_path", "data_gradient": {"candidates": [
-      {"codec": "low_rank", "rank": 16}, {"codec": "low_rank", "rank": 32}]}})");
   std::vector<CodecError> errors;
   run_local_ranks(1, WorldOptions{}, [&](Communicator& world) {
     KeptMessages messages;
     keep(messages, 0, {4096, 4096, [](auto r, auto c) { return of_two_directions(r, c, 1.0); }});
-    errors = try_candidates(messages, config, whole, {1, Device::cpu}, world);
+    errors = try_candidates(messages,
+                            {{Site::data_gradient, {{.rank = 16}, {.rank = 32}}}},
+                            compressible_classes(whole),
+                            {1, Device::cpu},
+                            world);
   });
   // The stage's sums that the backward pass hides and its last ones, with the same messages.
   REQUIRE(errors.size() == 4);

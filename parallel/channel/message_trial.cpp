@@ -1,4 +1,4 @@
-#include "tools/run/measure/message_trial.h"
+#include "parallel/channel/message_trial.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,6 @@
 
 #include "compress/codec_traits.h"
 #include "compress/message_sums.h"
-#include "parallel/choose/compression_policy.h"
 
 namespace slackline {
 
@@ -16,6 +15,7 @@ namespace {
 
 using schedule::Site;
 using schedule::TransferClass;
+using Candidates = std::map<Site, std::vector<CodecSetting>>;
 
 constexpr std::uint64_t kSeed = 1;
 constexpr int kWarmRuns = 3;  // of low_rank, whose factors turn towards a message
@@ -29,10 +29,10 @@ struct Trial {
   friend bool operator==(const Trial&, const Trial&) = default;
 };
 
-std::vector<Trial> trials_of(const CompressConfig& config, const MeshJob& job) {
-  const auto candidates = candidates_of(config, job);
+std::vector<Trial> trials_of(const Candidates& candidates,
+                             const std::vector<TransferClass>& classes) {
   std::vector<Trial> trials;
-  for (const TransferClass& members : compressible_classes(job)) {
+  for (const TransferClass& members : classes) {
     const auto settings = candidates.find(members.site);
     if (settings == candidates.end()) {
       continue;
@@ -88,11 +88,11 @@ MessageSums try_on(const KeptMessages::Message& message,
 }  // namespace
 
 std::vector<CodecError> try_candidates(const KeptMessages& messages,
-                                       const CompressConfig& config,
-                                       const MeshJob& job,
+                                       const Candidates& candidates,
+                                       const std::vector<TransferClass>& classes,
                                        const Workers& workers,
                                        Communicator& world) {
-  const std::vector<Trial> trials = trials_of(config, job);
+  const std::vector<Trial> trials = trials_of(candidates, classes);
   std::vector<double> sums(2 * trials.size());  // |x - y|^2 and |x|^2 of each, over ranks
   for (std::size_t i = 0; i < trials.size(); ++i) {
     for (const KeptMessages::Message& message : messages.all()) {
@@ -107,7 +107,7 @@ std::vector<CodecError> try_candidates(const KeptMessages& messages,
     world.all_reduce(Tensor(std::span(sums)), {.what = "errors of codecs"}).wait();
   }
   std::vector<CodecError> errors;
-  for (const TransferClass& members : compressible_classes(job)) {
+  for (const TransferClass& members : classes) {
     for (std::size_t i = 0; i < trials.size(); ++i) {
       const Trial& trial = trials[i];
       const double error = std::sqrt(sums[2 * i] / sums[2 * i + 1]);
