@@ -52,7 +52,7 @@ std::optional<MeasuredSteps> PlanChooser::first_measurement(std::int64_t first_s
 void PlanChooser::measure_codecs(CostRecorder& recorder) const {
   const MeshJob job = config_->mesh_job();
   const Workers workers{num_threads_, job.device};
-  recorder.add_codecs_beside_steps(slackline::measure_codecs(
+  recorder.codecs().add_beside_steps(slackline::measure_codecs(
       candidate_messages(config_->compress, job), job.model.hidden, workers));
   for (const CodecError& error : try_candidates(model_->kept_messages(),
                                                 candidates_of(config_->compress, job),
