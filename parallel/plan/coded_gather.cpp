@@ -99,10 +99,7 @@ std::optional<CodedGather> coded_gather(const SyncPlan& sync,
 
 CodedGathers coded_gathers(const MeshLists& lists, const CompressionPlan& plan) {
   CodedGathers gathers;
-  const bool codes_any = std::ranges::any_of(plan.classes, [](const CompressionPlan::Class& row) {
-    return row.codec && row.members.site == schedule::Site::parameter_gather;
-  });
-  if (!codes_any) {
+  if (!plan.compresses_any_of(schedule::Site::parameter_gather)) {
     return gathers;
   }
   for (int place = 0; place < lists.job().parallel.pipeline; ++place) {

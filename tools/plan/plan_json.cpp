@@ -6,6 +6,7 @@
 
 #include "compress/codec_setting_json.h"
 #include "core/joined_text.h"
+#include "core/json_string.h"
 #include "parallel/predict/timeline/chrome_trace.h"
 #include "parallel/schedule/printer.h"
 #include "tools/plan/plan_text.h"
@@ -14,7 +15,6 @@ namespace slackline {
 
 namespace {
 
-using schedule::json_string;
 using schedule::Seconds;
 
 enum class KnownSeconds { no, yes };

@@ -39,7 +39,7 @@ ALLOWED = {
     # What runs a step and what foresees it do not know each other.
     "parallel/channel": MACHINE | VALUES | {"model", "compress"},
     "parallel/step": TRAINING | STEP,
-    "parallel/predict/timeline": {"parallel/schedule", "parallel/plan"},
+    "parallel/predict/timeline": {"core", "parallel/schedule", "parallel/plan"},
     "parallel/predict": TRAINING | {"parallel/predict/timeline"},
     "parallel/choose": TRAINING | FORESIGHT,
     "tools/plan": TRAINING | FORESIGHT | {"data"},

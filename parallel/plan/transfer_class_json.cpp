@@ -1,4 +1,4 @@
-#include "tools/plan/transfer_class_json.h"
+#include "parallel/plan/transfer_class_json.h"
 
 #include <string_view>
 
