@@ -152,7 +152,7 @@ std::string compression_plan_json(const PlanFromStep& plan) {
   for (const CompressionPlan::Class& row : plan.plan.classes) {
     rows.push_back(fmt::format(R"({{{}, "codec": {}, "reason": {}}})",
                                transfer_class_members(row.members),
-                               row.codec ? codec_setting_json(*row.codec) : "null",
+                               codec_setting_json(row.codec),
                                json_string(row.reason)));
   }
   return fmt::format(R"({{"from_step": {}, "classes": [{}]}})", plan.from_step, joined(rows, ", "));
