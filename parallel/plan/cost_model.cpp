@@ -4,10 +4,6 @@
 
 namespace slackline::schedule {
 
-CostModel uniform_costs(int num_stages, const ChunkCosts& costs) {
-  return {.chunks = std::vector<ChunkCosts>(static_cast<std::size_t>(num_stages), costs)};
-}
-
 namespace {
 
 void add(const std::vector<TensorSums>& sums, std::vector<TensorSums>& list) {

@@ -105,9 +105,6 @@ struct CostModel {
   Seconds optimizer{};      // then, on each rank
 };
 
-// Costs that are the same for each of `num_stages` virtual stages, without transfers.
-[[nodiscard]] CostModel uniform_costs(int num_stages, const ChunkCosts& costs);
-
 // How long it computes and waits for tensor ranks; nothing for transfers and waits.
 [[nodiscard]] Seconds op_seconds(const CostModel& costs, const Op& op);
 

@@ -83,10 +83,6 @@ struct TransferId {
   return {forward ? Site::tensor_forward : Site::tensor_backward, pass.chunk, phase};
 }
 
-// The transfers of a class, in the order they are sent. REQUIRES: a pipeline site.
-[[nodiscard]] std::vector<TransferId> members_of(const Schedule& schedule,
-                                                 const TransferClass& wanted);
-
 [[nodiscard]] constexpr TransferId id_of_send(const Op& send) {
   const bool forward = send.kind == OpKind::send_forward;
   return {forward ? Site::pipeline_forward : Site::pipeline_backward, send.chunk, send.micro_batch};

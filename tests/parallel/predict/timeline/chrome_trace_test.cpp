@@ -1,6 +1,7 @@
 #include "parallel/predict/timeline/chrome_trace.h"
 
 #include "parallel/schedule/make_schedule.h"
+#include "tests/parallel/uniform_costs.h"
 #include "tests/support/catch.h"
 
 namespace slackline::schedule::testing {

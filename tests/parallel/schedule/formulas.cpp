@@ -1,4 +1,4 @@
-#include "parallel/schedule/formulas.h"
+#include "tests/parallel/schedule/formulas.h"
 
 namespace slackline::schedule {
 
