@@ -7,9 +7,9 @@
 
 #include "core/comm/communicator.h"
 
-namespace slackline::testing {
+namespace slackline {
 
-// Does what another communicator does: for those of tests that change one thing.
+// Does what another communicator does. Those that change a few of its calls derive from it.
 class ForwardingCommunicator : public Communicator {
  public:
   // `real` must outlive this one.
@@ -114,4 +114,4 @@ class ForwardingCommunicator : public Communicator {
   Communicator* real_;
 };
 
-}  // namespace slackline::testing
+}  // namespace slackline
