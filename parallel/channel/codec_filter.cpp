@@ -31,8 +31,8 @@ std::string name_of(const ActivationCompression::Boundary& boundary) {
 
 // As a checkpoint names the boundary's state: by the layers before it, in older checkpoints by the
 // stage that sends.
-std::string place_of(const ActivationCompression::Boundary& boundary,
-                     const Checkpoint& checkpoint) {
+std::string state_place(const ActivationCompression::Boundary& boundary,
+                        const Checkpoint& checkpoint) {
   return checkpoint.updates() ? fmt::format("pipeline_forward/{}", boundary.after_layer + 1)
                               : name_of(boundary);
 }
@@ -99,7 +99,7 @@ void CodecFilter::read_factors(Checkpoint& checkpoint) {
     // A phase's own codec is told by its rank.
     for (int number = 1; number <= kPhases && factors.empty(); ++number) {
       const std::string name =
-          "residual/" + boundary_label(place_of(boundary, checkpoint), number) + ".right_factor";
+          "residual/" + boundary_label(state_place(boundary, checkpoint), number) + ".right_factor";
       const auto found = checkpoint.tensors().find(name);
       if (found != checkpoint.tensors().end() && found->second.shape == shape) {
         factors.resize(shape.num_elements());

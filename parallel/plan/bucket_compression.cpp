@@ -21,7 +21,7 @@ const CodecSetting* setting_of(const Parameter& parameter,
   if (bucket.kind == Kind::norms || shape.rank() != 2 || op.ranks == 1) {
     return nullptr;
   }
-  const CodecSetting* setting = plan.setting_of(class_of(parameter, bucket, rank));
+  const CodecSetting* setting = plan.setting_of(gradient_class(parameter, bucket, rank));
   if (setting == nullptr || setting->always) {
     return setting;
   }
@@ -30,7 +30,7 @@ const CodecSetting* setting_of(const Parameter& parameter,
 }
 
 std::vector<CollectiveCall> calls_of(const CodedSum& sum) {
-  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
+  const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
   if (!sum.owners.empty()) {
     const std::size_t bytes = message_bytes(sum);
     if (!adds(sum.setting.kind)) {
@@ -68,7 +68,7 @@ std::size_t sent_by_all(const CodedSum& sum) {
 
 }  // namespace
 
-std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices) {
+std::vector<CodecPart> matrix_parts(const std::vector<const Parameter*>& matrices) {
   std::vector<CodecPart> parts;
   parts.reserve(matrices.size());
   for (const Parameter* parameter : matrices) {
@@ -80,7 +80,7 @@ std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices
 }
 
 std::vector<std::int64_t> message_shape(const CodedSum& sum) {
-  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
+  const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
   if (parts.size() == 1) {
     return {parts.front().shape.rows, parts.front().shape.columns};
   }
@@ -92,7 +92,7 @@ std::vector<std::int64_t> message_shape(const CodedSum& sum) {
 }
 
 std::size_t message_bytes(const CodedSum& sum) {
-  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
+  const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
   if (!sum.owners.empty()) {
     return sum.owners.size() * (adds(sum.setting.kind)
                                     ? slice_elements(parts, sum.owners) * size_of(DType::bf16)

@@ -62,7 +62,7 @@ struct CodedBucket {
 [[nodiscard]] std::size_t message_bytes(const CodedSum& sum);
 
 // The matrices as a codec knows them.
-[[nodiscard]] std::vector<CodecPart> codec_parts(const std::vector<const Parameter*>& matrices);
+[[nodiscard]] std::vector<CodecPart> matrix_parts(const std::vector<const Parameter*>& matrices);
 
 // The calls that the ranks of its group make for it. REQUIRES: something is compressed.
 [[nodiscard]] std::vector<CollectiveCall> calls_of(const CodedBucket& bucket);

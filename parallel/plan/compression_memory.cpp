@@ -34,10 +34,10 @@ void add_pipeline(const MeshJob& job,
       static_cast<std::size_t>(schedule::input_slots(rank.executor.schedule)
                                    .num_slots[static_cast<std::size_t>(place.pipeline)]);
   for (const BoundaryEnd& boundary : boundaries.ends(plan)) {
-    const std::vector<CodecPart> parts = codec_parts(boundary);
+    const std::vector<CodecPart> parts = boundary_parts(boundary);
     memory.messages += slots * frame_bytes(boundary.setting, parts);
-    memory.workspace =
-        std::max(memory.workspace, workspace_bytes(boundary, *make_codec(boundary), workers));
+    memory.workspace = std::max(memory.workspace,
+                                boundary_workspace_bytes(boundary, *make_codec(boundary), workers));
     if (boundary.side == BoundaryEnd::Side::sends) {
       const std::size_t state =
           Residuals::bytes(boundary.setting.error_feedback, parts, boundary.num_micro_batches) +
@@ -49,7 +49,7 @@ void add_pipeline(const MeshJob& job,
 }
 
 void add_sum(const CodedSum& sum, const Workers& workers, CompressionMemory& memory) {
-  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
+  const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
   const std::size_t residuals = Residuals::bytes(sum.setting.error_feedback, parts, 1);
   memory.state += residuals + state_bytes(sum.setting, parts, CodecUse::sums);
   memory.saved += residuals;

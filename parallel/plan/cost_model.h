@@ -120,6 +120,6 @@ struct CostModel {
 [[nodiscard]] Bytes transfer_bytes(const CostModel& costs, const TransferId& id);
 
 // Returns the class's cost; where it has no codec, the cost of a plain class.
-[[nodiscard]] const ClassCost& class_cost(const CostModel& costs, const TransferClass& members);
+[[nodiscard]] const ClassCost& cost_of_class(const CostModel& costs, const TransferClass& members);
 
 }  // namespace slackline::schedule

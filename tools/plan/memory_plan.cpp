@@ -136,7 +136,7 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   const std::vector<MemoryItem> others = {
       {"AdamW moments (fp32)", pieces.moments},
       {"activations", activation_bytes(job.model, executor, place.pipeline)},
-      {"workspace", workspace_bytes(job.model, executor, {num_threads, job.device})},
+      {"workspace", executor_workspace_bytes(job.model, executor, {num_threads, job.device})},
       {"tokens of a step", tokens_bytes(job)},
       {"sums under way (slices of other ranks)", arriving_bytes(rank.plan), true},
       {"checkpoint staging", pieces.saved + compression.saved, true},
