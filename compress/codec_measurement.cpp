@@ -6,7 +6,6 @@
 #include <memory>
 #include <span>
 #include <stop_token>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

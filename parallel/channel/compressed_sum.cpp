@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "compress/codec_bytes.h"
-#include "core/kernels/elementwise/elementwise.h"
 #include "core/tensor/host_tensor.h"
 
 namespace slackline {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <memory>
 #include <span>
-#include <utility>
 
 #include "compress/codec_traits.h"
 #include "compress/message_sums.h"

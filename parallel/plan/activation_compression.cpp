@@ -1,7 +1,5 @@
 #include "parallel/plan/activation_compression.h"
 
-#include <limits>
-
 #include <fmt/format.h>
 
 #include "compress/codec_setting_json.h"

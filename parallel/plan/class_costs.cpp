@@ -1,7 +1,5 @@
 #include "parallel/plan/class_costs.h"
 
-#include <algorithm>
-
 #include "compress/codec_bytes.h"
 
 namespace slackline {

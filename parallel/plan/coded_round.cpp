@@ -1,7 +1,6 @@
 #include "parallel/plan/coded_round.h"
 
 #include <optional>
-#include <utility>
 
 #include <fmt/format.h>
 

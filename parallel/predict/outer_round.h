@@ -1,11 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 
 #include "compress/codec_setting.h"
-#include "core/comm/links/cluster.h"
 #include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/cost_model.h"
 #include "parallel/predict/step_cost_model.h"

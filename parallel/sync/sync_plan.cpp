@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
 #include "parallel/mesh/reported_axes.h"
 
 namespace slackline {

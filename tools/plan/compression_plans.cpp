@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "parallel/choose/compression_policy.h"
 #include "parallel/choose/critical_path.h"
 
 namespace slackline {

@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include "parallel/choose/compression_guard.h"
-#include "parallel/choose/compression_policy.h"
 #include "parallel/plan/compression_plan_json.h"
 #include "parallel/predict/step_cost_model.h"
 #include "tools/plan/plan_job.h"

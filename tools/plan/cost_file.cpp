@@ -1,6 +1,5 @@
 #include "tools/plan/cost_file.h"
 
-#include <array>
 #include <string_view>
 
 #include <fmt/format.h>

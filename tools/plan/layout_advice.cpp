@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/joined_text.h"
+#include "parallel/choose/compression_policy.h"
 #include "parallel/choose/critical_path.h"
 #include "parallel/plan/class_costs.h"
 #include "parallel/schedule/printer.h"

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "core/comm/communicator.h"
 #include "parallel/channel/measured_codecs.h"
