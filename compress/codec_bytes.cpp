@@ -54,7 +54,7 @@ bool adds(CodecKind kind) {
 std::size_t state_bytes(const CodecSetting& setting,
                         const std::vector<CodecPart>& parts,
                         CodecUse use) {
-  const bool keeps = traits_of(setting.kind).trains && use != CodecUse::receives_frames;
+  const bool keeps = traits_of(setting.kind).trains;
   if (!keeps && (use != CodecUse::sums || !adds(setting.kind))) {
     return 0;
   }

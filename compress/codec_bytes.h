@@ -32,7 +32,7 @@ namespace slackline {
 
 [[nodiscard]] bool adds(CodecKind kind);
 
-enum class CodecUse { sends_frames, receives_frames, sums };
+enum class CodecUse { sends_frames, sums };
 
 // Memory that a codec takes for itself, residuals apart.
 [[nodiscard]] std::size_t state_bytes(const CodecSetting& setting,

@@ -49,4 +49,8 @@ std::string codec_setting_json(const CodecSetting& setting) {
       setting.always ? R"(, "always": true)" : "");
 }
 
+std::string codec_setting_json(const std::optional<CodecSetting>& setting) {
+  return setting ? codec_setting_json(*setting) : "null";
+}
+
 }  // namespace slackline

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "compress/codec_setting.h"
@@ -16,5 +17,8 @@ namespace slackline {
 
 // The same as JSON, defaults left out: {"codec": "low_rank", "rank": 16, "error_feedback": "lazy"}.
 [[nodiscard]] std::string codec_setting_json(const CodecSetting& setting);
+
+// Returns "null" where there is none.
+[[nodiscard]] std::string codec_setting_json(const std::optional<CodecSetting>& setting);
 
 }  // namespace slackline

@@ -12,6 +12,17 @@ namespace slackline {
 struct CallTimes {
   double seconds = 0.0;
   std::int64_t calls = 0;
+
+  CallTimes& operator+=(const CallTimes& other) {
+    seconds += other.seconds;
+    calls += other.calls;
+    return *this;
+  }
+
+  // Returns seconds of a call, 0 where there was none: only one end of a boundary encodes.
+  [[nodiscard]] double mean() const {
+    return calls == 0 ? 0.0 : seconds / static_cast<double>(calls);
+  }
 };
 
 // Adds the time from its making to its end. Work that a call is made of in several pieces counts

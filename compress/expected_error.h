@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstddef>
-
 #include "compress/codec.h"
 #include "compress/codec_setting.h"
 

@@ -32,10 +32,6 @@ void log_warning(std::string_view message) {
   logger().warn("{}", shown_line(message));
 }
 
-void log_warning(const Lines& message) {
-  logger().warn("{}", shown_lines(message.text));
-}
-
 void log_error(std::string_view message) {
   logger().error("{}", shown_line(message));
 }

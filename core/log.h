@@ -11,7 +11,6 @@ namespace slackline {
 void log_info(std::string_view message);
 void log_info(const Lines& message);
 void log_warning(std::string_view message);
-void log_warning(const Lines& message);
 void log_error(std::string_view message);
 void log_error(const Lines& message);
 

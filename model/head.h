@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "model/norm.h"
 #include "model/parameters.h"
 #include "model/pass.h"
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/json_reader.h"
-#include "core/tensor/dtype.h"
 
 namespace slackline {
 

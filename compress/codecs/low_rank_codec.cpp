@@ -17,7 +17,6 @@
 #include "compress/kernels/low_rank/low_rank.h"
 #include "compress/kernels/low_rank/orthonormalize.h"
 #include "compress/kernels/low_rank/revive_zero_rows.h"
-#include "core/check.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/rng.h"
 #include "core/tensor/buffer.h"

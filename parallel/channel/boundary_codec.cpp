@@ -10,14 +10,14 @@ BoundaryCodec::BoundaryCodec(const BoundaryEnd& end, const ChannelCodecs& maker)
     : end_(end),
       widens_(widens(end) && maker.touch_values()),
       codec_(maker.make({.setting = end.setting,
-                         .parts = codec_parts(end),
+                         .parts = boundary_parts(end),
                          .shape = {end.shape.rows, end.shape.columns},
                          .seed = end.seed,
                          .device = end.device})),
       residuals_(end.side == BoundaryEnd::Side::sends && maker.touch_values()
                      ? end.setting.error_feedback
                      : ErrorFeedback::none,
-                 codec_parts(end),
+                 boundary_parts(end),
                  end.num_micro_batches,
                  end.device) {}
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,7 +9,6 @@
 #include "compress/codec.h"
 #include "compress/codec_times.h"
 #include "compress/residuals.h"
-#include "core/tensor/buffer.h"
 #include "parallel/channel/boundary_sample.h"
 #include "parallel/channel/channel_codecs.h"
 #include "parallel/channel/channel_state.h"

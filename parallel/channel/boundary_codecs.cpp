@@ -123,7 +123,7 @@ void BoundaryCodecs::take_samples(StepSamples& samples) {
 std::size_t BoundaryCodecs::codec_workspace(const Workers& workers) const {
   std::size_t bytes = 0;
   for (const std::unique_ptr<BoundaryCodec>& codec : codecs_) {
-    bytes = std::max(bytes, slackline::workspace_bytes(codec->end(), codec->codec(), workers));
+    bytes = std::max(bytes, boundary_workspace_bytes(codec->end(), codec->codec(), workers));
   }
   return bytes;
 }

@@ -8,7 +8,7 @@
 #include "compress/message_sums.h"
 #include "core/tensor/buffer.h"
 #include "core/tensor/stream.h"
-#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/transfer_class.h"
 
 namespace slackline {
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "compress/codec_bytes.h"
-#include "core/kernels/elementwise/elementwise.h"
 #include "core/tensor/host_tensor.h"
 
 namespace slackline {
@@ -45,7 +44,7 @@ std::unique_ptr<Codec> codec_for(const CodedSum& sum,
 }
 
 std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, const ChannelCodecs& maker) {
-  const std::vector<CodecPart> parts = codec_parts(sum.matrices);
+  const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
   const std::vector<CodecPart> own =
       parts_of_rows(parts, sum.owners[static_cast<std::size_t>(sum.rank)]);
   return std::make_unique<SumSlices>(
@@ -61,9 +60,9 @@ std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, const ChannelCodecs& 
 
 CompressedSum::CompressedSum(const CodedSum& sum, const ChannelCodecs& maker)
     : plan_(sum),
-      codec_(codec_for(sum, codec_parts(sum.matrices), maker)),
+      codec_(codec_for(sum, matrix_parts(sum.matrices), maker)),
       residuals_(maker.touch_values() ? sum.setting.error_feedback : ErrorFeedback::none,
-                 codec_parts(sum.matrices),
+                 matrix_parts(sum.matrices),
                  1,
                  device_of(sum)) {
   for (const Parameter* parameter : sum.matrices) {

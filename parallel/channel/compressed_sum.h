@@ -14,7 +14,7 @@
 #include "parallel/channel/codec_stream.h"
 #include "parallel/channel/gradient_sample.h"
 #include "parallel/channel/sum_slices.h"
-#include "parallel/sync/bucket_compression.h"
+#include "parallel/plan/bucket_compression.h"
 
 namespace slackline {
 

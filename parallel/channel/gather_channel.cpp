@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/check.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/tensor/arena.h"
 

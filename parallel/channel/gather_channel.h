@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,7 +9,7 @@
 #include "core/comm/communicator.h"
 #include "core/tensor/buffer.h"
 #include "parallel/channel/channel.h"
-#include "parallel/sync/coded_gather.h"
+#include "parallel/plan/coded_gather.h"
 
 namespace slackline {
 

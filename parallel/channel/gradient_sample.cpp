@@ -16,7 +16,7 @@ constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15U;
 
 // Element i of `taken` out of `count`: one of each of as many equal parts, at changing places in
 // them, so that no column of a matrix is left out.
-std::size_t place_of(std::size_t i, std::size_t taken, std::size_t count) {
+std::size_t sampled_element(std::size_t i, std::size_t taken, std::size_t count) {
   const std::size_t begin = i * count / taken;
   const std::size_t end = (i + 1) * count / taken;
   return begin + static_cast<std::size_t>(((i * kGolden) >> 32U) * (end - begin) >> 32U);
@@ -39,9 +39,9 @@ GradientSample::GradientSample(const Codec::Matrices& gradients) {
   std::size_t i = 0;
   for (const Tensor& gradient : gradients) {
     const std::size_t end = begin + gradient.num_elements();
-    for (; i < taken && place_of(i, taken, count) < end; ++i) {
+    for (; i < taken && sampled_element(i, taken, count) < end; ++i) {
       indices.tensor().span<std::uint32_t>()[i] =
-          static_cast<std::uint32_t>(place_of(i, taken, count) - begin);
+          static_cast<std::uint32_t>(sampled_element(i, taken, count) - begin);
     }
     ends_.push_back(static_cast<std::int64_t>(i));
     begin = end;

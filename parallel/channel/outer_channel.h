@@ -15,7 +15,7 @@
 #include "parallel/channel/codec_stream.h"
 #include "parallel/channel/compressed_sum.h"
 #include "parallel/channel/round_transfer.h"
-#include "parallel/sync/coded_round.h"
+#include "parallel/plan/coded_round.h"
 
 namespace slackline {
 

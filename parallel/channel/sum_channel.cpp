@@ -58,7 +58,7 @@ void SumChannel::keep(const Keeping& keeping) const {
   }
   for (const Parameter* parameter : bucket.holds) {
     if (parameter->shard.shape.rank() == 2) {
-      const schedule::TransferClass members = class_of(*parameter, bucket, *options_.rank);
+      const schedule::TransferClass members = gradient_class(*parameter, bucket, *options_.rank);
       keeping.messages->keep(keeping.stream, members.site, members.stage, parameter->gradient);
     }
   }
@@ -129,7 +129,7 @@ void SumChannel::take_samples(StepSamples& samples) {
       const bool counted =
           matrix->spec.cut != TensorCut::none || options_.rank->sync.place.tensor == 0;
       gradients.classes.push_back(
-          counted ? std::make_optional(class_of(*matrix, options_.bucket, *options_.rank))
+          counted ? std::make_optional(gradient_class(*matrix, options_.bucket, *options_.rank))
                   : std::nullopt);
     }
     gradients.sample->add_up(*options_.group);

@@ -10,7 +10,7 @@
 #include "parallel/channel/channel.h"
 #include "parallel/channel/compressed_sum.h"
 #include "parallel/channel/kept_messages.h"
-#include "parallel/sync/bucket_compression.h"
+#include "parallel/plan/bucket_compression.h"
 
 namespace slackline {
 

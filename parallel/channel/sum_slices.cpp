@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "compress/codec_bytes.h"
-#include "core/check.h"
 #include "core/kernels/elementwise/elementwise.h"
 
 namespace slackline {

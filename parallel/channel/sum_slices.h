@@ -6,7 +6,7 @@
 
 #include "compress/codec.h"
 #include "core/tensor/buffer.h"
-#include "parallel/sync/owned_rows.h"
+#include "parallel/plan/owned_rows.h"
 
 namespace slackline {
 

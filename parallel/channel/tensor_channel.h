@@ -4,7 +4,7 @@
 #include "model/tensor_sum.h"
 #include "parallel/channel/channel.h"
 #include "parallel/channel/message_channel.h"
-#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/transfer_class.h"
 
 namespace slackline {
 

@@ -10,8 +10,8 @@
 
 #include "compress/codec_traits.h"
 #include "core/check.h"
+#include "parallel/plan/class_bytes.h"
 #include "parallel/plan/sampled_steps.h"
-#include "parallel/predict/class_bytes.h"
 
 namespace slackline {
 

@@ -192,9 +192,9 @@ CompressionPlan::Class optimus_class(const CompressConfig& config,
   }
 }
 
-CompressionPlan::Class class_of(const CompressConfig& config,
-                                const MeshJob& job,
-                                const TransferClass& members) {
+CompressionPlan::Class planned_class(const CompressConfig& config,
+                                     const MeshJob& job,
+                                     const TransferClass& members) {
   switch (config.policy) {
     case CompressionPolicy::none:
       return {.members = members, .reason = "policy none"};
@@ -274,7 +274,7 @@ PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& 
   PlanHistory plans;
   CompressionPlan plan;
   for (const TransferClass& members : classes) {
-    plan.classes.push_back(class_of(config, job, members));
+    plan.classes.push_back(planned_class(config, job, members));
   }
   if (config.warmup_steps > 0 && plan.compresses_anything()) {
     CompressionPlan plain = plan;

@@ -15,9 +15,9 @@
 #include "compress/frame_rows.h"
 #include "parallel/choose/compression_policy.h"
 #include "parallel/choose/plan_search.h"
+#include "parallel/plan/class_bytes.h"
+#include "parallel/plan/class_costs.h"
 #include "parallel/predict/assumed_costs.h"
-#include "parallel/predict/class_bytes.h"
-#include "parallel/predict/class_costs.h"
 #include "parallel/predict/timeline/retiming.h"
 #include "parallel/predict/timeline/slack.h"
 

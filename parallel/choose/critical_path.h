@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "compress/codec_measurement.h"
 #include "compress/compress_config.h"
 #include "parallel/choose/compression_guard.h"
 #include "parallel/plan/compression_plan.h"
@@ -19,15 +20,6 @@ namespace slackline {
 // Sites that are not in it stay plain.
 [[nodiscard]] std::map<schedule::Site, std::vector<CodecSetting>> candidates_of(
     const CompressConfig& config, const MeshJob& job);
-
-// A codec and a shape of message that it may be given to (as in CodecCost).
-struct CandidateMessage {
-  CodecSetting codec{};
-  std::vector<std::int64_t> shape{};
-  int ranks = 0;  // that add it up; 0: a boundary's
-
-  friend bool operator==(const CandidateMessage&, const CandidateMessage&) = default;
-};
 
 // All of them, each once: what has to be measured before a plan can be chosen.
 [[nodiscard]] std::vector<CandidateMessage> candidate_messages(const CompressConfig& config,

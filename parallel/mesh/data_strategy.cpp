@@ -1,6 +1,7 @@
 #include "parallel/mesh/data_strategy.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace slackline {

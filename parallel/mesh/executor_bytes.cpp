@@ -29,9 +29,9 @@ std::size_t activation_bytes(const ModelConfig& config,
          static_cast<std::size_t>(slots.num_slots[static_cast<std::size_t>(pipeline_rank)]);
 }
 
-std::size_t workspace_bytes(const ModelConfig& config,
-                            const ExecutorPlan& plan,
-                            const Workers& workers) {
+std::size_t executor_workspace_bytes(const ModelConfig& config,
+                                     const ExecutorPlan& plan,
+                                     const Workers& workers) {
   std::size_t bytes = 0;
   for (const ChunkSlice& chunk : plan.chunks) {
     bytes = std::max(bytes, Stage::workspace_bytes(config, chunk_options(plan, chunk), workers));

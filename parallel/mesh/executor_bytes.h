@@ -19,8 +19,8 @@ namespace slackline {
                                            int pipeline_rank);
 
 // What the executor's stream must offer.
-[[nodiscard]] std::size_t workspace_bytes(const ModelConfig& config,
-                                          const ExecutorPlan& plan,
-                                          const Workers& workers);
+[[nodiscard]] std::size_t executor_workspace_bytes(const ModelConfig& config,
+                                                   const ExecutorPlan& plan,
+                                                   const Workers& workers);
 
 }  // namespace slackline

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -165,7 +164,7 @@ ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model
   read_stage_layers(section, config, model.layers);
   config.sequence_parallel = section.boolean("sequence_parallel", false);
   read_data_strategy(section, config);
-  config.transfers = static_cast<Transfers>(section.choice("transfers", kTransfers, 0));
+  config.transfers = static_cast<schedule::Transfers>(section.choice("transfers", kTransfers, 0));
   config.embedding_sync =
       static_cast<EmbeddingSync>(section.choice("embedding_sync", kEmbeddingSyncs, 0));
   const schedule::ScheduleTraits& traits = schedule::traits_of(config.schedule);

@@ -16,7 +16,6 @@ namespace slackline {
 
 using ScheduleName = schedule::Kind;
 
-enum class Transfers { asynchronous, blocking };
 enum class EmbeddingSync { fused, separate };
 
 // The sizes from which on sums and gathers of one communicator go through groups of its ranks, in
@@ -49,7 +48,7 @@ struct ParallelConfig {
   DataStrategy data_strategy{};
   bool chooses_strategy = false;  // "auto": until a plan has decided
   bool groups_apart = false;      // groups are workers, which step by themselves (outer)
-  Transfers transfers = Transfers::asynchronous;
+  schedule::Transfers transfers = schedule::Transfers::asynchronous;
   EmbeddingSync embedding_sync = EmbeddingSync::fused;
   // No key of the section: network.collectives as decided (parallel/predict/collective_ways.h).
   // None: not decided yet, all go directly.

@@ -54,9 +54,7 @@ RankPlan rank_plan_with(const MeshJob& job,
   const schedule::ScheduleOptions options{.num_ranks = parallel.pipeline,
                                           .num_chunks = parallel.chunks,
                                           .num_micro_batches = job.num_micro_batches,
-                                          .transfers = parallel.transfers == Transfers::blocking
-                                                           ? schedule::Transfers::blocking
-                                                           : schedule::Transfers::asynchronous};
+                                          .transfers = parallel.transfers};
   const ModelSlice slice = model_slice(job, place);
   const bool splits_backward = schedule::traits_of(parallel.schedule).splits_backward;
   return {.slice = slice,

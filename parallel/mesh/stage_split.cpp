@@ -1,7 +1,6 @@
 #include "parallel/mesh/stage_split.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "core/check.h"
 #include "model/cost/part_flops.h"

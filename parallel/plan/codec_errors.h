@@ -5,7 +5,7 @@
 
 #include "compress/codec.h"
 #include "compress/codec_setting.h"
-#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/transfer_class.h"
 
 namespace slackline {
 
@@ -19,7 +19,7 @@ struct CodecError {
 };
 
 // Errors of codecs on real messages, measured in two ways. Trials of candidates
-// (tools/run/measure/message_trial.h) are of one message, without what error feedback brings: they
+// (parallel/channel/message_trial.h) are of one message, without what error feedback brings: they
 // compare codecs with each other. Samples are of a codec in force, feedback and all (lost_share()
 // in parallel/plan/compression_quality.h), and may be larger than 1: they are compared with a
 // bound alone. A value; where it decides, the same on all ranks.

@@ -23,6 +23,20 @@ bool CompressionPlan::compresses_anything() const {
       classes.begin(), classes.end(), [](const Class& row) { return row.codec.has_value(); });
 }
 
+bool CompressionPlan::compresses_any_of(schedule::Site site) const {
+  return std::ranges::any_of(
+      classes, [&](const Class& row) { return row.codec && row.members.site == site; });
+}
+
+std::vector<TransferClass> CompressionPlan::members() const {
+  std::vector<TransferClass> members;
+  members.reserve(classes.size());
+  for (const Class& row : classes) {
+    members.push_back(row.members);
+  }
+  return members;
+}
+
 const PlanFromStep& plan_at(const PlanHistory& plans, std::int64_t step) {
   const auto later = std::find_if(
       plans.begin(), plans.end(), [&](const PlanFromStep& row) { return row.from_step > step; });

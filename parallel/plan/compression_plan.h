@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compress/codec_setting.h"
-#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/transfer_class.h"
 
 namespace slackline {
 
@@ -27,6 +27,10 @@ struct CompressionPlan {
   [[nodiscard]] const CodecSetting* setting_of(const schedule::TransferClass& members) const;
 
   [[nodiscard]] bool compresses_anything() const;
+  [[nodiscard]] bool compresses_any_of(schedule::Site site) const;
+
+  // Returns what classes are of, in their order.
+  [[nodiscard]] std::vector<schedule::TransferClass> members() const;
 
   friend bool operator==(const CompressionPlan&, const CompressionPlan&) = default;
 };

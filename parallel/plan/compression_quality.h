@@ -5,7 +5,7 @@
 
 #include "compress/codec_setting.h"
 #include "compress/message_sums.h"
-#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/transfer_class.h"
 
 namespace slackline {
 

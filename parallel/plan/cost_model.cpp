@@ -4,10 +4,6 @@
 
 namespace slackline::schedule {
 
-CostModel uniform_costs(int num_stages, const ChunkCosts& costs) {
-  return {.chunks = std::vector<ChunkCosts>(static_cast<std::size_t>(num_stages), costs)};
-}
-
 namespace {
 
 void add(const std::vector<TensorSums>& sums, std::vector<TensorSums>& list) {
@@ -78,7 +74,7 @@ Bytes transfer_bytes(const CostModel& costs, const TransferId& id) {
   return id.site == Site::pipeline_forward ? chunk.forward_bytes : chunk.backward_bytes;
 }
 
-const ClassCost& class_cost(const CostModel& costs, const TransferClass& members) {
+const ClassCost& cost_of_class(const CostModel& costs, const TransferClass& members) {
   static const ClassCost plain;
   const auto found = costs.compressed.find(members);
   return found == costs.compressed.end() ? plain : found->second;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/transfer_class.h"
 #include "parallel/schedule/unit.h"
 
 namespace slackline::schedule {
@@ -105,9 +105,6 @@ struct CostModel {
   Seconds optimizer{};      // then, on each rank
 };
 
-// Costs that are the same for each of `num_stages` virtual stages, without transfers.
-[[nodiscard]] CostModel uniform_costs(int num_stages, const ChunkCosts& costs);
-
 // How long it computes and waits for tensor ranks; nothing for transfers and waits.
 [[nodiscard]] Seconds op_seconds(const CostModel& costs, const Op& op);
 
@@ -123,6 +120,6 @@ struct CostModel {
 [[nodiscard]] Bytes transfer_bytes(const CostModel& costs, const TransferId& id);
 
 // Returns the class's cost; where it has no codec, the cost of a plain class.
-[[nodiscard]] const ClassCost& class_cost(const CostModel& costs, const TransferClass& members);
+[[nodiscard]] const ClassCost& cost_of_class(const CostModel& costs, const TransferClass& members);
 
 }  // namespace slackline::schedule

@@ -15,7 +15,7 @@ using schedule::TransferId;
 
 // Where the boundary of a transfer stands: a state's place does not depend on how stages are
 // numbered.
-std::string place_of(const TransferId& id, const std::vector<ChunkSlice>& stages) {
+std::string state_place(const TransferId& id, const std::vector<ChunkSlice>& stages) {
   if (stages.empty()) {
     return "";
   }
@@ -39,19 +39,21 @@ MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size) {
   return {.rows = tokens, .columns = C / tensor_size};  // heads divide, so channels do
 }
 
-std::vector<CodecPart> codec_parts(const BoundaryEnd& end) {
+std::vector<CodecPart> boundary_parts(const BoundaryEnd& end) {
   return {{.name = end.name, .shape = end.shape}};
 }
 
 std::unique_ptr<Codec> make_codec(const BoundaryEnd& end) {
-  return make_codec(end.setting, codec_parts(end), end.seed, end.device);
+  return make_codec(end.setting, boundary_parts(end), end.seed, end.device);
 }
 
 bool widens(const BoundaryEnd& end) {
   return end.dtype != DType::f32;
 }
 
-std::size_t workspace_bytes(const BoundaryEnd& end, const Codec& codec, const Workers& workers) {
+std::size_t boundary_workspace_bytes(const BoundaryEnd& end,
+                                     const Codec& codec,
+                                     const Workers& workers) {
   const std::size_t widened =
       widens(end) ? Arena::aligned_bytes(DType::f32, {end.shape.rows, end.shape.columns}) : 0;
   return widened + codec.workspace_bytes(workers);
@@ -103,7 +105,7 @@ std::optional<BoundaryEnd> PipelineBoundaries::end_of(const Op& op,
   return BoundaryEnd{.setting = *setting,
                      .side = side_of(op),
                      .name = schedule::site_name(id.site) + "/" + std::to_string(id.stage),
-                     .place = place_of(id, options_.stages),
+                     .place = state_place(id, options_.stages),
                      .shape = options_.share,
                      .dtype = options_.dtype,
                      .device = options_.device,

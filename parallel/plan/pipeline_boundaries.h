@@ -42,16 +42,16 @@ struct BoundaryEnd {
 // the tensor ranks' shares cut through tokens, equal parts of each token's channels by rank.
 [[nodiscard]] MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size);
 
-[[nodiscard]] std::vector<CodecPart> codec_parts(const BoundaryEnd& end);
+[[nodiscard]] std::vector<CodecPart> boundary_parts(const BoundaryEnd& end);
 [[nodiscard]] std::unique_ptr<Codec> make_codec(const BoundaryEnd& end);
 
 // Codecs work on f32: bf16 boundaries pass through a widened copy in the workspace.
 [[nodiscard]] bool widens(const BoundaryEnd& end);
 
 // Scratch of the codec at this end, `codec` being what make_codec() gives.
-[[nodiscard]] std::size_t workspace_bytes(const BoundaryEnd& end,
-                                          const Codec& codec,
-                                          const Workers& workers);
+[[nodiscard]] std::size_t boundary_workspace_bytes(const BoundaryEnd& end,
+                                                   const Codec& codec,
+                                                   const Workers& workers);
 
 // Which sends and receives of one rank a plan compresses, and by what. A value.
 class PipelineBoundaries {

@@ -69,7 +69,7 @@ std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_ra
     if (!bucket.trained || (bucket.kind == Kind::table && job.parallel.pipeline > 1)) {
       continue;
     }
-    const schedule::TransferClass members = class_of(*bucket.holds.back(), bucket, rank.rank);
+    const schedule::TransferClass members = gradient_class(*bucket.holds.back(), bucket, rank.rank);
     PlacedBucket made{.stage = members.stage,
                       .bytes = bucket.count * sizeof(float),
                       .table = bucket.kind == Kind::table,

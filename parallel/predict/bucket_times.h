@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "parallel/predict/rank_sync.h"
+#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 

@@ -5,10 +5,10 @@
 
 #include "compress/codec_bytes.h"
 #include "core/comm/collective_bytes.h"
+#include "parallel/plan/coded_round.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/collective_times.h"
-#include "parallel/predict/rank_sync.h"
-#include "parallel/sync/coded_round.h"
+#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "parallel/mesh/stage_split.h"
@@ -10,7 +9,6 @@
 #include "parallel/predict/bucket_times.h"
 #include "parallel/predict/collective_times.h"
 #include "parallel/schedule/schedule_traits.h"
-#include "parallel/sync/coded_gather.h"
 
 namespace slackline {
 
@@ -36,9 +34,9 @@ class SharedAxis {
  public:
   SharedAxis(const MeshLists& lists,
              const Cluster& cluster,
-             const CompressionPlan& plan,
+             const CodedGathers& coded,
              schedule::CostModel& model)
-      : lists_(lists), cluster_(cluster), plan_(plan), model_(model) {}
+      : lists_(lists), cluster_(cluster), coded_(coded), model_(model) {}
 
   void add() {
     const MeshJob& job = lists_.job();
@@ -73,10 +71,11 @@ class SharedAxis {
     return data_links(mesh, cluster_, place);
   }
 
-  [[nodiscard]] CollectiveCall call_in(const SyncOp& op, const SyncPlan& sync) const {
-    const std::optional<CodedGather> coded =
-        op.begin == Begin::before_use ? coded_gather(sync, op.bucket, plan_) : std::nullopt;
-    return coded ? call_of(*coded, op) : plain_call(op, sync);
+  [[nodiscard]] CollectiveCall call_of_op(const SyncOp& op, int place) const {
+    const auto coded = coded_.find({place, op.bucket});
+    return op.begin == Begin::before_use && coded != coded_.end()
+               ? call_of(coded->second, op)
+               : plain_call(op, lists_.at(place).plan);
   }
 
   void add_op(const SyncOp& op, int place, OpTimes& times) {
@@ -84,7 +83,7 @@ class SharedAxis {
     if (is_new) {
       found->second = links_of(op, place);
     }
-    const CollectiveTimes own = times_of(found->second, call_in(op, lists_.at(place).plan));
+    const CollectiveTimes own = times_of(found->second, call_of_op(op, place));
     times.service += own.service;
     times.exchanges += own.exchanges;
     times.latency = std::max(times.latency, own.latency);
@@ -196,7 +195,7 @@ class SharedAxis {
 
   const MeshLists& lists_;
   const Cluster& cluster_;
-  const CompressionPlan& plan_;
+  const CodedGathers& coded_;
   schedule::CostModel& model_;
   std::map<std::pair<SyncGroup, int>, CollectiveLinks> links_{};
 };
@@ -205,9 +204,9 @@ class SharedAxis {
 
 void add_shared_axis(const MeshLists& lists,
                      const Cluster& cluster,
-                     const CompressionPlan& plan,
+                     const CodedGathers& coded,
                      schedule::CostModel& model) {
-  SharedAxis(lists, cluster, plan, model).add();
+  SharedAxis(lists, cluster, coded, model).add();
 }
 
 }  // namespace slackline

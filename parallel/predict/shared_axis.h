@@ -1,9 +1,9 @@
 #pragma once
 
 #include "core/comm/links/cluster.h"
-#include "parallel/plan/compression_plan.h"
+#include "parallel/plan/coded_gather.h"
 #include "parallel/plan/cost_model.h"
-#include "parallel/predict/rank_sync.h"
+#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 
@@ -12,10 +12,10 @@ namespace slackline {
 // while the layer before works, and for gradients on their way to their owners; and the sums and
 // gathers at the step's end, a bucket's one after another. Each op costs what its group's links
 // take.
-// Weights that passes gather travel as `plan` says, all else plain.
+// Weights that passes gather travel as `coded` says, all else plain.
 void add_shared_axis(const MeshLists& lists,
                      const Cluster& cluster,
-                     const CompressionPlan& plan,
+                     const CodedGathers& coded,
                      schedule::CostModel& model);
 
 }  // namespace slackline

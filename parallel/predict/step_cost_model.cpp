@@ -29,8 +29,8 @@ class CostModelBuilder {
   CostModelBuilder(const MeshLists& lists,
                    const StepCosts& costs,
                    const LinkSpeeds& links,
-                   const CompressionPlan& plan)
-      : plan_(plan),
+                   const CodedGathers& coded)
+      : coded_(coded),
         lists_(lists),
         job_(lists.job()),
         costs_(costs),
@@ -52,7 +52,7 @@ class CostModelBuilder {
                        .stages_fit = use_stages_},
                       model_);
     } else if (links_) {
-      add_shared_axis(lists_, *links_, plan_, model_);
+      add_shared_axis(lists_, *links_, coded_, model_);
     }
     add_update();
     model_.codecs_take_compute = costs_.codecs_take_compute;
@@ -373,7 +373,7 @@ class CostModelBuilder {
     return longest;
   }
 
-  const CompressionPlan& plan_;
+  const CodedGathers& coded_;
   const MeshLists& lists_;
   const MeshJob& job_;
   const StepCosts& costs_;
@@ -394,8 +394,8 @@ schedule::CostModel cost_model(const MeshJob& job,
 schedule::CostModel cost_model(const MeshLists& lists,
                                const StepCosts& costs,
                                const LinkSpeeds& links,
-                               const CompressionPlan& plan) {
-  return CostModelBuilder(lists, costs, links, plan).build();
+                               const CodedGathers& coded) {
+  return CostModelBuilder(lists, costs, links, coded).build();
 }
 
 LinkSpeeds measured_links(const StepCosts& costs, int num_ranks) {

@@ -3,7 +3,7 @@
 #include "core/comm/links/cluster.h"
 #include "parallel/plan/cost_model.h"
 #include "parallel/plan/step_costs.h"
-#include "parallel/predict/rank_sync.h"
+#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 

@@ -25,8 +25,8 @@ int take_lowest_free(std::vector<bool>& taken) {
 enum class Reuse { at_once, after_wait };
 
 // The first op for which `begins` holds takes the slot of its (chunk, micro-batch).
-template <typename Begins, typename Ends>
-SlotMap assign(const Schedule& schedule, Begins begins, Ends ends, Reuse reuse = Reuse::at_once) {
+template <typename Begins>
+SlotMap assign(const Schedule& schedule, Begins begins, Reuse reuse = Reuse::at_once) {
   SlotMap map;
   map.slots.assign(static_cast<std::size_t>(schedule.num_stages()),
                    std::vector<int>(static_cast<std::size_t>(schedule.num_micro_batches), kNone));
@@ -48,7 +48,7 @@ SlotMap assign(const Schedule& schedule, Begins begins, Ends ends, Reuse reuse =
       if (begins(op.kind) && slot == kNone) {
         slot = take_lowest_free(taken);
       }
-      if (ends(op.kind)) {
+      if (ends_activations(op.kind)) {
         ended.push_back(slot);
       }
     }
@@ -60,8 +60,7 @@ SlotMap assign(const Schedule& schedule, Begins begins, Ends ends, Reuse reuse =
 }  // namespace
 
 SlotMap activation_slots(const Schedule& schedule) {
-  return assign(
-      schedule, [](OpKind kind) { return kind == OpKind::forward; }, ends_activations);
+  return assign(schedule, [](OpKind kind) { return kind == OpKind::forward; });
 }
 
 SlotMap input_slots(const Schedule& schedule) {
@@ -70,15 +69,7 @@ SlotMap input_slots(const Schedule& schedule) {
   return assign(
       schedule,
       [](OpKind kind) { return kind == OpKind::receive_forward || kind == OpKind::forward; },
-      ends_activations,
       ring_waits ? Reuse::after_wait : Reuse::at_once);
-}
-
-SlotMap gradient_slots(const Schedule& schedule) {
-  return assign(
-      schedule,
-      [](OpKind kind) { return kind == OpKind::receive_backward || makes_input_gradient(kind); },
-      makes_input_gradient);
 }
 
 }  // namespace slackline::schedule

@@ -28,8 +28,4 @@ struct SlotMap {
 // for each other in a circle, so there a slot is given back only when a wait has ended its sends.
 [[nodiscard]] SlotMap input_slots(const Schedule& schedule);
 
-// Gradients of a chunk's output: from the post of their receive (the backward pass where nothing is
-// received) until the input gradient is made.
-[[nodiscard]] SlotMap gradient_slots(const Schedule& schedule);
-
 }  // namespace slackline::schedule

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <utility>
 
 #include "core/check.h"
 #include "core/kernels/elementwise/accumulate.h"

@@ -79,7 +79,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
       rehearsal_(rehearsal_of(options)),
       stream_({.device = options.rehearsal ? Device::cpu : options.job.device,
                .num_threads = options.num_threads,
-               .workspace_bytes = slackline::workspace_bytes(
+               .workspace_bytes = executor_workspace_bytes(
                    options.job.model, plan_.executor, {options.num_threads, options.job.device}),
                .rehearsal = rehearsal_ ? rehearsal_->clock() : nullptr}),
       parameters_(options.job.model, parameter_options(options, plan_, stream_.device())),

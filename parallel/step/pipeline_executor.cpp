@@ -1,7 +1,5 @@
 #include "parallel/step/pipeline_executor.h"
 
-#include <algorithm>
-
 #include "core/check.h"
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/schedule/forward_only.h"

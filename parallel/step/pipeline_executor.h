@@ -2,13 +2,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "core/tensor/stream.h"
 #include "core/tensor/stream_times.h"
-#include "core/tensor/workers.h"
 #include "model/loss_sum.h"
 #include "model/stage.h"
 #include "parallel/channel/channels.h"

@@ -1,7 +1,5 @@
 #include "parallel/sync/gradient_buckets.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 namespace slackline {

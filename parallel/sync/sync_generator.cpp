@@ -365,7 +365,7 @@ class Generator {
   }
 
   [[nodiscard]] schedule::TransferClass members_of(const GradientBucket& bucket) const {
-    return class_of(*bucket.holds.back(), bucket, rank_);
+    return gradient_class(*bucket.holds.back(), bucket, rank_);
   }
 
   // The weights of a table on two stages are of its class, as its gradients are.

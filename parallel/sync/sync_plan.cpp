@@ -5,8 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
-#include "parallel/plan/step_waits.h"
+#include "parallel/mesh/reported_axes.h"
 
 namespace slackline {
 
@@ -40,9 +39,9 @@ bool ends_with(const ChunkSlice& chunk, const GradientBucket& bucket) {
 
 }  // namespace
 
-schedule::TransferClass class_of(const Parameter& parameter,
-                                 const GradientBucket& bucket,
-                                 const RankPlan& rank) {
+schedule::TransferClass gradient_class(const Parameter& parameter,
+                                       const GradientBucket& bucket,
+                                       const RankPlan& rank) {
   if (bucket.kind == Kind::table) {
     return {.site = Site::embedding, .stage = 0, .phase = Phase::tail};
   }

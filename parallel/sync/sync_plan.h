@@ -10,7 +10,7 @@
 #include "core/comm/hierarchy.h"
 #include "model/parameters.h"
 #include "parallel/mesh/rank_plan.h"
-#include "parallel/plan/transfer_class.h"
+#include "parallel/schedule/transfer_class.h"
 #include "parallel/sync/gradient_buckets.h"
 
 namespace slackline {
@@ -114,9 +114,9 @@ struct SyncPlan {
 
 // The class that a parameter's gradient is of: its virtual stage's, and of the tail if the bucket
 // ends with that stage's last backward pass. REQUIRES: the bucket holds it.
-[[nodiscard]] schedule::TransferClass class_of(const Parameter& parameter,
-                                               const GradientBucket& bucket,
-                                               const RankPlan& rank);
+[[nodiscard]] schedule::TransferClass gradient_class(const Parameter& parameter,
+                                                     const GradientBucket& bucket,
+                                                     const RankPlan& rank);
 
 // The call that an op is without a codec.
 [[nodiscard]] CollectiveCall plain_call(const SyncOp& op, const SyncPlan& plan);

@@ -8,8 +8,9 @@
 #include <fmt/format.h>
 
 #include "core/comm/world.h"
-#include "parallel/predict/sent_bytes.h"
+#include "parallel/plan/sent_bytes.h"
 #include "tests/equivalence/mesh_run.h"
+#include "tests/parallel/uniform_costs.h"
 #include "tests/support/catch.h"
 
 namespace slackline::testing {
@@ -131,7 +132,8 @@ MeshRun variant_of(int variant, int tensor, int pipeline, int data) {
       variant == 1 || variant == 2 || variant == 5 ? DataStrategy::zero1 : DataStrategy::replicate;
   run.parallel.embedding_sync =
       variant == 2 || variant == 4 ? EmbeddingSync::separate : EmbeddingSync::fused;
-  run.parallel.transfers = variant == 3 ? Transfers::blocking : Transfers::asynchronous;
+  run.parallel.transfers =
+      variant == 3 ? schedule::Transfers::blocking : schedule::Transfers::asynchronous;
   if (interleaved) {
     run.parallel.schedule = ScheduleName::interleaved;
     run.parallel.chunks = 2;

@@ -8,7 +8,7 @@
 
 #include "core/comm/world.h"
 #include "parallel/choose/compression_policy.h"
-#include "parallel/predict/class_bytes.h"
+#include "parallel/plan/class_bytes.h"
 #include "tests/equivalence/distance.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/support/catch.h"

@@ -6,9 +6,9 @@
 #include <thread>
 #include <utility>
 
+#include "core/comm/forwarding_communicator.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/support/catch.h"
-#include "tests/support/forwarding_communicator.h"
 
 namespace slackline::testing {
 

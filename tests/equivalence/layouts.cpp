@@ -54,15 +54,15 @@ void add_schedules(LayoutList& list) {
   MeshRun& zb_sp = list.add("zb_h1, sequence parallel", 2, 2, 2);
   zb_sp.parallel.schedule = ScheduleName::zb_h1;
   zb_sp.parallel.sequence_parallel = true;
-  list.add("blocking", 1, 4, 2).parallel.transfers = Transfers::blocking;
+  list.add("blocking", 1, 4, 2).parallel.transfers = schedule::Transfers::blocking;
   MeshRun& blocking_gpipe = list.add("blocking gpipe", 2, 4, 1);
-  blocking_gpipe.parallel.transfers = Transfers::blocking;
+  blocking_gpipe.parallel.transfers = schedule::Transfers::blocking;
   blocking_gpipe.parallel.schedule = ScheduleName::gpipe;
   MeshRun& blocking_ring = list.add("blocking interleaved", 1, 4, 1);
   set_interleaved(blocking_ring);
-  blocking_ring.parallel.transfers = Transfers::blocking;
+  blocking_ring.parallel.transfers = schedule::Transfers::blocking;
   MeshRun& blocking_zb = list.add("blocking zb_h1", 1, 2, 2);
-  blocking_zb.parallel.transfers = Transfers::blocking;
+  blocking_zb.parallel.transfers = schedule::Transfers::blocking;
   blocking_zb.parallel.schedule = ScheduleName::zb_h1;
 }
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/plan/class_bytes.h"
 #include "parallel/plan/compression_quality.h"
-#include "parallel/predict/class_bytes.h"
 #include "tests/equivalence/sampled_step.h"
 #include "tests/support/catch.h"
 

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "compress/frame.h"
+#include "core/comm/forwarding_communicator.h"
 #include "core/comm/world.h"
 #include "core/worker.h"
 #include "tests/equivalence/distance.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/support/catch.h"
-#include "tests/support/forwarding_communicator.h"
 
 namespace slackline::testing {
 

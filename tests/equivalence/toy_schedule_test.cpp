@@ -11,6 +11,7 @@
 #include "tests/equivalence/bounds.h"
 #include "tests/equivalence/distance.h"
 #include "tests/equivalence/layouts.h"
+#include "tests/parallel/uniform_costs.h"
 #include "tests/support/catch.h"
 
 namespace slackline::testing {
@@ -88,7 +89,7 @@ TEST_CASE("the timeline of a schedule that no generator makes has the bubble of 
 }
 
 TEST_CASE("a run by a schedule that no generator makes gives the numbers of one rank") {
-  for (const auto transfers : {Transfers::asynchronous, Transfers::blocking}) {
+  for (const auto transfers : {schedule::Transfers::asynchronous, schedule::Transfers::blocking}) {
     for (const Layout& layout : plain_layouts()) {
       if (layout.run.parallel.pipeline == 1) {
         continue;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/forwarding_communicator.h"
+#include "core/comm/forwarding_communicator.h"
 
 namespace slackline::testing {
 

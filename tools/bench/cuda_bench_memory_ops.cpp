@@ -7,7 +7,6 @@
 #include "core/kernels/elementwise/bias_gradient.h"
 #include "core/kernels/elementwise/dropout.h"
 #include "core/kernels/elementwise/elementwise.h"
-#include "core/kernels/elementwise/gelu.h"
 #include "core/kernels/embedding/embedding.h"
 #include "core/kernels/loss/cross_entropy.h"
 #include "core/kernels/norm/layer_norm.h"
@@ -87,12 +86,6 @@ void elementwise(CudaBench& bench, DType dtype) {
                  .residual = take(),
                  .out = take(),
                  .key = {.probability = 0.1F, .site = {1, 2}, .step = 1}});
-  });
-  bench.timer.against_copy(bench.stream, "gelu forward " + kind, 2 * row, [&] {
-    gelu_forward(bench.stream, take(), take());
-  });
-  bench.timer.against_copy(bench.stream, "gelu backward " + kind, 3 * row, [&] {
-    gelu_backward(bench.stream, {.x = take(), .dy = take(), .dx = take()});
   });
   bench.timer.against_copy(bench.stream, "bias gradient " + kind, row, [&] {
     bias_gradient(bench.stream, take(), sums);

@@ -5,7 +5,6 @@
 //
 //   low_rank_bench [--rank 4] [--pairs 9] [--threads N]
 
-#include <cstdio>
 #include <string>
 #include <vector>
 

@@ -7,9 +7,7 @@
 //   top_k_bench [--pairs 9] [--threads N]
 
 #include <cmath>
-#include <cstdio>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include <fmt/core.h>

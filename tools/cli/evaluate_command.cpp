@@ -74,8 +74,8 @@ void print(const Results& results) {
 
 // Groups of as many tokens as a training message had: whole ones in every pass but the last.
 std::int64_t windows_per_pass(const InferenceModel& model) {
-  const std::int64_t message = std::max<std::int64_t>(
-      1, model.activation_codecs->compression().tokens / model.config.sequence);
+  const std::int64_t message =
+      std::max<std::int64_t>(1, model.activation_compression->tokens / model.config.sequence);
   return std::max(message, kEvaluationBatch / message * message);
 }
 

@@ -10,6 +10,7 @@
 #include "core/file_io.h"
 #include "core/shown_text.h"
 #include "data/formats/tokenizer_file.h"
+#include "parallel/channel/codec_filter.h"
 
 namespace slackline {
 
@@ -148,8 +149,9 @@ InferenceModel load_inference_model(const std::string& checkpoint_directory,
   Stream stream({.device = workers.device, .num_threads = workers.num_threads});
   require_model(checkpoint, model.config);
   load_weights(stream, checkpoint, *model.parameters);
-  if (const auto compression = stored_activation_compression(checkpoint, model.config)) {
-    model.activation_codecs = std::make_unique<CodecFilter>(*compression, checkpoint, workers);
+  model.activation_compression = stored_activation_compression(checkpoint, model.config);
+  if (model.activation_compression) {
+    model.activation_codecs = make_codec_filter(*model.activation_compression, checkpoint, workers);
   }
   return model;
 }

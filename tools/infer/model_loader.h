@@ -9,8 +9,9 @@
 #include "core/tensor/workers.h"
 #include "data/formats/stored_tokenizer.h"
 #include "data/tokenizers/tokenizer.h"
+#include "model/boundary_filter.h"
 #include "model/parameters.h"
-#include "tools/infer/codec_filter.h"
+#include "parallel/plan/activation_compression.h"
 
 namespace slackline {
 
@@ -46,8 +47,10 @@ struct InferenceModel {
   std::unique_ptr<Parameters> parameters{};           // layers hold its address
   std::unique_ptr<Tokenizer> tokenizer{};             // null where the checkpoint has none
   std::optional<StoredTokenizer> stored_tokenizer{};  // the same as the checkpoint's file
-  // What training's codecs did to activations; null where it compressed none.
-  std::unique_ptr<CodecFilter> activation_codecs{};
+  // What training's codecs did to activations, and a filter that does it; absent where it
+  // compressed none.
+  std::optional<ActivationCompression> activation_compression{};
+  std::unique_ptr<BoundaryFilter> activation_codecs{};
 };
 
 [[nodiscard]] InferenceModel load_inference_model(const std::string& checkpoint_directory,

@@ -1,13 +1,11 @@
 #include "tools/interop/hugging_face_config.h"
 
 #include <limits>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/kernels/norm/layer_norm.h"
 #include "core/strict_json.h"
 
 namespace slackline {

@@ -1,6 +1,5 @@
 #include "tools/plan/cost_file.h"
 
-#include <array>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -9,14 +8,13 @@
 #include "core/error.h"
 #include "core/joined_text.h"
 #include "core/json_reader.h"
-#include "parallel/predict/timeline/chrome_trace.h"
-#include "tools/plan/transfer_class_json.h"
+#include "core/json_string.h"
+#include "parallel/plan/transfer_class_json.h"
 
 namespace slackline {
 
 namespace {
 
-using schedule::json_string;
 using schedule::Seconds;
 
 constexpr std::int64_t kMostStages = 1'000'000;

@@ -7,10 +7,11 @@
 #include <fmt/format.h>
 
 #include "core/joined_text.h"
+#include "parallel/plan/class_costs.h"
+#include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/outer_round.h"
-#include "parallel/predict/rank_sync.h"
-#include "parallel/predict/sent_bytes.h"
 #include "parallel/sync/outer_plan.h"
+#include "parallel/sync/rank_sync.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_plan.h"
@@ -49,11 +50,11 @@ LinkWay together(const std::string& name, PlanJob job, const Scene& scene) {
   const MeshLists lists(job.mesh);
   const PlanHistory plans = expected_plans(job, *scene.costs, *scene.links);
   const CompressionPlan& plan = plans.back().plan;
-  const bool compresses = plan.compresses_anything();
   return {.name = name,
           .setting = name_of(job.mesh.parallel.data_strategy) +
                      (name == "compressing" ? ", policy critical_path" : ""),
-          .step = predicted_step(lists, *scene.costs, *scene.links, compresses ? &plan : nullptr),
+          .step = predicted_step(
+              lists, *scene.costs, *scene.links, class_costs(lists, plan, *scene.costs)),
           .bytes_across = all_of(step_bytes_across(lists, plan)),
           .fits = fits(job, plans, scene)};
 }

@@ -16,9 +16,9 @@
 #include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
 #include "parallel/mesh/executor_bytes.h"
-#include "parallel/predict/compression_memory.h"
-#include "parallel/predict/rank_sync.h"
+#include "parallel/plan/compression_memory.h"
 #include "parallel/sync/outer_plan.h"
+#include "parallel/sync/rank_sync.h"
 #include "parallel/sync/shared_memory.h"
 
 namespace slackline {
@@ -143,7 +143,7 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   const std::vector<MemoryItem> others = {
       {"AdamW moments (fp32)", pieces.moments},
       {"activations", activation_bytes(job.model, executor, place.pipeline)},
-      {"workspace", workspace_bytes(job.model, executor, {num_threads, job.device})},
+      {"workspace", executor_workspace_bytes(job.model, executor, {num_threads, job.device})},
       {"tokens of a step", tokens_bytes(job)},
       {"sums under way (slices of other ranks)", arriving_bytes(rank.plan), true},
       {"checkpoint staging", pieces.saved + compression.saved, true},

@@ -6,6 +6,7 @@
 
 #include "compress/codec_setting_json.h"
 #include "core/joined_text.h"
+#include "core/json_string.h"
 #include "parallel/predict/timeline/chrome_trace.h"
 #include "parallel/schedule/printer.h"
 #include "tools/plan/plan_text.h"
@@ -14,7 +15,6 @@ namespace slackline {
 
 namespace {
 
-using schedule::json_string;
 using schedule::Seconds;
 
 enum class KnownSeconds { no, yes };
@@ -40,7 +40,7 @@ std::string class_json(const PlannedClass& row, KnownSeconds known) {
                      seconds_json(row.encode),
                      seconds_json(row.decode),
                      seconds_json(row.slack, known),
-                     row.codec ? codec_setting_json(*row.codec) : "null",
+                     codec_setting_json(row.codec),
                      json_string(row.reason));
 }
 
@@ -165,12 +165,11 @@ std::string round_json(const StepPlan& plan) {
     return value ? fmt::format("{}", number(*value)) : "null";
   };
   const auto same = [](const auto& value) { return value; };
-  const std::optional<CodecSetting> codec = plan.job.compress.codec_of_rounds();
   return fmt::format(
       R"({{"workers": {}, "period": {}, "codec": {}, "bytes": {}, "seconds": {}, "coding_seconds": {}, "shortest_period": {}}})",
       plan.round->workers,
       or_null(plan.job.outer.period, same),
-      codec ? codec_setting_json(*codec) : "null",
+      codec_setting_json(plan.job.compress.codec_of_rounds()),
       plan.round->bytes,
       or_null(plan.round->seconds, [](const schedule::Seconds& seconds) { return seconds.value; }),
       plan.round->coding.value,

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "core/shown_text.h"
-#include "parallel/predict/rank_sync.h"
-#include "parallel/predict/sent_bytes.h"
+#include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/timeline/timeline_printer.h"
 #include "parallel/schedule/printer.h"
+#include "parallel/sync/rank_sync.h"
 #include "tools/plan/decided_groups.h"
 
 namespace slackline {

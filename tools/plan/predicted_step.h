@@ -1,15 +1,18 @@
 #pragma once
 
-#include "parallel/plan/compression_plan.h"
-#include "parallel/predict/rank_sync.h"
+#include <map>
+
+#include "parallel/plan/cost_model.h"
 #include "parallel/predict/step_cost_model.h"
+#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 
-// Predicts a job's step with its transfers plain, or as a plan makes them.
-[[nodiscard]] schedule::Seconds predicted_step(const MeshLists& lists,
-                                               const StepCosts& costs,
-                                               const LinkSpeeds& links,
-                                               const CompressionPlan* plan = nullptr);
+// Predicts a job's step. Transfers of classes that are not in `compressed` travel plain.
+[[nodiscard]] schedule::Seconds predicted_step(
+    const MeshLists& lists,
+    const StepCosts& costs,
+    const LinkSpeeds& links,
+    const std::map<schedule::TransferClass, schedule::ClassCost>& compressed = {});
 
 }  // namespace slackline

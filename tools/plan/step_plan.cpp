@@ -11,10 +11,11 @@
 #include "model/parameter_table.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/mesh/stage_split.h"
+#include "parallel/plan/class_bytes.h"
+#include "parallel/plan/class_costs.h"
+#include "parallel/plan/coded_gather.h"
+#include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/assumed_costs.h"
-#include "parallel/predict/class_bytes.h"
-#include "parallel/predict/class_costs.h"
-#include "parallel/predict/sent_bytes.h"
 #include "parallel/schedule/slots.h"
 #include "parallel/sync/outer_plan.h"
 #include "tools/plan/compression_plans.h"
@@ -203,7 +204,8 @@ StepPlan make_step_plan(const PlanJob& planned,
                 .links = links,
                 .plans = plans};
   const MeshLists lists(job);
-  schedule::CostModel model = cost_model(lists, known, links, plans.back().plan);
+  schedule::CostModel model =
+      cost_model(lists, known, links, coded_gathers(lists, plans.back().plan));
   const schedule::Timeline plain = schedule::make_timeline(plan.schedule, model);
   plan.slacks = schedule::class_slacks(plain);
   for (const schedule::ClassSlack& row : schedule::tensor_slacks(plain, plan.schedule, model)) {

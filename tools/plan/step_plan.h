@@ -7,8 +7,8 @@
 
 #include "model/cost/flops.h"
 #include "parallel/plan/compression_plan.h"
+#include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/outer_round.h"
-#include "parallel/predict/sent_bytes.h"
 #include "parallel/predict/step_cost_model.h"
 #include "parallel/predict/timeline/slack.h"
 #include "parallel/predict/timeline/timeline.h"

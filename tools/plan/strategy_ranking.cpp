@@ -9,8 +9,8 @@
 
 #include "core/error.h"
 #include "core/joined_text.h"
+#include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/assumed_costs.h"
-#include "parallel/predict/sent_bytes.h"
 #include "parallel/predict/timeline/timeline.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/decided_groups.h"

@@ -7,15 +7,13 @@
 
 #include "core/joined_text.h"
 #include "core/json_reader.h"
+#include "core/json_string.h"
 #include "core/shown_text.h"
 #include "data/blend.h"
-#include "parallel/predict/timeline/chrome_trace.h"
 
 namespace slackline {
 
 namespace {
-
-using schedule::json_string;
 
 // Up to four epochs repeated text teaches about as much as new text, then less and less
 // (Muennighoff et al. 2023, "Scaling Data-Constrained Language Models").

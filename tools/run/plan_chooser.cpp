@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <string>
 
+#include "compress/codec_measurement.h"
 #include "core/comm/text_exchange.h"
+#include "parallel/channel/message_trial.h"
 #include "parallel/choose/compression_guard.h"
+#include "parallel/choose/compression_policy.h"
 #include "parallel/choose/critical_path.h"
 #include "tools/plan/compression_plans.h"
-#include "tools/run/measure/codec_measurement.h"
-#include "tools/run/measure/message_trial.h"
 
 namespace slackline {
 
@@ -51,10 +52,13 @@ std::optional<MeasuredSteps> PlanChooser::first_measurement(std::int64_t first_s
 void PlanChooser::measure_codecs(CostRecorder& recorder) const {
   const MeshJob job = config_->mesh_job();
   const Workers workers{num_threads_, job.device};
-  recorder.add_codecs_beside_steps(slackline::measure_codecs(
+  recorder.codecs().add_beside_steps(slackline::measure_codecs(
       candidate_messages(config_->compress, job), job.model.hidden, workers));
-  for (const CodecError& error :
-       try_candidates(model_->kept_messages(), config_->compress, job, workers, *world_)) {
+  for (const CodecError& error : try_candidates(model_->kept_messages(),
+                                                candidates_of(config_->compress, job),
+                                                compressible_classes(job),
+                                                workers,
+                                                *world_)) {
     model_->channels().errors().note_trial(error);
   }
   model_->kept_messages().begin_step();

@@ -40,8 +40,8 @@ TrainingStart open_start(TrainConfig& config,
                                             links_of_run(config.network, options.links),
                                             is_first_rank ? &directory : nullptr);
   if (config.device == Device::cuda) {
-    reserve_device_memory(
-        memory_plan(plan_job(config), place_of(groups), start.plans, options.num_threads));
+    reserve_device_memory(memory_plan(
+        plan_job(config), place_of(groups), start.compression.plans, options.num_threads));
   }
   return start;
 }
@@ -145,8 +145,8 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
               .optimizer = config_.optimizer,
               .seed = config.run.seed,
               .num_threads = options.num_threads,
-              .compression = start_.plans,
-              .codec_errors = start_.codec_errors,
+              .compression = start_.compression.plans,
+              .codec_errors = start_.compression.errors,
               .sampled = sampled_steps(config.compress),
               .cuda_graphs = config.run.cuda_graphs,
               .may_skip = config.run.on_nonfinite == OnNonFinite::skip},
@@ -209,7 +209,7 @@ ExitCode Trainer::run() {
   report_dropped_state(start_.stored_compression, start_.taken_compression, *world_);
   if (is_first_rank()) {
     const PlanFiles plan =
-        plan_files(read_step_plan(plan_job(config_), {}, options_.links, start_.plans));
+        plan_files(read_step_plan(plan_job(config_), {}, options_.links, start_.compression.plans));
     directory_.start(resolved_text(options_.resolved_config, config_), plan, start_.step);
     report_data(config_, start_.data, directory_);
     warn_of_unstable_rounds(config_.outer);

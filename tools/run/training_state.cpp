@@ -12,8 +12,8 @@
 #include "core/kernels/update/outer_step.h"
 #include "core/log.h"
 #include "parallel/mesh/stage_split.h"
+#include "parallel/plan/activation_compression.h"
 #include "tools/config/config_job.h"
-#include "tools/infer/activation_compression.h"
 #include "tools/infer/model_loader.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/run/compression_state.h"
@@ -90,9 +90,7 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
   start.step = start.checkpoint->step();
   start.skips = start.checkpoint->skips();
   if (has_stages_of(*start.checkpoint, config)) {
-    ResumedPlans resumed = resumed_plans(start.plans, start.checkpoint->documents().plan);
-    start.plans = std::move(resumed.plans);
-    start.codec_errors = std::move(resumed.errors);
+    start.compression = resumed_plans(start.compression.plans, start.checkpoint->documents().plan);
   }
   nlohmann::ordered_json::parse(start.checkpoint->documents().data)["epochs"].get_to(start.order);
 }
@@ -334,7 +332,7 @@ TrainingStart open_training_start(TrainConfig& config,
       directory->refuse_occupied();
     }
   }
-  TrainingStart start{.plans = compression_plans(plan_job(config), links)};
+  TrainingStart start{.compression = {.plans = compression_plans(plan_job(config), links)}};
   const bool is_first_rank = directory != nullptr;
   open_source(config, resume, is_first_rank, start);
   start.data = open_data(config.data, config.model.vocab, config.model.sequence);

@@ -9,6 +9,7 @@
 #include "core/checkpoint/contents.h"
 #include "data/data_members.h"
 #include "data/dataset.h"
+#include "parallel/plan/compression_plan_json.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/outer_loop.h"
 #include "tools/config/train_config.h"
@@ -30,8 +31,7 @@ struct TrainingStart {
   std::int64_t step = 0;             // completed
   std::int64_t skips = 0;            // skipped steps in a row up to that one
   std::vector<MemberOrder> order{};  // of the training data, as the checkpoint stored it
-  PlanHistory plans{};               // of compression: the config's, or what became of them
-  CodecErrors codec_errors{};        // measured before, likewise
+  StoredPlans compression{};         // the config's, or what became of them
   // Names of compression state: what the checkpoint has, and what this rank took of it.
   std::vector<std::string> stored_compression{};
   std::vector<std::string> taken_compression{};

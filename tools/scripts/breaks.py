@@ -34,7 +34,7 @@ BREAKS = [
           "                              int ranks) {\n  arrived(stream, right_);\n",
           "                              int ranks) {\n"),
     Break("epilogue_begin", "the cool-down begins one pass late",
-          "parallel/plan/transfer_class.cpp",
+          "parallel/schedule/transfer_class.cpp",
           "i >= after_last_forward ? Phase::cooldown",
           "i > after_last_forward  ? Phase::cooldown"),
     Break("sum_scale", "every rank takes the whole decoded sum off its residual, not its share",

@@ -14,7 +14,7 @@ from pathlib import Path
 from source_tree import CPP_SUFFIXES, HEADER_SUFFIXES, ROOT, blank_comments, list_files
 
 MACHINE = {"core", "core/cuda", "core/tensor", "core/kernels", "core/comm", "core/checkpoint"}
-VALUES = {"parallel/schedule", "parallel/mesh", "parallel/plan", "parallel/sync"}
+VALUES = {"parallel/schedule", "parallel/mesh", "parallel/sync", "parallel/plan"}
 STEP = {"parallel/channel", "parallel/step"}
 FORESIGHT = {"parallel/predict", "parallel/predict/timeline", "parallel/choose"}
 TRAINING = MACHINE | VALUES | {"model", "model/cost", "compress", "optim"}
@@ -33,12 +33,13 @@ ALLOWED = {
     "optim": MACHINE | {"compress"},
     "parallel/schedule": set(),  # pure data: it may not even use core
     "parallel/mesh": MACHINE | {"model", "model/cost", "parallel/schedule"},
-    "parallel/plan": MACHINE | {"model", "compress", "parallel/schedule", "parallel/mesh"},
-    "parallel/sync": MACHINE | VALUES | {"model", "compress"},
+    "parallel/sync": MACHINE | {"model", "parallel/schedule", "parallel/mesh"},
+    "parallel/plan": MACHINE | {"model", "model/cost", "compress", "parallel/schedule",
+                                "parallel/mesh", "parallel/sync"},
     # What runs a step and what foresees it do not know each other.
     "parallel/channel": MACHINE | VALUES | {"model", "compress"},
     "parallel/step": TRAINING | STEP,
-    "parallel/predict/timeline": {"parallel/schedule", "parallel/plan"},
+    "parallel/predict/timeline": {"core", "parallel/schedule", "parallel/plan"},
     "parallel/predict": TRAINING | {"parallel/predict/timeline"},
     "parallel/choose": TRAINING | FORESIGHT,
     "tools/plan": TRAINING | FORESIGHT | {"data"},

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
-#include "parallel/predict/timeline/chrome_trace.h"
+#include "core/json_string.h"
 #include "tools/config/config_job.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/sweep/child_process.h"
@@ -16,8 +16,6 @@
 namespace slackline {
 
 namespace {
-
-using schedule::json_string;
 
 struct BaseConfig {
   std::string text;

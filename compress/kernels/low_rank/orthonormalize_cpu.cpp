@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "compress/kernels/low_rank/orthonormalize.h"
 #include "compress/kernels/low_rank/thin_products.h"

@@ -1,4 +1,3 @@
-#include <array>
 #include <vector>
 
 #include "compress/kernels/quantize/quantize.h"

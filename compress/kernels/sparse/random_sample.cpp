@@ -1,12 +1,10 @@
 #include "compress/kernels/sparse/random_sample.h"
 
 #include <limits>
-#include <span>
 #include <string>
 
 #include "core/kernels/dispatch.h"
 #include "core/kernels/operand.h"
-#include "core/random_permutation.h"
 
 namespace slackline {
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/comm/forwarding_communicator.h"
 #include "core/comm/hierarchy.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/error.h"
@@ -61,10 +62,10 @@ class StagedState final : public Transfer::State {
   std::shared_ptr<const CudaEvent> copied_;
 };
 
-class HostStagedCommunicator final : public Communicator {
+class HostStagedCommunicator final : public ForwardingCommunicator {
  public:
   HostStagedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<HostStaging> staging)
-      : inner_(std::move(inner)), staging_(std::move(staging)) {}
+      : ForwardingCommunicator(std::move(inner)), staging_(std::move(staging)) {}
 
   ~HostStagedCommunicator() override {
     try {
@@ -77,19 +78,13 @@ class HostStagedCommunicator final : public Communicator {
   HostStagedCommunicator(const HostStagedCommunicator&) = delete;
   HostStagedCommunicator& operator=(const HostStagedCommunicator&) = delete;
 
-  [[nodiscard]] int rank() const override { return inner_->rank(); }
-
-  [[nodiscard]] int size() const override { return inner_->size(); }
-
-  [[nodiscard]] const std::string& axis() const override { return inner_->axis(); }
-
   Transfer send(const Tensor& data,
                 int to,
                 const TransferNote& note,
                 const TransferWork& work) override {
     const Ways ways{.out = all_of(data), .in_parts = true};
     return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
-      return inner_->send(host, to, note, w);
+      return real().send(host, to, note, w);
     });
   }
 
@@ -99,7 +94,7 @@ class HostStagedCommunicator final : public Communicator {
                    const TransferWork& work) override {
     const Ways ways{.in = all_of(data), .in_parts = true};
     return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
-      return inner_->receive(host, from, note, w);
+      return real().receive(host, from, note, w);
     });
   }
 
@@ -109,7 +104,7 @@ class HostStagedCommunicator final : public Communicator {
                       const TransferWork& work) override {
     const Ways ways{.out = all_of(data), .in = all_of(data)};
     return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
-      return inner_->all_reduce(host, note, order, w);
+      return real().all_reduce(host, note, order, w);
     });
   }
 
@@ -119,7 +114,7 @@ class HostStagedCommunicator final : public Communicator {
                           const TransferWork& work) override {
     const Ways ways{.out = all_of(data), .in = owned_of(data)};
     return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
-      return inner_->reduce_scatter(host, note, order, w);
+      return real().reduce_scatter(host, note, order, w);
     });
   }
 
@@ -128,7 +123,7 @@ class HostStagedCommunicator final : public Communicator {
                       const TransferWork& work) override {
     const Ways ways{.out = owned_of(data), .in = all_of(data)};
     return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
-      return inner_->all_gather(host, note, w);
+      return real().all_gather(host, note, w);
     });
   }
 
@@ -138,7 +133,7 @@ class HostStagedCommunicator final : public Communicator {
                       const TransferWork& work) override {
     staging_->look();
     if (!is_staged(from)) {
-      return inner_->all_to_all(from, to, note, work);
+      return real().all_to_all(from, to, note, work);
     }
     SL_CHECK(from.raw() != to.raw(), "an all-to-all in place");
     if (work.worker != nullptr) {
@@ -151,7 +146,7 @@ class HostStagedCommunicator final : public Communicator {
     landing.copied.push_back(staging_->copy_out(from, sent));
     const TransferWork staged{.start_before = staging_->when(landing.copied.back()),
                               .ended = [gate = *landing.gate] { gate.open(); }};
-    landing.transfer = inner_->all_to_all(sent, arrived, note, staged);
+    landing.transfer = real().all_to_all(sent, arrived, note, staged);
     // The rank's own slice goes nowhere, so it may be taken before the copies of it have been made.
     landing.results = {{arrived, to}};
     landing.results.push_back({part_of(from, own_of(from)), part_of(to, own_of(to))});
@@ -164,47 +159,25 @@ class HostStagedCommunicator final : public Communicator {
                      const TransferWork& work) override {
     const Ways ways = rank() == root ? Ways{.out = all_of(data)} : Ways{.in = all_of(data)};
     return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
-      return inner_->broadcast(host, root, note, w);
+      return real().broadcast(host, root, note, w);
     });
   }
 
   Transfer barrier(const TransferNote& note) override {
     staging_->look();
-    return inner_->barrier(note);
+    return real().barrier(note);
   }
 
   std::unique_ptr<Communicator> group(const std::string& axis,
                                       const std::vector<int>& members,
                                       Urgency urgency) override {
-    return host_staged(inner_->group(axis, members, urgency), staging_);
+    return host_staged(real().group(axis, members, urgency), staging_);
   }
-
-  [[nodiscard]] std::size_t bytes_sent() const override { return inner_->bytes_sent(); }
-
-  [[nodiscard]] std::size_t bytes_sent_across() const override {
-    return inner_->bytes_sent_across();
-  }
-
-  void record_transfers(bool on) override { inner_->record_transfers(on); }
 
   [[nodiscard]] std::vector<TransferRecord> take_records() override {
     staging_->finish();
-    return inner_->take_records();
+    return real().take_records();
   }
-
-  [[nodiscard]] double now() const override { return inner_->now(); }
-
-  [[nodiscard]] const std::vector<int>& nodes() const override { return inner_->nodes(); }
-
-  void set_links(const Cluster& links) override { inner_->set_links(links); }
-
-  void set_hierarchy(const Hierarchy& hierarchy) override { inner_->set_hierarchy(hierarchy); }
-
-  [[nodiscard]] const Hierarchy& hierarchy() const override { return inner_->hierarchy(); }
-
-  void fail(const std::string& reason) override { inner_->fail(reason); }
-
-  [[nodiscard]] bool has_failed() const override { return inner_->has_failed(); }
 
  private:
   // Which elements a transfer reads of the device's memory, and which it writes.
@@ -294,7 +267,7 @@ class HostStagedCommunicator final : public Communicator {
     staged.after = taking.after;
     landing.gate = staging_->take_gate();
     staged.ended = [gate = *landing.gate] { gate.open(); };
-    landing.transfer = inner_->all_to_all(sent, arrived, note, staged);
+    landing.transfer = real().all_to_all(sent, arrived, note, staged);
     return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), nullptr));
   }
 
@@ -337,7 +310,6 @@ class HostStagedCommunicator final : public Communicator {
     return staged;
   }
 
-  std::unique_ptr<Communicator> inner_;
   std::shared_ptr<HostStaging> staging_;
 };
 

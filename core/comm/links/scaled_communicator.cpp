@@ -5,103 +5,70 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/comm/forwarding_communicator.h"
 
 namespace slackline {
 
 namespace {
 
-class ScaledCommunicator final : public Communicator {
+class ScaledCommunicator final : public ForwardingCommunicator {
  public:
   ScaledCommunicator(std::unique_ptr<Communicator> inner, double scale)
-      : inner_(std::move(inner)), scale_(scale) {}
-
-  [[nodiscard]] int rank() const override { return inner_->rank(); }
-
-  [[nodiscard]] int size() const override { return inner_->size(); }
-
-  [[nodiscard]] const std::string& axis() const override { return inner_->axis(); }
+      : ForwardingCommunicator(std::move(inner)), scale_(scale) {}
 
   Transfer send(const Tensor& data,
                 int to,
                 const TransferNote& note,
                 const TransferWork& work) override {
-    return inner_->send(cut(data), to, note, work);
+    return real().send(cut(data), to, note, work);
   }
 
   Transfer receive(const Tensor& data,
                    int from,
                    const TransferNote& note,
                    const TransferWork& work) override {
-    return inner_->receive(cut(data), from, note, work);
+    return real().receive(cut(data), from, note, work);
   }
 
   Transfer all_reduce(const Tensor& data,
                       const TransferNote& note,
                       SumOrder order,
                       const TransferWork& work) override {
-    return inner_->all_reduce(cut(data), noted(note, data), order, work);
+    return real().all_reduce(cut(data), noted(note, data), order, work);
   }
 
   Transfer reduce_scatter(const Tensor& data,
                           const TransferNote& note,
                           SumOrder order,
                           const TransferWork& work) override {
-    return inner_->reduce_scatter(cut(data), noted(note, data), order, work);
+    return real().reduce_scatter(cut(data), noted(note, data), order, work);
   }
 
   Transfer all_gather(const Tensor& data,
                       const TransferNote& note,
                       const TransferWork& work) override {
-    return inner_->all_gather(cut(data), noted(note, data), work);
+    return real().all_gather(cut(data), noted(note, data), work);
   }
 
   Transfer all_to_all(const Tensor& from,
                       const Tensor& to,
                       const TransferNote& note,
                       const TransferWork& work) override {
-    return inner_->all_to_all(cut(from, size()), cut(to, size()), note, work);
+    return real().all_to_all(cut(from, size()), cut(to, size()), note, work);
   }
 
   Transfer broadcast(const Tensor& data,
                      int root,
                      const TransferNote& note,
                      const TransferWork& work) override {
-    return inner_->broadcast(cut(data), root, note, work);
+    return real().broadcast(cut(data), root, note, work);
   }
-
-  Transfer barrier(const TransferNote& note) override { return inner_->barrier(note); }
 
   std::unique_ptr<Communicator> group(const std::string& axis,
                                       const std::vector<int>& members,
                                       Urgency urgency) override {
-    return scaled(inner_->group(axis, members, urgency), scale_);
+    return scaled(real().group(axis, members, urgency), scale_);
   }
-
-  [[nodiscard]] std::size_t bytes_sent() const override { return inner_->bytes_sent(); }
-
-  [[nodiscard]] std::size_t bytes_sent_across() const override {
-    return inner_->bytes_sent_across();
-  }
-
-  void record_transfers(bool on) override { inner_->record_transfers(on); }
-
-  [[nodiscard]] std::vector<TransferRecord> take_records() override {
-    return inner_->take_records();
-  }
-
-  [[nodiscard]] double now() const override { return inner_->now(); }
-
-  [[nodiscard]] const std::vector<int>& nodes() const override { return inner_->nodes(); }
-
-  void set_links(const Cluster& links) override { inner_->set_links(links); }
-
-  void set_hierarchy(const Hierarchy& hierarchy) override { inner_->set_hierarchy(hierarchy); }
-
-  [[nodiscard]] const Hierarchy& hierarchy() const override { return inner_->hierarchy(); }
-
-  void fail(const std::string& reason) override { inner_->fail(reason); }
-
-  [[nodiscard]] bool has_failed() const override { return inner_->has_failed(); }
 
  private:
   // Says which message a cut one stands for.
@@ -123,7 +90,6 @@ class ScaledCommunicator final : public Communicator {
     return {data.raw(), data.dtype(), {std::min(elements, parts * multiple)}, data.device()};
   }
 
-  std::unique_ptr<Communicator> inner_;
   double scale_;
 };
 

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/json_string.h"
 #include "parallel/schedule/printer.h"
 
 namespace slackline::schedule {
@@ -28,26 +29,6 @@ void append_bar(std::ostream& out, const TraceBar& bar, int thread) {
 }
 
 }  // namespace
-
-std::string json_string(const std::string& text) {
-  constexpr char kHex[] = "0123456789abcdef";
-  constexpr unsigned char kFirstPrintable = 0x20;
-  std::string json = "\"";
-  for (const char character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (character == '"' || character == '\\') {
-      json += '\\';
-      json += character;
-    } else if (byte < kFirstPrintable) {
-      json += "\\u00";
-      json += kHex[byte / 16];
-      json += kHex[byte % 16];
-    } else {
-      json += character;
-    }
-  }
-  return json + "\"";
-}
 
 std::string chrome_trace(const std::vector<TraceBar>& bars) {
   std::ostringstream out;

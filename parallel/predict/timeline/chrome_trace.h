@@ -25,7 +25,4 @@ struct TraceBar {
 // The bars of a timeline: compute, the transfers that a rank sends by site, and its waiting.
 [[nodiscard]] std::vector<TraceBar> trace_bars(const Schedule& schedule, const Timeline& timeline);
 
-// `text` between double quotes, escaped for JSON.
-[[nodiscard]] std::string json_string(const std::string& text);
-
 }  // namespace slackline::schedule

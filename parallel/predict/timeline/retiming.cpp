@@ -108,7 +108,7 @@ Retiming::Retiming(const Schedule& schedule,
         const auto found = std::find(classes.begin(), classes.end(), node.node.members);
         copied.of_class =
             found == classes.end() ? kFixed : static_cast<int>(found - classes.begin());
-        copied.cost = class_cost(costs, node.node.members);
+        copied.cost = cost_of_class(costs, node.node.members);
       }
     }
     graph_->num_early = late ? graph_->num_early : graph_->nodes.size();

@@ -59,7 +59,7 @@ class Simulation {
     std::vector<Taken> list;
     list.reserve(graph.nodes.size());
     for (GraphNode& node : graph.nodes) {
-      const ClassCost cost = node.has_codec ? class_cost(costs, node.node.members) : ClassCost{};
+      const ClassCost cost = node.has_codec ? cost_of_class(costs, node.node.members) : ClassCost{};
       list.push_back(
           {.duration = node.timing.duration(cost), .service = node.timing.service(cost)});
       for (Edge& edge : node.node.after) {

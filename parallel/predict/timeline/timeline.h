@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "parallel/plan/cost_model.h"
-#include "parallel/plan/transfer_class.h"
 #include "parallel/schedule/ops.h"
+#include "parallel/schedule/transfer_class.h"
 #include "parallel/schedule/unit.h"
 
 // When everything in a step happens under a cost model, found by simulating its events.

@@ -99,7 +99,7 @@ class GraphBuilder {
     const TransferId sent = id_of_send(op);
     const TransferClass members{.site = sent.site, .stage = sent.stage, .phase = phase};
     const Bytes plain = transfer_bytes(costs_, sent);
-    const double share = class_cost(costs_, members).share;
+    const double share = cost_of_class(costs_, members).share;
     const Bytes bytes{
         static_cast<std::size_t>(std::lround(share * static_cast<double>(plain.value)))};
     const Link& link = link_between(costs_, from, to);

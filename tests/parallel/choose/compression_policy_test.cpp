@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "parallel/schedule/make_schedule.h"
+#include "tests/parallel/schedule/members_of.h"
 #include "tests/support/catch.h"
 
 namespace slackline {
@@ -150,7 +151,8 @@ TEST_CASE("plans of all, list and optimus_cc equal their golden text") {
 }
 
 TEST_CASE("optimus_cc compresses the last min(m, p - s) backward messages of each boundary") {
-  for (const Transfers transfers : {Transfers::asynchronous, Transfers::blocking}) {
+  for (const schedule::Transfers transfers :
+       {schedule::Transfers::asynchronous, schedule::Transfers::blocking}) {
     for (int p = 2; p <= 8; ++p) {
       for (int m = 1; m <= 12; ++m) {
         const MeshJob job = job_of({.pipeline = p, .transfers = transfers}, m);

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "core/json_reader.h"
-#include "parallel/predict/class_bytes.h"
-#include "parallel/predict/class_costs.h"
+#include "parallel/plan/class_bytes.h"
+#include "parallel/plan/class_costs.h"
 #include "parallel/predict/timeline/timeline.h"
 #include "tests/support/catch.h"
 
@@ -271,6 +271,14 @@ TEST_CASE(
   CHECK(row_of(chosen.plan, kCooldown).codec == CodecSetting{.kind = CodecKind::cast});
   CHECK_FALSE(row_of(chosen.plan, kGradients).codec);
   CHECK_THAT(row_of(chosen.plan, kGradients).reason, Contains("no candidate"));
+}
+
+TEST_CASE("a boundary's messages are candidates of no ranks, each once for a setting and a shape") {
+  const std::vector<CandidateMessage> messages =
+      candidate_messages(read(R"({"policy": "critical_path", "data_gradient": {"codec": "cast"},
+          "pipeline_backward": {"candidates": [{"codec": "cast"}, {"codec": "low_rank", "rank": 2}]}})"),
+                         job_of(kMesh));
+  CHECK(std::ranges::count(messages, 0, &CandidateMessage::ranks) == 2);
 }
 
 TEST_CASE("a codec that takes longer than it saves is not chosen") {

@@ -8,6 +8,7 @@
 #include "parallel/predict/timeline/slack.h"
 #include "parallel/predict/timeline/timeline.h"
 #include "parallel/schedule/make_schedule.h"
+#include "tests/parallel/uniform_costs.h"
 #include "tests/support/catch.h"
 
 namespace slackline::schedule::testing {

@@ -57,7 +57,7 @@ TEST_CASE("an empty parallel section is one rank, asynchronous 1F1B") {
   CHECK(config.stage_layers.empty());
   CHECK_FALSE(config.sequence_parallel);
   CHECK(config.data_strategy == DataStrategy::replicate);
-  CHECK(config.transfers == Transfers::asynchronous);
+  CHECK(config.transfers == schedule::Transfers::asynchronous);
   CHECK(config.embedding_sync == EmbeddingSync::fused);
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("every key of the parallel section is read") {
   CHECK(config.stage_layers == std::vector<int>{1, 3, 3, 1});
   CHECK(config.sequence_parallel);
   CHECK(config.data_strategy == DataStrategy::zero1);
-  CHECK(config.transfers == Transfers::blocking);
+  CHECK(config.transfers == schedule::Transfers::blocking);
   CHECK(config.embedding_sync == EmbeddingSync::separate);
   CHECK(read(R"({"schedule": "gpipe"})").schedule == ScheduleName::gpipe);
   CHECK(read(R"({"schedule": "zb_h1"})").schedule == ScheduleName::zb_h1);

@@ -1,7 +1,8 @@
-#include "parallel/schedule/formulas.h"
+#include "tests/parallel/schedule/formulas.h"
 
 #include "parallel/predict/timeline/timeline.h"
 #include "tests/parallel/schedule/every_schedule.h"
+#include "tests/parallel/uniform_costs.h"
 #include "tests/support/catch.h"
 
 namespace slackline::schedule::testing {

@@ -74,10 +74,4 @@ TEST_CASE("interleaved ranks that wait take a slot again only after the wait tha
   }
 }
 
-TEST_CASE("a rank holds two gradients where its cool-down receives early, the last rank one") {
-  const Schedule schedule =
-      make_schedule(Kind::one_f_one_b, {.num_ranks = 4, .num_micro_batches = 8});
-  CHECK(gradient_slots(schedule).num_slots == std::vector<int>{2, 2, 2, 1});
-}
-
 }  // namespace slackline::schedule::testing

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/predict/rank_sync.h"
-#include "parallel/sync/coded_round.h"
+#include "parallel/plan/coded_round.h"
+#include "parallel/sync/rank_sync.h"
 #include "tests/support/catch.h"
 
 namespace slackline {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "parallel/mesh/mesh.h"
-#include "parallel/predict/rank_sync.h"
+#include "parallel/sync/rank_sync.h"
 #include "parallel/sync/sync_validator.h"
 #include "tests/support/catch.h"
 

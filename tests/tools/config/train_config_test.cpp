@@ -131,7 +131,7 @@ TEST_CASE("the parallel section is read whole") {
   REQUIRE(plain.num_ranks() == 1);
   REQUIRE(plain.schedule == ScheduleName::one_f_one_b);
   REQUIRE(plain.data_strategy == DataStrategy::replicate);
-  REQUIRE(plain.transfers == Transfers::asynchronous);
+  REQUIRE(plain.transfers == schedule::Transfers::asynchronous);
   REQUIRE(plain.embedding_sync == EmbeddingSync::fused);
   REQUIRE_FALSE(plain.sequence_parallel);
 
@@ -154,7 +154,7 @@ TEST_CASE("the parallel section is read whole") {
   REQUIRE(mesh.stage_layers == std::vector<int>{2, 1, 2, 1});
   REQUIRE(mesh.sequence_parallel);
   REQUIRE(mesh.data_strategy == DataStrategy::zero1);
-  REQUIRE(mesh.transfers == Transfers::blocking);
+  REQUIRE(mesh.transfers == schedule::Transfers::blocking);
   REQUIRE(mesh.embedding_sync == EmbeddingSync::separate);
   REQUIRE(config.num_micro_batches() == 4);
 }

@@ -230,7 +230,7 @@ TEST_CASE("a checkpoint's plans of critical_path go on, whatever the config woul
   PlanHistory chosen = slow;
   chosen.push_back({.from_step = 3, .plan = fast[0].plan});
   for (const PlanHistory& plans : {slow, chosen}) {
-    const ResumedPlans resumed = resumed_plans(fast, plan_document(plans.back(), plans, errors));
+    const StoredPlans resumed = resumed_plans(fast, plan_document(plans.back(), plans, errors));
     CHECK(resumed.plans == plans);
     CHECK(resumed.errors == errors);
   }

@@ -9,10 +9,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/comm/forwarding_communicator.h"
 #include "core/comm/world.h"
 #include "core/file_io.h"
 #include "tests/support/catch.h"
-#include "tests/support/forwarding_communicator.h"
 #include "tests/tools/run/training_run.h"
 #include "tools/run/trainer.h"
 

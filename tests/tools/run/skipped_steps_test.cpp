@@ -13,13 +13,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/checkpoint/checkpoint.h"
+#include "core/comm/forwarding_communicator.h"
 #include "core/comm/world.h"
 #include "core/file_io.h"
 #include "optim/learning_rate.h"
 #include "tests/reference/adamw_oracle.h"
 #include "tests/support/catch.h"
 #include "tests/support/closeness.h"
-#include "tests/support/forwarding_communicator.h"
 #include "tests/tools/run/training_run.h"
 #include "tools/run/trainer.h"
 

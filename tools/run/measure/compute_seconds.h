@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/plan/step_waits.h"
 #include "parallel/step/mesh_model.h"
-#include "parallel/step/wait_times.h"
 
 namespace slackline {
 

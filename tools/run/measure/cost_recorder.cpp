@@ -1,29 +1,17 @@
 #include "tools/run/measure/cost_recorder.h"
 
 #include <algorithm>
-#include <iterator>
-#include <set>
 #include <sstream>
+#include <string>
 
 #include <fmt/format.h>
 
-#include "compress/codec_setting_json.h"
 #include "core/check.h"
 #include "core/comm/text_exchange.h"
-#include "core/joined_text.h"
-#include "core/json_reader.h"
 #include "parallel/predict/assumed_costs.h"
 #include "tools/run/measure/compute_seconds.h"
 
 namespace slackline {
-
-namespace {
-
-schedule::Seconds seconds(double value) {
-  return schedule::Seconds{value};
-}
-
-}  // namespace
 
 CostKind cost_kind(schedule::OpKind kind) {
   switch (kind) {
@@ -61,15 +49,14 @@ bool CostRecorder::add(const AccountedStep& step, const MeasuredSteps& measured)
   for (const auto& [key, sum] : op_sums(step)) {
     ops_[key].add_step(sum, measured.at_once);
   }
-  add_codecs(step.times.codecs, codecs_);
+  codecs_.add_in_step(step.times.codecs);
   return step.record.step == measured.last;
 }
 
 void CostRecorder::restart() {
   step_seconds_ = {};
   ops_.clear();
-  codecs_.clear();
-  codecs_beside_steps_.clear();
+  codecs_ = {};
 }
 
 CostRecorder::OpSums CostRecorder::op_sums(const AccountedStep& step) const {
@@ -85,18 +72,6 @@ CostRecorder::OpSums CostRecorder::op_sums(const AccountedStep& step) const {
         (step.times.update_end - step.times.update_begin) / num_chunks, 1.0);
   }
   return sums;
-}
-
-void CostRecorder::add_codecs_beside_steps(const std::vector<CodecTimes>& codecs) {
-  add_codecs(codecs, codecs_beside_steps_);
-}
-
-void CostRecorder::add_codecs(const std::vector<CodecTimes>& codecs, CodecTable& table) {
-  for (const CodecTimes& codec : codecs) {
-    CodecSums& sums = table[{codec_setting_json(codec.setting), codec.shape, codec.sent_bytes}];
-    sums.encode.add(codec.encode.seconds, static_cast<double>(codec.encode.calls));
-    sums.decode.add(codec.decode.seconds, static_cast<double>(codec.decode.calls));
-  }
 }
 
 StepCosts CostRecorder::costs() {
@@ -119,64 +94,10 @@ StepCosts CostRecorder::costs() {
   }
   StepCosts costs;
   for (const auto& [key, mean] : slowest) {
-    costs.ops.push_back({.stage = key.first, .kind = key.second, .seconds = seconds(mean)});
+    costs.ops.push_back({.stage = key.first, .kind = key.second, .seconds = {mean}});
   }
-  costs.codecs = codec_costs();
+  costs.codecs = codecs_.costs(*world_);
   return with_parts(job_, costs);
-}
-
-CostRecorder::CodecTable CostRecorder::slowest_codecs(const CodecTable& table) {
-  std::string own;
-  for (const auto& [key, sums] : table) {
-    own += fmt::format("{}\n{} {} {} {}\n",
-                       key.codec,
-                       key.sent_bytes,
-                       sums.encode.mean(),
-                       sums.decode.mean(),
-                       joined(key.shape, " "));
-  }
-  CodecTable slowest;
-  for (const std::string& text : exchange_texts(*world_, own, "costs of codecs")) {
-    std::istringstream lines(text);
-    CodecKey key;
-    std::string numbers;
-    while (std::getline(lines, key.codec) && std::getline(lines, numbers)) {
-      std::istringstream fields(numbers);
-      double encode = 0.0;
-      double decode = 0.0;
-      fields >> key.sent_bytes >> encode >> decode;
-      key.shape.assign(std::istream_iterator<std::int64_t>(fields), {});
-      CodecSums& sums = slowest[key];
-      sums.encode = {.seconds = std::max(sums.encode.seconds, encode), .count = 1.0};
-      sums.decode = {.seconds = std::max(sums.decode.seconds, decode), .count = 1.0};
-    }
-  }
-  return slowest;
-}
-
-// What a codec took in steps replaces what it took beside them, whatever the shapes.
-std::vector<CodecCost> CostRecorder::codec_costs() {
-  CodecTable all = slowest_codecs(codecs_);
-  std::set<std::string> used;
-  for (const auto& [key, sums] : all) {
-    used.insert(key.codec);
-  }
-  for (const auto& [key, sums] : slowest_codecs(codecs_beside_steps_)) {
-    if (!used.contains(key.codec)) {
-      all.emplace(key, sums);
-    }
-  }
-  std::vector<CodecCost> costs;
-  for (const auto& [key, sums] : all) {
-    JsonReader setting = JsonReader::parse(key.codec, "a codec that another rank measured");
-    costs.push_back({.codec = read_codec_setting(setting),
-                     .shape = key.shape,
-                     .dtype = std::string(name_of(DType::f32)),
-                     .encode = seconds(sums.encode.mean()),
-                     .decode = seconds(sums.decode.mean()),
-                     .sent_bytes = key.sent_bytes});
-  }
-  return costs;
 }
 
 }  // namespace slackline

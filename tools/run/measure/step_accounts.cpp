@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "parallel/predict/class_bytes.h"
+#include "parallel/plan/class_bytes.h"
 #include "parallel/predict/outer_round.h"
 #include "tools/run/measure/compute_seconds.h"
 

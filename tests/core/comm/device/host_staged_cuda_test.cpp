@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "core/comm/device/host_staged.h"
+#include "core/comm/forwarding_communicator.h"
 #include "core/comm/world.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "tests/core/comm/comm_checks.h"
 #include "tests/core/comm/hierarchy_checks.h"
 #include "tests/support/catch.h"
-#include "tests/support/forwarding_communicator.h"
 #include "tests/support/guarded_tensor.h"
 #include "tests/support/thread_counts.h"
 

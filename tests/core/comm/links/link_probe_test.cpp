@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/comm/forwarding_communicator.h"
 #include "core/comm/links/link_model.h"
 #include "core/comm/world.h"
 #include "tests/support/catch.h"
-#include "tests/support/forwarding_communicator.h"
 
 namespace slackline::testing {
 

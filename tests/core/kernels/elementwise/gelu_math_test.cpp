@@ -2,9 +2,12 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "tests/reference/gelu_oracle.h"
 #include "tests/support/catch.h"
+#include "tests/support/closeness.h"
+#include "tests/support/finite_differences.h"
 
 namespace slackline {
 
@@ -19,6 +22,15 @@ float derivative_of(float x) {
 }
 
 }  // namespace
+
+TEST_CASE("the GELU oracle's derivative agrees with finite differences") {
+  for (double x = -6.0; x < 6.0; x += 0.37) {
+    const auto f = [](const std::vector<double>& at) { return reference::gelu(at[0]); };
+    REQUIRE(testing::worst_mismatch(testing::finite_differences(f, {x}),
+                                    std::vector<double>{reference::gelu_derivative(x)},
+                                    {.absolute = 1e-8}) == "");
+  }
+}
 
 TEST_CASE("vector GELU is exact to 1e-6 relative where it counts, and absolutely everywhere") {
   double worst_relative = 0.0;

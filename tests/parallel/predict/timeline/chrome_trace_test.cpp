@@ -1,13 +1,10 @@
 #include "parallel/predict/timeline/chrome_trace.h"
 
 #include "parallel/schedule/make_schedule.h"
+#include "tests/parallel/uniform_costs.h"
 #include "tests/support/catch.h"
 
 namespace slackline::schedule::testing {
-
-TEST_CASE("strings are escaped for JSON") {
-  CHECK(json_string("a\"b\\c\n\x01") == R"("a\"b\\c\u000a\u0001")");
-}
 
 TEST_CASE("a trace has a process per rank and a thread per track") {
   const std::string trace = chrome_trace({{0, "compute", "F0", {0.0}, {0.001}},

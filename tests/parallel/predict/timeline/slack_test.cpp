@@ -5,6 +5,8 @@
 #include <random>
 
 #include "tests/parallel/schedule/every_schedule.h"
+#include "tests/parallel/schedule/members_of.h"
+#include "tests/parallel/uniform_costs.h"
 #include "tests/support/catch.h"
 
 namespace slackline::schedule::testing {

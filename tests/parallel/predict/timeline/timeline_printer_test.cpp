@@ -3,6 +3,7 @@
 #include "parallel/schedule/make_schedule.h"
 #include "parallel/schedule/printer.h"
 #include "tests/parallel/schedule/golden_text.h"
+#include "tests/parallel/uniform_costs.h"
 #include "tests/support/catch.h"
 
 namespace slackline::schedule::testing {

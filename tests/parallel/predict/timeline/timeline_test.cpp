@@ -6,6 +6,7 @@
 
 #include "parallel/predict/timeline/slack.h"
 #include "tests/parallel/schedule/every_schedule.h"
+#include "tests/parallel/uniform_costs.h"
 #include "tests/support/catch.h"
 
 namespace slackline::schedule::testing {

@@ -45,7 +45,7 @@ StepCosts recorded(double slower) {
     gather.record.wait_begin = 1.25;
     gather.record.wait_end = 1.75;
     static_cast<void>(recorder.add({.times = times, .transfers = {gather}}, {}));
-    recorder.add_codecs_beside_steps(
+    recorder.codecs().add_beside_steps(
         {codec_times(kUsed, 50, 0.125), codec_times(kCandidate, 50, 0.125)});
     const StepCosts found = recorder.costs();
     if (world.rank() == 0) {

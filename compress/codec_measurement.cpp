@@ -1,0 +1,188 @@
+#include "compress/codec_measurement.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "compress/codec.h"
+#include "compress/codec_bytes.h"
+#include "core/rng.h"
+#include "core/tensor/buffer.h"
+#include "core/tensor/host_tensor.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr std::int64_t kMostElements = 1 << 20;
+constexpr int kRuns = 3;  // the first is not timed
+
+MatrixShape measured_shape(const std::vector<std::int64_t>& shape, std::int64_t columns) {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : shape) {
+    elements *= size;
+  }
+  MatrixShape matrix{.rows = shape.front(), .columns = shape.back()};
+  if (shape.size() == 1) {
+    matrix = {.rows = std::max<std::int64_t>(1, elements / columns), .columns = columns};
+  }
+  const std::int64_t most_rows = std::max<std::int64_t>(1, kMostElements / matrix.columns);
+  matrix.rows = std::min(matrix.rows, most_rows);
+  return matrix;
+}
+
+// Keeps threads busy with products, as the passes of a rank do while its codecs work.
+class BusyThreads {
+ public:
+  explicit BusyThreads(int count) {
+    threads_.reserve(static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) {
+      threads_.emplace_back([](const std::stop_token& stop) {
+        std::vector<float> values(kBusyElements, 1.0F);
+        while (!stop.stop_requested()) {
+          for (float& value : values) {
+            value = 0.5F * value + 0.5F;
+          }
+        }
+      });
+    }
+  }
+
+ private:
+  static constexpr std::size_t kBusyElements = std::size_t{1} << 18U;  // beyond the first caches
+
+  std::vector<std::jthread> threads_;
+};
+
+std::vector<float> normal_numbers(std::size_t count) {
+  std::vector<float> values;
+  values.reserve(count + 1);
+  while (values.size() < count) {
+    const std::array<double, 2> pair = normal_pair({}, values.size() / 2);
+    values.push_back(static_cast<float>(pair[0]));
+    values.push_back(static_cast<float>(pair[1]));
+  }
+  return values;
+}
+
+// One codec with what it works on.
+class Measured {
+ public:
+  Measured(const CandidateMessage& message,
+           const MatrixShape& shape,
+           std::span<const float> normal_values,
+           Device device)
+      : message_(message),
+        codec_(make_codec(message.codec, {{.name = "measured", .shape = shape}}, kSeed, device)),
+        values_(
+            make_buffer("measured", DType::f32, {shape.rows, shape.columns}, backing_of(device))),
+        residual_(
+            make_buffer("residual", DType::f32, {shape.rows, shape.columns}, backing_of(device))),
+        frame_("frame", codec_->frame_bytes(), backing_of(device)) {
+    matrix_ = {values_.view(DType::f32, {shape.rows, shape.columns})};
+    if (message.codec.error_feedback != ErrorFeedback::none) {
+      owed_ = {residual_.view(DType::f32, {shape.rows, shape.columns})};
+    }
+    const HostTensor host(matrix_.front(), HostTensor::Contents::undefined);
+    const std::span<float> values = host.tensor().span<float>();
+    std::ranges::copy(normal_values.first(values.size()), values.begin());
+    host.write_back();
+  }
+
+  [[nodiscard]] const Codec& codec() const { return *codec_; }
+
+  [[nodiscard]] CodecTimes run(StreamView stream, const MatrixShape& shape) {
+    CodecTimes times{.setting = message_.codec,
+                     .shape = {shape.rows, shape.columns},
+                     .sent_bytes = codec_->frame_bytes()};
+    for (int run = 0; run < kRuns; ++run) {
+      CodecTimes timed;
+      const MessageKey key{.seed = kSeed, .step = static_cast<std::uint64_t>(run)};
+      codec_->sums() > 0 && message_.ranks > 0 ? add_up(stream, key, timed)
+                                               : pass(stream, key, timed);
+      if (run > 0) {
+        times.encode.seconds += timed.encode.seconds;
+        times.decode.seconds += timed.decode.seconds;
+        ++times.encode.calls;
+        ++times.decode.calls;
+      }
+    }
+    return times;
+  }
+
+ private:
+  static constexpr std::uint64_t kSeed = 1;
+
+  void add_up(StreamView stream, const MessageKey& key, CodecTimes& times) {
+    {
+      const TimedCall timed(times.encode);
+      codec_->begin_sum(stream, matrix_, owed_, key);
+      stream.synchronize();
+    }
+    for (int round = 1; round < codec_->sums(); ++round) {
+      const TimedCall timed(times.encode);
+      codec_->next_sum(stream, matrix_, owed_);
+      stream.synchronize();
+    }
+    const TimedCall timed(times.decode);
+    codec_->finish_sum(stream, matrix_, owed_, 1);
+    stream.synchronize();
+  }
+
+  // A sum of frames decodes those of all ranks.
+  void pass(StreamView stream, const MessageKey& key, CodecTimes& times) {
+    const Tensor frame = frame_.view(DType::u8, {static_cast<std::int64_t>(frame_.bytes())});
+    {
+      const TimedCall timed(times.encode);
+      codec_->encode(stream, matrix_, owed_, key, frame);
+      stream.synchronize();
+    }
+    const TimedCall timed(times.decode);
+    for (int rank = 0; rank < std::max(1, message_.ranks); ++rank) {
+      codec_->decode(stream, frame, matrix_, false);
+    }
+    stream.synchronize();
+  }
+
+  CandidateMessage message_;
+  std::unique_ptr<Codec> codec_;
+  Buffer values_;
+  Buffer residual_;
+  Buffer frame_;
+  Codec::Matrices matrix_{};
+  Codec::Matrices owed_{};  // empty without error feedback
+};
+
+}  // namespace
+
+std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& messages,
+                                       std::int64_t columns,
+                                       const Workers& workers) {
+  std::int64_t most_elements = 0;
+  for (const CandidateMessage& message : messages) {
+    const MatrixShape shape = measured_shape(message.shape, columns);
+    most_elements = std::max(most_elements, shape.rows * shape.columns);
+  }
+  const std::vector<float> values = normal_numbers(static_cast<std::size_t>(most_elements));
+  const BusyThreads passes(workers.device == Device::cpu ? workers.num_threads : 0);
+  std::vector<CodecTimes> times;
+  times.reserve(messages.size());
+  for (const CandidateMessage& message : messages) {
+    const MatrixShape shape = measured_shape(message.shape, columns);
+    Measured measured(message, shape, values, workers.device);
+    Stream stream({.name = "codec",
+                   .device = workers.device,
+                   .num_threads = workers.num_threads,
+                   .workspace_bytes = measured.codec().workspace_bytes(workers)});
+    times.push_back(measured.run(stream, shape));
+  }
+  return times;
+}
+
+}  // namespace slackline

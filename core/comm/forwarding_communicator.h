@@ -1,0 +1,117 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/comm/communicator.h"
+
+namespace slackline {
+
+// Does what another communicator does. Those that change a few of its calls derive from it.
+class ForwardingCommunicator : public Communicator {
+ public:
+  // `real` must outlive this one.
+  explicit ForwardingCommunicator(Communicator& real) : real_(&real) {}
+
+  explicit ForwardingCommunicator(std::unique_ptr<Communicator> real)
+      : owned_(std::move(real)), real_(owned_.get()) {}
+
+  [[nodiscard]] int rank() const override { return real_->rank(); }
+
+  [[nodiscard]] int size() const override { return real_->size(); }
+
+  [[nodiscard]] const std::string& axis() const override { return real_->axis(); }
+
+  [[nodiscard]] Transfer send(const Tensor& data,
+                              int to,
+                              const TransferNote& note,
+                              const TransferWork& work) override {
+    return real_->send(data, to, note, work);
+  }
+
+  [[nodiscard]] Transfer receive(const Tensor& data,
+                                 int from,
+                                 const TransferNote& note,
+                                 const TransferWork& work) override {
+    return real_->receive(data, from, note, work);
+  }
+
+  [[nodiscard]] Transfer all_reduce(const Tensor& data,
+                                    const TransferNote& note,
+                                    SumOrder order,
+                                    const TransferWork& work) override {
+    return real_->all_reduce(data, note, order, work);
+  }
+
+  [[nodiscard]] Transfer reduce_scatter(const Tensor& data,
+                                        const TransferNote& note,
+                                        SumOrder order,
+                                        const TransferWork& work) override {
+    return real_->reduce_scatter(data, note, order, work);
+  }
+
+  [[nodiscard]] Transfer all_gather(const Tensor& data,
+                                    const TransferNote& note,
+                                    const TransferWork& work) override {
+    return real_->all_gather(data, note, work);
+  }
+
+  [[nodiscard]] Transfer all_to_all(const Tensor& from,
+                                    const Tensor& to,
+                                    const TransferNote& note,
+                                    const TransferWork& work) override {
+    return real_->all_to_all(from, to, note, work);
+  }
+
+  [[nodiscard]] Transfer broadcast(const Tensor& data,
+                                   int root,
+                                   const TransferNote& note,
+                                   const TransferWork& work) override {
+    return real_->broadcast(data, root, note, work);
+  }
+
+  [[nodiscard]] Transfer barrier(const TransferNote& note) override { return real_->barrier(note); }
+
+  [[nodiscard]] std::unique_ptr<Communicator> group(const std::string& axis,
+                                                    const std::vector<int>& members,
+                                                    Urgency urgency) override {
+    return real_->group(axis, members, urgency);
+  }
+
+  [[nodiscard]] std::size_t bytes_sent() const override { return real_->bytes_sent(); }
+
+  [[nodiscard]] std::size_t bytes_sent_across() const override {
+    return real_->bytes_sent_across();
+  }
+
+  void record_transfers(bool on) override { real_->record_transfers(on); }
+
+  [[nodiscard]] std::vector<TransferRecord> take_records() override {
+    return real_->take_records();
+  }
+
+  [[nodiscard]] double now() const override { return real_->now(); }
+
+  [[nodiscard]] const std::vector<int>& nodes() const override { return real_->nodes(); }
+
+  void set_links(const Cluster& links) override { real_->set_links(links); }
+
+  void set_hierarchy(const Hierarchy& hierarchy) override { real_->set_hierarchy(hierarchy); }
+
+  [[nodiscard]] const Hierarchy& hierarchy() const override { return real_->hierarchy(); }
+
+  void fail(const std::string& reason) override { real_->fail(reason); }
+
+  [[nodiscard]] bool has_failed() const override { return real_->has_failed(); }
+
+ protected:
+  [[nodiscard]] Communicator& real() const { return *real_; }
+
+ private:
+  std::unique_ptr<Communicator> owned_{};
+  Communicator* real_;
+};
+
+}  // namespace slackline

@@ -1,0 +1,174 @@
+#include "parallel/plan/bucket_compression.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "compress/codec_bytes.h"
+
+namespace slackline {
+
+namespace {
+
+using Kind = GradientBucket::Kind;
+
+// Null where the parameter travels plain.
+const CodecSetting* setting_of(const Parameter& parameter,
+                               const SyncOp& op,
+                               const GradientBucket& bucket,
+                               const RankPlan& rank,
+                               const CompressionPlan& plan) {
+  const Shape& shape = parameter.shard.shape;
+  if (bucket.kind == Kind::norms || shape.rank() != 2 || op.ranks == 1) {
+    return nullptr;
+  }
+  const CodecSetting* setting = plan.setting_of(gradient_class(parameter, bucket, rank));
+  if (setting == nullptr || setting->always) {
+    return setting;
+  }
+  const MatrixShape matrix{.rows = shape[0], .columns = shape[1]};
+  return shrinks(*setting, matrix, DType::f32) ? setting : nullptr;
+}
+
+std::vector<CollectiveCall> calls_of(const CodedSum& sum) {
+  const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
+  if (!sum.owners.empty()) {
+    const std::size_t bytes = message_bytes(sum);
+    if (!adds(sum.setting.kind)) {
+      return {{.kind = TransferRecord::Kind::all_to_all, .elements = bytes, .element_size = 1}};
+    }
+    return {{.kind = TransferRecord::Kind::reduce_scatter,
+             .elements = bytes / size_of(DType::bf16),
+             .element_size = size_of(DType::bf16)}};
+  }
+  if (!adds(sum.setting.kind)) {
+    const auto ranks = static_cast<std::size_t>(sum.ranks);
+    return {{.kind = TransferRecord::Kind::all_gather,
+             .elements = ranks * frame_bytes(sum.setting, parts),
+             .element_size = 1}};
+  }
+  std::vector<CollectiveCall> calls;
+  for (const SumRound& round : sum_rounds(sum.setting, parts)) {
+    calls.push_back({.kind = TransferRecord::Kind::all_reduce,
+                     .elements = round.elements,
+                     .element_size = round.element_bytes});
+  }
+  return calls;
+}
+
+// The bytes that all ranks send directly; whether a sum is cut does not depend on its way.
+std::size_t sent_by_all(const CodedSum& sum) {
+  std::size_t bytes = 0;
+  for (const CollectiveCall& call : calls_of(sum)) {
+    for (int rank = 0; rank < sum.ranks; ++rank) {
+      bytes += bytes_sent_by(call, rank, sum.ranks);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<CodecPart> matrix_parts(const std::vector<const Parameter*>& matrices) {
+  std::vector<CodecPart> parts;
+  parts.reserve(matrices.size());
+  for (const Parameter* parameter : matrices) {
+    const Shape& shape = parameter->shard.shape;
+    parts.push_back(
+        {.name = parameter->spec.name, .shape = {.rows = shape[0], .columns = shape[1]}});
+  }
+  return parts;
+}
+
+std::vector<std::int64_t> message_shape(const CodedSum& sum) {
+  const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
+  if (parts.size() == 1) {
+    return {parts.front().shape.rows, parts.front().shape.columns};
+  }
+  std::int64_t elements = 0;
+  for (const CodecPart& part : parts) {
+    elements += static_cast<std::int64_t>(part.shape.num_elements());
+  }
+  return {elements};
+}
+
+std::size_t message_bytes(const CodedSum& sum) {
+  const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
+  if (!sum.owners.empty()) {
+    return sum.owners.size() * (adds(sum.setting.kind)
+                                    ? slice_elements(parts, sum.owners) * size_of(DType::bf16)
+                                    : slice_bytes(sum.setting, parts, sum.owners));
+  }
+  if (!adds(sum.setting.kind)) {
+    return frame_bytes(sum.setting, parts);
+  }
+  std::size_t bytes = 0;
+  for (const SumRound& round : sum_rounds(sum.setting, parts)) {
+    bytes += round.elements * round.element_bytes;
+  }
+  return bytes;
+}
+
+CodedBucket coded_bucket(const SyncOp& op,
+                         const GradientBucket& bucket,
+                         const RankPlan& rank,
+                         const CompressionPlan& plan,
+                         std::uint64_t seed) {
+  CodedBucket coded{.ranks = op.ranks, .order = op.order, .hierarchy = op.hierarchy};
+  // Messages of the ranks of a group add in rank order, a table's pairs among them.
+  const SumOrder order{.runs = {op.order.runs[0] * op.order.runs[1], 1}};
+  for (const Parameter* parameter : bucket.holds) {
+    const CodecSetting* setting = setting_of(*parameter, op, bucket, rank, plan);
+    if (setting == nullptr) {
+      coded.plain.push_back(parameter);
+      continue;
+    }
+    auto sum = std::find_if(coded.sums.begin(), coded.sums.end(), [&](const auto& made) {
+      return made.setting == *setting;
+    });
+    if (sum == coded.sums.end()) {
+      coded.sums.push_back(
+          {.setting = *setting,
+           .ranks = op.ranks,
+           .rank = op.rank,
+           .of = bucket.kind == Kind::table ? CodedSum::Of::table : CodedSum::Of::gradients,
+           .seed = seed,
+           .order = order});
+      sum = std::prev(coded.sums.end());
+    }
+    sum->matrices.push_back(parameter);
+  }
+  for (CodedSum& sum : coded.sums) {
+    if (op.kind == SyncOp::Kind::reduce_scatter && cuts_by_rows(sum.setting.kind)) {
+      const std::size_t whole = sent_by_all(sum);
+      sum.owners = owned_rows(bucket, sum.matrices, op.ranks);
+      if (sent_by_all(sum) >= whole) {
+        sum.owners.clear();
+      }
+    }
+  }
+  return coded;
+}
+
+std::vector<CollectiveCall> calls_of(const CodedBucket& bucket) {
+  std::vector<CollectiveCall> calls;
+  std::size_t plain = 0;
+  for (const Parameter* parameter : bucket.plain) {
+    plain += parameter->shard.shape.num_elements();
+  }
+  if (plain > 0) {
+    calls.push_back({.kind = TransferRecord::Kind::all_reduce,
+                     .elements = plain,
+                     .order = bucket.order,
+                     .hierarchy = bucket.hierarchy});
+  }
+  for (const CodedSum& sum : bucket.sums) {
+    for (CollectiveCall& call : calls_of(sum)) {
+      call.order = sum.order;
+      call.hierarchy = bucket.hierarchy;
+      calls.push_back(call);
+    }
+  }
+  return calls;
+}
+
+}  // namespace slackline

@@ -1,0 +1,70 @@
+#include "parallel/plan/class_costs.h"
+
+#include "compress/codec_bytes.h"
+
+namespace slackline {
+
+namespace {
+
+// What of_message(codec, shape) says of all messages of the class together.
+template <typename OfMessage>
+std::optional<CodecSeconds> added_up(const ClassBytes& members, const OfMessage& of_message) {
+  CodecSeconds sum;
+  for (const CodedMessage& message : members.compressed) {
+    const std::optional<CodecCost> cost = of_message(message);
+    if (!cost) {
+      return std::nullopt;
+    }
+    sum.encode += cost->encode;
+    sum.decode += cost->decode;
+  }
+  return sum;
+}
+
+// Additions over ranks, one after the other; or frames are gathered once.
+schedule::Rounds rounds_of(const CodecSetting& codec) {
+  if (!adds(codec.kind)) {
+    return {.gathers = 1};
+  }
+  const CodecPart any{.name = "", .shape = {.rows = 1, .columns = 1}};
+  return {.sums = static_cast<int>(sum_rounds(codec, {any}).size())};
+}
+
+}  // namespace
+
+std::optional<CodecSeconds> codec_seconds(const ClassBytes& members, const StepCosts& costs) {
+  return added_up(members, [&](const CodedMessage& message) {
+    return costs.of_codec(message.codec, message.shape);
+  });
+}
+
+CodecSeconds codec_seconds_or_assumed(const ClassBytes& members, const StepCosts& costs) {
+  return *added_up(members, [&](const CodedMessage& message) {
+    return std::make_optional(codec_cost(costs, message.codec, message.shape));
+  });
+}
+
+schedule::ClassCost class_cost(const ClassBytes& members, const CodecSeconds& seconds) {
+  schedule::ClassCost cost{.encode = seconds.encode, .decode = seconds.decode};
+  if (members.raw > 0) {
+    cost.share = static_cast<double>(members.sent) / static_cast<double>(members.raw);
+  }
+  if (schedule::is_once_a_step(members.members.phase)) {
+    for (const CodedMessage& message : members.compressed) {
+      cost.rounds = rounds_of(message.codec);
+    }
+  }
+  return cost;
+}
+
+std::map<schedule::TransferClass, schedule::ClassCost> class_costs(const MeshLists& lists,
+                                                                   const CompressionPlan& plan,
+                                                                   const StepCosts& costs) {
+  std::map<schedule::TransferClass, schedule::ClassCost> classes;
+  for (const ClassBytes& row : class_bytes(lists, plan)) {
+    classes[row.members] = class_cost(row, codec_seconds_or_assumed(row, costs));
+  }
+  return classes;
+}
+
+}  // namespace slackline

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "parallel/plan/class_bytes.h"
+#include "parallel/plan/cost_model.h"
+#include "parallel/plan/step_costs.h"
+
+namespace slackline {
+
+// What a class's codec takes of one rank: for a message of a boundary, or for a step's sums.
+struct CodecSeconds {
+  schedule::Seconds encode{};
+  schedule::Seconds decode{};
+};
+
+// Returns nothing where the costs do not know the codec of one of its messages.
+[[nodiscard]] std::optional<CodecSeconds> codec_seconds(const ClassBytes& members,
+                                                        const StepCosts& costs);
+
+// Takes assumed costs for messages that the costs do not know.
+[[nodiscard]] CodecSeconds codec_seconds_or_assumed(const ClassBytes& members,
+                                                    const StepCosts& costs);
+
+// The class in a timeline.
+[[nodiscard]] schedule::ClassCost class_cost(const ClassBytes& members,
+                                             const CodecSeconds& seconds);
+
+// Every class of the plan in a timeline, with assumed costs for messages that the costs do not
+// know.
+[[nodiscard]] std::map<schedule::TransferClass, schedule::ClassCost> class_costs(
+    const MeshLists& lists, const CompressionPlan& plan, const StepCosts& costs);
+
+}  // namespace slackline

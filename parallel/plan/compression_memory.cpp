@@ -1,0 +1,167 @@
+#include "parallel/plan/compression_memory.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "compress/codec_bytes.h"
+#include "compress/residuals.h"
+#include "core/tensor/arena.h"
+#include "parallel/plan/bucket_compression.h"
+#include "parallel/plan/coded_gather.h"
+#include "parallel/plan/coded_round.h"
+#include "parallel/plan/pipeline_boundaries.h"
+#include "parallel/schedule/slots.h"
+#include "parallel/sync/rank_sync.h"
+
+namespace slackline {
+
+namespace {
+
+// The boundaries of the rank, without memory of their own.
+void add_pipeline(const MeshJob& job,
+                  const MeshPlace& place,
+                  const CompressionPlan& plan,
+                  const Workers& workers,
+                  CompressionMemory& memory) {
+  const RankPlan rank = make_rank_plan(job, place);
+  const PipelineBoundaries boundaries(
+      {.schedule = rank.executor.schedule,
+       .pipeline_rank = place.pipeline,
+       .share = share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor),
+       .dtype = job.precision});
+  const auto slots =
+      static_cast<std::size_t>(schedule::input_slots(rank.executor.schedule)
+                                   .num_slots[static_cast<std::size_t>(place.pipeline)]);
+  for (const BoundaryEnd& boundary : boundaries.ends(plan)) {
+    const std::vector<CodecPart> parts = boundary_parts(boundary);
+    memory.messages += slots * frame_bytes(boundary.setting, parts);
+    memory.workspace = std::max(memory.workspace,
+                                boundary_workspace_bytes(boundary, *make_codec(boundary), workers));
+    if (boundary.side == BoundaryEnd::Side::sends) {
+      const std::size_t state =
+          Residuals::bytes(boundary.setting.error_feedback, parts, boundary.num_micro_batches) +
+          state_bytes(boundary.setting, parts, CodecUse::sends_frames);
+      memory.state += state;
+      memory.saved += state;
+    }
+  }
+}
+
+void add_sum(const CodedSum& sum, const Workers& workers, CompressionMemory& memory) {
+  const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
+  const std::size_t residuals = Residuals::bytes(sum.setting.error_feedback, parts, 1);
+  memory.state += residuals + state_bytes(sum.setting, parts, CodecUse::sums);
+  memory.saved += residuals;
+  if (!sum.owners.empty()) {
+    // Slices that are sent and, of frames, those that arrive and the whole frame.
+    const std::size_t sent = message_bytes(sum);
+    memory.messages += adds(sum.setting.kind) ? sent : 2 * sent + frame_bytes(sum.setting, parts);
+  } else if (!adds(sum.setting.kind)) {
+    memory.messages += static_cast<std::size_t>(sum.ranks) * frame_bytes(sum.setting, parts);
+  }
+  memory.workspace = std::max(memory.workspace,
+                              make_codec(sum.setting, parts, sum.seed)->workspace_bytes(workers));
+}
+
+void add_gradients(const MeshJob& job,
+                   const MeshPlace& place,
+                   const CompressionPlan& plan,
+                   const Workers& workers,
+                   CompressionMemory& memory) {
+  const RankSync rank(job, place);
+  for (const SyncOp& op : rank.plan.ops) {
+    if (!op.is_last_sum) {
+      continue;
+    }
+    const CodedBucket compressed = coded_bucket(op, rank.plan.buckets[op.bucket], rank.rank, plan);
+    if (compressed.sums.empty()) {
+      continue;
+    }
+    for (const CodedSum& sum : compressed.sums) {
+      add_sum(sum, workers, memory);
+    }
+    for (const Parameter* parameter : compressed.plain) {
+      memory.messages += parameter->shard.shape.num_elements() * size_of(DType::f32);
+    }
+  }
+}
+
+// Frames of weights, in turn by slots.
+void add_gathers(const MeshJob& job,
+                 const MeshPlace& place,
+                 const CompressionPlan& plan,
+                 const Workers& workers,
+                 CompressionMemory& memory) {
+  const RankSync rank(job, place);
+  std::map<std::size_t, std::size_t> slots;
+  for (std::size_t i = 0; i < rank.plan.buckets.size(); ++i) {
+    const std::optional<CodedGather> gather = coded_gather(rank.plan, i, plan);
+    if (!gather) {
+      continue;
+    }
+    std::size_t& bytes = slots[*rank.plan.places[i].weight_slot];
+    bytes = std::max(bytes, gather->message_bytes());
+    const GradientBucket& bucket = rank.plan.buckets[i];
+    const std::size_t longest = gather->longest_share();
+    const std::size_t widened =
+        weight_type(bucket, rank.plan) == DType::f32
+            ? 0
+            : Arena::aligned_bytes(DType::f32, {static_cast<std::int64_t>(longest)});
+    memory.workspace = std::max(
+        memory.workspace,
+        widened +
+            make_codec(gather->setting, share_parts(bucket, longest), 0)->workspace_bytes(workers));
+  }
+  for (const auto& [slot, bytes] : slots) {
+    memory.messages += bytes;
+  }
+}
+
+}  // namespace
+
+CompressionMemory& CompressionMemory::operator+=(const CompressionMemory& other) {
+  state += other.state;
+  messages += other.messages;
+  workspace += other.workspace;
+  saved += other.saved;
+  return *this;
+}
+
+CompressionMemory compression_memory(const MeshJob& job,
+                                     const MeshPlace& place,
+                                     const PlanHistory& plans,
+                                     const Workers& workers) {
+  CompressionMemory most;
+  for (const PlanFromStep& row : plans) {
+    CompressionMemory memory;
+    add_pipeline(job, place, row.plan, workers, memory);
+    add_gradients(job, place, row.plan, workers, memory);
+    add_gathers(job, place, row.plan, workers, memory);
+    most = memory.total() > most.total() ? memory : most;
+  }
+  return most;
+}
+
+CompressionMemory round_memory(const MeshJob& job,
+                               const MeshPlace& place,
+                               int num_workers,
+                               const CodecSetting& setting,
+                               const Workers& workers) {
+  const RankSync rank(job, place);
+  const std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
+  const CodedRound round = coded_round(shares, rank.plan.owned, setting, {.workers = num_workers});
+  CompressionMemory memory{.messages = round.rest_elements() * size_of(DType::f32)};
+  for (const CodedSum& sum : round.bucket.sums) {
+    add_sum(sum, workers, memory);
+  }
+  memory.saved = 0;
+  for (const CodedRound::Matrix& matrix : round.matrices) {
+    const bool saved =
+        setting.error_feedback != ErrorFeedback::none && shares[matrix.share].counted;
+    memory.saved += saved ? matrix.elements.count() * size_of(DType::f32) : 0;
+  }
+  return memory;
+}
+
+}  // namespace slackline

@@ -1,0 +1,219 @@
+#include "parallel/plan/sent_bytes.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+#include "compress/codec_bytes.h"
+#include "core/comm/collective_bytes.h"
+#include "model/cost/tensor_sums.h"
+#include "parallel/mesh/executor_bytes.h"
+#include "parallel/mesh/reported_axes.h"
+#include "parallel/plan/bucket_compression.h"
+#include "parallel/plan/coded_gather.h"
+#include "parallel/plan/pipeline_boundaries.h"
+
+namespace slackline {
+
+namespace {
+
+using schedule::Bytes;
+
+std::size_t axis_named(std::string_view name) {
+  return static_cast<std::size_t>(std::ranges::find(kReportedAxes, name) - kReportedAxes.begin());
+}
+
+// The own ranks in an op's group of all data ranks at a place.
+std::vector<int> ranks_at_place(const SyncOp& op, const ParallelConfig& mesh) {
+  std::vector<int> ranks;
+  for (int data = 0; data < mesh.data; ++data) {
+    switch (op.group) {
+      case SyncGroup::data:
+        ranks.push_back(data);
+        break;
+      case SyncGroup::group:
+        ranks.push_back(data % mesh.data_ranks_of_group());
+        break;
+      case SyncGroup::across_groups:
+        ranks.push_back(data / mesh.data_ranks_of_group());
+        break;
+      case SyncGroup::table:
+        ranks.push_back(2 * data + op.rank % 2);
+        break;
+      case SyncGroup::tensor:
+      case SyncGroup::table_pair:
+        ranks.push_back(op.rank);
+        break;
+    }
+  }
+  return ranks;
+}
+
+using BytesOfCall = std::size_t (*)(const CollectiveCall& call, int rank, int size);
+
+std::size_t added_up(BytesOfCall bytes_of,
+                     const std::vector<CollectiveCall>& calls,
+                     const std::vector<int>& ranks,
+                     int size) {
+  std::size_t bytes = 0;
+  for (const CollectiveCall& call : calls) {
+    for (const int rank : ranks) {
+      bytes += bytes_of(call, rank, size);
+    }
+  }
+  return bytes;
+}
+
+// All ranks at one place of the pipeline.
+AxisBytes place_sum(const MeshLists& lists,
+                    const CompressionPlan& plan,
+                    int place,
+                    std::size_t SentBytes::*part) {
+  std::array<std::size_t, kReportedAxes.size()> bytes{};
+  for (int tensor = 0; tensor < lists.job().parallel.tensor; ++tensor) {
+    const MeshPlace at{.tensor = tensor, .pipeline = place};
+    for (const std::vector<SentBytes>& rows : {sync_bytes(lists, plan, at),
+                                               pipeline_bytes(lists, plan, at),
+                                               {tensor_bytes(lists, at)}}) {
+      for (const SentBytes& row : rows) {
+        bytes[row.axis] += row.*part;
+      }
+    }
+  }
+  return {
+      .tensor = {bytes[0]}, .pipeline = {bytes[1]}, .data = {bytes[2]}, .embedding = {bytes[3]}};
+}
+
+AxisBytes step_sum(const MeshLists& lists,
+                   const CompressionPlan& plan,
+                   std::size_t SentBytes::*part) {
+  AxisBytes sum;
+  for (int place = 0; place < lists.job().parallel.pipeline; ++place) {
+    const AxisBytes bytes = place_sum(lists, plan, place, part);
+    sum.tensor += bytes.tensor;
+    sum.pipeline += bytes.pipeline;
+    sum.data += bytes.data;
+    sum.embedding += bytes.embedding;
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::vector<SentBytes> sync_bytes(const MeshLists& lists,
+                                  const CompressionPlan& plan,
+                                  const MeshPlace& place) {
+  const RankSync& rank = lists.at(place.pipeline, place.tensor);
+  std::vector<SentBytes> rows;
+  for (const SyncOp& op : rank.plan.ops) {
+    const std::vector<int> ranks = ranks_at_place(op, lists.job().parallel);
+    const std::size_t times = times_of(op, rank.plan, lists.job().num_micro_batches);
+    SentBytes& row = rows.emplace_back();
+    row.axis = axis_of(op.group);
+    row.members = op.members;
+    row.gradients = op.state == SyncOp::State::gradients;
+    const std::vector<CollectiveCall> plain = {plain_call(op, rank.plan)};
+    row.raw = times * added_up(bytes_sent_by, plain, ranks, op.ranks);
+    row.sent = row.raw;
+    row.across = times * added_up(bytes_sent_across_by, plain, ranks, op.ranks);
+    if (op.begin == SyncOp::Begin::before_use) {
+      if (const auto coded = coded_gather(rank.plan, op.bucket, plan)) {
+        const std::vector<CollectiveCall> calls = {call_of(*coded, op)};
+        row.sent = times * added_up(bytes_sent_by, calls, ranks, op.ranks);
+        row.across = times * added_up(bytes_sent_across_by, calls, ranks, op.ranks);
+      }
+      continue;
+    }
+    if (!op.is_last_sum) {
+      continue;
+    }
+    const CodedBucket coded = coded_bucket(op, rank.plan.buckets[op.bucket], rank.rank, plan);
+    if (coded.sums.empty()) {
+      continue;
+    }
+    row.sent = added_up(bytes_sent_by, calls_of(coded), ranks, op.ranks);
+    row.across = added_up(bytes_sent_across_by, calls_of(coded), ranks, op.ranks);
+    const bool second_copy = op.members->site == schedule::Site::embedding && place.pipeline > 0;
+    for (const CodedSum& sum : coded.sums) {
+      if (second_copy) {
+        break;  // it is coded on both ends at the same time
+      }
+      row.coded.push_back({.codec = sum.setting, .shape = message_shape(sum)});
+    }
+  }
+  return rows;
+}
+
+std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
+                                      const CompressionPlan& plan,
+                                      const MeshPlace& place) {
+  const MeshJob& job = lists.job();
+  const RankPlan& rank = lists.at(place.pipeline).rank;
+  const MatrixShape share =
+      share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
+  const std::size_t raw = share.num_elements() * size_of(job.precision);
+  const auto data = static_cast<std::size_t>(job.parallel.data);
+  const std::vector<schedule::Op>& ops =
+      rank.executor.schedule.ranks[static_cast<std::size_t>(place.pipeline)];
+  const std::vector<schedule::Phase> phases = schedule::phases_of(ops);
+  std::map<schedule::TransferClass, SentBytes> classes;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (!schedule::is_send(ops[i].kind)) {
+      continue;
+    }
+    const schedule::TransferId id = schedule::id_of_send(ops[i]);
+    const schedule::TransferClass members{.site = id.site, .stage = id.stage, .phase = phases[i]};
+    SentBytes& row = classes[members];
+    const CodecSetting* codec = plan.setting_of(members);
+    const bool pays = codec != nullptr && pays_at_boundary(*codec, share, job.precision);
+    if (!row.members) {
+      row.axis = axis_named("pipeline");
+      row.members = members;
+      if (pays) {
+        row.coded.push_back({.codec = *codec, .shape = {share.rows, share.columns}});
+      }
+    }
+    row.raw += data * raw;
+    row.sent += data * (pays ? frame_bytes(*codec, {{.name = "", .shape = share}}) : raw);
+  }
+  std::vector<SentBytes> rows;
+  rows.reserve(classes.size());
+  for (auto& [members, row] : classes) {
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place) {
+  const MeshJob& job = lists.job();
+  const RankPlan& rank = lists.at(place.pipeline).rank;
+  const int t = job.parallel.tensor;
+  std::size_t bytes = 0;
+  for (const ChunkSlice& chunk : rank.executor.chunks) {
+    for (const TensorExchange& exchange :
+         chunk_exchanges(job.model, chunk_options(rank.executor, chunk))) {
+      bytes += bytes_sent_by({.kind = exchange.kind,
+                              .elements = static_cast<std::size_t>(exchange.elements()),
+                              .element_size = exchange.element_bytes},
+                             place.tensor,
+                             t);
+    }
+  }
+  bytes *= static_cast<std::size_t>(job.parallel.data * job.num_micro_batches);
+  return {.axis = axis_named("tensor"), .raw = bytes, .sent = bytes};
+}
+
+AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place) {
+  return place_sum(lists, plan, place, &SentBytes::sent);
+}
+
+AxisBytes step_bytes(const MeshLists& lists, const CompressionPlan& plan) {
+  return step_sum(lists, plan, &SentBytes::sent);
+}
+
+AxisBytes step_bytes_across(const MeshLists& lists, const CompressionPlan& plan) {
+  return step_sum(lists, plan, &SentBytes::across);
+}
+
+}  // namespace slackline

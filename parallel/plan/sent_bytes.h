@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "compress/codec_setting.h"
+#include "parallel/plan/compression_plan.h"
+#include "parallel/schedule/unit.h"
+#include "parallel/sync/rank_sync.h"
+
+namespace slackline {
+
+// What a codec makes of a class's transfers on one rank: of a pipeline's message, or of a step's
+// sum.
+struct CodedMessage {
+  CodecSetting codec{};
+  std::vector<std::int64_t> shape{};  // as in CodecTimes
+
+  friend bool operator==(const CodedMessage&, const CodedMessage&) = default;
+};
+
+// Payload bytes of a part of a step's lists (a class of the pipeline schedule's sends, an op of the
+// sync plan, the layers' exchanges over tensor ranks), sent by all data ranks at one place of the
+// mesh. What is a few numbers a step (norm, loss, agreement) is not counted.
+struct SentBytes {
+  std::size_t axis = 0;                              // of kReportedAxes
+  std::optional<schedule::TransferClass> members{};  // none: it competes for no compression
+  bool gradients = false;                            // a sum of them, which a codec may make less
+  std::size_t raw = 0;                               // without compression
+  std::size_t sent = 0;                              // under the plan, frames included
+  std::size_t across = 0;                            // of `sent`, to other groups of data ranks
+  std::vector<CodedMessage> coded{};                 // on one rank
+};
+
+// The rows of the sync plan of the ranks at `place` (whichever data rank it names).
+[[nodiscard]] std::vector<SentBytes> sync_bytes(const MeshLists& lists,
+                                                const CompressionPlan& plan,
+                                                const MeshPlace& place);
+
+// A row for each class of sends of the ranks at a pipeline place, one tensor rank's share of each.
+[[nodiscard]] std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
+                                                    const CompressionPlan& plan,
+                                                    const MeshPlace& place);
+
+// Exchanges of layers over tensor ranks, as one row.
+[[nodiscard]] SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place);
+
+// What ranks send on each axis.
+struct AxisBytes {
+  schedule::Bytes tensor{};
+  schedule::Bytes pipeline{};
+  schedule::Bytes data{};
+  schedule::Bytes embedding{};
+
+  friend bool operator==(const AxisBytes&, const AxisBytes&) = default;
+};
+
+// All ranks at one place of the pipeline in a step under the plan; and all ranks of the job.
+[[nodiscard]] AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place);
+[[nodiscard]] AxisBytes step_bytes(const MeshLists& lists, const CompressionPlan& plan);
+
+// The same, of all ranks, as far as they leave a group of data ranks.
+[[nodiscard]] AxisBytes step_bytes_across(const MeshLists& lists, const CompressionPlan& plan);
+
+}  // namespace slackline

@@ -1,0 +1,27 @@
+#include "compress/codec_measurement.h"
+
+#include <vector>
+
+#include "tests/support/catch.h"
+
+namespace slackline {
+
+TEST_CASE("every candidate is measured once, frames of a sum as often as ranks") {
+  const std::vector<CandidateMessage> messages = {
+      {.codec = {.kind = CodecKind::cast}, .shape = {32, 16}},
+      {.codec = {.rank = 2}, .shape = {32, 16}},
+      {.codec = {.rank = 2}, .shape = {16, 48}, .ranks = 2},
+      {.codec = {.kind = CodecKind::quantize, .bits = 8}, .shape = {16, 48}, .ranks = 2},
+      {.codec = {.kind = CodecKind::quantize, .bits = 8}, .shape = {4096}, .ranks = 2}};
+  const std::vector<CodecTimes> times = measure_codecs(messages, 64, 1);
+  REQUIRE(times.size() == messages.size());
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    CHECK(times[i].setting == messages[i].codec);
+    CHECK(times[i].encode.calls == 2);
+    CHECK(times[i].encode.seconds > 0.0);
+    CHECK(times[i].decode.seconds > 0.0);
+  }
+  CHECK(times.back().shape == std::vector<std::int64_t>{64, 64});
+}
+
+}  // namespace slackline
