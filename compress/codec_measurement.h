@@ -9,7 +9,7 @@
 
 namespace slackline {
 
-// A codec and a shape of message that it may be given to (as in CodecTimes).
+// Pairs a codec with a shape of message that it may be given (as in CodecTimes).
 struct CandidateMessage {
   CodecSetting codec{};
   std::vector<std::int64_t> shape{};
@@ -18,11 +18,11 @@ struct CandidateMessage {
   friend bool operator==(const CandidateMessage&, const CandidateMessage&) = default;
 };
 
-// What the codecs of candidates take on this rank, by running each twice on numbers of its shape;
-// of more than a million elements a part that scales. Beside other ranks that do the same, and
-// beside as many busy threads as run a CPU rank's passes: so codecs run in a step. `columns` cuts
-// sums of many matrices, which are known by their elements alone, into one of that width. Leaves no
-// trace.
+// Measures what candidates' codecs take on this rank, by running each twice on numbers of its
+// shape; of more than a million elements a part that scales. Beside other ranks that do the same,
+// and beside as many busy threads as run a CPU rank's passes: so codecs run in a step. `columns`
+// cuts sums of many matrices, which are known by their elements alone, into one of that width.
+// Leaves no trace.
 [[nodiscard]] std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& messages,
                                                      std::int64_t columns,
                                                      const Workers& workers);

@@ -26,8 +26,8 @@ class MeasuredCodecs {
   [[nodiscard]] std::vector<CodecCost> costs(Communicator& world) const;
 
  private:
-  // A codec's messages of one shape: its setting as JSON, shape and bytes, as they stand in a cost
-  // file.
+  // Names a codec's messages of one shape: setting as JSON, shape and bytes, as they stand in a
+  // cost file.
   struct Key {
     std::string codec{};
     std::vector<std::int64_t> shape{};

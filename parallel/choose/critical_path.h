@@ -21,7 +21,7 @@ namespace slackline {
 [[nodiscard]] std::map<schedule::Site, std::vector<CodecSetting>> candidates_of(
     const CompressConfig& config, const MeshJob& job);
 
-// All of them, each once: what has to be measured before a plan can be chosen.
+// Returns each candidate with each shape that it may be given, once: what a choice needs measured.
 [[nodiscard]] std::vector<CandidateMessage> candidate_messages(const CompressConfig& config,
                                                                const MeshJob& job);
 

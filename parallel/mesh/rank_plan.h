@@ -49,7 +49,7 @@ struct ExecutorPlan {
 // Where a rank's gradients and weights are shared with others, and how (parallel/sync/sync_plan.h).
 struct SyncLayout {
   // Whether weights that passes read, gradients or masters are anywhere but in whole buffers of
-  // this rank (parallel/step/shared_memory.h).
+  // this rank (parallel/sync/shared_memory.h).
   [[nodiscard]] bool shares_memory() const {
     return strategy.shares_passes() || (strategy.shares_updates() && compute == DType::bf16) ||
            keeps_weights;

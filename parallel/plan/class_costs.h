@@ -27,8 +27,8 @@ struct CodecSeconds {
 [[nodiscard]] schedule::ClassCost class_cost(const ClassBytes& members,
                                              const CodecSeconds& seconds);
 
-// Every class of the plan in a timeline, with assumed costs for messages that the costs do not
-// know.
+// Returns what every class of the plan costs in a timeline, with assumed costs for messages that
+// the costs do not know.
 [[nodiscard]] std::map<schedule::TransferClass, schedule::ClassCost> class_costs(
     const MeshLists& lists, const CompressionPlan& plan, const StepCosts& costs);
 

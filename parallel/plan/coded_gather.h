@@ -51,7 +51,7 @@ struct CodedGather {
                                                       std::size_t bucket,
                                                       const CompressionPlan& plan);
 
-// The gathers that travel coded, by place of the pipeline and bucket, of its first tensor rank.
+// Holds gathers that travel coded, by place of the pipeline and bucket, of its first tensor rank.
 using CodedGathers = std::map<std::pair<int, std::size_t>, CodedGather>;
 
 // Returns those of all places under a plan.

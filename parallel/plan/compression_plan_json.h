@@ -15,13 +15,13 @@ namespace slackline {
 [[nodiscard]] PlanFromStep read_compression_plan(const std::string& json);
 
 // Reads a list of such entries from a file, as plans of a config that has these classes, and those
-// of gathers where a plan names one of them. Throws FileError or ConfigError, the latter without
+// of gathers where a plan codes one of them. Throws FileError or ConfigError, the latter without
 // the file's name, where the list does not fit.
 [[nodiscard]] PlanHistory read_plan_file(const std::string& path,
                                          std::vector<schedule::TransferClass> classes,
                                          const std::vector<schedule::TransferClass>& gathers);
 
-// A run's plans, and what codecs were measured to lose, by which a guard decides.
+// Holds a run's plans, and what codecs were measured to lose, by which a guard decides.
 struct StoredPlans {
   PlanHistory plans{};
   CodecErrors errors{};

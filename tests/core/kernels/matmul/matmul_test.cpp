@@ -290,6 +290,43 @@ TEST_CASE("the backward epilogue multiplies by GELU's derivative") {
   }
 }
 
+// A product by one rounds nothing, so what is left is the error of the tanh form itself.
+TEST_CASE("GELU and its derivative in an epilogue are right to 1e-6 over their whole range") {
+  constexpr std::int64_t kRows = 641;  // x = -8, -7.975, ... 8
+  Case forward(DType::f32, DType::f32, {kRows, 3, 1}, Transpose::no, Transpose::no);
+  std::vector<double> inputs;
+  for (std::int64_t i = 0; i < kRows; ++i) {
+    inputs.push_back(static_cast<float>(-8.0 + 0.025 * static_cast<double>(i)));
+  }
+  forward.a.set(inputs);
+  forward.b.fill(1.0);
+  GuardedTensor gelu_output(DType::f32, {kRows, 3});
+  MatmulArgs args = forward.args();
+  args.gelu_output = gelu_output;
+  run(args);
+  Case backward(DType::f32, DType::f32, {kRows, 3, 1}, Transpose::no, Transpose::no);
+  backward.a.fill(1.0);
+  backward.b.fill(1.0);
+  GuardedTensor gelu_input(DType::f32, {kRows, 3});
+  std::vector<double> values;
+  std::vector<double> slopes;
+  std::vector<double> repeated;
+  for (const double x : inputs) {
+    for (int column = 0; column < 3; ++column) {
+      repeated.push_back(x);
+      values.push_back(reference::gelu(x));
+      slopes.push_back(reference::gelu_derivative(x));
+    }
+  }
+  gelu_input.set(repeated);
+  args = backward.args();
+  args.gelu_input = gelu_input;
+  run(args);
+  const Tolerance bound{.relative = 1e-6, .absolute = 1e-6};
+  REQUIRE(worst_mismatch(gelu_output.values(), values, bound) == "");
+  REQUIRE(worst_mismatch(backward.c.values(), slopes, bound) == "");
+}
+
 TEST_CASE("matmul gives the same bits on any number of threads") {
   require_same_bits_on_any_threads(Units::f32);
 }
