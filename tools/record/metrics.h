@@ -30,7 +30,7 @@ struct AxisTraffic {
   double exposed_seconds = 0.0;
 };
 
-// How the outer round that an end waits for has travelled, as means over the first worker's ranks.
+// How the outer round that an end uses has travelled, by the first worker's slowest rank.
 struct TravelRecord {
   std::int64_t sent_step = 0;   // with whose end it was sent
   double round_seconds = 0.0;   // from sending to arrival

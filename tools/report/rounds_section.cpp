@@ -203,8 +203,8 @@ Html ends_table(const Ends& ends) {
   all += text_element(
       "p",
       "A round travels from the end that sends it until the next one uses it, or while its own end "
-      "waits. Slack is what was left of the steps beside it when it had arrived. Seconds are means "
-      "over the first worker's ranks.");
+      "waits. Slack is what was left of the steps beside it when it had arrived. Seconds are those "
+      "of the first worker's slowest rank.");
   return all;
 }
 

@@ -15,8 +15,8 @@ void RoundWatch::settle() {
 }
 
 RoundEnd RoundWatch::end_round(std::int64_t step, const RoundFacts& own, bool last) {
-  ended_ = {};
   const double began = clock_->now();
+  ended_ = {.end_began = began};
   settle();  // the end would wait for the same round
   if (under_way_) {
     under_way_->needed = began;
@@ -25,6 +25,7 @@ RoundEnd RoundWatch::end_round(std::int64_t step, const RoundFacts& own, bool la
   }
   const double sent_before = loop_->sent_at();
   RoundEnd end = loop_->end_round(step, own, last);
+  ended_.end_ended = clock_->now();
   if (loop_->sent_at() == sent_before) {  // the round is left out
     return end;
   }

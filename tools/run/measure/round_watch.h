@@ -36,6 +36,9 @@ struct RoundTravels {
   // sent there and waited for.
   std::vector<RoundTravel> arrived{};
   std::optional<RoundTravel> under_way{};  // sent with this end; lacks what is yet to come
+  // All of the end: waiting for rounds and for other ranks, moving the anchor.
+  double end_began = 0.0;
+  double end_ended = 0.0;
 };
 
 // Ends the rounds of an OuterLoop, and notes when each was sent, needed and there, and how long the

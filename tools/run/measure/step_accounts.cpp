@@ -16,13 +16,12 @@ namespace {
 // Steps that have ended and are not handed out while the next one runs.
 constexpr std::size_t kHeldSteps = 2;
 
-// A step's sums over ranks: five of seconds, three of each axis, four of an outer round, then those
-// of samples.
+// A step's sums over ranks: five of seconds, three of each axis, those of an outer round that ended
+// with it, then those of samples.
 constexpr std::size_t kFirstAxisSum = 5;
 constexpr std::size_t kAxisSums = 3;
 constexpr std::size_t kFirstRoundSum = kFirstAxisSum + kAxisSums * kReportedAxes.size();
-constexpr std::size_t kRoundSums = 4;
-constexpr std::size_t kFirstSampleSum = kFirstRoundSum + kRoundSums;
+constexpr std::size_t kRoundSums = 3;  // of each rank, which has places of its own
 
 // `sums` begin with those of the first class.
 std::vector<ClassQuality> qualities_of(const StepSamples& samples, std::span<const double> sums) {
@@ -38,29 +37,38 @@ std::vector<ClassQuality> qualities_of(const StepSamples& samples, std::span<con
   return qualities;
 }
 
-// What a rank adds to the sums of an outer round. A run's last end waits for a second one.
-std::array<double, kRoundSums> round_sums(const std::vector<RoundTravel>& arrived) {
-  if (arrived.empty() || !arrived.front().takes_part) {
-    return {};
-  }
-  const RoundTravel& round = arrived.front();
-  double waited = 0.0;
-  for (const RoundTravel& one : arrived) {
-    waited += one.waited;
-  }
-  return {1.0, round.seconds(), round.period_seconds(), waited};
+std::size_t num_round_sums(const StepRecord& record, const Communicator& world) {
+  return record.round ? kRoundSums * static_cast<std::size_t>(world.size()) : 0;
 }
 
-// Returns means over the ranks that took part; `sums` are those of the round.
+// Writes what a rank saw of the round that its step's end used. A run's last end waits for a second
+// one. Nothing is written by ranks without a share of it.
+void write_travel(const std::vector<RoundTravel>& arrived, std::span<double> places) {
+  if (arrived.empty() || !arrived.front().takes_part) {
+    return;
+  }
+  places[0] = arrived.front().seconds();
+  places[1] = arrived.front().period_seconds();
+  for (const RoundTravel& round : arrived) {
+    places[2] += round.waited;
+  }
+}
+
+// Returns what the rank saw to which the round took longest, since all wait for it. `sums` are
+// those of the round.
 std::optional<TravelRecord> travel_of(const std::vector<RoundTravel>& arrived,
                                       std::span<const double> sums) {
-  if (arrived.empty() || sums[0] == 0.0) {
+  std::span<const double> slowest;
+  for (; !sums.empty(); sums = sums.subspan(kRoundSums)) {
+    slowest = slowest.empty() || sums[0] > slowest[0] ? sums.first(kRoundSums) : slowest;
+  }
+  if (arrived.empty() || slowest.empty()) {
     return std::nullopt;
   }
   return TravelRecord{.sent_step = arrived.front().step,
-                      .round_seconds = sums[1] / sums[0],
-                      .period_seconds = sums[2] / sums[0],
-                      .wait_seconds = sums[3] / sums[0]};
+                      .round_seconds = slowest[0],
+                      .period_seconds = slowest[1],
+                      .wait_seconds = slowest[2]};
 }
 
 }  // namespace
@@ -119,8 +127,11 @@ void StepAccounts::add_up(Ended& ended) {
   for (const StepWaits::Axis& axis : waits.axes) {
     sums.insert(sums.end(), {axis.bytes_sent, axis.bytes_across, axis.exposed});
   }
-  const auto of_round = round_sums(step.rounds.arrived);
-  sums.insert(sums.end(), of_round.begin(), of_round.end());
+  sums.resize(kFirstRoundSum + num_round_sums(step.record, *world_));
+  if (step.record.round) {
+    const std::size_t own = kFirstRoundSum + kRoundSums * static_cast<std::size_t>(world_->rank());
+    write_travel(step.rounds.arrived, std::span(sums).subspan(own, kRoundSums));
+  }
   if (ended.samples) {
     for (const MessageSums& of_class : ended.samples->finish()) {
       const auto numbers = numbers_of(of_class);
@@ -149,12 +160,14 @@ AccountedStep StepAccounts::take_oldest() {
         .across_bytes = has_groups ? std::make_optional(sums[first + 1]) : std::nullopt,
         .exposed_seconds = mean(first + 2)};
   }
+  const std::size_t round_sums = num_round_sums(record, *world_);
   if (record.round) {
     record.round->travel =
-        travel_of(ended.step.rounds.arrived, std::span(sums).subspan(kFirstRoundSum, kRoundSums));
+        travel_of(ended.step.rounds.arrived, std::span(sums).subspan(kFirstRoundSum, round_sums));
   }
   if (ended.samples) {
-    record.compression = qualities_of(*ended.samples, std::span(sums).subspan(kFirstSampleSum));
+    record.compression =
+        qualities_of(*ended.samples, std::span(sums).subspan(kFirstRoundSum + round_sums));
   }
   ended.step.next_step = record.step + static_cast<std::int64_t>(ended_.size()) + 1;
   AccountedStep step = std::move(ended.step);

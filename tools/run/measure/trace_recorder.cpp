@@ -169,6 +169,10 @@ void TraceRecorder::add_rounds(const AccountedStep& step) {
               round.arrived);
     }
   }
+  add_bar("ends of outer rounds",
+          fmt::format("end with step {}", step.record.step),
+          step.rounds.end_began,
+          step.rounds.end_ended);
   under_way_ = step.rounds.under_way;
 }
 

@@ -21,7 +21,8 @@ namespace slackline {
 //
 // Outer rounds outlive steps, so a trace also has those of the first ends that this process makes,
 // and is written anew with each of these: a round's bar lasts from its sending to its arrival,
-// beside a bar of the steps that had it to hide, and one of the time that a rank waited for it.
+// beside bars of the steps that had it to hide, of the time that a rank waited for it, and of the
+// whole end, in which ranks also wait for each other.
 class TraceRecorder {
  public:
   // The steps after `first_step`, the first that this process trains, are traced. Where a plan is

@@ -37,6 +37,9 @@ AccountedStep end_of_round(std::int64_t step, const RoundTravels& rounds) {
   AccountedStep made = step_of(step);
   made.record.round.emplace();
   made.rounds = rounds;
+  if (rounds.end_began == 0.0) {  // an end that takes no time
+    made.rounds.end_began = made.rounds.end_ended = made.times.update_end;
+  }
   return made;
 }
 
@@ -54,6 +57,11 @@ Bars round_bars(const std::string& path) {
                                    std::lround(1000.0 * bar.duration.value));
     }
   }
+  return bars;
+}
+
+Bars without_ends(Bars bars) {
+  bars.erase("ends of outer rounds");
   return bars;
 }
 
@@ -79,25 +87,31 @@ TEST_CASE("a trace shows the round that travels, and with the next end when it a
   with_recorder([](TraceRecorder& recorder, const std::string& path) {
     RoundTravel round{.step = 2, .sent = 3.0};
     recorder.add(step_of(1));
-    recorder.add(end_of_round(2, {.under_way = round}));
+    recorder.add(end_of_round(2, {.under_way = round, .end_began = 3.0, .end_ended = 3.5}));
     CHECK_FALSE(path_exists(path));
     recorder.add(step_of(3));
     // Times count from step 2, the first one that is traced.
     CHECK(round_bars(path) ==
-          Bars{{"outer rounds", {{"round sent with step 2, still under way", 1000, 1000}}}});
+          Bars{{"ends of outer rounds", {{"end with step 2", 1000, 500}}},
+               {"outer rounds", {{"round sent with step 2, still under way", 1000, 1000}}}});
     const std::size_t bars = report::read_trace(path).size();
     recorder.add(step_of(4));
     CHECK(report::read_trace(path).size() == bars);
     round.arrived = 5.75;
     round.needed = 5.0;
     round.waited = 0.75;
-    recorder.add(
-        end_of_round(5, {.arrived = {round}, .under_way = RoundTravel{.step = 5, .sent = 6.0}}));
+    recorder.add(end_of_round(5,
+                              {.arrived = {round},
+                               .under_way = RoundTravel{.step = 5, .sent = 6.0},
+                               .end_began = 5.0,
+                               .end_ended = 6.25}));
     CHECK(round_bars(path) ==
-          Bars{{"outer rounds", {{"round sent with step 2", 1000, 2750}}},
+          Bars{{"ends of outer rounds",
+                {{"end with step 2", 1000, 500}, {"end with step 5", 3000, 1250}}},
+               {"outer rounds", {{"round sent with step 2", 1000, 2750}}},
                {"steps beside outer rounds", {{"steps 3 to 5", 1000, 2000}}},
                {"waiting for outer rounds", {{"round sent with step 2", 3000, 750}}}});
-    CHECK(report::read_trace(path).size() == bars + 2);  // and nothing else has changed
+    CHECK(report::read_trace(path).size() == bars + 3);  // and nothing else has changed
   });
 }
 
@@ -108,8 +122,9 @@ TEST_CASE("a trace begins with a round that was sent before its steps") {
         2,
         {.arrived = {{.step = 1, .sent = 1.5, .needed = 2.75, .arrived = 2.5}}, .under_way = {}}));
     recorder.add(step_of(3));
-    CHECK(round_bars(path) == Bars{{"outer rounds", {{"round sent with step 1", 0, 1000}}},
-                                   {"steps beside outer rounds", {{"steps 2 to 2", 0, 1250}}}});
+    CHECK(without_ends(round_bars(path)) ==
+          Bars{{"outer rounds", {{"round sent with step 1", 0, 1000}}},
+               {"steps beside outer rounds", {{"steps 2 to 2", 0, 1250}}}});
   });
 }
 
@@ -126,7 +141,7 @@ TEST_CASE("fragments have tracks of their own, and only where a rank has a share
                                             .sent = 5.0,
                                             .needed = 6.0,
                                             .arrived = 5.0}}}));
-    CHECK(round_bars(path) ==
+    CHECK(without_ends(round_bars(path)) ==
           Bars{{"outer rounds, fragment 2", {{"round sent with step 3", 2000, 500}}},
                {"steps beside outer rounds", {{"steps 4 to 4", 2000, 1000}}}});
   });
@@ -143,6 +158,7 @@ TEST_CASE("a trace has the rounds of the first eight ends") {
                {.step = step - 1, .sent = now, .needed = now + 1.0, .arrived = now + 0.5}}}));
     }
     CHECK(round_bars(path).at("outer rounds").size() == 8);
+    CHECK(round_bars(path).at("ends of outer rounds").size() == 8);
   });
 }
 
