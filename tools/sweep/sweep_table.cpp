@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string csv_field(std::string_view value) {
-  const std::string text = shown_lines(value);
+  std::string text = shown_lines(value);
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
     return text;
   }
