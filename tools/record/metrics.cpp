@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/joined_text.h"
+#include "core/json_string.h"
 
 namespace slackline {
 
@@ -133,7 +134,8 @@ std::string step_line(const StepRecord& record) {
   return fmt::format(R"({{"step": {}, "loss": {}, "grad_norm": {}, "lr": {}, "tokens": {}, )"
                      R"("step_seconds": {}, "tokens_per_second": {}, )"
                      R"("seconds": {{"compute": {}, "bubble": {}, "exposed": {}, "other": {}}}, )"
-                     R"("axes": {{{}}}{}{}{}}})",
+                     R"("axes": {{{}}}, "slowest": {{"rank": {}, "host": {}, )"
+                     R"("compute_seconds": {}}}, "time": {:.3f}{}{}{}}})",
                      record.step,
                      json_number(record.loss),
                      json_number(record.grad_norm),
@@ -146,13 +148,18 @@ std::string step_line(const StepRecord& record) {
                      json_number(record.seconds.exposed),
                      json_number(record.seconds.other),
                      axes_text(record),
+                     record.slowest.rank,
+                     json_string(record.slowest.host),
+                     json_number(record.slowest.compute_seconds),
+                     record.time,
                      round_text(record),
                      compression_text(record),
                      record.skipped ? R"(, "skipped": true)" : "");
 }
 
-std::string evaluation_line(std::int64_t step, double loss) {
-  return fmt::format(R"({{"step": {}, "eval_loss": {}}})", step, json_number(loss));
+std::string evaluation_line(std::int64_t step, double loss, double time) {
+  return fmt::format(
+      R"({{"step": {}, "eval_loss": {}, "time": {:.3f}}})", step, json_number(loss), time);
 }
 
 std::string console_line(const StepRecord& record, const ConsoleContext& context) {

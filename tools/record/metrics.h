@@ -49,6 +49,13 @@ struct RoundRecord {
   std::optional<TravelRecord> travel{};  // absent where no round was to arrive
 };
 
+// The rank that computed longest in a step, of those whose step it is.
+struct SlowestRank {
+  int rank = 0;
+  std::string host{};
+  double compute_seconds = 0.0;
+};
+
 // What one step leaves behind; the fields of a step line of metrics.jsonl.
 struct StepRecord {
   std::int64_t step = 0;
@@ -57,7 +64,9 @@ struct StepRecord {
   double lr = 0.0;
   std::int64_t tokens = 0;
   double step_seconds = 0.0;
-  StepSeconds seconds{};                                 // add up to step_seconds
+  StepSeconds seconds{};  // add up to step_seconds
+  SlowestRank slowest{};
+  double time = 0.0;                                     // Unix seconds, when its line was written
   std::array<AxisTraffic, kReportedAxes.size()> axes{};  // as kReportedAxes
   std::vector<ClassQuality> compression{};               // of steps whose messages were sampled
   bool has_workers = false;            // trains in outer rounds: this is of the first worker
@@ -68,7 +77,7 @@ struct StepRecord {
 
 // One line of metrics.jsonl, without the newline. Numbers that are not finite become null.
 [[nodiscard]] std::string step_line(const StepRecord& record);
-[[nodiscard]] std::string evaluation_line(std::int64_t step, double loss);
+[[nodiscard]] std::string evaluation_line(std::int64_t step, double loss, double time);
 
 struct ConsoleContext {
   std::int64_t steps = 0;              // of the run

@@ -64,7 +64,13 @@ StepRecord read_step(JsonReader& line) {
                     .lr = number(line, "lr"),
                     .tokens = line.integer("tokens", {.default_value = 0, .min = 0}),
                     .step_seconds = number(line, "step_seconds"),
+                    .time = amount(line, "time"),
                     .skipped = line.boolean("skipped", false)};
+  JsonReader slowest = line.section("slowest");
+  record.slowest = {
+      .rank = static_cast<int>(slowest.integer("rank", {.default_value = 0, .min = 0})),
+      .host = slowest.string("host", ""),
+      .compute_seconds = amount(slowest, "compute_seconds")};
   JsonReader seconds = line.section("seconds");
   record.seconds = {.compute = amount(seconds, "compute"),
                     .bubble = amount(seconds, "bubble"),

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <fcntl.h>
 #include <fstream>
 #include <string_view>
@@ -28,6 +29,11 @@ std::int64_t step_of(std::string_view line) {
     std::from_chars(rest.data(), rest.data() + rest.size(), step);
   }
   return step;
+}
+
+double unix_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
 }
 
 }  // namespace
@@ -94,7 +100,9 @@ void RunDirectory::write_trace(const std::string& trace) const {
 }
 
 void RunDirectory::record(const StepRecord& record) {
-  metrics_->append(step_line(record));
+  StepRecord line = record;
+  line.time = unix_seconds();
+  metrics_->append(step_line(line));
   if (!record.rehearsed) {
     events_->scalar("loss", record.step, record.loss);
     events_->scalar("grad_norm", record.step, record.grad_norm);
@@ -124,7 +132,7 @@ void RunDirectory::sync_record() const {
 }
 
 void RunDirectory::record_evaluation(std::int64_t step, double loss) {
-  metrics_->append(evaluation_line(step, loss));
+  metrics_->append(evaluation_line(step, loss, unix_seconds()));
   events_->scalar("eval_loss", step, loss);
   events_->flush();
 }

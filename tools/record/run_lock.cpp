@@ -1,12 +1,12 @@
 #include "tools/record/run_lock.h"
 
-#include <array>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/host_name.h"
 
 namespace slackline {
 
@@ -17,10 +17,7 @@ std::string path_of(const std::string& run_dir) {
 }
 
 std::string own_name() {
-  constexpr std::size_t kLongestName = 256;
-  std::array<char, kLongestName> host{};
-  static_cast<void>(::gethostname(host.data(), host.size() - 1));
-  return fmt::format("host {}, process {}", host.data(), ::getpid());
+  return fmt::format("host {}, process {}", host_name(), ::getpid());
 }
 
 // The first line of the lock's file; empty where its holder has not written it yet.

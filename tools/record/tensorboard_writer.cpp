@@ -1,6 +1,5 @@
 #include "tools/record/tensorboard_writer.h"
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -9,16 +8,12 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/host_name.h"
 #include "tools/record/event_record.h"
 
 namespace slackline {
 
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "localhost";
-}
 
 double seconds_now() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();

@@ -1,11 +1,9 @@
 #include "tools/run/same_files.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <sstream>
 #include <string>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -18,9 +16,11 @@
 #include "core/file_fingerprint.h"
 #include "core/file_io.h"
 #include "core/hash.h"
+#include "core/host_name.h"
 #include "core/shown_text.h"
 #include "data/formats/token_file.h"
 #include "tools/record/run_directory.h"
+#include "tools/record/run_lock.h"
 
 namespace slackline {
 
@@ -133,16 +133,9 @@ std::string state_of(const StartItem& item) {
   return sampled_contents(item.path);
 }
 
-std::string own_host() {
-  constexpr std::size_t kLongestName = 256;
-  std::array<char, kLongestName> name{};
-  static_cast<void>(::gethostname(name.data(), name.size() - 1));
-  return name.data();
-}
-
 // Two lines for each item, the path and its state, after one with the host.
 std::string states_text(const std::vector<StartItem>& items) {
-  std::string text = own_host() + "\n";
+  std::string text = host_name() + "\n";
   for (const StartItem& item : items) {
     text += fmt::format("{}\n{}\n", shown_line(item.path), shown_line(state_of(item)));
   }
@@ -192,10 +185,34 @@ bool is_first_to_see(const std::vector<std::string>& views, const Communicator& 
 
 }  // namespace
 
+namespace {
+
+// Has the first rank take the lock of a directory that is there, so that no other run writes it
+// meanwhile. Throws on every rank where one does.
+std::optional<RunLock> lock_for_all(Communicator& world, const std::string& run_dir) {
+  std::optional<RunLock> lock;
+  std::string reason;
+  if (world.rank() == 0) {
+    try {
+      lock = RunLock::take_existing(run_dir);
+    } catch (const FileError& error) {
+      reason = error.what();
+    }
+  }
+  reason = broadcast_text(world, 0, reason, "whether another run writes the directory");
+  if (!reason.empty()) {
+    throw AgreedError(reason, ExitCode::file);
+  }
+  return lock;
+}
+
+}  // namespace
+
 void require_same_files(Communicator& world, const TrainConfig& config, bool resume) {
   if (world.size() == 1) {
     return;
   }
+  const std::optional<RunLock> lock = lock_for_all(world, config.run.dir);
   const std::vector<StartItem> items = items_of(config, resume);
   const bool reads =
       is_first_to_see(exchange_texts(world, view_of(items), "which files ranks see"), world);

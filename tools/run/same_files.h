@@ -11,7 +11,9 @@ namespace slackline {
 // the first file that differs, and the host. Large files are compared by size and 64 sampled pages,
 // indices and manifests whole, checkpoints by their step as well. On each host one rank reads a
 // file, the first of those that see the same one. Absent files are equal to absent ones. Blocks;
-// all ranks call it. REQUIRES: all ranks have the same config and `resume`.
+// all ranks call it. Throws AgreedError with ExitCode::file where another run writes the directory,
+// whose checkpoints would change while they are compared. REQUIRES: all ranks have the same config
+// and `resume`.
 void require_same_files(Communicator& world, const TrainConfig& config, bool resume);
 
 }  // namespace slackline

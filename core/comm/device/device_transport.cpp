@@ -1,6 +1,5 @@
 #include "core/comm/device/device_transport.h"
 
-#include <array>
 #include <set>
 #include <unistd.h>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "core/comm/text_exchange.h"
 #include "core/cuda/cuda_device.h"
 #include "core/error.h"
+#include "core/host_name.h"
 
 namespace slackline {
 
@@ -33,13 +33,6 @@ Obstacle nccl_obstacle(const TransportFacts& facts) {
             "preset cuda builds one with it where NCCL is installed"};
   }
   return {};
-}
-
-std::string host_name() {
-  constexpr std::size_t kLongest = 256;
-  std::array<char, kLongest> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ StepRecord step_record(std::int64_t step) {
 }
 
 std::string two_steps() {
-  return step_line(step_record(1)) + "\n" + evaluation_line(1, 3.25) + "\n" +
+  return step_line(step_record(1)) + "\n" + evaluation_line(1, 3.25, 1.5) + "\n" +
          step_line(step_record(2)) + "\n";
 }
 
@@ -72,6 +72,19 @@ TEST_CASE("metrics are read back as they were written") {
   REQUIRE(metrics.evaluations.size() == 1);
   CHECK(metrics.evaluations[0].step == 1);
   CHECK(metrics.evaluations[0].loss == 3.25);
+}
+
+TEST_CASE("lines say when they were written, and which rank computed longest") {
+  StepRecord record = step_record(3);
+  record.time = 1764250000.125;
+  record.slowest = {.rank = 5, .host = "node\"2", .compute_seconds = 0.75};
+  const std::string line = step_line(record);
+  CHECK_THAT(line,
+             Contains(R"("slowest": {"rank": 5, "host": "node\"2", "compute_seconds": 0.75})"));
+  CHECK_THAT(line, Contains(R"("time": 1764250000.125)"));
+  CHECK(step_line(metrics_of(line + "\n").steps.at(0)) == line);
+  CHECK(evaluation_line(3, 2.5, 1764250000.5) ==
+        R"({"step": 3, "eval_loss": 2.5, "time": 1764250000.500})");
 }
 
 TEST_CASE("ends of outer rounds are read back as they were written") {

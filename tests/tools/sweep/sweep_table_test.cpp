@@ -95,7 +95,7 @@ TEST_CASE("a run is summed up by its last losses and the second half of its step
   for (const StepRecord& record : {step(1, 5.0, 9.0), step(2, 4.0, 9.0)}) {
     text += step_line(record) + "\n";
   }
-  text += evaluation_line(2, 4.5) + "\n";
+  text += evaluation_line(2, 4.5, 1.5) + "\n";
   for (const StepRecord& record : {step(3, 3.5, 1.0), step(4, 3.0, 3.0)}) {
     text += step_line(record) + "\n";
   }

@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "core/comm/text_exchange.h"
+#include "core/host_name.h"
 #include "parallel/plan/class_bytes.h"
 #include "parallel/predict/outer_round.h"
 #include "tools/run/measure/compute_seconds.h"
@@ -16,11 +18,11 @@ namespace {
 // Steps that have ended and are not handed out while the next one runs.
 constexpr std::size_t kHeldSteps = 2;
 
-// A step's sums over ranks: five of seconds, three of each axis, those of an outer round that ended
-// with it, then those of samples.
+// A step's sums over ranks: five of seconds, three of each axis, what each rank computed in a place
+// of its own, those of an outer round that ended with it, then those of samples.
 constexpr std::size_t kFirstAxisSum = 5;
 constexpr std::size_t kAxisSums = 3;
-constexpr std::size_t kFirstRoundSum = kFirstAxisSum + kAxisSums * kReportedAxes.size();
+constexpr std::size_t kFirstComputeSum = kFirstAxisSum + kAxisSums * kReportedAxes.size();
 constexpr std::size_t kRoundSums = 3;  // of each rank, which has places of its own
 
 // `sums` begin with those of the first class.
@@ -35,6 +37,10 @@ std::vector<ClassQuality> qualities_of(const StepSamples& samples, std::span<con
     }
   }
   return qualities;
+}
+
+std::size_t first_round_sum(const Communicator& world) {
+  return kFirstComputeSum + static_cast<std::size_t>(world.size());
 }
 
 std::size_t num_round_sums(const StepRecord& record, const Communicator& world) {
@@ -74,7 +80,11 @@ std::optional<TravelRecord> travel_of(const std::vector<RoundTravel>& arrived,
 }  // namespace
 
 StepAccounts::StepAccounts(const TrainConfig& config, MeshModel& model, Groups& groups)
-    : config_(&config), model_(&model), world_(groups.world), wait_times_(groups) {}
+    : config_(&config),
+      model_(&model),
+      world_(groups.world),
+      hosts_(exchange_texts(*groups.world, host_name(), "names of hosts")),
+      wait_times_(groups) {}
 
 void StepAccounts::begin_step() {
   wait_times_.begin_step();
@@ -127,9 +137,12 @@ void StepAccounts::add_up(Ended& ended) {
   for (const StepWaits::Axis& axis : waits.axes) {
     sums.insert(sums.end(), {axis.bytes_sent, axis.bytes_across, axis.exposed});
   }
-  sums.resize(kFirstRoundSum + num_round_sums(step.record, *world_));
+  const std::size_t first_round = first_round_sum(*world_);
+  const auto rank = static_cast<std::size_t>(world_->rank());
+  sums.resize(first_round + num_round_sums(step.record, *world_));
+  sums[kFirstComputeSum + rank] = computed;
   if (step.record.round) {
-    const std::size_t own = kFirstRoundSum + kRoundSums * static_cast<std::size_t>(world_->rank());
+    const std::size_t own = first_round + kRoundSums * rank;
     write_travel(step.rounds.arrived, std::span(sums).subspan(own, kRoundSums));
   }
   if (ended.samples) {
@@ -160,14 +173,19 @@ AccountedStep StepAccounts::take_oldest() {
         .across_bytes = has_groups ? std::make_optional(sums[first + 1]) : std::nullopt,
         .exposed_seconds = mean(first + 2)};
   }
+  const auto computed = std::span(sums).subspan(kFirstComputeSum, hosts_.size());
+  const auto slowest =
+      static_cast<std::size_t>(std::ranges::max_element(computed) - computed.begin());
+  record.slowest = {.rank = static_cast<int>(slowest),
+                    .host = hosts_[slowest],
+                    .compute_seconds = computed[slowest]};
+  const auto rest = std::span(sums).subspan(first_round_sum(*world_));
   const std::size_t round_sums = num_round_sums(record, *world_);
   if (record.round) {
-    record.round->travel =
-        travel_of(ended.step.rounds.arrived, std::span(sums).subspan(kFirstRoundSum, round_sums));
+    record.round->travel = travel_of(ended.step.rounds.arrived, rest.first(round_sums));
   }
   if (ended.samples) {
-    record.compression =
-        qualities_of(*ended.samples, std::span(sums).subspan(kFirstRoundSum + round_sums));
+    record.compression = qualities_of(*ended.samples, rest.subspan(round_sums));
   }
   ended.step.next_step = record.step + static_cast<std::int64_t>(ended_.size()) + 1;
   AccountedStep step = std::move(ended.step);
