@@ -81,6 +81,7 @@ Groups::Groups(Communicator& all,
                     make_mesh(whole).line(everyone->rank(), kAcrossGroupsAxis),
                     Urgency::background,
                     NcclTraffic::collectives);
+    outer->set_hierarchy({});  // each of its ranks is of another group
   }
   tensor = make(kTensor, mesh.line(rank, kTensor));
   data = make(kData, mesh.line(rank, kData), Urgency::background);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/log.h"
+#include "optim/learning_rate.h"
 #include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/step_cost_model.h"
 #include "tools/config/config_job.h"
@@ -101,6 +102,7 @@ bool Rehearsal::run_step(std::int64_t step) {
   StepRecord record{.step = step,
                     .loss = kNothing,
                     .grad_norm = kNothing,
+                    .lr = learning_rate(config_.optimizer, step, config_.run.steps),
                     .tokens = config_.batch.global * config_.model.sequence,
                     .has_workers = outer_.has_value(),
                     .rehearsed = true};

@@ -262,7 +262,9 @@ TEST_CASE("lines of ends of rounds have all workers' losses, all lines the outer
     const int step = line.at("step");
     const bool ends = step % 5 == 0 || step == 12;
     CHECK(line.contains("worker_losses") == ends);
-    sent += line.at("axes").at("outer").at("sent_bytes").get<double>();
+    const nlohmann::json& axis = line.at("axes").at("outer");
+    sent += axis.at("sent_bytes").get<double>();
+    CHECK(axis.at("across_bytes") == axis.at("sent_bytes"));  // workers are groups
     if (ends) {
       CHECK(line.at("worker_losses").size() == 2);
       CHECK(line.at("worker_losses")[0] == line.at("loss"));

@@ -149,6 +149,7 @@ TEST_CASE("a rehearsal takes its time, sends what training sends and learns noth
   // Two stages and two micro-batches: three forward and backward passes one after the other.
   REQUIRE(plan.timeline.step.value == Approx(3.0 * (kForward + kBackward)).margin(1e-6));
   REQUIRE(run.metric("step_seconds").size() == 8);
+  CHECK(run.metric("lr").at(1) > 0.0);  // that of the schedule
   const StepCosts recorded = read_cost_file(run.run_dir() + "/costs.json");
   for (const int stage : {0, 1}) {
     CHECK(took(recorded.of_stage(stage, CostKind::forward), kForward));

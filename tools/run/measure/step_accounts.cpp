@@ -80,11 +80,7 @@ std::optional<TravelRecord> travel_of(const std::vector<RoundTravel>& arrived,
 }  // namespace
 
 StepAccounts::StepAccounts(const TrainConfig& config, MeshModel& model, Groups& groups)
-    : config_(&config),
-      model_(&model),
-      world_(groups.world),
-      hosts_(exchange_texts(*groups.world, host_name(), "names of hosts")),
-      wait_times_(groups) {}
+    : config_(&config), model_(&model), world_(groups.world), wait_times_(groups) {}
 
 void StepAccounts::begin_step() {
   wait_times_.begin_step();
@@ -99,7 +95,12 @@ std::optional<AccountedStep> StepAccounts::end_step(const StepRecord& record,
   }
   wait_times_.end_step();
   std::optional<StepSamples> samples;
-  wait_times_.beside_steps([&] { samples = model_->channels().take_samples(); });
+  wait_times_.beside_steps([&] {
+    samples = model_->channels().take_samples();
+    if (hosts_.empty()) {
+      hosts_ = exchange_texts(*world_, host_name(), "names of hosts");
+    }
+  });
   std::optional<AccountedStep> oldest;
   if (ended_.size() == kHeldSteps) {
     oldest = take_oldest();

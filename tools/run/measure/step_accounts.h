@@ -72,7 +72,7 @@ class StepAccounts {
   const TrainConfig* config_;
   MeshModel* model_;
   Communicator* world_;
-  std::vector<std::string> hosts_;  // of ranks
+  std::vector<std::string> hosts_;  // of ranks, from the first step's end on
   WaitTimes wait_times_;
   Clock::time_point start_{};  // of the current step
   std::deque<Ended> ended_;    // two at most; all but the last added up
