@@ -26,7 +26,7 @@ enum class OuterPenalty {
 
 enum class OuterClip { none, element, norm };
 
-// What becomes of the anchor at a run's end, where rounds are late.
+// Says what becomes of the anchor at a run's end, where rounds are late.
 enum class OuterEnding {
   drain,  // the last two rounds move it, as all others have
   mean,   // it is the mean of the workers' last end points

@@ -51,7 +51,7 @@ std::map<MeasuredCodecs::Key, MeasuredCodecs::Means> MeasuredCodecs::slowest(
   return slowest;
 }
 
-// What a codec took in steps replaces what it took beside them, whatever the shapes.
+// Times in steps replace those beside them, for a codec as a whole, whatever the shapes.
 std::vector<CodecCost> MeasuredCodecs::costs(Communicator& world) const {
   std::map<Key, Means> all = slowest(in_steps_, world);
   std::set<std::string> used;

@@ -31,7 +31,7 @@ CompressionPlan::Class read_class(JsonReader& section) {
     codec.finish();
   }
   row.reason = section.string("reason", "");
-  // What a plan tells about a class besides.
+  // Tells more about a class, beside its codec.
   for (const char* key : {"raw_bytes",
                           "sent_bytes",
                           "raw_seconds",

@@ -77,7 +77,7 @@ OuterRound outer_round(const MeshJob& job,
     for (int data = 0; data < job.parallel.data; ++data) {
       for (int tensor = 0; tensor < job.parallel.tensor; ++tensor) {
         const RankSync rank(job, {.tensor = tensor, .data = data, .pipeline = pipeline});
-        // What owners make of a sum travels anew.
+        // A start that owners make of a sum travels anew.
         schedule::Seconds seconds = kind.updates_apart ? link.latency + link.latency : link.latency;
         const RankRound own = kind.codec ? coded_round_of(rank, workers, *kind.codec, costs)
                                          : plain_round_of(rank, workers, kind.updates_apart);

@@ -21,7 +21,7 @@ struct OuterRound {
   schedule::Seconds coding{};                  // of them; 0 where costs are not given
 };
 
-// How it travels: sums of differences, plain or coded, or of end points whose anchors are moved on
+// Says how it travels: differences, plain or coded, or end points whose anchors are moved on
 // the way.
 struct RoundKind {
   std::optional<CodecSetting> codec{};

@@ -14,7 +14,7 @@ namespace {
 
 constexpr TransferNote kNote{.what = "outer round"};
 
-// Where squares of parts are summed on a device.
+// Returns what a device needs to sum squares of parts.
 std::size_t workspace_bytes(const std::vector<OwnedTransfer>& transfers, const Workers& workers) {
   std::size_t most = 0;
   for (const OwnedTransfer& transfer : transfers) {

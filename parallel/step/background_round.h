@@ -66,7 +66,7 @@ class BackgroundRound : public RoundTransfer {
 
  private:
   [[nodiscard]] Tensor part_of_start(const Slice& elements) const;
-  // Where the part that an owner has of a share lies among all that the rank has.
+  // Finds an owner's part of a share among all that the rank has.
   [[nodiscard]] static Slice place_of(const OwnedTransfer& transfer, const OuterShare& share);
   // Differences become what all workers have learned, from the sum of their end points.
   void take_sum(std::size_t transfer);

@@ -13,7 +13,7 @@ namespace slackline {
 //   m = momentum m + scale d, each element limited to [-clip, clip]
 //   a -= lr m, or lr (scale d + momentum m)      plain, or Nesterov's
 //   w = a
-// What of it is written, and what d is afterwards, OuterWrites says. All f32, of one shape; no two
+// OuterWrites says what of it is written, and what d is afterwards. All f32, of one shape; no two
 // overlap. Element by element, so any split of a tensor gives the same bits.
 struct OuterTensors {
   Tensor difference{};  // d
