@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/comm/transfer.h"
-#include "core/worker.h"
+#include "core/threads/worker.h"
 
 namespace slackline {
 

@@ -13,7 +13,7 @@
 #include "core/comm/transport/emulated_transport.h"
 #include "core/comm/transport/local_transport.h"
 #include "core/comm/transport/mpi_world.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 namespace slackline {
 

@@ -6,7 +6,7 @@
 #include "core/cuda/cuda_stream.h"
 #include "core/tensor/arena.h"
 #include "core/tensor/device.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 namespace slackline {
 

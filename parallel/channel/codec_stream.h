@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "core/tensor/stream.h"
-#include "core/worker.h"
+#include "core/threads/worker.h"
 
 namespace slackline {
 

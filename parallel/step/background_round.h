@@ -9,7 +9,7 @@
 #include "core/kernels/update/outer_step.h"
 #include "core/tensor/buffer.h"
 #include "core/tensor/stream.h"
-#include "core/worker.h"
+#include "core/threads/worker.h"
 #include "parallel/channel/round_transfer.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/outer_memory.h"

@@ -13,7 +13,7 @@
 #include "compress/frame.h"
 #include "core/comm/forwarding_communicator.h"
 #include "core/comm/world.h"
-#include "core/worker.h"
+#include "core/threads/worker.h"
 #include "tests/equivalence/distance.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/support/catch.h"

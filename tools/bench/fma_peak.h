@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 namespace slackline {
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/terminal.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "data/formats/stored_tokenizer.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/compression_option.h"

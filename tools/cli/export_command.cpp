@@ -7,7 +7,7 @@
 #include "core/file_io.h"
 #include "core/shown_text.h"
 #include "core/terminal.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "data/tokenizers/byte_level_tokenizer.h"
 #include "tools/cli/commands.h"
 #include "tools/infer/model_loader.h"

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/terminal.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "data/tokenizers/utf8.h"
 #include "model/generate/decoder.h"
 #include "model/generate/sampling.h"

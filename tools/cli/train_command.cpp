@@ -21,7 +21,7 @@
 #include "core/log.h"
 #include "core/shown_text.h"
 #include "core/terminal.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "tools/cli/commands.h"
 #include "tools/config/config_job.h"
 #include "tools/config/train_config.h"

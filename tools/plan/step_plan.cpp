@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "model/parameter_table.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/mesh/stage_split.h"

@@ -16,7 +16,7 @@
 #include "core/comm/engine/flight.h"
 #include "core/comm/engine/scratch_pool.h"
 #include "core/comm/transport/transport.h"
-#include "core/worker.h"
+#include "core/threads/worker.h"
 
 namespace slackline {
 

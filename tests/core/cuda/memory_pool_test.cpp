@@ -9,7 +9,7 @@
 #include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/tensor/buffer.h"
-#include "core/worker.h"
+#include "core/threads/worker.h"
 #include "tests/support/catch.h"
 
 namespace slackline::cuda {

@@ -1,9 +1,9 @@
-#include "core/worker.h"
+#include "core/threads/worker.h"
 
 #include <utility>
 
 #include "core/cuda/cuda_device.h"
-#include "core/single_threaded_libraries.h"
+#include "core/threads/single_threaded_libraries.h"
 
 namespace slackline {
 

@@ -1,4 +1,4 @@
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 #include <numeric>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-#include "core/worker.h"
+#include "core/threads/worker.h"
 
 #include <atomic>
 #include <chrono>

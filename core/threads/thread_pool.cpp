@@ -1,4 +1,4 @@
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/check.h"
-#include "core/single_threaded_libraries.h"
+#include "core/threads/single_threaded_libraries.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-#include "core/single_threaded_libraries.h"
+#include "core/threads/single_threaded_libraries.h"
 
 #include <omp.h>
 
