@@ -14,14 +14,20 @@ struct ClassifierSize {
   std::int64_t N = 0;
   std::int64_t C = 0;
   std::int64_t own_vocab = 0;
+  std::int64_t row = 0;  // of logits
   std::int64_t chunk_tokens = 0;
   DType dtype = DType::f32;
 
-  ClassifierSize(std::int64_t N_, const Shape& table, DType dtype_, const TensorShare& share)
+  ClassifierSize(std::int64_t N_,
+                 const Shape& table,
+                 DType dtype_,
+                 Device device,
+                 const TensorShare& share)
       : N(N_),
         C(table[1]),
         own_vocab(share.num_of(table[0])),
-        chunk_tokens(Head::chunk_tokens(N, table[0], share)),
+        row(logits_row(own_vocab, device)),
+        chunk_tokens(Head::chunk_tokens(N, table[0], device, share)),
         dtype(dtype_) {}
 };
 
@@ -40,7 +46,7 @@ struct Scratch {
           const Tensor& own_d_x)
       : x(share.allocate_whole(arena, own_x)),
         losses(arena.allocate(DType::f32, {size.N})),
-        logits(arena.allocate(DType::f32, {size.chunk_tokens, size.own_vocab})),
+        logits(arena.allocate(DType::f32, {size.chunk_tokens, size.row})),
         own_statistics(arena.allocate(DType::f32, {size.chunk_tokens, kSoftmaxStatistics})),
         all_statistics(
             arena.allocate(DType::f32, {share.size, size.chunk_tokens, kSoftmaxStatistics})) {
@@ -58,13 +64,14 @@ struct Scratch {
 struct Chunk {
   Tensor x{}, d_x{}, logits{}, d_logits{};
   Tensor losses{}, own_statistics{}, all_statistics{};
+  std::int64_t row = 0;  // of logits and d_logits
 
   [[nodiscard]] MatmulArgs logits_product(const Tensor& table) const {
-    return {.a = x, .b = table, .c = logits, .transpose_b = Transpose::yes};
+    return {.a = x, .b = table, .c = logits, .transpose_b = Transpose::yes, .row_of_c = row};
   }
 
   [[nodiscard]] MatmulArgs d_x_product(const Tensor& table) const {
-    return {.a = d_logits, .b = table, .c = d_x};
+    return {.a = d_logits, .b = table, .c = d_x, .row_of_a = row};
   }
 
   [[nodiscard]] MatmulArgs d_table_product(const Tensor& d_table, Accumulate accumulate) const {
@@ -72,24 +79,34 @@ struct Chunk {
             .b = x,
             .c = d_table,
             .transpose_a = Transpose::yes,
-            .accumulate = accumulate};
+            .accumulate = accumulate,
+            .row_of_a = row};
   }
 };
 
-Chunk chunk_of(const Scratch& all, std::int64_t begin, std::int64_t end) {
+// The first `count` rows of logits, without what is between them.
+Tensor first_rows(const Tensor& logits, std::int64_t count, const ClassifierSize& size) {
+  return {logits.raw(), logits.dtype(), {count, size.own_vocab}, logits.device()};
+}
+
+Chunk chunk_of(const Scratch& all,
+               const ClassifierSize& size,
+               std::int64_t begin,
+               std::int64_t end) {
   const std::int64_t count = end - begin;
   const Tensor& statistics = all.all_statistics;
   Chunk chunk{.x = all.x.rows(begin, end),
-              .logits = all.logits.rows(0, count),
+              .logits = first_rows(all.logits, count, size),
               .losses = all.losses.rows(begin, end),
               .own_statistics = all.own_statistics.rows(0, count),
               .all_statistics = Tensor(statistics.raw(),
                                        DType::f32,
                                        {statistics.dim(0), count, kSoftmaxStatistics},
-                                       statistics.device())};
+                                       statistics.device()),
+              .row = size.row};
   if (all.has_gradient()) {
     chunk.d_x = all.d_x.rows(begin, end);
-    chunk.d_logits = all.d_logits.rows(0, count);
+    chunk.d_logits = first_rows(all.d_logits, count, size);
   }
   return chunk;
 }
@@ -105,7 +122,8 @@ std::size_t products_workspace_bytes(const ClassifierSize& size,
   const Chunk chunk{.x = x,
                     .d_x = Tensor(nullptr, d_x, {count, size.C}),
                     .logits = Tensor(nullptr, DType::f32, {count, size.own_vocab}),
-                    .d_logits = Tensor(nullptr, size.dtype, {count, size.own_vocab})};
+                    .d_logits = Tensor(nullptr, size.dtype, {count, size.own_vocab}),
+                    .row = size.row};
   return std::max(
       {matmul_workspace_bytes(chunk.logits_product(table), workers),
        matmul_workspace_bytes(chunk.d_x_product(table), workers),
@@ -126,14 +144,16 @@ struct Softmax {
                              .targets = targets,
                              .losses = chunk.losses,
                              .d_logits = chunk.d_logits,
-                             .gradient_scale = scale});
+                             .gradient_scale = scale,
+                             .row = chunk.row});
       return;
     }
     softmax_statistics(stream,
                        {.logits = chunk.logits,
                         .targets = targets,
                         .statistics = chunk.own_statistics,
-                        .first_token = first_token});
+                        .first_token = first_token,
+                        .row = chunk.row});
     sum->collect(chunk.own_statistics, chunk.all_statistics).wait();
     softmax_loss(stream,
                  {.exponentials = chunk.logits,
@@ -143,7 +163,8 @@ struct Softmax {
                   .first_token = first_token,
                   .losses = chunk.losses,
                   .d_logits = chunk.d_logits,
-                  .gradient_scale = scale});
+                  .gradient_scale = scale,
+                  .row = chunk.row});
   }
 };
 
@@ -167,7 +188,8 @@ void Head::run(const Pass& pass, const Tensor& x, const Gradient& gradient) cons
   const ProfileRange range(pass.stream, "classifier");
   TensorSum& sum = *pass.sum;
   const Shape& logical = table_->spec.shape;
-  const ClassifierSize size(pass.B() * pass.T(), logical, x.dtype(), sum.share());
+  const ClassifierSize size(
+      pass.B() * pass.T(), logical, x.dtype(), pass.stream.device(), sum.share());
   ArenaScope arena(pass.stream.workspace());
   const Scratch scratch(arena, size, sum.share(), x, gradient.d_x);
   const Softmax softmax{.stream = pass.stream,
@@ -179,7 +201,7 @@ void Head::run(const Pass& pass, const Tensor& x, const Gradient& gradient) cons
   Transfer d_x_sum;  // runs beside the last product
   for (std::int64_t begin = 0; begin < size.N; begin += size.chunk_tokens) {
     const std::int64_t end = std::min(size.N, begin + size.chunk_tokens);
-    const Chunk chunk = chunk_of(scratch, begin, end);
+    const Chunk chunk = chunk_of(scratch, size, begin, end);
     matmul(pass.stream, chunk.logits_product(table_->compute()));
     softmax.run(chunk, pass.batch.targets.rows(begin, end));
     if (scratch.has_gradient()) {
@@ -204,8 +226,11 @@ void Head::logits(StreamView stream, const Tensor& x, const Tensor& logits) cons
   matmul(stream, {.a = x, .b = table_->weight, .c = logits, .transpose_b = Transpose::yes});
 }
 
-std::int64_t Head::chunk_tokens(std::int64_t N, std::int64_t vocab, const TensorShare& share) {
-  return cross_entropy_chunk_tokens(N, (vocab + share.size - 1) / share.size);
+std::int64_t Head::chunk_tokens(std::int64_t N,
+                                std::int64_t vocab,
+                                Device device,
+                                const TensorShare& share) {
+  return cross_entropy_chunk_tokens(N, (vocab + share.size - 1) / share.size, device);
 }
 
 std::size_t Head::workspace_bytes(const ModelConfig& config,
@@ -217,7 +242,7 @@ std::size_t Head::workspace_bytes(const ModelConfig& config,
   if (N == 0) {
     return 0;
   }
-  const ClassifierSize size(N, {config.vocab, config.hidden}, dtype, share);
+  const ClassifierSize size(N, {config.vocab, config.hidden}, dtype, workers.device, share);
   const Tensor rows(nullptr, dtype, {share.num_rows(N), config.hidden});
   const Tensor d_rows(nullptr, share.partial(dtype), rows.shape());
   Arena measured = Arena::measuring();

@@ -36,6 +36,7 @@ class Head {
   // chunk's ranks exchange statistics. A multiple of 8, so it may exceed N.
   [[nodiscard]] static std::int64_t chunk_tokens(std::int64_t N,
                                                  std::int64_t vocab,
+                                                 Device device,
                                                  const TensorShare& share);
 
   [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,

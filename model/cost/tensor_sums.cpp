@@ -204,7 +204,7 @@ std::vector<TensorExchange> head_exchanges(const ModelConfig& config,
     list.gather(PassKind::backward_input, "head input");
   }
   const std::int64_t N = list.num_tokens();
-  const std::int64_t chunk = Head::chunk_tokens(N, config.vocab, list.share());
+  const std::int64_t chunk = Head::chunk_tokens(N, config.vocab, options.device, list.share());
   std::int64_t last_chunk = 0;
   for (std::int64_t begin = 0; begin < N; begin += chunk) {
     last_chunk = std::min(chunk, N - begin);

@@ -46,7 +46,7 @@ struct TensorExchange {
 
 // The exchanges of one part, first those of the forward pass, then of backward_input, then of
 // backward_weight; none for one tensor rank. Of `options` they read micro_batch, compute, the share
-// but its rank, and weight_gradients.
+// but its rank, weight_gradients and the device.
 // REQUIRES: weight gradients are not made later where blocks are recomputed.
 [[nodiscard]] std::vector<TensorExchange> embedding_exchanges(const ModelConfig& config,
                                                               const Stage::Options& options);

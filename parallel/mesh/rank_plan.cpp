@@ -67,7 +67,8 @@ RankPlan rank_plan_with(const MeshJob& job,
                                            .sequence_parallel =
                                                parallel.sequence_parallel && parallel.tensor > 1},
                                  .weight_gradients = splits_backward ? Stage::WeightGradients::later
-                                                                     : Stage::WeightGradients::now},
+                                                                     : Stage::WeightGradients::now,
+                                 .device = job.device},
                        .chunks = slice.chunks,
                        .adds_micro_batches = parallel.data_strategy.gradients == Extent::none},
           .sync = {.place = place,

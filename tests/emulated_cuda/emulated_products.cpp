@@ -29,6 +29,8 @@ void plain_product(StreamView stream, const MatmulArgs& args) {
       .transpose_a = args.transpose_a,
       .transpose_b = args.transpose_b,
       .accumulate = args.accumulate,
+      .row_of_a = args.row_of_a,
+      .row_of_c = args.row_of_c,
   };
   emulated_cuda::enqueue(stream.cuda().handle(), [plain] {
     Stream processor({.name = "products", .workspace_bytes = matmul_workspace_bytes(plain, 1)});

@@ -174,7 +174,7 @@ TEST_CASE("the loss of one rank is that of several within rounding") {
 TEST_CASE("a head that works in chunks agrees with the oracle") {
   // Logits of 17000 x 1000 pass the chunk's size.
   const Setting setting{.B = 17, .T = 1000, .C = 1, .vocab = 1000};
-  REQUIRE(cross_entropy_chunk_tokens(setting.N(), setting.vocab) < setting.N());
+  REQUIRE(cross_entropy_chunk_tokens(setting.N(), setting.vocab, Device::cpu) < setting.N());
   NoTensorSum one_rank;
   // d_table: sums over 17000 rows of terms of order 0.1.
   check(setting, run(setting, one_rank), {.relative = 1e-5, .absolute = 1e-4});
@@ -182,8 +182,8 @@ TEST_CASE("a head that works in chunks agrees with the oracle") {
 
 TEST_CASE("ranks with unequal parts of the vocabulary work in the same chunks") {
   const Setting setting{.B = 67, .T = 500, .C = 1, .vocab = 1001};
-  REQUIRE(cross_entropy_chunk_tokens(setting.N(), 501) < setting.N());
-  REQUIRE(cross_entropy_chunk_tokens(setting.N(), 500) > setting.N());  // what it must not use
+  REQUIRE(cross_entropy_chunk_tokens(setting.N(), 501, Device::cpu) < setting.N());
+  REQUIRE(cross_entropy_chunk_tokens(setting.N(), 500, Device::cpu) > setting.N());  // what it must not use
   NoTensorSum one_rank;
   const Result whole = run(setting, one_rank);
   const Result shared = run_on({2, true}, setting);

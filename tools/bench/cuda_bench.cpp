@@ -25,7 +25,17 @@
 namespace slackline {
 
 Shape CudaBench::classifier_chunk() const {
-  return {cross_entropy_chunk_tokens(options.tokens, options.vocab), options.vocab};
+  return {cross_entropy_chunk_tokens(options.tokens, options.vocab, Device::cuda), options.vocab};
+}
+
+std::int64_t CudaBench::classifier_row() const {
+  return logits_row(options.vocab, Device::cuda);
+}
+
+Tensor CudaBench::take_logits(DType dtype) {
+  const Shape chunk = classifier_chunk();
+  const Tensor rows = ring.take(dtype, {chunk[0], classifier_row()});
+  return {rows.raw(), dtype, chunk, rows.device()};
 }
 
 namespace {

@@ -31,8 +31,13 @@ struct CudaBench {
         stream({.device = Device::cuda, .workspace_bytes = std::size_t{1} << 30U}),
         timer({.only = chosen.only, .times = chosen.pairs}, ring) {}
 
-  // Logits that are made at a time: (tokens of a chunk, vocabulary).
+  // Logits that are made at a time: (tokens of a chunk, vocabulary), and how far apart their rows
+  // lie.
   [[nodiscard]] Shape classifier_chunk() const;
+  [[nodiscard]] std::int64_t classifier_row() const;
+
+  // Such logits, or gradients of them.
+  [[nodiscard]] Tensor take_logits(DType dtype);
 
   CudaBenchOptions options;
   DeviceRing ring;

@@ -142,32 +142,37 @@ void cross_entropy(CudaBench& bench, DType dtype) {
   const Tensor statistics = bench.ring.take(DType::f32, {1, N, kSoftmaxStatistics});
   const auto elements = static_cast<double>(chunk.num_elements());
   const auto gradient_of = [&](const Tensor& logits) {
-    return dtype == DType::f32 ? logits : bench.ring.take(dtype, chunk);
+    return dtype == DType::f32 ? logits : bench.take_logits(dtype);
   };
   const auto written = static_cast<double>(size_of(dtype));
   bench.timer.against_copy(stream, "cross-entropy " + kind, (4 + written) * elements, [&] {
-    const Tensor logits = bench.ring.take(DType::f32, chunk);
-    softmax_cross_entropy(
-        stream,
-        {.logits = logits, .targets = targets, .losses = losses, .d_logits = gradient_of(logits)});
+    const Tensor logits = bench.take_logits(DType::f32);
+    softmax_cross_entropy(stream,
+                          {.logits = logits,
+                           .targets = targets,
+                           .losses = losses,
+                           .d_logits = gradient_of(logits),
+                           .row = bench.classifier_row()});
   });
   if (dtype == DType::f32) {
     bench.timer.against_copy(stream, "cross-entropy over ranks, statistics", 8 * elements, [&] {
       softmax_statistics(stream,
-                         {.logits = bench.ring.take(DType::f32, chunk),
+                         {.logits = bench.take_logits(DType::f32),
                           .targets = targets,
-                          .statistics = own_statistics});
+                          .statistics = own_statistics,
+                          .row = bench.classifier_row()});
     });
   }
   bench.timer.against_copy(
       stream, "cross-entropy over ranks, loss " + kind, (4 + written) * elements, [&] {
-        const Tensor exponentials = bench.ring.take(DType::f32, chunk);
+        const Tensor exponentials = bench.take_logits(DType::f32);
         softmax_loss(stream,
                      {.exponentials = exponentials,
                       .targets = targets,
                       .statistics = statistics,
                       .losses = losses,
-                      .d_logits = gradient_of(exponentials)});
+                      .d_logits = gradient_of(exponentials),
+                      .row = bench.classifier_row()});
       });
 }
 

@@ -57,6 +57,9 @@ class Gpt(nn.Module):
         x = self.tokens(inputs) + self.positions.weight[: inputs.shape[1]]
         for block in self.blocks:
             x = block(x)
+        return self.loss(x, targets)
+
+    def loss(self, x, targets):
         logits = self.ln(x) @ self.tokens.weight.T
         return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 

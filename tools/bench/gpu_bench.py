@@ -24,19 +24,19 @@ import threading
 import time
 
 import runs
-from runs import REPOSITORY, Workplace, print_header, print_row
+from runs import REPOSITORY, Workplace, percent, print_header, print_row
 
-STEPS, WARMUP = 16, 6
+STEPS, WARMUP, RATE = 16, 6, 1e-4
 MODELS = {
-    "GPT-2 124M": {"layers": 12, "hidden": 768, "heads": 12, "sequence": 1024, "vocab": 50257, "micro": 32},
-    "GPT-2 1.5B": {"layers": 48, "hidden": 1600, "heads": 25, "sequence": 1024, "vocab": 50257, "micro": 8},
+    "GPT-2 124M": {"layers": 12, "hidden": 768, "heads": 12, "sequence": 1024, "vocab": 50257, "micro": 64, "global": 64},
+    "GPT-2 1.5B": {"layers": 48, "hidden": 1600, "heads": 25, "sequence": 1024, "vocab": 50257, "micro": 16, "global": 64},
 }
-SMALL = {"a few layers": {"layers": 2, "hidden": 64, "heads": 2, "sequence": 64, "vocab": 257, "micro": 4}}
+SMALL = {"a few layers": {"layers": 2, "hidden": 64, "heads": 2, "sequence": 64, "vocab": 257, "micro": 4, "global": 8}}
 # As cuda_bench's defaults; `gradients` are GPT-2 124M's.
 OPS = {"tokens": 16384, "hidden": 768, "vocab": 50257, "gradients": 124439808}
 SMALL_OPS = {"tokens": 256, "hidden": 128, "vocab": 509, "gradients": 1 << 20}
 CEILING_EDGE, SMALL_CEILING_EDGE = 8192, 256
-LINKS = [10**9, 10**10, 10**11, 4 * 10**11]  # bits a second
+LINKS = [10**10, 10**11, 4 * 10**11]  # bits a second
 
 
 def query(what):
@@ -102,26 +102,27 @@ class PeakMemory:
 
 
 def config(place, model, name, **sections):
-    shape = {key: value for key, value in model.items() if key != "micro"}
+    shape = {key: value for key, value in model.items() if key not in ("micro", "global")}
     return {
         "run": {"dir": str(place.path / name), "steps": STEPS},
         "device": "cuda",
         "precision": "bf16",
         "model": shape,
         "data": {"train": [{"path": str(place.path / "corpus")}]},
-        "batch": {"global": model["micro"], "micro": model["micro"]},
-        "optimizer": {"lr": 1e-4},
+        "batch": {"global": model["global"], "micro": model["micro"]},
+        "optimizer": {"lr": RATE, "schedule": "constant"},
         **sections,
     }
 
 
 def train(place, job, ranks=1):
-    """The median seconds of a step, and what the run said."""
+    """The median seconds of a step, the losses of all, and what the run said."""
     said = place.launch([str(runs.BINARY), "train", place.write("job.json", job),
                          *(["--ranks", str(ranks)] if ranks > 1 else [])])
     lines = (pathlib.Path(job["run"]["dir"]) / "metrics.jsonl").read_text().splitlines()
     steps = [json.loads(line) for line in lines if '"step_seconds"' in line]
-    return statistics.median(step["step_seconds"] for step in steps[WARMUP:]), said
+    seconds = statistics.median(step["step_seconds"] for step in steps[WARMUP:])
+    return seconds, [step["loss"] for step in steps], said
 
 
 def pool_use(said):
@@ -164,21 +165,26 @@ def whole_steps(place, models, python, peak, edge):
     """The ceiling is measured right before each model's run. Planned is the pool; what is taken apart from it and the
     driver's own memory come on top."""
     print_header("model", "step", "tokens/s", "MFU causal", "6N + 12LCT", "hardware", "causal, of the ceiling", "ceiling",
-                 "PyTorch", "by it", "memory of the card", "in use of the pool", "apart", "planned")
+                 "PyTorch", "by it", "its micro-batch", "losses differ by at most", "memory of the card", "in use of the pool",
+                 "apart", "planned")
     for name, model in models.items():
         job = config(place, model, name.replace(" ", "_"))
         plan = json.loads(place.call(["plan", place.write("plan.json", job), "--json"]))
         ceiling = bf16_flops("--ceiling", str(edge))
         with PeakMemory() as memory:
-            seconds, said = train(place, job)
+            seconds, losses, said = train(place, job)
         in_use, apart = pool_use(said)
-        tokens = model["micro"] * model["sequence"] / seconds
+        tokens = model["global"] * model["sequence"] / seconds
         shares = [f"{100 * tokens * flops / peak:.1f} %" if peak else "n/a" for flops in plan["flops_per_token"].values()]
         of_ceiling = tokens * plan["flops_per_token"]["causal"] / ceiling
-        peer = ask_peer(python, "step", {**model, "accumulate": 1})
+        peer = ask_peer(python, "step", {**model, "steps": STEPS, "warmup": WARMUP, "lr": RATE,
+                                         "tokens": str(place.path / "corpus.bin")})
+        apart_by = max(abs(a / b - 1) for a, b in zip(losses, peer["losses"])) if peer else 0
         print_row(name, f"{seconds:.4f} s", f"{tokens:.0f}", *shares, f"{100 * of_ceiling:.1f} %",
-                  f"{1e-12 * ceiling:.1f} TFLOP/s", f"{peer:.4f} s" if peer else "not there",
-                  f"{peer / seconds:.2f} x" if peer else "", memory.text(), in_use, apart, gibibytes(plan["memory_bytes"]))
+                  f"{1e-12 * ceiling:.1f} TFLOP/s",
+                  *((f"{peer['seconds']:.4f} s", f"{peer['seconds'] / seconds:.2f} x", peer["micro"], percent(apart_by))
+                    if peer else ("not there", "", "", "")),
+                  memory.text(), in_use, apart, gibibytes(plan["memory_bytes"]))
     print()
 
 
@@ -201,9 +207,9 @@ def shared_card(place, model):
             }
             job = config(place, model, f"shared-{rate}-{policy}", parallel={"pipeline": 2, "data": 2},
                          compress={"policy": policy, **codecs}, network={"links": links})
-            job["batch"] = {"global": 4 * model["micro"], "micro": max(1, model["micro"] // 4)}
+            job["batch"] = {"global": 16, "micro": 2}
             job["run"]["steps"] = 30
-            seconds[policy], _ = train(place, job, ranks=4)
+            seconds[policy] = train(place, job, ranks=4)[0]
         print_row(f"{rate / 1e9:g} Gb/s", *(f"{value:.4f} s" for value in seconds.values()),
                   f"{min(seconds['none'], seconds['all']) / seconds['critical_path']:.2f} x")
     print()
@@ -244,11 +250,12 @@ def main():
     peak = bf16_flops("--peak")
     header()
     place = Workplace()
-    place.prepare_letters("corpus", 1 << 22)
     models = SMALL if options.small else MODELS
+    first = next(iter(models.values()))
+    place.prepare_tokens("corpus", STEPS * first["global"] * first["sequence"] + 1, first["vocab"])
     if not options.ops_only:
         whole_steps(place, models, options.python, peak, SMALL_CEILING_EDGE if options.small else CEILING_EDGE)
-        shared_card(place, next(iter(models.values())))
+        shared_card(place, first)
     if not options.steps_only:
         ops(SMALL_OPS if options.small else OPS, 1 if options.small else 9, options.python)
 

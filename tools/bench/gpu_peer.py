@@ -2,49 +2,99 @@
 """What PyTorch takes on one GPU for what gpu_bench.py times of this tree.
 
 usage: tools/bench/gpu_peer.py step SHAPE.json-text
-         the same GPT under torch.compile, fused attention, bf16 autocast, fused AdamW; prints the median seconds of a
-         step    (layers, hidden, heads, sequence, vocab, micro, accumulate)
+         the same GPT under torch.compile, fused attention, bf16 autocast, fused AdamW, from weights of the same
+         distribution and on the same tokens; prints the median seconds of a step, the losses of all and the size of a
+         micro-batch, which is halved until it fits, as a JSON object
+         (layers, hidden, heads, sequence, vocab, micro, global, steps, warmup, lr, tokens: FILE.bin)
        tools/bench/gpu_peer.py ops SIZES.json-text
          ops alone; prints the median seconds of each as a JSON object    (tokens, hidden, gradients, times)
 """
 
 import json
+import math
 import statistics
 import sys
 import time
 
 import torch
+from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ddp_peer import Gpt
 
-STEPS, WARMUP = 16, 6
 HEAD, SEQUENCE = 64, 1024  # as cuda_bench's attention
+COMPILED_WHOLE = 12  # layers; of more, each block is compiled by itself, which takes a fraction of the time
+
+
+def initialize(model, layers):
+    """GPT-2's initial distribution."""
+    for name, weight in model.named_parameters():
+        if weight.dim() > 1:
+            scaled = name.endswith(("out.weight", "down.weight"))
+            nn.init.normal_(weight, std=0.02 / math.sqrt(2 * layers) if scaled else 0.02)
+        elif name.endswith("bias"):
+            nn.init.zeros_(weight)
+
+
+def compiled(shape):
+    torch.manual_seed(1)
+    model = Gpt(shape).cuda()
+    initialize(model, shape["layers"])
+    if shape["layers"] <= COMPILED_WHOLE:
+        return model, torch.compile(model)
+    for block in model.blocks:
+        block.compile()
+    model.loss = torch.compile(model.loss)
+    return model, model
+
+
+def batches(shape):
+    """Of each step the inputs and targets, (global, sequence) each; the corpus over and over."""
+    with open(shape["tokens"], "rb") as file:
+        tokens = torch.frombuffer(bytearray(file.read()), dtype=torch.uint16).long().cuda()
+    count = shape["global"] * shape["sequence"]
+    for step in range(shape["steps"]):
+        places = torch.arange(step * count, (step + 1) * count + 1, device="cuda") % len(tokens)
+        taken = tokens[places]
+        yield (part.view(shape["global"], shape["sequence"]) for part in (taken[:-1], taken[1:]))
+
+
+def time_steps(shape):
+    model, loss_of = compiled(shape)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=shape["lr"], betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=True
+    )
+    seconds, losses = [], []
+    for inputs, targets in batches(shape):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        total = torch.zeros((), device="cuda")
+        parts = shape["global"] // shape["micro"]
+        for part in zip(inputs.split(shape["micro"]), targets.split(shape["micro"])):
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = loss_of(*part) / parts
+            loss.backward()
+            total += loss.detach()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(total.item())
+        seconds.append(time.perf_counter() - begin)
+    return {"seconds": statistics.median(seconds[shape["warmup"] :]), "losses": losses, "micro": shape["micro"]}
 
 
 def step(shape):
     torch.set_float32_matmul_precision("highest")
-    torch.manual_seed(1)
-    model = Gpt(shape).cuda()
-    loss_of = torch.compile(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    inputs = torch.randint(shape["vocab"], (shape["micro"], shape["sequence"]), device="cuda")
-    targets = torch.randint(shape["vocab"], (shape["micro"], shape["sequence"]), device="cuda")
-    seconds = []
-    for _ in range(STEPS):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(shape["accumulate"]):
-            with torch.autocast("cuda", dtype=torch.bfloat16):
-                loss = loss_of(inputs, targets) / shape["accumulate"]
-            loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - begin)
-    print(statistics.median(seconds[WARMUP:]))
+    while True:
+        try:
+            print(json.dumps(time_steps(shape)))
+            return
+        except torch.OutOfMemoryError:
+            if shape["micro"] == 1:
+                raise
+        shape = {**shape, "micro": shape["micro"] // 2}
+        torch.cuda.empty_cache()
 
 
 def median_seconds(op, times):

@@ -1,11 +1,14 @@
 """Runs of the slackline binary for the benchmarks beside this file: config in, measured steps out."""
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
+import random
 import resource
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -107,6 +110,15 @@ class Workplace:
         letters = "".join("abcdefghijklmnopqrstuvwxyz "[i * i * 7 % 27] for i in range(count))
         text = self.write(f"{name}.txt", letters)
         self.call(["prepare", "--input", text, "--tokenizer", "byte", "--out", str(self.path / name)])
+
+    def prepare_tokens(self, name, count, vocab):
+        """A corpus of one document, whose tokens come as often as words do: the r-th one with a weight of 1 / r."""
+        weights = itertools.accumulate(1 / (rank + 1) for rank in range(vocab))
+        tokens = random.Random(1).choices(range(vocab), cum_weights=list(weights), k=count)
+        (self.path / f"{name}.bin").write_bytes(struct.pack(f"<{count}H", *tokens))
+        # One sequence of unsigned 16-bit tokens, as data/formats/megatron_format.h has it.
+        index = b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 8, 1, 2, count, 0, 0, 1)
+        (self.path / f"{name}.idx").write_bytes(index)
 
     def launch(self, command):
         """Runs a command as a user who may be root, and returns what it said."""

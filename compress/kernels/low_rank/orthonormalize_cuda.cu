@@ -139,6 +139,12 @@ class Columns {
   float* shared_;  // a float for each warp, then one for each column
 };
 
+// Whole packs of shares, since compiled loops over them may read a pack ahead.
+constexpr std::size_t shared_floats(int columns) {
+  constexpr std::size_t kPack = 4;
+  return kWarps + (static_cast<std::size_t>(columns) + kPack - 1) / kPack * kPack;
+}
+
 __global__ void __launch_bounds__(kThreads)
     orthonormalize_kernel(const __grid_constant__ Batch<Item> batch, Orthogonalization method) {
   const Item& item = batch.items[blockIdx.x];
@@ -193,7 +199,7 @@ void orthonormalize(StreamView stream, std::span<const Tensor> matrices, Orthogo
       most_columns = std::max(most_columns, items.back().r);
     }
   }
-  const std::size_t shared = (kWarps + static_cast<std::size_t>(most_columns)) * sizeof(float);
+  const std::size_t shared = shared_floats(most_columns) * sizeof(float);
   const auto one_block = [](const Item& /*item*/) { return 1U; };
   for_each_batch(items, one_block, [&](const Batch<Item>& batch, unsigned blocks) {
     launch(stream,

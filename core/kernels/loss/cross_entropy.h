@@ -16,6 +16,10 @@ namespace slackline {
 // the logits more often than a softmax in one piece would. Every rank computes every loss, with
 // the same bits.
 
+//
+// Rows of logits, exponentials and gradients may lie apart: `row` elements from one to the next, in
+// all of a call alike; 0: side by side. What is between them is neither read nor written.
+
 inline constexpr std::int64_t kSoftmaxStatistics = 3;  // m_r, s_r, z or 0 where it is not here
 
 // The first op. logits (N, V) f32 are replaced by exponentials. targets (N) i32 are tokens; column
@@ -25,6 +29,7 @@ struct SoftmaxStatistics {
   Tensor targets{};
   Tensor statistics{};
   std::int64_t first_token = 0;
+  std::int64_t row = 0;
 };
 
 // The second. statistics (R, N, 3) f32 of all ranks, this one's at `rank`; losses (N) f32 is
@@ -39,6 +44,7 @@ struct SoftmaxLoss {
   Tensor losses{};
   Tensor d_logits{};            // empty: losses only
   float gradient_scale = 1.0F;  // 1 / tokens of the global batch
+  std::int64_t row = 0;
 };
 
 // Both in one for one rank, with the same bits: a row is scaled while it is still in the cache.
@@ -49,6 +55,7 @@ struct SoftmaxCrossEntropy {
   Tensor losses{};
   Tensor d_logits{};  // as above
   float gradient_scale = 1.0F;
+  std::int64_t row = 0;
 };
 
 void softmax_statistics(StreamView stream, const SoftmaxStatistics& args);
@@ -57,6 +64,12 @@ void softmax_cross_entropy(StreamView stream, const SoftmaxCrossEntropy& args);
 
 // How many of N tokens' logits are made at a time, so that full logits never exist; V is the
 // number of columns, of the rank that has most.
-[[nodiscard]] std::int64_t cross_entropy_chunk_tokens(std::int64_t N, std::int64_t V);
+[[nodiscard]] std::int64_t cross_entropy_chunk_tokens(std::int64_t N,
+                                                      std::int64_t V,
+                                                      Device device);
+
+// Elements from one row of V logits to the next: on devices a multiple of what their products want
+// rows to begin at, else V.
+[[nodiscard]] std::int64_t logits_row(std::int64_t V, Device device);
 
 }  // namespace slackline

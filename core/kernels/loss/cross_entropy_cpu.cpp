@@ -76,11 +76,19 @@ struct Row {
   std::size_t target;  // values.size() where it is elsewhere
 };
 
-Row row_of(const Tensor& values, const Tensor& targets, std::int64_t first_token, std::size_t n) {
+std::size_t distance_of(const Tensor& values, std::int64_t row) {
+  return static_cast<std::size_t>(row == 0 ? values.dim(1) : row);
+}
+
+Row row_of(const Tensor& values,
+           std::size_t distance,
+           const Tensor& targets,
+           std::int64_t first_token,
+           std::size_t n) {
   const auto V = static_cast<std::size_t>(values.dim(1));
   const std::int64_t column = targets.data<std::int32_t>()[n] - first_token;
   const std::size_t target = column < 0 ? V : std::min(V, static_cast<std::size_t>(column));
-  return {{values.data<float>() + n * V, V}, target};
+  return {{values.data<float>() + n * distance, V}, target};
 }
 
 // The first op on one row.
@@ -116,15 +124,16 @@ void write_gradient(const Row& row, float own_most, const Statistics& whole, flo
 void softmax_statistics(StreamView stream, const SoftmaxStatistics& args) {
   auto* statistics = reinterpret_cast<Statistics*>(args.statistics.data<float>());
   const auto N = static_cast<std::size_t>(args.logits.dim(0));
+  const std::size_t distance = distance_of(args.logits, args.row);
   stream.pool().parallel_for(N, [&](std::size_t n, int) {
-    statistics[n] = exponentiate(row_of(args.logits, args.targets, args.first_token, n));
+    statistics[n] = exponentiate(row_of(args.logits, distance, args.targets, args.first_token, n));
   });
 }
 
 template <typename T>
 void softmax_loss(StreamView stream, const SoftmaxLoss& args) {
   const auto N = static_cast<std::size_t>(args.exponentials.dim(0));
-  const auto V = static_cast<std::size_t>(args.exponentials.dim(1));
+  const std::size_t distance = distance_of(args.exponentials, args.row);
   const auto num_ranks = static_cast<std::size_t>(args.statistics.dim(0));
   const auto* all = reinterpret_cast<const Statistics*>(args.statistics.data<float>());
   const Statistics* own = all + static_cast<std::size_t>(args.rank) * N;
@@ -132,8 +141,8 @@ void softmax_loss(StreamView stream, const SoftmaxLoss& args) {
     const Statistics whole = combine(all + n, N, num_ranks);
     args.losses.data<float>()[n] = loss_of(whole);
     if (!args.d_logits.empty()) {
-      const Row row = row_of(args.exponentials, args.targets, args.first_token, n);
-      T* to = args.d_logits.data<T>() + n * V;
+      const Row row = row_of(args.exponentials, distance, args.targets, args.first_token, n);
+      T* to = args.d_logits.data<T>() + n * distance;
       write_gradient(row, own[n].most, whole, args.gradient_scale, to);
     }
   });
@@ -142,13 +151,13 @@ void softmax_loss(StreamView stream, const SoftmaxLoss& args) {
 template <typename T>
 void softmax_cross_entropy(StreamView stream, const SoftmaxCrossEntropy& args) {
   const auto N = static_cast<std::size_t>(args.logits.dim(0));
-  const auto V = static_cast<std::size_t>(args.logits.dim(1));
+  const std::size_t distance = distance_of(args.logits, args.row);
   stream.pool().parallel_for(N, [&](std::size_t n, int) {
-    const Row row = row_of(args.logits, args.targets, 0, n);
+    const Row row = row_of(args.logits, distance, args.targets, 0, n);
     const Statistics whole = exponentiate(row);
     args.losses.data<float>()[n] = loss_of(whole);
     if (!args.d_logits.empty()) {
-      T* to = args.d_logits.data<T>() + n * V;
+      T* to = args.d_logits.data<T>() + n * distance;
       write_gradient(row, whole.most, whole, args.gradient_scale, to);
     }
   });

@@ -7,7 +7,7 @@ namespace slackline::cuda {
 namespace {
 
 template <int n, typename T>
-__global__ void __launch_bounds__(LogitBatches::kMostThreads) cross_entropy_kernel(
+__global__ void __launch_bounds__(LogitBatches::kMostThreads, n > 1 ? 2 : 1) cross_entropy_kernel(
     LogitRows rows, LogitBatches batches, float scale, float* losses, T* d_logits) {
   const LogitRow<n> row(rows, blockIdx.x);
   const LogitStatistics own = read_row<n>(row, batches);
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(LogitBatches::kMostThreads) cross_entropy_kern
     write_row<n>(row,
                  batches,
                  own.most,
-                 d_logits + std::int64_t{blockIdx.x} * rows.num_columns,
+                 d_logits + std::int64_t{blockIdx.x} * rows.distance,
                  gradient_of(whole, own.most, scale));
   }
 }
@@ -34,7 +34,7 @@ void start_cross_entropy(StreamView stream, const SoftmaxCrossEntropy& args) {
   launch(stream,
          shape,
          cross_entropy_kernel<n, T>,
-         rows_of(args.logits, args.targets, 0),
+         rows_of(args.logits, args.row, args.targets, 0),
          batches,
          args.gradient_scale,
          args.losses.data<float>(),

@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kLossThreads) loss_kernel(LogitRows rows,
                    batch,
                    exponentials,
                    1.0F,
-                   d_logits + index * rows.num_columns,
+                   d_logits + index * rows.distance,
                    gradient_of(whole, own_most, scale));
   }
 }
@@ -81,7 +81,7 @@ void start_loss(StreamView stream, const SoftmaxLoss& args) {
   launch(stream,
          shape,
          loss_kernel<n, T>,
-         rows_of(args.exponentials, args.targets, args.first_token),
+         rows_of(args.exponentials, args.row, args.targets, args.first_token),
          blocks_per_row,
          all,
          args.gradient_scale,
@@ -100,7 +100,7 @@ void softmax_statistics(StreamView stream, const SoftmaxStatistics& args) {
   launch(stream,
          shape,
          statistics_kernel<kPack>,
-         rows_of(args.logits, args.targets, args.first_token),
+         rows_of(args.logits, args.row, args.targets, args.first_token),
          batches,
          reinterpret_cast<LogitStatistics*>(args.statistics.data<float>()));
 }

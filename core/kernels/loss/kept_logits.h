@@ -9,15 +9,15 @@
 #include "core/kernels/loss/device_softmax.h"
 #include "core/kernels/loss/logit_rows.h"
 
-// A block that has a whole row of logits, which it reads once and writes once: V = 50304 floats fit
-// the shared memory of an H100's block. Of longer rows the last batches are not kept, but read
-// again.
+// A block that has a whole row of logits, and of it in shared memory as much as leaves room for a
+// second block on the multiprocessor: one reads while the other writes. The batches that are not
+// kept are read again, mostly from the cache.
 namespace slackline::cuda {
 
 // How a block takes a row, and the batches that it keeps in shared memory.
 struct LogitBatches {
-  static constexpr unsigned kMostThreads = 1024;
-  static constexpr std::size_t kSharedBytes = 226 * 1024;  // of 227 KiB; some is for block sums
+  static constexpr unsigned kMostThreads = 512;
+  static constexpr std::size_t kSharedBytes = 112 * 1024;  // of 113 KiB; some is for block sums
 
   unsigned num_threads;
   int count;

@@ -21,6 +21,7 @@ inline constexpr float kLeastLogit = -3e38F;
 struct LogitRows {
   float* values;
   int num_columns;
+  std::int64_t distance;  // elements from one to the next
   const std::int32_t* targets;
   std::int64_t first_token;
 };
@@ -32,7 +33,7 @@ struct LogitRow {
   static constexpr int kPacks = kLogitBatch / n;
 
   __device__ LogitRow(const LogitRows& rows, std::int64_t index)
-      : values(rows.values + index * rows.num_columns),
+      : values(rows.values + index * rows.distance),
         num_columns(rows.num_columns),
         before(static_cast<int>(reinterpret_cast<std::uintptr_t>(values) / sizeof(float) % n)) {
     const std::int64_t column = rows.targets[index] - rows.first_token;
@@ -131,10 +132,12 @@ __device__ void write_batch(const LogitRow<n>& row,
 }
 
 [[nodiscard]] inline LogitRows rows_of(const Tensor& values,
+                                       std::int64_t row,
                                        const Tensor& targets,
                                        std::int64_t first_token) {
   return {.values = values.data<float>(),
           .num_columns = static_cast<int>(values.dim(1)),
+          .distance = row == 0 ? values.dim(1) : row,
           .targets = targets.data<std::int32_t>(),
           .first_token = first_token};
 }

@@ -1,5 +1,7 @@
 #include "core/kernels/matmul/cublas_product.h"
 
+#include <utility>
+
 #include "core/error.h"
 #include "core/kernels/matmul/matmul_backends.h"
 #include "core/kernels/matmul/matmul_products.h"
@@ -32,14 +34,14 @@ cublasLtMatmulDesc_t new_description() {
   return made;
 }
 
-// A row-major matrix, whose rows are cuBLASLt's columns.
-cublasLtMatrixLayout_t new_layout(const Tensor& matrix) {
+// A row-major matrix, whose rows are cuBLASLt's columns and lie `row` elements apart.
+cublasLtMatrixLayout_t new_layout(const Tensor& matrix, std::int64_t row) {
   cublasLtMatrixLayout_t made = nullptr;
   SL_CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&made,
                                              type_of(matrix.dtype()),
                                              static_cast<std::uint64_t>(matrix.dim(1)),
                                              static_cast<std::uint64_t>(matrix.dim(0)),
-                                             matrix.dim(1)));
+                                             row));
   return made;
 }
 
@@ -71,6 +73,9 @@ std::string text_of(const ProductProblem& problem) {
     text += ", epilogue " + std::to_string(static_cast<int>(problem.epilogue)) + " with " +
             name(problem.of_vector) + " and " + name(problem.of_second);
   }
+  for (const auto& [row, of] : {std::pair(problem.row_of_a, "A"), std::pair(problem.row_of_c, "C")}) {
+    text += row == 0 ? "" : ", rows of " + std::string(of) + " of " + std::to_string(row);
+  }
   return text + ", aligned to " + std::to_string(problem.alignment);
 }
 
@@ -78,9 +83,9 @@ CublasProduct::CublasProduct(const MatmulArgs& args)
     : args_(args),
       output_(args.c),
       description_(new_description()),
-      a_(new_layout(args.b)),
-      b_(new_layout(args.a)),
-      c_(new_layout(args.c)) {
+      a_(new_layout(args.b, args.b.dim(1))),
+      b_(new_layout(args.a, args.a_row())),
+      c_(new_layout(args.c, args.c_row())) {
   set(CUBLASLT_MATMUL_DESC_TRANSA, operation(args.transpose_b));
   set(CUBLASLT_MATMUL_DESC_TRANSB, operation(args.transpose_a));
 }
@@ -153,7 +158,13 @@ ProductProblem CublasProduct::problem() const {
           .of_vector = vector_.empty() ? of_c : vector_.dtype(),
           .of_second = second_.empty() ? of_c : second_.dtype(),
           .alignment = bits & (~bits + 1),
-          .same_bits = args_.same_bits};
+          .same_bits = args_.same_bits,
+          .row_of_a = args_.row_of_a,
+          .row_of_c = args_.row_of_c};
+}
+
+std::size_t CublasProduct::output_bytes() const {
+  return static_cast<std::size_t>(output_.dim(0) * args_.c_row()) * size_of(output_.dtype());
 }
 
 std::vector<cublasLtMatmulAlgo_t> CublasProduct::suggestions(int most) const {
@@ -202,8 +213,10 @@ cublasStatus_t CublasProduct::queue(StreamView stream,
                                     const cublasLtMatmulAlgo_t& algorithm,
                                     void* elsewhere) const {
   ArenaScope scratch(stream.workspace());
-  const Tensor workspace =
-      scratch.allocate(DType::u8, {static_cast<std::int64_t>(kProductWorkspace)});
+  void* workspace =
+      scratch.allocate(DType::u8, {static_cast<std::int64_t>(kProductScratch)}).raw();
+  std::size_t room = kProductScratch;
+  std::align(kProductWorkspaceAlignment, kProductWorkspace, workspace, room);
   const float alpha = 1.0F;
   const float beta = args_.accumulate == Accumulate::yes ? 1.0F : 0.0F;
   return cublasLtMatmul(handle(),
@@ -219,8 +232,8 @@ cublasStatus_t CublasProduct::queue(StreamView stream,
                         elsewhere == nullptr ? output_.raw() : elsewhere,
                         c_.get(),
                         &algorithm,
-                        workspace.raw(),
-                        workspace.bytes(),
+                        workspace,
+                        kProductWorkspace,
                         stream.cuda().handle());
 }
 

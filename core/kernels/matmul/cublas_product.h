@@ -26,6 +26,7 @@ struct ProductProblem {
   DType of_second{};             // GELU's second matrix; C's where there is none
   std::uintptr_t alignment = 0;  // bytes, the least of all operands, 16 at most
   SameBits same_bits{};
+  std::int64_t row_of_a = 0, row_of_c = 0;  // 0: side by side
 
   auto operator<=>(const ProductProblem&) const = default;  // NOLINT(modernize-use-nullptr)
 };
@@ -72,6 +73,9 @@ class CublasProduct {
 
   // Where the sum goes: C, or what GELU makes of it.
   [[nodiscard]] const Tensor& output() const { return output_; }
+
+  // The memory of a matrix as large as the output, rows that lie apart included.
+  [[nodiscard]] std::size_t output_bytes() const;
 
   // Queues the product. With `elsewhere` the output is written there, and C is only read.
   [[nodiscard]] cublasStatus_t queue(StreamView stream,

@@ -51,6 +51,11 @@ void check_arguments(const MatmulArgs& args) {
   SL_CHECK_EQ(args.c.dim(0), args.a.dim(1 - k_of_a));
   SL_CHECK_EQ(args.c.dim(1), args.b.dim(1 - k_of_b));
   SL_CHECK(args.a.dim(k_of_a) > 0, "matmul sums over no elements");
+  SL_CHECK(args.a_row() >= args.a.dim(1) && args.c_row() >= args.c.dim(1),
+           "matmul rows of A or C that lie in each other");
+  SL_CHECK(args.c_row() == args.c.dim(1) ||
+               (args.bias.empty() && args.gelu_output.empty() && args.gelu_input.empty()),
+           "matmul with an epilogue has the rows of C side by side");
 
   const DType dtype = args.a.dtype();
   SL_CHECK(args.b.dtype() == dtype, "matmul A and B have different types");
@@ -127,7 +132,7 @@ std::size_t matmul_workspace_bytes(const MatmulArgs& args, const Workers& worker
   if (workers.device == Device::cuda) {
     const std::size_t rows =
         makes_bias_gradient(args) ? 2 * Arena::aligned_bytes(DType::f32, {args.c.dim(1)}) : 0;
-    return rows + std::max(cuda::kProductWorkspace, sums);
+    return rows + std::max(cuda::kProductScratch, sums);
   }
   return std::max(sums,
                   runs_in_bf16(args)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/tensor/stream.h"
 #include "core/tensor/tensor.h"
@@ -23,6 +24,8 @@ enum class SameBits { on_a_host, on_all_hosts };
 // A product that makes a weight's gradient may add a bias's too: bias_gradient (N) += the sums of
 // B's columns, as in bias_gradient.h. REQUIRES then: B is not transposed, and no epilogue.
 // A is (M, K), or (K, M) with transpose_a; B is (K, N), or (N, K) with transpose_b; C is (M, N).
+// The rows of A and of C may lie apart, row_of_a and row_of_c elements from one to the next; what
+// is between them is neither read nor written. REQUIRES then: no epilogue for C.
 // A and B have one type, f32 or bf16. C is that type or f32. bias and gelu_output have C's type or
 // A's; gelu_input has A's. Leading dimensions beyond two are folded into M by the caller.
 //
@@ -41,6 +44,12 @@ struct MatmulArgs {
   Tensor gelu_input{};                     // (M, N) or empty
   Tensor bias_gradient{};                  // (N) f32 or empty
   SameBits same_bits = SameBits::on_a_host;
+  std::int64_t row_of_a = 0;  // 0: side by side
+  std::int64_t row_of_c = 0;
+
+  [[nodiscard]] std::int64_t a_row() const { return row_of_a == 0 ? a.dim(1) : row_of_a; }
+
+  [[nodiscard]] std::int64_t c_row() const { return row_of_c == 0 ? c.dim(1) : row_of_c; }
 };
 
 void matmul(StreamView stream, const MatmulArgs& args);

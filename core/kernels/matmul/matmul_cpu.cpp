@@ -52,7 +52,7 @@ class Product {
       : pool_(stream.pool()),
         grid_(shape_of(args)),
         a_{args.a.data<T>(),
-           static_cast<std::size_t>(args.a.dim(1)),
+           static_cast<std::size_t>(args.a_row()),
            args.transpose_a == Transpose::yes ? gemm::Order::k_rows : gemm::Order::j_rows},
         b_{args.b.data<T>(),
            static_cast<std::size_t>(args.b.dim(1)),
@@ -65,8 +65,10 @@ class Product {
     panels_ = allocate(2 * grid_.block_elements() * static_cast<std::size_t>(pool_.num_threads()));
     if (args.c.dtype() == DType::f32) {
       sums_ = args.c.data<float>();
+      sums_row_ = static_cast<std::size_t>(args.c_row());
     } else if (!grid_.is_one_block()) {
       sums_ = allocate(grid_.M * grid_.N);
+      sums_row_ = grid_.N;
     }
   }
 
@@ -247,7 +249,7 @@ class Product {
     const std::size_t rows = std::min(kRows, grid_.M - row);
     const std::size_t columns = std::min(kColumns, grid_.N - at.column);
     const bool starts_here = at.k == 0 && accumulate_ == Accumulate::no;
-    float* to = sums_ == nullptr ? nullptr : sums_ + row * grid_.N + at.column;
+    float* to = sums_ == nullptr ? nullptr : sums_ + row * sums_row_ + at.column;
     const bool is_whole = to != nullptr && rows == kRows && columns == kColumns;
     alignas(64) float edge[kRows * kColumns];
     const bool in_place = at.row < first_packed();
@@ -256,14 +258,14 @@ class Product {
                     .panel = panel,
                     .K = depth_at(at.k),
                     .c = is_whole ? to : edge,
-                    .c_stride = is_whole ? grid_.N : kColumns,
+                    .c_stride = is_whole ? sums_row_ : kColumns,
                     .init = is_whole && !starts_here ? gemm::Init::add : gemm::Init::zero,
                     .vectors = gemm::vectors_for(columns)};
     gemm::multiply_tile(tile, background);
     if (!is_whole && to != nullptr) {
       add_edge(edge, {rows, columns}, to, starts_here);
       tile.c = to;
-      tile.c_stride = grid_.N;
+      tile.c_stride = sums_row_;
     }
     if (at.k + tile.K == grid_.K && epilogue_.is_needed()) {
       epilogue_.apply({.row = row,
@@ -282,8 +284,8 @@ class Product {
   void add_edge(const float* edge, const EdgeSize& size, float* to, bool starts_here) const {
     for (std::size_t i = 0; i < size.rows; ++i) {
       for (std::size_t j = 0; j < size.columns; ++j) {
-        const float held = starts_here ? 0.0F : to[i * grid_.N + j];
-        to[i * grid_.N + j] = held + edge[i * kColumns + j];
+        const float held = starts_here ? 0.0F : to[i * sums_row_ + j];
+        to[i * sums_row_ + j] = held + edge[i * kColumns + j];
       }
     }
   }
@@ -299,6 +301,7 @@ class Product {
   float* strips_ = nullptr;
   float* panels_ = nullptr;
   float* sums_ = nullptr;  // (M, N): C or scratch; null where each tile is finished at once
+  std::size_t sums_row_ = 0;  // elements from one row of them to the next
   std::size_t group_row_ = 0;
   std::size_t rows_ = 0;
   std::size_t group_k_ = 0;

@@ -13,7 +13,7 @@ namespace slackline {
 class MatmulEpilogue {
  public:
   explicit MatmulEpilogue(const MatmulArgs& args)
-      : args_(args), N_(static_cast<std::size_t>(args.c.dim(1))) {}
+      : args_(args), row_(static_cast<std::size_t>(args.c_row())) {}
 
   // False where C may receive the sums as they are.
   [[nodiscard]] bool is_needed() const {
@@ -31,7 +31,7 @@ class MatmulEpilogue {
   void apply(const Block& block) const {
     for (std::size_t i = 0; i < block.rows; ++i) {
       const float* sums = block.sums + i * block.stride;
-      const std::size_t row = (block.row + i) * N_;
+      const std::size_t row = (block.row + i) * row_;
       simd::for_each_vector(block.columns, [&](std::size_t j, auto part) {
         apply_to_vector(simd::load(sums + j, part), row, block.column + j, part);
       });
@@ -76,7 +76,7 @@ class MatmulEpilogue {
   }
 
   const MatmulArgs& args_;
-  std::size_t N_;
+  std::size_t row_;  // elements from one row of C to the next
 };
 
 }  // namespace slackline

@@ -107,9 +107,9 @@ struct Grid {
             .M = std::min(kTileRows, shape.M - row(tile)),
             .N = columns,
             .K = shape.K,
-            .a_stride = static_cast<std::size_t>(args.a.dim(1)),
+            .a_stride = static_cast<std::size_t>(args.a_row()),
             .b_stride = static_cast<std::size_t>(args.b.dim(1)),
-            .c_stride = writes_c ? shape.N : columns,
+            .c_stride = writes_c ? static_cast<std::size_t>(args.c_row()) : columns,
             .transpose_a = args.transpose_a,
             .transpose_b = args.transpose_b,
             .accumulate = args.accumulate};
@@ -206,7 +206,7 @@ void matmul_by_onednn(StreamView stream, const MatmulArgs& args) {
     const auto* b = static_cast<const std::byte*>(args.b.raw()) +
                     element * (b_across ? column * key.b_stride : column);
     std::uint8_t* own = scratch + static_cast<std::size_t>(thread) * thread_bytes;
-    float* sums = grid.writes_c ? args.c.data<float>() + row * grid.shape.N + column
+    float* sums = grid.writes_c ? args.c.data<float>() + row * key.c_stride + column
                                 : reinterpret_cast<float*>(own);
     multiply(key, a, b, sums, reinterpret_cast<std::byte*>(own + grid.sums_bytes()));
     if (epilogue.is_needed()) {

@@ -170,7 +170,7 @@ Choice chosen(StreamView stream,
   // What adds to C writes elsewhere; anything else writes C as often as one likes.
   StreamMemory scratch(stream);
   const bool adds = product.args().accumulate == Accumulate::yes;
-  void* const output = adds ? scratch.allocate(product.output().bytes()) : nullptr;
+  void* const output = adds ? scratch.allocate(product.output_bytes()) : nullptr;
   const bool can_try = !is_in_place(product) && (!adds || output != nullptr);
   stream.synchronize();
   return cache().choose(

@@ -53,6 +53,44 @@ __device__ void write_partial(const Floats<n>& sums, float* to) {
   store<n>(to, total);
 }
 
+// What a thread has of a row, as it lies in memory: half the registers of floats.
+template <int n, int packs, typename T>
+struct StoredPart {
+  Pack<T, n> values[packs];
+
+  __device__ float at(int p, int i) const { return to_float(values[p].elements[i]); }
+};
+
+template <int n, int packs, typename T>
+__device__ StoredPart<n, packs, T> load_stored(const T* from, int C) {
+  StoredPart<n, packs, T> part{};
+  for_each_pack<n, packs>(C, [&](int p, int column) {
+    part.values[p] = *reinterpret_cast<const Pack<T, n>*>(from + column);
+  });
+  return part;
+}
+
+// What a thread reads of a row to sum over it.
+template <int n, int packs, typename T, typename Y>
+struct RowOperands {
+  float mean;
+  float rstd;
+  StoredPart<n, packs, T> x;
+  StoredPart<n, packs, Y> dy;
+
+  __device__ RowOperands(const BackwardRows<T, Y>& args, std::int64_t index, std::int64_t end)
+      : mean(0.0F), rstd(0.0F), x{}, dy{} {
+    if (index < end) {
+      mean = args.mean[index];
+      rstd = args.rstd[index];
+      x = load_stored<n, packs>(args.x + index * args.C, args.C);
+      dy = load_stored<n, packs>(args.dy + index * args.C, args.C);
+    }
+  }
+};
+
+// A row is loaded while the one before it is worked on, and what is added to before the sums that it
+// waits for are known; unless its parts are single elements, which take too many registers.
 template <int n, int packs, typename T, typename Y>
 __global__ void __launch_bounds__(RowShape::kMostThreads) backward_kernel(BackwardRows<T, Y> args) {
   const int C = args.C;
@@ -60,46 +98,53 @@ __global__ void __launch_bounds__(RowShape::kMostThreads) backward_kernel(Backwa
   const std::int64_t end = std::min(args.N, begin + args.rows_per_block);
   RowPart<n, packs> d_weight{};
   RowPart<n, packs> d_bias{};
-  // All threads of the block take as many turns: there are barriers in them.
+  constexpr bool kAhead = n > 1;
+  RowOperands<n, packs, T, Y> next(args, begin + threadIdx.y, kAhead ? end : 0);
+  // All threads of the block take as many turns: there are barriers in them. Rows beyond the last
+  // are zeros.
   for (std::int64_t first = begin; first < end; first += blockDim.y) {
     const std::int64_t index = first + threadIdx.y;
-    const bool is_row = index < end;
-    const std::int64_t row_index = is_row ? index : end - 1;
-    const float mean = args.mean[row_index];
-    const float rstd = args.rstd[row_index];
-    RowPart<n, packs> normal = load_row<n, packs>(args.x + row_index * C, C);
-    RowPart<n, packs> g = load_row<n, packs>(args.dy + row_index * C, C);
+    const RowOperands<n, packs, T, Y> row = kAhead ? next : RowOperands<n, packs, T, Y>(args, index, end);
+    if constexpr (kAhead) {
+      next = RowOperands<n, packs, T, Y>(args, index + blockDim.y, end);
+    }
+    const bool adds = args.accumulate_dx && index < end;
+    T* const to = args.dx + index * C;
+    StoredPart<n, kAhead ? packs : 1, T> held{};
+    if (kAhead && adds) {
+      held = load_stored<n, kAhead ? packs : 1>(static_cast<const T*>(to), C);
+    }
     float sum = 0.0F;
     float sum_normal = 0.0F;
     for_each_pack<n, packs>(C, [&](int p, int column) {
       const Floats<n> weight = load<n>(args.weight + column);
 #pragma unroll
       for (int i = 0; i < n; ++i) {
-        const float dy = g.values[p][i];
-        const float normalized = (normal.values[p][i] - mean) * rstd;
-        if (is_row) {
-          d_weight.values[p][i] = fmaf(dy, normalized, d_weight.values[p][i]);
-          d_bias.values[p][i] += dy;
-        }
-        normal.values[p][i] = normalized;
-        g.values[p][i] = dy * weight[i];
-        sum += g.values[p][i];
-        sum_normal = fmaf(g.values[p][i], normalized, sum_normal);
+        const float dy = row.dy.at(p, i);
+        const float normal = (row.x.at(p, i) - row.mean) * row.rstd;
+        d_weight.values[p][i] = fmaf(dy, normal, d_weight.values[p][i]);
+        d_bias.values[p][i] += dy;
+        const float g = dy * weight[i];
+        sum += g;
+        sum_normal = fmaf(g, normal, sum_normal);
       }
     });
     const float mean_g = block_sum(sum, row_scratch()) / static_cast<float>(C);
     const float mean_g_normal = block_sum(sum_normal, row_scratch()) / static_cast<float>(C);
-    if (!is_row) {
+    if (index >= end) {
       continue;
     }
     for_each_pack<n, packs>(C, [&](int p, int column) {
-      T* const to = args.dx + row_index * C + column;
-      Floats<n> dx = args.accumulate_dx ? load<n>(to) : Floats<n>{};
+      const Floats<n> weight = load<n>(args.weight + column);
+      Floats<n> dx = !kAhead && adds ? load<n>(to + column) : Floats<n>{};
 #pragma unroll
       for (int i = 0; i < n; ++i) {
-        dx[i] += (g.values[p][i] - fmaf(normal.values[p][i], mean_g_normal, mean_g)) * rstd;
+        const float g = row.dy.at(p, i) * weight[i];
+        const float normal = (row.x.at(p, i) - row.mean) * row.rstd;
+        dx[i] += (kAhead ? held.at(p, i) : 0.0F) +
+                 (g - fmaf(normal, mean_g_normal, mean_g)) * row.rstd;
       }
-      store<n>(to, dx);
+      store<n>(to + column, dx);
     });
   }
   float* const partials = args.partials + std::int64_t{blockIdx.x} * 2 * C;

@@ -27,8 +27,10 @@ constexpr FaultNote kNote{.tag = 7, .raise = raise};
 // k indices below n, spread unevenly: more of them in the first half.
 Words some_indices(std::size_t n, std::size_t k) {
   const PhiloxKey key = philox_key(1, "indices");
+  // Of nearly all, those that are left out are drawn: places that are free get rare.
+  const bool draws_others = k > n / 2;
   std::vector<bool> taken(n);
-  for (std::size_t count = 0, draw = 0; count < k; ++draw) {
+  for (std::size_t count = 0, draw = 0; count < (draws_others ? n - k : k); ++draw) {
     const double u = uniform_number(key, draw);
     const auto at = static_cast<std::size_t>((draw % 3 == 0 ? u : u / 2) * static_cast<double>(n));
     // Draws meet taken places more and more often; the next free one will do.
@@ -41,7 +43,7 @@ Words some_indices(std::size_t n, std::size_t k) {
   }
   Words indices;
   for (std::size_t i = 0; i < n; ++i) {
-    if (taken[i]) {
+    if (taken[i] != draws_others) {
       indices.push_back(static_cast<std::uint32_t>(i));
     }
   }

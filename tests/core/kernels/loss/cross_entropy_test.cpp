@@ -241,6 +241,74 @@ TEST_CASE("logits and their gradients may begin anywhere") {
   }
 }
 
+TEST_CASE("rows of logits may lie apart, and what is between them stays") {
+  Stream stream(test_stream(2));
+  constexpr std::int64_t kN = 3;
+  constexpr double kKept = 0.25;
+  for (const auto& [V, row] : {std::pair<std::int64_t, std::int64_t>{133, 192}, {128, 133}}) {
+    INFO(V << " in rows of " << row);
+    Case test(DType::bf16, kN, V, 1);
+    std::vector<double> spread(static_cast<std::size_t>(kN * row), kKept);
+    for (std::size_t i = 0; i < test.logits.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      spread[static_cast<std::size_t>(at / V * row + at % V)] = test.logits[i];
+    }
+    GuardedTensor logits(DType::f32, {kN, row}, spread);
+    GuardedTensor gradients(DType::bf16, {kN, row}, spread);
+    const auto rows_of = [&, V = V](GuardedTensor& all) {
+      return Tensor(all.view().raw(), all.view().dtype(), {kN, V}, all.view().device());
+    };
+    const auto require_as_due = [&, V = V, row = row] {
+      std::vector<double> made;
+      const std::vector<double> all = gradients.values();
+      for (std::int64_t i = 0; i < kN * row; ++i) {
+        const double value = all[static_cast<std::size_t>(i)];
+        if (i % row < V) {
+          made.push_back(value);
+        } else {
+          REQUIRE(value == kKept);
+        }
+      }
+      const auto expected = test.oracle.gradients(test.logits, test.identity(), kScale).dx;
+      REQUIRE(worst_mismatch(made, expected, {.relative = 0x1p-8, .absolute = 1e-7}) == "");
+      const auto losses = test.oracle.losses(test.logits, test.identity());
+      REQUIRE(worst_mismatch(test.losses[0].values(), losses, {2e-6, 4e-6}) == "");
+      REQUIRE(logits.sentinels_intact());
+      REQUIRE(gradients.sentinels_intact());
+    };
+    softmax_cross_entropy(stream,
+                          {.logits = rows_of(logits),
+                           .targets = test.targets,
+                           .losses = test.losses[0],
+                           .d_logits = rows_of(gradients),
+                           .gradient_scale = kScale,
+                           .row = row});
+    require_as_due();
+
+    logits.set(spread);
+    gradients.set(spread);
+    test.losses[0].fill(0.0);
+    softmax_statistics(stream,
+                       {.logits = rows_of(logits),
+                        .targets = test.targets,
+                        .statistics = test.all.view().reshaped({kN, kSoftmaxStatistics}),
+                        .row = row});
+    softmax_loss(stream,
+                 {.exponentials = rows_of(logits),
+                  .targets = test.targets,
+                  .statistics = test.all,
+                  .losses = test.losses[0],
+                  .d_logits = rows_of(gradients),
+                  .gradient_scale = kScale,
+                  .row = row});
+    require_as_due();
+    const std::vector<double> left = logits.values();
+    for (std::int64_t i = 0; i < kN * row; ++i) {
+      REQUIRE((i % row < V || left[static_cast<std::size_t>(i)] == kKept));
+    }
+  }
+}
+
 TEST_CASE("the oracle's gradients are those of finite differences") {
   const reference::CrossEntropy oracle{5, 7, {0, 3, 6}};
   const std::vector<double> x = random_values(15, {.seed = 1});
@@ -257,11 +325,11 @@ TEST_CASE("the oracle's gradients are those of finite differences") {
 }
 
 TEST_CASE("chunks of tokens are even and bounded") {
-  REQUIRE(cross_entropy_chunk_tokens(256, 50257) == 256);
-  REQUIRE(cross_entropy_chunk_tokens(1024, 50257) == 256);
-  REQUIRE(cross_entropy_chunk_tokens(1, 257) == 8);
+  REQUIRE(cross_entropy_chunk_tokens(256, 50257, Device::cpu) == 256);
+  REQUIRE(cross_entropy_chunk_tokens(1024, 50257, Device::cpu) == 256);
+  REQUIRE(cross_entropy_chunk_tokens(1, 257, Device::cpu) == 8);
   for (const std::int64_t N : {1, 7, 333, 334, 4096}) {
-    REQUIRE(cross_entropy_chunk_tokens(N, 50257) * 50257 * 4 <= (64 << 20));
+    REQUIRE(cross_entropy_chunk_tokens(N, 50257, Device::cpu) * 50257 * 4 <= (64 << 20));
   }
 }
 

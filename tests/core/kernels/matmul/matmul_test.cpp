@@ -180,6 +180,55 @@ void require_forward_epilogue(DType dtype, DType c_dtype, Size size, Units units
   REQUIRE(gelu_output.sentinels_intact());
 }
 
+// A matrix whose rows lie `gap` elements further apart than they are long; `between` is there.
+GuardedTensor with_gaps(DType dtype,
+                        const std::vector<double>& values,
+                        std::int64_t columns,
+                        std::int64_t gap,
+                        double between) {
+  const auto width = static_cast<std::size_t>(columns);
+  std::vector<double> spread;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    spread.push_back(values[i]);
+    if (i % width == width - 1) {
+      spread.insert(spread.end(), static_cast<std::size_t>(gap), between);
+    }
+  }
+  return {dtype,
+          {static_cast<std::int64_t>(values.size()) / columns, columns + gap},
+          std::span<const double>(spread)};
+}
+
+void require_product_of_rows_apart(DType dtype, Size size, Transpose transpose_a, Units units) {
+  constexpr std::int64_t kGap = 7;
+  constexpr double kKept = 0.25;  // between the rows of C
+  Case test(dtype, DType::f32, size, transpose_a, Transpose::yes);
+  const auto expected = test.expected();
+  MatmulArgs args = test.args();
+  GuardedTensor a = with_gaps(dtype, test.a.values(), args.a.dim(1), kGap, NAN);
+  GuardedTensor c = with_gaps(DType::f32, expected.c, size.N, kGap, kKept);
+  args.a = Tensor(a.view().raw(), dtype, args.a.shape(), a.view().device());
+  args.row_of_a = args.a.dim(1) + kGap;
+  args.c = Tensor(c.view().raw(), DType::f32, args.c.shape(), c.view().device());
+  args.row_of_c = size.N + kGap;
+  run(args, units);
+  std::vector<double> made;
+  std::size_t num_kept = 0;
+  const std::vector<double> all = c.values();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto column = static_cast<std::int64_t>(i) % (size.N + kGap);
+    if (column < size.N) {
+      made.push_back(all[i]);
+    } else {
+      num_kept += all[i] == kKept ? 1 : 0;
+    }
+  }
+  REQUIRE(num_wrong(made, expected.c, expected.magnitude, DType::f32) == 0);
+  REQUIRE(num_kept == static_cast<std::size_t>(size.M * kGap));
+  REQUIRE(a.sentinels_intact());
+  REQUIRE(c.sentinels_intact());
+}
+
 void require_same_bits_on_any_threads(Units units) {
   Case test(DType::bf16, DType::bf16, {1100, 500, 1100}, Transpose::no, Transpose::yes);
   const MatmulArgs args = test.args();
@@ -203,6 +252,21 @@ TEST_CASE("accumulation adds to what C holds") {
   for (const Size size : kSizes) {
     require_accumulation(DType::f32, size, Units::f32);
     require_accumulation(DType::bf16, size, Units::f32);
+  }
+}
+
+TEST_CASE("rows of A and C may lie apart, and what is between them stays") {
+  for (const Size size : kSizes) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const Transpose transpose_a : {Transpose::no, Transpose::yes}) {
+        INFO(size.M << " x " << size.N << " x " << size.K << " " << name_of(dtype)
+                    << (transpose_a == Transpose::yes ? ", A transposed" : ""));
+        require_product_of_rows_apart(dtype, size, transpose_a, Units::f32);
+        if (test_device() == Device::cpu && (dtype == DType::f32 || cpu::onednn_multiplies_bf16())) {
+          require_product_of_rows_apart(dtype, size, transpose_a, Units::bf16);
+        }
+      }
+    }
   }
 }
 

@@ -124,7 +124,7 @@ TEST_CASE("an outer step that limits nothing lets what is not finite show") {
 
 // A mode that one round shrinks by 1 - rho, with a difference that is one round late: stable where
 // lr rho / penalty is below 1 - momentum (docs/outer.md, "What is stable").
-TEST_CASE("late outer steps are stable on a quadratic exactly where the rule says") {
+TEST_CASE("late outer steps are stable on a quadratic exactly where the rule says", "[launches]") {
   Stream stream(test_stream(1));
   for (const double momentum : {0.0, 0.2, 0.5, 0.9}) {
     for (const double rho : {0.5, 1.0}) {
