@@ -26,7 +26,7 @@ import time
 import runs
 from runs import REPOSITORY, Workplace, percent, print_header, print_row
 
-STEPS, WARMUP, RATE = 16, 6, 1e-4
+STEPS, WARMUP, RATE = 12, 4, 1e-4
 MODELS = {
     "GPT-2 124M": {"layers": 12, "hidden": 768, "heads": 12, "sequence": 1024, "vocab": 50257, "micro": 64, "global": 64},
     "GPT-2 1.5B": {"layers": 48, "hidden": 1600, "heads": 25, "sequence": 1024, "vocab": 50257, "micro": 16, "global": 64},

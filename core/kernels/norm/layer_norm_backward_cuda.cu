@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cstddef>
+
+#include <cuda_pipeline_primitives.h>
 
 #include "core/cuda/map.h"
 #include "core/kernels/column_sums.h"
@@ -61,90 +64,172 @@ struct StoredPart {
   __device__ float at(int p, int i) const { return to_float(values[p].elements[i]); }
 };
 
-template <int n, int packs, typename T>
-__device__ StoredPart<n, packs, T> load_stored(const T* from, int C) {
-  StoredPart<n, packs, T> part{};
-  for_each_pack<n, packs>(C, [&](int p, int column) {
-    part.values[p] = *reinterpret_cast<const Pack<T, n>*>(from + column);
-  });
-  return part;
-}
+// Where a thread gets its parts of the block's rows from, turn after turn. Rows that are wide enough
+// arrive in shared memory, the next ones while one is worked on: what a multiprocessor has to have on
+// the way to keep its memory busy is more than its registers hold beside the sums. A thread takes
+// only what it has itself begun to copy, so nobody waits for anybody else. `rows`: of which all but
+// one are on the way.
+template <int n, int packs, int rows, typename T, typename Y>
+class RowSource {
+ public:
+  static constexpr std::size_t kThreadBytes = packs * n * (2 * sizeof(T) + sizeof(Y));
 
-// What a thread reads of a row to sum over it.
-template <int n, int packs, typename T, typename Y>
-struct RowOperands {
-  float mean;
-  float rstd;
-  StoredPart<n, packs, T> x;
-  StoredPart<n, packs, Y> dy;
+  __device__ explicit RowSource(const BackwardRows<T, Y>& args) : args_(args) {}
 
-  __device__ RowOperands(const BackwardRows<T, Y>& args, std::int64_t index, std::int64_t end)
-      : mean(0.0F), rstd(0.0F), x{}, dy{} {
+  // Begins to copy row `index`, if there is one before `end`, for turn `turn`.
+  __device__ void begin(std::int64_t index, std::int64_t end, unsigned turn) const {
     if (index < end) {
-      mean = args.mean[index];
-      rstd = args.rstd[index];
-      x = load_stored<n, packs>(args.x + index * args.C, args.C);
-      dy = load_stored<n, packs>(args.dy + index * args.C, args.C);
+      for_each_pack<n, packs>(args_.C, [&](int p, int column) {
+        const std::int64_t at = index * args_.C + column;
+        copy(place<T>(turn, 0) + slot(p), args_.x + at);
+        copy(place<Y>(turn, 2) + slot(p), args_.dy + at);
+        if (args_.accumulate_dx) {
+          copy(place<T>(turn, 1) + slot(p), args_.dx + at);
+        }
+      });
     }
+    __pipeline_commit();
   }
+
+  // Waits for the turn's row: `rows` - 1 have been begun since.
+  __device__ void wait() const { __pipeline_wait_prior(rows - 1); }
+
+  [[nodiscard]] __device__ StoredPart<n, packs, T> x(std::int64_t /*index*/, unsigned turn) const {
+    return part(place<T>(turn, 0));
+  }
+
+  [[nodiscard]] __device__ StoredPart<n, packs, Y> dy(std::int64_t /*index*/, unsigned turn) const {
+    return part(place<Y>(turn, 2));
+  }
+
+  // Zeros unless it is added to.
+  [[nodiscard]] __device__ StoredPart<n, packs, T> dx(std::int64_t /*index*/, unsigned turn) const {
+    return args_.accumulate_dx ? part(place<T>(turn, 1)) : StoredPart<n, packs, T>{};
+  }
+
+ private:
+  [[nodiscard]] __device__ static unsigned threads() { return blockDim.x * blockDim.y; }
+
+  // The thread's pack p lies beside its neighbours'.
+  [[nodiscard]] __device__ static unsigned slot(int p) {
+    return p * threads() + threadIdx.y * blockDim.x + threadIdx.x;
+  }
+
+  // Tensor 0, 1 or 2 of a turn: x, dx and dy, which may be wider.
+  template <typename E>
+  [[nodiscard]] __device__ static Pack<E, n>* place(unsigned turn, unsigned tensor) {
+    std::byte* const own = dynamic_shared<std::byte>() + turn % rows * kThreadBytes * threads();
+    return reinterpret_cast<Pack<E, n>*>(own + tensor * packs * n * sizeof(T) * threads());
+  }
+
+  template <typename E>
+  __device__ static void copy(Pack<E, n>* to, const E* from) {
+    __pipeline_memcpy_async(to, from, sizeof(*to));
+  }
+
+  template <typename E>
+  [[nodiscard]] __device__ StoredPart<n, packs, E> part(const Pack<E, n>* from) const {
+    StoredPart<n, packs, E> part{};
+    for_each_pack<n, packs>(args_.C,
+                            [&](int p, int /*column*/) { part.values[p] = from[slot(p)]; });
+    return part;
+  }
+
+  const BackwardRows<T, Y>& args_;
 };
 
-// A row is loaded while the one before it is worked on, and what is added to before the sums that it
-// waits for are known; unless its parts are single elements, which take too many registers.
-template <int n, int packs, typename T, typename Y>
+// Rows whose elements are moved one by one, which no copy to shared memory does.
+template <int packs, typename T, typename Y>
+class RowSource<1, packs, 1, T, Y> {
+ public:
+  static constexpr std::size_t kThreadBytes = 0;
+
+  __device__ explicit RowSource(const BackwardRows<T, Y>& args) : args_(args) {}
+
+  __device__ void begin(std::int64_t /*index*/, std::int64_t /*end*/, unsigned /*turn*/) const {}
+
+  __device__ void wait() const {}
+
+  // An element is read each time it is used: registers hold the sums.
+  template <typename E>
+  struct InMemory {
+    const E* first;  // null: zeros
+
+    __device__ float at(int p, int /*i*/) const {
+      return first == nullptr ? 0.0F : to_float(first[p * blockDim.x + threadIdx.x]);
+    }
+  };
+
+  [[nodiscard]] __device__ InMemory<T> x(std::int64_t index, unsigned /*turn*/) const {
+    return {args_.x + index * args_.C};
+  }
+
+  [[nodiscard]] __device__ InMemory<Y> dy(std::int64_t index, unsigned /*turn*/) const {
+    return {args_.dy + index * args_.C};
+  }
+
+  [[nodiscard]] __device__ InMemory<T> dx(std::int64_t index, unsigned /*turn*/) const {
+    return {args_.accumulate_dx ? args_.dx + index * args_.C : nullptr};
+  }
+
+ private:
+  const BackwardRows<T, Y>& args_;
+};
+
+template <int n, int packs, int rows, typename T, typename Y>
 __global__ void __launch_bounds__(RowShape::kMostThreads) backward_kernel(BackwardRows<T, Y> args) {
   const int C = args.C;
   const std::int64_t begin = std::int64_t{blockIdx.x} * args.rows_per_block;
   const std::int64_t end = std::min(args.N, begin + args.rows_per_block);
+  const RowSource<n, packs, rows, T, Y> source(args);
+  for (int ahead = 0; ahead + 1 < rows; ++ahead) {
+    source.begin(begin + std::int64_t{blockDim.y} * ahead + threadIdx.y, end, ahead);
+  }
   RowPart<n, packs> d_weight{};
   RowPart<n, packs> d_bias{};
-  constexpr bool kAhead = n > 1;
-  RowOperands<n, packs, T, Y> next(args, begin + threadIdx.y, kAhead ? end : 0);
-  // All threads of the block take as many turns: there are barriers in them. Rows beyond the last
-  // are zeros.
-  for (std::int64_t first = begin; first < end; first += blockDim.y) {
+  // All threads of the block take as many turns: there are barriers in them.
+  unsigned turn = 0;
+  for (std::int64_t first = begin; first < end; first += blockDim.y, ++turn) {
     const std::int64_t index = first + threadIdx.y;
-    const RowOperands<n, packs, T, Y> row = kAhead ? next : RowOperands<n, packs, T, Y>(args, index, end);
-    if constexpr (kAhead) {
-      next = RowOperands<n, packs, T, Y>(args, index + blockDim.y, end);
-    }
-    const bool adds = args.accumulate_dx && index < end;
-    T* const to = args.dx + index * C;
-    StoredPart<n, kAhead ? packs : 1, T> held{};
-    if (kAhead && adds) {
-      held = load_stored<n, kAhead ? packs : 1>(static_cast<const T*>(to), C);
-    }
+    const bool is_row = index < end;
+    source.begin(index + std::int64_t{blockDim.y} * (rows - 1), end, turn + rows - 1);
+    const float mean = is_row ? args.mean[index] : 0.0F;
+    const float rstd = is_row ? args.rstd[index] : 0.0F;
+    source.wait();
+    const auto x = source.x(index, turn);
+    const auto dy = source.dy(index, turn);
     float sum = 0.0F;
     float sum_normal = 0.0F;
-    for_each_pack<n, packs>(C, [&](int p, int column) {
-      const Floats<n> weight = load<n>(args.weight + column);
+    if (is_row) {
+      for_each_pack<n, packs>(C, [&](int p, int column) {
+        const Floats<n> weight = load<n>(args.weight + column);
 #pragma unroll
-      for (int i = 0; i < n; ++i) {
-        const float dy = row.dy.at(p, i);
-        const float normal = (row.x.at(p, i) - row.mean) * row.rstd;
-        d_weight.values[p][i] = fmaf(dy, normal, d_weight.values[p][i]);
-        d_bias.values[p][i] += dy;
-        const float g = dy * weight[i];
-        sum += g;
-        sum_normal = fmaf(g, normal, sum_normal);
-      }
-    });
+        for (int i = 0; i < n; ++i) {
+          const float normal = (x.at(p, i) - mean) * rstd;
+          d_weight.values[p][i] = fmaf(dy.at(p, i), normal, d_weight.values[p][i]);
+          d_bias.values[p][i] += dy.at(p, i);
+          const float g = dy.at(p, i) * weight[i];
+          sum += g;
+          sum_normal = fmaf(g, normal, sum_normal);
+        }
+      });
+    }
     const float mean_g = block_sum(sum, row_scratch()) / static_cast<float>(C);
     const float mean_g_normal = block_sum(sum_normal, row_scratch()) / static_cast<float>(C);
-    if (index >= end) {
+    if (!is_row) {
       continue;
     }
+    const auto held = source.dx(index, turn);
     for_each_pack<n, packs>(C, [&](int p, int column) {
       const Floats<n> weight = load<n>(args.weight + column);
-      Floats<n> dx = !kAhead && adds ? load<n>(to + column) : Floats<n>{};
+      Floats<n> dx;
 #pragma unroll
       for (int i = 0; i < n; ++i) {
-        const float g = row.dy.at(p, i) * weight[i];
-        const float normal = (row.x.at(p, i) - row.mean) * row.rstd;
-        dx[i] += (kAhead ? held.at(p, i) : 0.0F) +
-                 (g - fmaf(normal, mean_g_normal, mean_g)) * row.rstd;
+        const float normal = (x.at(p, i) - mean) * rstd;
+        const float g = dy.at(p, i) * weight[i];
+        dx[i] = held.at(p, i) + (g - fmaf(normal, mean_g_normal, mean_g)) * rstd;
       }
-      store<n>(to + column, dx);
+      store<n>(args.dx + index * C + column, dx);
     });
   }
   float* const partials = args.partials + std::int64_t{blockIdx.x} * 2 * C;
@@ -233,15 +318,17 @@ __global__ void __launch_bounds__(RowShape::kMostThreads)
   }
 }
 
-template <int n, int packs, typename T, typename Y>
+template <int n, int packs, int kRows, typename T, typename Y>
 void start_backward(StreamView stream, const BackwardRows<T, Y>& rows, unsigned num_blocks) {
   const RowShape row(rows.C, n, packs);
+  const std::size_t thread_bytes = std::max(
+      n * sizeof(float), kRows * RowSource<n, packs, kRows, T, Y>::kThreadBytes);
   const LaunchShape shape{
       .grid = num_blocks,
       .block = dim3(row.threads, row.rows),
-      .shared_bytes = std::size_t{row.threads} * row.rows * n * sizeof(float),
+      .shared_bytes = std::size_t{row.threads} * row.rows * thread_bytes,
   };
-  launch(stream, shape, backward_kernel<n, packs, T, Y>, rows);
+  launch(stream, shape, backward_kernel<n, packs, kRows, T, Y>, rows);
 }
 
 // As wide as element types, rows and their pointers allow.
@@ -249,9 +336,11 @@ template <typename T, typename Y>
 void start_backward(StreamView stream, const BackwardRows<T, Y>& rows, unsigned num_blocks) {
   constexpr int kPack = kPackSize<T, Y>;
   if (rows.C % kPack != 0 || !are_aligned(rows.x, rows.dy, rows.dx, rows.weight)) {
-    start_backward<1, RowShape::kSingles>(stream, rows, num_blocks);
+    start_backward<1, RowShape::kSingles, 1>(stream, rows, num_blocks);
+  } else if (rows.C <= static_cast<int>(RowShape::kThreads) * kPack * RowShape::kPacks) {
+    start_backward<kPack, RowShape::kPacks, 4>(stream, rows, num_blocks);
   } else if (rows.C <= static_cast<int>(RowShape::kMostThreads) * kPack * RowShape::kPacks) {
-    start_backward<kPack, RowShape::kPacks>(stream, rows, num_blocks);
+    start_backward<kPack, RowShape::kPacks, 2>(stream, rows, num_blocks);
   } else {
     const LaunchShape shape{.grid = num_blocks, .block = RowShape::kMostThreads};
     launch(stream, shape, long_backward_kernel<kPack, T, Y>, rows);

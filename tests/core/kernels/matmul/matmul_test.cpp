@@ -199,24 +199,32 @@ GuardedTensor with_gaps(DType dtype,
           std::span<const double>(spread)};
 }
 
-void require_product_of_rows_apart(DType dtype, Size size, Transpose transpose_a, Units units) {
-  constexpr std::int64_t kGap = 7;
-  constexpr double kKept = 0.25;  // between the rows of C
-  Case test(dtype, DType::f32, size, transpose_a, Transpose::yes);
+// Of both operands how they lie, and whether rows of C lie apart as those of A do.
+struct RowsApart {
+  Transpose transpose_a;
+  Transpose transpose_b;
+  bool in_c;
+};
+
+void require_product_of_rows_apart(DType dtype, Size size, const RowsApart& rows, Units units) {
+  constexpr double kKept = 0.25;      // between the rows of C
+  const std::int64_t gap = 7;
+  const std::int64_t gap_of_c = rows.in_c ? gap : 0;
+  Case test(dtype, DType::f32, size, rows.transpose_a, rows.transpose_b);
   const auto expected = test.expected();
   MatmulArgs args = test.args();
-  GuardedTensor a = with_gaps(dtype, test.a.values(), args.a.dim(1), kGap, NAN);
-  GuardedTensor c = with_gaps(DType::f32, expected.c, size.N, kGap, kKept);
+  GuardedTensor a = with_gaps(dtype, test.a.values(), args.a.dim(1), gap, NAN);
+  GuardedTensor c = with_gaps(DType::f32, expected.c, size.N, gap_of_c, kKept);
   args.a = Tensor(a.view().raw(), dtype, args.a.shape(), a.view().device());
-  args.row_of_a = args.a.dim(1) + kGap;
+  args.row_of_a = args.a.dim(1) + gap;
   args.c = Tensor(c.view().raw(), DType::f32, args.c.shape(), c.view().device());
-  args.row_of_c = size.N + kGap;
+  args.row_of_c = rows.in_c ? size.N + gap : 0;
   run(args, units);
   std::vector<double> made;
   std::size_t num_kept = 0;
   const std::vector<double> all = c.values();
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto column = static_cast<std::int64_t>(i) % (size.N + kGap);
+    const auto column = static_cast<std::int64_t>(i) % (size.N + gap_of_c);
     if (column < size.N) {
       made.push_back(all[i]);
     } else {
@@ -224,7 +232,7 @@ void require_product_of_rows_apart(DType dtype, Size size, Transpose transpose_a
     }
   }
   REQUIRE(num_wrong(made, expected.c, expected.magnitude, DType::f32) == 0);
-  REQUIRE(num_kept == static_cast<std::size_t>(size.M * kGap));
+  REQUIRE(num_kept == static_cast<std::size_t>(size.M * gap_of_c));
   REQUIRE(a.sentinels_intact());
   REQUIRE(c.sentinels_intact());
 }
@@ -258,12 +266,16 @@ TEST_CASE("accumulation adds to what C holds") {
 TEST_CASE("rows of A and C may lie apart, and what is between them stays") {
   for (const Size size : kSizes) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      for (const Transpose transpose_a : {Transpose::no, Transpose::yes}) {
+      for (const RowsApart rows : {RowsApart{Transpose::no, Transpose::yes, true},
+                                   {Transpose::yes, Transpose::yes, true},
+                                   {Transpose::no, Transpose::no, false},
+                                   {Transpose::yes, Transpose::no, false}}) {
         INFO(size.M << " x " << size.N << " x " << size.K << " " << name_of(dtype)
-                    << (transpose_a == Transpose::yes ? ", A transposed" : ""));
-        require_product_of_rows_apart(dtype, size, transpose_a, Units::f32);
+                    << (rows.transpose_a == Transpose::yes ? ", A transposed" : "")
+                    << (rows.transpose_b == Transpose::yes ? ", B transposed" : ""));
+        require_product_of_rows_apart(dtype, size, rows, Units::f32);
         if (test_device() == Device::cpu && (dtype == DType::f32 || cpu::onednn_multiplies_bf16())) {
-          require_product_of_rows_apart(dtype, size, transpose_a, Units::bf16);
+          require_product_of_rows_apart(dtype, size, rows, Units::bf16);
         }
       }
     }
