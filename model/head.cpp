@@ -18,11 +18,8 @@ struct ClassifierSize {
   std::int64_t chunk_tokens = 0;
   DType dtype = DType::f32;
 
-  ClassifierSize(std::int64_t N_,
-                 const Shape& table,
-                 DType dtype_,
-                 Device device,
-                 const TensorShare& share)
+  ClassifierSize(
+      std::int64_t N_, const Shape& table, DType dtype_, Device device, const TensorShare& share)
       : N(N_),
         C(table[1]),
         own_vocab(share.num_of(table[0])),

@@ -204,7 +204,7 @@ MeshModel::~MeshModel() {
 // The first pass of a plan finds memory for messages and chooses algorithms, the second captures
 // graphs, and one that samples makes room for that: times in which the process may be held up.
 void MeshModel::choose_who_waits(Settling& passes) {
-  if (groups_->staging == nullptr) {
+  if (groups_->staging == nullptr || !options_.stream_waits) {
     return;
   }
   if (passes.plan != channels_.in_force_from()) {

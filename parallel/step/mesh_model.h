@@ -45,6 +45,7 @@ class MeshModel {
     CodecErrors codec_errors{};  // known from before
     SampledSteps sampled{};      // whose compressed messages are measured
     bool cuda_graphs = false;    // passes become graphs where they can. REQUIRES: device cuda
+    bool stream_waits = false;   // for copies on the host, where ranks are processes
     bool may_skip = false;       // steps that are not finite: codecs' state is kept for that
     Makers makers{};             // a rehearsal has codecs of its own
   };

@@ -183,7 +183,8 @@ TEST_CASE("a head that works in chunks agrees with the oracle") {
 TEST_CASE("ranks with unequal parts of the vocabulary work in the same chunks") {
   const Setting setting{.B = 67, .T = 500, .C = 1, .vocab = 1001};
   REQUIRE(cross_entropy_chunk_tokens(setting.N(), 501, Device::cpu) < setting.N());
-  REQUIRE(cross_entropy_chunk_tokens(setting.N(), 500, Device::cpu) > setting.N());  // what it must not use
+  REQUIRE(cross_entropy_chunk_tokens(setting.N(), 500, Device::cpu) >
+          setting.N());  // what it must not use
   NoTensorSum one_rank;
   const Result whole = run(setting, one_rank);
   const Result shared = run_on({2, true}, setting);

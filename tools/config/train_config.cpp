@@ -43,6 +43,7 @@ RunConfig read_run_config(JsonReader section) {
   run.on_nonfinite = static_cast<OnNonFinite>(section.choice("on_nonfinite", kOnNonFinite, 0));
   run.max_skips = section.integer("max_skips", {.default_value = 10, .min = 1, .max = kMaxCount});
   run.cuda_graphs = section.boolean("cuda_graphs", false);
+  run.stream_waits = section.boolean("stream_waits", false);
   section.finish();
   return run;
 }
@@ -238,8 +239,11 @@ TrainConfig read_train_config(JsonReader document) {
   if (config.device == Device::cuda && !cuda::is_built()) {
     document.fail("device", cuda::obstacle() + R"(; or use "cpu")");
   }
-  if (config.run.cuda_graphs && config.device != Device::cuda) {
-    run.fail("cuda_graphs", R"(must be false where device is not "cuda"; leave it out)");
+  for (const auto& [key, is_on] : {std::pair("cuda_graphs", config.run.cuda_graphs),
+                                   std::pair("stream_waits", config.run.stream_waits)}) {
+    if (is_on && config.device != Device::cuda) {
+      run.fail(key, R"(must be false where device is not "cuda"; leave it out)");
+    }
   }
   config.precision = document.choice("precision", kPrecisions, 0) == 0 ? DType::f32 : DType::bf16;
   config.model = read_model_config(document.section("model"));

@@ -30,6 +30,7 @@ struct RunConfig {
   OnNonFinite on_nonfinite = OnNonFinite::stop;
   std::int64_t max_skips = 10;  // skipped steps in a row that end the run
   bool cuda_graphs = false;     // passes are captured where they can be
+  bool stream_waits = false;    // streams wait for copies on the host, where ranks are processes
 };
 
 // The "batch" section, in sequences: global = micro x micro-batches x data ranks.

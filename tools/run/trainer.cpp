@@ -149,6 +149,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
               .codec_errors = start_.compression.errors,
               .sampled = sampled_steps(config.compress),
               .cuda_graphs = config.run.cuda_graphs,
+              .stream_waits = config.run.stream_waits,
               .may_skip = config.run.on_nonfinite == OnNonFinite::skip},
              groups),
       reporter_(config_,

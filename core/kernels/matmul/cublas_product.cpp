@@ -73,7 +73,8 @@ std::string text_of(const ProductProblem& problem) {
     text += ", epilogue " + std::to_string(static_cast<int>(problem.epilogue)) + " with " +
             name(problem.of_vector) + " and " + name(problem.of_second);
   }
-  for (const auto& [row, of] : {std::pair(problem.row_of_a, "A"), std::pair(problem.row_of_c, "C")}) {
+  for (const auto& [row, of] :
+       {std::pair(problem.row_of_a, "A"), std::pair(problem.row_of_c, "C")}) {
     text += row == 0 ? "" : ", rows of " + std::string(of) + " of " + std::to_string(row);
   }
   return text + ", aligned to " + std::to_string(problem.alignment);
@@ -213,8 +214,7 @@ cublasStatus_t CublasProduct::queue(StreamView stream,
                                     const cublasLtMatmulAlgo_t& algorithm,
                                     void* elsewhere) const {
   ArenaScope scratch(stream.workspace());
-  void* workspace =
-      scratch.allocate(DType::u8, {static_cast<std::int64_t>(kProductScratch)}).raw();
+  void* workspace = scratch.allocate(DType::u8, {static_cast<std::int64_t>(kProductScratch)}).raw();
   std::size_t room = kProductScratch;
   std::align(kProductWorkspaceAlignment, kProductWorkspace, workspace, room);
   const float alpha = 1.0F;

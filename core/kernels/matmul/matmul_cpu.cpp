@@ -300,7 +300,7 @@ class Product {
   ArenaScope scratch_;
   float* strips_ = nullptr;
   float* panels_ = nullptr;
-  float* sums_ = nullptr;  // (M, N): C or scratch; null where each tile is finished at once
+  float* sums_ = nullptr;     // (M, N): C or scratch; null where each tile is finished at once
   std::size_t sums_row_ = 0;  // elements from one row of them to the next
   std::size_t group_row_ = 0;
   std::size_t rows_ = 0;

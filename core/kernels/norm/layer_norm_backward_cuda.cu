@@ -64,11 +64,11 @@ struct StoredPart {
   __device__ float at(int p, int i) const { return to_float(values[p].elements[i]); }
 };
 
-// Where a thread gets its parts of the block's rows from, turn after turn. Rows that are wide enough
-// arrive in shared memory, the next ones while one is worked on: what a multiprocessor has to have on
-// the way to keep its memory busy is more than its registers hold beside the sums. A thread takes
-// only what it has itself begun to copy, so nobody waits for anybody else. `rows`: of which all but
-// one are on the way.
+// Where a thread gets its parts of the block's rows from, turn after turn. Rows that are wide
+// enough arrive in shared memory, the next ones while one is worked on: what a multiprocessor has
+// to have on the way to keep its memory busy is more than its registers hold beside the sums. A
+// thread takes only what it has itself begun to copy, so nobody waits for anybody else. `rows`: of
+// which all but one are on the way.
 template <int n, int packs, int rows, typename T, typename Y>
 class RowSource {
  public:
@@ -321,8 +321,8 @@ __global__ void __launch_bounds__(RowShape::kMostThreads)
 template <int n, int packs, int kRows, typename T, typename Y>
 void start_backward(StreamView stream, const BackwardRows<T, Y>& rows, unsigned num_blocks) {
   const RowShape row(rows.C, n, packs);
-  const std::size_t thread_bytes = std::max(
-      n * sizeof(float), kRows * RowSource<n, packs, kRows, T, Y>::kThreadBytes);
+  const std::size_t thread_bytes =
+      std::max(n * sizeof(float), kRows * RowSource<n, packs, kRows, T, Y>::kThreadBytes);
   const LaunchShape shape{
       .grid = num_blocks,
       .block = dim3(row.threads, row.rows),

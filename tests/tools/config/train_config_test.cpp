@@ -230,6 +230,7 @@ TEST_CASE("settings of the mesh that do not exist or do nothing are refused") {
       {{"parallel.sequence_parallel=1"}, "parallel.sequence_parallel", "true or false"},
       {{"network.timeout_seconds=0"}, "network.timeout_seconds", "must be at least 1; got 0"},
       {{"run.cuda_graphs=true"}, "run.cuda_graphs", R"(where device is not "cuda")"},
+      {{"run.stream_waits=true"}, "run.stream_waits", R"(where device is not "cuda")"},
       {{"network.transport=ncl"}, "network.transport", "nccl"},
       {{"network.transport=host"}, "network.transport", R"(where device is not "cuda")"},
       {{"network.transport=nccl", "device=rehearsal"}, "network.transport", "leave it out"},

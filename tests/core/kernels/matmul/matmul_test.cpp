@@ -207,7 +207,7 @@ struct RowsApart {
 };
 
 void require_product_of_rows_apart(DType dtype, Size size, const RowsApart& rows, Units units) {
-  constexpr double kKept = 0.25;      // between the rows of C
+  constexpr double kKept = 0.25;  // between the rows of C
   const std::int64_t gap = 7;
   const std::int64_t gap_of_c = rows.in_c ? gap : 0;
   Case test(dtype, DType::f32, size, rows.transpose_a, rows.transpose_b);
@@ -274,7 +274,8 @@ TEST_CASE("rows of A and C may lie apart, and what is between them stays") {
                     << (rows.transpose_a == Transpose::yes ? ", A transposed" : "")
                     << (rows.transpose_b == Transpose::yes ? ", B transposed" : ""));
         require_product_of_rows_apart(dtype, size, rows, Units::f32);
-        if (test_device() == Device::cpu && (dtype == DType::f32 || cpu::onednn_multiplies_bf16())) {
+        if (test_device() == Device::cpu &&
+            (dtype == DType::f32 || cpu::onednn_multiplies_bf16())) {
           require_product_of_rows_apart(dtype, size, rows, Units::bf16);
         }
       }
