@@ -222,7 +222,7 @@ POLICIES = [
 ]
 
 # Kernels of the CUDA backend on the processor (tests/emulated_cuda).
-CUDA = {"device": "cuda", "run.cuda_graphs": False, "run.stream_waits": False, "run.eval_every": 0, "batch.global": 4}
+CUDA = {"device": "cuda", "run.cuda_graphs": False, "run.eval_every": 0, "batch.global": 4}
 EMULATED_CUDA = [
     Configuration("cuda_one_rank", 1, {**CUDA, "model.dropout": 0.1}),
     Configuration("cuda_bf16", 1, {**CUDA, **BF16, "model.recompute": "block"}),
