@@ -60,7 +60,7 @@ class Stage {
     TensorShare share{};                // of the tensor axis, as the parameters' slice
     bool own_slot = true;               // false: every call names a slot
     WeightGradients weight_gradients = WeightGradients::now;
-    Device device = Device::cpu;  // that computes: how large the head's chunks are
+    Device device = Device::cpu;  // for what is predicted: how large the head's chunks are there
 
     [[nodiscard]] LayerShape layer_shape(BatchShape batch) const {
       return {.batch = batch, .dtype = compute, .share = share};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <utility>
 
 #include <cuda_runtime.h>
@@ -37,6 +38,15 @@ void launch(StreamView stream,
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream.cuda().handle();
   SL_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
+}
+
+// The dynamic shared memory that a block may ask for on this thread's device.
+[[nodiscard]] inline std::size_t shared_bytes_of_block() {
+  int device = 0;
+  int bytes = 0;
+  SL_CUDA_CHECK(cudaGetDevice(&device));
+  SL_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return static_cast<std::size_t>(bytes);
 }
 
 // How many blocks of `each` cover `count`.

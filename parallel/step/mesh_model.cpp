@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/kernels/elementwise/elementwise.h"
+#include "core/log.h"
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/mesh/stage_split.h"
 #include "parallel/step/sync_check.h"
@@ -208,11 +209,16 @@ void MeshModel::choose_who_waits(Settling& passes) {
     return;
   }
   if (passes.plan != channels_.in_force_from()) {
-    passes = {.plan = channels_.in_force_from()};
+    passes = {.plan = channels_.in_force_from(), .streams_waited = passes.streams_waited};
   }
   const bool settled = passes.passes++ >= (options_.cuda_graphs ? 2 : 1) && !channels_.samples();
-  groups_->staging->set_waits(settled && groups_->ranks_are_processes ? HostStaging::Waits::stream
-                                                                      : HostStaging::Waits::thread);
+  const bool streams_wait = settled && groups_->ranks_are_processes;
+  if (streams_wait && !passes.streams_waited) {
+    passes.streams_waited = true;
+    log_info("streams wait for transfers from here on");
+  }
+  groups_->staging->set_waits(streams_wait ? HostStaging::Waits::stream
+                                           : HostStaging::Waits::thread);
 }
 
 StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool stop) {

@@ -154,6 +154,7 @@ class MeshModel {
   struct Settling {
     std::int64_t plan = -1;  // by where it came into force; -1: none
     int passes = 0;
+    bool streams_waited = false;
   };
 
   void choose_who_waits(Settling& passes);

@@ -206,6 +206,12 @@ void take(int lane, void* value, std::size_t bytes);
 [[nodiscard]] int lane();
 [[nodiscard]] std::byte* dynamic_shared_memory();
 
+// Copies to shared memory that this thread begins, closes a group of, and waits for: all groups but
+// the newest.
+void begin_copy(void* to, const void* from, std::size_t bytes);
+void close_copies();
+void make_copies_but(std::size_t newest);
+
 template <typename T>
 [[nodiscard]] T exchange(unsigned mask, const T& value, int from) {
   static_assert(sizeof(T) <= 8);

@@ -1,6 +1,7 @@
 #include <atomic>
 #include <boost/context/fiber.hpp>
 #include <boost/context/pooled_fixedsize_stack.hpp>
+#include <deque>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -21,6 +22,13 @@ constexpr std::byte kPoison{0xFF};
 
 enum class Waits { no, for_block, for_warp };
 
+// To shared memory; made when the thread waits for it, not before.
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+};
+
 // A thread of the block that runs.
 struct Thread {
   context::fiber fiber;
@@ -30,6 +38,8 @@ struct Thread {
   std::uint64_t exchanges = 0;  // with its warp, and barriers of it
   std::byte given[2][8] = {};   // in this exchange and in the one before it
   bool done = false;
+  std::vector<Copy> copies{};                    // of the group that is open
+  std::deque<std::vector<Copy>> groups_begun{};  // oldest first
 };
 
 class Block {
@@ -58,6 +68,8 @@ class Block {
       thread.waits = Waits::no;
       thread.exchanges = 0;
       thread.done = false;
+      thread.copies.clear();
+      thread.groups_begun.clear();
       thread.fiber = context::fiber(std::allocator_arg, stacks_, [this](context::fiber&& caller) {
         caller_ = std::move(caller);
         try {
@@ -110,6 +122,34 @@ class Block {
       refuse("takes the value of lane " + std::to_string(from) + ", which is not in its mask");
     }
     std::memcpy(value, threads_[other].given[threads_[current_].exchanges % 2], bytes);
+  }
+
+  void begin_copy(const Copy& copy) {
+    const auto lies_askew = [&](const void* pointer) {
+      return reinterpret_cast<std::uintptr_t>(pointer) % copy.bytes != 0;
+    };
+    if ((copy.bytes != 4 && copy.bytes != 8 && copy.bytes != 16) || lies_askew(copy.to) ||
+        lies_askew(copy.from)) {
+      refuse("copies " + std::to_string(copy.bytes) +
+             " bytes, or from or to where they do not lie");
+    }
+    threads_[current_].copies.push_back(copy);
+  }
+
+  void close_copies() {
+    Thread& thread = threads_[current_];
+    thread.groups_begun.push_back(std::move(thread.copies));
+    thread.copies.clear();
+  }
+
+  void make_copies_but(std::size_t newest) {
+    std::deque<std::vector<Copy>>& groups = threads_[current_].groups_begun;
+    while (groups.size() > newest) {
+      for (const Copy& copy : groups.front()) {
+        std::memcpy(copy.to, copy.from, copy.bytes);
+      }
+      groups.pop_front();
+    }
   }
 
   [[nodiscard]] int lane() const { return static_cast<int>(current_ % kWarp); }
@@ -268,6 +308,18 @@ void block_barrier() {
 
 void warp_barrier(unsigned mask) {
   block().wait(Waits::for_warp, mask);
+}
+
+void begin_copy(void* to, const void* from, std::size_t bytes) {
+  block().begin_copy({to, from, bytes});
+}
+
+void close_copies() {
+  block().close_copies();
+}
+
+void make_copies_but(std::size_t newest) {
+  block().make_copies_but(newest);
 }
 
 void give(unsigned mask, const void* value, std::size_t bytes) {

@@ -12,6 +12,7 @@
 
 #include "tools/bench/cuda_bench.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include <fmt/core.h>
@@ -26,6 +27,16 @@ namespace slackline {
 
 Shape CudaBench::classifier_chunk() const {
   return {cross_entropy_chunk_tokens(options.tokens, options.vocab, Device::cuda), options.vocab};
+}
+
+std::size_t CudaBench::ring_bytes(const CudaBenchOptions& options) {
+  constexpr std::int64_t kFewTokens = 4096;
+  constexpr std::size_t kTensorsOfAnOp = 4;
+  const std::int64_t chunk =
+      cross_entropy_chunk_tokens(options.tokens, options.vocab, Device::cuda);
+  const auto logits = static_cast<std::size_t>(chunk * logits_row(options.vocab, Device::cuda));
+  return std::max(std::size_t{options.tokens > kFewTokens ? 6U : 1U} << 30U,
+                  kTensorsOfAnOp * logits * sizeof(float));
 }
 
 std::int64_t CudaBench::classifier_row() const {

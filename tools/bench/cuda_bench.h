@@ -27,7 +27,7 @@ struct CudaBench {
 
   explicit CudaBench(const CudaBenchOptions& chosen)
       : options(chosen),
-        ring(std::size_t{chosen.tokens > 4096 ? 6U : 1U} << 30U),
+        ring(ring_bytes(chosen)),
         stream({.device = Device::cuda, .workspace_bytes = std::size_t{1} << 30U}),
         timer({.only = chosen.only, .times = chosen.pairs}, ring) {}
 
@@ -38,6 +38,9 @@ struct CudaBench {
 
   // Such logits, or gradients of them.
   [[nodiscard]] Tensor take_logits(DType dtype);
+
+  // Larger than the last cache, and than all that one op takes of it.
+  [[nodiscard]] static std::size_t ring_bytes(const CudaBenchOptions& options);
 
   CudaBenchOptions options;
   DeviceRing ring;

@@ -3,13 +3,14 @@
 
 usage: tools/bench/gpu_peer.py step SHAPE.json-text
          the same GPT under torch.compile, fused attention, bf16 autocast, fused AdamW, from weights of the same
-         distribution and on the same tokens; prints the median seconds of a step, the losses of all and the size of a
+         distribution and on the same sequences in another order; prints the median seconds of a step, the losses of all and the size of a
          micro-batch, which is halved until it fits, as a JSON object
          (layers, hidden, heads, sequence, vocab, micro, global, steps, warmup, lr, tokens: FILE.bin)
        tools/bench/gpu_peer.py ops SIZES.json-text
          ops alone; prints the median seconds of each as a JSON object    (tokens, hidden, gradients, times)
 """
 
+import gc
 import json
 import math
 import statistics
@@ -94,6 +95,9 @@ def step(shape):
             if shape["micro"] == 1:
                 raise
         shape = {**shape, "micro": shape["micro"] // 2}
+        # What is compiled refers to itself, and remembers the size it was compiled for.
+        gc.collect()
+        torch._dynamo.reset()
         torch.cuda.empty_cache()
 
 

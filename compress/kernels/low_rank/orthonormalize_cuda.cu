@@ -139,7 +139,7 @@ class Columns {
   float* shared_;  // a float for each warp, then one for each column
 };
 
-// Whole packs of shares, since compiled loops over them may read a pack ahead.
+// Compiled loops over shares read whole packs of them.
 constexpr std::size_t shared_floats(int columns) {
   constexpr std::size_t kPack = 4;
   return kWarps + (static_cast<std::size_t>(columns) + kPack - 1) / kPack * kPack;

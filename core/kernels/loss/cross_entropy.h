@@ -15,7 +15,6 @@ namespace slackline {
 // where the bracketed exponential stands in the logit's place after the first op: neither op reads
 // the logits more often than a softmax in one piece would. Every rank computes every loss, with
 // the same bits.
-
 //
 // Rows of logits, exponentials and gradients may lie apart: `row` elements from one to the next, in
 // all of a call alike; 0: side by side. What is between them is neither read nor written.

@@ -17,7 +17,7 @@ namespace slackline::cuda {
 // How a block takes a row, and the batches that it keeps in shared memory.
 struct LogitBatches {
   static constexpr unsigned kMostThreads = 512;
-  static constexpr std::size_t kSharedBytes = 112 * 1024;  // of 113 KiB; some is for block sums
+  static constexpr std::size_t kHalfOfShared = 112 * 1024;  // of an H100; some is for block sums
 
   unsigned num_threads;
   int count;
@@ -30,12 +30,20 @@ struct LogitBatches {
     num_threads =
         kWarp *
         std::max(1U, blocks_for(columns, static_cast<std::size_t>(count) * kLogitBatch * kWarp));
-    const std::size_t most_kept = kSharedBytes / (num_threads * (kLogitBatch + 1) * sizeof(float));
+    const std::size_t most_kept = kept_bytes() / (num_threads * (kLogitBatch + 1) * sizeof(float));
     num_kept = keep ? std::min(count, static_cast<int>(most_kept)) : 0;
   }
 
   [[nodiscard]] std::size_t shared_bytes() const {
     return static_cast<std::size_t>(num_kept) * num_threads * (kLogitBatch + 1) * sizeof(float);
+  }
+
+  // What a block may keep on this thread's device.
+  [[nodiscard]] static std::size_t kept_bytes() {
+    constexpr std::size_t kForSums = 1024;
+    thread_local const std::size_t bytes =
+        std::min(kHalfOfShared, shared_bytes_of_block() - kForSums);
+    return bytes;
   }
 
   // Each thread's packs lie beside its neighbours'; the largest logits are behind them all.

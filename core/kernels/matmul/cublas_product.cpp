@@ -160,8 +160,8 @@ ProductProblem CublasProduct::problem() const {
           .of_second = second_.empty() ? of_c : second_.dtype(),
           .alignment = bits & (~bits + 1),
           .same_bits = args_.same_bits,
-          .row_of_a = args_.row_of_a,
-          .row_of_c = args_.row_of_c};
+          .row_of_a = args_.a_row() == args_.a.dim(1) ? 0 : args_.a_row(),
+          .row_of_c = args_.c_row() == args_.c.dim(1) ? 0 : args_.c_row()};
 }
 
 std::size_t CublasProduct::output_bytes() const {

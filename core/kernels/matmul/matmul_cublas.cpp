@@ -97,18 +97,18 @@ std::optional<Parts> parts_of(const MatmulArgs& args) {
     return std::nullopt;
   }
   const std::int64_t columns_of_c = args.c.dim(1);
-  if (args.transpose_b == Transpose::yes && is_worth_cutting(columns_of_c, args.row_of_c)) {
+  if (args.transpose_b == Transpose::yes && is_worth_cutting(columns_of_c, args.c_row())) {
     return cut_columns(args, columns_of_c / kPack * kPack);
   }
   const std::int64_t columns_of_a = args.a.dim(1);
-  if (!is_worth_cutting(columns_of_a, args.row_of_a)) {
+  if (!is_worth_cutting(columns_of_a, args.a_row())) {
     return std::nullopt;
   }
   const std::int64_t at = columns_of_a / kPack * kPack;
   if (args.transpose_a == Transpose::no) {
     return args.transpose_b == Transpose::no ? std::optional(cut_sums(args, at)) : std::nullopt;
   }
-  return args.row_of_c == 0 ? std::optional(cut_rows(args, at)) : std::nullopt;
+  return args.c_row() == columns_of_c ? std::optional(cut_rows(args, at)) : std::nullopt;
 }
 
 }  // namespace

@@ -101,21 +101,36 @@ class StreamMemory {
   void* memory_ = nullptr;
 };
 
-bool overlap(const Tensor& left, const Tensor& right) {
-  if (left.empty() || right.empty()) {
-    return false;
+// The memory of a matrix, or of a vector, with what lies between its rows.
+struct Span {
+  const std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+
+  Span(const Tensor& tensor, std::int64_t row)
+      : begin(static_cast<const std::byte*>(tensor.raw())),
+        bytes(tensor.empty() ? 0
+                             : tensor.bytes() + static_cast<std::size_t>((tensor.dim(0) - 1) *
+                                                                         (row - tensor.dim(1))) *
+                                                    size_of(tensor.dtype())) {}
+
+  explicit Span(const Tensor& tensor)
+      : begin(static_cast<const std::byte*>(tensor.raw())),
+        bytes(tensor.empty() ? 0 : tensor.bytes()) {}
+
+  [[nodiscard]] bool overlaps(const Span& other) const {
+    return begin < other.begin + other.bytes && other.begin < begin + bytes;
   }
-  const auto* a = static_cast<const std::byte*>(left.raw());
-  const auto* b = static_cast<const std::byte*>(right.raw());
-  return a < b + right.bytes() && b < a + left.bytes();
-}
+};
 
 // Whether a trial would write over what it reads.
 bool is_in_place(const CublasProduct& product) {
   const MatmulArgs& args = product.args();
-  const std::array inputs{args.a, args.b, args.bias, args.gelu_input};
-  return std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& input) {
-    return overlap(input, args.c) || overlap(input, product.output());
+  const Span c(args.c, args.c_row());
+  const Span output(product.output(), args.c_row());
+  const std::array inputs{
+      Span(args.a, args.a_row()), Span(args.b), Span(args.bias), Span(args.gelu_input)};
+  return std::any_of(inputs.begin(), inputs.end(), [&](const Span& input) {
+    return input.overlaps(c) || input.overlaps(output);
   });
 }
 

@@ -11,8 +11,9 @@
 // With n = (x - mean) rstd and g = dy weight:
 //   dx = rstd (g - mean(g) - n mean(g n)),  d_weight += dy n,  d_bias += dy.
 // A thread has the same columns in every row that its block takes, so it sums d_weight and d_bias
-// of these in registers; the block's sums go to scratch memory, row by row (column_sums.h). Four
-// rows of packs are too much for registers where rows are long: such rows are read twice.
+// of these in registers, and rows arrive in shared memory; the block's sums go to scratch memory,
+// row by row (column_sums.h). Rows that are too long for registers, and those that are not aligned,
+// are read twice.
 namespace slackline::cuda {
 
 namespace {

@@ -227,8 +227,8 @@ const std::vector<std::string> kCompressed = {
     R"(compress.embedding={"codec": "top_k", "ratio": 0.2, "error_feedback": "immediate"})"};
 
 #ifdef SL_MPIEXEC
-// With `more` in the processes' config.
-void require_bits_of_threads(const std::vector<std::string>& more) {
+// With `more` in the processes' config, of which they are to say `said`, unless that is empty.
+void require_bits_of_threads(const std::vector<std::string>& more, const std::string& said) {
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   const TrainingRun run;
@@ -270,6 +270,7 @@ void require_bits_of_threads(const std::vector<std::string>& more) {
     const ProcessResult result = run_process(test_place("SLACKLINE_MPIRUN", SL_MPIEXEC), command);
     INFO(result.error);
     REQUIRE(result.exit_code == 0);
+    CHECK_THAT(result.error, Catch::Contains(said));
     CHECK(run.metric("loss", name) == run.metric("loss", name + "-threads"));
     CHECK(run.weights_sha256(run.checkpoint(6, name)) ==
           run.weights_sha256(run.checkpoint(6, name + "-threads")));
@@ -277,7 +278,7 @@ void require_bits_of_threads(const std::vector<std::string>& more) {
 }
 
 TEST_CASE("ranks that are processes give the bits of threads") {
-  require_bits_of_threads({});
+  require_bits_of_threads({}, "");
 }
 
 TEST_CASE("ranks whose streams wait for transfers give the bits of threads") {
@@ -285,7 +286,7 @@ TEST_CASE("ranks whose streams wait for transfers give the bits of threads") {
     testing::skip_test("streams that wait did not go on when this was tried on a card");
     return;
   }
-  require_bits_of_threads({"run.stream_waits=true"});
+  require_bits_of_threads({"run.stream_waits=true"}, "streams wait for transfers from here on");
 }
 #endif
 

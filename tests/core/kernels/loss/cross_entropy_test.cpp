@@ -116,6 +116,97 @@ struct Case {
   std::vector<GuardedTensor> shards, losses, d_logits;
 };
 
+// Losses and gradients of a case's rows, where a table of V x V is too large for the oracle.
+struct Expected {
+  std::vector<double> losses;
+  std::vector<double> gradients;
+};
+
+Expected in_double(const Case& test) {
+  Expected expected;
+  const auto width = static_cast<std::size_t>(test.V);
+  for (std::size_t n = 0; n < static_cast<std::size_t>(test.N); ++n) {
+    const std::span<const double> row(&test.logits[n * width], width);
+    double sum = 0.0;
+    for (const double logit : row) {
+      sum += std::exp(logit);
+    }
+    const std::size_t target = test.oracle.targets[n];
+    expected.losses.push_back(std::log(sum) - row[target]);
+    for (std::size_t v = 0; v < width; ++v) {
+      expected.gradients.push_back(kScale * (std::exp(row[v]) / sum - (v == target ? 1.0 : 0.0)));
+    }
+  }
+  return expected;
+}
+
+// A case whose rows of logits and gradients lie `row` elements apart.
+class RowsApart {
+ public:
+  RowsApart(Case& test, std::int64_t row)
+      : test_(test),
+        row_(row),
+        logits_(DType::f32, {test.N, row}),
+        gradients_(test.dtype, {test.N, row}) {
+    reset();
+  }
+
+  void reset() {
+    std::vector<double> spread(static_cast<std::size_t>(test_.N * row_), kKept);
+    for (std::size_t i = 0; i < test_.logits.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      spread[static_cast<std::size_t>(at / test_.V * row_ + at % test_.V)] = test_.logits[i];
+    }
+    logits_.set(spread);
+    gradients_.set(spread);
+    test_.losses[0].fill(0.0);
+  }
+
+  [[nodiscard]] Tensor logits() { return rows_of(logits_); }
+
+  // In f32 they take the place of the logits.
+  [[nodiscard]] Tensor gradients() { return rows_of(test_.in_place() ? logits_ : gradients_); }
+
+  void require(const Expected& expected) {
+    const std::vector<double> made = require_kept(test_.in_place() ? logits_ : gradients_);
+    require_kept(logits_);
+    const double rounding = test_.dtype == DType::f32 ? 2e-6 : 0x1p-8;
+    REQUIRE(worst_mismatch(made, expected.gradients, {.relative = rounding, .absolute = 1e-7}) ==
+            "");
+    REQUIRE(worst_mismatch(test_.losses[0].values(), expected.losses, {2e-6, 4e-6}) == "");
+    REQUIRE(logits_.sentinels_intact());
+    REQUIRE(gradients_.sentinels_intact());
+  }
+
+ private:
+  static constexpr double kKept = 0.25;  // between rows
+
+  [[nodiscard]] Tensor rows_of(GuardedTensor& all) const {
+    return {all.view().raw(), all.view().dtype(), {test_.N, test_.V}, all.view().device()};
+  }
+
+  // Returns the elements of the rows.
+  std::vector<double> require_kept(const GuardedTensor& all) const {
+    std::vector<double> elements;
+    std::size_t num_lost = 0;
+    const std::vector<double> values = all.values();
+    for (std::int64_t i = 0; i < test_.N * row_; ++i) {
+      const double value = values[static_cast<std::size_t>(i)];
+      if (i % row_ < test_.V) {
+        elements.push_back(value);
+      } else {
+        num_lost += value == kKept ? 0 : 1;
+      }
+    }
+    REQUIRE(num_lost == 0);
+    return elements;
+  }
+
+  Case& test_;
+  std::int64_t row_;
+  GuardedTensor logits_, gradients_;
+};
+
 }  // namespace
 
 TEST_CASE("losses and logit gradients match the oracle, on however many ranks the columns are") {
@@ -187,24 +278,11 @@ TEST_CASE("long rows match a softmax in double, and both ops in one give the bit
       REQUIRE(one.shards[0].sentinels_intact());
       REQUIRE(one.d_logits[0].sentinels_intact());
 
-      const auto width = static_cast<std::size_t>(V);
-      std::vector<double> losses;
-      std::vector<double> expected;
-      for (std::size_t n = 0; n < 2; ++n) {
-        const std::span<const double> row(&one.logits[n * width], width);
-        double sum = 0.0;
-        for (const double logit : row) {
-          sum += std::exp(logit);
-        }
-        const std::size_t target = one.oracle.targets[n];
-        losses.push_back(std::log(sum) - row[target]);
-        for (std::size_t v = 0; v < width; ++v) {
-          expected.push_back(kScale * (std::exp(row[v]) / sum - (v == target ? 1.0 : 0.0)));
-        }
-      }
-      REQUIRE(worst_mismatch(one.losses[0].values(), losses, {.relative = 1e-6}) == "");
+      const Expected expected = in_double(one);
+      REQUIRE(worst_mismatch(one.losses[0].values(), expected.losses, {.relative = 1e-6}) == "");
       const double rounding = dtype == DType::f32 ? 2e-6 : 0x1p-8;
-      REQUIRE(worst_mismatch(gradients, expected, {.relative = rounding, .absolute = 1e-11}) == "");
+      REQUIRE(worst_mismatch(
+                  gradients, expected.gradients, {.relative = rounding, .absolute = 1e-11}) == "");
     }
   }
 }
@@ -243,68 +321,37 @@ TEST_CASE("logits and their gradients may begin anywhere") {
 
 TEST_CASE("rows of logits may lie apart, and what is between them stays") {
   Stream stream(test_stream(2));
-  constexpr std::int64_t kN = 3;
-  constexpr double kKept = 0.25;
-  for (const auto& [V, row] : {std::pair<std::int64_t, std::int64_t>{133, 192}, {128, 133}}) {
-    INFO(V << " in rows of " << row);
-    Case test(DType::bf16, kN, V, 1);
-    std::vector<double> spread(static_cast<std::size_t>(kN * row), kKept);
-    for (std::size_t i = 0; i < test.logits.size(); ++i) {
-      const auto at = static_cast<std::int64_t>(i);
-      spread[static_cast<std::size_t>(at / V * row + at % V)] = test.logits[i];
-    }
-    GuardedTensor logits(DType::f32, {kN, row}, spread);
-    GuardedTensor gradients(DType::bf16, {kN, row}, spread);
-    const auto rows_of = [&, V = V](GuardedTensor& all) {
-      return Tensor(all.view().raw(), all.view().dtype(), {kN, V}, all.view().device());
-    };
-    const auto require_as_due = [&, V = V, row = row] {
-      std::vector<double> made;
-      const std::vector<double> all = gradients.values();
-      for (std::int64_t i = 0; i < kN * row; ++i) {
-        const double value = all[static_cast<std::size_t>(i)];
-        if (i % row < V) {
-          made.push_back(value);
-        } else {
-          REQUIRE(value == kKept);
-        }
-      }
-      const auto expected = test.oracle.gradients(test.logits, test.identity(), kScale).dx;
-      REQUIRE(worst_mismatch(made, expected, {.relative = 0x1p-8, .absolute = 1e-7}) == "");
-      const auto losses = test.oracle.losses(test.logits, test.identity());
-      REQUIRE(worst_mismatch(test.losses[0].values(), losses, {2e-6, 4e-6}) == "");
-      REQUIRE(logits.sentinels_intact());
-      REQUIRE(gradients.sentinels_intact());
-    };
-    softmax_cross_entropy(stream,
-                          {.logits = rows_of(logits),
-                           .targets = test.targets,
-                           .losses = test.losses[0],
-                           .d_logits = rows_of(gradients),
-                           .gradient_scale = kScale,
-                           .row = row});
-    require_as_due();
+  using Width = std::pair<std::int64_t, std::int64_t>;
+  for (const auto& [V, row] : {Width{133, 192}, Width{128, 133}, Width{50257, 50304}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      INFO(name_of(dtype) << " " << V << " in rows of " << row);
+      Case test(dtype, 3, V, 1);
+      const Expected expected = in_double(test);
+      RowsApart rows(test, row);
+      softmax_cross_entropy(stream,
+                            {.logits = rows.logits(),
+                             .targets = test.targets,
+                             .losses = test.losses[0],
+                             .d_logits = rows.gradients(),
+                             .gradient_scale = kScale,
+                             .row = row});
+      rows.require(expected);
 
-    logits.set(spread);
-    gradients.set(spread);
-    test.losses[0].fill(0.0);
-    softmax_statistics(stream,
-                       {.logits = rows_of(logits),
-                        .targets = test.targets,
-                        .statistics = test.all.view().reshaped({kN, kSoftmaxStatistics}),
-                        .row = row});
-    softmax_loss(stream,
-                 {.exponentials = rows_of(logits),
-                  .targets = test.targets,
-                  .statistics = test.all,
-                  .losses = test.losses[0],
-                  .d_logits = rows_of(gradients),
-                  .gradient_scale = kScale,
-                  .row = row});
-    require_as_due();
-    const std::vector<double> left = logits.values();
-    for (std::int64_t i = 0; i < kN * row; ++i) {
-      REQUIRE((i % row < V || left[static_cast<std::size_t>(i)] == kKept));
+      rows.reset();
+      softmax_statistics(stream,
+                         {.logits = rows.logits(),
+                          .targets = test.targets,
+                          .statistics = test.all.view().reshaped({3, kSoftmaxStatistics}),
+                          .row = row});
+      softmax_loss(stream,
+                   {.exponentials = rows.logits(),
+                    .targets = test.targets,
+                    .statistics = test.all,
+                    .losses = test.losses[0],
+                    .d_logits = rows.gradients(),
+                    .gradient_scale = kScale,
+                    .row = row});
+      rows.require(expected);
     }
   }
 }
@@ -328,9 +375,16 @@ TEST_CASE("chunks of tokens are even and bounded") {
   REQUIRE(cross_entropy_chunk_tokens(256, 50257, Device::cpu) == 256);
   REQUIRE(cross_entropy_chunk_tokens(1024, 50257, Device::cpu) == 256);
   REQUIRE(cross_entropy_chunk_tokens(1, 257, Device::cpu) == 8);
+  REQUIRE(cross_entropy_chunk_tokens(65536, 50257, Device::cuda) == 5048);  // 13 of them
   for (const std::int64_t N : {1, 7, 333, 334, 4096}) {
     REQUIRE(cross_entropy_chunk_tokens(N, 50257, Device::cpu) * 50257 * 4 <= (64 << 20));
   }
+}
+
+TEST_CASE("rows of logits begin at whole packs on a device") {
+  REQUIRE(logits_row(50257, Device::cpu) == 50257);
+  REQUIRE(logits_row(50257, Device::cuda) == 50304);
+  REQUIRE(logits_row(50304, Device::cuda) == 50304);
 }
 
 TEST_CASE("logits far from zero neither overflow nor vanish, wherever the largest is") {

@@ -199,26 +199,38 @@ GuardedTensor with_gaps(DType dtype,
           std::span<const double>(spread)};
 }
 
-// Of both operands how they lie, and whether rows of C lie apart as those of A do.
+// How a product's operands lie, and what its C is; rows of A always lie apart.
 struct RowsApart {
   Transpose transpose_a;
   Transpose transpose_b;
-  bool in_c;
+  bool in_c;  // whether those of C do
+  DType c_dtype = DType::f32;
+  Accumulate accumulate = Accumulate::no;
 };
 
 void require_product_of_rows_apart(DType dtype, Size size, const RowsApart& rows, Units units) {
+  constexpr std::int64_t kGap = 7;
   constexpr double kKept = 0.25;  // between the rows of C
-  const std::int64_t gap = 7;
-  const std::int64_t gap_of_c = rows.in_c ? gap : 0;
-  Case test(dtype, DType::f32, size, rows.transpose_a, rows.transpose_b);
-  const auto expected = test.expected();
+  const std::int64_t gap_of_c = rows.in_c ? kGap : 0;
+  Case test(dtype, rows.c_dtype, size, rows.transpose_a, rows.transpose_b);
+  auto expected = test.expected();
+  std::vector<double> held(expected.c.size(), NAN);
+  if (rows.accumulate == Accumulate::yes) {
+    held = GuardedTensor(DType::f32, {size.M, size.N}, random_values(held.size(), {.seed = 3}))
+               .values();
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      expected.c[i] += held[i];
+      expected.magnitude[i] += std::abs(held[i]);
+    }
+  }
   MatmulArgs args = test.args();
-  GuardedTensor a = with_gaps(dtype, test.a.values(), args.a.dim(1), gap, NAN);
-  GuardedTensor c = with_gaps(DType::f32, expected.c, size.N, gap_of_c, kKept);
+  GuardedTensor a = with_gaps(dtype, test.a.values(), args.a.dim(1), kGap, NAN);
+  GuardedTensor c = with_gaps(rows.c_dtype, held, size.N, gap_of_c, kKept);
   args.a = Tensor(a.view().raw(), dtype, args.a.shape(), a.view().device());
-  args.row_of_a = args.a.dim(1) + gap;
-  args.c = Tensor(c.view().raw(), DType::f32, args.c.shape(), c.view().device());
-  args.row_of_c = rows.in_c ? size.N + gap : 0;
+  args.row_of_a = args.a.dim(1) + kGap;
+  args.c = Tensor(c.view().raw(), rows.c_dtype, args.c.shape(), c.view().device());
+  args.row_of_c = rows.in_c ? size.N + kGap : 0;
+  args.accumulate = rows.accumulate;
   run(args, units);
   std::vector<double> made;
   std::size_t num_kept = 0;
@@ -231,7 +243,7 @@ void require_product_of_rows_apart(DType dtype, Size size, const RowsApart& rows
       num_kept += all[i] == kKept ? 1 : 0;
     }
   }
-  REQUIRE(num_wrong(made, expected.c, expected.magnitude, DType::f32) == 0);
+  REQUIRE(num_wrong(made, expected.c, expected.magnitude, rows.c_dtype) == 0);
   REQUIRE(num_kept == static_cast<std::size_t>(size.M * gap_of_c));
   REQUIRE(a.sentinels_intact());
   REQUIRE(c.sentinels_intact());
@@ -266,10 +278,14 @@ TEST_CASE("accumulation adds to what C holds") {
 TEST_CASE("rows of A and C may lie apart, and what is between them stays") {
   for (const Size size : kSizes) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      for (const RowsApart rows : {RowsApart{Transpose::no, Transpose::yes, true},
-                                   {Transpose::yes, Transpose::yes, true},
-                                   {Transpose::no, Transpose::no, false},
-                                   {Transpose::yes, Transpose::no, false}}) {
+      // The head's logits, its gradients of x and of the table, first and later; and two more.
+      for (const RowsApart rows :
+           {RowsApart{Transpose::no, Transpose::yes, true},
+            {Transpose::no, Transpose::no, false, dtype},
+            {Transpose::yes, Transpose::no, false},
+            {Transpose::yes, Transpose::no, false, DType::f32, Accumulate::yes},
+            {Transpose::yes, Transpose::yes, true},
+            {Transpose::no, Transpose::yes, true, dtype}}) {
         INFO(size.M << " x " << size.N << " x " << size.K << " " << name_of(dtype)
                     << (rows.transpose_a == Transpose::yes ? ", A transposed" : "")
                     << (rows.transpose_b == Transpose::yes ? ", B transposed" : ""));

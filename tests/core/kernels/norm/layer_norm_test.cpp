@@ -19,9 +19,10 @@ struct Size {
 };
 
 // The last two are read twice by the CUDA device's backward pass, in f32 or in both types, in
-// several groups of rows.
+// several groups of rows. The one before them has a block for itself, which takes more rows than
+// its shared memory holds.
 constexpr Size kSizes[] = {
-    {0, 8}, {1, 1}, {1, 16}, {3, 17}, {33, 100}, {70, 768}, {18, 4104}, {18, 8200}};
+    {0, 8}, {1, 1}, {1, 16}, {3, 17}, {33, 100}, {70, 768}, {18, 3000}, {18, 4104}, {18, 8200}};
 
 // f32: a few roundings of 6e-8 on values of order 1 to 5, sums over C in 16 lanes.
 // bf16: half a unit of its 8 bits for the one rounding of the result.
@@ -142,10 +143,15 @@ TEST_CASE("the variance of a row far from zero is not lost to cancellation") {
 }
 
 TEST_CASE("layer norm's dx is written, or added on demand") {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    for (const Size size : {Size{5, 40}, Size{5, 8200}}) {
+  using Types = std::pair<DType, DType>;
+  for (const auto& [dtype, dy_dtype] : {Types{DType::f32, DType::f32},
+                                        Types{DType::bf16, DType::bf16},
+                                        Types{DType::bf16, DType::f32}}) {
+    for (const Size size :
+         {Size{3, 17}, Size{5, 40}, Size{70, 768}, Size{18, 3000}, Size{18, 4104}, Size{5, 8200}}) {
+      INFO(name_of(dtype) << ", dy " << name_of(dy_dtype) << " " << size.N << " x " << size.C);
       Stream stream(test_stream(1, layer_norm_workspace_bytes(size.N, size.C, test_workers())));
-      Case test(dtype, size);
+      Case test(dtype, dy_dtype, size);
       test.dx.fill(1.0);
       test.forward(stream);
       test.backward(stream, Accumulate::yes);
