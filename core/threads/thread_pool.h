@@ -68,7 +68,8 @@ class ThreadPool {
 [[nodiscard]] int num_cores();
 
 // Threads of this rank: OMP_NUM_THREADS where it is set to a positive number, else the cores this
-// process may use divided by the ranks on the node (at least 1).
+// process may use divided by the ranks that are taken to share them: the same part of the node's
+// ranks as they are of its cores (at least 1).
 [[nodiscard]] int default_num_threads(int ranks_on_node = 1);
 
 }  // namespace slackline
