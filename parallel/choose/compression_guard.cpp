@@ -137,7 +137,10 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
                                         const std::vector<ClassQuality>& found,
                                         const GuardRule& rule) {
   const CompressionPlan& sampled = plan_at(plans, step).plan;
-  GuardedPlan next{.plan = {.from_step = step + kStepsToChange, .plan = plans.back().plan}};
+  // A plan that a run chose after the step that was sampled may come into force at the same one.
+  GuardedPlan next{
+      .plan = {.from_step = std::max(step + kStepsToChange, plans.back().from_step + 1),
+               .plan = plans.back().plan}};
   CompressionPlan& plan = next.plan.plan;
   std::vector<std::pair<CompressionPlan::Class*, const ClassQuality*>> changed;
   for (const ClassQuality& quality : found) {

@@ -44,8 +44,8 @@ using GuardLimits = std::map<schedule::TransferClass, std::optional<CodecSetting
 [[nodiscard]] GuardLimits guard_limits(const PlanHistory& plans);
 
 // `found` was measured in `step`. Absent where nothing changes; a class whose codec has changed
-// since that step waits for the next sample. REQUIRES: the last plan began before step +
-// kStepsToChange.
+// since that step waits for the next sample. Comes into force kStepsToChange steps later, and
+// behind the last plan.
 [[nodiscard]] std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
                                                       const PlanHistory& plans,
                                                       std::int64_t step,

@@ -375,6 +375,16 @@ double OuterLoop::mean_over_workers(double number) {
   return sum / groups_->num_workers();
 }
 
+std::vector<double> OuterLoop::of_workers(std::span<const double> own) {
+  std::vector<double> all(own.size() * static_cast<std::size_t>(groups_->num_workers()), 0.0);
+  if (groups_->world->rank() == 0) {  // it speaks for its worker
+    const std::size_t first = own.size() * static_cast<std::size_t>(groups_->worker_index());
+    std::ranges::copy(own, all.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+  groups_->everyone->all_reduce(Tensor(std::span(all)), {.what = "progress of workers"}).wait();
+  return all;
+}
+
 void OuterLoop::exchange_anchor() {
   model_->finish_gather();
   if (background_ != nullptr && !anchor_in_use_) {

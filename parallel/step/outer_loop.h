@@ -39,6 +39,12 @@ struct RoundEnd {
   std::optional<double> clipped{};
 };
 
+// What a worker has done by itself, of which the others know nothing in the middle of a round.
+struct WorkerProgress {
+  std::int64_t updates = 0;  // of its optimizer
+  std::int64_t skips = 0;    // skipped steps in a row up to the last one
+};
+
 // Outer rounds of a worker: groups of data ranks train apart, what each has learned in a round is
 // added up over workers while the next one computes, or at once, and moves the anchor that all of
 // them start from (docs/outer.md). Nothing else crosses between workers, but one small exchange of
@@ -105,6 +111,10 @@ class OuterLoop {
   // Takes a number that all ranks of a worker have. All ranks of the run call it.
   [[nodiscard]] double mean_over_workers(double number);
 
+  // Takes numbers that all ranks of a worker have, and returns every worker's, one worker's behind
+  // the other's. All ranks of the run call it.
+  [[nodiscard]] std::vector<double> of_workers(std::span<const double> own);
+
   // Gives weights and anchor each other's values, and publishes the weights: to evaluate the anchor
   // in the middle of a round, and back. All ranks of the run call it; where owners keep the anchor,
   // it is waited for, as the round under way is.
@@ -131,18 +141,24 @@ class OuterLoop {
   // Returns views of what codecs carry from round to round. REQUIRES: settle() has been called.
   [[nodiscard]] std::vector<ChannelState> codec_state() const;
 
-  // Writes the rest of the state as a JSON text, and reads it back. REQUIRES of the text:
-  // state_text() made it, of as many workers, and what state() names is loaded.
-  [[nodiscard]] std::string state_text() const;
+  // Writes the rest of the state as a JSON text, and what each worker has done, and reads it back.
+  // REQUIRES of the text: state_text() made it, of as many workers, and what state() names is
+  // loaded.
+  [[nodiscard]] std::string state_text(std::span<const WorkerProgress> workers) const;
   void load(const std::string& text);
 
   // How many workers made a text; 0: an empty text, for ranks that all step together.
   [[nodiscard]] static int workers_of(const std::string& text);
+  // What a worker had done that helped to make a text; nothing where the text does not say.
+  [[nodiscard]] static std::optional<WorkerProgress> progress_of(const std::string& text,
+                                                                 int worker);
   // Whether the workers that made a text began their rounds ahead of the anchor.
   [[nodiscard]] static bool has_leads(const std::string& text);
   // The step that an anchor still lacks: by the round that had arrived. Under a penalty of each
   // tensor's own by the largest of them.
   [[nodiscard]] static std::optional<OuterStep> owed_step(const std::string& text);
+  // What bounds the norm of that step's momentum; nothing where nothing does.
+  [[nodiscard]] static std::optional<double> owed_norm_bound(const std::string& text);
   // Makes it, with momentum and differences of state() and the weights as anchor, where other
   // numbers of workers go on: of the parameters that owe it.
   void make_owed_step(const OuterStep& step, const std::function<bool(const std::string&)>& owes);
@@ -160,6 +176,8 @@ class OuterLoop {
   void run_codecs(const Workers& workers);
   void finish_round();
   void note_arrival();
+  // The optimizer's rate that counts for a round that ends with the step.
+  [[nodiscard]] double rate_of(std::int64_t step) const;
   // Its step, without the penalty.
   [[nodiscard]] OuterStep step_of(std::int64_t step) const;
   // Moves the anchor of the fragment that travels by the differences that have arrived, of a round

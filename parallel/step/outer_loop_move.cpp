@@ -61,6 +61,16 @@ void OuterLoop::note_clipped() {
   clipped_ = count / copies / std::max(1.0, memory_.elements_of(0));
 }
 
+// Schedules may end with no rate, which would divide what the last round has learned by 0: the
+// newest that there was counts.
+double OuterLoop::rate_of(std::int64_t step) const {
+  double rate = 0.0;
+  for (; step > 0 && rate <= 0.0; --step) {
+    rate = rate_(step);
+  }
+  return rate;
+}
+
 OuterStep OuterLoop::step_of(std::int64_t step) const {
   OuterStep move{.lr = config_.lr,
                  .momentum = config_.momentum,
@@ -70,7 +80,7 @@ OuterStep OuterLoop::step_of(std::int64_t step) const {
     move.clip = config_.clip;
   }
   if (config_.method == OuterMethod::slowmo) {  // its momentum is of steps, in units of their rate
-    const double rate = rate_(step);
+    const double rate = rate_of(step);
     move.scale = rate > 0.0 ? move.scale / rate : 0.0;
     move.lr *= rate;
   }

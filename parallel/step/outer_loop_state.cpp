@@ -39,7 +39,12 @@ std::vector<OuterLoop::State> OuterLoop::all_state() {
   return views;
 }
 
-std::string OuterLoop::state_text() const {
+std::string OuterLoop::state_text(std::span<const WorkerProgress> workers) const {
+  const bool has_norm_bound = config_.clip_kind == OuterClip::norm && std::isfinite(config_.clip);
+  nlohmann::ordered_json progress = nlohmann::ordered_json::array();
+  for (const WorkerProgress& worker : workers) {
+    progress.push_back({{"updates", worker.updates}, {"skips", worker.skips}});
+  }
   const OuterStep owed = has_arrived_ ? step_of(rounds_.last_end) : OuterStep();
   const std::vector<double> divisors = penalties();
   return nlohmann::ordered_json{
@@ -53,6 +58,7 @@ std::string OuterLoop::state_text() const {
         {"momentum", owed.momentum},
         {"scale", owed.scale / *std::ranges::max_element(divisors)},
         {"clip", std::isfinite(owed.clip) ? nlohmann::json(owed.clip) : nlohmann::json()},
+        {"norm", has_norm_bound ? nlohmann::json(config_.clip) : nlohmann::json()},
         {"nesterov", owed.nesterov}}},
       {"eager", has_leads_},
       {"fragments", config_.fragments},
@@ -61,7 +67,8 @@ std::string OuterLoop::state_text() const {
       {"moved_squares", moved_squares_},
       {"ends_travel", background_ != nullptr},
       {"sent_squares", sent_squares_},
-      {"arrived_squares", arrived_squares_}}
+      {"arrived_squares", arrived_squares_},
+      {"progress", std::move(progress)}}
       .dump();
 }
 
@@ -115,6 +122,17 @@ void OuterLoop::load_squares(const std::string& text) {
   }
 }
 
+std::optional<WorkerProgress> OuterLoop::progress_of(const std::string& text, int worker) {
+  const nlohmann::json state = nlohmann::json::parse(text);
+  const auto workers = state.find("progress");
+  if (workers == state.end() || static_cast<std::size_t>(worker) >= workers->size()) {
+    return std::nullopt;
+  }
+  const nlohmann::json& own = workers->at(static_cast<std::size_t>(worker));
+  return WorkerProgress{.updates = own.at("updates").get<std::int64_t>(),
+                        .skips = own.at("skips").get<std::int64_t>()};
+}
+
 bool OuterLoop::has_leads(const std::string& text) {
   return nlohmann::json::parse(text).value("eager", false);
 }
@@ -133,6 +151,14 @@ std::optional<OuterStep> OuterLoop::owed_step(const std::string& text) {
     owed.clip = clip->get<double>();
   }
   return owed;
+}
+
+std::optional<double> OuterLoop::owed_norm_bound(const std::string& text) {
+  const nlohmann::json state = nlohmann::json::parse(text);
+  const nlohmann::json& step = state.at("owed_step");
+  const auto norm = step.find("norm");
+  return norm != step.end() && norm->is_number() ? std::optional(norm->get<double>())
+                                                 : std::nullopt;
 }
 
 void OuterLoop::make_owed_step(const OuterStep& step,

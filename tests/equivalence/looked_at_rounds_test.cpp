@@ -58,7 +58,7 @@ OuterResult spoiled(const OuterRun& run) {
   // A checkpoint's text is read as it was written, also after a round that was left out.
   const auto save = [](MeshModel&, OuterLoop& outer) {
     outer.settle();
-    outer.load(outer.state_text());
+    outer.load(outer.state_text({}));
   };
   OuterResult result = run_outer(run, {.after_update = spoil, .after_end = save});
   for (const LogicalTensors& anchor : result.anchors) {
@@ -96,6 +96,26 @@ TEST_CASE("looking at the anchor in the middle of rounds changes no bit of them"
       CHECK(tensor_differences("the last anchor", seen[5], alone.anchors[0]) == "");
     }
   }
+}
+
+TEST_CASE("a text of rounds has what each worker has done") {
+  const OuterRun run = run_of(R"({"method": "co2", "period": 2})", 1, 1, 4, 2);
+  const auto look = [](MeshModel& model, OuterLoop& outer) {
+    const double own[] = {10.0 + model.groups().worker_index(), 0.5};
+    const std::vector<double> all = outer.of_workers(own);
+    outer.settle();
+    if (model.groups().everyone->rank() > 0) {
+      return;  // one thread looks at what came out
+    }
+    CHECK(all == std::vector<double>{10.0, 0.5, 11.0, 0.5});
+    const WorkerProgress workers[] = {{.updates = 5, .skips = 1}, {.updates = 7, .skips = 0}};
+    const std::string text = outer.state_text(workers);
+    CHECK(OuterLoop::progress_of(text, 0)->updates == 5);
+    CHECK(OuterLoop::progress_of(text, 0)->skips == 1);
+    CHECK(OuterLoop::progress_of(text, 1)->updates == 7);
+    CHECK_FALSE(OuterLoop::progress_of(text, 2).has_value());
+  };
+  CHECK(run_outer(run, {.after_end = look}).rounds.size() == 3);
 }
 
 // Owners make the start of a round on the way, and the step that led there at its end.

@@ -11,6 +11,7 @@
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/log.h"
 #include "core/tensor/buffer.h"
+#include "core/tensor/host_tensor.h"
 
 namespace slackline {
 
@@ -35,15 +36,19 @@ void share_out(StreamView stream,
   const Buffer sum = make_buffer("sum of residuals", DType::f32, state.data.shape());
   const Tensor one = read.view(DType::f32, state.data.shape());
   const Tensor all = sum.view(DType::f32, state.data.shape());
-  fill_zero(stream, one);  // outside the rectangle
-  fill_zero(stream, all);
+  Stream host({.name = "residuals"});
+  fill_zero(host, one);  // outside the rectangle
+  fill_zero(host, all);
   for (const std::optional<std::int64_t>& worker : workers) {
     checkpoint.read_part(state.name, state.region, one, state.place, worker);
-    add(stream, all, one, all);
+    add(host, all, one, all);
   }
-  scale(stream, all, 1.0F / static_cast<float>(state.num_workers), all);
+  scale(host, all, 1.0F / static_cast<float>(state.num_workers), all);
   // Parts of one tensor come one by one, each into zeros.
-  add(stream, state.data, all, state.data);
+  stream.synchronize();
+  const HostTensor held(state.data);
+  add(host, held.tensor(), all, held.tensor());
+  held.write_back();
 }
 
 // Checkpoints that do not count updates are older than names by place: there the state of a

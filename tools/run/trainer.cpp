@@ -1,6 +1,7 @@
 #include "tools/run/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -166,8 +167,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
       sample_(static_cast<std::size_t>(config.model.sequence) + 1),
       tokens_(
           static_cast<std::size_t>(config.num_micro_batches() * config.micro_shape().num_tokens())),
-      targets_(tokens_.size()),
-      skips_(start_.skips) {
+      targets_(tokens_.size()) {
   if (config_.outer.is_on()) {
     outer_.emplace(OuterLoop::Options{.config = config_.outer,
                                       .rate =
@@ -187,6 +187,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
     }
   } else {
     load_training_state(start_, model_, outer_ ? &*outer_ : nullptr);
+    skips_ = start_.skips;
     if (is_first_rank()) {
       log_info(fmt::format("loaded {}, step {}", start_.checkpoint->path(), start_.step));
       if (start_.source == TrainingStart::Source::checkpoint) {
@@ -232,7 +233,9 @@ ExitCode Trainer::run() {
       if (is_first_rank()) {
         directory_.sync_record();  // before the checkpoint's rename, which relies on it
       }
+      std::vector<WorkerProgress> workers;
       if (rounds_) {
+        workers = progress_of_workers(step);
         rounds_->settle();
       }
       checkpoints_.save(training_contents({.config = config_,
@@ -241,7 +244,8 @@ ExitCode Trainer::run() {
                                            .train_data = train_data_,
                                            .tokenizer = start_.data.tokenizer,
                                            .step = step,
-                                           .skips = skips_}));
+                                           .skips = skips_,
+                                           .workers = workers}));
     }
     if (stop) {
       checkpoints_.finish();
@@ -353,8 +357,31 @@ bool Trainer::end_round(StepRecord& record, const StepFacts& facts) {
   return end.stop;
 }
 
+std::vector<WorkerProgress> Trainer::progress_of_workers(std::int64_t step) {
+  const std::array own{static_cast<double>(model_.optimizer().step_count()),
+                       static_cast<double>(skips_),
+                       has_failed_ ? 1.0 : 0.0};
+  const std::vector<double> all = outer_->of_workers(own);
+  std::vector<WorkerProgress> workers;
+  for (std::size_t i = 0; i < all.size(); i += own.size()) {
+    if (all[i + 2] > 0.0) {
+      checkpoints_.finish();
+      throw AgreedError(
+          fmt::format("step {}: stopped before a checkpoint: loss or gradient norm of "
+                      "worker {} is not finite",
+                      step,
+                      i / own.size()),
+          ExitCode::non_finite);
+    }
+    workers.push_back({.updates = static_cast<std::int64_t>(all[i]),
+                       .skips = static_cast<std::int64_t>(all[i + 1])});
+  }
+  return workers;
+}
+
 void Trainer::stop_workers(const StepRecord& record, const RoundEnd& end) {
   reporter_.flush();
+  checkpoints_.finish();
   if (is_first_rank()) {
     directory_.record(record);
   }
@@ -448,6 +475,7 @@ bool Trainer::evaluate_when_due(std::int64_t step) {
 
 void Trainer::stop_on_non_finite(const StepRecord& record) {
   reporter_.flush();
+  checkpoints_.finish();
   if (is_first_rank()) {
     directory_.record(record);
   }

@@ -1,5 +1,6 @@
 #include "tools/run/training_state.h"
 
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -301,10 +302,48 @@ void make_owed_step(Checkpoint& checkpoint, const OuterStep& step, MeshModel& mo
   model.publish_weights();
 }
 
+// The same step, with a momentum no longer than the bound.
+OuterStep bounded(Checkpoint& checkpoint, OuterStep step, double bound, MeshModel& model) {
+  double squares = 0.0;  // each element by one rank
+  for (std::size_t i = 0; i < model.pieces().size(); ++i) {
+    const OptimizerPiece& piece = model.pieces()[i];
+    if (!piece.saved || model.groups().worker_index() > 0 || !piece.parameter->spec.trained ||
+        !owes(checkpoint, piece.parameter->spec.name)) {
+      continue;
+    }
+    const Shape shape = model.optimizer().tensors()[i].weight.shape();
+    const Buffer momentum = make_buffer("outer momentum", DType::f32, shape);
+    const Buffer difference = make_buffer("outer difference", DType::f32, shape);
+    const Tensor held = momentum.view(DType::f32, shape);
+    const Tensor added = difference.view(DType::f32, shape);
+    read_parts(checkpoint, kOuterMomentum, std::nullopt, piece, piece.range, held);
+    read_parts(checkpoint, kOuterDifference, std::nullopt, piece, piece.range, added);
+    const std::span<const float> before = held.span<float>();
+    const std::span<const float> arrived = added.span<float>();
+    for (std::size_t e = 0; e < before.size(); ++e) {
+      const double made = step.momentum * before[e] + step.scale * arrived[e];
+      squares += made * made;
+    }
+  }
+  model.groups()
+      .everyone->all_reduce(Tensor(std::span(&squares, 1)), {.what = "norm of an owed momentum"})
+      .wait();
+  const double norm = std::sqrt(squares);
+  if (norm > bound) {
+    step.momentum *= bound / norm;
+    step.scale *= bound / norm;
+  }
+  return step;
+}
+
 // Rounds of another number of workers than go on: what they owed is made, their momentum is kept
 // where there is a place for it.
 void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer) {
-  const std::optional<OuterStep> owed = OuterLoop::owed_step(checkpoint.documents().outer);
+  const std::string& text = checkpoint.documents().outer;
+  std::optional<OuterStep> owed = OuterLoop::owed_step(text);
+  if (const std::optional<double> bound = OuterLoop::owed_norm_bound(text); owed && bound) {
+    owed = bounded(checkpoint, *owed, *bound, model);
+  }
   if (outer != nullptr) {
     load_rounds(checkpoint, owed.has_value(), *outer);
     if (owed) {
@@ -362,6 +401,10 @@ void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* oute
     load_worker_weights(checkpoint, model);
     model.publish_weights();
     const std::string& text = checkpoint.documents().outer;
+    if (const auto own = OuterLoop::progress_of(text, model.groups().worker_index())) {
+      model.optimizer().set_step_count(own->updates);
+      start.skips = own->skips;
+    }
     load_rounds(checkpoint, OuterLoop::owed_step(text).has_value(), *outer);
     outer->load(text);
     if (OuterLoop::has_leads(text)) {
@@ -372,7 +415,7 @@ void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* oute
   }
   start.stored_compression = stored_compression_state(checkpoint);
   model.channels().put_in_force(start.step);
-  if (same_workers || workers == 0) {
+  if (same_workers || (workers == 0 && outer == nullptr)) {
     start.taken_compression = load_compression_state(checkpoint, model, outer);
   }
 }
@@ -455,7 +498,7 @@ CheckpointContents training_contents(const TrainingState& state) {
   state.model.stream().synchronize();  // what is saved is read on the host
   contents.tensors = training_tensors(state.model, state.outer);
   if (state.outer != nullptr) {
-    contents.documents.outer = state.outer->state_text();
+    contents.documents.outer = state.outer->state_text(state.workers);
   }
   for (CheckpointTensor& tensor : compression_tensors(state.model, state.outer)) {
     contents.tensors.push_back(std::move(tensor));

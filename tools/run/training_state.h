@@ -72,8 +72,9 @@ struct TrainingState {
   OuterLoop* outer = nullptr;  // settled; null where all ranks step together
   const Dataset& train_data;
   const std::optional<StoredTokenizer>& tokenizer;
-  std::int64_t step = 0;   // completed
-  std::int64_t skips = 0;  // skipped steps in a row up to that one
+  std::int64_t step = 0;                      // completed
+  std::int64_t skips = 0;                     // skipped steps in a row up to that one
+  std::span<const WorkerProgress> workers{};  // where they train apart
 };
 
 // Views of the state; valid until it changes.

@@ -219,6 +219,16 @@ TEST_CASE("a change leaves other classes alone and says what, where, from when a
   }
 }
 
+TEST_CASE("a guard's plan comes into force behind one that was chosen meanwhile") {
+  const MeshJob job = job_of(2, 1);
+  PlanHistory plans = plans_of(job, "pipeline_backward", low_rank(4));
+  plans.push_back(plans.front());
+  plans.back().from_step = 10 + kStepsToChange;
+  const auto next = guarded_plan(job, plans, 10, measured(kCooldown, 0.75), kRule);
+  REQUIRE(next);
+  CHECK(next->plan.from_step == 11 + kStepsToChange);
+}
+
 TEST_CASE("what a guard has left a class bounds what is chosen later, and the last change counts") {
   const MeshJob job = job_of(2, 1);
   PlanHistory plans = plans_of(job, "pipeline_backward", low_rank(4));

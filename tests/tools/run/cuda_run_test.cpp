@@ -341,6 +341,25 @@ TEST_CASE("a compressed run on the CUDA device learns what it learns on the CPU,
         run.weights_sha256(run.checkpoint(6, "cuda")));
 }
 
+// What two replicas owe is shared out to four.
+TEST_CASE("residuals of a run on the CUDA device go on on other numbers of replicas") {
+  const std::vector<std::string> job = {
+      "batch.micro=1",
+      "optimizer.lr=1e-3",
+      "compress.policy=all",
+      R"(compress.data_gradient={"codec": "top_k", "ratio": 0.05, "error_feedback": "immediate"})"};
+  const TrainingRun run;
+  train_on_cuda(run, "two", with(job, {"parallel.data=2"}), {"--ranks", "2"});
+  const std::vector<std::string> on =
+      with(job, {"parallel.data=4", "checkpoint.resume_from=" + run.checkpoint(3, "two")});
+  train_on_cuda(run, "cuda", on, {"--ranks", "4"});
+  const ProcessResult on_cpu =
+      run.train(with(on, {"run.dir=" + run.path("cpu")}), {"--ranks", "4"});
+  INFO(on_cpu.error);
+  REQUIRE(on_cpu.exit_code == 0);
+  CHECK(difference(run.metric("loss", "cuda"), run.metric("loss", "cpu")) <= kCompressedLoss);
+}
+
 TEST_CASE("outer rounds on the CUDA device learn what they learn on the CPU, and are resumed") {
   const TrainingRun run;
   const std::vector<std::pair<std::string, std::string>> forms = {

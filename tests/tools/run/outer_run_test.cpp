@@ -326,6 +326,48 @@ TEST_CASE("other numbers of workers go on from the anchor, and the run says so")
   CHECK(std::abs(run.metric("loss", "one").front() - two) <= 1e-6 * two);
 }
 
+// Its momentum is in units of the rate, which a schedule may end without.
+TEST_CASE("the last round of SlowMo enters the anchor though the last step has no rate") {
+  const TrainingRun run;
+  const auto last_loss = [&](const std::string& outer, const std::string& name) {
+    require_trained(
+        run, 2, workers(outer, {"run.steps=6", "run.eval_every=6", "run.dir=" + run.path(name)}));
+    return run.metric("eval_loss", name).back();
+  };
+  // Both leave the mean of what workers have learned.
+  const double slowmo =
+      last_loss(R"({"method": "slowmo", "period": 6, "lr": 1, "momentum": 0})", "slowmo");
+  const double mean =
+      last_loss(R"({"method": "co2", "period": 6, "delay": 0, "lr": 1, "momentum": 0})", "mean");
+  CHECK(std::abs(slowmo - mean) <= 1e-6 * mean);
+  CHECK(mean < 0.99 * run.metric("loss", "mean").front());
+}
+
+TEST_CASE("a bound by norm holds the round that other numbers of workers owe") {
+  const TrainingRun run;
+  const auto first_loss = [&](const std::string& clip, const std::string& name) {
+    const std::string outer = R"({"method": "co2", "period": 3, "lr": 1)" + clip + "}";
+    const std::vector<std::string> more = {"optimizer.lr=1e-2"};
+    require_trained(run, 2, workers(outer, with(more, {"run.dir=" + run.path(name)})));
+    const std::string on = name + "-on";
+    require_trained(run,
+                    1,
+                    workers(outer,
+                            with(more,
+                                 {"outer.method=none",
+                                  "parallel.data=1",
+                                  "checkpoint.resume_from=" + run.checkpoint(5, name),
+                                  "run.dir=" + run.path(on)})));
+    return run.metric("loss", on).front();
+  };
+  // The first round has arrived that the anchor lacks: so bounded, it leaves the initial weights.
+  const double bounded = first_loss(R"(, "clip_kind": "norm", "clip": 1e-9)", "bounded");
+  const double free = first_loss("", "free");
+  const double initial = run.metric("loss", "bounded").front();
+  CHECK(std::abs(bounded - initial) <= 0.01);  // of other sequences
+  CHECK(free < initial - 0.1);
+}
+
 TEST_CASE("a worker whose loss is not finite ends all with 5 at the end of the round") {
   const TrainingRun run;
   const ProcessResult result = run.train(
@@ -333,6 +375,16 @@ TEST_CASE("a worker whose loss is not finite ends all with 5 at the end of the r
   INFO(result.error);
   CHECK(result.exit_code == 5);
   CHECK_THAT(result.error, Contains("stopped at the end of the outer round"));
+}
+
+TEST_CASE("no checkpoint is made of a worker that trains no further") {
+  const TrainingRun run;
+  const ProcessResult result = run.train(
+      workers(R"({"method": "co2", "period": 12})", {"optimizer.lr=1e30"}), {"--ranks", "2"});
+  INFO(result.error);
+  CHECK(result.exit_code == 5);
+  CHECK_THAT(result.error, Contains("step 5: stopped before a checkpoint"));
+  CHECK_FALSE(std::filesystem::exists(run.checkpoint(5)));
 }
 
 }  // namespace slackline

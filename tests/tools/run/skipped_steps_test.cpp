@@ -216,6 +216,20 @@ TEST_CASE("a model that is not finite for good ends with 5 after run.max_skips s
   CHECK_FALSE(std::filesystem::exists(run.checkpoint(6, "part")));
 }
 
+TEST_CASE("a checkpoint that is being written when a step is not finite is kept") {
+  const TrainingRun run;
+  const ProcessResult result = run.train({"optimizer.lr=1e30",
+                                          "optimizer.clip_norm=0",
+                                          "optimizer.warmup_steps=0",
+                                          "run.steps=30",
+                                          "run.eval_every=0",
+                                          "run.save_every=1"});
+  INFO(result.error);
+  CHECK(result.exit_code == 5);
+  CHECK_THAT(result.error, Catch::Contains("step 2: stopped before the update"));
+  CHECK(std::filesystem::exists(run.checkpoint(1)));
+}
+
 TEST_CASE("skips that an update parts are not in a row") {
   const TrainingRun run;
   const std::vector<std::string> job = with(kSkips, {"run.max_skips=2"});
