@@ -141,12 +141,21 @@ std::vector<ChannelState> Channels::state() {
 }
 
 void Channels::keep_state() {
-  kept_.clear();
-  for (const ChannelState& state : this->state()) {
-    const Tensor& data = state.data;
-    kept_.push_back(
-        make_buffer("state of a codec", data.dtype(), data.shape(), backing_of(data.device())));
-    cast(*stream_, data, kept_.back().view(data.dtype(), data.shape()));
+  const std::vector<ChannelState> states = state();
+  const auto fits = [](const ChannelState& state, const Buffer& kept) {
+    return state.data.bytes() == kept.bytes();
+  };
+  if (!std::ranges::equal(states, kept_, fits)) {  // made anew where a plan has come
+    kept_.clear();
+    for (const ChannelState& state : states) {
+      const Tensor& data = state.data;
+      kept_.push_back(
+          make_buffer("state of a codec", data.dtype(), data.shape(), backing_of(data.device())));
+    }
+  }
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const Tensor& data = states[i].data;
+    cast(*stream_, data, kept_[i].view(data.dtype(), data.shape()));
   }
   if (stream_ != nullptr) {
     stream_->synchronize();

@@ -35,6 +35,8 @@ PlanJob plan_job(const TrainConfig& config) {
           .num_workers = config.parallel.num_workers(),
           .rehearsal_costs = config.device == Device::rehearsal ? config.rehearsal.costs : "",
           .token_file_bytes = mapped_bytes(config.data),
+          .keeps_codec_state =
+              config.run.on_nonfinite == OnNonFinite::skip || config.run.eval_every > 0,
           .chooses_micro_batch = config.parallel.chooses_strategy && !config.batch.micro_given};
 }
 

@@ -1,6 +1,5 @@
 #include "tools/run/training_state.h"
 
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,25 +9,23 @@
 #include "core/error.h"
 #include "core/joined_text.h"
 #include "core/kernels/elementwise/elementwise.h"
-#include "core/kernels/update/outer_step.h"
 #include "core/log.h"
 #include "parallel/mesh/stage_split.h"
 #include "parallel/plan/activation_compression.h"
 #include "tools/config/config_job.h"
 #include "tools/infer/model_loader.h"
 #include "tools/plan/compression_plans.h"
+#include "tools/run/checkpoint_parts.h"
 #include "tools/run/compression_state.h"
 #include "tools/run/kept_settings.h"
+#include "tools/run/round_state.h"
 
 namespace slackline {
 
 namespace {
 
-// Beside weights/, the anchor: what workers that train apart have, and their rounds.
+// Of each worker that trains apart; weights/ is the anchor then.
 constexpr const char* kWorkerWeights = "outer/weights/";
-constexpr const char* kOuterMomentum = "outer/momentum/";
-constexpr const char* kOuterDifference = "outer/difference/";
-constexpr const char* kOuterLead = "outer/lead/";
 
 // The checkpoint to begin with and how much of it is taken.
 std::pair<TrainingStart::Source, std::string> choose_source(const TrainConfig& config,
@@ -130,41 +127,6 @@ void take_over_tokenizer(const Checkpoint& checkpoint, std::optional<StoredToken
   }
 }
 
-// Where a part of some elements of a piece's parameter lies in memory that holds them.
-LocalPlace place_of(const OptimizerPiece& piece, const Slice& elements, const ShardPart& part) {
-  return {.shape = piece.parameter->shard.shape, .region = part.local, .first = elements.begin};
-}
-
-void read_parts(Checkpoint& checkpoint,
-                const std::string& group,
-                std::optional<std::int64_t> worker,
-                const OptimizerPiece& piece,
-                const Slice& elements,
-                const Tensor& memory) {
-  for (const ShardPart& part : parts_of_range(piece.parameter->shard, elements)) {
-    checkpoint.read_part(group + piece.parameter->spec.name,
-                         part.logical,
-                         memory,
-                         place_of(piece, elements, part),
-                         worker);
-  }
-}
-
-void add_parts(const std::string& group,
-               const OptimizerPiece& piece,
-               const Slice& elements,
-               const Tensor& memory,
-               std::vector<CheckpointTensor>& tensors) {
-  for (const ShardPart& part : parts_of_range(piece.parameter->shard, elements)) {
-    tensors.push_back({.name = group + piece.parameter->spec.name,
-                       .data = memory,
-                       .start = part.logical.start,
-                       .logical = piece.parameter->spec.shape,
-                       .place = place_of(piece, elements, part),
-                       .widens = memory.dtype() == DType::bf16});
-  }
-}
-
 // Reads a piece's weights, which are f32 in the checkpoint.
 void read_weights(Checkpoint& checkpoint,
                   const std::string& group,
@@ -246,114 +208,6 @@ void load_moments(Checkpoint& checkpoint, int workers, MeshModel& model) {
   }
 }
 
-// What the workers of a checkpoint were ahead of their anchor.
-void load_leads(Checkpoint& checkpoint, int worker, OuterLoop& outer) {
-  for (const OuterLoop::State& state : outer.all_state()) {
-    if (!state.lead.empty()) {
-      read_parts(checkpoint, kOuterLead, worker, *state.piece, state.share.range, state.lead);
-    }
-  }
-}
-
-// Whether a round had arrived that the parameter's anchor lacks.
-bool owes(const Checkpoint& checkpoint, const std::string& name) {
-  return checkpoint.tensors().contains(kOuterDifference + name);
-}
-
-// Momentum, and differences of a round that had arrived; these are the same on all workers.
-void load_rounds(Checkpoint& checkpoint, bool has_arrived, OuterLoop& outer) {
-  const auto read = [&](const char* group, const OuterLoop::State& state, const Tensor& memory) {
-    read_parts(checkpoint, group, std::nullopt, *state.piece, state.share.range, memory);
-  };
-  for (const OuterLoop::State& state : outer.all_state()) {
-    read(kOuterMomentum, state, state.momentum);
-    if (has_arrived && owes(checkpoint, state.piece->parameter->spec.name)) {
-      read(kOuterDifference, state, state.difference);
-    }
-  }
-}
-
-// What workers owed their anchor, where ranks go on that all step together.
-void make_owed_step(Checkpoint& checkpoint, const OuterStep& step, MeshModel& model) {
-  for (std::size_t i = 0; i < model.pieces().size(); ++i) {
-    const OptimizerPiece& piece = model.pieces()[i];
-    if (!piece.parameter->spec.trained || !owes(checkpoint, piece.parameter->spec.name)) {
-      continue;
-    }
-    const Tensor weight = model.optimizer().tensors()[i].weight;
-    const auto memory = [&](const char* name) {
-      return make_buffer(name, DType::f32, weight.shape(), backing_of(model.stream().device()));
-    };
-    const Buffer momentum = memory("outer momentum");
-    const Buffer difference = memory("outer difference");
-    const Buffer anchor = memory("outer anchor");
-    const auto view = [&](const Buffer& buffer) { return buffer.view(DType::f32, weight.shape()); };
-    read_parts(checkpoint, kOuterMomentum, std::nullopt, piece, piece.range, view(momentum));
-    read_parts(checkpoint, kOuterDifference, std::nullopt, piece, piece.range, view(difference));
-    cast(model.stream(), weight, view(anchor));
-    outer_step(model.stream(),
-               {.difference = view(difference),
-                .momentum = view(momentum),
-                .anchor = view(anchor),
-                .weight = weight},
-               step);
-    model.stream().synchronize();
-  }
-  model.publish_weights();
-}
-
-// The same step, with a momentum no longer than the bound.
-OuterStep bounded(Checkpoint& checkpoint, OuterStep step, double bound, MeshModel& model) {
-  double squares = 0.0;  // each element by one rank
-  for (std::size_t i = 0; i < model.pieces().size(); ++i) {
-    const OptimizerPiece& piece = model.pieces()[i];
-    if (!piece.saved || model.groups().worker_index() > 0 || !piece.parameter->spec.trained ||
-        !owes(checkpoint, piece.parameter->spec.name)) {
-      continue;
-    }
-    const Shape shape = model.optimizer().tensors()[i].weight.shape();
-    const Buffer momentum = make_buffer("outer momentum", DType::f32, shape);
-    const Buffer difference = make_buffer("outer difference", DType::f32, shape);
-    const Tensor held = momentum.view(DType::f32, shape);
-    const Tensor added = difference.view(DType::f32, shape);
-    read_parts(checkpoint, kOuterMomentum, std::nullopt, piece, piece.range, held);
-    read_parts(checkpoint, kOuterDifference, std::nullopt, piece, piece.range, added);
-    const std::span<const float> before = held.span<float>();
-    const std::span<const float> arrived = added.span<float>();
-    for (std::size_t e = 0; e < before.size(); ++e) {
-      const double made = step.momentum * before[e] + step.scale * arrived[e];
-      squares += made * made;
-    }
-  }
-  model.groups()
-      .everyone->all_reduce(Tensor(std::span(&squares, 1)), {.what = "norm of an owed momentum"})
-      .wait();
-  const double norm = std::sqrt(squares);
-  if (norm > bound) {
-    step.momentum *= bound / norm;
-    step.scale *= bound / norm;
-  }
-  return step;
-}
-
-// Rounds of another number of workers than go on: what they owed is made, their momentum is kept
-// where there is a place for it.
-void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer) {
-  const std::string& text = checkpoint.documents().outer;
-  std::optional<OuterStep> owed = OuterLoop::owed_step(text);
-  if (const std::optional<double> bound = OuterLoop::owed_norm_bound(text); owed && bound) {
-    owed = bounded(checkpoint, *owed, *bound, model);
-  }
-  if (outer != nullptr) {
-    load_rounds(checkpoint, owed.has_value(), *outer);
-    if (owed) {
-      outer->make_owed_step(*owed, [&](const std::string& name) { return owes(checkpoint, name); });
-    }
-  } else if (owed) {
-    make_owed_step(checkpoint, *owed, model);
-  }
-}
-
 }  // namespace
 
 std::optional<std::string> checkpoint_to_go_on_from(const TrainConfig& config, bool resume) {
@@ -405,11 +259,7 @@ void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* oute
       model.optimizer().set_step_count(own->updates);
       start.skips = own->skips;
     }
-    load_rounds(checkpoint, OuterLoop::owed_step(text).has_value(), *outer);
-    outer->load(text);
-    if (OuterLoop::has_leads(text)) {
-      load_leads(checkpoint, model.groups().worker_index(), *outer);
-    }
+    load_round_state(checkpoint, model.groups().worker_index(), *outer);
   } else if (workers > 0) {
     take_over_rounds(checkpoint, model, outer);
   }
@@ -452,24 +302,8 @@ std::vector<CheckpointTensor> training_tensors(MeshModel& model, OuterLoop* oute
   if (is_first_worker) {
     tensors.insert(tensors.end(), kept.begin(), kept.end());
   }
-  if (outer == nullptr) {
-    return tensors;
-  }
-  for (const OuterLoop::State& state : outer->state()) {
-    if (!state.lead.empty() && state.share.counted) {
-      const std::size_t before = tensors.size();
-      add_parts(kOuterLead, *state.piece, state.share.range, state.lead, tensors);
-      for (std::size_t i = before; i < tensors.size(); ++i) {
-        tensors[i].worker = model.groups().worker_index();
-      }
-    }
-    if (state.saved) {
-      add_parts("weights/", *state.piece, state.share.range, state.anchor, tensors);
-      add_parts(kOuterMomentum, *state.piece, state.share.range, state.momentum, tensors);
-      if (!state.difference.empty()) {
-        add_parts(kOuterDifference, *state.piece, state.share.range, state.difference, tensors);
-      }
-    }
+  if (outer != nullptr) {
+    add_round_state(*outer, model.groups().worker_index(), tensors);
   }
   return tensors;
 }

@@ -58,7 +58,7 @@ BREAKS = [
           "  const auto row = static_cast<std::size_t>(from < group_ ? from : from - 1);\n",
           "  const auto row = static_cast<std::size_t>(distance - 1);\n"),
     Break("neighbours_piece", "second moments are read where the tensor rank before has its own",
-          "tools/run/training_state.cpp",
+          "tools/run/checkpoint_parts.cpp",
           "    checkpoint.read_part(group + piece.parameter->spec.name,\n"
           "                         part.logical,\n",
           "    checkpoint.read_part(group + piece.parameter->spec.name,\n"

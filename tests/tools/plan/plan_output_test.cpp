@@ -138,6 +138,27 @@ TEST_CASE("a plan counts what compressed rounds send and take") {
   CHECK(half <= whole / 2 + sizeof(float));
 }
 
+TEST_CASE("evaluations and steps that may be skipped keep state of codecs beside it") {
+  const auto state_bytes = [](const std::vector<std::string>& more) {
+    std::vector<std::string> assignments = {
+        "parallel.data=2",
+        "batch.micro=1",
+        R"(compress={"policy": "all", "data_gradient": {"codec": "low_rank", "rank": 2,
+           "error_feedback": "immediate"}})"};
+    assignments.insert(assignments.end(), more.begin(), more.end());
+    std::size_t bytes = 0;
+    const StepPlan plan = make_step_plan(planned_job(assignments), {}, {});
+    for (const MemoryItem& item : plan.memory.front()) {
+      bytes += item.name == "compression (state)" ? item.bytes : 0;
+    }
+    return bytes;
+  };
+  const std::size_t alone = state_bytes({"run.eval_every=0"});
+  CHECK(alone > 0);
+  CHECK(state_bytes({"run.eval_every=0", "run.on_nonfinite=skip"}) == 2 * alone);
+  CHECK(state_bytes({"run.eval_every=2", "data.split=[0.8,0.2,0]"}) == 2 * alone);
+}
+
 TEST_CASE("a plan says which collectives go through groups, and what crosses between them") {
   const std::vector<std::string> mesh = {"parallel.pipeline=2",
                                          "parallel.data=4",

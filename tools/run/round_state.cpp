@@ -1,0 +1,157 @@
+#include "tools/run/round_state.h"
+
+#include <cmath>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/update/outer_step.h"
+#include "core/tensor/buffer.h"
+#include "tools/run/checkpoint_parts.h"
+
+namespace slackline {
+
+namespace {
+
+constexpr const char* kOuterMomentum = "outer/momentum/";
+constexpr const char* kOuterDifference = "outer/difference/";
+constexpr const char* kOuterLead = "outer/lead/";
+
+// What the workers of a checkpoint were ahead of their anchor.
+void load_leads(Checkpoint& checkpoint, int worker, OuterLoop& outer) {
+  for (const OuterLoop::State& state : outer.all_state()) {
+    if (!state.lead.empty()) {
+      read_parts(checkpoint, kOuterLead, worker, *state.piece, state.share.range, state.lead);
+    }
+  }
+}
+
+// Whether a round had arrived that the parameter's anchor lacks.
+bool owes(const Checkpoint& checkpoint, const std::string& name) {
+  return checkpoint.tensors().contains(kOuterDifference + name);
+}
+
+// Momentum, and differences of a round that had arrived; these are the same on all workers.
+void load_rounds(Checkpoint& checkpoint, bool has_arrived, OuterLoop& outer) {
+  const auto read = [&](const char* group, const OuterLoop::State& state, const Tensor& memory) {
+    read_parts(checkpoint, group, std::nullopt, *state.piece, state.share.range, memory);
+  };
+  for (const OuterLoop::State& state : outer.all_state()) {
+    read(kOuterMomentum, state, state.momentum);
+    if (has_arrived && owes(checkpoint, state.piece->parameter->spec.name)) {
+      read(kOuterDifference, state, state.difference);
+    }
+  }
+}
+
+// What workers owed their anchor, where ranks go on that all step together.
+void make_owed_step(Checkpoint& checkpoint, const OuterStep& step, MeshModel& model) {
+  for (std::size_t i = 0; i < model.pieces().size(); ++i) {
+    const OptimizerPiece& piece = model.pieces()[i];
+    if (!piece.parameter->spec.trained || !owes(checkpoint, piece.parameter->spec.name)) {
+      continue;
+    }
+    const Tensor weight = model.optimizer().tensors()[i].weight;
+    const auto memory = [&](const char* name) {
+      return make_buffer(name, DType::f32, weight.shape(), backing_of(model.stream().device()));
+    };
+    const Buffer momentum = memory("outer momentum");
+    const Buffer difference = memory("outer difference");
+    const Buffer anchor = memory("outer anchor");
+    const auto view = [&](const Buffer& buffer) { return buffer.view(DType::f32, weight.shape()); };
+    read_parts(checkpoint, kOuterMomentum, std::nullopt, piece, piece.range, view(momentum));
+    read_parts(checkpoint, kOuterDifference, std::nullopt, piece, piece.range, view(difference));
+    cast(model.stream(), weight, view(anchor));
+    outer_step(model.stream(),
+               {.difference = view(difference),
+                .momentum = view(momentum),
+                .anchor = view(anchor),
+                .weight = weight},
+               step);
+    model.stream().synchronize();
+  }
+  model.publish_weights();
+}
+
+// The same step, with a momentum no longer than the bound.
+OuterStep bounded(Checkpoint& checkpoint, OuterStep step, double bound, MeshModel& model) {
+  double squares = 0.0;  // each element by one rank
+  for (std::size_t i = 0; i < model.pieces().size(); ++i) {
+    const OptimizerPiece& piece = model.pieces()[i];
+    if (!piece.saved || model.groups().worker_index() > 0 || !piece.parameter->spec.trained ||
+        !owes(checkpoint, piece.parameter->spec.name)) {
+      continue;
+    }
+    const Shape shape = model.optimizer().tensors()[i].weight.shape();
+    const Buffer momentum = make_buffer("outer momentum", DType::f32, shape);
+    const Buffer difference = make_buffer("outer difference", DType::f32, shape);
+    const Tensor held = momentum.view(DType::f32, shape);
+    const Tensor added = difference.view(DType::f32, shape);
+    read_parts(checkpoint, kOuterMomentum, std::nullopt, piece, piece.range, held);
+    read_parts(checkpoint, kOuterDifference, std::nullopt, piece, piece.range, added);
+    const std::span<const float> before = held.span<float>();
+    const std::span<const float> arrived = added.span<float>();
+    for (std::size_t e = 0; e < before.size(); ++e) {
+      const double made = step.momentum * before[e] + step.scale * arrived[e];
+      squares += made * made;
+    }
+  }
+  model.groups()
+      .everyone->all_reduce(Tensor(std::span(&squares, 1)), {.what = "norm of an owed momentum"})
+      .wait();
+  const double norm = std::sqrt(squares);
+  if (norm > bound) {
+    step.momentum *= bound / norm;
+    step.scale *= bound / norm;
+  }
+  return step;
+}
+
+}  // namespace
+
+void add_round_state(OuterLoop& outer, int worker, std::vector<CheckpointTensor>& tensors) {
+  for (const OuterLoop::State& state : outer.state()) {
+    if (!state.lead.empty() && state.share.counted) {
+      const std::size_t before = tensors.size();
+      add_parts(kOuterLead, *state.piece, state.share.range, state.lead, tensors);
+      for (std::size_t i = before; i < tensors.size(); ++i) {
+        tensors[i].worker = worker;
+      }
+    }
+    if (state.saved) {
+      add_parts("weights/", *state.piece, state.share.range, state.anchor, tensors);
+      add_parts(kOuterMomentum, *state.piece, state.share.range, state.momentum, tensors);
+      if (!state.difference.empty()) {
+        add_parts(kOuterDifference, *state.piece, state.share.range, state.difference, tensors);
+      }
+    }
+  }
+}
+
+void load_round_state(Checkpoint& checkpoint, int worker, OuterLoop& outer) {
+  const std::string& text = checkpoint.documents().outer;
+  load_rounds(checkpoint, OuterLoop::owed_step(text).has_value(), outer);
+  outer.load(text);
+  if (OuterLoop::has_leads(text)) {
+    load_leads(checkpoint, worker, outer);
+  }
+}
+
+void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer) {
+  const std::string& text = checkpoint.documents().outer;
+  std::optional<OuterStep> owed = OuterLoop::owed_step(text);
+  if (const std::optional<double> bound = OuterLoop::owed_norm_bound(text); owed && bound) {
+    owed = bounded(checkpoint, *owed, *bound, model);
+  }
+  if (outer != nullptr) {
+    load_rounds(checkpoint, owed.has_value(), *outer);
+    if (owed) {
+      outer->make_owed_step(*owed, [&](const std::string& name) { return owes(checkpoint, name); });
+    }
+  } else if (owed) {
+    make_owed_step(checkpoint, *owed, model);
+  }
+}
+
+}  // namespace slackline
