@@ -258,8 +258,11 @@ std::vector<SumRound> rounds(const CodecSetting& setting, const std::vector<Code
   return {round};
 }
 
+// Without error feedback what is kept is scaled by 1 / p, so that it is right on average: it is off
+// by p (1 / p - 1)^2 of the squares, and what is left out by 1 - p of them.
 double error(const CodecSetting& setting, const MatrixShape& /*shape*/) {
-  return std::sqrt(1.0 - setting.ratio);
+  const double p = setting.ratio;
+  return std::sqrt(setting.error_feedback == ErrorFeedback::none ? (1.0 - p) / p : 1.0 - p);
 }
 
 }  // namespace

@@ -55,6 +55,9 @@ std::string from_base64(const std::string& text, const std::string& source) {
     throw FileError(fmt::format("{}: 'model' is not base64", source));
   }
   const std::size_t padding = text.size() - (text.find_last_not_of('=') + 1);
+  if (padding > 2) {
+    throw FileError(fmt::format("{}: 'model' is not base64", source));
+  }
   bytes.resize(static_cast<std::size_t>(size) - padding);  // padding decodes to zeros
   return bytes;
 }
@@ -216,7 +219,8 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
       continue;
     }
     const std::size_t space = line.find(' ');
-    if (space == 0 || space + 1 >= line.size() || line.find(' ', space + 1) != std::string::npos) {
+    if (space == std::string::npos || space == 0 || space + 1 == line.size() ||
+        line.find(' ', space + 1) != std::string::npos) {
       throw FileError(
           fmt::format("{}: line {}: two tokens with a space between them are expected, got '{}'",
                       path,

@@ -44,7 +44,9 @@ TEST_CASE("expected errors are about those of normal numbers") {
       {.kind = CodecKind::quantize, .bits = 2, .scale = ScaleOf::token},
       {.kind = CodecKind::top_k, .ratio = 0.5},
       {.kind = CodecKind::top_k, .ratio = 0.1},
-      {.kind = CodecKind::top_k, .ratio = 0.01}};
+      {.kind = CodecKind::top_k, .ratio = 0.01},
+      {.kind = CodecKind::random_k, .ratio = 0.5},
+      {.kind = CodecKind::random_k, .ratio = 0.1}};
   for (const CodecSetting& setting : settings) {
     INFO(short_text(setting));
     // Its figures are rounded to two digits, by up to 2.4 % here. Errors of 32768 numbers vary by

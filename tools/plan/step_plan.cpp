@@ -222,15 +222,15 @@ StepPlan make_step_plan(const PlanJob& planned,
     plan.timeline = schedule::make_timeline(plan.schedule, model);
     of_step.step = plan.timeline.step;
   }
-  std::vector<AxisBytes> plain_bytes;  // of each place of the pipeline
-  plain_bytes.reserve(static_cast<std::size_t>(job.parallel.pipeline));
+  std::vector<AxisBytes> sent;  // at each place of the pipeline
+  sent.reserve(static_cast<std::size_t>(job.parallel.pipeline));
   for (int place = 0; place < job.parallel.pipeline; ++place) {
-    plain_bytes.push_back(place_bytes(lists, {}, place));
+    sent.push_back(place_bytes(lists, plans.back().plan, place));
   }
   plan.step_bytes = step_bytes(lists, plans.back().plan);
   plan.step_bytes_across = step_bytes_across(lists, plans.back().plan);
   plan.slots = schedule::input_slots(plan.schedule).num_slots;
-  plan_ranks(plan, plans, plain_bytes, links);
+  plan_ranks(plan, plans, sent, links);
   if (planned.outer.is_on()) {
     const RoundKind kind = round_kind(planned.outer, planned.compress.codec_of_rounds());
     plan.round = outer_round(job, planned.num_workers, kind, links, &known);

@@ -22,6 +22,22 @@ constexpr std::int64_t kDriftedSteps = 5;
 
 }  // namespace
 
+std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
+                                                  std::int64_t warm_up,
+                                                  std::int64_t plan_from) {
+  const std::int64_t refined = warm_up + kFirstChosenStep + kRefiningSteps;  // last one measured
+  if (plan_from < warm_up + kFirstChosenStep) {
+    const std::int64_t first = std::max(first_step, warm_up + 1);
+    return MeasuredSteps{.first = first, .last = first + kFirstSteps - 1, .at_once = true};
+  }
+  if (first_step > refined) {
+    return std::nullopt;
+  }
+  const std::int64_t first = std::max(first_step, plan_from + 1);
+  return MeasuredSteps{.first = first,
+                       .last = first <= refined ? refined : first + kRefiningSteps - 1};
+}
+
 PlanChooser::PlanChooser(const TrainConfig& config,
                          std::int64_t first_step,
                          int num_threads,
@@ -32,21 +48,8 @@ PlanChooser::PlanChooser(const TrainConfig& config,
              config.device != Device::rehearsal && !plans.empty();
   watched_from_ = plans.empty() ? 0 : plans.back().from_step;
   if (chooses_) {
-    measurement_ = first_measurement(first_step);
+    measurement_ = first_measured_steps(first_step, config.compress.warmup_steps, watched_from_);
   }
-}
-
-std::optional<MeasuredSteps> PlanChooser::first_measurement(std::int64_t first_step) const {
-  const std::int64_t warm_up = config_->compress.warmup_steps;
-  const std::int64_t refined = warm_up + kFirstChosenStep + kRefiningSteps;  // last one measured
-  if (watched_from_ < warm_up + kFirstChosenStep) {
-    const std::int64_t first = std::max(first_step, warm_up + 1);
-    return MeasuredSteps{.first = first, .last = first + kFirstSteps - 1, .at_once = true};
-  }
-  if (first_step <= refined) {
-    return MeasuredSteps{.first = std::max(first_step, watched_from_ + 1), .last = refined};
-  }
-  return std::nullopt;
 }
 
 void PlanChooser::measure_codecs(CostRecorder& recorder) const {

@@ -13,6 +13,12 @@
 
 namespace slackline {
 
+// What a process measures first that trains first_step first, under a plan in force from plan_from;
+// nothing if it only watches.
+[[nodiscard]] std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
+                                                                std::int64_t warm_up,
+                                                                std::int64_t plan_from);
+
 // Policy critical_path in a training run: when its plan is chosen, by which costs, and when it is
 // chosen anew. Every rank has one and calls alike; rank 0 chooses.
 //
@@ -53,9 +59,6 @@ class PlanChooser {
   void measure_anew(std::int64_t first);
 
  private:
-  // Returns what a process measures first that trains this step first; nothing if it only watches.
-  [[nodiscard]] std::optional<MeasuredSteps> first_measurement(std::int64_t first_step) const;
-
   const TrainConfig* config_;
   int num_threads_;
   MeshModel* model_;

@@ -56,6 +56,7 @@ TEST_CASE("broken tokenizer files are refused with their name") {
   refuses(head + R"("type": 3})", "not a tokenizer");
   refuses(head + R"("type": "byte", "vocabulary_size": 256, "end_of_text": 256})", "do not fit");
   refuses(head + R"("type": "sentencepiece", "model": "***"})", "base64");
+  refuses(head + R"("type": "sentencepiece", "model": "===="})", "base64");
   refuses(head + R"("type": "sentencepiece", "model": "AAAA"})", "SentencePiece");
   refuses(head + R"("type": "gpt2", "tokens": ["a"], "merges": []})", "byte");
 }

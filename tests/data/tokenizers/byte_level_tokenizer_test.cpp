@@ -156,6 +156,8 @@ TEST_CASE("broken GPT-2 vocabularies are refused by what is wrong with them") {
   REQUIRE_THROWS_WITH(load_with("[1]", ""), Catch::Contains("JSON object"));
   REQUIRE_THROWS_WITH(load_with("{", ""), Catch::Contains("not JSON"));
   REQUIRE_THROWS_WITH(load_with(good, "h e x\n"), Catch::Contains("line 1"));
+  REQUIRE_THROWS_WITH(load_with(good, "h e\nl"), Catch::Contains("line 2"));
+  REQUIRE_THROWS_WITH(load_with(good, "h e\nl "), Catch::Contains("line 2"));
   REQUIRE_THROWS_WITH(load_with(good, "q q\n"), Catch::Contains("result of a merge"));
   REQUIRE_THROWS_WITH(load_with(R"({"a": -1})", ""), Catch::Contains("'a' has -1"));
   REQUIRE_THROWS_WITH(load_with(R"({"a": 1, "b": 1})", ""), Catch::Contains("same id 1"));

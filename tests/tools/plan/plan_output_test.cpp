@@ -138,6 +138,19 @@ TEST_CASE("a plan counts what compressed rounds send and take") {
   CHECK(half <= whole / 2 + sizeof(float));
 }
 
+TEST_CASE("what ranks send adds up to what all send, compressed too") {
+  std::vector<std::string> assignments(kMesh.begin(), kMesh.end());
+  assignments.push_back(R"(compress={"policy": "all",
+      "pipeline_backward": {"codec": "quantize", "bits": 8},
+      "data_gradient": {"codec": "low_rank", "rank": 2, "error_feedback": "immediate"}})");
+  const nlohmann::json plain =
+      nlohmann::json::parse(plan_json(make_step_plan(planned_job(kMesh), {}, {})));
+  const nlohmann::json json =
+      nlohmann::json::parse(plan_json(make_step_plan(planned_job(assignments), {}, {})));
+  CHECK(sum_of_bytes(json["ranks"]) == json["bytes_sent"]);
+  CHECK(json["ranks"][0]["bytes_sent"]["data"] < plain["ranks"][0]["bytes_sent"]["data"]);
+}
+
 TEST_CASE("evaluations and steps that may be skipped keep state of codecs beside it") {
   const auto state_bytes = [](const std::vector<std::string>& more) {
     std::vector<std::string> assignments = {

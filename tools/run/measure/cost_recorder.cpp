@@ -65,7 +65,11 @@ CostRecorder::OpSums CostRecorder::op_sums(const AccountedStep& step) const {
   for (const PipelineExecutor::OpTime& op : step.times.ops) {
     sums[{op.op.chunk, cost_kind(op.op.kind)}].add(waits.not_waited(op.begin, op.end), 1.0);
   }
-  // The optimizer updates all chunks of a rank in one go.
+  // The optimizer updates all chunks of a rank in one go. A step that was skipped has no update,
+  // and of the first one that was queued on a device it is not known how long it took.
+  if (!step.times.updated || step.times.update_end <= step.times.update_begin) {
+    return sums;
+  }
   const int num_chunks = job_.parallel.chunks;
   for (int i = 0; i < num_chunks; ++i) {
     sums[{pipeline_rank_ + i * job_.parallel.pipeline, CostKind::optimizer}].add(

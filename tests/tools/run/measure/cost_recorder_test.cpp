@@ -27,6 +27,7 @@ MeshModel::StepTimes step_times(double forward) {
   MeshModel::StepTimes times;
   times.ops = {{.op = {.kind = schedule::OpKind::forward}, .begin = 1.0, .end = 1.0 + forward},
                {.op = {.kind = schedule::OpKind::backward}, .begin = 6.0, .end = 8.0}};
+  times.updated = true;
   times.update_begin = 8.0;
   times.update_end = 8.5;
   return times;
