@@ -14,7 +14,14 @@ std::vector<double> weights_of(std::span<const DataMember> members) {
   for (const DataMember& member : members) {
     weights.push_back(member.weight);
   }
-  return normalized_weights(weights);
+  const std::vector<double> shares = normalized_weights(weights);
+  for (std::size_t m = 0; m < shares.size(); ++m) {
+    if (!(shares[m] > 0.0)) {
+      throw ConfigError(fmt::format(
+          "data: the weight of data set {}, {:g}, is nothing beside all together", m, weights[m]));
+    }
+  }
+  return shares;
 }
 
 std::uint64_t checked_samples(std::uint64_t samples) {

@@ -98,6 +98,17 @@ TEST_CASE("a blend reads each file by its weight, training and validation apart"
   }
 }
 
+TEST_CASE("a weight that is nothing beside the others is refused") {
+  const TwoFiles files;
+  for (const auto& [first, second] : {std::pair{1e-300, 1e100}, {1e308, 1e308}}) {
+    DataConfig config = files.config();
+    config.train[0].weight = first;
+    config.train[1].weight = second;
+    const DataMembers members = open_data(config, 60000, kSequence);
+    REQUIRE_THROWS_AS(Dataset(members.train, {.sequence = kSequence, .samples = 10}), ConfigError);
+  }
+}
+
 TEST_CASE("without weights each file counts by the samples of one epoch of its training part") {
   const TwoFiles files;
   DataConfig config = files.config();

@@ -12,7 +12,6 @@
 #include "core/joined_text.h"
 #include "parallel/choose/compression_policy.h"
 #include "parallel/choose/critical_path.h"
-#include "parallel/plan/class_costs.h"
 #include "parallel/schedule/printer.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/decided_groups.h"
@@ -108,8 +107,7 @@ schedule::Seconds likely_step(const PlanJob& job, const StepCosts& costs, const 
       }
     }
     const PlanHistory plans = compression_plans(compressed);
-    step = std::min(
-        step, predicted_step(lists, costs, links, class_costs(lists, plans.back().plan, costs)));
+    step = std::min(step, predicted_step(lists, costs, links, plans.back().plan));
   }
   return step;
 }
@@ -158,12 +156,11 @@ LayoutAdvice advise_layouts(const PlanJob& job,
       continue;
     }
     const MeshLists lists(candidate.job.mesh);
-    advice.layouts.push_back(
-        {.parallel = candidate.job.mesh.parallel,
-         .micro = candidate.job.mesh.micro_batch.B,
-         .step = predicted_step(lists, costs, links, class_costs(lists, plans.back().plan, costs)),
-         .memory_bytes = bytes,
-         .is_own = own});
+    advice.layouts.push_back({.parallel = candidate.job.mesh.parallel,
+                              .micro = candidate.job.mesh.micro_batch.B,
+                              .step = predicted_step(lists, costs, links, plans.back().plan),
+                              .memory_bytes = bytes,
+                              .is_own = own});
   }
   std::stable_sort(advice.layouts.begin(), advice.layouts.end(), shorter);
   return advice;

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "core/joined_text.h"
-#include "parallel/plan/class_costs.h"
 #include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/outer_round.h"
 #include "parallel/sync/outer_plan.h"
@@ -53,8 +52,7 @@ LinkWay together(const std::string& name, PlanJob job, const Scene& scene) {
   return {.name = name,
           .setting = name_of(job.mesh.parallel.data_strategy) +
                      (name == "compressing" ? ", policy critical_path" : ""),
-          .step = predicted_step(
-              lists, *scene.costs, *scene.links, class_costs(lists, plan, *scene.costs)),
+          .step = predicted_step(lists, *scene.costs, *scene.links, plan),
           .bytes_across = all_of(step_bytes_across(lists, plan)),
           .fits = fits(job, plans, scene)};
 }

@@ -1,16 +1,17 @@
 #include "tools/plan/predicted_step.h"
 
+#include "parallel/plan/class_costs.h"
+#include "parallel/plan/coded_gather.h"
 #include "parallel/predict/timeline/timeline.h"
 
 namespace slackline {
 
-schedule::Seconds predicted_step(
-    const MeshLists& lists,
-    const StepCosts& costs,
-    const LinkSpeeds& links,
-    const std::map<schedule::TransferClass, schedule::ClassCost>& compressed) {
-  schedule::CostModel model = cost_model(lists, costs, links);
-  model.compressed = compressed;
+schedule::Seconds predicted_step(const MeshLists& lists,
+                                 const StepCosts& costs,
+                                 const LinkSpeeds& links,
+                                 const CompressionPlan& plan) {
+  schedule::CostModel model = cost_model(lists, costs, links, coded_gathers(lists, plan));
+  model.compressed = class_costs(lists, plan, costs);
   return schedule::make_timeline(lists.at(0).rank.executor.schedule, model).step;
 }
 

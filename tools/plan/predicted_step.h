@@ -1,18 +1,17 @@
 #pragma once
 
-#include <map>
-
+#include "parallel/plan/compression_plan.h"
 #include "parallel/plan/cost_model.h"
 #include "parallel/predict/step_cost_model.h"
 #include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 
-// Predicts a job's step. Transfers of classes that are not in `compressed` travel plain.
-[[nodiscard]] schedule::Seconds predicted_step(
-    const MeshLists& lists,
-    const StepCosts& costs,
-    const LinkSpeeds& links,
-    const std::map<schedule::TransferClass, schedule::ClassCost>& compressed = {});
+// Predicts a job's step, with what the plan compresses. Codecs that were not measured take what is
+// assumed.
+[[nodiscard]] schedule::Seconds predicted_step(const MeshLists& lists,
+                                               const StepCosts& costs,
+                                               const LinkSpeeds& links,
+                                               const CompressionPlan& plan = {});
 
 }  // namespace slackline

@@ -204,11 +204,10 @@ StepPlan make_step_plan(const PlanJob& planned,
                 .links = links,
                 .plans = plans};
   const MeshLists lists(job);
-  schedule::CostModel model =
-      cost_model(lists, known, links, coded_gathers(lists, plans.back().plan));
-  const schedule::Timeline plain = schedule::make_timeline(plan.schedule, model);
+  const schedule::CostModel uncoded = cost_model(lists, known, links);
+  const schedule::Timeline plain = schedule::make_timeline(plan.schedule, uncoded);
   plan.slacks = schedule::class_slacks(plain);
-  for (const schedule::ClassSlack& row : schedule::tensor_slacks(plain, plan.schedule, model)) {
+  for (const schedule::ClassSlack& row : schedule::tensor_slacks(plain, plan.schedule, uncoded)) {
     plan.slacks.push_back(row);
   }
   const std::vector<PlannedClass> classes = timed_classes(plan.slacks, lists);
@@ -216,6 +215,7 @@ StepPlan make_step_plan(const PlanJob& planned,
     PlannedClasses& of_step = plan.compression.emplace_back();
     of_step.from_step = row.from_step;
     of_step.classes = planned_classes(classes, lists, row.plan, costs, known);
+    schedule::CostModel model = cost_model(lists, known, links, coded_gathers(lists, row.plan));
     for (const PlannedClass& members : of_step.classes) {
       model.compressed[members.members] = members.cost;
     }

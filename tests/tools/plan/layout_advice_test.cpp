@@ -81,6 +81,9 @@ TEST_CASE("layouts are sorted by their predicted step, which is that of a plan o
       std::vector<std::string>{},
       std::vector<std::string>{"compress.policy=all",
                                R"(compress.data_gradient={"codec": "low_rank", "rank": 4})"},
+      std::vector<std::string>{"parallel.data_strategy=zero3",
+                               "compress.policy=all",
+                               R"(compress.parameter_gather={"codec": "quantize", "bits": 4})"},
       std::vector<std::string>{"compress.policy=critical_path"});
   const LayoutAdvice found = advice(assignments, nodes_of_two(1e10, 1e8));
   REQUIRE(found.layouts.size() >= 4);
