@@ -5,7 +5,7 @@
 
 namespace slackline {
 
-// What a codec is expected to lose of a message, as |x - y| / |x|. Orders
+// Returns what a codec is expected to lose of a message, as |x - y| / |x|. Orders
 // settings before anything was compressed; what a run really loses is the guard's to measure.
 // Values are taken as independent and normal, so low_rank is told too much: real matrices have
 // directions that carry more than others.

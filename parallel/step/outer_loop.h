@@ -39,7 +39,7 @@ struct RoundEnd {
   std::optional<double> clipped{};
 };
 
-// What a worker has done by itself, of which the others know nothing in the middle of a round.
+// Counts that a worker keeps by itself; the others know nothing of them in the middle of a round.
 struct WorkerProgress {
   std::int64_t updates = 0;  // of its optimizer
   std::int64_t skips = 0;    // skipped steps in a row up to the last one
@@ -149,7 +149,7 @@ class OuterLoop {
 
   // How many workers made a text; 0: an empty text, for ranks that all step together.
   [[nodiscard]] static int workers_of(const std::string& text);
-  // What a worker had done that helped to make a text; nothing where the text does not say.
+  // Returns the counts of a worker that helped to make a text; nothing where the text has none.
   [[nodiscard]] static std::optional<WorkerProgress> progress_of(const std::string& text,
                                                                  int worker);
   // Whether the workers that made a text began their rounds ahead of the anchor.

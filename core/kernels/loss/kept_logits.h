@@ -38,7 +38,7 @@ struct LogitBatches {
     return static_cast<std::size_t>(num_kept) * num_threads * (kLogitBatch + 1) * sizeof(float);
   }
 
-  // What a block may keep on this thread's device.
+  // The bytes that a block may keep on this thread's device.
   [[nodiscard]] static std::size_t kept_bytes() {
     constexpr std::size_t kForSums = 1024;
     thread_local const std::size_t bytes =

@@ -8,8 +8,8 @@
 // Who multiplies for matmul() on the CUDA device: cuBLASLt (matmul_cublas.cpp).
 namespace slackline::cuda {
 
-// What an algorithm of the library may use, and the scratch of a call on the stream's workspace:
-// the library refuses memory that does not begin at a multiple of 256 bytes.
+// An algorithm of the library may use kProductWorkspace bytes. A call takes a few more of the
+// stream's workspace: the library refuses memory that does not begin at a multiple of 256 bytes.
 inline constexpr std::size_t kProductWorkspace = std::size_t{32} << 20U;
 inline constexpr std::size_t kProductWorkspaceAlignment = 256;
 inline constexpr std::size_t kProductScratch = kProductWorkspace + kProductWorkspaceAlignment;

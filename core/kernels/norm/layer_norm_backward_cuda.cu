@@ -57,7 +57,7 @@ __device__ void write_partial(const Floats<n>& sums, float* to) {
   store<n>(to, total);
 }
 
-// What a thread has of a row, as it lies in memory: half the registers of floats.
+// A thread's part of a row as it lies in memory: half the registers of floats.
 template <int n, int packs, typename T>
 struct StoredPart {
   Pack<T, n> values[packs];
@@ -65,7 +65,7 @@ struct StoredPart {
   __device__ float at(int p, int i) const { return to_float(values[p].elements[i]); }
 };
 
-// Where a thread gets its parts of the block's rows from, turn after turn. Rows that are wide
+// A thread gets its parts of the block's rows here, turn after turn. Rows that are wide
 // enough arrive in shared memory, the next ones while one is worked on: what a multiprocessor has
 // to have on the way to keep its memory busy is more than its registers hold beside the sums. A
 // thread takes only what it has itself begun to copy, so nobody waits for anybody else. `rows`: of

@@ -7,7 +7,7 @@
 #include "core/check.h"
 #include "core/cuda/device.h"
 
-// How the kernels of layer norm hold rows. One or more warps hold a row, so that it is
+// The kernels of layer norm hold rows so: one or more warps have a row between them, and it is
 // read once: thread t of a row has packs t, t + threads, ... of n neighbours. Small rows share a
 // block.
 namespace slackline::cuda {
