@@ -157,7 +157,7 @@ class OuterLoop {
   // The step that an anchor still lacks: by the round that had arrived. Under a penalty of each
   // tensor's own by the largest of them.
   [[nodiscard]] static std::optional<OuterStep> owed_step(const std::string& text);
-  // What bounds the norm of that step's momentum; nothing where nothing does.
+  // Returns the bound of the norm of that step's momentum; nothing where it has none.
   [[nodiscard]] static std::optional<double> owed_norm_bound(const std::string& text);
   // Makes it, with momentum and differences of state() and the weights as anchor, where other
   // numbers of workers go on: of the parameters that owe it.

@@ -19,7 +19,8 @@ struct PlanJob {
   int num_workers = 1;
   std::string rehearsal_costs{};     // of the rehearsal device: a cost file; empty: assumed
   std::size_t token_file_bytes = 0;  // that every process maps
-  // Whether state of codecs is kept beside them: over steps that may be skipped, and evaluations.
+  // True where state of codecs is kept beside them: over steps that may be skipped, and
+  // evaluations.
   bool keeps_codec_state = false;
   // Whether "auto" takes a micro-batch as well; the mesh's is the smallest then.
   bool chooses_micro_batch = false;

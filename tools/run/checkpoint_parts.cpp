@@ -4,7 +4,7 @@ namespace slackline {
 
 namespace {
 
-// Where a part of some elements of a piece's parameter lies in memory that holds them.
+// Finds a part of some elements of a piece's parameter in memory that holds them.
 LocalPlace place_of(const OptimizerPiece& piece, const Slice& elements, const ShardPart& part) {
   return {.shape = piece.parameter->shard.shape, .region = part.local, .first = elements.begin};
 }

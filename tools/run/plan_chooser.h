@@ -13,8 +13,8 @@
 
 namespace slackline {
 
-// What a process measures first that trains first_step first, under a plan in force from plan_from;
-// nothing if it only watches.
+// Returns the steps that a process measures first, which trains first_step first, under a plan in
+// force from plan_from; nothing if it only watches.
 [[nodiscard]] std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
                                                                 std::int64_t warm_up,
                                                                 std::int64_t plan_from);

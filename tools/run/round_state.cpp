@@ -18,7 +18,7 @@ constexpr const char* kOuterMomentum = "outer/momentum/";
 constexpr const char* kOuterDifference = "outer/difference/";
 constexpr const char* kOuterLead = "outer/lead/";
 
-// What the workers of a checkpoint were ahead of their anchor.
+// Reads by how much the workers of a checkpoint were ahead of their anchor.
 void load_leads(Checkpoint& checkpoint, int worker, OuterLoop& outer) {
   for (const OuterLoop::State& state : outer.all_state()) {
     if (!state.lead.empty()) {
@@ -27,7 +27,7 @@ void load_leads(Checkpoint& checkpoint, int worker, OuterLoop& outer) {
   }
 }
 
-// Whether a round had arrived that the parameter's anchor lacks.
+// True where a round had arrived that the parameter's anchor lacks.
 bool owes(const Checkpoint& checkpoint, const std::string& name) {
   return checkpoint.tensors().contains(kOuterDifference + name);
 }
@@ -45,7 +45,7 @@ void load_rounds(Checkpoint& checkpoint, bool has_arrived, OuterLoop& outer) {
   }
 }
 
-// What workers owed their anchor, where ranks go on that all step together.
+// Makes the step that workers owed their anchor, where ranks go on that all step together.
 void make_owed_step(Checkpoint& checkpoint, const OuterStep& step, MeshModel& model) {
   for (std::size_t i = 0; i < model.pieces().size(); ++i) {
     const OptimizerPiece& piece = model.pieces()[i];
@@ -141,7 +141,8 @@ void load_round_state(Checkpoint& checkpoint, int worker, OuterLoop& outer) {
 void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer) {
   const std::string& text = checkpoint.documents().outer;
   std::optional<OuterStep> owed = OuterLoop::owed_step(text);
-  if (const std::optional<double> bound = OuterLoop::owed_norm_bound(text); owed && bound) {
+  const std::optional<double> bound = owed ? OuterLoop::owed_norm_bound(text) : std::nullopt;
+  if (bound) {
     owed = bounded(checkpoint, *owed, *bound, model);
   }
   if (outer != nullptr) {

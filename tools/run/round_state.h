@@ -17,7 +17,7 @@ void add_round_state(OuterLoop& outer, int worker, std::vector<CheckpointTensor>
 // worker's weights are loaded.
 void load_round_state(Checkpoint& checkpoint, int worker, OuterLoop& outer);
 
-// Where another number of workers goes on, or ranks that all step together (`outer` null): makes
+// For another number of workers that goes on, or ranks that all step together (`outer` null): makes
 // the step that the anchor is owed, and keeps the momentum where there is a place for it. All
 // ranks. REQUIRES: weights are the anchor.
 void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer);

@@ -65,8 +65,8 @@ class Trainer {
   void warn_of_lost_record() const;
   [[nodiscard]] ExitCode stopped_after(std::int64_t step);
   [[noreturn]] void stop_on_non_finite(const StepRecord& record);
-  // What every worker has done by the end of a step that is to be saved. Ends the run where one of
-  // them trains no further. All ranks.
+  // Returns what every worker has done by the end of a step that is to be saved. Ends the run where
+  // one of them trains no further. All ranks.
   [[nodiscard]] std::vector<WorkerProgress> progress_of_workers(std::int64_t step);
   // Where workers train apart, one that cannot go on waits for the others at the end of the round,
   // or before a checkpoint.

@@ -341,7 +341,7 @@ TEST_CASE("a compressed run on the CUDA device learns what it learns on the CPU,
         run.weights_sha256(run.checkpoint(6, "cuda")));
 }
 
-// What two replicas owe is shared out to four.
+// Four replicas share what two of them owed.
 TEST_CASE("residuals of a run on the CUDA device go on on other numbers of replicas") {
   const std::vector<std::string> job = {
       "batch.micro=1",

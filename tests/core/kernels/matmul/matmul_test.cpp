@@ -199,7 +199,7 @@ GuardedTensor with_gaps(DType dtype,
           std::span<const double>(spread)};
 }
 
-// How a product's operands lie, and what its C is; rows of A always lie apart.
+// A product's operands may lie so, and its C be such; rows of A always lie apart.
 struct RowsApart {
   Transpose transpose_a;
   Transpose transpose_b;
