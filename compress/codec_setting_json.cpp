@@ -13,6 +13,9 @@ namespace slackline {
 namespace {
 
 constexpr std::array<std::string_view, 3> kErrorFeedback = {"none", "immediate", "lazy"};
+constexpr std::array<std::string_view, 5> kReservedCodecs = {
+    "autoencoder", "bottleneck", "maxout", "block_quantize", "hadamard_quantize"};
+constexpr std::array<std::string_view, 2> kReservedFeedback = {"ef21", "aq_sgd"};
 constexpr CodecSetting kDefaults;
 
 std::array<std::string_view, kNumCodecs> codec_names() {
@@ -27,6 +30,11 @@ std::array<std::string_view, kNumCodecs> codec_names() {
 
 CodecSetting read_codec_setting(JsonReader& section, const CodecSetting& defaults) {
   CodecSetting setting = defaults;
+  section.refuse_reserved("codec", kReservedCodecs);
+  section.refuse_reserved("error_feedback", kReservedFeedback);
+  for (const char* key : {"from_layer", "sum"}) {
+    section.refuse_reserved(key);
+  }
   setting.kind = static_cast<CodecKind>(section.choice("codec", codec_names()));
   const CodecTraits& traits = traits_of(setting.kind);
   if (traits.read != nullptr) {

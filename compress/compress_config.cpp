@@ -22,7 +22,7 @@ constexpr std::string_view kGatherSite = "parameter_gather";
 constexpr std::array<std::string_view, 5> kListedSites = {
     "pipeline_backward", "pipeline_forward", "data_gradient", "embedding", kGatherSite};
 constexpr std::string_view kRoundSite = "outer";
-constexpr std::string_view kReservedSite = "tensor_forward";
+constexpr std::array<const char*, 2> kReservedSites = {"tensor_forward", "tensor_backward"};
 constexpr std::array<std::string_view, 5> kPhases = {
     "warmup", "steady", "cooldown", "step", "tail"};
 constexpr std::int64_t kMaxStages = 1 << 16;
@@ -77,8 +77,11 @@ std::map<std::string, double> read_max_errors(JsonReader& section, bool has_defa
       if (has_defaults) {
         rule.default_value = critical_path_max_errors().at(site);
       }
-      if (has_defaults || by_site.has(site)) {
-        bounds[site] = by_site.number(site, rule);
+      if (!has_defaults && !is_given(by_site, site)) {
+        continue;
+      }
+      if (const auto bound = by_site.number_or_null(site, rule, rule.default_value)) {
+        bounds[site] = *bound;
       }
     }
     by_site.finish();
@@ -91,13 +94,17 @@ std::map<std::string, double> read_max_errors(JsonReader& section, bool has_defa
 }
 
 // Under critical_path bounds have defaults, which stand in the resolved config. Under other
-// policies absent ones stay absent there, so that the config means the same under another one.
-GuardConfig read_guard(JsonReader section, CompressionPolicy policy) {
+// policies absent ones stay absent there, so that the config means the same under another one. A
+// guard that is null has none.
+GuardConfig read_guard(JsonReader& compress, CompressionPolicy policy) {
+  const bool is_null = is_given(compress, "guard") && !compress.has("guard");
+  JsonReader section = compress.section("guard");
   GuardConfig guard;
+  section.refuse_reserved("budget");
   guard.every = section.integer("every", {.default_value = 100, .min = 0, .max = INT32_MAX});
   const bool chooses = policy == CompressionPolicy::critical_path;
   if (chooses || section.has("max_error")) {
-    guard.max_error = read_max_errors(section, chooses && guard.every > 0);
+    guard.max_error = read_max_errors(section, chooses && guard.every > 0 && !is_null);
   }
   if (!guard.max_error.empty() && guard.every == 0) {
     section.fail("max_error", "needs sampled steps, and compress.guard.every is 0");
@@ -168,8 +175,8 @@ CodecSetting read_round_setting(JsonReader& section) {
 CompressConfig read_compress_config(JsonReader section) {
   CompressConfig config;
   config.policy = static_cast<CompressionPolicy>(section.choice("policy", kPolicies, 0));
-  if (section.has(kReservedSite)) {
-    section.fail(kReservedSite, "this site is reserved and not built yet; remove it");
+  for (const char* site : kReservedSites) {
+    section.refuse_reserved(site);
   }
   for (const std::string_view site : kSites) {
     if (section.has(site)) {
@@ -203,7 +210,7 @@ CompressConfig read_compress_config(JsonReader section) {
     config.stages = static_cast<int>(section.integer("stages", {.min = 0, .max = kMaxStages}));
   }
   config.plan = section.string("plan", "");
-  config.guard = read_guard(section.section("guard"), config.policy);
+  config.guard = read_guard(section, config.policy);
   section.finish();  // a misspelt site comes before what its absence means
   check_policy(section, config);
   return config;

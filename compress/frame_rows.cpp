@@ -25,9 +25,21 @@ Payload payload_of(const CodecSetting& setting, const MatrixShape& shape) {
   return {.scales = payload_bytes(setting, shape) - codes, .codes = codes};
 }
 
-// Whether a row has scales of its own; else rows share those of the matrix.
-bool has_scales_of_rows(const CodecSetting& setting) {
-  return setting.scale == ScaleOf::token || setting.scale == ScaleOf::group;
+// Bytes of the scales that are a row's own, which come first; rows share the others.
+std::size_t scales_of_rows(const CodecSetting& setting,
+                           const MatrixShape& shape,
+                           const Payload& payload) {
+  switch (setting.scale) {
+    case ScaleOf::token:
+    case ScaleOf::group:
+      return payload.scales;
+    case ScaleOf::both:
+      return static_cast<std::size_t>(shape.rows) * size_of(DType::bf16);
+    case ScaleOf::channel:
+    case ScaleOf::tensor:
+      break;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -77,11 +89,9 @@ void FrameCutter::cut(StreamView stream,
     const auto first = static_cast<std::size_t>(own.first);
     const auto taken = static_cast<std::size_t>(own.count());
     const std::size_t scales = offsets[own.matrix];
-    if (has_scales_of_rows(setting_)) {
-      copy(scales + whole.scales / count * first, whole.scales / count * taken);
-    } else {
-      copy(scales, whole.scales);
-    }
+    const std::size_t of_rows = scales_of_rows(setting_, shape, whole);
+    copy(scales + of_rows / count * first, of_rows / count * taken);
+    copy(scales + of_rows, whole.scales - of_rows);
     copy(scales + whole.scales + whole.codes / count * first, whole.codes / count * taken);
   }
   SL_CHECK_EQ(to, slice_bytes);

@@ -392,6 +392,24 @@ std::vector<JsonReader> JsonReader::sections(std::string_view key) {
   return readers;
 }
 
+void JsonReader::refuse_reserved(std::string_view key) const {
+  if (const Json* value = node_->find(key)) {
+    refuse(path(key), "is not built yet; remove it", *value);
+  }
+  if (node_->given != nullptr && node_->given->contains(std::string(key))) {
+    node_->asked.emplace_back(key);  // a null turns off what there is not
+  }
+}
+
+void JsonReader::refuse_reserved(std::string_view key,
+                                 std::span<const std::string_view> names) const {
+  const Json* value = node_->find(key);
+  if (value != nullptr && value->is_string() &&
+      std::ranges::find(names, value->get<std::string>()) != names.end()) {
+    refuse(path(key), "this one is not built yet", *value);
+  }
+}
+
 void JsonReader::finish() const {
   for (const std::string& key : keys()) {
     const auto& known = node_->asked;

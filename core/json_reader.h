@@ -91,6 +91,11 @@ class JsonReader {
   // A list of objects; absent reads as an empty list.
   [[nodiscard]] std::vector<JsonReader> sections(std::string_view key);
 
+  // Throws where a key of this object, or a name among its choices, is one that is planned and not
+  // built yet. To be called before the key is read.
+  void refuse_reserved(std::string_view key) const;
+  void refuse_reserved(std::string_view key, std::span<const std::string_view> names) const;
+
   // Throws for keys of this object that nobody asked for, naming the nearest known one.
   // Nested sections are finished by whoever reads them.
   void finish() const;

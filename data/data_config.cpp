@@ -53,6 +53,7 @@ Split read_split(JsonReader& section, const Split& defaults) {
 
 DataConfig read_data_config(JsonReader section, const Split& default_split) {
   DataConfig config;
+  section.refuse_reserved("cache");
   config.train = read_sources(section, "train");
   if (config.train.empty()) {
     section.fail("train", R"(must list at least one data set, as in [{"path": "corpus/english"}])");

@@ -8,10 +8,12 @@
 namespace slackline {
 namespace {
 
-std::vector<double> weights_of(std::span<const DataMember> members) {
+// A split that is too short comes first: where no weights are given, it has none.
+std::vector<double> weights_of(std::span<const DataMember> members, std::int64_t sequence) {
   std::vector<double> weights;
   weights.reserve(members.size());
   for (const DataMember& member : members) {
+    require_one_sample(member, sequence);
     weights.push_back(member.weight);
   }
   const std::vector<double> shares = normalized_weights(weights);
@@ -43,7 +45,7 @@ std::vector<std::uint32_t> lengths_of(const DataMember& member) {
 
 Dataset::Dataset(std::vector<DataMember> members, const DatasetOptions& options)
     : options_(options),
-      weights_(weights_of(members)),
+      weights_(weights_of(members, options.sequence)),
       blend_(weights_, checked_samples(options.samples)) {
   if (!options_.stored.empty() && options_.stored.size() != members.size()) {
     throw ConfigError(fmt::format("data: the checkpoint continues a run on {} data sets; got {}",
@@ -54,7 +56,6 @@ Dataset::Dataset(std::vector<DataMember> members, const DatasetOptions& options)
     Member& member = members_.emplace_back();
     member.data = std::move(members[m]);
     const std::vector<std::uint32_t> lengths = lengths_of(member.data);
-    require_one_sample(member.data, options_.sequence);
     member.state = {static_cast<std::int64_t>(tokens_of(member.data))};
     if (!options_.stored.empty()) {
       restore_blocks(member, lengths, options_.stored[m]);

@@ -37,7 +37,6 @@ void Channels::stop() {
 }
 
 void Channels::begin_step(std::int64_t step) {
-  step_ = static_cast<std::uint64_t>(step);
   rest();
   put_in_force(step);
   samples_ = is_sampled(options_.sampled, options_.plans, step) && compresses();
@@ -78,6 +77,7 @@ std::optional<StepSamples> Channels::take_samples() {
 }
 
 void Channels::put_in_force(std::int64_t step) {
+  step_ = static_cast<std::uint64_t>(step);
   if (options_.plans.empty() || plan_at(options_.plans, step).from_step == in_force_from_) {
     return;
   }

@@ -149,8 +149,7 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
     const bool waits = !row->codec || setting == nullptr || *row->codec != *setting ||
                        !has_settled(plans, step, quality.members);
     const auto bound = rule.max_error.find(quality.members.site);
-    if (waits || bound == rule.max_error.end() ||
-        lost_share(quality, setting->error_feedback) <= bound->second) {
+    if (waits || bound == rule.max_error.end() || lost_share(quality, *setting) <= bound->second) {
       continue;
     }
     make_finer(*row, job, rule);
@@ -164,7 +163,7 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
                               next.plan.from_step,
                               change_text(before, *row, plan),
                               owes ? "owed share" : "relative error",
-                              lost_share(*quality, before.error_feedback),
+                              lost_share(*quality, before),
                               rule.max_error.at(row->members.site),
                               step);
     next.changes.push_back(schedule::class_text(row->members) + ": " + row->reason);

@@ -21,13 +21,14 @@ std::optional<CodecSeconds> added_up(const ClassBytes& members, const OfMessage&
   return sum;
 }
 
-// Additions over ranks, one after the other; or frames are gathered once.
-schedule::Rounds rounds_of(const CodecSetting& codec) {
-  if (!adds(codec.kind)) {
+// Additions over ranks, one after the other; or one exchange, of gathered frames or of rows that
+// each go to their owner.
+schedule::Rounds rounds_of(const CodedMessage& message) {
+  if (!adds(message.codec.kind) || message.is_cut) {
     return {.gathers = 1};
   }
   const CodecPart any{.name = "", .shape = {.rows = 1, .columns = 1}};
-  return {.sums = static_cast<int>(sum_rounds(codec, {any}).size())};
+  return {.sums = static_cast<int>(sum_rounds(message.codec, {any}).size())};
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ schedule::ClassCost class_cost(const ClassBytes& members, const CodecSeconds& se
   }
   if (schedule::is_once_a_step(members.members.phase)) {
     for (const CodedMessage& message : members.compressed) {
-      cost.rounds = rounds_of(message.codec);
+      cost.rounds = rounds_of(message);
     }
   }
   return cost;

@@ -139,7 +139,8 @@ std::vector<SentBytes> sync_bytes(const MeshLists& lists,
       if (second_copy) {
         break;  // it is coded on both ends at the same time
       }
-      row.coded.push_back({.codec = sum.setting, .shape = message_shape(sum)});
+      row.coded.push_back(
+          {.codec = sum.setting, .shape = message_shape(sum), .is_cut = !sum.owners.empty()});
     }
   }
   return rows;

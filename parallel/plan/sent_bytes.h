@@ -16,6 +16,7 @@ namespace slackline {
 struct CodedMessage {
   CodecSetting codec{};
   std::vector<std::int64_t> shape{};  // as in CodecTimes
+  bool is_cut = false;                // each rank gets its own rows of the sum alone
 
   friend bool operator==(const CodedMessage&, const CodedMessage&) = default;
 };

@@ -32,7 +32,8 @@ schedule::Link group_link(const ParallelConfig& config,
   const Mesh mesh = make_mesh(config);
   std::vector<RankPair> messages;
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    if (mesh.coordinate(rank, kPipeline) == place && mesh.coordinate(rank, axis) == 0) {
+    const bool counts = place == kEveryPlace || mesh.coordinate(rank, kPipeline) == place;
+    if (counts && mesh.coordinate(rank, axis) == 0) {
       add_all_pairs(mesh.line(rank, axis), messages);
     }
   }

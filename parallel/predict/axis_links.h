@@ -14,6 +14,9 @@ namespace slackline {
 // Links with different latencies and speeds are compared at this size.
 inline constexpr double kTypicalBytes = 1 << 20;
 
+// In place of one place of the pipeline: all of them, exchanging at the same time.
+inline constexpr int kEveryPlace = -1;
+
 // Exchanges inside all tensor or data groups at a pipeline place.
 [[nodiscard]] schedule::Link group_link(const ParallelConfig& config,
                                         const Cluster& cluster,

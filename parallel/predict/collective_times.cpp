@@ -131,7 +131,8 @@ CollectiveLinks data_links(const ParallelConfig& config, const Cluster& cluster,
   const Mesh mesh = make_mesh(config);
   Members members;
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    if (mesh.coordinate(rank, "pipeline") == place && mesh.coordinate(rank, "data") == 0) {
+    const bool counts = place == kEveryPlace || mesh.coordinate(rank, "pipeline") == place;
+    if (counts && mesh.coordinate(rank, "data") == 0) {
       members.push_back(mesh.line(rank, "data"));
     }
   }

@@ -33,7 +33,8 @@ struct CollectiveTimes {
 [[nodiscard]] schedule::Exchanges exchanges_of(const CollectiveTimes& plain,
                                                const CollectiveTimes& sum = {});
 
-// All data ranks at a place of the pipeline, and all holders of a tied table on two stages.
+// All data ranks at a place of the pipeline, or at every one (kEveryPlace of axis_links.h), and all
+// holders of a tied table on two stages.
 // REQUIRES: the cluster has a device for every rank.
 [[nodiscard]] CollectiveLinks data_links(const ParallelConfig& config,
                                          const Cluster& cluster,

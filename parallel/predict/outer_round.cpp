@@ -14,10 +14,11 @@ namespace slackline {
 
 namespace {
 
-// One rank's part of a round.
+// One rank's part of a round: what goes side by side with those at its place in other workers, each
+// a list of calls of which one begins when the one before has ended.
 struct RankRound {
-  std::vector<CollectiveCall> calls{};  // with those at its place in other workers
-  schedule::Seconds coding{};           // 0 without costs
+  std::vector<std::vector<CollectiveCall>> calls{};
+  schedule::Seconds coding{};  // 0 without costs
 };
 
 // Every sum is coded once, and what comes of it decoded, or the frames of all workers are.
@@ -27,11 +28,17 @@ RankRound coded_round_of(const RankSync& rank,
                          const StepCosts* costs) {
   const CodedRound round =
       coded_round(outer_shares(rank.plan.owned), rank.plan.owned, codec, {.workers = workers});
-  RankRound own{.calls = calls_of(round.bucket)};
-  if (costs == nullptr) {
-    return own;
-  }
+  RankRound own;
+  CodedBucket part = round.bucket;
+  part.sums.clear();
+  own.calls.push_back(calls_of(part));  // plain
+  part.plain.clear();
   for (const CodedSum& sum : round.bucket.sums) {
+    part.sums = {sum};
+    own.calls.push_back(calls_of(part));
+    if (costs == nullptr) {
+      continue;
+    }
     const CodecCost cost = codec_cost(*costs, sum.setting, message_shape(sum));
     const int decoded = adds(sum.setting.kind) ? 1 : workers;
     own.coding = own.coding + cost.encode + static_cast<double>(decoded) * cost.decode;
@@ -45,10 +52,10 @@ RankRound plain_round_of(const RankSync& rank, int workers, bool updates_apart) 
   RankRound own;
   for (const Slice& part : outer_transfers(elements_of(shares))) {
     if (updates_apart && workers > 1) {
-      own.calls.push_back({.kind = Kind::reduce_scatter, .elements = part.count()});
-      own.calls.push_back({.kind = Kind::all_gather, .elements = part.count()});
+      own.calls.push_back({{.kind = Kind::reduce_scatter, .elements = part.count()},
+                           {.kind = Kind::all_gather, .elements = part.count()}});
     } else {
-      own.calls.push_back({.kind = Kind::all_reduce, .elements = part.count()});
+      own.calls.push_back({{.kind = Kind::all_reduce, .elements = part.count()}});
     }
   }
   return own;
@@ -77,19 +84,24 @@ OuterRound outer_round(const MeshJob& job,
     for (int data = 0; data < job.parallel.data; ++data) {
       for (int tensor = 0; tensor < job.parallel.tensor; ++tensor) {
         const RankSync rank(job, {.tensor = tensor, .data = data, .pipeline = pipeline});
-        // A start that owners make of a sum travels anew.
-        schedule::Seconds seconds = kind.updates_apart ? link.latency + link.latency : link.latency;
         const RankRound own = kind.codec ? coded_round_of(rank, workers, *kind.codec, costs)
                                          : plain_round_of(rank, workers, kind.updates_apart);
-        seconds = seconds + own.coding;
         round.coding = std::max(round.coding, own.coding);
-        for (const CollectiveCall& call : own.calls) {
-          for (int worker = 0; worker < workers; ++worker) {
-            round.bytes += bytes_sent_by(call, worker, workers);
+        schedule::Seconds seconds = own.coding;
+        int exchanges = 0;
+        for (const std::vector<CollectiveCall>& calls : own.calls) {
+          int following = 0;
+          for (const CollectiveCall& call : calls) {
+            for (int worker = 0; worker < workers; ++worker) {
+              round.bytes += bytes_sent_by(call, worker, workers);
+            }
+            const CollectiveTimes times = times_of(direct_links(workers, link), call);
+            seconds += times.service;
+            following += times.exchanges;
           }
-          seconds = seconds + times_of(direct_links(workers, link), call).service;
+          exchanges = std::max(exchanges, following);
         }
-        longest = std::max(longest, seconds);
+        longest = std::max(longest, seconds + static_cast<double>(exchanges) * link.latency);
       }
     }
   }

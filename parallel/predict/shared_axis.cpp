@@ -24,6 +24,7 @@ struct OpTimes {
   Seconds service{};
   int exchanges = 0;
   Seconds latency{};  // the longest of one
+  int end = -1;       // as in schedule::Bucket
 
   [[nodiscard]] Seconds seconds() const {
     return service + static_cast<double>(exchanges) * latency;
@@ -79,11 +80,15 @@ class SharedAxis {
   }
 
   void add_op(const SyncOp& op, int place, OpTimes& times) {
-    const auto [found, is_new] = links_.try_emplace({op.group, place});
+    // Passes of all stages go on at the same time, and so do their transfers.
+    const bool of_pass = op.begin == Begin::before_use || op.begin == Begin::pass_made;
+    const int at = of_pass ? kEveryPlace : place;
+    const auto [found, is_new] = links_.try_emplace({op.group, at});
     if (is_new) {
-      found->second = links_of(op, place);
+      found->second = links_of(op, at);
     }
     const CollectiveTimes own = times_of(found->second, call_of_op(op, place));
+    times.end = found->second.direct.ends[0];
     times.service += own.service;
     times.exchanges += own.exchanges;
     times.latency = std::max(times.latency, own.latency);
@@ -165,6 +170,7 @@ class SharedAxis {
           {.at = bucket.reduce_at,
            .seconds = sums.service,
            .exchanges = {.latency = sums.latency, .plain = sums.exchanges, .sum = sums.exchanges},
+           .end = end_of(sums),
            .table = bucket.table,
            .tail = bucket.tail});
     }
@@ -173,8 +179,13 @@ class SharedAxis {
           chunk.parameter_gather.begin(),
           {.at = bucket.gather_at,
            .seconds = gathers.service,
-           .exchanges = {.latency = gathers.latency, .plain = gathers.exchanges}});
+           .exchanges = {.latency = gathers.latency, .plain = gathers.exchanges},
+           .end = end_of(gathers)});
     }
+  }
+
+  [[nodiscard]] int end_of(const OpTimes& times) const {
+    return lists_.job().parallel.pipeline > 1 ? times.end : -1;
   }
 
   // Both ends do the same at the same time.

@@ -29,8 +29,8 @@ class SummedAxisBuilder {
     for (int place = 0; place < mesh().pipeline; ++place) {
       const CollectiveLinks links = data_links_at(place);
       for (const PlacedBucket& bucket : placed_buckets(lists(), place)) {
-        const auto times = [&](TransferRecord::Kind kind) {
-          return times_of(links, data_call(kind, bucket.bytes));
+        const auto times = [&](TransferRecord::Kind kind, std::size_t size = sizeof(float)) {
+          return times_of(links, data_call(kind, bucket.bytes, size));
         };
         const CollectiveTimes sum = times(TransferRecord::Kind::all_reduce);
         const CollectiveTimes plain = sharded ? times(TransferRecord::Kind::reduce_scatter) : sum;
@@ -38,16 +38,19 @@ class SummedAxisBuilder {
             .data_reduction.push_back({.at = bucket.reduce_at,
                                        .seconds = plain.service,
                                        .exchanges = exchanges_of(plain, sum),
+                                       .end = end_of(links, bucket.bytes),
                                        .table = bucket.table,
                                        .tail = bucket.tail});
         if (sharded) {
           // First layers first, as they are read.
-          const CollectiveTimes gather = times(TransferRecord::Kind::all_gather);
+          const CollectiveTimes gather =
+              times(TransferRecord::Kind::all_gather, bucket.weight_size);
           std::vector<schedule::Bucket>& gathers = chunk(bucket.stage).parameter_gather;
           gathers.insert(gathers.begin(),
                          {.at = bucket.gather_at,
                           .seconds = gather.service,
-                          .exchanges = exchanges_of(gather)});
+                          .exchanges = exchanges_of(gather),
+                          .end = end_of(links, bucket.bytes)});
         }
       }
     }
@@ -78,10 +81,11 @@ class SummedAxisBuilder {
       return;
     }
     const CollectiveLinks links = table_links(mesh(), *axis_.links);
-    const auto times = [&](TransferRecord::Kind kind) {
+    const auto times = [&](TransferRecord::Kind kind, std::size_t size = sizeof(float)) {
       return times_of(links,
                       {.kind = kind,
                        .elements = table / sizeof(float),
+                       .element_size = size,
                        .order = {.runs = {2, mesh().data_ranks_of_group()}},
                        .hierarchy = mesh().table_hierarchy()});
     };
@@ -92,14 +96,10 @@ class SummedAxisBuilder {
       return;
     }
     const CollectiveTimes scatter = times(TransferRecord::Kind::reduce_scatter);
-    const CollectiveTimes gather = times(TransferRecord::Kind::all_gather);
+    const CollectiveTimes gather = times(TransferRecord::Kind::all_gather, weight_size());
     model_.embedding_sync += scatter.service;
     model_.embedding_exchanges = exchanges_of(scatter, sum);
-    for (const int stage : {0, num_stages() - 1}) {
-      std::vector<schedule::Bucket>& gathers = chunk(stage).parameter_gather;
-      gathers.insert(stage == 0 ? gathers.begin() : gathers.end(),
-                     {.seconds = gather.service, .exchanges = exchanges_of(gather)});
-    }
+    add_table_gathers(gather);
   }
 
  private:
@@ -114,19 +114,44 @@ class SummedAxisBuilder {
     }
   }
 
+  // Both ends of a pipeline read it, the first first, the last at its end.
+  void add_table_gathers(const CollectiveTimes& gather) {
+    for (const int stage : {0, num_stages() - 1}) {
+      std::vector<schedule::Bucket>& gathers = chunk(stage).parameter_gather;
+      gathers.insert(stage == 0 ? gathers.begin() : gathers.end(),
+                     {.seconds = gather.service, .exchanges = exchanges_of(gather)});
+    }
+  }
+
   // Both ends of a pipeline first, then the data ranks. The longer latency counts for both.
   void add_separate_table(std::size_t table) {
     const schedule::Link link = table_link(mesh(), *axis_.links, EmbeddingSync::separate);
     model_.embedding_sync += all_reduce_service(link, 2, static_cast<double>(table));
     model_.embedding_exchanges = {.latency = link.latency};
-    if (mesh().data > 1) {
-      const CollectiveTimes data =
-          times_of(data_links_at(0), data_call(TransferRecord::Kind::all_reduce, table));
-      const int exchanges = 1 + data.exchanges;
-      model_.embedding_sync += data.service;
-      model_.embedding_exchanges = {
-          .latency = std::max(link.latency, data.latency), .plain = exchanges, .sum = exchanges};
+    if (mesh().data == 1) {
+      return;
     }
+    const auto times = [&](TransferRecord::Kind kind, std::size_t size = sizeof(float)) {
+      return times_of(data_links_at(0), data_call(kind, table, size));
+    };
+    const bool sharded = mesh().data_strategy.shares_updates();
+    const CollectiveTimes sum = times(TransferRecord::Kind::all_reduce);
+    const CollectiveTimes plain = sharded ? times(TransferRecord::Kind::reduce_scatter) : sum;
+    model_.embedding_sync += plain.service;
+    model_.embedding_exchanges = {.latency = std::max(link.latency, plain.latency),
+                                  .plain = 1 + plain.exchanges,
+                                  .sum = 1 + sum.exchanges};
+    if (sharded) {
+      add_table_gathers(times(TransferRecord::Kind::all_gather, weight_size()));
+    }
+  }
+
+  // Of what several stages' transfers pass, one behind another. Through groups most of the time is
+  // spent inside them.
+  [[nodiscard]] int end_of(const CollectiveLinks& links, std::size_t bytes) const {
+    const CollectiveCall call = data_call(TransferRecord::Kind::all_reduce, bytes, sizeof(float));
+    const bool is_direct = way_of(call, links.ranks) == Hierarchy::Way::direct;
+    return mesh().pipeline > 1 && is_direct ? links.direct.ends[0] : -1;
   }
 
   // All data ranks at a place of the pipeline; where no links are known they take no time.
@@ -135,9 +160,16 @@ class SummedAxisBuilder {
                                   : direct_links(mesh().data, {});
   }
 
-  [[nodiscard]] CollectiveCall data_call(TransferRecord::Kind kind, std::size_t bytes) const {
+  // Bytes of an element of the table as it is gathered.
+  [[nodiscard]] std::size_t weight_size() const { return size_of(lists().at(0).plan.compute); }
+
+  // Of gradients of `bytes`, or of their weights, which have `size` bytes an element.
+  [[nodiscard]] CollectiveCall data_call(TransferRecord::Kind kind,
+                                         std::size_t bytes,
+                                         std::size_t size) const {
     return {.kind = kind,
             .elements = bytes / sizeof(float),
+            .element_size = size,
             .order = {.runs = {mesh().data_ranks_of_group(), 1}},
             .hierarchy = mesh().data_hierarchy()};
   }

@@ -146,6 +146,8 @@ class OuterLoop {
   // loaded.
   [[nodiscard]] std::string state_text(std::span<const WorkerProgress> workers) const;
   void load(const std::string& text);
+  // Brings the momentum of a text's run into this method's units. load() does it, too.
+  void convert_momentum(const std::string& text);
 
   // How many workers made a text; 0: an empty text, for ranks that all step together.
   [[nodiscard]] static int workers_of(const std::string& text);
@@ -176,6 +178,8 @@ class OuterLoop {
   void run_codecs(const Workers& workers);
   void finish_round();
   void note_arrival();
+  // In whose steps SlowMo counts its momentum; nothing of methods that count in parameters'.
+  [[nodiscard]] std::optional<double> momentum_rate() const;
   // The optimizer's rate that counts for a round that ends with the step.
   [[nodiscard]] double rate_of(std::int64_t step) const;
   // Its step, without the penalty.

@@ -51,6 +51,7 @@ std::string OuterLoop::state_text(std::span<const WorkerProgress> workers) const
       {"workers", groups_->num_workers()},
       {"last_end", rounds_.last_end},
       {"before", rounds_.before},
+      {"momentum_rate", momentum_rate() ? nlohmann::json(*momentum_rate()) : nlohmann::json()},
       {"period", rounds_.period},
       {"round_has_arrived", has_arrived_},
       {"owed_step",
@@ -96,6 +97,7 @@ void OuterLoop::load(const std::string& text) {
   }
   has_arrived_ = has_arrived;
   travels_ = has_arrived ? state.value("fragment", 0) : 0;
+  convert_momentum(text);
   largest_penalty_ = state.at("penalty").get<double>();
   const auto moved = state.at("moved_squares").get<std::vector<double>>();
   if (moved.size() == moved_squares_.size()) {  // else the penalty is another one now
@@ -104,6 +106,23 @@ void OuterLoop::load(const std::string& text) {
   load_squares(text);
   if (background_ != nullptr && has_arrived_) {
     background_->begin_start(step_of(rounds_.last_end), penalties());
+  }
+}
+
+std::optional<double> OuterLoop::momentum_rate() const {
+  return config_.method == OuterMethod::slowmo ? std::make_optional(rate_of(rounds_.last_end))
+                                               : std::nullopt;
+}
+
+void OuterLoop::convert_momentum(const std::string& text) {
+  const nlohmann::json state = nlohmann::json::parse(text);
+  const auto saved = state.find("momentum_rate");
+  if (saved == state.end() || saved->is_null() != momentum_rate().has_value()) {
+    return;  // it is in the units that it was saved in
+  }
+  const double rate = saved->is_null() ? *momentum_rate() : saved->get<double>();
+  if (rate > 0.0) {
+    memory_.scale_momentum(saved->is_null() ? 1.0 / rate : rate);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "parallel/sync/gradient_buckets.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace slackline {
@@ -19,11 +21,31 @@ Kind kind_of(const Parameter& parameter, const BucketRule& rule) {
   return table && rule.tied_embeddings ? Kind::table : Kind::layers;
 }
 
+// The chunk that a unit belongs to, by its place.
+std::ptrdiff_t chunk_of(const GradientBucket::Unit& unit, const std::vector<ChunkSlice>& chunks) {
+  const auto& [part, layer] = unit;
+  const auto holds = [&](const ChunkSlice& chunk) {
+    switch (part) {
+      case ModelPart::embedding:
+        return chunk.embedding;
+      case ModelPart::head:
+        return chunk.head;
+      case ModelPart::layer:
+        break;
+    }
+    return chunk.first_layer <= layer && layer < chunk.last_layer;
+  };
+  return std::ranges::find_if(chunks, holds) - chunks.begin();
+}
+
 bool has_room(const GradientBucket& bucket,
               const GradientBucket::Unit& unit,
-              std::size_t bucket_bytes) {
-  const bool vectors = bucket.kind == Kind::norms || bucket.kind == Kind::biases;
-  return vectors || bucket.units.back() == unit || bucket.count * sizeof(float) < bucket_bytes;
+              const BucketRule& rule) {
+  if (bucket.kind == Kind::norms || bucket.kind == Kind::biases || bucket.units.back() == unit) {
+    return true;
+  }
+  return bucket.count * sizeof(float) < rule.bucket_bytes &&
+         chunk_of(bucket.units.back(), rule.chunks) == chunk_of(unit, rule.chunks);
 }
 
 // Joins the bucket begun last while that has room; a layer stays together.
@@ -34,7 +56,7 @@ void add(std::vector<GradientBucket>& buckets,
   const GradientBucket::Unit unit{parameter.spec.part, parameter.spec.layer};
   const bool trained = parameter.spec.trained;
   if (buckets.empty() || buckets.back().kind != kind || buckets.back().trained != trained ||
-      !has_room(buckets.back(), unit, rule.bucket_bytes)) {
+      !has_room(buckets.back(), unit, rule)) {
     buckets.push_back({.kind = kind, .trained = trained});
   }
   GradientBucket& bucket = buckets.back();

@@ -30,7 +30,8 @@ class Generator {
     plan_.buckets = gradient_buckets(parameters,
                                      {.tied_embeddings = layout_.tied_table,
                                       .bucket_bytes = by_units ? 0 : layout_.bucket_bytes,
-                                      .biases_apart = layout_.shares_memory()});
+                                      .biases_apart = layout_.shares_memory(),
+                                      .chunks = rank.slice.chunks});
     plan_.compute = layout_.shares_memory() ? layout_.compute : DType::f32;
     plan_.made = units_as_made(rank);
     if (layout_.strategy.parameters != Extent::none) {

@@ -194,7 +194,7 @@ TEST_CASE("the gradient of an activation passes integers within their steps") {
   }
   for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
     for (const ScaleOf scale :
-         {ScaleOf::channel, ScaleOf::token, ScaleOf::group, ScaleOf::tensor}) {
+         {ScaleOf::channel, ScaleOf::token, ScaleOf::group, ScaleOf::tensor, ScaleOf::both}) {
       for (const int bits : {4, 8}) {
         const CodecSetting setting{.kind = CodecKind::quantize,
                                    .bits = bits,

@@ -265,7 +265,11 @@ TEST_CASE("under critical_path a guard judges unless a null turns it off") {
   one["data_gradient"] = 3.0;
   CHECK(max_error(R"(, "guard": {"max_error": {"data_gradient": 3}})") == one);
   CHECK(max_error(R"(, "guard": {"max_error": null})").empty());
+  CHECK(max_error(R"(, "guard": null)").empty());
   CHECK(max_error(R"(, "guard": {"every": 0})").empty());
+  std::map<std::string, double> others = defaults;
+  others.erase("embedding");
+  CHECK(max_error(R"(, "guard": {"max_error": {"embedding": null}})") == others);
   for (const char* policy : {"none", "optimus_cc"}) {
     CHECK(read(fmt::format(R"({{"policy": "{}"}})", policy)).guard.max_error.empty());
   }
@@ -282,6 +286,8 @@ TEST_CASE("the resolved config keeps a guard that is on, off, or left to the pol
   CHECK_THAT(resolved(R"({"policy": "critical_path", "guard": {"max_error": 0.3}})"),
              Contains("\"max_error\": 0.3"));
   CHECK_THAT(resolved(R"({"policy": "critical_path", "guard": {"max_error": null}})"),
+             Contains("\"max_error\": null"));
+  CHECK_THAT(resolved(R"({"policy": "critical_path", "guard": null})"),
              Contains("\"max_error\": null"));
   CHECK_THAT(resolved(R"({"policy": "none"})"), !Contains("max_error"));
 }
@@ -323,9 +329,17 @@ TEST_CASE("sites are checked under every policy, and unknown or reserved ones re
   CHECK(unlike(refusal(R"({"data_gradient": {"codec": "cast", "candidates": [{"codec": "x"}]}})"),
                "data_gradient.candidates.0.codec",
                "quantize") == "");
-  CHECK(unlike(refusal(R"({"tensor_forward": {"codec": "cast"}})"),
-               "tensor_forward",
-               "not built yet") == "");
+  for (const char* planned : {R"("tensor_forward": {"codec": "cast"})",
+                              R"("tensor_backward": {"codec": "cast"})",
+                              R"("pipeline_forward": {"codec": "autoencoder", "size": 8})",
+                              R"("pipeline_forward": {"codec": "cast", "error_feedback": "ef21"})",
+                              R"("pipeline_forward": {"codec": "cast", "from_layer": 2})",
+                              R"("data_gradient": {"codec": "cast", "sum": "two_shot"})",
+                              R"("guard": {"budget": 0.1})"}) {
+    INFO(planned);
+    CHECK_THAT(refusal("{" + std::string(planned) + "}"), Contains("not built yet"));
+  }
+  CHECK(read(R"({"guard": {"budget": null}})").guard.every == 100);
 }
 
 TEST_CASE("rounds take every codec, owe what it leaves out, and scale rows") {

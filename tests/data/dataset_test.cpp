@@ -197,6 +197,11 @@ TEST_CASE("a split that is too short is refused by what to change") {
       Catch::StartsWith(files.directory().file("a.bin")) && Catch::Contains("validation split") &&
           Catch::Contains("+ 1 = 11 tokens") && Catch::Contains("1 of its 20 sequences have 10"));
   REQUIRE_NOTHROW(Dataset(members.valid, {.sequence = 9, .samples = 1}));
+  for (DataMember& member : members.valid) {
+    member.weight = 0.0;  // as where none is given, for it has no sample
+  }
+  REQUIRE_THROWS_WITH(Dataset(members.valid, {.sequence = 10, .samples = 1}),
+                      Catch::Contains("its validation split is too short"));
   REQUIRE_THROWS_AS(open_data(files.config(), 10000, kSequence),
                     FileError);  // tokens beyond the vocabulary
 }

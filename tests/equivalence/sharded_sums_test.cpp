@@ -35,7 +35,8 @@ std::vector<CodecSetting> cut_codecs() {
           quantize(8, ScaleOf::token),
           quantize(4, ScaleOf::channel),
           quantize(2, ScaleOf::group, Rounding::stochastic),
-          quantize(8, ScaleOf::tensor)};
+          quantize(8, ScaleOf::tensor),
+          quantize(2, ScaleOf::both)};
 }
 
 MeshRun run_on(int tensor, int pipeline, int data, DataStrategy strategy) {

@@ -20,7 +20,7 @@ class QuantizeOracle {
 
   [[nodiscard]] double levels() const { return std::ldexp(1.0, format_.bits - 1); }
 
-  // Which scale element (row, column) has.
+  // Which scale element (row, column) has. REQUIRES: it has one.
   [[nodiscard]] std::size_t scale_index(std::size_t row, std::size_t column) const {
     const auto group = static_cast<std::size_t>(std::max<std::int64_t>(1, format_.group));
     switch (format_.shared) {
@@ -31,13 +31,26 @@ class QuantizeOracle {
       case ScaleOf::group:
         return row * ((columns_ + group - 1) / group) + column / group;
       case ScaleOf::tensor:
+      case ScaleOf::both:
         break;
     }
     return 0;
   }
 
-  // Largest magnitudes, rounded to bf16. Finite and not tiny.
+  // What element e is a multiple of the levels of.
+  [[nodiscard]] double scale_of(const std::vector<double>& all, std::size_t e) const {
+    return format_.shared == ScaleOf::both ? all[e / columns_] * all[rows_ + e % columns_]
+                                           : all[scale_index(e / columns_, e % columns_)];
+  }
+
+  [[nodiscard]] double offset() const { return format_.shared == ScaleOf::both ? 0.5 : 0.0; }
+
+  // Largest magnitudes, or root mean squares of rows and columns, rounded to bf16. Finite and not
+  // tiny.
   [[nodiscard]] std::vector<double> scales(const std::vector<double>& x) const {
+    if (format_.shared == ScaleOf::both) {
+      return both_scales(x);
+    }
     std::vector<double> all(static_cast<std::size_t>(
         format_.num_scales(static_cast<std::int64_t>(rows_), static_cast<std::int64_t>(columns_))));
     for (std::size_t e = 0; e < x.size(); ++e) {
@@ -55,8 +68,8 @@ class QuantizeOracle {
     const std::vector<double> all = scales(x);
     std::vector<double> result(x.size());
     for (std::size_t e = 0; e < x.size(); ++e) {
-      const double scale = all[scale_index(e / columns_, e % columns_)];
-      result[e] = levels() + (scale == 0.0 ? 0.0 : x[e] / scale * levels());
+      const double scale = scale_of(all, e);
+      result[e] = levels() - offset() + (scale == 0.0 ? 0.0 : x[e] / scale * levels());
     }
     return result;
   }
@@ -80,13 +93,33 @@ class QuantizeOracle {
                                             const std::vector<double>& all_scales) const {
     std::vector<double> result(codes_of_elements.size());
     for (std::size_t e = 0; e < result.size(); ++e) {
-      const double scale = all_scales[scale_index(e / columns_, e % columns_)];
-      result[e] = (codes_of_elements[e] - levels()) / levels() * scale;
+      const double scale = scale_of(all_scales, e);
+      result[e] = (codes_of_elements[e] - levels() + offset()) / levels() * scale;
     }
     return result;
   }
 
  private:
+  [[nodiscard]] std::vector<double> both_scales(const std::vector<double>& x) const {
+    std::vector<double> squares(rows_ + columns_);
+    double all = 0.0;
+    for (std::size_t e = 0; e < x.size(); ++e) {
+      squares[e / columns_] += x[e] * x[e];
+      squares[rows_ + e % columns_] += x[e] * x[e];
+      all += x[e] * x[e];
+    }
+    const auto rows = static_cast<double>(rows_);
+    const auto columns = static_cast<double>(columns_);
+    const double reach = format_.bits == 2 ? 1.9914 : format_.bits == 4 ? 2.6816 : 3.9373;
+    for (std::size_t i = 0; i < squares.size(); ++i) {
+      const double scale = i < rows_    ? reach * std::sqrt(squares[i] / columns)
+                           : all == 0.0 ? 0.0
+                                        : std::sqrt(squares[i] / rows / (all / rows / columns));
+      squares[i] = static_cast<float>(BFloat16(static_cast<float>(scale)));
+    }
+    return squares;
+  }
+
   QuantizedFormat format_;
   std::size_t rows_;
   std::size_t columns_;

@@ -131,14 +131,13 @@ class Bench:
 
 
 def print_table(bench, seeds, steps):
-    # A line of rounds is the first worker's, that of data ranks all ranks'.
     together = bench.read(TOGETHER, seeds[0])
     print_header("row", "bytes a rank sends a step", "times fewer", *(f"seed {seed}" for seed in seeds), "difference")
     for name in ROWS:
         runs = {seed: run for seed in seeds if (run := bench.read(name, seed))}
         if not runs:
             continue
-        sent = next(iter(runs.values()))["sent_bytes"] / steps / (RANKS if name == TOGETHER else 1)
+        sent = next(iter(runs.values()))["sent_bytes"] / steps / RANKS
         plain = together["sent_bytes"] / steps / RANKS
         pairs = [(run["valid_loss"], base["valid_loss"]) for seed, run in runs.items() if (base := bench.read(TOGETHER, seed))]
         difference = statistics.mean(loss / base - 1 for loss, base in pairs)

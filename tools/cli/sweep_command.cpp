@@ -90,7 +90,7 @@ class SweepRunner {
         steps += steps_to_do(sweep_.points[i]);
       }
     }
-    print_lines(
+    print_progress(
         fmt::format("{}: {} runs, {} to do\n", shown_line(sweep_.dir), rows_.size(), due.size()));
     write_results();
     SweepProgress progress(steps);
@@ -134,7 +134,7 @@ class SweepRunner {
     row.outcome = judge(point, row.summary, *outcome);
     write_results();
     progress.end_run(planned, std::max<std::int64_t>(0, row.summary.steps - begin));
-    print_lines(
+    print_progress(
         fmt::format("{}: {} after {} | {}\n",
                     shown_line(label(i)),
                     shown_line(ending(row)),

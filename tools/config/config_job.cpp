@@ -37,7 +37,8 @@ PlanJob plan_job(const TrainConfig& config) {
           .token_file_bytes = mapped_bytes(config.data),
           .keeps_codec_state =
               config.run.on_nonfinite == OnNonFinite::skip || config.run.eval_every > 0,
-          .chooses_micro_batch = config.parallel.chooses_strategy && !config.batch.micro_given};
+          .chooses_micro_batch = config.parallel.chooses_strategy && !config.batch.micro_given,
+          .cuda_graphs = config.run.cuda_graphs};
 }
 
 std::optional<PlanJob> plan_job_with(const std::string& document,

@@ -41,6 +41,7 @@ RunConfig read_run_config(JsonReader section) {
   run.save_every = section.integer("save_every", {.default_value = 0, .min = 0, .max = kMaxCount});
   run.keep = static_cast<int>(section.integer("keep", {.default_value = 2, .min = 1, .max = 1000}));
   run.on_nonfinite = static_cast<OnNonFinite>(section.choice("on_nonfinite", kOnNonFinite, 0));
+  section.refuse_reserved("stop_seconds");
   run.max_skips = section.integer("max_skips", {.default_value = 10, .min = 1, .max = kMaxCount});
   run.cuda_graphs = section.boolean("cuda_graphs", false);
   run.stream_waits = section.boolean("stream_waits", false);

@@ -13,9 +13,27 @@ namespace slackline {
 
 namespace {
 
+// Refuses codecs for sums that the data strategy takes apart: nothing would code them.
+void require_whole_sums(const PlanHistory& plans, const MeshJob& job) {
+  const DataStrategy& strategy = job.parallel.data_strategy;
+  for (const PlanFromStep& row : plans) {
+    for (const CompressionPlan::Class& one : row.plan.classes) {
+      if (one.codec && one.members.site == schedule::Site::data_gradient &&
+          !strategy.sums_at_once()) {
+        throw ConfigError(
+            fmt::format("it compresses data_gradient, whose sums parallel.data_strategy {} takes "
+                        "apart; use replicate or zero1",
+                        name_of(strategy)));
+      }
+    }
+  }
+}
+
 PlanHistory replayed(const std::string& path, const MeshJob& job) {
   try {
-    return read_plan_file(path, compressible_classes(job), gather_classes(job));
+    PlanHistory plans = read_plan_file(path, compressible_classes(job), gather_classes(job));
+    require_whole_sums(plans, job);
+    return plans;
   } catch (const FileError& problem) {
     throw ConfigError(fmt::format("compress.plan: {}", problem.what()));
   } catch (const ConfigError& problem) {

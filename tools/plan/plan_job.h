@@ -24,6 +24,7 @@ struct PlanJob {
   bool keeps_codec_state = false;
   // Whether "auto" takes a micro-batch as well; the mesh's is the smallest then.
   bool chooses_micro_batch = false;
+  bool cuda_graphs = false;  // which take no strategy whose weights or gradients come with passes
 };
 
 }  // namespace slackline

@@ -19,6 +19,17 @@ using schedule::Seconds;
 
 enum class KnownSeconds { no, yes };
 
+// What of a plan's seconds is known. Without links a transfer's are where they were measured.
+struct KnownOfPlan {
+  KnownSeconds steps = KnownSeconds::no;
+  bool links = false;
+
+  [[nodiscard]] KnownSeconds transfer(Seconds raw) const {
+    constexpr Seconds kLeastMeasured{1e-9};
+    return links || kLeastMeasured < raw ? steps : KnownSeconds::no;
+  }
+};
+
 std::string seconds_json(Seconds seconds, KnownSeconds known) {
   return known == KnownSeconds::yes ? fmt::format("{}", seconds.value) : "null";
 }
@@ -27,7 +38,11 @@ std::string seconds_json(const std::optional<Seconds>& seconds) {
   return seconds ? fmt::format("{}", seconds->value) : "null";
 }
 
-std::string class_json(const PlannedClass& row, KnownSeconds known) {
+KnownOfPlan known_of(const StepPlan& plan, KnownSeconds steps) {
+  return {.steps = steps, .links = plan.links.has_value()};
+}
+
+std::string class_json(const PlannedClass& row, const KnownOfPlan& known) {
   return fmt::format(R"({{"site": "{}", "stage": {}, "phase": "{}", "raw_bytes": {}, )"
                      R"("sent_bytes": {}, "raw_seconds": {}, "encode_seconds": {}, )"
                      R"("decode_seconds": {}, "slack_seconds": {}, "codec": {}, "reason": {}}})",
@@ -36,16 +51,16 @@ std::string class_json(const PlannedClass& row, KnownSeconds known) {
                      schedule::phase_name(row.members.phase),
                      row.raw_bytes,
                      row.sent_bytes,
-                     seconds_json(row.raw, known),
+                     seconds_json(row.raw, known.transfer(row.raw)),
                      seconds_json(row.encode),
                      seconds_json(row.decode),
-                     seconds_json(row.slack, known),
+                     seconds_json(row.slack, known.steps),
                      codec_setting_json(row.codec),
                      json_string(row.reason));
 }
 
 std::vector<std::string> classes_json(const std::vector<PlannedClass>& classes,
-                                      KnownSeconds known) {
+                                      const KnownOfPlan& known) {
   std::vector<std::string> rows;
   rows.reserve(classes.size());
   for (const PlannedClass& row : classes) {
@@ -195,7 +210,7 @@ std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
       round_json(plan),
       stages_json(plan),
       ranks_json(plan),
-      joined(classes_json(plan.classes(), KnownSeconds::yes), ", "),
+      joined(classes_json(plan.classes(), known_of(plan, KnownSeconds::yes)), ", "),
       lists.layouts,
       lists.strategies,
       lists.ways,
@@ -222,7 +237,7 @@ PlanFiles plan_files(const StepPlan& plan) {
   std::vector<std::string> entries;
   entries.reserve(plan.compression.size());
   for (const PlannedClasses& row : plan.compression) {
-    const std::vector<std::string> classes = classes_json(row.classes, known);
+    const std::vector<std::string> classes = classes_json(row.classes, known_of(plan, known));
     entries.push_back(
         fmt::format(R"({{"from_step": {}, "predicted_step_seconds": {}, "classes": [{}{}{}]}})",
                     row.from_step,

@@ -12,6 +12,7 @@
 #include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/timeline/timeline.h"
+#include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_plan.h"
@@ -59,7 +60,7 @@ RankedStrategy ranked(const PlanJob& job, const StepCosts& costs, const LinkSpee
       add_bytes(grouped, {.tensor = tensor, .pipeline = pipeline}, row);
     }
   }
-  row.memory_bytes = largest_memory(job, {});
+  row.memory_bytes = largest_memory(job, compression_plans(job, links));
   return row;
 }
 
@@ -99,15 +100,22 @@ auto order_of(const RankedStrategy& row) {
 
 }  // namespace
 
-bool takes_codecs(const CompressConfig& compress, const DataStrategy& strategy) {
-  const bool has_codecs =
-      compress.policy != CompressionPolicy::none &&
-      (compress.policy == CompressionPolicy::optimus_cc ||
-       compress.sites.contains("data_gradient") || compress.sites.contains("embedding"));
-  const bool gathers =
-      compress.policy != CompressionPolicy::none && compress.sites.contains("parameter_gather");
-  return (!has_codecs || !strategy.has_steps()) &&
-         (!gathers || strategy.parameters != Extent::none);
+bool fits_run(const PlanJob& job, const DataStrategy& strategy) {
+  const CompressConfig& compress = job.compress;
+  const bool compresses = compress.policy != CompressionPolicy::none;
+  const auto codes = [&](const std::string& site) {
+    const bool is_listed = compress.policy == CompressionPolicy::list &&
+                           std::ranges::any_of(compress.classes, [&](const ListedClasses& row) {
+                             return row.site == site;
+                           });
+    return compresses &&
+           (compress.sites.contains(site) || compress.candidates.contains(site) || is_listed);
+  };
+  const bool sums = compress.policy == CompressionPolicy::optimus_cc || codes("data_gradient") ||
+                    codes("embedding");
+  return (!sums || !strategy.has_steps()) &&
+         (!codes("parameter_gather") || strategy.parameters != Extent::none) &&
+         (!job.cuda_graphs || !strategy.shares_passes());
 }
 
 StrategyRanking rank_strategies(const PlanJob& job,
@@ -118,10 +126,13 @@ StrategyRanking rank_strategies(const PlanJob& job,
     PlanJob candidate = job;
     candidate.mesh.parallel.data_strategy = strategy;
     candidate.mesh.parallel.ways.reset();
+    if (job.outer.is_on()) {  // a worker is one group
+      candidate.mesh.parallel.group = candidate.mesh.parallel.data;
+    }
     candidate.mesh.parallel = with_decided_groups(candidate, links);
     candidate.mesh.parallel.chooses_strategy = false;
     if (!differs(candidate.mesh.parallel) ||
-        !takes_codecs(job.compress, candidate.mesh.parallel.data_strategy)) {
+        !fits_run(job, candidate.mesh.parallel.data_strategy)) {
       continue;
     }
     std::optional<RankedStrategy> best;

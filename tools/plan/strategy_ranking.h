@@ -22,12 +22,13 @@ struct RankedStrategy {
   bool fits = true;
 };
 
-// Whether the config's codecs have the sums and gathers that they are for under a strategy.
-[[nodiscard]] bool takes_codecs(const CompressConfig& compress, const DataStrategy& strategy);
+// Whether the config's codecs have the sums and gathers that they are for under a strategy, and its
+// CUDA graphs the weights and gradients.
+[[nodiscard]] bool fits_run(const PlanJob& job, const DataStrategy& strategy);
 
 // Every strategy that differs on the layout. Those that fit come first, by the shorter step, then
 // by fewer bytes between groups, then by less memory; the others follow by less memory. Those that
-// the job's codecs do not sit on are left out.
+// the job does not fit are left out.
 struct StrategyRanking {
   std::vector<RankedStrategy> rows{};
   std::size_t memory_limit = 0;  // of a device; 0: not known

@@ -168,7 +168,7 @@ void decide_layout(Communicator& world,
   }
   Lines said;
   const std::optional<KeptLayout> kept = kept_layout(config, resume);
-  if (kept && takes_codecs(config.compress, kept->strategy)) {
+  if (kept && fits_run(plan_job(config), kept->strategy)) {
     keep(*kept, links, config);
     said = Lines{fmt::format(
         "parallel.data_strategy: {} is kept from {}", name_of(kept->strategy), kept->checkpoint)};

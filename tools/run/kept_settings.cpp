@@ -211,6 +211,9 @@ std::string resolved_text(const std::string& text, const TrainConfig& config) {
   if (config.parallel.groups_apart) {
     resolved["parallel"]["group"] = config.parallel.group;
   }
+  if (resolved["parallel"]["data_strategy"] == "auto") {
+    resolved["parallel"]["data_strategy"] = name_of(config.parallel.data_strategy);
+  }
   resolved["batch"]["micro"] = config.batch.micro;
   resolved["optimizer"]["decay_embeddings"] = config.optimizer.decay_embeddings;
   return resolved.dump(kIndent) + "\n";

@@ -30,7 +30,7 @@ void note_errors(const StepRecord& record, Channels& channels) {
   const CompressionPlan& plan = plan_at(channels.plans(), record.step).plan;
   for (const ClassQuality& quality : record.compression) {
     const CodecSetting& codec = *plan.setting_of(quality.members);
-    const double lost = lost_share(quality, codec.error_feedback);
+    const double lost = lost_share(quality, codec);
     if (std::isfinite(lost)) {
       channels.errors().note_sample(
           {.members = quality.members, .codec = codec, .relative_error = lost});
@@ -100,7 +100,7 @@ void PlanKeeper::guard(const StepRecord& record) {
     for (const std::string& change : next->changes) {
       log_info(change);
     }
-    write_plan();
+    static_cast<void>(write_plan(next->plan.from_step));
   }
 }
 
@@ -150,7 +150,7 @@ void PlanKeeper::tell_costs(StepCosts costs, double measured_seconds) {
   costs.errors = model_->channels().errors();
   costs_ = std::move(costs);
   directory_->write_costs(cost_file_text(*costs_));
-  const double predicted = write_plan();
+  const double predicted = write_plan(measured().last);
   const bool rehearses = config_->device == Device::rehearsal;
   const NetworkConfig& network = config_->network;
   const std::string links_from =
@@ -173,7 +173,7 @@ void PlanKeeper::choose_plan() {
     log_info("critical_path: what is compressed stays as it was");
     return;
   }
-  const double predicted = write_plan();
+  const double predicted = write_plan(chosen->from_step);
   const auto compressed = std::ranges::count_if(
       chosen->plan.classes,
       [](const CompressionPlan::Class& row) { return row.codec.has_value(); });
@@ -186,14 +186,17 @@ void PlanKeeper::choose_plan() {
                   predicted));
 }
 
-double PlanKeeper::write_plan() const {
+double PlanKeeper::write_plan(std::int64_t step) const {
   const PlanHistory& plans = model_->channels().plans();
   // A rehearsal's plan was made before it began, from costs that it obeys.
   const bool by_costs = costs_ && config_->device != Device::rehearsal;
   const StepPlan plan = by_costs ? make_step_plan(plan_job(*config_), costs_, options_.links, plans)
                                  : read_step_plan(plan_job(*config_), {}, probed_links(), plans);
   directory_->write_plan(plan_files(plan));
-  return plan.timeline.step.value;
+  const auto begins_later = [&](const PlannedClasses& row) { return row.from_step > step; };
+  const auto later = std::ranges::find_if(plan.compression, begins_later);
+  return later == plan.compression.begin() ? plan.timeline.step.value
+                                           : std::prev(later)->step.value;
 }
 
 LinkSpeeds PlanKeeper::probed_links() const {

@@ -150,6 +150,7 @@ void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer
     if (owed) {
       outer->make_owed_step(*owed, [&](const std::string& name) { return owes(checkpoint, name); });
     }
+    outer->convert_momentum(text);
   } else if (owed) {
     make_owed_step(checkpoint, *owed, model);
   }

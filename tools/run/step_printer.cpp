@@ -24,7 +24,7 @@ void StepPrinter::print(const StepRecord& record) {
     redraw_line(Output::standard, line);  // replaced by the next step's where this one is not due
   }
   if (due) {
-    print_lines(redraws ? "\n" : line + "\n");
+    print_progress(redraws ? "\n" : line + "\n");
   }
 }
 

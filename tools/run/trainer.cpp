@@ -467,7 +467,7 @@ bool Trainer::evaluate_when_due(std::int64_t step) {
   }
   if (loss && is_first_rank()) {
     directory_.record_evaluation(step, *loss);
-    print_lines(
+    print_progress(
         fmt::format("step {}/{} | validation loss {:.4f}\n", step, config_.run.steps, *loss));
   }
   return loss.has_value();

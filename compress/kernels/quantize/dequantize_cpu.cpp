@@ -2,8 +2,9 @@
 #include "compress/kernels/quantize/quantize_simd.h"
 #include "compress/kernels/quantize/quantize_strips.h"
 
-// One reading of the codes and one pass over the output. Level and scale have eight bits each:
-// their product is exact, and an update is rounded once.
+// One reading of the codes and one pass over the output. A level has eight bits and a scale as
+// many, or twice as many where it is a product: their product is exact, and an update is rounded
+// once.
 namespace slackline::cpu {
 
 namespace {
@@ -11,18 +12,24 @@ namespace {
 namespace hn = simd::hn;
 using simd::Floats;
 
-// scales_of(i, part) gives the scales of out[i] and its neighbours; `step` is 2^-f. Codes may be
-// read beyond the last one.
+// The levels of codes: code * step - below_zero.
+struct Levels {
+  float step;
+  float below_zero;
+};
+
+// scales_of(i, part) gives the scales of out[i] and its neighbours. Codes may be read beyond the
+// last one.
 template <Update update, typename ScalesOf>
 void update_elements(const std::uint8_t* codes,
-                     float step,
+                     const Levels& levels,
                      std::span<float> out,
                      const ScalesOf& scales_of) {
   const hn::Rebind<std::uint8_t, simd::FloatTag> bytes;
   simd::for_each_vector(out.size(), [&](std::size_t i, auto part) {
     const auto wide = hn::PromoteTo(simd::kInts, hn::LoadU(bytes, codes + i));
     const Floats code = hn::ConvertTo(simd::kFloats, wide);
-    const Floats level = hn::MulSub(code, simd::splat(step), simd::splat(1.0F));
+    const Floats level = hn::MulSub(code, simd::splat(levels.step), simd::splat(levels.below_zero));
     const Floats scale = scales_of(i, part);
     float* to = out.data() + i;
     if constexpr (update == Update::write) {
@@ -43,7 +50,8 @@ class Unpacker {
         columns_(columns),
         group_(group_size(from.format, columns)),
         groups_per_row_((columns + group_ - 1) / group_),
-        step_(1.0F / static_cast<float>(1U << (bits_ - 1U))),
+        levels_(levels_of(from.format)),
+        rows_(static_cast<std::size_t>(from.packed.dim(0))),
         row_bytes_(static_cast<std::size_t>(from.packed.dim(1))),
         scales_(from.scales.data<BFloat16>()),
         packed_(from.packed.data<std::uint8_t>()) {}
@@ -63,12 +71,25 @@ class Unpacker {
   }
 
  private:
+  static Levels levels_of(const QuantizedFormat& format) {
+    const float step = 1.0F / static_cast<float>(1U << static_cast<unsigned>(format.bits - 1));
+    return {.step = step, .below_zero = 1.0F - format.offset() * step};
+  }
+
   template <Update update>
   void update_chunk(const Strip& chunk, const std::uint8_t* codes, float* out) const {
     const std::span<float> to(out, chunk.count);
     if (shared_ == ScaleOf::channel) {
-      update_elements<update>(codes, step_, to, [&](std::size_t i, auto part) {
+      update_elements<update>(codes, levels_, to, [&](std::size_t i, auto part) {
         return simd::load(scales_ + chunk.column + i, part);
+      });
+      return;
+    }
+    if (shared_ == ScaleOf::both) {
+      const Floats row = simd::splat(static_cast<float>(scales_[chunk.row]));
+      const BFloat16* columns = scales_ + rows_ + chunk.column;
+      update_elements<update>(codes, levels_, to, [&](std::size_t i, auto part) {
+        return hn::Mul(row, simd::load(columns + i, part));
       });
       return;
     }
@@ -79,7 +100,7 @@ class Unpacker {
       for_each_group(group_, chunk.column, chunk.count, [&](std::size_t group, const Run& run) {
         const Floats scale = simd::splat(scale_of(group));
         update_elements<update>(codes + run.first,
-                                step_,
+                                levels_,
                                 to.subspan(run.first, run.count),
                                 [&](std::size_t /*i*/, auto /*part*/) { return scale; });
       });
@@ -88,7 +109,7 @@ class Unpacker {
     ChunkFactors all;
     spread_factors(group_, chunk.column, chunk.count, scale_of, all);
     update_elements<update>(
-        codes, step_, to, [&](std::size_t i, auto /*part*/) { return simd::load(all + i); });
+        codes, levels_, to, [&](std::size_t i, auto /*part*/) { return simd::load(all + i); });
   }
 
   unsigned bits_;
@@ -96,7 +117,8 @@ class Unpacker {
   std::size_t columns_;
   std::size_t group_;
   std::size_t groups_per_row_;
-  float step_;
+  Levels levels_;
+  std::size_t rows_;
   std::size_t row_bytes_;
   const BFloat16* scales_;
   const std::uint8_t* packed_;

@@ -1,8 +1,8 @@
 #include "compress/kernels/quantize/quantize_scales.h"
 #include "core/cuda/launch.h"
 
-// A thread for each byte of codes. Level and scale have eight bits each: their product is exact,
-// and an update is rounded once.
+// A thread for each byte of codes. A level has eight bits and a scale as many, or twice as many
+// where it is a product: their product is exact, and an update is rounded once.
 namespace slackline::cuda {
 
 namespace {
@@ -13,6 +13,7 @@ template <int bits, Update update>
 __global__ void __launch_bounds__(kThreads) unpack_kernel(std::int64_t rows,
                                                           std::int64_t columns,
                                                           ScaleMap map,
+                                                          float below_zero,
                                                           std::int64_t row_bytes,
                                                           const BFloat16* scales,
                                                           const std::uint8_t* packed,
@@ -33,8 +34,8 @@ __global__ void __launch_bounds__(kThreads) unpack_kernel(std::int64_t rows,
       break;
     }
     const unsigned code = byte >> (bits * k) & ((1U << bits) - 1U);
-    const float level = fmaf(static_cast<float>(code), kStep, -1.0F);
-    const float scale = to_float(scales[map.of(row, column)]);
+    const float level = fmaf(static_cast<float>(code), kStep, -below_zero);
+    const float scale = map.scale(scales, row, column);
     float& to = out[row * columns + column];
     to = update == Update::write ? level * scale
          : update == Update::add ? fmaf(level, scale, to)
@@ -51,7 +52,8 @@ void start(StreamView stream, const QuantizedMatrix& from, const Tensor& out, Up
            kernel,
            out.dim(0),
            columns,
-           ScaleMap(from.format, columns),
+           ScaleMap(from.format, out.dim(0), columns),
+           1.0F - from.format.offset() / static_cast<float>(1 << (bits - 1)),
            from.packed.dim(1),
            from.scales.data<BFloat16>(),
            from.packed.data<std::uint8_t>(),

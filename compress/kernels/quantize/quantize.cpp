@@ -52,6 +52,8 @@ std::int64_t QuantizedFormat::num_scales(std::int64_t rows, std::int64_t columns
       return rows;
     case ScaleOf::group:
       return rows * divided_up(columns, group);
+    case ScaleOf::both:
+      return rows + columns;
     case ScaleOf::tensor:
       break;
   }

@@ -13,11 +13,18 @@
 namespace slackline {
 
 // How a matrix is held in few bits an element. With f = bits - 1 and S the scale of an element, its
-// code c stands for (c - 2^f) / 2^f * S: exact in f32.
+// code c stands for (c - 2^f) / 2^f * S, under ScaleOf::both for (c - 2^f + 1/2) / 2^f * S: exact
+// in f32.
 struct QuantizedFormat {
   int bits = 8;  // 2, 4 or 8
   ScaleOf shared = ScaleOf::token;
   std::int64_t group = 0;  // of ScaleOf::group
+
+  // Whether levels stand between zero and its neighbours, in place of on them.
+  [[nodiscard]] constexpr bool is_between() const { return shared == ScaleOf::both; }
+
+  // By how much of a code they are higher then.
+  [[nodiscard]] constexpr float offset() const { return is_between() ? 0.5F : 0.0F; }
 
   [[nodiscard]] std::int64_t num_scales(std::int64_t rows, std::int64_t columns) const;
   [[nodiscard]] std::int64_t row_bytes(std::int64_t columns) const;
@@ -25,7 +32,8 @@ struct QuantizedFormat {
 
 struct QuantizedMatrix {
   QuantizedFormat format{};
-  Tensor scales{};  // bf16 (num_scales): by column, by row, or by row and group
+  Tensor
+      scales{};  // bf16 (num_scales): by column, by row, by row and group, or rows before columns
   Tensor packed{};  // u8 (rows, row_bytes): codes of neighbours share a byte, low bits first; what
                     // is left of a row's last byte holds the code of zero
 };
@@ -46,6 +54,13 @@ struct RoundingKey {
 // is rounded to float: only where S is a power of two is what would be a tie always taken for one.
 // Scales below 2^-119 count as zero: so do their elements. An Inf, a NaN or a magnitude of 2^127 or
 // more makes its scale Inf or NaN, and so all that shares it.
+//
+// Under ScaleOf::both S = r[row] c[column]. With R and C the mean squares of rows and columns, A
+// that of all, and k = normal_reach(): r = k sqrt(R) and c = sqrt(C / A), each rounded to bf16. A
+// matrix whose elements have deviations a[row] b[column] has such scales; of normal elements the
+// levels lose least, and what lies beyond the last one is clipped. c - 2^f = x * (2^f / S) - 1/2,
+// rounded. Rows below 2^-66 and columns below 2^-52 of the others count as zero; a norm that is not
+// below 2^127 makes all scales NaN.
 // The same bits for any number of threads.
 struct Quantize {
   Tensor x{};    // f32 (rows, columns); at least one column
@@ -53,6 +68,12 @@ struct Quantize {
   QuantizedMatrix to{};
   std::optional<RoundingKey> stochastic{};
 };
+
+// The most that evenly spaced levels stand for, with which normal values of deviation 1 lose least
+// (J. Max, Quantizing for minimum distortion, 1960).
+constexpr double normal_reach(int bits) {
+  return bits == 2 ? 1.9914 : bits == 4 ? 2.6816 : 3.9373;
+}
 
 void quantize(StreamView stream, const Quantize& args);
 

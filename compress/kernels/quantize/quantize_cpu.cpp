@@ -1,3 +1,7 @@
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
 #include <vector>
 
 #include "compress/kernels/quantize/quantize.h"
@@ -101,6 +105,37 @@ void find_column_maxima(const Source& source,
   }
 }
 
+// Adds the squares of the rows of a panel to those of its columns, in double: of_columns, which
+// are set, and one number for each row.
+void add_squares(const Source& source,
+                 std::size_t columns,
+                 const Strip& panel,
+                 std::size_t num_rows,
+                 double* of_columns,
+                 double* of_rows) {
+  constexpr std::size_t kSums = 8;  // of a row, independent, to hide the latency
+  std::fill_n(of_columns, panel.count, 0.0);
+  for (std::size_t row = 0; row < num_rows; ++row) {
+    const float* x = source.make((panel.row + row) * columns + panel.column, panel.count);
+    std::array<double, kSums> sums{};
+    const auto add = [&](std::size_t c, std::size_t k) {
+      const double square = static_cast<double>(x[c]) * static_cast<double>(x[c]);
+      of_columns[c] += square;
+      sums[k] += square;
+    };
+    std::size_t c = 0;
+    for (; c + kSums <= panel.count; c += kSums) {
+      for (std::size_t k = 0; k < kSums; ++k) {
+        add(c + k, k);
+      }
+    }
+    for (; c < panel.count; ++c) {
+      add(c, 0);
+    }
+    of_rows[row] = std::accumulate(sums.begin(), sums.end(), 0.0);
+  }
+}
+
 class Quantizer {
  public:
   Quantizer(StreamView stream, const Quantize& args)
@@ -146,6 +181,27 @@ class Quantizer {
     });
   }
 
+  void quantize_both(int bits) const {
+    ArenaScope scratch(stream_.workspace());
+    const auto width = padded(static_cast<std::int64_t>(columns_));
+    const Tensor rows = scratch.allocate(DType::f32, {static_cast<std::int64_t>(rows_)});
+    const Tensor columns = scratch.allocate(DType::f32, {width});
+    make_both_scales(normal_reach(bits), rows.span<float>(), columns.span<float>());
+    const float* of_rows = rows.data<float>();
+    const float* of_columns = columns.data<float>();
+    for_each_strip(stream_, Strips(rows_, columns_, 1), Order::backwards, [&](const Strip& strip) {
+      ChunkFactors factors;
+      const Floats row = simd::splat(of_rows[strip.row]);
+      pack(strip, [&](std::size_t first, std::size_t count) {
+        const float* from = of_columns + strip.column + first;
+        simd::for_each_vector(count, [&](std::size_t i, auto part) {
+          simd::store(hn::Mul(row, simd::load(from + i, part)), factors + i, part);
+        });
+        return static_cast<const float*>(factors);
+      });
+    });
+  }
+
   void quantize_whole() const {
     alignas(64) std::int32_t maxima[simd::kLanes] = {max_of_all()};
     float factor[simd::kLanes];
@@ -181,6 +237,92 @@ class Quantizer {
       largest = std::max(largest, maximum);
     }
     return largest;
+  }
+
+  // Stores the scales of rows and columns, and their factors, whose product is an element's.
+  void make_both_scales(double reach,
+                        std::span<float> row_factors,
+                        std::span<float> column_factors) const {
+    const RowBlocks blocks(static_cast<std::int64_t>(rows_));
+    const std::size_t num_panels = (columns_ + kColumnsPerPanel - 1) / kColumnsPerPanel;
+    ArenaScope scope(stream_.workspace());
+    double* of_columns = doubles(scope, blocks.num_blocks * columns_);
+    double* of_rows = doubles(scope, num_panels * rows_);
+    stream_.pool().parallel_for(
+        blocks.num_blocks * num_panels, [&](std::size_t task, int /*thread*/) {
+          const std::size_t block = task / num_panels;
+          const std::size_t panel = task % num_panels;
+          const std::size_t column = panel * kColumnsPerPanel;
+          const Strip strip{
+              blocks.begin(block), column, std::min(kColumnsPerPanel, columns_ - column)};
+          add_squares(source_,
+                      columns_,
+                      strip,
+                      blocks.end(block) - strip.row,
+                      of_columns + block * columns_ + column,
+                      of_rows + panel * rows_ + strip.row);
+        });
+    double all = 0.0;
+    for (std::size_t row = 0; row < rows_; ++row) {
+      double squares = 0.0;
+      for (std::size_t panel = 0; panel < num_panels; ++panel) {
+        squares += of_rows[panel * rows_ + row];
+      }
+      of_rows[row] = squares;
+      all += squares;
+    }
+    const BothScales scales{.reach = reach,
+                            .rows = static_cast<double>(rows_),
+                            .columns = static_cast<double>(columns_),
+                            .all = all};
+    for (std::size_t row = 0; row < rows_; ++row) {
+      scales_[row] = scales.of_row(of_rows[row]);
+      row_factors[row] = factor_of(scales_[row], packer_.levels());
+    }
+    for (std::size_t c = 0; c < columns_; ++c) {
+      double squares = 0.0;
+      for (std::size_t block = 0; block < blocks.num_blocks; ++block) {
+        squares += of_columns[block * columns_ + c];
+      }
+      scales_[rows_ + c] = scales.of_column(squares);
+      column_factors[c] = factor_of(scales_[rows_ + c], 1.0F);
+    }
+  }
+
+  // Makes scales of sums of squares.
+  struct BothScales {
+    double reach;
+    double rows;
+    double columns;
+    double all;
+
+    [[nodiscard]] bool is_finite() const { return all < 0x1p254; }
+
+    [[nodiscard]] BFloat16 of_row(double squares) const {
+      return rounded(reach * std::sqrt(squares / columns), 0x1p-66);
+    }
+
+    [[nodiscard]] BFloat16 of_column(double squares) const {
+      return rounded(all > 0.0 ? std::sqrt(squares / rows / (all / (rows * columns))) : 0.0,
+                     0x1p-52);
+    }
+
+    [[nodiscard]] BFloat16 rounded(double scale, double smallest) const {
+      if (!is_finite()) {
+        return BFloat16(std::numeric_limits<float>::quiet_NaN());
+      }
+      return BFloat16(scale < smallest ? 0.0F : static_cast<float>(scale));
+    }
+  };
+
+  // Returns levels / scale; 0 where the scale is 0 or NaN.
+  static float factor_of(BFloat16 scale, float levels) {
+    const auto value = static_cast<float>(scale);
+    return value > 0.0F ? levels / value : 0.0F;
+  }
+
+  static double* doubles(ArenaScope& scope, std::size_t count) {
+    return scope.allocate(DType::f64, {static_cast<std::int64_t>(count)}).data<double>();
   }
 
   // Stores the columns' scales and returns their factors, made in `scratch`.
@@ -235,14 +377,23 @@ void quantize(StreamView stream, const Quantize& args) {
           group_size(args.to.format, static_cast<std::size_t>(args.x.dim(1))));
     case ScaleOf::tensor:
       return quantizer.quantize_whole();
+    case ScaleOf::both:
+      return quantizer.quantize_both(args.to.format.bits);
   }
 }
 
 std::size_t quantize_workspace_bytes(ScaleOf shared, std::int64_t rows, std::int64_t columns) {
+  const auto num_blocks = static_cast<std::int64_t>(RowBlocks(rows).num_blocks);
+  if (shared == ScaleOf::both) {
+    const std::int64_t panels = (columns + std::int64_t{kColumnsPerPanel} - 1) / kColumnsPerPanel;
+    return Arena::aligned_bytes(DType::f32, {rows}) +
+           Arena::aligned_bytes(DType::f32, {padded(columns)}) +
+           Arena::aligned_bytes(DType::f64, {num_blocks * columns}) +
+           Arena::aligned_bytes(DType::f64, {panels * rows});
+  }
   if (shared != ScaleOf::channel) {
     return 0;
   }
-  const auto num_blocks = static_cast<std::int64_t>(RowBlocks(rows).num_blocks);
   return Arena::aligned_bytes(DType::i32, {num_blocks, padded(columns)}) +
          Arena::aligned_bytes(DType::f32, {padded(columns)});
 }

@@ -120,6 +120,82 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A warp for each row.
+__global__ void __launch_bounds__(kThreads) row_squares_kernel(Source source, double* of_rows) {
+  const std::int64_t row = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) / kWarp;
+  if (row >= source.rows) {
+    return;
+  }
+  double sum = 0.0;
+  for (std::int64_t column = threadIdx.x % kWarp; column < source.columns; column += kWarp) {
+    const double value = source.make(row * source.columns + column);
+    sum = fma(value, value, sum);
+  }
+  for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    sum += __shfl_xor_sync(kAllLanes, sum, static_cast<int>(lanes));
+  }
+  if (threadIdx.x % kWarp == 0) {
+    of_rows[row] = sum;
+  }
+}
+
+// A block for a warp's columns, whose rows its warps take in turns. Of sums that are made.
+__global__ void __launch_bounds__(kThreads)
+    column_squares_kernel(Source source, double* of_columns) {
+  __shared__ double sums[kWarps][kWarp];
+  const unsigned lane = threadIdx.x % kWarp;
+  const unsigned warp = threadIdx.x / kWarp;
+  const std::int64_t column = std::int64_t{blockIdx.x} * kWarp + lane;
+  double sum = 0.0;
+  if (column < source.columns) {
+    for (std::int64_t row = warp; row < source.rows; row += kWarps) {
+      const double value = source.value(row * source.columns + column);
+      sum = fma(value, value, sum);
+    }
+  }
+  sums[warp][lane] = sum;
+  __syncthreads();
+  if (warp == 0 && column < source.columns) {
+    for (unsigned other = 1; other < kWarps; ++other) {
+      sum += sums[other][lane];
+    }
+    of_columns[column] = sum;
+  }
+}
+
+// One block.
+__global__ void __launch_bounds__(kThreads)
+    add_squares_kernel(const double* of_rows, std::int64_t rows, double* all) {
+  __shared__ double sums[kThreads];
+  double sum = 0.0;
+  for (std::int64_t row = threadIdx.x; row < rows; row += kThreads) {
+    sum += of_rows[row];
+  }
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (unsigned other = 1; other < kThreads; ++other) {
+      sum += sums[other];
+    }
+    *all = sum;
+  }
+}
+
+// A thread for each row, and behind them for each column.
+__global__ void __launch_bounds__(kThreads) store_both_scales_kernel(BothScales of,
+                                                                     const double* squares,
+                                                                     std::int64_t rows,
+                                                                     std::int64_t columns,
+                                                                     BFloat16* scales) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const double all = squares[rows + columns];
+  if (i < rows) {
+    scales[i] = of.of_row(squares[i], all);
+  } else if (i < rows + columns) {
+    scales[i] = of.of_column(squares[i], all);
+  }
+}
+
 struct RoundingOffsets {
   bool is_random;
   DropoutKey words;
@@ -150,6 +226,7 @@ template <int bits>
 __global__ void __launch_bounds__(kThreads) pack_kernel(Source source,
                                                         ScaleMap map,
                                                         RoundingOffsets rounding,
+                                                        float below,
                                                         std::int64_t row_bytes,
                                                         const BFloat16* scales,
                                                         std::uint8_t* packed) {
@@ -169,11 +246,14 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(Source source,
     int code = static_cast<int>(kLevels);  // zero's
     if (column < source.columns) {
       const std::int64_t at = row * source.columns + column;
-      const float factor = factor_of(scales[map.of(row, column)], kLevels);
+      const float factor = map.factor(scales, row, column, kLevels);
       const float value = source.value(at);
       if (rounding.is_random) {
-        const float moved = fmaf(value, factor, rounding.offset(static_cast<std::uint64_t>(at)));
+        const float drawn = rounding.offset(static_cast<std::uint64_t>(at)) - below;
+        const float moved = fmaf(value, factor, drawn);
         code = integer(floorf(moved) + (kRounder + kLevels));
+      } else if (below > 0.0F) {
+        code = integer(fmaf(value, factor, -below) + (kRounder + kLevels));
       } else {
         code = integer(fmaf(value, factor, kRounder + kLevels));
       }
@@ -239,10 +319,43 @@ void make_group_scales(StreamView stream,
   }
 }
 
-void make_scales(StreamView stream,
-                 const Source& source,
-                 const ScaleMap& map,
-                 const Tensor& scales) {
+void make_both_scales(StreamView stream, const Source& source, double reach, const Tensor& scales) {
+  ArenaScope scratch(stream.workspace());
+  const std::int64_t num_scales = source.rows + source.columns;
+  const Tensor sums = scratch.allocate(DType::f64, {num_scales + 1});
+  auto* squares = sums.data<double>();
+  if (source.rows > 0) {
+    launch(stream,
+           {.grid = blocks_for(static_cast<std::size_t>(source.rows), kWarps), .block = kThreads},
+           row_squares_kernel,
+           source,
+           squares);
+  }
+  launch(stream,
+         {.grid = blocks_for(static_cast<std::size_t>(source.columns), kWarp), .block = kThreads},
+         column_squares_kernel,
+         source,
+         squares + source.rows);
+  launch(stream,
+         {.grid = 1, .block = kThreads},
+         add_squares_kernel,
+         static_cast<const double*>(squares),
+         source.rows,
+         squares + num_scales);
+  launch(stream,
+         {.grid = blocks_for(static_cast<std::size_t>(num_scales), kThreads), .block = kThreads},
+         store_both_scales_kernel,
+         BothScales{.reach = reach,
+                    .rows = static_cast<double>(source.rows),
+                    .columns = static_cast<double>(source.columns)},
+         static_cast<const double*>(squares),
+         source.rows,
+         source.columns,
+         scales.data<BFloat16>());
+}
+
+void make_scales(
+    StreamView stream, const Source& source, const ScaleMap& map, int bits, const Tensor& scales) {
   const auto count = static_cast<std::size_t>(source.rows * source.columns);
   if (map.shared == ScaleOf::channel) {
     make_shared_scales(stream, scales, [&](std::uint32_t* maxima) {
@@ -258,6 +371,8 @@ void make_scales(StreamView stream,
              source,
              maxima);
     });
+  } else if (map.shared == ScaleOf::both) {
+    make_both_scales(stream, source, normal_reach(bits), scales);
   } else {
     make_group_scales(stream, source, map, scales);
   }
@@ -268,8 +383,8 @@ void make_scales(StreamView stream,
 void quantize(StreamView stream, const Quantize& args) {
   const Source source = source_of(args);
   const auto& to = args.to;
-  const ScaleMap map(to.format, source.columns);
-  make_scales(stream, source, map, to.scales);
+  const ScaleMap map(to.format, source.rows, source.columns);
+  make_scales(stream, source, map, to.format.bits, to.scales);
   const auto start = [&](auto kernel) {
     launch(stream,
            {.grid = blocks_for(to.packed.num_elements(), kThreads), .block = kThreads},
@@ -277,6 +392,7 @@ void quantize(StreamView stream, const Quantize& args) {
            source,
            map,
            rounding_of(args),
+           to.format.offset(),
            to.packed.dim(1),
            to.scales.data<BFloat16>(),
            to.packed.data<std::uint8_t>());
@@ -286,8 +402,9 @@ void quantize(StreamView stream, const Quantize& args) {
                         : start(pack_kernel<2>);
 }
 
-std::size_t quantize_workspace_bytes(ScaleOf shared, std::int64_t /*rows*/, std::int64_t columns) {
+std::size_t quantize_workspace_bytes(ScaleOf shared, std::int64_t rows, std::int64_t columns) {
   return shared == ScaleOf::channel  ? Arena::aligned_bytes(DType::u32, {columns})
+         : shared == ScaleOf::both   ? Arena::aligned_bytes(DType::f64, {rows + columns + 1})
          : shared == ScaleOf::tensor ? Arena::aligned_bytes(DType::u32, {1})
                                      : 0;
 }

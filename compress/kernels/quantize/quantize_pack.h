@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -64,6 +65,7 @@ class CodePacker {
  public:
   CodePacker(const Quantize& args, std::size_t columns)
       : bits_(static_cast<unsigned>(args.to.format.bits)),
+        offset_(args.to.format.offset()),
         columns_(columns),
         row_bytes_(static_cast<std::size_t>(args.to.packed.dim(1))),
         packed_(args.to.packed.data<std::uint8_t>()),
@@ -85,7 +87,12 @@ class CodePacker {
                         .factors = factors_of(first, count),
                         .ahead = {ahead.x + first, ahead.sum + first},
                         .first_element = strip.row * columns_ + column};
-      key_ ? round_at_random(chunk, codes) : round_to_nearest(chunk, codes);
+      key_              ? round_at_random(chunk, codes)
+      : offset_ == 0.0F ? round_to_nearest(chunk, codes)
+                        : round_to_nearest_between(chunk, codes);
+      if (key_ && offset_ != 0.0F) {  // no level is zero, so that random numbers show
+        std::fill_n(codes + count, (kChunk - count) % simd::kCodes, zero_code());
+      }
       std::uint8_t* to = row + column * bits_ / 8;
       bits_ == 8   ? simd::pack_all<8>(codes, count, to)
       : bits_ == 4 ? simd::pack_all<4>(codes, count, to)
@@ -94,6 +101,10 @@ class CodePacker {
   }
 
  private:
+  [[nodiscard]] std::uint8_t zero_code() const {
+    return static_cast<std::uint8_t>(1U << (bits_ - 1U));
+  }
+
   struct Chunk {
     std::span<const float> x;
     const float* factors;
@@ -109,18 +120,30 @@ class CodePacker {
     make_codes(chunk.x, chunk.factors, chunk.ahead, round, codes);
   }
 
+  void round_to_nearest_between(const Chunk& chunk, std::uint8_t* codes) const {
+    const auto to_code = simd::splat(simd::kRounder + levels());
+    const auto offset = simd::splat(offset_);
+    const auto round = [&](simd::Floats x, simd::Floats factor, std::size_t /*i*/) {
+      return simd::integers(simd::hn::Add(simd::hn::MulSub(x, factor, offset), to_code));
+    };
+    make_codes(chunk.x, chunk.factors, chunk.ahead, round, codes);
+  }
+
   void round_at_random(const Chunk& chunk, std::uint8_t* codes) const {
     RandomOffsets offsets(*key_);
     offsets.draw(key_->first_element + chunk.first_element, chunk.x.size());
+    const auto offset = simd::splat(offset_);
     const auto to_code = simd::splat(simd::kRounder + levels());
     const auto round = [&](simd::Floats x, simd::Floats factor, std::size_t i) {
-      const auto moved = simd::hn::MulAdd(x, factor, offsets.vector(i));
+      const auto drawn = simd::hn::Sub(offsets.vector(i), offset);
+      const auto moved = simd::hn::MulAdd(x, factor, drawn);
       return simd::integers(simd::hn::Add(simd::hn::Floor(moved), to_code));
     };
     make_codes(chunk.x, chunk.factors, chunk.ahead, round, codes);
   }
 
   unsigned bits_;
+  float offset_;
   std::size_t columns_;
   std::size_t row_bytes_;
   std::uint8_t* packed_;

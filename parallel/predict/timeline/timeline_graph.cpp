@@ -140,7 +140,8 @@ class GraphBuilder {
     return {resource_of(swap ? std::pair{to, from} : std::pair{from, to}), kNoResource};
   }
 
-  // Returns the resource of an end of links, which its number names, or of a pair of ranks.
+  // Returns the resource of an end of links, which its number names, or of a pair of ranks. Buckets
+  // have ends of their own, for messages between stages go before them.
   [[nodiscard]] int resource_of(std::pair<int, int> server) {
     const auto [found, added] = link_resources_.emplace(server, graph_.num_resources);
     graph_.num_resources += added ? 1 : 0;
@@ -247,6 +248,7 @@ class GraphBuilder {
                       : kind == NodeKind::data_reduction ? Site::data_gradient
                                                          : Site::parameter_gather;
     const int rank = schedule_.rank_of(chunk);
+    const int end = bucket.end < 0 ? kNoResource : resource_of({bucket.end, kEndOfBuckets});
     return add_chain({.node = {.kind = kind,
                                .rank = rank,
                                .peer = rank,
@@ -256,7 +258,7 @@ class GraphBuilder {
                                            .phase = bucket.tail ? Phase::tail : Phase::step}},
                       .timing = {.bytes = bucket.seconds, .exchanges = bucket.exchanges},
                       .has_codec = true,
-                      .resources = {rank, kNoResource}},
+                      .resources = {rank, end}},
                      1.0 / static_cast<double>(count));
   }
 
@@ -336,6 +338,7 @@ class GraphBuilder {
   std::vector<int> op_nodes_;        // by key; -1: none
   std::vector<int> transfer_nodes_;  // by keys of the send and of the receive
   std::map<std::pair<int, int>, int> link_resources_;
+  static constexpr int kEndOfBuckets = kNoResource - 1;
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ std::vector<CodecSetting> settings() {
   std::vector<CodecSetting> all;
   for (const int bits : {2, 4, 8}) {
     for (const ScaleOf scale :
-         {ScaleOf::channel, ScaleOf::token, ScaleOf::group, ScaleOf::tensor}) {
+         {ScaleOf::channel, ScaleOf::token, ScaleOf::group, ScaleOf::tensor, ScaleOf::both}) {
       for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
         all.push_back({.kind = CodecKind::quantize,
                        .bits = bits,

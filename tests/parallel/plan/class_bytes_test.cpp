@@ -3,6 +3,7 @@
 #include <string>
 
 #include "parallel/choose/compression_policy.h"
+#include "parallel/plan/class_costs.h"
 #include "tests/support/catch.h"
 
 namespace slackline {
@@ -26,6 +27,24 @@ bool is_compressed(const std::string& site, const CodecSetting& setting, DType p
     compressed = compressed || !row.compressed.empty();
   }
   return compressed;
+}
+
+std::vector<CodedMessage> gradient_messages(const DataStrategy& strategy,
+                                            const CodecSetting& setting) {
+  MeshJob job{
+      .model = {.layers = 4, .hidden = 32, .heads = 4, .sequence = 16, .vocab = 67, .ffn = 128},
+      .micro_batch = {.B = 1, .T = 16},
+      .num_micro_batches = 4};
+  job.parallel.data = 2;
+  job.parallel.data_strategy = strategy;
+  CompressConfig config{.policy = CompressionPolicy::all};
+  config.sites.emplace("data_gradient", setting);
+  std::vector<CodedMessage> messages;
+  for (const ClassBytes& row :
+       class_bytes(MeshLists(job), make_compression_plans(config, job)[0].plan)) {
+    messages.insert(messages.end(), row.compressed.begin(), row.compressed.end());
+  }
+  return messages;
 }
 
 }  // namespace
@@ -55,6 +74,23 @@ TEST_CASE("a codec shrinks a message where it is smaller than the plain one of t
       }
     }
   }
+}
+
+TEST_CASE("a sum that is cut by rows is one exchange, whether its messages add or not") {
+  const CodecSetting cast{.kind = CodecKind::cast};
+  const CodecSetting bytes{.kind = CodecKind::quantize, .bits = 8, .scale = ScaleOf::token};
+  const CodecSetting factors{.kind = CodecKind::low_rank, .rank = 2};
+  const auto rounds = [](const DataStrategy& strategy, const CodecSetting& setting) {
+    const std::vector<CodedMessage> messages = gradient_messages(strategy, setting);
+    REQUIRE_FALSE(messages.empty());
+    const ClassBytes row{.members = {.phase = schedule::Phase::step}, .compressed = messages};
+    return class_cost(row, {}).rounds;
+  };
+  CHECK(rounds(DataStrategy::replicate, cast) == schedule::Rounds{.sums = 1});
+  CHECK(rounds(DataStrategy::zero1, cast) == schedule::Rounds{.gathers = 1});
+  CHECK(rounds(DataStrategy::replicate, bytes) == schedule::Rounds{.gathers = 1});
+  CHECK(rounds(DataStrategy::zero1, bytes) == schedule::Rounds{.gathers = 1});
+  CHECK(rounds(DataStrategy::zero1, factors) == schedule::Rounds{.sums = 2});  // which is not cut
 }
 
 }  // namespace slackline

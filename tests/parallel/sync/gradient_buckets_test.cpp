@@ -187,6 +187,23 @@ TEST_CASE("a bucket closes when it is full, and a layer stays together") {
   CHECK(gradient_buckets(parameters, {.bucket_bytes = std::size_t{1} << 24U}).size() == 2);
 }
 
+TEST_CASE("a bucket closes at the border of two chunks, whose classes may differ in their codec") {
+  const std::vector<Parameter> parameters = parameters_of(model(false), {}, 0, 0);
+  const auto buckets =
+      gradient_buckets(parameters,
+                       {.bucket_bytes = std::size_t{1} << 24U,
+                        .chunks = {{.first_layer = 0, .last_layer = 1, .embedding = true},
+                                   {.first_layer = 1, .last_layer = 4, .head = true}}});
+  using Units = std::vector<GradientBucket::Unit>;
+  REQUIRE(buckets.size() == 3);
+  CHECK(buckets[0].units == Units{{ModelPart::head, -1},
+                                  {ModelPart::layer, 3},
+                                  {ModelPart::layer, 2},
+                                  {ModelPart::layer, 1}});
+  CHECK(buckets[1].units == Units{{ModelPart::layer, 0}, {ModelPart::embedding, -1}});
+  CHECK(buckets[2].kind == GradientBucket::Kind::norms);
+}
+
 TEST_CASE("a tied table has a bucket of its own") {
   const std::vector<Parameter> parameters = parameters_of(model(true), {}, 0, 0);
   const auto buckets = gradient_buckets(

@@ -162,6 +162,14 @@ TEST_CASE("a plan of another layout is refused where it compresses, else taken a
       {}));
 }
 
+TEST_CASE("a plan's codecs for sums that the data strategy takes apart are refused") {
+  const Replay replay(
+      one_row(R"("site": "data_gradient", "stage": 0, "phase": "tail")", R"({"codec": "cast"})"));
+  CHECK(replay.plans({"parallel.data_strategy=zero1"}).size() == 1);
+  CHECK_THAT(replay.refusal({"parallel.data_strategy=zero2"}),
+             Contains("data_gradient") && Contains("zero2"));
+}
+
 TEST_CASE("a plan that cannot be read is a config error with the path") {
   const PlanJob missing = job_of({"compress.policy=replay", "compress.plan=/nowhere/plan.json"});
   CHECK_THROWS_AS(compression_plans(missing), ConfigError);

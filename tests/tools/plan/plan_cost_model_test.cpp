@@ -212,6 +212,30 @@ TEST_CASE("measured transfers count only where links are not known") {
   CHECK(cost_model(job, costs, quick).embedding_sync.value < 0.001);
 }
 
+TEST_CASE("a tied table apart is summed as the data axis is, and gathered at both ends by zero1") {
+  const auto model = [](const std::string& strategy) {
+    return cost_model(job_with({"parallel.pipeline=2",
+                                "parallel.data=4",
+                                "batch.micro=1",
+                                "parallel.embedding_sync=separate",
+                                "parallel.data_strategy=" + strategy}),
+                      stage_costs(2, 0.001, 0.002),
+                      even_cluster(1, 8, 1e-4, 1e9));
+  };
+  const schedule::CostModel whole = model("replicate");
+  const schedule::CostModel shared = model("zero1");
+  CHECK(whole.embedding_exchanges.plain == 3);  // the pair's, and two of the data axis
+  CHECK(shared.embedding_exchanges.plain == 2);
+  CHECK(shared.embedding_exchanges.sum == 3);
+  for (const std::size_t end : {std::size_t{0}, std::size_t{1}}) {
+    const std::vector<schedule::Bucket>& gathers = shared.chunks[end].parameter_gather;
+    CHECK(gathers.size() == shared.chunks[end].data_reduction.size() + 1);
+    const schedule::Seconds table = end == 0 ? gathers.front().seconds : gathers.back().seconds;
+    CHECK((shared.embedding_sync + table).value == Approx(whole.embedding_sync.value));
+    CHECK(whole.chunks[end].parameter_gather.empty());
+  }
+}
+
 TEST_CASE("ranks of a node share its link out, pairs do not") {
   Cluster cluster = even_cluster(2, 4, 0.0, 1e9);
   const ParallelConfig mesh{.tensor = 2, .pipeline = 2, .data = 2};
@@ -224,6 +248,40 @@ TEST_CASE("ranks of a node share its link out, pairs do not") {
   CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9 / 4.0));
   cluster.node_link = {.bytes_per_second = 1e9, .duplex = false};
   CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9 / 2.0));
+}
+
+TEST_CASE("stages of a node sum their gradients over its adapter one after another") {
+  // Each node has a whole pipeline.
+  const std::vector<std::string> mesh = {"parallel.pipeline=4",
+                                         "parallel.data=2",
+                                         "parallel.group=1",
+                                         "batch.micro=1",
+                                         "model.tie_embeddings=false"};
+  const StepCosts costs = stage_costs(4, 1e-6, 2e-6);
+  const auto step = [&](Cluster::SharedBy shared_by, const std::string& strategy) {
+    Cluster cluster = even_cluster(2, 4, 0.0, 1e8);
+    cluster.node_link.bytes_per_second = 1e13;
+    cluster.network_link.shared_by = shared_by;
+    std::vector<std::string> settings = mesh;
+    settings.push_back("parallel.data_strategy=" + strategy);
+    return step_seconds(settings, costs, cluster);
+  };
+  const MeshJob job = job_with(mesh);
+  double all = 0.0;
+  double most = 0.0;
+  for (int place = 0; place < 4; ++place) {
+    double seconds = 0.0;
+    for (const PlacedBucket& bucket : placed_buckets(MeshLists(job), place)) {
+      seconds += static_cast<double>(bucket.bytes) / 1e8;
+    }
+    all += seconds;
+    most = std::max(most, seconds);
+  }
+  CHECK(step(Cluster::SharedBy::node, "replicate") >= all);
+  CHECK(step(Cluster::SharedBy::node, "replicate") < 1.1 * all);
+  CHECK(step(Cluster::SharedBy::pair, "replicate") < 1.1 * most);
+  // Gathers and sums in passes share it, too.
+  CHECK(step(Cluster::SharedBy::node, "zero3") > 2.0 * step(Cluster::SharedBy::pair, "zero3"));
 }
 
 TEST_CASE("messages of all tensor ranks are eager as long as each of them is") {

@@ -328,8 +328,14 @@ TEST_CASE("a plan of 64 ranks allocates nothing of the model") {
   INFO(result.error);
   REQUIRE(result.exit_code == 0);
   CHECK_THAT(result.out, Contains("64 ranks"));
-  // The weights alone would be 700 GB; the address sanitizer takes about one for itself.
-  CHECK(result.peak_bytes < std::size_t{2} << 30U);
+  // The weights alone would be 700 GB, a rank's 11. Sanitizers keep shadows of all that was
+  // touched.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::size_t kMost = std::size_t{8} << 30U;
+#else
+  constexpr std::size_t kMost = std::size_t{1} << 30U;
+#endif
+  CHECK(result.peak_bytes < kMost);
 }
 
 }  // namespace slackline

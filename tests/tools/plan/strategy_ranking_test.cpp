@@ -240,16 +240,57 @@ TEST_CASE("auto takes a micro-batch, too, where the config leaves it open") {
 TEST_CASE("strategies that codecs of the config do not sit on are left out, as are equal ones") {
   PlanJob job = job_of();
   job.compress.policy = CompressionPolicy::all;
-  job.compress.sites["data_gradient"] = {.kind = CodecKind::cast};
-  std::set<std::string> names;
-  for (const RankedStrategy& row : ranking_of(job, cluster_of(1e9)).rows) {
-    names.insert(name_of(row.parallel.data_strategy));
-  }
-  CHECK(names == std::set<std::string>{"replicate", "zero1"});
+  const CodecSetting cast{.kind = CodecKind::cast};
+  const auto names_of = [](const PlanJob& ranked) {
+    std::set<std::string> names;
+    for (const RankedStrategy& row : ranking_of(ranked, cluster_of(1e9)).rows) {
+      names.insert(name_of(row.parallel.data_strategy));
+    }
+    return names;
+  };
+  const std::set<std::string> at_once = {"replicate", "zero1"};
+  job.compress.sites["data_gradient"] = cast;
+  CHECK(names_of(job) == at_once);
+  job.compress = {.policy = CompressionPolicy::critical_path};
+  job.compress.candidates["data_gradient"] = {cast};
+  CHECK(names_of(job) == at_once);
+  job.compress = {.policy = CompressionPolicy::list,
+                  .classes = {{.site = "data_gradient", .codec = cast}}};
+  CHECK(names_of(job) == at_once);
   // Four data ranks stand on one node: a group is all of them.
   for (const RankedStrategy& row : ranking_of(job_of(4), cluster_of(1e9)).rows) {
     CHECK_FALSE(row.parallel.data_strategy.has_groups());
   }
+}
+
+TEST_CASE("a worker is one group, whatever its nodes, and graphs take no shared passes") {
+  PlanJob worker = job_of(4);
+  worker.outer.method = OuterMethod::co2;
+  Cluster pairs = cluster_of(1e6);
+  pairs.nodes = {{.count = 4, .devices = 2}};
+  CHECK(row_of(ranking_of(job_of(4), pairs), *data_strategy_named("IIG")).bytes_across > 0);
+  for (const RankedStrategy& row : ranking_of(worker, pairs).rows) {
+    CHECK_FALSE(row.parallel.data_strategy.has_groups());
+  }
+  PlanJob graphs = job_of();
+  graphs.cuda_graphs = true;
+  for (const RankedStrategy& row : ranking_of(graphs, cluster_of(1e9)).rows) {
+    CHECK_FALSE(row.parallel.data_strategy.shares_passes());
+  }
+}
+
+TEST_CASE("what codecs keep counts as memory of a strategy") {
+  PlanJob job = job_of();
+  const auto memory = [&] {
+    return row_of(ranking_of(job, cluster_of(1e9)), DataStrategy::replicate).memory_bytes;
+  };
+  const std::size_t plain = memory();
+  job.compress.policy = CompressionPolicy::all;
+  job.compress.sites["data_gradient"] = {
+      .error_feedback = ErrorFeedback::immediate, .rank = 8, .factors = DType::bf16};
+  std::size_t matrices = 0;  // of layers, which residuals stand for
+  matrices += 4UL * 12UL * 256UL * 256UL;
+  CHECK(memory() >= plain + matrices * sizeof(float));
 }
 
 }  // namespace slackline

@@ -74,7 +74,8 @@ TEST_CASE("a run that goes on keeps the data strategy and the micro-batch that w
   CHECK(run.weights_sha256(run.checkpoint(4, "kept")) ==
         run.weights_sha256(run.checkpoint(4, "whole")));
   CHECK_THAT(read_file(run.path("kept") + "/config.resolved.json"),
-             Catch::Contains("\"micro\": 4"));
+             Catch::Contains("\"micro\": 4") &&
+                 Catch::Contains("\"data_strategy\": \"" + name_in(whole) + "\""));
 }
 
 // What a manifest says of the layout is a hint: a damaged one is as if it were not there.

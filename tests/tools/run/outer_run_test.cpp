@@ -280,7 +280,11 @@ TEST_CASE("lines of ends of rounds have all workers' losses, all lines the outer
       CHECK_FALSE(line.at("outer").contains("round_seconds"));
     }
   }
-  CHECK(sent > 0.0);
+  // Three rounds, of all workers; each sends what a step of ranks that step together does.
+  require_trained(
+      run, 2, workers(R"({"method": "none"})", {"parallel.group=2", "run.dir=" + run.path("sum")}));
+  const nlohmann::json together = step_lines(run, "sum")[0].at("axes").at("data");
+  CHECK(std::abs(sent - 3.0 * together.at("sent_bytes").get<double>()) <= 0.01 * sent);
   CHECK(lines[11].at("outer").at("distance").get<double>() > 0.0);
   // The last end also waits for the round that it sends.
   CHECK(lines[11].at("outer").at("wait_seconds").get<double>() > 0.0);
@@ -341,6 +345,26 @@ TEST_CASE("the last round of SlowMo enters the anchor though the last step has n
       last_loss(R"({"method": "co2", "period": 6, "delay": 0, "lr": 1, "momentum": 0})", "mean");
   CHECK(std::abs(slowmo - mean) <= 1e-6 * mean);
   CHECK(mean < 0.99 * run.metric("loss", "mean").front());
+}
+
+// SlowMo counts its momentum in steps of the inner rate, the others in parameters'.
+TEST_CASE("another method goes on with the momentum in its own units") {
+  const TrainingRun run;
+  const auto settings = [&](const std::string& method, const std::string& name) {
+    return workers(R"({"method": ")" + method + R"(", "period": 3, "delay": 0})",
+                   {"run.dir=" + run.path(name), "optimizer.schedule=constant"});
+  };
+  require_trained(run, 2, settings("slowmo", "slowmo"));
+  const std::string from = "checkpoint.resume_from=" + run.checkpoint(10, "slowmo");
+  for (const char* method : {"co2", "diloco"}) {
+    require_trained(run, 2, with(settings(method, method), {from}));
+    const double own = run.metric("loss", "slowmo").back();
+    CHECK(std::abs(run.metric("loss", method).back() - own) < 0.02 * own);
+  }
+  require_trained(run,
+                  2,
+                  with(settings("slowmo", "back"),
+                       {"checkpoint.resume_from=" + run.checkpoint(12, "co2"), "run.steps=15"}));
 }
 
 TEST_CASE("a bound by norm holds the round that other numbers of workers owe") {

@@ -165,13 +165,14 @@ AccountedStep StepAccounts::take_oldest() {
   record.seconds = {.compute = mean(1), .bubble = mean(2), .exposed = mean(3), .other = mean(4)};
   const std::vector<double>& saved = saved_bytes(record.step);
   const bool has_groups = config_->parallel.num_groups() > 1;
+  const double workers = config_->parallel.num_workers();  // which send alike
   for (std::size_t i = 0; i < record.axes.size(); ++i) {
     const std::size_t first = kFirstAxisSum + kAxisSums * i;
     const double plain = i == kOuterAxis ? plain_bytes_of_a_sent_one(record.step) : 1.0;
     record.axes[i] = {
-        .raw_bytes = plain * sums[first] + saved[i],
-        .sent_bytes = sums[first],
-        .across_bytes = has_groups ? std::make_optional(sums[first + 1]) : std::nullopt,
+        .raw_bytes = workers * (plain * sums[first] + saved[i]),
+        .sent_bytes = workers * sums[first],
+        .across_bytes = has_groups ? std::make_optional(workers * sums[first + 1]) : std::nullopt,
         .exposed_seconds = mean(first + 2)};
   }
   const auto computed = std::span(sums).subspan(kFirstComputeSum, hosts_.size());
