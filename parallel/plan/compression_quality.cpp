@@ -44,7 +44,7 @@ double lost_share(const ClassQuality& quality, const CodecSetting& codec) {
 }
 
 double owed_weight(const CodecSetting& codec) {
-  constexpr double kRounded = 0.75;
+  constexpr double kRounded = 0.5;
   return codec.error_feedback != ErrorFeedback::none && traits_of(codec.kind).rounds ? kRounded
                                                                                      : 1.0;
 }

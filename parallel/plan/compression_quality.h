@@ -41,7 +41,7 @@ struct ClassQuality {
 // message that is off is put right by the next ones.
 [[nodiscard]] double lost_share(const ClassQuality& quality, const CodecSetting& codec);
 
-// How much of a share that a codec owes counts: of what rounding leaves three quarters, for the
+// How much of a share that a codec owes counts: of what rounding leaves one half, for the
 // next message pays it; what low ranks and sparse codecs leave out they leave out again
 // (docs/results/quality.md). Without error feedback 1.
 [[nodiscard]] double owed_weight(const CodecSetting& codec);

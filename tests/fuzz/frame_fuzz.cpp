@@ -48,7 +48,7 @@ CodecSetting setting_of(std::uint8_t kind, std::uint8_t choice) {
   setting.rank = 1 + static_cast<int>(rest % 8);
   setting.ratio = kRatios[rest % kRatios.size()];
   setting.bits = kBits[rest % kBits.size()];
-  setting.scale = static_cast<ScaleOf>(rest / 3 % 4);
+  setting.scale = static_cast<ScaleOf>(rest / 3 % 5);
   setting.group = (rest & 16U) != 0 ? 8 : 11;
   if (kind >= kKinds) {
     setting.error_feedback = ErrorFeedback::lazy;

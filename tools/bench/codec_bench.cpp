@@ -2,7 +2,7 @@
 // each call of the same run: copy, encode, copy, decode, ... Matrices rotate through memory larger
 // than the last cache. GB/s are bytes of the f32 matrix by time; a share is the time of the copy by
 // that of the call, so 1 is as fast as the copy. 0.8 is what the project sets itself for casts and
-// for scales of rows and groups; scales of columns read the matrix twice.
+// for scales of rows and groups; scales of columns, and of both, read the matrix twice.
 //
 //   codec_bench [--only "quantize 4"] [--threads N] [--pairs 9]
 
@@ -47,6 +47,7 @@ std::vector<Row> rows() {
     add("group 128", {.kind = kind, .bits = bits, .scale = ScaleOf::group, .group = 128});
     add("group 32", {.kind = kind, .bits = bits, .scale = ScaleOf::group, .group = 32});
     add("tensor", {.kind = kind, .bits = bits, .scale = ScaleOf::tensor});
+    add("both", {.kind = kind, .bits = bits, .scale = ScaleOf::both});
     add("token random",
         {.kind = kind, .bits = bits, .scale = ScaleOf::token, .rounding = Rounding::stochastic});
   }

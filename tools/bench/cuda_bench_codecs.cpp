@@ -22,6 +22,7 @@ void codecs(CudaBench& bench) {
       {"top-k 1 %", {.kind = CodecKind::top_k, .ratio = 0.01}},
       {"random-k 1 %", {.kind = CodecKind::random_k, .ratio = 0.01}},
       {"quantize 8 by row", {.kind = CodecKind::quantize, .bits = 8, .scale = ScaleOf::token}},
+      {"quantize 2 by both", {.kind = CodecKind::quantize, .bits = 2, .scale = ScaleOf::both}},
       {"cast", {.kind = CodecKind::cast}}};
   for (const auto& [name, setting] : settings) {
     const auto codec = make_codec(setting, parts, 1, Device::cuda);

@@ -58,6 +58,7 @@ OURS = {
     "critical_path": {"policy": "critical_path"},
     "int8": both(integers(8, "channel"), integers(8, "token")),
     "int4": both(integers(4, "channel"), integers(4, "token")),
+    "int2": both(integers(2, "both")),
     "low_rank 16": both(low_rank(16)),
     "low_rank 4": both(low_rank(4)),
     "top_k 1 %": both({"codec": "top_k", "ratio": 0.01, "values": "bf16", "error_feedback": "immediate"}),

@@ -198,6 +198,11 @@ CODECS = [
         codec("quantize", bits=8, scale="tensor", rounding="stochastic"),
         codec("quantize", "immediate", bits=2, scale="group", group=16, rounding="stochastic"),
         codec("quantize", "immediate", bits=8, scale="channel", rounding="nearest"))}),
+    Configuration("quantize_both", 4, {**P2D2, **sites(
+        codec("quantize", bits=8, scale="both"),
+        codec("quantize", "lazy", bits=4, scale="both", rounding="stochastic"),
+        codec("quantize", "immediate", bits=2, scale="both"),
+        codec("quantize", "immediate", bits=2, scale="both"))}),
     Configuration("low_rank_factors_bf16", 4, {**P2D2, **sites(*[
         codec("low_rank", feedback, rank=rank, factors="bf16", orthogonalization="gram_schmidt",
               always=True)
