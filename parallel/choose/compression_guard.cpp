@@ -157,12 +157,14 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
   }
   for (const auto& [row, quality] : changed) {
     const CodecSetting& before = *sampled.setting_of(row->members);
-    const bool owes = before.error_feedback != ErrorFeedback::none;
+    const char* what = before.error_feedback == ErrorFeedback::none ? "relative error"
+                       : owed_weight(before) == 1.0                 ? "owed share"
+                                                                    : "half the owed share";
     row->reason = fmt::format("{}from step {} {}; {} {:.4g} above {:g} in step {}",
                               kMark,
                               next.plan.from_step,
                               change_text(before, *row, plan),
-                              owes ? "owed share" : "relative error",
+                              what,
                               lost_share(*quality, before),
                               rule.max_error.at(row->members.site),
                               step);

@@ -8,7 +8,6 @@
 #include "parallel/plan/coded_round.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/collective_times.h"
-#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 
@@ -62,6 +61,21 @@ RankRound plain_round_of(const RankSync& rank, int workers, bool updates_apart) 
 }
 
 }  // namespace
+
+std::size_t round_arriving_bytes(const RankSync& rank, int workers, const RoundKind& kind) {
+  constexpr std::size_t kPage = 4096;
+  const RankRound own = kind.codec ? coded_round_of(rank, workers, *kind.codec, nullptr)
+                                   : plain_round_of(rank, workers, kind.updates_apart);
+  std::size_t bytes = 0;
+  for (const std::vector<CollectiveCall>& calls : own.calls) {
+    std::size_t most = 0;
+    for (const CollectiveCall& call : calls) {
+      most = std::max(most, scratch_bytes_of(call, 0, workers));
+    }
+    bytes += (most + kPage - 1) / kPage * kPage;
+  }
+  return bytes;
+}
 
 RoundKind round_kind(const OuterConfig& config, const std::optional<CodecSetting>& codec) {
   return {.codec = codec, .updates_apart = config.updates_apart(codec.has_value())};

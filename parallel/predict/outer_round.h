@@ -10,6 +10,7 @@
 #include "parallel/plan/cost_model.h"
 #include "parallel/plan/step_costs.h"
 #include "parallel/predict/step_cost_model.h"
+#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 
@@ -27,6 +28,12 @@ struct RoundKind {
   std::optional<CodecSetting> codec{};
   bool updates_apart = false;  // OuterConfig::updates_apart
 };
+
+// What the transfers of a round receive into on a rank beside its tensors, all of them being under
+// way at once, in whole pages.
+[[nodiscard]] std::size_t round_arriving_bytes(const RankSync& rank,
+                                               int workers,
+                                               const RoundKind& kind);
 
 [[nodiscard]] RoundKind round_kind(const OuterConfig& config,
                                    const std::optional<CodecSetting>& codec);

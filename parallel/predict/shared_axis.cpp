@@ -24,7 +24,8 @@ struct OpTimes {
   Seconds service{};
   int exchanges = 0;
   Seconds latency{};  // the longest of one
-  int end = -1;       // as in schedule::Bucket
+  Seconds longest{};  // service of one
+  int end = -1;       // of that one, as in schedule::Bucket
 
   [[nodiscard]] Seconds seconds() const {
     return service + static_cast<double>(exchanges) * latency;
@@ -87,8 +88,13 @@ class SharedAxis {
     if (is_new) {
       found->second = links_of(op, at);
     }
-    const CollectiveTimes own = times_of(found->second, call_of_op(op, place));
-    times.end = found->second.direct.ends[0];
+    const CollectiveLinks& links = found->second;
+    const CollectiveCall call = call_of_op(op, place);
+    const CollectiveTimes own = times_of(links, call);
+    if (times.longest < own.service) {  // of several ops the longest says what they wait for
+      times.longest = own.service;
+      times.end = way_of(call, links.ranks) == Hierarchy::Way::direct ? links.direct.ends[0] : -1;
+    }
     times.service += own.service;
     times.exchanges += own.exchanges;
     times.latency = std::max(times.latency, own.latency);

@@ -123,7 +123,7 @@ class Bench:
         loss = [line["eval_loss"] for line in lines if "eval_loss" in line][-1]
         axis = "outer" if "outer" in ROWS[name] else "data"
         sent = sum(line["axes"][axis]["sent_bytes"] for line in lines if "axes" in line)
-        self._kept.write({"valid_loss": loss, "sent_bytes": sent}, name, self._steps, seed)
+        self._kept.write({"valid_loss": loss, "bytes_of_all": sent}, name, self._steps, seed)
         print(f"{name}, seed {seed}: {loss:.4f}", file=sys.stderr, flush=True)
 
     def read(self, name, seed):
@@ -137,8 +137,8 @@ def print_table(bench, seeds, steps):
         runs = {seed: run for seed in seeds if (run := bench.read(name, seed))}
         if not runs:
             continue
-        sent = next(iter(runs.values()))["sent_bytes"] / steps / RANKS
-        plain = together["sent_bytes"] / steps / RANKS
+        sent = next(iter(runs.values()))["bytes_of_all"] / steps / RANKS
+        plain = together["bytes_of_all"] / steps / RANKS
         pairs = [(run["valid_loss"], base["valid_loss"]) for seed, run in runs.items() if (base := bench.read(TOGETHER, seed))]
         difference = statistics.mean(loss / base - 1 for loss, base in pairs)
         print_row(

@@ -16,13 +16,19 @@ namespace {
 // Refuses codecs for sums that the data strategy takes apart: nothing would code them.
 void require_whole_sums(const PlanHistory& plans, const MeshJob& job) {
   const DataStrategy& strategy = job.parallel.data_strategy;
+  const bool sums_table =
+      strategy.sums_at_once() && (job.parallel.pipeline == 1 || !strategy.shares_passes());
+  const auto is_apart = [&](schedule::Site site) {
+    return (site == schedule::Site::data_gradient && !strategy.sums_at_once()) ||
+           (site == schedule::Site::embedding && !sums_table);
+  };
   for (const PlanFromStep& row : plans) {
     for (const CompressionPlan::Class& one : row.plan.classes) {
-      if (one.codec && one.members.site == schedule::Site::data_gradient &&
-          !strategy.sums_at_once()) {
+      if (one.codec && is_apart(one.members.site)) {
         throw ConfigError(
-            fmt::format("it compresses data_gradient, whose sums parallel.data_strategy {} takes "
-                        "apart; use replicate or zero1",
+            fmt::format("it compresses {}, whose sums parallel.data_strategy {} takes apart; use "
+                        "replicate or zero1",
+                        schedule::site_name(one.members.site),
                         name_of(strategy)));
       }
     }

@@ -17,6 +17,7 @@
 #include "optim/adamw_optimizer.h"
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/plan/compression_memory.h"
+#include "parallel/predict/outer_round.h"
 #include "parallel/sync/outer_plan.h"
 #include "parallel/sync/rank_sync.h"
 #include "parallel/sync/shared_memory.h"
@@ -139,6 +140,13 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   if (planned.outer.is_on() && of_rounds) {
     compression += round_memory(job, place, planned.num_workers, *of_rounds, workers);
   }
+  std::size_t arriving = arriving_bytes(rank.plan);
+  if (planned.outer.is_on()) {
+    // Of fragments, which are about as large as each other, one travels at a time.
+    arriving +=
+        round_arriving_bytes(rank, planned.num_workers, round_kind(planned.outer, of_rounds)) /
+        static_cast<std::size_t>(planned.outer.fragments);
+  }
   // Saving copies what this rank writes, so that training goes on meanwhile.
   std::vector<MemoryItem> items = model_items(job, rank);
   const std::vector<MemoryItem> others = {
@@ -146,7 +154,7 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
       {"activations", activation_bytes(job.model, executor, place.pipeline)},
       {"workspace", executor_workspace_bytes(job.model, executor, {num_threads, job.device})},
       {"tokens of a step", tokens_bytes(job)},
-      {"sums under way (slices of other ranks)", arriving_bytes(rank.plan), true},
+      {"sums under way (slices of other ranks)", arriving, true},
       {"checkpoint staging", pieces.saved + compression.saved, true},
       {"token files (mapped)", planned.token_file_bytes, true},
       {"program and libraries", program_bytes(), true},

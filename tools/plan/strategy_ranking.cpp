@@ -122,6 +122,7 @@ StrategyRanking rank_strategies(const PlanJob& job,
                                 const StepCosts& costs,
                                 const LinkSpeeds& links) {
   StrategyRanking ranking{.memory_limit = device_memory_limit(links)};
+  std::string obstacle = "no strategy has the transfers that compress and run.cuda_graphs name";
   for (const DataStrategy& strategy : all_data_strategies()) {
     PlanJob candidate = job;
     candidate.mesh.parallel.data_strategy = strategy;
@@ -137,13 +138,22 @@ StrategyRanking rank_strategies(const PlanJob& job,
     }
     std::optional<RankedStrategy> best;
     for (const PlanJob& sized : with_micro_batches(candidate)) {
-      RankedStrategy row = ranked(sized, costs, links);
-      row.fits = ranking.memory_limit == 0 || row.memory_bytes <= ranking.memory_limit;
-      if (!best || order_of(row) < order_of(*best)) {
-        best = std::move(row);
+      try {
+        RankedStrategy row = ranked(sized, costs, links);
+        row.fits = ranking.memory_limit == 0 || row.memory_bytes <= ranking.memory_limit;
+        if (!best || order_of(row) < order_of(*best)) {
+          best = std::move(row);
+        }
+      } catch (const ConfigError& error) {
+        obstacle = error.what();  // a listed or replayed plan may be of other transfers
       }
     }
-    ranking.rows.push_back(std::move(*best));
+    if (best) {
+      ranking.rows.push_back(std::move(*best));
+    }
+  }
+  if (ranking.rows.empty()) {
+    throw ConfigError("parallel.data_strategy: " + obstacle);
   }
   std::ranges::stable_sort(ranking.rows, {}, order_of);
   return ranking;

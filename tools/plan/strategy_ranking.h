@@ -28,7 +28,7 @@ struct RankedStrategy {
 
 // Every strategy that differs on the layout. Those that fit come first, by the shorter step, then
 // by fewer bytes between groups, then by less memory; the others follow by less memory. Those that
-// the job does not fit are left out.
+// the job does not fit are left out. Throws ConfigError where none is left.
 struct StrategyRanking {
   std::vector<RankedStrategy> rows{};
   std::size_t memory_limit = 0;  // of a device; 0: not known

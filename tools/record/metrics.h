@@ -69,7 +69,7 @@ struct StepRecord {
   double time = 0.0;                                     // Unix seconds, when its line was written
   std::array<AxisTraffic, kReportedAxes.size()> axes{};  // as kReportedAxes
   std::vector<ClassQuality> compression{};               // of steps whose messages were sampled
-  bool has_workers = false;            // trains in outer rounds: this is of the first worker
+  bool has_workers = false;  // trains in outer rounds: loss and seconds are the first worker's
   std::optional<RoundRecord> round{};  // that ends with the step
   bool skipped = false;                // not finite, and run.on_nonfinite says skip
   bool rehearsed = false;  // on the rehearsal device: without loss and norm, which are NaN

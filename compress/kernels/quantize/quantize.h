@@ -60,7 +60,7 @@ struct RoundingKey {
 // matrix whose elements have deviations a[row] b[column] has such scales; of normal elements the
 // levels lose least, and what lies beyond the last one is clipped. c - 2^f = x * (2^f / S) - 1/2,
 // rounded. Rows below 2^-66 and columns below 2^-52 of the others count as zero; a norm that is not
-// below 2^127 makes all scales NaN.
+// below 2^127 makes all scales NaN. Zero becomes the level next above it.
 // The same bits for any number of threads.
 struct Quantize {
   Tensor x{};    // f32 (rows, columns); at least one column

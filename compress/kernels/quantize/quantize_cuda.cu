@@ -250,10 +250,12 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(Source source,
       const float value = source.value(at);
       if (rounding.is_random) {
         const float drawn = rounding.offset(static_cast<std::uint64_t>(at)) - below;
-        const float moved = fmaf(value, factor, drawn);
+        const float moved = fmaxf(fmaf(value, factor, drawn), -2.0F * kLevels);
         code = integer(floorf(moved) + (kRounder + kLevels));
       } else if (below > 0.0F) {
-        code = integer(fmaf(value, factor, -below) + (kRounder + kLevels));
+        // Far below the lowest level it would pass for a high one.
+        const float position = fmaxf(fmaf(value, factor, -below), -2.0F * kLevels);
+        code = integer(position + (kRounder + kLevels));
       } else {
         code = integer(fmaf(value, factor, kRounder + kLevels));
       }

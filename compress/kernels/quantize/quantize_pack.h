@@ -123,8 +123,10 @@ class CodePacker {
   void round_to_nearest_between(const Chunk& chunk, std::uint8_t* codes) const {
     const auto to_code = simd::splat(simd::kRounder + levels());
     const auto offset = simd::splat(offset_);
+    const auto lowest = simd::splat(-2.0F * levels());  // far below, it would pass for a high one
     const auto round = [&](simd::Floats x, simd::Floats factor, std::size_t /*i*/) {
-      return simd::integers(simd::hn::Add(simd::hn::MulSub(x, factor, offset), to_code));
+      const auto position = simd::hn::Max(simd::hn::MulSub(x, factor, offset), lowest);
+      return simd::integers(simd::hn::Add(position, to_code));
     };
     make_codes(chunk.x, chunk.factors, chunk.ahead, round, codes);
   }
@@ -133,11 +135,12 @@ class CodePacker {
     RandomOffsets offsets(*key_);
     offsets.draw(key_->first_element + chunk.first_element, chunk.x.size());
     const auto offset = simd::splat(offset_);
+    const auto lowest = simd::splat(-2.0F * levels());
     const auto to_code = simd::splat(simd::kRounder + levels());
     const auto round = [&](simd::Floats x, simd::Floats factor, std::size_t i) {
       const auto drawn = simd::hn::Sub(offsets.vector(i), offset);
       const auto moved = simd::hn::MulAdd(x, factor, drawn);
-      return simd::integers(simd::hn::Add(simd::hn::Floor(moved), to_code));
+      return simd::integers(simd::hn::Add(simd::hn::Floor(simd::hn::Max(moved, lowest)), to_code));
     };
     make_codes(chunk.x, chunk.factors, chunk.ahead, round, codes);
   }

@@ -168,6 +168,9 @@ TEST_CASE("a plan's codecs for sums that the data strategy takes apart are refus
   CHECK(replay.plans({"parallel.data_strategy=zero1"}).size() == 1);
   CHECK_THAT(replay.refusal({"parallel.data_strategy=zero2"}),
              Contains("data_gradient") && Contains("zero2"));
+  const Replay table(
+      one_row(R"("site": "embedding", "stage": 0, "phase": "tail")", R"({"codec": "cast"})"));
+  CHECK_THAT(table.refusal({"parallel.data_strategy=zero2"}), Contains("embedding"));
 }
 
 TEST_CASE("a plan that cannot be read is a config error with the path") {

@@ -93,6 +93,28 @@ TEST_CASE("a plan says what a round of workers takes, and how long a period hide
   CHECK(round["codec"].is_null());
 }
 
+TEST_CASE("exchanges of a round that follow each other each have their latency") {
+  const auto seconds = [](const std::string& outer, const std::string& compress) {
+    Cluster cluster{.nodes = {{.count = 4, .devices = 1}}};
+    cluster.network_link = {.latency_seconds = 0.05, .bytes_per_second = 1e15};
+    const StepPlan plan = make_step_plan(planned_job({"parallel.data=4",
+                                                      "parallel.group=1",
+                                                      "batch.micro=1",
+                                                      "outer=" + outer,
+                                                      "compress=" + compress}),
+                                         std::nullopt,
+                                         cluster);
+    return plan.round->seconds->value - plan.round->coding.value;
+  };
+  const std::string diloco = R"({"method": "diloco", "period": 4})";
+  const std::string none = R"({"policy": "none"})";
+  CHECK(seconds(diloco, none) == Approx(2 * 0.05).epsilon(0.01));  // a sum over four ranks
+  CHECK(seconds(R"({"method": "co2", "period": 4})", none) == Approx(2 * 0.05).epsilon(0.01));
+  // Factors are summed twice, the second made of the first.
+  CHECK(seconds(diloco, R"({"policy": "all", "outer": {"codec": "low_rank", "rank": 4}})") ==
+        Approx(4 * 0.05).epsilon(0.01));
+}
+
 TEST_CASE("a plan counts what compressed rounds send and take") {
   const auto plan_of = [](const std::vector<std::string>& more) {
     std::vector<std::string> assignments = {"parallel.data=2",
@@ -127,6 +149,10 @@ TEST_CASE("a plan counts what compressed rounds send and take") {
   // What is owed to matrices and tables; norms and biases travel plain.
   const std::size_t owed = bytes_of(coded, "compression (state)");
   CHECK(bytes_of(plain, "compression") == 0);
+  // End points of two workers are reduced and scattered: half of them arrives, in whole pages.
+  const double arriving = static_cast<double>(bytes_of(plain, "sums under way"));
+  CHECK(arriving >= 2.0 * elements);
+  CHECK(arriving < 2.1 * elements + 64 * 4096);
   CHECK(owed < bytes_of(coded, "outer anchor") / 3);
   CHECK(owed > bytes_of(coded, "outer anchor") / 3 * 9 / 10);
   const StepPlan eager = plan_of({"outer.eager=true"});

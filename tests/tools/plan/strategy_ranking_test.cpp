@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "core/error.h"
 #include "parallel/predict/assumed_costs.h"
 #include "tests/support/catch.h"
 #include "tools/plan/decided_groups.h"
@@ -277,6 +278,22 @@ TEST_CASE("a worker is one group, whatever its nodes, and graphs take no shared 
   for (const RankedStrategy& row : ranking_of(graphs, cluster_of(1e9)).rows) {
     CHECK_FALSE(row.parallel.data_strategy.shares_passes());
   }
+}
+
+TEST_CASE("a strategy or micro-batch without the transfers that a list names is left out") {
+  PlanJob job = job_of(4);
+  job.mesh.parallel.pipeline = 2;
+  job.chooses_micro_batch = true;  // a whole share has no steady phase
+  job.compress = {.policy = CompressionPolicy::list,
+                  .classes = {{.site = "pipeline_forward",
+                               .phase = "steady",
+                               .codec = CodecSetting{.kind = CodecKind::cast}}}};
+  Cluster cluster = cluster_of(1e9);
+  CHECK(ranking_of(job, cluster).rows.size() > 4);
+  const CodecSetting cast{.kind = CodecKind::cast};
+  job.compress.classes = {{.site = "data_gradient", .codec = cast},
+                          {.site = "parameter_gather", .codec = cast}};
+  CHECK_THROWS_AS(ranking_of(job, cluster), ConfigError);
 }
 
 TEST_CASE("what codecs keep counts as memory of a strategy") {

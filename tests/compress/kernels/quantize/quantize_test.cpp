@@ -139,7 +139,24 @@ TEST_CASE("scales of rows and columns follow a matrix whose deviations are produ
   }
 }
 
-TEST_CASE("rows and columns of zeros become zeros, and exact multiples of levels stay") {
+TEST_CASE("far below all levels stands the lowest, far above the highest") {
+  Stream stream(test_stream(1, kWorkspace));
+  // A small element is all that its row and its column have: its scale is smaller by far.
+  GuardedTensor matrix(DType::f32, {2, 2}, std::vector<double>{1.0, 0.0, 0.0, -2e-6});
+  for (const bool is_random : {false, true}) {
+    Guarded quantized({.bits = 8, .shared = ScaleOf::both}, {2, 2});
+    Quantize args{.x = matrix, .to = quantized.view()};
+    if (is_random) {
+      args.stochastic = kKey;
+    }
+    quantize(stream, args);
+    const std::vector<double> out = decoded(stream, quantized, {2, 2});
+    CHECK(out[0] > 0.0);
+    CHECK(out[3] < 0.0);
+  }
+}
+
+TEST_CASE("rows and columns of zeros become zeros, and no element changes its sign") {
   Stream stream(test_stream(1, kWorkspace));
   Guarded quantized({.bits = 2, .shared = ScaleOf::both}, {3, 4});
   const std::vector<double> x = {0, 0, 0, 0, 5, 0, -5, 5, -1, 0, 1, 1};
