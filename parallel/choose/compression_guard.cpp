@@ -149,7 +149,8 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
     const bool waits = !row->codec || setting == nullptr || *row->codec != *setting ||
                        !has_settled(plans, step, quality.members);
     const auto bound = rule.max_error.find(quality.members.site);
-    if (waits || bound == rule.max_error.end() || lost_share(quality, *setting) <= bound->second) {
+    if (waits || bound == rule.max_error.end() ||
+        lost_share(quality, setting->error_feedback) <= bound->second) {
       continue;
     }
     make_finer(*row, job, rule);
@@ -157,15 +158,13 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
   }
   for (const auto& [row, quality] : changed) {
     const CodecSetting& before = *sampled.setting_of(row->members);
-    const char* what = before.error_feedback == ErrorFeedback::none ? "relative error"
-                       : owed_weight(before) == 1.0                 ? "owed share"
-                                                                    : "half the owed share";
+    const bool owes = before.error_feedback != ErrorFeedback::none;
     row->reason = fmt::format("{}from step {} {}; {} {:.4g} above {:g} in step {}",
                               kMark,
                               next.plan.from_step,
                               change_text(before, *row, plan),
-                              what,
-                              lost_share(*quality, before),
+                              owes ? "owed share" : "relative error",
+                              lost_share(*quality, before.error_feedback),
                               rule.max_error.at(row->members.site),
                               step);
     next.changes.push_back(schedule::class_text(row->members) + ": " + row->reason);

@@ -52,8 +52,7 @@ std::vector<CodecSetting> default_sums(int hidden, ScaleOf scale) {
   constexpr ErrorFeedback kOwed = ErrorFeedback::immediate;
   std::vector<CodecSetting> sums = {{.kind = CodecKind::cast, .error_feedback = kOwed},
                                     integers(8, scale, kOwed),
-                                    integers(4, scale, kOwed),
-                                    integers(2, ScaleOf::both, kOwed)};
+                                    integers(4, scale, kOwed)};
   for (const int parts : kPartsOfWidth) {
     const CodecSetting low_rank{
         .error_feedback = kOwed, .rank = std::max(1, hidden / parts), .factors = DType::bf16};
@@ -213,9 +212,8 @@ class Candidates {
                                    std::size_t members,
                                    const CodecSetting& setting) const {
     const auto bound = bounds.find(classes_[members].site);
-    const double expected = traits_of(setting.kind).rounds
-                                ? owed_weight(setting) * expected_error(setting, shapes_[members])
-                                : 0.0;
+    const double expected =
+        traits_of(setting.kind).rounds ? expected_error(setting, shapes_[members]) : 0.0;
     return bound != bounds.end() &&
            errors.measured(classes_[members], setting).value_or(expected) > bound->second;
   }

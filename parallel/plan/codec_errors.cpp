@@ -4,7 +4,6 @@
 
 #include "compress/codec_traits.h"
 #include "compress/expected_error.h"
-#include "parallel/plan/compression_quality.h"
 
 namespace slackline {
 
@@ -13,14 +12,12 @@ using schedule::TransferClass;
 namespace {
 
 // With error feedback integers owe what they lose of one message, since rounding is another one
-// each time, and that counts by its weight. What low ranks and sparse codecs leave out they leave
-// out again, until it has grown: low ranks of an eighth of the width, which lose 0.09 of a message,
-// owe 0.4 to 0.5 of one.
+// each time. What low ranks and sparse codecs leave out they leave out again, until it has grown:
+// low ranks of an eighth of the width, which lose 0.09 of a message, owe 0.4 to 0.5 of one.
 double lost_in_force(const CodecSetting& codec, double tried) {
   constexpr double kLeftOutAgain = 5.0;
   const bool leaves_out = !traits_of(codec.kind).rounds;
-  return leaves_out && codec.error_feedback != ErrorFeedback::none ? kLeftOutAgain * tried
-                                                                   : owed_weight(codec) * tried;
+  return leaves_out && codec.error_feedback != ErrorFeedback::none ? kLeftOutAgain * tried : tried;
 }
 
 }  // namespace

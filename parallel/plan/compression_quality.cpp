@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "compress/codec_traits.h"
-
 namespace slackline {
 
 namespace {
@@ -34,19 +32,11 @@ ClassQuality quality_of(const schedule::TransferClass& members, const MessageSum
   return quality;
 }
 
-double lost_share(const ClassQuality& quality, const CodecSetting& codec) {
-  if (codec.error_feedback == ErrorFeedback::none) {
+double lost_share(const ClassQuality& quality, ErrorFeedback error_feedback) {
+  if (error_feedback == ErrorFeedback::none) {
     return quality.relative_error;
   }
-  return quality.residual_norm == 0.0
-             ? 0.0
-             : owed_weight(codec) * quality.residual_norm / quality.raw_norm;
-}
-
-double owed_weight(const CodecSetting& codec) {
-  constexpr double kRounded = 0.5;
-  return codec.error_feedback != ErrorFeedback::none && traits_of(codec.kind).rounds ? kRounded
-                                                                                     : 1.0;
+  return quality.residual_norm == 0.0 ? 0.0 : quality.residual_norm / quality.raw_norm;
 }
 
 }  // namespace slackline

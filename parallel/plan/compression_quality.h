@@ -37,13 +37,8 @@ struct ClassQuality {
                                       const MessageSums& sums);
 
 // What is held against a bound: without error feedback what messages lose, the relative error; with
-// it what is still owed, as a share of the message, times the codec's weight, for of the rest a
-// message that is off is put right by the next ones.
-[[nodiscard]] double lost_share(const ClassQuality& quality, const CodecSetting& codec);
-
-// How much of a share that a codec owes counts: of what rounding leaves one half, for the
-// next message pays it; what low ranks and sparse codecs leave out they leave out again
-// (docs/results/quality.md). Without error feedback 1.
-[[nodiscard]] double owed_weight(const CodecSetting& codec);
+// it what is still owed, as a share of the message, for of the rest a message that is off is put
+// right by the next ones.
+[[nodiscard]] double lost_share(const ClassQuality& quality, ErrorFeedback error_feedback);
 
 }  // namespace slackline

@@ -30,7 +30,7 @@ void note_errors(const StepRecord& record, Channels& channels) {
   const CompressionPlan& plan = plan_at(channels.plans(), record.step).plan;
   for (const ClassQuality& quality : record.compression) {
     const CodecSetting& codec = *plan.setting_of(quality.members);
-    const double lost = lost_share(quality, codec);
+    const double lost = lost_share(quality, codec.error_feedback);
     if (std::isfinite(lost)) {
       channels.errors().note_sample(
           {.members = quality.members, .codec = codec, .relative_error = lost});
