@@ -21,23 +21,6 @@ Kind kind_of(const Parameter& parameter, const BucketRule& rule) {
   return table && rule.tied_embeddings ? Kind::table : Kind::layers;
 }
 
-// The chunk that a unit belongs to, by its place.
-std::ptrdiff_t chunk_of(const GradientBucket::Unit& unit, const std::vector<ChunkSlice>& chunks) {
-  const auto& [part, layer] = unit;
-  const auto holds = [&](const ChunkSlice& chunk) {
-    switch (part) {
-      case ModelPart::embedding:
-        return chunk.embedding;
-      case ModelPart::head:
-        return chunk.head;
-      case ModelPart::layer:
-        break;
-    }
-    return chunk.first_layer <= layer && layer < chunk.last_layer;
-  };
-  return std::ranges::find_if(chunks, holds) - chunks.begin();
-}
-
 bool has_room(const GradientBucket& bucket,
               const GradientBucket::Unit& unit,
               const BucketRule& rule) {
@@ -85,6 +68,22 @@ std::vector<GradientBucket> gradient_buckets(const std::vector<Parameter>& param
     }
   }
   return buckets;
+}
+
+std::ptrdiff_t chunk_of(const GradientBucket::Unit& unit, const std::vector<ChunkSlice>& chunks) {
+  const auto& [part, layer] = unit;
+  const auto holds = [&](const ChunkSlice& chunk) {
+    switch (part) {
+      case ModelPart::embedding:
+        return chunk.embedding;
+      case ModelPart::head:
+        return chunk.head;
+      case ModelPart::layer:
+        break;
+    }
+    return chunk.first_layer <= layer && layer < chunk.last_layer;
+  };
+  return std::ranges::find_if(chunks, holds) - chunks.begin();
 }
 
 std::string text_of(const GradientBucket::Unit& unit) {

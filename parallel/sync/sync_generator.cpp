@@ -385,20 +385,7 @@ class Generator {
 
   // Weights that passes gather: of the virtual stage that reads them, whichever pass it is.
   [[nodiscard]] schedule::TransferClass members_of_use(const Unit& unit) const {
-    const auto reads = [&](const ChunkSlice& chunk) {
-      const auto& [part, layer] = unit;
-      switch (part) {
-        case ModelPart::embedding:
-          return chunk.embedding;
-        case ModelPart::head:
-          return chunk.head;
-        case ModelPart::layer:
-          break;
-      }
-      return chunk.first_layer <= layer && layer < chunk.last_layer;
-    };
-    const std::vector<ChunkSlice>& chunks = rank_.slice.chunks;
-    const auto chunk = static_cast<int>(std::ranges::find_if(chunks, reads) - chunks.begin());
+    const auto chunk = static_cast<int>(chunk_of(unit, rank_.slice.chunks));
     return {.site = Site::parameter_gather,
             .stage = chunk * layout_.pipeline_size + layout_.place.pipeline,
             .phase = Phase::steady};
