@@ -42,7 +42,7 @@ struct Bucket {
   double at{};
   Seconds seconds{};  // that all its exchanges keep the link busy
   Exchanges exchanges{};
-  // What other chunks' buckets go over as well, as their node's adapter, by any number: it serves
+  // Other chunks' buckets may go over the same adapter of a node, which any number names: it serves
   // one at a time. None: negative.
   int end = -1;
   bool table = false;  // a tied table's gradients, a class of their own

@@ -146,8 +146,8 @@ class SummedAxisBuilder {
     }
   }
 
-  // Of what several stages' transfers pass, one behind another. Through groups most of the time is
-  // spent inside them.
+  // Several stages' transfers pass it one behind another. Those through groups have none, for most
+  // of their time is spent inside groups.
   [[nodiscard]] int end_of(const CollectiveLinks& links, std::size_t bytes) const {
     const CollectiveCall call = data_call(TransferRecord::Kind::all_reduce, bytes, sizeof(float));
     const bool is_direct = way_of(call, links.ranks) == Hierarchy::Way::direct;
@@ -163,7 +163,7 @@ class SummedAxisBuilder {
   // Bytes of an element of the table as it is gathered.
   [[nodiscard]] std::size_t weight_size() const { return size_of(lists().at(0).plan.compute); }
 
-  // Of gradients of `bytes`, or of their weights, which have `size` bytes an element.
+  // The call is for gradients of `bytes`, or for their weights, which have `size` bytes an element.
   [[nodiscard]] CollectiveCall data_call(TransferRecord::Kind kind,
                                          std::size_t bytes,
                                          std::size_t size) const {

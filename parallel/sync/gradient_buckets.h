@@ -34,7 +34,7 @@ struct BucketRule {
   bool tied_embeddings = false;
   std::size_t bucket_bytes = 0;  // at which a bucket of layers closes; 0: each unit has its own
   bool biases_apart = false;     // as Parameters::Biases::before_norms
-  // Of the rank: a bucket of layers closes at the border of two, whose classes may have different
+  // The rank's: a bucket of layers closes at the border of two, whose classes may have different
   // codecs. None: all are one.
   std::vector<ChunkSlice> chunks{};
 };

@@ -37,7 +37,7 @@ class QuantizeOracle {
     return 0;
   }
 
-  // What element e is a multiple of the levels of.
+  // Returns the scale that the levels of element e are multiples of.
   [[nodiscard]] double scale_of(const std::vector<double>& all, std::size_t e) const {
     return format_.shared == ScaleOf::both ? all[e / columns_] * all[rows_ + e % columns_]
                                            : all[scale_index(e / columns_, e % columns_)];

@@ -142,7 +142,7 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   }
   std::size_t arriving = arriving_bytes(rank.plan);
   if (planned.outer.is_on()) {
-    // Of fragments, which are about as large as each other, one travels at a time.
+    // One fragment travels at a time, and all are about as large as each other.
     arriving +=
         round_arriving_bytes(rank, planned.num_workers, round_kind(planned.outer, of_rounds)) /
         static_cast<std::size_t>(planned.outer.fragments);

@@ -19,7 +19,8 @@ using schedule::Seconds;
 
 enum class KnownSeconds { no, yes };
 
-// What of a plan's seconds is known. Without links a transfer's are where they were measured.
+// Says which of a plan's seconds are known. Without links a transfer's are where they were
+// measured.
 struct KnownOfPlan {
   KnownSeconds steps = KnownSeconds::no;
   bool links = false;

@@ -20,11 +20,8 @@ struct QuantizedFormat {
   ScaleOf shared = ScaleOf::token;
   std::int64_t group = 0;  // of ScaleOf::group
 
-  // Whether levels stand between zero and its neighbours, in place of on them.
-  [[nodiscard]] constexpr bool is_between() const { return shared == ScaleOf::both; }
-
-  // By how much of a code they are higher then.
-  [[nodiscard]] constexpr float offset() const { return is_between() ? 0.5F : 0.0F; }
+  // Says by how much of a code levels are higher than multiples of a step.
+  [[nodiscard]] constexpr float offset() const { return shared == ScaleOf::both ? 0.5F : 0.0F; }
 
   [[nodiscard]] std::int64_t num_scales(std::int64_t rows, std::int64_t columns) const;
   [[nodiscard]] std::int64_t row_bytes(std::int64_t columns) const;
@@ -32,8 +29,8 @@ struct QuantizedFormat {
 
 struct QuantizedMatrix {
   QuantizedFormat format{};
-  Tensor
-      scales{};  // bf16 (num_scales): by column, by row, by row and group, or rows before columns
+  // bf16 (num_scales): by column, by row, by row and group, or rows before columns.
+  Tensor scales{};
   Tensor packed{};  // u8 (rows, row_bytes): codes of neighbours share a byte, low bits first; what
                     // is left of a row's last byte holds the code of zero
 };
@@ -60,7 +57,7 @@ struct RoundingKey {
 // matrix whose elements have deviations a[row] b[column] has such scales; of normal elements the
 // levels lose least, and what lies beyond the last one is clipped. c - 2^f = x * (2^f / S) - 1/2,
 // rounded. Rows below 2^-66 and columns below 2^-52 of the others count as zero; a norm that is not
-// below 2^127 makes all scales NaN. Zero becomes the level next above it.
+// below 2^127 makes all scales Inf or NaN. Zero becomes the level next above it.
 // The same bits for any number of threads.
 struct Quantize {
   Tensor x{};    // f32 (rows, columns); at least one column
