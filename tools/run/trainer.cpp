@@ -78,7 +78,7 @@ void report_data(const TrainConfig& config,
   }
 }
 
-// How good the plan was.
+// Says how much of the planned pool was used.
 void report_device_memory(int rank) {
   const cuda::MemoryPool::Use use = cuda::use_of_pool();
   log_info(
