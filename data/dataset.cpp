@@ -16,7 +16,7 @@ std::vector<double> weights_of(std::span<const DataMember> members, std::int64_t
     require_one_sample(member, sequence);
     weights.push_back(member.weight);
   }
-  const std::vector<double> shares = normalized_weights(weights);
+  std::vector<double> shares = normalized_weights(weights);
   for (std::size_t m = 0; m < shares.size(); ++m) {
     if (!(shares[m] > 0.0)) {
       throw ConfigError(fmt::format(

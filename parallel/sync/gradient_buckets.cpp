@@ -71,9 +71,8 @@ std::vector<GradientBucket> gradient_buckets(const std::vector<Parameter>& param
 }
 
 std::ptrdiff_t chunk_of(const GradientBucket::Unit& unit, const std::vector<ChunkSlice>& chunks) {
-  const auto& [part, layer] = unit;
-  const auto holds = [&](const ChunkSlice& chunk) {
-    switch (part) {
+  const auto holds = [&unit](const ChunkSlice& chunk) {
+    switch (unit.first) {
       case ModelPart::embedding:
         return chunk.embedding;
       case ModelPart::head:
@@ -81,7 +80,7 @@ std::ptrdiff_t chunk_of(const GradientBucket::Unit& unit, const std::vector<Chun
       case ModelPart::layer:
         break;
     }
-    return chunk.first_layer <= layer && layer < chunk.last_layer;
+    return chunk.first_layer <= unit.second && unit.second < chunk.last_layer;
   };
   return std::ranges::find_if(chunks, holds) - chunks.begin();
 }

@@ -41,6 +41,7 @@ std::vector<LogicalTensors> seen_anchors(const OuterRun& run, OuterResult& resul
                        ++step;
                      }});
   std::vector<LogicalTensors> seen;
+  seen.reserve(states.size());
   for (const std::unique_ptr<LogicalState>& state : states) {
     seen.push_back(state->take());
   }
@@ -125,6 +126,7 @@ TEST_CASE("workers begin every round at the same place, where the anchor is") {
         run_of(fmt::format(R"({{"method": "co2", "period": 2, {}}})", more), 1, 2, 4, 2);
     INFO(more);
     std::vector<std::unique_ptr<LogicalState>> states;
+    states.reserve(12);
     for (int i = 0; i < 12; ++i) {
       states.push_back(std::make_unique<LogicalState>(run.mesh.model));
     }

@@ -385,7 +385,8 @@ void quantize(StreamView stream, const Quantize& args) {
 std::size_t quantize_workspace_bytes(ScaleOf shared, std::int64_t rows, std::int64_t columns) {
   const auto num_blocks = static_cast<std::int64_t>(RowBlocks(rows).num_blocks);
   if (shared == ScaleOf::both) {
-    const std::int64_t panels = (columns + std::int64_t{kColumnsPerPanel} - 1) / kColumnsPerPanel;
+    const auto width = static_cast<std::int64_t>(kColumnsPerPanel);
+    const std::int64_t panels = (columns + width - 1) / width;
     return Arena::aligned_bytes(DType::f32, {rows}) +
            Arena::aligned_bytes(DType::f32, {padded(columns)}) +
            Arena::aligned_bytes(DType::f64, {num_blocks * columns}) +

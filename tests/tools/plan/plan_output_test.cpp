@@ -166,7 +166,7 @@ TEST_CASE("a plan counts what compressed rounds send and take") {
 
 TEST_CASE("what ranks send adds up to what all send, compressed too") {
   std::vector<std::string> assignments(kMesh.begin(), kMesh.end());
-  assignments.push_back(R"(compress={"policy": "all",
+  assignments.emplace_back(R"(compress={"policy": "all",
       "pipeline_backward": {"codec": "quantize", "bits": 8},
       "data_gradient": {"codec": "low_rank", "rank": 2, "error_feedback": "immediate"}})");
   const nlohmann::json plain =
