@@ -66,6 +66,7 @@ TEST_CASE("elements at a limit or beyond are counted, whatever their sign") {
       expected += std::abs(value) >= kLimit ? 1.0 : 0.0;
     }
   }
+  views.reserve(tensors.size());
   for (GuardedTensor& tensor : tensors) {
     views.push_back(tensor);
   }
