@@ -104,8 +104,8 @@ class Measured {
     for (int run = 0; run < kRuns; ++run) {
       CodecTimes timed;
       const MessageKey key{.seed = kSeed, .step = static_cast<std::uint64_t>(run)};
-      codec_->sums() > 0 && message_.ranks > 0 ? add_up(stream, key, timed)
-                                               : pass(stream, key, timed);
+      codec_->sums() > 0 && message_.is_added ? add_up(stream, key, timed)
+                                              : pass(stream, key, timed);
       if (run > 0) {
         times.encode.seconds += timed.encode.seconds;
         times.decode.seconds += timed.decode.seconds;
@@ -135,7 +135,6 @@ class Measured {
     stream.synchronize();
   }
 
-  // A sum of frames decodes those of all ranks.
   void pass(StreamView stream, const MessageKey& key, CodecTimes& times) {
     const Tensor frame = frame_.view(DType::u8, {static_cast<std::int64_t>(frame_.bytes())});
     {
@@ -144,9 +143,7 @@ class Measured {
       stream.synchronize();
     }
     const TimedCall timed(times.decode);
-    for (int rank = 0; rank < std::max(1, message_.ranks); ++rank) {
-      codec_->decode(stream, frame, matrix_, false);
-    }
+    codec_->decode(stream, frame, matrix_, false);
     stream.synchronize();
   }
 

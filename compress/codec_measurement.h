@@ -9,11 +9,11 @@
 
 namespace slackline {
 
-// Pairs a codec with a shape of message that it may be given (as in CodecTimes).
+// A codec with a shape of message that it may be given (as in CodecTimes).
 struct CandidateMessage {
   CodecSetting codec{};
   std::vector<std::int64_t> shape{};
-  int ranks = 0;  // that add it up; 0: a boundary's
+  bool is_added = false;  // by ranks; a boundary's is not
 
   friend bool operator==(const CandidateMessage&, const CandidateMessage&) = default;
 };

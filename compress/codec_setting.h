@@ -36,7 +36,7 @@ struct CodecSetting {
   double ratio = 0.0;         // top_k, random_k: share of elements kept, in (0, 1]
   DType values = DType::f32;  // top_k, random_k: as they travel; f32 or bf16
 
-  int bits = 0;  // quantize: 2, 4 or 8
+  int bits = 0;  // quantize: 2, 3, 4 or 8
   ScaleOf scale = ScaleOf::channel;
   int group = 128;  // with ScaleOf::group
   Rounding rounding = Rounding::nearest;

@@ -25,19 +25,17 @@ struct CallTimes {
   }
 };
 
-// Adds the time from its making to its end. Work that a call is made of in several pieces counts
-// as one call.
+// Adds the time from its making to its end, as that of so many calls: none where it is a further
+// piece of one that has been counted.
 class TimedCall {
  public:
-  enum class Piece { first, further };
-
-  explicit TimedCall(CallTimes& times, Piece piece = Piece::first)
-      : times_(&times), piece_(piece), start_(std::chrono::steady_clock::now()) {}
+  explicit TimedCall(CallTimes& times, std::int64_t calls = 1)
+      : times_(&times), calls_(calls), start_(std::chrono::steady_clock::now()) {}
 
   ~TimedCall() {
     times_->seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-    times_->calls += piece_ == Piece::first ? 1 : 0;
+    times_->calls += calls_;
   }
 
   TimedCall(const TimedCall&) = delete;
@@ -45,12 +43,12 @@ class TimedCall {
 
  private:
   CallTimes* times_;
-  Piece piece_;
+  std::int64_t calls_;
   std::chrono::steady_clock::time_point start_;
 };
 
-// A codec's work on messages of one shape on one rank. What it does after a message has gone is
-// not in it.
+// A codec's work on messages of one shape on one rank: each call on one message, however many are
+// decoded to add them up. What it does after a message has gone is not in it.
 struct CodecTimes {
   CodecSetting setting{};
   std::vector<std::int64_t> shape{};  // of its matrix; of several matrices: their elements together

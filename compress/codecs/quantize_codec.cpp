@@ -14,6 +14,7 @@
 #include "compress/codec_keys.h"
 #include "compress/codec_traits.h"
 #include "compress/frame.h"
+#include "compress/kernels/quantize/code_widths.h"
 #include "compress/kernels/quantize/quantize.h"
 #include "core/kernels/elementwise/elementwise.h"
 
@@ -167,7 +168,6 @@ constexpr std::array<std::string_view, 5> kScales = {"channel", "token", "group"
 constexpr std::array<std::string_view, 2> kRoundings = {"nearest", "stochastic"};
 constexpr std::int64_t kMaxGroup = 1 << 20;
 constexpr std::size_t kScaleBytes = 2;  // bf16
-constexpr int kMostBits = 8;
 constexpr CodecSetting kDefaults;
 
 std::size_t payload(const CodecSetting& setting, const MatrixShape& shape) {
@@ -178,22 +178,27 @@ std::size_t payload(const CodecSetting& setting, const MatrixShape& shape) {
 // Measured on normal values with scales of 256 of them; those of rows and columns are worse at 8
 // bits, for they reach no further than most values, and much better at 2.
 double error(const CodecSetting& setting, const MatrixShape& /*shape*/) {
-  if (setting.scale == ScaleOf::both) {
-    return setting.bits == 8 ? 0.0089 : setting.bits == 4 ? 0.104 : 0.345;
-  }
-  return setting.bits == 8 ? 0.0069 : setting.bits == 4 ? 0.11 : 0.45;
+  constexpr std::array<double, kCodeWidths.size()> kOfMaxima = {0.45, 0.225, 0.11, 0.0069};
+  constexpr std::array<double, kCodeWidths.size()> kOfBoth = {0.345, 0.193, 0.104, 0.0089};
+  const auto width = static_cast<std::size_t>(width_index(setting.bits));
+  return setting.scale == ScaleOf::both ? kOfBoth[width] : kOfMaxima[width];
 }
 
 std::optional<CodecSetting> finer(const CodecSetting& setting) {
-  CodecSetting twice = setting;
-  twice.bits *= 2;
-  return twice.bits <= kMostBits ? std::make_optional(twice) : std::nullopt;
+  const auto next = static_cast<std::size_t>(width_index(setting.bits)) + 1;
+  if (next == kCodeWidths.size()) {
+    return std::nullopt;
+  }
+  CodecSetting result = setting;
+  result.bits = kCodeWidths[next];
+  return result;
 }
 
 int read_bits(JsonReader& section) {
-  const auto bits = section.integer("bits", {.min = 2, .max = kMostBits});
-  if (bits != 2 && bits != 4 && bits != 8) {
-    section.fail("bits", "must be 2, 4 or 8");
+  const auto bits =
+      section.integer("bits", {.min = kCodeWidths.front(), .max = kCodeWidths.back()});
+  if (!is_code_width(bits)) {
+    section.fail("bits", "must be 2, 3, 4 or 8");
   }
   return static_cast<int>(bits);
 }

@@ -18,7 +18,6 @@ class ChannelCodecs {
     CodecSetting setting{};
     std::vector<CodecPart> parts{};
     std::vector<std::int64_t> shape{};  // as in CodecTimes
-    int decoded = 1;                    // messages that a rank decodes one after the other
     std::uint64_t seed = 0;
     Device device = Device::cpu;
   };

@@ -37,8 +37,7 @@ std::unique_ptr<Codec> codec_for(const CodedSum& sum,
                                  const ChannelCodecs& maker) {
   return maker.make({.setting = sum.setting,
                      .parts = parts,
-                     .shape = message_shape(sum),
-                     .decoded = adds(sum.setting.kind) ? 1 : sum.ranks,
+                     .shape = message_shape(parts),
                      .seed = sum.seed,
                      .device = device_of(sum)});
 }
@@ -120,8 +119,7 @@ void CompressedSum::begin_sums(const CodecStream& at, Communicator& group, const
       if (first) {
         take_raw_sample(stream);
       }
-      using Piece = TimedCall::Piece;
-      const TimedCall timed(encode_times_, first ? Piece::first : Piece::further);
+      const TimedCall timed(encode_times_, first ? 1 : 0);
       first ? codec_->begin_sum(stream, gradients_, residuals_.of(0), key)
             : codec_->next_sum(stream, gradients_, residuals_.of(0));
       stream.synchronize();
@@ -261,7 +259,7 @@ void CompressedSum::adopt(CompressedSum& before) {
 }
 
 void CompressedSum::add_frames(StreamView stream) {
-  const TimedCall timed(decode_times_);
+  const TimedCall timed(decode_times_, plan_.ranks);
   const std::size_t bytes = codec_->frame_bytes();
   for (int rank = 0; rank < plan_.ranks; ++rank) {
     const Tensor frame = row(frames_, static_cast<std::size_t>(rank) * bytes, bytes);

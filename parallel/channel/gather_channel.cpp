@@ -47,7 +47,6 @@ void GatherChannel::obey(const CompressionPlan& plan, const ChannelCodecs& maker
         codec = maker.make({.setting = coded_->setting,
                             .parts = share_parts(bucket, share.count()),
                             .shape = {static_cast<std::int64_t>(share.count())},
-                            .decoded = static_cast<int>(segment.shares.size()),
                             .device = options_.whole.device()});
       }
     }
@@ -121,8 +120,8 @@ void GatherChannel::encode(StreamView stream, const MessageKey& key, std::size_t
 }
 
 void GatherChannel::decode(StreamView stream, std::size_t segment) {
-  const TimedCall timed(decode_times_);
   const CodedGather::Segment& coded = coded_->segments[segment];
+  const TimedCall timed(decode_times_, coded.num_frames());
   for (std::size_t i = 0; i < coded.shares.size(); ++i) {
     if (coded.shares[i].count() == 0) {
       continue;

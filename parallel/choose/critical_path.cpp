@@ -92,24 +92,6 @@ struct ErrorLimits {
   std::map<Site, double> bounds{};  // of a guard, as far as errors were measured
 };
 
-// Counts the ranks that add up a class; 0: it stands at a boundary.
-int ranks_of(const TransferClass& members, const ParallelConfig& mesh) {
-  if (!schedule::is_once_a_step(members.phase)) {
-    return 0;
-  }
-  return members.site == Site::embedding && mesh.pipeline > 1 ? 2 * mesh.data : mesh.data;
-}
-
-// Counts ranks as CandidateMessage does. Under zero1 a rank decodes its own rows of every frame
-// that can be cut by rows: together as much as one frame.
-int frames_of(const CodedMessage& message,
-              const TransferClass& members,
-              const ParallelConfig& mesh) {
-  const int ranks = ranks_of(members, mesh);
-  const bool cut = mesh.data_strategy.shares_updates() && cuts_by_rows(message.codec.kind);
-  return cut ? std::min(ranks, 1) : ranks;
-}
-
 std::string milliseconds(Seconds seconds) {
   return fmt::format("{:.4g} ms", kMilliseconds * seconds.value);
 }
@@ -424,9 +406,8 @@ std::vector<CandidateMessage> candidate_messages(const CompressConfig& config, c
   for (const std::vector<ClassBytes>& of_candidate : candidates.bytes()) {
     for (const ClassBytes& row : of_candidate) {
       for (const CodedMessage& message : row.compressed) {
-        const CandidateMessage candidate{.codec = message.codec,
-                                         .shape = message.shape,
-                                         .ranks = frames_of(message, row.members, job.parallel)};
+        const CandidateMessage candidate{
+            .codec = message.codec, .shape = message.shape, .is_added = message.is_added};
         if (std::find(messages.begin(), messages.end(), candidate) == messages.end()) {
           messages.push_back(candidate);
         }

@@ -80,7 +80,10 @@ std::vector<CodecPart> matrix_parts(const std::vector<const Parameter*>& matrice
 }
 
 std::vector<std::int64_t> message_shape(const CodedSum& sum) {
-  const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
+  return message_shape(matrix_parts(sum.matrices));
+}
+
+std::vector<std::int64_t> message_shape(const std::vector<CodecPart>& parts) {
   if (parts.size() == 1) {
     return {parts.front().shape.rows, parts.front().shape.columns};
   }

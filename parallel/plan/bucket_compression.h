@@ -57,6 +57,9 @@ struct CodedBucket {
 // The shape of a sum's messages in CodecTimes.
 [[nodiscard]] std::vector<std::int64_t> message_shape(const CodedSum& sum);
 
+// The same of a message of these matrices.
+[[nodiscard]] std::vector<std::int64_t> message_shape(const std::vector<CodecPart>& parts);
+
 // What a rank brings to a sum, in bytes; with owners what all slices of it have.
 [[nodiscard]] std::size_t message_bytes(const CodedSum& sum);
 

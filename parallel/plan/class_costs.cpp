@@ -16,7 +16,7 @@ std::optional<CodecSeconds> added_up(const ClassBytes& members, const OfMessage&
       return std::nullopt;
     }
     sum.encode += cost->encode;
-    sum.decode += cost->decode;
+    sum.decode += static_cast<double>(message.frames) * cost->decode;
   }
   return sum;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -22,6 +23,11 @@ struct CodedGather {
     std::vector<SyncOp> ops{};    // as they follow each other; the last one covers the segment
     std::vector<Slice> shares{};  // elements of the bucket, in the order of their frames
     std::size_t own = 0;          // this rank's share
+
+    // Counts shares that are not empty.
+    [[nodiscard]] std::ptrdiff_t num_frames() const {
+      return std::ranges::count_if(shares, [](const Slice& share) { return share.count() > 0; });
+    }
 
     // Frames that an op puts together.
     [[nodiscard]] std::size_t frames_of(const SyncOp& op) const {

@@ -139,8 +139,12 @@ std::vector<SentBytes> sync_bytes(const MeshLists& lists,
       if (second_copy) {
         break;  // it is coded on both ends at the same time
       }
-      row.coded.push_back(
-          {.codec = sum.setting, .shape = message_shape(sum), .is_cut = !sum.owners.empty()});
+      const bool is_cut = !sum.owners.empty();
+      row.coded.push_back({.codec = sum.setting,
+                           .shape = message_shape(sum),
+                           .is_added = true,
+                           .is_cut = is_cut,
+                           .frames = adds(sum.setting.kind) || is_cut ? 1 : sum.ranks});
     }
   }
   return rows;

@@ -16,7 +16,9 @@ namespace slackline {
 struct CodedMessage {
   CodecSetting codec{};
   std::vector<std::int64_t> shape{};  // as in CodecTimes
+  bool is_added = false;              // by ranks; a boundary's is not
   bool is_cut = false;                // each rank gets its own rows of the sum alone
+  int frames = 1;                     // that a rank decodes, or as many rows as they have
 
   friend bool operator==(const CodedMessage&, const CodedMessage&) = default;
 };

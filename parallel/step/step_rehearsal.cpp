@@ -19,9 +19,7 @@ class RehearsedCodecs final : public ChannelCodecs {
   [[nodiscard]] std::unique_ptr<Codec> make(const Coded& coded) const override {
     const CodecCost cost = codec_cost(*costs_, coded.setting, coded.shape);
     return make_rehearsed_codec(
-        coded.setting,
-        coded.parts,
-        {.encode = cost.encode.value, .decode = cost.decode.value / coded.decoded});
+        coded.setting, coded.parts, {.encode = cost.encode.value, .decode = cost.decode.value});
   }
 
   [[nodiscard]] bool touch_values() const override { return false; }

@@ -169,7 +169,7 @@ TEST_CASE("a codec's strength is required and in range") {
         "bits",
         {{"", missing},
          {"1", "must be at least 2; got 1"},
-         {"3", "must be 2, 4 or 8; got 3"},
+         {"5", "must be 2, 3, 4 or 8; got 5"},
          {"16", "must be at most 8; got 16"}});
   const std::string group = R"({"codec": "quantize", "bits": 4, "scale": "group", "group": )";
   CHECK(setting_refusal(group + "7}") == "compress.data_gradient.group: must be at least 8; got 7");

@@ -16,7 +16,7 @@ const std::vector<MatrixRows> kRows = {{.matrix = 0, .first = 3, .last = 30},
 
 std::vector<CodecSetting> settings() {
   std::vector<CodecSetting> all;
-  for (const int bits : {2, 4, 8}) {
+  for (const int bits : {2, 3, 4, 8}) {
     for (const ScaleOf scale :
          {ScaleOf::channel, ScaleOf::token, ScaleOf::group, ScaleOf::tensor, ScaleOf::both}) {
       all.push_back({.kind = CodecKind::quantize, .bits = bits, .scale = scale, .group = 8});

@@ -39,7 +39,7 @@ constexpr std::array<float, 2> kSentinels = {-77.25F, 3e30F};
 
 CodecSetting setting_of(std::uint8_t kind, std::uint8_t choice) {
   constexpr std::array<double, 4> kRatios = {1e-9, 0.1, 0.5, 1.0};
-  constexpr std::array<int, 3> kBits = {2, 4, 8};
+  constexpr std::array<int, 4> kBits = {2, 3, 4, 8};
   const DType travels = (choice & 1U) != 0 ? DType::bf16 : DType::f32;
   const unsigned rest = choice >> 1U;
   CodecSetting setting{.kind = static_cast<CodecKind>(kind % kKinds)};

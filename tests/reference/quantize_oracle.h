@@ -83,8 +83,12 @@ class QuantizeOracle {
     std::vector<double> result(rows_ * columns_);
     for (std::size_t e = 0; e < result.size(); ++e) {
       const std::size_t bit = e % columns_ * bits;
-      const auto byte = static_cast<unsigned>(packed[e / columns_ * row_bytes + bit / 8]);
-      result[e] = (byte >> (bit % 8)) % (1U << bits);
+      const std::size_t at = e / columns_ * row_bytes + bit / 8;
+      auto word = static_cast<unsigned>(packed[at]);
+      if (bit % 8 + bits > 8) {
+        word += static_cast<unsigned>(packed[at + 1]) << 8U;
+      }
+      result[e] = (word >> (bit % 8)) % (1U << bits);
     }
     return result;
   }
@@ -110,7 +114,10 @@ class QuantizeOracle {
     }
     const auto rows = static_cast<double>(rows_);
     const auto columns = static_cast<double>(columns_);
-    const double reach = format_.bits == 2 ? 1.9914 : format_.bits == 4 ? 2.6816 : 3.9373;
+    const double reach = format_.bits == 2   ? 1.9914
+                         : format_.bits == 3 ? 2.3440
+                         : format_.bits == 4 ? 2.6816
+                                             : 3.9373;
     for (std::size_t i = 0; i < squares.size(); ++i) {
       const double scale = i < rows_    ? reach * std::sqrt(squares[i] / columns)
                            : all == 0.0 ? 0.0

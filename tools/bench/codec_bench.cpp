@@ -37,7 +37,7 @@ struct Row {
 
 std::vector<Row> rows() {
   std::vector<Row> all = {{"cast", {.kind = CodecKind::cast}}};
-  for (const int bits : {8, 4, 2}) {
+  for (const int bits : {8, 4, 3, 2}) {
     const auto add = [&](const char* scale, const CodecSetting& setting) {
       all.push_back({fmt::format("quantize {} {}", bits, scale), setting});
     };

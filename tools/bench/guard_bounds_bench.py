@@ -54,6 +54,7 @@ ROWS = {
     "sums int4": sums(integers(4, "channel"), integers(4, "token")),
     "sums int4, a scale for each row": sums(integers(4, "token")),
     "sums int4, scales of rows and columns": sums(integers(4, "both")),
+    "sums int3, scales of rows and columns": sums(integers(3, "both")),
     "sums int2, scales of rows and columns": sums(integers(2, "both")),
     "sums low_rank 32": low_rank(32),
     "sums low_rank 16": low_rank(16),

@@ -64,7 +64,7 @@ std::vector<CodecSetting> settings() {
   all.push_back({.kind = CodecKind::top_k, .error_feedback = lazy, .ratio = 0.01});
   all.push_back({.kind = CodecKind::top_k, .error_feedback = lazy, .ratio = 0.1});
   all.push_back({.kind = CodecKind::random_k, .error_feedback = lazy, .ratio = 0.01});
-  for (const int bits : {8, 4, 2}) {
+  for (const int bits : {8, 4, 3, 2}) {
     all.push_back({.kind = CodecKind::quantize, .bits = bits});
   }
   all.push_back({.kind = CodecKind::cast});

@@ -1,3 +1,4 @@
+#include "compress/kernels/quantize/code_widths.h"
 #include "compress/kernels/quantize/quantize.h"
 #include "compress/kernels/quantize/quantize_simd.h"
 #include "compress/kernels/quantize/quantize_strips.h"
@@ -63,9 +64,8 @@ class Unpacker {
       alignas(64) std::uint8_t codes[kChunk + simd::kCodes];
       const std::size_t column = strip.column + first;
       const std::uint8_t* from = packed_ + strip.row * row_bytes_ + column * bits_ / 8;
-      bits_ == 8   ? simd::unpack_all<8>(from, count, codes)
-      : bits_ == 4 ? simd::unpack_all<4>(from, count, codes)
-                   : simd::unpack_all<2>(from, count, codes);
+      with_code_width(static_cast<int>(bits_),
+                      [&](auto bits) { simd::unpack_all<bits>(from, count, codes); });
       update_chunk<update>({strip.row, column, count}, codes, out + first);
     });
   }

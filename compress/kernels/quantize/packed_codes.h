@@ -1,12 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "core/kernels/simd.h"
 
-// Codes of 2, 4 or 8 bits, a byte each or packed: neighbours in a byte, low bits first.
+// Codes of 2, 3, 4 or 8 bits, a byte each or packed: one behind the other, low bits first.
 namespace slackline::simd {
 
 using ByteTag = hn::Repartition<std::uint8_t, FloatTag>;
@@ -14,6 +15,11 @@ using Bytes = hn::Vec<ByteTag>;
 
 inline constexpr ByteTag kBytes;
 inline constexpr std::size_t kCodes = hn::MaxLanes(kBytes);  // codes of one vector of bytes
+
+// Eight codes in a word, and where two and four of 3 bits stand there.
+inline constexpr hn::Repartition<std::uint64_t, FloatTag> kEights;
+inline constexpr std::uint64_t kPairsOf3 = 0x003f003f003f003f;
+inline constexpr std::uint64_t kFoursOf3 = 0x00000fff00000fff;
 
 // The packed form of kCodes codes: kCodes * bits / 8 bytes.
 template <int bits>
@@ -25,6 +31,15 @@ void pack(Bytes codes, std::uint8_t* packed) {
     const hn::Rebind<std::uint8_t, decltype(pairs)> bytes;
     const auto pair = hn::BitCast(pairs, codes);
     hn::StoreU(hn::TruncateTo(bytes, hn::Or(pair, hn::ShiftRight<4>(pair))), bytes, packed);
+  } else if constexpr (bits == 3) {  // eight to three bytes
+    auto eight = hn::BitCast(kEights, codes);
+    eight = hn::And(hn::Or(eight, hn::ShiftRight<5>(eight)), hn::Set(kEights, kPairsOf3));
+    eight = hn::And(hn::Or(eight, hn::ShiftRight<10>(eight)), hn::Set(kEights, kFoursOf3));
+    std::array<std::uint64_t, kCodes / 8> words;
+    hn::StoreU(hn::Or(eight, hn::ShiftRight<20>(eight)), kEights, words.data());
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      std::memcpy(packed + 3 * i, &words[i], 3);
+    }
   } else {
     const hn::Rebind<std::uint8_t, WordTag> bytes;
     const Words four = hn::BitCast(kWords, codes);
@@ -43,6 +58,16 @@ template <int bits>
     const auto both = hn::PromoteTo(pairs, hn::LoadU(bytes, packed));
     const auto apart = hn::Or(both, hn::ShiftLeft<4>(both));
     return hn::BitCast(kBytes, hn::And(apart, hn::Set(pairs, 0x0f0f)));
+  } else if constexpr (bits == 3) {
+    std::array<std::uint64_t, kCodes / 8> words{};
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      std::memcpy(&words[i], packed + 3 * i, 3);
+    }
+    auto eight = hn::LoadU(kEights, words.data());
+    eight = hn::And(hn::Or(eight, hn::ShiftLeft<20>(eight)), hn::Set(kEights, kFoursOf3));
+    eight = hn::And(hn::Or(eight, hn::ShiftLeft<10>(eight)), hn::Set(kEights, kPairsOf3));
+    const auto apart = hn::Or(eight, hn::ShiftLeft<5>(eight));
+    return hn::And(hn::BitCast(kBytes, apart), hn::Set(kBytes, 7));
   } else {
     const hn::Rebind<std::uint8_t, WordTag> bytes;
     const Words all = hn::PromoteTo(kWords, hn::LoadU(bytes, packed));

@@ -1,5 +1,6 @@
 #include "compress/kernels/quantize/quantize.h"
 
+#include "compress/kernels/quantize/code_widths.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/operand.h"
 
@@ -30,8 +31,7 @@ std::int64_t divided_up(std::int64_t a, std::int64_t b) {
 // `matrix` is what is quantized, or what codes are written to.
 void check(const QuantizedMatrix& quantized, const Tensor& matrix) {
   const auto& [format, scales, packed] = quantized;
-  SL_CHECK(format.bits == 2 || format.bits == 4 || format.bits == 8,
-           std::to_string(format.bits) + " bits");
+  SL_CHECK(is_code_width(format.bits), std::to_string(format.bits) + " bits");
   SL_CHECK(format.shared != ScaleOf::group || format.group > 0,
            "groups of " + std::to_string(format.group));
   SL_CHECK(matrix.shape().rank() == 2 && matrix.dim(1) > 0, matrix.shape().to_string());

@@ -16,7 +16,7 @@ namespace slackline {
 // code c stands for (c - 2^f) / 2^f * S, under ScaleOf::both for (c - 2^f + 1/2) / 2^f * S: exact
 // in f32.
 struct QuantizedFormat {
-  int bits = 8;  // 2, 4 or 8
+  int bits = 8;  // one of kCodeWidths
   ScaleOf shared = ScaleOf::token;
   std::int64_t group = 0;  // of ScaleOf::group
 
@@ -31,8 +31,9 @@ struct QuantizedMatrix {
   QuantizedFormat format{};
   // bf16 (num_scales): by column, by row, by row and group, or rows before columns.
   Tensor scales{};
-  Tensor packed{};  // u8 (rows, row_bytes): codes of neighbours share a byte, low bits first; what
-                    // is left of a row's last byte holds the code of zero
+  // u8 (rows, row_bytes): a row's codes one behind the other, low bits first, those of 3 bits
+  // across bytes; what is left of its last byte holds codes of zero, as far as they fit.
+  Tensor packed{};
 };
 
 // Names the random numbers of a matrix: element e = first_element + row * columns + column takes 16
@@ -69,7 +70,7 @@ struct Quantize {
 // The most that evenly spaced levels stand for, with which normal values of deviation 1 lose least
 // (J. Max, Quantizing for minimum distortion, 1960).
 constexpr double normal_reach(int bits) {
-  return bits == 2 ? 1.9914 : bits == 4 ? 2.6816 : 3.9373;
+  return bits == 2 ? 1.9914 : bits == 3 ? 2.3440 : bits == 4 ? 2.6816 : 3.9373;
 }
 
 void quantize(StreamView stream, const Quantize& args);

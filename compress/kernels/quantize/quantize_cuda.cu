@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "compress/kernels/quantize/code_widths.h"
 #include "compress/kernels/quantize/quantize_scales.h"
 #include "core/cuda/launch.h"
 #include "core/rng.h"
@@ -221,7 +222,7 @@ __device__ inline int integer(float plus_rounder) {
   return static_cast<int>(__float_as_uint(plus_rounder) - __float_as_uint(kRounder));
 }
 
-// A thread for each byte, of 8 / bits codes.
+// A thread for each byte. Codes of 3 bits that reach into a neighbour are made for both.
 template <int bits>
 __global__ void __launch_bounds__(kThreads) pack_kernel(Source source,
                                                         ScaleMap map,
@@ -230,7 +231,8 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(Source source,
                                                         std::int64_t row_bytes,
                                                         const BFloat16* scales,
                                                         std::uint8_t* packed) {
-  constexpr int kCodes = 8 / bits;
+  constexpr bool kDivides = 8 % bits == 0;
+  constexpr int kMost = kDivides ? 8 / bits : 8 / bits + 2;  // codes of a byte
   constexpr float kLevels = 1 << (bits - 1);
   constexpr int kLargest = (1 << bits) - 1;
   const std::int64_t index = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -238,10 +240,12 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(Source source,
     return;
   }
   const std::int64_t row = index / row_bytes;
-  const std::int64_t first = index % row_bytes * kCodes;
+  const std::int64_t byte_bit = index % row_bytes * 8;
+  const std::int64_t first = byte_bit / bits;
+  const int bit = kDivides ? 0 : static_cast<int>(first * bits - byte_bit);  // at most 0
   unsigned byte = 0;
 #pragma unroll
-  for (int k = 0; k < kCodes; ++k) {
+  for (int k = 0; k < kMost; ++k) {
     const std::int64_t column = first + k;
     int code = static_cast<int>(kLevels);  // zero's
     if (column < source.columns) {
@@ -261,7 +265,8 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(Source source,
       }
       code = code < 0 ? 0 : code > kLargest ? kLargest : code;
     }
-    byte |= static_cast<unsigned>(code) << (bits * k);
+    // Shifted by a byte more and back, for the first may begin before this one.
+    byte |= static_cast<unsigned>(code) << (8 + bit + bits * k) >> 8;
   }
   packed[index] = static_cast<std::uint8_t>(byte);
 }
@@ -399,9 +404,7 @@ void quantize(StreamView stream, const Quantize& args) {
            to.scales.data<BFloat16>(),
            to.packed.data<std::uint8_t>());
   };
-  to.format.bits == 8   ? start(pack_kernel<8>)
-  : to.format.bits == 4 ? start(pack_kernel<4>)
-                        : start(pack_kernel<2>);
+  with_code_width(to.format.bits, [&](auto bits) { start(pack_kernel<decltype(bits)::value>); });
 }
 
 std::size_t quantize_workspace_bytes(ScaleOf shared, std::int64_t rows, std::int64_t columns) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "compress/kernels/quantize/code_widths.h"
 #include "compress/kernels/quantize/quantize.h"
 #include "compress/kernels/quantize/quantize_simd.h"
 #include "compress/kernels/quantize/quantize_strips.h"
@@ -94,9 +95,8 @@ class CodePacker {
         std::fill_n(codes + count, (kChunk - count) % simd::kCodes, zero_code());
       }
       std::uint8_t* to = row + column * bits_ / 8;
-      bits_ == 8   ? simd::pack_all<8>(codes, count, to)
-      : bits_ == 4 ? simd::pack_all<4>(codes, count, to)
-                   : simd::pack_all<2>(codes, count, to);
+      with_code_width(static_cast<int>(bits_),
+                      [&](auto bits) { simd::pack_all<bits>(codes, count, to); });
     });
   }
 

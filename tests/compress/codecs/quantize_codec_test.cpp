@@ -23,7 +23,7 @@ constexpr std::size_t kWorkspace = std::size_t{1} << 22U;
 
 std::vector<CodecSetting> settings() {
   std::vector<CodecSetting> all;
-  for (const int bits : {2, 4, 8}) {
+  for (const int bits : {2, 3, 4, 8}) {
     for (const ScaleOf scale :
          {ScaleOf::channel, ScaleOf::token, ScaleOf::group, ScaleOf::tensor, ScaleOf::both}) {
       for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {

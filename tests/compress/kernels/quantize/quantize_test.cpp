@@ -19,7 +19,7 @@ constexpr RoundingKey kKey{.stream = {12, 34}, .step = 5, .message = 6, .first_e
 
 std::vector<QuantizedFormat> all_formats() {
   std::vector<QuantizedFormat> formats;
-  for (const int bits : {2, 4, 8}) {
+  for (const int bits : {2, 3, 4, 8}) {
     for (const ScaleOf shared :
          {ScaleOf::channel, ScaleOf::token, ScaleOf::tensor, ScaleOf::both}) {
       formats.push_back({.bits = bits, .shared = shared});
@@ -120,7 +120,8 @@ TEST_CASE("scales of rows and columns follow a matrix whose deviations are produ
   GuardedTensor x(DType::f32, shape, values);
   // The smallest mean square that evenly spaced levels leave of normal values (Max, 1960), and what
   // estimating 700 deviations from the values themselves and rounding them to bf16 adds.
-  constexpr std::pair<int, double> kLeast[] = {{2, 0.1188}, {4, 0.01154}, {8, 0.000105}};
+  constexpr std::pair<int, double> kLeast[] = {
+      {2, 0.1188}, {3, 0.03744}, {4, 0.01154}, {8, 0.000105}};
   for (const auto& [bits, least] : kLeast) {
     const QuantizedFormat format{.bits = bits, .shared = ScaleOf::both};
     Guarded quantized(format, shape);
@@ -185,10 +186,13 @@ TEST_CASE("what is left of a row's last byte holds the code of zero") {
   Stream stream(test_stream(1));
   GuardedTensor x(DType::f32, {2, 1}, std::vector<double>{-1.0, -1.0});
   Guarded two({.bits = 2}, {2, 1});
+  Guarded three({.bits = 3}, {2, 1});
   Guarded four({.bits = 4}, {2, 1});
   quantize(stream, {.x = x, .to = two.view()});
+  quantize(stream, {.x = x, .to = three.view()});
   quantize(stream, {.x = x, .to = four.view()});
   REQUIRE(two.packed.values() == std::vector<double>{0b10101000, 0b10101000});
+  REQUIRE(three.packed.values() == std::vector<double>{0b00100000, 0b00100000});
   REQUIRE(four.packed.values() == std::vector<double>{0x80, 0x80});
 }
 
@@ -229,7 +233,7 @@ TEST_CASE("an Inf or NaN reaches everything that shares its scale, and nothing e
 TEST_CASE("zeros and magnitudes below 2^-119 become zeros, larger ones keep their size") {
   Stream stream(test_stream(1, kWorkspace));
   const std::vector<double> rows = {0.0, -0.0, 0x1p-140, 0x1p-120, 0x1p-119, -0x1.8p-119};
-  for (const int bits : {2, 4, 8}) {
+  for (const int bits : {2, 3, 4, 8}) {
     Guarded quantized({.bits = bits, .shared = ScaleOf::token}, {3, 2});
     GuardedTensor x(DType::f32, {3, 2}, rows);
     quantize(stream, {.x = x, .to = quantized.view()});
@@ -427,8 +431,8 @@ TEST_CASE("quantize refuses what does not fit") {
   GuardedTensor x(DType::f32, {4, 10});
   Guarded quantized({.bits = 4}, {4, 10});
   QuantizedMatrix wrong = quantized.view();
-  wrong.format.bits = 3;
-  REQUIRE_THROWS_WITH(quantize(stream, {.x = x, .to = wrong}), Catch::Contains("3 bits"));
+  wrong.format.bits = 5;
+  REQUIRE_THROWS_WITH(quantize(stream, {.x = x, .to = wrong}), Catch::Contains("5 bits"));
   wrong.format.bits = 8;
   REQUIRE_THROWS_WITH(quantize(stream, {.x = x, .to = wrong}),
                       Catch::Contains("numbers is u8 (4, 5), due is u8 (4, 10)"));
