@@ -152,13 +152,17 @@ void FileWriter::flush() {
   pending_.clear();
 }
 
-void FileWriter::commit() {
+void FileWriter::sync() {
   SL_CHECK(descriptor_ >= 0, path_ + " is committed");
   flush();
   // Delayed allocation and network file systems may report a full disk only here.
   if (::fsync(descriptor_) != 0) {
     fail(path_, "write to disk", errno);
   }
+}
+
+void FileWriter::commit() {
+  sync();
   const int closed = ::close(std::exchange(descriptor_, -1));
   const int error = errno;
   if (closed != 0 || ::rename(partial_path_.c_str(), path_.c_str()) != 0) {

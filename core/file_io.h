@@ -48,6 +48,8 @@ class FileWriter {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  // Brings what was written to the disk, so that commit() has only the names left to fail at.
+  void sync();
   void commit();
 
   [[nodiscard]] std::size_t bytes_written() const { return bytes_written_; }

@@ -104,16 +104,20 @@ void Dataset::restore_blocks(Member& member,
     if (samples <= 0 || samples > kMaxSamples) {
       throw FileError(fmt::format("{}: the checkpoint's sample order is broken", path));
     }
-    append_block(member, lengths, static_cast<std::uint64_t>(samples));
-    if (member.state[i] != stored[i]) {
+    const auto epochs = static_cast<std::int64_t>(
+        SampleOrder::epochs_of(static_cast<std::uint64_t>(samples),
+                               static_cast<std::uint64_t>(options_.sequence),
+                               static_cast<std::uint64_t>(member.state.front())));
+    if (epochs != stored[i]) {
       throw ConfigError(fmt::format(
           "data: the checkpoint's order of {} has {} epochs for {} samples (was model.sequence "
           "changed?); got {}",
           path,
           stored[i],
           samples,
-          member.state[i]));
+          epochs));
     }
+    append_block(member, lengths, static_cast<std::uint64_t>(samples));
   }
 }
 

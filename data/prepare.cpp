@@ -54,6 +54,14 @@ std::unique_ptr<Tokenizer> train_tokenizer(const PrepareOptions& options) {
         "got --tokenizer {}",
         options.tokenizer));
   }
+  for (const std::string& input : options.inputs) {  // which are read once more
+    if (!is_regular_file(input)) {
+      throw ConfigError(
+          fmt::format("--train-sentencepiece: reads the text twice, so inputs must be regular "
+                      "files; got {}",
+                      input));
+    }
+  }
   std::string path = options.out + ".model";
   if (options.tokenizer.size() > kType.size() + 1) {
     path = options.tokenizer.substr(kType.size() + 1);
@@ -127,6 +135,7 @@ PrepareSummary prepare(const PrepareOptions& options,
   summary.documents = writer.num_documents();
   summary.sequences = writer.num_sequences();
   summary.tokens = writer.num_tokens();
+  tokenizer_writer.sync();
   writer.commit_tokens();
   tokenizer_writer.commit();
   writer.commit_index();

@@ -47,8 +47,7 @@ SampleOrder::SampleOrder(std::span<const std::uint32_t> lengths, const SampleOrd
       std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
   SL_CHECK(sequence_ > 0 && options.samples > 0 && epoch_tokens > sequence_, "no sample to order");
 
-  const std::uint64_t needed_tokens = options.samples * sequence_ + 1;
-  epochs_ = (needed_tokens + epoch_tokens - 1) / epoch_tokens;
+  epochs_ = epochs_of(options.samples, sequence_, epoch_tokens);
   const std::uint64_t total = samples_of(epochs_ * epoch_tokens, sequence_);
   const std::uint64_t before_last = samples_of((epochs_ - 1) * epoch_tokens, sequence_);
   const auto whole_enough = static_cast<std::uint64_t>(

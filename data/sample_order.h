@@ -41,6 +41,13 @@ class SampleOrder {
     std::uint64_t count = 0;
   };
 
+  // Counts the epochs, of so many tokens each, that samples of T + 1 tokens need.
+  [[nodiscard]] static std::uint64_t epochs_of(std::uint64_t samples,
+                                               std::uint64_t sequence,
+                                               std::uint64_t epoch_tokens) {
+    return (samples * sequence + 1 + epoch_tokens - 1) / epoch_tokens;
+  }
+
   // `lengths` are the tokens of each sequence of the split.
   // REQUIRES: they add up to T + 1 at least; T, samples > 0.
   SampleOrder(std::span<const std::uint32_t> lengths, const SampleOrderOptions& options);

@@ -16,11 +16,8 @@ namespace {
 constexpr std::array<std::string_view, 1> kArchitectures = {"gpt2"};
 constexpr std::array<std::string_view, 2> kRecompute = {"none", "block"};
 
-// Larger than any model in use and small enough that every product of two sizes fits 64 bits.
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 24U;
-
-int size(JsonReader& section, std::string_view key) {
-  return static_cast<int>(section.integer(key, {.min = 1, .max = kMaxSize}));
+int size(JsonReader& section, std::string_view key, std::int64_t most = kMaxModelSize) {
+  return static_cast<int>(section.integer(key, {.min = 1, .max = most}));
 }
 
 // Each pattern has to name a parameter, for a misspelt one would train less than was meant.
@@ -45,7 +42,7 @@ void read_trainable(JsonReader& section, ModelConfig& config) {
 ModelConfig read_model_config(JsonReader section) {
   ModelConfig config;
   static_cast<void>(section.choice("architecture", kArchitectures, 0));
-  config.layers = size(section, "layers");
+  config.layers = size(section, "layers", kMaxLayers);
   config.hidden = size(section, "hidden");
   config.heads = size(section, "heads");
   config.sequence = size(section, "sequence");
@@ -54,7 +51,7 @@ ModelConfig read_model_config(JsonReader section) {
     section.fail("heads", fmt::format("must divide model.hidden = {}", config.hidden));
   }
   config.ffn = static_cast<int>(section.integer(
-      "ffn", {.default_value = 4 * std::int64_t{config.hidden}, .min = 1, .max = 4 * kMaxSize}));
+      "ffn", {.default_value = 4 * std::int64_t{config.hidden}, .min = 1, .max = 4 * kMaxModelSize}));
   const std::int64_t kv_heads =
       section.integer("kv_heads", {.default_value = config.heads, .min = 1, .max = config.heads});
   if (kv_heads != config.heads) {

@@ -10,6 +10,11 @@ namespace slackline {
 
 enum class Recompute { none, block };
 
+// Larger than any model in use, and small enough that every product of two sizes fits 64 bits and
+// that a list of all parameters fits any machine.
+inline constexpr std::int64_t kMaxModelSize = std::int64_t{1} << 24U;
+inline constexpr std::int64_t kMaxLayers = std::int64_t{1} << 16U;
+
 // The "model" section of the config: GPT-2 as Radford et al. (2019) published it, at any size.
 struct ModelConfig {
   int layers = 0;    // L

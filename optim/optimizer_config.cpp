@@ -1,6 +1,7 @@
 #include "optim/optimizer_config.h"
 
 #include <array>
+#include <limits>
 
 namespace slackline {
 
@@ -40,8 +41,9 @@ OptimizerConfig read_optimizer_config(JsonReader section) {
   }
   config.beta1 = read_beta(section, "beta1", config.beta1);
   config.beta2 = read_beta(section, "beta2", config.beta2);
-  config.eps =
-      section.number("eps", {.default_value = config.eps, .min = 0.0, .exclusive_min = true});
+  // Moments are float: what is 0 there would divide what was never touched by nothing.
+  config.eps = section.number(
+      "eps", {.default_value = config.eps, .min = double{std::numeric_limits<float>::min()}});
   config.weight_decay =
       section.number("weight_decay", {.default_value = config.weight_decay, .min = 0.0});
   config.decay_embeddings = section.boolean("decay_embeddings", config.decay_embeddings);

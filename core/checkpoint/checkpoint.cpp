@@ -85,6 +85,13 @@ void Checkpoint::verify_file(const std::string& name, const ManifestFile& file) 
   }
 }
 
+void Checkpoint::require_pieces(std::string_view name) {
+  const ManifestTensor& tensor = find(name);
+  for (const ManifestPiece& piece : tensor.pieces) {
+    static_cast<void>(piece_bytes(name, tensor, piece));
+  }
+}
+
 void Checkpoint::read(std::string_view name,
                       Tensor destination,
                       std::optional<std::int64_t> worker) {

@@ -50,6 +50,10 @@ class Checkpoint {
   // before reading.
   void verify() const;
 
+  // Throws unless the shards hold all pieces of a tensor as the manifest says: so nobody makes room
+  // for more than there is.
+  void require_pieces(std::string_view name);
+
   // Fills `destination` with a whole tensor, put together from its pieces. Throws when there is no
   // such tensor, or element type or shape differ (another model's checkpoint).
   void read(std::string_view name,

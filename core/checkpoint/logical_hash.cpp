@@ -32,6 +32,7 @@ std::string logical_weights_sha256(Checkpoint& checkpoint) {
       continue;
     }
     found = true;
+    checkpoint.require_pieces(name);
     values.resize(tensor.shape.num_elements());
     checkpoint.read(name, Tensor(values.data(), DType::f32, tensor.shape));
     const std::string text = heading(std::string_view(name).substr(kGroup.size()), tensor.shape);

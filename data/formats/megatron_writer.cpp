@@ -74,7 +74,9 @@ void MegatronWriter::write_index() {
 void MegatronWriter::commit_tokens() {
   SL_CHECK_EQ(sequence_tokens_, 0U);
   SL_CHECK_EQ(boundaries_.back(), static_cast<std::int64_t>(lengths_.size()));
-  write_index();  // before anything is replaced: the disk may be full
+  write_index();
+  idx_.sync();  // before anything is replaced: the disk may be full
+  bin_.sync();
   remove_tree(prefix_ + ".idx");
   bin_.commit();
 }

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/shown_text.h"
+#include "core/strict_json.h"
 #include "data/formats/hugging_face_file.h"
 #include "data/tokenizers/byte_tokenizer.h"
 #include "data/tokenizers/sentencepiece_tokenizer.h"
@@ -26,13 +27,13 @@ constexpr const char* kSpecialTokens = "special_tokens";
 
 Json parse_object(const std::string& text, const std::string& source) {
   try {
-    Json json = Json::parse(text);
+    Json json = parse_strict_json(text);
     if (!json.is_object()) {
       throw FileError(
           fmt::format("{}: a JSON object is expected, got {}", source, json.type_name()));
     }
     return json;
-  } catch (const Json::exception& error) {
+  } catch (const JsonSyntaxError& error) {
     throw FileError(fmt::format("{}: not JSON: {}", source, error.what()));
   }
 }

@@ -1,5 +1,6 @@
 #include "data/tokenizers/sentencepiece_training.h"
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <sentencepiece_trainer.h>
@@ -58,17 +59,38 @@ class LineIterator final : public sentencepiece::SentenceIterator {
     }
   }
 
-  // Takes the next line of the current piece into line_; false at the end of the last input.
+  // Takes the next line of the current piece into line_; false at the end of the last input. Of a
+  // longer one than the library can take as one word a part: up to its last space, which begins
+  // the word behind it, or to the end of a character.
   bool read_line() {
     while (rest_.empty()) {
       if (!next_piece()) {
         return false;
       }
     }
-    const std::size_t end = rest_.find('\n');
+    const std::size_t end = std::min(rest_.find('\n'), rest_.size());
+    if (end > kLongestWord) {
+      const std::size_t space = rest_.rfind(' ', kLongestWord);
+      std::size_t cut = kLongestWord;
+      while (is_inside_character(rest_[cut])) {
+        --cut;
+      }
+      cut = space == std::string_view::npos || space == 0 ? cut : space;
+      line_ = rest_.substr(0, cut);
+      rest_ = rest_.substr(cut);
+      return true;
+    }
     line_ = rest_.substr(0, end);
-    rest_ = end == std::string_view::npos ? std::string_view() : rest_.substr(end + 1);
+    rest_ = rest_.substr(std::min(end + 1, rest_.size()));
     return true;
+  }
+
+  // The library counts a word's characters in 16 bits.
+  static constexpr std::size_t kLongestWord = 60000;  // bytes
+
+  // Not the first byte of a character of UTF-8.
+  static bool is_inside_character(char byte) {
+    return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U;
   }
 
   bool next_piece() {

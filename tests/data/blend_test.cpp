@@ -45,6 +45,14 @@ TEST_CASE("a longer blend begins with the shorter one, and counts add up") {
   REQUIRE(Blend::counts(std::vector<double>{1.0}, 7) == std::vector<std::uint64_t>{7});
 }
 
+TEST_CASE("a blend of one member takes its samples in turn and keeps no list of them") {
+  const Blend blend(std::vector<double>{1.0}, std::uint64_t{1} << 50U);
+  CHECK(blend.num_samples() == std::uint64_t{1} << 50U);
+  CHECK(blend.taken(0) == blend.num_samples());
+  CHECK(blend[(std::uint64_t{1} << 40U) + 3].sample == (std::uint64_t{1} << 40U) + 3);
+  CHECK(blend[5].member == 0);
+}
+
 TEST_CASE("many weights add up in NumPy's order") {
   // numpy.sum of arange(1, n + 1) / 10; a running sum gives other last bits from 10 on.
   std::vector<double> weights;

@@ -146,11 +146,12 @@ TEST_CASE("a run that fails leaves the data set that stood there") {
   prepare({.inputs = {directory.file("good.txt")}, .out = directory.file("set")});
   REQUIRE_THROWS_AS(prepare({.inputs = {directory.file("bad.txt")}, .out = directory.file("set")}),
                     FileError);
-  {
-    const FileSizeLimit full_disk(100000);
-    REQUIRE_THROWS_AS(
-        prepare({.inputs = {directory.file("large.txt")}, .out = directory.file("set")}),
-        FileError);
+  // Small files meet a full disk at the end alone.
+  for (const auto& [bytes, input] : {std::pair{3, "good.txt"}, std::pair{100000, "large.txt"}}) {
+    CAPTURE(input);
+    const FileSizeLimit full_disk(static_cast<std::size_t>(bytes));
+    REQUIRE_THROWS_AS(prepare({.inputs = {directory.file(input)}, .out = directory.file("set")}),
+                      FileError);
   }
   REQUIRE(open_token_file(directory.file("set"))->num_tokens() == 5);
 }
@@ -161,6 +162,11 @@ TEST_CASE("options that make no sense are refused by name") {
   REQUIRE_THROWS_WITH(
       prepare({.inputs = {"a"}, .tokenizer = "byte", .out = "x", .train_sentencepiece = 300}),
       Catch::StartsWith("--train-sentencepiece"));
+  REQUIRE_THROWS_WITH(prepare({.inputs = {"/dev/null"},
+                               .tokenizer = "sentencepiece",
+                               .out = "x",
+                               .train_sentencepiece = 300}),
+                      Catch::Contains("must be regular files; got /dev/null"));
 }
 
 TEST_CASE("a SentencePiece model is trained, written where asked, and used") {

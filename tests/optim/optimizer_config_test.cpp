@@ -74,6 +74,7 @@ TEST_CASE("values out of range are refused with key, rule and value") {
   REQUIRE_THAT(refusal(R"({"beta2": 1.5})"), Catch::Contains("optimizer.beta2"));
   REQUIRE_THAT(refusal(R"({"beta2": -0.1})"), Catch::Contains("optimizer.beta2"));
   REQUIRE_THAT(refusal(R"({"eps": 0})"), Catch::Contains("optimizer.eps"));
+  REQUIRE_THAT(refusal(R"({"eps": 1e-50})"), Catch::Contains("optimizer.eps"));  // 0 in float
   REQUIRE_THAT(refusal(R"({"weight_decay": -0.1})"), Catch::Contains("optimizer.weight_decay"));
   REQUIRE_THAT(refusal(R"({"clip_norm": -1})"), Catch::Contains("optimizer.clip_norm"));
 }

@@ -56,6 +56,7 @@ void import_model(const ImportOptions& options) {
   const ModelConfig config = read_hugging_face_config(read_file(config_path), config_path);
   const HuggingFaceWeights weights(options.hf);
   const std::unique_ptr<Tokenizer> tokenizer = read_tokenizer(options.hf, config);
+  weights.require_model(config);
   Parameters parameters(config, {.gradients = Gradients::none});
   weights.read_into(parameters);
 

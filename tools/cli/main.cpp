@@ -1,4 +1,5 @@
 #include <exception>
+#include <new>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -47,6 +48,8 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const slackline::Error& error) {
     return report(error);
+  } catch (const std::bad_alloc&) {
+    return report(slackline::DeviceError("out of host memory"));
   } catch (const std::exception& error) {
     return report(slackline::Error(error.what()));
   }

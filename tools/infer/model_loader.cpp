@@ -144,10 +144,10 @@ InferenceModel load_inference_model(const std::string& checkpoint_directory,
   InferenceModel model{.config = checkpoint_model(checkpoint),
                        .stored_tokenizer = stored_tokenizer(checkpoint)};
   model.tokenizer = checkpoint_tokenizer(checkpoint, model.config);
+  require_model(checkpoint, model.config);
   model.parameters = std::make_unique<Parameters>(
       model.config, Parameters::Options{.gradients = Gradients::none, .device = workers.device});
   Stream stream({.device = workers.device, .num_threads = workers.num_threads});
-  require_model(checkpoint, model.config);
   load_weights(stream, checkpoint, *model.parameters);
   model.activation_compression = stored_activation_compression(checkpoint, model.config);
   if (model.activation_compression) {

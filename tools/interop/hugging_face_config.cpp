@@ -1,7 +1,5 @@
 #include "tools/interop/hugging_face_config.h"
 
-#include <limits>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -42,13 +40,13 @@ class ConfigFile {
     }
   }
 
-  [[nodiscard]] int size(const char* key) const {
+  [[nodiscard]] int size(const char* key, std::int64_t most = kMaxModelSize) const {
     if (!has(key) || !json_.at(key).is_number_integer()) {
       fail(key, "must be a whole number");
     }
     const auto value = json_.at(key).get<std::int64_t>();
-    if (value < 1 || value > std::numeric_limits<int>::max() / 4) {
-      fail(key, "is out of range");
+    if (value < 1 || value > most) {
+      fail(key, fmt::format("must be from 1 to {}", most));
     }
     return static_cast<int>(value);
   }
@@ -149,7 +147,7 @@ constexpr std::string_view kConfigFormat = R"({{
 ModelConfig read_hugging_face_config(std::string_view text, const std::string& source) {
   const ConfigFile file(text, source);
   refuse_other_functions(file);
-  ModelConfig config{.layers = file.size("n_layer"),
+  ModelConfig config{.layers = file.size("n_layer", kMaxLayers),
                      .hidden = file.size("n_embd"),
                      .heads = file.size("n_head"),
                      .sequence = file.size("n_positions"),
@@ -159,7 +157,7 @@ ModelConfig read_hugging_face_config(std::string_view text, const std::string& s
   if (config.hidden % config.heads != 0) {
     file.fail("n_head", fmt::format("must divide n_embd = {}", config.hidden));
   }
-  config.ffn = file.has("n_inner") ? file.size("n_inner") : 4 * config.hidden;
+  config.ffn = file.has("n_inner") ? file.size("n_inner", 4 * kMaxModelSize) : 4 * config.hidden;
   return config;
 }
 

@@ -120,8 +120,15 @@ void HuggingFaceWeights::add_file(const std::string& path) {
   }
 }
 
+void HuggingFaceWeights::require_model(const ModelConfig& config) const {
+  const std::vector<ParameterSpec> table = parameter_table(config);
+  refuse_unknown(table);
+  for (const ParameterSpec& spec : table) {
+    static_cast<void>(find(spec.name, spec.shape));
+  }
+}
+
 void HuggingFaceWeights::read_into(Parameters& parameters) const {
-  refuse_unknown(parameters);
   for (const Parameter& parameter : parameters.all()) {
     read(parameter.spec.name, parameter.weight);
   }
@@ -131,10 +138,10 @@ void HuggingFaceWeights::read_into(Parameters& parameters) const {
   }
 }
 
-void HuggingFaceWeights::refuse_unknown(const Parameters& parameters) const {
+void HuggingFaceWeights::refuse_unknown(const std::vector<ParameterSpec>& table) const {
   std::set<std::string_view> known = {kHead};
-  for (const Parameter& parameter : parameters.all()) {
-    known.insert(parameter.spec.name);
+  for (const ParameterSpec& spec : table) {
+    known.insert(spec.name);
   }
   for (const auto& [name, source] : sources_) {
     if (known.count(name) == 0) {
@@ -146,7 +153,8 @@ void HuggingFaceWeights::refuse_unknown(const Parameters& parameters) const {
   }
 }
 
-void HuggingFaceWeights::read(const std::string& name, const Tensor& destination) const {
+HuggingFaceWeights::Found HuggingFaceWeights::find(const std::string& name,
+                                                   const Shape& shape) const {
   const auto found = sources_.find(name);
   if (found == sources_.end()) {
     throw FileError(fmt::format("{}: no file holds tensor {} (with or without \"{}\" before it)",
@@ -156,13 +164,18 @@ void HuggingFaceWeights::read(const std::string& name, const Tensor& destination
   }
   const SafetensorsFile& file = files_[found->second.file];
   const SafetensorsFile::Entry& entry = *file.find(found->second.name);
-  if (entry.shape != destination.shape()) {
+  if (entry.shape != shape) {
     throw FileError(fmt::format("{}: tensor {} must have shape {} by config.json; got {}",
                                 file.path(),
                                 shown_value(entry.name),
-                                destination.shape().to_string(),
+                                shape.to_string(),
                                 entry.shape.to_string()));
   }
+  return {file, entry};
+}
+
+void HuggingFaceWeights::read(const std::string& name, const Tensor& destination) const {
+  const auto& [file, entry] = find(name, destination.shape());
   const std::span<const std::byte> bytes = file.bytes(entry);
   const std::span<float> values = destination.span<float>();
   if (entry.dtype == DType::f32) {

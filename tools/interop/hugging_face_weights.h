@@ -17,10 +17,14 @@ class HuggingFaceWeights {
   // Throws FileError for files that are missing or corrupt, and for a name that stands twice.
   explicit HuggingFaceWeights(const std::string& directory);
 
+  // Throws FileError naming the tensor when one is missing, has another shape, or is not part of
+  // the model: before anyone makes room for what a config claims.
+  void require_model(const ModelConfig& config) const;
+
   // Copies every weight, converting F16 and BF16 to f32 (both exact). Matrices keep their shape:
-  // the library's Conv1D stores (in, out) as we do. Throws FileError naming the tensor when one is
-  // missing, has another shape or element type, or is not part of the model; and when a tied
-  // model's lm_head.weight is not wte.weight.
+  // the library's Conv1D stores (in, out) as we do. Throws FileError naming the tensor when one has
+  // another element type; and when a tied model's lm_head.weight is not wte.weight. REQUIRES:
+  // require_model did not throw.
   void read_into(Parameters& parameters) const;
 
  private:
@@ -29,8 +33,14 @@ class HuggingFaceWeights {
     std::string name{};    // as the file spells it
   };
 
+  struct Found {
+    const SafetensorsFile& file;
+    const SafetensorsFile::Entry& entry;
+  };
+
   void add_file(const std::string& path);
-  void refuse_unknown(const Parameters& parameters) const;
+  void refuse_unknown(const std::vector<ParameterSpec>& table) const;
+  [[nodiscard]] Found find(const std::string& name, const Shape& shape) const;
   // Writes the f32 values. REQUIRES: destination is f32, of the model's shape.
   void read(const std::string& name, const Tensor& destination) const;
   void check_tied_head(const Tensor& token_table) const;

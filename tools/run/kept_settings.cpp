@@ -8,8 +8,10 @@
 
 #include "core/checkpoint/manifest.h"
 #include "core/error.h"
+#include "core/strict_json.h"
 #include "data/blend.h"
 #include "tools/infer/model_loader.h"
+#include "tools/run/checkpoint_document.h"
 
 namespace slackline {
 
@@ -29,11 +31,8 @@ auto with_document(const Checkpoint& checkpoint, const Read& read) {
     throw FileError(checkpoint.path() +
                     ": holds weights only, nothing to resume; use checkpoint.init_from");
   }
-  try {
-    return read(Json::parse(checkpoint.documents().data));
-  } catch (const Json::exception& error) {
-    throw FileError(fmt::format("{}/{}: data: {}", checkpoint.path(), kManifestName, error.what()));
-  }
+  return reading_document(
+      checkpoint, "data", [&] { return read(parse_strict_json(checkpoint.documents().data)); });
 }
 
 std::vector<double> weights_of(const std::vector<DataSource>& sources) {

@@ -8,6 +8,7 @@
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/kernels/update/outer_step.h"
 #include "core/tensor/buffer.h"
+#include "tools/run/checkpoint_document.h"
 #include "tools/run/checkpoint_parts.h"
 
 namespace slackline {
@@ -131,8 +132,10 @@ void add_round_state(OuterLoop& outer, int worker, std::vector<CheckpointTensor>
 
 void load_round_state(Checkpoint& checkpoint, int worker, OuterLoop& outer) {
   const std::string& text = checkpoint.documents().outer;
-  load_rounds(checkpoint, OuterLoop::owed_step(text).has_value(), outer);
-  outer.load(text);
+  const auto owed =
+      reading_document(checkpoint, "outer", [&] { return OuterLoop::owed_step(text); });
+  load_rounds(checkpoint, owed.has_value(), outer);
+  reading_document(checkpoint, "outer", [&] { outer.load(text); });
   if (OuterLoop::has_leads(text)) {
     load_leads(checkpoint, worker, outer);
   }
@@ -140,8 +143,12 @@ void load_round_state(Checkpoint& checkpoint, int worker, OuterLoop& outer) {
 
 void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer) {
   const std::string& text = checkpoint.documents().outer;
-  std::optional<OuterStep> owed = OuterLoop::owed_step(text);
-  const std::optional<double> bound = owed ? OuterLoop::owed_norm_bound(text) : std::nullopt;
+  std::optional<OuterStep> owed =
+      reading_document(checkpoint, "outer", [&] { return OuterLoop::owed_step(text); });
+  const std::optional<double> bound =
+      reading_document(checkpoint, "outer", [&]() -> std::optional<double> {
+        return owed ? OuterLoop::owed_norm_bound(text) : std::nullopt;
+      });
   if (bound) {
     owed = bounded(checkpoint, *owed, *bound, model);
   }
@@ -150,7 +157,7 @@ void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer
     if (owed) {
       outer->make_owed_step(*owed, [&](const std::string& name) { return owes(checkpoint, name); });
     }
-    outer->convert_momentum(text);
+    reading_document(checkpoint, "outer", [&] { outer->convert_momentum(text); });
   } else if (owed) {
     make_owed_step(checkpoint, *owed, model);
   }

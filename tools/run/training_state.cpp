@@ -10,11 +10,13 @@
 #include "core/joined_text.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/log.h"
+#include "core/strict_json.h"
 #include "parallel/mesh/stage_split.h"
 #include "parallel/plan/activation_compression.h"
 #include "tools/config/config_job.h"
 #include "tools/infer/model_loader.h"
 #include "tools/plan/compression_plans.h"
+#include "tools/run/checkpoint_document.h"
 #include "tools/run/checkpoint_parts.h"
 #include "tools/run/compression_state.h"
 #include "tools/run/kept_settings.h"
@@ -90,7 +92,9 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
   if (has_stages_of(*start.checkpoint, config)) {
     start.compression = resumed_plans(start.compression.plans, start.checkpoint->documents().plan);
   }
-  nlohmann::ordered_json::parse(start.checkpoint->documents().data)["epochs"].get_to(start.order);
+  reading_document(*start.checkpoint, "data", [&] {
+    parse_strict_json(start.checkpoint->documents().data).at("epochs").get_to(start.order);
+  });
 }
 
 std::string data_document(const TrainingState& state) {
@@ -238,7 +242,9 @@ TrainingStart open_training_start(TrainConfig& config,
 
 void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* outer) {
   Checkpoint& checkpoint = *start.checkpoint;
-  const int workers = OuterLoop::workers_of(checkpoint.documents().outer);
+  const std::string& rounds = checkpoint.documents().outer;
+  const int workers =
+      reading_document(checkpoint, "outer", [&] { return OuterLoop::workers_of(rounds); });
   const bool goes_on = start.source == TrainingStart::Source::checkpoint;
   const bool same_workers = goes_on && outer != nullptr && workers == model.groups().num_workers();
   load_weights(checkpoint, model);
@@ -254,8 +260,10 @@ void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* oute
   if (same_workers) {
     load_worker_weights(checkpoint, model);
     model.publish_weights();
-    const std::string& text = checkpoint.documents().outer;
-    if (const auto own = OuterLoop::progress_of(text, model.groups().worker_index())) {
+    const auto own = reading_document(checkpoint, "outer", [&] {
+      return OuterLoop::progress_of(rounds, model.groups().worker_index());
+    });
+    if (own) {
       model.optimizer().set_step_count(own->updates);
       start.skips = own->skips;
     }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "core/checkpoint/logical_hash.h"
 #include "core/checkpoint/write_checkpoint.h"
@@ -243,6 +244,22 @@ TEST_CASE("the SHA-256 of the weights is that of the documented text, whatever t
   write_checkpoint(directory.file("b"), halves);
   Checkpoint in_halves(directory.file("b"));
   REQUIRE(logical_weights_sha256(in_halves) == digest);
+}
+
+TEST_CASE("what a manifest claims beyond its shards is refused before there is room for it") {
+  const TemporaryDirectory directory;
+  SmallState state;
+  write_checkpoint(directory.file("a"), state.contents(1));
+  const std::string path = directory.file("a/manifest.json");
+  nlohmann::ordered_json manifest = nlohmann::ordered_json::parse(read_file(path));
+  nlohmann::ordered_json& bias = manifest["tensors"]["weights/ln_f.bias"];
+  constexpr std::int64_t kHuge = std::int64_t{1} << 45U;  // 2^47 bytes
+  bias["shape"] = {kHuge};
+  bias["pieces"][0]["shape"] = {kHuge};
+  manifest.erase("xxh3");
+  write_file_atomically(path, manifest.dump());
+  Checkpoint checkpoint(directory.file("a"));
+  REQUIRE_THROWS_AS(logical_weights_sha256(checkpoint), FileError);
 }
 
 }  // namespace slackline

@@ -49,6 +49,8 @@ TEST_CASE("broken tokenizer files are refused with their name") {
   const std::string head = R"({"format": "slackline-tokenizer", "version": 1, )";
   refuses("", "not JSON");
   refuses("[]", "JSON object");
+  refuses(R"({"a": )" + std::string(400000, '[') + std::string(400000, ']') + "}", "not JSON");
+  refuses(R"({"a": 1, "a": 2})", "not JSON");
   refuses("{}", "format");
   refuses(R"({"format": "other", "version": 1})", "'other'");
   refuses(R"({"format": "slackline-tokenizer", "version": 2})", "version 2");

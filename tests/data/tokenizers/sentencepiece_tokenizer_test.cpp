@@ -76,6 +76,20 @@ TEST_CASE("a trained model gives every text back, and the same files give the sa
   REQUIRE(tokenizer.split_point("火車\n火車") == std::string_view("火車").size());
 }
 
+TEST_CASE("text without white space is trained on, however long it is") {
+  const TemporaryDirectory directory;
+  const std::string input = directory.file("text.txt");
+  std::string text;
+  while (text.size() < 150000) {
+    text += "abcacbbac火"[text.size() * 7 % 9];
+  }
+  for (int i = 0; i < 30000; ++i) {
+    text += "火";
+  }
+  std::ofstream(input) << text;
+  CHECK_NOTHROW(train_sentencepiece({input}, 280));
+}
+
 TEST_CASE("vocabularies that the text cannot fill, and broken models, are refused") {
   const TemporaryDirectory directory;
   const std::string input = directory.file("text.txt");

@@ -56,6 +56,8 @@ TEST_CASE("settings that change the function are refused by name, others are pas
                                                     {"model_type", ""},
                                                     {"n_embd", "\"32\""},
                                                     {"n_layer", "0"},
+                                                    {"n_layer", "65537"},
+                                                    {"n_embd", "16777220"},
                                                     {"n_head", "5"},
                                                     {"n_positions", ""},
                                                     {"attn_pdrop", "0.3"},

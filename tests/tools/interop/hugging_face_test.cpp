@@ -317,6 +317,13 @@ TEST_CASE("tensors that are not the model's are refused by name with nothing wri
     tensors["h.0.attn.c_attn.weight"] = tensors["h.0.attn.c_attn.weight"].reshaped({96, 32});
     message = "tensor h.0.attn.c_attn.weight must have shape (32, 96) by config.json; got (96, 32)";
   }
+  SECTION("a config of a model that is far larger than its weights") {
+    std::string config = read_file(hf + "/config.json");
+    const std::size_t at = config.find("\"n_embd\": 32");
+    REQUIRE(at != std::string::npos);
+    write_file_atomically(hf + "/config.json", config.replace(at, 12, "\"n_embd\": 8388608"));
+    message = "must have shape (53, 8388608) by config.json; got (53, 32)";
+  }
   SECTION("integers for weights") {
     tensors["ln_f.bias"] = Tensor(other.data(), DType::i32, {32});
     message = "tensor ln_f.bias must be of type f32, f16 or bf16; got i32";
