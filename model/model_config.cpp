@@ -51,7 +51,8 @@ ModelConfig read_model_config(JsonReader section) {
     section.fail("heads", fmt::format("must divide model.hidden = {}", config.hidden));
   }
   config.ffn = static_cast<int>(section.integer(
-      "ffn", {.default_value = 4 * std::int64_t{config.hidden}, .min = 1, .max = 4 * kMaxModelSize}));
+      "ffn",
+      {.default_value = 4 * std::int64_t{config.hidden}, .min = 1, .max = 4 * kMaxModelSize}));
   const std::int64_t kv_heads =
       section.integer("kv_heads", {.default_value = config.heads, .min = 1, .max = config.heads});
   if (kv_heads != config.heads) {

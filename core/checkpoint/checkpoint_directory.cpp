@@ -65,6 +65,18 @@ std::vector<StepDirectory> list_checkpoints(const std::string& checkpoints) {
   return found;
 }
 
+void refuse_incomplete_checkpoints(const std::string& checkpoints, std::int64_t after) {
+  for (const std::string& name : subdirectories(checkpoints)) {
+    const std::string path = fmt::format("{}/{}", checkpoints, name);
+    if (step_of(name).value_or(after) > after &&
+        !path_exists(path + "/" + std::string(kManifestName))) {
+      throw FileError(path +
+                      ": has no manifest.json, so it is no complete checkpoint, and the run would "
+                      "save there once it gets to that step; move it away");
+    }
+  }
+}
+
 std::optional<std::string> latest_checkpoint(const std::string& checkpoints) {
   const std::vector<StepDirectory> all = list_checkpoints(checkpoints);
   return all.empty() ? std::nullopt : std::optional(all.back().path);

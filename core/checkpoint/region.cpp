@@ -66,8 +66,8 @@ bool is_inside(const Region& region, const Shape& logical) {
 
 bool overlap(const Region& a, const Region& b) {
   for (std::size_t i = 0; i < a.start.size(); ++i) {
-    if (std::max(a.start[i], b.start[i]) >= std::min(a.start[i] + a.shape.dims()[i],
-                                                     b.start[i] + b.shape.dims()[i])) {
+    if (std::max(a.start[i], b.start[i]) >=
+        std::min(a.start[i] + a.shape.dims()[i], b.start[i] + b.shape.dims()[i])) {
       return false;
     }
   }

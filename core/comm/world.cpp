@@ -4,8 +4,13 @@
 #include <exception>
 #include <mutex>
 #include <numeric>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "core/check.h"
 #include "core/comm/engine/engine_communicator.h"
@@ -13,6 +18,7 @@
 #include "core/comm/transport/emulated_transport.h"
 #include "core/comm/transport/local_transport.h"
 #include "core/comm/transport/mpi_world.h"
+#include "core/error.h"
 #include "core/threads/thread_pool.h"
 
 namespace slackline {
@@ -125,30 +131,42 @@ void run_local_ranks(int size,
   std::exception_ptr first_told;  // of ranks that another's failure ended
   std::vector<std::thread> threads;
   threads.reserve(world.size());
+  const auto run = [&](std::unique_ptr<Communicator>& communicator) {
+    const std::unique_ptr<Communicator> own = std::move(communicator);
+    std::string reason = "an unknown exception";
+    try {
+      body(*own);
+      return;
+    } catch (const CommError& failure) {
+      reason = failure.what();
+      const std::lock_guard lock(mutex);
+      first_told = first_told ? first_told : std::current_exception();
+    } catch (const std::exception& failure) {
+      reason = failure.what();
+      const std::lock_guard lock(mutex);
+      first = first ? first : std::current_exception();
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      first = first ? first : std::current_exception();
+    }
+    own->fail(reason);
+  };
+  std::optional<std::string> cannot_start;
   for (std::unique_ptr<Communicator>& communicator : world) {
-    threads.emplace_back([&] {
-      const std::unique_ptr<Communicator> own = std::move(communicator);
-      std::string reason = "an unknown exception";
-      try {
-        body(*own);
-        return;
-      } catch (const CommError& failure) {
-        reason = failure.what();
-        const std::lock_guard lock(mutex);
-        first_told = first_told ? first_told : std::current_exception();
-      } catch (const std::exception& failure) {
-        reason = failure.what();
-        const std::lock_guard lock(mutex);
-        first = first ? first : std::current_exception();
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        first = first ? first : std::current_exception();
-      }
-      own->fail(reason);
-    });
+    try {
+      threads.emplace_back([&run, &communicator] { run(communicator); });
+    } catch (const std::system_error& problem) {
+      cannot_start =
+          fmt::format("rank {}: its thread cannot be started: {}", threads.size(), problem.what());
+      communicator->fail(*cannot_start);
+      break;
+    }
   }
   for (std::thread& thread : threads) {
     thread.join();
+  }
+  if (cannot_start) {
+    throw DeviceError(*cannot_start);
   }
   if (first || first_told) {
     std::rethrow_exception(first ? first : first_told);

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <exception>
 #include <new>
 
@@ -44,6 +45,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A reader that has gone is a failed write, which is told or, of progress, passed over.
+  std::signal(SIGPIPE, SIG_IGN);
   try {
     return run(argc, argv);
   } catch (const slackline::Error& error) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <string_view>
 
@@ -128,6 +129,14 @@ bool is_json(std::string_view text) {
 }
 
 }  // namespace
+
+std::vector<StepRecord> Metrics::timed() const {
+  std::vector<StepRecord> whole;
+  std::ranges::copy_if(steps, std::back_inserter(whole), [](const StepRecord& step) {
+    return step.step_seconds > 0.0;
+  });
+  return whole;
+}
 
 Metrics read_metrics(const std::string& path) {
   const std::string text = read_file(path);

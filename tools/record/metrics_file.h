@@ -21,6 +21,10 @@ struct Metrics {
   std::vector<EvaluatedStep> evaluations{};
   // What is wrong with the last line: cut short, as a crash leaves it. The rest was read.
   std::optional<std::string> cut{};
+
+  // Returns the steps that have accounts: the one that ends a run on a number that is not finite
+  // has none.
+  [[nodiscard]] std::vector<StepRecord> timed() const;
 };
 
 // Throws FileError where the file cannot be read, or a line that is not the last is none of

@@ -70,7 +70,7 @@ RunSummary summarize_run(const std::string& run_directory) {
   if (!path_exists(path)) {
     return summary;
   }
-  report::Metrics metrics = report::read_metrics(path);
+  const report::Metrics metrics = report::read_metrics(path);
   if (!metrics.steps.empty()) {
     summary.steps = metrics.steps.back().step;
     summary.gap = gap_in(metrics.steps);
@@ -80,8 +80,7 @@ RunSummary summarize_run(const std::string& run_directory) {
     summary.eval_loss = finite(metrics.evaluations.back().loss);
   }
   // A step that was stopped before its end has no measurements.
-  std::erase_if(metrics.steps, [](const StepRecord& step) { return !(step.step_seconds > 0.0); });
-  add_means(metrics.steps, summary);
+  add_means(metrics.timed(), summary);
   return summary;
 }
 

@@ -20,17 +20,17 @@ struct Total {
   double across = 0.0;  // groups of data ranks
 };
 
-bool is_reported(const Metrics& metrics, std::size_t axis) {
-  return axis != kOuterAxis || metrics.steps.front().has_workers;
+bool is_reported(const std::vector<StepRecord>& steps, std::size_t axis) {
+  return axis != kOuterAxis || steps.front().has_workers;
 }
 
-bool has_groups(const Metrics& metrics) {
-  return !metrics.steps.empty() && metrics.steps.back().axes.front().across_bytes.has_value();
+bool has_groups(const std::vector<StepRecord>& steps) {
+  return !steps.empty() && steps.back().axes.front().across_bytes.has_value();
 }
 
-std::array<Total, kReportedAxes.size()> totals_of(const Metrics& metrics) {
+std::array<Total, kReportedAxes.size()> totals_of(const std::vector<StepRecord>& steps) {
   std::array<Total, kReportedAxes.size()> totals{};
-  for (const StepRecord& step : metrics.steps) {
+  for (const StepRecord& step : steps) {
     for (std::size_t axis = 0; axis < totals.size(); ++axis) {
       totals[axis].raw += step.axes[axis].raw_bytes;
       totals[axis].sent += step.axes[axis].sent_bytes;
@@ -42,62 +42,62 @@ std::array<Total, kReportedAxes.size()> totals_of(const Metrics& metrics) {
 
 std::vector<std::string> total_row(const std::string& name,
                                    const Total& total,
-                                   const Metrics& metrics) {
-  const auto steps = static_cast<double>(metrics.steps.size());
+                                   const std::vector<StepRecord>& steps) {
+  const auto count = static_cast<double>(steps.size());
   std::vector<std::string> row = {name,
-                                  bytes_text(total.raw / steps),
-                                  bytes_text(total.sent / steps),
+                                  bytes_text(total.raw / count),
+                                  bytes_text(total.sent / count),
                                   bytes_text(total.raw),
                                   bytes_text(total.sent),
                                   total.raw > 0.0 ? percent_text(total.sent / total.raw) : "-"};
-  if (has_groups(metrics)) {
-    row.push_back(bytes_text(total.across / steps));
+  if (has_groups(steps)) {
+    row.push_back(bytes_text(total.across / count));
   }
   return row;
 }
 
-Html axes_table(const Metrics& metrics) {
-  const auto totals = totals_of(metrics);
+Html axes_table(const std::vector<StepRecord>& steps) {
+  const auto totals = totals_of(steps);
   Total all{};
   std::vector<std::vector<std::string>> rows;
   rows.reserve(totals.size() + 1);
   for (std::size_t axis = 0; axis < totals.size(); ++axis) {
-    if (!is_reported(metrics, axis)) {
+    if (!is_reported(steps, axis)) {
       continue;
     }
-    rows.push_back(total_row(std::string(kReportedAxes[axis]), totals[axis], metrics));
+    rows.push_back(total_row(std::string(kReportedAxes[axis]), totals[axis], steps));
     all.raw += totals[axis].raw;
     all.sent += totals[axis].sent;
     all.across += totals[axis].across;
   }
-  rows.push_back(total_row("all", all, metrics));
+  rows.push_back(total_row("all", all, steps));
   std::vector<Column> columns = {{"axis"},
                                  {"raw a step", Align::right},
                                  {"sent a step", Align::right},
                                  {"raw in all", Align::right},
                                  {"sent in all", Align::right},
                                  {"sent / raw", Align::right}};
-  if (has_groups(metrics)) {
+  if (has_groups(steps)) {
     columns.push_back({"between groups a step", Align::right});
   }
   return table(columns, rows);
 }
 
-Html axes_chart(const Metrics& metrics) {
-  const auto steps = static_cast<double>(metrics.steps.size());
-  const auto totals = totals_of(metrics);
+Html axes_chart(const std::vector<StepRecord>& steps) {
+  const auto count = static_cast<double>(steps.size());
+  const auto totals = totals_of(steps);
   std::vector<ByteBar> bars;
   bars.reserve(2 * totals.size());
   for (std::size_t axis = 0; axis < totals.size(); ++axis) {
-    if (!is_reported(metrics, axis)) {
+    if (!is_reported(steps, axis)) {
       continue;
     }
     bars.push_back({.name = fmt::format("{}, raw", kReportedAxes[axis]),
                     .kind = ByteBar::Kind::raw,
-                    .bytes = totals[axis].raw / steps});
+                    .bytes = totals[axis].raw / count});
     bars.push_back({.name = fmt::format("{}, sent", kReportedAxes[axis]),
                     .kind = ByteBar::Kind::sent,
-                    .bytes = totals[axis].sent / steps});
+                    .bytes = totals[axis].sent / count});
   }
   return byte_bars("Bytes of a step by axis, mean over steps, summed over ranks", bars);
 }
@@ -147,9 +147,9 @@ Html classes_table(const RunRecord& run) {
 
 Html bytes_section(const RunRecord& run) {
   Html all = text_element("h3", "Bytes");
-  if (!run.metrics.steps.empty()) {
-    Html charts = axes_chart(run.metrics);
-    charts += element("div", {}, axes_table(run.metrics));
+  if (const std::vector<StepRecord> steps = run.metrics.timed(); !steps.empty()) {
+    Html charts = axes_chart(steps);
+    charts += element("div", {}, axes_table(steps));
     all += element("div", {{"class", "charts"}}, charts);
   }
   if (!run.plan.classes().empty()) {

@@ -32,12 +32,12 @@ std::string model_text(const RunRecord& run) {
 }
 
 // As in the step's lines: of the last half, so that a slow start does not count.
-double tokens_per_second(const Metrics& metrics) {
+double tokens_per_second(const std::vector<StepRecord>& steps) {
   double tokens = 0.0;
   double seconds = 0.0;
-  for (std::size_t i = metrics.steps.size() / 2; i < metrics.steps.size(); ++i) {
-    tokens += static_cast<double>(metrics.steps[i].tokens);
-    seconds += metrics.steps[i].step_seconds;
+  for (std::size_t i = steps.size() / 2; i < steps.size(); ++i) {
+    tokens += static_cast<double>(steps[i].tokens);
+    seconds += steps[i].step_seconds;
   }
   return tokens / seconds;
 }
@@ -58,8 +58,8 @@ Html facts_section(const RunRecord& run) {
     rows.push_back({"last validation loss",
                     fmt::format("{}, after step {}", number_text(last.loss), last.step)});
   }
-  if (!metrics.steps.empty()) {
-    rows.push_back({"tokens a second, last half", number_text(tokens_per_second(metrics))});
+  if (const std::vector<StepRecord> timed = metrics.timed(); !timed.empty()) {
+    rows.push_back({"tokens a second, last half", number_text(tokens_per_second(timed))});
   }
   return table({{"what"}, {"value"}}, rows);
 }

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "core/file_io.h"
 #include "tools/config/config_job.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
-#include "tools/report/file_errors.h"
 #include "tools/report/trace_file.h"
 
 namespace slackline::report {

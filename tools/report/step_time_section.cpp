@@ -162,13 +162,7 @@ Html means_table(const RunRecord& run, const std::vector<StepRecord>& steps) {
 
 Html step_time_section(const RunRecord& run) {
   Html all = text_element("h3", "Step time");
-  std::vector<StepRecord> timed;
-  timed.reserve(run.metrics.steps.size());
-  for (const StepRecord& step : run.metrics.steps) {
-    if (std::isfinite(step.step_seconds)) {
-      timed.push_back(step);
-    }
-  }
+  const std::vector<StepRecord> timed = run.metrics.timed();
   if (timed.empty()) {
     all += notice("No step was timed.");
     return all;

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "tools/report/charts/units.h"
-#include "tools/report/file_errors.h"
 
 namespace slackline::report {
 

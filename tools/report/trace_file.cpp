@@ -4,9 +4,9 @@
 #include <map>
 #include <utility>
 
+#include "core/file_errors.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
-#include "tools/report/file_errors.h"
 
 namespace slackline::report {
 

@@ -98,9 +98,8 @@ std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume) {
   const Checkpoint checkpoint(*path);
   const nlohmann::json layout =
       nlohmann::json::parse(checkpoint.documents().layout, nullptr, false);
-  const bool has_workers = reading_document(checkpoint, "outer", [&] {
-    return OuterLoop::workers_of(checkpoint.documents().outer) > 0;
-  });
+  const bool has_workers = reading_document(
+      checkpoint, "outer", [&] { return OuterLoop::workers_of(checkpoint.documents().outer) > 0; });
   if (has_workers != config.outer.is_on() || !is_layout_of(layout, config.parallel)) {
     return std::nullopt;
   }

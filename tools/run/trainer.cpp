@@ -8,9 +8,7 @@
 
 #include "core/checkpoint/checkpoint_directory.h"
 #include "core/comm/text_exchange.h"
-#include "core/cuda/cuda_memory.h"
 #include "core/log.h"
-#include "core/tensor/memory_table.h"
 #include "core/terminal.h"
 #include "optim/learning_rate.h"
 #include "tools/config/config_job.h"
@@ -19,10 +17,10 @@
 #include "tools/plan/step_plan.h"
 #include "tools/record/run_summary.h"
 #include "tools/run/compression_state.h"
-#include "tools/run/data_table.h"
 #include "tools/run/first_rank.h"
 #include "tools/run/kept_settings.h"
 #include "tools/run/round_record.h"
+#include "tools/run/run_notices.h"
 #include "tools/run/stop_signal.h"
 
 namespace slackline {
@@ -64,66 +62,6 @@ std::optional<Dataset> open_valid_data(const TrainConfig& config, const Training
       {.seed = config.run.seed,
        .sequence = config.model.sequence,
        .samples = static_cast<std::uint64_t>(config.run.eval_batches * config.batch.global)});
-}
-
-// Shows the table of data sets, warns of what it warns of, and writes it down.
-void report_data(const TrainConfig& config,
-                 const DataMembers& data,
-                 const RunDirectory& directory) {
-  const std::vector<DataTableRow> rows = data_table(config, data.train);
-  directory.write_data(data_table_json(rows));
-  log_info(Lines{"training data:\n" + data_table_text(rows)});
-  for (const std::string& warning : data_table_warnings(rows)) {
-    log_warning(warning);
-  }
-}
-
-// Says how much of the planned pool was used.
-void report_device_memory(int rank) {
-  const cuda::MemoryPool::Use use = cuda::use_of_pool();
-  log_info(
-      fmt::format("rank {}: device memory: a pool of {}, of which at most {} were in use; at "
-                  "most {} apart from it",
-                  rank,
-                  size_text(use.reserved),
-                  size_text(use.most),
-                  size_text(use.beyond)));
-}
-
-// Says where other workers go on than have made a checkpoint.
-void report_workers(const Checkpoint& checkpoint, const Groups& groups, bool has_rounds) {
-  const int before = OuterLoop::workers_of(checkpoint.documents().outer);
-  const int now = has_rounds ? groups.num_workers() : 0;
-  if (before == now) {
-    return;
-  }
-  const auto text = [](int workers) {
-    return workers == 0 ? std::string("ranks that all step together")
-                        : fmt::format("{} workers", workers);
-  };
-  log_info(fmt::format("{}: made by {}; {} go on from {}",
-                       checkpoint.path(),
-                       text(before),
-                       text(now),
-                       before == 0 ? "its weights and moments"
-                                   : "the anchor, moved by the round that had arrived, with the "
-                                     "mean of the moments"));
-}
-
-// A rate that no late average can bear warns, and trains: small modes may bear it.
-void warn_of_unstable_rounds(const OuterConfig& config) {
-  const double penalty = config.penalty == OuterPenalty::constant ? config.penalty_value : 1.0;
-  const bool measures =
-      config.penalty == OuterPenalty::gap || config.penalty == OuterPenalty::gap_per_tensor;
-  if (config.is_late() && !measures && config.lr / penalty > largest_stable_rate(config)) {
-    log_warning(
-        fmt::format("outer.lr {} over a penalty of {} is beyond 1 - outer.momentum = {}: what a "
-                    "round learns whole becomes unstable when it arrives a round late; lower "
-                    "outer.lr, or set outer.penalty \"gap\"",
-                    config.lr,
-                    penalty,
-                    largest_stable_rate(config)));
-  }
 }
 
 // Where a guard judges, each new plan is looked at as soon as it has settled.
@@ -180,22 +118,6 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
                    model_);
     rounds_.emplace(*outer_, *groups.world);
   }
-  if (start_.source == TrainingStart::Source::initial_values) {
-    model_.initialize(config.run.seed);
-    if (outer_) {
-      outer_->restart(0);
-    }
-  } else {
-    load_training_state(start_, model_, outer_ ? &*outer_ : nullptr);
-    skips_ = start_.skips;
-    if (is_first_rank()) {
-      log_info(fmt::format("loaded {}, step {}", start_.checkpoint->path(), start_.step));
-      if (start_.source == TrainingStart::Source::checkpoint) {
-        report_workers(*start_.checkpoint, model_.groups(), outer_.has_value());
-      }
-    }
-    start_.checkpoint.reset();  // unmaps the shards
-  }
 }
 
 ExitCode Trainer::run() {
@@ -206,6 +128,7 @@ ExitCode Trainer::run() {
     }
     return ExitCode::done;
   }
+  make_state();
   claim_directory();
   checkpoints_.prepare();
   report_dropped_state(start_.stored_compression, start_.taken_compression, *world_);
@@ -259,6 +182,25 @@ ExitCode Trainer::run() {
   return ExitCode::done;
 }
 
+void Trainer::make_state() {
+  if (start_.source == TrainingStart::Source::initial_values) {
+    model_.initialize(config_.run.seed);
+    if (outer_) {
+      outer_->restart(0);
+    }
+  } else {
+    load_training_state(start_, model_, outer_ ? &*outer_ : nullptr);
+    skips_ = start_.skips;
+    if (is_first_rank()) {
+      log_info(fmt::format("loaded {}, step {}", start_.checkpoint->path(), start_.step));
+      if (start_.source == TrainingStart::Source::checkpoint) {
+        report_workers(*start_.checkpoint, model_.groups(), outer_.has_value());
+      }
+    }
+    start_.checkpoint.reset();  // unmaps the shards
+  }
+}
+
 // A checkpoint may outlive lines that were written before it where a disk loses what it was told to
 // keep, or a file was put back from a copy.
 void Trainer::warn_of_lost_record() const {
@@ -280,6 +222,7 @@ void Trainer::claim_directory() {
     if (!options_.resume) {
       directory_.refuse_occupied();
     }
+    refuse_incomplete_checkpoints(directory_.checkpoints(), start_.step);
     const std::vector<StepDirectory> saved = list_checkpoints(directory_.checkpoints());
     if (!saved.empty() && saved.back().step != start_.step) {
       throw FileError(

@@ -33,9 +33,9 @@ class Trainer {
     std::optional<double> peak_flops{};  // of all devices of the run; 0: unknown; absent: none
   };
 
-  // Opens data and checkpoint, allocates and loads or initializes. Whatever is wrong with config,
-  // data or checkpoint is thrown here, before the run directory gets a file; nothing travels
-  // between ranks yet, so that one rank may throw while others do not.
+  // Opens data and checkpoint and allocates. Whatever is wrong with config or data, or with what a
+  // checkpoint says of itself, is thrown here, before the run directory gets a file; nothing
+  // travels between ranks yet, so that one rank may throw while others do not.
   // REQUIRES: the groups are of the config's mesh.
   Trainer(const TrainConfig& config, const Options& options, Groups& groups);
 
@@ -44,6 +44,8 @@ class Trainer {
   [[nodiscard]] ExitCode run();
 
  private:
+  // Initializes or loads weights and state, which travel between ranks.
+  void make_state();
   // One optimizer step (docs/architecture.md follows it line by line). Returns whether some rank
   // was told to stop.
   [[nodiscard]] bool train_step(std::int64_t step);

@@ -7,6 +7,7 @@
 
 #include "core/checkpoint/checkpoint_directory.h"
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "core/joined_text.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/log.h"
@@ -90,7 +91,9 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
   start.step = start.checkpoint->step();
   start.skips = start.checkpoint->skips();
   if (has_stages_of(*start.checkpoint, config)) {
-    start.compression = resumed_plans(start.compression.plans, start.checkpoint->documents().plan);
+    start.compression = reading(fmt::format("{}/{}", path, kManifestName), [&] {
+      return resumed_plans(start.compression.plans, start.checkpoint->documents().plan);
+    });
   }
   reading_document(*start.checkpoint, "data", [&] {
     parse_strict_json(start.checkpoint->documents().data).at("epochs").get_to(start.order);

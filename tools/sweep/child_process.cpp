@@ -23,22 +23,38 @@ namespace {
 constexpr int kCannotStart = 127;    // as shells say it
 constexpr int kEndedBySignal = 128;  // plus the signal
 
+// Signals that ask a process to end. They wait while a child still has its parent's handlers, which
+// would note them and do nothing.
+sigset_t stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+    sigaddset(&signals, signal);
+  }
+  return signals;
+}
+
 }  // namespace
 
 ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) {
   const pid_t parent = ::getpid();
+  const sigset_t signals = stop_signals();
+  sigset_t before;
+  ::pthread_sigmask(SIG_BLOCK, &signals, &before);
   id_ = ::fork();
+  const int error = errno;
+  if (id_ == 0) {
+    become(parent, before);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (id_ < 0) {
     throw FileError(
-        fmt::format("{}: cannot start a process: {}", command_.words[0], std::strerror(errno)));
-  }
-  if (id_ == 0) {
-    become(parent);
+        fmt::format("{}: cannot start a process: {}", command_.words[0], std::strerror(error)));
   }
 }
 
 // Runs in the child. posix_spawn() has no word for the signal on the parent's death.
-void ChildProcess::become(pid_t parent) {
+void ChildProcess::become(pid_t parent, const sigset_t& mask) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, command_.stop_signal);
   if (::getppid() != parent) {
@@ -54,6 +70,10 @@ void ChildProcess::become(pid_t parent) {
     words.push_back(word.data());
   }
   words.push_back(nullptr);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGPIPE}) {
+    std::signal(signal, SIG_DFL);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   ::execvp(words[0], words.data());
   const std::string message = fmt::format(
       "{}: cannot be started: {}\n", shown_line(command_.words[0]), std::strerror(errno));

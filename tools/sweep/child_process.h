@@ -1,5 +1,6 @@
 #pragma once
 
+#include <csignal>
 #include <optional>
 #include <string>
 #include <sys/types.h>
@@ -32,7 +33,8 @@ class ChildProcess {
   [[nodiscard]] std::optional<int> exit_code();
 
  private:
-  [[noreturn]] void become(pid_t parent);
+  // Runs in the child, with the signals that its parent had blocked.
+  [[noreturn]] void become(pid_t parent, const sigset_t& mask);
 
   ChildCommand command_;
   pid_t id_ = 0;

@@ -19,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostPoints = 10'000;
+constexpr std::size_t kMostKeys = 64;      // of one grid
 constexpr std::size_t kLongestShown = 80;  // characters of a value in a message
 constexpr std::size_t kLongestName = 60;   // without the hash
 constexpr std::size_t kHashDigits = 8;
@@ -77,6 +78,10 @@ void check_grid(const std::string& path, const Json& grid) {
   }
   if (grid.empty()) {
     refuse(path, "must vary at least one key, as in {\"optimizer.lr\": [1e-3, 3e-4]}", grid);
+  }
+  if (grid.size() > kMostKeys) {
+    throw ConfigError(
+        fmt::format("{}: must vary at most {} keys; got {}", path, kMostKeys, grid.size()));
   }
   for (const auto& member : grid.items()) {
     const std::string at = fmt::format("{}.{}", path, member.key());

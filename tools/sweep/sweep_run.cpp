@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/checkpoint/checkpoint_directory.h"
+#include "core/file_errors.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/locked_file.h"
@@ -47,10 +48,12 @@ bool holds_run(const SweepPoint& point) {
 
 // A stored config with what defaults are today, and in today's place.
 std::string resolve_again(const std::string& stored, const SweepPoint& point) {
-  JsonReader document = JsonReader::parse_file(stored);
-  document.set(fmt::format("run.dir={}", Json(point.config.run.dir).dump()));
-  static_cast<void>(read_train_config(document));
-  return document.resolved();
+  return reading(stored, [&] {
+    JsonReader document = JsonReader::parse_file(stored);
+    document.set(fmt::format("run.dir={}", Json(point.config.run.dir).dump()));
+    static_cast<void>(read_train_config(document));
+    return document.resolved();
+  });
 }
 
 // "optimizer.lr" of "/optimizer/lr".
@@ -181,12 +184,14 @@ std::optional<RunOutcome> read_outcome(const SweepPoint& point) {
   if (!path_exists(path)) {
     return std::nullopt;
   }
-  JsonReader document = JsonReader::parse_file(path);
-  RunOutcome outcome{
-      .exit_code = static_cast<int>(document.integer("exit_code", {.min = 0, .max = 255})),
-      .message = document.string("message")};
-  document.finish();
-  return outcome;
+  return reading(path, [&] {
+    JsonReader document = JsonReader::parse_file(path);
+    RunOutcome outcome{
+        .exit_code = static_cast<int>(document.integer("exit_code", {.min = 0, .max = 255})),
+        .message = document.string("message")};
+    document.finish();
+    return outcome;
+  });
 }
 
 void require_own_run(const SweepPoint& point) {

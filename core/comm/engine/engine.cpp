@@ -118,6 +118,7 @@ void Engine::note_wait(Flight& flight) {
   if (dozing_.load(std::memory_order_relaxed)) {
     const std::lock_guard lock(mutex_);
     inbox_.look = true;
+    mail_.store(true, std::memory_order_release);  // else the inbox stays full, and none rests
     wake_.notify_one();
   }
 }

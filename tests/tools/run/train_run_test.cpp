@@ -96,6 +96,24 @@ TEST_CASE("a run with the last step done resumes to nothing, one without checkpo
   REQUIRE(run.metric("loss").size() == 6);
 }
 
+TEST_CASE("a directory where a checkpoint would be saved is refused before the first step") {
+  const TrainingRun run;
+  REQUIRE(run.train({"run.steps=2"}).exit_code == 0);
+  std::filesystem::create_directory(run.checkpoint(4));  // as a copy that was cut short leaves it
+  const ProcessResult result = run.train({"run.steps=5", "run.save_every=2"}, {"--resume"});
+  CHECK(result.exit_code == 3);
+  CHECK_THAT(result.error, Contains(run.checkpoint(4)) && Contains("move it away"));
+  CHECK(run.metric("loss").size() == 2);
+}
+
+TEST_CASE("a reader of the progress that goes away does not end the run") {
+  const TrainingRun run;
+  // The shell's own code is that of `true`.
+  const ProcessResult result = run.train_in_shell("", {"run.steps=20"}, "| true");
+  INFO(result.error);
+  CHECK(std::filesystem::exists(run.checkpoint(20)));
+}
+
 TEST_CASE("a resume says that the record ends before its checkpoint, and goes on") {
   const TrainingRun run;
   REQUIRE(run.train().exit_code == 0);

@@ -90,6 +90,11 @@ TEST_CASE("grids that are too large, own run.dir or set a key twice are refused"
   }
   CHECK_THAT(refusal(fmt::format(R"({{"a": [{}], "b": [{}]}})", values, values)),
              StartsWith("grid: must have at most 10000 points"));
+  std::string keys = R"("k0": [0])";
+  for (int i = 1; i < 65; ++i) {
+    keys += fmt::format(R"(, "k{}": [0])", i);
+  }
+  CHECK_THAT(refusal("{" + keys + "}"), StartsWith("grid: must vary at most 64 keys; got 65"));
 }
 
 }  // namespace slackline

@@ -9,6 +9,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/record/metrics.h"
+#include "tools/record/metrics_file.h"
 
 namespace slackline {
 
@@ -129,6 +130,9 @@ TEST_CASE("the step that a loss which is not finite stopped counts as one, witho
   CHECK(summary.steps == 2);
   CHECK_FALSE(summary.loss.has_value());
   CHECK(summary.step_seconds == 1.0);
+  const report::Metrics metrics = report::read_metrics(directory.file("metrics.jsonl"));
+  CHECK(metrics.steps.size() == 2);
+  CHECK(metrics.timed().size() == 1);
 }
 
 TEST_CASE("the last error of a run is found among what it printed") {

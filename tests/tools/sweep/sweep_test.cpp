@@ -173,6 +173,13 @@ TEST_CASE("a failed run is a row, and the next start tries again what may have a
 
   REQUIRE_THAT(sweep.finish("out").out, Contains("3 runs, 1 to do"));
   REQUIRE(sweep.rows("out") == rows);
+  for (const std::string name : {"config.json", "outcome.json"}) {
+    const std::string path = sweep.in_run("out", 2, name.c_str());
+    const std::string whole = read_file(path);
+    write_file_atomically(path, "{}");
+    require_refusal(sweep.start("out"), 3, path);
+    write_file_atomically(path, whole);
+  }
   for (const char* suffix : {".bin", ".idx"}) {
     std::filesystem::copy(sweep.path("corpus") + suffix, missing + suffix);
   }

@@ -6,10 +6,10 @@
 
 #include "core/error.h"
 
-namespace slackline::report {
+namespace slackline {
 
-// Runs `read`, whose errors are then those of the file `path`: the readers of configs, plans and
-// costs say ConfigError, but here the user gave a directory and what is in it is wrong (code 3).
+// Runs `read`, whose errors are then those of the file `path`: readers of configs, plans and costs
+// say ConfigError, but where the user gave a directory, what is in it is wrong (code 3).
 template <typename Read>
 auto reading(const std::string& path, const Read& read) {
   try {
@@ -20,4 +20,4 @@ auto reading(const std::string& path, const Read& read) {
   }
 }
 
-}  // namespace slackline::report
+}  // namespace slackline

@@ -1,0 +1,72 @@
+#include "tools/run/run_notices.h"
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/cuda/cuda_memory.h"
+#include "core/log.h"
+#include "core/tensor/memory_table.h"
+#include "parallel/step/outer_loop.h"
+#include "tools/run/data_table.h"
+
+namespace slackline {
+
+void report_data(const TrainConfig& config,
+                 const DataMembers& data,
+                 const RunDirectory& directory) {
+  const std::vector<DataTableRow> rows = data_table(config, data.train);
+  directory.write_data(data_table_json(rows));
+  log_info(Lines{"training data:\n" + data_table_text(rows)});
+  for (const std::string& warning : data_table_warnings(rows)) {
+    log_warning(warning);
+  }
+}
+
+void report_device_memory(int rank) {
+  const cuda::MemoryPool::Use use = cuda::use_of_pool();
+  log_info(
+      fmt::format("rank {}: device memory: a pool of {}, of which at most {} were in use; at "
+                  "most {} apart from it",
+                  rank,
+                  size_text(use.reserved),
+                  size_text(use.most),
+                  size_text(use.beyond)));
+}
+
+void report_workers(const Checkpoint& checkpoint, const Groups& groups, bool has_rounds) {
+  const int before = OuterLoop::workers_of(checkpoint.documents().outer);
+  const int now = has_rounds ? groups.num_workers() : 0;
+  if (before == now) {
+    return;
+  }
+  const auto text = [](int workers) {
+    return workers == 0 ? std::string("ranks that all step together")
+                        : fmt::format("{} workers", workers);
+  };
+  log_info(fmt::format("{}: made by {}; {} go on from {}",
+                       checkpoint.path(),
+                       text(before),
+                       text(now),
+                       before == 0 ? "its weights and moments"
+                                   : "the anchor, moved by the round that had arrived, with the "
+                                     "mean of the moments"));
+}
+
+void warn_of_unstable_rounds(const OuterConfig& config) {
+  const double penalty = config.penalty == OuterPenalty::constant ? config.penalty_value : 1.0;
+  const bool measures =
+      config.penalty == OuterPenalty::gap || config.penalty == OuterPenalty::gap_per_tensor;
+  if (config.is_late() && !measures && config.lr / penalty > largest_stable_rate(config)) {
+    log_warning(
+        fmt::format("outer.lr {} over a penalty of {} is beyond 1 - outer.momentum = {}: what a "
+                    "round learns whole becomes unstable when it arrives a round late; lower "
+                    "outer.lr, or set outer.penalty \"gap\"",
+                    config.lr,
+                    penalty,
+                    largest_stable_rate(config)));
+  }
+}
+
+}  // namespace slackline
