@@ -78,7 +78,7 @@ std::optional<StepSamples> Channels::take_samples() {
 
 void Channels::put_in_force(std::int64_t step) {
   step_ = static_cast<std::uint64_t>(step);
-  if (options_.plans.empty() || plan_at(options_.plans, step).from_step == in_force_from_) {
+  if (!begins_plan(step)) {
     return;
   }
   const PlanFromStep& plan = plan_at(options_.plans, step);

@@ -99,6 +99,11 @@ class Channels {
   // Returns the step from which it is in force; 0: none is.
   [[nodiscard]] std::int64_t in_force_from() const { return in_force_from_; }
 
+  // Says whether another plan than is in force comes into force with the step.
+  [[nodiscard]] bool begins_plan(std::int64_t step) const {
+    return !options_.plans.empty() && plan_at(options_.plans, step).from_step != in_force_from_;
+  }
+
   // Whether this step samples what is compressed.
   [[nodiscard]] bool samples() const { return samples_; }
 

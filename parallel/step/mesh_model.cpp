@@ -1,5 +1,6 @@
 #include "parallel/step/mesh_model.h"
 
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -156,6 +157,7 @@ void MeshModel::bring_to_device(std::vector<MicroBatch>& micro_batches) {
   }
   if (elements * sizeof(std::int32_t) > tokens_.bytes()) {
     tokens_ = Buffer("tokens of a step", elements * sizeof(std::int32_t), Backing::cuda);
+    pinned_tokens_ = Buffer("tokens of a step", elements * sizeof(std::int32_t), Backing::pinned);
   }
   std::size_t taken = 0;
   const auto bring = [&](Tensor& tensor) {
@@ -163,7 +165,9 @@ void MeshModel::bring_to_device(std::vector<MicroBatch>& micro_batches) {
       return;
     }
     const Tensor there = tokens_.view(tensor.dtype(), tensor.shape(), taken);
-    cuda::copy(stream_.cuda().handle(), there.raw(), tensor.raw(), tensor.bytes());
+    const Tensor pinned = pinned_tokens_.view(tensor.dtype(), tensor.shape(), taken);
+    std::memcpy(pinned.raw(), tensor.raw(), tensor.bytes());
+    cuda::copy(stream_.cuda().handle(), there.raw(), pinned.raw(), tensor.bytes());
     taken += tensor.bytes();
     tensor = there;
   };
@@ -211,18 +215,30 @@ void MeshModel::choose_who_waits(Settling& passes) {
   if (passes.plan != channels_.in_force_from()) {
     passes = {.plan = channels_.in_force_from(), .streams_waited = passes.streams_waited};
   }
-  const bool settled = passes.passes++ >= (options_.cuda_graphs ? 2 : 1) && !channels_.samples();
+  const bool settled =
+      passes.passes++ >= (options_.cuda_graphs ? 2 : 1) && !channels_.samples() && !keeps_messages_;
   const bool streams_wait = settled && groups_->ranks_are_processes;
   if (streams_wait && !passes.streams_waited) {
     passes.streams_waited = true;
     log_info("streams wait for transfers from here on");
   }
-  groups_->staging->set_waits(streams_wait ? HostStaging::Waits::stream
-                                           : HostStaging::Waits::thread);
+  streams_wait ? groups_->staging->set_waits(HostStaging::Waits::stream) : let_thread_wait();
+}
+
+// What streams wait for by now has come before memory changes.
+void MeshModel::let_thread_wait() {
+  if (groups_->staging != nullptr && groups_->staging->waits() == HostStaging::Waits::stream) {
+    groups_->staging->finish();
+    groups_->staging->set_waits(HostStaging::Waits::thread);
+  }
 }
 
 StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool stop) {
-  channels_.begin_step(static_cast<std::int64_t>(micro_batches.front().step));
+  const auto step = static_cast<std::int64_t>(micro_batches.front().step);
+  if (channels_.begins_plan(step)) {
+    let_thread_wait();
+  }
+  channels_.begin_step(step);
   choose_who_waits(training_);
   if (options_.may_skip) {
     channels_.keep_state();

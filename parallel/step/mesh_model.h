@@ -158,6 +158,7 @@ class MeshModel {
   };
 
   void choose_who_waits(Settling& passes);
+  void let_thread_wait();
   void queue_update(double lr, double gradient_norm);
   void end_update(Publishing publishing);
   // Sums the squares of each piece's gradient.
@@ -180,7 +181,8 @@ class MeshModel {
   SyncExecutor sync_;
   AdamwOptimizer optimizer_;
   StepAgreement agreement_;
-  Buffer tokens_;  // of the step's micro-batches, on a CUDA device
+  Buffer tokens_;         // of the step's micro-batches, on a CUDA device
+  Buffer pinned_tokens_;  // the same, on their way there: nothing waits for the stream
   KeptMessages kept_messages_;
   bool keeps_messages_ = false;
 

@@ -68,6 +68,8 @@ class HostStaging {
   // The thread, unless told.
   void set_waits(Waits waits) { waits_ = waits; }
 
+  [[nodiscard]] Waits waits() const { return waits_; }
+
   // What the rank has computed by the time of the call.
   [[nodiscard]] std::shared_ptr<const CudaEvent> computed() const;
 

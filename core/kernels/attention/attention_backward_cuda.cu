@@ -11,7 +11,7 @@ namespace slackline::cuda {
 namespace {
 
 constexpr int kTile = 64;       // rows of queries and of keys
-constexpr int kSmallTile = 32;  // where heads are wider than 128
+constexpr int kSmallTile = 32;  // where heads are wider than 128, or a block has no room
 
 // A warp for each row of each head: delta = sum of output d_output.
 template <typename T>
@@ -212,9 +212,18 @@ void attention_backward(StreamView stream, const AttentionBackward& args) {
       .d_qkv = args.d_qkv.data<T>(),
   };
   choose_groups(job, [&](auto groups) {
-    constexpr int kRows = groups() > 2 ? kSmallTile : kTile;
-    launch(stream, shape_of<kRows>(job, 4, 2), key_value_kernel<kRows, groups(), T>, job, backward);
-    launch(stream, shape_of<kRows>(job, 4, 1), query_kernel<kRows, groups(), T>, job, backward);
+    const auto start = [&](auto rows) {
+      constexpr int kRows = decltype(rows)::value;
+      launch(
+          stream, shape_of<kRows>(job, 4, 2), key_value_kernel<kRows, groups(), T>, job, backward);
+      launch(stream, shape_of<kRows>(job, 4, 1), query_kernel<kRows, groups(), T>, job, backward);
+    };
+    if constexpr (groups() <= 2) {
+      if (fits_block(shape_of<kTile>(job, 4, 2))) {
+        return start(Constant<kTile>{});
+      }
+    }
+    start(Constant<kSmallTile>{});
   });
 }
 

@@ -9,7 +9,8 @@ namespace slackline::cuda {
 
 namespace {
 
-constexpr int kTile = 64;  // rows of queries and of keys
+constexpr int kTile = 64;       // rows of queries and of keys
+constexpr int kSmallTile = 32;  // where a block has no room for those
 
 // Over the 16 threads that share rows.
 __device__ inline float row_max(float value) {
@@ -111,13 +112,18 @@ void attention_forward(StreamView stream, const AttentionForward& args) {
   }
   const AttentionJob job = job_of(args.qkv, args.num_heads, args.dropout, args.first_head);
   choose_groups(job, [&](auto groups) {
-    launch(stream,
-           shape_of<kTile>(job, 3, 1),
-           forward_kernel<kTile, groups(), T>,
-           job,
-           args.qkv.data<T>(),
-           args.output.data<T>(),
-           args.log_sum_exp.data<float>());
+    const auto start = [&](auto rows) {
+      constexpr int kRows = decltype(rows)::value;
+      launch(stream,
+             shape_of<kRows>(job, 3, 1),
+             forward_kernel<kRows, groups(), T>,
+             job,
+             args.qkv.data<T>(),
+             args.output.data<T>(),
+             args.log_sum_exp.data<float>());
+    };
+    fits_block(shape_of<kTile>(job, 3, 1)) ? start(Constant<kTile>{})
+                                           : start(Constant<kSmallTile>{});
   });
 }
 

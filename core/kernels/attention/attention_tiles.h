@@ -194,6 +194,11 @@ LaunchShape shape_of(const AttentionJob& job, int row_tiles, int score_tiles) {
   };
 }
 
+// A block of the device has that much shared memory: devices of one generation differ by half.
+[[nodiscard]] inline bool fits_block(const LaunchShape& shape) {
+  return shape.shared_bytes <= shared_bytes_of_block();
+}
+
 // Calls start(groups), of 64 columns each.
 template <typename Start>
 void choose_groups(const AttentionJob& job, const Start& start) {

@@ -122,6 +122,9 @@ std::vector<double> sums_over(StreamView stream,
   start(aligned, sum_kernel<true, Summand>);
   start(others, sum_kernel<false, Summand>);
   std::vector<double> of_blocks(static_cast<std::size_t>(all_blocks));
+  // A copy to memory that is not pinned holds up the process until the stream gets there; what the
+  // stream waits for may need CUDA meanwhile.
+  stream.synchronize();
   copy(stream.cuda().handle(), of_blocks.data(), sums.raw(), sums.bytes());
   stream.synchronize();
   std::vector<double> totals;

@@ -263,7 +263,8 @@ void require_bits_of_threads(const std::vector<std::string>& more, const std::st
     const std::string name = std::to_string(number++);
     INFO("layout " << name);
     train_on_cuda(run, name + "-threads", layout.assignments, {"--ranks", layout.ranks});
-    std::vector<std::string> command = {"--oversubscribe", "-np", layout.ranks, cuda_binary()};
+    std::vector<std::string> command = {
+        "--oversubscribe", "--bind-to", "none", "-np", layout.ranks, cuda_binary()};
     const std::vector<std::string> arguments = run.arguments(
         with(with({"device=cuda", "run.dir=" + run.path(name)}, layout.assignments), more), {});
     command.insert(command.end(), arguments.begin(), arguments.end());
