@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "data/tokenizers/sentencepiece_rules.h"
 #include "data/tokenizers/utf8.h"
 
 namespace slackline {
@@ -47,6 +48,7 @@ bool may_stand_beside_cut(char32_t character) {
 SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::string& source)
     : model_(std::move(model)),
       processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
+  require_sound_rules(model_, source);
   const auto status = processor_->LoadFromSerializedProto(model_);
   if (!status.ok() || processor_->GetPieceSize() == 0) {
     throw FileError(fmt::format("{}: not a SentencePiece model: {}", source, status.ToString()));

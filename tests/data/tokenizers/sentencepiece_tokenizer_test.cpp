@@ -1,6 +1,8 @@
 #include "data/tokenizers/sentencepiece_tokenizer.h"
 
+#include <algorithm>
 #include <fstream>
+#include <sentencepiece_trainer.h>
 
 #include <nlohmann/json.hpp>
 
@@ -88,6 +90,39 @@ TEST_CASE("text without white space is trained on, however long it is") {
   }
   std::ofstream(input) << text;
   CHECK_NOTHROW(train_sentencepiece({input}, 280));
+}
+
+TEST_CASE("rules of normalization are read, and refused where they lead nowhere") {
+  const TemporaryDirectory directory;
+  const std::string input = directory.file("text.txt");
+  std::ofstream(input) << sample_text();
+  const std::string prefix = directory.file("rules");
+  const auto status = sentencepiece::SentencePieceTrainer::Train(
+      "--input=" + input + " --model_prefix=" + prefix +
+      " --model_type=bpe --vocab_size=200 --normalization_rule_name=nmt_nfkc --minloglevel=2"
+      " --num_threads=1 --hard_vocab_limit=false");
+  REQUIRE(status.ok());
+  const std::string model = read_file(prefix + ".model");
+  const SentencePieceTokenizer tokenizer(model, "rules.model");
+  CHECK(tokenizer.encode("ｈａｒｂｏｕｒ") == tokenizer.encode("harbour"));  // full width
+
+  const std::string name = "nmt_nfkc";
+  const std::size_t field = model.find(name) + name.size();
+  REQUIRE(model.substr(field, 1) == "\x12");
+  std::size_t at = field + 1;
+  while (static_cast<unsigned char>(model[at]) >= 0x80U) {  // the length
+    ++at;
+  }
+  const std::size_t trie = at + 1 + 4;  // behind its own length
+  // The first unit, where every text begins, and many of the others.
+  for (const auto& [first, count] : {std::pair(trie, 4), std::pair(trie + 4, 100000)}) {
+    std::string damaged = model;
+    const auto begin = damaged.begin() + static_cast<std::ptrdiff_t>(first);
+    REQUIRE(count < damaged.end() - begin);
+    std::fill_n(begin, count, '\x7f');
+    CHECK_THROWS_WITH(SentencePieceTokenizer(damaged, "x.model"),
+                      "x.model: a SentencePiece model with damaged rules of normalization");
+  }
 }
 
 TEST_CASE("vocabularies that the text cannot fill, and broken models, are refused") {
