@@ -55,7 +55,7 @@ std::unique_ptr<Tokenizer> train_tokenizer(const PrepareOptions& options) {
         options.tokenizer));
   }
   for (const std::string& input : options.inputs) {  // which are read once more
-    if (!is_regular_file(input)) {
+    if (path_exists(input) && !is_regular_file(input)) {
       throw ConfigError(
           fmt::format("--train-sentencepiece: reads the text twice, so inputs must be regular "
                       "files; got {}",

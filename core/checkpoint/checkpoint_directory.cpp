@@ -65,11 +65,13 @@ std::vector<StepDirectory> list_checkpoints(const std::string& checkpoints) {
   return found;
 }
 
-void refuse_incomplete_checkpoints(const std::string& checkpoints, std::int64_t after) {
+void refuse_incomplete_checkpoints(const std::string& checkpoints,
+                                   std::int64_t after,
+                                   std::int64_t last) {
   for (const std::string& name : subdirectories(checkpoints)) {
     const std::string path = fmt::format("{}/{}", checkpoints, name);
-    if (step_of(name).value_or(after) > after &&
-        !path_exists(path + "/" + std::string(kManifestName))) {
+    const std::int64_t step = step_of(name).value_or(after);
+    if (after < step && step <= last && !path_exists(path + "/" + std::string(kManifestName))) {
       throw FileError(path +
                       ": has no manifest.json, so it is no complete checkpoint, and the run would "
                       "save there once it gets to that step; move it away");

@@ -24,9 +24,11 @@ struct StepDirectory {
 // without a manifest (a copy that was cut short) does not count, with a warning.
 [[nodiscard]] std::vector<StepDirectory> list_checkpoints(const std::string& checkpoints);
 
-// Throws FileError where a later step than `after` has a directory without a manifest: none could
-// be saved there.
-void refuse_incomplete_checkpoints(const std::string& checkpoints, std::int64_t after);
+// Throws FileError where a step behind `after`, up to `last`, has a directory without a manifest:
+// none could be saved there.
+void refuse_incomplete_checkpoints(const std::string& checkpoints,
+                                   std::int64_t after,
+                                   std::int64_t last);
 
 // Path of the newest complete checkpoint.
 [[nodiscard]] std::optional<std::string> latest_checkpoint(const std::string& checkpoints);

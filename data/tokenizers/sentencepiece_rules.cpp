@@ -25,13 +25,26 @@ class WireReader {
     std::string_view bytes{};  // of a field that says its length, else none
   };
 
-  // Nothing at the end, and where the bytes are no fields.
+  // Says whether all was read.
+  [[nodiscard]] bool is_at_end() const { return rest_.empty() && !is_broken_; }
+
+  // Nothing at the end, and where the bytes are no fields that such models have.
   [[nodiscard]] std::optional<Field> next() {
+    if (rest_.empty() || is_broken_) {
+      return std::nullopt;
+    }
+    const std::optional<Field> field = read();
+    is_broken_ = !field;
+    return field;
+  }
+
+ private:
+  std::optional<Field> read() {
     const std::optional<std::uint64_t> key = varint();
     if (!key) {
       return std::nullopt;
     }
-    Field field{.number = *key >> 3U};
+    Field field{.number = static_cast<std::uint32_t>(*key) >> 3U};
     switch (*key & 7U) {
       case 0:
         return varint() ? std::optional(field) : std::nullopt;
@@ -50,7 +63,6 @@ class WireReader {
     }
   }
 
- private:
   std::optional<std::uint64_t> varint() {
     std::uint64_t value = 0;
     for (unsigned shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
@@ -74,6 +86,7 @@ class WireReader {
   }
 
   std::string_view rest_;
+  bool is_broken_ = false;
 };
 
 // A unit of the trie.
@@ -146,11 +159,17 @@ void require_sound_rules(std::string_view model, const std::string& source) {
       continue;
     }
     WireReader fields(spec->bytes);
+    bool sound = true;
     while (const auto field = fields.next()) {
-      if (field->number == kCharsmap && !field->bytes.empty() && !is_sound(field->bytes)) {
-        throw FileError(source + ": a SentencePiece model with damaged rules of normalization");
-      }
+      sound =
+          sound && (field->number != kCharsmap || field->bytes.empty() || is_sound(field->bytes));
     }
+    if (!sound || !fields.is_at_end()) {
+      throw FileError(source + ": a SentencePiece model with damaged rules of normalization");
+    }
+  }
+  if (!reader.is_at_end()) {
+    throw FileError(source + ": not a SentencePiece model: damaged, or of a form that is not read");
   }
 }
 

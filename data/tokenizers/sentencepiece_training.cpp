@@ -68,7 +68,8 @@ class LineIterator final : public sentencepiece::SentenceIterator {
         return false;
       }
     }
-    const std::size_t end = std::min(rest_.find('\n'), rest_.size());
+    const std::size_t found = rest_.substr(0, kLongestWord + 1).find('\n');
+    const std::size_t end = std::min(found, rest_.size());
     if (end > kLongestWord) {
       const std::size_t space = rest_.rfind(' ', kLongestWord);
       std::size_t cut = kLongestWord;

@@ -12,7 +12,6 @@
 
 #include "compress/codec_traits.h"
 #include "compress/expected_error.h"
-#include "compress/frame_rows.h"
 #include "parallel/choose/compression_policy.h"
 #include "parallel/choose/plan_search.h"
 #include "parallel/plan/class_bytes.h"

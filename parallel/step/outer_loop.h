@@ -151,6 +151,8 @@ class OuterLoop {
 
   // How many workers made a text; 0: an empty text, for ranks that all step together.
   [[nodiscard]] static int workers_of(const std::string& text);
+  // Throws ConfigError where as many workers cannot go on from it under this config.
+  static void require_goes_on(const OuterConfig& config, const std::string& text);
   // Returns the counts of a worker that helped to make a text; nothing where the text has none.
   [[nodiscard]] static std::optional<WorkerProgress> progress_of(const std::string& text,
                                                                  int worker);

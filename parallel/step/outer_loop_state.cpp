@@ -73,23 +73,28 @@ std::string OuterLoop::state_text(std::span<const WorkerProgress> workers) const
       .dump();
 }
 
-void OuterLoop::load(const std::string& text) {
+void OuterLoop::require_goes_on(const OuterConfig& config, const std::string& text) {
   const nlohmann::json state = nlohmann::json::parse(text);
-  has_leads_ = has_leads(text);
-  if (has_leads_ && !config_.eager) {
+  if (has_leads(text) && !config.eager) {
     throw ConfigError("outer.eager: must stay true: the round under way began ahead of its anchor");
   }
   const bool has_arrived = state.at("round_has_arrived").get<bool>();
   const int fragments = state.value("fragments", 1);
-  if (has_arrived && fragments != config_.fragments) {
+  if (has_arrived && fragments != config.fragments) {
     throw ConfigError(fmt::format(
         "outer.fragments: must stay {}: one of so many has arrived that the anchor lacks; got {}",
         fragments,
-        config_.fragments));
+        config.fragments));
   }
-  if (has_arrived && fragments == 1 && !config_.is_late()) {
+  if (has_arrived && fragments == 1 && !config.is_late()) {
     throw ConfigError("outer.delay: must stay 1: a round has arrived that the anchor lacks");
   }
+}
+
+void OuterLoop::load(const std::string& text) {
+  const nlohmann::json state = nlohmann::json::parse(text);
+  const bool has_arrived = state.at("round_has_arrived").get<bool>();
+  has_leads_ = has_leads(text);
   rounds_.last_end = state.at("last_end").get<std::int64_t>();
   rounds_.before = state.at("before").get<std::int64_t>();
   if (rounds_.by_choice) {

@@ -167,6 +167,12 @@ TEST_CASE("options that make no sense are refused by name") {
                                .out = "x",
                                .train_sentencepiece = 300}),
                       Catch::Contains("must be regular files; got /dev/null"));
+  const TemporaryDirectory directory;
+  REQUIRE_THROWS_AS(prepare({.inputs = {directory.file("absent")},
+                             .tokenizer = "sentencepiece",
+                             .out = directory.file("x"),
+                             .train_sentencepiece = 300}),
+                    FileError);
 }
 
 TEST_CASE("a SentencePiece model is trained, written where asked, and used") {

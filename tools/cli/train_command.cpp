@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -241,6 +242,8 @@ auto with_memory_advice(const TrainConfig& config,
     const std::string advice =
         memory_advice(plan_job(config), place_of(groups), num_threads, error.limit());
     throw DeviceError(Lines{fmt::format("{}\n{}", error.what(), advice)});
+  } catch (const std::bad_alloc&) {
+    throw DeviceError("out of host memory");
   }
 }
 

@@ -222,7 +222,7 @@ void Trainer::claim_directory() {
     if (!options_.resume) {
       directory_.refuse_occupied();
     }
-    refuse_incomplete_checkpoints(directory_.checkpoints(), start_.step);
+    refuse_incomplete_checkpoints(directory_.checkpoints(), start_.step, config_.run.steps);
     const std::vector<StepDirectory> saved = list_checkpoints(directory_.checkpoints());
     if (!saved.empty() && saved.back().step != start_.step) {
       throw FileError(

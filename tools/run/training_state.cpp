@@ -95,6 +95,13 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
       return resumed_plans(start.compression.plans, start.checkpoint->documents().plan);
     });
   }
+  const std::string& rounds = start.checkpoint->documents().outer;
+  reading_document(*start.checkpoint, "outer", [&] {
+    const int workers = OuterLoop::workers_of(rounds);
+    if (workers > 0 && config.outer.is_on() && workers == config.parallel.num_workers()) {
+      OuterLoop::require_goes_on(config.outer, rounds);
+    }
+  });
   reading_document(*start.checkpoint, "data", [&] {
     parse_strict_json(start.checkpoint->documents().data).at("epochs").get_to(start.order);
   });

@@ -212,8 +212,8 @@ void attention_backward(StreamView stream, const AttentionBackward& args) {
       .d_qkv = args.d_qkv.data<T>(),
   };
   choose_groups(job, [&](auto groups) {
-    const auto start = [&](auto rows) {
-      constexpr int kRows = decltype(rows)::value;
+    const auto start = [&](auto tile) {
+      constexpr int kRows = decltype(tile)::value;
       launch(
           stream, shape_of<kRows>(job, 4, 2), key_value_kernel<kRows, groups(), T>, job, backward);
       launch(stream, shape_of<kRows>(job, 4, 1), query_kernel<kRows, groups(), T>, job, backward);

@@ -112,8 +112,8 @@ void attention_forward(StreamView stream, const AttentionForward& args) {
   }
   const AttentionJob job = job_of(args.qkv, args.num_heads, args.dropout, args.first_head);
   choose_groups(job, [&](auto groups) {
-    const auto start = [&](auto rows) {
-      constexpr int kRows = decltype(rows)::value;
+    const auto start = [&](auto tile) {
+      constexpr int kRows = decltype(tile)::value;
       launch(stream,
              shape_of<kRows>(job, 3, 1),
              forward_kernel<kRows, groups(), T>,

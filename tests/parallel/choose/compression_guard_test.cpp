@@ -84,7 +84,8 @@ TEST_CASE("codecs tighten step by step and end") {
   CHECK(tightened({.kind = CodecKind::top_k, .ratio = 0.25})->ratio == 0.5);
   CHECK(tightened({.kind = CodecKind::random_k, .ratio = 0.5})->ratio == 1.0);
   CHECK_FALSE(tightened({.kind = CodecKind::top_k, .ratio = 0.6}));
-  CHECK(tightened({.kind = CodecKind::quantize, .bits = 2})->bits == 4);
+  CHECK(tightened({.kind = CodecKind::quantize, .bits = 2})->bits == 3);
+  CHECK(tightened({.kind = CodecKind::quantize, .bits = 3})->bits == 4);
   CHECK(tightened({.kind = CodecKind::quantize, .bits = 4})->bits == 8);
   CHECK_FALSE(tightened({.kind = CodecKind::quantize, .bits = 8}));
   CHECK_FALSE(tightened({.kind = CodecKind::cast}));

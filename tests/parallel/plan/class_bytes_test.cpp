@@ -1,6 +1,8 @@
 #include "parallel/plan/class_bytes.h"
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "parallel/choose/compression_policy.h"
 #include "parallel/plan/class_costs.h"
@@ -74,6 +76,27 @@ TEST_CASE("a codec shrinks a message where it is smaller than the plain one of t
       }
     }
   }
+}
+
+TEST_CASE("a sum of frames decodes one of each rank, others as much as one") {
+  const CodecSetting bytes{.kind = CodecKind::quantize, .bits = 8, .scale = ScaleOf::token};
+  const CodecSetting factors{.kind = CodecKind::low_rank, .rank = 2};
+  const auto decoded = [](const DataStrategy& strategy, const CodecSetting& setting) {
+    const std::vector<CodedMessage> messages = gradient_messages(strategy, setting);
+    const ClassBytes row{.members = {.phase = schedule::Phase::step}, .compressed = messages};
+    StepCosts costs;
+    for (const CodedMessage& message : messages) {
+      CHECK(message.is_added);
+      costs.codecs.push_back(
+          {.codec = setting, .shape = message.shape, .encode = {1.0}, .decode = {1.0}});
+    }
+    const std::optional<CodecSeconds> seconds = codec_seconds(row, costs);
+    REQUIRE(seconds);
+    return seconds->decode.value / seconds->encode.value;
+  };
+  CHECK(decoded(DataStrategy::replicate, bytes) == 2.0);
+  CHECK(decoded(DataStrategy::zero1, bytes) == 1.0);  // its own rows of both
+  CHECK(decoded(DataStrategy::replicate, factors) == 1.0);
 }
 
 TEST_CASE("a sum that is cut by rows is one exchange, whether its messages add or not") {
