@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include <fmt/format.h>
-
 #include "core/error.h"
 
 namespace slackline {
@@ -16,7 +14,7 @@ auto reading(const std::string& path, const Read& read) {
     return read();
   } catch (const ConfigError& error) {
     const std::string message = error.what();
-    throw FileError(message.rfind(path, 0) == 0 ? message : fmt::format("{}: {}", path, message));
+    throw FileError(message.starts_with(path) ? message : path + ": " + message);
   }
 }
 
