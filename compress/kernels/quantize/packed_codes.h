@@ -35,7 +35,7 @@ void pack(Bytes codes, std::uint8_t* packed) {
     auto eight = hn::BitCast(kEights, codes);
     eight = hn::And(hn::Or(eight, hn::ShiftRight<5>(eight)), hn::Set(kEights, kPairsOf3));
     eight = hn::And(hn::Or(eight, hn::ShiftRight<10>(eight)), hn::Set(kEights, kFoursOf3));
-    std::array<std::uint64_t, kCodes / 8> words;
+    std::array<std::uint64_t, kCodes / 8> words{};
     hn::StoreU(hn::Or(eight, hn::ShiftRight<20>(eight)), kEights, words.data());
     for (std::size_t i = 0; i < words.size(); ++i) {
       std::memcpy(packed + 3 * i, &words[i], 3);
