@@ -225,7 +225,7 @@ void MeshModel::choose_who_waits(Settling& passes) {
   streams_wait ? groups_->staging->set_waits(HostStaging::Waits::stream) : let_thread_wait();
 }
 
-// What streams wait for by now has come before memory changes.
+// Memory changes only when what streams wait for by now has come.
 void MeshModel::let_thread_wait() {
   if (groups_->staging != nullptr && groups_->staging->waits() == HostStaging::Waits::stream) {
     groups_->staging->finish();

@@ -11,7 +11,6 @@ usage: tools/bench/equal_tokens_bench.py CORPUS OUT [--seeds N] [--steps N] [--s
        CORPUS: directory with train.bin and valid.bin      --table: print what is in OUT, run nothing
 """
 
-import argparse
 import json
 import math
 import pathlib
@@ -19,7 +18,7 @@ import statistics
 import sys
 
 from do_no_harm_bench import codec_name
-from runs import KeptResults, Workplace, percent, print_header, print_row, require_binary
+from runs import KeptResults, Workplace, parser_of_kept, percent, print_header, print_row, require_binary
 
 MODEL = {"layers": 4, "hidden": 208, "heads": 4, "sequence": 128, "vocab": 257}
 GLOBAL_BATCH = 32
@@ -121,13 +120,10 @@ def print_table(kept, arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
+    parser = parser_of_kept(__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--speeds", nargs="+", choices=SPEEDS, default=list(SPEEDS))
-    parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     kept = KeptResults(arguments.out)

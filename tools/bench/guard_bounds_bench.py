@@ -12,13 +12,12 @@ usage: tools/bench/guard_bounds_bench.py CORPUS OUT [--steps N] [--seeds N] [--r
        CORPUS: directory with train.bin and valid.bin      --table: print what is in OUT, run nothing
 """
 
-import argparse
 import json
 import pathlib
 import statistics
 import sys
 
-from runs import Workplace, percent, print_header, print_row, require_binary
+from runs import Workplace, parser_of_kept, percent, print_header, print_row, require_binary
 
 MODEL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
 GLOBAL_BATCH = 32
@@ -119,13 +118,10 @@ def print_table(out, seeds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
+    parser = parser_of_kept(__doc__)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
-    parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     seeds = [FIRST_SEED + i for i in range(arguments.seeds)]
     arguments.out.mkdir(parents=True, exist_ok=True)

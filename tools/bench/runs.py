@@ -1,5 +1,6 @@
 """Runs of the slackline binary for the benchmarks beside this file: config in, measured steps out."""
 
+import argparse
 import contextlib
 import itertools
 import json
@@ -38,6 +39,15 @@ def cores_awake():
         for spinner in spinners:
             spinner.kill()
             spinner.wait()
+
+
+def parser_of_kept(description):
+    """The arguments of every bench over a corpus that keeps finished runs in OUT; it adds its own."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=pathlib.Path)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--table", action="store_true", help="print what is in OUT, run nothing")
+    return parser
 
 
 class KeptResults:

@@ -16,14 +16,13 @@ usage: tools/bench/speeds_bench.py CORPUS OUT [--layouts NAME...] [--rounds N] [
        CORPUS: a prepared corpus      --table: print what is in OUT, run nothing
 """
 
-import argparse
 import json
 import pathlib
 import statistics
 import sys
 
 from do_no_harm_bench import codec_name
-from runs import KeptResults, Workplace, cores_awake, percent, print_header, print_row, require_binary
+from runs import KeptResults, Workplace, cores_awake, parser_of_kept, percent, print_header, print_row, require_binary
 from turns import quartiles, take_turns
 
 MODEL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
@@ -200,12 +199,9 @@ def print_result(layout, link, result):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
+    parser = parser_of_kept(__doc__)
     parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     kept = KeptResults(arguments.out)

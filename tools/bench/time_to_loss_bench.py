@@ -14,7 +14,6 @@ usage: tools/bench/time_to_loss_bench.py CORPUS OUT [--rates RATE...] [--seeds N
        CORPUS: directory with train.bin and valid.bin      --table: print what is in OUT, run nothing
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -25,7 +24,7 @@ import subprocess
 import sys
 import time
 
-from runs import BINARY, REPOSITORY, KeptResults, Workplace, print_header, print_row, require_binary
+from runs import BINARY, REPOSITORY, KeptResults, Workplace, parser_of_kept, print_header, print_row, require_binary
 
 NETLAB = str(REPOSITORY / "tools/bench/netlab")
 PEER = str(REPOSITORY / "tools/bench/time_to_loss_peer.py")
@@ -189,15 +188,12 @@ def print_table(kept, rates, seeds, marks):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
+    parser = parser_of_kept(__doc__)
     parser.add_argument("--rates", nargs="+", default=RATES)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rows", nargs="+", choices=[*OURS, *PEERS])
     parser.add_argument("--seconds", type=int, default=MARKS[-1])
     parser.add_argument("--peer", help="a Python with PyTorch")
-    parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     seeds = [FIRST_SEED + i for i in range(arguments.seeds)]
     marks = [mark for mark in MARKS if mark <= arguments.seconds]

@@ -11,7 +11,7 @@
 namespace slackline {
 
 // Runs `read`, which reads a document of the checkpoint's manifest, and returns what it returns.
-// What does not fit there throws FileError with the manifest's path and the document's key.
+// Throws FileError, with the manifest's path and the document's key, where it does not fit.
 template <typename Read>
 auto reading_document(const Checkpoint& checkpoint, std::string_view key, const Read& read) {
   try {

@@ -9,7 +9,7 @@
 
 namespace slackline {
 
-// What a run says of itself at its start and its end.
+// A run says these of itself at its start and its end.
 
 // Shows the table of data sets, warns of what it warns of, and writes it down.
 void report_data(const TrainConfig& config, const DataMembers& data, const RunDirectory& directory);
