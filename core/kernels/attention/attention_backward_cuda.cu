@@ -61,9 +61,11 @@ struct Score {
   }
 };
 
-// d_key and d_value of a tile of keys.
+// d_key and d_value of a tile of keys. One block at a time is named because the compiler spills to
+// make room for a third, which shared memory has no room for.
 template <int tile, int groups, typename T>
-__global__ void __launch_bounds__(kThreads) key_value_kernel(AttentionJob job, Backward<T> args) {
+__global__ void __launch_bounds__(kThreads, 1)
+    key_value_kernel(AttentionJob job, Backward<T> args) {
   constexpr int R = Tiles<tile>::R;
   constexpr int kStride = Tiles<tile>::kStride;
   const AttentionHead head(job);
