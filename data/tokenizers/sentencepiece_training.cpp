@@ -86,8 +86,9 @@ class LineIterator final : public sentencepiece::SentenceIterator {
     return true;
   }
 
-  // The library counts a word's characters in 16 bits.
-  static constexpr std::size_t kLongestWord = 60000;  // bytes
+  // The library keeps a place in a word in 16 bits of a signed number: behind the character 2^15 it
+  // reads memory that is none of the word's.
+  static constexpr std::size_t kLongestWord = 32000;  // bytes
 
   // Not the first byte of a character of UTF-8.
   static bool is_inside_character(char byte) {
