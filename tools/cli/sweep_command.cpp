@@ -71,21 +71,120 @@ SweepRow read_row(const SweepPoint& point) {
   return row;
 }
 
-// A sweep under way: the points, what is known of each, and the files that say so.
+std::vector<SweepRow> read_rows(const Sweep& sweep) {
+  std::vector<SweepRow> rows;
+  rows.reserve(sweep.points.size());
+  for (const SweepPoint& point : sweep.points) {
+    rows.push_back(read_row(point));
+  }
+  return rows;
+}
+
+std::string label(const Sweep& sweep, std::size_t i) {
+  return fmt::format("run {}/{} {}", i + 1, sweep.points.size(), sweep.points[i].name);
+}
+
+bool is_due(const SweepRow& row) {
+  return !row.outcome || !row.outcome->stands();
+}
+
+std::string ending(const SweepRow& row) {
+  if (row.status() == "failed") {
+    const std::string& message = row.outcome->message;
+    return fmt::format(
+        "failed with {}: {}", row.outcome->exit_code, message.substr(0, message.find('\n')));
+  }
+  return fmt::format(
+      "done, loss {}{}",
+      row.summary.loss ? fmt::format("{:.4f}", *row.summary.loss) : "not known",
+      row.summary.eval_loss ? fmt::format(", validation loss {:.4f}", *row.summary.eval_loss) : "");
+}
+
+std::int64_t steps_to_do(const SweepPoint& point) {
+  return point.config.run.steps - saved_step(point);
+}
+
+// Trains a point to its end. False where a stop signal ended it.
+bool run_row(const Sweep& sweep, std::size_t i, SweepProgress& progress, SweepRow& row) {
+  const SweepPoint& point = sweep.points[i];
+  const std::int64_t planned = steps_to_do(point);
+  const std::int64_t begin = point.config.run.steps - planned;
+  Clock::time_point shown = Clock::now();
+  const auto show = [&] {
+    if (progress.visible() && Clock::now() - shown > kRedraw) {
+      shown = Clock::now();
+      const std::int64_t step = std::max(newest_step(point.config.run.dir), begin);
+      progress.show(fmt::format("{} step {}/{}", label(sweep, i), step, point.config.run.steps),
+                    step - begin);
+    }
+  };
+  std::optional<RunOutcome> outcome = run_point(point, sweep.launch, show);
+  progress.hide();
+  if (!outcome) {
+    return false;
+  }
+  row.summary = summarize_run(point.config.run.dir);
+  row.outcome = judge(point, row.summary, *outcome);
+  progress.end_run(planned, std::max<std::int64_t>(0, row.summary.steps - begin));
+  return true;
+}
+
+ExitCode stopped_by_signal() {
+  log_info("stopped by a signal; the same command goes on");
+  return ExitCode::stopped;
+}
+
+// What `--list` prints: a line for each point, under the number that `--only` takes.
+std::string list_text(const Sweep& sweep) {
+  const std::vector<SweepRow> rows = read_rows(sweep);
+  std::string text;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    text += fmt::format("{:>4}  {:<7}  {}  {}\n",
+                        i + 1,
+                        rows[i].status(),
+                        shown_line(rows[i].run),
+                        shown_line(point_text(rows[i].settings)));
+  }
+  return text;
+}
+
+// Trains one point alone, beside others that other commands train: no lock is held, and the tables
+// are left for `--collect`. Ends as the run has ended.
+ExitCode run_only(const Sweep& sweep, std::int64_t number) {
+  if (number > std::ssize(sweep.points)) {
+    throw ConfigError(fmt::format(
+        "--only: must be 1 to {}, as --list numbers them; got {}", sweep.points.size(), number));
+  }
+  const auto i = static_cast<std::size_t>(number - 1);
+  make_directories(sweep.dir);
+  SweepRow row = read_row(sweep.points[i]);
+  if (is_due(row)) {
+    SweepProgress progress(steps_to_do(sweep.points[i]));
+    if (StopSignal::received() != 0 || !run_row(sweep, i, progress, row)) {
+      return stopped_by_signal();
+    }
+  }
+  print_progress(fmt::format("{}: {}\n", shown_line(label(sweep, i)), shown_line(ending(row))));
+  return static_cast<ExitCode>(row.outcome->exit_code);
+}
+
+// All points and what is known of each, and the files that say so; no other command has them.
 class SweepRunner {
  public:
-  explicit SweepRunner(Sweep sweep) : sweep_(std::move(sweep)), lock_(claim_directory(sweep_.dir)) {
-    rows_.reserve(sweep_.points.size());
-    for (const SweepPoint& point : sweep_.points) {
-      rows_.push_back(read_row(point));
-    }
+  explicit SweepRunner(Sweep sweep)
+      : sweep_(std::move(sweep)), lock_(claim_directory(sweep_.dir)), rows_(read_rows(sweep_)) {}
+
+  // Makes the tables of what has ended so far.
+  void collect() const {
+    write_results();
+    print_summary();
   }
 
   ExitCode run() {
     std::vector<std::size_t> due;
     std::int64_t steps = 0;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-      if (!rows_[i].outcome || !rows_[i].outcome->stands()) {
+      if (is_due(rows_[i])) {
         due.push_back(i);
         steps += steps_to_do(sweep_.points[i]);
       }
@@ -95,71 +194,23 @@ class SweepRunner {
     write_results();
     SweepProgress progress(steps);
     for (const std::size_t i : due) {
-      if (StopSignal::received() != 0 || !run_row(i, progress)) {
-        log_info("stopped by a signal; the same command goes on");
-        return ExitCode::stopped;
+      const Clock::time_point start = Clock::now();
+      if (StopSignal::received() != 0 || !run_row(sweep_, i, progress, rows_[i])) {
+        return stopped_by_signal();
       }
+      write_results();
+      print_progress(
+          fmt::format("{}: {} after {} | {}\n",
+                      shown_line(label(sweep_, i)),
+                      shown_line(ending(rows_[i])),
+                      duration_text(std::chrono::duration<double>(Clock::now() - start).count()),
+                      progress.time_left()));
     }
     print_summary();
     return ExitCode::done;
   }
 
  private:
-  static std::int64_t steps_to_do(const SweepPoint& point) {
-    return point.config.run.steps - saved_step(point);
-  }
-
-  // False where a stop signal ended it.
-  bool run_row(std::size_t i, SweepProgress& progress) {
-    const SweepPoint& point = sweep_.points[i];
-    const std::int64_t planned = steps_to_do(point);
-    const std::int64_t begin = point.config.run.steps - planned;
-    const Clock::time_point start = Clock::now();
-    Clock::time_point shown = start;
-    const auto show = [&] {
-      if (progress.visible() && Clock::now() - shown > kRedraw) {
-        shown = Clock::now();
-        const std::int64_t step = std::max(newest_step(point.config.run.dir), begin);
-        progress.show(fmt::format("{} step {}/{}", label(i), step, point.config.run.steps),
-                      step - begin);
-      }
-    };
-    std::optional<RunOutcome> outcome = run_point(point, sweep_.launch, show);
-    progress.hide();
-    if (!outcome) {
-      return false;
-    }
-    SweepRow& row = rows_[i];
-    row.summary = summarize_run(point.config.run.dir);
-    row.outcome = judge(point, row.summary, *outcome);
-    write_results();
-    progress.end_run(planned, std::max<std::int64_t>(0, row.summary.steps - begin));
-    print_progress(
-        fmt::format("{}: {} after {} | {}\n",
-                    shown_line(label(i)),
-                    shown_line(ending(row)),
-                    duration_text(std::chrono::duration<double>(Clock::now() - start).count()),
-                    progress.time_left()));
-    return true;
-  }
-
-  [[nodiscard]] std::string label(std::size_t i) const {
-    return fmt::format("run {}/{} {}", i + 1, rows_.size(), rows_[i].run);
-  }
-
-  static std::string ending(const SweepRow& row) {
-    if (row.status() == "failed") {
-      const std::string& message = row.outcome->message;
-      return fmt::format(
-          "failed with {}: {}", row.outcome->exit_code, message.substr(0, message.find('\n')));
-    }
-    return fmt::format("done, loss {}{}",
-                       row.summary.loss ? fmt::format("{:.4f}", *row.summary.loss) : "not known",
-                       row.summary.eval_loss
-                           ? fmt::format(", validation loss {:.4f}", *row.summary.eval_loss)
-                           : "");
-  }
-
   // After every run, so that whatever ends this process leaves a table of all before it.
   void write_results() const {
     write_file_atomically(fmt::format("{}/results.csv", sweep_.dir),
@@ -168,11 +219,15 @@ class SweepRunner {
   }
 
   void print_summary() const {
-    const auto failed = std::count_if(
-        rows_.begin(), rows_.end(), [](const SweepRow& row) { return row.status() == "failed"; });
-    print_lines(fmt::format("{} runs done, {} failed; results in {}/results.csv and .json\n",
-                            static_cast<std::ptrdiff_t>(rows_.size()) - failed,
-                            failed,
+    const auto count = [&](std::string_view status) {
+      return std::ranges::count_if(rows_,
+                                   [&](const SweepRow& row) { return row.status() == status; });
+    };
+    const auto pending = count("pending");
+    print_lines(fmt::format("{} runs done, {} failed{}; results in {}/results.csv and .json\n",
+                            count("done"),
+                            count("failed"),
+                            pending > 0 ? fmt::format(", {} to do", pending) : "",
                             shown_line(sweep_.dir)));
   }
 
@@ -184,23 +239,50 @@ class SweepRunner {
 }  // namespace
 
 void add_sweep_command(Command root, ExitCode& code) {
-  auto path = std::make_shared<std::string>();
+  struct Options {
+    std::string path{};
+    std::optional<std::int64_t> only{};
+    bool list = false;
+    bool collect = false;
+  };
+
+  auto options = std::make_shared<Options>();
   Command command = root.add_command("sweep", "Train every point of a grid of settings");
   command.option(
-      "SWEEP", path.get(), "JSON file with dir, base, grid and launch", {.required = true});
+      "SWEEP", &options->path, "JSON file with dir, base, grid and launch", {.required = true});
+  command.flag("--list", &options->list, "Print the points, numbered, and what became of each");
+  command.option("--only",
+                 &options->only,
+                 "Train this point alone; several may run at the same time",
+                 {.limit = Limit::positive, .value_name = "N"});
+  command.flag("--collect", &options->collect, "Write the tables of what has ended; train nothing");
   command.footer(
       "{\"dir\": \"sweeps/lr\", \"base\": \"configs/tiny_pipeline.json\",\n"
       " \"grid\": {\"optimizer.lr\": [1e-3, 3e-4], \"run.seed\": [1, 2, 3]}}\n"
       "trains six runs, one after the other, each in its own directory under dir; results.csv and\n"
       "results.json there have a row for each. A failed run is a row like any other. The same\n"
       "command goes on where it was stopped or killed; runs that are done are not run again.\n"
-      "configs/README.md has every key.\n"
+      "configs/README.md has every key. On a cluster an array of jobs trains one point each with\n"
+      "--only, and --collect makes the tables.\n"
       "Example: slackline sweep configs/sweep_tiny.json\n"
       "Ends with 6 after SIGTERM, SIGINT or SIGUSR1, the run under way having saved.");
-  command.runs([path, &code] {
-    Sweep sweep = read_sweep(*path);
+  command.runs([options, &code] {
+    if (int{options->list} + int{options->collect} + int{options->only.has_value()} > 1) {
+      throw ConfigError("--list, --only and --collect exclude each other; leave all but one out");
+    }
+    Sweep sweep = read_sweep(options->path);
+    if (options->list) {
+      print_lines(list_text(sweep));
+      return;
+    }
     StopSignal::install();
-    code = SweepRunner(std::move(sweep)).run();
+    if (options->only) {
+      code = run_only(sweep, *options->only);
+    } else if (options->collect) {
+      SweepRunner(std::move(sweep)).collect();
+    } else {
+      code = SweepRunner(std::move(sweep)).run();
+    }
   });
 }
 

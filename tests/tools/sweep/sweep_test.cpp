@@ -293,6 +293,53 @@ TEST_CASE("two sweeps in one directory are refused, and so is a run that no swee
   require_refusal(sweep.start("out2"), 3, "holds a run that no sweep began");
 }
 
+TEST_CASE("points trained one by one, at the same time, make the tables of the whole sweep") {
+  const SmallSweep sweep;
+  const Json grid = {{"optimizer.lr", {0.01, 1e30}}, {"run.seed", {1, 2}}};
+  sweep.write("whole", grid);
+  sweep.finish("whole");
+  sweep.write("out", grid);
+  const auto start = [&](const std::vector<std::string>& arguments) {
+    return run_slackline(with({"sweep", sweep.file("out")}, arguments));
+  };
+  const ProcessResult fresh = start({"--list"});
+  REQUIRE(fresh.exit_code == 0);
+  REQUIRE_THAT(
+      fresh.out,
+      Contains("   1  pending  lr-0.01_seed-1-") && Contains("optimizer.lr=1e+30, run.seed=2"));
+  REQUIRE_FALSE(std::filesystem::exists(sweep.path("out")));
+
+  {
+    RunningProcess beside(SL_BINARY, {"sweep", sweep.file("out"), "--only", "2"});
+    REQUIRE(start({"--only", "1"}).exit_code == 0);
+    REQUIRE(beside.wait().exit_code == 0);
+  }
+  REQUIRE_FALSE(std::filesystem::exists(sweep.path("out") + "/results.json"));
+  const ProcessResult failed = start({"--only", "3"});
+  require_refusal(failed, 5, "");
+  REQUIRE_THAT(failed.out, Contains("run 3/4") && Contains("failed with 5"));
+  REQUIRE_THAT(start({"--list"}).out,
+               Contains("   2  done     lr-0.01_seed-2-") && Contains("   3  failed   ") &&
+                   Contains("   4  pending  "));
+  REQUIRE_THAT(start({"--collect"}).out, Contains("2 runs done, 1 failed, 1 to do"));
+  REQUIRE(sweep.rows("out")[3]["status"] == "pending");
+
+  REQUIRE(start({"--only", "4"}).exit_code == 5);
+  REQUIRE_THAT(start({"--collect"}).out, Contains("2 runs done, 2 failed; "));
+  const auto rows_without_paths = [&](const std::string& name) {
+    Json rows = sweep.settled_rows(name);
+    for (Json& row : rows) {
+      row.erase("message");
+    }
+    return rows;
+  };
+  REQUIRE(rows_without_paths("out") == rows_without_paths("whole"));
+  REQUIRE_THAT(sweep.finish("out").out, Contains("4 runs, 0 to do"));
+
+  require_refusal(start({"--only", "5"}), 2, "--only: must be 1 to 4");
+  require_refusal(start({"--list", "--collect"}), 2, "exclude each other");
+}
+
 TEST_CASE("launch stands before the binary, with the number of ranks") {
   const SmallSweep sweep;
   sweep.write("out",
