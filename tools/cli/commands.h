@@ -13,6 +13,7 @@ void add_plan_command(Command root, ExitCode& code);
 void add_prepare_command(Command root, ExitCode& code);
 void add_evaluate_command(Command root, ExitCode& code);
 void add_generate_command(Command root, ExitCode& code);
+void add_score_command(Command root, ExitCode& code);
 void add_inspect_command(Command root, ExitCode& code);
 void add_report_command(Command root, ExitCode& code);
 void add_import_command(Command root, ExitCode& code);

@@ -1,16 +1,13 @@
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "core/terminal.h"
 #include "core/threads/thread_pool.h"
-#include "data/tokenizers/utf8.h"
 #include "model/generate/decoder.h"
 #include "model/generate/sampling.h"
 #include "tools/cli/commands.h"
@@ -18,6 +15,7 @@
 #include "tools/cli/device_option.h"
 #include "tools/infer/model_loader.h"
 #include "tools/infer/text_stream.h"
+#include "tools/infer/text_tokens.h"
 
 namespace slackline {
 
@@ -32,40 +30,13 @@ struct GenerateOptions {
   DeviceOption device = kDefaultDevice;
 };
 
-// "15 496 995"
-std::vector<TokenId> read_ids(std::string_view text, int vocab) {
-  std::vector<TokenId> ids;
-  for (std::size_t begin = 0; (begin = text.find_first_not_of(' ', begin)) != text.npos;) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    const std::string_view word = text.substr(begin, end - begin);
-    TokenId id = -1;
-    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || stop != word.data() + word.size() || id < 0 || id >= vocab) {
-      throw ConfigError(
-          fmt::format("--prompt: the checkpoint has no tokenizer, so the prompt must be token ids "
-                      "from 0 to {} separated by spaces; got {}",
-                      vocab - 1,
-                      word));
-    }
-    ids.push_back(id);
-    begin = end;
-  }
-  if (ids.empty()) {
+// An empty prompt begins a document: after an end-of-text.
+std::vector<TokenId> read_prompt(const InferenceModel& model, const std::string& prompt) {
+  std::vector<TokenId> ids = tokens_of_text(model, prompt, "--prompt");
+  if (ids.empty() && model.tokenizer == nullptr) {
     throw ConfigError(
         "--prompt: the checkpoint has no tokenizer, so one token id at least is needed");
   }
-  return ids;
-}
-
-// An empty prompt begins a document: after an end-of-text.
-std::vector<TokenId> read_prompt(const InferenceModel& model, const std::string& prompt) {
-  if (model.tokenizer == nullptr) {
-    return read_ids(prompt, model.config.vocab);
-  }
-  if (check_utf8(prompt).valid != prompt.size()) {
-    throw ConfigError("--prompt: must be UTF-8");
-  }
-  std::vector<TokenId> ids = model.tokenizer->encode(prompt);
   if (ids.empty()) {
     ids.push_back(model.tokenizer->end_of_text());
   }

@@ -27,6 +27,7 @@ int run(int argc, char** argv) {
   slackline::add_prepare_command(root, code);
   slackline::add_evaluate_command(root, code);
   slackline::add_generate_command(root, code);
+  slackline::add_score_command(root, code);
   slackline::add_inspect_command(root, code);
   slackline::add_report_command(root, code);
   slackline::add_import_command(root, code);

@@ -1,0 +1,155 @@
+#include "tools/infer/task_scores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "model/generate/decoder.h"
+#include "tools/infer/text_tokens.h"
+
+namespace slackline {
+
+namespace {
+
+// What follows a context, as the model sees it.
+struct Likelihood {
+  double log_probability = 0.0;  // of all tokens
+  std::int64_t tokens = 0;
+  bool is_greedy = true;  // each is the most likely one
+
+  [[nodiscard]] double mean() const { return log_probability / static_cast<double>(tokens); }
+};
+
+class TaskScorer {
+ public:
+  TaskScorer(const InferenceModel& model, const std::string& path, const ScoreOptions& options)
+      : model_(model),
+        path_(path),
+        stream_({.device = options.workers.device,
+                 .num_threads = options.workers.num_threads,
+                 .workspace_bytes = Decoder::workspace_bytes(model.config, options.workers)}),
+        decoder_(*model.parameters, model.config, options.filter) {}
+
+  void add(const Task& task, TaskScores& scores) {
+    std::vector<Likelihood> choices;
+    for (const std::string& choice : task.choices) {
+      choices.push_back(likelihood(task, choice));
+    }
+    if (!task.answer) {
+      const Likelihood& target = choices.front();
+      count(target.is_greedy, scores.greedy);
+      scores.target_log_probability += target.log_probability;
+      scores.target_tokens += target.tokens;
+      return;
+    }
+    const auto best = [&](auto less) {
+      return static_cast<std::size_t>(std::max_element(choices.begin(), choices.end(), less) -
+                                      choices.begin());
+    };
+    const auto by_total = [](const Likelihood& a, const Likelihood& b) {
+      return a.log_probability < b.log_probability;
+    };
+    const auto by_mean = [](const Likelihood& a, const Likelihood& b) {
+      return a.mean() < b.mean();
+    };
+    count(best(by_total) == *task.answer, scores.by_total);
+    count(best(by_mean) == *task.answer, scores.by_mean);
+  }
+
+ private:
+  static void count(bool hits, Share& share) {
+    share.hits += hits ? 1 : 0;
+    ++share.tasks;
+  }
+
+  Likelihood likelihood(const Task& task, const std::string& choice) {
+    const std::string where = fmt::format("{}: line {}", path_, task.line);
+    FollowedText text = followed_text(model_, task.context, choice, where);
+    // The last token is predicted, and not read.
+    const auto room =
+        static_cast<std::ptrdiff_t>(model_.config.sequence) - (std::ssize(text.after) - 1);
+    if (room < 1) {
+      throw FileError(fmt::format("{}: has {} tokens to predict; the model's context has {}",
+                                  where,
+                                  text.after.size(),
+                                  model_.config.sequence));
+    }
+    if (std::ssize(text.before) > room) {
+      text.before.erase(text.before.begin(), text.before.end() - room);
+    }
+    start(text.before);
+    Likelihood found;
+    for (std::size_t i = 0; i < text.after.size(); ++i) {
+      add_token(text.after[i], where, found);
+      if (i + 1 < text.after.size()) {
+        decoder_.append(stream_, text.after[i]);
+        started_.clear();
+      }
+    }
+    return found;
+  }
+
+  // Choices of one token have the logits of one pass.
+  void start(const std::vector<TokenId>& context) {
+    if (started_ != context) {
+      decoder_.start(stream_, context);
+      started_ = context;
+    }
+  }
+
+  void add_token(TokenId token, const std::string& where, Likelihood& sum) const {
+    const std::span<const float> logits = decoder_.logits();
+    const float most = *std::ranges::max_element(logits);
+    double exponentials = 0.0;
+    for (const float logit : logits) {
+      exponentials += std::exp(static_cast<double>(logit) - most);
+    }
+    const float own = logits[static_cast<std::size_t>(token)];
+    const double log_probability = static_cast<double>(own) - most - std::log(exponentials);
+    if (!std::isfinite(log_probability)) {
+      throw NonFiniteError(where + ": the model's logits are not finite");
+    }
+    sum.log_probability += log_probability;
+    sum.is_greedy = sum.is_greedy && own == most;
+    ++sum.tokens;
+  }
+
+  const InferenceModel& model_;
+  const std::string& path_;
+  Stream stream_;
+  Decoder decoder_;
+  std::vector<TokenId> started_{};  // what the decoder has read; empty: something else
+};
+
+}  // namespace
+
+double Share::value() const {
+  return static_cast<double>(hits) / static_cast<double>(tasks);
+}
+
+std::optional<double> Share::standard_error() const {
+  return tasks > 1 ? std::make_optional(
+                         std::sqrt(value() * (1.0 - value()) / static_cast<double>(tasks - 1)))
+                   : std::nullopt;
+}
+
+TaskScores score_tasks(const InferenceModel& model,
+                       const std::vector<Task>& tasks,
+                       const std::string& path,
+                       const ScoreOptions& options) {
+  TaskScorer scorer(model, path, options);
+  TaskScores scores;
+  std::int64_t done = 0;
+  for (const Task& task : tasks) {
+    scorer.add(task, scores);
+    if (options.progress) {
+      options.progress(++done, std::ssize(tasks));
+    }
+  }
+  return scores;
+}
+
+}  // namespace slackline
