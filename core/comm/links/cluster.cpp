@@ -14,6 +14,7 @@ namespace slackline {
 namespace {
 
 constexpr std::array<std::string_view, 2> kScopes = {"node", "network"};
+constexpr std::array<std::string_view, 1> kNotBuilt = {"switch"};
 constexpr std::array<std::string_view, 2> kSharers = {"pair", "node"};
 constexpr std::array<std::string_view, 3> kSources = {"measured", "published", "assumed"};
 constexpr std::int64_t kMostNodes = 1'000'000;
@@ -31,6 +32,7 @@ Cluster::Nodes read_nodes(JsonReader& section) {
   if (nodes.memory_bytes > 0.0 && nodes.memory_bytes < kLeastMemory) {
     section.fail("memory_bytes", "is in bytes, of which 80 GB are 8e10; must be 0 or >= 1000000");
   }
+  section.refuse_reserved("device");
   section.finish();
   return nodes;
 }
@@ -66,6 +68,7 @@ Cluster read(JsonReader document) {
     document.fail("nodes", "must have at most 1000000000 devices together");
   }
   const auto [node, network] = read_links(document, cluster);
+  document.refuse_reserved("nodes_per_switch");
   document.finish();  // a misspelt list comes before what its absence means
   const auto has_several = [](const Cluster::Nodes& kind) { return kind.devices > 1; };
   if (!node && std::ranges::any_of(cluster.nodes, has_several)) {
@@ -115,6 +118,7 @@ std::vector<int> Cluster::nodes_of_ranks(int ranks) const {
 std::array<bool, 2> read_links(JsonReader& document, Cluster& cluster) {
   std::array<bool, 2> seen{};
   for (JsonReader& section : document.sections("links")) {
+    section.refuse_reserved("scope", kNotBuilt);
     const std::size_t scope = section.choice("scope", kScopes);
     if (seen[scope]) {
       section.fail("scope", "must differ from link to link");

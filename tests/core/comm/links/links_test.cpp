@@ -210,6 +210,12 @@ TEST_CASE("a bad cluster file is refused with its path, key and rule") {
   REQUIRE_THAT(refusal_of("{" + nodes + R"(, "links": [)" + link + ", " + link + "]}"),
                Contains("links.1.scope"));
   REQUIRE_THAT(refusal_of("{" + nodes + R"(, "racks": 1})"), Contains("racks"));
+  REQUIRE_THAT(refusal_of("{" + nodes + R"(, "links": [{"scope": "switch"}]})"),
+               Contains("links.0.scope") && Contains("not built"));
+  REQUIRE_THAT(refusal_of(R"({"nodes": [{"devices": 1, "device": {"name": "H100"}}]})"),
+               Contains("nodes.0.device") && Contains("not built"));
+  REQUIRE_THAT(refusal_of(R"({"nodes": [{"devices": 1}], "nodes_per_switch": 2})"),
+               Contains("nodes_per_switch") && Contains("not built"));
   REQUIRE_THAT(refusal_of("{" + nodes + R"(, "links": [)" + link + "]}"),
                Contains("links") && Contains("link inside a node"));
   REQUIRE_THAT(refusal_of(R"({"nodes": [{"count": 2, "devices": 1}]})"),
