@@ -39,7 +39,8 @@ struct MessageKey {
   std::uint64_t micro_batch = 0;  // 0 where a site sends one message a step
   // Stochastic rounding draws by these in place of the micro-batch, so that the errors of messages
   // that are added up later are independent.
-  std::uint64_t sender = 0;         // gradients: the rank in the group that adds them up;
+  std::uint64_t sender = 0;         // gradients: micro-batch x ranks of the group that adds them
+                                    // up + rank in it, the micro-batch 0 at a step's end;
                                     // boundaries: micro-batch x data ranks + data rank
   std::uint64_t first_element = 0;  // of this share in what all tensor ranks send together
 };

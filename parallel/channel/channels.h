@@ -70,7 +70,7 @@ class Channels {
   // Exchanges of layers over tensor ranks.
   [[nodiscard]] TensorChannel& tensor() { return tensor_; }
 
-  // Begins a sum, by its number in the constructor's `sums`; each once a step.
+  // Begins a sum, by its number in the constructor's `sums`: once a step, or in each pass.
   void begin_sum(std::size_t bucket);
 
   void finish_sum(std::size_t bucket) { sums_[bucket].finish(); }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "compress/codec_bytes.h"
 #include "core/tensor/host_tensor.h"
 
@@ -79,7 +81,8 @@ CompressedSum::CompressedSum(const CodedSum& sum, const ChannelCodecs& maker)
 void CompressedSum::begin(const CodecStream& at, Communicator& group, const MessageKey& key) {
   SL_CHECK_EQ(group.size(), plan_.ranks);
   MessageKey own = key;
-  own.sender = static_cast<std::uint64_t>(group.rank());
+  own.sender = key.micro_batch * static_cast<std::uint64_t>(group.size()) +
+               static_cast<std::uint64_t>(group.rank());
   if (slices_ != nullptr) {
     codec_->sums() > 0 ? begin_slices_of_sum(at, group, own)
                        : begin_slices_of_frames(at, group, own);
@@ -268,11 +271,52 @@ void CompressedSum::add_frames(StreamView stream) {
   stream.synchronize();
 }
 
+std::string CompressedSum::site_name() const {
+  return plan_.of == CodedSum::Of::table ? "residual/embedding/" : "residual/data_gradient/";
+}
+
+// It goes on where the same rows are added up, by however many groups.
+void CompressedSum::add_state_of_part(std::size_t matrix,
+                                      const StateRanks& ranks,
+                                      std::vector<ChannelState>& list) const {
+  const Parameter& part = *plan_.matrices[matrix];
+  const bool all_alike = part.spec.cut == TensorCut::none;  // tensor rank 0 saves it
+  const std::string name = fmt::format("{}{}/{}-{}",
+                                       site_name(),
+                                       part.spec.name,
+                                       all_alike ? 0 : ranks.tensor,
+                                       all_alike ? 1 : ranks.tensor_size);
+  const auto add = [&](const std::string& own, const Tensor& data) -> ChannelState& {
+    ChannelState& state = list.emplace_back();
+    state.name = own;
+    state.data = data;
+    state.logical = data.shape();
+    state.region = whole_region(state.logical);
+    state.place = {.shape = state.logical, .region = state.region};
+    state.saved = !all_alike || ranks.tensor == 0;
+    return state;
+  };
+  if (!residuals_.all().empty()) {
+    ChannelState& owed = add(name, residuals_.of(0)[matrix]);
+    owed.worker = plan_.rank;
+    owed.num_workers = plan_.ranks;
+    owed.sums = true;
+  }
+  const std::vector<CodecState> states = codec_->state();
+  if (!states.empty()) {
+    ChannelState& learned = add(name + "." + states[matrix].name, states[matrix].data);
+    learned.saved = learned.saved && plan_.rank == 0;
+  }
+}
+
 void CompressedSum::add_state(const StateRanks& ranks, std::vector<ChannelState>& list) {
-  const std::string site =
-      plan_.of == CodedSum::Of::table ? "residual/embedding/" : "residual/data_gradient/";
+  const std::string site = site_name();
   const std::vector<CodecState> states = codec_->state();
   for (std::size_t i = 0; i < plan_.matrices.size(); ++i) {
+    if (is_part(i)) {
+      add_state_of_part(i, ranks, list);
+      continue;
+    }
     const Parameter& parameter = *plan_.matrices[i];
     const bool cut = parameter.spec.cut != TensorCut::none;
     const bool first_tensor_rank = cut || ranks.tensor == 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "compress/codec.h"
@@ -72,6 +73,16 @@ class CompressedSum {
   void encode(StreamView stream, const MessageKey& key, const Tensor& frame);
   void settle(StreamView stream, const Tensor& frame);
   void add_frames(StreamView stream);
+
+  // Whether a matrix stands for some rows of a parameter.
+  [[nodiscard]] bool is_part(std::size_t matrix) const {
+    return plan_.matrices[matrix]->shard.parts.empty();
+  }
+
+  [[nodiscard]] std::string site_name() const;
+  void add_state_of_part(std::size_t matrix,
+                         const StateRanks& ranks,
+                         std::vector<ChannelState>& list) const;
   void take_raw_sample(StreamView stream);
   void take_sent_sample(StreamView stream);
 

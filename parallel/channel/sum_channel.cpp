@@ -19,9 +19,17 @@ std::int64_t num_elements(const std::vector<const Parameter*>& parameters) {
 
 }  // namespace
 
+SumChannel::SumChannel(const Options& options)
+    : options_(options), summed_(summed_bucket(options.op, *options.sync)) {
+  for (Parameter& part : summed_.parts) {
+    const auto first = static_cast<std::int64_t>(part.first_element - summed_.bucket.first);
+    const auto count = static_cast<std::int64_t>(part.shard.shape.num_elements());
+    part.gradient = options.gradient.rows(first, first + count).reshaped(part.shard.shape);
+  }
+}
+
 void SumChannel::obey(const CompressionPlan& plan, const ChannelCodecs& maker) {
-  CodedBucket next =
-      coded_bucket(options_.op, options_.bucket, *options_.rank, plan, options_.seed);
+  CodedBucket next = coded_bucket(options_.op, summed_.bucket, *options_.rank, plan, options_.seed);
   if (next.sums.empty()) {
     next = {};
   }
@@ -51,9 +59,10 @@ void SumChannel::begin(const MessageKey& key, const std::optional<Keeping>& keep
   coded_.empty() ? begin_plain() : begin_coded(key);
 }
 
+// On sums of passes no candidates are tried.
 void SumChannel::keep(const Keeping& keeping) const {
-  const GradientBucket& bucket = options_.bucket;
-  if (bucket.kind == GradientBucket::Kind::norms) {
+  const GradientBucket& bucket = summed_.bucket;
+  if (bucket.kind == GradientBucket::Kind::norms || options_.op.begin == SyncOp::Begin::pass_made) {
     return;
   }
   for (const Parameter* parameter : bucket.holds) {
@@ -85,8 +94,12 @@ void SumChannel::begin_coded(const MessageKey& key) {
          .before = [this, stream = at.stream] { copy_packed(stream, Direction::pack); },
          .after = [this, stream = at.stream] { copy_packed(stream, Direction::unpack); }});
   }
+  number_ = key.step == step_ ? number_ + 1 : 0;
+  step_ = key.step;
+  MessageKey own = key;
+  own.micro_batch = number_;
   for (CompressedSum& sum : coded_) {
-    sum.begin(at, *options_.group, key);
+    sum.begin(at, *options_.group, own);
   }
 }
 
@@ -129,7 +142,7 @@ void SumChannel::take_samples(StepSamples& samples) {
       const bool counted =
           matrix->spec.cut != TensorCut::none || options_.rank->sync.place.tensor == 0;
       gradients.classes.push_back(
-          counted ? std::make_optional(gradient_class(*matrix, options_.bucket, *options_.rank))
+          counted ? std::make_optional(gradient_class(*matrix, summed_.bucket, *options_.rank))
                   : std::nullopt);
     }
     gradients.sample->add_up(*options_.group);

@@ -11,26 +11,27 @@
 #include "parallel/channel/compressed_sum.h"
 #include "parallel/channel/kept_messages.h"
 #include "parallel/plan/bucket_compression.h"
+#include "parallel/plan/summed_bucket.h"
 
 namespace slackline {
 
-// The sum of one gradient bucket over a group of ranks. Whether it travels as it is, or in part
-// coded with the rest packed, is known here alone: a plan says it, between steps. Owns codecs,
-// residuals and messages; refers to the bucket's parameters and the group, which must outlive it.
-// Used by the rank's thread; between begin() and finish() also by the codecs'. All ranks of the
-// group call alike.
+// The sum of one gradient bucket over a group of ranks, at a step's end or in each of its passes.
+// Whether it travels as it is, or in part coded with the rest packed, is known here alone: a plan
+// says it, between steps. Owns codecs, residuals and messages; refers to sync plan, memory and
+// group, which must outlive it. Used by the rank's thread; between begin() and finish() also by the
+// codecs'. All ranks of the group call alike.
 class SumChannel final : public Channel {
  public:
   struct Options {
-    SyncOp op{};  // the last sum of the bucket's gradients
-    GradientBucket bucket{};
+    SyncOp op{};
+    const SyncPlan* sync = nullptr;
     const RankPlan* rank = nullptr;
-    Tensor gradient{};  // the bucket's elements of the rank's gradient buffer
+    Tensor gradient{};  // the elements that the op works on
     Communicator* group = nullptr;
     std::uint64_t seed = 0;
   };
 
-  explicit SumChannel(const Options& options) : options_(options) {}
+  explicit SumChannel(const Options& options);
 
   // Codecs and matrices that stay keep their state. Of others each matrix that stays compressed
   // keeps what is owed to it, and its codec's state where its setting stays; the rest begins anew.
@@ -67,6 +68,9 @@ class SumChannel final : public Channel {
   void copy_packed(StreamView stream, Direction direction) const;
 
   Options options_;
+  SummedBucket summed_;
+  std::uint64_t step_ = 0;    // of the last coded message
+  std::uint64_t number_ = 0;  // of it among those of its step
   std::optional<CodecStream> codecs_{};
   CodedBucket plan_{};                  // without sums where all travels as it is
   std::vector<CompressedSum> coded_{};  // of it

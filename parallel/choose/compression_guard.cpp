@@ -45,11 +45,12 @@ std::vector<CodecSetting> finer_codecs(const CompressionPlan::Class& row,
   }
   const MatrixShape shape = typical_shape(job, row.members);
   const double error = rule.errors.of(row.members, *row.codec, shape);
-  const double bound = rule.max_error.at(row.members.site);
+  const double of_site = rule.max_error.at(row.members.site);
   std::ranges::copy_if(
       candidates->second, std::back_inserter(finer), [&](const CodecSetting& candidate) {
         return rule.errors.of(row.members, candidate, shape) < error &&
-               rule.errors.measured(row.members, candidate).value_or(0.0) <= bound;
+               rule.errors.measured(row.members, candidate).value_or(0.0) <=
+                   error_bound(row.members, candidate, of_site);
       });
   return finer;
 }
@@ -150,7 +151,8 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
                        !has_settled(plans, step, quality.members);
     const auto bound = rule.max_error.find(quality.members.site);
     if (waits || bound == rule.max_error.end() ||
-        lost_share(quality, setting->error_feedback) <= bound->second) {
+        lost_share(quality, setting->error_feedback) <=
+            error_bound(quality.members, *setting, bound->second)) {
       continue;
     }
     make_finer(*row, job, rule);
@@ -159,14 +161,15 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
   for (const auto& [row, quality] : changed) {
     const CodecSetting& before = *sampled.setting_of(row->members);
     const bool owes = before.error_feedback != ErrorFeedback::none;
-    row->reason = fmt::format("{}from step {} {}; {} {:.4g} above {:g} in step {}",
-                              kMark,
-                              next.plan.from_step,
-                              change_text(before, *row, plan),
-                              owes ? "owed share" : "relative error",
-                              lost_share(*quality, before.error_feedback),
-                              rule.max_error.at(row->members.site),
-                              step);
+    row->reason =
+        fmt::format("{}from step {} {}; {} {:.4g} above {:g} in step {}",
+                    kMark,
+                    next.plan.from_step,
+                    change_text(before, *row, plan),
+                    owes ? "owed share" : "relative error",
+                    lost_share(*quality, before.error_feedback),
+                    error_bound(row->members, before, rule.max_error.at(row->members.site)),
+                    step);
     next.changes.push_back(schedule::class_text(row->members) + ": " + row->reason);
   }
   return changed.empty() ? std::nullopt : std::make_optional(std::move(next));

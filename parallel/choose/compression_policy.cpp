@@ -70,7 +70,15 @@ std::string lack_of(const std::string& site, const MeshJob& job) {
 
 void require_sites(const CompressConfig& config, const MeshJob& job) {
   const auto require = [&](const std::string& site, const std::string& key) {
-    if (const std::string lack = lack_of(site, job); !lack.empty()) {
+    std::string lack = lack_of(site, job);
+    if (lack.empty() && site == "embedding" && job.parallel.data > 1 &&
+        job.parallel.sums_in_passes()) {
+      lack = fmt::format(
+          "parallel.data_strategy {} adds up the table's gradients in passes, which no codec sits "
+          "on",
+          name_of(job.parallel.data_strategy));
+    }
+    if (!lack.empty()) {
       throw ConfigError(fmt::format(
           "compress.{}: the layout has no {} transfers: {}; remove it", key, site, lack));
     }

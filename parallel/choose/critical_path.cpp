@@ -195,8 +195,8 @@ class Candidates {
     const auto bound = bounds.find(classes_[members].site);
     const double expected =
         traits_of(setting.kind).rounds ? expected_error(setting, shapes_[members]) : 0.0;
-    return bound != bounds.end() &&
-           errors.measured(classes_[members], setting).value_or(expected) > bound->second;
+    return bound != bounds.end() && errors.measured(classes_[members], setting).value_or(expected) >
+                                        error_bound(classes_[members], setting, bound->second);
   }
 
   std::map<Site, std::vector<CodecSetting>> of_sites_;
@@ -384,6 +384,9 @@ std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& co
   const bool any = !config.sites.empty() || !config.candidates.empty();
   const std::map<Site, std::vector<CodecSetting>> defaults = default_candidates(job.model.hidden);
   for (const TransferClass& members : compressible_classes(job)) {
+    if (job.parallel.sums_in_passes() && schedule::is_once_a_step(members.phase)) {
+      continue;  // not built: what a step wins by them
+    }
     const std::string name = schedule::site_name(members.site);
     const auto listed = config.candidates.find(name);
     const auto set = config.sites.find(name);

@@ -46,9 +46,11 @@ struct DataStrategy {
   // Whether it is more than a sum of each gradient over all data ranks and a gather of each weight.
   [[nodiscard]] bool has_steps() const { return shares_passes() || has_groups(); }
 
-  // Whether a step's gradients are added up over all data ranks in one sum, which a codec may sit
-  // on. Of a tied table on two stages that holds where passes share nothing.
-  [[nodiscard]] bool sums_at_once() const { return gradients == Extent::none && !has_groups(); }
+  // Whether a codec may sit on the sum of a tied table's gradients, on so many stages: where these
+  // are added up at a step's end, and each of two stages has all of the table.
+  [[nodiscard]] bool codes_table(int num_stages) const {
+    return gradients != Extent::global && (num_stages == 1 || !has_steps());
+  }
 
   friend bool operator==(const DataStrategy&, const DataStrategy&) = default;
 };

@@ -21,6 +21,11 @@ const CodecSetting* setting_of(const Parameter& parameter,
   if (bucket.kind == Kind::norms || shape.rank() != 2 || op.ranks == 1) {
     return nullptr;
   }
+  // Tensor ranks have to add up alike what all of them have. Of a share they may have other rows.
+  const bool is_part = parameter.shard.parts.empty();
+  if (is_part && parameter.spec.cut == TensorCut::none && rank.sync.tensor_size > 1) {
+    return nullptr;
+  }
   const CodecSetting* setting = plan.setting_of(gradient_class(parameter, bucket, rank));
   if (setting == nullptr || setting->always) {
     return setting;

@@ -48,6 +48,7 @@ std::vector<ClassBytes> class_bytes(const MeshLists& lists, const CompressionPla
   for (const CompressionPlan::Class& row : plan.classes) {
     list.push_back(classes[row.members]);
     list.back().members = row.members;
+    list.back().is_priced = mesh.sums_in_passes() && !is_of_pipeline(row.members);
   }
   return list;
 }

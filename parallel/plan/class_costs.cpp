@@ -46,6 +46,9 @@ CodecSeconds codec_seconds_or_assumed(const ClassBytes& members, const StepCosts
 }
 
 schedule::ClassCost class_cost(const ClassBytes& members, const CodecSeconds& seconds) {
+  if (members.is_priced) {
+    return {};
+  }
   schedule::ClassCost cost{.encode = seconds.encode, .decode = seconds.decode};
   if (members.raw > 0) {
     cost.share = static_cast<double>(members.sent) / static_cast<double>(members.raw);

@@ -18,6 +18,14 @@ struct CodecError {
   friend bool operator==(const CodecError&, const CodecError&) = default;
 };
 
+// How much a codec may lose of a class's messages, or owe of them, where `of_site` is the bound of
+// its site: that much, but a fifth of it where sums leave things out with error feedback. Integers
+// owe another rounding after each step, low ranks the same directions again, and for a share that
+// is owed the loss of training suffers so much more (docs/results/quality.md).
+[[nodiscard]] double error_bound(const schedule::TransferClass& members,
+                                 const CodecSetting& codec,
+                                 double of_site);
+
 // Errors of codecs on real messages, measured in two ways. Trials of candidates
 // (parallel/channel/message_trial.h) are of one message, without what error feedback brings: they
 // compare codecs with each other. Samples are of a codec in force, feedback and all (lost_share()

@@ -11,6 +11,7 @@
 #include "parallel/plan/coded_gather.h"
 #include "parallel/plan/coded_round.h"
 #include "parallel/plan/pipeline_boundaries.h"
+#include "parallel/plan/summed_bucket.h"
 #include "parallel/schedule/slots.h"
 #include "parallel/sync/rank_sync.h"
 
@@ -71,10 +72,11 @@ void add_gradients(const MeshJob& job,
                    CompressionMemory& memory) {
   const RankSync rank(job, place);
   for (const SyncOp& op : rank.plan.ops) {
-    if (!op.is_last_sum) {
+    if (!op.may_be_coded) {
       continue;
     }
-    const CodedBucket compressed = coded_bucket(op, rank.plan.buckets[op.bucket], rank.rank, plan);
+    const SummedBucket summed = summed_bucket(op, rank.plan);
+    const CodedBucket compressed = coded_bucket(op, summed.bucket, rank.rank, plan);
     if (compressed.sums.empty()) {
       continue;
     }

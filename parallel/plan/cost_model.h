@@ -40,6 +40,8 @@ struct Exchanges {
 // a parameter gather the fraction of the chunk's first forward pass before which it must be there.
 struct Bucket {
   double at{};
+  Seconds
+      before{};  // of a reduction: sums over other links that come first, which no codec changes
   Seconds seconds{};  // that all its exchanges keep the link busy
   Exchanges exchanges{};
   // Other chunks' buckets may go over the same adapter of a node, which any number names: it serves

@@ -13,6 +13,7 @@
 #include "parallel/plan/bucket_compression.h"
 #include "parallel/plan/coded_gather.h"
 #include "parallel/plan/pipeline_boundaries.h"
+#include "parallel/plan/summed_bucket.h"
 
 namespace slackline {
 
@@ -65,6 +66,107 @@ std::size_t added_up(BytesOfCall bytes_of,
   return bytes;
 }
 
+// An op of the ranks at a place, in the list of the first of them.
+struct PlacedOp {
+  const MeshLists& lists;
+  MeshPlace place{};
+  std::size_t number = 0;
+
+  [[nodiscard]] const RankSync& rank(int share) const {
+    return lists.at(place.pipeline, place.tensor, share);
+  }
+
+  [[nodiscard]] const SyncOp& op(int share) const { return rank(share).plan.ops[number]; }
+
+  // Ranks of a group exchange parts of their own with other groups.
+  [[nodiscard]] int num_shares() const {
+    return op(0).group == SyncGroup::across_groups ? lists.job().parallel.data_ranks_of_group() : 1;
+  }
+
+  // Whether these are equally long: the last is the shortest.
+  [[nodiscard]] bool shares_are_alike() const {
+    return op(num_shares() - 1).range.count() == op(0).range.count();
+  }
+};
+
+// Calls body(share, own ranks in the op's group of all that have the share).
+template <typename Body>
+void for_each_share(const PlacedOp& placed, int num_shares, Body body) {
+  const std::vector<int> all = ranks_at_place(placed.op(0), placed.lists.job().parallel);
+  for (int share = 0; share < num_shares; ++share) {
+    std::vector<int> ranks;
+    for (auto data = static_cast<std::size_t>(share); data < all.size();
+         data += static_cast<std::size_t>(num_shares)) {
+      ranks.push_back(all[data]);
+    }
+    body(share, ranks);
+  }
+}
+
+// Sets what all ranks send of a row without a codec.
+void count_plain(const PlacedOp& placed, std::size_t times, SentBytes& row) {
+  const int shares = placed.shares_are_alike() ? 1 : placed.num_shares();
+  for_each_share(placed, shares, [&](int share, const std::vector<int>& ranks) {
+    const SyncOp& op = placed.op(share);
+    const std::vector<CollectiveCall> calls = {plain_call(op, placed.rank(share).plan)};
+    row.raw += times * added_up(bytes_sent_by, calls, ranks, op.ranks);
+    row.across += times * added_up(bytes_sent_across_by, calls, ranks, op.ranks);
+  });
+  row.sent = row.raw;
+}
+
+// Each codec's message of a sum.
+std::vector<CodedMessage> messages_of(const CodedBucket& coded) {
+  std::vector<CodedMessage> messages;
+  for (const CodedSum& sum : coded.sums) {
+    const bool is_cut = !sum.owners.empty();
+    messages.push_back({.codec = sum.setting,
+                        .shape = message_shape(sum),
+                        .is_added = true,
+                        .is_cut = is_cut,
+                        .frames = adds(sum.setting.kind) || is_cut ? 1 : sum.ranks});
+  }
+  return messages;
+}
+
+// What a codec makes of a row; nothing where all of its sums travel plain.
+void count_coded(const PlacedOp& placed,
+                 std::size_t times,
+                 const CompressionPlan& plan,
+                 SentBytes& row) {
+  SentBytes sums;
+  bool is_coded = false;
+  for_each_share(placed, placed.num_shares(), [&](int share, const std::vector<int>& ranks) {
+    const RankSync& rank = placed.rank(share);
+    const SyncOp& op = placed.op(share);
+    const SummedBucket summed = summed_bucket(op, rank.plan);
+    const CodedBucket coded = coded_bucket(op, summed.bucket, rank.rank, plan);
+    const std::vector<CollectiveCall> calls =
+        coded.sums.empty() ? std::vector{plain_call(op, rank.plan)} : calls_of(coded);
+    sums.sent += times * added_up(bytes_sent_by, calls, ranks, op.ranks);
+    sums.across += times * added_up(bytes_sent_across_by, calls, ranks, op.ranks);
+    is_coded = is_coded || !coded.sums.empty();
+    // Ranks of a group code at the same time.
+    sums.coded = sums.coded.empty() ? messages_of(coded) : sums.coded;
+  });
+  if (!is_coded) {
+    return;
+  }
+  row.sent = sums.sent;
+  row.across = sums.across;
+  const bool second_copy =
+      row.members->site == schedule::Site::embedding && placed.place.pipeline > 0;
+  if (!second_copy) {  // both ends code a table at the same time
+    row.coded = std::move(sums.coded);
+  }
+}
+
+// Whether sums may be coded at all.
+bool codes_sums(const CompressionPlan& plan) {
+  return plan.compresses_any_of(schedule::Site::data_gradient) ||
+         plan.compresses_any_of(schedule::Site::embedding);
+}
+
 // All ranks at one place of the pipeline.
 AxisBytes place_sum(const MeshLists& lists,
                     const CompressionPlan& plan,
@@ -106,45 +208,26 @@ std::vector<SentBytes> sync_bytes(const MeshLists& lists,
                                   const MeshPlace& place) {
   const RankSync& rank = lists.at(place.pipeline, place.tensor);
   std::vector<SentBytes> rows;
-  for (const SyncOp& op : rank.plan.ops) {
-    const std::vector<int> ranks = ranks_at_place(op, lists.job().parallel);
+  for (std::size_t i = 0; i < rank.plan.ops.size(); ++i) {
+    const SyncOp& op = rank.plan.ops[i];
+    const PlacedOp placed{.lists = lists, .place = place, .number = i};
     const std::size_t times = times_of(op, rank.plan, lists.job().num_micro_batches);
     SentBytes& row = rows.emplace_back();
     row.axis = axis_of(op.group);
     row.members = op.members;
     row.gradients = op.state == SyncOp::State::gradients;
-    const std::vector<CollectiveCall> plain = {plain_call(op, rank.plan)};
-    row.raw = times * added_up(bytes_sent_by, plain, ranks, op.ranks);
-    row.sent = row.raw;
-    row.across = times * added_up(bytes_sent_across_by, plain, ranks, op.ranks);
+    count_plain(placed, times, row);
     if (op.begin == SyncOp::Begin::before_use) {
       if (const auto coded = coded_gather(rank.plan, op.bucket, plan)) {
+        const std::vector<int> ranks = ranks_at_place(op, lists.job().parallel);
         const std::vector<CollectiveCall> calls = {call_of(*coded, op)};
         row.sent = times * added_up(bytes_sent_by, calls, ranks, op.ranks);
         row.across = times * added_up(bytes_sent_across_by, calls, ranks, op.ranks);
       }
       continue;
     }
-    if (!op.is_last_sum) {
-      continue;
-    }
-    const CodedBucket coded = coded_bucket(op, rank.plan.buckets[op.bucket], rank.rank, plan);
-    if (coded.sums.empty()) {
-      continue;
-    }
-    row.sent = added_up(bytes_sent_by, calls_of(coded), ranks, op.ranks);
-    row.across = added_up(bytes_sent_across_by, calls_of(coded), ranks, op.ranks);
-    const bool second_copy = op.members->site == schedule::Site::embedding && place.pipeline > 0;
-    for (const CodedSum& sum : coded.sums) {
-      if (second_copy) {
-        break;  // it is coded on both ends at the same time
-      }
-      const bool is_cut = !sum.owners.empty();
-      row.coded.push_back({.codec = sum.setting,
-                           .shape = message_shape(sum),
-                           .is_added = true,
-                           .is_cut = is_cut,
-                           .frames = adds(sum.setting.kind) || is_cut ? 1 : sum.ranks});
+    if (op.may_be_coded && codes_sums(plan)) {
+      count_coded(placed, times, plan, row);
     }
   }
   return rows;

@@ -94,6 +94,7 @@ struct CostLayout {
 struct StepCosts {
   std::optional<CostLayout> layout{};  // absent: that of whoever uses them
   std::optional<ModelConfig> model{};  // likewise; its layers are the layout's
+  std::optional<DType> precision{};    // likewise
   std::vector<OpCost> ops{};
   std::vector<CodecCost> codecs{};
   std::optional<Cluster::Link> node_link{};

@@ -99,6 +99,7 @@ StepCosts assumed_costs(const ModelConfig& model, const AssumedSpeeds& speeds) {
 StepCosts with_parts(const MeshJob& job, StepCosts measured) {
   measured.layout = layout_of(job);
   measured.model = job.model;
+  measured.precision = job.precision;
   const int num_stages = job.parallel.num_virtual_stages();
   const StepCosts shares = assumed_costs(job.model, {});
   const schedule::CostModel assumed = cost_model(job, shares, std::nullopt);

@@ -23,9 +23,10 @@ using Unit = GradientBucket::Unit;
 struct OpTimes {
   Seconds service{};
   int exchanges = 0;
-  Seconds latency{};  // the longest of one
-  Seconds longest{};  // service of one
-  int end = -1;       // of that one, as in schedule::Bucket
+  int sum_exchanges = 0;  // where each is a whole sum over its ranks
+  Seconds latency{};      // the longest of one exchange
+  Seconds longest{};      // service of one
+  int end = -1;           // of that one, as in schedule::Bucket
 
   [[nodiscard]] Seconds seconds() const {
     return service + static_cast<double>(exchanges) * latency;
@@ -36,7 +37,7 @@ class SharedAxis {
  public:
   SharedAxis(const MeshLists& lists,
              const Cluster& cluster,
-             const CodedGathers& coded,
+             const CodedTransfers& coded,
              schedule::CostModel& model)
       : lists_(lists), cluster_(cluster), coded_(coded), model_(model) {}
 
@@ -73,11 +74,14 @@ class SharedAxis {
     return data_links(mesh, cluster_, place);
   }
 
-  [[nodiscard]] CollectiveCall call_of_op(const SyncOp& op, int place) const {
-    const auto coded = coded_.find({place, op.bucket});
-    return op.begin == Begin::before_use && coded != coded_.end()
-               ? call_of(coded->second, op)
-               : plain_call(op, lists_.at(place).plan);
+  [[nodiscard]] std::vector<CollectiveCall> calls_of_op(const SyncOp& op, int place) const {
+    const SyncPlan& plan = lists_.at(place).plan;
+    const auto gather = coded_.gathers.find({place, op.bucket});
+    if (op.begin == Begin::before_use && gather != coded_.gathers.end()) {
+      return {call_of(gather->second, op)};
+    }
+    const auto sum = coded_.sums.find({place, static_cast<std::size_t>(&op - plan.ops.data())});
+    return sum != coded_.sums.end() ? sum->second : std::vector{plain_call(op, plan)};
   }
 
   void add_op(const SyncOp& op, int place, OpTimes& times) {
@@ -89,15 +93,19 @@ class SharedAxis {
       found->second = links_of(op, at);
     }
     const CollectiveLinks& links = found->second;
-    const CollectiveCall call = call_of_op(op, place);
-    const CollectiveTimes own = times_of(links, call);
-    if (times.longest < own.service) {  // of several ops the longest says what they wait for
-      times.longest = own.service;
-      times.end = way_of(call, links.ranks) == Hierarchy::Way::direct ? links.direct.ends[0] : -1;
+    for (const CollectiveCall& call : calls_of_op(op, place)) {
+      const CollectiveTimes own = times_of(links, call);
+      if (times.longest < own.service) {  // of several calls the longest says what they wait for
+        times.longest = own.service;
+        times.end = way_of(call, links.ranks) == Hierarchy::Way::direct ? links.direct.ends[0] : -1;
+      }
+      times.service += own.service;
+      times.exchanges += own.exchanges;
+      CollectiveCall sum = call;
+      sum.kind = TransferRecord::Kind::all_reduce;
+      times.sum_exchanges += times_of(links, sum).exchanges;
+      times.latency = std::max(times.latency, own.latency);
     }
-    times.service += own.service;
-    times.exchanges += own.exchanges;
-    times.latency = std::max(times.latency, own.latency);
   }
 
   // All ops of a unit that begin so.
@@ -150,35 +158,43 @@ class SharedAxis {
       if (!rank.plan.buckets[i].trained) {
         continue;
       }
+      const bool is_cut_table = rank.plan.buckets[i].kind == GradientBucket::Kind::table &&
+                                lists_.job().parallel.pipeline > 1;
+      OpTimes before;
       OpTimes sums;
       OpTimes gathers;
       for (const SyncOp& op : rank.plan.ops) {
         const bool at_end = op.begin == Begin::gradients_made || op.begin == Begin::passes_end;
         if (op.bucket == i && op.group != SyncGroup::tensor && at_end) {
-          add_op(op, place, sums);
+          add_op(op, place, op.may_be_coded || is_cut_table ? sums : before);
         } else if (op.bucket == i && op.begin == Begin::update_end) {
           add_op(op, place, gathers);
         }
       }
-      if (rank.plan.buckets[i].kind == GradientBucket::Kind::table &&
-          lists_.job().parallel.pipeline > 1) {
+      if (is_cut_table) {
         add_table(rank.rank.slice, sums, gathers);
         continue;
       }
-      add_bucket(placed[next++], sums, gathers);
+      add_bucket(placed[next++], before, sums, gathers);
     }
   }
 
-  void add_bucket(const PlacedBucket& bucket, const OpTimes& sums, const OpTimes& gathers) {
+  // `sums` have the one that codecs may sit on, `before` what it waits for.
+  void add_bucket(const PlacedBucket& bucket,
+                  const OpTimes& before,
+                  const OpTimes& sums,
+                  const OpTimes& gathers) {
     ChunkCosts& chunk = model_.chunks[static_cast<std::size_t>(bucket.stage)];
     if (sums.exchanges > 0) {
-      chunk.data_reduction.push_back(
-          {.at = bucket.reduce_at,
-           .seconds = sums.service,
-           .exchanges = {.latency = sums.latency, .plain = sums.exchanges, .sum = sums.exchanges},
-           .end = end_of(sums),
-           .table = bucket.table,
-           .tail = bucket.tail});
+      chunk.data_reduction.push_back({.at = bucket.reduce_at,
+                                      .before = before.seconds(),
+                                      .seconds = sums.service,
+                                      .exchanges = {.latency = sums.latency,
+                                                    .plain = sums.exchanges,
+                                                    .sum = sums.sum_exchanges},
+                                      .end = end_of(sums),
+                                      .table = bucket.table,
+                                      .tail = bucket.tail});
     }
     if (gathers.exchanges > 0) {
       chunk.parameter_gather.insert(
@@ -212,7 +228,7 @@ class SharedAxis {
 
   const MeshLists& lists_;
   const Cluster& cluster_;
-  const CodedGathers& coded_;
+  const CodedTransfers& coded_;
   schedule::CostModel& model_;
   std::map<std::pair<SyncGroup, int>, CollectiveLinks> links_{};
 };
@@ -221,7 +237,7 @@ class SharedAxis {
 
 void add_shared_axis(const MeshLists& lists,
                      const Cluster& cluster,
-                     const CodedGathers& coded,
+                     const CodedTransfers& coded,
                      schedule::CostModel& model) {
   SharedAxis(lists, cluster, coded, model).add();
 }

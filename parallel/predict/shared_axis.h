@@ -1,8 +1,8 @@
 #pragma once
 
 #include "core/comm/links/cluster.h"
-#include "parallel/plan/coded_gather.h"
 #include "parallel/plan/cost_model.h"
+#include "parallel/predict/coded_transfers.h"
 #include "parallel/sync/rank_sync.h"
 
 namespace slackline {
@@ -11,11 +11,10 @@ namespace slackline {
 // chunks have their computing: what a pass waits for the weights of its layers, which are gathered
 // while the layer before works, and for gradients on their way to their owners; and the sums and
 // gathers at the step's end, a bucket's one after another. Each op costs what its group's links
-// take.
-// Weights that passes gather travel as `coded` says, all else plain.
+// take. What `coded` has travels as it says, all else plain.
 void add_shared_axis(const MeshLists& lists,
                      const Cluster& cluster,
-                     const CodedGathers& coded,
+                     const CodedTransfers& coded,
                      schedule::CostModel& model);
 
 }  // namespace slackline

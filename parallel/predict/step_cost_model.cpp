@@ -29,7 +29,7 @@ class CostModelBuilder {
   CostModelBuilder(const MeshLists& lists,
                    const StepCosts& costs,
                    const LinkSpeeds& links,
-                   const CodedGathers& coded)
+                   const CodedTransfers& coded)
       : coded_(coded),
         lists_(lists),
         job_(lists.job()),
@@ -40,6 +40,7 @@ class CostModelBuilder {
 
   [[nodiscard]] schedule::CostModel build() {
     require_same_model();
+    require_same_precision();
     for (int stage = 0; stage < num_stages(); ++stage) {
       model_.chunks.push_back(use_stages_ ? measured_stage(stage) : stage_of_parts(stage));
     }
@@ -128,6 +129,17 @@ class CostModelBuilder {
         (same_sizes ? "this one has another dropout, tie_embeddings, recompute or trainable"
                     : sizes(measured) + "; got a config with " + sizes(own)) +
         "; measure this model, or take \"model\" out of the file to use them all the same");
+  }
+
+  void require_same_precision() const {
+    if (costs_.precision.value_or(job_.precision) != job_.precision) {
+      throw ConfigError(fmt::format(
+          "precision: costs hold for the precision that they were measured in, {}; got a config "
+          "with {}; measure in this one, or take \"precision\" out of the file to use them all "
+          "the same",
+          *costs_.precision == DType::f32 ? "fp32" : "bf16",
+          job_.precision == DType::f32 ? "fp32" : "bf16"));
+    }
   }
 
   // Returns the seconds of one token, all tensor ranks' times added.
@@ -373,7 +385,7 @@ class CostModelBuilder {
     return longest;
   }
 
-  const CodedGathers& coded_;
+  const CodedTransfers& coded_;
   const MeshLists& lists_;
   const MeshJob& job_;
   const StepCosts& costs_;
@@ -394,7 +406,7 @@ schedule::CostModel cost_model(const MeshJob& job,
 schedule::CostModel cost_model(const MeshLists& lists,
                                const StepCosts& costs,
                                const LinkSpeeds& links,
-                               const CodedGathers& coded) {
+                               const CodedTransfers& coded) {
   return CostModelBuilder(lists, costs, links, coded).build();
 }
 

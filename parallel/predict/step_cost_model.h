@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "core/comm/links/cluster.h"
-#include "parallel/plan/coded_gather.h"
 #include "parallel/plan/cost_model.h"
 #include "parallel/plan/step_costs.h"
+#include "parallel/predict/coded_transfers.h"
 #include "parallel/sync/rank_sync.h"
 
 namespace slackline {
@@ -27,12 +27,12 @@ using LinkSpeeds = std::optional<Cluster>;
                                              const StepCosts& costs,
                                              const LinkSpeeds& links);
 
-// The same for a job whose lists are there already. Weights that passes gather travel as `coded`
-// says; what codecs make of all else belongs into the model's `compressed`.
+// The same for a job whose lists are there already. What `coded` has travels as it says; what
+// codecs make of all else belongs into the model's `compressed`.
 [[nodiscard]] schedule::CostModel cost_model(const MeshLists& lists,
                                              const StepCosts& costs,
                                              const LinkSpeeds& links,
-                                             const CodedGathers& coded = {});
+                                             const CodedTransfers& coded = {});
 
 // Links of a cost file, with all ranks on one node; nothing where it has none.
 [[nodiscard]] LinkSpeeds measured_links(const StepCosts& costs, int num_ranks);

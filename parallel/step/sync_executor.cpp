@@ -77,9 +77,9 @@ std::vector<SumChannel::Options> SyncExecutor::sum_channels(const SyncPlan& plan
                                                             std::uint64_t seed) {
   std::vector<SumChannel::Options> sums;
   for (const SyncOp& op : plan.ops) {
-    if (op.is_last_sum) {
+    if (op.may_be_coded) {
       sums.push_back({.op = op,
-                      .bucket = plan.buckets[op.bucket],
+                      .sync = &plan,
                       .rank = &rank,
                       .gradient = memory.elements_of(op),
                       .group = &group_of(op, groups),
@@ -123,7 +123,6 @@ SyncExecutor::SyncExecutor(const SyncPlan& plan,
       memory_(&memory),
       groups_(&groups),
       channels_(&channels),
-      channel_sums_(plan.buckets.size()),
       sums_(plan.buckets.size()),
       gathers_(plan.buckets.size()),
       used_(&plan.used),
@@ -134,10 +133,12 @@ SyncExecutor::SyncExecutor(const SyncPlan& plan,
       reductions_(plan.buckets.size()),
       is_written_(plan.buckets.size()),
       input_is_written_(plan.buckets.size()) {
+  std::size_t num_sums = 0;
   for (const SyncOp& op : plan.ops) {
     if (!is_of_passes(op) && op.begin != Begin::update_end) {
       step_ops_.push_back(&op);
     }
+    channel_sums_.push_back(op.may_be_coded ? std::make_optional(num_sums++) : std::nullopt);
   }
   std::size_t num_gathers = 0;
   for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
@@ -147,28 +148,52 @@ SyncExecutor::SyncExecutor(const SyncPlan& plan,
   }
 }
 
+std::optional<std::size_t> SyncExecutor::channel_of(const SyncOp& op) const {
+  return channel_sums_[static_cast<std::size_t>(&op - plan_->ops.data())];
+}
+
+void SyncExecutor::Flight::begin(const SyncOp& op, SyncExecutor& executor) {
+  channel_ = executor.channel_of(op);
+  if (channel_) {
+    executor.channels_->begin_sum(*channel_);
+  } else {
+    transfer_ = executor.submit(op);
+  }
+}
+
+void SyncExecutor::Flight::finish(SyncExecutor& executor) {
+  transfer_.wait();
+  transfer_ = {};
+  if (channel_) {
+    executor.channels_->finish_sum(*channel_);
+    channel_.reset();
+  }
+}
+
 void SyncExecutor::Chain::begin(std::vector<const SyncOp*> ops, SyncExecutor& executor) {
   ops_ = std::move(ops);
   std::ranges::reverse(ops_);
   under_way_ = true;
   if (!ops_.empty()) {
-    transfer_ = executor.submit(*ops_.back());
-    ops_.pop_back();
+    begin_next(executor);
   }
+}
+
+void SyncExecutor::Chain::begin_next(SyncExecutor& executor) {
+  flight_.begin(*ops_.back(), executor);
+  ops_.pop_back();
 }
 
 void SyncExecutor::Chain::finish_but_last(SyncExecutor& executor) {
   while (!ops_.empty()) {
-    transfer_.wait();
-    transfer_ = executor.submit(*ops_.back());
-    ops_.pop_back();
+    flight_.finish(executor);
+    begin_next(executor);
   }
 }
 
 void SyncExecutor::Chain::finish(SyncExecutor& executor) {
   finish_but_last(executor);
-  transfer_.wait();
-  transfer_ = {};
+  flight_.finish(executor);
   under_way_ = false;
 }
 
@@ -353,21 +378,8 @@ void SyncExecutor::finish_reduction(StreamView stream, std::size_t slot) {
 
 void SyncExecutor::begin_next() {
   const SyncOp& op = *step_ops_[next_op_++];
-  finish_sum(op.bucket);
-  if (op.is_last_sum) {
-    channel_sums_[op.bucket] = num_sums_;
-    channels_->begin_sum(num_sums_++);
-    return;
-  }
-  sums_[op.bucket] = submit(op);
-}
-
-void SyncExecutor::finish_sum(std::size_t bucket) {
-  sums_[bucket].wait();
-  sums_[bucket] = {};
-  if (channel_sums_[bucket]) {
-    channels_->finish_sum(*channel_sums_[bucket]);
-  }
+  sums_[op.bucket].finish(*this);
+  sums_[op.bucket].begin(op, *this);
 }
 
 void SyncExecutor::finish_sums(StreamView stream) {
@@ -388,13 +400,11 @@ void SyncExecutor::finish_sums(StreamView stream) {
     throw Error("the passes have ended before this of the sync plan was due: " +
                 text_of(*step_ops_[next_op_]));
   }
-  for (std::size_t bucket = 0; bucket < plan_->buckets.size(); ++bucket) {
-    finish_sum(bucket);
-    channel_sums_[bucket].reset();
+  for (Flight& sum : sums_) {
+    sum.finish(*this);
   }
   num_made_ = 0;
   next_op_ = 0;
-  num_sums_ = 0;
 }
 
 void SyncExecutor::begin_gathers() {

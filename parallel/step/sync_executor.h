@@ -63,6 +63,17 @@ class SyncExecutor final : public ParameterUse {
  private:
   using Unit = GradientBucket::Unit;
 
+  // An op under way, or none: as it is, or in a channel's hands.
+  class Flight {
+   public:
+    void begin(const SyncOp& op, SyncExecutor& executor);
+    void finish(SyncExecutor& executor);
+
+   private:
+    Transfer transfer_;
+    std::optional<std::size_t> channel_;
+  };
+
   // Ops of one bucket, each of which begins when the one before has ended.
   class Chain {
    public:
@@ -75,8 +86,10 @@ class SyncExecutor final : public ParameterUse {
     void finish(SyncExecutor& executor);
 
    private:
+    void begin_next(SyncExecutor& executor);
+
     std::vector<const SyncOp*> ops_;  // still to be submitted
-    Transfer transfer_;
+    Flight flight_;
     bool under_way_ = false;
   };
 
@@ -87,13 +100,13 @@ class SyncExecutor final : public ParameterUse {
   };
 
   [[nodiscard]] Transfer submit(const SyncOp& op);
+  // The channel's number that has the op; none where it is not theirs.
+  [[nodiscard]] std::optional<std::size_t> channel_of(const SyncOp& op) const;
   [[nodiscard]] std::vector<const SyncOp*> ops_of(SyncOp::Begin begin,
                                                   std::size_t bucket,
                                                   const Unit& unit) const;
   // Submits the next op of a step's list.
   void begin_next();
-  // Waits for what has been submitted of a bucket's sums.
-  void finish_sum(std::size_t bucket);
   void receive_weights(StreamView stream, std::size_t bucket);
 
   // Buckets that a unit's passes have in slots.
@@ -111,12 +124,11 @@ class SyncExecutor final : public ParameterUse {
   Groups* groups_;
   Channels* channels_;
   std::vector<const SyncOp*> step_ops_;  // those of the step's end, as they are submitted
-  std::vector<std::optional<std::size_t>> channel_sums_;  // of buckets, where they have begun
-  // How many the current step has had of plan_->made, of step_ops_, and of the channels' sums.
+  std::vector<std::optional<std::size_t>> channel_sums_;  // of the plan's ops, by number
+  // How many the current step has had of plan_->made, and of step_ops_.
   std::size_t num_made_ = 0;
   std::size_t next_op_ = 0;
-  std::size_t num_sums_ = 0;
-  std::vector<Transfer> sums_;  // of buckets, not the channels', under way
+  std::vector<Flight> sums_;    // of buckets at the step's end
   std::vector<Chain> gathers_;  // of buckets' updated weights, under way
 
   const std::vector<Unit>* used_;  // as the passes under way read weights

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "model/parameters.h"
@@ -28,25 +28,26 @@ struct RankSync {
   SyncPlan plan;
 };
 
-// What the first data rank at each place of a job's mesh has, made when it is first asked for.
-// One thread at a time.
+// What ranks at each place of a job's mesh have, made when it is first asked for: the first data
+// rank, unless another one is named. One thread at a time.
 class MeshLists {
  public:
   explicit MeshLists(const MeshJob& job) : job_(job) {}
 
   [[nodiscard]] const MeshJob& job() const { return job_; }
 
-  [[nodiscard]] const RankSync& at(int pipeline, int tensor = 0) const {
-    std::unique_ptr<RankSync>& rank = ranks_[{pipeline, tensor}];
+  [[nodiscard]] const RankSync& at(int pipeline, int tensor = 0, int data = 0) const {
+    std::unique_ptr<RankSync>& rank = ranks_[{pipeline, tensor, data}];
     if (rank == nullptr) {
-      rank = std::make_unique<RankSync>(job_, MeshPlace{.tensor = tensor, .pipeline = pipeline});
+      rank = std::make_unique<RankSync>(
+          job_, MeshPlace{.tensor = tensor, .data = data, .pipeline = pipeline});
     }
     return *rank;
   }
 
  private:
   MeshJob job_;
-  mutable std::map<std::pair<int, int>, std::unique_ptr<RankSync>> ranks_{};
+  mutable std::map<std::array<int, 3>, std::unique_ptr<RankSync>> ranks_{};
 };
 
 }  // namespace slackline

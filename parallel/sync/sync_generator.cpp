@@ -262,17 +262,40 @@ class Generator {
     }
     for (const Unit& unit : units_of(bucket)) {
       for (Slice range : segments(bucket)) {
+        std::vector<SyncOp> sums;
         for (const SyncGroup group : steps(bucket, Extent::none, strategy_of(bucket).gradients)) {
-          add({.kind = SyncOp::Kind::reduce_scatter,
-               .group = group,
-               .bucket = index,
-               .range = range,
-               .order = order_over(group, layout_),
-               .begin = SyncOp::Begin::pass_made,
-               .unit = unit});
+          sums.push_back({.kind = SyncOp::Kind::reduce_scatter,
+                          .group = group,
+                          .bucket = index,
+                          .range = range,
+                          .order = order_over(group, layout_),
+                          .begin = SyncOp::Begin::pass_made,
+                          .unit = unit});
           range = own_slice(range, group);
         }
+        // A table's two gradients go to two shares.
+        if (bucket.kind != Kind::table && ends_in_passes(bucket)) {
+          let_be_coded(bucket, sums);
+        }
+        std::ranges::for_each(sums, [&](const SyncOp& sum) { add(sum); });
       }
+    }
+  }
+
+  // Whether what passes leave needs no further sum.
+  [[nodiscard]] bool ends_in_passes(const GradientBucket& bucket) const {
+    return strategy_of(bucket).gradients == Extent::global ||
+           seat_in(SyncGroup::across_groups, layout_).ranks == 1;
+  }
+
+  // What follows each other ends with what goes furthest; groups of one rank add nothing.
+  void let_be_coded(const GradientBucket& bucket, std::vector<SyncOp>& sums) const {
+    const auto last = std::find_if(sums.rbegin(), sums.rend(), [&](const SyncOp& sum) {
+      return seat_in(sum.group, layout_).ranks > 1;
+    });
+    if (last != sums.rend()) {
+      last->may_be_coded = true;
+      last->members = members_of(bucket);
     }
   }
 
@@ -322,9 +345,8 @@ class Generator {
       op.order = order_over(op.group, layout_);
       sums.push_back(op);
     }
-    if (sums.size() == 1 && sums.front().group == all_ranks(bucket) && !is_halved(bucket)) {
-      sums.front().is_last_sum = true;
-      sums.front().members = members_of(bucket);
+    if (!is_halved(bucket)) {
+      let_be_coded(bucket, sums);
     }
     for (const SyncOp& sum : sums) {
       &sum == &sums.front() ? add(sum) : further_.push_back(sum);

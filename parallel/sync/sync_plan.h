@@ -57,8 +57,9 @@ struct SyncOp {
   std::optional<GradientBucket::Unit> unit{};        // gradients_made: when it has been made
   std::optional<schedule::TransferClass> members{};  // none: it competes for no compression
 
-  // The one sum over data ranks of all of a bucket's gradients: it alone may be coded.
-  bool is_last_sum = false;
+  // Of the sums that a bucket's gradients go through, the one that goes furthest: over all data
+  // ranks, or between groups. It alone may be coded.
+  bool may_be_coded = false;
 };
 
 // What one rank's optimizer updates of one parameter: all elements of its local tensor, or those

@@ -194,6 +194,12 @@ void require_bytes_of_strategies(On device, const std::vector<std::string>& trai
         CHECK(text_of(sent_in_a_step(run, device)) == text_of(predicted(run)));
       }
     }
+    MeshRun uneven = variant_of(0, 1, 1, 6);  // three ranks do not divide every bucket
+    uneven.parallel.group = 3;
+    uneven.parallel.data_strategy = strategy;
+    uneven.model.trainable = trainable;
+    INFO("groups of three, " << letters_of(strategy));
+    CHECK(text_of(sent_in_a_step(uneven, device)) == text_of(predicted(uneven)));
   }
 }
 
@@ -222,6 +228,49 @@ void require_bytes_of_codecs(const DataStrategy& strategy) {
         CHECK(bytes.across.data.value < across_directly);
       }
     }
+  }
+}
+
+// Sums that strategies take apart, between groups or in passes.
+void require_bytes_of_shared_sums(MeshRun run, int group, On device) {
+  run.parallel.group = group;
+  run.global_batch *= 2;
+  const std::size_t plain = predicted(run).across.data.value;
+  for (const char* codec : {R"({"codec": "low_rank", "rank": 2})",
+                            R"({"codec": "cast"})",
+                            R"({"codec": "top_k", "ratio": 0.1})",
+                            R"({"codec": "quantize", "bits": 4, "scale": "channel"})"}) {
+    const bool has_table =
+        run.model.tie_embeddings && run.parallel.pipeline == 1 && !run.parallel.sums_in_passes();
+    run.compress = read_compress_config(
+        JsonReader::parse(fmt::format(R"({{"policy": "all", "data_gradient": {}{}}})",
+                                      codec,
+                                      has_table ? fmt::format(R"(, "embedding": {})", codec) : ""),
+                          "test"));
+    INFO(codec << ", " << run.parallel.tensor << " x " << run.parallel.pipeline << " x "
+               << run.parallel.data << ", " << letters_of(run.parallel.data_strategy));
+    const StepBytes bytes = predicted(run);
+    CHECK(text_of(sent_in_a_step(run, device)) == text_of(bytes));
+    CHECK(bytes.across.data.value < plain);
+  }
+}
+
+void require_bytes_of_shared_sums(On device) {
+  for (const DataStrategy& strategy : all_data_strategies()) {
+    if (!strategy.has_steps()) {
+      continue;
+    }
+    const auto require = [&](int variant, int tensor, int pipeline, int data, int group) {
+      MeshRun run = variant_of(variant, tensor, pipeline, data);
+      run.parallel.data_strategy = strategy;
+      require_bytes_of_shared_sums(run, group, device);
+    };
+    require(0, 1, 1, 4, 2);
+    require(0, 1, 1, 6, 3);
+    require(1, 2, 1, 4, 2);
+    require(0, 1, 2, 4, 2);  // a table in halves
+    require(4, 1, 2, 4, 2);  // interleaved
+    require(5, 1, 2, 4, 2);  // ZB-H1, untied
   }
 }
 
@@ -269,6 +318,14 @@ TEST_CASE("what is not trained is gathered, and sends nothing else") {
 TEST_CASE("coded gradients send the bytes of the formulas through groups, too") {
   require_bytes_of_codecs(DataStrategy::replicate);
   require_bytes_of_codecs(DataStrategy::zero1);
+}
+
+TEST_CASE("coded gradients that strategies take apart send the bytes of the formulas") {
+  require_bytes_of_shared_sums(On::cpu);
+}
+
+TEST_CASE("rehearsed coded gradients that strategies take apart send the bytes of the formulas") {
+  require_bytes_of_shared_sums(On::rehearsal);
 }
 
 TEST_CASE("data strategies send the bytes of the formulas") {

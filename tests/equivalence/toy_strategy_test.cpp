@@ -31,7 +31,7 @@ SyncPlan gathered_sums(const std::vector<Parameter>& parameters, const RankPlan&
   SyncPlan plan = plan_of(DataStrategy::replicate, parameters, rank);
   std::vector<SyncOp> gathers;
   for (SyncOp& op : plan.ops) {
-    if (op.is_last_sum) {
+    if (op.may_be_coded) {
       op.kind = SyncOp::Kind::reduce_scatter;
       gathers.push_back({.kind = SyncOp::Kind::all_gather,
                          .group = op.group,
@@ -50,7 +50,7 @@ SyncPlan gathered_sums(const std::vector<Parameter>& parameters, const RankPlan&
 SyncPlan shared_update(const std::vector<Parameter>& parameters, const RankPlan& rank) {
   SyncPlan plan = plan_of(DataStrategy::zero1, parameters, rank);
   for (SyncOp& op : plan.ops) {
-    if (op.is_last_sum) {
+    if (op.may_be_coded) {
       op.kind = SyncOp::Kind::all_reduce;
     }
   }

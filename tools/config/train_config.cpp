@@ -129,33 +129,38 @@ void check_data_use(const JsonReader& run, const TrainConfig& config) {
   }
 }
 
-// Refuses codecs on sums of gradients that a data strategy takes apart.
+// Refuses codecs on sums of gradients that a data strategy takes apart, as far as they are not
+// built.
 void check_coded_sums(const JsonReader& section, const TrainConfig& config) {
   const ParallelConfig parallel = config.parallel.of_worker();
   const DataStrategy& strategy = parallel.data_strategy;
-  const bool codes_table =
-      strategy.sums_at_once() && (parallel.pipeline == 1 || !strategy.shares_passes());
-  if (parallel.data == 1 || (strategy.sums_at_once() && codes_table)) {
+  const CompressConfig& compress = config.compress;
+  if (parallel.data == 1 || compress.policy == CompressionPolicy::none) {
     return;
   }
-  const std::string rule =
-      fmt::format(R"(is not built for the sums of parallel.data_strategy "{}"; use "{}", or )"
-                  "compress messages between stages alone",
-                  name_of(strategy),
-                  name_of(DataStrategy::zero1));
-  const auto check = [&](const std::string& site, bool codes) {
-    const bool listed = std::ranges::any_of(
-        config.compress.classes, [&](const ListedClasses& row) { return row.site == site; });
-    const bool is_set =
-        config.compress.sites.contains(site) || config.compress.candidates.contains(site) || listed;
-    if (!codes && config.compress.policy != CompressionPolicy::none && is_set) {
-      section.fail(site, rule);
-    }
+  const auto is_set = [&](const std::string& site) {
+    return compress.sites.contains(site) || compress.candidates.contains(site) ||
+           std::ranges::any_of(compress.classes,
+                               [&](const ListedClasses& row) { return row.site == site; });
   };
-  check("data_gradient", strategy.sums_at_once());
-  check("embedding", codes_table);
-  if (config.compress.policy == CompressionPolicy::optimus_cc) {
-    section.fail("policy", rule);
+  const auto refuse = [&](const std::string& site, std::string_view rest) {
+    section.fail(site,
+                 fmt::format(R"(is not built for the sums of parallel.data_strategy "{}"; {})",
+                             name_of(strategy),
+                             rest));
+  };
+  if (is_set("embedding") && !strategy.codes_table(parallel.pipeline)) {
+    refuse("embedding", R"(use "zero1", or leave the table plain)");
+  }
+  const bool has_choice =
+      parallel.group == 0 ? strategy.gradients != Extent::global : !parallel.sums_in_passes();
+  if (compress.policy != CompressionPolicy::critical_path || has_choice) {
+    return;
+  }
+  for (const std::string site : {"data_gradient", "embedding"}) {
+    if (is_set(site)) {
+      refuse(site, R"(of which critical_path does not choose; use policy "all" or "list")");
+    }
   }
 }
 

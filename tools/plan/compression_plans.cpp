@@ -13,22 +13,18 @@ namespace slackline {
 
 namespace {
 
-// Refuses codecs for sums that the data strategy takes apart: nothing would code them.
-void require_whole_sums(const PlanHistory& plans, const MeshJob& job) {
+// Refuses codecs for a table that the data strategy takes apart: nothing would code it.
+void require_coded_table(const PlanHistory& plans, const MeshJob& job) {
   const DataStrategy& strategy = job.parallel.data_strategy;
-  const bool sums_table =
-      strategy.sums_at_once() && (job.parallel.pipeline == 1 || !strategy.shares_passes());
-  const auto is_apart = [&](schedule::Site site) {
-    return (site == schedule::Site::data_gradient && !strategy.sums_at_once()) ||
-           (site == schedule::Site::embedding && !sums_table);
-  };
+  if (strategy.codes_table(job.parallel.pipeline)) {
+    return;
+  }
   for (const PlanFromStep& row : plans) {
     for (const CompressionPlan::Class& one : row.plan.classes) {
-      if (one.codec && is_apart(one.members.site)) {
+      if (one.codec && one.members.site == schedule::Site::embedding) {
         throw ConfigError(
-            fmt::format("it compresses {}, whose sums parallel.data_strategy {} takes apart; use "
-                        "replicate or zero1",
-                        schedule::site_name(one.members.site),
+            fmt::format("it compresses the tied table, whose sum parallel.data_strategy {} takes "
+                        "apart; use replicate or zero1",
                         name_of(strategy)));
       }
     }
@@ -38,7 +34,7 @@ void require_whole_sums(const PlanHistory& plans, const MeshJob& job) {
 PlanHistory replayed(const std::string& path, const MeshJob& job) {
   try {
     PlanHistory plans = read_plan_file(path, compressible_classes(job), gather_classes(job));
-    require_whole_sums(plans, job);
+    require_coded_table(plans, job);
     return plans;
   } catch (const FileError& problem) {
     throw ConfigError(fmt::format("compress.plan: {}", problem.what()));

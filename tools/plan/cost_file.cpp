@@ -1,5 +1,6 @@
 #include "tools/plan/cost_file.h"
 
+#include <array>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -20,6 +21,7 @@ using schedule::Seconds;
 constexpr std::int64_t kMostStages = 1'000'000;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 50U;
 constexpr double kMostSeconds = 1e9;
+constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "bf16"};
 
 Seconds seconds_at(JsonReader& section, std::string_view key) {
   return {section.number(key, {.min = 0.0, .max = kMostSeconds})};
@@ -70,6 +72,9 @@ StepCosts read(JsonReader document) {
   }
   if (document.has("model")) {
     costs.model = read_model_config(document.section("model"));
+  }
+  if (document.has("precision")) {
+    costs.precision = document.choice("precision", kPrecisions) == 0 ? DType::f32 : DType::bf16;
   }
   for (const JsonReader& section : document.sections("ops")) {
     costs.ops.push_back(read_op(section));
@@ -151,6 +156,10 @@ std::string cost_file_text(const StepCosts& costs) {
   }
   if (costs.model) {
     text += fmt::format("  \"model\": {},\n", model_config_json(*costs.model));
+  }
+  if (costs.precision) {
+    text += fmt::format("  \"precision\": \"{}\",\n",
+                        kPrecisions[*costs.precision == DType::f32 ? 0 : 1]);
   }
   if (costs.codecs_take_compute) {
     text += "  \"codecs_take_compute\": true,\n";

@@ -207,7 +207,9 @@ std::string resolved_text(const std::string& text, const TrainConfig& config) {
       data[key][i]["weight"] = (*sources)[i].weight.value_or(0.0);
     }
   }
-  if (config.parallel.groups_apart) {
+  const bool has_groups =
+      config.parallel.groups_apart || config.parallel.data_strategy.has_groups();
+  if (has_groups && config.parallel.group != 0) {
     resolved["parallel"]["group"] = config.parallel.group;
   }
   if (resolved["parallel"]["data_strategy"] == "auto") {

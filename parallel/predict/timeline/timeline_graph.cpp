@@ -289,7 +289,7 @@ class GraphBuilder {
       const std::vector<Bucket>& buckets = chunk_costs(chunk).data_reduction;
       for (const Bucket& bucket : buckets) {
         const Chain chain = add_bucket(NodeKind::data_reduction, chunk, number++, buckets);
-        add_edge(made, chain.first, -(1.0 - bucket.at) * compute_of(made));
+        add_edge(made, chain.first, bucket.before - (1.0 - bucket.at) * compute_of(made));
         gradients.push_back(chain.last);
       }
     }

@@ -148,6 +148,23 @@ TEST_CASE("of candidates what was measured decides, not what is expected") {
   CHECK(next() == "cast");  // less than 0.12, and likely to owe more than a guard lets pass
 }
 
+TEST_CASE("a guard lets a low rank of gradients owe a fifth of the bound, and integers all of it") {
+  const MeshJob job = job_of(1, 2);
+  const TransferClass gradients{.site = Site::data_gradient, .stage = 0, .phase = Phase::tail};
+  const CodecSetting bits{
+      .kind = CodecKind::quantize, .error_feedback = ErrorFeedback::lazy, .bits = 4};
+  const auto next = [&](const CodecSetting& setting, double owed) {
+    return outcome(job, "data_gradient", gradients, setting, owed);
+  };
+  CHECK(next(low_rank(4), 0.09) == "kept");
+  CHECK(next(low_rank(4), 0.11) == "low_rank 8");
+  CHECK(next(bits, 0.5) == "kept");
+  const auto changed = guarded_plan(
+      job, plans_of(job, "data_gradient", low_rank(4)), 10, measured(gradients, 0.11), kRule);
+  REQUIRE(changed);
+  CHECK_THAT(changed->changes.at(0), Contains("owed share 0.11 above 0.1 in step 10"));
+}
+
 TEST_CASE("a guard does not judge sites without a bound") {
   const GuardRule rule{.max_error = {{Site::data_gradient, kMaxError}}};
   CHECK(outcome(job_of(2, 1), "pipeline_backward", kSteady, low_rank(4), 9.0, rule) == "kept");

@@ -104,6 +104,28 @@ TEST_CASE("slow links have what the step waits for compressed, and every class s
   }
 }
 
+TEST_CASE(
+    "of what a strategy shares out, sums between groups are compressed, those of passes not") {
+  const auto chosen = [](const char* letters, double bytes_per_second) {
+    ParallelConfig mesh{.data = 4};
+    mesh.group = 2;
+    mesh.data_strategy = *data_strategy_named(letters);
+    return choose(kPolicy, mesh, bytes_per_second);
+  };
+  for (const char* letters : {"NNI", "NIG", "III"}) {
+    INFO(letters);
+    const CriticalPathPlan slow = chosen(letters, 1e6);
+    CHECK(row_of(slow.plan, kGradients).codec);
+    CHECK_THAT(row_of(slow.plan, kGradients).reason, Contains("wins"));
+    CHECK(slow.step < slow.plain_step);
+    CHECK_FALSE(chosen(letters, 1e12).plan.compresses_anything());
+  }
+  for (const char* letters : {"NGG", "GGG", "IGG"}) {
+    INFO(letters);
+    CHECK_FALSE(chosen(letters, 1e6).plan.compresses_anything());
+  }
+}
+
 TEST_CASE("sums that the backward pass hides stay plain beside a compressed tail") {
   MeshJob job = job_of({.data = 2});
   job.model.layers = 12;
@@ -154,6 +176,21 @@ TEST_CASE("what was measured to lose more than the guard lets pass is left out")
   const CompressionPlan plain = chosen(0.6, 0.6);
   CHECK_FALSE(row_of(plain, kGradients).codec);
   CHECK_THAT(row_of(plain, kGradients).reason, Contains("lose more than the guard lets pass"));
+}
+
+TEST_CASE("a low rank that owes is chosen where it loses next to nothing, integers before") {
+  const char* const both = R"({"policy": "critical_path", "guard": {"max_error": 0.5},
+      "data_gradient": {"candidates": [
+          {"codec": "low_rank", "rank": 1, "error_feedback": "immediate"},
+          {"codec": "quantize", "bits": 4, "error_feedback": "immediate"}]}})";
+  const CodecSetting rank{.error_feedback = ErrorFeedback::immediate, .rank = 1};
+  const auto chosen = [&](double of_rank) {
+    StepCosts costs;
+    costs.errors.note_trial({.members = kGradients, .codec = rank, .relative_error = of_rank});
+    return row_of(choose(both, {.data = 2}, 1e5, costs).plan, kGradients).codec->kind;
+  };
+  CHECK(chosen(0.019) == CodecKind::low_rank);  // five times that owed, of a fifth of 0.5
+  CHECK(chosen(0.021) == CodecKind::quantize);
 }
 
 TEST_CASE("of codecs that win as much the one that was measured to lose least is chosen") {

@@ -62,6 +62,17 @@ TEST_CASE(
   CHECK(errors.measured(kFirst, owing_rank) == 0.25);
 }
 
+TEST_CASE("sums that leave the same out again may owe a fifth of the bound of their site") {
+  const auto bound = [](const TransferClass& members, CodecSetting codec, ErrorFeedback feedback) {
+    codec.error_feedback = feedback;
+    return error_bound(members, codec, 0.5);
+  };
+  CHECK(bound(kFirst, kRank, ErrorFeedback::immediate) == 0.1);
+  CHECK(bound(kFirst, kRank, ErrorFeedback::none) == 0.5);
+  CHECK(bound(kFirst, kBits, ErrorFeedback::immediate) == 0.5);
+  CHECK(bound(kForward, kRank, ErrorFeedback::immediate) == 0.5);
+}
+
 TEST_CASE("a sample is what is compared with bounds, and changes no order of codecs") {
   CodecErrors errors;
   errors.note_trial({.members = kFirst, .codec = kRank, .relative_error = 0.25});

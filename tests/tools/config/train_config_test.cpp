@@ -305,7 +305,7 @@ TEST_CASE("outer rounds say what they do not fit") {
   CHECK(config.mesh_job().global_batch() == config.batch.global / 2);
 }
 
-TEST_CASE("codecs are refused on sums that a data strategy takes apart") {
+TEST_CASE("codecs are refused on a table that a data strategy takes apart, and no choice is made") {
   const auto with = [](const std::string& strategy, const std::string& setting) {
     return std::vector<std::string>{"parallel.data=2",
                                     "parallel.data_strategy=" + strategy,
@@ -313,10 +313,17 @@ TEST_CASE("codecs are refused on sums that a data strategy takes apart") {
                                     "compress." + setting};
   };
   const std::string cast = R"({"codec": "cast"})";
+  CHECK(refusal(with("zero2", "data_gradient=" + cast)) == "accepted");
+  CHECK(refusal(with("NIG", "embedding=" + cast)) == "accepted");
+  CHECK(refusal(with("zero3", "policy=optimus_cc")) == "accepted");
   require_refusals({
-      {with("zero2", "data_gradient=" + cast), "compress.data_gradient", "zero1"},
-      {with("NIG", "embedding=" + cast), "compress.embedding", "zero1"},
-      {with("zero3", "policy=optimus_cc"), "compress.policy", "zero3"},
+      {with("zero2", "embedding=" + cast), "compress.embedding", "zero1"},
+      {{"parallel.data=2",
+        "parallel.data_strategy=zero3",
+        "compress.policy=critical_path",
+        "compress.data_gradient=" + cast},
+       "compress.data_gradient",
+       "of which critical_path does not choose"},
       {{"parallel.data=2",
         "parallel.pipeline=2",
         "parallel.data_strategy=GNG",

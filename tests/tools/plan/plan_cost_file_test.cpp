@@ -46,6 +46,7 @@ TEST_CASE("a cost file is read back without loss") {
                                        .vocab = 100,
                                        .ffn = 256,
                                        .tie_embeddings = false},
+                  .precision = DType::bf16,
                   .ops = {{.stage = 0, .kind = CostKind::forward, .seconds = {1.0 / 3.0}},
                           {.stage = 1, .kind = CostKind::backward_weight, .seconds = {1e-9}},
                           {.kind = CostKind::element_update, .seconds = {0.0}}},
@@ -69,6 +70,7 @@ TEST_CASE("a cost file is read back without loss") {
   const StepCosts read = read_cost_file(path);
   CHECK(read.layout == costs.layout);
   CHECK(read.model == costs.model);
+  CHECK(read.precision == DType::bf16);
   CHECK(read.ops == costs.ops);
   CHECK(read.codecs == costs.codecs);
   CHECK(read.errors == costs.errors);
@@ -90,6 +92,7 @@ TEST_CASE("a cost file needs ops alone, and every kind has its name") {
     REQUIRE(read.ops.size() == 1);
     CHECK(kCostKindNames[static_cast<std::size_t>(read.ops[0].kind)] == kind);
     CHECK_FALSE(read.layout);
+    CHECK_FALSE(read.precision);
     CHECK_FALSE(read.node_link);
   }
 }
@@ -98,6 +101,7 @@ TEST_CASE("ops of a cost file are refused by key and rule") {
   CHECK_THAT(refusal("{"), Contains("line 1"));
   CHECK_THAT(refusal("{}"), Contains("ops: must list the seconds of at least one op"));
   CHECK_THAT(refusal(R"({"ops": 3})"), Contains("ops"));
+  CHECK_THAT(refusal(R"({"precision": "fp16"})"), Contains("precision: must be one of fp32, bf16"));
   CHECK_THAT(refusal(with_op(R"({"seconds": 1})")), Contains("ops.0.kind"));
   CHECK_THAT(refusal(with_op(R"({"kind": "forwards", "seconds": 1})")), Contains("\"forward\""));
   CHECK_THAT(refusal(with_op(R"({"kind": "forward"})")), Contains("ops.0.seconds"));

@@ -348,4 +348,12 @@ TEST_CASE("costs of another model are refused, those of more layers are not") {
   CHECK_THAT(refusal({}, costs), Contains("recompute"));
 }
 
+TEST_CASE("costs of another precision are refused") {
+  StepCosts costs = stage_costs(1, 1.0, 1.0);
+  costs.precision = DType::f32;
+  CHECK(refusal({}, costs) == "accepted");
+  CHECK_THAT(refusal({"precision=bf16"}, costs),
+             Contains("measured in, fp32; got a config with bf16"));
+}
+
 }  // namespace slackline

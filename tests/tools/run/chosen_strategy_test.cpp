@@ -78,6 +78,12 @@ TEST_CASE("a run that goes on keeps the data strategy and the micro-batch that w
                  Catch::Contains("\"data_strategy\": \"" + name_in(whole) + "\""));
 }
 
+TEST_CASE("groups that a strategy takes from the nodes stand in the resolved config") {
+  const TrainingRun run;
+  train(run, "run", {links(run, 1e8), "parallel.data_strategy=NIG"});
+  CHECK_THAT(read_file(run.path("run") + "/config.resolved.json"), Catch::Contains("\"group\": 2"));
+}
+
 // What a manifest says of the layout is a hint: a damaged one is as if it were not there.
 TEST_CASE("a layout that makes no sense is not kept") {
   const TrainingRun run;

@@ -72,6 +72,37 @@ TEST_CASE("a compressed run that is resumed is the run that was not stopped, bit
   REQUIRE(run.metric("loss", "rest") == std::vector<double>(whole.begin() + 3, whole.end()));
 }
 
+TEST_CASE("a run that codes sums of passes is the run that was not stopped when it is resumed") {
+  const TrainingRun run;
+  for (const std::string codec :
+       {R"({"codec": "quantize", "bits": 4, "error_feedback": "immediate"})",
+        R"({"codec": "low_rank", "rank": 2, "error_feedback": "immediate"})"}) {
+    for (const std::string strategy : {"zero2", "IGG", "NIG"}) {
+      INFO(codec << ", " << strategy);
+      const std::string name = strategy + codec.substr(11, 5);
+      const std::vector<std::string> job = {"model.layers=2",
+                                            "batch.micro=1",
+                                            "optimizer.lr=1e-3",
+                                            "parallel.data=4",
+                                            "parallel.group=2",
+                                            "parallel.data_strategy=" + strategy,
+                                            "compress.policy=all",
+                                            "compress.data_gradient=" + codec,
+                                            "run.steps=4",
+                                            "run.save_every=2"};
+      require_done(run.train(with(job, in(run, name)), kRanks));
+      require_done(run.train(with(with(job, in(run, name + "-rest")),
+                                  {"checkpoint.resume_from=" + run.checkpoint(2, name)}),
+                             kRanks));
+      REQUIRE(run.weights_sha256(run.checkpoint(4, name + "-rest")) ==
+              run.weights_sha256(run.checkpoint(4, name)));
+      const std::vector<double> whole = run.metric("loss", name);
+      REQUIRE(run.metric("loss", name + "-rest") ==
+              std::vector<double>(whole.begin() + 2, whole.end()));
+    }
+  }
+}
+
 TEST_CASE("a compressed run's plan.json replays to the same run") {
   const TrainingRun run;
   require_done(run.train(with(kMesh, with(kCodecs, {"compress.warmup_steps=2"})), kRanks));

@@ -203,6 +203,12 @@ CODECS = [
         codec("quantize", "lazy", bits=4, scale="both", rounding="stochastic"),
         codec("quantize", "immediate", bits=2, scale="both"),
         codec("quantize", "immediate", bits=2, scale="both"))}),
+    Configuration("sums_of_passes", 4, {
+        **mesh(1, 1, 4, group=2, data_strategy="IGG"),
+        **sites(gradient=codec("quantize", "immediate", bits=4, scale="channel"))}),
+    Configuration("sums_between_groups", 4, {
+        **mesh(1, 1, 4, group=2, data_strategy="NIG"),
+        **sites(gradient=low_rank("immediate"), embedding=codec("cast"))}),
     Configuration("low_rank_factors_bf16", 4, {**P2D2, **sites(*[
         codec("low_rank", feedback, rank=rank, factors="bf16", orthogonalization="gram_schmidt",
               always=True)
