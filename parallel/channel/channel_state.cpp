@@ -1,8 +1,19 @@
 #include "parallel/channel/channel_state.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace slackline {
+
+ChannelState own_array(std::string name, const Tensor& data) {
+  const Region whole = whole_region(data.shape());
+  return {.name = std::move(name),
+          .data = data,
+          .logical = data.shape(),
+          .region = whole,
+          .place = {.shape = data.shape(), .region = whole}};
+}
 
 void place_by_rank(ChannelState& state, int rank, int size) {
   const Shape& shape = state.data.shape();

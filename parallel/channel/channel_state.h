@@ -31,6 +31,9 @@ struct StateRanks {
   int data_size = 1;
 };
 
+// Returns the state of that name that is an array of its own, all of which `data` is.
+[[nodiscard]] ChannelState own_array(std::string name, const Tensor& data);
+
 // Says that `state` belongs to one of `size` tensor ranks alone: it is that rank's slice of an
 // array with a leading dimension of ranks.
 void place_by_rank(ChannelState& state, int rank, int size);

@@ -287,12 +287,7 @@ void CompressedSum::add_state_of_part(std::size_t matrix,
                                        all_alike ? 0 : ranks.tensor,
                                        all_alike ? 1 : ranks.tensor_size);
   const auto add = [&](const std::string& own, const Tensor& data) -> ChannelState& {
-    ChannelState& state = list.emplace_back();
-    state.name = own;
-    state.data = data;
-    state.logical = data.shape();
-    state.region = whole_region(state.logical);
-    state.place = {.shape = state.logical, .region = state.region};
+    ChannelState& state = list.emplace_back(own_array(own, data));
     state.saved = !all_alike || ranks.tensor == 0;
     return state;
   };

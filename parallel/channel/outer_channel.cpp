@@ -136,12 +136,7 @@ void OuterChannel::add_state_of_part(const CompressedSum& sum,
                                      bool saved,
                                      std::vector<ChannelState>& list) const {
   const auto add = [&](const std::string& own, const Tensor& data) -> ChannelState& {
-    ChannelState& state = list.emplace_back();
-    state.name = own;
-    state.data = data;
-    state.logical = data.shape();
-    state.region = whole_region(state.logical);
-    state.place = {.shape = state.logical, .region = state.region};
+    ChannelState& state = list.emplace_back(own_array(own, data));
     state.saved = saved;
     return state;
   };

@@ -129,7 +129,7 @@ std::vector<CodedMessage> messages_of(const CodedBucket& coded) {
   return messages;
 }
 
-// What a codec makes of a row; nothing where all of its sums travel plain.
+// Sets what is sent of a row with a codec; changes nothing where all of its sums travel plain.
 void count_coded(const PlacedOp& placed,
                  std::size_t times,
                  const CompressionPlan& plan,

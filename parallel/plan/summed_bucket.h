@@ -8,8 +8,8 @@
 
 namespace slackline {
 
-// What one sum of a bucket's gradients adds up, as a bucket of its own. Where it works on all of
-// the bucket's elements that is the bucket. Where ranks share them out it is this rank's range:
+// Says what one sum of a bucket's gradients adds up, as a bucket of its own. Where it works on all
+// of the bucket's elements that is the bucket. Where ranks share them out it is this rank's range:
 // whole rows of matrices, which codecs take like matrices, and as plain rows what it has of the
 // rows that it begins and ends in, and of vectors. Moves, but does not copy: the bucket points to
 // the parts.

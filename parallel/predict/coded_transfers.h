@@ -12,10 +12,10 @@
 
 namespace slackline {
 
-// What a plan makes of ops of passes, for a cost model that prices each by its calls: of gathers
-// before a use, and of sums of what a pass has made. Sums at a step's end are not here: a timeline
-// has their classes' costs. By place of the pipeline and bucket, or number of the op; both of its
-// first tensor and data rank.
+// Holds the calls that a plan makes of ops of passes, for a cost model that prices each by them: of
+// gathers before a use, and of sums of what a pass has made. Sums at a step's end are not here: a
+// timeline has their classes' costs. By place of the pipeline and bucket, or number of the op; both
+// of its first tensor and data rank.
 struct CodedTransfers {
   CodedGathers gathers{};
   std::map<std::pair<int, std::size_t>, std::vector<CollectiveCall>> sums{};

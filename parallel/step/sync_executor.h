@@ -125,7 +125,7 @@ class SyncExecutor final : public ParameterUse {
   Channels* channels_;
   std::vector<const SyncOp*> step_ops_;  // those of the step's end, as they are submitted
   std::vector<std::optional<std::size_t>> channel_sums_;  // of the plan's ops, by number
-  // How many the current step has had of plan_->made, and of step_ops_.
+  // These count what the current step has had of plan_->made, and of step_ops_.
   std::size_t num_made_ = 0;
   std::size_t next_op_ = 0;
   std::vector<Flight> sums_;    // of buckets at the step's end

@@ -28,8 +28,8 @@ struct RankSync {
   SyncPlan plan;
 };
 
-// What ranks at each place of a job's mesh have, made when it is first asked for: the first data
-// rank, unless another one is named. One thread at a time.
+// Holds the lists of ranks at each place of a job's mesh, made when they are first asked for: those
+// of the first data rank, unless another one is named. One thread at a time.
 class MeshLists {
  public:
   explicit MeshLists(const MeshJob& job) : job_(job) {}

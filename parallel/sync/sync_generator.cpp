@@ -288,7 +288,7 @@ class Generator {
            seat_in(SyncGroup::across_groups, layout_).ranks == 1;
   }
 
-  // What follows each other ends with what goes furthest; groups of one rank add nothing.
+  // The last of sums that follow each other goes furthest; groups of one rank add nothing.
   void let_be_coded(const GradientBucket& bucket, std::vector<SyncOp>& sums) const {
     const auto last = std::find_if(sums.rbegin(), sums.rend(), [&](const SyncOp& sum) {
       return seat_in(sum.group, layout_).ranks > 1;

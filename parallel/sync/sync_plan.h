@@ -57,8 +57,8 @@ struct SyncOp {
   std::optional<GradientBucket::Unit> unit{};        // gradients_made: when it has been made
   std::optional<schedule::TransferClass> members{};  // none: it competes for no compression
 
-  // Of the sums that a bucket's gradients go through, the one that goes furthest: over all data
-  // ranks, or between groups. It alone may be coded.
+  // This sum goes furthest of those that the bucket's gradients go through: over all data ranks, or
+  // between groups. It alone may be coded.
   bool may_be_coded = false;
 };
 

@@ -134,7 +134,7 @@ ExitCode stopped_by_signal() {
   return ExitCode::stopped;
 }
 
-// What `--list` prints: a line for each point, under the number that `--only` takes.
+// Returns what `--list` prints: a line for each point, under the number that `--only` takes.
 std::string list_text(const Sweep& sweep) {
   const std::vector<SweepRow> rows = read_rows(sweep);
   std::string text;

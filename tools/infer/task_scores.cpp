@@ -14,7 +14,7 @@ namespace slackline {
 
 namespace {
 
-// What follows a context, as the model sees it.
+// Says how likely the model takes a text behind a context to be.
 struct Likelihood {
   double log_probability = 0.0;  // of all tokens
   std::int64_t tokens = 0;

@@ -22,7 +22,7 @@ struct Share {
   [[nodiscard]] std::optional<double> standard_error() const;  // none of a single task
 };
 
-// What a model makes of tasks, the two kinds apart.
+// Counts what a model makes of tasks, the two kinds apart.
 struct TaskScores {
   // Choices: how often the right one is the most likely, by the log probability of its tokens
   // together, and by their mean. Of choices that are equally likely the first counts.
