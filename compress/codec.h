@@ -29,6 +29,9 @@ struct MatrixShape {
 struct CodecPart {
   std::string name;
   MatrixShape shape{};
+  // Second moments of its elements, f32: the same at all ends of a message, from before it is
+  // encoded until it is decoded. Read by codecs whose setting needs_moments().
+  Tensor moments{};
 };
 
 // What names a message, for codecs that draw numbers: the same key gives the same numbers on any

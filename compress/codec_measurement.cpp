@@ -12,6 +12,7 @@
 
 #include "compress/codec.h"
 #include "compress/codec_bytes.h"
+#include "compress/codec_traits.h"
 #include "core/rng.h"
 #include "core/tensor/buffer.h"
 #include "core/tensor/host_tensor.h"
@@ -79,12 +80,19 @@ class Measured {
            std::span<const float> normal_values,
            Device device)
       : message_(message),
-        codec_(make_codec(message.codec, {{.name = "measured", .shape = shape}}, kSeed, device)),
         values_(
             make_buffer("measured", DType::f32, {shape.rows, shape.columns}, backing_of(device))),
         residual_(
             make_buffer("residual", DType::f32, {shape.rows, shape.columns}, backing_of(device))),
+        moments_(needs_moments(message.codec)
+                     ? make_buffer(
+                           "moments", DType::f32, {shape.rows, shape.columns}, backing_of(device))
+                     : Buffer()),
+        codec_(make_codec(message.codec, {part_of(shape)}, kSeed, device)),
         frame_("frame", codec_->frame_bytes(), backing_of(device)) {
+    if (moments_.bytes() > 0) {
+      moments_.fill_zero();
+    }
     matrix_ = {values_.view(DType::f32, {shape.rows, shape.columns})};
     if (message.codec.error_feedback != ErrorFeedback::none) {
       owed_ = {residual_.view(DType::f32, {shape.rows, shape.columns})};
@@ -119,6 +127,15 @@ class Measured {
  private:
   static constexpr std::uint64_t kSeed = 1;
 
+  // Its moments are zeros, which take as long as others.
+  [[nodiscard]] CodecPart part_of(const MatrixShape& shape) const {
+    return {.name = "measured",
+            .shape = shape,
+            .moments = moments_.bytes() == 0
+                           ? Tensor()
+                           : moments_.view(DType::f32, {shape.rows, shape.columns})};
+  }
+
   void add_up(StreamView stream, const MessageKey& key, CodecTimes& times) {
     {
       const TimedCall timed(times.encode);
@@ -148,9 +165,10 @@ class Measured {
   }
 
   CandidateMessage message_;
-  std::unique_ptr<Codec> codec_;
   Buffer values_;
   Buffer residual_;
+  Buffer moments_;
+  std::unique_ptr<Codec> codec_;
   Buffer frame_;
   Codec::Matrices matrix_{};
   Codec::Matrices owed_{};  // empty without error feedback

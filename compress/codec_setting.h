@@ -23,6 +23,11 @@ enum class ErrorFeedback { none, immediate, lazy };
 
 enum class Rounding { nearest, stochastic };
 
+// What elements of a message are measured in.
+//   values   as they are
+//   moments  gradients: the root of AdamW's second moment, by which it divides them
+enum class Units { values, moments };
+
 // How one site's transfers are compressed. Fields of other kinds than `kind` mean nothing.
 struct CodecSetting {
   CodecKind kind = CodecKind::low_rank;
@@ -39,6 +44,7 @@ struct CodecSetting {
   int bits = 0;  // quantize: 2, 3, 4 or 8
   ScaleOf scale = ScaleOf::channel;
   int group = 128;  // with ScaleOf::group
+  Units units = Units::values;
   Rounding rounding = Rounding::nearest;
 
   friend bool operator==(const CodecSetting&, const CodecSetting&) = default;

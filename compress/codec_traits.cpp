@@ -16,4 +16,9 @@ const CodecTraits& traits_of(CodecKind kind) {
   return *kTraits.at(static_cast<std::size_t>(kind));
 }
 
+bool needs_moments(const CodecSetting& setting) {
+  const CodecTraits& traits = traits_of(setting.kind);
+  return traits.needs_moments != nullptr && traits.needs_moments(setting);
+}
+
 }  // namespace slackline

@@ -60,6 +60,9 @@ struct CodecTraits {
   void (*read)(JsonReader& section, CodecSetting& setting) = nullptr;
   std::string (*keys)(const CodecSetting& setting) = nullptr;
 
+  // Whether it reads second moments of what it codes; null: never.
+  bool (*needs_moments)(const CodecSetting& setting) = nullptr;
+
   // The number that people know a setting by: "16" of low_rank 16; null: none.
   std::string (*strength)(const CodecSetting& setting) = nullptr;
 
@@ -70,5 +73,7 @@ struct CodecTraits {
 };
 
 [[nodiscard]] const CodecTraits& traits_of(CodecKind kind);
+
+[[nodiscard]] bool needs_moments(const CodecSetting& setting);
 
 }  // namespace slackline

@@ -138,6 +138,15 @@ void check_policy(const JsonReader& section, const CompressConfig& config) {
   }
 }
 
+void require_row_scales(const JsonReader& section, const CodecSetting& setting) {
+  if (setting.scale != ScaleOf::group && setting.scale != ScaleOf::tensor) {
+    section.fail("scale", "must be \"group\" or \"tensor\": a share of weights has no columns");
+  }
+  if (needs_moments(setting)) {
+    section.fail("units", "must be \"values\": weights have no second moments");
+  }
+}
+
 }  // namespace
 
 const std::map<std::string, double>& critical_path_max_errors() {
@@ -157,19 +166,26 @@ CodecSetting read_gather_setting(JsonReader& section) {
     section.fail("error_feedback",
                  "must be \"none\": weights are sent anew each time, and nothing is owed");
   }
-  if (setting.scale != ScaleOf::group && setting.scale != ScaleOf::tensor) {
-    section.fail("scale", "must be \"group\" or \"tensor\": a share of weights has no columns");
-  }
+  require_row_scales(section, setting);
   return setting;
 }
 
 CodecSetting read_round_setting(JsonReader& section) {
   const CodecSetting setting = read_codec_setting(
       section, {.error_feedback = ErrorFeedback::immediate, .scale = ScaleOf::group});
-  if (setting.scale != ScaleOf::group && setting.scale != ScaleOf::tensor) {
-    section.fail("scale", "must be \"group\" or \"tensor\": a share of weights has no columns");
-  }
+  require_row_scales(section, setting);
   return setting;
+}
+
+bool needs_moments(const CompressConfig& config) {
+  const auto reads = [](const CodecSetting& setting) { return needs_moments(setting); };
+  return std::ranges::any_of(config.sites, reads, [](const auto& site) { return site.second; }) ||
+         std::ranges::any_of(
+             config.candidates,
+             [&](const auto& site) { return std::ranges::any_of(site.second, reads); }) ||
+         std::ranges::any_of(config.classes, [&](const ListedClasses& listed) {
+           return listed.codec && reads(*listed.codec);
+         });
 }
 
 CompressConfig read_compress_config(JsonReader section) {

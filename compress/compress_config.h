@@ -66,4 +66,7 @@ struct CompressConfig {
 
 [[nodiscard]] CompressConfig read_compress_config(JsonReader section);
 
+// Whether a setting that it names reads second moments.
+[[nodiscard]] bool needs_moments(const CompressConfig& config);
+
 }  // namespace slackline

@@ -17,11 +17,12 @@ enum class Gradients { none, fp32 };
 
 // One parameter: its description and views of the part of it that this rank holds.
 struct Parameter {
-  ParameterSpec spec{};  // of the logical tensor
-  Shard shard{};         // which elements of it are here; shard.shape is the views' shape
-  Tensor weight{};       // f32 master
-  Tensor gradient{};     // f32, accumulated over micro-batches; empty where there is none
-  Tensor weight_bf16{};  // rounded copy that bf16 products read; empty in fp32 and for norms
+  ParameterSpec spec{};    // of the logical tensor
+  Shard shard{};           // which elements of it are here; shard.shape is the views' shape
+  Tensor weight{};         // f32 master
+  Tensor gradient{};       // f32, accumulated over micro-batches; empty where there is none
+  Tensor weight_bf16{};    // rounded copy that bf16 products read; empty in fp32 and for norms
+  Tensor second_moment{};  // f32, the optimizer's where this rank updates all of it; else empty
   std::size_t first_element = 0;  // where weight and gradient begin in their buffers, in elements
 
   // What the ops read: the bf16 copy where there is one.

@@ -15,12 +15,14 @@
 #include "compress/codec_traits.h"
 #include "compress/frame.h"
 #include "compress/kernels/quantize/code_widths.h"
+#include "compress/kernels/quantize/moment_units.h"
 #include "compress/kernels/quantize/quantize.h"
 #include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/update/sum_of_squares.h"
 
 // A frame holds, after its header and for each matrix, the scales (bf16) and the packed codes of
 // compress/kernels/quantize/quantize.h. Scales may lie at an odd byte there, so they pass through
-// scratch.
+// scratch. In units of moments what is quantized are quotients, in scratch as well.
 namespace slackline {
 
 namespace {
@@ -29,7 +31,8 @@ QuantizedFormat format_of(const CodecSetting& setting) {
   return {.bits = setting.bits, .shared = setting.scale, .group = setting.group};
 }
 
-// Keeps nothing from message to message.
+// Keeps nothing from message to message; in units of moments those of the message encoded last,
+// which stand for all messages of that sum.
 class QuantizeCodec final : public Codec {
  public:
   QuantizeCodec(const CodecSetting& setting, std::vector<CodecPart> parts)
@@ -55,6 +58,9 @@ class QuantizeCodec final : public Codec {
       Quantize args{.x = matrix_view(values[m], parts_[m].shape), .to = matrix};
       if (!residual.empty()) {
         args.sum = matrix_view(residual[m], parts_[m].shape);
+      }
+      if (setting_.units == Units::moments) {
+        args = in_units(stream, m, args, scratch);
       }
       if (setting_.rounding == Rounding::stochastic) {
         args.stochastic = {.stream = philox_key(key.seed, stream_name(m)),
@@ -83,11 +89,12 @@ class QuantizeCodec final : public Codec {
 
   [[nodiscard]] std::size_t workspace_bytes(const Workers& workers) const override {
     std::size_t largest = 0;
-    for (const auto& [name, shape] : parts_) {
+    for (const CodecPart& part : parts_) {
+      const MatrixShape& shape = part.shape;
       const std::size_t scales = Arena::aligned_bytes(DType::bf16, {num_scales_of(shape)});
-      largest = std::max(
-          largest,
-          scales + quantize_workspace_bytes(format_.shared, shape.rows, shape.columns, workers));
+      const std::size_t quantized =
+          quantize_workspace_bytes(format_.shared, shape.rows, shape.columns, workers);
+      largest = std::max(largest, scales + std::max(quantized, units_workspace(shape, workers)));
     }
     return largest;
   }
@@ -133,6 +140,35 @@ class QuantizeCodec final : public Codec {
                                  {shape.rows, format_.row_bytes(shape.columns)})};
   }
 
+  // What is quantized in place of it: quotients, of its own units.
+  [[nodiscard]] Quantize in_units(StreamView stream,
+                                  std::size_t m,
+                                  const Quantize& args,
+                                  ArenaScope& scratch) {
+    const MatrixShape& shape = parts_[m].shape;
+    SL_CHECK(!parts_[m].moments.empty(), parts_[m].name + " has no second moments here");
+    units_.resize(parts_.size());
+    units_[m] = moment_units(stream, matrix_view(parts_[m].moments, shape));
+    if (!args.sum.empty()) {
+      add(stream, args.sum, args.x, args.sum);
+    }
+    const Tensor quotients = scratch.allocate(DType::f32, {shape.rows, shape.columns});
+    divide_by_units(stream, args.sum.empty() ? args.x : args.sum, units_[m], quotients);
+    return {.x = quotients, .to = args.to};
+  }
+
+  [[nodiscard]] std::size_t units_workspace(const MatrixShape& shape,
+                                            const Workers& workers) const {
+    if (setting_.units != Units::moments) {
+      return 0;
+    }
+    const Tensor matrix(nullptr, DType::f32, {shape.rows, shape.columns});
+    const std::size_t quotients = Arena::aligned_bytes(DType::f32, {shape.rows, shape.columns});
+    return std::max(
+        sums_of_squares_workspace_bytes({&matrix, 1}, workers),
+        quotients + quantize_workspace_bytes(format_.shared, shape.rows, shape.columns, workers));
+  }
+
   void decode_matrices(StreamView stream,
                        const Tensor& frame,
                        const Matrices& out,
@@ -144,7 +180,14 @@ class QuantizeCodec final : public Codec {
       ArenaScope scratch(stream.workspace());
       const QuantizedMatrix matrix = matrix_at(frame, next, parts_[m].shape, scratch);
       cast(stream, scale_bytes_at(frame, next, matrix), bytes_of(matrix.scales));
-      dequantize(stream, matrix, matrix_view(out[m], parts_[m].shape), update);
+      const Tensor to = matrix_view(out[m], parts_[m].shape);
+      if (setting_.units == Units::moments) {
+        const Tensor quotients = scratch.allocate(DType::f32, to.shape());
+        dequantize(stream, matrix, quotients);
+        multiply_by_units(stream, quotients, units_.at(m), to, update);
+      } else {
+        dequantize(stream, matrix, to, update);
+      }
       next += payload_bytes(setting_, parts_[m].shape);
     }
   }
@@ -153,6 +196,7 @@ class QuantizeCodec final : public Codec {
   QuantizedFormat format_;
   std::vector<CodecPart> parts_;
   std::size_t frame_bytes_;
+  std::vector<MomentUnits> units_{};  // of each matrix, once a message was encoded
 };
 
 }  // namespace
@@ -166,6 +210,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kScales = {"channel", "token", "group", "tensor", "both"};
 constexpr std::array<std::string_view, 2> kRoundings = {"nearest", "stochastic"};
+constexpr std::array<std::string_view, 2> kUnits = {"values", "moments"};
 constexpr std::int64_t kMaxGroup = 1 << 20;
 constexpr std::size_t kScaleBytes = 2;  // bf16
 constexpr CodecSetting kDefaults;
@@ -211,19 +256,25 @@ void read(JsonReader& section, CodecSetting& setting) {
         section.integer("group", {.default_value = kDefaults.group, .min = 8, .max = kMaxGroup}));
   }
   setting.rounding = read_choice(section, "rounding", kRoundings, kDefaults.rounding);
+  setting.units = read_choice(section, "units", kUnits, kDefaults.units);
 }
 
 std::string keys(const CodecSetting& setting) {
   return fmt::format(
-      R"(, "bits": {}{}{}{})",
+      R"(, "bits": {}{}{}{}{})",
       setting.bits,
       unless_default("scale", kScales, setting.scale, kDefaults.scale),
       setting.scale == ScaleOf::group ? fmt::format(R"(, "group": {})", setting.group) : "",
-      unless_default("rounding", kRoundings, setting.rounding, kDefaults.rounding));
+      unless_default("rounding", kRoundings, setting.rounding, kDefaults.rounding),
+      unless_default("units", kUnits, setting.units, kDefaults.units));
 }
 
 std::string strength(const CodecSetting& setting) {
   return std::to_string(setting.bits);
+}
+
+bool is_in_moments(const CodecSetting& setting) {
+  return setting.units == Units::moments;
 }
 
 std::unique_ptr<Codec> make(const CodecSetting& setting,
@@ -244,6 +295,7 @@ constexpr CodecTraits kQuantizeTraits = {.name = "quantize",
                                          .finer = finer,
                                          .read = read,
                                          .keys = keys,
+                                         .needs_moments = is_in_moments,
                                          .strength = strength,
                                          .make = make};
 

@@ -14,7 +14,11 @@ std::size_t KeptMessages::num_elements(schedule::Site site, int stage) const {
   return elements;
 }
 
-void KeptMessages::keep(StreamView stream, schedule::Site site, int stage, const Tensor& matrix) {
+void KeptMessages::keep(StreamView stream,
+                        schedule::Site site,
+                        int stage,
+                        const Tensor& matrix,
+                        const Tensor& moments) {
   const std::size_t kept = num_elements(site, stage);
   if (kept > 0 && kept + matrix.num_elements() > kMostElements) {
     return;
@@ -30,6 +34,11 @@ void KeptMessages::keep(StreamView stream, schedule::Site site, int stage, const
              .memory = make_buffer(
                  "kept message", DType::f32, {rows, columns}, backing_of(matrix.device()))};
   cast(stream, matrix.rows(0, rows), message.values());
+  if (!moments.empty()) {
+    message.moments_memory =
+        make_buffer("kept moments", DType::f32, {rows, columns}, backing_of(matrix.device()));
+    cast(stream, moments.rows(0, rows), message.moments());
+  }
 }
 
 }  // namespace slackline

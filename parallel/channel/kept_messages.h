@@ -23,9 +23,16 @@ class KeptMessages {
     MatrixShape whole{};  // of which the first `shape.rows` rows are kept
     MatrixShape shape{};
     Buffer memory{};
+    Buffer moments_memory{};  // without elements where none are kept
 
     [[nodiscard]] Tensor values() const {
       return memory.view(DType::f32, {shape.rows, shape.columns});
+    }
+
+    [[nodiscard]] Tensor moments() const {
+      return moments_memory.bytes() == 0
+                 ? Tensor()
+                 : moments_memory.view(DType::f32, {shape.rows, shape.columns});
     }
   };
 
@@ -33,8 +40,13 @@ class KeptMessages {
   void begin_step() { messages_.clear(); }
 
   // Keeps `matrix` (rows x columns, f32 or bf16, in the order of `stream`) if there is room: of the
-  // first matrix of a site and stage as many rows as fit, others whole or not at all.
-  void keep(StreamView stream, schedule::Site site, int stage, const Tensor& matrix);
+  // first matrix of a site and stage as many rows as fit, others whole or not at all. With them
+  // the second moments of its elements, if there are any.
+  void keep(StreamView stream,
+            schedule::Site site,
+            int stage,
+            const Tensor& matrix,
+            const Tensor& moments = {});
 
   // Elements of a site and stage.
   [[nodiscard]] std::size_t num_elements(schedule::Site site, int stage) const;

@@ -60,10 +60,11 @@ CodecSetting setting_for_part(CodecSetting setting, const KeptMessages::Message&
 MessageSums try_on(const KeptMessages::Message& message,
                    const CodecSetting& setting,
                    const Workers& workers) {
-  const std::unique_ptr<Codec> codec = make_codec(setting_for_part(setting, message),
-                                                  {{.name = "tried", .shape = message.shape}},
-                                                  kSeed,
-                                                  workers.device);
+  const std::unique_ptr<Codec> codec =
+      make_codec(setting_for_part(setting, message),
+                 {{.name = "tried", .shape = message.shape, .moments = message.moments()}},
+                 kSeed,
+                 workers.device);
   const Backing backing = backing_of(workers.device);
   const Shape shape{message.shape.rows, message.shape.columns};
   const Buffer decoded = make_buffer("tried", DType::f32, shape, backing);

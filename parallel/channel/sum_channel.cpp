@@ -68,7 +68,11 @@ void SumChannel::keep(const Keeping& keeping) const {
   for (const Parameter* parameter : bucket.holds) {
     if (parameter->shard.shape.rank() == 2) {
       const schedule::TransferClass members = gradient_class(*parameter, bucket, *options_.rank);
-      keeping.messages->keep(keeping.stream, members.site, members.stage, parameter->gradient);
+      keeping.messages->keep(keeping.stream,
+                             members.site,
+                             members.stage,
+                             parameter->gradient,
+                             parameter->second_moment);
     }
   }
 }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "compress/codec_traits.h"
 #include "core/check.h"
 #include "core/error.h"
 #include "parallel/predict/bucket_times.h"
@@ -68,6 +69,16 @@ std::string lack_of(const std::string& site, const MeshJob& job) {
              : "";
 }
 
+void require_fit(const std::string& key,
+                 const std::string& site,
+                 const CodecSetting& setting,
+                 const MeshJob& job) {
+  const std::string misfit = misfit_of(site, setting, job);
+  if (!misfit.empty()) {
+    throw ConfigError(fmt::format("compress.{}: {}", key, misfit));
+  }
+}
+
 void require_sites(const CompressConfig& config, const MeshJob& job) {
   const auto require = [&](const std::string& site, const std::string& key) {
     std::string lack = lack_of(site, job);
@@ -85,13 +96,21 @@ void require_sites(const CompressConfig& config, const MeshJob& job) {
   };
   for (const auto& [site, setting] : config.sites) {
     require(site, site);
+    require_fit(site, site, setting, job);
   }
   for (const auto& [site, candidates] : config.candidates) {
     require(site, site);
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      require_fit(fmt::format("{}.candidates.{}", site, i), site, candidates[i], job);
+    }
   }
   if (config.policy == CompressionPolicy::list) {
     for (std::size_t i = 0; i < config.classes.size(); ++i) {
-      require(config.classes[i].site, fmt::format("classes.{}.site", i));
+      const auto& [site, stage, phase, codec] = config.classes[i];
+      require(site, fmt::format("classes.{}.site", i));
+      if (codec) {
+        require_fit(fmt::format("classes.{}", i), site, *codec, job);
+      }
     }
   }
 }
@@ -258,6 +277,21 @@ std::vector<TransferClass> gather_classes(const MeshJob& job) {
     }
   }
   return classes;
+}
+
+std::string misfit_of(const std::string& site, const CodecSetting& setting, const MeshJob& job) {
+  if (!needs_moments(setting)) {
+    return "";
+  }
+  if (site != "data_gradient" && site != "embedding") {
+    return "units \"moments\" are of gradients; use units \"values\"";
+  }
+  return job.parallel.data_strategy.shares_updates()
+             ? fmt::format(
+                   "units \"moments\" need the optimizer's state on every data rank, which "
+                   "parallel.data_strategy {} shares out; use replicate, or units \"values\"",
+                   name_of(job.parallel.data_strategy))
+             : "";
 }
 
 CompressConfig without_lacking_sites(CompressConfig config, const MeshJob& job) {

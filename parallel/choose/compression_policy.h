@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "compress/compress_config.h"
@@ -16,6 +17,11 @@ namespace slackline {
 // Weights that passes gather, by the virtual stage that reads them; a codec is only given to them
 // by name. None where every rank has them all.
 [[nodiscard]] std::vector<schedule::TransferClass> gather_classes(const MeshJob& job);
+
+// Says what keeps a codec from the messages of a site in this layout; nothing where it fits them.
+[[nodiscard]] std::string misfit_of(const std::string& site,
+                                    const CodecSetting& setting,
+                                    const MeshJob& job);
 
 // Returns the config without the settings of sites that the layout lacks.
 [[nodiscard]] CompressConfig without_lacking_sites(CompressConfig config, const MeshJob& job);

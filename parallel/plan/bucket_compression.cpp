@@ -78,8 +78,9 @@ std::vector<CodecPart> matrix_parts(const std::vector<const Parameter*>& matrice
   parts.reserve(matrices.size());
   for (const Parameter* parameter : matrices) {
     const Shape& shape = parameter->shard.shape;
-    parts.push_back(
-        {.name = parameter->spec.name, .shape = {.rows = shape[0], .columns = shape[1]}});
+    parts.push_back({.name = parameter->spec.name,
+                     .shape = {.rows = shape[0], .columns = shape[1]},
+                     .moments = parameter->second_moment});
   }
   return parts;
 }

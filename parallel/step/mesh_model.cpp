@@ -64,6 +64,28 @@ std::vector<OptimizedTensor> optimized_pieces(const SyncPlan& plan,
   return tensors;
 }
 
+// Makes the optimizer of what this rank updates, and shows parameters that it updates as a whole
+// their second moments.
+AdamwOptimizer optimizer_of(const MeshModel::Options& options,
+                            const SyncPlan& plan,
+                            const BucketMemory& memory,
+                            Parameters& parameters) {
+  AdamwOptimizer optimizer(options.rehearsal ? std::vector<OptimizedTensor>()
+                                             : optimized_pieces(plan, memory, options.optimizer),
+                           options.optimizer,
+                           parameters.device());
+  for (std::size_t i = 0; i < optimizer.tensors().size(); ++i) {
+    const OptimizedTensor& tensor = optimizer.tensors()[i];
+    const OptimizerPiece& piece = plan.owned[i];
+    const Shape& shape = piece.parameter->shard.shape;
+    if (tensor.is_trained() && piece.range.count() == shape.num_elements()) {
+      parameters.at(piece.parameter->spec.name).second_moment =
+          optimizer.second_moment(tensor.name).reshaped(shape);
+    }
+  }
+  return optimizer;
+}
+
 std::vector<std::string> parameter_names(const ModelConfig& config) {
   std::vector<std::string> names;
   for (const ParameterSpec& spec : parameter_table(config)) {
@@ -89,6 +111,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
       memory_(parameters_,
               sync_plan_,
               options.rehearsal ? Backing::untouched : backing_of(stream_.device())),
+      optimizer_(optimizer_of(options, sync_plan_, memory_, parameters_)),
       channels_(
           {.plans = options.compression,
            .errors = options.codec_errors,
@@ -106,10 +129,6 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
           SyncExecutor::gather_channels(sync_plan_, memory_, groups, backing_of(stream_.device()))),
       executor_(parameters_, options.job.model, plan_.executor, groups, channels_),
       sync_(sync_plan_, memory_, groups, channels_),
-      optimizer_(options.rehearsal ? std::vector<OptimizedTensor>()
-                                   : optimized_pieces(sync_plan_, memory_, options.optimizer),
-                 options.optimizer,
-                 stream_.device()),
       agreement_(*groups.world, parameter_names(options.job.model)) {
   SL_CHECK_EQ(groups.world->size(), options.job.parallel.num_ranks());
   if (groups.staging != nullptr) {

@@ -176,10 +176,10 @@ class MeshModel {
   Parameters parameters_;
   SyncPlan sync_plan_;
   BucketMemory memory_;
+  AdamwOptimizer optimizer_;
   Channels channels_;
   PipelineExecutor executor_;
   SyncExecutor sync_;
-  AdamwOptimizer optimizer_;
   StepAgreement agreement_;
   Buffer tokens_;         // of the step's micro-batches, on a CUDA device
   Buffer pinned_tokens_;  // the same, on their way there: nothing waits for the stream

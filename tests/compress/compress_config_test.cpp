@@ -86,6 +86,8 @@ const std::vector<Written> kWritten = {
      R"("rounding": "stochastic"})"},
     {{.kind = CodecKind::quantize, .bits = 2, .scale = ScaleOf::tensor},
      R"({"codec": "quantize", "bits": 2, "scale": "tensor"})"},
+    {{.kind = CodecKind::quantize, .bits = 2, .scale = ScaleOf::both, .units = Units::moments},
+     R"({"codec": "quantize", "bits": 2, "scale": "both", "units": "moments"})"},
     {{.kind = CodecKind::cast}, R"({"codec": "cast"})"},
     {{.kind = CodecKind::cast, .error_feedback = ErrorFeedback::immediate, .always = true},
      R"({"codec": "cast", "error_feedback": "immediate", "always": true})"},
@@ -124,7 +126,7 @@ TEST_CASE("a setting's short text names codec and strength") {
   CHECK(short_text(kWritten[0].setting) == "low_rank 16");
   CHECK(short_text(kWritten[2].setting) == "top_k 0.1");
   CHECK(short_text(kWritten[5].setting) == "quantize 8");
-  CHECK(short_text(kWritten[9].setting) == "cast");
+  CHECK(short_text(kWritten[10].setting) == "cast");
 }
 
 TEST_CASE("an unknown codec is refused with the known ones") {
@@ -356,6 +358,9 @@ TEST_CASE("rounds take every codec, owe what it leaves out, and scale rows") {
   CHECK(unlike(refusal(R"({"outer": {"codec": "quantize", "bits": 2, "scale": "channel"}})"),
                "outer.scale",
                "\"group\"") == "");
+  CHECK(unlike(refusal(R"({"outer": {"codec": "quantize", "bits": 2, "units": "moments"}})"),
+               "outer.units",
+               "\"values\"") == "");
 }
 
 TEST_CASE("weights take codecs that leave nothing out, with scales of a row") {
@@ -375,6 +380,9 @@ TEST_CASE("weights take codecs that leave nothing out, with scales of a row") {
   CHECK(unlike(of_gather(R"("codec": "quantize", "bits": 8, "scale": "channel")"),
                "parameter_gather.scale",
                "group") == "");
+  CHECK(unlike(of_gather(R"("codec": "quantize", "bits": 8, "units": "moments")"),
+               "parameter_gather.units",
+               "values") == "");
   CHECK(unlike(of_gather(R"("codec": "cast")", "critical_path"),
                "parameter_gather",
                "does not choose for weights") == "");

@@ -214,6 +214,26 @@ TEST_CASE("every codec on every site trains over other layouts alike each time",
   }
 }
 
+TEST_CASE("gradients in units of moments train over every layout alike each time") {
+  for (const Layout& layout : kLayouts) {
+    if (layout.strategy != DataStrategy::replicate || layout.data == 1) {
+      continue;
+    }
+    for (const std::string site : {"data_gradient", "embedding"}) {
+      INFO(layout.name << ", " << site);
+      CodecSetting setting = quantize(2, ErrorFeedback::immediate, ScaleOf::both);
+      const MeshRun plain_units = compressed(run_of(layout), site, setting);
+      setting.units = Units::moments;
+      const MeshRun run = compressed(run_of(layout), site, setting);
+      const MeshRunResult first = run_mesh(run);
+      const MeshRunResult second = run_mesh(run);
+      REQUIRE(first.losses == second.losses);
+      REQUIRE(first.weights == second.weights);
+      REQUIRE(first.losses != run_mesh(plain_units).losses);
+    }
+  }
+}
+
 TEST_CASE("ranks send what the codecs' formulas say, to the byte") {
   for (const Layout& layout : kLayouts) {
     for (const std::string& site : sites_of(layout)) {

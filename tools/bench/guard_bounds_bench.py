@@ -26,8 +26,10 @@ SAMPLED_EVERY = 25
 FIRST_SEED = 1
 
 
-def integers(bits, scale, error_feedback="immediate"):
-    return {"codec": "quantize", "bits": bits, "scale": scale, "error_feedback": error_feedback}
+def integers(bits, scale, error_feedback="immediate", units="values"):
+    return {
+        "codec": "quantize", "bits": bits, "scale": scale, "units": units, "error_feedback": error_feedback,
+    }
 
 
 def sums(gradients, table=None):
@@ -55,6 +57,9 @@ ROWS = {
     "sums int4, scales of rows and columns": sums(integers(4, "both")),
     "sums int3, scales of rows and columns": sums(integers(3, "both")),
     "sums int2, scales of rows and columns": sums(integers(2, "both")),
+    "sums int4, scales of rows and columns, moments": sums(integers(4, "both", units="moments")),
+    "sums int3, scales of rows and columns, moments": sums(integers(3, "both", units="moments")),
+    "sums int2, scales of rows and columns, moments": sums(integers(2, "both", units="moments")),
     "sums low_rank 32": low_rank(32),
     "sums low_rank 16": low_rank(16),
     "sums low_rank 8": low_rank(8),

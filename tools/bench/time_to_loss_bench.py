@@ -48,8 +48,8 @@ def both(codec, table=None):
     return {"policy": "all", "data_gradient": codec, "embedding": table or codec}
 
 
-def integers(bits, scale):
-    return {"codec": "quantize", "bits": bits, "scale": scale, "error_feedback": "immediate"}
+def integers(bits, scale, units="values"):
+    return {"codec": "quantize", "bits": bits, "scale": scale, "units": units, "error_feedback": "immediate"}
 
 
 OURS = {
@@ -58,6 +58,7 @@ OURS = {
     "int8": both(integers(8, "channel"), integers(8, "token")),
     "int4": both(integers(4, "channel"), integers(4, "token")),
     "int2": both(integers(2, "both")),
+    "int2, moments": both(integers(2, "both", "moments")),
     "low_rank 16": both(low_rank(16)),
     "low_rank 4": both(low_rank(4)),
     "top_k 1 %": both({"codec": "top_k", "ratio": 0.01, "values": "bf16", "error_feedback": "immediate"}),

@@ -31,10 +31,28 @@ void require_coded_table(const PlanHistory& plans, const MeshJob& job) {
   }
 }
 
+std::string misfit_of(const PlanHistory& plans, const MeshJob& job) {
+  for (const PlanFromStep& row : plans) {
+    for (const CompressionPlan::Class& one : row.plan.classes) {
+      if (!one.codec) {
+        continue;
+      }
+      std::string misfit = misfit_of(schedule::site_name(one.members.site), *one.codec, job);
+      if (!misfit.empty()) {
+        return fmt::format("class {}: {}", schedule::class_text(one.members), misfit);
+      }
+    }
+  }
+  return "";
+}
+
 PlanHistory replayed(const std::string& path, const MeshJob& job) {
   try {
     PlanHistory plans = read_plan_file(path, compressible_classes(job), gather_classes(job));
     require_coded_table(plans, job);
+    if (const std::string misfit = misfit_of(plans, job); !misfit.empty()) {
+      throw ConfigError(misfit);
+    }
     return plans;
   } catch (const FileError& problem) {
     throw ConfigError(fmt::format("compress.plan: {}", problem.what()));
@@ -45,7 +63,9 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
 
 }  // namespace
 
-StoredPlans resumed_plans(const PlanHistory& of_config, const std::string& document) {
+StoredPlans resumed_plans(const PlanHistory& of_config,
+                          const std::string& document,
+                          const MeshJob& job) {
   if (document.empty()) {
     return {.plans = of_config};
   }
@@ -55,7 +75,8 @@ StoredPlans resumed_plans(const PlanHistory& of_config, const std::string& docum
                       stored.plans.front().plan.members() == classes;
   const bool guarded = stored.plans.size() > of_config.size() &&
                        std::equal(of_config.begin(), of_config.end(), stored.plans.begin());
-  return chosen || guarded ? stored : StoredPlans{.plans = of_config};
+  const bool continues = (chosen || guarded) && misfit_of(stored.plans, job).empty();
+  return continues ? stored : StoredPlans{.plans = of_config};
 }
 
 PlanHistory compression_plans(const PlanJob& job, const LinkSpeeds& links) {

@@ -25,7 +25,10 @@ inline constexpr std::int64_t kFirstChosenStep = 3;
 
 // Returns what a resumed run goes on with: the plans of the checkpoint's document where policy
 // critical_path made them and still holds, whatever it would choose now, and where they are the
-// config's and what a guard has made of them since; else the config's.
-[[nodiscard]] StoredPlans resumed_plans(const PlanHistory& of_config, const std::string& document);
+// config's and what a guard has made of them since; else, and where their codecs do not fit this
+// layout, the config's.
+[[nodiscard]] StoredPlans resumed_plans(const PlanHistory& of_config,
+                                        const std::string& document,
+                                        const MeshJob& job);
 
 }  // namespace slackline

@@ -114,7 +114,8 @@ bool fits_run(const PlanJob& job, const DataStrategy& strategy) {
   // A choice needs sums at a step's end.
   const bool chooses_sums = compress.policy == CompressionPolicy::critical_path &&
                             (codes("data_gradient") || codes("embedding"));
-  return (!codes("embedding") || strategy.codes_table(job.mesh.parallel.pipeline)) &&
+  return (!compresses || !strategy.shares_updates() || !needs_moments(compress)) &&
+         (!codes("embedding") || strategy.codes_table(job.mesh.parallel.pipeline)) &&
          (!chooses_sums || strategy.gradients != Extent::global) &&
          (!codes("parameter_gather") || strategy.parameters != Extent::none) &&
          (!job.cuda_graphs || !strategy.shares_passes());

@@ -92,7 +92,8 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
   start.skips = start.checkpoint->skips();
   if (has_stages_of(*start.checkpoint, config)) {
     start.compression = reading(fmt::format("{}/{}", path, kManifestName), [&] {
-      return resumed_plans(start.compression.plans, start.checkpoint->documents().plan);
+      return resumed_plans(
+          start.compression.plans, start.checkpoint->documents().plan, config.mesh_job());
     });
   }
   const std::string& rounds = start.checkpoint->documents().outer;

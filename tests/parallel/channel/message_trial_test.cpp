@@ -111,6 +111,32 @@ TEST_CASE("errors are of what all ranks have kept together") {
   CHECK(errors[0].relative_error == Approx(2.0 / std::sqrt(20.0 + 4.0)).epsilon(1e-3));
 }
 
+TEST_CASE("a candidate in units of moments is tried with the moments of the kept elements") {
+  const auto size = [](auto r, auto c) { return 1.0 - 0.1 * static_cast<double>((r + c) % 7); };
+  const Matrix values(32, 32, [&](auto r, auto c) { return -size(r, c); });
+  const Matrix moments(32, 32, [&](auto r, auto c) { return size(r, c) * size(r, c); });
+  CodecSetting plain{.kind = CodecKind::quantize, .bits = 2, .scale = ScaleOf::token};
+  CodecSetting in_moments = plain;
+  in_moments.units = Units::moments;
+  std::vector<CodecError> errors;
+  run_local_ranks(1, WorldOptions{}, [&](Communicator& world) {
+    Stream stream({.name = "test", .num_threads = 1});
+    KeptMessages messages;
+    messages.keep(stream, Site::data_gradient, 1, values.values(), moments.values());
+    stream.synchronize();
+    errors = try_candidates(messages,
+                            {{Site::data_gradient, {plain, in_moments}}},
+                            compressible_classes(job()),
+                            {1, Device::cpu},
+                            world);
+  });
+  REQUIRE(errors.size() == 2);
+  // Levels are 0, half and all of the largest; in units of moments elements are alike, but for
+  // what the floor of units adds to each, a 1024th of their mean size.
+  CHECK(errors[0].relative_error > 0.1);
+  CHECK(errors[1].relative_error < 0.01);
+}
+
 TEST_CASE("of a part of a message low_rank has the same share of its directions") {
   // The first 256 rows of 4096 x 4096 are kept: 32 directions of the whole are two of theirs.
   const MeshJob whole = [] {

@@ -289,6 +289,30 @@ TEST_CASE("policy none compresses nothing, whatever is set") {
   CHECK(plans[0].plan.classes.size() == 7);
 }
 
+TEST_CASE("units of moments are for gradients of ranks that have the optimizer's state") {
+  using Catch::Contains;
+  const std::string all = R"({"policy": "all", ")";
+  const std::string moments = R"(": {"codec": "quantize", "bits": 2, "units": "moments"}})";
+  const MeshJob whole = job_of({.pipeline = 2, .data = 2}, 4);
+  CHECK(refusal(all + "data_gradient" + moments, whole) == "accepted");
+  CHECK(refusal(all + "embedding" + moments, whole) == "accepted");
+  CHECK_THAT(refusal(all + "pipeline_backward" + moments, whole),
+             Catch::StartsWith("compress.pipeline_backward: ") && Contains("are of gradients"));
+  const MeshJob sharded =
+      job_of({.pipeline = 2, .data = 2, .data_strategy = DataStrategy::zero1}, 4);
+  CHECK_THAT(refusal(all + "data_gradient" + moments, sharded),
+             Catch::StartsWith("compress.data_gradient: ") && Contains("zero1 shares out"));
+  CHECK_THAT(refusal(R"({"policy": "list", "classes": [{"site": "embedding", "codec": )"
+                     R"({"codec": "quantize", "bits": 2, "units": "moments"}}]})",
+                     sharded),
+             Catch::StartsWith("compress.classes.0: "));
+  CHECK_THAT(
+      refusal(R"({"policy": "critical_path", "data_gradient": {"candidates": )"
+              R"([{"codec": "cast"}, {"codec": "quantize", "bits": 2, "units": "moments"}]}})",
+              sharded),
+      Catch::StartsWith("compress.data_gradient.candidates.1: "));
+}
+
 TEST_CASE("a site or class that the layout lacks is a config error that says why") {
   using Catch::Contains;
   const MeshJob alone = job_of({}, 4);

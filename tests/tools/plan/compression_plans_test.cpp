@@ -234,6 +234,7 @@ TEST_CASE("a checkpoint's plans of critical_path go on, whatever the config woul
   const PlanHistory slow = of_link(1e4);
   const PlanHistory fast = of_link(1e12);
   REQUIRE(slow != fast);
+  const PlanJob job = job_of({"compress.policy=critical_path"});
   CodecErrors errors;
   errors.note_trial({.members = slow[0].plan.classes[0].members,
                      .codec = {.kind = CodecKind::cast},
@@ -241,30 +242,51 @@ TEST_CASE("a checkpoint's plans of critical_path go on, whatever the config woul
   PlanHistory chosen = slow;
   chosen.push_back({.from_step = 3, .plan = fast[0].plan});
   for (const PlanHistory& plans : {slow, chosen}) {
-    const StoredPlans resumed = resumed_plans(fast, plan_document(plans.back(), plans, errors));
+    const StoredPlans resumed =
+        resumed_plans(fast, plan_document(plans.back(), plans, errors), job.mesh);
     CHECK(resumed.plans == plans);
     CHECK(resumed.errors == errors);
   }
   // Plans of another policy, or of another layout, do not go on.
   const PlanHistory none = compression_plans(job_of({}));
-  CHECK(resumed_plans(none, plan_document(chosen.back(), chosen, errors)).plans == none);
-  CHECK(resumed_plans(fast, plan_document(none.back(), none, {})).plans == fast);
+  CHECK(resumed_plans(none, plan_document(chosen.back(), chosen, errors), job.mesh).plans == none);
+  CHECK(resumed_plans(fast, plan_document(none.back(), none, {}), job.mesh).plans == fast);
   const PlanHistory other =
       compression_plans(job_of({"compress.policy=critical_path", "parallel.pipeline=2"}));
-  CHECK(resumed_plans(other, plan_document(chosen.back(), chosen, errors)).plans == other);
-  CHECK(resumed_plans(fast, "").plans == fast);
+  CHECK(resumed_plans(other, plan_document(chosen.back(), chosen, errors), job.mesh).plans ==
+        other);
+  CHECK(resumed_plans(fast, "", job.mesh).plans == fast);
+}
+
+TEST_CASE("a plan in units of moments does not go on where ranks share out the moments") {
+  const std::vector<std::string> policy = {"compress.policy=critical_path", "parallel.data=2"};
+  const PlanJob job = job_of(policy);
+  PlanHistory chosen = compression_plans(job);
+  chosen.push_back({.from_step = 3, .plan = chosen.back().plan});
+  for (CompressionPlan::Class& row : chosen.back().plan.classes) {
+    if (row.members.site == schedule::Site::data_gradient) {
+      row.codec = {.kind = CodecKind::quantize, .bits = 2, .units = Units::moments};
+    }
+  }
+  const std::string document = plan_document(chosen.back(), chosen, {});
+  CHECK(resumed_plans(compression_plans(job), document, job.mesh).plans == chosen);
+  const PlanJob sharded =
+      job_of({"compress.policy=critical_path", "parallel.data=2", "parallel.data_strategy=zero1"});
+  const PlanHistory anew = compression_plans(sharded);
+  CHECK(resumed_plans(anew, document, sharded.mesh).plans == anew);
 }
 
 TEST_CASE("plans that a guard has changed go on as long as the config makes what they began with") {
-  const PlanHistory begun = compression_plans(job_of({"compress.policy=optimus_cc"}));
+  const PlanJob job = job_of({"compress.policy=optimus_cc"});
+  const PlanHistory begun = compression_plans(job);
   PlanHistory guarded = begun;
   guarded.push_back({.from_step = 9, .plan = begun.back().plan});
   guarded.back().plan.classes[0].reason = "guard: from step 9";
   const std::string document = plan_document(guarded.back(), guarded, {});
-  CHECK(resumed_plans(begun, document).plans == guarded);
+  CHECK(resumed_plans(begun, document, job.mesh).plans == guarded);
   const PlanHistory changed =
       compression_plans(job_of({"compress.policy=optimus_cc", "compress.stages=1"}));
-  CHECK(resumed_plans(changed, document).plans == changed);
+  CHECK(resumed_plans(changed, document, job.mesh).plans == changed);
 }
 
 }  // namespace slackline

@@ -72,6 +72,26 @@ TEST_CASE("a compressed run that is resumed is the run that was not stopped, bit
   REQUIRE(run.metric("loss", "rest") == std::vector<double>(whole.begin() + 3, whole.end()));
 }
 
+TEST_CASE("a run that codes in units of moments is the run that was not stopped") {
+  const TrainingRun run;
+  const std::vector<std::string> job =
+      with(kMesh,
+           {"parallel.tensor=2",
+            "run.steps=6",
+            "compress.policy=all",
+            R"(compress.data_gradient={"codec": "quantize", "bits": 2, "scale": "both",
+               "units": "moments", "error_feedback": "immediate"})",
+            R"(compress.embedding={"codec": "quantize", "bits": 4, "scale": "token",
+               "units": "moments", "error_feedback": "immediate"})"});
+  const std::vector<std::string> ranks = {"--ranks", "8"};
+  require_done(run.train(with(job, {"run.save_every=3"}), ranks));
+  require_done(run.train(
+      with(with(job, in(run, "rest")), {"checkpoint.resume_from=" + run.checkpoint(3)}), ranks));
+  REQUIRE(run.weights_sha256(run.checkpoint(6, "rest")) == run.weights_sha256(run.checkpoint(6)));
+  const std::vector<double> whole = run.metric("loss");
+  REQUIRE(run.metric("loss", "rest") == std::vector<double>(whole.begin() + 3, whole.end()));
+}
+
 TEST_CASE("a run that codes sums of passes is the run that was not stopped when it is resumed") {
   const TrainingRun run;
   for (const std::string codec :

@@ -203,6 +203,9 @@ CODECS = [
         codec("quantize", "lazy", bits=4, scale="both", rounding="stochastic"),
         codec("quantize", "immediate", bits=2, scale="both"),
         codec("quantize", "immediate", bits=2, scale="both"))}),
+    Configuration("quantize_moments", 4, {**P2D2, **sites(
+        gradient=codec("quantize", "immediate", bits=2, scale="both", units="moments"),
+        embedding=codec("quantize", "immediate", bits=4, scale="token", units="moments"))}),
     Configuration("sums_of_passes", 4, {
         **mesh(1, 1, 4, group=2, data_strategy="IGG"),
         **sites(gradient=codec("quantize", "immediate", bits=4, scale="channel"))}),

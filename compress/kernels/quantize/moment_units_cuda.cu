@@ -1,0 +1,70 @@
+#include "compress/kernels/quantize/moment_units.h"
+#include "core/cuda/map.h"
+
+namespace slackline::cuda {
+
+namespace {
+
+struct Quotient {
+  float floor;
+
+  __device__ float operator()(float value, float moment) const {
+    return __fdiv_rn(value, sqrtf(moment) + floor);
+  }
+};
+
+template <Update update>
+struct Product {
+  float floor;
+
+  // `before` is what the result takes the place of.
+  __device__ float operator()(float before, float value, float moment) const {
+    const float unit = sqrtf(moment) + floor;
+    return update == Update::write ? value * unit
+           : update == Update::add ? fmaf(value, unit, before)
+                                   : fmaf(-value, unit, before);
+  }
+};
+
+template <Update update>
+void multiply(StreamView stream, const Tensor& y, const MomentUnits& units, const Tensor& out) {
+  auto* to = out.data<float>();
+  map_elements(stream,
+               Product<update>{units.floor},
+               y.num_elements(),
+               to,
+               static_cast<const float*>(to),
+               static_cast<const float*>(y.data<float>()),
+               static_cast<const float*>(units.moments.data<float>()));
+}
+
+}  // namespace
+
+void divide_by_units(StreamView stream,
+                     const Tensor& x,
+                     const MomentUnits& units,
+                     const Tensor& to) {
+  map_elements(stream,
+               Quotient{units.floor},
+               x.num_elements(),
+               to.data<float>(),
+               static_cast<const float*>(x.data<float>()),
+               static_cast<const float*>(units.moments.data<float>()));
+}
+
+void multiply_by_units(StreamView stream,
+                       const Tensor& y,
+                       const MomentUnits& units,
+                       const Tensor& out,
+                       Update update) {
+  switch (update) {
+    case Update::write:
+      return multiply<Update::write>(stream, y, units, out);
+    case Update::add:
+      return multiply<Update::add>(stream, y, units, out);
+    case Update::subtract:
+      return multiply<Update::subtract>(stream, y, units, out);
+  }
+}
+
+}  // namespace slackline::cuda
