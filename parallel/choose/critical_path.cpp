@@ -47,19 +47,14 @@ CodecSetting integers(int bits, ScaleOf scale, ErrorFeedback feedback) {
   return {.kind = CodecKind::quantize, .error_feedback = feedback, .bits = bits, .scale = scale};
 }
 
-std::vector<CodecSetting> default_sums(const MeshJob& job, ScaleOf scale) {
+std::vector<CodecSetting> default_sums(int hidden, ScaleOf scale) {
   constexpr ErrorFeedback kOwed = ErrorFeedback::immediate;
   std::vector<CodecSetting> sums = {{.kind = CodecKind::cast, .error_feedback = kOwed},
                                     integers(8, scale, kOwed),
                                     integers(4, scale, kOwed)};
-  if (!job.parallel.data_strategy.shares_updates()) {  // every data rank has all moments
-    sums.push_back(integers(2, ScaleOf::both, kOwed));
-    sums.back().units = Units::moments;
-  }
   for (const int parts : kPartsOfWidth) {
-    const CodecSetting low_rank{.error_feedback = kOwed,
-                                .rank = std::max(1, job.model.hidden / parts),
-                                .factors = DType::bf16};
+    const CodecSetting low_rank{
+        .error_feedback = kOwed, .rank = std::max(1, hidden / parts), .factors = DType::bf16};
     if (low_rank != sums.back()) {  // narrow models have fewer ranks than parts
       sums.push_back(low_rank);
     }
@@ -69,16 +64,15 @@ std::vector<CodecSetting> default_sums(const MeshJob& job, ScaleOf scale) {
 
 // Elements share a scale where they are alike: those of a token of a boundary's message; those of
 // an output of a layer's gradient, whose columns are outputs (queries, keys and values side by
-// side among them); those of a token of the table. In units of moments all are alike but for their
-// row and column.
-std::map<Site, std::vector<CodecSetting>> default_candidates(const MeshJob& job) {
+// side among them); those of a token of the table.
+std::map<Site, std::vector<CodecSetting>> default_candidates(int hidden) {
   const std::vector<CodecSetting> messages = {{.kind = CodecKind::cast},
                                               integers(8, ScaleOf::token, ErrorFeedback::none),
                                               integers(4, ScaleOf::token, ErrorFeedback::none)};
   return {{Site::pipeline_forward, messages},
           {Site::pipeline_backward, messages},
-          {Site::data_gradient, default_sums(job, ScaleOf::channel)},
-          {Site::embedding, default_sums(job, ScaleOf::token)}};
+          {Site::data_gradient, default_sums(hidden, ScaleOf::channel)},
+          {Site::embedding, default_sums(hidden, ScaleOf::token)}};
 }
 
 // Settings that lose about as much of any message, and at most this share: they serve before
@@ -388,7 +382,7 @@ std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& co
                                                         const MeshJob& job) {
   std::map<Site, std::vector<CodecSetting>> candidates;
   const bool any = !config.sites.empty() || !config.candidates.empty();
-  const std::map<Site, std::vector<CodecSetting>> defaults = default_candidates(job);
+  const std::map<Site, std::vector<CodecSetting>> defaults = default_candidates(job.model.hidden);
   for (const TransferClass& members : compressible_classes(job)) {
     if (job.parallel.sums_in_passes() && schedule::is_once_a_step(members.phase)) {
       continue;  // not built: what a step wins by them

@@ -28,11 +28,8 @@ double lost_in_force(const CodecSetting& codec, double tried) {
 
 double error_bound(const TransferClass& members, const CodecSetting& codec, double of_site) {
   constexpr double kForLeftOut = 0.2;
-  constexpr double kInMoments = 2.0;
   const bool is_sum = schedule::is_once_a_step(members.phase);
-  return is_sum && leaves_out_again(codec) ? kForLeftOut * of_site
-         : needs_moments(codec)            ? kInMoments * of_site
-                                           : of_site;
+  return is_sum && leaves_out_again(codec) ? kForLeftOut * of_site : of_site;
 }
 
 void CodecErrors::note(std::vector<CodecError>& list, const CodecError& error) {

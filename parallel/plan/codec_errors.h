@@ -19,11 +19,9 @@ struct CodecError {
 };
 
 // Returns what a codec may lose of a class's messages, or owe of them, where `of_site` is the bound
-// of its site: that much, but a fifth of it where sums leave things out with error feedback, and
-// twice as much in units of moments. Integers owe another rounding after each step, low ranks the
-// same directions again, and for a share that is owed the loss of training suffers so much more.
-// What is lost in units of moments is lost of large elements first, whose updates are no larger
-// than others' (docs/results/quality.md).
+// of its site: that much, but a fifth of it where sums leave things out with error feedback.
+// Integers owe another rounding after each step, low ranks the same directions again, and for a
+// share that is owed the loss of training suffers so much more (docs/results/quality.md).
 [[nodiscard]] double error_bound(const schedule::TransferClass& members,
                                  const CodecSetting& codec,
                                  double of_site);

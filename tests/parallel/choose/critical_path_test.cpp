@@ -231,18 +231,6 @@ TEST_CASE("candidates follow the width of the model") {
   CHECK(ranks(16) == std::vector<int>{4, 2, 1});
 }
 
-TEST_CASE("2 bits in units of moments are a candidate where every data rank has the moments") {
-  const auto has_moments = [](const ParallelConfig& parallel) {
-    const auto candidates = candidates_of(read(kPolicy), job_of(parallel));
-    return std::ranges::any_of(candidates.at(Site::data_gradient), [](const CodecSetting& setting) {
-      return setting.units == Units::moments && setting.bits == 2 &&
-             setting.error_feedback == ErrorFeedback::immediate;
-    });
-  };
-  CHECK(has_moments({.data = 2}));
-  CHECK_FALSE(has_moments({.data = 2, .data_strategy = DataStrategy::zero1}));
-}
-
 TEST_CASE("before steps are measured, what waits for sure goes by 8-bit integers") {
   const auto early = [](double bytes_per_second, const std::string& section) {
     return plans_before_measuring(read(section), job_of(kMesh), cluster_of(bytes_per_second));

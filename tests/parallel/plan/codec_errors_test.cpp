@@ -73,13 +73,6 @@ TEST_CASE("sums that leave the same out again may owe a fifth of the bound of th
   CHECK(bound(kForward, kRank, ErrorFeedback::immediate) == 0.5);
 }
 
-TEST_CASE("codecs in units of moments may lose twice the bound of their site") {
-  CodecSetting moments = kBits;
-  moments.units = Units::moments;
-  CHECK(error_bound(kFirst, moments, 0.3) == 0.6);
-  CHECK(error_bound(kFirst, kBits, 0.3) == 0.3);
-}
-
 TEST_CASE("a sample is what is compared with bounds, and changes no order of codecs") {
   CodecErrors errors;
   errors.note_trial({.members = kFirst, .codec = kRank, .relative_error = 0.25});
