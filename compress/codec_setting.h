@@ -23,9 +23,9 @@ enum class ErrorFeedback { none, immediate, lazy };
 
 enum class Rounding { nearest, stochastic };
 
-// What elements of a message are measured in.
-//   values   as they are
-//   moments  gradients: the root of AdamW's second moment, by which it divides them
+// The unit in which an element of a message counts.
+//   values   1
+//   moments  of a gradient: the root of its second moment, by which AdamW divides it
 enum class Units { values, moments };
 
 // How one site's transfers are compressed. Fields of other kinds than `kind` mean nothing.

@@ -138,7 +138,8 @@ void check_policy(const JsonReader& section, const CompressConfig& config) {
   }
 }
 
-void require_row_scales(const JsonReader& section, const CodecSetting& setting) {
+// Refuses settings of whole matrices of gradients for shares of weights.
+void require_fit_for_shares(const JsonReader& section, const CodecSetting& setting) {
   if (setting.scale != ScaleOf::group && setting.scale != ScaleOf::tensor) {
     section.fail("scale", "must be \"group\" or \"tensor\": a share of weights has no columns");
   }
@@ -166,14 +167,14 @@ CodecSetting read_gather_setting(JsonReader& section) {
     section.fail("error_feedback",
                  "must be \"none\": weights are sent anew each time, and nothing is owed");
   }
-  require_row_scales(section, setting);
+  require_fit_for_shares(section, setting);
   return setting;
 }
 
 CodecSetting read_round_setting(JsonReader& section) {
   const CodecSetting setting = read_codec_setting(
       section, {.error_feedback = ErrorFeedback::immediate, .scale = ScaleOf::group});
-  require_row_scales(section, setting);
+  require_fit_for_shares(section, setting);
   return setting;
 }
 

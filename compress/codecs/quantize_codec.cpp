@@ -31,8 +31,8 @@ QuantizedFormat format_of(const CodecSetting& setting) {
   return {.bits = setting.bits, .shared = setting.scale, .group = setting.group};
 }
 
-// Keeps nothing from message to message; in units of moments those of the message encoded last,
-// which stand for all messages of that sum.
+// Keeps nothing from message to message but units of moments: those of the message encoded last
+// are those of all messages of its sum.
 class QuantizeCodec final : public Codec {
  public:
   QuantizeCodec(const CodecSetting& setting, std::vector<CodecPart> parts)
@@ -140,7 +140,7 @@ class QuantizeCodec final : public Codec {
                                  {shape.rows, format_.row_bytes(shape.columns)})};
   }
 
-  // What is quantized in place of it: quotients, of its own units.
+  // Makes quotients in units of moments, which are quantized in place of the values.
   [[nodiscard]] Quantize in_units(StreamView stream,
                                   std::size_t m,
                                   const Quantize& args,

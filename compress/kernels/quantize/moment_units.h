@@ -1,11 +1,8 @@
 #pragma once
 
-#include <cstddef>
-
 #include "compress/kernels/quantize/quantize.h"
 #include "core/tensor/stream.h"
 #include "core/tensor/tensor.h"
-#include "core/tensor/workers.h"
 
 namespace slackline {
 
