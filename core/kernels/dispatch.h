@@ -16,7 +16,7 @@ namespace slackline {
 
 // Tells the rehearsal device how much an op would compute: the ops that a step's time goes into.
 inline void rehearse(StreamView stream, double operations) {
-  if (stream.device() == Device::rehearsal) {
+  if (stream.rehearsal() != nullptr) {
     stream.rehearsal()->work(operations);
   }
 }

@@ -81,7 +81,7 @@ Tensor Buffer::view(DType dtype, Shape shape, std::size_t offset) const {
 }
 
 void Buffer::fill_zero() {
-  if (bytes_ == 0) {
+  if (bytes_ == 0 || device() == Device::rehearsal) {
     return;
   }
   if (device() == Device::cuda) {

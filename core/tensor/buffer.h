@@ -16,7 +16,15 @@ enum class Backing { memory, untouched, cuda, pinned };
 
 // What ops of a device work on.
 [[nodiscard]] constexpr Backing backing_of(Device device) {
-  return device == Device::cuda ? Backing::cuda : Backing::memory;
+  switch (device) {
+    case Device::cpu:
+      return Backing::memory;
+    case Device::cuda:
+      return Backing::cuda;
+    case Device::rehearsal:
+      break;
+  }
+  return Backing::untouched;
 }
 
 // What a buffer does with its memory at its end.
@@ -42,7 +50,14 @@ class Buffer {
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
   [[nodiscard]] Device device() const {
-    return memory_.get_deleter().backing == Backing::cuda ? Device::cuda : Device::cpu;
+    switch (memory_.get_deleter().backing) {
+      case Backing::cuda:
+        return Device::cuda;
+      case Backing::untouched:
+        return Device::rehearsal;
+      default:
+        return Device::cpu;
+    }
   }
 
   [[nodiscard]] std::byte* data() const { return memory_.get(); }
@@ -50,7 +65,7 @@ class Buffer {
   // View of `shape` elements starting `offset` bytes in. REQUIRES: it fits.
   [[nodiscard]] Tensor view(DType dtype, Shape shape, std::size_t offset = 0) const;
 
-  // Done when the call returns.
+  // Done when the call returns. Untouched memory stays so: nobody reads it.
   void fill_zero();
 
  private:

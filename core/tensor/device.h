@@ -7,7 +7,7 @@ namespace slackline {
 enum class Device {
   cpu,
   cuda,
-  rehearsal,  // ops take time and compute nothing (core/rehearsal_clock.h); memory is the host's
+  rehearsal,  // ops compute nothing; its memory is addresses of the host
 };
 
 [[nodiscard]] constexpr std::string_view name_of(Device device) {

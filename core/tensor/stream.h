@@ -5,6 +5,7 @@
 
 #include "core/cuda/cuda_stream.h"
 #include "core/tensor/arena.h"
+#include "core/tensor/buffer.h"
 #include "core/tensor/device.h"
 #include "core/threads/thread_pool.h"
 
@@ -21,25 +22,23 @@ class Stream {
  public:
   struct Options {
     std::string name = "compute";
-    Device device = Device::cpu;  // where rehearsal is null
+    Device device = Device::cpu;
     int num_threads = 1;
-    std::size_t workspace_bytes = 0;      // scratch of the ops; from the memory plan
-    Profile* profile = nullptr;           // where ranges are recorded; may be null; not owned
-    RehearsalClock* rehearsal = nullptr;  // makes it a stream of the rehearsal device; not owned
+    std::size_t workspace_bytes = 0;  // scratch of the ops; from the memory plan
+    Profile* profile = nullptr;       // where ranges are recorded; may be null; not owned
+    // Makes it a stream of the rehearsal device, where ops take no time without one; not owned.
+    RehearsalClock* rehearsal = nullptr;
   };
 
   explicit Stream(const Options& options)
-      : cuda_(options.device == Device::cuda ? std::make_unique<CudaStream>() : nullptr),
+      : device_(options.rehearsal != nullptr ? Device::rehearsal : options.device),
+        cuda_(device_ == Device::cuda ? std::make_unique<CudaStream>() : nullptr),
         pool_(options.num_threads),
-        workspace_(options.name + " workspace",
-                   options.workspace_bytes,
-                   cuda_ ? Backing::cuda : Backing::memory),
+        workspace_(options.name + " workspace", options.workspace_bytes, backing_of(device_)),
         profile_(options.profile),
         rehearsal_(options.rehearsal) {}
 
-  [[nodiscard]] Device device() const {
-    return rehearsal_ != nullptr ? Device::rehearsal : cuda_ ? Device::cuda : Device::cpu;
-  }
+  [[nodiscard]] Device device() const { return device_; }
 
   // Blocks until ops that were submitted are done.
   void synchronize() const {
@@ -57,10 +56,11 @@ class Stream {
 
   [[nodiscard]] Profile* profile() const { return profile_; }
 
-  // Null on other devices.
+  // Null on other devices, and where ops take no time.
   [[nodiscard]] RehearsalClock* rehearsal() const { return rehearsal_; }
 
  private:
+  Device device_;
   std::unique_ptr<CudaStream> cuda_;  // null on other devices; outlives the workspace
   ThreadPool pool_;
   Arena workspace_;

@@ -8,18 +8,17 @@ namespace slackline {
 
 BoundaryCodec::BoundaryCodec(const BoundaryEnd& end, const ChannelCodecs& maker)
     : end_(end),
-      widens_(widens(end) && maker.touch_values()),
+      widens_(widens(end)),
       codec_(maker.make({.setting = end.setting,
                          .parts = boundary_parts(end),
                          .shape = {end.shape.rows, end.shape.columns},
                          .seed = end.seed,
                          .device = end.device})),
-      residuals_(end.side == BoundaryEnd::Side::sends && maker.touch_values()
-                     ? end.setting.error_feedback
-                     : ErrorFeedback::none,
-                 boundary_parts(end),
-                 end.num_micro_batches,
-                 end.device) {}
+      residuals_(
+          end.side == BoundaryEnd::Side::sends ? end.setting.error_feedback : ErrorFeedback::none,
+          boundary_parts(end),
+          end.num_micro_batches,
+          end.device) {}
 
 Tensor BoundaryCodec::as_matrix(const Tensor& share) const {
   return share.reshaped({end_.shape.rows, end_.shape.columns});

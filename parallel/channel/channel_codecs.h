@@ -30,9 +30,6 @@ class ChannelCodecs {
   [[nodiscard]] virtual std::unique_ptr<Codec> make(const Coded& coded) const {
     return make_codec(coded.setting, coded.parts, coded.seed, coded.device);
   }
-
-  // Whether values are read and written: else no residual is kept and nothing is widened.
-  [[nodiscard]] virtual bool touch_values() const { return true; }
 };
 
 }  // namespace slackline

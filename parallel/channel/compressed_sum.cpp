@@ -62,10 +62,7 @@ std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, const ChannelCodecs& 
 CompressedSum::CompressedSum(const CodedSum& sum, const ChannelCodecs& maker)
     : plan_(sum),
       codec_(codec_for(sum, matrix_parts(sum.matrices), maker)),
-      residuals_(maker.touch_values() ? sum.setting.error_feedback : ErrorFeedback::none,
-                 matrix_parts(sum.matrices),
-                 1,
-                 device_of(sum)) {
+      residuals_(sum.setting.error_feedback, matrix_parts(sum.matrices), 1, device_of(sum)) {
   for (const Parameter* parameter : sum.matrices) {
     gradients_.push_back(parameter->gradient);
   }

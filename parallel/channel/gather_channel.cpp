@@ -35,7 +35,6 @@ Tensor GatherFrames::row(std::size_t slot, std::size_t first, std::size_t bytes)
 void GatherChannel::obey(const CompressionPlan& plan, const ChannelCodecs& maker) {
   coded_ = coded_gather(*options_.plan, options_.bucket, plan);
   by_length_.clear();
-  touches_values_ = maker.touch_values();
   if (!coded_) {
     return;
   }
@@ -109,9 +108,7 @@ void GatherChannel::encode(StreamView stream, const MessageKey& key, std::size_t
   Tensor values = as_matrix(own);
   if (own.dtype() != DType::f32) {
     values = scratch.allocate(DType::f32, values.shape());
-    if (touches_values_) {
-      cast(stream, as_matrix(own), values);
-    }
+    cast(stream, as_matrix(own), values);
   }
   const Tensor frame = frames(segment, coded.own, 1);
   codec.encode(
@@ -137,9 +134,7 @@ void GatherChannel::decode(StreamView stream, std::size_t segment) {
     }
     const Tensor exact = scratch.allocate(DType::f32, to.shape());
     codec.decode(stream, frame, {exact}, false);
-    if (touches_values_) {
-      cast(stream, exact, to);
-    }
+    cast(stream, exact, to);
   }
   stream.synchronize();
 }

@@ -73,7 +73,6 @@ class GatherChannel final : public Channel {
 
   Options options_;
   std::optional<CodedGather> coded_{};
-  bool touches_values_ = true;
   std::map<std::size_t, std::unique_ptr<Codec>> by_length_{};  // of shares
   std::optional<CodecStream> codecs_{};
   std::vector<Transfer> transfers_{};

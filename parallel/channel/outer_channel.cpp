@@ -92,9 +92,6 @@ Tensor OuterChannel::packed() const {
 }
 
 void OuterChannel::copy_rest(StreamView stream, Direction direction) const {
-  if (!options_.codecs->touch_values()) {
-    return;
-  }
   std::size_t first = 0;
   for (const Slice& range : round_.rest) {
     const Tensor difference = part_of(options_.differences, range);

@@ -39,12 +39,12 @@ BackgroundRound::BackgroundRound(MeshModel& model, OuterMemory& memory, Communic
       start_(make_buffer("next start of outer rounds",
                          DType::f32,
                          {static_cast<std::int64_t>(elements_of(shares_))},
-                         model.rehearses() ? Backing::untouched : backing_of(model.job().device))),
+                         backing_of(model.stream().device()))),
       stream_({.name = "update of rounds",
-               .device = model.stream().device() == Device::cuda ? Device::cuda : Device::cpu,
+               .device = model.stream().device(),
                .num_threads = model.options().num_threads,
-               .workspace_bytes =
-                   workspace_bytes(owned_, {model.options().num_threads, model.job().device})}),
+               .workspace_bytes = workspace_bytes(
+                   owned_, {model.options().num_threads, model.stream().device()})}),
       worker_(std::make_shared<Worker>()),
       squares_of_sums_(owned_.size(), 0.0) {}
 
@@ -69,9 +69,6 @@ Slice BackgroundRound::place_of(const OwnedTransfer& transfer, const OuterShare&
 }
 
 void BackgroundRound::exchange() {
-  if (model_->rehearses()) {
-    return;
-  }
   for (const OuterShare& share : shares_) {
     const Slice elements{share.first, share.first + share.range.count()};
     slackline::exchange(model_->stream(), memory_->weight(share), part_of_start(elements));
@@ -79,9 +76,6 @@ void BackgroundRound::exchange() {
 }
 
 void BackgroundRound::start_at_weights() {
-  if (model_->rehearses()) {
-    return;
-  }
   for (const OuterShare& share : shares_) {
     const Slice elements{share.first, share.first + share.range.count()};
     cast(model_->stream(), memory_->weight(share), part_of_start(elements));
@@ -97,12 +91,10 @@ void BackgroundRound::adopt_anchor() {
 void BackgroundRound::gather_anchor() {
   SL_CHECK(!is_under_way_, "the anchor is gathered while a round travels");
   for (std::size_t i = 0; i < owned_.size(); ++i) {
-    if (!model_->rehearses()) {
-      for (const OuterShare& share : owned_[i].shares) {
-        cast(model_->stream(), memory_->anchor(share), part_of_start(place_of(owned_[i], share)));
-      }
-      model_->stream().synchronize();
+    for (const OuterShare& share : owned_[i].shares) {
+      cast(model_->stream(), memory_->anchor(share), part_of_start(place_of(owned_[i], share)));
     }
+    model_->stream().synchronize();
     gather(i, Follows::nothing, {});
   }
   finish(model_->stream());
@@ -135,11 +127,9 @@ void BackgroundRound::begin_start(const OuterStep& step, const std::vector<doubl
 void BackgroundRound::gather(std::size_t transfer,
                              Follows follows,
                              const std::function<void()>& before) {
-  TransferWork work{.worker = worker_};
-  if (!model_->rehearses()) {
-    work.before = before;
-  }
-  work.follows = follows == Follows::sum ? &transfers_.back() : nullptr;
+  const TransferWork work{.worker = worker_,
+                          .before = before,
+                          .follows = follows == Follows::sum ? &transfers_.back() : nullptr};
   transfers_.push_back(group_->all_gather(part_of_start(owned_[transfer].elements), kNote, work));
 }
 
@@ -199,9 +189,6 @@ void BackgroundRound::finish(StreamView stream) {
 }
 
 double BackgroundRound::squares_of_ends() {
-  if (model_->rehearses()) {
-    return 0.0;
-  }
   std::vector<Tensor> counted;
   for (const OuterShare& share : shares_) {
     if (share.counted) {

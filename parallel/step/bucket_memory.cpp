@@ -64,10 +64,7 @@ std::vector<Buffer> make_slots(const std::string& name,
 }  // namespace
 
 BucketMemory::BucketMemory(Parameters& parameters, const SyncPlan& plan, Backing backing)
-    : parameters_(&parameters),
-      plan_(&plan),
-      shared_(parameters.all().front().gradient.empty()),
-      touches_(backing != Backing::untouched) {
+    : parameters_(&parameters), plan_(&plan), shared_(parameters.all().front().gradient.empty()) {
   if (!shared_) {
     return;
   }
@@ -93,16 +90,13 @@ BucketMemory::BucketMemory(Parameters& parameters, const SyncPlan& plan, Backing
   input_gradient_ = Buffer("input embedding gradient", total.input_gradient, backing);
   weight_slots_ = make_slots("weights of a layer", total.weight_slots, backing);
   gradient_slots_ = make_slots("gradients of a layer", total.gradient_slots, backing);
-  if (touches_) {
-    // Gaps travel with the ranges they lie in.
-    for (Buffer* buffer :
-         {&f32_weights_, &bf16_weights_, &masters_, &gradients_, &input_gradient_}) {
-      buffer->fill_zero();
-    }
-    for (std::vector<Buffer>* slots : {&weight_slots_, &gradient_slots_}) {
-      for (Buffer& slot : *slots) {
-        slot.fill_zero();
-      }
+  // Gaps travel with the ranges they lie in.
+  for (Buffer* buffer : {&f32_weights_, &bf16_weights_, &masters_, &gradients_, &input_gradient_}) {
+    buffer->fill_zero();
+  }
+  for (std::vector<Buffer>* slots : {&weight_slots_, &gradient_slots_}) {
+    for (Buffer& slot : *slots) {
+      slot.fill_zero();
     }
   }
   set_views(parameters);
@@ -265,7 +259,7 @@ OptimizedTensor BucketMemory::optimized(const OptimizerPiece& piece, WeightDecay
 
 void BucketMemory::place_own_weights(StreamView stream, std::size_t bucket) const {
   std::size_t before = 0;
-  for (const Slice& range : touches_ ? plan_->places[bucket].weights : BucketShare()) {
+  for (const Slice& range : plan_->places[bucket].weights) {
     cast(stream,
          part(weight_share(bucket), {before, before + range.count()}),
          part(weights(bucket), range));
@@ -274,9 +268,7 @@ void BucketMemory::place_own_weights(StreamView stream, std::size_t bucket) cons
 }
 
 void BucketMemory::clear_gradients(StreamView stream, std::size_t bucket) const {
-  if (touches_) {
-    fill_zero(stream, gradients(bucket));
-  }
+  fill_zero(stream, gradients(bucket));
 }
 
 void BucketMemory::add_own_gradients(StreamView stream,
@@ -284,7 +276,7 @@ void BucketMemory::add_own_gradients(StreamView stream,
                                      const Tensor& share,
                                      Accumulate accumulate_share) const {
   std::size_t before = 0;
-  for (const Slice& range : touches_ ? plan_->places[bucket].gradients : BucketShare()) {
+  for (const Slice& range : plan_->places[bucket].gradients) {
     const Tensor from = part(gradients(bucket), range);
     const Tensor to = part(share, {before, before + range.count()});
     accumulate_share == Accumulate::yes ? accumulate(stream, from, to) : cast(stream, from, to);
@@ -294,7 +286,7 @@ void BucketMemory::add_own_gradients(StreamView stream,
 
 void BucketMemory::join_gradients(StreamView stream, std::size_t bucket) const {
   const Tensor input = input_share(bucket);
-  if (touches_ && !input.empty()) {
+  if (!input.empty()) {
     const Tensor share = gradient_share(bucket);
     add(stream, input, share, share);
   }

@@ -82,7 +82,6 @@ class BucketMemory {
   const Parameters* parameters_;
   const SyncPlan* plan_;
   bool shared_;
-  bool touches_;  // memory, beside messages
   std::vector<Offsets> offsets_;
   Buffer f32_weights_;  // norms and biases; all where passes read f32
   Buffer bf16_weights_;

@@ -16,6 +16,10 @@ namespace slackline {
 
 namespace {
 
+Device device_of(const MeshModel::Options& options) {
+  return options.rehearsal ? Device::rehearsal : options.job.device;
+}
+
 PipelineBoundaries::Options pipeline_options(const MeshModel::Options& options,
                                              const RankPlan& plan,
                                              const Groups& groups) {
@@ -26,14 +30,13 @@ PipelineBoundaries::Options pipeline_options(const MeshModel::Options& options,
                                options.job.model.hidden,
                                options.job.parallel.tensor),
           .dtype = options.job.precision,
-          .device = options.rehearsal ? Device::cpu : options.job.device,
+          .device = device_of(options),
           .seed = options.seed};
 }
 
 RankPlan plan_of(const MeshModel::Options& options, const Groups& groups) {
   RankPlan plan = options.makers.rank_plan(options.job, place_of(groups));
-  plan.executor.activations =
-      options.rehearsal ? Backing::untouched : backing_of(options.job.device);
+  plan.executor.activations = backing_of(device_of(options));
   return plan;
 }
 
@@ -70,10 +73,8 @@ AdamwOptimizer optimizer_of(const MeshModel::Options& options,
                             const SyncPlan& plan,
                             const BucketMemory& memory,
                             Parameters& parameters) {
-  AdamwOptimizer optimizer(options.rehearsal ? std::vector<OptimizedTensor>()
-                                             : optimized_pieces(plan, memory, options.optimizer),
-                           options.optimizer,
-                           parameters.device());
+  AdamwOptimizer optimizer(
+      optimized_pieces(plan, memory, options.optimizer), options.optimizer, parameters.device());
   for (std::size_t i = 0; i < optimizer.tensors().size(); ++i) {
     const OptimizedTensor& tensor = optimizer.tensors()[i];
     const OptimizerPiece& piece = plan.owned[i];
@@ -101,16 +102,14 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
       groups_(&groups),
       plan_(plan_of(options, groups)),
       rehearsal_(rehearsal_of(options)),
-      stream_({.device = options.rehearsal ? Device::cpu : options.job.device,
+      stream_({.device = device_of(options),
                .num_threads = options.num_threads,
                .workspace_bytes = executor_workspace_bytes(
                    options.job.model, plan_.executor, {options.num_threads, options.job.device}),
                .rehearsal = rehearsal_ ? rehearsal_->clock() : nullptr}),
       parameters_(options.job.model, parameter_options(options, plan_, stream_.device())),
       sync_plan_(options.makers.sync_plan(parameters_.all(), plan_)),
-      memory_(parameters_,
-              sync_plan_,
-              options.rehearsal ? Backing::untouched : backing_of(stream_.device())),
+      memory_(parameters_, sync_plan_, backing_of(stream_.device())),
       optimizer_(optimizer_of(options, sync_plan_, memory_, parameters_)),
       channels_(
           {.plans = options.compression,
@@ -149,9 +148,6 @@ void MeshModel::initialize(std::uint64_t seed) {
 }
 
 void MeshModel::publish_weights() {
-  if (rehearsal_) {
-    return;
-  }
   begin_publishing();
   finish_gather();
 }
@@ -210,11 +206,10 @@ PipelineExecutor::Work MeshModel::work_of(std::vector<MicroBatch> micro_batches)
 }
 
 std::vector<double> MeshModel::squared_norms() {
-  if (!rehearsal_) {
-    return optimizer_.squared_norms(stream_);
+  if (rehearsal_) {
+    rehearsal_->take_norms();
   }
-  rehearsal_->take_norms();
-  return std::vector<double>(pieces().size(), 0.0);
+  return optimizer_.squared_norms(stream_);
 }
 
 // Memory goes while transfers may be under way, and what makes or takes their data.
@@ -289,15 +284,15 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
 void MeshModel::update(double lr, double gradient_norm, Publishing publishing) {
   step_times_.updated = true;
   step_times_.update_begin = groups_->world->now();
-  if (rehearsal_) {
-    rehearsal_->update();
-  } else if (stream_.device() == Device::cuda) {
+  if (stream_.device() == Device::cuda) {
     queue_update(lr, gradient_norm);
     end_update(publishing);
     return;
-  } else {
-    optimizer_.step(stream_, lr, gradient_norm);
   }
+  if (rehearsal_) {
+    rehearsal_->update();
+  }
+  optimizer_.step(stream_, lr, gradient_norm);
   step_times_.update_end = groups_->world->now();
   end_update(publishing);
 }

@@ -38,8 +38,8 @@ class MeshModel {
     OptimizerConfig optimizer{};
     std::uint64_t seed = 1234;  // of dropout
     int num_threads = 1;
-    // Set on the rehearsal device. Nothing is learned then: loss and norm mean nothing, there is no
-    // optimizer state, and memory is touched as far as messages go.
+    // Set on the rehearsal device. Nothing is learned then: loss and norm mean nothing, and memory
+    // is touched as far as messages go.
     std::optional<StepRehearsal::Costs> rehearsal{};
     PlanHistory compression{};   // empty: nothing is ever compressed
     CodecErrors codec_errors{};  // known from before
@@ -69,9 +69,6 @@ class MeshModel {
   [[nodiscard]] std::shared_ptr<const ChannelCodecs> channel_codecs() const {
     return rehearsal_ ? rehearsal_->codecs() : options_.makers.codecs;
   }
-
-  // Whether it runs on the rehearsal device, where nothing is learned.
-  [[nodiscard]] bool rehearses() const { return rehearsal_.has_value(); }
 
   [[nodiscard]] StreamView stream() { return stream_; }
 

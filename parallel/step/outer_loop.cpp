@@ -411,20 +411,18 @@ void OuterLoop::exchange_anchor() {
 
 // Data ranks that update the same elements have moved their parts of them.
 void OuterLoop::publish() {
-  if (!model_->rehearses()) {
-    std::vector<Transfer> gathers;
-    for (std::size_t i = 0; i < model_->pieces().size(); ++i) {
-      const OptimizerPiece& piece = model_->pieces()[i];
-      if (piece.twins > 1 && piece.parameter->spec.trained) {
-        gathers.push_back(
-            groups_->data->all_gather(model_->optimizer().tensors()[i].weight.reshaped(
-                                          {static_cast<std::int64_t>(piece.range.count())}),
-                                      {.what = "weights after an outer round"}));
-      }
+  std::vector<Transfer> gathers;
+  for (std::size_t i = 0; i < model_->pieces().size(); ++i) {
+    const OptimizerPiece& piece = model_->pieces()[i];
+    if (piece.twins > 1 && piece.parameter->spec.trained) {
+      gathers.push_back(
+          groups_->data->all_gather(model_->optimizer().tensors()[i].weight.reshaped(
+                                        {static_cast<std::int64_t>(piece.range.count())}),
+                                    {.what = "weights after an outer round"}));
     }
-    for (Transfer& gather : gathers) {
-      gather.wait();
-    }
+  }
+  for (Transfer& gather : gathers) {
+    gather.wait();
   }
   model_->begin_publishing();
 }

@@ -89,9 +89,6 @@ OuterStep OuterLoop::step_of(std::int64_t step) const {
 
 void OuterLoop::move_anchor(std::int64_t step, OuterWrites writes, double mix) {
   has_arrived_ = false;
-  if (model_->rehearses()) {
-    return;
-  }
   OuterStep move = step_of(step);
   move.writes = writes;
   const std::vector<double> divisors = penalties();

@@ -11,10 +11,9 @@ namespace slackline {
 
 namespace {
 
-Buffer flat_buffer(const char* name, std::size_t elements, const MeshModel& model) {
-  const Device device = model.job().device;
-  const Backing backing = model.rehearses() ? Backing::untouched : backing_of(device);
-  return make_buffer(name, DType::f32, {static_cast<std::int64_t>(elements)}, backing);
+Buffer flat_buffer(const char* name, std::size_t elements, MeshModel& model) {
+  return make_buffer(
+      name, DType::f32, {static_cast<std::int64_t>(elements)}, backing_of(model.stream().device()));
 }
 
 std::vector<std::size_t> parameters_of(const std::vector<OptimizerPiece>& pieces,
@@ -100,9 +99,6 @@ Tensor OuterMemory::weight(const OuterShare& share) const {
 }
 
 void OuterMemory::restart() {
-  if (model_->rehearses()) {
-    return;
-  }
   const StreamView stream = model_->stream();
   for (const OuterShare& share : shares_) {
     cast(stream, weight(share), anchor(share));
@@ -115,9 +111,6 @@ void OuterMemory::restart() {
 }
 
 void OuterMemory::take_differences(int fragment) {
-  if (model_->rehearses()) {
-    return;
-  }
   for (const OuterShare& share : shares_of(fragment)) {
     scale(model_->stream(), weight(share), -1.0F, difference(share));
     add(model_->stream(), anchor(share), difference(share), difference(share));
@@ -126,7 +119,7 @@ void OuterMemory::take_differences(int fragment) {
 }
 
 void OuterMemory::add_leads_to_differences(int fragment) {
-  if (model_->rehearses() || lead_.bytes() == 0) {
+  if (lead_.bytes() == 0) {
     return;
   }
   for (const OuterShare& share : shares_of(fragment)) {
@@ -135,7 +128,7 @@ void OuterMemory::add_leads_to_differences(int fragment) {
 }
 
 void OuterMemory::take_leads(double factor) {
-  if (model_->rehearses() || lead_.bytes() == 0) {
+  if (lead_.bytes() == 0) {
     return;
   }
   if (factor == 0.0) {  // differences may not be finite then
@@ -146,9 +139,6 @@ void OuterMemory::take_leads(double factor) {
 }
 
 void OuterMemory::begin_round(int fragment) {
-  if (model_->rehearses()) {
-    return;
-  }
   for (const OuterShare& share : shares_of(fragment)) {
     lead_.bytes() > 0 ? add(model_->stream(), anchor(share), lead(share), weight(share))
                       : cast(model_->stream(), anchor(share), weight(share));
@@ -156,18 +146,13 @@ void OuterMemory::begin_round(int fragment) {
 }
 
 void OuterMemory::exchange_anchor() {
-  if (model_->rehearses()) {
-    return;
-  }
   for (const OuterShare& share : shares_) {
     exchange(model_->stream(), weight(share), anchor(share));
   }
 }
 
 void OuterMemory::keep_anchor() {
-  if (!model_->rehearses()) {
-    cast(model_->stream(), all_of(anchor_), all_of(difference_));
-  }
+  cast(model_->stream(), all_of(anchor_), all_of(difference_));
 }
 
 void OuterMemory::drop_leads() {
@@ -175,9 +160,6 @@ void OuterMemory::drop_leads() {
 }
 
 void OuterMemory::take_mean(int fragment, int workers) {
-  if (model_->rehearses()) {
-    return;
-  }
   for (const OuterShare& share : shares_of(fragment)) {
     outer_step(model_->stream(),
                {.difference = difference(share),
@@ -200,9 +182,6 @@ void OuterMemory::move_anchor(int fragment,
                               const OuterStep& step,
                               const std::vector<double>& divisors,
                               double mix) {
-  if (model_->rehearses()) {
-    return;
-  }
   const StreamView stream = model_->stream();
   for (const OuterShare& share : shares_of(fragment)) {
     // The step writes the anchor in place of weights; where they are mixed, in place of leads.
@@ -233,9 +212,6 @@ void OuterMemory::move_anchor_at(const OuterShare& share, const OuterStep& step)
 }
 
 void OuterMemory::make_momentum(const OuterStep& step, const std::vector<double>& divisors) {
-  if (model_->rehearses()) {
-    return;
-  }
   const StreamView stream = model_->stream();
   scale_momentum(step.momentum);
   for (const OuterShare& share : shares_) {
@@ -252,9 +228,6 @@ void OuterMemory::scale_momentum(double factor) {
 std::vector<double> OuterMemory::squares_of(const Buffer& buffer,
                                             const std::vector<OuterShare>& shares) {
   std::vector<double> squares(elements_.size(), 0.0);
-  if (model_->rehearses()) {
-    return squares;
-  }
   std::vector<Tensor> tensors;
   tensors.reserve(shares.size());
   for (const OuterShare& share : shares) {

@@ -14,8 +14,8 @@ namespace slackline {
 // What a rank keeps of its shares of the model for outer rounds, and what is done to it element by
 // element: anchor, momentum and difference, and where a worker begins its rounds ahead of the
 // anchor, its lead. All f32, in buffers where shares follow one another, fragment by fragment.
-// Owns the buffers; refers to the model. Where that is a rehearsal's, nothing is touched. Used by
-// the rank's thread; everything is in the order of the model's stream.
+// Owns the buffers; refers to the model. Used by the rank's thread; everything is in the order of
+// the model's stream.
 class OuterMemory {
  public:
   enum class Leads { no, yes };

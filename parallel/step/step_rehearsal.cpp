@@ -22,8 +22,6 @@ class RehearsedCodecs final : public ChannelCodecs {
         coded.setting, coded.parts, {.encode = cost.encode.value, .decode = cost.decode.value});
   }
 
-  [[nodiscard]] bool touch_values() const override { return false; }
-
  private:
   std::shared_ptr<const StepCosts> costs_;
 };
