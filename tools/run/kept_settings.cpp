@@ -204,7 +204,9 @@ std::string resolved_text(const std::string& text, const TrainConfig& config) {
   for (const auto& [key, sources] :
        {std::pair{"train", &config.data.train}, std::pair{"valid", &config.data.valid}}) {
     for (std::size_t i = 0; i < sources->size(); ++i) {
-      data[key][i]["weight"] = (*sources)[i].weight.value_or(0.0);
+      if (const auto weight = (*sources)[i].weight) {  // a rehearsal has not read them
+        data[key][i]["weight"] = *weight;
+      }
     }
   }
   const bool has_groups =

@@ -14,6 +14,7 @@
 #include "tools/plan/plan_json.h"
 #include "tools/plan/step_plan.h"
 #include "tools/run/first_rank.h"
+#include "tools/run/kept_settings.h"
 #include "tools/run/round_record.h"
 #include "tools/run/stop_signal.h"
 
@@ -84,7 +85,7 @@ ExitCode Rehearsal::run() {
     directory_.refuse_occupied();  // another process may have come and gone before the lock
   });
   if (everyone_->rank() == 0) {
-    directory_.start(resolved_config_, plan_files(plan_), 0);
+    directory_.start(resolved_text(resolved_config_, config_), plan_files(plan_), 0);
     log_info("rehearsal: ops wait instead of computing; nothing is learned, evaluated or saved");
   }
   for (std::int64_t step = 1; step <= config_.run.steps; ++step) {

@@ -331,6 +331,26 @@ TEST_CASE("rehearsed rounds hide behind steps, or take as long as they travel") 
   CHECK_THAT(text, Contains(R"("worker_losses": [null, null])"));
 }
 
+TEST_CASE("a rehearsal's resolved config has what was decided as it began") {
+  const TrainingRun run;
+  const std::vector<std::string> open = rehearsal(run,
+                                                  {links(run, 4, 1e8),
+                                                   "parallel.tensor=1",
+                                                   "parallel.data=2",
+                                                   "parallel.data_strategy=auto",
+                                                   "batch.global=16",
+                                                   "run.steps=1"});
+  const ProcessResult result = run.train(open, {"--ranks", "4"});
+  INFO(result.error);
+  REQUIRE(result.exit_code == 0);
+  const TrainConfig decided =
+      read_train_config(JsonReader::parse_file(run.run_dir() + "/config.resolved.json"));
+  CHECK_FALSE(decided.parallel.chooses_strategy);
+  CHECK_THAT(result.error,
+             Contains(fmt::format("parallel.data_strategy: {} is chosen",
+                                  name_of(decided.parallel.data_strategy))));
+}
+
 TEST_CASE("rehearsal.scale divides what is sent") {
   const TrainingRun run;
   REQUIRE(run.train(rehearsal(run), {"--ranks", "4"}).exit_code == 0);
