@@ -38,9 +38,14 @@ void print(const CurveComparison& curve) {
       curve.num_only_a + curve.num_only_b > 0
           ? fmt::format(" ({} only in A, {} only in B)", curve.num_only_a, curve.num_only_b)
           : "";
-  print_lines(fmt::format("{}: {} common steps{}{}\n",
+  const std::string without =
+      curve.num_not_finite > 0
+          ? fmt::format(", {} of them without a number in both", curve.num_not_finite)
+          : "";
+  print_lines(fmt::format("{}: {} common steps{}{}{}\n",
                           shown_value(curve.quantity),
                           curve.num_common,
+                          without,
                           alone,
                           curve.first ? "" : ", equal"));
   if (curve.first) {
@@ -55,10 +60,13 @@ ExitCode compare(const CompareOptions& options) {
   }
   const std::vector<CurveComparison> curves =
       compare_curves(read_metric_curves(options.run_a), read_metric_curves(options.run_b));
-  if (std::none_of(curves.begin(), curves.end(), [](const CurveComparison& curve) {
-        return curve.quantity == "loss" && curve.num_common > 0;
-      })) {
+  const auto losses = std::ranges::find(curves, "loss", &CurveComparison::quantity);
+  if (losses == curves.end() || losses->num_common == 0) {
     throw FileError(options.run_b + "/metrics.jsonl: has no step in common with " + options.run_a);
+  }
+  if (losses->num_not_finite == losses->num_common) {
+    throw FileError(options.run_b + "/metrics.jsonl: has no loss that is a number in common with " +
+                    options.run_a);
   }
   double largest = 0.0;
   for (const CurveComparison& curve : curves) {
@@ -90,7 +98,7 @@ void add_compare_command(Command root, ExitCode& code) {
       "steps of one run alone are counted and not compared. Ends with 0 when every difference is\n"
       "within the tolerance, with 1 and a last line \"differs\" when not, with 3 when a run "
       "cannot\n"
-      "be read or no step is common.\n"
+      "be read or they have no step with a loss in common.\n"
       "Example: slackline compare runs/first runs/second --tolerance 1e-6");
   command.runs([options, &code] { code = compare(*options); });
 }

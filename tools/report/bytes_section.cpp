@@ -21,11 +21,12 @@ struct Total {
 };
 
 bool is_reported(const std::vector<StepRecord>& steps, std::size_t axis) {
-  return axis != kOuterAxis || steps.front().has_workers;
+  return axis != kOuterAxis || std::ranges::any_of(steps, &StepRecord::has_workers);
 }
 
 bool has_groups(const std::vector<StepRecord>& steps) {
-  return !steps.empty() && steps.back().axes.front().across_bytes.has_value();
+  return std::ranges::any_of(
+      steps, [](const StepRecord& step) { return step.axes.front().across_bytes.has_value(); });
 }
 
 std::array<Total, kReportedAxes.size()> totals_of(const std::vector<StepRecord>& steps) {

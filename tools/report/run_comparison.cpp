@@ -50,6 +50,7 @@ CurveComparison compare_curve(const std::map<std::int64_t, double>& a,
       continue;
     }
     ++result.num_common;
+    result.num_not_finite += !std::isfinite(value) && !std::isfinite(other->second) ? 1 : 0;
     const Difference difference{.step = step,
                                 .a = value,
                                 .b = other->second,

@@ -27,6 +27,7 @@ struct Difference {
 struct CurveComparison {
   std::string quantity{};
   std::size_t num_common = 0;
+  std::size_t num_not_finite = 0;  // of the common steps: in both runs
   std::size_t num_only_a = 0;
   std::size_t num_only_b = 0;
   std::optional<Difference> first{};    // of any size

@@ -76,7 +76,7 @@ double sum(const Parts& parts) {
 }
 
 // The mean of the pipeline ranks of the predicted timeline, which counts transfers of the tensor
-// axis as compute.
+// axis as compute and has no outer rounds.
 Parts predicted_parts(const StepPlan& plan) {
   Parts mean{};
   const double share = 1.0 / static_cast<double>(plan.timeline.ranks.size());
@@ -92,6 +92,7 @@ Parts predicted_parts(const StepPlan& plan) {
     mean[kFirstAxis + 3] += share * rank.exposed_at(Site::embedding).value;
   }
   mean[kFirstAxis] = kUnknown;
+  mean[kFirstAxis + kOuterAxis] = kUnknown;
   mean[kAgreement] = kUnknown;
   mean[kOther] = kUnknown;
   return mean;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <set>
 #include <string>
 
 #include <fmt/format.h>
@@ -14,6 +15,8 @@ namespace slackline::report {
 namespace {
 
 constexpr const char* kSpeed = "tokens_per_second";
+constexpr const char* kSteps = "steps";
+constexpr const char* kDone = "done";  // the status of a run that came to its end
 
 // Columns of a table, besides the number. More would not fit on paper: there are several tables.
 constexpr std::size_t kMostColumns = 6;
@@ -97,30 +100,50 @@ std::string loss_column(const SweepRecord& sweep) {
   return evaluated ? "eval_loss" : "loss";
 }
 
+// Where the number of steps is known and not the same for all, a point's title says it.
+std::string point_title(const SweepRun& run, bool says_steps) {
+  const auto steps = run.numbers.find(kSteps);
+  return fmt::format(
+      "{}: {}{}",
+      run.directory,
+      settings_text(run),
+      says_steps && steps != run.numbers.end() ? fmt::format(", {:.0f} steps", steps->second) : "");
+}
+
+// Of runs that came to their end alone: a loss of a shorter run is no match for theirs.
 Html speed_against_loss(const SweepRecord& sweep) {
   const std::string loss = loss_column(sweep);
-  ScatterChart chart{
-      .kind = "scatter",
-      .caption = fmt::format("Speed against {}: the better runs are below and to the right",
-                             loss == "loss" ? "training loss" : "validation loss"),
-      .x_label = "tokens per second",
-      .y_label = loss};
-  std::size_t missing = 0;
+  std::vector<std::size_t> shown;
+  std::set<double> lengths;
   for (std::size_t i = 0; i < sweep.runs.size(); ++i) {
     const SweepRun& run = sweep.runs[i];
-    if (!run.numbers.contains(kSpeed) || !run.numbers.contains(loss)) {
-      ++missing;
-      continue;
+    if (run.status == kDone && run.numbers.contains(kSpeed) && run.numbers.contains(loss)) {
+      shown.push_back(i);
+      lengths.insert(run.numbers.contains(kSteps) ? run.numbers.at(kSteps) : 0.0);
     }
+  }
+  const bool differ = lengths.size() > 1;
+  ScatterChart chart{.kind = "scatter",
+                     .caption = fmt::format("Speed against {}: {}",
+                                            loss == "loss" ? "training loss" : "validation loss",
+                                            differ ? "losses are of different numbers of steps"
+                                                   : "the better runs are below and to the right"),
+                     .x_label = "tokens per second",
+                     .y_label = loss};
+  for (const std::size_t i : shown) {
+    const SweepRun& run = sweep.runs[i];
     chart.points.push_back({.x = run.numbers.at(kSpeed),
                             .y = run.numbers.at(loss),
                             .label = numbered(i),
-                            .title = fmt::format("{}: {}", run.directory, settings_text(run))});
+                            .title = point_title(run, differ)});
   }
   Html all = scatter_chart(chart);
-  if (missing > 0) {
-    all += text_element(
-        "p", fmt::format("{} of {} runs have no such point.", missing, sweep.runs.size()));
+  if (const std::size_t missing = sweep.runs.size() - shown.size(); missing > 0) {
+    all += text_element("p",
+                        fmt::format("{} of {} runs have no such point: they are not done, or have "
+                                    "no such number.",
+                                    missing,
+                                    sweep.runs.size()));
   }
   return element("div", {}, all);
 }

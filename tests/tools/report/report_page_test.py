@@ -374,6 +374,39 @@ class CommandTest(unittest.TestCase):
             figure = re.search(rf'<figure class="[^"]*{kind}".*?</figure>', text, re.DOTALL)
             self.assertEqual(figure[0].count("<polyline"), curves)
 
+    def test_rounds_that_a_resume_began_are_counted_and_not_predicted(self):
+        path = self.run / "metrics.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            for axis in line.get("axes", {}).values():
+                axis.update(raw_bytes=0, sent_bytes=0, exposed_seconds=0)
+            if "axes" in line and line["step"] > STEPS - 2:
+                line["axes"]["outer"] = {"raw_bytes": 7000, "sent_bytes": 3500, "exposed_seconds": 0.125}
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.assertEqual(slackline("report", self.run).returncode, 0)
+        text = (self.run / "report.html").read_text()
+        rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)]
+        bytes_of = {row[0]: row[3:6] for row in rows if len(row) > 5}
+        self.assertEqual(bytes_of["outer"], ["14 kB", "7 kB", "50.0 %"])
+        self.assertEqual(bytes_of["all"], ["14 kB", "7 kB", "50.0 %"])
+        predicted, = [row[-1] for row in rows if row and row[0] == "exposed: outer rounds"]
+        self.assertEqual(predicted, "-")
+
+    def test_a_sweeps_points_are_those_of_runs_that_ended(self):
+        row = {"settings": {}, "message": "", "loss": 3.5, "tokens_per_second": 1000}
+        rows = [{**row, "run": "short", "status": "done", "steps": 20},
+                {**row, "run": "broken", "status": "failed", "exit_code": 4, "steps": 10},
+                {**row, "run": "long", "status": "done", "steps": 40}]
+        (self.folder / "results.json").write_text(json.dumps(rows))
+        self.assertEqual(slackline("report", self.folder).returncode, 0)
+        figure = re.search(r'<figure class="[^"]*scatter".*?</figure>',
+                           (self.folder / "report.html").read_text(), re.DOTALL)[0]
+        self.assertEqual(figure.count("<circle"), 2)
+        self.assertIn("losses are of different numbers of steps", figure)
+        self.assertIn("short: -, 20 steps", figure)
+        self.assertNotIn("broken", figure)
+        self.assertIn("1 of 3 runs have no such point", (self.folder / "report.html").read_text())
+
     def test_a_sweep_tells_which_of_its_runs_has_a_cut_line(self):
         sweep = self.folder / "sweep"
         shutil.copytree(SWEEP_DIR, sweep)

@@ -49,6 +49,16 @@ TEST_CASE("a line that is not one of metrics is named, and so is a missing file"
                     Catch::Contains("metrics.jsonl: line 2 is no line of metrics"));
 }
 
+TEST_CASE("common steps without a number in both runs are counted") {
+  const double nan = std::nan("");
+  const CurveComparison loss = compare_curves({{"loss", {{1, 4.0}, {2, nan}, {3, nan}}}},
+                                              {{"loss", {{1, 4.0}, {2, nan}, {3, 2.0}, {4, nan}}}})
+                                   .at(0);
+  CHECK(loss.num_common == 3);
+  CHECK(loss.num_not_finite == 1);
+  CHECK(std::isinf(loss.largest_relative()));
+}
+
 TEST_CASE("first and largest difference are found over common steps") {
   const MetricCurves a = {{"loss", {{1, 4.0}, {2, 3.0}, {3, 2.0}, {4, 1.0}}}};
   const MetricCurves b = {{"loss", {{2, 3.0}, {3, 2.5}, {4, 2.0}, {5, 9.0}, {6, 9.0}}},
