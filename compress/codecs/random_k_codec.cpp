@@ -205,7 +205,12 @@ class RandomKCodec final : public Codec {
     for (std::size_t m = 0; m < parts_.size(); ++m) {
       ArenaScope scope(stream.workspace());
       const Tensor indices = draw(stream, scope, words, m);
-      gather_at(stream, parts_.owed(stream, values, residual, m), indices, parts_.part(message, m));
+      const Tensor owed = parts_.owed(stream, values, residual, m);
+      gather_at(stream, owed, indices, parts_.part(message, m));
+      tell_non_finite(stream,
+                      owed,
+                      residual.empty() ? NonFinite::keep : NonFinite::clear,
+                      parts_.part(message, m));
     }
   }
 

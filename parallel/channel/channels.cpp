@@ -8,6 +8,15 @@
 
 namespace slackline {
 
+namespace {
+
+// More than most workers have ranks times micro-batches, and small enough for the 32 bits that
+// random numbers have for it. So workers round gradients independently of each other, and the first
+// as a run without workers does.
+constexpr std::uint64_t kSendersOfWorker = std::uint64_t{1} << 20U;
+
+}  // namespace
+
 Channels::Channels(const Options& options,
                    const Peers& peers,
                    const std::vector<SumChannel::Options>& sums,
@@ -17,8 +26,8 @@ Channels::Channels(const Options& options,
       boundaries_(options.pipeline),
       routes_{.forward = peers.forward,
               .backward = peers.backward,
-              .data_rank = peers.data->rank(),
-              .data_size = peers.data->size(),
+              .replica = peers.replica,
+              .replicas = peers.replicas,
               .tensor_rank = peers.tensor->rank(),
               .seed = options.seed},
       sums_(sums.begin(), sums.end()),
@@ -48,7 +57,9 @@ void Channels::begin_step(std::int64_t step) {
 }
 
 void Channels::begin_sum(std::size_t sum) {
-  sums_[sum].begin({.seed = options_.seed, .step = step_}, keeping_);
+  const auto worker = static_cast<std::uint64_t>(peers_.replica / peers_.data->size());
+  sums_[sum].begin({.seed = options_.seed, .step = step_, .sender = worker * kSendersOfWorker},
+                   keeping_);
 }
 
 void Channels::begin_gather(std::size_t gather) {

@@ -44,6 +44,8 @@ class Channels {
     Communicator* data = nullptr;
     Communicator* forward = nullptr;  // the ranks of one pipeline, once for each direction
     Communicator* backward = nullptr;
+    int replica = 0;  // this rank's among the data ranks of all workers
+    int replicas = 1;
   };
 
   // `sums`: of gradients, in the order of the sync plan; `gathers`: of buckets in slots.

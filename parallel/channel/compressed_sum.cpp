@@ -78,8 +78,8 @@ CompressedSum::CompressedSum(const CodedSum& sum, const ChannelCodecs& maker)
 void CompressedSum::begin(const CodecStream& at, Communicator& group, const MessageKey& key) {
   SL_CHECK_EQ(group.size(), plan_.ranks);
   MessageKey own = key;
-  own.sender = key.micro_batch * static_cast<std::uint64_t>(group.size()) +
-               static_cast<std::uint64_t>(group.rank());
+  own.sender += key.micro_batch * static_cast<std::uint64_t>(group.size()) +
+                static_cast<std::uint64_t>(group.rank());
   if (slices_ != nullptr) {
     codec_->sums() > 0 ? begin_slices_of_sum(at, group, own)
                        : begin_slices_of_frames(at, group, own);

@@ -111,8 +111,10 @@ void GatherChannel::encode(StreamView stream, const MessageKey& key, std::size_t
     cast(stream, as_matrix(own), values);
   }
   const Tensor frame = frames(segment, coded.own, 1);
+  MessageKey own_key = key;
+  own_key.first_element = share.begin;
   codec.encode(
-      stream, {values}, {}, key, frame.rows(0, static_cast<std::int64_t>(codec.frame_bytes())));
+      stream, {values}, {}, own_key, frame.rows(0, static_cast<std::int64_t>(codec.frame_bytes())));
   stream.synchronize();
 }
 

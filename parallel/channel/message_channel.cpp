@@ -88,10 +88,13 @@ TransferWork MessageChannel::encoding(const Op& op,
                                       const Outgoing& outgoing,
                                       Message& message) const {
   BoundaryCodec* codec = message.codec;
-  if (codec == nullptr) {
+  if (codec == nullptr && !is_masked(op)) {
     return {};
   }
   const CodecStream& at = routes_->codecs->stream();
+  if (codec == nullptr) {
+    return {.worker = at.worker, .before = [] {}};  // goes the way of what its receiver works on
+  }
   const bool trains = routes_->passes->train;
   const auto feedback = trains ? BoundaryCodec::Feedback::on : BoundaryCodec::Feedback::off;
   const MessageKey key = key_of(op, *codec);
@@ -129,6 +132,16 @@ TransferWork MessageChannel::decoding(const Op& op, const Tensor& values, Messag
   return job;
 }
 
+// Whether the receiver masks what the op sends.
+bool MessageChannel::is_masked(const Op& op) const {
+  if (op.kind != OpKind::send_backward) {
+    return false;
+  }
+  const BoundaryCodec* const received = boundary_codec(
+      {.kind = OpKind::receive_forward, .chunk = op.chunk, .micro_batch = op.micro_batch});
+  return received != nullptr && received->masks();
+}
+
 BoundaryCodec* MessageChannel::mask_of(const Op& op) const {
   BoundaryCodec* const sent = boundary_codec(
       {.kind = OpKind::send_forward, .chunk = op.chunk, .micro_batch = op.micro_batch});
@@ -144,13 +157,13 @@ Communicator& MessageChannel::group_of(const Op& op) const {
 }
 
 MessageKey MessageChannel::key_of(const Op& op, const BoundaryCodec& codec) const {
-  return {.seed = routes_->seed,
-          .step = routes_->passes->step,
-          .micro_batch = static_cast<std::uint64_t>(op.micro_batch),
-          .sender =
-              static_cast<std::uint64_t>(op.micro_batch * routes_->data_size + routes_->data_rank),
-          .first_element =
-              static_cast<std::uint64_t>(routes_->tensor_rank) * codec.end().shape.num_elements()};
+  return {
+      .seed = routes_->seed,
+      .step = routes_->passes->step,
+      .micro_batch = static_cast<std::uint64_t>(op.micro_batch),
+      .sender = static_cast<std::uint64_t>(op.micro_batch * routes_->replicas + routes_->replica),
+      .first_element =
+          static_cast<std::uint64_t>(routes_->tensor_rank) * codec.end().shape.num_elements()};
 }
 
 }  // namespace slackline

@@ -25,8 +25,8 @@ struct PassesOfStep {
 struct MessageRoutes {
   Communicator* forward = nullptr;  // the ranks of one pipeline, once for each direction
   Communicator* backward = nullptr;
-  int data_rank = 0;
-  int data_size = 1;
+  int replica = 0;  // of the data ranks of all workers
+  int replicas = 1;
   int tensor_rank = 0;
   std::uint64_t seed = 0;
   const BoundaryCodecs* codecs = nullptr;  // null: everything travels plain
@@ -88,6 +88,7 @@ class MessageChannel {
   [[nodiscard]] BoundaryCodec* boundary_codec(const schedule::Op& op) const;
   // The codec that sent the activation of a gradient that arrives, where it masks that.
   [[nodiscard]] BoundaryCodec* mask_of(const schedule::Op& op) const;
+  [[nodiscard]] bool is_masked(const schedule::Op& op) const;
   [[nodiscard]] Communicator& group_of(const schedule::Op& op) const;
   [[nodiscard]] MessageKey key_of(const schedule::Op& op, const BoundaryCodec& codec) const;
 

@@ -19,17 +19,18 @@ using schedule::Site;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40U;
 
 const CodecSetting* forward_codec(const CompressionPlan& plan, int stage) {
-  const CodecSetting* steady =
-      plan.setting_of({.site = Site::pipeline_forward, .stage = stage, .phase = Phase::steady});
-  if (steady != nullptr) {
-    return steady;
-  }
+  const CodecSetting* first = nullptr;
   for (const CompressionPlan::Class& row : plan.classes) {
-    if (row.members.site == Site::pipeline_forward && row.members.stage == stage && row.codec) {
-      return &*row.codec;
+    if (row.members.site != Site::pipeline_forward || row.members.stage != stage) {
+      continue;
     }
+    const CodecSetting* const codec = row.codec ? &*row.codec : nullptr;
+    if (row.members.phase == Phase::steady) {
+      return codec;
+    }
+    first = first == nullptr ? codec : first;
   }
-  return nullptr;
+  return first;
 }
 
 ActivationCompression::Boundary read_boundary(JsonReader& section, const ModelConfig& model) {

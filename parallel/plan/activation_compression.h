@@ -33,8 +33,9 @@ struct ActivationCompression {
   friend bool operator==(const ActivationCompression&, const ActivationCompression&) = default;
 };
 
-// Describes a plan in force; empty where it compresses no activations. A boundary whose phases
-// have different codecs gets that of the steady phase, else the first.
+// Describes a plan in force; empty where it compresses no activations. Phases may have different
+// codecs: a boundary gets that of its steady phase, by which most messages go, none where those
+// are plain; without a steady phase the first.
 [[nodiscard]] std::optional<ActivationCompression> activation_compression(
     const CompressionPlan& plan, const MeshJob& job, std::uint64_t seed);
 

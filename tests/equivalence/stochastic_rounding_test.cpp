@@ -3,9 +3,11 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/equivalence/distance.h"
+#include "tests/equivalence/outer_run.h"
 #include "tests/equivalence/sampled_step.h"
 #include "tests/support/catch.h"
 
@@ -87,6 +89,36 @@ TEST_CASE("replicas and tensor ranks round a boundary's messages independently o
     INFO("tensor " << parallel.tensor << ", data " << parallel.data);
     CHECK(rms_ratio(job(parallel), "pipeline_backward", kBeforeBoundary) ==
           Approx(std::sqrt(2.0)).epsilon(0.15));
+  }
+}
+
+TEST_CASE("workers that train apart round independently of each other") {
+  const auto differ_after_a_step =
+      [](const OuterRun& plain, const std::string& site, Rounding rounding) {
+        OuterRun run = plain;
+        run.mesh = compressed(run.mesh, site, integers(rounding));
+        run.same_samples = true;
+        run.is_left_early = true;
+        run.mesh.steps = 1;
+        const int ranks = run.mesh.parallel.num_ranks();
+        std::vector<std::vector<float>> weights(static_cast<std::size_t>(ranks));
+        static_cast<void>(
+            run_outer(run, {.after_update = [&](MeshModel& model, int /*step*/) {
+                        std::vector<float>& own =
+                            weights[static_cast<std::size_t>(model.groups().everyone->rank())];
+                        for (const OptimizerPiece& piece : model.pieces()) {
+                          const auto values = piece.parameter->weight.span<float>();
+                          own.insert(own.end(), values.begin(), values.end());
+                        }
+                      }}));
+        return weights.front() != weights[static_cast<std::size_t>(ranks / 2)];
+      };
+  const char* const outer = R"({"method": "diloco", "period": 6})";
+  for (const auto& [run, site] : {std::pair{run_of(outer, 1, 2, 2, 1), "pipeline_backward"},
+                                  {run_of(outer, 1, 1, 4, 2), "data_gradient"}}) {
+    INFO(site);
+    CHECK(differ_after_a_step(run, site, Rounding::stochastic));
+    CHECK_FALSE(differ_after_a_step(run, site, Rounding::nearest));
   }
 }
 

@@ -12,6 +12,8 @@ SL_BACKENDS_OF_TYPE(void gather_at(
 SL_BACKENDS_OF_TYPE(void scatter_at(StreamView stream, const Scatter& args))
 SL_BACKENDS_OF_TYPE(void subtract_at(
     StreamView stream, const Tensor& kept, const Tensor& indices, const Tensor& residual))
+SL_BACKENDS_OF_TYPE(void tell_non_finite(
+    StreamView stream, const Tensor& values, NonFinite found, const Tensor& kept))
 
 namespace {
 
@@ -43,6 +45,13 @@ void subtract_at(StreamView stream,
                  const Tensor& residual) {
   check_sparse(kept, indices, residual);
   SL_DISPATCH(stream, kept.dtype(), subtract_at, stream, kept, indices, residual);
+}
+
+void tell_non_finite(StreamView stream, const Tensor& values, NonFinite found, const Tensor& kept) {
+  check_operand(values, {"sparse tensor", DType::f32, values.shape()});
+  if (kept.num_elements() > 0) {
+    SL_DISPATCH(stream, kept.dtype(), tell_non_finite, stream, values, found, kept);
+  }
 }
 
 void keep_only(StreamView stream, const Tensor& indices, const Tensor& tensor) {

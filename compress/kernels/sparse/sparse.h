@@ -35,6 +35,13 @@ void subtract_at(StreamView stream,
                  const Tensor& indices,
                  const Tensor& residual);
 
+// What tell_non_finite() makes of what it finds.
+enum class NonFinite { keep, clear };
+
+// Where `values` has an Inf or NaN, kept[0] becomes NaN: a message that leaves that element out
+// tells of it all the same. clear: those elements of `values` become 0, as subtract_at() has it.
+void tell_non_finite(StreamView stream, const Tensor& values, NonFinite found, const Tensor& kept);
+
 // Zeroes all elements of `tensor` but those. Scratch on the stream's workspace:
 // keep_only_workspace_bytes().
 void keep_only(StreamView stream, const Tensor& indices, const Tensor& tensor);

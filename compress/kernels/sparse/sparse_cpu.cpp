@@ -1,4 +1,9 @@
+#include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include "compress/kernels/sparse/sparse.h"
 #include "core/kernels/parallel_ranges.h"
@@ -10,6 +15,9 @@ namespace slackline::cpu {
 namespace {
 
 constexpr std::size_t kIndicesPerTask = 8192;
+constexpr std::size_t kElementsPerTask = 65536;
+constexpr std::uint32_t kMagnitude = 0x7fffffff;  // bits of a float without its sign
+constexpr std::uint32_t kInfinite = 0x7f800000;   // and those of Inf; NaN has more
 
 template <typename T>
 float scaled(T kept, float scale) {
@@ -67,11 +75,36 @@ void subtract_at(StreamView stream,
   parallel_ranges(stream, indices.num_elements(), kIndicesPerTask, body);
 }
 
+template <typename T>
+void tell_non_finite(StreamView stream, const Tensor& values, NonFinite found, const Tensor& kept) {
+  float* const x = values.data<float>();
+  std::atomic<bool> any{false};
+  const auto body = [&](std::size_t begin, std::size_t end) {
+    std::uint32_t largest = 0;  // magnitudes as integers have the order of the numbers
+    for (std::size_t i = begin; i < end; ++i) {
+      largest = std::max(largest, std::bit_cast<std::uint32_t>(x[i]) & kMagnitude);
+    }
+    if (largest < kInfinite) {
+      return;
+    }
+    any = true;
+    for (std::size_t i = begin; found == NonFinite::clear && i < end; ++i) {
+      x[i] = std::isfinite(x[i]) ? x[i] : 0.0F;
+    }
+  };
+  parallel_ranges(stream, values.num_elements(), kElementsPerTask, body);
+  if (any) {
+    *kept.data<T>() = T(std::numeric_limits<float>::quiet_NaN());
+  }
+}
+
 template void gather_at<float>(StreamView, const Tensor&, const Tensor&, const Tensor&);
 template void gather_at<BFloat16>(StreamView, const Tensor&, const Tensor&, const Tensor&);
 template void scatter_at<float>(StreamView, const Scatter&);
 template void scatter_at<BFloat16>(StreamView, const Scatter&);
 template void subtract_at<float>(StreamView, const Tensor&, const Tensor&, const Tensor&);
 template void subtract_at<BFloat16>(StreamView, const Tensor&, const Tensor&, const Tensor&);
+template void tell_non_finite<float>(StreamView, const Tensor&, NonFinite, const Tensor&);
+template void tell_non_finite<BFloat16>(StreamView, const Tensor&, NonFinite, const Tensor&);
 
 }  // namespace slackline::cpu

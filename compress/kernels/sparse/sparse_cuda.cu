@@ -52,6 +52,17 @@ __global__ void __launch_bounds__(kThreads) subtract_kernel(Kept kept, const T* 
   target = fabsf(value) < INFINITY ? target - value : 0.0F;  // neither Inf nor NaN
 }
 
+// A thread for each element; all that find one write the same.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    tell_non_finite_kernel(std::size_t n, float* values, bool clears, T* kept) {
+  const std::size_t i = own_element();
+  if (i < n && !(fabsf(values[i]) < INFINITY)) {
+    *kept = from_float<T>(NAN);
+    values[i] = clears ? 0.0F : values[i];
+  }
+}
+
 Kept kept_of(const Tensor& indices, const Tensor& dense) {
   return {.k = indices.num_elements(),
           .n = dense.num_elements(),
@@ -99,11 +110,25 @@ void subtract_at(StreamView stream,
          residual.data<float>());
 }
 
+template <typename T>
+void tell_non_finite(StreamView stream, const Tensor& values, NonFinite found, const Tensor& kept) {
+  const std::size_t n = values.num_elements();
+  launch(stream,
+         {.grid = blocks_for(n, kThreads), .block = kThreads},
+         tell_non_finite_kernel<T>,
+         n,
+         values.data<float>(),
+         found == NonFinite::clear,
+         kept.data<T>());
+}
+
 template void gather_at<float>(StreamView, const Tensor&, const Tensor&, const Tensor&);
 template void gather_at<BFloat16>(StreamView, const Tensor&, const Tensor&, const Tensor&);
 template void scatter_at<float>(StreamView, const Scatter&);
 template void scatter_at<BFloat16>(StreamView, const Scatter&);
 template void subtract_at<float>(StreamView, const Tensor&, const Tensor&, const Tensor&);
 template void subtract_at<BFloat16>(StreamView, const Tensor&, const Tensor&, const Tensor&);
+template void tell_non_finite<float>(StreamView, const Tensor&, NonFinite, const Tensor&);
+template void tell_non_finite<BFloat16>(StreamView, const Tensor&, NonFinite, const Tensor&);
 
 }  // namespace slackline::cuda

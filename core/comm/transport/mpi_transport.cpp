@@ -165,6 +165,7 @@ class MpiTransport final : public Transport {
   struct Posted {
     Message message{};
     std::shared_ptr<std::size_t> parts;
+    int bytes = 0;
   };
 
   void find_tag_bits() {
@@ -203,10 +204,11 @@ class MpiTransport final : public Transport {
       check(MPI_Irecv(data, count, MPI_BYTE, peer, tag, channel.comm, &request), "MPI_Irecv");
     }
     requests_.push_back(request);
-    posted_.push_back({message, std::move(parts)});
+    posted_.push_back({message, std::move(parts), count});
   }
 
   void share(std::size_t count, MpiWorld& world);
+  void check_sizes() const;
 
   // Somebody's last words, at index 0 of the requests from first to last.
   void expect_notice() {
@@ -235,8 +237,9 @@ class MpiTransport final : public Transport {
   double end_seconds_ = 0.0;
   std::array<char, kNoticeBytes> notice_{};
   std::vector<MPI_Request> requests_;
-  std::vector<Posted> posted_;  // beside requests_
-  std::vector<int> finished_;
+  std::vector<Posted> posted_;        // beside requests_
+  std::vector<int> finished_;         // places among the requests
+  std::vector<MPI_Status> statuses_;  // beside finished_
   std::vector<Posted> told_;
 };
 
@@ -282,19 +285,39 @@ void MpiTransport::open_group(std::uint32_t id, const std::vector<int>& members)
   channels_.emplace(id, std::move(channel));
 }
 
+// A message that is shorter than its receive would leave old bytes behind it; MPI tells of longer
+// ones itself.
+void MpiTransport::check_sizes() const {
+  for (std::size_t i = 0; i < finished_.size(); ++i) {
+    const Posted& posted = posted_[static_cast<std::size_t>(finished_[i])];
+    if (finished_[i] == 0 || posted.message.way == Message::Way::send) {
+      continue;
+    }
+    int got = 0;
+    check(MPI_Get_count(&statuses_[i], MPI_BYTE, &got), "MPI_Get_count");
+    if (got != posted.bytes) {
+      throw CommError("world rank " + std::to_string(rank_) + ": a message of world rank " +
+                      std::to_string(posted.message.peer) + " has " + std::to_string(got) +
+                      " bytes where " + std::to_string(posted.bytes) + " are due");
+    }
+  }
+}
+
 bool MpiTransport::progress() {
   finished_.resize(requests_.size());
+  statuses_.resize(requests_.size());
   int count = 0;
   check(MPI_Testsome(static_cast<int>(requests_.size()),
                      requests_.data(),
                      &count,
                      finished_.data(),
-                     MPI_STATUSES_IGNORE),
+                     statuses_.data()),
         "MPI_Testsome");
   if (count == MPI_UNDEFINED || count == 0) {
     return false;
   }
   finished_.resize(static_cast<std::size_t>(count));
+  check_sizes();
   std::sort(finished_.begin(), finished_.end(), std::greater<>());
   if (finished_.back() == 0) {
     throw CommError(std::string(notice_.data()));

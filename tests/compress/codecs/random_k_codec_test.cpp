@@ -281,6 +281,36 @@ TEST_CASE("random_k masks a gradient to what its message kept of the first matri
   }
 }
 
+TEST_CASE("Inf and NaN that random_k leaves out reach the receiver and leave the residual") {
+  const CodecSetting setting = setting_of(DType::f32, ErrorFeedback::immediate);
+  const std::vector<double> kept = kept_of(setting).values(2);
+  const auto left_out =
+      static_cast<std::size_t>(std::find(kept.begin(), kept.end(), 0.0) - kept.begin());
+  for (const float bad : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
+    Rank rank(setting);
+    Message values = Message::normal_numbers(kParts, 1);
+    Message residual(kParts);
+    values.tensor(2).view().data<float>()[left_out] = bad;
+    rank.encode(values, residual.matrices());
+    rank.codec->settle(rank.stream, rank.frame, residual.matrices());
+    Message out(kParts);
+    rank.decode(out);
+    const auto is_finite = [](double value) { return std::isfinite(value); };
+    const std::vector<double> received = out.values(2);
+    REQUIRE_FALSE(std::ranges::all_of(received, is_finite));
+    REQUIRE(std::ranges::all_of(out.values(0), is_finite));
+    REQUIRE(std::ranges::all_of(residual.values(2), is_finite));
+
+    Message summed(kParts);
+    Message owed(kParts);
+    rank.codec->begin_sum(rank.stream, values.matrices(), owed.matrices(), kKey);
+    rank.codec->finish_sum(rank.stream, summed.matrices(), owed.matrices(), 1);
+    rank.stream.synchronize();
+    REQUIRE_FALSE(std::ranges::all_of(summed.values(2), is_finite));
+    REQUIRE(std::ranges::all_of(owed.values(2), is_finite));
+  }
+}
+
 TEST_CASE("a damaged random_k frame is refused before anything is written") {
   Rank rank(setting_of(DType::f32, ErrorFeedback::none));
   Message values = Message::normal_numbers(kParts, 1);

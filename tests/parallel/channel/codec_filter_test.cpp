@@ -174,6 +174,10 @@ TEST_CASE("a boundary has its steady phase's codec, else its first") {
                               .boundaries = {{.stage = 0, .after_layer = 0, .codec = kTopK},
                                              {.stage = 1, .after_layer = 1, .codec = other}}});
   CHECK(!activation_compression({}, job, kSeed));
+  const CompressionPlan::Class plain{
+      .members = {.site = Site::pipeline_forward, .stage = 0, .phase = Phase::steady}};
+  CHECK(!activation_compression(
+      {.classes = {forward_class(0, Phase::warmup, other), plain}}, job, kSeed));
 
   const StoredModel model({}, activation_compression_json(*found));
   CHECK(stored_activation_compression(model.open(), job.model) == found);

@@ -101,6 +101,44 @@ TEST_CASE("subtract_at leaves what rounding took, and nothing of what is not fin
   }
 }
 
+TEST_CASE("tell_non_finite marks a message that leaves an Inf or NaN out") {
+  Stream stream(test_stream(2));
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const float bad : {std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity(),
+                            std::nanf("")}) {
+      for (const std::int64_t place : {std::int64_t{0}, kCount / 2, kCount - 1}) {
+        for (const NonFinite found : {NonFinite::keep, NonFinite::clear}) {
+          INFO(place);
+          GuardedTensor values = random_tensor(DType::f32, {kCount}, {});
+          GuardedTensor kept = random_tensor(dtype, {5}, {.seed = 2});
+          std::vector<double> expected_kept = kept.values();
+          std::vector<double> expected = values.values();
+          tell_non_finite(stream, values, found, kept);
+          REQUIRE(values.values() == expected);
+          REQUIRE(kept.values() == expected_kept);
+
+          values.view().data<float>()[place] = bad;
+          tell_non_finite(stream, values, found, kept);
+          REQUIRE(std::isnan(kept.values()[0]));
+          expected_kept[0] = 0.0;
+          std::vector<double> others = kept.values();
+          others[0] = 0.0;
+          REQUIRE(others == expected_kept);
+          const auto at = static_cast<std::size_t>(place);
+          REQUIRE(std::isfinite(values.values()[at]) == (found == NonFinite::clear));
+          std::vector<double> rest = values.values();
+          rest[at] = 0.0;
+          expected[at] = 0.0;
+          REQUIRE(rest == expected);
+          REQUIRE(values.sentinels_intact());
+          REQUIRE(kept.sentinels_intact());
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("keep_only zeroes every other element") {
   const std::vector<std::uint32_t> indices = some_indices();
   const IndexTensor at(indices);
