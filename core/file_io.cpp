@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/mman.h>
@@ -292,6 +293,22 @@ void rename_and_sync(const std::string& from, const std::string& to) {
     fail(from, "rename to " + to, errno);
   }
   sync_directory(parent_of(to));
+}
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code none;
+  return std::filesystem::equivalent(a, b, none);
+}
+
+bool exchange_and_sync(const std::string& a, const std::string& b) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) != 0) {
+    if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) {
+      return false;
+    }
+    fail(a, "change places with " + b, errno);
+  }
+  sync_directory(parent_of(b));
+  return true;
 }
 
 void remove_tree(const std::string& path) {

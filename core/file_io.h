@@ -99,6 +99,9 @@ void write_file_atomically(const std::string& path, std::string_view content);
 // The size of a regular file.
 [[nodiscard]] std::size_t file_bytes(const std::string& path);
 
+// Whether both paths lead to one file; false where one leads to none.
+[[nodiscard]] bool is_same_file(const std::string& a, const std::string& b);
+
 // The names of the directories in a directory, in no order; none where there is no such directory.
 [[nodiscard]] std::vector<std::string> subdirectories(const std::string& path);
 
@@ -113,6 +116,10 @@ void sync_directory(const std::string& path);
 
 // Renames within one file system and syncs the directory of the new name.
 void rename_and_sync(const std::string& from, const std::string& to);
+
+// Lets two names of one file system change places at once, and syncs the directory of the second.
+// Returns false, nothing done, where the file system cannot.
+[[nodiscard]] bool exchange_and_sync(const std::string& a, const std::string& b);
 
 // Removes a file, or a directory with all in it; links are removed, not followed. An absent path is
 // fine. REQUIRES: the path names something below a directory (not "", "/", "." or "..").

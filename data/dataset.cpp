@@ -1,5 +1,7 @@
 #include "data/dataset.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "core/check.h"
@@ -41,6 +43,27 @@ std::vector<std::uint32_t> lengths_of(const DataMember& member) {
   return lengths;
 }
 
+// An order has an entry for every sequence of every epoch. Sequences with tokens are no more than
+// the tokens of the samples; only empty ones can make it larger than what is trained on.
+void require_orderable(const DataMember& data,
+                       std::span<const std::uint32_t> lengths,
+                       std::uint64_t epochs) {
+  constexpr double kFew = 1 << 22;  // entries, some dozen bytes each
+  const auto empty = std::ranges::count(lengths, 0U);
+  const double entries = static_cast<double>(empty) * static_cast<double>(epochs);
+  const double tokens = static_cast<double>(tokens_of(data)) * static_cast<double>(epochs);
+  if (entries > tokens + kFew) {
+    throw FileError(
+        fmt::format("{}: {} of {} sequences of the {} split are empty, and the run "
+                    "takes {} epochs of it; prepare it without empty documents",
+                    data.file->path(),
+                    empty,
+                    lengths.size(),
+                    data.split,
+                    epochs));
+  }
+}
+
 }  // namespace
 
 Dataset::Dataset(std::vector<DataMember> members, const DatasetOptions& options)
@@ -75,6 +98,11 @@ Dataset::Dataset(std::vector<DataMember> members, const DatasetOptions& options)
 void Dataset::append_block(Member& member,
                            std::span<const std::uint32_t> lengths,
                            std::uint64_t samples) {
+  require_orderable(member.data,
+                    lengths,
+                    SampleOrder::epochs_of(samples,
+                                           static_cast<std::uint64_t>(options_.sequence),
+                                           static_cast<std::uint64_t>(member.state.front())));
   const SampleOrder& block = member.blocks.emplace_back(
       lengths,
       SampleOrderOptions{.seed = options_.seed,

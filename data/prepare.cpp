@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -42,6 +43,13 @@ void make_parent(const std::string& path) {
   }
 }
 
+// Where a trained model goes: "sentencepiece:MODEL", or beside the tokens.
+std::string trained_model_path(const PrepareOptions& options) {
+  constexpr std::size_t kBegin = SentencePieceTokenizer::kType.size() + 1;
+  return options.tokenizer.size() > kBegin ? options.tokenizer.substr(kBegin)
+                                           : options.out + ".model";
+}
+
 // Trains the model, writes it where the options say, and gives back its tokenizer.
 std::unique_ptr<Tokenizer> train_tokenizer(const PrepareOptions& options) {
   constexpr std::string_view kType = SentencePieceTokenizer::kType;
@@ -62,14 +70,28 @@ std::unique_ptr<Tokenizer> train_tokenizer(const PrepareOptions& options) {
                       input));
     }
   }
-  std::string path = options.out + ".model";
-  if (options.tokenizer.size() > kType.size() + 1) {
-    path = options.tokenizer.substr(kType.size() + 1);
-  }
+  const std::string path = trained_model_path(options);
   make_parent(path);
   const std::string model = train_sentencepiece(options.inputs, options.train_sentencepiece);
   write_file_atomically(path, model);
   return std::make_unique<SentencePieceTokenizer>(model, path);
+}
+
+// No input may be one of the files that are written.
+void require_inputs_stay(const PrepareOptions& options) {
+  std::vector<std::string> outputs = {
+      options.out + ".bin", options.out + ".idx", tokenizer_path(options.out)};
+  if (options.train_sentencepiece > 0) {
+    outputs.push_back(trained_model_path(options));
+  }
+  for (const std::string& input : options.inputs) {
+    for (const std::string& output : outputs) {
+      if (is_same_file(input, output)) {
+        throw ConfigError(fmt::format(
+            "--out: {} would overwrite the input {}; choose another prefix", output, input));
+      }
+    }
+  }
 }
 
 // Encodes documents into the writer, sequence by sequence.
@@ -102,6 +124,7 @@ class Encoder {
 PrepareSummary prepare(const PrepareOptions& options,
                        const std::function<void(const PrepareProgress&)>& progress) {
   require_valid(options);
+  require_inputs_stay(options);
   make_parent(options.out);
   const std::unique_ptr<Tokenizer> tokenizer =
       options.train_sentencepiece > 0

@@ -79,17 +79,27 @@ void write_head(const std::string& partial, const CheckpointContents& head, Mani
   write_file_atomically(path, text);
 }
 
-// Makes `partial` the checkpoint of that name. One that is there loses its name first; a crash
-// between the two renames leaves the checkpoints before it.
+// Makes `partial` the checkpoint of that name. One that is there changes names with it, so that one
+// of both has it at any moment. Where the file system cannot do that, the old one loses its name
+// for a moment, and gets it back if the new one does not take it.
 void put_in_place(const std::string& partial, const std::string& directory) {
   if (!path_exists(directory)) {
     rename_and_sync(partial, directory);
     return;
   }
+  if (exchange_and_sync(partial, directory)) {
+    remove_tree(partial);
+    return;
+  }
   const std::string replaced = partial_path(directory + ".replaced");
   remove_tree(replaced);
   rename_and_sync(directory, replaced);
-  rename_and_sync(partial, directory);
+  try {
+    rename_and_sync(partial, directory);
+  } catch (...) {
+    rename_and_sync(replaced, directory);
+    throw;
+  }
   remove_tree(replaced);
 }
 

@@ -36,6 +36,10 @@ class JsonDocuments final : public DocumentReader {
 
  private:
   [[nodiscard]] std::string text_of_line() const {
+    // The library takes a NUL byte for the end of the text and would not look behind it.
+    if (line_.find('\0') != std::string::npos) {
+      refuse("not JSON: NUL byte");
+    }
     try {
       const nlohmann::json line = nlohmann::json::parse(line_);
       const auto text = line.is_object() ? line.find("text") : line.end();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
 #include <unicode/stringpiece.h>
@@ -9,12 +10,18 @@
 #include <unicode/unorm2.h>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "core/check.h"
+#include "core/error.h"
 #include "data/tokenizers/utf8.h"
 
 namespace slackline {
 
 namespace {
+
+// ICU counts bytes in 32 bits.
+constexpr std::size_t kLongest = std::numeric_limits<std::int32_t>::max();
 
 struct Mark {
   std::string_view bytes;
@@ -91,6 +98,10 @@ std::string to_nfc(std::string_view unordered) {
   UErrorCode error = U_ZERO_ERROR;
   const icu::Normalizer2* normalizer = icu::Normalizer2::getNFCInstance(error);
   SL_CHECK(U_SUCCESS(error), u_errorName(error));
+  if (text.size() > kLongest) {
+    throw FileError(fmt::format(
+        "a document of {} bytes, which with NFC may have at most {}", text.size(), kLongest));
+  }
   std::string result;
   icu::StringByteSink<std::string> sink(&result, static_cast<std::int32_t>(text.size()));
   normalizer->normalizeUTF8(0,

@@ -7,7 +7,7 @@ namespace slackline {
 
 // Unicode's normal form C, in which a letter and its accents are one character where there is one.
 
-// REQUIRES: text is UTF-8.
+// Throws FileError for a text of 2 GiB or more. REQUIRES: text is UTF-8.
 [[nodiscard]] std::string to_nfc(std::string_view text);
 
 // Whether the character stays as it is in any text, unless a later one joins it.

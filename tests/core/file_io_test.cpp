@@ -147,8 +147,24 @@ TEST_CASE("directories are made with parents, renamed, and removed without follo
   REQUIRE(read_file(directory.file("kept")) == "x");
   REQUIRE_THROWS_WITH(rename_and_sync(directory.file("x"), directory.file("y")),
                       Contains("x: cannot rename to"));
+  REQUIRE_THROWS_WITH(exchange_and_sync(directory.file("x"), directory.file("kept")),
+                      Contains("x: cannot change places with"));
   for (const char* path : {"", "/", ".", "..", "a/.."}) {
     REQUIRE_THROWS_AS(remove_tree(path), Error);
+  }
+}
+
+TEST_CASE("two names change places") {
+  const TemporaryDirectory directory;
+  make_directories(directory.file("a"));
+  write_file_atomically(directory.file("a/file"), "a");
+  make_directories(directory.file("b"));
+  write_file_atomically(directory.file("b/file"), "b");
+  if (exchange_and_sync(directory.file("a"), directory.file("b"))) {
+    REQUIRE(read_file(directory.file("a/file")) == "b");
+    REQUIRE(read_file(directory.file("b/file")) == "a");
+  } else {
+    REQUIRE(read_file(directory.file("a/file")) == "a");
   }
 }
 

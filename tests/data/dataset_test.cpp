@@ -206,6 +206,20 @@ TEST_CASE("a split that is too short is refused by what to change") {
                     FileError);  // tokens beyond the vocabulary
 }
 
+TEST_CASE("empty sequences whose order would be larger than what is trained on are refused") {
+  const TemporaryDirectory directory;
+  std::vector<int> lengths(5000, 0);
+  lengths.front() = 9;
+  write_counting(directory.file("gaps"), 0, lengths);
+  const DataConfig config{.train = {{.path = directory.file("gaps")}}, .split = {1.0, 0.0, 0.0}};
+  const DataMembers members = open_data(config, 60000, kSequence);
+  REQUIRE_NOTHROW(Dataset(members.train, {.sequence = kSequence, .samples = 500}));
+  REQUIRE_THROWS_AS(Dataset(members.train, {.sequence = kSequence, .samples = 1000}), FileError);
+  REQUIRE_THROWS_WITH(Dataset(members.train, {.sequence = kSequence, .samples = 1000}),
+                      Catch::StartsWith(directory.file("gaps.bin")) &&
+                          Catch::Contains("4999 of 5000 sequences of the training split"));
+}
+
 TEST_CASE("the tokenizer comes with the data, and two of them do not mix") {
   const TemporaryDirectory directory;
   std::ofstream(directory.file("text.txt")) << "some text for two tokenizers";

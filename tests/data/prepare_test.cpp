@@ -133,6 +133,9 @@ TEST_CASE("what is wrong with an input is said with its place, and nothing is le
   refuses("h.json", "[\n", "line 1: not JSON");
   refuses("i.jsonl", "{\"text\": \"\\ud800\"}\n", "line 1: not JSON");
   refuses("j.jsonl", "\n\n", "no text");
+  refuses("k.jsonl",
+          std::string("{\"text\": \"a\"}\0{\"text\": \"b\"}\n", 28),
+          "line 1: not JSON: NUL byte");
   REQUIRE_THROWS_AS(prepare({.inputs = {directory.path()}, .out = directory.file("o")}), FileError);
   REQUIRE_THROWS_AS(prepare({.inputs = {directory.file("absent")}, .out = directory.file("o")}),
                     FileError);
@@ -173,6 +176,27 @@ TEST_CASE("options that make no sense are refused by name") {
                              .out = directory.file("x"),
                              .train_sentencepiece = 300}),
                     FileError);
+}
+
+TEST_CASE("an input that has the name of an output stays") {
+  const TemporaryDirectory directory;
+  const std::string out = directory.file("set");
+  const std::string text = "some text, some more text, and the last of it";
+  for (const char* ending : {".bin", ".idx", ".tokenizer.json"}) {
+    INFO(ending);
+    write_file_atomically(out + ending, text);
+    REQUIRE_THROWS_WITH(prepare({.inputs = {out + ending}, .tokenizer = "byte", .out = out}),
+                        Catch::StartsWith("--out: ") && Catch::Contains("would overwrite"));
+    REQUIRE(read_file(out + ending) == text);
+    std::filesystem::remove(out + ending);
+  }
+  write_file_atomically(out + ".model", text);
+  REQUIRE_THROWS_WITH(prepare({.inputs = {out + ".model"},
+                               .tokenizer = "sentencepiece",
+                               .out = out,
+                               .train_sentencepiece = 300}),
+                      Catch::StartsWith("--out: "));
+  REQUIRE_NOTHROW(prepare({.inputs = {out + ".model"}, .tokenizer = "byte", .out = out}));
 }
 
 TEST_CASE("a SentencePiece model is trained, written where asked, and used") {

@@ -86,7 +86,12 @@ class NcclLink {
     while (!ending_) {
       ncclResult_t state = ncclSuccess;
       ncclCommGetAsyncError(comm_, &state);
-      if ((state != ncclSuccess && state != ncclInProgress) || group.has_failed()) {
+      const bool broken = state != ncclSuccess && state != ncclInProgress;
+      if (broken) {
+        // Before kernels end without data: no step is agreed on and nothing is saved from now on.
+        group.fail(std::string("NCCL: ") + ncclGetErrorString(state));
+      }
+      if (broken || group.has_failed()) {
         aborted_ = true;
         ncclCommAbort(comm_);
         return;
