@@ -122,12 +122,17 @@ void OuterLoop::note_sending(int fragment) {
   travels_ = fragment;
   sent_at_ = groups_->world->now();
   round_seconds_ = 0.0;
+  goes_unseen_ = false;
 }
 
 void OuterLoop::look() {
   if (!has_arrived_ && transfer().is_under_way() && transfer().done()) {
     note_arrival();
   }
+}
+
+void OuterLoop::leave_out(double seconds) {
+  round_began_ += seconds;
 }
 
 void OuterLoop::note_arrival() {
@@ -181,7 +186,7 @@ RoundEnd OuterLoop::agree(const RoundFacts& own, double sent_squares, bool last)
   std::ranges::copy(moved_squares_, numbers.begin() + static_cast<std::ptrdiff_t>(moved));
   const auto rank = static_cast<std::size_t>(groups_->everyone->rank());
   const double now = groups_->world->now();
-  numbers[seconds + rank] = round_seconds_;
+  numbers[seconds + rank] = goes_unseen_ ? std::numeric_limits<double>::infinity() : round_seconds_;
   numbers[seconds + ranks + rank] = (now - round_began_) / static_cast<double>(rounds_.period);
   groups_->everyone->all_reduce(Tensor(std::span(numbers)), {.what = "end of an outer round"})
       .wait();
@@ -220,7 +225,7 @@ RoundEnd OuterLoop::agree(const RoundFacts& own, double sent_squares, bool last)
 
 void OuterLoop::choose_period(std::span<const double> round_seconds, double step_seconds) {
   const double slowest = *std::ranges::max_element(round_seconds);
-  if (slowest > 0.0) {
+  if (slowest > 0.0 && std::isfinite(slowest)) {
     rounds_.period = chosen_period(slowest, step_seconds, rounds_.period);
   }
 }
@@ -390,6 +395,9 @@ void OuterLoop::exchange_anchor() {
   if (background_ != nullptr && !anchor_in_use_) {
     settle();
   }
+  look();
+  // Nobody looks while the anchor is in use.
+  goes_unseen_ = goes_unseen_ || (is_under_way() && round_seconds_ == 0.0);
   // The time between both calls is no step of the round.
   const double now = groups_->world->now();
   if (background_ != nullptr && !anchor_in_use_) {

@@ -120,6 +120,9 @@ class OuterLoop {
   // it is waited for, as the round under way is.
   void exchange_anchor();
 
+  // Takes seconds that are no step's, as those of a save, out of what a step is reckoned to take.
+  void leave_out(double seconds);
+
   // Waits for the round under way, so that state() is whole. Changes no result.
   void settle();
 
@@ -151,8 +154,11 @@ class OuterLoop {
 
   // How many workers made a text; 0: an empty text, for ranks that all step together.
   [[nodiscard]] static int workers_of(const std::string& text);
-  // Throws ConfigError where as many workers cannot go on from it under this config.
-  static void require_goes_on(const OuterConfig& config, const std::string& text);
+  // Throws ConfigError where as many workers cannot go on from it under this config, and FileError
+  // where no run of `step` steps can have made it.
+  static void require_goes_on(const OuterConfig& config,
+                              const std::string& text,
+                              std::int64_t step);
   // Returns the counts of a worker that helped to make a text; nothing where the text has none.
   [[nodiscard]] static std::optional<WorkerProgress> progress_of(const std::string& text,
                                                                  int worker);
@@ -232,6 +238,7 @@ class OuterLoop {
   // For a period that the run chooses.
   double sent_at_ = 0.0;
   double round_seconds_ = 0.0;  // from sending to arrival; 0: not known
+  bool goes_unseen_ = false;    // it may have arrived long before that was seen
   double round_began_ = 0.0;    // when its first step did, but for what was no step
   double exchanged_at_ = 0.0;   // when anchor and weights last were
 };

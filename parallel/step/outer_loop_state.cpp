@@ -73,8 +73,22 @@ std::string OuterLoop::state_text(std::span<const WorkerProgress> workers) const
       .dump();
 }
 
-void OuterLoop::require_goes_on(const OuterConfig& config, const std::string& text) {
+void OuterLoop::require_goes_on(const OuterConfig& config,
+                                const std::string& text,
+                                std::int64_t step) {
   const nlohmann::json state = nlohmann::json::parse(text);
+  const auto require_within = [&](const char* key, std::int64_t from, std::int64_t to) {
+    if (state.contains(key)) {
+      const auto number = state.at(key).get<std::int64_t>();
+      if (number < from || number > to) {
+        throw FileError(fmt::format("outer.{}: must be {} to {}; got {}", key, from, to, number));
+      }
+    }
+  };
+  require_within("last_end", 0, step);
+  require_within("before", 0, state.at("last_end").get<std::int64_t>());
+  require_within("period", 1, std::int64_t{1} << 40U);  // as many as run.steps may be
+  require_within("fragment", 0, state.value("fragments", 1) - 1);
   if (has_leads(text) && !config.eager) {
     throw ConfigError("outer.eager: must stay true: the round under way began ahead of its anchor");
   }

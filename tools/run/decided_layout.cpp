@@ -149,10 +149,22 @@ void decide_layout(Communicator& world,
   if (config.device == Device::cuda) {
     config.network.transport = transport.uses_nccl ? TransportWish::nccl : TransportWish::host;
   }
+  const auto say = [&](const Lines& lines) {
+    if (world.rank() == 0) {
+      log_info(lines);
+    }
+  };
   const LinkSpeeds links = links_of_run(config.network, probed);
   const bool chooses = config.parallel.chooses_strategy && config.parallel.data > 1;
+  const std::optional<KeptLayout> kept = kept_layout(config, resume);
+  const bool is_silent = config.parallel.group == 0;
   config.parallel =
       with_groups_of_nodes(config.parallel, config.network.collectives, ranks_of_node(world));
+  if (is_silent && kept && kept->group > 0 && config.parallel.group != 0 &&
+      config.parallel.group != kept->group) {
+    config.parallel.group = kept->group;
+    say(Lines{fmt::format("parallel.group: {} is kept from {}", kept->group, kept->checkpoint)});
+  }
   if (config.parallel.groups_apart && config.parallel.num_workers() == 1) {
     throw AgreedError(
         fmt::format("outer.method: needs two workers or more, and all {} data ranks are on one "
@@ -169,7 +181,6 @@ void decide_layout(Communicator& world,
     return;
   }
   Lines said;
-  const std::optional<KeptLayout> kept = kept_layout(config, resume);
   if (kept && fits_run(plan_job(config), kept->strategy)) {
     keep(*kept, links, config);
     said = Lines{fmt::format(
@@ -181,9 +192,7 @@ void decide_layout(Communicator& world,
                              name_of(config.parallel.data_strategy),
                              choice.reason)};
   }
-  if (world.rank() == 0) {
-    log_info(said);
-  }
+  say(said);
 }
 
 }  // namespace slackline

@@ -100,7 +100,7 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
   reading_document(*start.checkpoint, "outer", [&] {
     const int workers = OuterLoop::workers_of(rounds);
     if (workers > 0 && config.outer.is_on() && workers == config.parallel.num_workers()) {
-      OuterLoop::require_goes_on(config.outer, rounds);
+      OuterLoop::require_goes_on(config.outer, rounds, start.step);
     }
   });
   reading_document(*start.checkpoint, "data", [&] {

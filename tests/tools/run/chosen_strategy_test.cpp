@@ -16,11 +16,12 @@ namespace slackline {
 
 namespace {
 
-// Two nodes of two ranks each.
-std::string links(const TrainingRun& run, double bytes_per_second) {
+// Four ranks on so many nodes.
+std::string links(const TrainingRun& run, double bytes_per_second, int nodes = 2) {
   const std::string path = run.path("links.json");
   write_file_atomically(path,
-                        R"({"nodes": [{"count": 2, "devices": 2, "memory_bytes": 1e9}], "links": [
+                        R"({"nodes": [{"count": )" + std::to_string(nodes) + R"(, "devices": )" +
+                            std::to_string(4 / nodes) + R"(, "memory_bytes": 1e9}], "links": [
           {"scope": "node", "latency_seconds": 1e-6, "bytes_per_second": 1e10, "duplex": true,
            "shared_by": "pair", "source": "assumed"},
           {"scope": "network", "latency_seconds": 1e-6, "bytes_per_second": )" +
@@ -82,6 +83,22 @@ TEST_CASE("groups that a strategy takes from the nodes stand in the resolved con
   const TrainingRun run;
   train(run, "run", {links(run, 1e8), "parallel.data_strategy=NIG"});
   CHECK_THAT(read_file(run.path("run") + "/config.resolved.json"), Catch::Contains("\"group\": 2"));
+}
+
+TEST_CASE("a run that goes on keeps groups that it took from the nodes") {
+  const TrainingRun run;
+  const std::string strategy = "parallel.data_strategy=NII";
+  train(run, "whole", {links(run, 1e8), strategy});
+  const std::string from = "checkpoint.resume_from=" + run.checkpoint(2, "whole");
+  const ProcessResult kept = train(run, "kept", {links(run, 1e8, 1), strategy, from});
+  CHECK_THAT(kept.error, Catch::Contains("parallel.group: 2 is kept from "));
+  CHECK(run.weights_sha256(run.checkpoint(4, "kept")) ==
+        run.weights_sha256(run.checkpoint(4, "whole")));
+  const ProcessResult given =
+      train(run, "given", {links(run, 1e8, 1), strategy, from, "parallel.group=4"});
+  CHECK_THAT(given.error, !Catch::Contains("is kept from"));
+  CHECK_THAT(read_file(run.path("given") + "/config.resolved.json"),
+             Catch::Contains("\"group\": 4"));
 }
 
 // What a manifest says of the layout is a hint: a damaged one is as if it were not there.

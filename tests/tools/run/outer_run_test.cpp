@@ -117,6 +117,36 @@ TEST_CASE("a run in outer rounds goes on with the same bits from any step of a r
 }
 
 // Every method on every layout, and each of the two with nearly every codec.
+TEST_CASE("a state of rounds that no run can have made is refused") {
+  const TrainingRun run;
+  const std::string outer = R"({"method": "diloco", "period": 4, "fragments": 2})";
+  require_trained(run, 2, workers(outer, {"run.dir=" + run.path("whole")}));
+  const std::string manifest = run.checkpoint(10, "whole") + "/manifest.json";
+  const nlohmann::ordered_json whole = nlohmann::ordered_json::parse(read_file(manifest));
+  REQUIRE(whole.at("outer").at("last_end") == 10);
+  const std::vector<std::pair<const char*, std::int64_t>> numbers = {{"last_end", 11},
+                                                                     {"last_end", -1},
+                                                                     {"before", 11},
+                                                                     {"before", -5},
+                                                                     {"period", 0},
+                                                                     {"fragment", 2},
+                                                                     {"fragment", -1}};
+  for (const auto& [key, number] : numbers) {
+    INFO(key << " " << number);
+    nlohmann::ordered_json edited = whole;
+    edited["outer"][key] = number;
+    edited.erase("xxh3");
+    write_file_atomically(manifest, edited.dump());
+    const ProcessResult result =
+        run.train(workers(outer,
+                          {"run.dir=" + run.path("edited"),
+                           "checkpoint.resume_from=" + run.checkpoint(10, "whole")}),
+                  {"--ranks", "2"});
+    CHECK(result.exit_code == 3);
+    CHECK_THAT(result.error, Contains(std::string("outer.") + key));
+  }
+}
+
 TEST_CASE("methods, layouts and codecs of rounds go together, and go on with the same bits",
           "[slow]") {
   const std::vector<std::string> methods = {
