@@ -19,6 +19,7 @@ namespace {
 constexpr std::array<std::string_view, 2> kTransfers = {"asynchronous", "blocking"};
 constexpr std::array<std::string_view, 2> kEmbeddingSyncs = {"fused", "separate"};
 constexpr std::int64_t kMaxDegree = 1 << 16;
+constexpr std::int64_t kMostRanks = 1 << 20;
 
 std::array<std::string_view, schedule::kNumKinds> schedule_names() {
   std::array<std::string_view, schedule::kNumKinds> names;
@@ -55,6 +56,16 @@ void check_tensor(const JsonReader& section, const ParallelConfig& config, const
   }
   if (m.vocab < config.tensor) {
     section.fail("tensor", fmt::format("must not exceed model.vocab = {}", m.vocab));
+  }
+}
+
+void check_num_ranks(JsonReader& section, const ParallelConfig& config) {
+  // Each of them is at most kMaxDegree.
+  if (std::int64_t{config.tensor} * config.pipeline * config.data > kMostRanks) {
+    section.fail("data",
+                 fmt::format("parallel.tensor x parallel.pipeline x parallel.data may be at most "
+                             "{} ranks",
+                             kMostRanks));
   }
 }
 
@@ -108,7 +119,7 @@ void read_schedule(JsonReader& section, ParallelConfig& config) {
 }
 
 void read_stage_layers(JsonReader& section, ParallelConfig& config, int layers) {
-  const int stages = config.num_virtual_stages();
+  const std::int64_t stages = std::int64_t{config.pipeline} * config.chunks;
   if (stages > layers) {
     section.fail("pipeline",
                  fmt::format("parallel.pipeline x parallel.chunks = {} stages, and the model has "
@@ -127,7 +138,7 @@ void read_stage_layers(JsonReader& section, ParallelConfig& config, int layers) 
   if (config.stage_layers.empty()) {
     return;
   }
-  if (static_cast<int>(config.stage_layers.size()) != stages || sum != layers) {
+  if (std::ssize(config.stage_layers) != stages || sum != layers) {
     section.fail("stage_layers",
                  fmt::format("must name one count for each of {} stages, adding up to "
                              "model.layers = {}",
@@ -158,6 +169,7 @@ ParallelConfig read_parallel_config(JsonReader section, const ModelConfig& model
   config.tensor = degree(section, "tensor");
   config.pipeline = degree(section, "pipeline");
   config.data = degree(section, "data");
+  check_num_ranks(section, config);
   read_group(section, config);
   check_tensor(section, config, model);
   read_schedule(section, config);

@@ -79,6 +79,15 @@ TEST_CASE("values out of range are refused with key, rule and value") {
   REQUIRE_THAT(refusal(R"({"clip_norm": -1})"), Catch::Contains("optimizer.clip_norm"));
 }
 
+TEST_CASE("numbers that are infinite in float are refused") {
+  for (const std::string key : {"lr", "eps", "weight_decay"}) {
+    INFO(key);
+    REQUIRE_THAT(refusal("{\"" + key + "\": 1e39}"),
+                 Catch::Contains("optimizer." + key) && Catch::Contains("at most"));
+    REQUIRE(refusal("{\"" + key + "\": 3e38}") == "accepted");
+  }
+}
+
 TEST_CASE("decay_steps are of wsd alone") {
   REQUIRE_THAT(refusal(R"({"schedule": "wsd", "decay_steps": 0})"),
                Catch::Contains("optimizer.decay_steps"));

@@ -200,9 +200,9 @@ class Comparison(unittest.TestCase):
         self.assert_only("choice.json: line 2")
 
 
-# Defaults that nothing can depend on: max_skips ends runs, trainable leaves nothing out, and the
+# Defaults that nothing can depend on: max_skips and stop_seconds end runs, trainable leaves nothing out, and the
 # others say how a device is driven. Commits before them do not know them.
-MOVES_NO_BIT = {"cuda_graphs", "max_skips", "stream_waits", "trainable"}
+MOVES_NO_BIT = {"cuda_graphs", "max_skips", "stop_seconds", "stream_waits", "trainable"}
 
 
 class Configurations(unittest.TestCase):

@@ -1,5 +1,11 @@
 #include "tools/cli/command_line.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <type_traits>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -29,20 +35,75 @@ std::string verdict(const std::string& text, Limit limit, double most) {
   return value <= most ? "" : refuse(fmt::format("at most {}", most));
 }
 
+const char* description_of(Limit limit) {
+  switch (limit) {
+    case Limit::positive:
+      return "POSITIVE";
+    case Limit::not_negative:
+      return "NONNEGATIVE";
+    case Limit::none:
+      return "";
+  }
+  return "";
+}
+
+// CLI11 reads 010 as 8 and cuts off what is too large. So this reads the text, and leaves what
+// there is no other way to read.
+template <typename T>
+CLI::Validator whole_number(const OptionRules& rules) {
+  T least = std::numeric_limits<T>::min();
+  if (rules.limit != Limit::none) {
+    least = rules.limit == Limit::positive ? 1 : 0;
+  }
+  T most = std::numeric_limits<T>::max();
+  if (rules.most < static_cast<double>(most)) {
+    most = static_cast<T>(rules.most);
+  }
+  return {[least, most](std::string& text) {
+            T value{};
+            const char* const end = text.data() + text.size();
+            const auto [stopped, error] = std::from_chars(text.data(), end, value);
+            if (error != std::errc{} || stopped != end || value < least || value > most) {
+              return fmt::format(
+                  "must be a whole number from {} to {}; got {}", least, most, shown_value(text));
+            }
+            text = std::to_string(value);
+            return std::string();
+          },
+          description_of(rules.limit)};
+}
+
+template <typename T>
+struct ValueOf {
+  using Type = T;
+};
+
+template <typename T>
+struct ValueOf<std::optional<T>> {
+  using Type = T;
+};
+
 }  // namespace
 
 void Command::option(const std::string& name,
                      OptionTarget value,
                      const std::string& help,
                      const OptionRules& rules) {
-  CLI::Option* option =
-      std::visit([&](auto* target) { return app_->add_option(name, *target, help); }, value);
+  CLI::Option* option = std::visit(
+      [&](auto* target) {
+        using Value = typename ValueOf<std::remove_pointer_t<decltype(target)>>::Type;
+        CLI::Option* added = app_->add_option(name, *target, help);
+        if constexpr (std::is_integral_v<Value>) {
+          added->transform(whole_number<Value>(rules));
+        } else if (rules.limit != Limit::none) {
+          added->check([limit = rules.limit, most = rules.most](
+                           const std::string& text) { return verdict(text, limit, most); },
+                       description_of(rules.limit));
+        }
+        return added;
+      },
+      value);
   option->required(rules.required);
-  if (rules.limit != Limit::none) {
-    option->check([limit = rules.limit, most = rules.most](
-                      const std::string& text) { return verdict(text, limit, most); },
-                  rules.limit == Limit::positive ? "POSITIVE" : "NONNEGATIVE");
-  }
   if (!rules.one_of.empty()) {
     option->check(CLI::IsMember(rules.one_of));
   }

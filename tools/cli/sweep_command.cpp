@@ -148,9 +148,16 @@ std::string list_text(const Sweep& sweep) {
   return text;
 }
 
+void require_built_devices(const Sweep& sweep) {
+  for (const SweepPoint& point : sweep.points) {
+    require_built(point.config.device);
+  }
+}
+
 // Trains one point alone, beside others that other commands train: no lock is held, and the tables
 // are left for `--collect`. Ends as the run has ended.
 ExitCode run_only(const Sweep& sweep, std::int64_t number) {
+  require_built_devices(sweep);
   if (number > std::ssize(sweep.points)) {
     throw ConfigError(fmt::format(
         "--only: must be 1 to {}, as --list numbers them; got {}", sweep.points.size(), number));
@@ -181,6 +188,7 @@ class SweepRunner {
   }
 
   ExitCode run() {
+    require_built_devices(sweep_);
     std::vector<std::size_t> due;
     std::int64_t steps = 0;
     for (std::size_t i = 0; i < rows_.size(); ++i) {

@@ -366,22 +366,28 @@ ExitCode train(const TrainOptions& options) {
   if (options.resume && job.config.device == Device::rehearsal) {
     throw ConfigError("--resume: a rehearsal saves nothing to continue from; leave it out");
   }
-  if (options.print_config) {
+  if (options.print_config && !options.validate) {
     print_json(job.resolved + "\n");
     return ExitCode::done;
   }
+  require_built(job.config.device);
   if (options.ranks > 1) {
     require_one_process(options.ranks);
     require_world_fits(job.config.parallel, options.ranks);
   }
   static_cast<void>(
       compression_plans(plan_job(job.config)));  // refuses what does not fit the layout
+  if (options.validate && options.print_config) {
+    print_json(job.resolved + "\n");
+    return ExitCode::done;
+  }
   if (options.validate) {
     print_lines(shown_line(options.config) + ": valid\n");
     return ExitCode::done;
   }
   StopSignal::install();
   WorldOptions world{.timeout_seconds = job.config.network.timeout_seconds,
+                     .end_grace_seconds = job.config.run.stop_seconds,
                      .links = links_to_emulate(job.config)};
   const double scaled = static_cast<double>(world.longest_background) / job.config.message_scale();
   world.longest_background = static_cast<std::size_t>(std::ceil(scaled));

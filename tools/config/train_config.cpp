@@ -23,6 +23,7 @@ constexpr std::array<std::string_view, 3> kDevices = {
 constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "bf16"};
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 40U;
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 30U;       // so that micro-batches fit an int
+constexpr double kLongestStop = 86400.0;                         // seconds
 constexpr std::int64_t kMaxSeed = (std::int64_t{1} << 32U) - 1;  // of NumPy's legacy generator
 
 RunConfig read_run_config(JsonReader section) {
@@ -41,7 +42,8 @@ RunConfig read_run_config(JsonReader section) {
   run.save_every = section.integer("save_every", {.default_value = 0, .min = 0, .max = kMaxCount});
   run.keep = static_cast<int>(section.integer("keep", {.default_value = 2, .min = 1, .max = 1000}));
   run.on_nonfinite = static_cast<OnNonFinite>(section.choice("on_nonfinite", kOnNonFinite, 0));
-  section.refuse_reserved("stop_seconds");
+  run.stop_seconds = section.number(
+      "stop_seconds", {.default_value = run.stop_seconds, .min = 0.0, .max = kLongestStop});
   run.max_skips = section.integer("max_skips", {.default_value = 10, .min = 1, .max = kMaxCount});
   run.cuda_graphs = section.boolean("cuda_graphs", false);
   run.stream_waits = section.boolean("stream_waits", false);
@@ -135,7 +137,7 @@ void check_coded_sums(const JsonReader& section, const TrainConfig& config) {
   const ParallelConfig parallel = config.parallel.of_worker();
   const DataStrategy& strategy = parallel.data_strategy;
   const CompressConfig& compress = config.compress;
-  if (parallel.data == 1 || compress.policy == CompressionPolicy::none) {
+  if (compress.policy == CompressionPolicy::none) {
     return;
   }
   const auto is_set = [&](const std::string& site) {
@@ -151,6 +153,9 @@ void check_coded_sums(const JsonReader& section, const TrainConfig& config) {
   };
   if (is_set("embedding") && !strategy.codes_table(parallel.pipeline)) {
     refuse("embedding", R"(use "zero1", or leave the table plain)");
+  }
+  if (parallel.data == 1) {
+    return;
   }
   const bool has_choice =
       parallel.group == 0 ? strategy.gradients != Extent::global : !parallel.sums_in_passes();
@@ -237,14 +242,17 @@ void check_collectives(const JsonReader& section, const TrainConfig& config) {
 
 }  // namespace
 
+void require_built(Device device) {
+  if (device == Device::cuda && !cuda::is_built()) {
+    throw ConfigError("device: " + cuda::obstacle() + R"(; or use "cpu")");
+  }
+}
+
 TrainConfig read_train_config(JsonReader document) {
   TrainConfig config;
   const JsonReader run = document.section("run");
   config.run = read_run_config(run);
   config.device = static_cast<Device>(document.choice("device", kDevices, 0));
-  if (config.device == Device::cuda && !cuda::is_built()) {
-    document.fail("device", cuda::obstacle() + R"(; or use "cpu")");
-  }
   for (const auto& [key, is_on] : {std::pair("cuda_graphs", config.run.cuda_graphs),
                                    std::pair("stream_waits", config.run.stream_waits)}) {
     if (is_on && config.device != Device::cuda) {

@@ -29,6 +29,7 @@ struct RunConfig {
   int keep = 2;                   // complete checkpoints kept
   OnNonFinite on_nonfinite = OnNonFinite::stop;
   std::int64_t max_skips = 10;  // skipped steps in a row that end the run
+  double stop_seconds = 0.3;    // how long a wait may last after SIGTERM
   bool cuda_graphs = false;     // passes are captured where they can be
   bool stream_waits = false;    // streams wait for copies on the host, where ranks are processes
 };
@@ -96,5 +97,9 @@ struct TrainConfig {
 // Reads every key of a config; throws ConfigError at the first violation. Afterwards
 // document.resolved() is the config with all defaults.
 [[nodiscard]] TrainConfig read_train_config(JsonReader document);
+
+// Refuses a device for which this program was not built (ConfigError). To be asked before training
+// alone: any program reads, plans and reports what another one trains.
+void require_built(Device device);
 
 }  // namespace slackline

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/comm/collective_bytes.h"
+#include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/error.h"
 #include "core/tensor/memory_table.h"
@@ -123,13 +124,22 @@ std::size_t resident_bytes() noexcept {
 
 const std::size_t resident_at_start = resident_bytes();  // before main()
 
+// How much scratch kernels take is said by their device's code. Where that is not built in, the
+// CPU's takes its place, as an approximation.
+MeshJob with_known_device(MeshJob job) {
+  if (job.device == Device::cuda && !cuda::is_built()) {
+    job.device = Device::cpu;
+  }
+  return job;
+}
+
 }  // namespace
 
 std::vector<MemoryItem> memory_plan(const PlanJob& planned,
                                     const MeshPlace& place,
                                     const PlanHistory& plans,
                                     int num_threads) {
-  const MeshJob& job = planned.mesh;
+  const MeshJob job = with_known_device(planned.mesh);
   const RankSync rank(job, place);
   const ExecutorPlan& executor = rank.rank.executor;
   const PieceBytes pieces = piece_bytes(rank, planned);

@@ -161,6 +161,7 @@ ExitCode Trainer::run() {
         workers = progress_of_workers(step);
         rounds_->settle();
       }
+      const double save_began = world_->now();
       checkpoints_.save(training_contents({.config = config_,
                                            .model = model_,
                                            .outer = outer_ ? &*outer_ : nullptr,
@@ -169,6 +170,9 @@ ExitCode Trainer::run() {
                                            .step = step,
                                            .skips = skips_,
                                            .workers = workers}));
+      if (outer_) {
+        outer_->leave_out(world_->now() - save_began);
+      }
     }
     if (stop) {
       checkpoints_.finish();
@@ -252,10 +256,12 @@ bool Trainer::train_step(std::int64_t step) {
       model_.make_gradients(load(train_data_, consumed, step), StopSignal::received() != 0);
   record.loss = facts.loss;
   record.grad_norm = facts.gradient_norm;
-  record.skipped = has_failed_ || !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
-  skips_ = record.skipped ? skips_ + 1 : 0;
+  const bool stays = has_failed_ || !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
+  // A run that stops at such a step skips none.
+  record.skipped = stays && config_.run.on_nonfinite == OnNonFinite::skip;
+  skips_ = stays ? skips_ + 1 : 0;
   const bool ends_round = outer_ && (outer_->ends_round(step) || step == config_.run.steps);
-  if (!record.skipped) {
+  if (!stays) {
     model_.update(record.lr,
                   record.grad_norm,
                   ends_round ? MeshModel::Publishing::caller : MeshModel::Publishing::update);
@@ -273,7 +279,7 @@ bool Trainer::train_step(std::int64_t step) {
     stop = ends_round && end_round(record, facts);
     outer_->look();
   }
-  if (config_.check_sync && !record.skipped) {
+  if (config_.check_sync && !stays) {
     model_.require_sync();
   }
   reporter_.end_step(record, rounds_ ? rounds_->take() : RoundTravels{});

@@ -125,6 +125,13 @@ TEST_CASE("more stages than layers are refused") {
                "12 stages") == "");
 }
 
+TEST_CASE("sizes whose product no int holds are refused") {
+  CHECK(unlike(refusal(R"({"pipeline": 65535, "data": 65535})"), "data", "at most 1048576") == "");
+  CHECK(unlike(refusal(R"({"pipeline": 65536, "chunks": 65536, "schedule": "interleaved"})"),
+               "pipeline",
+               "4294967296 stages") == "");
+}
+
 TEST_CASE("given layers have to name every stage and add up") {
   const std::string rule = "one count for each of 2 stages, adding up to model.layers = 8";
   CHECK(unlike(refusal(R"({"pipeline": 2, "stage_layers": [8]})"), "stage_layers", rule) == "");

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/cuda/cuda_device.h"
 #include "core/file_io.h"
 #include "tests/support/catch.h"
 #include "tests/support/run_process.h"
@@ -181,6 +182,80 @@ TEST_CASE(
   CHECK(compare("c", "0").exit_code == 3);
   CHECK(compare("b", "-1").exit_code == 2);
   CHECK(compare("b", "nan").exit_code == 2);
+  write_run("d", "null");
+  CHECK(compare("d", "1").exit_code == 1);
+}
+
+TEST_CASE("a program without CUDA plans what it cannot train") {
+  if (cuda::is_built()) {
+    return;
+  }
+  const std::string config = SL_SOURCE_DIR "/configs/gpt2_1.5b_h200_2x8.json";
+  const ProcessResult plan = run_slackline({"plan", config});
+  CHECK(plan.exit_code == 0);
+  CHECK_FALSE(plan.out.empty());
+  CHECK(run_slackline({"train", config, "--print-config"}).exit_code == 0);
+  const ProcessResult check = run_slackline({"train", config, "--validate"});
+  CHECK(check.exit_code == 2);
+  CHECK_THAT(check.error, Catch::Contains("device: ") && Catch::Contains("built without CUDA"));
+}
+
+TEST_CASE("a config that is printed is checked first where both are asked for") {
+  const std::string config = SL_SOURCE_DIR "/configs/tiny_pipeline.json";
+  const std::string no_gathers =
+      R"(compress={"policy": "all", "parameter_gather": {"codec": "cast"}})";
+  const ProcessResult refused =
+      run_slackline({"train", config, "--set", no_gathers, "--validate", "--print-config"});
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.out.empty());
+  const ProcessResult printed = run_slackline({"train", config, "--validate", "--print-config"});
+  CHECK(printed.exit_code == 0);
+  CHECK(printed.out.starts_with("{"));
+}
+
+TEST_CASE("runs without a loss in common are not the same") {
+  const TemporaryDirectory run;
+  write_file_atomically(run.file("metrics.jsonl"),
+                        "{\"step\": 1, \"loss\": null, \"grad_norm\": null}\n");
+  const ProcessResult result =
+      run_slackline({"compare", run.path(), run.path(), "--tolerance", "0"});
+  CHECK(result.exit_code == 3);
+  CHECK_THAT(result.error, Catch::Contains("has no loss that is a number in common"));
+}
+
+TEST_CASE("whole numbers on the command line are decimal and within their range") {
+  const TemporaryDirectory directory;
+  const std::string out = directory.file("set");
+  write_file_atomically(directory.file("text"), "some text, some more text, and the last of it");
+  const auto vocabulary = [&](const std::string& text) {
+    return run_slackline({"prepare",
+                          "--input",
+                          directory.file("text"),
+                          "--tokenizer",
+                          "sentencepiece",
+                          "--train-sentencepiece",
+                          text,
+                          "--out",
+                          out});
+  };
+  const ProcessResult zero = vocabulary("0300");  // 192 to those that read it as octal
+  CHECK(zero.exit_code == 0);
+  CHECK_THAT(zero.out, Catch::Contains("300"));
+  for (const char* text : {"99999999999999999999", "-1", "1e3", "0x10", "7.0", " 7", ""}) {
+    INFO(text);
+    const ProcessResult result = vocabulary(text);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.error,
+               Catch::Contains("--train-sentencepiece") && Catch::Contains("whole number"));
+  }
+  for (const char* seed : {"-1", "18446744073709551616"}) {
+    INFO(seed);
+    const ProcessResult result = run_slackline(
+        {"generate", "--checkpoint", out, "--prompt", "a", "--tokens", "1", "--seed", seed});
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.error,
+               Catch::Contains("--seed: must be a whole number from 0 to 18446744073709551615"));
+  }
 }
 
 }  // namespace slackline

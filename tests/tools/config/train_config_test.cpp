@@ -90,9 +90,6 @@ TEST_CASE("example configs are valid, and configs/README.md names each") {
     INFO(name);
     if (!name.starts_with("sweep_")) {  // of sweeps: sweep_test.cpp
       JsonReader document = JsonReader::parse_file(entry.path());
-      if (!cuda::is_built()) {
-        document.set("device=cpu");
-      }
       REQUIRE_NOTHROW(read_train_config(document));
     }
     REQUIRE(readme.find("`" + name + "`") != std::string::npos);
@@ -331,6 +328,12 @@ TEST_CASE("codecs are refused on a table that a data strategy takes apart, and n
         "compress.embedding=" + cast},
        "compress.embedding",
        "GNG"},
+      {{"parallel.pipeline=2",
+        "parallel.data_strategy=zero3",
+        "compress.policy=all",
+        "compress.embedding=" + cast},
+       "compress.embedding",
+       "zero3"},
   });
 }
 
@@ -354,12 +357,14 @@ TEST_CASE("an evaluation without data and more samples than an order holds are r
 
 TEST_CASE("what is not built is refused by name") {
   using Catch::Contains;
-  const std::string of_cuda = refusal({"device=cuda"});
+  REQUIRE(refusal({"device=cuda"}) == "accepted");  // to be planned and reported anywhere
   if (cuda::is_built()) {
-    REQUIRE(of_cuda == "accepted");
+    REQUIRE_NOTHROW(require_built(Device::cuda));
   } else {
-    REQUIRE_THAT(of_cuda, Catch::StartsWith("device: ") && Contains("built without CUDA"));
+    REQUIRE_THROWS_WITH(require_built(Device::cuda),
+                        Catch::StartsWith("device: ") && Contains("built without CUDA"));
   }
+  REQUIRE_NOTHROW(require_built(Device::cpu));
   for (const char* assignment : {"compress.tensor_forward={}", "model.kv_heads=2"}) {
     INFO(assignment);
     const std::string key = std::string(assignment).substr(0, std::string(assignment).find('='));

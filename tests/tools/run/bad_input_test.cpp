@@ -182,6 +182,8 @@ TEST_CASE("a loss that is not finite stops before the update with code 5, or is 
   const std::vector<std::string> explode = {
       "optimizer.lr=1e30", "optimizer.clip_norm=0", "optimizer.warmup_steps=0"};
   require_refusal(run.train(explode), 5, "step 2");
+  REQUIRE_THAT(read_file(run.run_dir() + "/metrics.jsonl"),
+               Contains("\"loss\": null") && !Contains("skipped"));
   REQUIRE_FALSE(std::filesystem::exists(run.checkpoint(6)));
 
   std::vector<std::string> skip = explode;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file_io.h"
 #include "tests/support/catch.h"
 #include "tests/tools/run/mpi_job.h"
 
@@ -132,6 +133,34 @@ TEST_CASE("a signal to one rank of 2 x 2 x 2 stops all of them at one step") {
       1,
       small({"run.eval_every=0", "run.save_every=0", "run.steps=" + std::to_string(steps + 2)}),
       {"--resume"}));
+}
+
+TEST_CASE("after SIGTERM waits may last for run.stop_seconds") {
+  const TrainingRun run;
+  write_file_atomically(run.path("slow.json"), R"({
+      "nodes": [{"count": 1, "devices": 2, "memory_bytes": 1e9}],
+      "links": [{"scope": "node", "latency_seconds": 0.4, "bytes_per_second": 1e9, "duplex": true,
+                 "shared_by": "pair", "source": "assumed"}]})");
+  const auto start = [&](const std::string& seconds) {
+    const std::vector<std::string> slow = long_run({"parallel.pipeline=2",
+                                                    "network.links=" + run.path("slow.json"),
+                                                    "run.stop_seconds=" + seconds});
+    return start_mpi(run, {{.count = 2, .arguments = run.arguments(slow, {})}}, 1);
+  };
+  std::unique_ptr<MpiJob> job = start("0.1");
+  job->signal_rank(1, SIGTERM);
+  const ProcessResult given_up = job->wait();
+  INFO(given_up.error);
+  REQUIRE(given_up.exit_code != 6);
+  REQUIRE(count_lines(given_up.error, "not finished when this process was told to end") > 0);
+  for (const auto& entry : std::filesystem::directory_iterator(run.run_dir() + "/checkpoints")) {
+    REQUIRE(!entry.path().filename().string().starts_with("step-"));
+  }
+
+  std::filesystem::remove_all(run.run_dir());
+  job = start("60");
+  job->signal_rank(1, SIGTERM);
+  require_stopped(*job, run);
 }
 
 }  // namespace slackline
