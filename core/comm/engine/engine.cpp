@@ -18,16 +18,19 @@ using std::chrono::duration_cast;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// When a core is free the engine looks on without sleep after an event: for long while a rank
-// waits, and for as long as the next submission may take otherwise.
+// A rank that waits looks for itself this long after the last event, giving way to others between
+// looks; then it blocks, and the engine's thread looks for it.
+constexpr microseconds kLookForItself{20000};
+// When a core is free the engine's thread looks on without sleep after an event: for long while a
+// rank waits, and for as long as the next submission may take otherwise.
 constexpr microseconds kLookOn{200};
 constexpr microseconds kLookOnForRank{20000};
-// How long a rank does before it blocks: a hand-over between threads costs as much.
-constexpr microseconds kSpin{20};
-// Otherwise it sleeps a share of the time since the last event, so that no transfer takes much
-// longer than it has to, and none a millisecond longer.
+// Otherwise it sleeps a share of the time since the last event: a small one while a rank is
+// blocked, so that no transfer takes much longer than it has to, and none a millisecond longer.
 constexpr int kShareOfElapsed = 8;
 constexpr microseconds kShortestSleep{20};
+constexpr int kShareWhileComputing = 2;
+constexpr microseconds kShortestSleepWhileComputing{200};
 constexpr microseconds kLongestSleep{1000};
 constexpr milliseconds kIdlePolling{100};    // for failures elsewhere while nothing is under way
 constexpr unsigned long kTimerSlack = 1000;  // nanoseconds; the default of 50 us doubles a sleep
@@ -37,6 +40,17 @@ constexpr unsigned long kTimerSlack = 1000;  // nanoseconds; the default of 50 u
 bool Engine::Inbox::empty() const {
   return submitted.empty() && worked.empty() && parts.empty() && !failure && !abort_code &&
          jobs.empty() && !stop && !look;
+}
+
+Engine::Inbox Engine::Inbox::take(Taker taker) {
+  Inbox taken = std::exchange(*this, {});
+  if (taker != Taker::engine) {
+    jobs.swap(taken.jobs);
+    std::swap(abort_code, taken.abort_code);
+    std::swap(stop, taken.stop);
+    std::swap(look, taken.look);
+  }
+  return taken;
 }
 
 Engine::Engine(const MakeTransport& make_transport, const EngineOptions& options)
@@ -61,7 +75,7 @@ Engine::~Engine() {
   thread_.join();
 }
 
-// Tells the engine's thread of what was just put into the inbox.
+// Wakes the engine's thread for what was just put into the inbox.
 void Engine::ring() {
   mail_.store(true, std::memory_order_release);
   wake_.notify_one();
@@ -77,22 +91,29 @@ void Engine::submit(std::shared_ptr<Flight> flight) {
     const std::lock_guard lock(mutex_);
     inbox_.submitted.push_back(std::move(flight));
   }
-  ring();
+  // Jobs that a turn starts may submit within it.
+  const bool within_turn = taker_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  const bool looked_at = options_.free_cores && rests_until_.load(std::memory_order_relaxed) == 0;
+  if (looked_at || within_turn) {
+    ring();
+    return;
+  }
+  mail_.store(true, std::memory_order_release);
+  const std::unique_lock turn(turn_, std::try_to_lock);
+  if (!turn) {
+    ring();
+    return;
+  }
+  take_turn(Taker::submitter);
+  wake_in_time();
 }
 
 void Engine::wait(Flight& flight) {
   if (flight.status.load(std::memory_order_acquire) == Flight::under_way) {
-    waiting_.fetch_add(1, std::memory_order_relaxed);
-    note_wait(flight);
-    if (options_.free_cores) {
-      const auto until = Clock::now() + kSpin;
-      while (flight.status.load(std::memory_order_acquire) == Flight::under_way &&
-             Clock::now() < until) {
-        sched_yield();
-      }
-    }
+    double nobody = 0.0;
+    flight.wait_begin.compare_exchange_strong(nobody, now(), std::memory_order_relaxed);
+    look_for(flight);
     flight.status.wait(Flight::under_way, std::memory_order_acquire);
-    waiting_.fetch_sub(1, std::memory_order_relaxed);
     flight.wait_end = now();
   } else if (flight.wait_begin.load(std::memory_order_relaxed) > 0.0) {
     flight.wait_end = flight.record.finished;
@@ -115,11 +136,62 @@ void Engine::note_wait(Flight& flight) {
   }
   double nobody = 0.0;
   flight.wait_begin.compare_exchange_strong(nobody, now(), std::memory_order_relaxed);
-  if (dozing_.load(std::memory_order_relaxed)) {
+  if (transport_->needs_polling() && rests_until_.load(std::memory_order_relaxed) != 0) {
+    wake();
+  }
+}
+
+void Engine::wake() {
+  {
     const std::lock_guard lock(mutex_);
     inbox_.look = true;
-    mail_.store(true, std::memory_order_release);  // else the inbox stays full, and none rests
-    wake_.notify_one();
+  }
+  ring();
+}
+
+// Takes turns until the flight has ended, or nothing has happened for so long that to wait for it
+// costs less. Over a transport that needs no polling others' turns bring all that is to come.
+void Engine::look_for(const Flight& flight) {
+  looking_.fetch_add(1, std::memory_order_relaxed);
+  const auto ended = [&] {
+    return flight.status.load(std::memory_order_acquire) != Flight::under_way;
+  };
+  const microseconds patience = transport_->needs_polling() ? kLookForItself : microseconds{0};
+  auto until = Clock::now() + patience;
+  while (!ended()) {
+    std::unique_lock turn(turn_, std::try_to_lock);
+    if (turn && take_turn(Taker::waiter)) {
+      until = Clock::now() + patience;
+      continue;
+    }
+    if (turn) {
+      turn.unlock();
+    }
+    if (!mail_.load(std::memory_order_acquire) && Clock::now() >= until) {
+      break;
+    }
+    sched_yield();
+  }
+  looking_.fetch_sub(1, std::memory_order_relaxed);
+  if (const std::unique_lock turn(turn_, std::try_to_lock); turn) {
+    wake_in_time();
+  }
+}
+
+// Within a turn: wakes the engine's thread if it would sleep for longer than what is under way
+// allows.
+void Engine::wake_in_time() {
+  const Clock::time_point rests_until{
+      Clock::duration(rests_until_.load(std::memory_order_relaxed))};
+  const Clock::time_point time = Clock::now();
+  Clock::time_point latest = Clock::time_point::max();
+  if (!flights_.empty()) {
+    latest = time + (transport_->needs_polling() ? Clock::duration(kLongestSleep)
+                                                 : Clock::duration(2 * kCheckInterval));
+  }
+  latest = std::min(latest, next_due(time).value_or(latest));
+  if (rests_until > latest) {
+    wake();
   }
 }
 
@@ -180,41 +252,67 @@ void Engine::run(const MakeTransport& make_transport, std::promise<void>& made) 
 }
 
 void Engine::serve() {
+  bool called = false;
   while (true) {
-    try {
-      take_inbox();
-      if (!failure_) {
-        if (transport_->progress()) {
-          last_event_ = Clock::now();
-        }
-        do {
-          advance_ready();
-        } while (post_background());
-        check_waits();
+    std::unique_lock turn(turn_, std::defer_lock);
+    Clock::time_point until = Clock::now() + kLongestSleep;
+    if (called) {
+      turn.lock();
+    }
+    if (turn || turn.try_lock()) {
+      take_turn(Taker::engine);
+      if (stop_ && flights_.empty()) {
+        return;
       }
-    } catch (const std::exception& problem) {
-      stop_flights(problem.what());
+      until = rest_until();
+      rests_until_.store(until.time_since_epoch().count(), std::memory_order_relaxed);
+      turn.unlock();
     }
-    if (stop_ && flights_.empty()) {
-      return;
-    }
-    rest();
+    called = rest(until);
+    rests_until_.store(0, std::memory_order_relaxed);
   }
 }
 
-void Engine::take_inbox() {
+// True when something happened. REQUIRES: the caller holds turn_.
+bool Engine::take_turn(Taker taker) {
+  taker_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  waiter_takes_turn_ = taker == Taker::waiter;
+  bool moved = false;
+  try {
+    moved = take_inbox(taker);
+    if (!failure_) {
+      moved = transport_->progress() || moved;
+      do {
+        advance_ready();
+      } while (post_background());
+      check_waits();
+    }
+  } catch (const std::exception& problem) {
+    stop_flights(problem.what());
+  }
+  if (moved) {
+    last_event_ = Clock::now();
+  }
+  taker_.store({}, std::memory_order_relaxed);
+  return moved;
+}
+
+// True when there was something to take.
+bool Engine::take_inbox(Taker taker) {
   if (!mail_.exchange(false, std::memory_order_acquire)) {
-    return;
+    return false;
   }
   Inbox news;
   {
     const std::lock_guard lock(mutex_);
-    if (inbox_.empty()) {
-      return;
+    news = inbox_.take(taker);
+    if (!inbox_.empty()) {
+      mail_.store(true, std::memory_order_release);
     }
-    news = std::exchange(inbox_, {});
   }
-  last_event_ = Clock::now();
+  if (news.empty()) {
+    return false;
+  }
   stop_ = stop_ || news.stop;
   const bool first_failure = news.failure && !failure_;
   if (first_failure) {
@@ -245,44 +343,58 @@ void Engine::take_inbox() {
   for (std::packaged_task<void()>& job : news.jobs) {
     job();
   }
+  return true;
 }
 
+// When something is to do that nobody submits or sends.
+std::optional<Engine::Clock::time_point> Engine::next_due(Clock::time_point time) const {
+  const std::optional<Clock::time_point> held = background_.next_due(time);
+  const std::optional<Clock::time_point> on_the_way = transport_->next_due();
+  return held && on_the_way ? std::min(held, on_the_way) : (held ? held : on_the_way);
+}
+
+// The past: the engine's thread takes the next turn at once.
 Engine::Clock::time_point Engine::rest_until() const {
   const Clock::time_point time = Clock::now();
   const bool polls = transport_->needs_polling();
+  const bool looked_for = looking_.load(std::memory_order_relaxed) > 0;
+  const bool awaited = std::ranges::any_of(flights_, [](const std::shared_ptr<Flight>& flight) {
+    return flight->wait_begin.load(std::memory_order_relaxed) > 0.0;
+  });
+  const auto elapsed = duration_cast<microseconds>(time - last_event_);
   if (failure_ || (flights_.empty() && !polls)) {
     return Clock::time_point::max();
   }
+  if (options_.free_cores && !looked_for && elapsed < (awaited ? kLookOnForRank : kLookOn)) {
+    return time;
+  }
   Clock::time_point until = time + kCheckInterval;
   if (polls) {
-    const auto share = duration_cast<microseconds>(time - last_event_) / kShareOfElapsed;
     const microseconds longest = flights_.empty() ? kIdlePolling : kLongestSleep;
-    until = time + std::clamp(share, kShortestSleep, longest);
-  }
-  until = std::min(until, background_.next_due(time).value_or(until));
-  return std::min(until, transport_->next_due().value_or(until));
-}
-
-void Engine::rest() {
-  if (options_.free_cores) {
-    const bool awaited = waiting_.load(std::memory_order_relaxed) > 0;
-    if (Clock::now() - last_event_ < (awaited ? kLookOnForRank : kLookOn)) {
-      sched_yield();
-      return;
+    if (looked_for) {
+      until = time + kLongestSleep;
+    } else if (awaited) {
+      until = time + std::clamp(elapsed / kShareOfElapsed, kShortestSleep, longest);
+    } else {
+      until = time + std::clamp(elapsed / kShareWhileComputing, kShortestSleepWhileComputing, longest);
     }
   }
-  const Clock::time_point until = rest_until();
+  return std::min(until, next_due(time).value_or(until));
+}
+
+// True when there is something in the inbox.
+bool Engine::rest(Clock::time_point until) {
+  if (until <= Clock::now()) {
+    sched_yield();
+    return mail_.load(std::memory_order_relaxed);
+  }
   std::unique_lock lock(mutex_);
-  if (!inbox_.empty()) {
-    return;
-  }
-  dozing_.store(transport_->needs_polling(), std::memory_order_relaxed);
+  const auto called = [&] { return !inbox_.empty(); };
   if (until == Clock::time_point::max()) {
-    wake_.wait(lock, [&] { return !inbox_.empty(); });
-  } else {
-    wake_.wait_until(lock, until, [&] { return !inbox_.empty(); });
+    wake_.wait(lock, called);
+    return true;
   }
-  dozing_.store(false, std::memory_order_relaxed);
+  return wake_.wait_until(lock, until, called);
 }
 
 }  // namespace slackline

@@ -29,11 +29,15 @@ struct EngineOptions {
   std::size_t longest_background = 0;  // bytes of a message of Urgency::background
 };
 
-// The progress thread of a process. It takes operations in the order of submission, posts their
-// messages, looks at all of them in turn, hands sums to a worker and a transfer's work to that of
-// its submitter, and goes on to the next step; it never computes (sums too small to be worth a
-// hand-over excepted) and never waits for one message. All calls of the transport come from it,
-// from the making to the end.
+// What moves the data of a process. Operations are taken in the order of submission; a turn posts
+// their messages, looks at all of them, hands sums to a worker and a transfer's work to that of its
+// submitter, and goes on to the next step. It does not compute (sums too small to be worth a
+// hand-over excepted) and never waits for one message.
+//
+// Turns are taken one after the other by the engine's own thread, by a rank that waits and so looks
+// for itself, and, where no core is left for the engine's thread, by one that submits. The
+// transport is called within turns alone; it is made, opened for groups and ended on the engine's
+// thread, which also does what is due while ranks compute.
 //
 // Invariants: 1. A flight is in flights_ from its start to its end, and its end is told once.
 // 2. After a failure nothing is posted any more and every flight, old or new, fails with its text.
@@ -84,7 +88,10 @@ class Engine final : private MessageListener {
 
   static constexpr std::chrono::milliseconds kCheckInterval{20};  // of waits
 
-  // What other threads leave for the engine's.
+  // Who takes a turn.
+  enum class Taker { engine, submitter, waiter };
+
+  // What other threads leave for the next turn.
   struct Inbox {
     std::vector<std::shared_ptr<Flight>> submitted;
     std::vector<Flight*> worked;  // whose sum or work has ended
@@ -93,9 +100,11 @@ class Engine final : private MessageListener {
     std::optional<int> abort_code;
     std::vector<std::packaged_task<void()>> jobs;
     bool stop = false;
-    bool look = false;  // somebody began to wait
+    bool look = false;  // sooner than the engine's thread meant to
 
     [[nodiscard]] bool empty() const;
+    // Takes all; of what the engine's thread has to do itself nothing, where that is not `taker`.
+    [[nodiscard]] Inbox take(Taker taker);
   };
 
   void ring();
@@ -104,7 +113,11 @@ class Engine final : private MessageListener {
 
   void run(const MakeTransport& make_transport, std::promise<void>& made);
   void serve();
-  void take_inbox();
+  bool take_turn(Taker taker);
+  void look_for(const Flight& flight);
+  void wake();
+  void wake_in_time();
+  bool take_inbox(Taker taker);
   void list(const std::vector<std::shared_ptr<Flight>>& submitted);
   void begin(Flight& flight);
   void resume(Flight& flight);
@@ -123,13 +136,16 @@ class Engine final : private MessageListener {
   void stop_flights(const std::string& reason);
   void fail_flight(Flight& flight);
   [[noreturn]] void leave(int code);
-  void rest();
+  [[nodiscard]] bool rest(Clock::time_point until);
+  [[nodiscard]] std::optional<Clock::time_point> next_due(Clock::time_point time) const;
   [[nodiscard]] Clock::time_point rest_until() const;
   void end_if_stuck();
 
   EngineOptions options_;
   // Shared with leases, which end on the threads of submitters.
   std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>();
+  std::mutex turn_;  // of whoever takes one, and over everything down to `end_seen_`
+  std::atomic<std::thread::id> taker_{};  // whose turn it is; nobody's: the default
   std::unique_ptr<Transport> transport_;
   std::vector<std::shared_ptr<Flight>> flights_;  // shared with the handles of submitters
   std::vector<Flight*> ready_;
@@ -141,14 +157,16 @@ class Engine final : private MessageListener {
   bool stop_ = false;
   Clock::time_point last_event_{};
   Clock::time_point last_check_{};
+  bool waiter_takes_turn_ = false;
   double end_seen_ = 0.0;
 
   std::mutex mutex_;
   std::condition_variable wake_;
   Inbox inbox_;
-  std::atomic<bool> mail_{false};    // the inbox may hold something
-  std::atomic<int> waiting_{0};      // ranks that wait
-  std::atomic<bool> dozing_{false};  // asleep though messages may have come
+  std::atomic<bool> mail_{false};  // the inbox may hold something
+  std::atomic<int> looking_{0};    // ranks that wait and take turns
+  // When the engine's thread looks again, as a count of its clock; 0: it does not rest.
+  std::atomic<Clock::rep> rests_until_{0};
 
   Worker sums_;
   std::promise<void> ended_;

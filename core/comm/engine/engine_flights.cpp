@@ -10,8 +10,10 @@ namespace slackline {
 
 namespace {
 
-// A sum over this many elements of inputs takes some microseconds; so does handing it over.
+// A sum over this many elements of inputs takes some microseconds; so does handing it over. A rank
+// that waits has nothing else to do, while nobody else of its process needs the turn.
 constexpr std::size_t kInlineSum = 32768;
+constexpr std::size_t kInlineSumOfWaiter = 262144;
 
 // True for a send that goes once the sends before it have left the link (BackgroundSends).
 bool gives_way(const Message& message) {
@@ -152,7 +154,8 @@ void Engine::sum_step(Flight& flight) {
   for (const OrderedSum& sum : sums) {
     addends += sum.elements * sum.inputs.size();
   }
-  if (addends > kInlineSum) {
+  const bool alone = waiter_takes_turn_ && transport_->needs_polling();
+  if (addends > (alone ? kInlineSumOfWaiter : kInlineSum)) {
     flight.stage = Flight::Stage::summing;
     sums_.submit([this, &flight, &sums] {
       run_all(sums);

@@ -112,7 +112,10 @@ class MpiTransport final : public Transport {
     // Messages up to this go at once, without asking whether the receive is posted: ranks answer
     // late while they compute, and most receives are posted early.
     setenv("OMPI_MCA_btl_tcp_eager_limit", std::to_string(kEagerBytes).c_str(), 0);
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
+    if (level < MPI_THREAD_SERIALIZED) {
+      throw CommError("MPI must let threads call it in turn (MPI_THREAD_SERIALIZED)");
+    }
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");

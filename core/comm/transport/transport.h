@@ -38,15 +38,16 @@ struct Message {
   std::size_t piece = 0;
 };
 
-// Who is told of finished messages, on the engine's thread, possibly from within post().
+// Who is told of finished messages, within progress() or post().
 class MessageListener {
  public:
   virtual ~MessageListener() = default;
   virtual void message_done(const Message& message) = 0;
 };
 
-// Moves messages between ranks, without blocking once groups are open. Everything is called from
-// the engine's thread alone; failures throw CommError.
+// Moves messages between ranks, without blocking once groups are open. It is made, opens groups and
+// ends on the engine's thread; the rest is called from several threads, one after the other.
+// Failures throw CommError.
 class Transport {
  public:
   using Clock = std::chrono::steady_clock;
