@@ -376,7 +376,8 @@ Engine::Clock::time_point Engine::rest_until() const {
     } else if (awaited) {
       until = time + std::clamp(elapsed / kShareOfElapsed, kShortestSleep, longest);
     } else {
-      until = time + std::clamp(elapsed / kShareWhileComputing, kShortestSleepWhileComputing, longest);
+      until =
+          time + std::clamp(elapsed / kShareWhileComputing, kShortestSleepWhileComputing, longest);
     }
   }
   return std::min(until, next_due(time).value_or(until));

@@ -66,7 +66,8 @@ std::unique_ptr<Engine> engine_whose_message_ends(const std::function<bool()>& e
 class Receive {
  public:
   Receive() {
-    flight_->group = std::make_shared<const Membership>(Membership{.members = {0, 1}, .axis = "two"});
+    flight_->group =
+        std::make_shared<const Membership>(Membership{.members = {0, 1}, .axis = "two"});
     Step step;
     step.add({.way = Message::Way::receive, .peer = 1, .data = &byte_, .bytes = 1});
     flight_->moves.steps.push_back(std::move(step));
@@ -90,8 +91,8 @@ double own_cpu_seconds() {
 TEST_CASE("a rank that waits moves its data itself") {
   const bool free_cores = GENERATE(false, true);
   const std::thread::id rank = std::this_thread::get_id();
-  const auto engine = engine_whose_message_ends(
-      [rank] { return std::this_thread::get_id() == rank; }, free_cores);
+  const auto engine =
+      engine_whose_message_ends([rank] { return std::this_thread::get_id() == rank; }, free_cores);
   const Receive receive;
   engine->submit(receive.flight());
   engine->wait(*receive.flight());
@@ -101,8 +102,8 @@ TEST_CASE("a rank that waits moves its data itself") {
 TEST_CASE("data of a rank that does something else moves too") {
   const bool free_cores = GENERATE(false, true);
   const std::thread::id rank = std::this_thread::get_id();
-  const auto engine = engine_whose_message_ends(
-      [rank] { return std::this_thread::get_id() != rank; }, free_cores);
+  const auto engine =
+      engine_whose_message_ends([rank] { return std::this_thread::get_id() != rank; }, free_cores);
   const Receive receive;
   engine->submit(receive.flight());
   const auto until = Clock::now() + std::chrono::seconds(10);
