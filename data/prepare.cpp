@@ -43,7 +43,7 @@ void make_parent(const std::string& path) {
   }
 }
 
-// Where a trained model goes: "sentencepiece:MODEL", or beside the tokens.
+// A trained model goes where the option says ("sentencepiece:MODEL"), or beside the tokens.
 std::string trained_model_path(const PrepareOptions& options) {
   constexpr std::size_t kBegin = SentencePieceTokenizer::kType.size() + 1;
   return options.tokenizer.size() > kBegin ? options.tokenizer.substr(kBegin)

@@ -64,19 +64,7 @@ class RecordedCommunicator final : public ForwardingCommunicator {
   Record* record_;
 };
 
-MeshRun run_of(ScheduleName schedule, int chunks) {
-  return {.model = {.layers = 4,
-                    .hidden = 64,
-                    .heads = 4,
-                    .sequence = 12,
-                    .vocab = 67,
-                    .ffn = 96,
-                    .dropout = 0.0F},
-          .parallel = {.pipeline = 2, .schedule = schedule, .chunks = chunks},
-          .steps = 1};
-}
-
-// Of forward and of backward messages.
+// `records`: of forward messages, and of backward ones.
 void run_recorded(const MeshRun& run, std::array<Record, 2>& records) {
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
     Groups groups(world, run.parallel, run.model.tie_embeddings);
@@ -107,7 +95,10 @@ TEST_CASE("both ends of a message between stages have work for it, or none has")
         INFO(site << ", schedule " << static_cast<int>(schedule) << ", codec "
                   << static_cast<int>(codec.kind));
         std::array<Record, 2> records;
-        run_recorded(compressed(run_of(schedule, chunks), site, codec), records);
+        run_recorded(
+            compressed(
+                one_step({.pipeline = 2, .schedule = schedule, .chunks = chunks}), site, codec),
+            records);
         int by_workers = 0;
         for (const Record& record : records) {
           REQUIRE_FALSE(record.ends().empty());

@@ -32,6 +32,19 @@ inline MeshRun run_of(int tensor, int pipeline, int data) {
   return run;
 }
 
+// A step of four layers without dropout.
+inline MeshRun one_step(const ParallelConfig& parallel) {
+  return {.model = {.layers = 4,
+                    .hidden = 64,
+                    .heads = 4,
+                    .sequence = 12,
+                    .vocab = 67,
+                    .ffn = 96,
+                    .dropout = 0.0F},
+          .parallel = parallel,
+          .steps = 1};
+}
+
 inline MeshRun compressed(MeshRun run, const std::string& site, const CodecSetting& setting) {
   run.compress.policy = CompressionPolicy::all;
   run.compress.sites[site] = setting;

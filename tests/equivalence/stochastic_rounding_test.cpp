@@ -21,18 +21,6 @@ CodecSetting integers(Rounding rounding) {
   return {.kind = CodecKind::quantize, .bits = 4, .scale = ScaleOf::token, .rounding = rounding};
 }
 
-MeshRun job(const ParallelConfig& parallel) {
-  return {.model = {.layers = 4,
-                    .hidden = 64,
-                    .heads = 4,
-                    .sequence = 12,
-                    .vocab = 67,
-                    .ffn = 96,
-                    .dropout = 0.0F},
-          .parallel = parallel,
-          .steps = 1};
-}
-
 // Gradients of the first step's tokens as another step would round them.
 LogicalTensors gradients(const MeshRun& run, int draw) {
   const auto redraw = [&](const MeshModel& /*model*/, std::vector<MicroBatch>& batches) {
@@ -76,7 +64,7 @@ constexpr const char* kBeforeBoundary = "h.1.mlp.c_proj.bias";
 }  // namespace
 
 TEST_CASE("ranks round their gradients independently of each other") {
-  CHECK(rms_ratio(job({.data = 8}), "data_gradient", "h.1.mlp.c_fc.weight") ==
+  CHECK(rms_ratio(one_step({.data = 8}), "data_gradient", "h.1.mlp.c_fc.weight") ==
         Approx(std::sqrt(2.0)).epsilon(0.1));
 }
 
@@ -87,7 +75,7 @@ TEST_CASE("replicas and tensor ranks round a boundary's messages independently o
         ParallelConfig{.tensor = 4, .pipeline = 2},
         ParallelConfig{.tensor = 2, .pipeline = 2, .data = 2, .sequence_parallel = true}}) {
     INFO("tensor " << parallel.tensor << ", data " << parallel.data);
-    CHECK(rms_ratio(job(parallel), "pipeline_backward", kBeforeBoundary) ==
+    CHECK(rms_ratio(one_step(parallel), "pipeline_backward", kBeforeBoundary) ==
           Approx(std::sqrt(2.0)).epsilon(0.15));
   }
 }
@@ -127,15 +115,15 @@ TEST_CASE("workers that train apart round independently of each other") {
 TEST_CASE("a boundary is rounded alike however micro-batches and tokens are dealt to ranks") {
   for (const char* site : {"pipeline_backward", "pipeline_forward"}) {
     const CodecSetting setting = integers(Rounding::stochastic);
-    const MeshRunResult expected = run_mesh(compressed(job({.pipeline = 2}), site, setting));
-    REQUIRE(gradient_distance(run_mesh(job({.pipeline = 2})), expected) > 0.02);
+    const MeshRunResult expected = run_mesh(compressed(one_step({.pipeline = 2}), site, setting));
+    REQUIRE(gradient_distance(run_mesh(one_step({.pipeline = 2})), expected) > 0.02);
     for (const ParallelConfig& parallel :
          {ParallelConfig{.pipeline = 2, .data = 2},
           ParallelConfig{.pipeline = 2, .data = 4},
           ParallelConfig{.tensor = 2, .pipeline = 2},
           ParallelConfig{.tensor = 2, .pipeline = 2, .data = 2, .sequence_parallel = true}}) {
       INFO(site << ", tensor " << parallel.tensor << ", data " << parallel.data);
-      const MeshRunResult found = run_mesh(compressed(job(parallel), site, setting));
+      const MeshRunResult found = run_mesh(compressed(one_step(parallel), site, setting));
       CHECK(gradient_distance(found, expected) < 2e-3);
     }
   }
@@ -143,7 +131,8 @@ TEST_CASE("a boundary is rounded alike however micro-batches and tokens are deal
 
 TEST_CASE("stochastic rounding gives the same bits over pipeline splits and schedules") {
   const CodecSetting setting = integers(Rounding::stochastic);
-  const MeshRunResult gradient = run_mesh(compressed(job({.data = 2}), "data_gradient", setting));
+  const MeshRunResult gradient =
+      run_mesh(compressed(one_step({.data = 2}), "data_gradient", setting));
   for (const ParallelConfig& parallel :
        {ParallelConfig{.pipeline = 2, .data = 2},
         ParallelConfig{.pipeline = 4, .data = 2, .schedule = ScheduleName::gpipe},
@@ -152,15 +141,17 @@ TEST_CASE("stochastic rounding gives the same bits over pipeline splits and sche
         .data = 2,
         .data_strategy = DataStrategy::zero1,
         .embedding_sync = EmbeddingSync::separate}}) {
-    const MeshRunResult found = run_mesh(compressed(job(parallel), "data_gradient", setting));
+    const MeshRunResult found = run_mesh(compressed(one_step(parallel), "data_gradient", setting));
     CHECK(bit_differences(found, gradient) == "");
   }
   const ParallelConfig stages{.pipeline = 2, .data = 2};
-  const MeshRunResult boundary = run_mesh(compressed(job(stages), "pipeline_backward", setting));
+  const MeshRunResult boundary =
+      run_mesh(compressed(one_step(stages), "pipeline_backward", setting));
   for (const ScheduleName schedule : {ScheduleName::gpipe, ScheduleName::zb_h1}) {
     ParallelConfig parallel = stages;
     parallel.schedule = schedule;
-    const MeshRunResult found = run_mesh(compressed(job(parallel), "pipeline_backward", setting));
+    const MeshRunResult found =
+        run_mesh(compressed(one_step(parallel), "pipeline_backward", setting));
     CHECK(bit_differences(found, boundary) == "");
   }
 }

@@ -1,6 +1,5 @@
 #include "tools/cli/command_line.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <limits>

@@ -377,12 +377,12 @@ ExitCode train(const TrainOptions& options) {
   }
   static_cast<void>(
       compression_plans(plan_job(job.config)));  // refuses what does not fit the layout
-  if (options.validate && options.print_config) {
-    print_json(job.resolved + "\n");
-    return ExitCode::done;
-  }
   if (options.validate) {
-    print_lines(shown_line(options.config) + ": valid\n");
+    if (options.print_config) {
+      print_json(job.resolved + "\n");
+    } else {
+      print_lines(shown_line(options.config) + ": valid\n");
+    }
     return ExitCode::done;
   }
   StopSignal::install();

@@ -124,8 +124,8 @@ std::size_t resident_bytes() noexcept {
 
 const std::size_t resident_at_start = resident_bytes();  // before main()
 
-// How much scratch kernels take is said by their device's code. Where that is not built in, the
-// CPU's takes its place, as an approximation.
+// Code of a device says how much scratch its kernels take. If it is not built in, the CPU's takes
+// its place, as an approximation.
 MeshJob with_known_device(MeshJob job) {
   if (job.device == Device::cuda && !cuda::is_built()) {
     job.device = Device::cpu;

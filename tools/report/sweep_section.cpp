@@ -100,7 +100,7 @@ std::string loss_column(const SweepRecord& sweep) {
   return evaluated ? "eval_loss" : "loss";
 }
 
-// Where the number of steps is known and not the same for all, a point's title says it.
+// A point's title says the number of steps if that is known and not the same for all.
 std::string point_title(const SweepRun& run, bool says_steps) {
   const auto steps = run.numbers.find(kSteps);
   return fmt::format(
@@ -110,7 +110,7 @@ std::string point_title(const SweepRun& run, bool says_steps) {
       says_steps && steps != run.numbers.end() ? fmt::format(", {:.0f} steps", steps->second) : "");
 }
 
-// Of runs that came to their end alone: a loss of a shorter run is no match for theirs.
+// Shows runs that came to their end alone: the loss of a shorter run is no match for theirs.
 Html speed_against_loss(const SweepRecord& sweep) {
   const std::string loss = loss_column(sweep);
   std::vector<std::size_t> shown;

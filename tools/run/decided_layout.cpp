@@ -156,12 +156,13 @@ void decide_layout(Communicator& world,
   };
   const LinkSpeeds links = links_of_run(config.network, probed);
   const bool chooses = config.parallel.chooses_strategy && config.parallel.data > 1;
-  const std::optional<KeptLayout> kept = kept_layout(config, resume);
-  const bool is_silent = config.parallel.group == 0;
+  const bool is_given = config.parallel.group != 0;
   config.parallel =
       with_groups_of_nodes(config.parallel, config.network.collectives, ranks_of_node(world));
-  if (is_silent && kept && kept->group > 0 && config.parallel.group != 0 &&
-      config.parallel.group != kept->group) {
+  const bool is_of_nodes = !is_given && config.parallel.group != 0;
+  const std::optional<KeptLayout> kept =
+      chooses || is_of_nodes ? kept_layout(config, resume) : std::nullopt;
+  if (is_of_nodes && kept && kept->group > 0 && kept->group != config.parallel.group) {
     config.parallel.group = kept->group;
     say(Lines{fmt::format("parallel.group: {} is kept from {}", kept->group, kept->checkpoint)});
   }

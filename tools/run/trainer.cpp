@@ -256,12 +256,13 @@ bool Trainer::train_step(std::int64_t step) {
       model_.make_gradients(load(train_data_, consumed, step), StopSignal::received() != 0);
   record.loss = facts.loss;
   record.grad_norm = facts.gradient_norm;
-  const bool stays = has_failed_ || !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
+  const bool has_no_update =
+      has_failed_ || !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
   // A run that stops at such a step skips none.
-  record.skipped = stays && config_.run.on_nonfinite == OnNonFinite::skip;
-  skips_ = stays ? skips_ + 1 : 0;
+  record.skipped = has_no_update && config_.run.on_nonfinite == OnNonFinite::skip;
+  skips_ = has_no_update ? skips_ + 1 : 0;
   const bool ends_round = outer_ && (outer_->ends_round(step) || step == config_.run.steps);
-  if (!stays) {
+  if (!has_no_update) {
     model_.update(record.lr,
                   record.grad_norm,
                   ends_round ? MeshModel::Publishing::caller : MeshModel::Publishing::update);
@@ -279,7 +280,7 @@ bool Trainer::train_step(std::int64_t step) {
     stop = ends_round && end_round(record, facts);
     outer_->look();
   }
-  if (config_.check_sync && !stays) {
+  if (config_.check_sync && !has_no_update) {
     model_.require_sync();
   }
   reporter_.end_step(record, rounds_ ? rounds_->take() : RoundTravels{});

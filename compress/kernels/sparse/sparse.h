@@ -35,11 +35,12 @@ void subtract_at(StreamView stream,
                  const Tensor& indices,
                  const Tensor& residual);
 
-// What tell_non_finite() makes of what it finds.
+// tell_non_finite() leaves what it finds, or makes it 0.
 enum class NonFinite { keep, clear };
 
-// Where `values` has an Inf or NaN, kept[0] becomes NaN: a message that leaves that element out
-// tells of it all the same. clear: those elements of `values` become 0, as subtract_at() has it.
+// Makes kept[0] NaN if `values` has an Inf or NaN anywhere, so that a message that leaves that
+// element out tells of it all the same. NonFinite::clear: the element becomes 0, as
+// subtract_at() has it.
 void tell_non_finite(StreamView stream, const Tensor& values, NonFinite found, const Tensor& kept);
 
 // Zeroes all elements of `tensor` but those. Scratch on the stream's workspace:

@@ -178,8 +178,8 @@ void Engine::look_for(const Flight& flight) {
   }
 }
 
-// Within a turn: wakes the engine's thread if it would sleep for longer than what is under way
-// allows.
+// Wakes the engine's thread if it would sleep for longer than what is under way allows.
+// REQUIRES: the caller holds turn_.
 void Engine::wake_in_time() {
   const Clock::time_point rests_until{
       Clock::duration(rests_until_.load(std::memory_order_relaxed))};
@@ -346,14 +346,14 @@ bool Engine::take_inbox(Taker taker) {
   return true;
 }
 
-// When something is to do that nobody submits or sends.
+// Returns when something is to do that nobody submits or sends.
 std::optional<Engine::Clock::time_point> Engine::next_due(Clock::time_point time) const {
   const std::optional<Clock::time_point> held = background_.next_due(time);
   const std::optional<Clock::time_point> on_the_way = transport_->next_due();
   return held && on_the_way ? std::min(held, on_the_way) : (held ? held : on_the_way);
 }
 
-// The past: the engine's thread takes the next turn at once.
+// Returns when the engine's thread takes its next turn; a time that has passed: at once.
 Engine::Clock::time_point Engine::rest_until() const {
   const Clock::time_point time = Clock::now();
   const bool polls = transport_->needs_polling();

@@ -29,7 +29,7 @@ struct EngineOptions {
   std::size_t longest_background = 0;  // bytes of a message of Urgency::background
 };
 
-// What moves the data of a process. Operations are taken in the order of submission; a turn posts
+// Moves the data of a process. Operations are taken in the order of submission; a turn posts
 // their messages, looks at all of them, hands sums to a worker and a transfer's work to that of its
 // submitter, and goes on to the next step. It does not compute (sums too small to be worth a
 // hand-over excepted) and never waits for one message.
@@ -91,7 +91,7 @@ class Engine final : private MessageListener {
   // Who takes a turn.
   enum class Taker { engine, submitter, waiter };
 
-  // What other threads leave for the next turn.
+  // Holds what threads leave for the next turn.
   struct Inbox {
     std::vector<std::shared_ptr<Flight>> submitted;
     std::vector<Flight*> worked;  // whose sum or work has ended
@@ -103,7 +103,8 @@ class Engine final : private MessageListener {
     bool look = false;  // sooner than the engine's thread meant to
 
     [[nodiscard]] bool empty() const;
-    // Takes all; of what the engine's thread has to do itself nothing, where that is not `taker`.
+    // Returns all that is in it, and empties it; jobs, abort, stop and look stay for the engine's
+    // thread unless that is `taker`.
     [[nodiscard]] Inbox take(Taker taker);
   };
 
