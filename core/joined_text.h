@@ -24,4 +24,9 @@ template <typename Item>
   return text;
 }
 
+// The text up to its first line break. Hints stand behind it, for whoever a message is of.
+[[nodiscard]] inline std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
+
 }  // namespace slackline

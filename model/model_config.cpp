@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -20,9 +21,29 @@ int size(JsonReader& section, std::string_view key, std::int64_t most = kMaxMode
   return static_cast<int>(section.integer(key, {.min = 1, .max = most}));
 }
 
+// Patterns are tried on every name, and each '*' but the first tries a name's ends anew.
+void require_short_work(const JsonReader& section, const ModelConfig& config) {
+  constexpr double kMostTrials = 1e8;  // a second or two
+  constexpr double kNameLength = 40.0;
+  constexpr double kNamesOfLayer = 12.0;
+  double trials = 0.0;
+  for (const std::string& pattern : config.trainable) {
+    const auto stars = static_cast<double>(std::ranges::count(pattern, '*'));
+    trials += kNamesOfLayer * config.layers * std::pow(kNameLength, std::max(0.0, stars - 1.0));
+  }
+  if (trials > kMostTrials) {
+    section.fail("trainable",
+                 fmt::format("{} patterns with so many '*' take too long to find among the names "
+                             "of {} layers; use fewer",
+                             config.trainable.size(),
+                             config.layers));
+  }
+}
+
 // Each pattern has to name a parameter, for a misspelt one would train less than was meant.
 void read_trainable(JsonReader& section, ModelConfig& config) {
   config.trainable = section.strings("trainable", std::vector<std::string>());
+  require_short_work(section, config);
   const std::vector<ParameterSpec> table = parameter_table(config);
   for (const std::string& pattern : config.trainable) {
     if (std::ranges::none_of(

@@ -34,6 +34,9 @@ std::string mismatch(const std::string& directory,
 
 Checkpoint::Checkpoint(std::string directory) : directory_(std::move(directory)) {
   const std::string path = directory_ + "/" + std::string(kManifestName);
+  if (path_exists(path) && !is_regular_file(path)) {
+    throw FileError(path + ": is no regular file");
+  }
   manifest_ = parse_manifest(read_file(path), path);
   check_sizes();
 }

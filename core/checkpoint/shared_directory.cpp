@@ -1,6 +1,7 @@
 #include "core/checkpoint/shared_directory.h"
 
 #include <random>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/file_io.h"
@@ -28,6 +29,10 @@ bool sees_probe(const std::string& directory, const std::string& probe) {
 
 void remove_probe(const std::string& directory, const std::string& probe) {
   remove_tree(directory + "/" + probe);
+}
+
+void remove_unused(const std::string& directory) {
+  ::rmdir(directory.c_str());  // fails where there is something in it, and nothing is lost then
 }
 
 }  // namespace slackline

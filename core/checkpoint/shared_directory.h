@@ -17,4 +17,7 @@ namespace slackline {
 
 void remove_probe(const std::string& directory, const std::string& probe);
 
+// Removes the directory if it is empty, as write_probe() made it.
+void remove_unused(const std::string& directory);
+
 }  // namespace slackline

@@ -54,10 +54,10 @@ std::size_t OuterChannel::codec_workspace() const {
   return bytes;
 }
 
-void OuterChannel::begin(StreamView stream, std::int64_t step) {
+void OuterChannel::begin(StreamView stream, std::int64_t step, Coding coding) {
   SL_CHECK(!is_under_way_, "a round begins while another one travels");
   is_under_way_ = true;
-  is_coded_ = options_.codec && step > options_.plain_steps;
+  is_coded_ = options_.codec && step > options_.plain_steps && coding == Coding::by_codec;
   is_coded_ ? begin_coded(stream, step) : begin_plain();
 }
 

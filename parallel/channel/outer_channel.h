@@ -51,8 +51,9 @@ class OuterChannel : public RoundTransfer {
   void run_codecs_on(const CodecStream& at) { codecs_ = at; }
 
   // Submits the sum of differences, which are whole in the order of `stream`, of the round that
-  // ends with `step`.
-  void begin(StreamView stream, std::int64_t step);
+  // ends with `step`. What is sent plain whatever the codec leaves what is owed as it is.
+  enum class Coding { by_codec, never };
+  void begin(StreamView stream, std::int64_t step, Coding coding = Coding::by_codec);
 
   [[nodiscard]] bool is_under_way() const override { return is_under_way_; }
 

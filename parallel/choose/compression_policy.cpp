@@ -326,8 +326,8 @@ PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& 
     }
     plans.push_back({.from_step = 1, .plan = std::move(plain)});
   }
-  plans.push_back(
-      {.from_step = plans.empty() ? 1 : config.warmup_steps + 1, .plan = std::move(plan)});
+  plans.push_back({.from_step = plans.empty() ? 1 : std::int64_t{config.warmup_steps} + 1,
+                   .plan = std::move(plan)});
   return plans;
 }
 

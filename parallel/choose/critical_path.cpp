@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -442,7 +443,8 @@ PlanHistory plans_before_measuring(const CompressConfig& config,
           {.members = members, .reason = fmt::format("{}: warm-up steps", kPolicyMark)});
     }
   }
-  plans.push_back({.from_step = config.warmup_steps + 1, .plan = early_plan(config, job, links)});
+  plans.push_back(
+      {.from_step = std::int64_t{config.warmup_steps} + 1, .plan = early_plan(config, job, links)});
   return plans;
 }
 

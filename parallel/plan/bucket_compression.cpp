@@ -11,6 +11,23 @@ namespace {
 
 using Kind = GradientBucket::Kind;
 
+// What all tensor ranks have of the matrix alike, so that they decide alike: where shards differ,
+// by a row or column, the smallest one's.
+MatrixShape shape_on_any(const Parameter& parameter, int tensor_size) {
+  const Shape& local = parameter.shard.shape;
+  const Shape& whole = parameter.spec.shape;
+  MatrixShape shape{.rows = local[0], .columns = local[1]};
+  if (parameter.shard.parts.empty()) {  // a share of it
+    return shape;
+  }
+  if (parameter.spec.cut == TensorCut::rows) {
+    shape.rows = whole[0] / tensor_size;
+  } else if (parameter.spec.cut == TensorCut::columns) {
+    shape.columns = whole[1] / tensor_size;
+  }
+  return shape;
+}
+
 // Null where the parameter travels plain.
 const CodecSetting* setting_of(const Parameter& parameter,
                                const SyncOp& op,
@@ -30,8 +47,8 @@ const CodecSetting* setting_of(const Parameter& parameter,
   if (setting == nullptr || setting->always) {
     return setting;
   }
-  const MatrixShape matrix{.rows = shape[0], .columns = shape[1]};
-  return shrinks(*setting, matrix, DType::f32) ? setting : nullptr;
+  return shrinks(*setting, shape_on_any(parameter, rank.sync.tensor_size), DType::f32) ? setting
+                                                                                       : nullptr;
 }
 
 std::vector<CollectiveCall> calls_of(const CodedSum& sum) {

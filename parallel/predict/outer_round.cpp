@@ -5,6 +5,9 @@
 
 #include "compress/codec_bytes.h"
 #include "core/comm/collective_bytes.h"
+#include "core/comm/engine/scratch_pool.h"
+#include "core/comm/engine/sum_window.h"
+#include "core/comm/world.h"
 #include "parallel/plan/coded_round.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/collective_times.h"
@@ -63,18 +66,22 @@ RankRound plain_round_of(const RankSync& rank, int workers, bool updates_apart) 
 }  // namespace
 
 std::size_t round_arriving_bytes(const RankSync& rank, int workers, const RoundKind& kind) {
-  constexpr std::size_t kPage = 4096;
   const RankRound own = kind.codec ? coded_round_of(rank, workers, *kind.codec, nullptr)
                                    : plain_round_of(rank, workers, kind.updates_apart);
-  std::size_t bytes = 0;
+  std::vector<SumBytes> sums;
+  std::size_t without_window = 0;
   for (const std::vector<CollectiveCall>& calls : own.calls) {
-    std::size_t most = 0;
+    std::size_t most = 0;  // they follow one another
     for (const CollectiveCall& call : calls) {
-      most = std::max(most, scratch_bytes_of(call, 0, workers));
+      const std::size_t received = scratch_bytes_of(call, 0, workers);
+      most = std::max(most, ScratchPool::block_bytes(received));
+      if (received > 0) {
+        sums.push_back({.tensor = call.elements * call.element_size, .received = received});
+      }
     }
-    bytes += (most + kPage - 1) / kPage * kPage;
+    without_window += most;
   }
-  return bytes;
+  return std::min(without_window, scratch_bytes_of_sums(sums, WorldOptions().longest_background));
 }
 
 RoundKind round_kind(const OuterConfig& config, const std::optional<CodecSetting>& codec) {

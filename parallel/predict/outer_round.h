@@ -29,8 +29,8 @@ struct RoundKind {
   bool updates_apart = false;  // OuterConfig::updates_apart
 };
 
-// Returns the bytes that transfers of a round receive into on a rank beside its tensors, all of
-// them being under way at once, in whole pages.
+// Returns the bytes that sums of a round receive into on a rank beside its tensors, as many at once
+// as their window lets through (SumWindow).
 [[nodiscard]] std::size_t round_arriving_bytes(const RankSync& rank,
                                                int workers,
                                                const RoundKind& kind);

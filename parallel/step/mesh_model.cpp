@@ -249,7 +249,8 @@ void MeshModel::let_thread_wait() {
   }
 }
 
-StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool stop) {
+StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches,
+                                    const std::function<bool()>& wants_stop) {
   const auto step = static_cast<std::int64_t>(micro_batches.front().step);
   if (channels_.begins_plan(step)) {
     let_thread_wait();
@@ -278,6 +279,7 @@ StepFacts MeshModel::make_gradients(std::vector<MicroBatch> micro_batches, bool 
   const std::vector<double> squares = squared_norms();
   step_times_.norm_end = groups_->world->now();
   step_times_.codecs = channels_.take_times();  // the norms have waited for all
+  const bool stop = wants_stop && wants_stop();
   StepFacts facts = agreement_.agree({.loss = loss, .stop = stop}, pieces(), squares);
   facts.loss /= tokens_of_step();
   return facts;

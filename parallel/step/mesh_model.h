@@ -96,9 +96,10 @@ class MeshModel {
   [[nodiscard]] StepAgreement& agreement() { return agreement_; }
 
   // The passes of a step and every sum over ranks: afterwards the gradients of this rank's pieces
-  // are of the mean loss of the global batch. `stop` asks all ranks to stop. The facts returned are
-  // the same on all ranks; their loss is that mean.
-  [[nodiscard]] StepFacts make_gradients(std::vector<MicroBatch> micro_batches, bool stop = false);
+  // are of the mean loss of the global batch. `wants_stop`, called once when the passes have ended,
+  // asks all ranks to stop. The facts returned are the same on all ranks; their loss is that mean.
+  [[nodiscard]] StepFacts make_gradients(std::vector<MicroBatch> micro_batches,
+                                         const std::function<bool()>& wants_stop = {});
 
   // Who gives other ranks, and what passes read, the weights of an update.
   enum class Publishing { update, caller };

@@ -113,8 +113,8 @@ RoundTransfer& OuterLoop::transfer() const {
   return *channels_[static_cast<std::size_t>(travels_)];
 }
 
-void OuterLoop::send(int fragment, std::int64_t step) {
-  channels_[static_cast<std::size_t>(fragment)]->begin(model_->stream(), step);
+void OuterLoop::send(int fragment, std::int64_t step, OuterChannel::Coding coding) {
+  channels_[static_cast<std::size_t>(fragment)]->begin(model_->stream(), step, coding);
   note_sending(fragment);
 }
 
@@ -302,8 +302,8 @@ RoundEnd OuterLoop::end_round_in_background(std::int64_t step, const RoundFacts&
   return end;
 }
 
-// What late rounds had still to bring is in no end point's way: it is left. A mean that is not
-// finite is left out, and the anchor stays.
+// What late rounds had still to bring is in no end point's way: it is left, and so is what codecs
+// owe, for a mean is plain. A mean that is not finite is left out, and the anchor stays.
 RoundEnd OuterLoop::end_with_mean(std::int64_t step, const RoundFacts& own) {
   has_arrived_ = false;
   has_leads_ = false;
@@ -326,7 +326,7 @@ RoundEnd OuterLoop::end_with_mean(std::int64_t step, const RoundFacts& own) {
       background_->begin(OuterMemory::step_to_mean(groups_->num_workers()), alike);
       note_sending(0);
     } else {
-      send(0, step);
+      send(0, step, OuterChannel::Coding::never);
     }
     finish_round();
     has_arrived_ = false;

@@ -181,7 +181,9 @@ class OuterLoop {
 
   // What travels, or would.
   [[nodiscard]] RoundTransfer& transfer() const;
-  void send(int fragment, std::int64_t step);
+  void send(int fragment,
+            std::int64_t step,
+            OuterChannel::Coding coding = OuterChannel::Coding::by_codec);
   void note_sending(int fragment);
   void run_codecs(const Workers& workers);
   void finish_round();

@@ -382,6 +382,13 @@ TEST_CASE("workers of every layout and strategy follow the oracle") {
   }
 }
 
+// Top-K of a twentieth would leave the anchor where it was almost everywhere.
+TEST_CASE("the mean of the last end points is plain, whatever codes rounds") {
+  OuterRun run = run_of(R"({"method": "co2", "period": 6, "ending": "mean"})", 1, 1, 2, 1);
+  run.codec = {.kind = CodecKind::top_k, .error_feedback = ErrorFeedback::immediate, .ratio = 0.05};
+  require_oracle(run);
+}
+
 // What moves an anchor by the whole mean of one step, at once, is a step on the mean of the
 // workers' weights: with the same samples everywhere that of one worker.
 TEST_CASE("workers with the same samples that meet at once after each step are one worker") {

@@ -1,14 +1,22 @@
 // Times the ways that sums and gathers may take over groups of ranks, in turns:
 //
-//   build/cpu/collectives_bench --groups 4 --ranks 2 --links FILE   ranks as threads, emulated
-//   links mpirun -np 8 build/cpu/collectives_bench --groups 4 --ranks 2   ranks as processes, in
-//   rank order
+//   build/cpu/collectives_bench --groups 4 --ranks 2 --links FILE
+//     ranks as threads, emulated links
+//   mpirun -np 8 build/cpu/collectives_bench --groups 4 --ranks 2 [--formula FILE]
+//     ranks as processes, in rank order
 //
 // direct, sequential and overlapped are core/comm/hierarchy.h's. `ring` is the flat ring that
 // collectives are often compared with: n - 1 times a slice goes to the next rank, growing sums with
-// it. It stands here alone, for its sums have another order on every rank. Milliseconds of the
-// slowest rank, median over rounds; `formula` is that of the overlapped way over the links of the
-// file, if groups are its nodes, and `gain` how much shorter than the ring's its time is.
+// it. It stands here alone, for its sums have another order on every rank. `mpi` is what MPI itself
+// takes between the same processes. Milliseconds of the slowest rank, median over rounds; `formula`
+// is that of the overlapped way over the links of the file, if groups are its nodes, and `gain` how
+// much shorter than the ring's its time is.
+#if SL_WITH_MPI
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+#endif
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -39,6 +47,7 @@ struct Options {
   std::uint64_t min_bytes = std::uint64_t{1} << 16U;
   std::uint64_t max_bytes = std::uint64_t{1} << 22U;
   std::optional<std::string> links;
+  std::optional<std::string> formula;
 
   [[nodiscard]] int size() const { return groups * ranks; }
 };
@@ -95,6 +104,50 @@ class FlatRing {
   std::vector<float> arrived_;
 };
 
+// The same by MPI alone, in place, each rank's slice as in core/comm. Nothing where ranks are no
+// processes of its own.
+std::function<void()> plain_call(const Communicator& world, Kind kind, std::span<float> data) {
+#if SL_WITH_MPI
+  std::vector<int> counts;
+  std::vector<int> begins;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const Slice part = slice_of(data.size(), rank, world.size());
+    counts.push_back(static_cast<int>(part.count()));
+    begins.push_back(static_cast<int>(part.begin));
+  }
+  return [kind, data, counts, begins] {
+    switch (kind) {
+      case Kind::reduce_scatter:
+        MPI_Reduce_scatter(
+            MPI_IN_PLACE, data.data(), counts.data(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        return;
+      case Kind::all_gather:
+        MPI_Allgatherv(MPI_IN_PLACE,
+                       0,
+                       MPI_DATATYPE_NULL,
+                       data.data(),
+                       counts.data(),
+                       begins.data(),
+                       MPI_FLOAT,
+                       MPI_COMM_WORLD);
+        return;
+      default:
+        MPI_Allreduce(MPI_IN_PLACE,
+                      data.data(),
+                      static_cast<int>(data.size()),
+                      MPI_FLOAT,
+                      MPI_SUM,
+                      MPI_COMM_WORLD);
+    }
+  };
+#else
+  static_cast<void>(world);
+  static_cast<void>(kind);
+  static_cast<void>(data);
+  return {};
+#endif
+}
+
 // Seconds of n bytes that go over a link at once, and of its latency.
 double seconds_over(const Cluster::Link& link, double bytes) {
   const double moving = link.bytes_per_second > 0.0 ? bytes / link.bytes_per_second : 0.0;
@@ -125,25 +178,33 @@ bool groups_are_nodes(const Options& options, const Cluster& cluster) {
 
 class Bench {
  public:
-  Bench(Communicator& world, const Options& options, const std::optional<Cluster>& links)
+  // `links`: of the formula. `processes`: ranks are those of an MPI world.
+  Bench(Communicator& world,
+        const Options& options,
+        const std::optional<Cluster>& links,
+        bool processes)
       : world_(world),
         options_(options),
         links_(links),
+        processes_(processes),
         data_(options.max_bytes / sizeof(float)),
         ring_(world, data_.size()) {}
 
   void run() {
-    print(fmt::format("{} groups of {} ranks\n{:<15}{:>11}{:>11}{:>11}{:>12}{:>12}{:>10}{:>8}\n",
-                      options_.groups,
-                      options_.ranks,
-                      "operation",
-                      "bytes",
-                      "direct",
-                      "ring",
-                      "sequential",
-                      "overlapped",
-                      "formula",
-                      "gain"));
+    print(
+        fmt::format("{} groups of {} ranks\n"
+                    "{:<15}{:>11}{:>11}{:>11}{:>11}{:>12}{:>12}{:>10}{:>8}\n",
+                    options_.groups,
+                    options_.ranks,
+                    "operation",
+                    "bytes",
+                    "mpi",
+                    "direct",
+                    "ring",
+                    "sequential",
+                    "overlapped",
+                    "formula",
+                    "gain"));
     for (std::uint64_t bytes = options_.min_bytes; bytes <= options_.max_bytes; bytes *= 4) {
       for (const Kind kind : {Kind::reduce_scatter, Kind::all_gather, Kind::all_reduce}) {
         measure(kind, bytes);
@@ -162,8 +223,19 @@ class Bench {
   // Returns the slowest rank's seconds.
   double timed(const std::function<void()>& call) {
     world_.barrier({}).wait();
+    return slowest(seconds_of(call));
+  }
+
+  double timed_plain(const std::function<void()>& call) {
+    world_.barrier({}).wait();
+    double seconds = 0.0;
+    run_on_mpi_thread(world_, [&] { seconds = seconds_of(call); });
+    return slowest(seconds);
+  }
+
+  double slowest(double seconds) {
     std::vector<double> all(static_cast<std::size_t>(world_.size()), 0.0);
-    all[static_cast<std::size_t>(world_.rank())] = seconds_of(call);
+    all[static_cast<std::size_t>(world_.rank())] = seconds;
     world_.set_hierarchy({});
     world_.all_gather(Tensor(std::span(all)), {}).wait();
     return *std::max_element(all.begin(), all.end());
@@ -192,12 +264,17 @@ class Bench {
   void measure(Kind kind, std::uint64_t bytes) {
     const std::span<float> data(data_.data(), bytes / sizeof(float));
     constexpr Way kWays[] = {Way::direct, Way::sequential, Way::overlapped};
+    const std::function<void()> plain =
+        processes_ ? plain_call(world_, kind, data) : std::function<void()>();
     std::vector<double> ring;
+    std::vector<double> mpi;
     std::vector<double> ways[std::size(kWays)];
     for (int round = -1; round < options_.rounds; ++round) {
       std::fill(data.begin(), data.end(), 0.0F);
+      const double of_mpi = plain ? timed_plain(plain) : 0.0;
       const double of_ring = timed([&] { ring_.run(kind, data); });
       if (round >= 0) {  // the first finds memory and connections
+        mpi.push_back(of_mpi);
         ring.push_back(of_ring);
       }
       for (const Way way : kWays) {
@@ -214,9 +291,10 @@ class Bench {
         is_known ? (kind == Kind::all_reduce ? 2.0 : 1.0) *
                        overlapped_seconds(options_, *links_, static_cast<double>(bytes))
                  : 0.0;
-    print(fmt::format("{:<15}{:>11}{:>11.2f}{:>11.2f}{:>12.2f}{:>12.2f}{:>10}{:>7.1f}%\n",
+    print(fmt::format("{:<15}{:>11}{:>11}{:>11.2f}{:>11.2f}{:>12.2f}{:>12.2f}{:>10}{:>7.1f}%\n",
                       name_of(kind),
                       bytes,
+                      plain ? fmt::format("{:.2f}", 1e3 * spread(mpi).median) : "-",
                       1e3 * in_way(Way::direct),
                       1e3 * in_ring,
                       1e3 * in_way(Way::sequential),
@@ -228,6 +306,7 @@ class Bench {
   Communicator& world_;
   Options options_;
   std::optional<Cluster> links_;
+  bool processes_;
   std::vector<float> data_;
   FlatRing ring_;
 };
@@ -239,6 +318,7 @@ int run(int argc, char** argv) {
   app.option("--groups", &options.groups, "groups of ranks", {.limit = Limit::positive});
   app.option("--ranks", &options.ranks, "ranks in a group", {.limit = Limit::positive});
   app.option("--links", &options.links, "a cluster file, whose links are emulated");
+  app.option("--formula", &options.formula, "a cluster file with the links that there are");
   app.option("--min", &options.min_bytes, "smallest tensor in bytes", {.limit = Limit::positive});
   app.option("--max", &options.max_bytes, "largest tensor in bytes", {.limit = Limit::positive});
   app.option("--rounds", &options.rounds, "measurements of each", {.limit = Limit::positive});
@@ -249,17 +329,20 @@ int run(int argc, char** argv) {
   if (options.links) {
     world_options.links = read_emulated_cluster(*options.links);
   }
-  const auto bench = [&](Communicator& world) { Bench(world, options, world_options.links).run(); };
+  const std::optional<Cluster> known =
+      options.formula ? std::make_optional(read_cluster(*options.formula)) : world_options.links;
   const auto world = connect_mpi(world_options);
   if (world->size() == 1) {
-    run_local_ranks(options.size(), world_options, bench);
+    run_local_ranks(options.size(), world_options, [&](Communicator& local) {
+      Bench(local, options, known, false).run();
+    });
     return 0;
   }
   if (world->size() != options.size()) {
     throw ConfigError("--groups and --ranks: their product must be the number of ranks, " +
                       std::to_string(world->size()) + "; got " + std::to_string(options.size()));
   }
-  bench(*world);
+  Bench(*world, options, known, true).run();
   return 0;
 }
 

@@ -9,10 +9,13 @@ With --rehearse: a dozen of them rehearsed, messages really sent, their steps be
 With --losses: a small model really trained by four processes in groups of two, each strategy's losses against ZeRO-3's.
 With --memory: the largest peak of four processes beside what `plan` says, for every strategy; then with and without
 ZeRO-3 under a limit in which no rank could hold the model.
+With --lab RATE: eight processes on two "nodes" that a really shaped link joins (tools/bench/netlab), every strategy's
+measured step beside what `plan` foresees from costs and links that a run of `replicate` measured there.
 
-usage: tools/bench/strategies_bench.py [--rehearse | --losses | --memory]
+usage: tools/bench/strategies_bench.py [--rehearse | --losses | --memory | --lab RATE...]
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -43,6 +46,9 @@ LAUNCH = ("mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-np
 SMALL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
 LARGE = {"layers": 8, "hidden": 1024, "heads": 16, "sequence": 32, "vocab": 16384}
 MIB = 1 << 20
+NETLAB = str(REPOSITORY / "tools/bench/netlab")
+LAB_STEPS = 10
+APART = 0.05  # strategies whose predictions differ by as much have an order
 
 
 def costs_of(model, part):
@@ -207,6 +213,30 @@ def memory(place):
         print(f"{strategy}: {'trains, peak ' + format(peak / MIB, '.0f') + ' MiB' if peak else 'out of memory'}")
 
 
+def lab(place, rate):
+    launch = (NETLAB, "--nodes", "2", "--ranks-per-node", "4", "--rate", rate, "--")
+
+    def job(strategy):
+        config = trained(place, SMALL, strategy, LAB_STEPS, {"global": 64, "micro": 4})
+        return {**config, "parallel": {"data": 8, "group": 4, "data_strategy": strategy}, "network": {"links": "probe"}}
+
+    costs = place.train(job("replicate"), launch=launch).directory / "costs.json"
+    ranked = place.plan({**job("replicate"), "network": {}}, str(costs))["strategies"]
+    predicted = {row["data_strategy"]: row["step_seconds"] for row in ranked}
+    took = {strategy: place.train(job(strategy), launch=launch).step_seconds() for strategy in STRATEGIES}
+    print(f"\n{rate}\n")
+    print_header("strategy", "predicted", "measured", "off by")
+    for strategy in sorted(STRATEGIES, key=predicted.get):
+        off = 100 * (predicted[strategy] / took[strategy] - 1)
+        print_row(strategy, f"{predicted[strategy]:.3f} s", f"{took[strategy]:.3f} s", f"{off:.1f} %")
+    pairs = [pair for pair in itertools.permutations(STRATEGIES, 2)
+             if predicted[pair[0]] * (1 + APART) <= predicted[pair[1]]]
+    ordered = sum(took[fast] < took[slow] for fast, slow in pairs)
+    first, best = min(STRATEGIES, key=predicted.get), min(STRATEGIES, key=took.get)
+    print(f"\n{ordered} of {len(pairs)} pairs that are predicted {100 * APART:.0f} % apart stand in that order; "
+          f"{first}, predicted to be the fastest, takes {took[first] / took[best]:.3f} times as long as {best}")
+
+
 MODES = {"--rehearse": rehearse, "--losses": losses, "--memory": memory}
 
 
@@ -214,6 +244,10 @@ def main():
     require_binary()
     place = Workplace()
     place.prepare_letters("corpus", 1 << 16)
+    if sys.argv[1:2] == ["--lab"]:
+        for rate in sys.argv[2:]:
+            lab(place, rate)
+        return
     modes = [MODES[argument] for argument in sys.argv[1:]] or [predict]
     for mode in modes:
         mode(place)

@@ -47,10 +47,18 @@ ConvertedTensors rounded_to_bf16(const std::vector<NamedTensor>& tensors) {
   return result;
 }
 
+// Whatever the tokenizer is: a directory that has another one's files would hold two.
 void refuse_occupied(const std::string& directory) {
-  for (const char* name : {"config.json", "model.safetensors"}) {
+  for (const char* name : {"config.json",
+                           "model.safetensors",
+                           "vocab.json",
+                           "merges.txt",
+                           "tokenizer.json",
+                           "tokenizer_config.json",
+                           "manifest.json"}) {
     if (path_exists(directory + "/" + name)) {
-      throw FileError(directory + ": holds a model already (" + name + ")");
+      throw FileError(directory + ": holds a model, a tokenizer or a checkpoint already (" + name +
+                      "); choose another --out, or remove what an export left there");
     }
   }
 }

@@ -167,7 +167,7 @@ ExitCode run_only(const Sweep& sweep, std::int64_t number) {
   SweepRow row = read_row(sweep.points[i]);
   if (is_due(row)) {
     SweepProgress progress(steps_to_do(sweep.points[i]));
-    if (StopSignal::received() != 0 || !run_row(sweep, i, progress, row)) {
+    if (StopSignal::has_come() || !run_row(sweep, i, progress, row)) {
       return stopped_by_signal();
     }
   }
@@ -203,7 +203,7 @@ class SweepRunner {
     SweepProgress progress(steps);
     for (const std::size_t i : due) {
       const Clock::time_point start = Clock::now();
-      if (StopSignal::received() != 0 || !run_row(sweep_, i, progress, rows_[i])) {
+      if (StopSignal::has_come() || !run_row(sweep_, i, progress, rows_[i])) {
         return stopped_by_signal();
       }
       write_results();

@@ -19,6 +19,7 @@
 #include "core/cuda/cuda_device.h"
 #include "core/file_io.h"
 #include "core/hash.h"
+#include "core/joined_text.h"
 #include "core/log.h"
 #include "core/shown_text.h"
 #include "core/terminal.h"
@@ -59,6 +60,15 @@ struct Job {
   std::string resolved;
   bool resume = false;
 };
+
+// The run would replace the costs that it is told to go by.
+void require_foreign_costs(const TrainConfig& config) {
+  const std::string& costs = config.rehearsal.costs;
+  if (!costs.empty() && is_same_file(costs, config.run.dir + "/costs.json")) {
+    throw ConfigError("rehearsal.costs: " + costs +
+                      " is a file that this run writes; copy it, or choose another run.dir");
+  }
+}
 
 void require_world_fits(const ParallelConfig& parallel, int world_size) {
   if (parallel.num_ranks() != world_size) {
@@ -189,20 +199,14 @@ auto make_on_all_ranks(Communicator& world, Make make) {
 // How a rank that fails alone ends the others; may end this process.
 using EndOthers = void (*)(Communicator& world, const std::exception& error);
 
-// Hints are for the rank that failed.
-std::string first_line(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
-}
-
 void tell_others(Communicator& world, const std::exception& error) {
-  world.fail(first_line(error));
+  world.fail(first_line(error.what()));
 }
 
 void end_processes(Communicator& world, const std::exception& error) {
   log_error(Lines{fmt::format("rank {}: {}", world.rank(), error.what())});
   const auto* known = dynamic_cast<const Error*>(&error);
-  abort_all(world, known == nullptr ? ExitCode::bug : known->exit_code(), first_line(error));
+  abort_all(world, known == nullptr ? ExitCode::bug : known->exit_code(), first_line(error.what()));
 }
 
 // The others are to know before this rank drops its transfers, which waits for their other ends.
@@ -332,7 +336,7 @@ ExitCode train_as_threads(int ranks, WorldOptions options, const Job& job) {
 // One rank of those that mpirun or srun started, or the only one.
 ExitCode train_as_launched(WorldOptions options, const Job& job) {
   options.threads_per_rank = default_num_threads(launched_number("OMPI_COMM_WORLD_LOCAL_SIZE"));
-  options.end_expected = [] { return StopSignal::received() == SIGTERM; };
+  options.end_expected = StopSignal::is_told_to_end;
   std::unique_ptr<Communicator> world = connect_mpi(options);
   if (world->size() == 1) {
     return train_rank(*world, job, tell_others);
@@ -371,6 +375,7 @@ ExitCode train(const TrainOptions& options) {
     return ExitCode::done;
   }
   require_built(job.config.device);
+  require_foreign_costs(job.config);
   if (options.ranks > 1) {
     require_one_process(options.ranks);
     require_world_fits(job.config.parallel, options.ranks);

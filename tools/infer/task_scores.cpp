@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "model/generate/decoder.h"
 #include "tools/infer/text_tokens.h"
 
@@ -68,6 +69,11 @@ class TaskScorer {
   Likelihood likelihood(const Task& task, const std::string& choice) {
     const std::string where = fmt::format("{}: line {}", path_, task.line);
     FollowedText text = followed_text(model_, task.context, choice, where);
+    if (text.after.empty()) {
+      throw FileError(fmt::format("{}: '{}' adds no token to its context, so it has no likelihood",
+                                  where,
+                                  shown_value(choice)));
+    }
     // The last token is predicted, and not read.
     const auto room =
         static_cast<std::ptrdiff_t>(model_.config.sequence) - (std::ssize(text.after) - 1);

@@ -13,22 +13,38 @@ namespace slackline {
 
 namespace {
 
-// Refuses codecs for a table that the data strategy takes apart: nothing would code it.
+template <typename Applies>
+bool compresses_any(const PlanHistory& plans, const Applies& applies) {
+  return std::ranges::any_of(plans, [&](const PlanFromStep& row) {
+    return std::ranges::any_of(row.plan.classes, [&](const CompressionPlan::Class& one) {
+      return one.codec && applies(one.members);
+    });
+  });
+}
+
+// Whether nothing would code a table that they compress, because the data strategy takes it apart.
+bool has_uncoded_table(const PlanHistory& plans, const MeshJob& job) {
+  return !job.parallel.data_strategy.codes_table(job.parallel.pipeline) &&
+         compresses_any(plans, [](const schedule::TransferClass& members) {
+           return members.site == schedule::Site::embedding;
+         });
+}
+
 void require_coded_table(const PlanHistory& plans, const MeshJob& job) {
-  const DataStrategy& strategy = job.parallel.data_strategy;
-  if (strategy.codes_table(job.parallel.pipeline)) {
-    return;
+  if (has_uncoded_table(plans, job)) {
+    throw ConfigError(
+        fmt::format("it compresses the tied table, whose sum parallel.data_strategy {} takes "
+                    "apart; use replicate or zero1",
+                    name_of(job.parallel.data_strategy)));
   }
-  for (const PlanFromStep& row : plans) {
-    for (const CompressionPlan::Class& one : row.plan.classes) {
-      if (one.codec && one.members.site == schedule::Site::embedding) {
-        throw ConfigError(
-            fmt::format("it compresses the tied table, whose sum parallel.data_strategy {} takes "
-                        "apart; use replicate or zero1",
-                        name_of(strategy)));
-      }
-    }
-  }
+}
+
+// Whether they have codecs of sums that policy critical_path leaves alone under this strategy.
+bool has_unchosen_sums(const PlanHistory& plans, const MeshJob& job) {
+  return job.parallel.sums_in_passes() &&
+         compresses_any(plans, [](const schedule::TransferClass& members) {
+           return schedule::is_once_a_step(members.phase);
+         });
 }
 
 std::string misfit_of(const PlanHistory& plans, const MeshJob& job) {
@@ -65,17 +81,21 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
 
 StoredPlans resumed_plans(const PlanHistory& of_config,
                           const std::string& document,
-                          const MeshJob& job) {
+                          const PlanJob& job) {
   if (document.empty()) {
     return {.plans = of_config};
   }
   const std::vector<schedule::TransferClass> classes = of_config.front().plan.members();
   StoredPlans stored = read_plan_document(document, classes);
-  const bool chosen = begins_critical_path(of_config) && begins_critical_path(stored.plans) &&
-                      stored.plans.front().plan.members() == classes;
+  // The plans of a file that is replayed may tell of critical_path, too, and they are what counts.
+  const bool chosen = job.compress.policy == CompressionPolicy::critical_path &&
+                      begins_critical_path(stored.plans) &&
+                      stored.plans.front().plan.members() == classes &&
+                      !has_unchosen_sums(stored.plans, job.mesh);
   const bool guarded = stored.plans.size() > of_config.size() &&
                        std::equal(of_config.begin(), of_config.end(), stored.plans.begin());
-  const bool continues = (chosen || guarded) && misfit_of(stored.plans, job).empty();
+  const bool continues = (chosen || guarded) && misfit_of(stored.plans, job.mesh).empty() &&
+                         !has_uncoded_table(stored.plans, job.mesh);
   return continues ? stored : StoredPlans{.plans = of_config};
 }
 

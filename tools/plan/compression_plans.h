@@ -29,6 +29,6 @@ inline constexpr std::int64_t kFirstChosenStep = 3;
 // layout, the config's.
 [[nodiscard]] StoredPlans resumed_plans(const PlanHistory& of_config,
                                         const std::string& document,
-                                        const MeshJob& job);
+                                        const PlanJob& job);
 
 }  // namespace slackline

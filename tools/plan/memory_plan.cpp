@@ -10,6 +10,9 @@
 #include <fmt/format.h>
 
 #include "core/comm/collective_bytes.h"
+#include "core/comm/engine/scratch_pool.h"
+#include "core/comm/engine/sum_window.h"
+#include "core/comm/world.h"
 #include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/error.h"
@@ -52,24 +55,33 @@ std::vector<MemoryItem> model_items(const MeshJob& job, const RankSync& rank) {
 }
 
 // What sums of gradients receive into, in whole pages: one of a slot at a time in the passes, and
-// at the step's end one of each bucket, for nothing says how many buckets are under way at once.
+// at the step's end as many as windows let through, of a bucket one at a time.
 std::size_t arriving_bytes(const SyncPlan& plan) {
-  constexpr std::size_t kPage = 4096;
   std::map<std::size_t, std::size_t> of_slots;
-  std::vector<std::size_t> of_buckets(plan.buckets.size());
+  std::map<std::size_t, std::size_t> of_buckets;
+  std::map<SyncGroup, std::vector<SumBytes>> of_groups;
   for (const SyncOp& op : plan.ops) {
-    const std::size_t received = scratch_bytes_of(plain_call(op, plan), op.rank, op.ranks);
-    const std::size_t pages = (received + kPage - 1) / kPage * kPage;
+    const CollectiveCall call = plain_call(op, plan);
+    const std::size_t received = scratch_bytes_of(call, op.rank, op.ranks);
     const bool of_pass = op.begin == SyncOp::Begin::pass_made;
     std::size_t& most =
         of_pass ? of_slots[*plan.places[op.bucket].gradient_slot] : of_buckets[op.bucket];
-    most = std::max(most, pages);
+    most = std::max(most, ScratchPool::block_bytes(received));
+    if (!of_pass && received > 0) {
+      of_groups[op.group].push_back(
+          {.tensor = call.elements * call.element_size, .received = received});
+    }
   }
-  std::size_t bytes = std::accumulate(of_buckets.begin(), of_buckets.end(), std::size_t{0});
-  for (const auto& [slot, most] : of_slots) {
-    bytes += most;
+  std::size_t in_windows = 0;
+  for (const auto& [group, sums] : of_groups) {
+    in_windows += scratch_bytes_of_sums(sums, WorldOptions().longest_background);
   }
-  return bytes;
+  const auto added_up = [](const std::map<std::size_t, std::size_t>& list) {
+    return std::accumulate(list.begin(), list.end(), std::size_t{0}, [](auto sum, const auto& row) {
+      return sum + row.second;
+    });
+  };
+  return added_up(of_slots) + std::min(added_up(of_buckets), in_windows);
 }
 
 struct PieceBytes {
@@ -152,10 +164,9 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   }
   std::size_t arriving = arriving_bytes(rank.plan);
   if (planned.outer.is_on()) {
-    // One fragment travels at a time, and all are about as large as each other.
+    // At the run's end all fragments travel at once.
     arriving +=
-        round_arriving_bytes(rank, planned.num_workers, round_kind(planned.outer, of_rounds)) /
-        static_cast<std::size_t>(planned.outer.fragments);
+        round_arriving_bytes(rank, planned.num_workers, round_kind(planned.outer, of_rounds));
   }
   // Saving copies what this rank writes, so that training goes on meanwhile.
   std::vector<MemoryItem> items = model_items(job, rank);

@@ -85,17 +85,24 @@ RunSummary summarize_run(const std::string& run_directory) {
 }
 
 std::int64_t newest_step(const std::string& run_directory) {
-  constexpr std::streamoff kEnd = 64 << 10;  // bytes; longer than any line
+  constexpr std::streamoff kEnd = 64 << 10;  // bytes; longer than most lines
   constexpr std::string_view kStart = "{\"step\": ";
   std::ifstream file(metrics_path(run_directory), std::ios::binary | std::ios::ate);
   if (!file) {
     return 0;
   }
   const auto size = static_cast<std::streamoff>(file.tellg());
-  std::string end(static_cast<std::size_t>(std::min(size, kEnd)), '\0');
-  file.seekg(size - static_cast<std::streamoff>(end.size()));
-  file.read(end.data(), static_cast<std::streamsize>(end.size()));
-  const std::size_t at = end.rfind(kStart);
+  std::string end;
+  std::size_t at = std::string::npos;
+  for (std::streamoff length = kEnd; at == std::string::npos; length *= 4) {
+    end.assign(static_cast<std::size_t>(std::min(size, length)), '\0');
+    file.seekg(size - static_cast<std::streamoff>(end.size()));
+    file.read(end.data(), static_cast<std::streamsize>(end.size()));
+    at = end.rfind(kStart);
+    if (length >= size) {
+      break;
+    }
+  }
   std::int64_t step = 0;
   if (at != std::string::npos) {
     std::from_chars(end.data() + at + kStart.size(), end.data() + end.size(), step);

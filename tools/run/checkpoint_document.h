@@ -19,6 +19,8 @@ auto reading_document(const Checkpoint& checkpoint, std::string_view key, const 
   } catch (const nlohmann::json::exception& error) {
     throw FileError(
         fmt::format("{}/{}: {}: {}", checkpoint.path(), kManifestName, key, error.what()));
+  } catch (const FileError& error) {
+    throw FileError(fmt::format("{}/{}: {}", checkpoint.path(), kManifestName, error.what()));
   }
 }
 

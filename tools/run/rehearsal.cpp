@@ -108,7 +108,7 @@ bool Rehearsal::run_step(std::int64_t step) {
                     .has_workers = outer_.has_value(),
                     .rehearsed = true};
   reporter_.begin_step(step);
-  const StepFacts facts = model_.make_gradients(micro_batches(step), StopSignal::received() != 0);
+  const StepFacts facts = model_.make_gradients(micro_batches(step), StopSignal::has_come);
   const bool last = step == config_.run.steps;
   const bool ends_round = outer_ && (last || outer_->ends_round(step));
   model_.update(

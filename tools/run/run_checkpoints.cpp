@@ -35,6 +35,9 @@ void RunCheckpoints::probe() {
   }
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
     if (answers[rank] != "yes") {
+      if (world_->rank() == 0) {
+        remove_unused(directory_);
+      }
       throw AgreedError(
           fmt::format("{}: rank {} on node {} does not see what rank 0 writes here, so its part of "
                       "a checkpoint "

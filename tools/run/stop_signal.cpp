@@ -7,13 +7,17 @@ namespace slackline {
 
 namespace {
 
-// A signal handler reaches nothing but globals; this is the one exception to the rule against them.
-std::atomic<int> received_signal{0};
-static_assert(std::atomic<int>::is_always_lock_free);
+// A signal handler reaches nothing but globals; these are the one exception to the rule against
+// them.
+std::atomic<bool> any_came{false};
+std::atomic<bool> end_came{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 extern "C" void note_signal(int number) {
-  int none = 0;
-  received_signal.compare_exchange_strong(none, number);
+  any_came = true;
+  if (number == SIGTERM) {
+    end_came = true;
+  }
 }
 
 }  // namespace
@@ -29,8 +33,12 @@ void StopSignal::install() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-int StopSignal::received() {
-  return received_signal;
+bool StopSignal::has_come() {
+  return any_came;
+}
+
+bool StopSignal::is_told_to_end() {
+  return end_came;
 }
 
 }  // namespace slackline

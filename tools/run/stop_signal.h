@@ -10,8 +10,11 @@ class StopSignal {
   // the others, which must not lose their exit codes on their last instructions.
   static void install();
 
-  // The first signal that arrived, or 0.
-  [[nodiscard]] static int received();
+  // Whether one of them has arrived.
+  [[nodiscard]] static bool has_come();
+
+  // Whether SIGTERM was among them, by which a launcher ends a job.
+  [[nodiscard]] static bool is_told_to_end();
 };
 
 }  // namespace slackline

@@ -123,6 +123,7 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
 ExitCode Trainer::run() {
   const bool owes_evaluation = options_.resume && owed_evaluation();
   if (start_.step >= config_.run.steps && !owes_evaluation) {
+    require_own_checkpoint();
     if (is_first_rank()) {
       log_info(fmt::format("{}: all {} steps are done", config_.run.dir, config_.run.steps));
     }
@@ -148,9 +149,10 @@ ExitCode Trainer::run() {
     if (!outer_ || outer_->rounds().last_end == step) {
       checkpoints_.commit_when_written();
     }
-    const bool evaluated = evaluate_when_due(step);
     const bool last = step == config_.run.steps;
-    const bool stop = !evaluated || (told_to_stop && !last);
+    const bool stops = told_to_stop && !last;
+    // An evaluation that is left out is made by who resumes; workers that train apart finish it.
+    const bool stop = (stops && !outer_) || !evaluate_when_due(step) || stops;
     if (stop || last || (config_.run.save_every > 0 && step % config_.run.save_every == 0)) {
       reporter_.flush();
       if (is_first_rank()) {
@@ -205,11 +207,25 @@ void Trainer::make_state() {
   }
 }
 
+// A new run that begins where it ends would leave nothing, and look as if it had been run.
+void Trainer::require_own_checkpoint() const {
+  if (!options_.resume || list_checkpoints(directory_.checkpoints()).empty()) {
+    throw AgreedError(
+        fmt::format("run.steps: must be more than the {} steps of checkpoint.resume_from ({}); "
+                    "got {}",
+                    start_.step,
+                    config_.checkpoint.resume_from,
+                    config_.run.steps),
+        ExitCode::config);
+  }
+}
+
 // A checkpoint may outlive lines that were written before it where a disk loses what it was told to
 // keep, or a file was put back from a copy.
 void Trainer::warn_of_lost_record() const {
   const std::int64_t recorded = newest_step(config_.run.dir);
-  if (options_.resume && recorded < start_.step) {
+  const bool is_own = recorded > 0 || config_.checkpoint.resume_from.empty();
+  if (options_.resume && is_own && recorded < start_.step) {
     log_warning(
         fmt::format("{}: metrics.jsonl ends with step {} and the checkpoint is of step {}: "
                     "the steps between are trained, and their record is lost",
@@ -221,6 +237,7 @@ void Trainer::warn_of_lost_record() const {
 
 // Where no run had left a lock, another process may have come and gone since the start looked.
 void Trainer::claim_directory() {
+  require_same_step();
   on_first_rank(*world_, [&] {
     directory_.claim();
     if (!options_.resume) {
@@ -238,6 +255,24 @@ void Trainer::claim_directory() {
   });
 }
 
+// Ranks have opened their checkpoint each by itself, perhaps before and after another process
+// saved.
+void Trainer::require_same_step() {
+  const std::vector<std::string> steps =
+      exchange_texts(*world_, std::to_string(start_.step), "the step that ranks start from");
+  for (const std::string& step : steps) {
+    if (step != steps.front()) {
+      throw AgreedError(
+          fmt::format("{}: another process has gone on with this run meanwhile: ranks start from "
+                      "steps {} and {}; start again",
+                      config_.run.dir,
+                      steps.front(),
+                      step),
+          ExitCode::file);
+    }
+  }
+}
+
 ExitCode Trainer::stopped_after(std::int64_t step) {
   if (is_first_rank()) {
     log_info(fmt::format("stopped by a signal after step {}; --resume continues", step));
@@ -253,7 +288,7 @@ bool Trainer::train_step(std::int64_t step) {
   record.tokens = config_.batch.global * config_.model.sequence;
   const auto consumed = static_cast<std::uint64_t>((step - 1) * config_.batch.global);
   const StepFacts facts =
-      model_.make_gradients(load(train_data_, consumed, step), StopSignal::received() != 0);
+      model_.make_gradients(load(train_data_, consumed, step), StopSignal::has_come);
   record.loss = facts.loss;
   record.grad_norm = facts.gradient_norm;
   const bool has_no_update =
@@ -288,10 +323,11 @@ bool Trainer::train_step(std::int64_t step) {
 }
 
 bool Trainer::end_round(StepRecord& record, const StepFacts& facts) {
-  const RoundEnd end =
-      rounds_->end_round(record.step,
-                         {.loss = facts.loss, .stop = was_told_to_stop_, .failed = has_failed_},
-                         record.step == config_.run.steps);
+  const RoundEnd end = rounds_->end_round(record.step,
+                                          {.loss = facts.loss,
+                                           .stop = was_told_to_stop_ || StopSignal::has_come(),
+                                           .failed = has_failed_},
+                                          record.step == config_.run.steps);
   was_told_to_stop_ = false;
   record.round = round_record(end);
   if (!end.failed.empty()) {
@@ -376,7 +412,7 @@ std::optional<double> Trainer::evaluate() {
   double loss = 0.0;
   for (std::int64_t first = 0; first < sequences; first += config_.batch.global) {
     const StepFacts facts = model_.evaluate(
-        load(*valid_data_, static_cast<std::uint64_t>(first), 0), StopSignal::received() != 0);
+        load(*valid_data_, static_cast<std::uint64_t>(first), 0), StopSignal::has_come());
     if (outer_) {  // the others do not know of it before the round ends
       was_told_to_stop_ |= facts.stop;
     } else if (facts.stop) {

@@ -62,6 +62,8 @@ class Trainer {
   // Whether the step to resume from was to be evaluated and was not; the same on all ranks.
   [[nodiscard]] bool owed_evaluation();
   // Takes the run's directory, which must be as it was when the start looked at it. All ranks.
+  void require_own_checkpoint() const;
+  void require_same_step();
   void claim_directory();
   // Warns where the record of a run that goes on does not reach its checkpoint.
   void warn_of_lost_record() const;

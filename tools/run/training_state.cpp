@@ -76,7 +76,16 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
   if (source == TrainingStart::Source::initial_values) {
     return;
   }
-  start.checkpoint = open_checkpoint(path);
+  try {
+    start.checkpoint = open_checkpoint(path);
+  } catch (const FileError& problem) {
+    if (!resume || !path.starts_with(RunDirectory(config.run.dir).checkpoints())) {
+      throw;
+    }
+    throw FileError(with_hint(first_line(problem.what()),
+                              "move it away, and --resume goes on from the one before it, if there "
+                              "is one"));
+  }
   if (source == TrainingStart::Source::weights) {
     require_model(*start.checkpoint, config.model);
     return;
@@ -93,7 +102,7 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
   if (has_stages_of(*start.checkpoint, config)) {
     start.compression = reading(fmt::format("{}/{}", path, kManifestName), [&] {
       return resumed_plans(
-          start.compression.plans, start.checkpoint->documents().plan, config.mesh_job());
+          start.compression.plans, start.checkpoint->documents().plan, plan_job(config));
     });
   }
   const std::string& rounds = start.checkpoint->documents().outer;

@@ -89,7 +89,7 @@ std::optional<LockedFile> own_output(const std::string& path) {
   if (!file) {
     log_info(fmt::format("{}: waiting for the run that an earlier sweep left behind", path));
   }
-  while (!file && StopSignal::received() == 0) {
+  while (!file && !StopSignal::has_come()) {
     std::this_thread::sleep_for(kLookAgain);
     file = LockedFile::open(path);
   }
@@ -166,14 +166,14 @@ std::optional<int> wait_for_end(ChildProcess& child, const std::function<void()>
   bool asked = false;
   std::optional<int> code;
   while (!(code = child.exit_code())) {
-    if (!asked && StopSignal::received() != 0) {
+    if (!asked && StopSignal::has_come()) {
       child.ask_to_end();
       asked = true;
     }
     look();
     std::this_thread::sleep_for(kLookAgain);
   }
-  const bool stopped = asked || StopSignal::received() != 0;
+  const bool stopped = asked || StopSignal::has_come();
   return stopped && *code != static_cast<int>(ExitCode::done) ? std::nullopt : code;
 }
 

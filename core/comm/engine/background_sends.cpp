@@ -14,9 +14,13 @@ bool is_same(const Message& a, const Message& b) {
          a.flight == b.flight && a.piece == b.piece;
 }
 
+BackgroundSends::Clock::duration seconds_of(double seconds) {
+  return std::chrono::duration_cast<BackgroundSends::Clock::duration>(
+      std::chrono::duration<double>(seconds));
+}
+
 BackgroundSends::Clock::duration seconds_of(std::size_t bytes, double bytes_per_second) {
-  const std::chrono::duration<double> seconds(static_cast<double>(bytes) / bytes_per_second);
-  return std::chrono::duration_cast<BackgroundSends::Clock::duration>(seconds);
+  return seconds_of(static_cast<double>(bytes) / bytes_per_second);
 }
 
 }  // namespace
@@ -37,6 +41,10 @@ BackgroundSends::Clock::time_point BackgroundSends::counts_until(const Message& 
   return begin + kPatience + seconds_of(message.bytes, kSlowLink);
 }
 
+bool BackgroundSends::counts(const UnderWay& sent, std::uint64_t operation, Clock::time_point now) {
+  return now < sent.counts_until && (sent.operation <= operation || now < sent.arrives);
+}
+
 // Null where it is not known or has no limit of speed.
 const Cluster::Link* BackgroundSends::link_of(const Ends& ends) const {
   if (!links_) {
@@ -55,7 +63,9 @@ BackgroundSends::Ends BackgroundSends::server_of(const Ends& ends) const {
   return shared ? Ends{ends.first, link == &links_->node_link ? ends.first : kAnyone} : ends;
 }
 
-std::size_t BackgroundSends::bytes_beside(const Ends& ends, Clock::time_point now) const {
+std::size_t BackgroundSends::bytes_beside(const Ends& ends,
+                                          std::uint64_t operation,
+                                          Clock::time_point now) const {
   const Ends server = server_of(ends);
   constexpr int kLowest = std::numeric_limits<int>::min();
   std::size_t bytes = 0;
@@ -66,7 +76,7 @@ std::size_t BackgroundSends::bytes_beside(const Ends& ends, Clock::time_point no
       continue;
     }
     for (const UnderWay& sent : line->second.under_way) {
-      bytes += now < sent.counts_until ? sent.message.bytes : 0;
+      bytes += counts(sent, operation, now) ? sent.message.bytes : 0;
     }
   }
   return bytes;
@@ -86,11 +96,13 @@ std::optional<BackgroundSends::Clock::time_point> BackgroundSends::serve(const M
 
 // Whether the line's next message may join those under way.
 bool BackgroundSends::fits(const Ends& ends, const Line& line, Clock::time_point now) const {
-  const std::size_t own = line.waiting.begin()->second.bytes;
+  const auto& [key, message] = *line.waiting.begin();
+  const std::uint64_t operation = key.first;
+  const std::size_t own = message.bytes;
   std::size_t longest = own;  // a short one behind long ones leaves them their window
   int moving = 0;
   for (const UnderWay& sent : line.under_way) {
-    if (now < sent.counts_until) {
+    if (counts(sent, operation, now)) {
       longest = std::max(longest, sent.message.bytes);
       ++moving;
     }
@@ -102,7 +114,7 @@ bool BackgroundSends::fits(const Ends& ends, const Line& line, Clock::time_point
   const double window = link == nullptr ? static_cast<double>(kAtOnce * longest_)
                                         : link->bytes_per_second * link->latency_seconds +
                                               static_cast<double>(kAtOnce * longest);
-  return static_cast<double>(bytes_beside(ends, now) + own) <= window;
+  return static_cast<double>(bytes_beside(ends, operation, now) + own) <= window;
 }
 
 // The oldest of all, so that a step's sends keep their order over receivers, which is another one
@@ -121,24 +133,40 @@ std::optional<Message> BackgroundSends::next(Clock::time_point now) {
   if (oldest == nullptr) {
     return {};
   }
-  const Message message = oldest->waiting.extract(oldest->waiting.begin()).mapped();
-  oldest->under_way.push_back({.message = message, .counts_until = counts_until(message, now)});
-  static_cast<void>(serve(message, now));
+  const auto [key, message] = *oldest->waiting.begin();
+  oldest->waiting.erase(oldest->waiting.begin());
+  UnderWay& sent = oldest->under_way.emplace_back(UnderWay{
+      .message = message, .operation = key.first, .counts_until = counts_until(message, now)});
+  if (const std::optional<Clock::time_point> leaves = serve(message, now)) {
+    const Cluster::Link& link = *link_of({message.self, message.peer});
+    sent.arrives = *leaves + seconds_of(link.latency_seconds);
+  }
   return message;
 }
 
 std::optional<BackgroundSends::Clock::time_point> BackgroundSends::next_due(
     Clock::time_point now) const {
   std::optional<Clock::time_point> due;
+  const auto may_go_at = [&](Clock::time_point time) {
+    if (now < time) {
+      due = std::min(due.value_or(time), time);
+    }
+  };
   for (const auto& [ends, line] : lines_) {
+    if (line.waiting.empty()) {
+      continue;
+    }
+    for (const UnderWay& sent : line.under_way) {
+      if (line.waiting.begin()->first.first < sent.operation) {
+        may_go_at(sent.arrives);
+      }
+    }
     const auto found = urgent_.find(ends.first);
-    if (line.waiting.empty() || found == urgent_.end()) {
+    if (found == urgent_.end()) {
       continue;
     }
     for (const UnderWay& urgent : found->second) {
-      if (now < urgent.counts_until) {
-        due = std::min(due.value_or(urgent.counts_until), urgent.counts_until);
-      }
+      may_go_at(urgent.counts_until);
     }
   }
   return due;

@@ -14,16 +14,19 @@
 namespace slackline {
 
 // Sends that give way: from one rank to another at most two of them are under way, or as many bytes
-// as keep the link busy, those of the oldest operation first. A rank begins none while a message
-// that the step waits for is on its link, for links share their speed evenly among what they carry.
-// Both hold for what moves: a send that takes much longer waits for its receiver, and counts no
+// as keep the link busy, those of the oldest operation first. Against an older operation those of a
+// younger one count until they should have arrived, for their receiver may not have begun it
+// (SumWindow), and where links are not known not at all. A rank begins none while a message that
+// the step waits for is on its link, for links share their speed evenly among what they carry. All
+// this holds for what moves: a send that takes much longer waits for its receiver, and counts no
 // more. Engine's thread.
 //
 // A link is busy while bytes_per_second x latency_seconds bytes are on their way. So that, and two
 // messages more, is the window of a pair of ranks, or of all sends of a rank where they share an
 // adapter. Over links that nobody knows it is the bytes of two of the longest messages. A message
 // that others give way to finds at most a window ahead of it: it comes one latency and the time of
-// two messages later than over an idle link.
+// two messages later than over an idle link; or two windows, one of an older operation among them,
+// over links that nobody knows.
 class BackgroundSends {
  public:
   using Clock = Transport::Clock;
@@ -63,6 +66,8 @@ class BackgroundSends {
 
   struct UnderWay {
     Message message{};
+    std::uint64_t operation = 0;
+    Clock::time_point arrives{};  // by the link, if it is known
     Clock::time_point counts_until{};
   };
 
@@ -73,13 +78,19 @@ class BackgroundSends {
 
   [[nodiscard]] static Clock::time_point counts_until(const Message& message,
                                                       Clock::time_point begin);
+  // Whether it counts against a message of the operation.
+  [[nodiscard]] static bool counts(const UnderWay& sent,
+                                   std::uint64_t operation,
+                                   Clock::time_point now);
   [[nodiscard]] bool held(int rank, Clock::time_point now) const;
   [[nodiscard]] bool fits(const Ends& ends, const Line& line, Clock::time_point now) const;
   [[nodiscard]] const Cluster::Link* link_of(const Ends& ends) const;
   // The ends whose messages are served one after the other: a pair, or a rank and a shared adapter.
   [[nodiscard]] Ends server_of(const Ends& ends) const;
-  // Bytes under way from the same server.
-  [[nodiscard]] std::size_t bytes_beside(const Ends& ends, Clock::time_point now) const;
+  // Bytes under way from the same server that count against the operation.
+  [[nodiscard]] std::size_t bytes_beside(const Ends& ends,
+                                         std::uint64_t operation,
+                                         Clock::time_point now) const;
   // Until when a message that begins now keeps its link busy, behind those before it. Nothing where
   // the link is not known.
   std::optional<Clock::time_point> serve(const Message& message, Clock::time_point now);

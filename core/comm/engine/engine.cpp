@@ -122,8 +122,9 @@ void Engine::wait(Flight& flight) {
   if (flight.status.load(std::memory_order_acquire) == Flight::failed) {
     {
       const std::lock_guard lock(mutex_);
-      if (flight.cause) {
-        std::rethrow_exception(flight.cause);
+      const auto cause = causes_.find(flight.group->world_rank());
+      if (cause != causes_.end()) {
+        std::rethrow_exception(cause->second);
       }
     }
     throw CommError(flight.failure);

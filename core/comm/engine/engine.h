@@ -3,8 +3,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "core/comm/engine/background_sends.h"
 #include "core/comm/engine/flight.h"
 #include "core/comm/engine/scratch_pool.h"
+#include "core/comm/engine/sum_window.h"
 #include "core/comm/transport/transport.h"
 #include "core/threads/worker.h"
 
@@ -54,7 +57,8 @@ class Engine final : private MessageListener {
 
   void submit(std::shared_ptr<Flight> flight);
 
-  // Blocks until the flight has ended; throws CommError when it failed, or what its own work threw.
+  // Blocks until the flight has ended; throws CommError when it failed, or what work of a transfer
+  // of its rank threw.
   void wait(Flight& flight);
 
   // Somebody waits for the flight from now on, but not in wait(). From any thread.
@@ -123,6 +127,8 @@ class Engine final : private MessageListener {
   void begin(Flight& flight);
   void resume(Flight& flight);
   void advance(Flight& flight);
+  [[nodiscard]] bool has_moves(Flight& flight);
+  void end_sum(Flight& flight);
   void post_step(Flight& flight);
   void post_piece(Flight& flight, std::size_t i);
   [[nodiscard]] bool post_background();
@@ -133,6 +139,7 @@ class Engine final : private MessageListener {
   void end_moves(Flight& flight);
   void finish(Flight& flight);
   void advance_ready();
+  [[nodiscard]] const Flight& awaited(const Flight& flight) const;
   void check_waits();
   void stop_flights(const std::string& reason);
   void fail_flight(Flight& flight);
@@ -150,6 +157,8 @@ class Engine final : private MessageListener {
   std::unique_ptr<Transport> transport_;
   std::vector<std::shared_ptr<Flight>> flights_;  // shared with the handles of submitters
   std::vector<Flight*> ready_;
+  std::map<const Membership*, SumWindow> sum_windows_;  // of groups that have sums under way
+  std::vector<Flight*> held_sums_;                      // by their windows
   BackgroundSends background_;
   std::uint64_t submitted_ = 0;  // flights so far
   std::optional<std::string> failure_;
@@ -164,8 +173,9 @@ class Engine final : private MessageListener {
   std::mutex mutex_;
   std::condition_variable wake_;
   Inbox inbox_;
-  std::atomic<bool> mail_{false};  // the inbox may hold something
-  std::atomic<int> looking_{0};    // ranks that wait and take turns
+  std::map<int, std::exception_ptr> causes_;  // what work of ranks threw first, if not CommError
+  std::atomic<bool> mail_{false};             // the inbox may hold something
+  std::atomic<int> looking_{0};               // ranks that wait and take turns
   // When the engine's thread looks again, as a count of its clock; 0: it does not rest.
   std::atomic<Clock::rep> rests_until_{0};
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/comm/collective_bytes.h"
 
 namespace slackline {
 
@@ -95,20 +96,28 @@ Transfer EngineCommunicator::submit(TransferRecord record,
     SL_CHECK(work.worker == nullptr && !work.ended, "work of a transfer of nothing");
     return {};
   }
-  SL_CHECK(work.worker != nullptr || (!work.before && !work.after), "work without a worker");
-  SL_CHECK(work.before || !work.beside, "work beside nothing");
-  SL_CHECK(work.after || !work.start_after, "a start of nothing");
   if (membership_->urgency == Urgency::background) {
     cut(moves, endpoint_->longest_background);
   }
   auto flight = std::make_shared<Flight>();
   record.bytes_sent = moves.bytes_sent();
-  bytes_sent_ += record.bytes_sent;
-  bytes_sent_across_ += moves.bytes_sent_across(rank(), hierarchy_.ranks_in_group);
-  flight->group = membership_;
-  flight->record = record;
+  const std::size_t across = moves.bytes_sent_across(rank(), hierarchy_.ranks_in_group);
   flight->sequence = sequence;
   flight->moves = std::move(moves);
+  return submit(std::move(flight), record, across, work);
+}
+
+Transfer EngineCommunicator::submit(std::shared_ptr<Flight> flight,
+                                    TransferRecord record,
+                                    std::size_t bytes_across,
+                                    const TransferWork& work) {
+  SL_CHECK(work.worker != nullptr || (!work.before && !work.after), "work without a worker");
+  SL_CHECK(work.before || !work.beside, "work beside nothing");
+  SL_CHECK(work.after || !work.start_after, "a start of nothing");
+  bytes_sent_ += record.bytes_sent;
+  bytes_sent_across_ += bytes_across;
+  flight->group = membership_;
+  flight->record = record;
   flight->work = work;
   flight->follows = flight_of(std::exchange(flight->work.follows, nullptr));
   if (recording_) {
@@ -181,35 +190,75 @@ Transfer EngineCommunicator::receive(const Tensor& data,
                 work);
 }
 
+std::function<Moves()> EngineCommunicator::moves_of_sum(Kind kind,
+                                                        const Tensor& data,
+                                                        SumOrder order,
+                                                        std::size_t whole_bytes) const {
+  const bool scatters = kind == Kind::reduce_scatter;
+  const Way way = hierarchy_.way_of_sum(std::max(data.bytes(), whole_bytes), size(), order);
+  if (way == Way::direct) {
+    return [=, steps = steps()] {
+      return scatters ? steps.reduce_scatter(data, order)
+                      : steps.all_reduce(data, order, whole_bytes);
+    };
+  }
+  return [=, steps = steps_of(way)] {
+    return scatters ? steps.reduce_scatter(data, order) : steps.all_reduce(data, order);
+  };
+}
+
+// In the background it begins when its window lets it. What stands for a larger tensor goes that
+// one's way, which the formulas of bytes do not know.
+Transfer EngineCommunicator::sum(Kind kind,
+                                 const Tensor& data,
+                                 const TransferNote& note,
+                                 SumOrder order,
+                                 const TransferWork& work) {
+  const std::function<Moves()> make = moves_of_sum(kind, data, order, note.whole_bytes);
+  if (membership_->urgency == Urgency::now || data.num_elements() == 0) {
+    return collective(kind, make(), note, work);
+  }
+  check_sum(data, order, size());
+  TransferRecord record{.kind = kind, .note = note};
+  std::size_t across = 0;
+  auto flight = std::make_shared<Flight>();
+  flight->sequence = collectives_++;
+  flight->sum_bytes = data.bytes();
+  const auto cut_moves = [longest = endpoint_->longest_background](Moves moves) {
+    cut(moves, longest);
+    return moves;
+  };
+  if (note.whole_bytes > 0) {
+    const auto moves = std::make_shared<Moves>(cut_moves(make()));  // a function is copied
+    record.bytes_sent = moves->bytes_sent();
+    across = moves->bytes_sent_across(rank(), hierarchy_.ranks_in_group);
+    flight->make_moves = [moves] { return std::move(*moves); };
+  } else {
+    const CollectiveCall call{.kind = kind,
+                              .elements = data.num_elements(),
+                              .element_size = size_of(data.dtype()),
+                              .order = order,
+                              .hierarchy = hierarchy_};
+    record.bytes_sent = bytes_sent_by(call, rank(), size());
+    across = bytes_sent_across_by(call, rank(), size());
+    flight->make_moves = [make, cut_moves] { return cut_moves(make()); };
+  }
+  return submit(std::move(flight), record, across, work);
+}
+
 Transfer EngineCommunicator::all_reduce(const Tensor& data,
                                         const TransferNote& note,
                                         SumOrder order,
                                         const TransferWork& work) {
   SL_CHECK(work.worker == nullptr || size() > 1, "work of a group of one");
-  if (size() == 1) {
-    return {};
-  }
-  const Way way = hierarchy_.way_of_sum(std::max(data.bytes(), note.whole_bytes), size(), order);
-  return collective(Kind::all_reduce,
-                    way == Way::direct ? steps().all_reduce(data, order, note.whole_bytes)
-                                       : steps_of(way).all_reduce(data, order),
-                    note,
-                    work);
+  return size() == 1 ? Transfer() : sum(Kind::all_reduce, data, note, order, work);
 }
 
 Transfer EngineCommunicator::reduce_scatter(const Tensor& data,
                                             const TransferNote& note,
                                             SumOrder order,
                                             const TransferWork& work) {
-  if (size() == 1) {
-    return {};
-  }
-  const Way way = hierarchy_.way_of_sum(std::max(data.bytes(), note.whole_bytes), size(), order);
-  return collective(Kind::reduce_scatter,
-                    way == Way::direct ? steps().reduce_scatter(data, order)
-                                       : steps_of(way).reduce_scatter(data, order),
-                    note,
-                    work);
+  return size() == 1 ? Transfer() : sum(Kind::reduce_scatter, data, note, order, work);
 }
 
 Transfer EngineCommunicator::all_gather(const Tensor& data,

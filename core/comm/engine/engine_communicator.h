@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -98,6 +99,16 @@ class EngineCommunicator final : public Communicator {
 
   [[nodiscard]] CollectiveSteps steps() const;
   [[nodiscard]] HierarchicalSteps steps_of(Hierarchy::Way way) const;
+  // What makes the moves of a sum, whenever it is called.
+  [[nodiscard]] std::function<Moves()> moves_of_sum(TransferRecord::Kind kind,
+                                                    const Tensor& data,
+                                                    SumOrder order,
+                                                    std::size_t whole_bytes) const;
+  Transfer sum(TransferRecord::Kind kind,
+               const Tensor& data,
+               const TransferNote& note,
+               SumOrder order,
+               const TransferWork& work);
   Transfer collective(TransferRecord::Kind kind,
                       Moves moves,
                       const TransferNote& note,
@@ -109,6 +120,11 @@ class EngineCommunicator final : public Communicator {
   Transfer submit(TransferRecord record,
                   std::uint32_t sequence,
                   Moves moves,
+                  const TransferWork& work);
+  // `flight` has its moves or makes them.
+  Transfer submit(std::shared_ptr<Flight> flight,
+                  TransferRecord record,
+                  std::size_t bytes_across,
                   const TransferWork& work);
   // The smallest communicator id that no member has used.
   [[nodiscard]] std::uint32_t agree_on_id(const std::string& axis, const std::vector<int>& members);

@@ -66,6 +66,21 @@ void Engine::leave(int code) {
   std::_Exit(code);
 }
 
+// Returns the flight that this one waits for: itself, or of a sum that its window holds the group's
+// oldest one.
+const Flight& Engine::awaited(const Flight& flight) const {
+  const Flight* oldest = &flight;
+  if (!flight.make_moves || flight.stage != Flight::Stage::posting) {
+    return flight;
+  }
+  for (const std::shared_ptr<Flight>& other : flights_) {
+    if (other->group == flight.group && other->ticket && *other->ticket < *oldest->ticket) {
+      oldest = other.get();
+    }
+  }
+  return *oldest;
+}
+
 void Engine::check_waits() {
   const Clock::time_point time = Clock::now();
   if (flights_.empty() || time - last_check_ < kCheckInterval) {
@@ -81,14 +96,15 @@ void Engine::check_waits() {
     if (begin == 0.0) {
       continue;
     }
-    const bool needs_others = flight->stage == Flight::Stage::receiving;
+    const Flight& needed = awaited(*flight);
+    const bool needs_others = needed.stage == Flight::Stage::receiving;
     if (needs_others && end_seen_ > 0.0 &&
         seconds - std::max(begin, end_seen_) > options_.end_grace_seconds) {
-      throw CommError(flight->describe() + flight->missing_peers() +
+      throw CommError(needed.describe() + needed.missing_peers() +
                       ": not finished when this process was told to end");
     }
     if (seconds - begin > options_.timeout_seconds) {
-      throw CommError(flight->describe() + flight->missing_peers() + ": no answer within " +
+      throw CommError(needed.describe() + needed.missing_peers() + ": no answer within " +
                       std::to_string(options_.timeout_seconds) +
                       " seconds (network.timeout_seconds)");
     }
@@ -100,6 +116,8 @@ void Engine::stop_flights(const std::string& reason) {
   has_failed_ = true;
   sums_.drain();
   ready_.clear();
+  sum_windows_.clear();
+  held_sums_.clear();
   background_.clear();
   for (const std::shared_ptr<Flight>& flight : flights_) {
     fail_flight(*flight);

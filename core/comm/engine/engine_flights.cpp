@@ -3,6 +3,7 @@
 
 #include "core/comm/engine/engine.h"
 #include "core/error.h"
+#include "core/joined_text.h"
 
 // A flight goes from its start to its end on the engine's thread: it makes its data, posts a step's
 // messages, receives them, sums, posts the next step, and takes what has arrived.
@@ -43,6 +44,11 @@ void Engine::list(const std::vector<std::shared_ptr<Flight>>& submitted) {
       flight->slot = flights_.size();
       flight->number = submitted_++;
       flights_.push_back(flight);
+      if (flight->make_moves) {
+        const auto [window, is_new] = sum_windows_.try_emplace(
+            flight->group.get(), SumWindow::limit_of(options_.longest_background));
+        flight->ticket = window->second.add(flight->sum_bytes);
+      }
     }
   }
 }
@@ -82,6 +88,9 @@ void Engine::advance(Flight& flight) {
   flight.advancing = true;
   while (true) {
     if (flight.stage == Flight::Stage::posting) {
+      if (!has_moves(flight)) {
+        break;
+      }
       if (flight.step == flight.moves.steps.size()) {
         end_moves(flight);
         return;
@@ -94,6 +103,45 @@ void Engine::advance(Flight& flight) {
     sum_step(flight);
   }
   flight.advancing = false;
+}
+
+// Makes them where they are still to be made. False: the flight's window holds it, or there is no
+// memory for them.
+bool Engine::has_moves(Flight& flight) {
+  if (!flight.make_moves) {
+    return true;
+  }
+  if (!sum_windows_.at(flight.group.get()).may_begin(*flight.ticket)) {
+    held_sums_.push_back(&flight);
+    return false;
+  }
+  try {
+    flight.moves = std::exchange(flight.make_moves, {})();
+  } catch (const std::exception& problem) {
+    fail_work(flight, problem);
+    return false;
+  }
+  return true;
+}
+
+// All its messages are done: it needs no scratch, and lets go on what its window held for it.
+void Engine::end_sum(Flight& flight) {
+  flight.moves = {};
+  const auto window = sum_windows_.find(flight.group.get());
+  window->second.end(*std::exchange(flight.ticket, std::nullopt));
+  const auto may_begin = [&](const Flight* held) {
+    return held->group == flight.group && window->second.may_begin(*held->ticket);
+  };
+  for (auto held = held_sums_.rbegin(); held != held_sums_.rend(); ++held) {
+    if (may_begin(*held)) {  // the last in the list is looked at first
+      (*held)->ready = true;
+      ready_.push_back(*held);
+    }
+  }
+  std::erase_if(held_sums_, may_begin);
+  if (window->second.empty()) {
+    sum_windows_.erase(window);
+  }
 }
 
 void Engine::post_step(Flight& flight) {
@@ -170,6 +218,9 @@ void Engine::sum_step(Flight& flight) {
 
 // All has arrived.
 void Engine::end_moves(Flight& flight) {
+  if (flight.ticket) {
+    end_sum(flight);
+  }
   if (flight.work.after) {
     flight.stage = Flight::Stage::taking;
     do_work(flight, flight.work.start_after, std::move(flight.work.after), {});
@@ -203,12 +254,13 @@ void Engine::do_work(Flight& flight, const TransferWork::Start& start, Job job, 
   }
 }
 
+// Whatever its rank waits for, it learns what has happened to it.
 void Engine::fail_work(Flight& flight, const std::exception& problem) {
   if (dynamic_cast<const CommError*>(&problem) == nullptr) {
     const std::lock_guard lock(mutex_);
-    flight.cause = std::current_exception();
+    causes_.try_emplace(flight.group->world_rank(), std::current_exception());
   }
-  fail(flight.describe() + ": " + problem.what());
+  fail(flight.describe() + ": " + first_line(problem.what()));
 }
 
 void Engine::tell_worked(Flight& flight) {

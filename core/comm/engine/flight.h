@@ -3,13 +3,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/comm/communicator.h"
 #include "core/comm/engine/moves.h"
+#include "core/comm/engine/sum_window.h"
 #include "core/comm/transfer_work.h"
 
 namespace slackline {
@@ -32,7 +34,7 @@ struct Flight {
   enum class Stage {
     held,       // until the one it follows has ended
     making,     // its data: work.before
-    posting,    // a step's messages
+    posting,    // a step's messages; a sum in the background first waits for its window
     receiving,  // them
     summing,    // what arrived
     taking,     // all that arrived: work.after
@@ -42,15 +44,20 @@ struct Flight {
   TransferRecord record{};
   std::uint32_t sequence = 0;
   Moves moves{};
+  // Makes the moves in place of the submitter once the sum may begin (SumWindow); empty: it is no
+  // sum in the background, or they are made.
+  std::function<Moves()> make_moves{};
+  std::size_t sum_bytes = 0;        // of the tensor, where there is make_moves
   TransferWork work{};              // without `follows`
   std::shared_ptr<Flight> follows;  // null: none; shared with its submitter and the engine
 
   Stage stage = Stage::held;
   std::vector<Flight*> followers{};  // that are held
   std::size_t step = 0;
-  std::size_t left = 0;      // messages of this step that are not done
-  std::size_t slot = 0;      // place in the engine's list
-  std::uint64_t number = 0;  // in order of submission
+  std::size_t left = 0;                       // messages of this step that are not done
+  std::size_t slot = 0;                       // place in the engine's list
+  std::uint64_t number = 0;                   // in order of submission
+  std::optional<SumWindow::Ticket> ticket{};  // of a sum in the background
   bool advancing = false;
   bool ready = false;  // stands in the engine's list of flights to look at
 
@@ -60,7 +67,6 @@ struct Flight {
 
   std::atomic<double> wait_begin{0.0};
   std::string failure{};
-  std::exception_ptr cause{};  // what its work threw, if not CommError; under the engine's mutex
   std::atomic<int> status{under_way};
 
   // "rank 1 of axis data (world rank 5): all_reduce of gradients, stage 2, micro-batch 3"

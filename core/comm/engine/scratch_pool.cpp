@@ -5,15 +5,10 @@
 
 namespace slackline {
 
-namespace {
-
-constexpr std::size_t kPage = 4096;  // blocks are whole pages, so that near sizes share them
-
-std::size_t whole_pages(std::size_t bytes) {
+std::size_t ScratchPool::block_bytes(std::size_t bytes) {
+  constexpr std::size_t kPage = 4096;
   return (bytes + kPage - 1) / kPage * kPage;
 }
-
-}  // namespace
 
 ScratchPool::Lease::Lease(std::shared_ptr<ScratchPool> pool, Buffer block)
     : pool_(std::move(pool)), block_(std::move(block)) {}
@@ -40,8 +35,7 @@ void ScratchPool::Lease::give_back() {
 std::vector<Buffer>::iterator ScratchPool::best_for(std::size_t needed) {
   auto best = free_.end();
   for (auto it = free_.begin(); it != free_.end(); ++it) {
-    const bool fits = it->bytes() >= needed && it->bytes() <= 2 * needed;
-    if (fits && (best == free_.end() || it->bytes() < best->bytes())) {
+    if (serves(it->bytes(), needed) && (best == free_.end() || it->bytes() < best->bytes())) {
       best = it;
     }
   }
@@ -50,11 +44,11 @@ std::vector<Buffer>::iterator ScratchPool::best_for(std::size_t needed) {
 
 bool ScratchPool::has(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  return best_for(whole_pages(bytes)) != free_.end();
+  return best_for(block_bytes(bytes)) != free_.end();
 }
 
 ScratchPool::Lease ScratchPool::take(std::size_t bytes) {
-  const std::size_t needed = whole_pages(bytes);
+  const std::size_t needed = block_bytes(bytes);
   {
     const std::lock_guard lock(mutex_);
     const auto best = best_for(needed);

@@ -41,6 +41,14 @@ class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
   // Whether take() would allocate nothing.
   [[nodiscard]] bool has(std::size_t bytes);
 
+  // Returns the bytes of a new block: whole pages, so that near sizes share them.
+  static std::size_t block_bytes(std::size_t bytes);
+
+  // Whether a block of so many bytes, which is free, may serve `needed` ones.
+  static bool serves(std::size_t block, std::size_t needed) {
+    return block >= needed && block <= 2 * needed;
+  }
+
  private:
   // Looks in free_, under the lock.
   [[nodiscard]] std::vector<Buffer>::iterator best_for(std::size_t needed);

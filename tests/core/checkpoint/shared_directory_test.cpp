@@ -21,6 +21,17 @@ TEST_CASE("a probe is seen where it was written and nowhere else") {
   REQUIRE(names_in(directory).empty());
 }
 
+TEST_CASE("a directory that a probe has made goes again, one with something in it stays") {
+  const TemporaryDirectory parent;
+  const std::string directory = parent.file("checkpoints");
+  remove_probe(directory, write_probe(directory));
+  remove_unused(directory);
+  REQUIRE_FALSE(path_exists(directory));
+  const std::string probe = write_probe(directory);
+  remove_unused(directory);
+  REQUIRE(sees_probe(directory, probe));
+}
+
 TEST_CASE("a probe of that name with another content is not the one") {
   const TemporaryDirectory directory;
   write_file_atomically(directory.file(".probe-0"), "older");

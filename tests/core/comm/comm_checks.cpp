@@ -7,6 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "core/comm/collective_bytes.h"
 #include "tests/core/comm/rank_values.h"
 #include "tests/support/guarded_tensor.h"
 
@@ -310,30 +311,48 @@ void sub_groups(Communicator& comm) {
   expect(a.values() == expected, comm, "sum over half of the ranks");
 }
 
-// Cut where the world has a small longest_background; what is cut in one place is put together in
-// another.
+// Cut where the world has a small longest_background, and more than its window lets through at
+// once; what is cut in one place is put together in another.
 void in_the_background(Communicator& comm) {
   std::vector<int> everyone(static_cast<std::size_t>(comm.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   const auto group = comm.group("background", everyone, Urgency::background);
-  constexpr std::size_t kCount = 10'001;
+  constexpr int kSums = 40;
+  const auto count_of = [](int i) { return static_cast<std::size_t>(1 + 9973 * i % 20'000); };
   std::vector<GuardedTensor> sums;
   std::vector<Transfer> transfers;
-  sums.reserve(2);
-  for (int i = 0; i < 2; ++i) {
-    GuardedTensor& data = sums.emplace_back(make_tensor(DType::f32, kCount));
-    data.set(values_of(exact, comm.rank() + i, kCount));
-    transfers.push_back(group->all_reduce(data, kNote));
+  sums.reserve(kSums);
+  std::size_t bytes = 0;
+  for (int i = 0; i < kSums; ++i) {
+    const std::size_t count = count_of(i);
+    GuardedTensor& data = sums.emplace_back(make_tensor(DType::f32, count));
+    data.set(values_of(exact, comm.rank() + i, count));
+    transfers.push_back(i % 3 == 0 ? group->reduce_scatter(data, kNote)
+                                   : group->all_reduce(data, kNote));
+    const auto kind =
+        i % 3 == 0 ? TransferRecord::Kind::reduce_scatter : TransferRecord::Kind::all_reduce;
+    bytes += bytes_sent_by({.kind = kind, .elements = count}, comm.rank(), comm.size());
   }
-  for (int i = 0; i < 2; ++i) {
+  expect(group->bytes_sent() == bytes, comm, "bytes of sums in parts");
+  for (int i = kSums - 1; i >= 0; --i) {  // the youngest first
     transfers[static_cast<std::size_t>(i)].wait();
-    std::vector<double> expected(kCount, 0.0);
+    std::vector<double> expected(count_of(i), 0.0);
     for (int rank = 0; rank < comm.size(); ++rank) {
-      const std::vector<double> values = values_of(exact, rank + i, kCount);
+      const std::vector<double> values = values_of(exact, rank + i, count_of(i));
       std::transform(
           values.begin(), values.end(), expected.begin(), expected.begin(), std::plus<>());
     }
-    expect(sums[static_cast<std::size_t>(i)].values() == expected, comm, "a sum in parts");
+    std::vector<double> got = sums[static_cast<std::size_t>(i)].values();
+    if (i % 3 == 0) {
+      const Slice own = slice_of(count_of(i), comm.rank(), comm.size());
+      const auto cut_out = [&](std::vector<double>& list) {
+        list.assign(list.begin() + static_cast<std::ptrdiff_t>(own.begin),
+                    list.begin() + static_cast<std::ptrdiff_t>(own.end));
+      };
+      cut_out(got);
+      cut_out(expected);
+    }
+    expect(got == expected, comm, "a sum in parts");
   }
 }
 

@@ -131,6 +131,36 @@ TEST_CASE("a collective without answer names who is missing") {
   REQUIRE_FALSE(text.empty());
 }
 
+TEST_CASE("a sum in the background that others hold names whom the oldest of them waits for") {
+  std::string text;
+  const auto leave_rank_1_out = [&](Communicator& world) {
+    const auto group = world.group("background", {0, 1, 2}, Urgency::background);
+    std::vector<GuardedTensor> sums;
+    std::vector<Transfer> transfers;
+    for (int i = 0; i < 3; ++i) {  // each fills the window
+      sums.push_back(ones(1 << 15));
+    }
+    if (world.rank() == 1) {
+      return;
+    }
+    for (GuardedTensor& data : sums) {
+      transfers.push_back(group->all_reduce(data, {.what = "gradients", .stage = world.rank()}));
+    }
+    if (world.rank() == 0) {
+      text = failure_of(std::move(transfers.back()));
+    }
+    for (Transfer& transfer : transfers) {
+      transfer.wait();
+    }
+  };
+  REQUIRE_THROWS_AS(
+      run_local_ranks(3, {.timeout_seconds = 0.3, .longest_background = 64}, leave_rank_1_out),
+      CommError);
+  CHECK_THAT(text,
+             Contains("all_reduce of gradients") && Contains("waiting for world rank 1:") &&
+                 Contains("no answer within 0.3"));
+}
+
 // Sums wait inside the group first; gathers between groups, where they overlap inside as well.
 TEST_CASE("sums and gathers through groups without answer name whom a rank waits for, both ways") {
   enum class Call { sum, gather };

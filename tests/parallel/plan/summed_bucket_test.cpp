@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/choose/compression_policy.h"
+#include "parallel/plan/bucket_compression.h"
 #include "parallel/sync/rank_sync.h"
 #include "tests/support/catch.h"
 
@@ -88,6 +90,39 @@ TEST_CASE("shares of all ranks of a group cover each parameter once, in whole ro
     }
     CHECK(matrices > ops.size());
   }
+}
+
+// Of 65 rows one rank has 32, which rank 16 makes no smaller, and one 33, which it does.
+TEST_CASE("tensor ranks whose shards differ by a row compress the same matrices") {
+  MeshJob job = job_of("NNN", 2, 0);
+  job.model.vocab = 65;
+  job.model.tie_embeddings = GENERATE(true, false);
+  job.parallel.tensor = 2;
+  const auto coded_names = [&](int rank, int low_rank) {
+    const RankSync sync(job, {.tensor = rank});
+    CompressionPlan plan;
+    for (const schedule::TransferClass& members : compressible_classes(job)) {
+      plan.classes.push_back({.members = members, .codec = CodecSetting{.rank = low_rank}});
+    }
+    std::vector<std::string> names;
+    for (const SyncOp& op : coded_ops(sync.plan)) {
+      const CodedBucket coded = coded_bucket(op, sync.plan.buckets[op.bucket], sync.rank, plan);
+      for (const CodedSum& sum : coded.sums) {
+        for (const Parameter* matrix : sum.matrices) {
+          names.push_back(matrix->spec.name);
+        }
+      }
+    }
+    return names;
+  };
+  std::size_t coded = 0;
+  for (int low_rank = 1; low_rank <= 32; ++low_rank) {
+    INFO(low_rank);
+    const std::vector<std::string> names = coded_names(0, low_rank);
+    CHECK(coded_names(1, low_rank) == names);
+    coded += names.size();
+  }
+  CHECK(coded > 0);
 }
 
 TEST_CASE("a bucket's sum that goes furthest is the one that may be coded") {

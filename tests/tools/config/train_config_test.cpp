@@ -197,6 +197,17 @@ TEST_CASE("patterns of what is trained that name nothing are refused") {
   });
 }
 
+TEST_CASE("patterns that take too long to find are refused, patterns of large models are not") {
+  require_refusals({
+      {{"model.layers=65536", R"(model.trainable=["*a*e*t*x"])"}, "model.trainable", "use fewer"},
+      {{R"(model.trainable=["*?*?*?*?*?*?*?*x"])"}, "model.trainable", "use fewer"},
+  });
+  CHECK(refusal(
+            {"model.layers=120",
+             R"(model.trainable=["h.*.attn.c_*.weight", "*ln_?.*", "h.11[0-9].*", "w[tp]e.*"])"}) ==
+        "accepted");
+}
+
 TEST_CASE("meshes that do not fit the batch are refused with path and rule") {
   require_refusals({
       {{"parallel.sequence_parallel=true",

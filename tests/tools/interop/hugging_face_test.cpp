@@ -340,10 +340,24 @@ TEST_CASE("import and export refuse to replace what is there") {
   CHECK(again.exit_code == 3);
   CHECK_THAT(again.error, Catch::Contains("is there already"));
   export_model(checkpoint, directory.file("out"));
-  const ProcessResult out =
-      run_slackline({"export", "--checkpoint", checkpoint, "--out", directory.file("out")});
-  CHECK(out.exit_code == 3);
-  CHECK_THAT(out.error, Catch::Contains("holds a model already"));
+  const auto refuses = [&](const std::string& there) {
+    const ProcessResult out = run_slackline({"export", "--checkpoint", checkpoint, "--out", there});
+    CHECK(out.exit_code == 3);
+    CHECK_THAT(out.error,
+               Catch::Contains("holds a model, a tokenizer or a checkpoint already") &&
+                   Catch::Contains("choose another --out"));
+  };
+  refuses(directory.file("out"));
+  const std::string manifest = read_file(checkpoint + "/manifest.json");
+  refuses(checkpoint);
+  CHECK(read_file(checkpoint + "/manifest.json") == manifest);
+  for (const char* name : {"vocab.json", "merges.txt", "tokenizer.json", "tokenizer_config.json"}) {
+    const TemporaryDirectory own;
+    write_file_atomically(own.file(name), "mine");
+    refuses(own.path());
+    CHECK(read_file(own.file(name)) == "mine");
+    CHECK_FALSE(path_exists(own.file("model.safetensors")));
+  }
 }
 
 }  // namespace slackline

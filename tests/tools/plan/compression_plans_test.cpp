@@ -243,19 +243,53 @@ TEST_CASE("a checkpoint's plans of critical_path go on, whatever the config woul
   chosen.push_back({.from_step = 3, .plan = fast[0].plan});
   for (const PlanHistory& plans : {slow, chosen}) {
     const StoredPlans resumed =
-        resumed_plans(fast, plan_document(plans.back(), plans, errors), job.mesh);
+        resumed_plans(fast, plan_document(plans.back(), plans, errors), job);
     CHECK(resumed.plans == plans);
     CHECK(resumed.errors == errors);
   }
   // Plans of another policy, or of another layout, do not go on.
-  const PlanHistory none = compression_plans(job_of({}));
-  CHECK(resumed_plans(none, plan_document(chosen.back(), chosen, errors), job.mesh).plans == none);
-  CHECK(resumed_plans(fast, plan_document(none.back(), none, {}), job.mesh).plans == fast);
+  const PlanJob without = job_of({});
+  const PlanHistory none = compression_plans(without);
+  CHECK(resumed_plans(none, plan_document(chosen.back(), chosen, errors), without).plans == none);
+  CHECK(resumed_plans(fast, plan_document(none.back(), none, {}), job).plans == fast);
   const PlanHistory other =
       compression_plans(job_of({"compress.policy=critical_path", "parallel.pipeline=2"}));
-  CHECK(resumed_plans(other, plan_document(chosen.back(), chosen, errors), job.mesh).plans ==
-        other);
-  CHECK(resumed_plans(fast, "", job.mesh).plans == fast);
+  CHECK(resumed_plans(other, plan_document(chosen.back(), chosen, errors), job).plans == other);
+  CHECK(resumed_plans(fast, "", job).plans == fast);
+}
+
+TEST_CASE("a plan that is edited and replayed counts, not the one that critical_path had chosen") {
+  const PlanJob job = job_of({"compress.policy=critical_path"});
+  PlanHistory chosen = compression_plans(job);
+  chosen.push_back({.from_step = 3, .plan = chosen.back().plan});
+  chosen.back().plan.classes[0].codec = CodecSetting{.kind = CodecKind::cast};
+  const std::string document = plan_document(chosen.back(), chosen, {});
+  PlanHistory edited = chosen;
+  edited.back().plan.classes[0].codec = CodecSetting{.kind = CodecKind::quantize, .bits = 8};
+  const PlanJob replay = job_of({"compress.policy=replay", "compress.plan=edited.json"});
+  CHECK(resumed_plans(edited, document, replay).plans == edited);
+  CHECK(resumed_plans(compression_plans(job), document, job).plans == chosen);
+}
+
+TEST_CASE("a chosen plan does not go on where the data strategy takes its sums apart") {
+  const PlanJob job = job_of({"compress.policy=critical_path"});
+  PlanHistory chosen = compression_plans(job);
+  chosen.push_back({.from_step = 3, .plan = chosen.back().plan});
+  const schedule::Site site = GENERATE(schedule::Site::data_gradient, schedule::Site::embedding);
+  for (CompressionPlan::Class& row : chosen.back().plan.classes) {
+    if (row.members.site == site) {
+      row.codec = CodecSetting{.kind = CodecKind::cast};
+    }
+  }
+  const std::string document = plan_document(chosen.back(), chosen, {});
+  CHECK(resumed_plans(compression_plans(job), document, job).plans == chosen);
+  for (const char* strategy : {"zero2", "zero3"}) {
+    const PlanJob apart = job_of(
+        {"compress.policy=critical_path", std::string("parallel.data_strategy=") + strategy});
+    const PlanHistory anew = compression_plans(apart);
+    REQUIRE(anew.front().plan.members() == chosen.front().plan.members());
+    CHECK(resumed_plans(anew, document, apart).plans == anew);
+  }
 }
 
 TEST_CASE("a plan in units of moments does not go on where ranks share out the moments") {
@@ -269,11 +303,11 @@ TEST_CASE("a plan in units of moments does not go on where ranks share out the m
     }
   }
   const std::string document = plan_document(chosen.back(), chosen, {});
-  CHECK(resumed_plans(compression_plans(job), document, job.mesh).plans == chosen);
+  CHECK(resumed_plans(compression_plans(job), document, job).plans == chosen);
   const PlanJob sharded =
       job_of({"compress.policy=critical_path", "parallel.data=2", "parallel.data_strategy=zero1"});
   const PlanHistory anew = compression_plans(sharded);
-  CHECK(resumed_plans(anew, document, sharded.mesh).plans == anew);
+  CHECK(resumed_plans(anew, document, sharded).plans == anew);
 }
 
 TEST_CASE("plans that a guard has changed go on as long as the config makes what they began with") {
@@ -283,10 +317,10 @@ TEST_CASE("plans that a guard has changed go on as long as the config makes what
   guarded.push_back({.from_step = 9, .plan = begun.back().plan});
   guarded.back().plan.classes[0].reason = "guard: from step 9";
   const std::string document = plan_document(guarded.back(), guarded, {});
-  CHECK(resumed_plans(begun, document, job.mesh).plans == guarded);
+  CHECK(resumed_plans(begun, document, job).plans == guarded);
   const PlanHistory changed =
       compression_plans(job_of({"compress.policy=optimus_cc", "compress.stages=1"}));
-  CHECK(resumed_plans(changed, document, job.mesh).plans == changed);
+  CHECK(resumed_plans(changed, document, job).plans == changed);
 }
 
 }  // namespace slackline

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sys/stat.h>
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
@@ -110,7 +111,9 @@ TEST_CASE("damaged checkpoints are refused by name, and an older one still loads
   }
   SECTION("truncated shard") {
     std::filesystem::resize_file(shard, std::filesystem::file_size(shard) / 2);
-    require_refusal(run.train({"run.steps=8"}, {"--resume"}), 3, shard);
+    const ProcessResult refused = run.train({"run.steps=8"}, {"--resume"});
+    require_refusal(refused, 3, shard);
+    REQUIRE_THAT(refused.error, Catch::Contains("hint: move it away, and --resume goes on from"));
   }
   SECTION("missing shard") {
     std::filesystem::remove(shard);
@@ -162,6 +165,31 @@ TEST_CASE("a checkpoint of weights only starts a run and is refused as one to re
                   3,
                   "checkpoint.init_from");
   REQUIRE(run.train({"checkpoint.init_from=" + run.path("weights"), other}).exit_code == 0);
+}
+
+TEST_CASE("a run from another's checkpoint has to go further than that one") {
+  const TrainingRun run;
+  REQUIRE(run.train().exit_code == 0);
+  const std::string other = "run.dir=" + run.path("other");
+  const std::string from = "checkpoint.resume_from=" + run.checkpoint(6);
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{}, std::vector<std::string>{"--resume"}}) {
+    require_refusal(run.train({from, other, "run.steps=6"}, arguments),
+                    2,
+                    "run.steps: must be more than the 6 steps of checkpoint.resume_from");
+    REQUIRE_FALSE(std::filesystem::exists(run.path("other")));
+  }
+  REQUIRE(run.train({from, other, "run.steps=7"}).exit_code == 0);
+  // Its own checkpoint it may resume, though nothing is left to do.
+  REQUIRE(run.train({from, other, "run.steps=7"}, {"--resume"}).exit_code == 0);
+}
+
+TEST_CASE("a checkpoint whose manifest is no file is refused at once") {
+  const TrainingRun run;
+  const std::string checkpoint = run.path("checkpoint");
+  std::filesystem::create_directories(checkpoint);
+  REQUIRE(::mkfifo((checkpoint + "/manifest.json").c_str(), 0600) == 0);
+  require_refusal(run_slackline({"inspect", checkpoint}), 3, "is no regular file");
 }
 
 TEST_CASE("a full disk while saving is reported and leaves the older checkpoint loadable") {

@@ -147,17 +147,23 @@ TEST_CASE("after SIGTERM waits may last for run.stop_seconds") {
                                                     "run.stop_seconds=" + seconds});
     return start_mpi(run, {{.count = 2, .arguments = run.arguments(slow, {})}}, 1);
   };
-  std::unique_ptr<MpiJob> job = start("0.1");
-  job->signal_rank(1, SIGTERM);
-  const ProcessResult given_up = job->wait();
-  INFO(given_up.error);
-  REQUIRE(given_up.exit_code != 6);
-  REQUIRE(count_lines(given_up.error, "not finished when this process was told to end") > 0);
-  for (const auto& entry : std::filesystem::directory_iterator(run.run_dir() + "/checkpoints")) {
-    REQUIRE(!entry.path().filename().string().starts_with("step-"));
+  std::unique_ptr<MpiJob> job;
+  for (const bool asked_before : {false, true}) {
+    job = start("0.1");
+    if (asked_before) {
+      job->signal_rank(1, SIGUSR1);
+    }
+    job->signal_rank(1, SIGTERM);
+    const ProcessResult given_up = job->wait();
+    INFO(given_up.error);
+    REQUIRE(given_up.exit_code != 6);
+    REQUIRE(count_lines(given_up.error, "not finished when this process was told to end") > 0);
+    for (const auto& entry : std::filesystem::directory_iterator(run.run_dir() + "/checkpoints")) {
+      REQUIRE(!entry.path().filename().string().starts_with("step-"));
+    }
+    std::filesystem::remove_all(run.run_dir());
   }
 
-  std::filesystem::remove_all(run.run_dir());
   job = start("60");
   job->signal_rank(1, SIGTERM);
   require_stopped(*job, run);

@@ -331,6 +331,18 @@ TEST_CASE("rehearsed rounds hide behind steps, or take as long as they travel") 
   CHECK_THAT(text, Contains(R"("worker_losses": [null, null])"));
 }
 
+TEST_CASE("a rehearsal refuses costs that it would replace") {
+  const TrainingRun run;
+  std::filesystem::create_directories(run.run_dir());
+  const StepCosts costs;
+  write_file_atomically(run.run_dir() + "/costs.json", cost_file_text(costs));
+  const ProcessResult result = run.train(
+      {"device=rehearsal", "rehearsal.costs=" + run.run_dir() + "/costs.json", "run.eval_every=0"});
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.error,
+             Catch::Contains("rehearsal.costs: ") && Catch::Contains("that this run writes"));
+}
+
 TEST_CASE("a rehearsal's resolved config has what was decided as it began") {
   const TrainingRun run;
   const std::vector<std::string> open = rehearsal(run,

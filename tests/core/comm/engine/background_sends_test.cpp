@@ -71,6 +71,32 @@ TEST_CASE("background sends go two at a time, the oldest operation first") {
   REQUIRE(take_all(sends) == std::vector<std::size_t>{1});
 }
 
+TEST_CASE("background sends of younger operations hold up none of an older one") {
+  BackgroundSends sends(kLongest);
+  const bool known = GENERATE(false, true);
+  if (known) {
+    sends.set_links(half_a_second(Cluster::SharedBy::pair), nodes_of_their_own());
+  }
+  for (std::size_t piece = 0; piece < 9; ++piece) {
+    sends.add(message_of(0, piece), 7);
+  }
+  const std::size_t window = take_all(sends).size();
+  REQUIRE(window == (known ? 7 : 2));
+  for (std::size_t piece = 20; piece < 29; ++piece) {
+    sends.add(message_of(0, piece), 6);
+  }
+  if (!known) {
+    REQUIRE(take_all(sends) == numbers(20, 22));
+  } else {
+    // The first one of the younger operation should have arrived after 0.1 s and a latency.
+    constexpr std::chrono::milliseconds kArrival{600};
+    const Clock::time_point begin{};
+    REQUIRE(take_all(sends, begin).empty());
+    REQUIRE(sends.next_due(begin) == begin + kArrival);
+    REQUIRE(take_all(sends, begin + kArrival) == numbers(20, 21));
+  }
+}
+
 TEST_CASE("short background sends go together, up to the bytes of two long ones") {
   BackgroundSends sends(kLongest);
   for (std::size_t piece = 0; piece < 10; ++piece) {
