@@ -18,11 +18,11 @@ struct CandidateMessage {
   friend bool operator==(const CandidateMessage&, const CandidateMessage&) = default;
 };
 
-// Measures what candidates' codecs take on this rank, by running each twice on numbers of its
-// shape; of more than a million elements a part that scales. Beside other ranks that do the same,
-// and beside as many busy threads as run a CPU rank's passes: so codecs run in a step. `columns`
-// cuts sums of many matrices, which are known by their elements alone, into one of that width.
-// Leaves no trace.
+// Measures what candidates' codecs take on this rank, by running each a few times on numbers of its
+// shape, the lower quartile of which counts; of more than a million elements a part that scales.
+// Beside other ranks that do the same, and beside as many busy threads as run a CPU rank's passes:
+// so codecs run in a step. `columns` cuts sums of many matrices, which are known by their elements
+// alone, into one of that width. Leaves no trace.
 [[nodiscard]] std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& messages,
                                                      std::int64_t columns,
                                                      const Workers& workers);

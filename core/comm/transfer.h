@@ -34,9 +34,9 @@ class Transfer {
   Transfer& operator=(const Transfer&) = delete;
   ~Transfer();
 
-  // Blocks until the data has arrived, or may be overwritten where it was sent; of tensors of a
-  // CUDA device, makes the compute stream wait for that, and does not block. A second call returns
-  // at once.
+  // Blocks until the data has arrived, or may be overwritten where it was sent. Of tensors of a
+  // CUDA device it makes the compute stream wait for that; where copies on the host are on the way,
+  // it blocks unless streams wait (HostStaging::Waits). A second call returns at once.
   void wait();
 
   // Nothing was submitted, or it was waited for.

@@ -75,7 +75,7 @@ std::unique_ptr<Transport> make_local_transport(MessageListener& listener,
       std::move(transport), std::move(model), std::move(slots));
 }
 
-// On the engine's thread, like everything of MPI.
+// On the engine's thread, like the start and the end of MPI.
 std::unique_ptr<Transport> connect(MessageListener& listener,
                                    const WorldOptions& options,
                                    MpiWorld& world) {

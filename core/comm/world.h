@@ -25,7 +25,7 @@ struct WorldOptions {
 };
 
 // Communicators of a world whose ranks are threads of this process, in rank order; each belongs to
-// one thread. They share one progress thread, which lasts as long as any of them or their
+// one thread. They share one engine, which lasts as long as any of them or their
 // transfers.
 [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_local_world(
     int size, const WorldOptions& options = {});
@@ -47,8 +47,8 @@ void run_local_ranks(int size,
 // one process has ended by itself.
 [[noreturn]] void abort_all(Communicator& world, ExitCode code, const std::string& reason);
 
-// Runs `job` on the thread that calls MPI for this world, and returns when it has ended: for
-// measurements against plain MPI. Nothing may be under way.
+// Runs `job` on the engine's thread, while nobody else calls MPI, and returns when it has ended:
+// for measurements against plain MPI. Nothing may be under way.
 void run_on_mpi_thread(Communicator& world, const std::function<void()>& job);
 
 }  // namespace slackline

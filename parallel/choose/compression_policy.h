@@ -11,7 +11,7 @@ namespace slackline {
 
 // The classes of transfers that a codec may be given to: pipeline messages by sending virtual
 // stage and phase, gradients by virtual stage, the tied table's by the first stage. Weights that
-// zero1 gathers are not among them.
+// are gathered after an update are not among them.
 [[nodiscard]] std::vector<schedule::TransferClass> compressible_classes(const MeshJob& job);
 
 // Weights that passes gather, by the virtual stage that reads them; a codec is only given to them

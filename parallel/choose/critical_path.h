@@ -33,9 +33,10 @@ struct CriticalPathPlan {
 
 // Chooses by the costs and links of a run or of a cluster (docs/compression.md, "How critical_path
 // chooses"). Codecs that the costs do not know are assumed to take what their operations say, and
-// to lose what is expected of them; those that were measured to lose more than the guard's bound
-// are left out. A class that a guard has changed may have the codec that it left, those that lose
-// less, or none. A function of its arguments. Throws as cost_model() does.
+// to lose what is expected of them; those that were measured, or that round and are expected, to
+// lose more than the guard's bound are left out. A class that a guard has changed may have the
+// codec that it left, those that lose less, or none. A function of its arguments. Throws as
+// cost_model() does.
 [[nodiscard]] CriticalPathPlan choose_critical_path(const CompressConfig& config,
                                                     const MeshJob& job,
                                                     const StepCosts& costs,

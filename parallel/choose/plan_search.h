@@ -35,10 +35,11 @@ struct ChosenCodecs {
   Seconds step{};                                     // with the chosen ones
 };
 
-// Looks for the shortest step first: from every class' smallest message, class by class whatever
-// choice shortens the step most, until none does. Going down from all classes finds cuts of tied
-// critical paths, of which no class gains anything alone. Then takes back error, the largest first,
-// as long as the step stays within `tolerance` of that. Steps are timed anew for every choice; what
+// Looks for the shortest step first: from every class' smallest message, and for small steps from
+// none, too, class by class whatever choice shortens the step most, until none does. Going down
+// from all classes finds cuts of tied critical paths, of which no class gains anything alone. Then
+// takes back error as long as the step stays within `tolerance` of that, once the largest first and
+// once the most per second, and keeps the smaller sum. Steps are timed anew for every choice; what
 // does not gain `least_gain` in the end leaves everything plain.
 //
 // `plain` has the costs without codecs. Deterministic. REQUIRES: as make_timeline().

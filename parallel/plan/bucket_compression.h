@@ -45,9 +45,9 @@ struct CodedBucket {
 
 // What of a bucket is compressed under a plan in `op`, the last sum of it: matrices by the codec of
 // their stage's class, the rest plain. Without sums where nothing is. Views are taken from the
-// bucket's parameters. Under zero1 a rank gets its own rows alone of sums that can be cut by rows,
-// unless the rows of one codec are shared out so unevenly that slices, all as long as the longest,
-// would be more bytes.
+// bucket's parameters. Where updates are shared out a rank gets its own rows alone of sums that can
+// be cut by rows, unless the rows of one codec are shared out so unevenly that slices, all as long
+// as the longest, would be more bytes.
 [[nodiscard]] CodedBucket coded_bucket(const SyncOp& op,
                                        const GradientBucket& bucket,
                                        const RankPlan& rank,

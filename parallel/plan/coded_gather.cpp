@@ -53,6 +53,16 @@ void add_shares(Segment& segment) {
   segment.own = static_cast<std::size_t>(own);
 }
 
+// Whether tensor ranks have some of its matrices in common, and parts of others. A share's scales
+// are then other ones on each rank, and with them what codes make of the former.
+bool is_partly_in_common(const GradientBucket& bucket) {
+  const auto is_cut = [](const Parameter* one) { return one->shard.shape != one->spec.shape; };
+  return std::ranges::any_of(bucket.holds, is_cut) &&
+         std::ranges::any_of(bucket.holds, [](const Parameter* one) {
+           return one->spec.cut == TensorCut::none && one->spec.shape.rank() == 2;
+         });
+}
+
 }  // namespace
 
 std::size_t CodedGather::message_bytes() const {
@@ -89,6 +99,9 @@ std::optional<CodedGather> coded_gather(const SyncPlan& sync,
     add_shares(segment);
   }
   const GradientBucket& held = sync.buckets[bucket];
+  if (!adds(setting->kind) && is_partly_in_common(held)) {
+    return std::nullopt;
+  }
   const std::vector<CodecPart> longest = share_parts(held, gather.longest_share());
   if (!setting->always && !shrinks(*setting, longest.front().shape, weight_type(held, sync))) {
     return std::nullopt;

@@ -1,5 +1,6 @@
 #include "parallel/plan/coded_round.h"
 
+#include <algorithm>
 #include <optional>
 
 #include <fmt/format.h>
@@ -17,13 +18,25 @@ struct CodedPart {
   MatrixShape shape{};
 };
 
+// Whether the model is cut over tensor ranks.
+bool has_shards(const std::vector<OptimizerPiece>& pieces) {
+  return std::ranges::any_of(pieces, [](const OptimizerPiece& piece) {
+    return piece.parameter->shard.shape != piece.parameter->spec.shape;
+  });
+}
+
 // Ranks of a worker decide alike about a tensor that they share, whatever their shares are, unless
-// the codec needs whole rows.
+// the codec needs whole rows. What tensor ranks have in common goes plain: their shares may cut it
+// elsewhere, and codes would differ.
 std::optional<CodedPart> coded_part(const OuterShare& share,
                                     const OptimizerPiece& piece,
-                                    const CodecSetting& setting) {
+                                    const CodecSetting& setting,
+                                    bool is_cut) {
   const Shape& local = piece.parameter->shard.shape;
   if (local.rank() != 2) {
+    return std::nullopt;
+  }
+  if (is_cut && piece.parameter->spec.cut == TensorCut::none) {
     return std::nullopt;
   }
   const auto shrinks_as = [&](const MatrixShape& shape) {
@@ -95,11 +108,12 @@ CodedRound coded_round(const std::vector<OuterShare>& shares,
                        const RoundPlace& place) {
   CodedRound round;
   round.bucket.ranks = place.workers;
+  const bool is_cut = has_shards(pieces);
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const OuterShare& share = shares[i];
     const OptimizerPiece& piece = pieces[share.piece];
     const Slice all{share.first, share.first + share.range.count()};
-    const std::optional<CodedPart> part = coded_part(share, piece, setting);
+    const std::optional<CodedPart> part = coded_part(share, piece, setting, is_cut);
     if (!part) {
       add_rest(all, round.rest);
       continue;

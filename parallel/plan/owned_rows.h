@@ -9,8 +9,8 @@
 
 namespace slackline {
 
-// Rows of a sum's matrices, by the rank of a group that updates elements of them under zero1.
-// A row that two ranks' slices of the bucket cut stands with both.
+// Rows of a sum's matrices, by the rank of a group that updates elements of them where updates are
+// shared out. A row that two ranks' slices of the bucket cut stands with both.
 using OwnedRows = std::vector<std::vector<MatrixRows>>;
 
 [[nodiscard]] OwnedRows owned_rows(const GradientBucket& bucket,

@@ -63,7 +63,8 @@ struct SyncOp {
 };
 
 // What one rank's optimizer updates of one parameter: all elements of its local tensor, or those
-// that fall to this rank under zero1. Of a parameter that is not trained, what the rank keeps.
+// that fall to this rank where updates are shared out. Of a parameter that is not trained, what the
+// rank keeps.
 struct OptimizerPiece {
   const Parameter* parameter = nullptr;
   Slice range{};         // elements of the local tensor

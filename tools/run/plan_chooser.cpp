@@ -22,20 +22,23 @@ constexpr std::int64_t kDriftedSteps = 5;
 
 }  // namespace
 
+// A choice that was made at once and that no later one has refined when the process began is
+// refined by as many steps as ever, of which the process' first one, a slow one, is none.
 std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
                                                   std::int64_t warm_up,
-                                                  std::int64_t plan_from) {
-  const std::int64_t refined = warm_up + kFirstChosenStep + kRefiningSteps;  // last one measured
-  if (plan_from < warm_up + kFirstChosenStep) {
+                                                  const PlanHistory& plans) {
+  const auto chosen = std::ranges::find_if(plans, [&](const PlanFromStep& plan) {
+    return plan.from_step >= warm_up + kFirstChosenStep;
+  });
+  if (chosen == plans.end()) {
     const std::int64_t first = std::max(first_step, warm_up + 1);
     return MeasuredSteps{.first = first, .last = first + kFirstSteps - 1, .at_once = true};
   }
-  if (first_step > refined) {
+  if (first_step > chosen->from_step + kRefiningSteps) {
     return std::nullopt;
   }
-  const std::int64_t first = std::max(first_step, plan_from + 1);
-  return MeasuredSteps{.first = first,
-                       .last = first <= refined ? refined : first + kRefiningSteps - 1};
+  const std::int64_t first = std::max(first_step, plans.back().from_step) + 1;
+  return MeasuredSteps{.first = first, .last = first + kRefiningSteps - 1};
 }
 
 PlanChooser::PlanChooser(const TrainConfig& config,
@@ -48,7 +51,7 @@ PlanChooser::PlanChooser(const TrainConfig& config,
              config.device != Device::rehearsal && !plans.empty();
   watched_from_ = plans.empty() ? 0 : plans.back().from_step;
   if (chooses_) {
-    measurement_ = first_measured_steps(first_step, config.compress.warmup_steps, watched_from_);
+    measurement_ = first_measured_steps(first_step, config.compress.warmup_steps, plans);
   }
 }
 

@@ -13,11 +13,11 @@
 
 namespace slackline {
 
-// Returns the steps that a process measures first, which trains first_step first, under a plan in
-// force from plan_from; nothing if it only watches.
+// Returns the steps that a process measures first, which trains first_step first and has these
+// plans; nothing if it only watches. REQUIRES: there is a plan.
 [[nodiscard]] std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
                                                                 std::int64_t warm_up,
-                                                                std::int64_t plan_from);
+                                                                const PlanHistory& plans);
 
 // Policy critical_path in a training run: when its plan is chosen, by which costs, and when it is
 // chosen anew. Every rank has one and calls alike; rank 0 chooses.

@@ -66,6 +66,17 @@ bool has_stages_of(const Checkpoint& checkpoint, const TrainConfig& config) {
   return !layout.is_object() || layers == layout.end() || *layers == layers_of_stages(config);
 }
 
+// The newest of the run's own.
+Checkpoint opened_newest(const std::string& path) {
+  try {
+    return open_checkpoint(path);
+  } catch (const FileError& problem) {
+    throw FileError(with_hint(first_line(problem.what()),
+                              "move it away, and --resume goes on from the one before it, if there "
+                              "is one"));
+  }
+}
+
 // Opens the checkpoint that the run begins with, if there is one, and takes what it says.
 void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingStart& start) {
   const auto [source, path] = choose_source(config, resume);
@@ -76,16 +87,8 @@ void open_source(TrainConfig& config, bool resume, bool is_first_rank, TrainingS
   if (source == TrainingStart::Source::initial_values) {
     return;
   }
-  try {
-    start.checkpoint = open_checkpoint(path);
-  } catch (const FileError& problem) {
-    if (!resume || !path.starts_with(RunDirectory(config.run.dir).checkpoints())) {
-      throw;
-    }
-    throw FileError(with_hint(first_line(problem.what()),
-                              "move it away, and --resume goes on from the one before it, if there "
-                              "is one"));
-  }
+  const bool is_own = resume && path.starts_with(RunDirectory(config.run.dir).checkpoints());
+  start.checkpoint = is_own ? opened_newest(path) : open_checkpoint(path);
   if (source == TrainingStart::Source::weights) {
     require_model(*start.checkpoint, config.model);
     return;

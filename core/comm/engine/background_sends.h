@@ -19,7 +19,7 @@ namespace slackline {
 // (SumWindow), and where links are not known not at all. A rank begins none while a message that
 // the step waits for is on its link, for links share their speed evenly among what they carry. All
 // this holds for what moves: a send that takes much longer waits for its receiver, and counts no
-// more. Engine's thread.
+// more. Within a turn.
 //
 // A link is busy while bytes_per_second x latency_seconds bytes are on their way. So that, and two
 // messages more, is the window of a pair of ranks, or of all sends of a rank where they share an

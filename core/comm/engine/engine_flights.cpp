@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/joined_text.h"
 
-// A flight goes from its start to its end on the engine's thread: it makes its data, posts a step's
+// A flight goes from its start to its end in turns: it makes its data, posts a step's
 // messages, receives them, sums, posts the next step, and takes what has arrived.
 namespace slackline {
 

@@ -27,8 +27,8 @@ struct Membership {
   [[nodiscard]] int world_rank() const { return members[static_cast<std::size_t>(rank)]; }
 };
 
-// One operation from submission to its end. The submitter fills the first part, the engine's thread
-// owns the second, and the third is how they meet: `status` is written last and read first.
+// One operation from submission to its end. The submitter fills the first part, whoever has the
+// turn owns the second, and the third is how they meet: `status` is written last and read first.
 struct Flight {
   enum Status : int { under_way, finished, failed };
   enum class Stage {
@@ -69,10 +69,10 @@ struct Flight {
   std::string failure{};
   std::atomic<int> status{under_way};
 
-  // "rank 1 of axis data (world rank 5): all_reduce of gradients, stage 2, micro-batch 3"
+  // "world rank 5 (axis data, rank 1 of 4): all_reduce of gradients, stage 2, micro-batch 3"
   [[nodiscard]] std::string describe() const;
 
-  // ", which waits for world ranks 2, 3", of the step under way. Engine's thread.
+  // ", waiting for world ranks 2, 3", of the step under way. Within a turn.
   [[nodiscard]] std::string missing_peers() const;
 };
 

@@ -13,7 +13,7 @@ class JsonReader;
 // (core/comm/transport/mpi_transport).
 inline constexpr int kEagerBytes = 512 << 10;
 
-// A cluster file (docs/schedule.md, "Links"): nodes with their devices, and the links inside and
+// A cluster file (configs/clusters/README.md): nodes with their devices, and the links inside and
 // between nodes. Ranks stand on devices in launch order.
 struct Cluster {
   struct Nodes {

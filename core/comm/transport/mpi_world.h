@@ -29,7 +29,8 @@ struct MpiWorld {
 [[nodiscard]] bool launched_by_mpi();
 
 // Ranks are processes. Initializes MPI, fills in `world`, and owns MPI until close() or abort();
-// to be called, like the transport it makes, from one thread. It needs no more than what the
+// the transport is made, opened for groups and ended on one thread, and otherwise called from
+// several, one after the other. It needs no more than what the
 // standard promises: tags of 15 bits. Every group has a communicator of MPI's own.
 [[nodiscard]] std::unique_ptr<Transport> make_mpi_transport(MessageListener& listener,
                                                             MpiWorld& world);

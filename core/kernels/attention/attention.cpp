@@ -32,7 +32,8 @@ Shape check_qkv(const Tensor& qkv, int num_heads) {
 
 // Operations of one causal product. A forward pass has two of them, a backward pass five.
 double product_operations(const Shape& shape) {
-  return static_cast<double>(shape[0] * shape[1] * shape[1] * shape[2]);
+  return static_cast<double>(shape[0]) * static_cast<double>(shape[1]) *
+         static_cast<double>(shape[1]) * static_cast<double>(shape[2]);
 }
 
 }  // namespace

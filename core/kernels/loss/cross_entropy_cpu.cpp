@@ -35,12 +35,15 @@ float largest(const float* row, std::size_t V) {
   return simd::max_lanes(most);
 }
 
-// Replaces the row by its exponentials, relative to the largest logit, and returns their sum.
+// Replaces the row by its exponentials, relative to the largest logit, and returns their sum. The
+// library's exponential of NaN is 0, and its largest value may hide one.
 float exponentiate(float* row, std::size_t V, float most) {
   Floats sum = simd::zero();
   simd::for_each_vector(V, [&](std::size_t i, auto part) {
     const Floats logit = load_or(row + i, -INFINITY, part);
-    const Floats e = hn::Exp(simd::kFloats, hn::Sub(logit, simd::splat(most)));
+    const Floats difference = hn::Sub(logit, simd::splat(most));
+    const Floats e =
+        hn::IfThenElse(hn::IsNaN(difference), difference, hn::Exp(simd::kFloats, difference));
     sum = hn::Add(sum, e);
     simd::store(e, row + i, part);
   });

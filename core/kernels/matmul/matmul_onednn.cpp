@@ -13,6 +13,7 @@
 
 #include "core/kernels/matmul/matmul_backends.h"
 #include "core/kernels/matmul/matmul_epilogue.h"
+#include "core/threads/single_threaded_libraries.h"
 
 // Products by oneDNN: C in tiles of at most kTileRows x kTileColumns, each a single-threaded
 // call over all of K on one thread of the pool. A tile's sums are f32, in C itself where that is
@@ -79,6 +80,7 @@ struct TileProduct {
 // Made once a process: generating a product's code takes milliseconds. Products hold no data and
 // may run on many threads at once; map nodes never move.
 const TileProduct& tile_product(const TileKey& key) {
+  make_libraries_single_threaded();  // by whose threads it would cut products and size scratch
   static std::mutex mutex;
   static std::map<TileKey, TileProduct> products;
   const std::lock_guard lock(mutex);

@@ -1,6 +1,7 @@
 #include "tools/run/plan_chooser.h"
 
 #include <utility>
+#include <vector>
 
 #include "tests/support/catch.h"
 
@@ -10,8 +11,12 @@ namespace {
 
 std::pair<std::int64_t, std::int64_t> measured(std::int64_t first_step,
                                                std::int64_t warm_up,
-                                               std::int64_t plan_from) {
-  const std::optional<MeasuredSteps> steps = first_measured_steps(first_step, warm_up, plan_from);
+                                               const std::vector<std::int64_t>& plans_from) {
+  PlanHistory plans;
+  for (const std::int64_t from_step : plans_from) {
+    plans.push_back({.from_step = from_step});
+  }
+  const std::optional<MeasuredSteps> steps = first_measured_steps(first_step, warm_up, plans);
   return steps ? std::pair(steps->first, steps->last) : std::pair<std::int64_t, std::int64_t>();
 }
 
@@ -19,13 +24,17 @@ std::pair<std::int64_t, std::int64_t> measured(std::int64_t first_step,
 
 TEST_CASE("a process measures two steps for its first plan, and some under that for the next") {
   using Steps = std::pair<std::int64_t, std::int64_t>;
-  CHECK(measured(1, 0, 1) == Steps{1, 2});
-  CHECK(measured(1, 10, 1) == Steps{11, 12});
-  CHECK(measured(4, 0, 3) == Steps{4, 7});  // resumed behind the first choice
-  CHECK(measured(6, 0, 3) == Steps{6, 7});
-  CHECK(measured(8, 0, 3) == Steps{});
+  CHECK(measured(1, 0, {1}) == Steps{1, 2});
+  CHECK(measured(1, 10, {1, 11}) == Steps{11, 12});
+  CHECK(measured(4, 0, {1, 3}) == Steps{5, 8});  // resumed behind the first choice
+  CHECK(measured(7, 0, {1, 3}) == Steps{8, 11});
+  CHECK(measured(8, 0, {1, 3}) == Steps{});
   // A guard's plan was still to come when the checkpoint was made.
-  CHECK(measured(7, 0, 9) == Steps{10, 13});
+  CHECK(measured(7, 0, {1, 3, 9}) == Steps{10, 13});
+  // Resumed on other stages at step 501, where the first choice was made anew.
+  CHECK(measured(501, 0, {1}) == Steps{501, 502});
+  CHECK(measured(506, 0, {1, 503}) == Steps{507, 510});
+  CHECK(measured(508, 0, {1, 503}) == Steps{});
 }
 
 }  // namespace slackline

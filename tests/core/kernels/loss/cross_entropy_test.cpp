@@ -414,6 +414,22 @@ TEST_CASE("a row of NaN on one rank makes the loss NaN on all, and no other row'
   }
 }
 
+TEST_CASE("one logit that is NaN makes the row's loss NaN, wherever it stands") {
+  Stream stream(test_stream(1));
+  for (const int ranks : {1, 3}) {
+    for (std::size_t column = 0; column < 39; ++column) {
+      INFO(ranks << " ranks, column " << column);
+      Case test(DType::f32, 2, 39, ranks);
+      test.logits[column] = NAN;
+      test.run(stream);
+      for (const GuardedTensor& losses : test.losses) {
+        REQUIRE(std::isnan(losses.values()[0]));
+        REQUIRE(!std::isnan(losses.values()[1]));
+      }
+    }
+  }
+}
+
 TEST_CASE("a rank without columns adds nothing") {
   Stream stream(test_stream(1));
   Case test(DType::f32, 3, 2, 4);  // ranks 0 and 2 have none
