@@ -135,9 +135,12 @@ TEST_CASE("a sum in the background that others hold names whom the oldest of the
   std::string text;
   const auto leave_rank_1_out = [&](Communicator& world) {
     const auto group = world.group("background", {0, 1, 2}, Urgency::background);
+    constexpr int kSums = 3;
     std::vector<GuardedTensor> sums;
     std::vector<Transfer> transfers;
-    for (int i = 0; i < 3; ++i) {  // each fills the window
+    sums.reserve(kSums);
+    transfers.reserve(kSums);
+    for (int i = 0; i < kSums; ++i) {  // each fills the window
       sums.push_back(ones(1 << 15));
     }
     if (world.rank() == 1) {
