@@ -33,11 +33,7 @@ std::string mismatch(const std::string& directory,
 }  // namespace
 
 Checkpoint::Checkpoint(std::string directory) : directory_(std::move(directory)) {
-  const std::string path = directory_ + "/" + std::string(kManifestName);
-  if (path_exists(path) && !is_regular_file(path)) {
-    throw FileError(path + ": is no regular file");
-  }
-  manifest_ = parse_manifest(read_file(path), path);
+  manifest_ = read_manifest(directory_ + "/" + std::string(kManifestName));
   check_sizes();
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/checkpoint/manifest_json.h"
 #include "core/error.h"
+#include "core/file_io.h"
 #include "core/hash.h"
 #include "core/json_reader.h"
 #include "core/strict_json.h"
@@ -131,6 +132,13 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   } catch (const ConfigError& error) {
     throw FileError(path + ": " + error.what());
   }
+}
+
+Manifest read_manifest(const std::string& path) {
+  if (path_exists(path) && !is_regular_file(path)) {
+    throw FileError(path + ": is no regular file");
+  }
+  return parse_manifest(read_file(path), path);
 }
 
 }  // namespace slackline

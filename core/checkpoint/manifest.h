@@ -91,4 +91,7 @@ struct Manifest {
 // FileError's message.
 [[nodiscard]] Manifest parse_manifest(std::string_view text, const std::string& path);
 
+// The same of a file, which has to be a regular one: others may never end.
+[[nodiscard]] Manifest read_manifest(const std::string& path);
+
 }  // namespace slackline

@@ -11,8 +11,8 @@ namespace {
 
 using Kind = GradientBucket::Kind;
 
-// What all tensor ranks have of the matrix alike, so that they decide alike: where shards differ,
-// by a row or column, the smallest one's.
+// Returns the shape by which all tensor ranks decide alike: where shards differ, by a row or
+// column, the smallest one's.
 MatrixShape shape_on_any(const Parameter& parameter, int tensor_size) {
   const Shape& local = parameter.shard.shape;
   const Shape& whole = parameter.spec.shape;

@@ -302,8 +302,8 @@ RoundEnd OuterLoop::end_round_in_background(std::int64_t step, const RoundFacts&
   return end;
 }
 
-// What late rounds had still to bring is in no end point's way: it is left, and so is what codecs
-// owe, for a mean is plain. A mean that is not finite is left out, and the anchor stays.
+// Leaves what late rounds had still to bring, which is in no end point's way, and what codecs owe,
+// for a mean is plain. A mean that is not finite is left out, and the anchor stays.
 RoundEnd OuterLoop::end_with_mean(std::int64_t step, const RoundFacts& own) {
   has_arrived_ = false;
   has_leads_ = false;

@@ -53,7 +53,7 @@ void add_data(const DataConfig& data, std::vector<StartItem>& items) {
 void add_checkpoint(const std::string& path, std::vector<StartItem>& items) {
   const std::string manifest = path + "/" + std::string(kManifestName);
   try {
-    const Manifest found = parse_manifest(read_file(manifest), manifest);
+    const Manifest found = read_manifest(manifest);
     items.push_back({.path = path,
                      .compared = Compared::stated,
                      .statement = fmt::format("step {}", found.step)});

@@ -99,7 +99,7 @@ class EngineCommunicator final : public Communicator {
 
   [[nodiscard]] CollectiveSteps steps() const;
   [[nodiscard]] HierarchicalSteps steps_of(Hierarchy::Way way) const;
-  // What makes the moves of a sum, whenever it is called.
+  // Returns a function that makes the moves of a sum.
   [[nodiscard]] std::function<Moves()> moves_of_sum(TransferRecord::Kind kind,
                                                     const Tensor& data,
                                                     SumOrder order,

@@ -17,7 +17,7 @@ class SumWindow {
  public:
   using Ticket = std::uint64_t;  // of one sum
 
-  // Of two sums one travels to where it is added while the other one travels back.
+  // One travels to where it is added while the other one travels back.
   static constexpr std::uint64_t kAtOnce = 2;
 
   // Returns the limit where messages are cut to `longest_message` bytes, 64 MiB for 512 KiB, which
