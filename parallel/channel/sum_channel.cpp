@@ -53,16 +53,16 @@ void SumChannel::obey(const CompressionPlan& plan, const ChannelCodecs& maker) {
 }
 
 void SumChannel::begin(const MessageKey& key, const std::optional<Keeping>& keeping) {
-  if (keeping) {
+  if (keeping && kept_step_ != key.step) {
+    kept_step_ = key.step;
     keep(*keeping);
   }
   coded_.empty() ? begin_plain() : begin_coded(key);
 }
 
-// On sums of passes no candidates are tried.
 void SumChannel::keep(const Keeping& keeping) const {
   const GradientBucket& bucket = summed_.bucket;
-  if (bucket.kind == GradientBucket::Kind::norms || options_.op.begin == SyncOp::Begin::pass_made) {
+  if (bucket.kind == GradientBucket::Kind::norms) {
     return;
   }
   for (const Parameter* parameter : bucket.holds) {

@@ -37,8 +37,8 @@ class SumChannel final : public Channel {
   // keeps what is owed to it, and its codec's state where its setting stays; the rest begins anew.
   void obey(const CompressionPlan& plan, const ChannelCodecs& maker) override;
 
-  // Where a step keeps what this rank brings to a sum that may be compressed, in the order of
-  // `stream`.
+  // Where a step keeps what this rank brings to a sum that may be compressed, to the first one of
+  // passes, in the order of `stream`.
   struct Keeping {
     StreamView stream;
     KeptMessages* messages = nullptr;
@@ -71,6 +71,7 @@ class SumChannel final : public Channel {
   SummedBucket summed_;
   std::uint64_t step_ = 0;    // of the last coded message
   std::uint64_t number_ = 0;  // of it among those of its step
+  std::optional<std::uint64_t> kept_step_{};
   std::optional<CodecStream> codecs_{};
   CodedBucket plan_{};                  // without sums where all travels as it is
   std::vector<CompressedSum> coded_{};  // of it

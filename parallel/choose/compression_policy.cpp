@@ -82,8 +82,7 @@ void require_fit(const std::string& key,
 void require_sites(const CompressConfig& config, const MeshJob& job) {
   const auto require = [&](const std::string& site, const std::string& key) {
     std::string lack = lack_of(site, job);
-    if (lack.empty() && site == "embedding" && job.parallel.data > 1 &&
-        job.parallel.sums_in_passes()) {
+    if (lack.empty() && site == "embedding" && job.parallel.sums_in_passes()) {
       lack = fmt::format(
           "parallel.data_strategy {} adds up the table's gradients in passes, which no codec sits "
           "on",
@@ -279,6 +278,15 @@ std::vector<TransferClass> gather_classes(const MeshJob& job) {
   return classes;
 }
 
+std::vector<TransferClass> planned_classes(const CompressConfig& config, const MeshJob& job) {
+  std::vector<TransferClass> classes = compressible_classes(job);
+  if (names_gathers(config)) {
+    const std::vector<TransferClass> gathers = gather_classes(job);
+    classes.insert(classes.end(), gathers.begin(), gathers.end());  // the last of all sites
+  }
+  return classes;
+}
+
 std::string misfit_of(const std::string& site, const CodecSetting& setting, const MeshJob& job) {
   if (!needs_moments(setting)) {
     return "";
@@ -305,11 +313,7 @@ PlanHistory make_compression_plans(const CompressConfig& config, const MeshJob& 
   if (config.policy != CompressionPolicy::none) {
     require_sites(config, job);
   }
-  std::vector<TransferClass> classes = compressible_classes(job);
-  if (names_gathers(config)) {
-    const std::vector<TransferClass> gathers = gather_classes(job);
-    classes.insert(classes.end(), gathers.begin(), gathers.end());  // the last of all sites
-  }
+  const std::vector<TransferClass> classes = planned_classes(config, job);
   if (config.policy == CompressionPolicy::list) {
     require_matches(config, classes);
   }

@@ -18,6 +18,11 @@ namespace slackline {
 // by name. None where every rank has them all.
 [[nodiscard]] std::vector<schedule::TransferClass> gather_classes(const MeshJob& job);
 
+// The classes that the plans of a config have: compressible ones, and behind them weights that
+// passes gather, where it names a codec for them.
+[[nodiscard]] std::vector<schedule::TransferClass> planned_classes(const CompressConfig& config,
+                                                                   const MeshJob& job);
+
 // Says what keeps a codec from the messages of a site in this layout; nothing where it fits them.
 [[nodiscard]] std::string misfit_of(const std::string& site,
                                     const CodecSetting& setting,

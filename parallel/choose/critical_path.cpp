@@ -13,8 +13,8 @@
 
 #include "compress/codec_traits.h"
 #include "compress/expected_error.h"
+#include "parallel/choose/codec_search.h"
 #include "parallel/choose/compression_policy.h"
-#include "parallel/choose/plan_search.h"
 #include "parallel/plan/class_bytes.h"
 #include "parallel/plan/class_costs.h"
 #include "parallel/predict/assumed_costs.h"
@@ -26,16 +26,13 @@ namespace slackline {
 namespace {
 
 using schedule::ChosenCodecs;
-using schedule::ClassChoices;
 using schedule::ClassCost;
-using schedule::CodecChoice;
 using schedule::CostModel;
 using schedule::Schedule;
 using schedule::Seconds;
 using schedule::Site;
 using schedule::TransferClass;
 
-constexpr schedule::SearchLimits kLimits;
 constexpr double kMilliseconds = 1e3;
 constexpr std::string_view kPolicyMark = "policy critical_path";  // how its reasons begin
 // Slack that is worth a word.
@@ -101,9 +98,10 @@ class Candidates {
  public:
   using OfSites = std::map<Site, std::vector<CodecSetting>>;
 
-  Candidates(OfSites of_sites, const MeshJob& job) : of_sites_(std::move(of_sites)) {
+  Candidates(OfSites of_sites, const CompressConfig& config, const MeshJob& job)
+      : of_sites_(std::move(of_sites)) {
     CompressionPlan plan;
-    for (const TransferClass& members : compressible_classes(job)) {
+    for (const TransferClass& members : planned_classes(config, job)) {
       plan.classes.push_back({.members = members});
     }
     std::size_t most = 0;
@@ -138,34 +136,34 @@ class Candidates {
                : std::make_optional(found->second[i]);
   }
 
-  // What of the class's bytes is smaller, and which candidates those are.
-  struct Offered {
-    ClassChoices choices{};
-    std::vector<CodecSetting> settings{};
-    bool guarded = false;  // a guard has taken others away
-    bool coarse = false;   // others were measured to lose more than a guard would let pass
-  };
-
-  [[nodiscard]] Offered offered(std::size_t members,
-                                const StepCosts& costs,
-                                const ErrorLimits& limits) const {
-    Offered offered{.choices = {.members = classes_[members]}};
+  // What makes the class's bytes less, as limits let it. `why_none` is why nothing does.
+  [[nodiscard]] OfferedCodecs offered(std::size_t members,
+                                      const StepCosts& costs,
+                                      const ErrorLimits& limits,
+                                      std::string_view& why_none) const {
+    OfferedCodecs offered{.choices = {.members = classes_[members]}};
+    why_none = "no candidate that makes it smaller";
+    bool guarded = false;
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
       const std::optional<CodecSetting> setting = setting_of(classes_[members].site, i);
       const ClassBytes& row = bytes_[i][members];
+      offered.in_passes = row.is_priced;
       if (!setting || row.sent >= row.raw) {
         continue;
       }
       if (!is_within(limits.left, costs.errors, members, *setting)) {
-        offered.guarded = true;
+        guarded = true;
+        why_none = "the guard has left it no candidate";
       } else if (is_too_coarse(limits.bounds, costs.errors, members, *setting)) {
-        offered.coarse = true;
+        why_none =
+            guarded ? why_none : "all that make it smaller lose more than the guard lets pass";
       } else {
+        const double loss = costs.errors.of(classes_[members], *setting, shapes_[members]);
         offered.settings.push_back(*setting);
+        offered.losses.push_back(loss);
         offered.choices.choices.push_back(
-            {.cost = class_cost(row, codec_seconds_or_assumed(row, costs)),
-             .error = costs.errors.of(classes_[members], *setting, shapes_[members]) *
-                      static_cast<double>(row.raw) / raw_bytes_});
+            {.cost = class_cost(row, codec_seconds_or_assumed(row.compressed, costs)),
+             .error = loss * static_cast<double>(row.raw) / raw_bytes_});
       }
     }
     return offered;
@@ -211,15 +209,16 @@ class Candidates {
 class Explainer {
  public:
   Explainer(const Schedule& schedule,
-            const CostModel& plain,
-            const std::vector<Candidates::Offered>& offered,
-            const ChosenCodecs& chosen)
-      : offered_(offered), chosen_(chosen) {
+            const CodecSearch& search,
+            const std::vector<OfferedCodecs>& offered,
+            const std::vector<std::string_view>& why_none)
+      : search_(search), offered_(offered), why_none_(why_none), chosen_(search.chosen()) {
     std::vector<TransferClass> classes;
+    const CostModel plain = search.plain_model();
     CostModel planned = plain;
     for (std::size_t i = 0; i < offered.size(); ++i) {
       classes.push_back(offered[i].choices.members);
-      costs_.push_back(cost_of(i, chosen.choices[i]));
+      costs_.push_back(cost_of(i, chosen_.choices[i]));
       planned.compressed[classes.back()] = costs_.back();
     }
     plain_costs_.assign(classes.size(), ClassCost{});
@@ -232,6 +231,10 @@ class Explainer {
   }
 
   [[nodiscard]] std::string reason(std::size_t members) const {
+    if (offered_[members].in_passes) {
+      return "in passes, " +
+             (chosen_.choices[members] ? compressed_in_passes(members) : left_plain(members));
+    }
     return chosen_.choices[members] ? compressed(members) : left_plain(members);
   }
 
@@ -248,10 +251,10 @@ class Explainer {
     return steps.step(costs);
   }
 
-  // How much of a step without compression waits for this class alone.
+  // How much of a step whose timeline is plain waits for this class alone.
   [[nodiscard]] Seconds exposed(std::size_t members) const {
     const ClassCost nothing{.share = 0.0, .rounds = schedule::Rounds{}};
-    return chosen_.plain - with(*from_plain_, plain_costs_, members, nothing);
+    return from_plain_->step(plain_costs_) - with(*from_plain_, plain_costs_, members, nothing);
   }
 
   [[nodiscard]] std::string compressed(std::size_t members) const {
@@ -263,24 +266,35 @@ class Explainer {
     return fmt::format("{}, {} wins {}", what, codec, milliseconds(won));
   }
 
+  [[nodiscard]] std::string compressed_in_passes(std::size_t members) const {
+    const std::string codec = short_text(offered_[members].settings[*chosen_.choices[members]]);
+    const Seconds won = search_.step_with(members, std::nullopt) - chosen_.step;
+    return won > kHidden ? fmt::format("{} wins {}", codec, milliseconds(won))
+                         : codec + " wins beside other classes";
+  }
+
+  // What the step as chosen would gain by another choice.
+  [[nodiscard]] Seconds gain_of(std::size_t members, std::size_t choice) const {
+    return offered_[members].in_passes
+               ? chosen_.step - search_.step_with(members, choice)
+               : from_planned_->step(costs_) -
+                     with(*from_planned_, costs_, members, cost_of(members, choice));
+  }
+
   [[nodiscard]] std::string left_plain(std::size_t members) const {
-    const Candidates::Offered& offered = offered_[members];
+    const OfferedCodecs& offered = offered_[members];
     const auto slack = slacks_.find(offered.choices.members);
-    if (slack != slacks_.end() && slack->second > kHidden) {
+    if (!offered.in_passes && slack != slacks_.end() && slack->second > kHidden) {
       return fmt::format("hidden by {}, left plain", milliseconds(slack->second));
     }
     if (offered.settings.empty()) {
-      return offered.guarded  ? "the guard has left it no candidate, left plain"
-             : offered.coarse ? "all that make it smaller lose more than the guard lets pass, left "
-                                "plain"
-                              : "no candidate that makes it smaller, left plain";
+      return fmt::format("{}, left plain", why_none_[members]);
     }
     std::size_t best = 0;
     std::vector<Seconds> won;
     won.reserve(offered.settings.size());
     for (std::size_t i = 0; i < offered.settings.size(); ++i) {
-      won.push_back(from_planned_->step(costs_) -
-                    with(*from_planned_, costs_, members, cost_of(members, i)));
+      won.push_back(gain_of(members, i));
       best = won[best] < won[i] ? i : best;
     }
     const std::string codec = short_text(offered.settings[best]);
@@ -291,7 +305,9 @@ class Explainer {
                : fmt::format("{} would win nothing, left plain", codec);
   }
 
-  const std::vector<Candidates::Offered>& offered_;
+  const CodecSearch& search_;
+  const std::vector<OfferedCodecs>& offered_;
+  const std::vector<std::string_view>& why_none_;
   const ChosenCodecs& chosen_;
   std::vector<ClassCost> costs_{};  // as chosen
   std::vector<ClassCost> plain_costs_{};
@@ -305,18 +321,16 @@ CriticalPathPlan choose(const Candidates& candidates,
                         const StepCosts& costs,
                         const LinkSpeeds& links,
                         const ErrorLimits& limits) {
-  const Schedule schedule = make_rank_plan(job, {}).executor.schedule;
-  const CostModel plain = cost_model(job, costs, links);
-  std::vector<Candidates::Offered> offered;
-  std::vector<ClassChoices> choices;
+  const MeshLists lists(job);
+  std::vector<std::string_view> why_none(candidates.classes().size());
+  std::vector<OfferedCodecs> offered;
   offered.reserve(candidates.classes().size());
-  choices.reserve(candidates.classes().size());
   for (std::size_t i = 0; i < candidates.classes().size(); ++i) {
-    offered.push_back(candidates.offered(i, costs, limits));
-    choices.push_back(offered.back().choices);
+    offered.push_back(candidates.offered(i, costs, limits, why_none[i]));
   }
-  const ChosenCodecs chosen = schedule::search_codecs(schedule, plain, choices, kLimits);
-  const Explainer explainer(schedule, plain, offered, chosen);
+  const CodecSearch search(lists, costs, links, offered);
+  const ChosenCodecs& chosen = search.chosen();
+  const Explainer explainer(lists.at(0).rank.executor.schedule, search, offered, why_none);
   CriticalPathPlan result{.plain_step = chosen.plain, .step = chosen.step};
   for (std::size_t i = 0; i < offered.size(); ++i) {
     CompressionPlan::Class& row = result.plan.classes.emplace_back();
@@ -365,8 +379,8 @@ CompressionPlan early_plan(const CompressConfig& config,
     return is_known_to_lose_at_most(kLostBy16Bits, setting);
   });
   const CompressionPlan certain =
-      choose({known, job}, job, costs, faster(links, kLinksMayBe), limits).plan;
-  CompressionPlan plan = choose({casts, job}, job, costs, links, limits).plan;
+      choose({known, config, job}, job, costs, faster(links, kLinksMayBe), limits).plan;
+  CompressionPlan plan = choose({casts, config, job}, job, costs, links, limits).plan;
   for (std::size_t i = 0; i < plan.classes.size(); ++i) {
     CompressionPlan::Class& row = plan.classes[i];
     if (certain.classes[i].codec) {
@@ -382,11 +396,13 @@ CompressionPlan early_plan(const CompressConfig& config,
 std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& config,
                                                         const MeshJob& job) {
   std::map<Site, std::vector<CodecSetting>> candidates;
-  const bool any = !config.sites.empty() || !config.candidates.empty();
+  const std::string gathers = schedule::site_name(Site::parameter_gather);
+  const bool any = config.sites.size() > config.sites.count(gathers) || !config.candidates.empty();
   const std::map<Site, std::vector<CodecSetting>> defaults = default_candidates(job.model.hidden);
-  for (const TransferClass& members : compressible_classes(job)) {
-    if (job.parallel.sums_in_passes() && schedule::is_once_a_step(members.phase)) {
-      continue;  // not built: what a step wins by them
+  for (const TransferClass& members : planned_classes(config, job)) {
+    const bool in_passes = job.parallel.sums_in_passes() && schedule::is_once_a_step(members.phase);
+    if (in_passes && members.site == Site::embedding) {
+      continue;  // no codec sits on them
     }
     const std::string name = schedule::site_name(members.site);
     const auto listed = config.candidates.find(name);
@@ -398,6 +414,10 @@ std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& co
       candidates[members.site] = {set->second};
     } else if (!any && by_default != defaults.end()) {
       candidates[members.site] = by_default->second;
+      if (in_passes) {
+        std::erase_if(candidates[members.site],
+                      [](const CodecSetting& setting) { return !traits_of(setting.kind).rounds; });
+      }
     }
   }
   return candidates;
@@ -405,7 +425,7 @@ std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& co
 
 std::vector<CandidateMessage> candidate_messages(const CompressConfig& config, const MeshJob& job) {
   std::vector<CandidateMessage> messages;
-  const Candidates candidates(candidates_of(config, job), job);
+  const Candidates candidates(candidates_of(config, job), config, job);
   for (const std::vector<ClassBytes>& of_candidate : candidates.bytes()) {
     for (const ClassBytes& row : of_candidate) {
       for (const CodedMessage& message : row.compressed) {
@@ -425,7 +445,7 @@ CriticalPathPlan choose_critical_path(const CompressConfig& config,
                                       const StepCosts& costs,
                                       const LinkSpeeds& links,
                                       const GuardLimits& limits) {
-  return choose({candidates_of(config, job), job},
+  return choose({candidates_of(config, job), config, job},
                 job,
                 costs,
                 links,
@@ -438,7 +458,7 @@ PlanHistory plans_before_measuring(const CompressConfig& config,
   PlanHistory plans;
   if (config.warmup_steps > 0) {
     PlanFromStep& plain = plans.emplace_back();
-    for (const TransferClass& members : compressible_classes(job)) {
+    for (const TransferClass& members : planned_classes(config, job)) {
       plain.plan.classes.push_back(
           {.members = members, .reason = fmt::format("{}: warm-up steps", kPolicyMark)});
     }

@@ -47,7 +47,8 @@ class Search {
     const Choices none(classes_.size());
     ChosenCodecs chosen{.choices = none, .plain = simulated(none), .step = simulated(none)};
     const Choices fastest = shortest();
-    const Seconds floor = make_timeline(schedule_, without_transfers()).step;
+    const Seconds floor =
+        limits_.shortest ? *limits_.shortest : make_timeline(schedule_, without_transfers()).step;
     const Seconds limit = simulated(fastest) + limits_.tolerance * floor;
     // Where links serve in another order than was kept, its step may be longer than it seemed.
     Choices best = relaxed(fastest, limit);

@@ -27,6 +27,9 @@ struct ClassChoices {
 struct SearchLimits {
   double least_gain = 0.01;  // less is not worth any error
   double tolerance = 0.005;  // what of the shortest step is given back for less error
+  // The step that would be if transfers took no time, where it is known: passes may wait for some
+  // that are none of the timeline. Else that of the timeline without its own.
+  std::optional<Seconds> shortest{};
 };
 
 struct ChosenCodecs {

@@ -60,11 +60,11 @@ struct ParallelConfig {
 
   [[nodiscard]] int num_groups() const { return data / data_ranks_of_group(); }
 
-  // Whether the gradients of matrices are whole sums when a pass has ended: none is left to add up
-  // at the step's end.
+  // Whether data ranks add up the gradients of matrices in every pass, so that none is left to add
+  // up at the step's end.
   [[nodiscard]] bool sums_in_passes() const {
-    return data_strategy.gradients == Extent::global ||
-           (data_strategy.gradients == Extent::group && num_groups() == 1);
+    return data > 1 && (data_strategy.gradients == Extent::global ||
+                        (data_strategy.gradients == Extent::group && num_groups() == 1));
   }
 
   [[nodiscard]] int num_virtual_stages() const { return pipeline * chunks; }

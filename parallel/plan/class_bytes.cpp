@@ -48,7 +48,8 @@ std::vector<ClassBytes> class_bytes(const MeshLists& lists, const CompressionPla
   for (const CompressionPlan::Class& row : plan.classes) {
     list.push_back(classes[row.members]);
     list.back().members = row.members;
-    list.back().is_priced = mesh.sums_in_passes() && !is_of_pipeline(row.members);
+    list.back().is_priced = row.members.site == schedule::Site::parameter_gather ||
+                            (mesh.sums_in_passes() && !is_of_pipeline(row.members));
   }
   return list;
 }

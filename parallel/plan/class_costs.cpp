@@ -6,11 +6,12 @@ namespace slackline {
 
 namespace {
 
-// What of_message(codec, shape) says of all messages of the class together.
+// What of_message() says of all messages together.
 template <typename OfMessage>
-std::optional<CodecSeconds> added_up(const ClassBytes& members, const OfMessage& of_message) {
+std::optional<CodecSeconds> added_up(const std::vector<CodedMessage>& messages,
+                                     const OfMessage& of_message) {
   CodecSeconds sum;
-  for (const CodedMessage& message : members.compressed) {
+  for (const CodedMessage& message : messages) {
     const std::optional<CodecCost> cost = of_message(message);
     if (!cost) {
       return std::nullopt;
@@ -33,14 +34,16 @@ schedule::Rounds rounds_of(const CodedMessage& message) {
 
 }  // namespace
 
-std::optional<CodecSeconds> codec_seconds(const ClassBytes& members, const StepCosts& costs) {
-  return added_up(members, [&](const CodedMessage& message) {
+std::optional<CodecSeconds> codec_seconds(const std::vector<CodedMessage>& messages,
+                                          const StepCosts& costs) {
+  return added_up(messages, [&](const CodedMessage& message) {
     return costs.of_codec(message.codec, message.shape);
   });
 }
 
-CodecSeconds codec_seconds_or_assumed(const ClassBytes& members, const StepCosts& costs) {
-  return *added_up(members, [&](const CodedMessage& message) {
+CodecSeconds codec_seconds_or_assumed(const std::vector<CodedMessage>& messages,
+                                      const StepCosts& costs) {
+  return *added_up(messages, [&](const CodedMessage& message) {
     return std::make_optional(codec_cost(costs, message.codec, message.shape));
   });
 }
@@ -66,7 +69,7 @@ std::map<schedule::TransferClass, schedule::ClassCost> class_costs(const MeshLis
                                                                    const StepCosts& costs) {
   std::map<schedule::TransferClass, schedule::ClassCost> classes;
   for (const ClassBytes& row : class_bytes(lists, plan)) {
-    classes[row.members] = class_cost(row, codec_seconds_or_assumed(row, costs));
+    classes[row.members] = class_cost(row, codec_seconds_or_assumed(row.compressed, costs));
   }
   return classes;
 }

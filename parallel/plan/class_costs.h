@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "parallel/plan/class_bytes.h"
 #include "parallel/plan/cost_model.h"
@@ -9,18 +10,18 @@
 
 namespace slackline {
 
-// What a class's codec takes of one rank: for a message of a boundary, or for a step's sums.
+// What codecs take of one rank: for a message of a boundary, for sums or for gathers.
 struct CodecSeconds {
   schedule::Seconds encode{};
   schedule::Seconds decode{};
 };
 
-// Returns nothing where the costs do not know the codec of one of its messages.
-[[nodiscard]] std::optional<CodecSeconds> codec_seconds(const ClassBytes& members,
+// Returns nothing where the costs do not know the codec of one of the messages.
+[[nodiscard]] std::optional<CodecSeconds> codec_seconds(const std::vector<CodedMessage>& messages,
                                                         const StepCosts& costs);
 
 // Takes assumed costs for messages that the costs do not know.
-[[nodiscard]] CodecSeconds codec_seconds_or_assumed(const ClassBytes& members,
+[[nodiscard]] CodecSeconds codec_seconds_or_assumed(const std::vector<CodedMessage>& messages,
                                                     const StepCosts& costs);
 
 // The class in a timeline.

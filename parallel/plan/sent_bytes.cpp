@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <string_view>
 
 #include "compress/codec_bytes.h"
@@ -115,20 +116,6 @@ void count_plain(const PlacedOp& placed, std::size_t times, SentBytes& row) {
   row.sent = row.raw;
 }
 
-// Each codec's message of a sum.
-std::vector<CodedMessage> messages_of(const CodedBucket& coded) {
-  std::vector<CodedMessage> messages;
-  for (const CodedSum& sum : coded.sums) {
-    const bool is_cut = !sum.owners.empty();
-    messages.push_back({.codec = sum.setting,
-                        .shape = message_shape(sum),
-                        .is_added = true,
-                        .is_cut = is_cut,
-                        .frames = adds(sum.setting.kind) || is_cut ? 1 : sum.ranks});
-  }
-  return messages;
-}
-
 // Sets what is sent of a row with a codec; changes nothing where all of its sums travel plain.
 void count_coded(const PlacedOp& placed,
                  std::size_t times,
@@ -203,11 +190,35 @@ AxisBytes step_sum(const MeshLists& lists,
 
 }  // namespace
 
+std::vector<CodedMessage> messages_of(const CodedBucket& coded) {
+  std::vector<CodedMessage> messages;
+  for (const CodedSum& sum : coded.sums) {
+    const bool is_cut = !sum.owners.empty();
+    messages.push_back({.codec = sum.setting,
+                        .shape = message_shape(sum),
+                        .is_added = true,
+                        .is_cut = is_cut,
+                        .frames = adds(sum.setting.kind) || is_cut ? 1 : sum.ranks});
+  }
+  return messages;
+}
+
+std::vector<CodedMessage> messages_of(const CodedGather& coded) {
+  std::vector<CodedMessage> messages;
+  for (const CodedGather::Segment& segment : coded.segments) {
+    messages.push_back({.codec = coded.setting,
+                        .shape = {static_cast<std::int64_t>(coded.longest_share())},
+                        .frames = static_cast<int>(segment.num_frames())});
+  }
+  return messages;
+}
+
 std::vector<SentBytes> sync_bytes(const MeshLists& lists,
                                   const CompressionPlan& plan,
                                   const MeshPlace& place) {
   const RankSync& rank = lists.at(place.pipeline, place.tensor);
   std::vector<SentBytes> rows;
+  std::set<std::size_t> coded_buckets;
   for (std::size_t i = 0; i < rank.plan.ops.size(); ++i) {
     const SyncOp& op = rank.plan.ops[i];
     const PlacedOp placed{.lists = lists, .place = place, .number = i};
@@ -223,6 +234,9 @@ std::vector<SentBytes> sync_bytes(const MeshLists& lists,
         const std::vector<CollectiveCall> calls = {call_of(*coded, op)};
         row.sent = times * added_up(bytes_sent_by, calls, ranks, op.ranks);
         row.across = times * added_up(bytes_sent_across_by, calls, ranks, op.ranks);
+        if (coded_buckets.insert(op.bucket).second) {
+          row.coded = messages_of(*coded);
+        }
       }
       continue;
     }

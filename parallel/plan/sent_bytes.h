@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "compress/codec_setting.h"
+#include "parallel/plan/bucket_compression.h"
+#include "parallel/plan/coded_gather.h"
 #include "parallel/plan/compression_plan.h"
 #include "parallel/schedule/unit.h"
 #include "parallel/sync/rank_sync.h"
@@ -22,6 +24,10 @@ struct CodedMessage {
 
   friend bool operator==(const CodedMessage&, const CodedMessage&) = default;
 };
+
+// Returns each codec's message of a sum, and a gather's frame of each segment.
+[[nodiscard]] std::vector<CodedMessage> messages_of(const CodedBucket& coded);
+[[nodiscard]] std::vector<CodedMessage> messages_of(const CodedGather& coded);
 
 // Payload bytes of a part of a step's lists (a class of the pipeline schedule's sends, an op of the
 // sync plan, the layers' exchanges over tensor ranks), sent by all data ranks at one place of the

@@ -1,12 +1,18 @@
 #include "parallel/predict/coded_transfers.h"
 
 #include "parallel/plan/bucket_compression.h"
+#include "parallel/plan/sent_bytes.h"
 #include "parallel/plan/summed_bucket.h"
 
 namespace slackline {
 
-CodedTransfers coded_transfers(const MeshLists& lists, const CompressionPlan& plan) {
+CodedTransfers coded_transfers(const MeshLists& lists,
+                               const CompressionPlan& plan,
+                               const StepCosts& costs) {
   CodedTransfers coded{.gathers = coded_gathers(lists, plan)};
+  for (const auto& [at, gather] : coded.gathers) {
+    coded.gather_seconds.emplace(at, codec_seconds_or_assumed(messages_of(gather), costs));
+  }
   const ParallelConfig& mesh = lists.job().parallel;
   if (!mesh.sums_in_passes()) {
     return coded;
@@ -21,7 +27,10 @@ CodedTransfers coded_transfers(const MeshLists& lists, const CompressionPlan& pl
       const SummedBucket summed = summed_bucket(op, rank.plan);
       const CodedBucket bucket = coded_bucket(op, summed.bucket, rank.rank, plan);
       if (!bucket.sums.empty()) {
-        coded.sums.emplace(std::pair(place, i), calls_of(bucket));
+        coded.sums.emplace(
+            std::pair(place, i),
+            CodedTransfers::Sum{.calls = calls_of(bucket),
+                                .seconds = codec_seconds_or_assumed(messages_of(bucket), costs)});
       }
     }
   }

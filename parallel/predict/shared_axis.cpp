@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "parallel/mesh/stage_split.h"
@@ -26,6 +27,7 @@ struct OpTimes {
   int sum_exchanges = 0;  // where each is a whole sum over its ranks
   Seconds latency{};      // the longest of one exchange
   Seconds longest{};      // service of one
+  Seconds coding{};       // in passes, before and behind what travels
   int end = -1;           // of that one, as in schedule::Bucket
 
   [[nodiscard]] Seconds seconds() const {
@@ -80,8 +82,15 @@ class SharedAxis {
     if (op.begin == Begin::before_use && gather != coded_.gathers.end()) {
       return {call_of(gather->second, op)};
     }
-    const auto sum = coded_.sums.find({place, static_cast<std::size_t>(&op - plan.ops.data())});
-    return sum != coded_.sums.end() ? sum->second : std::vector{plain_call(op, plan)};
+    const CodedTransfers::Sum* sum = coded_sum(op, place);
+    return sum != nullptr ? sum->calls : std::vector{plain_call(op, plan)};
+  }
+
+  // Nothing where it travels plain, or is none of a pass.
+  [[nodiscard]] const CodedTransfers::Sum* coded_sum(const SyncOp& op, int place) const {
+    const SyncOp* first = lists_.at(place).plan.ops.data();
+    const auto sum = coded_.sums.find({place, static_cast<std::size_t>(&op - first)});
+    return sum == coded_.sums.end() ? nullptr : &sum->second;
   }
 
   void add_op(const SyncOp& op, int place, OpTimes& times) {
@@ -109,14 +118,37 @@ class SharedAxis {
   }
 
   // All ops of a unit that begin so.
-  [[nodiscard]] Seconds seconds_of(Begin begin, const Unit& unit, int place) {
+  [[nodiscard]] OpTimes times_of_unit(Begin begin, const Unit& unit, int place) {
     OpTimes times;
+    std::set<std::size_t> gathered;
     for (const SyncOp& op : lists_.at(place).plan.ops) {
-      if (op.begin == begin && op.unit == unit) {
-        add_op(op, place, times);
+      if (op.begin != begin || op.unit != unit) {
+        continue;
+      }
+      add_op(op, place, times);
+      if (const CodedTransfers::Sum* sum = coded_sum(op, place)) {
+        times.coding += sum->seconds.encode + sum->seconds.decode;
+      }
+      const auto gather = coded_.gather_seconds.find({place, op.bucket});
+      if (begin == Begin::before_use && gather != coded_.gather_seconds.end() &&
+          gathered.insert(op.bucket).second) {
+        times.coding += gather->second.encode + gather->second.decode;
       }
     }
-    return times.seconds();
+    return times;
+  }
+
+  // What a pass of so much computing waits for transfers that go on meanwhile, one unit's. Each is
+  // coded and sent by the time that the next one's slot is needed; where codecs have no core of
+  // their own, both pass and transfer wait for them.
+  [[nodiscard]] Seconds waits(const OpTimes& times, Seconds computing) const {
+    return model_.codecs_take_compute
+               ? times.coding + std::max(Seconds{}, times.seconds() - computing)
+               : std::max(Seconds{}, times.seconds() + times.coding - computing);
+  }
+
+  static OpTimes together(const OpTimes& a, const OpTimes& b) {
+    return {.service = a.seconds() + b.seconds(), .coding = a.coding + b.coding};
   }
 
   void add_passes(int stage, const ChunkSlice& slice) {
@@ -124,29 +156,26 @@ class SharedAxis {
     ChunkCosts& chunk = model_.chunks[static_cast<std::size_t>(stage)];
     const bool splits = schedule::traits_of(lists_.job().parallel.schedule).splits_backward;
     const double share = 1.0 / std::max(1, slice.num_layers());
-    const auto waits = [](Seconds transfers, Seconds computing) {
-      return std::max(Seconds{}, transfers - computing);
-    };
     const Seconds forward = share * chunk.forward;
     const Seconds input = share * chunk.backward_input;
     const Seconds weight = share * chunk.backward_weight;
     for (int layer = slice.first_layer; layer < slice.last_layer; ++layer) {
       const Unit unit{ModelPart::layer, layer};
-      const Seconds gather = seconds_of(Begin::before_use, unit, place);
-      const Seconds reduction = seconds_of(Begin::pass_made, unit, place);
+      const OpTimes gather = times_of_unit(Begin::before_use, unit, place);
+      const OpTimes reduction = times_of_unit(Begin::pass_made, unit, place);
       chunk.forward += waits(gather, forward);
-      chunk.backward_input += waits(splits ? gather : gather + reduction, input);
+      chunk.backward_input += waits(splits ? gather : together(gather, reduction), input);
       chunk.backward_weight += splits ? waits(reduction, weight) : Seconds{};
     }
     if (slice.embedding) {
       const Unit unit{ModelPart::embedding, -1};
-      chunk.forward += waits(seconds_of(Begin::before_use, unit, place), forward);
-      chunk.backward_input += seconds_of(Begin::pass_made, unit, place);
+      chunk.forward += waits(times_of_unit(Begin::before_use, unit, place), forward);
+      chunk.backward_input += waits(times_of_unit(Begin::pass_made, unit, place), {});
     }
     if (slice.head) {
       const Unit unit{ModelPart::head, -1};
-      chunk.backward_input += waits(seconds_of(Begin::before_use, unit, place), input) +
-                              waits(seconds_of(Begin::pass_made, unit, place), input);
+      chunk.backward_input += waits(times_of_unit(Begin::before_use, unit, place), input) +
+                              waits(times_of_unit(Begin::pass_made, unit, place), input);
     }
   }
 

@@ -41,6 +41,7 @@ class CostModelBuilder {
   [[nodiscard]] schedule::CostModel build() {
     require_same_model();
     require_same_precision();
+    model_.codecs_take_compute = costs_.codecs_take_compute;
     for (int stage = 0; stage < num_stages(); ++stage) {
       model_.chunks.push_back(use_stages_ ? measured_stage(stage) : stage_of_parts(stage));
     }
@@ -56,7 +57,6 @@ class CostModelBuilder {
       add_shared_axis(lists_, *links_, coded_, model_);
     }
     add_update();
-    model_.codecs_take_compute = costs_.codecs_take_compute;
     return std::move(model_);
   }
 

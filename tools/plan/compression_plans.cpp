@@ -39,12 +39,24 @@ void require_coded_table(const PlanHistory& plans, const MeshJob& job) {
   }
 }
 
-// Whether they have codecs of sums that policy critical_path leaves alone under this strategy.
-bool has_unchosen_sums(const PlanHistory& plans, const MeshJob& job) {
-  return job.parallel.sums_in_passes() &&
-         compresses_any(plans, [](const schedule::TransferClass& members) {
-           return schedule::is_once_a_step(members.phase);
-         });
+// Whether they have a codec on transfers of passes that critical_path would not choose there: it
+// was chosen for sums at a step's end, under another data strategy.
+bool has_unoffered_codecs(const PlanHistory& plans, const PlanJob& job) {
+  const auto candidates = candidates_of(job.compress, job.mesh);
+  const auto is_unoffered = [&](const CompressionPlan::Class& row) {
+    const bool in_passes =
+        row.members.site == schedule::Site::parameter_gather ||
+        (job.mesh.parallel.sums_in_passes() && schedule::is_once_a_step(row.members.phase));
+    if (!row.codec || !in_passes) {
+      return false;
+    }
+    const auto offered = candidates.find(row.members.site);
+    return offered == candidates.end() ||
+           std::ranges::find(offered->second, *row.codec) == offered->second.end();
+  };
+  return std::ranges::any_of(plans, [&](const PlanFromStep& plan) {
+    return std::ranges::any_of(plan.plan.classes, is_unoffered);
+  });
 }
 
 std::string misfit_of(const PlanHistory& plans, const MeshJob& job) {
@@ -91,7 +103,7 @@ StoredPlans resumed_plans(const PlanHistory& of_config,
   const bool chosen = job.compress.policy == CompressionPolicy::critical_path &&
                       begins_critical_path(stored.plans) &&
                       stored.plans.front().plan.members() == classes &&
-                      !has_unchosen_sums(stored.plans, job.mesh);
+                      !has_unoffered_codecs(stored.plans, job);
   const bool guarded = stored.plans.size() > of_config.size() &&
                        std::equal(of_config.begin(), of_config.end(), stored.plans.begin());
   const bool continues = (chosen || guarded) && misfit_of(stored.plans, job.mesh).empty() &&

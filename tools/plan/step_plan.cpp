@@ -129,12 +129,12 @@ std::vector<PlannedClass> planned_classes(std::vector<PlannedClass> classes,
     planned.codec = plan.classes[i].codec;
     planned.reason = plan.classes[i].reason;
     planned.sent_bytes = planned.raw_bytes - bytes[i].raw + bytes[i].sent;
-    const auto seconds = measured ? codec_seconds(bytes[i], *measured) : std::nullopt;
+    const auto seconds = measured ? codec_seconds(bytes[i].compressed, *measured) : std::nullopt;
     if (seconds && !bytes[i].compressed.empty()) {
       planned.encode = seconds->encode;
       planned.decode = seconds->decode;
     }
-    planned.cost = class_cost(bytes[i], codec_seconds_or_assumed(bytes[i], costs));
+    planned.cost = class_cost(bytes[i], codec_seconds_or_assumed(bytes[i].compressed, costs));
   }
   return classes;
 }
@@ -215,7 +215,8 @@ StepPlan make_step_plan(const PlanJob& planned,
     PlannedClasses& of_step = plan.compression.emplace_back();
     of_step.from_step = row.from_step;
     of_step.classes = planned_classes(classes, lists, row.plan, costs, known);
-    schedule::CostModel model = cost_model(lists, known, links, coded_transfers(lists, row.plan));
+    schedule::CostModel model =
+        cost_model(lists, known, links, coded_transfers(lists, row.plan, known));
     for (const PlannedClass& members : of_step.classes) {
       model.compressed[members.members] = members.cost;
     }
@@ -263,6 +264,13 @@ StepPlan read_step_plan(const PlanJob& asked,
   const LinkSpeeds links =
       measured ? measured_links(*costs, job.num_workers * job.mesh.parallel.num_ranks())
                : known.links;
+  if (costs) {
+    try {
+      static_cast<void>(cost_model(job.mesh, *costs, std::nullopt));
+    } catch (const ConfigError& problem) {
+      throw ConfigError(costs_path + ": " + problem.what());
+    }
+  }
   job = with_strategy(job, costs.value_or(assumed_costs(job.mesh.model, {})), links);
   if (!plans) {
     static_cast<void>(compression_plans(job));  // refuses what does not fit the layout

@@ -111,12 +111,8 @@ bool fits_run(const PlanJob& job, const DataStrategy& strategy) {
     return compresses &&
            (compress.sites.contains(site) || compress.candidates.contains(site) || is_listed);
   };
-  // A choice needs sums at a step's end.
-  const bool chooses_sums = compress.policy == CompressionPolicy::critical_path &&
-                            (codes("data_gradient") || codes("embedding"));
   return (!compresses || !strategy.shares_updates() || !needs_moments(compress)) &&
          (!codes("embedding") || strategy.codes_table(job.mesh.parallel.pipeline)) &&
-         (!chooses_sums || strategy.gradients != Extent::global) &&
          (!codes("parameter_gather") || strategy.parameters != Extent::none) &&
          (!job.cuda_graphs || !strategy.shares_passes());
 }

@@ -15,6 +15,7 @@
 #include "tools/config/config_job.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/plan_json.h"
+#include "tools/plan/predicted_step.h"
 
 namespace slackline {
 
@@ -64,8 +65,12 @@ void PlanKeeper::probe_anew() {
   probe_is_due_ = false;
   model_->finish_gather();
   Communicator& world = *model_->groups().world;
+  const double begin = world.now();
   options_.links = probe_links(world);
   world.set_links(*options_.links);
+  if (world.rank() == 0) {
+    log_info(fmt::format("links probed anew in {:.3f} s", world.now() - begin));
+  }
 }
 
 void PlanKeeper::begin_step(std::int64_t step) {
@@ -184,6 +189,20 @@ void PlanKeeper::choose_plan() {
                   compressed,
                   chosen->plan.classes.size(),
                   predicted));
+  point_to_rounds(predicted);
+}
+
+// What compression leaves of the waiting, rounds of workers may hide.
+void PlanKeeper::point_to_rounds(double predicted) const {
+  constexpr double kMuchLonger = 2.0;
+  const MeshJob job = config_->mesh_job();
+  const double computing = predicted_step(MeshLists(job), *costs_, std::nullopt).value;
+  if (job.parallel.data > 1 && predicted > kMuchLonger * computing) {
+    log_info(fmt::format(
+        "critical_path: a step without links would take {:.4f} s; outer rounds, in which "
+        "workers meet once in many steps, may hide what is left (docs/outer.md)",
+        computing));
+  }
 }
 
 double PlanKeeper::write_plan(std::int64_t step) const {

@@ -67,6 +67,7 @@ class PlanKeeper {
   // Completes the costs, on rank 0, writes them with the plan, and says how good its prediction is.
   void tell_costs(StepCosts costs, double measured_seconds);
   void choose_plan();
+  void point_to_rounds(double predicted) const;
   // The plan's files, as far as costs are known by now. Returns the seconds that it predicts of the
   // step, under the plan that is in force then.
   [[nodiscard]] double write_plan(std::int64_t step) const;

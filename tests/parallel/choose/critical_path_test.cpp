@@ -6,6 +6,7 @@
 #include "core/json_reader.h"
 #include "parallel/plan/class_bytes.h"
 #include "parallel/plan/class_costs.h"
+#include "parallel/predict/coded_transfers.h"
 #include "parallel/predict/timeline/timeline.h"
 #include "tests/support/catch.h"
 
@@ -16,6 +17,7 @@ using Catch::Contains;
 namespace {
 
 using schedule::Phase;
+using schedule::Seconds;
 using schedule::Site;
 using schedule::TransferClass;
 
@@ -104,8 +106,7 @@ TEST_CASE("slow links have what the step waits for compressed, and every class s
   }
 }
 
-TEST_CASE(
-    "of what a strategy shares out, sums between groups are compressed, those of passes not") {
+TEST_CASE("of what a strategy shares out, sums between groups and of passes are compressed") {
   const auto chosen = [](const char* letters, double bytes_per_second) {
     ParallelConfig mesh{.data = 4};
     mesh.group = 2;
@@ -122,8 +123,85 @@ TEST_CASE(
   }
   for (const char* letters : {"NGG", "GGG", "IGG"}) {
     INFO(letters);
-    CHECK_FALSE(chosen(letters, 1e6).plan.compresses_anything());
+    const CriticalPathPlan slow = chosen(letters, 1e6);
+    const CompressionPlan::Class& row = row_of(slow.plan, kGradients);
+    REQUIRE(row.codec);
+    CHECK(row.codec->kind == CodecKind::quantize);  // no low rank where a config does not ask
+    CHECK_THAT(row.reason, Contains("in passes, quantize 4 wins"));
+    CHECK(slow.step < 0.95 * slow.plain_step);  // gathers stay plain
+    const CriticalPathPlan fast = chosen(letters, 1e12);
+    CHECK_FALSE(fast.plan.compresses_anything());
+    CHECK(fast.step == fast.plain_step);
+    CHECK_THAT(row_of(fast.plan, kGradients).reason, Contains("in passes") && Contains("plain"));
   }
+}
+
+TEST_CASE("weights that passes gather are coded where a config names a codec and links are slow") {
+  ParallelConfig mesh{.data = 2};
+  mesh.data_strategy = *data_strategy_named("zero3");
+  const std::string named = R"({"policy": "critical_path",
+                                "parameter_gather": {"codec": "quantize", "bits": 8}})";
+  constexpr TransferClass kGathers{Site::parameter_gather, 0, Phase::steady};
+  const CriticalPathPlan slow = choose(named, mesh, 1e6);
+  REQUIRE(row_of(slow.plan, kGathers).codec);
+  CHECK(row_of(slow.plan, kGathers).codec->bits == 8);
+  CHECK_THAT(row_of(slow.plan, kGathers).reason, Contains("in passes, quantize 8 wins"));
+  CHECK(row_of(slow.plan, kGradients).codec);  // by default as without it
+  CHECK(slow.step < choose(kPolicy, mesh, 1e6).step);
+  const CriticalPathPlan fast = choose(named, mesh, 1e12);
+  CHECK_FALSE(fast.plan.compresses_anything());
+  CHECK(row_of(fast.plan, kGathers).members == kGathers);
+}
+
+TEST_CASE("sums of passes that compute for longer stay plain beside compressed ones") {
+  ParallelConfig mesh = kMesh;
+  mesh.data_strategy = *data_strategy_named("zero2");
+  StepCosts costs = costs_of(2);
+  for (OpCost& op : costs.ops) {
+    op.seconds = op.stage == 1 && op.kind == CostKind::backward ? Seconds{1.0} : op.seconds;
+  }
+  const CriticalPathPlan chosen =
+      choose_critical_path(read(kPolicy), job_of(mesh), costs, cluster_of(4e5), {});
+  const auto of_stage = [&](int stage) {
+    return row_of(chosen.plan, {Site::data_gradient, stage, Phase::tail});
+  };
+  CHECK(of_stage(0).codec);
+  CHECK_FALSE(of_stage(1).codec);
+  CHECK(chosen.step < chosen.plain_step);
+}
+
+TEST_CASE("codecs of passes that take longer than they save are not taken") {
+  ParallelConfig mesh{.data = 2};
+  mesh.data_strategy = *data_strategy_named("zero2");
+  StepCosts slow = costs_of(1);
+  slow.codecs_take_compute = true;
+  for (const CandidateMessage& message : candidate_messages(read(kPolicy), job_of(mesh))) {
+    slow.codecs.push_back({.codec = message.codec,
+                           .shape = message.shape,
+                           .encode = Seconds{0.5},
+                           .decode = Seconds{0.5}});
+  }
+  const auto choose_by = [&](const StepCosts& costs) {
+    return choose_critical_path(read(kPolicy), job_of(mesh), costs, cluster_of(1e7), {}).plan;
+  };
+  REQUIRE_FALSE(slow.codecs.empty());
+  CHECK(choose_by(costs_of(1)).compresses_anything());
+  CHECK_FALSE(choose_by(slow).compresses_anything());
+}
+
+TEST_CASE("a step with codecs in passes is predicted as it was chosen") {
+  ParallelConfig mesh = kMesh;
+  mesh.data_strategy = *data_strategy_named("zero3");
+  const MeshJob job = job_of(mesh);
+  const CriticalPathPlan chosen =
+      choose_critical_path(read(kPolicy), job, costs_of(2), cluster_of(1e6), {});
+  REQUIRE(chosen.plan.compresses_any_of(Site::data_gradient));
+  const MeshLists lists(job);
+  schedule::CostModel costs = cost_model(
+      lists, costs_of(2), cluster_of(1e6), coded_transfers(lists, chosen.plan, costs_of(2)));
+  costs.compressed = class_costs(lists, chosen.plan, costs_of(2));
+  CHECK(schedule::make_timeline(lists.at(0).rank.executor.schedule, costs).step.value ==
+        Approx(chosen.step.value));
 }
 
 TEST_CASE("sums that the backward pass hides stay plain beside a compressed tail") {
@@ -343,7 +421,8 @@ TEST_CASE("the predicted step is that of the plan's costs, the same in a second 
   const MeshJob job = job_of(kMesh);
   schedule::CostModel costs = cost_model(job, costs_of(2), cluster_of(3e7));
   for (const ClassBytes& row : class_bytes(MeshLists(job), chosen.plan)) {
-    costs.compressed[row.members] = class_cost(row, codec_seconds_or_assumed(row, costs_of(2)));
+    costs.compressed[row.members] =
+        class_cost(row, codec_seconds_or_assumed(row.compressed, costs_of(2)));
   }
   const schedule::Schedule schedule = make_rank_plan(job, {}).executor.schedule;
   CHECK(schedule::make_timeline(schedule, costs).step.value == Approx(chosen.step.value));

@@ -83,14 +83,13 @@ TEST_CASE("a sum of frames decodes one of each rank, others as much as one") {
   const CodecSetting factors{.kind = CodecKind::low_rank, .rank = 2};
   const auto decoded = [](const DataStrategy& strategy, const CodecSetting& setting) {
     const std::vector<CodedMessage> messages = gradient_messages(strategy, setting);
-    const ClassBytes row{.members = {.phase = schedule::Phase::step}, .compressed = messages};
     StepCosts costs;
     for (const CodedMessage& message : messages) {
       CHECK(message.is_added);
       costs.codecs.push_back(
           {.codec = setting, .shape = message.shape, .encode = {1.0}, .decode = {1.0}});
     }
-    const std::optional<CodecSeconds> seconds = codec_seconds(row, costs);
+    const std::optional<CodecSeconds> seconds = codec_seconds(messages, costs);
     REQUIRE(seconds);
     return seconds->decode.value / seconds->encode.value;
   };

@@ -271,14 +271,20 @@ TEST_CASE("a plan that is edited and replayed counts, not the one that critical_
   CHECK(resumed_plans(compression_plans(job), document, job).plans == chosen);
 }
 
-TEST_CASE("a chosen plan does not go on where the data strategy takes its sums apart") {
+TEST_CASE("a chosen plan goes on where the data strategy leaves its codecs a choice") {
   const PlanJob job = job_of({"compress.policy=critical_path"});
   PlanHistory chosen = compression_plans(job);
   chosen.push_back({.from_step = 3, .plan = chosen.back().plan});
-  const schedule::Site site = GENERATE(schedule::Site::data_gradient, schedule::Site::embedding);
+  constexpr ErrorFeedback kOwed = ErrorFeedback::immediate;
+  const CodecSetting cast{.kind = CodecKind::cast, .error_feedback = kOwed};
+  const CodecSetting low_rank{.error_feedback = kOwed, .rank = 8, .factors = DType::bf16};
+  const auto [site, codec, goes_on] = GENERATE_COPY(table<schedule::Site, CodecSetting, bool>(
+      {{schedule::Site::data_gradient, cast, true},
+       {schedule::Site::data_gradient, low_rank, false},  // of no pass by default
+       {schedule::Site::embedding, cast, false}}));       // no codec sits on it in passes
   for (CompressionPlan::Class& row : chosen.back().plan.classes) {
     if (row.members.site == site) {
-      row.codec = CodecSetting{.kind = CodecKind::cast};
+      row.codec = codec;
     }
   }
   const std::string document = plan_document(chosen.back(), chosen, {});
@@ -288,7 +294,7 @@ TEST_CASE("a chosen plan does not go on where the data strategy takes its sums a
         {"compress.policy=critical_path", std::string("parallel.data_strategy=") + strategy});
     const PlanHistory anew = compression_plans(apart);
     REQUIRE(anew.front().plan.members() == chosen.front().plan.members());
-    CHECK(resumed_plans(anew, document, apart).plans == anew);
+    CHECK(resumed_plans(anew, document, apart).plans == (goes_on ? chosen : anew));
   }
 }
 
