@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/error.h"
 #include "core/file_io.h"
 #include "core/locked_file.h"
 #include "core/log.h"
@@ -28,10 +29,18 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kRedraw{500};
 
-// Two sweeps in one directory would run the same points twice.
+// Two sweeps in one directory would run the same points twice. Tables that no sweep has made stay
+// as they are: each leaves its lock's file.
 LockedFile claim_directory(const std::string& dir) {
   make_directories(dir);
   const std::string path = fmt::format("{}/sweep.lock", dir);
+  for (const char* name : {"results.csv", "results.json"}) {
+    const std::string table = fmt::format("{}/{}", dir, name);
+    if (!path_exists(path) && path_exists(table)) {
+      throw FileError(with_hint(fmt::format("{}: was not written by a sweep", table),
+                                "choose another \"dir\", or move this file away"));
+    }
+  }
   std::optional<LockedFile> lock = LockedFile::open(path);
   if (!lock) {
     throw FileError(fmt::format(
@@ -61,12 +70,28 @@ RunOutcome judge(const SweepPoint& point, const RunSummary& summary, const RunOu
               *wrong)};
 }
 
+// Takes what a run left that has ended so. One whose record cannot be read has failed, and says why
+// unless it has said so itself.
+void take_record(const SweepPoint& point, const RunOutcome& ended, SweepRow& row) {
+  row.outcome = ended;
+  try {
+    row.summary = summarize_run(point.config.run.dir);
+    row.outcome = judge(point, row.summary, ended);
+  } catch (const FileError& problem) {
+    row.summary = {};
+    if (ended.stands()) {
+      row.outcome = {.exit_code = static_cast<int>(ExitCode::file),
+                     .message = fmt::format(
+                         "{}; remove {} to train it again", problem.what(), point.config.run.dir)};
+    }
+  }
+}
+
 SweepRow read_row(const SweepPoint& point) {
   require_own_run(point);
-  SweepRow row{.run = point.name, .settings = point.settings, .outcome = read_outcome(point)};
-  if (row.outcome) {
-    row.summary = summarize_run(point.config.run.dir);
-    row.outcome = judge(point, row.summary, *row.outcome);
+  SweepRow row{.run = point.name, .settings = point.settings};
+  if (const std::optional<RunOutcome> ended = read_outcome(point)) {
+    take_record(point, *ended, row);
   }
   return row;
 }
@@ -118,13 +143,15 @@ bool run_row(const Sweep& sweep, std::size_t i, SweepProgress& progress, SweepRo
                     step - begin);
     }
   };
-  std::optional<RunOutcome> outcome = run_point(point, sweep.launch, show);
+  const Again again = row.outcome ? Again::yes : Again::no;
+  row.outcome.reset();
+  row.summary = {};
+  const std::optional<RunOutcome> outcome = run_point(point, sweep.launch, again, show);
   progress.hide();
   if (!outcome) {
     return false;
   }
-  row.summary = summarize_run(point.config.run.dir);
-  row.outcome = judge(point, row.summary, *outcome);
+  take_record(point, *outcome, row);
   progress.end_run(planned, std::max<std::int64_t>(0, row.summary.steps - begin));
   return true;
 }
@@ -204,6 +231,7 @@ class SweepRunner {
     for (const std::size_t i : due) {
       const Clock::time_point start = Clock::now();
       if (StopSignal::has_come() || !run_row(sweep_, i, progress, rows_[i])) {
+        write_results();  // a run that is tried again has not failed any more
         return stopped_by_signal();
       }
       write_results();

@@ -81,11 +81,10 @@ bool is_below(const std::string& directory) {
 
 void read_metrics_of(const std::string& sweep, SweepRun& run) {
   const std::string path = fmt::format("{}/{}/metrics.jsonl", sweep, run.directory);
-  if (!is_below(run.directory) || !path_exists(path)) {
-    return;
-  }
   try {
-    run.metrics = read_metrics(path);
+    if (is_below(run.directory) && path_exists(path)) {
+      run.metrics = read_metrics(path);
+    }
   } catch (const FileError& error) {
     run.message += fmt::format("{}{}", run.message.empty() ? "" : "; ", error.what());
   }
@@ -104,7 +103,7 @@ SweepRecord read_sweep_results(const std::string& directory) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_list = first != std::string::npos && text[first] == '[';
   // A reader takes objects.
-  const std::string document = is_list ? fmt::format("{{\"runs\":\n{}}}", text) : text;
+  const std::string document = is_list ? fmt::format("{{\"runs\":{}}}", text) : text;
   reading(path, [&] {
     JsonReader results = JsonReader::parse(document, path);
     if (!results.has("runs")) {
@@ -116,6 +115,12 @@ SweepRecord read_sweep_results(const std::string& directory) {
   });
   for (SweepRun& run : sweep.runs) {
     read_metrics_of(directory, run);
+    if (run.metrics.steps.empty()) {
+      continue;
+    }
+    if (++sweep.runs_with_steps > SweepRecord::kMostCurves) {
+      run.metrics = {.cut = run.metrics.cut};
+    }
   }
   return sweep;
 }

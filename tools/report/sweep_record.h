@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <utility>
@@ -19,13 +20,17 @@ struct SweepRun {
   std::vector<std::pair<std::string, std::string>> columns{};
   std::map<std::string, double> numbers{};  // of the columns
 
-  // Its metrics.jsonl, where there is one that can be read.
+  // Its metrics.jsonl, where there is one that can be read; of runs behind the first kMostCurves
+  // that have steps `cut` alone.
   Metrics metrics{};
 };
 
 struct SweepRecord {
+  static constexpr std::size_t kMostCurves = 8;
+
   std::string directory{};
   std::vector<SweepRun> runs{};
+  std::size_t runs_with_steps = 0;
 };
 
 // Whether the directory is one of a sweep: it has a results.json.

@@ -153,11 +153,10 @@ Html loss_curves(const SweepRecord& sweep) {
                   .caption = "Training loss, by number of the run",
                   .x_label = "step",
                   .y_label = "loss"};
-  std::size_t with_steps = 0;
+  static_assert(SweepRecord::kMostCurves <= kNumColours);
   for (std::size_t i = 0; i < sweep.runs.size(); ++i) {
     const std::vector<StepRecord>& steps = sweep.runs[i].metrics.steps;
-    with_steps += steps.empty() ? 0 : 1;
-    if (steps.empty() || chart.series.size() == kNumColours) {
+    if (steps.empty()) {
       continue;
     }
     Series& series = chart.series.emplace_back();
@@ -171,8 +170,9 @@ Html loss_curves(const SweepRecord& sweep) {
   if (chart.series.empty()) {
     return {};
   }
-  if (with_steps > chart.series.size()) {
-    chart.caption += fmt::format(" (the first {} of {})", chart.series.size(), with_steps);
+  if (sweep.runs_with_steps > chart.series.size()) {
+    chart.caption +=
+        fmt::format(" (the first {} of {})", chart.series.size(), sweep.runs_with_steps);
   }
   return line_chart(chart);
 }

@@ -37,6 +37,7 @@ sigset_t stop_signals() {
 }  // namespace
 
 ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) {
+  std::signal(SIGCHLD, SIG_DFL);  // ignored, as a parent may hand it on, children leave no status
   const pid_t parent = ::getpid();
   const sigset_t signals = stop_signals();
   sigset_t before;

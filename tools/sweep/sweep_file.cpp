@@ -57,8 +57,10 @@ SweepPoint make_point(const std::string& dir,
   document.set(fmt::format("run.dir={}", json_string(fmt::format("{}/{}", dir, point.name))));
   point.config = read_train_config(document);
   point.resolved = document.resolved();
-  static_cast<void>(
-      compression_plans(plan_job(point.config)));  // refuses what does not fit the layout
+  if (!point.config.parallel.chooses_strategy) {  // else once it is chosen
+    static_cast<void>(
+        compression_plans(plan_job(point.config)));  // refuses what does not fit the layout
+  }
   return point;
 }
 

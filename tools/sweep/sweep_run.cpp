@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/checkpoint/checkpoint_directory.h"
+#include "core/checkpoint/manifest.h"
 #include "core/file_errors.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
@@ -103,6 +104,17 @@ void clear_rehearsal(const SweepPoint& point) {
   }
 }
 
+// Where this program lies, from which it was started.
+std::string own_program() {
+  std::string path = link_target(kOwnBinary);
+  if (!path_exists(path)) {
+    throw FileError(
+        with_hint(fmt::format("{}: the program that runs this sweep is no longer there", path),
+                  "the same command, started anew, goes on with the one that is there now"));
+  }
+  return path;
+}
+
 std::vector<std::string> command_words(const SweepPoint& point,
                                        const std::vector<std::string>& launch,
                                        bool resume) {
@@ -116,8 +128,9 @@ std::vector<std::string> command_words(const SweepPoint& point,
     }
     words.push_back(std::move(word));
   }
-  // The link is the program even when its file has been replaced since.
-  words.push_back(launch.empty() ? kOwnBinary : link_target(kOwnBinary));
+  // The link is the program even when its file has been replaced since; a launcher has processes of
+  // its own, for which the link is none.
+  words.push_back(launch.empty() ? kOwnBinary : own_program());
   words.insert(words.end(), {"train", file_of(point, "config.json")});
   if (resume) {
     words.emplace_back("--resume");
@@ -159,6 +172,22 @@ bool is_logged(std::string_view line) {
       start.begin(), start.end(), kLogTime.begin(), kLogTime.end(), [](char a, char b) {
         return b == '0' ? a >= '0' && a <= '9' : a == b;
       });
+}
+
+// A rehearsal begins anew each time.
+bool resumes(const SweepPoint& point) {
+  return point.config.device != Device::rehearsal && holds_run(point);
+}
+
+// The step of another run's checkpoint with which this one begins; 0 where there is none, or none
+// that train would take.
+std::int64_t step_resumed_from(const SweepPoint& point) {
+  const std::string& checkpoint = point.config.checkpoint.resume_from;
+  try {
+    return checkpoint.empty() ? 0 : read_manifest(fmt::format("{}/manifest.json", checkpoint)).step;
+  } catch (const FileError&) {
+    return 0;
+  }
 }
 
 // Nothing where the run was asked to end before its last step.
@@ -217,11 +246,12 @@ void require_own_run(const SweepPoint& point) {
 std::int64_t saved_step(const SweepPoint& point) {
   const std::vector<StepDirectory> saved =
       list_checkpoints(RunDirectory(point.config.run.dir).checkpoints());
-  return saved.empty() ? 0 : saved.back().step;
+  return saved.empty() ? step_resumed_from(point) : saved.back().step;
 }
 
 std::optional<RunOutcome> run_point(const SweepPoint& point,
                                     const std::vector<std::string>& launch,
+                                    Again again,
                                     const std::function<void()>& look) {
   make_directories(point.config.run.dir);
   const std::string messages = file_of(point, "stderr.txt");
@@ -231,6 +261,13 @@ std::optional<RunOutcome> run_point(const SweepPoint& point,
   if (!out) {
     return std::nullopt;
   }
+  // Another command may have trained it, of this config or another, until the lock was free.
+  require_own_run(point);
+  if (const std::optional<RunOutcome> ended = read_outcome(point);
+      ended && ended->stands() && again == Again::no) {
+    return ended;
+  }
+  const std::vector<std::string> words = command_words(point, launch, resumes(point));
   const std::size_t before = file_bytes(messages);
   remove_tree(file_of(point, "outcome.json"));
   write_file_atomically(file_of(point, "config.json"), point.resolved);
@@ -238,7 +275,7 @@ std::optional<RunOutcome> run_point(const SweepPoint& point,
     clear_rehearsal(point);
   }
   // Open MPI passes SIGUSR1 on to its ranks and kills them on SIGTERM.
-  ChildProcess child({.words = command_words(point, launch, holds_run(point)),
+  ChildProcess child({.words = words,
                       .out = out->descriptor(),
                       .error = error->descriptor(),
                       .stop_signal = launch.empty() ? SIGTERM : SIGUSR1});

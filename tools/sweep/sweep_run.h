@@ -38,15 +38,24 @@ struct RunOutcome {
 // differs, or a run that no sweep began.
 void require_own_run(const SweepPoint& point);
 
-// The last step that the run has saved, from which it will go on; 0 where it begins anew.
+// The last step that the run has saved, from which it will go on, else that of the checkpoint with
+// which it begins; 0 where it begins anew.
 [[nodiscard]] std::int64_t saved_step(const SweepPoint& point);
 
+// Whether a run is trained though an outcome that stands is recorded, as of one whose record does
+// not agree with it.
+enum class Again { no, yes };
+
 // Runs the point to its end, from its newest checkpoint if it has one, and records the outcome. A
-// process that an earlier sweep left behind is waited for first. Calls `look` some times a second.
+// process that an earlier sweep left behind is waited for first, and where another command has
+// trained the point meanwhile its outcome is the result. Calls `look` some times a second. Throws
+// FileError where the directory has become another config's, or the program has been replaced and a
+// launcher cannot find it.
 // After a stop signal the run is asked to save and end, and unless it has come to its last step all
 // the same, nothing is recorded or returned.
 [[nodiscard]] std::optional<RunOutcome> run_point(const SweepPoint& point,
                                                   const std::vector<std::string>& launch,
+                                                  Again again,
                                                   const std::function<void()>& look);
 
 // The last error among what a run printed, whole but without its time; else the last line. Exposed

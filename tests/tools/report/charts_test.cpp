@@ -6,9 +6,12 @@
 #include <limits>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "tests/support/catch.h"
 #include "tools/report/charts/chart_frame.h"
 #include "tools/report/charts/line_chart.h"
+#include "tools/report/charts/page_style.h"
 #include "tools/report/charts/scatter_chart.h"
 #include "tools/report/charts/stacked_bars.h"
 #include "tools/report/charts/units.h"
@@ -108,6 +111,28 @@ TEST_CASE("a long series keeps its ends of value, and a short one every point") 
       all.begin(), all.end(), points.begin(), points.end(), [](const Point& a, const Point& b) {
         return a.x == b.x && a.y == b.y;
       }));
+}
+
+TEST_CASE("a step without a loss hides no spike of a long series, nor points between such steps") {
+  std::vector<Point> points;
+  for (int i = 0; i < 9000; ++i) {
+    points.push_back({static_cast<double>(i), i % 3 == 0 ? kNaN : 2.0});
+  }
+  points[4001].y = 40.0;
+  const std::vector<Point> kept = thinned(points, 3000);
+  REQUIRE(kept.size() <= 3000);
+  CHECK(std::ranges::any_of(kept, [](const Point& point) { return point.y == 40.0; }));
+  CHECK(std::ranges::any_of(kept, [](const Point& point) { return std::isnan(point.y); }));
+  const std::string drawn =
+      line_chart({.kind = "loss", .series = {{.name = "one", .points = points}}}).str();
+  CHECK_THAT(drawn, Contains("<circle"));
+}
+
+TEST_CASE("a page has a colour for every part of a step") {
+  for (int part = 0; part < 9; ++part) {
+    INFO(part);
+    CHECK_THAT(page_style().str(), Contains(fmt::format(".c{} {{ fill: var(--c{})", part, part)));
+  }
 }
 
 TEST_CASE("numbers are written for people") {

@@ -232,4 +232,18 @@ TEST_CASE("runs of a sweep are looked for below it only") {
   CHECK(sweep.runs[2].metrics.steps.empty());
 }
 
+TEST_CASE("of a large sweep the steps of as many runs are kept as are drawn") {
+  const TemporaryDirectory directory;
+  std::string rows;
+  for (int i = 0; i < 10; ++i) {
+    make_directories(directory.file(std::to_string(i)));
+    write_file_atomically(directory.file(std::to_string(i) + "/metrics.jsonl"), two_steps());
+    rows += fmt::format("{}{{\"run\": \"{}\"}}", i == 0 ? "" : ", ", i);
+  }
+  const SweepRecord sweep = sweep_of(directory, fmt::format("[{}]", rows));
+  CHECK(sweep.runs_with_steps == 10);
+  CHECK(sweep.runs[7].metrics.steps.size() == 2);
+  CHECK(sweep.runs[8].metrics.steps.empty());
+}
+
 }  // namespace slackline::report

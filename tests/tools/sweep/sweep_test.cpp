@@ -293,6 +293,89 @@ TEST_CASE("two sweeps in one directory are refused, and so is a run that no swee
   require_refusal(sweep.start("out2"), 3, "holds a run that no sweep began");
 }
 
+TEST_CASE("tables that no sweep has made stay as they are") {
+  const SmallSweep sweep;
+  sweep.write("out", {{"run.seed", {1}}});
+  std::filesystem::create_directory(sweep.path("out"));
+  for (const std::string name : {"results.csv", "results.json"}) {
+    const std::string path = sweep.path("out") + "/" + name;
+    write_file_atomically(path, "mine");
+    require_refusal(sweep.start("out"), 3, name + ": was not written by a sweep");
+    require_refusal(run_slackline({"sweep", sweep.file("out"), "--collect"}), 3, name);
+    REQUIRE(read_file(path) == "mine");
+    std::filesystem::remove(path);
+  }
+  sweep.finish("out");
+  sweep.finish("out");
+}
+
+TEST_CASE("a record that cannot be read is a failed row, and the others are trained") {
+  const SmallSweep sweep;
+  sweep.write("out", {{"run.seed", {1}}});
+  sweep.finish("out");
+  const std::string path = sweep.in_run("out", 0, "metrics.jsonl");
+  const std::string whole = read_file(path);
+  write_file_atomically(path, "no line\n" + whole);
+  sweep.write("out", {{"run.seed", {1, 2}}});
+  sweep.finish("out");
+  const Json rows = sweep.rows("out");
+  CHECK(rows[0]["status"] == "failed");
+  CHECK(rows[0]["exit_code"] == 3);
+  CHECK_THAT(rows[0]["message"].get<std::string>(), Contains(path) && Contains("remove"));
+  CHECK(rows[1]["status"] == "done");
+}
+
+TEST_CASE("a run that another command has trained meanwhile is looked at once more") {
+  const SmallSweep sweep;
+  sweep.write("same", {{"run.seed", {1}}});
+  sweep.finish("same");
+  const std::string name = sweep.rows("same")[0]["run"];
+  Json base = Json::parse(read_file(sweep.path("config.json")));
+  base["optimizer"]["lr"] = 0.5;
+  write_file_atomically(sweep.path("other_base.json"), base.dump());
+  sweep.write("other", {{"run.seed", {1}}}, {{"base", sweep.path("other_base.json")}});
+  sweep.finish("other");
+
+  const std::string made = GENERATE("same", "other");
+  INFO(made);
+  sweep.write("out", {{"run.seed", {1}}});
+  const std::string run = fmt::format("{}/{}", sweep.path("out"), name);
+  std::filesystem::create_directories(run);
+  auto lock = LockedFile::open(run + "/stderr.txt");
+  REQUIRE(lock);
+  RunningProcess process(SL_BINARY, {"sweep", sweep.file("out")});
+  while (!std::filesystem::exists(sweep.path("out") + "/results.json")) {
+    std::this_thread::sleep_for(kLookAgain);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(sweep.path(made) + "/" + name)) {
+    if (entry.path().filename() != "stderr.txt") {
+      std::filesystem::copy(entry.path(),
+                            run + "/" + entry.path().filename().string(),
+                            std::filesystem::copy_options::recursive |
+                                std::filesystem::copy_options::overwrite_existing);
+    }
+  }
+  lock.reset();
+  const ProcessResult result = process.wait();
+  if (made == "same") {
+    CHECK(result.exit_code == 0);
+    CHECK(sweep.rows("out")[0]["loss"] == sweep.rows("same")[0]["loss"]);
+    CHECK(read_file(run + "/stderr.txt").empty());  // nothing was trained again
+  } else {
+    require_refusal(result, 3, "holds a run of another config: optimizer.lr");
+  }
+}
+
+TEST_CASE("a sweep whose parent ignores its children's end sees that of its runs") {
+  const SmallSweep sweep;
+  sweep.write("out", {{"run.seed", {1}}});
+  RunningProcess process(
+      "/bin/sh",
+      {"-c", fmt::format("trap '' CHLD; exec '{}' sweep '{}'", SL_BINARY, sweep.file("out"))});
+  CHECK(process.wait().exit_code == 0);
+  CHECK(sweep.rows("out")[0]["status"] == "done");
+}
+
 TEST_CASE("points trained one by one, at the same time, make the tables of the whole sweep") {
   const SmallSweep sweep;
   const Json grid = {{"optimizer.lr", {0.01, 1e30}}, {"run.seed", {1, 2}}};

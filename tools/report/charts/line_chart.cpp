@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -61,7 +62,7 @@ Html drawn(const Series& series, const Frame& frame) {
   const auto end_run = [&] {
     if (!run.empty()) {
       all += polyline(run, frame, series.colour);
-      if (points.size() <= kMostMarks) {
+      if (points.size() <= kMostMarks || run.size() == 1) {  // a line of one point shows nothing
         all += marks(series, run, frame);
       }
     }
@@ -84,23 +85,26 @@ std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most) {
   if (points.size() <= most) {
     return points;
   }
-  const std::size_t parts = most / 2;
+  const std::size_t parts = most / 3;
   std::vector<Point> kept;
-  kept.reserve(2 * parts);
-  const auto before = [](const Point& a, const Point& b) {
-    return a.y < b.y || (std::isfinite(a.y) && std::isnan(b.y));
-  };
+  kept.reserve(3 * parts);
   for (std::size_t part = 0; part < parts; ++part) {
-    const auto begin = points.begin() + static_cast<std::ptrdiff_t>(part * points.size() / parts);
-    const auto end =
-        points.begin() + static_cast<std::ptrdiff_t>((part + 1) * points.size() / parts);
-    auto [first, second] = std::minmax_element(begin, end, before);
-    if (second < first) {
-      std::swap(first, second);
+    const std::size_t end = (part + 1) * points.size() / parts;
+    std::size_t gap = end;
+    std::size_t low = end;
+    std::size_t high = end;
+    for (std::size_t i = part * points.size() / parts; i < end; ++i) {
+      if (!std::isfinite(points[i].y)) {
+        gap = std::min(gap, i);
+        continue;
+      }
+      low = low == end || points[i].y < points[low].y ? i : low;
+      high = high == end || points[i].y > points[high].y ? i : high;
     }
-    kept.push_back(*first);
-    if (first != second) {
-      kept.push_back(*second);
+    for (const std::size_t i : std::set{gap, low, high}) {
+      if (i < end) {
+        kept.push_back(points[i]);
+      }
     }
   }
   return kept;

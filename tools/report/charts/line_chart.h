@@ -28,8 +28,9 @@ struct LineChart {
   std::vector<Series> series{};
 };
 
-// A polyline for every run of finite points, with marks where they are few. A long series keeps the
-// smallest and largest point of each of kMostPoints / 2 parts.
+// A polyline for every run of finite points, with marks where they are few or a run has one alone.
+// A long series keeps the smallest and largest finite point of each of kMostPoints / 3 parts, and
+// the first that is not finite.
 [[nodiscard]] Html line_chart(const LineChart& chart);
 
 inline constexpr std::size_t kMostPoints = 4000;

@@ -10,11 +10,11 @@ namespace {
 constexpr char kStyle[] = R"(<style>
 :root { --paper: #ffffff; --ink: #1b1f24; --soft: #57606a; --rule: #d0d7de; --remark: #fff3cd;
   --c0: #2f6fde; --c1: #e07b00; --c2: #1a9a6c; --c3: #a04bd0; --c4: #c2343f; --c5: #0e93a8;
-  --c6: #8d6e3a; --c7: #9aa3ad; --critical: #c4001d; }
+  --c6: #8d6e3a; --c7: #9aa3ad; --c8: #5f6b1f; --critical: #c4001d; }
 @media (prefers-color-scheme: dark) {
   :root { --paper: #12161b; --ink: #e3e8ee; --soft: #9aa6b2; --rule: #333c46; --remark: #463a10;
     --c0: #6ea3ff; --c1: #ffa845; --c2: #4cc99a; --c3: #c98cf0; --c4: #f07680; --c5: #4fc3d6;
-    --c6: #c9a76a; --c7: #77818c; --critical: #ff5c70; }
+    --c6: #c9a76a; --c7: #77818c; --c8: #b9c46a; --critical: #ff5c70; }
 }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
@@ -47,6 +47,7 @@ svg .lane { font-size: 10px; }
 .c2 { fill: var(--c2); stroke: var(--c2); } .c3 { fill: var(--c3); stroke: var(--c3); }
 .c4 { fill: var(--c4); stroke: var(--c4); } .c5 { fill: var(--c5); stroke: var(--c5); }
 .c6 { fill: var(--c6); stroke: var(--c6); } .c7 { fill: var(--c7); stroke: var(--c7); }
+.c8 { fill: var(--c8); stroke: var(--c8); }
 .line.c0, .line.c1, .line.c2, .line.c3, .line.c4, .line.c5, .line.c6, .line.c7 { fill: none; }
 .part, .mark, .point, .raw, .sent { stroke: none; }
 .bar.forward { fill: var(--c0); } .bar.backward { fill: var(--c2); } .bar.weight { fill: var(--c5); }
@@ -71,7 +72,7 @@ td.number { white-space: nowrap; }
 @media print {
   :root { --paper: #ffffff; --ink: #000000; --soft: #333333; --rule: #bbbbbb; --remark: #f3f3f3;
     --c0: #2f6fde; --c1: #e07b00; --c2: #1a9a6c; --c3: #a04bd0; --c4: #c2343f; --c5: #0e93a8;
-    --c6: #8d6e3a; --c7: #9aa3ad; --critical: #c4001d; }
+    --c6: #8d6e3a; --c7: #9aa3ad; --c8: #5f6b1f; --critical: #c4001d; }
   body { font-size: 10pt; }
   main { max-width: none; padding: 0; }
   .scroll, .gantt > .plot { overflow: visible; }
