@@ -43,6 +43,13 @@ void make_parent(const std::string& path) {
   }
 }
 
+// "sentencepiece", or with the path of a model behind a colon.
+bool names_sentencepiece(std::string_view tokenizer) {
+  constexpr std::string_view kType = SentencePieceTokenizer::kType;
+  return tokenizer.starts_with(kType) &&
+         (tokenizer.size() == kType.size() || tokenizer[kType.size()] == ':');
+}
+
 // A trained model goes where the option says ("sentencepiece:MODEL"), or beside the tokens.
 std::string trained_model_path(const PrepareOptions& options) {
   constexpr std::size_t kBegin = SentencePieceTokenizer::kType.size() + 1;
@@ -50,13 +57,17 @@ std::string trained_model_path(const PrepareOptions& options) {
                                            : options.out + ".model";
 }
 
-// Trains the model, writes it where the options say, and gives back its tokenizer.
-std::unique_ptr<Tokenizer> train_tokenizer(const PrepareOptions& options) {
-  constexpr std::string_view kType = SentencePieceTokenizer::kType;
+struct TrainedTokenizer {
+  std::unique_ptr<Tokenizer> tokenizer{};
+  std::unique_ptr<FileWriter> model{};  // written, and not there yet
+};
+
+// Trains the model and writes it where the options say, yet to be committed.
+TrainedTokenizer train_tokenizer(const PrepareOptions& options) {
   if (options.special_tokens == SpecialTokens::recognized) {
     throw ConfigError("--special-tokens: not with --train-sentencepiece, which has none");
   }
-  if (!options.tokenizer.starts_with(kType)) {
+  if (!names_sentencepiece(options.tokenizer)) {
     throw ConfigError(fmt::format(
         "--train-sentencepiece: needs --tokenizer sentencepiece or sentencepiece:MODEL; "
         "got --tokenizer {}",
@@ -72,24 +83,31 @@ std::unique_ptr<Tokenizer> train_tokenizer(const PrepareOptions& options) {
   }
   const std::string path = trained_model_path(options);
   make_parent(path);
+  auto writer = std::make_unique<FileWriter>(path);
   const std::string model = train_sentencepiece(options.inputs, options.train_sentencepiece);
-  write_file_atomically(path, model);
-  return std::make_unique<SentencePieceTokenizer>(model, path);
+  writer->write(model);
+  return {.tokenizer = std::make_unique<SentencePieceTokenizer>(model, path),
+          .model = std::move(writer)};
 }
 
-// No input may be one of the files that are written.
-void require_inputs_stay(const PrepareOptions& options) {
+// No input may be one of the files that are written, or bear the name under which they grow; nor
+// may anything but a file have their names.
+void require_names_are_free(const PrepareOptions& options) {
   std::vector<std::string> outputs = {
       options.out + ".bin", options.out + ".idx", tokenizer_path(options.out)};
   if (options.train_sentencepiece > 0) {
     outputs.push_back(trained_model_path(options));
   }
-  for (const std::string& input : options.inputs) {
-    for (const std::string& output : outputs) {
-      if (is_same_file(input, output)) {
+  for (const std::string& output : outputs) {
+    for (const std::string& input : options.inputs) {
+      if (is_same_file(input, output) || is_same_file(input, output + ".partial")) {
         throw ConfigError(fmt::format(
             "--out: {} would overwrite the input {}; choose another prefix", output, input));
       }
+    }
+    if (path_exists(output) && !is_regular_file(output)) {
+      throw FileError(
+          fmt::format("{}: is no file, and stays as it is; choose another --out", output));
     }
   }
 }
@@ -124,12 +142,15 @@ class Encoder {
 PrepareSummary prepare(const PrepareOptions& options,
                        const std::function<void(const PrepareProgress&)>& progress) {
   require_valid(options);
-  require_inputs_stay(options);
+  require_names_are_free(options);
   make_parent(options.out);
-  const std::unique_ptr<Tokenizer> tokenizer =
-      options.train_sentencepiece > 0
-          ? train_tokenizer(options)
-          : tokenizer_from_option(options.tokenizer, options.special_tokens);
+  TrainedTokenizer trained;
+  if (options.train_sentencepiece > 0) {
+    trained = train_tokenizer(options);
+  } else {
+    trained.tokenizer = tokenizer_from_option(options.tokenizer, options.special_tokens);
+  }
+  const std::unique_ptr<Tokenizer>& tokenizer = trained.tokenizer;
   MegatronWriter writer(options.out, tokenizer->vocabulary_size());
   FileWriter tokenizer_writer(tokenizer_path(options.out));
   tokenizer_writer.write(tokenizer_to_json(*tokenizer));
@@ -159,6 +180,9 @@ PrepareSummary prepare(const PrepareOptions& options,
   summary.sequences = writer.num_sequences();
   summary.tokens = writer.num_tokens();
   tokenizer_writer.sync();
+  if (trained.model) {
+    trained.model->commit();
+  }
   writer.commit_tokens();
   tokenizer_writer.commit();
   writer.commit_index();

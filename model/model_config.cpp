@@ -21,7 +21,8 @@ int size(JsonReader& section, std::string_view key, std::int64_t most = kMaxMode
   return static_cast<int>(section.integer(key, {.min = 1, .max = most}));
 }
 
-// Patterns are tried on every name, and each '*' but the first tries a name's ends anew.
+// Patterns are tried on every name, and each '*' but the first tries a name's ends anew. A bracket
+// may take a whole pattern to end.
 void require_short_work(const JsonReader& section, const ModelConfig& config) {
   constexpr double kMostTrials = 1e8;  // a second or two
   constexpr double kNameLength = 40.0;
@@ -29,12 +30,14 @@ void require_short_work(const JsonReader& section, const ModelConfig& config) {
   double trials = 0.0;
   for (const std::string& pattern : config.trainable) {
     const auto stars = static_cast<double>(std::ranges::count(pattern, '*'));
-    trials += kNamesOfLayer * config.layers * std::pow(kNameLength, std::max(0.0, stars - 1.0));
+    const double length = 1.0 + static_cast<double>(pattern.size()) / kNameLength;
+    trials +=
+        kNamesOfLayer * config.layers * length * std::pow(kNameLength, std::max(0.0, stars - 1.0));
   }
   if (trials > kMostTrials) {
     section.fail("trainable",
-                 fmt::format("{} patterns with so many '*' take too long to find among the names "
-                             "of {} layers; use fewer",
+                 fmt::format("{} patterns that are so long or have so many '*' take too long to "
+                             "find among the names of {} layers; use fewer",
                              config.trainable.size(),
                              config.layers));
   }
@@ -82,7 +85,7 @@ ModelConfig read_model_config(JsonReader section) {
                              config.heads));
   }
   config.dropout = static_cast<float>(
-      section.number("dropout", {.default_value = 0.0, .min = 0.0, .max = 0.99}));
+      section.number("dropout", {.default_value = 0.0, .min = 0.0, .max = kMostDropout}));
   config.tie_embeddings = section.boolean("tie_embeddings", true);
   config.recompute = static_cast<Recompute>(section.choice("recompute", kRecompute, 0));
   read_trainable(section, config);

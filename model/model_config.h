@@ -14,6 +14,7 @@ enum class Recompute { none, block };
 // that a list of all parameters fits any machine.
 inline constexpr std::int64_t kMaxModelSize = std::int64_t{1} << 24U;
 inline constexpr std::int64_t kMaxLayers = std::int64_t{1} << 16U;
+inline constexpr double kMostDropout = 0.99;
 
 // The "model" section of the config: GPT-2 as Radford et al. (2019) published it, at any size.
 struct ModelConfig {

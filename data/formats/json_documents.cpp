@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/strict_json.h"
 #include "data/formats/documents.h"
 #include "data/formats/input_file.h"
 #include "data/tokenizers/utf8.h"
@@ -41,13 +42,13 @@ class JsonDocuments final : public DocumentReader {
       refuse("not JSON: NUL byte");
     }
     try {
-      const nlohmann::json line = nlohmann::json::parse(line_);
+      const nlohmann::ordered_json line = parse_strict_json(line_);
       const auto text = line.is_object() ? line.find("text") : line.end();
       if (!line.is_object() || text == line.end() || !text->is_string()) {
         refuse("a JSON object with a string 'text' is expected on every line");
       }
       return text->get<std::string>();
-    } catch (const nlohmann::json::exception& error) {
+    } catch (const JsonSyntaxError& error) {
       refuse(fmt::format("not JSON: {}", error.what()));
     }
   }

@@ -166,7 +166,7 @@ std::unique_ptr<Tokenizer> read_tokenizer(const Json& json, const std::string& s
                                 source,
                                 kFormat,
                                 kVersion,
-                                format,
+                                shown_value(format),
                                 version));
   }
   const auto type = json.at("type").get<std::string>();
@@ -180,8 +180,8 @@ std::unique_ptr<Tokenizer> read_tokenizer(const Json& json, const std::string& s
   if (type == ByteLevelTokenizer::kGpt2Type || type == ByteLevelTokenizer::kType) {
     return read_byte_level(json, source);
   }
-  throw FileError(
-      fmt::format("{}: the types are byte, sentencepiece, gpt2 and hf; got '{}'", source, type));
+  throw FileError(fmt::format(
+      "{}: the types are byte, sentencepiece, gpt2 and hf; got '{}'", source, shown_value(type)));
 }
 
 std::vector<std::string> tokens_by_id(const std::string& path) {
@@ -192,14 +192,17 @@ std::vector<std::string> tokens_by_id(const std::string& path) {
       throw FileError(fmt::format("{}: an id is an integer from 0 to {}; '{}' has {}",
                                   path,
                                   kMaxVocabulary - 1,
-                                  token,
-                                  id.dump()));
+                                  shown_value(token),
+                                  shown_value(id.dump())));
     }
     const auto place = id.get<std::size_t>();
     tokens.resize(std::max(tokens.size(), place + 1));
     if (!tokens[place].empty()) {
-      throw FileError(
-          fmt::format("{}: '{}' and '{}' have the same id {}", path, tokens[place], token, place));
+      throw FileError(fmt::format("{}: '{}' and '{}' have the same id {}",
+                                  path,
+                                  shown_value(tokens[place]),
+                                  shown_value(token),
+                                  place));
     }
     tokens[place] = token;
   }
@@ -226,7 +229,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
           fmt::format("{}: line {}: two tokens with a space between them are expected, got '{}'",
                       path,
                       number,
-                      line));
+                      shown_value(line)));
     }
     merges.emplace_back(line.substr(0, space), line.substr(space + 1));
   }

@@ -133,6 +133,7 @@ TEST_CASE("what is wrong with an input is said with its place, and nothing is le
   refuses("h.json", "[\n", "line 1: not JSON");
   refuses("i.jsonl", "{\"text\": \"\\ud800\"}\n", "line 1: not JSON");
   refuses("j.jsonl", "\n\n", "no text");
+  refuses("l.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n", "line 1: not JSON");
   refuses("k.jsonl",
           std::string("{\"text\": \"a\"}\0{\"text\": \"b\"}\n", 28),
           "line 1: not JSON: NUL byte");
@@ -197,6 +198,42 @@ TEST_CASE("an input that has the name of an output stays") {
                                .train_sentencepiece = 300}),
                       Catch::StartsWith("--out: "));
   REQUIRE_NOTHROW(prepare({.inputs = {out + ".model"}, .tokenizer = "byte", .out = out}));
+}
+
+TEST_CASE("what bears an output's name and is none stays, and so does an input that grows there") {
+  const TemporaryDirectory directory;
+  const std::string out = directory.file("set");
+  write(directory.file("text.txt"), "text");
+  std::filesystem::create_directories(out + ".idx/kept");
+  REQUIRE_THROWS_AS(prepare({.inputs = {directory.file("text.txt")}, .out = out}), FileError);
+  REQUIRE(std::filesystem::exists(out + ".idx/kept"));
+  std::filesystem::remove_all(out + ".idx");
+  write(out + ".bin.partial", "text");
+  REQUIRE_THROWS_WITH(prepare({.inputs = {out + ".bin.partial"}, .out = out}),
+                      Catch::Contains("would overwrite"));
+  REQUIRE(read_file(out + ".bin.partial") == "text");
+}
+
+TEST_CASE("a SentencePiece model is replaced when all else is there, and under no other name") {
+  const TemporaryDirectory directory;
+  const std::string model = directory.file("my.model");
+  write(directory.file("text.txt"), long_text(1'000'000));
+  write(model, "an older one");
+  const auto train = [&](const std::string& tokenizer, const std::vector<std::string>& inputs) {
+    prepare({.inputs = inputs,
+             .tokenizer = tokenizer,
+             .out = directory.file("set"),
+             .train_sentencepiece = 340});
+  };
+  const std::string text = directory.file("text.txt");
+  REQUIRE_THROWS_WITH(train("sentencepiece/" + model, {text}),
+                      Catch::StartsWith("--train-sentencepiece"));
+  std::filesystem::create_directories(directory.file("set.bin"));
+  REQUIRE_THROWS_AS(train("sentencepiece:" + model, {text}), FileError);
+  std::filesystem::remove_all(directory.file("set.bin"));
+  const FileSizeLimit full_disk(400'000);  // more than the model takes, less than the tokens do
+  REQUIRE_THROWS_AS(train("sentencepiece:" + model, {text}), FileError);
+  REQUIRE(read_file(model) == "an older one");
 }
 
 TEST_CASE("a SentencePiece model is trained, written where asked, and used") {

@@ -51,10 +51,17 @@ ConvertedTensors rounded_to_bf16(const std::vector<NamedTensor>& tensors) {
 void refuse_occupied(const std::string& directory) {
   for (const char* name : {"config.json",
                            "model.safetensors",
+                           "model.safetensors.index.json",
+                           "pytorch_model.bin",
+                           "pytorch_model.bin.index.json",
+                           "generation_config.json",
                            "vocab.json",
                            "merges.txt",
                            "tokenizer.json",
+                           "tokenizer.model",
                            "tokenizer_config.json",
+                           "added_tokens.json",
+                           "special_tokens_map.json",
                            "manifest.json"}) {
     if (path_exists(directory + "/" + name)) {
       throw FileError(directory + ": holds a model, a tokenizer or a checkpoint already (" + name +

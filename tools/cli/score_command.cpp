@@ -87,16 +87,18 @@ void score(const ScoreCommandOptions& options) {
   const Workers workers(default_num_threads(), Device::cpu);
   const InferenceModel model = load_inference_model(options.checkpoint, workers);
   check_compression_option(options.compression, options.checkpoint, model);
-  ProgressLine line("scoring", tasks.size());
-  const TaskScores scores =
-      score_tasks(model,
-                  tasks,
-                  options.tasks,
-                  {.workers = workers,
-                   .filter = options.compression == "on" ? model.activation_codecs.get() : nullptr,
-                   .progress = [&](std::int64_t done, std::int64_t /*total*/) {
-                     line.update(static_cast<std::uint64_t>(done));
-                   }});
+  const TaskScores scores = [&] {
+    ProgressLine line("scoring", tasks.size());  // gone before results are printed
+    return score_tasks(
+        model,
+        tasks,
+        options.tasks,
+        {.workers = workers,
+         .filter = options.compression == "on" ? model.activation_codecs.get() : nullptr,
+         .progress = [&](std::int64_t done, std::int64_t /*total*/) {
+           line.update(static_cast<std::uint64_t>(done));
+         }});
+  }();
   options.json ? print_json(json(scores) + "\n") : print(scores);
 }
 

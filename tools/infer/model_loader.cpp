@@ -145,6 +145,9 @@ InferenceModel load_inference_model(const std::string& checkpoint_directory,
                        .stored_tokenizer = stored_tokenizer(checkpoint)};
   model.tokenizer = checkpoint_tokenizer(checkpoint, model.config);
   require_model(checkpoint, model.config);
+  for (const ParameterSpec& spec : parameter_table(model.config)) {
+    checkpoint.require_pieces("weights/" + spec.name);  // before there is room for what it claims
+  }
   model.parameters = std::make_unique<Parameters>(
       model.config, Parameters::Options{.gradients = Gradients::none, .device = workers.device});
   Stream stream({.device = workers.device, .num_threads = workers.num_threads});

@@ -66,9 +66,20 @@ class TaskScorer {
     ++share.tasks;
   }
 
+  // What is wrong with a text is wrong with the file.
+  [[nodiscard]] FollowedText text_of(const Task& task,
+                                     const std::string& choice,
+                                     const std::string& where) const {
+    try {
+      return followed_text(model_, task.context, choice, where);
+    } catch (const ConfigError& problem) {
+      throw FileError(problem.what());
+    }
+  }
+
   Likelihood likelihood(const Task& task, const std::string& choice) {
     const std::string where = fmt::format("{}: line {}", path_, task.line);
-    FollowedText text = followed_text(model_, task.context, choice, where);
+    FollowedText text = text_of(task, choice, where);
     if (text.after.empty()) {
       throw FileError(fmt::format("{}: '{}' adds no token to its context, so it has no likelihood",
                                   where,
@@ -108,7 +119,8 @@ class TaskScorer {
 
   void add_token(TokenId token, const std::string& where, Likelihood& sum) const {
     const std::span<const float> logits = decoder_.logits();
-    const float most = *std::ranges::max_element(logits);
+    const auto first = std::ranges::max_element(logits);  // of equals, as greedy decoding takes it
+    const float most = *first;
     double exponentials = 0.0;
     for (const float logit : logits) {
       exponentials += std::exp(static_cast<double>(logit) - most);
@@ -119,7 +131,7 @@ class TaskScorer {
       throw NonFiniteError(where + ": the model's logits are not finite");
     }
     sum.log_probability += log_probability;
-    sum.is_greedy = sum.is_greedy && own == most;
+    sum.is_greedy = sum.is_greedy && token == first - logits.begin();
     ++sum.tokens;
   }
 

@@ -41,9 +41,9 @@ struct ScoreOptions {
 };
 
 // Scores tasks of the file `path`, which starts messages. Computes in fp32. Of a context that is
-// too long for the model with what follows it the last tokens count. Throws ConfigError for text
-// that the model's tokens cannot say, FileError for what follows and is longer than the model's
-// context, and NonFiniteError where logits are not finite.
+// too long for the model with what follows it the last tokens count. Throws FileError for text that
+// the model's tokens cannot say, and for what follows and is longer than the model's context, and
+// NonFiniteError where logits are not finite.
 [[nodiscard]] TaskScores score_tasks(const InferenceModel& model,
                                      const std::vector<Task>& tasks,
                                      const std::string& path,

@@ -26,7 +26,9 @@ std::string TextStream::add(TokenId token) {
   if (!is_certain(text)) {
     return "";
   }
-  begin_ = shown_;
+  if (text.find_first_not_of(' ') != std::string::npos) {
+    begin_ = shown_;  // SentencePiece leaves out spaces that a text begins with
+  }
   shown_ = tokens_.size();
   return text;
 }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/strict_json.h"
 
 namespace slackline {
@@ -73,8 +74,11 @@ class ConfigFile {
 
   [[noreturn]] void fail(const char* key, std::string_view rule) const {
     const auto found = json_.find(key);
-    throw FileError(fmt::format(
-        "{}: {} {}; got {}", source_, key, rule, found == json_.end() ? "nothing" : found->dump()));
+    throw FileError(fmt::format("{}: {} {}; got {}",
+                                source_,
+                                key,
+                                rule,
+                                found == json_.end() ? "nothing" : shown_value(found->dump())));
   }
 
  private:
@@ -110,8 +114,8 @@ float read_dropout(const ConfigFile& file) {
                             dropout));
     }
   }
-  if (!(dropout >= 0.0 && dropout < 1.0)) {
-    file.fail("resid_pdrop", "must be at least 0 and below 1");
+  if (!(dropout >= 0.0 && dropout <= kMostDropout)) {
+    file.fail("resid_pdrop", fmt::format("must be 0 to {}", kMostDropout));
   }
   return static_cast<float>(dropout);
 }

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/error.h"
 #include "core/file_io.h"
+#include "core/shown_text.h"
+#include "core/strict_json.h"
 
 namespace slackline {
 
@@ -74,7 +77,54 @@ std::string tokenizer_json(const ByteLevelVocabulary& vocabulary) {
   return document.dump(2) + "\n";
 }
 
+// Nothing where there is no such file.
+Json read_object(const std::string& path) {
+  if (!path_exists(path)) {
+    return Json::object();
+  }
+  try {
+    Json json = parse_strict_json(read_file(path));
+    if (!json.is_object()) {
+      throw FileError(fmt::format("{}: must be a JSON object", path));
+    }
+    return json;
+  } catch (const JsonSyntaxError& error) {
+    throw FileError(fmt::format("{}: not JSON: {}", path, error.what()));
+  }
+}
+
+void require_end_of_text(const std::string& path, const std::string& token) {
+  if (token != ByteLevelVocabulary::kGpt2EndOfText) {
+    throw FileError(with_hint(
+        fmt::format("{}: names the token {}, of which vocab.json and merges.txt say nothing",
+                    path,
+                    shown_value(token)),
+        "save the tokenizer as tokenizer.json, as fast tokenizers are"));
+  }
+}
+
 }  // namespace
+
+void require_no_other_tokens(const std::string& directory) {
+  const std::string added = directory + "/added_tokens.json";
+  const Json tokens = read_object(added);
+  for (const auto& entry : tokens.items()) {
+    require_end_of_text(added, entry.key());
+  }
+  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {
+    const std::string path = fmt::format("{}/{}", directory, name);
+    const Json json = read_object(path);
+    const auto found = json.find("eos_token");
+    if (found == json.end()) {
+      continue;
+    }
+    const Json end =
+        found->is_object() && found->contains("content") ? found->at("content") : *found;
+    if (end.is_string()) {
+      require_end_of_text(path, end.get<std::string>());
+    }
+  }
+}
 
 void write_gpt2_tokenizer(const std::string& directory, const ByteLevelVocabulary& vocabulary) {
   // Text put together, since the library's ordered objects search a key before they add it.

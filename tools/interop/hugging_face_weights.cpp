@@ -45,8 +45,8 @@ std::set<std::string> files_of_index(const std::string& path) {
   }
   for (const std::string& name : names) {
     if (!is_file_name(name)) {
-      throw FileError(
-          fmt::format("{}: a shard must be a file beside the index; got {}", path, name));
+      throw FileError(fmt::format(
+          "{}: a shard must be a file beside the index; got {}", path, shown_value(name)));
     }
   }
   return names;

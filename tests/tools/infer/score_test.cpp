@@ -197,6 +197,35 @@ TEST_CASE("a target is hit where greedy decoding gives all of it") {
   CHECK(Json::parse(result.out)["targets"]["hits"] == 0.5);
 }
 
+TEST_CASE("of tokens with equal logits the first is what greedy decoding gives") {
+  const TemporaryDirectory directory;
+  const ModelConfig config = small_model(40);
+  Parameters parameters = random_parameters(config, 1);
+  const std::span<float> table = parameters.at("wte.weight").weight.span<float>();
+  std::fill(table.begin(), table.end(), 0.0F);
+  write_small_checkpoint(directory.file("ids"), config, parameters);
+  const auto hits_of = [&](const std::string& target) {
+    write_file_atomically(directory.file("tasks"),
+                          Json({{"context", "3"}, {"target", target}}).dump() + "\n");
+    const ProcessResult result = run_slackline({"score",
+                                                "--checkpoint",
+                                                directory.file("ids"),
+                                                "--tasks",
+                                                directory.file("tasks"),
+                                                "--json"});
+    INFO(result.error);
+    REQUIRE(result.exit_code == 0);
+    return Json::parse(result.out)["targets"]["hits"].get<double>();
+  };
+  CHECK(hits_of("0 0") == 1.0);
+  CHECK(hits_of("0 1") == 0.0);
+  write_file_atomically(directory.file("tasks"),
+                        Json({{"context", "three"}, {"target", "1"}}).dump() + "\n");
+  CHECK(run_slackline(
+            {"score", "--checkpoint", directory.file("ids"), "--tasks", directory.file("tasks")})
+            .exit_code == 3);
+}
+
 TEST_CASE("lines that are no task are refused with path, line and rule") {
   const ScoredModel model;
   const auto refused = [&](const std::string& lines, const std::string& rule) {

@@ -61,6 +61,18 @@ TEST_CASE("the pieces of a SentencePiece text join to the text of all its tokens
     INFO(text);
     CHECK(joined(pieces(&tokenizer, tokens)) == tokenizer.decode(tokens));
   }
+  // No text is encoded so, but a model may make it.
+  std::vector<TokenId> tokens = tokenizer.encode("the cat");
+  const std::string before = tokenizer.decode(tokens);
+  tokens.push_back(0);
+  while (tokenizer.decode(tokens) != before + " ") {
+    ++tokens.back();
+    REQUIRE(tokens.back() < tokenizer.vocabulary_size());
+  }
+  tokens.push_back(tokens.back());
+  const std::vector<TokenId> more = tokenizer.encode("and the dog");
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  CHECK(joined(pieces(&tokenizer, tokens)) == tokenizer.decode(tokens));
 }
 
 }  // namespace slackline

@@ -279,6 +279,26 @@ TEST_CASE("files that cannot be imported are refused by name with nothing writte
     write_file_atomically(hf + "/model.safetensors", bytes.substr(0, bytes.size() - 100));
     message = "model.safetensors: ";
   }
+  SECTION("tokens that vocab.json and merges.txt do not have") {
+    write_file_atomically(hf + "/vocab.json", "{}");
+    write_file_atomically(hf + "/merges.txt", "");
+    write_file_atomically(hf + "/added_tokens.json", R"({"<|endoftext|>": 0, "<|end|>": 1})");
+    message = "added_tokens.json: names the token <|end|>";
+  }
+  SECTION("another end of a text") {
+    write_file_atomically(hf + "/vocab.json", "{}");
+    write_file_atomically(hf + "/merges.txt", "");
+    write_file_atomically(hf + "/tokenizer_config.json", R"({"eos_token": {"content": "</s>"}})");
+    message = "tokenizer_config.json: names the token </s>";
+  }
+  SECTION("a dropout that no model here has") {
+    nlohmann::json config = nlohmann::json::parse(read_file(hf + "/config.json"));
+    for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
+      config[key] = 0.995;
+    }
+    write_file_atomically(hf + "/config.json", config.dump());
+    message = "resid_pdrop must be 0 to 0.99; got 0.995";
+  }
   SECTION("half a tokenizer") {
     write_file_atomically(hf + "/vocab.json", "{}");
     message = "merges.txt: cannot";
