@@ -113,7 +113,21 @@ GuardConfig read_guard(JsonReader& compress, CompressionPolicy policy) {
   return guard;
 }
 
+// Candidates alone are a choice, which these policies do not make.
+void require_codecs(const JsonReader& section, const CompressConfig& config) {
+  for (const auto& entry : config.candidates) {
+    if (!config.sites.contains(entry.first)) {
+      section.fail(entry.first,
+                   "has candidates, of which critical_path alone chooses; give it a codec, or "
+                   "leave it out");
+    }
+  }
+}
+
 void check_policy(const JsonReader& section, const CompressConfig& config) {
+  if (config.policy == CompressionPolicy::all || config.policy == CompressionPolicy::optimus_cc) {
+    require_codecs(section, config);
+  }
   switch (config.policy) {
     case CompressionPolicy::none:
     case CompressionPolicy::optimus_cc:
@@ -204,10 +218,6 @@ CompressConfig read_compress_config(JsonReader section) {
     JsonReader gather = section.section(kGatherSite);
     config.sites.emplace(kGatherSite, read_gather_setting(gather));
     gather.finish();
-    if (config.policy == CompressionPolicy::critical_path) {
-      section.fail(kGatherSite,
-                   "critical_path does not choose for weights; use policy \"all\" or \"list\"");
-    }
   }
   if (section.has(kRoundSite)) {
     JsonReader round = section.section(kRoundSite);

@@ -440,6 +440,12 @@ void JsonReader::fail(std::string_view key, std::string_view rule) const {
                   used == nullptr ? "it is absent" : "got " + show(*used) + " (the default)"));
 }
 
+void JsonReader::leave_open(std::string_view key) {
+  if (node_->find(key) == nullptr) {
+    std::erase_if(node_->results, [&](const auto& entry) { return entry.first == key; });
+  }
+}
+
 std::string JsonReader::resolved() const {
   constexpr int kIndent = 2;
   return node_->document->nodes.front().resolved().dump(kIndent) + "\n";

@@ -100,6 +100,11 @@ class JsonReader {
   // Nested sections are finished by whoever reads them.
   void finish() const;
 
+  // Leaves a key that the document does not have out of resolved(), too: what it is gets decided
+  // later, and a document that is read once more shall leave that open. To be called once it is
+  // read.
+  void leave_open(std::string_view key);
+
   // "optimizer.lr" for a key of this section.
   [[nodiscard]] std::string path(std::string_view key) const;
 

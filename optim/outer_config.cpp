@@ -1,8 +1,10 @@
 #include "optim/outer_config.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -143,7 +145,9 @@ double largest_stable_rate(const OuterConfig& config) {
 
 OuterConfig read_outer_config(JsonReader section) {
   const auto given = static_cast<OuterMethod>(section.choice("method", kMethods, 0));
-  if (given == OuterMethod::none && section.keys().size() <= 1) {
+  const std::vector<std::string> keys = section.keys();
+  if (given == OuterMethod::none &&
+      std::ranges::all_of(keys, [](const std::string& key) { return key == "method"; })) {
     section.finish();
     return {};
   }

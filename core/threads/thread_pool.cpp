@@ -4,8 +4,12 @@
 #include <cstdlib>
 #include <sched.h>
 #include <string>
+#include <system_error>
+
+#include <fmt/format.h>
 
 #include "core/check.h"
+#include "core/error.h"
 #include "core/threads/single_threaded_libraries.h"
 
 #if defined(__x86_64__)
@@ -59,12 +63,22 @@ ThreadPool::ThreadPool(int num_threads) {
   SL_CHECK(num_threads >= 1, "a pool of " + std::to_string(num_threads) + " threads");
   make_libraries_single_threaded();
   workers_.reserve(static_cast<std::size_t>(num_threads - 1));
-  for (int thread = 1; thread < num_threads; ++thread) {
-    workers_.emplace_back([this, thread] { worker_loop(thread); });
+  try {
+    for (int thread = 1; thread < num_threads; ++thread) {
+      workers_.emplace_back([this, thread] { worker_loop(thread); });
+    }
+  } catch (const std::system_error& problem) {
+    stop();
+    throw DeviceError(fmt::format(
+        "cannot start {} threads: {}; OMP_NUM_THREADS says how many", num_threads, problem.what()));
   }
 }
 
 ThreadPool::~ThreadPool() {
+  stop();
+}
+
+void ThreadPool::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

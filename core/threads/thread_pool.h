@@ -21,7 +21,7 @@ namespace slackline {
 // One loop at a time: a loop inside a task is a bug. Owned and used by one thread.
 class ThreadPool {
  public:
-  // REQUIRES: num_threads >= 1.
+  // Throws DeviceError where the system does not start as many. REQUIRES: num_threads >= 1.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -45,6 +45,7 @@ class ThreadPool {
  private:
   using Call = void (*)(const void* context, std::size_t task, int thread);
 
+  void stop();
   void run(std::size_t num_tasks, Call call, const void* context);
   void work(int thread);
   void worker_loop(int thread);

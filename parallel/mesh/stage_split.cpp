@@ -50,6 +50,9 @@ std::vector<int> even_out(std::vector<int> counts, const Work& work) {
   for (bool moved = true; moved;) {
     moved = false;
     for (std::size_t from = counts.size(); from-- > 0;) {
+      if (counts[from] == 1) {
+        continue;
+      }
       const auto least = [&] {
         std::size_t best = 0;
         for (std::size_t stage = 1; stage < counts.size(); ++stage) {
@@ -57,7 +60,7 @@ std::vector<int> even_out(std::vector<int> counts, const Work& work) {
         }
         return best;
       }();
-      if (counts[from] > 1 && cost(least) + work.layer < cost(from)) {
+      if (cost(least) + work.layer < cost(from)) {
         --counts[from];
         ++counts[least];
         moved = true;

@@ -383,13 +383,19 @@ TEST_CASE("weights take codecs that leave nothing out, with scales of a row") {
   CHECK(unlike(of_gather(R"("codec": "quantize", "bits": 8, "units": "moments")"),
                "parameter_gather.units",
                "values") == "");
-  CHECK(unlike(of_gather(R"("codec": "cast")", "critical_path"),
-               "parameter_gather",
-               "does not choose for weights") == "");
   CHECK(of_gather(R"("codec": "cast")") == "accepted");
+  CHECK(of_gather(R"("codec": "cast")", "critical_path") == "accepted");
 }
 
 TEST_CASE("a policy without what it needs is refused") {
+  for (const std::string policy : {"all", "optimus_cc", "critical_path"}) {
+    const std::string said = refusal(R"({"policy": ")" + policy +
+                                     R"(", "pipeline_backward": {"candidates": [{"codec": "cast"}]},
+                                     "data_gradient": {"codec": "cast"}})");
+    CHECK((said == "accepted") == (policy == "critical_path"));
+    CHECK(
+        (policy == "critical_path" || unlike(said, "pipeline_backward", "give it a codec") == ""));
+  }
   CHECK(unlike(refusal(R"({"policy": "some"})"), "policy", "optimus_cc") == "");
   CHECK(unlike(refusal(R"({"policy": "all"})"), "policy", "compress.data_gradient.codec") == "");
   CHECK(unlike(refusal(R"({"policy": "list"})"), "policy", "compress.classes") == "");

@@ -284,6 +284,17 @@ TEST_CASE("the resolved document holds defaults in reading order and reads back 
   REQUIRE(read_run(again) == resolved);
 }
 
+TEST_CASE("a key that is left open is resolved where the document has it alone") {
+  for (const bool given : {true, false}) {
+    JsonReader root = parse(given ? R"({"a": 3})" : "{}");
+    CHECK(root.integer("a", {.default_value = 1}) == (given ? 3 : 1));
+    CHECK(root.integer("b", {.default_value = 2}) == 2);
+    root.leave_open("a");
+    root.finish();
+    CHECK(root.resolved() == (given ? "{\n  \"a\": 3,\n  \"b\": 2\n}\n" : "{\n  \"b\": 2\n}\n"));
+  }
+}
+
 TEST_CASE("known keys are all that was asked for, list elements once") {
   JsonReader root = parse(kRunWithTwoFiles);
   static_cast<void>(read_run(root));

@@ -380,8 +380,10 @@ ExitCode train(const TrainOptions& options) {
     require_one_process(options.ranks);
     require_world_fits(job.config.parallel, options.ranks);
   }
-  static_cast<void>(
-      compression_plans(plan_job(job.config)));  // refuses what does not fit the layout
+  if (!job.config.parallel.chooses_strategy) {  // else once it is chosen
+    static_cast<void>(
+        compression_plans(plan_job(job.config)));  // refuses what does not fit the layout
+  }
   if (options.validate) {
     if (options.print_config) {
       print_json(job.resolved + "\n");

@@ -51,6 +51,22 @@ RunConfig read_run_config(JsonReader section) {
   return run;
 }
 
+// The largest number up to `most` that divides `number`.
+std::int64_t largest_divisor(std::int64_t number, std::int64_t most) {
+  std::int64_t largest = 1;
+  for (std::int64_t small = 1; small * small <= number; ++small) {
+    for (const std::int64_t divisor : {small, number / small}) {
+      if (number % small == 0 && divisor <= most) {
+        largest = std::max(largest, divisor);
+      }
+    }
+  }
+  return largest;
+}
+
+// Passes of a step over all stages: a schedule lists each.
+constexpr std::int64_t kMostPasses = std::int64_t{1} << 20U;
+
 // A micro-batch is a data rank's whole share of the global batch unless given. Where it is yet to
 // be chosen it is the smallest, which fits if any does.
 BatchConfig read_batch_config(JsonReader section, const ParallelConfig& parallel) {
@@ -67,17 +83,26 @@ BatchConfig read_batch_config(JsonReader section, const ParallelConfig& parallel
   const bool is_chosen = parallel.chooses_strategy && !batch.micro_given;
   batch.micro = section.integer(
       "micro", {.default_value = is_chosen ? 1 : share, .min = 1, .max = batch.global});
+  if (is_chosen) {
+    section.leave_open("micro");
+  }
   if (share % batch.micro != 0) {
-    std::int64_t nearest = std::min(batch.micro, share);
-    while (share % nearest != 0) {
-      --nearest;
-    }
+    const std::int64_t nearest = largest_divisor(share, batch.micro);
     section.fail(
         "micro",
         parallel.data == 1
             ? fmt::format("must divide batch.global = {}; nearest is {}", batch.global, nearest)
             : fmt::format(
                   "must divide batch.global / parallel.data = {}; nearest is {}", share, nearest));
+  }
+  const std::int64_t stages = parallel.num_virtual_stages();
+  if (share / batch.micro > kMostPasses / stages) {
+    section.fail("micro",
+                 fmt::format("makes {} micro-batches of {} stages each; micro-batches times stages "
+                             "must be at most {}",
+                             share / batch.micro,
+                             stages,
+                             kMostPasses));
   }
   section.finish();
   return batch;
@@ -145,33 +170,16 @@ void check_coded_sums(const JsonReader& section, const TrainConfig& config) {
            std::ranges::any_of(compress.classes,
                                [&](const ListedClasses& row) { return row.site == site; });
   };
-  const auto refuse = [&](const std::string& site, std::string_view rest) {
-    section.fail(site,
-                 fmt::format(R"(is not built for the sums of parallel.data_strategy "{}"; {})",
-                             name_of(strategy),
-                             rest));
-  };
   if (is_set("embedding") && !strategy.codes_table(parallel.pipeline)) {
-    refuse("embedding", R"(use "zero1", or leave the table plain)");
-  }
-  if (parallel.data == 1) {
-    return;
-  }
-  const bool has_choice =
-      parallel.group == 0 ? strategy.gradients != Extent::global : !parallel.sums_in_passes();
-  if (compress.policy != CompressionPolicy::critical_path || has_choice) {
-    return;
-  }
-  for (const std::string site : {"data_gradient", "embedding"}) {
-    if (is_set(site)) {
-      refuse(site, R"(of which critical_path does not choose; use policy "all" or "list")");
-    }
+    section.fail("embedding",
+                 fmt::format(R"(is not built for the sums of parallel.data_strategy "{}"; use )"
+                             R"("zero1", or leave the table plain)",
+                             name_of(strategy)));
   }
 }
 
 // Whether each of so many fragments of the model has something to send.
-bool fragments_are_full(const ModelConfig& model, int count) {
-  const std::vector<ParameterSpec> table = parameter_table(model);
+bool fragments_are_full(const std::vector<ParameterSpec>& table, int count) {
   const std::vector<int> fragments = fragments_of(table, count);
   std::set<int> full;
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -186,9 +194,11 @@ void check_fragments(const JsonReader& section, const TrainConfig& config) {
   if (!config.outer.has_fragments()) {
     return;
   }
-  int fitting = config.outer.fragments;
+  const std::vector<ParameterSpec> table = parameter_table(config.model);
+  const auto trained = std::ranges::count_if(table, &ParameterSpec::trained);
+  int fitting = static_cast<int>(std::min<std::int64_t>(config.outer.fragments, trained));
   while (fitting > 1 &&
-         (*config.outer.period % fitting != 0 || !fragments_are_full(config.model, fitting))) {
+         (*config.outer.period % fitting != 0 || !fragments_are_full(table, fitting))) {
     --fitting;
   }
   if (fitting != config.outer.fragments) {
@@ -261,8 +271,9 @@ TrainConfig read_train_config(JsonReader document) {
   }
   config.precision = document.choice("precision", kPrecisions, 0) == 0 ? DType::f32 : DType::bf16;
   config.model = read_model_config(document.section("model"));
-  config.data = read_data_config(document.section("data"),
-                                 config.run.eval_every > 0 ? kSplitForEvaluation : kWholeFiles);
+  JsonReader data = document.section("data");
+  config.data =
+      read_data_config(data, config.run.eval_every > 0 ? kSplitForEvaluation : kWholeFiles);
   config.parallel = read_parallel_config(document.section("parallel"), config.model);
   if (config.run.cuda_graphs && config.parallel.data_strategy.shares_passes()) {
     run.fail("cuda_graphs",
@@ -273,7 +284,8 @@ TrainConfig read_train_config(JsonReader document) {
   config.batch = read_batch_config(document.section("batch"), config.parallel);
   check_batch_fits(
       config.parallel, config.model, {.global = config.batch.global, .micro = config.batch.micro});
-  config.optimizer = read_optimizer_config(document.section("optimizer"));
+  JsonReader optimizer = document.section("optimizer");
+  config.optimizer = read_optimizer_config(optimizer);
   const JsonReader outer = document.section("outer");
   config.outer = read_outer_config(outer);
   config.parallel.groups_apart = config.outer.is_on();
@@ -284,6 +296,10 @@ TrainConfig read_train_config(JsonReader document) {
     compress.fail("outer", "the run has no rounds: outer.method is not set; remove it");
   }
   config.checkpoint = read_checkpoint_config(document.section("checkpoint"));
+  if (!config.checkpoint.resume_from.empty()) {  // whose settings hold where this is silent
+    optimizer.leave_open("decay_embeddings");
+    data.leave_open("split");
+  }
   const JsonReader network = document.section("network");
   config.network = read_network_config(network);
   if (config.outer.is_on()) {

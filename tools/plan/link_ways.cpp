@@ -73,7 +73,8 @@ LinkWay apart(const PlanJob& job, const Scene& scene) {
   const RoundKind kind = round_kind(job.outer, codec);
   const OuterRound round = outer_round(job.mesh, job.num_workers, kind, *scene.links, scene.costs);
   const schedule::Seconds step = predicted_step(lists, *scene.costs, *scene.links);
-  const std::int64_t period = chosen_period(round.seconds->value, step.value, 1);
+  const std::int64_t period =
+      step.value > 0.0 ? chosen_period(round.seconds->value, step.value, 1) : 1;
   return {
       .name = "outer rounds",
       .setting = fmt::format("co2, period {}{}", period, codec ? ", " + short_text(*codec) : ""),

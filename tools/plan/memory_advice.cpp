@@ -1,10 +1,13 @@
 #include "tools/plan/memory_advice.h"
 
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "core/error.h"
 #include "core/tensor/memory_table.h"
+#include "parallel/schedule/schedule_traits.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/memory_plan.h"
 
@@ -24,7 +27,8 @@ std::vector<Change> changes_of_one_key(const PlanJob& job) {
     changes.push_back({assignment, job});
     change(changes.back().job.mesh);
   };
-  if (job.mesh.model.recompute == Recompute::none) {
+  const bool splits = schedule::traits_of(job.mesh.parallel.schedule).splits_backward;
+  if (job.mesh.model.recompute == Recompute::none && !splits) {
     add(" --set model.recompute=block",
         [](MeshJob& changed) { changed.model.recompute = Recompute::block; });
   }
@@ -36,6 +40,16 @@ std::vector<Change> changes_of_one_key(const PlanJob& job) {
     add(" --set precision=bf16", [](MeshJob& changed) { changed.precision = DType::bf16; });
   }
   return changes;
+}
+
+// Nothing where a codec of the config does not fit the job.
+std::optional<std::size_t> bytes_of(const PlanJob& job, const MeshPlace& place, int num_threads) {
+  try {
+    return total_bytes(memory_plan(job, place, compression_plans(job), num_threads),
+                       job.mesh.device);
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -57,13 +71,11 @@ std::string memory_advice(const PlanJob& job,
       if (is_smaller) {
         tried.assignments += fmt::format(" --set batch.micro={}", micro);
       }
-      const std::size_t bytes =
-          total_bytes(memory_plan(tried.job, place, compression_plans(tried.job), num_threads),
-                      job.mesh.device);
-      if (bytes <= limit) {
+      const std::optional<std::size_t> bytes = bytes_of(tried.job, place, num_threads);
+      if (bytes && *bytes <= limit) {
         return fmt::format("hint: with{} it would hold {} of {}",
                            tried.assignments,
-                           size_text(bytes),
+                           size_text(*bytes),
                            size_text(limit));
       }
     }

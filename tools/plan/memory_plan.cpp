@@ -184,7 +184,11 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   if (pieces.outer > 0) {
     items.insert(items.end() - 4, {"outer anchor, momentum and what travels (fp32)", pieces.outer});
   }
-  if (compression.total() > 0) {
+  // Places of the pipeline have the same rows, whatever is coded at each.
+  const bool codes = of_rounds || std::ranges::any_of(plans, [](const PlanFromStep& plan) {
+                       return plan.plan.compresses_anything();
+                     });
+  if (codes) {
     items.insert(
         items.end() - 4,
         {{"compression (state)", compression.state + kept},
@@ -230,7 +234,8 @@ std::size_t largest_memory(const PlanJob& job, const PlanHistory& plans) {
   std::size_t most = 0;
   for (int stage = 0; stage < job.mesh.parallel.pipeline; ++stage) {
     for (int data = 0; data < job.mesh.parallel.data; ++data) {
-      const MeshPlace place{.data = data, .pipeline = stage};
+      const MeshPlace place{
+          .tensor = job.mesh.parallel.tensor - 1, .data = data, .pipeline = stage};
       most = std::max(most, total_bytes(memory_plan(job, place, plans, 1), job.mesh.device));
     }
   }

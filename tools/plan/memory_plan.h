@@ -32,7 +32,7 @@ void reserve_device_memory(const std::vector<MemoryItem>& plan);
 [[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device);
 
 // The bytes of the rank that needs most, with one thread. Data ranks differ by what they save, and
-// by their shares; the first tensor rank has the largest share of the vocabulary.
+// by their shares; the last tensor rank has the largest share of the vocabulary.
 [[nodiscard]] std::size_t largest_memory(const PlanJob& job, const PlanHistory& plans);
 
 // What the least of a cluster's devices has; 0: not known.

@@ -241,6 +241,9 @@ Timeline make_timeline(const Schedule& schedule, const CostModel& costs) {
 }
 
 double bubble_share(const Timeline& timeline) {
+  if (timeline.step == Seconds{}) {
+    return 0.0;
+  }
   double share = 0.0;
   for (const RankTimes& times : timeline.ranks) {
     share += times.bubble / timeline.step;

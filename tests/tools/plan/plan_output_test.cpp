@@ -12,8 +12,10 @@
 #include "tests/support/run_process.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/plan/planned_job.h"
+#include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/decided_groups.h"
+#include "tools/plan/memory_advice.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/plan_text.h"
 
@@ -247,6 +249,45 @@ TEST_CASE("the text of a plan is golden but for its memory") {
     CHECK_THAT(text.substr(memory),
                Contains(std::to_string(total_bytes(plan.memory[place], Device::cpu))));
   }
+}
+
+TEST_CASE("places have the same rows of memory, whichever of them codes") {
+  for (const std::string stage : {"0", "1"}) {
+    const PlanJob job = planned_job(
+        {"parallel.pipeline=2",
+         "parallel.data=2",
+         R"(compress={"policy": "list", "classes": [{"site": "data_gradient", "stage": )" + stage +
+             R"(, "codec": {"codec": "quantize", "bits": 8}}]})"});
+    const StepPlan plan = make_step_plan(job, std::nullopt, two_nodes(), compression_plans(job));
+    REQUIRE(plan.memory.size() == 2);
+    REQUIRE(plan.memory[0].size() == plan.memory[1].size());
+    const std::size_t coding = stage == "0" ? 0 : 1;
+    for (std::size_t item = 0; item < plan.memory[0].size(); ++item) {
+      const std::string& name = plan.memory[0][item].name;
+      CHECK(name == plan.memory[1][item].name);
+      if (name.starts_with("compression (m")) {
+        CHECK(plan.memory[coding][item].bytes > 0);
+        CHECK(plan.memory[1 - coding][item].bytes == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("what is tried on a run that is out of memory fits its config") {
+  const std::string moments = R"(compress={"policy": "all", "data_gradient":
+      {"codec": "quantize", "bits": 4, "units": "moments", "error_feedback": "immediate"}})";
+  CHECK_THAT(memory_advice(planned_job({"parallel.data=2", moments}), {}, 1, 1),
+             Contains("no smaller micro-batch"));
+  const PlanJob split = planned_job(
+      {"parallel.pipeline=2", "parallel.schedule=zb_h1", "batch.micro=1", "precision=bf16"});
+  CHECK_THAT(memory_advice(split, {}, 1, std::size_t{1} << 40U), !Contains("recompute"));
+}
+
+TEST_CASE("a plan of passes that take no time is JSON") {
+  StepCosts costs;
+  costs.ops = {{.kind = CostKind::forward}, {.kind = CostKind::backward}};
+  const StepPlan plan = make_step_plan(planned_job({}), costs, {});
+  CHECK(nlohmann::json::accept(plan_json(plan)));
 }
 
 TEST_CASE("the schedule of many micro-batches is cut, and says so") {

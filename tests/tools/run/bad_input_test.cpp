@@ -69,6 +69,17 @@ TEST_CASE("compression that the layout or a plan cannot have is refused, by --va
   REQUIRE_FALSE(std::filesystem::exists(run.run_dir() + "/checkpoints"));
 }
 
+TEST_CASE("codecs of weights that passes gather wait for the strategy that is chosen") {
+  const TrainingRun run;
+  const ProcessResult result =
+      run.train({"parallel.data=2",
+                 "parallel.data_strategy=auto",
+                 R"(compress={"policy": "all", "parameter_gather": {"codec": "cast"}})"},
+                {"--validate"});
+  INFO(result.error);
+  CHECK(result.exit_code == 0);
+}
+
 TEST_CASE("what train refuses without looking at data is refused by --validate too") {
   const TrainingRun run;
   for (const std::vector<std::string>& options : {{}, std::vector<std::string>{"--validate"}}) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/comm/text_exchange.h"
+#include "core/log.h"
 #include "tools/run/measure/cost_recorder.h"
 
 namespace slackline {
@@ -99,7 +100,15 @@ TraceRecorder::TraceRecorder(const TrainConfig& config,
       ends_left_(config.outer.is_on() ? kTracedEnds : 0),
       world_(groups.world),
       writes_(groups.is_first_rank()),
-      directory_(&directory) {}
+      directory_(&directory) {
+  if (traces_ && writes_ && config.run.steps - first_ + 1 < kTracedSteps) {
+    log_warning(fmt::format(
+        "trace: needs {} steps behind the first one of a process, and run.steps leaves {}; no "
+        "trace.json is written",
+        kTracedSteps,
+        std::max<std::int64_t>(0, config.run.steps - first_ + 1)));
+  }
+}
 
 void TraceRecorder::add(const AccountedStep& step) {
   const std::int64_t traced = step.record.step - first_;
