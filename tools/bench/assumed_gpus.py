@@ -12,16 +12,17 @@ def flops_of_layer(model):
 
 
 def seconds_of_ops(model, gpus):
-    """Seconds of one token in each part."""
+    """Seconds of one token in each part; a layer whose activations are recomputed passes forward once more."""
     flops = gpus * A100_FLOPS
     width = model["hidden"]
     layer = flops_of_layer(model) / flops
+    again = layer if model.get("recompute", "none") == "block" else 0.0
     return {
         "embedding_forward": 2 * width / flops,
         "embedding_backward": 2 * width / flops,
         "layer_forward": layer,
-        "layer_backward": 2 * layer,
-        "layer_backward_input": layer,
+        "layer_backward": 2 * layer + again,
+        "layer_backward_input": layer + again,
         "layer_backward_weight": layer,
         "head_forward": 2 * width / flops,
         "head_backward": 6 * width * model["vocab"] / flops,

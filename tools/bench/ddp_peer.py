@@ -9,6 +9,7 @@ usage: tools/bench/ddp_peer.py SHAPE.json-text OUT    (rank 0 writes the median 
 """
 
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -23,6 +24,16 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 ADDRESS = "10.0.0.1"  # of the first node
+
+
+def initialize(model, layers):
+    """GPT-2's initial distribution, which is ours."""
+    for name, weight in model.named_parameters():
+        if weight.dim() > 1:
+            scaled = name.endswith(("out.weight", "down.weight"))
+            nn.init.normal_(weight, std=0.02 / math.sqrt(2 * layers) if scaled else 0.02)
+        elif name.endswith("bias"):
+            nn.init.zeros_(weight)
 
 
 class Block(nn.Module):
@@ -72,7 +83,9 @@ def main():
     dist.init_process_group(
         "gloo", init_method=f"tcp://{ADDRESS}:29500", rank=rank, world_size=size
     )
-    model = DistributedDataParallel(Gpt(shape))
+    model = Gpt(shape)
+    initialize(model, shape["layers"])
+    model = DistributedDataParallel(model)
     if shape["rank"] > 0:
         state = PowerSGDState(
             process_group=None, matrix_approximation_rank=shape["rank"], start_powerSGD_iter=2

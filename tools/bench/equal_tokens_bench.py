@@ -126,11 +126,12 @@ def main():
     parser.add_argument("--speeds", nargs="+", choices=SPEEDS, default=list(SPEEDS))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    kept = KeptResults(arguments.out)
+    kept = KeptResults(arguments.out, arguments.corpus, steps=arguments.steps)
     if not arguments.table:
         require_binary()
         measure(Workplace(), arguments.corpus.resolve(), kept, arguments)
     print_table(kept, arguments)
+    kept.print_commits()
 
 
 if __name__ == "__main__":

@@ -22,20 +22,10 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ddp_peer import Gpt
+from ddp_peer import Gpt, initialize
 
 HEAD, SEQUENCE = 64, 1024  # as cuda_bench's attention
 COMPILED_WHOLE = 12  # layers; of more, each block is compiled by itself, which takes a fraction of the time
-
-
-def initialize(model, layers):
-    """GPT-2's initial distribution."""
-    for name, weight in model.named_parameters():
-        if weight.dim() > 1:
-            scaled = name.endswith(("out.weight", "down.weight"))
-            nn.init.normal_(weight, std=0.02 / math.sqrt(2 * layers) if scaled else 0.02)
-        elif name.endswith("bias"):
-            nn.init.zeros_(weight)
 
 
 def compiled(shape):

@@ -12,12 +12,11 @@ usage: tools/bench/guard_bounds_bench.py CORPUS OUT [--steps N] [--seeds N] [--r
        CORPUS: directory with train.bin and valid.bin      --table: print what is in OUT, run nothing
 """
 
-import json
 import pathlib
 import statistics
 import sys
 
-from runs import Workplace, parser_of_kept, percent, print_header, print_row, require_binary
+from runs import KeptResults, Workplace, parser_of_kept, percent, print_header, print_row, require_binary
 
 MODEL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
 GLOBAL_BATCH = 32
@@ -103,16 +102,11 @@ def measure(place, corpus, name, seed, steps):
     return {"loss": loss, "shares": shares(run.steps, ROWS[name][1])}
 
 
-def result_path(out, name, seed):
-    return out / ("".join(letter if letter.isalnum() else "-" for letter in f"{name} {seed}") + ".json")
-
-
-def print_table(out, seeds):
-    plain = {seed: json.loads(result_path(out, PLAIN, seed).read_text())["loss"] for seed in seeds}
+def print_table(kept, seeds):
+    plain = {seed: kept.read(PLAIN, seed)["loss"] for seed in seeds}
     print_header("row", *(f"seed {seed}" for seed in seeds), "above plain", "share: median", "largest")
     for name in ROWS:
-        paths = {seed: result_path(out, name, seed) for seed in seeds}
-        found = {seed: json.loads(path.read_text()) for seed, path in paths.items() if path.exists()}
+        found = {seed: kept.read(name, seed) for seed in seeds if kept.has(name, seed)}
         if not found:
             continue
         losses = [f"{found[seed]['loss']:.4f}" if seed in found else "-" for seed in seeds]
@@ -130,16 +124,17 @@ def main():
     arguments = parser.parse_args()
     seeds = [FIRST_SEED + i for i in range(arguments.seeds)]
     arguments.out.mkdir(parents=True, exist_ok=True)
+    kept = KeptResults(arguments.out, arguments.corpus, steps=arguments.steps)
     if not arguments.table:
         require_binary()
         place = Workplace()
         for seed in seeds:
             for name in dict.fromkeys([PLAIN, *arguments.rows]):
-                path = result_path(arguments.out, name, seed)
-                if not path.exists():
-                    path.write_text(json.dumps(measure(place, arguments.corpus.resolve(), name, seed, arguments.steps)))
+                if not kept.has(name, seed):
+                    kept.write(measure(place, arguments.corpus.resolve(), name, seed, arguments.steps), name, seed)
                     print(f"{name}, seed {seed}: done", file=sys.stderr, flush=True)
-    print_table(arguments.out, [seed for seed in seeds if result_path(arguments.out, PLAIN, seed).exists()])
+    print_table(kept, [seed for seed in seeds if kept.has(PLAIN, seed)])
+    kept.print_commits()
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import subprocess
 import sys
 
 from assumed_gpus import cost_file
-from runs import BINARY, REPOSITORY, KeptResults, Workplace, print_header, print_row, require_binary
+from runs import BINARY, REPOSITORY, KeptResults, Workplace, cores_awake, print_header, print_row, require_binary
 
 FIRST_SEED = 1234
 RANKS = 4
@@ -106,7 +106,7 @@ class Bench:
         self._corpus = corpus.resolve()
         self._out = out
         self._steps = steps
-        self._kept = KeptResults(out)
+        self._kept = KeptResults(out, corpus)
 
     def run(self, name, seed):
         if self._kept.has(name, self._steps, seed):
@@ -169,11 +169,15 @@ SCALED = {
 PERIODS = (12, 48)
 
 
+def model_of(shape):
+    return {**shape, "recompute": "block" if shape["hidden"] > 1024 else "none"}
+
+
 def planned(place, shape, gpus, cluster, strategy, delay):
     return {
         "run": {"dir": "unused", "steps": 1},
         "precision": "bf16",
-        "model": {**shape, "recompute": "block" if shape["hidden"] > 1024 else "none"},
+        "model": model_of(shape),
         "data": {"train": [{"path": str(place.path / "corpus")}], "split": [1, 0, 0]},
         "batch": {"global": SEQUENCES * gpus, "micro": 1 if shape["hidden"] > 1024 else SEQUENCES},
         "parallel": {"data": gpus, "group": GPUS, "data_strategy": strategy},
@@ -197,7 +201,7 @@ def step_seconds(plan, costs, delay, period):
 def print_scale(place):
     print_header("model", "link", "method", "period", *(f"{gpus} GPUs, tokens/s" for gpus in SCALES), "ratio")
     for name, shape in SHAPES.items():
-        costs = cost_file(shape, [])
+        costs = cost_file(model_of(shape), [])
         path = place.write("costs.json", costs)
         for cluster in CLUSTERS:
             for method, (strategy, delay) in SCALED.items():
@@ -251,7 +255,8 @@ def main():
         require_binary()
         place = Workplace()
         place.prepare_letters("corpus", 1 << 16)
-        modes[sys.argv[1]](place)
+        with cores_awake():
+            modes[sys.argv[1]](place)
         return
     parser = argparse.ArgumentParser(usage=__doc__[__doc__.index("usage: ") + len("usage: ") :])
     parser.add_argument("corpus", type=pathlib.Path)

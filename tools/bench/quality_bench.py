@@ -126,7 +126,7 @@ class Bench:
         self._corpus = corpus.resolve()
         self._out = out
         self._steps = steps
-        self._kept = KeptResults(out)
+        self._kept = KeptResults(out, corpus, steps=steps)
 
     def run_slow(self, name, seed, row):
         links = self._out / "slow_link.json"

@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import resource
+import signal
 import statistics
 import struct
 import subprocess
@@ -16,6 +17,9 @@ import tempfile
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BINARY = REPOSITORY / "build/cpu/slackline"
+
+# A bench that is asked to end leaves no process behind that would disturb the next one.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def require_binary():
@@ -50,11 +54,28 @@ def parser_of_kept(description):
     return parser
 
 
-class KeptResults:
-    """Results of finished runs, a JSON file each, by names: a bench may be stopped, called again, and go on."""
+def commit():
+    """What the tree is, with a + where it has changes."""
+    git = ["git", "-C", str(REPOSITORY)]
+    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    changes = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False)
+    return head.stdout.strip() + ("+" if changes.stdout else "")
 
-    def __init__(self, directory):
+
+class KeptResults:
+    """Results of finished runs, a JSON file each, by names: a bench may be stopped, called again, and go on. The
+    directory knows by which arguments and on what corpus it was made, and each result of which commit it is: those
+    of others are not taken for these."""
+
+    def __init__(self, directory, corpus, **arguments):
         self.directory = directory
+        tokens = corpus / "train.bin"
+        made = {**arguments, "corpus_bytes": tokens.stat().st_size if tokens.exists() else None}
+        stamp = directory / "made_with"
+        if not stamp.exists():
+            stamp.write_text(json.dumps(made))
+        elif (stored := json.loads(stamp.read_text())) != made:
+            sys.exit(f"{directory}: holds results of other arguments, {stored}; give another OUT than for {made}")
 
     def path(self, *names):
         text = "-".join(str(name) for name in names)
@@ -65,12 +86,16 @@ class KeptResults:
 
     def read(self, *names):
         """None where there is none."""
-        return json.loads(self.path(*names).read_text()) if self.has(*names) else None
+        return json.loads(self.path(*names).read_text())["result"] if self.has(*names) else None
+
+    def print_commits(self):
+        stored = {json.loads(path.read_text())["commit"] for path in self.directory.glob("*.json")}
+        print(f"\ncommits: {', '.join(sorted(stored))}", flush=True)
 
     def write(self, result, *names):
         path = self.path(*names)
         temporary = path.with_suffix(".part")
-        temporary.write_text(json.dumps(result))
+        temporary.write_text(json.dumps({"commit": commit(), "result": result}))
         os.replace(temporary, path)
 
 
@@ -125,9 +150,12 @@ class Workplace:
         """A corpus of one document, whose tokens come as often as words do: the r-th one with a weight of 1 / r."""
         weights = itertools.accumulate(1 / (rank + 1) for rank in range(vocab))
         tokens = random.Random(1).choices(range(vocab), cum_weights=list(weights), k=count)
-        (self.path / f"{name}.bin").write_bytes(struct.pack(f"<{count}H", *tokens))
-        # One sequence of unsigned 16-bit tokens, as data/formats/megatron_format.h has it.
-        index = b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 8, 1, 2, count, 0, 0, 1)
+        self.write_tokens(name, struct.pack(f"<{count}H", *tokens))
+
+    def write_tokens(self, name, tokens):
+        """A data set of one sequence of unsigned 16-bit tokens, given as bytes (data/formats/megatron_format.h)."""
+        (self.path / f"{name}.bin").write_bytes(tokens)
+        index = b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 8, 1, 2, len(tokens) // 2, 0, 0, 1)
         (self.path / f"{name}.idx").write_bytes(index)
 
     def launch(self, command):

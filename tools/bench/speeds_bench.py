@@ -126,8 +126,9 @@ def config(place, corpus, layout, link, compress, steps):
 
 
 def distinct(classes):
-    """Settings that make different plans of these classes, by name: what a layout does not send makes none."""
-    plans = {}
+    """Settings that make different plans of these classes, by name, plain among them: what a layout does not send
+    makes none."""
+    plans = {"plain": [{**one, "codec": None} for one in classes]}
     for name, sites in FIXED.items():
         plan = [{**one, "codec": sites.get(one["site"])} for one in classes]
         if plan not in plans.values():
@@ -155,8 +156,7 @@ def choose_by_plan(place, corpus, layout, link, costs):
 
 
 def compare(place, corpus, layout, link, chosen, rounds, costs=None):
-    plain = [{**one, "codec": None} for one in chosen["classes"]]
-    plans = {"plain": plain, **distinct(chosen["classes"]), "chosen": chosen["classes"]}
+    plans = {**distinct(chosen["classes"]), "chosen": chosen["classes"]}
     job = config(place, corpus, layout, link, {}, 0)
     if costs is not None:
         job |= {"device": "rehearsal", "rehearsal": {"costs": place.write("known-costs.json", costs)}}
@@ -204,7 +204,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    kept = KeptResults(arguments.out)
+    kept = KeptResults(arguments.out, arguments.corpus, rounds=arguments.rounds)
     if not arguments.table:
         require_binary()
         place = Workplace()
@@ -219,6 +219,7 @@ def main():
         for link in LAYOUTS[layout][2]:
             if result := kept.read(layout, link):
                 print_result(layout, link, result)
+    kept.print_commits()
 
 
 if __name__ == "__main__":

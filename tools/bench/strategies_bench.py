@@ -15,12 +15,13 @@ measured step beside what `plan` foresees from costs and links that a run of `re
 usage: tools/bench/strategies_bench.py [--rehearse | --losses | --memory | --lab RATE...]
 """
 
+import contextlib
 import itertools
 import os
 import subprocess
 import sys
 
-from runs import BINARY, REPOSITORY, Workplace, print_header, print_row, require_binary
+from runs import BINARY, REPOSITORY, Workplace, cores_awake, print_header, print_row, require_binary
 
 COMPUTE = 140e12  # operations a second: 45 % of an A100's 312 in bf16
 MEMORY = 1.5e12  # bytes a second
@@ -250,7 +251,8 @@ def main():
         return
     modes = [MODES[argument] for argument in sys.argv[1:]] or [predict]
     for mode in modes:
-        mode(place)
+        with cores_awake() if mode is rehearse else contextlib.nullcontext():
+            mode(place)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@
 Two nodes of one rank each with a really shaped link (tools/bench/netlab), a GPT of 4 x 128 on real text, constant
 rate after 20 steps. Rows: no compression, critical_path with nothing else in the config, settings by hand, and with
 --peer PyTorch's DDP, its PowerSGD hook and DiLoCo (tools/bench/time_to_loss_peer.py says what it needs). The clock
-has everything between the start of step 1 and the moment, what critical_path takes to choose among it, and
-stands while a model is validated. Losses are at 60 and at 300 seconds, between the validations before and after.
+has everything between the start of step 1 and the moment, and before it what critical_path takes to probe links; it
+stands while a model is validated. All rows are validated on the same windows, spread evenly over valid.bin, and begin
+with weights of one distribution. Losses are at 60 and at 300 seconds, between the validations before and after.
 
 A finished run is kept in OUT and not run again; so the bench may be stopped and called again.
 
@@ -18,6 +19,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -71,14 +73,25 @@ PEERS = {
 }
 
 
-def config(corpus, seed, compress, eval_every):
+def write_validation(place, corpus):
+    """A data set of as many windows as are validated, which follow each other in it."""
+    tokens = (corpus / "valid.bin").read_bytes()
+    count, window = VALID_BATCHES * GLOBAL_BATCH, 2 * MODEL["sequence"]  # 2 bytes a token
+    step = (len(tokens) // count - window) // 2 * 2 + window
+    windows = b"".join(tokens[i * step : i * step + window] for i in range(count))
+    place.write_tokens("valid", windows + tokens[(count - 1) * step + window :][:2])
+    shutil.copyfile(corpus / "valid.tokenizer.json", place.path / "valid.tokenizer.json")
+    return place.path / "valid"
+
+
+def config(corpus, valid, seed, compress, eval_every):
     return {
         "run": {
             "dir": "run", "seed": seed, "steps": MOST_STEPS, "eval_every": eval_every, "eval_batches": VALID_BATCHES,
             "save_every": 0,
         },
         "model": MODEL,
-        "data": {"train": [{"path": str(corpus / "train")}], "valid": [{"path": str(corpus / "valid")}]},
+        "data": {"train": [{"path": str(corpus / "train")}], "valid": [{"path": str(valid)}]},
         "batch": {"global": GLOBAL_BATCH, "micro": GLOBAL_BATCH // 2},
         "parallel": {"data": 2},
         "optimizer": {"lr": LEARNING_RATE, "schedule": "constant", "warmup_steps": WARMUP, "decay_embeddings": False},
@@ -95,8 +108,9 @@ def environment():
 
 
 def pauses(messages):
-    """Seconds between steps that a run says it spent on choosing."""
-    return sum(float(found) for found in re.findall(r"critical_path: ([0-9.]+) s to try codecs", messages))
+    """Seconds between steps that a run says it spent on choosing, links among it."""
+    found = re.findall(r"critical_path: ([0-9.]+) s to try codecs|probed (?:anew )?in ([0-9.]+) s", messages)
+    return sum(float(seconds) for pair in found for seconds in pair if seconds)
 
 
 def curve_of(lines, paused):
@@ -128,7 +142,7 @@ def watch(process, path, seconds):
 
 
 def run_ours(place, corpus, rate, seed, compress, seconds, eval_every):
-    text = config(corpus, seed, compress, eval_every)
+    text = config(corpus, place.path / "valid", seed, compress, eval_every)
     text["run"]["dir"] = str(place.path / f"run-{time.monotonic_ns()}")
     path = place.write("config.json", text)
     log = place.path / "log"
@@ -137,7 +151,12 @@ def run_ours(place, corpus, rate, seed, compress, seconds, eval_every):
             [*lab(rate), str(BINARY), "train", path], stdout=out, stderr=out, env=environment(), text=True
         )
         directory = pathlib.Path(text["run"]["dir"])
-        watch(process, directory / "metrics.jsonl", seconds)
+        try:
+            watch(process, directory / "metrics.jsonl", seconds)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
     lines = metrics(directory / "metrics.jsonl")
     points = curve_of(lines, pauses(log.read_text()))
     if not points or points[-1][0] < seconds:
@@ -149,7 +168,7 @@ def run_ours(place, corpus, rate, seed, compress, seconds, eval_every):
 def run_peer(place, corpus, rate, seed, method, seconds, python):
     job = {
         **MODEL, **method, "seed": seed, "batch": GLOBAL_BATCH // 2, "lr": LEARNING_RATE, "warmup": WARMUP,
-        "seconds": seconds, "validations": VALIDATIONS, "valid_batches": VALID_BATCHES, "corpus": str(corpus),
+        "seconds": seconds, "validations": VALIDATIONS, "valid_batches": VALID_BATCHES, "corpus": str(corpus), "valid": str(place.path / "valid"),
     }
     out = place.path / "peer.json"
     place.launch([*lab(rate), python, PEER, json.dumps(job), str(out)])
@@ -199,12 +218,13 @@ def main():
     seeds = [FIRST_SEED + i for i in range(arguments.seeds)]
     marks = [mark for mark in MARKS if mark <= arguments.seconds]
     arguments.out.mkdir(parents=True, exist_ok=True)
-    kept = KeptResults(arguments.out)
+    kept = KeptResults(arguments.out, arguments.corpus, seconds=arguments.seconds)
     names = arguments.rows or [*OURS, *(PEERS if arguments.peer else {})]
     if not arguments.table:
         require_binary()
         place = Workplace()
         corpus = arguments.corpus.resolve()
+        write_validation(place, corpus)
         for seed in seeds:
             for rate in arguments.rates:
                 for name in names:
@@ -218,6 +238,7 @@ def main():
                     kept.write(run, rate, name, seed)
                     print(f"{rate}, {name}, seed {seed}: {run['curve'][-1]}", file=sys.stderr, flush=True)
     print_table(kept, arguments.rates, seeds, marks)
+    kept.print_commits()
 
 
 if __name__ == "__main__":

@@ -19,12 +19,13 @@ import time
 import numpy
 import torch
 import torch.distributed as dist
-from ddp_peer import ADDRESS, Gpt
+from ddp_peer import ADDRESS, Gpt, initialize
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 OUTER_RATE, OUTER_MOMENTUM = 0.7, 0.9
+DECAY = 0.1
 
 
 class Windows:
@@ -47,10 +48,21 @@ class Windows:
         return self.at([i * self._length for i in range(count)])
 
 
+def adamw(job, model):
+    """Matrices of layers decay, as with us; tables, norms and biases do not."""
+    decays = [
+        weight for name, weight in model.named_parameters() if weight.dim() > 1 and name.startswith("blocks.")
+    ]
+    kept = {id(weight) for weight in decays}
+    others = [weight for weight in model.parameters() if id(weight) not in kept]
+    groups = [{"params": decays, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=job["lr"], betas=(0.9, 0.95))
+
+
 def set_up(job, model):
     """The model as it is called, and the optimizer."""
     if job["method"] == "diloco":
-        return model, torch.optim.AdamW(model.parameters(), lr=job["lr"], betas=(0.9, 0.95), weight_decay=0.1)
+        return model, adamw(job, model)
     # The hook's second sums of several buckets are begun in whatever order the first ones end, which ends some runs
     # over gloo with ranks that wait for different ones. In one bucket there is one order.
     one_bucket = {"bucket_cap_mb": 1024} if job["method"] == "powersgd" else {}
@@ -58,7 +70,7 @@ def set_up(job, model):
     if job["method"] == "powersgd":
         state = PowerSGDState(process_group=None, matrix_approximation_rank=job["rank"], start_powerSGD_iter=2)
         parallel.register_comm_hook(state, powerSGD_hook)
-    return parallel, torch.optim.AdamW(model.parameters(), lr=job["lr"], betas=(0.9, 0.95), weight_decay=0.1)
+    return parallel, adamw(job, model)
 
 
 class Outer:
@@ -104,12 +116,10 @@ def agreed(value):
 def train(job, rank, size):
     corpus = pathlib.Path(job["corpus"])
     training = Windows(corpus / "train.bin", job["sequence"], 1000 * job["seed"] + rank)
-    validation = Windows(corpus / "valid.bin", job["sequence"], 0)
+    validation = Windows(job["valid"] + ".bin", job["sequence"], 0)
     torch.manual_seed(job["seed"])
     model = Gpt(job)
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            nn.init.normal_(parameter, std=0.02)
+    initialize(model, job["layers"])
     called, optimizer = set_up(job, model)
     outer = Outer(model, job["period"]) if job["method"] == "diloco" else None
     every = job["seconds"] / job["validations"]
@@ -117,7 +127,8 @@ def train(job, rank, size):
     while not curve or curve[-1][0] < job["seconds"]:
         step += 1
         begin = time.perf_counter()
-        optimizer.param_groups[0]["lr"] = job["lr"] * min(1.0, step / job["warmup"])
+        for group in optimizer.param_groups:
+            group["lr"] = job["lr"] * min(1.0, step / job["warmup"])
         called(*training.draw(job["batch"])).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
