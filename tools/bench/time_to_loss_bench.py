@@ -2,8 +2,8 @@
 """Validation loss by the clock over a slow link: what a user of Slackline reaches, and a user of PyTorch.
 
 Two nodes of one rank each with a really shaped link (tools/bench/netlab), a GPT of 4 x 128 on real text, constant
-rate after 20 steps. Rows: no compression, critical_path with nothing else in the config, settings by hand, and with
---peer PyTorch's DDP, its PowerSGD hook and DiLoCo (tools/bench/time_to_loss_peer.py says what it needs). The clock
+rate after 20 steps. Rows: no compression, critical_path with nothing else in the config, settings by hand, rounds of
+workers that train apart, and with --peer PyTorch's DDP, its PowerSGD hook and DiLoCo (tools/bench/time_to_loss_peer.py says what it needs). The clock
 has everything between the start of step 1 and the moment, and before it what critical_path takes to probe links; it
 stands while a model is validated. All rows are validated on the same windows, spread evenly over valid.bin, and begin
 with weights of one distribution. Losses are at 60 and at 300 seconds, between the validations before and after.
@@ -65,6 +65,11 @@ OURS = {
     "low_rank 4": both(low_rank(4)),
     "top_k 1 %": both({"codec": "top_k", "ratio": 0.01, "values": "bf16", "error_feedback": "immediate"}),
 }
+# Workers that train apart: each node is one.
+ROUNDS = {
+    "rounds, DiLoCo 20": {"method": "diloco", "period": 20},
+    "rounds, CO2 20": {"method": "co2", "period": 20},
+}
 PEERS = {
     "DDP": {"method": "ddp"},
     "DDP, PowerSGD 4": {"method": "powersgd", "rank": 4},
@@ -84,7 +89,8 @@ def write_validation(place, corpus):
     return place.path / "valid"
 
 
-def config(corpus, valid, seed, compress, eval_every):
+def config(corpus, valid, seed, name, eval_every):
+    section = {"compress": OURS[name]} if name in OURS else {"outer": ROUNDS[name]}
     return {
         "run": {
             "dir": "run", "seed": seed, "steps": MOST_STEPS, "eval_every": eval_every, "eval_batches": VALID_BATCHES,
@@ -95,7 +101,7 @@ def config(corpus, valid, seed, compress, eval_every):
         "batch": {"global": GLOBAL_BATCH, "micro": GLOBAL_BATCH // 2},
         "parallel": {"data": 2},
         "optimizer": {"lr": LEARNING_RATE, "schedule": "constant", "warmup_steps": WARMUP, "decay_embeddings": False},
-        "compress": compress,
+        **section,
     }
 
 
@@ -141,8 +147,8 @@ def watch(process, path, seconds):
             process.wait()
 
 
-def run_ours(place, corpus, rate, seed, compress, seconds, eval_every):
-    text = config(corpus, place.path / "valid", seed, compress, eval_every)
+def run_ours(place, corpus, rate, seed, name, seconds, eval_every):
+    text = config(corpus, place.path / "valid", seed, name, eval_every)
     text["run"]["dir"] = str(place.path / f"run-{time.monotonic_ns()}")
     path = place.write("config.json", text)
     log = place.path / "log"
@@ -188,14 +194,15 @@ def loss_at(points, mark):
     return None
 
 
-def steps_between(place, corpus, rate, seed, compress, seconds):
-    """Steps after which to validate, by a short run."""
-    first = run_ours(place, corpus, rate, seed, compress, 1.0, 8)
-    return max(1, round(seconds / VALIDATIONS / first["step_seconds"]))
+def steps_between(place, corpus, rate, seed, name, seconds):
+    """Steps after which to validate, by a short run; with rounds at the end of one."""
+    period = ROUNDS[name]["period"] if name in ROUNDS else 1
+    first = run_ours(place, corpus, rate, seed, name, 1.0, max(8, period))
+    return period * max(1, round(seconds / VALIDATIONS / first["step_seconds"] / period))
 
 
 def print_table(kept, rates, seeds, marks):
-    names = [*OURS, *PEERS]
+    names = [*OURS, *ROUNDS, *PEERS]
     print_header("link", "row", "step s", *(f"loss at {mark} s, seed {seed}" for mark in marks for seed in seeds))
     for rate in rates:
         for name in names:
@@ -211,7 +218,7 @@ def main():
     parser = parser_of_kept(__doc__)
     parser.add_argument("--rates", nargs="+", default=RATES)
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--rows", nargs="+", choices=[*OURS, *PEERS])
+    parser.add_argument("--rows", nargs="+", choices=[*OURS, *ROUNDS, *PEERS])
     parser.add_argument("--seconds", type=int, default=MARKS[-1])
     parser.add_argument("--peer", help="a Python with PyTorch")
     arguments = parser.parse_args()
@@ -219,7 +226,7 @@ def main():
     marks = [mark for mark in MARKS if mark <= arguments.seconds]
     arguments.out.mkdir(parents=True, exist_ok=True)
     kept = KeptResults(arguments.out, arguments.corpus, seconds=arguments.seconds)
-    names = arguments.rows or [*OURS, *(PEERS if arguments.peer else {})]
+    names = arguments.rows or [*OURS, *ROUNDS, *(PEERS if arguments.peer else {})]
     if not arguments.table:
         require_binary()
         place = Workplace()
@@ -230,9 +237,9 @@ def main():
                 for name in names:
                     if kept.has(rate, name, seed):
                         continue
-                    if name in OURS:
-                        every = steps_between(place, corpus, rate, seed, OURS[name], arguments.seconds)
-                        run = run_ours(place, corpus, rate, seed, OURS[name], arguments.seconds, every)
+                    if name not in PEERS:
+                        every = steps_between(place, corpus, rate, seed, name, arguments.seconds)
+                        run = run_ours(place, corpus, rate, seed, name, arguments.seconds, every)
                     else:
                         run = run_peer(place, corpus, rate, seed, PEERS[name], arguments.seconds, arguments.peer)
                     kept.write(run, rate, name, seed)
