@@ -115,15 +115,20 @@ TEST_CASE("data strategies run where a share is empty") {
 }
 
 TEST_CASE("data strategies give the bits of their order under bf16, too") {
-  for (const Layout& layout : layouts()) {
-    MeshRun plain = layout.run;
+  const std::vector<DataStrategy> all = all_data_strategies();
+  const std::vector<Layout> list = layouts();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    MeshRun plain = list[i].run;
     plain.precision = DType::bf16;
     std::map<std::string, MeshRunResult> of_order;
     of_order["N"] = run_mesh(plain);
-    for (const char* letters : {"NNG", "ING", "NGG", "GGG", "IGG"}) {
-      INFO(layout.name << ", " << letters);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      if ((k + i) % 2 == 0) {
+        continue;
+      }
+      INFO(list[i].name << ", " << letters_of(all[k]));
       MeshRun run = plain;
-      run.parallel.data_strategy = *data_strategy_named(letters);
+      run.parallel.data_strategy = all[k];
       const MeshRunResult result = run_mesh(run);
       const auto [same, is_first] = of_order.emplace(order_of(run.parallel.data_strategy), result);
       CHECK(bit_differences(result, same->second) == "");

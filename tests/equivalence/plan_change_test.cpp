@@ -35,6 +35,15 @@ std::map<std::string, std::vector<float>> residuals_of(Channels& channels) {
   return residuals;
 }
 
+// Elements of all right factors, which are as many for each of a codec's ranks.
+std::size_t elements_of_factors(Channels& channels) {
+  std::size_t elements = 0;
+  for (const ChannelState& state : channels.state()) {
+    elements += state.name.ends_with(".right_factor") ? state.data.num_elements() : 0;
+  }
+  return elements;
+}
+
 PlanFromStep changed(const PlanHistory& plans, Site site, int rank) {
   PlanFromStep next{.from_step = 2, .plan = plans.back().plan};
   for (CompressionPlan::Class& row : next.plan.classes) {
@@ -66,10 +75,12 @@ TEST_CASE("a codec that is tightened keeps what its messages owe") {
     run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
       Channels& channels = model.channels();
       const auto before = residuals_of(channels);
+      const std::size_t narrow = elements_of_factors(channels);
       channels.add_plan(
           changed(channels.plans(), boundary ? Site::pipeline_backward : Site::data_gradient, 4));
       channels.begin_step(2);
       const auto after = residuals_of(channels);
+      const std::size_t wider = elements_of_factors(channels);
       const bool has_any = !boundary || model.groups().pipeline_rank() == 1;
       const bool same = before == after;
       const bool owes = std::any_of(before.begin(), before.end(), [](const auto& residual) {
@@ -78,6 +89,7 @@ TEST_CASE("a codec that is tightened keeps what its messages owe") {
       const std::lock_guard lock(check_mutex());
       CHECK(same);
       CHECK(owes == has_any);
+      CHECK(wider == 2 * narrow);
     });
   }
 }

@@ -17,6 +17,7 @@ usage: tools/bench/outer_bench.py CORPUS OUT [--seeds N] [--steps N] [--only PAT
 """
 
 import argparse
+import contextlib
 import fnmatch
 import json
 import pathlib
@@ -255,7 +256,7 @@ def main():
         require_binary()
         place = Workplace()
         place.prepare_letters("corpus", 1 << 16)
-        with cores_awake():
+        with cores_awake() if sys.argv[1] == "--rehearse" else contextlib.nullcontext():
             modes[sys.argv[1]](place)
         return
     parser = argparse.ArgumentParser(usage=__doc__[__doc__.index("usage: ") + len("usage: ") :])

@@ -155,12 +155,16 @@ void plan_ranks(StepPlan& plan,
   const Mesh mesh = make_mesh(parallel);
   const std::vector<int> nodes = links ? links->nodes_of_ranks(mesh.size())
                                        : std::vector<int>(static_cast<std::size_t>(mesh.size()), 0);
+  std::vector<int> ranks_of_nodes(static_cast<std::size_t>(*std::ranges::max_element(nodes)) + 1);
+  for (const int node : nodes) {
+    ++ranks_of_nodes[static_cast<std::size_t>(node)];
+  }
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const MeshPlace place{.tensor = mesh.coordinate(rank, "tensor"),
                           .data = mesh.coordinate(rank, "data"),
                           .pipeline = mesh.coordinate(rank, "pipeline")};
     const int node = nodes[static_cast<std::size_t>(rank)];
-    const auto ranks_on_node = static_cast<int>(std::count(nodes.begin(), nodes.end(), node));
+    const int ranks_on_node = ranks_of_nodes[static_cast<std::size_t>(node)];
     std::vector<MemoryItem> memory =
         memory_plan(plan.job, place, plans, default_num_threads(ranks_on_node));
     plan.ranks.push_back({.place = place,

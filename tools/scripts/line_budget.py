@@ -33,7 +33,8 @@ def kind_of(path):
         return "test"
     if path.suffix in HEADER_SUFFIXES:
         return "header"
-    return "kernel" if path.parent == Path("core/kernels") or path.suffix == ".cu" else "source"
+    is_kernel = path.parts[:2] in (("core", "kernels"), ("compress", "kernels")) or path.suffix == ".cu"
+    return "kernel" if is_kernel else "source"
 
 
 def folder_of(path):

@@ -7,11 +7,14 @@ logs=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")/build/logs/$(basename "$
 stage_table=()
 stage_running=""
 
-# What several presets compile in the same way is compiled once, where ccache is installed.
-if command -v ccache > /dev/null; then
-  export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
-  export CCACHE_BASEDIR=${CCACHE_BASEDIR:-${logs%/build/*}} CCACHE_NOHASHDIR=1
-fi
+# What several presets compile in the same way is compiled once, where ccache is installed, which an
+# earlier stage may have done.
+use_ccache() {
+  if command -v ccache > /dev/null; then
+    export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+    export CCACHE_BASEDIR=${CCACHE_BASEDIR:-${logs%/build/*}} CCACHE_NOHASHDIR=1
+  fi
+}
 
 # stage NAME COMMAND [ARGUMENT...]: a failing command ends the script. One that ends with 77 cannot
 # run here and has said why.
@@ -19,6 +22,7 @@ stage() {
   local name=$1 start=$SECONDS status
   shift
   mkdir -p "$logs"
+  use_ccache
   stage_running=$name
   printf '\n==> %s%s\n' "$name" "$([[ $(type -t "$1") == function ]] || printf ': %s' "$*")"
   # Not as a condition, in which a function would go on behind a command that fails.
@@ -75,7 +79,7 @@ stage_preset() {
 
 # stage_fresh_machine [configure|quickstart|test]...: of a commit, so of what is committed.
 stage_fresh_machine() {
-  stage install-fresh tools/install_packages fresh_machine
+  [[ $EUID -ne 0 ]] || stage install-fresh tools/install_packages fresh_machine
   stage fresh-machine tools/fresh_machine "$@"
 }
 
@@ -83,6 +87,18 @@ stage_fresh_machine() {
 bring_cuda_headers() {
   tools/install_packages cuda build/cudnn-frontend ||
     echo "carrying on without cudnn-frontend (tools/install_packages cuda build/cudnn-frontend)"
+}
+
+# Kernels that were compiled and not found within bounds are compiled anew the next time, for only
+# then does the compiler say what they take.
+check_kernels() {
+  python3 tools/scripts/kernel_resources.py "$logs/build-cuda.log"
+  rm build/cuda/unchecked
+}
+
+forget_unchecked_kernels() {
+  [[ ! -e build/cuda/unchecked ]] || find build/cuda -name '*.cu.o' -delete
+  touch build/cuda/unchecked
 }
 
 # stage_cuda [ctest argument...]: the CUDA preset is built wherever there is a compiler for it, and
@@ -94,7 +110,8 @@ stage_cuda() {
   fi
   stage headers-cuda bring_cuda_headers
   stage configure-cuda cmake --preset cuda
+  forget_unchecked_kernels
   stage build-cuda cmake --build --preset cuda
-  stage kernel-resources python3 tools/scripts/kernel_resources.py "$logs/build-cuda.log"
+  stage kernel-resources check_kernels
   stage test-cuda ctest --preset cuda --parallel "$(nproc)" "$@"
 }

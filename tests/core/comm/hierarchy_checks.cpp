@@ -299,10 +299,9 @@ void two_levels(Communicator& comm) {
   });
 }
 
-}  // namespace
-
-void check_groups_of(Communicator& comm, int ranks_in_group) {
-  GroupedRank rank(comm, comm.group("grouped", everyone(comm)));
+// In the background long messages are cut.
+void check_groups(Communicator& comm, int ranks_in_group, Urgency urgency) {
+  GroupedRank rank(comm, comm.group("grouped", everyone(comm), urgency));
   for (const Layout layout : {Layout::rank_major, Layout::device_major}) {
     for (const Way way : {Way::sequential, Way::overlapped}) {
       const Hierarchy hierarchy = hierarchy_of(ranks_in_group, layout, way);
@@ -314,6 +313,13 @@ void check_groups_of(Communicator& comm, int ranks_in_group) {
       }
     }
   }
+}
+
+}  // namespace
+
+void check_groups_of(Communicator& comm, int ranks_in_group) {
+  check_groups(comm, ranks_in_group, Urgency::now);
+  check_groups(comm, ranks_in_group, Urgency::background);
 }
 
 const std::vector<CommCheck>& hierarchy_checks() {

@@ -168,8 +168,8 @@ TEST_CASE("phases of a boundary may have codecs with state of their own, and are
                R"(", "codec": {"codec": "low_rank", "always": true, "rank": )" +
                (std::string(phase) == "steady" ? "32}}" : "2}}");
   }
-  const CompressedRun trained(R"({"policy": "list", "classes": [)" + classes + "]}",
-                              {"batch.micro=1"});
+  const std::vector<std::string> job = {"batch.micro=1", "optimizer.schedule=constant"};
+  const CompressedRun trained(R"({"policy": "list", "classes": [)" + classes + "]}", job);
   const nlohmann::json tensors = trained.manifest()["tensors"];
   CHECK(tensors["residual/pipeline_forward/1.right_factor"]["shape"][1] == 2);
   CHECK(tensors["residual/pipeline_forward/1+2.right_factor"]["shape"][1] == 32);
@@ -177,10 +177,15 @@ TEST_CASE("phases of a boundary may have codecs with state of their own, and are
   CHECK(result["compressed"]["loss"].get<double>() ==
         Approx(result["loss"].get<double>()).epsilon(1e-5));
   std::vector<std::string> longer = trained.layout;
-  longer.insert(longer.end(), {"batch.micro=1", "run.steps=8"});
+  longer.insert(longer.end(), job.begin(), job.end());
+  longer.push_back("run.steps=8");
   const ProcessResult resumed = trained.run.train(longer, {"--ranks", "2", "--resume"});
   CHECK(resumed.exit_code == 0);
   CHECK_THAT(resumed.out + resumed.error, !Catch::Contains("begins anew"));
+  longer.push_back("run.dir=" + trained.run.path("whole"));
+  CHECK(trained.run.train(longer, {"--ranks", "2"}).exit_code == 0);
+  CHECK(trained.run.weights_sha256(trained.run.checkpoint(8)) ==
+        trained.run.weights_sha256(trained.run.checkpoint(8, "whole")));
 }
 
 TEST_CASE("a plan that leaves activations plain writes no codec document") {

@@ -137,6 +137,10 @@ TEST_CASE("ranks that share a CUDA device give one rank's numbers on every layou
       {"2", {"parallel.data=2"}},
       {"2", {"parallel.tensor=2", "parallel.sequence_parallel=true"}},
       {"2", {"parallel.data=2", "parallel.data_strategy=zero1"}},
+      {"2", {"parallel.data=2", "parallel.data_strategy=zero2", "batch.micro=2"}},
+      {"4", {"parallel.data=4", "parallel.data_strategy=zero3", "batch.micro=1"}},
+      {"4", {"parallel.data=4", "parallel.group=2", "parallel.data_strategy=IGG", "batch.micro=1"}},
+      {"4", {"parallel.data=4", "parallel.group=2", "parallel.data_strategy=NIG", "batch.micro=1"}},
       {"8", {"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=2", "batch.micro=2"}}};
   for (const Layout& layout : layouts) {
     std::string name = layout.ranks;

@@ -73,6 +73,7 @@ TEST_CASE("a rank whose config is invalid ends all with 2") {
   const ProcessResult result = job.wait();
   INFO(result.error);
   REQUIRE(result.exit_code == 2);
+  REQUIRE(job.all_ended_with(2));
   REQUIRE(count_lines(result.error, "model.hiden") == 1);
   REQUIRE_FALSE(has_run(run));
 }

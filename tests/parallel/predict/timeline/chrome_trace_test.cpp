@@ -1,5 +1,8 @@
 #include "parallel/predict/timeline/chrome_trace.h"
 
+#include <array>
+#include <map>
+
 #include "parallel/schedule/make_schedule.h"
 #include "tests/parallel/uniform_costs.h"
 #include "tests/support/catch.h"
@@ -39,13 +42,24 @@ TEST_CASE("a timeline's bars fill each rank's time with compute and waiting") {
       {.forward = {1.0}, .backward_input = {2.0}, .forward_bytes = {10}, .backward_bytes = {10}});
   costs.link.bytes_per_second = 20.0;
   const Timeline timeline = make_timeline(schedule, costs);
-  double filled = 0.0;
+  std::array<std::map<double, double>, 2> own;  // of each rank: ends by beginnings
   double sent = 0.0;
   for (const TraceBar& bar : trace_bars(schedule, timeline)) {
-    const bool own = bar.track == "compute" || bar.track == "waiting";
-    (own && bar.rank == 0 ? filled : sent) += own && bar.rank == 1 ? 0.0 : bar.duration.value;
+    if (bar.track == "compute" || bar.track == "waiting") {
+      own.at(static_cast<std::size_t>(bar.rank))[bar.start.value] =
+          bar.start.value + bar.duration.value;
+    } else {
+      sent += bar.duration.value;
+    }
   }
-  CHECK(filled == Approx(timeline.step.value));
+  for (const std::map<double, double>& bars : own) {
+    double end = 0.0;
+    for (const auto& [begins, ends] : bars) {
+      CHECK(begins == Approx(end).margin(1e-12));
+      end = ends;
+    }
+    CHECK(end == Approx(timeline.step.value));
+  }
   CHECK(sent == Approx(6 * 0.5));
 }
 
