@@ -178,7 +178,7 @@ TEST_CASE("phases of a boundary may have codecs with state of their own, and are
         Approx(result["loss"].get<double>()).epsilon(1e-5));
   std::vector<std::string> longer = trained.layout;
   longer.insert(longer.end(), job.begin(), job.end());
-  longer.push_back("run.steps=8");
+  longer.emplace_back("run.steps=8");
   const ProcessResult resumed = trained.run.train(longer, {"--ranks", "2", "--resume"});
   CHECK(resumed.exit_code == 0);
   CHECK_THAT(resumed.out + resumed.error, !Catch::Contains("begins anew"));
