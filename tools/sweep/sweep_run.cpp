@@ -263,7 +263,7 @@ std::optional<RunOutcome> run_point(const SweepPoint& point,
   }
   // Another command may have trained it, of this config or another, until the lock was free.
   require_own_run(point);
-  if (const std::optional<RunOutcome> ended = read_outcome(point);
+  if (std::optional<RunOutcome> ended = read_outcome(point);
       ended && ended->stands() && again == Again::no) {
     return ended;
   }

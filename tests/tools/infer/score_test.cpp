@@ -112,6 +112,16 @@ double sum_of(const std::vector<double>& values) {
 // Passes over a context and over one token more round differently.
 constexpr double kRounding = 1e-5;
 
+// The model in "ids" and the tasks in "tasks".
+ProcessResult score_ids(const TemporaryDirectory& directory) {
+  return run_slackline({"score",
+                        "--checkpoint",
+                        directory.file("ids"),
+                        "--tasks",
+                        directory.file("tasks"),
+                        "--json"});
+}
+
 }  // namespace
 
 TEST_CASE("targets have the log probabilities of the training code's pass") {
@@ -186,12 +196,7 @@ TEST_CASE("a target is hit where greedy decoding gives all of it") {
       directory.file("tasks"),
       Json({{"context", "3 17 5"}, {"target", target.substr(0, target.size() - 1)}}).dump() + "\n" +
           Json({{"context", "3 17 5"}, {"target", other}}).dump() + "\n");
-  const ProcessResult result = run_slackline({"score",
-                                              "--checkpoint",
-                                              directory.file("ids"),
-                                              "--tasks",
-                                              directory.file("tasks"),
-                                              "--json"});
+  const ProcessResult result = score_ids(directory);
   INFO(result.error << made.out);
   REQUIRE(result.exit_code == 0);
   CHECK(Json::parse(result.out)["targets"]["hits"] == 0.5);
@@ -207,12 +212,7 @@ TEST_CASE("of tokens with equal logits the first is what greedy decoding gives")
   const auto hits_of = [&](const std::string& target) {
     write_file_atomically(directory.file("tasks"),
                           Json({{"context", "3"}, {"target", target}}).dump() + "\n");
-    const ProcessResult result = run_slackline({"score",
-                                                "--checkpoint",
-                                                directory.file("ids"),
-                                                "--tasks",
-                                                directory.file("tasks"),
-                                                "--json"});
+    const ProcessResult result = score_ids(directory);
     INFO(result.error);
     REQUIRE(result.exit_code == 0);
     return Json::parse(result.out)["targets"]["hits"].get<double>();

@@ -1,0 +1,95 @@
+// What outer rounds keep from step to step goes on in numbers, whatever changes at a resume.
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "tests/support/catch.h"
+#include "tests/tools/run/outer_runs.h"
+#include "tests/tools/run/training_run.h"
+
+namespace slackline {
+
+namespace {
+
+// Of the table, which all workers share.
+std::vector<float> momentum_of(const std::string& checkpoint) {
+  Checkpoint opened(checkpoint);
+  const std::string name = "outer/momentum/wte.weight";
+  const Shape& shape = opened.tensors().at(name).shape;
+  std::vector<float> values(shape.num_elements());
+  opened.read(name, Tensor(std::span(values)).reshaped(shape), std::nullopt);
+  return values;
+}
+
+void require_scaled(const std::vector<float>& values,
+                    const std::vector<float>& scaled,
+                    double factor) {
+  REQUIRE(values.size() == scaled.size());
+  double largest = 0.0;
+  double error = 0.0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    largest = std::max(largest, std::abs(factor * values[i]));
+    error = std::max(error, std::abs(factor * values[i] - scaled[i]));
+  }
+  CHECK(largest > 0.0);
+  CHECK(error <= 1e-6 * largest);  // one rounding, of a rate that has one
+}
+
+}  // namespace
+
+TEST_CASE("rounds give the same losses behind a change of a worker's layout") {
+  const TrainingRun run;
+  const std::string outer = R"({"method": "co2", "period": 3, "eager": true, "momentum": 0.5})";
+  require_trained(run, 4, workers(outer, {"parallel.tensor=2", "run.dir=" + run.path("first")}));
+  const std::vector<double> whole = run.metric("loss", "first");
+  for (const std::string layout : {"parallel.pipeline=2", "parallel.tensor=1"}) {
+    INFO(layout);
+    std::filesystem::remove_all(run.path("next"));
+    require_trained(run,
+                    layout == "parallel.tensor=1" ? 2 : 4,
+                    workers(outer,
+                            {layout,
+                             "checkpoint.resume_from=" + run.checkpoint(5, "first"),
+                             "run.dir=" + run.path("next")}));
+    const std::vector<double> rest = run.metric("loss", "next");
+    REQUIRE(rest.size() == 7);
+    for (std::size_t i = 0; i < rest.size(); ++i) {
+      CHECK(rest[i] == Approx(whole[i + 5]).epsilon(1e-4));  // sums of other lengths
+    }
+  }
+}
+
+// SlowMo counts its momentum in steps of the inner rate, the others in parameters'.
+TEST_CASE("another method goes on with the momentum in its own units") {
+  const TrainingRun run;
+  const auto settings = [&](const std::string& method, const std::string& name) {
+    return workers(R"({"method": ")" + method + R"(", "period": 3, "delay": 0})",
+                   {"run.dir=" + run.path(name), "optimizer.schedule=constant"});
+  };
+  constexpr double kRate = 1e-3;
+  require_trained(run, 2, settings("slowmo", "slowmo"));
+  const std::string from = "checkpoint.resume_from=" + run.checkpoint(10, "slowmo");
+  const std::vector<float> own = momentum_of(run.checkpoint(10, "slowmo"));
+  for (const char* method : {"co2", "diloco"}) {
+    INFO(method);
+    // No round ends in between.
+    require_trained(run, 2, with(settings(method, method), {from, "run.save_every=11"}));
+    require_scaled(own, momentum_of(run.checkpoint(11, method)), kRate);
+  }
+  require_trained(run,
+                  2,
+                  with(settings("slowmo", "back"),
+                       {"checkpoint.resume_from=" + run.checkpoint(12, "co2"),
+                        "run.steps=15",
+                        "run.save_every=13"}));
+  require_scaled(
+      momentum_of(run.checkpoint(12, "co2")), momentum_of(run.checkpoint(13, "back")), 1.0 / kRate);
+}
+
+}  // namespace slackline
