@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/error.h"
 #include "core/shown_text.h"
 
 namespace slackline {
@@ -155,6 +156,18 @@ nlohmann::ordered_json parse_strict_json(std::string_view text) {
   Builder builder(text);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
+}
+
+nlohmann::ordered_json parse_strict_object(std::string_view text, const std::string& source) {
+  try {
+    Json json = parse_strict_json(text);
+    if (!json.is_object()) {
+      throw FileError(source + ": must hold a JSON object");
+    }
+    return json;
+  } catch (const JsonSyntaxError& error) {
+    throw FileError(fmt::format("{}: not JSON: {}", source, error.what()));
+  }
 }
 
 }  // namespace slackline

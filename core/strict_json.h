@@ -21,6 +21,11 @@ class JsonSyntaxError : public std::runtime_error {
 // Callers include <nlohmann/json.hpp> themselves; it costs seconds a file, so they are few.
 [[nodiscard]] nlohmann::ordered_json parse_strict_json(std::string_view text);
 
+// The same of a file's text, which has to be one object. Throws FileError, whose message `source`
+// starts.
+[[nodiscard]] nlohmann::ordered_json parse_strict_object(std::string_view text,
+                                                         const std::string& source);
+
 inline constexpr int kMaxJsonDepth = 100;
 
 }  // namespace slackline

@@ -181,9 +181,12 @@ PrepareSummary prepare(const PrepareOptions& options,
   summary.tokens = writer.num_tokens();
   tokenizer_writer.sync();
   if (trained.model) {
-    trained.model->commit();
+    trained.model->sync();
   }
   writer.commit_tokens();
+  if (trained.model) {
+    trained.model->commit();
+  }
   tokenizer_writer.commit();
   writer.commit_index();
   return summary;

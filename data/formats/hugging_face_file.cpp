@@ -18,18 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json parse(std::string_view text, const std::string& source) {
-  try {
-    Json json = parse_strict_json(text);
-    if (!json.is_object()) {
-      throw FileError(source + ": must hold a JSON object");
-    }
-    return json;
-  } catch (const JsonSyntaxError& error) {
-    throw FileError(fmt::format("{}: not JSON: {}", source, error.what()));
-  }
-}
-
 // A value in a file and the path that leads to it, for messages.
 class Place {
  public:
@@ -323,7 +311,7 @@ bool has_token(const ByteLevelVocabulary& vocabulary, std::string_view name) {
 std::string end_of_text(const std::string& directory, const ByteLevelVocabulary& vocabulary) {
   const std::string path = directory + "/tokenizer_config.json";
   if (path_exists(path)) {
-    const Json config = parse(read_file(path), path);
+    const Json config = parse_strict_object(read_file(path), path);
     const Place eos = Place(config, path).at("eos_token");
     if (!eos.is_null()) {
       const Place name = eos.json().is_object() ? eos.at("content") : eos;
@@ -346,7 +334,7 @@ std::string end_of_text(const std::string& directory, const ByteLevelVocabulary&
 }  // namespace
 
 ByteLevelVocabulary read_hugging_face_vocabulary(std::string_view json, const std::string& source) {
-  const Json document = parse(json, source);
+  const Json document = parse_strict_object(json, source);
   const Place file(document, source);
   ByteLevelVocabulary vocabulary;
   read_model(file.at("model"), vocabulary);

@@ -25,19 +25,6 @@ constexpr std::string_view kFormat = "slackline-tokenizer";
 constexpr int kVersion = 1;
 constexpr const char* kSpecialTokens = "special_tokens";
 
-Json parse_object(const std::string& text, const std::string& source) {
-  try {
-    Json json = parse_strict_json(text);
-    if (!json.is_object()) {
-      throw FileError(
-          fmt::format("{}: a JSON object is expected, got {}", source, json.type_name()));
-    }
-    return json;
-  } catch (const JsonSyntaxError& error) {
-    throw FileError(fmt::format("{}: not JSON: {}", source, error.what()));
-  }
-}
-
 std::string to_base64(const std::string& bytes) {
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // the library ends it with a NUL
   const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
@@ -186,7 +173,7 @@ std::unique_ptr<Tokenizer> read_tokenizer(const Json& json, const std::string& s
 
 std::vector<std::string> tokens_by_id(const std::string& path) {
   std::vector<std::string> tokens;
-  const Json vocabulary = parse_object(read_file(path), path);
+  const Json vocabulary = parse_strict_object(read_file(path), path);
   for (const auto& [token, id] : vocabulary.items()) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= std::uint64_t{kMaxVocabulary}) {
       throw FileError(fmt::format("{}: an id is an integer from 0 to {}; '{}' has {}",
@@ -267,7 +254,7 @@ std::string tokenizer_identity(const Tokenizer& tokenizer) {
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& json, const std::string& source) {
-  const Json object = parse_object(json, source);
+  const Json object = parse_strict_object(json, source);
   try {
     std::unique_ptr<Tokenizer> tokenizer = read_tokenizer(object, source);
     if (object.at("vocabulary_size") != tokenizer->vocabulary_size() ||

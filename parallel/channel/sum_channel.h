@@ -37,8 +37,8 @@ class SumChannel final : public Channel {
   // keeps what is owed to it, and its codec's state where its setting stays; the rest begins anew.
   void obey(const CompressionPlan& plan, const ChannelCodecs& maker) override;
 
-  // Where a step keeps what this rank brings to a sum that may be compressed, to the first one of
-  // passes, in the order of `stream`.
+  // Says where a step keeps what this rank brings to a sum that may be compressed, to the first one
+  // of passes, in the order of `stream`.
   struct Keeping {
     StreamView stream;
     KeptMessages* messages = nullptr;

@@ -12,7 +12,7 @@
 
 namespace slackline {
 
-// What a class may be compressed by.
+// Lists what a class may be compressed by.
 struct OfferedCodecs {
   schedule::ClassChoices choices{};
   std::vector<CodecSetting> settings{};  // of the choices
@@ -31,7 +31,7 @@ class CodecSearch {
  public:
   using Choices = std::vector<std::optional<std::size_t>>;
 
-  // What is given must outlive it. Throws as cost_model().
+  // All arguments must outlive it. Throws as cost_model().
   CodecSearch(const MeshLists& lists,
               const StepCosts& costs,
               const LinkSpeeds& links,

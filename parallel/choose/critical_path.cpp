@@ -136,7 +136,8 @@ class Candidates {
                : std::make_optional(found->second[i]);
   }
 
-  // What makes the class's bytes less, as limits let it. `why_none` is why nothing does.
+  // Returns the candidates that make the class's bytes less, as limits let them. `why_none` gets
+  // the reason why nothing does.
   [[nodiscard]] OfferedCodecs offered(std::size_t members,
                                       const StepCosts& costs,
                                       const ErrorLimits& limits,
@@ -251,7 +252,7 @@ class Explainer {
     return steps.step(costs);
   }
 
-  // How much of a step whose timeline is plain waits for this class alone.
+  // Returns how much of a step whose timeline is plain waits for this class alone.
   [[nodiscard]] Seconds exposed(std::size_t members) const {
     const ClassCost nothing{.share = 0.0, .rounds = schedule::Rounds{}};
     return from_plain_->step(plain_costs_) - with(*from_plain_, plain_costs_, members, nothing);
@@ -273,7 +274,7 @@ class Explainer {
                          : codec + " wins beside other classes";
   }
 
-  // What the step as chosen would gain by another choice.
+  // Returns what the step as chosen would gain by another choice.
   [[nodiscard]] Seconds gain_of(std::size_t members, std::size_t choice) const {
     return offered_[members].in_passes
                ? chosen_.step - search_.step_with(members, choice)

@@ -14,10 +14,10 @@ namespace slackline {
 // Policy critical_path: of the transfers that a step waits for, those that a codec makes shorter by
 // more than it takes itself.
 
-// What each site may be compressed by: compress.<site>.candidates, else its codec; where no site
-// but parameter_gather is set, a cast and integers of 8 and 4 bits for messages between stages and
-// sums, and for gradients and the tied table at a step's end low ranks from a quarter to a 32nd of
-// the model's width as well. Sites that are not in it stay plain.
+// Returns what each site may be compressed by: compress.<site>.candidates, else its codec; where no
+// site but parameter_gather is set, a cast and integers of 8 and 4 bits for messages between stages
+// and sums, and for gradients and the tied table at a step's end low ranks from a quarter to a 32nd
+// of the model's width as well. Sites that are not in it stay plain.
 [[nodiscard]] std::map<schedule::Site, std::vector<CodecSetting>> candidates_of(
     const CompressConfig& config, const MeshJob& job);
 

@@ -6,7 +6,7 @@ namespace slackline {
 
 namespace {
 
-// What of_message() says of all messages together.
+// Adds up what of_message() says of all messages.
 template <typename OfMessage>
 std::optional<CodecSeconds> added_up(const std::vector<CodedMessage>& messages,
                                      const OfMessage& of_message) {

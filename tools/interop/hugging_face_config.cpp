@@ -18,16 +18,8 @@ constexpr double kDefaultDropout = 0.1;  // the library's, where a config is sil
 // One config.json while it is being read. A key that is absent has the library's default.
 class ConfigFile {
  public:
-  ConfigFile(std::string_view text, const std::string& source) : source_(source) {
-    try {
-      json_ = parse_strict_json(text);
-    } catch (const JsonSyntaxError& error) {
-      throw FileError(source + ": " + error.what());
-    }
-    if (!json_.is_object()) {
-      throw FileError(source + ": must hold a JSON object");
-    }
-  }
+  ConfigFile(std::string_view text, const std::string& source)
+      : source_(source), json_(parse_strict_object(text, source)) {}
 
   [[nodiscard]] bool has(const char* key) const {
     const auto found = json_.find(key);

@@ -79,18 +79,7 @@ std::string tokenizer_json(const ByteLevelVocabulary& vocabulary) {
 
 // Nothing where there is no such file.
 Json read_object(const std::string& path) {
-  if (!path_exists(path)) {
-    return Json::object();
-  }
-  try {
-    Json json = parse_strict_json(read_file(path));
-    if (!json.is_object()) {
-      throw FileError(fmt::format("{}: must be a JSON object", path));
-    }
-    return json;
-  } catch (const JsonSyntaxError& error) {
-    throw FileError(fmt::format("{}: not JSON: {}", path, error.what()));
-  }
+  return path_exists(path) ? parse_strict_object(read_file(path), path) : Json::object();
 }
 
 void require_end_of_text(const std::string& path, const std::string& token) {

@@ -16,9 +16,9 @@ struct MemoryItem {
   bool on_host = false;  // wherever the ops run
 };
 
-// What one rank of a run will hold in memory, by name, before anything is allocated;
-// `plans` say what it compresses.
-// The sum is the process' peak: the operating system's high-water mark agrees within 2 %.
+// Says what one rank of a run will hold in memory, by name, before anything is allocated; `plans`
+// say what it compresses. All places of a job have the same rows, in the same order. The sum is the
+// process' peak: the operating system's high-water mark agrees within 2 %.
 [[nodiscard]] std::vector<MemoryItem> memory_plan(const PlanJob& job,
                                                   const MeshPlace& place,
                                                   const PlanHistory& plans,

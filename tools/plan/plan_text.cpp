@@ -173,24 +173,6 @@ std::string sync_text(const StepPlan& plan) {
                                     text);
 }
 
-// Every row that a place of the pipeline has, where it stands first.
-std::vector<MemoryItem> rows_of(const std::vector<std::vector<MemoryItem>>& memory) {
-  std::vector<MemoryItem> rows;
-  for (const std::vector<MemoryItem>& place : memory) {
-    auto behind = rows.begin();
-    for (const MemoryItem& item : place) {
-      const auto known = std::ranges::find(rows, item.name, &MemoryItem::name);
-      behind = (known == rows.end() ? rows.insert(behind, item) : known) + 1;
-    }
-  }
-  return rows;
-}
-
-std::size_t bytes_of(const std::vector<MemoryItem>& memory, const std::string& name) {
-  const auto found = std::ranges::find(memory, name, &MemoryItem::name);
-  return found == memory.end() ? 0 : found->bytes;
-}
-
 std::string memory_text(const StepPlan& plan) {
   const std::size_t places = std::min(plan.memory.size(), static_cast<std::size_t>(kMaxPlaces));
   std::string text = fmt::format("{:<32}", "memory in bytes, pipeline rank");
@@ -201,11 +183,12 @@ std::string memory_text(const StepPlan& plan) {
   for (std::size_t place = 0; place < places; ++place) {
     text += fmt::format(" {:>14}", plan.slots[place]);
   }
-  for (const MemoryItem& row : rows_of(plan.memory)) {
-    const bool apart = row.on_host && plan.job.mesh.device == Device::cuda;  // not in the total
-    text += fmt::format("\n{:<32}", row.name + (apart ? ", host" : ""));
+  for (std::size_t item = 0; item < plan.memory.front().size(); ++item) {
+    const MemoryItem& first = plan.memory.front()[item];
+    const bool apart = first.on_host && plan.job.mesh.device == Device::cuda;  // not in the total
+    text += fmt::format("\n{:<32}", first.name + (apart ? ", host" : ""));
     for (std::size_t place = 0; place < places; ++place) {
-      text += fmt::format(" {:>14}", bytes_of(plan.memory[place], row.name));
+      text += fmt::format(" {:>14}", plan.memory[place].at(item).bytes);
     }
   }
   text += fmt::format("\n{:<32}", "total");
