@@ -11,16 +11,17 @@ namespace slackline {
 namespace {
 
 // Small enough that most gradients travel while backward still makes others, large enough that what
-// a message costs besides its bytes does not count.
-std::size_t bucket_bytes(const std::vector<Parameter>& parameters) {
+// a message costs besides its bytes does not count. Where updates are shared out, what a codec cuts
+// by rows is padded to the longest slice of each bucket, so that small ones would send more.
+std::size_t bucket_bytes(const std::vector<Parameter>& parameters, const DataStrategy& strategy) {
   constexpr std::size_t kMostBuckets = 8;
-  constexpr std::size_t kSmallest = std::size_t{1} << 20U;
   constexpr std::size_t kLargest = std::size_t{16} << 20U;
+  const std::size_t smallest = std::size_t{1} << (strategy.shares_updates() ? 20U : 18U);
   std::size_t bytes = 0;
   for (const Parameter& parameter : parameters) {
     bytes += parameter.spec.trained ? parameter.shard.shape.num_elements() * sizeof(float) : 0;
   }
-  return std::clamp(bytes / kMostBuckets, kSmallest, kLargest);
+  return std::clamp(bytes / kMostBuckets, smallest, kLargest);
 }
 
 }  // namespace
@@ -87,7 +88,7 @@ RankPlan rank_plan_with(const MeshJob& job,
                    .table_on_two_stages =
                        job.model.tie_embeddings && parallel.pipeline > 1 &&
                        (place.pipeline == 0 || place.pipeline == parallel.pipeline - 1),
-                   .bucket_bytes = bucket_bytes(parameters)}};
+                   .bucket_bytes = bucket_bytes(parameters, parallel.data_strategy)}};
 }
 
 }  // namespace slackline
