@@ -59,6 +59,18 @@ std::vector<std::size_t> order_by_name(std::span<const OptimizedTensor> tensors)
   return order;
 }
 
+// Numbers of what is trained, among 0 of what is not.
+std::vector<double> in_place_of_trained(const std::vector<double>& numbers,
+                                        std::span<const OptimizedTensor> tensors) {
+  std::vector<double> all;
+  all.reserve(tensors.size());
+  auto next = numbers.begin();
+  for (const OptimizedTensor& tensor : tensors) {
+    all.push_back(tensor.is_trained() ? *next++ : 0.0);
+  }
+  return all;
+}
+
 }  // namespace
 
 AdamwOptimizer::AdamwOptimizer(std::vector<OptimizedTensor> tensors,
@@ -87,14 +99,7 @@ std::vector<double> AdamwOptimizer::squared_norms(StreamView stream) const {
       gradients.push_back(tensor.gradient);
     }
   }
-  const std::vector<double> sums = sums_of_squares(stream, gradients);
-  std::vector<double> squares;
-  squares.reserve(tensors_.size());
-  auto sum = sums.begin();
-  for (const OptimizedTensor& tensor : tensors_) {
-    squares.push_back(tensor.is_trained() ? *sum++ : 0.0);
-  }
-  return squares;
+  return in_place_of_trained(sums_of_squares(stream, gradients), tensors_);
 }
 
 double AdamwOptimizer::gradient_norm(StreamView stream) const {
@@ -117,12 +122,9 @@ std::optional<std::string> AdamwOptimizer::first_non_finite(StreamView stream) c
 void AdamwOptimizer::step(StreamView stream, double lr, double gradient_norm) {
   SL_CHECK(std::isfinite(gradient_norm), "gradient norm " + std::to_string(gradient_norm));
   ++step_count_;
-  AdamwStep step{.lr = lr,
-                 .beta1 = config_.beta1,
-                 .beta2 = config_.beta2,
-                 .eps = config_.eps,
-                 .gradient_scale = clip_factor(config_.clip_norm, gradient_norm),
-                 .step = step_count_};
+  AdamwStep step = bare_step();
+  step.lr = lr;
+  step.gradient_scale = clip_factor(config_.clip_norm, gradient_norm);
   std::vector<AdamwUpdate> updates;
   updates.reserve(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -139,6 +141,21 @@ void AdamwOptimizer::step(StreamView stream, double lr, double gradient_norm) {
                        .step = step});
   }
   adamw(stream, updates);
+}
+
+AdamwStep AdamwOptimizer::bare_step() const {
+  return {.beta1 = config_.beta1, .beta2 = config_.beta2, .eps = config_.eps, .step = step_count_};
+}
+
+std::vector<double> AdamwOptimizer::squared_directions(StreamView stream) const {
+  std::vector<Moments> moments;
+  moments.reserve(tensors_.size());
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].is_trained()) {
+      moments.push_back({.m = m_[i], .v = v_[i]});
+    }
+  }
+  return in_place_of_trained(sums_of_squared_directions(stream, moments, bare_step()), tensors_);
 }
 
 void AdamwOptimizer::set_step_count(std::int64_t count) {

@@ -14,6 +14,8 @@
 
 namespace slackline {
 
+struct AdamwStep;  // core/kernels/update/adamw.h
+
 enum class WeightDecay { no, yes };
 
 // A tensor that is trained, or one without a gradient, which an update leaves as it is: views of
@@ -57,6 +59,11 @@ class AdamwOptimizer {
   // (gradient_norm + 1e-6) on the way. REQUIRES: it is finite.
   void step(StreamView stream, double lr, double gradient_norm);
 
+  // The sum of squares of the direction in which the last update moved each tensor, rate and decay
+  // apart, in the order of tensors(), 0 of what is not trained. One pass over the moments.
+  // REQUIRES: there has been one.
+  [[nodiscard]] std::vector<double> squared_directions(StreamView stream) const;
+
   [[nodiscard]] std::int64_t step_count() const { return step_count_; }
 
   // For a resume, together with the moments. REQUIRES: count >= 0.
@@ -72,6 +79,8 @@ class AdamwOptimizer {
   [[nodiscard]] static std::size_t moment_bytes(std::span<const Shape> shapes);
 
  private:
+  // A step by the config, without rate, decay and clipping.
+  [[nodiscard]] AdamwStep bare_step() const;
   [[nodiscard]] std::size_t index_of(std::string_view name) const;
 
   std::vector<OptimizedTensor> tensors_;

@@ -14,10 +14,11 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// In the order of OuterMethod, OuterPenalty without the constant, OuterClip without none, and
-// OuterEnding.
+// In the order of OuterMethod, OuterPenalty without the constant, OuterReach, OuterClip without
+// none, and OuterEnding.
 constexpr std::array kMethods = {"none"sv, "co2"sv, "slowmo"sv, "diloco"sv};
 constexpr std::array kPenalties = {"none"sv, "gap"sv, "gap_per_tensor"sv};
+constexpr std::array kReaches = {"rate"sv, "measured"sv};
 constexpr std::array kClipKinds = {"element"sv, "norm"sv};
 constexpr std::array kEndings = {"drain"sv, "mean"sv};
 
@@ -67,6 +68,13 @@ void read_penalty(JsonReader& section, OuterConfig& config) {
   }
   if (config.penalty != OuterPenalty::none && config.method != OuterMethod::co2) {
     section.fail("penalty", R"(is of outer.method "co2"; leave it out)");
+  }
+}
+
+void read_reach(JsonReader& section, bool waits, OuterConfig& config) {
+  config.reach = static_cast<OuterReach>(section.choice("reach", kReaches, 0));
+  if (config.reach == OuterReach::measured && !config.measures_moves() && !waits) {
+    section.fail("reach", R"(needs outer.penalty "gap" or "gap_per_tensor"; leave it out)");
   }
 }
 
@@ -169,13 +177,30 @@ OuterConfig read_outer_config(JsonReader section) {
   if (config.nesterov && given != OuterMethod::diloco && given != OuterMethod::none) {
     section.fail("nesterov", R"(is of outer.method "diloco"; leave it out)");
   }
-  read_penalty(section, config);
-  read_clip(section, config);
   const bool waits = given == OuterMethod::none;
+  read_penalty(section, config);
+  read_reach(section, waits, config);
+  read_clip(section, config);
   read_eager(section, waits, config);
   read_ending(section, waits, config);
   read_fragments(section, waits, config);
   section.finish();
+  if (waits) {  // other methods have other defaults
+    for (const char* key : {"period",
+                            "lr",
+                            "momentum",
+                            "nesterov",
+                            "penalty",
+                            "reach",
+                            "clip_kind",
+                            "delay",
+                            "eager",
+                            "ending",
+                            "fragments",
+                            "mix"}) {
+      section.leave_open(key);
+    }
+  }
   config.method = given;
   return config;
 }

@@ -24,6 +24,10 @@ enum class OuterPenalty {
   gap_per_tensor,  // the same of each tensor by itself
 };
 
+// How far a round can go, by which the gap is measured: each step as far as its rate, or as far as
+// its updates went.
+enum class OuterReach { rate, measured };
+
 enum class OuterClip { none, element, norm };
 
 // Says what becomes of the anchor at a run's end, where rounds are late.
@@ -43,6 +47,11 @@ struct OuterConfig {
 
   [[nodiscard]] bool is_on() const { return method != OuterMethod::none; }
 
+  // Whether the penalty goes by how far the anchor moves.
+  [[nodiscard]] bool measures_moves() const {
+    return penalty == OuterPenalty::gap || penalty == OuterPenalty::gap_per_tensor;
+  }
+
   // Whether a round's update is made while it travels, each worker's part by itself, so that the
   // next start arrives in place of differences: rounds that are late, plain and need no norm.
   [[nodiscard]] bool updates_apart(bool is_coded) const {
@@ -56,6 +65,7 @@ struct OuterConfig {
   bool nesterov = false;
   OuterPenalty penalty = OuterPenalty::none;
   double penalty_value = 1.0;  // of constant
+  OuterReach reach = OuterReach::rate;
   OuterClip clip_kind = OuterClip::none;
   double clip = 1.0;  // in units of parameters
   int delay = 0;

@@ -42,6 +42,7 @@ OuterLoop::OuterLoop(const Options& options, MeshModel& model)
               config_.fragments,
               config_.eager || config_.mix > 0.0 ? OuterMemory::Leads::yes : OuterMemory::Leads::no,
               owner_of(model.groups(), options)),
+      reach_(config_.reach, model, memory_.parameters(), memory_.elements()),
       rounds_{.period = config_.period.value_or(kFirstPeriod) / config_.fragments,
               .by_choice = !config_.period} {
   SL_CHECK(groups_->outer != nullptr && config_.is_on(), "outer rounds without workers");
@@ -63,7 +64,7 @@ OuterLoop::OuterLoop(const Options& options, MeshModel& model)
   if (options.codec) {
     run_codecs({model.options().num_threads, model.stream().device()});
   }
-  if (measures_moves()) {
+  if (config_.measures_moves()) {
     moved_squares_.assign(memory_.elements().size(), 0.0);
   }
   round_began_ = groups_->world->now();
@@ -163,6 +164,7 @@ void OuterLoop::settle() {
         .wait();
     arrived_squares_ = groups_->everyone->rank() == 0 ? arrived_squares_ : 0.0;
   }
+  reach_.gather_workers();
   round_began_ += groups_->world->now() - waits_from;
 }
 
@@ -176,7 +178,8 @@ RoundEnd OuterLoop::agree(const RoundFacts& own, double sent_squares, bool last)
   const std::size_t stop = 3 * workers;
   const std::size_t arrived = stop + 1;
   const std::size_t moved = arrived + 1;
-  const std::size_t seconds = moved + moved_squares_.size();
+  const std::size_t directions = moved + moved_squares_.size();
+  const std::size_t seconds = directions + reach_.round().size();
   std::vector<double> numbers(seconds + 2 * ranks, 0.0);
   numbers[worker] = speaks ? own.loss : 0.0;
   numbers[workers + worker] = own.failed && speaks ? 1.0 : 0.0;
@@ -184,6 +187,7 @@ RoundEnd OuterLoop::agree(const RoundFacts& own, double sent_squares, bool last)
   numbers[stop] = own.stop ? 1.0 : 0.0;
   numbers[arrived] = arrived_squares_;
   std::ranges::copy(moved_squares_, numbers.begin() + static_cast<std::ptrdiff_t>(moved));
+  std::ranges::copy(reach_.round(), numbers.begin() + static_cast<std::ptrdiff_t>(directions));
   const auto rank = static_cast<std::size_t>(groups_->everyone->rank());
   const double now = groups_->world->now();
   numbers[seconds + rank] = goes_unseen_ ? std::numeric_limits<double>::infinity() : round_seconds_;
@@ -215,6 +219,7 @@ RoundEnd OuterLoop::agree(const RoundFacts& own, double sent_squares, bool last)
   for (std::size_t i = 0; i < moved_squares_.size(); ++i) {
     moved_squares_[i] = static_cast<float>(numbers[moved + i] / copies);
   }
+  reach_.end_round(std::span(numbers).subspan(directions, reach_.round().size()));
   if (rounds_.by_choice && !last) {
     const std::span<const double> times = std::span(numbers).subspan(seconds);
     choose_period(times.first(ranks), *std::ranges::max_element(times.last(ranks)));

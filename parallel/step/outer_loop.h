@@ -15,6 +15,7 @@
 #include "parallel/step/background_round.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/outer_memory.h"
+#include "parallel/step/round_reach.h"
 #include "parallel/sync/outer_plan.h"
 
 namespace slackline {
@@ -76,6 +77,10 @@ class OuterLoop {
   void restart(std::int64_t step);
 
   [[nodiscard]] bool ends_round(std::int64_t step) const { return rounds_.ends_with(step); }
+
+  // Called after every update of the model, before its round ends: notes how far it went, where
+  // that counts.
+  void note_update() { reach_.note_update(); }
 
   // Called after every other step: notes when the transfers under way have ended.
   void look();
@@ -174,11 +179,6 @@ class OuterLoop {
   void make_owed_step(const OuterStep& step, const std::function<bool(const std::string&)>& owes);
 
  private:
-  // Whether the penalty goes by how far the anchor moves.
-  [[nodiscard]] bool measures_moves() const {
-    return config_.penalty == OuterPenalty::gap || config_.penalty == OuterPenalty::gap_per_tensor;
-  }
-
   // What travels, or would.
   [[nodiscard]] RoundTransfer& transfer() const;
   void send(int fragment,
@@ -222,6 +222,7 @@ class OuterLoop {
   MeshModel* model_;
   Groups* groups_;
   OuterMemory memory_;
+  RoundReach reach_;
   OuterRounds rounds_;
   std::unique_ptr<Stream> codec_stream_{};               // null where rounds travel plain
   std::shared_ptr<Worker> codec_worker_{};               // shared with transfers; likewise

@@ -25,17 +25,20 @@ std::vector<double> OuterLoop::penalties() const {
     divisors.assign(elements_of.size(), config_.penalty_value);
   }
   const auto steps = static_cast<double>(rounds_.last_end - rounds_.before);
-  const double reach = steps * rate_(rounds_.before + 1);
-  if (!config_.is_late() || reach == 0.0) {
+  const double rates = steps * rate_(rounds_.before + 1);
+  if (!config_.is_late() || rates == 0.0) {
     return divisors;
   }
-  const auto gap = [&](double squares, double elements) {
-    return elements == 0.0 ? 1.0 : 1.0 + std::sqrt(squares / elements) / reach;
+  const auto gap = [&](double squares, double elements, double reach) {
+    return elements == 0.0 ? 1.0 : 1.0 + std::sqrt(squares / elements) / (rates * reach);
   };
   if (config_.penalty == OuterPenalty::gap) {
-    divisors.assign(elements_of.size(), gap(sum_of(moved_squares_), sum_of(elements_of)));
+    divisors.assign(elements_of.size(),
+                    gap(sum_of(moved_squares_), sum_of(elements_of), reach_.of_all()));
   } else if (config_.penalty == OuterPenalty::gap_per_tensor) {
-    std::ranges::transform(moved_squares_, elements_of, divisors.begin(), gap);
+    for (std::size_t i = 0; i < divisors.size(); ++i) {
+      divisors[i] = gap(moved_squares_[i], elements_of[i], reach_.of(i));
+    }
   }
   return divisors;
 }
@@ -102,7 +105,7 @@ void OuterLoop::move_anchor(std::int64_t step, OuterWrites writes, double mix) {
   if (config_.clip_kind == OuterClip::element) {
     note_clipped();
   }
-  if (measures_moves()) {
+  if (config_.measures_moves()) {
     moved_squares_ = memory_.squares_of_momentum();
     for (double& squares : moved_squares_) {
       squares *= config_.lr * config_.lr;

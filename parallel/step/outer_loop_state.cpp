@@ -66,6 +66,8 @@ std::string OuterLoop::state_text(std::span<const WorkerProgress> workers) const
       {"fragment", travels_},
       {"penalty", largest_penalty_},
       {"moved_squares", moved_squares_},
+      {"directions", reach_.ended()},
+      {"directions_of_workers", reach_.of_workers()},
       {"ends_travel", background_ != nullptr},
       {"sent_squares", sent_squares_},
       {"arrived_squares", arrived_squares_},
@@ -122,6 +124,8 @@ void OuterLoop::load(const std::string& text) {
   if (moved.size() == moved_squares_.size()) {  // else the penalty is another one now
     moved_squares_ = moved;
   }
+  reach_.load(state.value("directions", std::vector<double>()),
+              state.value("directions_of_workers", std::vector<double>()));
   load_squares(text);
   if (background_ != nullptr && has_arrived_) {
     background_->begin_start(step_of(rounds_.last_end), penalties());

@@ -108,6 +108,9 @@ class OuterMemory {
   // Elements of the momentum, in shares that count, at least so large whatever their sign.
   [[nodiscard]] double count_of_momentum(float limit);
 
+  // The parameters of the rank's pieces, among those of the model.
+  [[nodiscard]] const std::vector<std::size_t>& parameters() const { return parameters_; }
+
   // By parameter of the model; 0: not trained.
   [[nodiscard]] const std::vector<double>& elements() const { return elements_; }
 

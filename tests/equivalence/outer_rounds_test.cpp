@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/comm/world.h"
@@ -57,6 +58,18 @@ void set_weights(MeshModel& model, const Doubles& weights) {
   model.publish_weights();
 }
 
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double mean_of(const Doubles& tensors) {
+  std::vector<double> all;
+  for (const auto& [name, values] : tensors) {
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return mean_of(all);
+}
+
 double mean_square(const Doubles& tensors, const std::string& only = "") {
   double sum = 0.0;
   double count = 0.0;
@@ -69,11 +82,28 @@ double mean_square(const Doubles& tensors, const std::string& only = "") {
   return sum / count;
 }
 
+// Adds the squares of the directions of a model's last update.
+void add_squared_directions(MeshModel& model, Doubles& squares) {
+  AdamwOptimizer& optimizer = model.optimizer();
+  const OptimizerConfig config = model.options().optimizer;
+  const auto count = static_cast<double>(optimizer.step_count());
+  for (const OptimizedTensor& tensor : optimizer.tensors()) {
+    const auto m = optimizer.first_moment(tensor.name).span<float>();
+    const auto v = optimizer.second_moment(tensor.name).span<float>();
+    for (std::size_t i = 0; i < m.size(); ++i) {
+      const double root = std::sqrt(v[i] / (1.0 - std::pow(config.beta2, count)));
+      const double direction = m[i] / (1.0 - std::pow(config.beta1, count)) / (root + config.eps);
+      squares.at(tensor.name)[i] += direction * direction;
+    }
+  }
+}
+
 struct Oracle {
   OuterConfig config{};
   Doubles anchor{};
   Doubles momentum{};
   Doubles last_move{};
+  Doubles directions{};  // mean of squares, of the round whose difference moves; where measured
 
   // `difference`: anchor - mean of end points, of a round of so many steps that began with rate
   // `first_rate` and ended with `last_rate`.
@@ -81,7 +111,8 @@ struct Oracle {
     const double g = config.method == OuterMethod::slowmo ? last_rate : 1.0;
     const double reach = static_cast<double>(steps) * first_rate;
     for_each_element(momentum, [&](const std::string& name, std::size_t i, double& m) {
-      m = config.momentum * m + difference.at(name)[i] / divisor(name, reach) / g;
+      const double length = length_of_updates(name);
+      m = config.momentum * m + difference.at(name)[i] / divisor(name, reach * length) / g;
       if (config.clip_kind == OuterClip::element) {
         m = std::clamp(m, -config.clip, config.clip);
       }
@@ -102,6 +133,14 @@ struct Oracle {
       last_move[name][i] = config.lr * u;
       a -= config.lr * u;
     });
+  }
+
+  [[nodiscard]] double length_of_updates(const std::string& name) const {
+    if (config.reach == OuterReach::rate) {
+      return 1.0;
+    }
+    const bool is_own = config.penalty == OuterPenalty::gap_per_tensor;
+    return std::sqrt(is_own ? mean_of(directions.at(name)) : mean_of(directions));
   }
 
   [[nodiscard]] double divisor(const std::string& name, double reach) const {
@@ -149,7 +188,8 @@ void with_models(const OuterRun& run, const std::function<void(Models& models)>&
   });
 }
 
-void train(const OuterRun& run, Models& models, int step) {
+// `directions`: what a round's are added up in.
+void train(const OuterRun& run, Models& models, int step, Doubles* directions = nullptr) {
   const int ranks_of_worker = run.mesh.parallel.data_ranks_of_group();
   for (int worker = 0; worker < std::ssize(models); ++worker) {
     std::vector<std::unique_ptr<RankBatches>> ranks;
@@ -162,6 +202,9 @@ void train(const OuterRun& run, Models& models, int step) {
     const StepFacts facts = model.make_gradients(batches_of(ranks));
     model.update(rate_of(step), facts.gradient_norm);
     model.finish_gather();
+    if (directions != nullptr) {
+      add_squared_directions(model, *directions);
+    }
   }
 }
 
@@ -180,22 +223,31 @@ LogicalTensors oracle_anchor(const OuterRun& run) {
     std::vector<Doubles> starts(models.size(), oracle.anchor);  // of a round
     struct Late {
       Doubles difference{};
+      Doubles directions{};
       std::int64_t begin = 0;
       std::int64_t end = 0;
     };
     std::optional<Late> late;
     std::int64_t begin = 0;
+    Doubles directions = oracle.momentum;
     const auto move = [&](const Late& round) {
+      oracle.directions = round.directions;
+      const double updates = static_cast<double>(round.end - round.begin) * workers;
+      for_each_element(oracle.directions,
+                       [&](const std::string&, std::size_t, double& square) { square /= updates; });
       oracle.move(
           round.difference, round.end - round.begin, rate_of(round.begin + 1), rate_of(round.end));
     };
     for (int step = 1; step <= run.mesh.steps; ++step) {
-      train(run, models, step);
+      train(run, models, step, &directions);
       const bool last = step == run.mesh.steps;
       if (!last && step % *run.outer.period != 0) {
         continue;
       }
-      Late own{.difference = zeros_like(oracle.anchor), .begin = begin, .end = step};
+      Late own{.difference = zeros_like(oracle.anchor),
+               .directions = std::exchange(directions, zeros_like(oracle.anchor)),
+               .begin = begin,
+               .end = step};
       for (std::size_t worker = 0; worker < models.size(); ++worker) {
         const Doubles ends = weights_of(*models[worker]);
         for_each_element(starts[worker], [&](const std::string& name, std::size_t i, double& w) {
@@ -341,7 +393,10 @@ const std::vector<std::string>& settings() {
       R"({"method": "co2", "period": 2, "ending": "mean"})",
       R"({"method": "co2", "period": 2, "ending": "mean", "eager": true})",
       R"({"method": "diloco", "period": 2, "fragments": 2})",
-      R"({"method": "diloco", "period": 3, "fragments": 3, "mix": 0, "nesterov": false})"};
+      R"({"method": "diloco", "period": 3, "fragments": 3, "mix": 0, "nesterov": false})",
+      R"({"method": "co2", "period": 2, "penalty": "gap", "momentum": 0.5, "reach": "measured"})",
+      R"({"method": "co2", "period": 2, "penalty": "gap_per_tensor", "reach": "measured"})",
+      R"({"method": "co2", "period": 3, "penalty": "gap", "eager": true, "reach": "measured"})"};
   return list;
 }
 
@@ -370,7 +425,10 @@ TEST_CASE("workers of every layout and strategy follow the oracle") {
                                                                             {2, 1, 4, 2, "NII"},
                                                                             {1, 1, 4, 2, "NNI"},
                                                                             {2, 1, 4, 2, "III"},
-                                                                            {1, 2, 2, 1, "NNN"}};
+                                                                            {1, 2, 2, 1, "NNN"},
+                                                                            {2, 2, 4, 2, "NNN"},
+                                                                            {1, 2, 4, 2, "NII"},
+                                                                            {2, 1, 4, 2, "NNI"}};
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     const auto& [tensor, pipeline, data, group, letters] = layouts[i];
     OuterRun run = run_of(settings()[i], tensor, pipeline, data, group);

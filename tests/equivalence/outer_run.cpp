@@ -72,6 +72,7 @@ OuterResult run_outer(const OuterRun& run, const OuterHooks& hooks) {
       model.update(rate_of(step),
                    facts.gradient_norm,
                    ends ? MeshModel::Publishing::caller : MeshModel::Publishing::update);
+      outer.note_update();
       call(hooks.after_update, step);
       if (ends) {
         call(hooks.before_end, outer);

@@ -56,9 +56,8 @@ void report_workers(const Checkpoint& checkpoint, const Groups& groups, bool has
 
 void warn_of_unstable_rounds(const OuterConfig& config) {
   const double penalty = config.penalty == OuterPenalty::constant ? config.penalty_value : 1.0;
-  const bool measures =
-      config.penalty == OuterPenalty::gap || config.penalty == OuterPenalty::gap_per_tensor;
-  if (config.is_late() && !measures && config.lr / penalty > largest_stable_rate(config)) {
+  if (config.is_late() && !config.measures_moves() &&
+      config.lr / penalty > largest_stable_rate(config)) {
     log_warning(
         fmt::format("outer.lr {} over a penalty of {} is beyond 1 - outer.momentum = {}: what a "
                     "round learns whole becomes unstable when it arrives a round late; lower "

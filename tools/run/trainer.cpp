@@ -301,6 +301,9 @@ bool Trainer::train_step(std::int64_t step) {
     model_.update(record.lr,
                   record.grad_norm,
                   ends_round ? MeshModel::Publishing::caller : MeshModel::Publishing::update);
+    if (outer_) {
+      outer_->note_update();
+    }
   } else if (config_.run.on_nonfinite == OnNonFinite::stop || skips_ >= config_.run.max_skips) {
     has_failed_ = true;
     if (!outer_) {

@@ -38,4 +38,16 @@ struct AdamwCoefficients {
   float decay = 0.0F;
 };
 
+// What makes a direction, without the rate, of moments: m * scale / (sqrt(v) * root_scale + eps).
+struct AdamwDirection {
+  explicit AdamwDirection(const AdamwStep& step)
+      : scale(1.0 / AdamwCoefficients::correction(step.beta1, step.step)),
+        root_scale(1.0 / std::sqrt(AdamwCoefficients::correction(step.beta2, step.step))),
+        eps(step.eps) {}
+
+  double scale;
+  double root_scale;
+  double eps;
+};
+
 }  // namespace slackline

@@ -1,5 +1,7 @@
 #include "core/kernels/update/sum_of_squares.h"
 
+#include <string>
+
 #include "core/kernels/dispatch.h"
 #include "core/kernels/operand.h"
 
@@ -8,6 +10,10 @@ namespace slackline {
 namespace cpu {
 double sum_of_squares(StreamView stream, std::span<const float> values);
 double count_at_least(StreamView stream, std::span<const float> values, float limit);
+double sum_of_squared_directions(StreamView stream,
+                                 std::span<const float> m,
+                                 std::span<const float> v,
+                                 const AdamwStep& step);
 }  // namespace cpu
 
 namespace cuda {
@@ -16,6 +22,9 @@ namespace cuda {
 [[gnu::weak]] std::vector<double> counts_at_least(StreamView stream,
                                                   std::span<const Tensor> tensors,
                                                   float limit);
+[[gnu::weak]] std::vector<double> sums_of_squared_directions(StreamView stream,
+                                                             std::span<const Moments> moments,
+                                                             const AdamwStep& step);
 [[gnu::weak]] std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors);
 }  // namespace cuda
 
@@ -52,6 +61,28 @@ double count_at_least(StreamView stream, std::span<const Tensor> tensors, float 
     }
   }
   return count;
+}
+
+std::vector<double> sums_of_squared_directions(StreamView stream,
+                                               std::span<const Moments> moments,
+                                               const AdamwStep& step) {
+  for (const auto& [m, v] : moments) {
+    check_operand(m, {"sums_of_squared_directions m", DType::f32, m.shape()});
+    check_operand(v, {"sums_of_squared_directions v", DType::f32, m.shape()});
+  }
+  SL_CHECK(step.step >= 1, "step " + std::to_string(step.step));
+  if (!computes(stream)) {
+    return std::vector<double>(moments.size());
+  }
+  if (stream.device() == Device::cuda) {
+    return cuda::sums_of_squared_directions(stream, moments, step);
+  }
+  std::vector<double> sums;
+  sums.reserve(moments.size());
+  for (const auto& [m, v] : moments) {
+    sums.push_back(cpu::sum_of_squared_directions(stream, m.span<float>(), v.span<float>(), step));
+  }
+  return sums;
 }
 
 std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors,

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "core/kernels/update/adamw.h"
 #include "core/tensor/stream.h"
 #include "core/tensor/tensor.h"
 #include "core/tensor/workers.h"
@@ -22,6 +23,19 @@ namespace slackline {
 [[nodiscard]] double count_at_least(StreamView stream,
                                     std::span<const Tensor> tensors,
                                     float limit);
+
+// Moments of one tensor, f32 and of one shape.
+struct Moments {
+  Tensor m{};
+  Tensor v{};
+};
+
+// Sums, tensor by tensor and as sums of squares are made, the squares of the directions in which
+// AdamW's `step` has moved weights, decay apart: what stands beside its rate in adamw.h, of moments
+// as the step has left them. Waits for the stream; its workspace is that of sums of squares of m.
+[[nodiscard]] std::vector<double> sums_of_squared_directions(StreamView stream,
+                                                             std::span<const Moments> moments,
+                                                             const AdamwStep& step);
 
 // The tensors need shapes only.
 [[nodiscard]] std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors,

@@ -3,6 +3,7 @@
 
 #include "core/kernels/parallel_ranges.h"
 #include "core/kernels/simd.h"
+#include "core/kernels/update/adamw_coefficients.h"
 #include "core/kernels/update/sum_of_squares.h"
 
 // Floats widen to double before they are squared: no overflow, and the sum of a tensor's blocks
@@ -23,33 +24,61 @@ constexpr std::size_t kSums = 8;                  // independent, to hide the la
 constexpr std::size_t kPrefetchedElements = 512;  // 2 KiB ahead
 constexpr std::size_t kElementsPerBlock = 65536;  // 256 KiB: long enough for the prefetchers
 
-struct Square {
-  Doubles add_to(Doubles sum, Doubles value) const { return hn::MulAdd(value, value, sum); }
+Doubles load_at(const float* values, std::size_t i) {
+  hwy::Prefetch(values + i + kPrefetchedElements);  // a hint, harmless at the end
+  return hn::PromoteTo(kDoubles, hn::LoadU(kHalves, values + i));
+}
 
-  double of(double value) const { return value * value; }
+struct Square {
+  Doubles add_to(Doubles sum, std::size_t i) const {
+    const Doubles value = load_at(values, i);
+    return hn::MulAdd(value, value, sum);
+  }
+
+  double of(std::size_t i) const { return static_cast<double>(values[i]) * values[i]; }
+
+  const float* values;
 };
 
 struct IsAtLeast {
-  Doubles add_to(Doubles sum, Doubles value) const {
+  Doubles add_to(Doubles sum, std::size_t i) const {
     const Doubles one = hn::Set(kDoubles, 1.0);
-    const auto large = hn::Ge(hn::Abs(value), hn::Set(kDoubles, limit));
+    const auto large = hn::Ge(hn::Abs(load_at(values, i)), hn::Set(kDoubles, limit));
     return hn::Add(sum, hn::IfThenElseZero(large, one));
   }
 
-  double of(double value) const { return std::abs(value) >= limit ? 1.0 : 0.0; }
+  double of(std::size_t i) const { return std::abs(double{values[i]}) >= limit ? 1.0 : 0.0; }
 
+  const float* values;
   double limit;
 };
 
-double sum_of_block(const float* values, std::size_t count, auto summand) {
+struct SquareOfDirection {
+  Doubles add_to(Doubles sum, std::size_t i) const {
+    const Doubles root = hn::Sqrt(load_at(v, i));
+    const Doubles divisor =
+        hn::MulAdd(root, hn::Set(kDoubles, c.root_scale), hn::Set(kDoubles, c.eps));
+    const Doubles value = hn::Div(hn::Mul(load_at(m, i), hn::Set(kDoubles, c.scale)), divisor);
+    return hn::MulAdd(value, value, sum);
+  }
+
+  double of(std::size_t i) const {
+    const double value = m[i] * c.scale / (std::sqrt(double{v[i]}) * c.root_scale + c.eps);
+    return value * value;
+  }
+
+  const float* m;
+  const float* v;
+  AdamwDirection c;
+};
+
+double sum_of_block(std::size_t begin, std::size_t end, const auto& summand) {
   Doubles sums[kSums];
   std::fill_n(sums, kSums, hn::Zero(kDoubles));
-  std::size_t i = 0;
-  for (; i + kSums * kWidth <= count; i += kSums * kWidth) {
+  std::size_t i = begin;
+  for (; i + kSums * kWidth <= end; i += kSums * kWidth) {
     for (std::size_t k = 0; k < kSums; ++k) {
-      hwy::Prefetch(values + i + kPrefetchedElements + k * kWidth);  // a hint, harmless at the end
-      const auto narrow = hn::LoadU(kHalves, values + i + k * kWidth);
-      sums[k] = summand.add_to(sums[k], hn::PromoteTo(kDoubles, narrow));
+      sums[k] = summand.add_to(sums[k], i + k * kWidth);
     }
   }
   Doubles total = sums[0];
@@ -57,19 +86,18 @@ double sum_of_block(const float* values, std::size_t count, auto summand) {
     total = hn::Add(total, sums[k]);
   }
   double sum = hn::GetLane(hn::SumOfLanes(kDoubles, total));
-  for (; i < count; ++i) {
-    sum += summand.of(values[i]);
+  for (; i < end; ++i) {
+    sum += summand.of(i);
   }
   return sum;
 }
 
-double sum_over(StreamView stream, std::span<const float> values, auto summand) {
-  const std::size_t num_blocks = (values.size() + kElementsPerBlock - 1) / kElementsPerBlock;
+double sum_over(StreamView stream, std::size_t count, const auto& summand) {
+  const std::size_t num_blocks = (count + kElementsPerBlock - 1) / kElementsPerBlock;
   std::vector<double> sums(num_blocks);
-  parallel_ranges(
-      stream, values.size(), kElementsPerBlock, [&](std::size_t begin, std::size_t end) {
-        sums[begin / kElementsPerBlock] = sum_of_block(values.data() + begin, end - begin, summand);
-      });
+  parallel_ranges(stream, count, kElementsPerBlock, [&](std::size_t begin, std::size_t end) {
+    sums[begin / kElementsPerBlock] = sum_of_block(begin, end, summand);
+  });
   double total = 0.0;
   for (const double sum : sums) {
     total += sum;
@@ -80,11 +108,19 @@ double sum_over(StreamView stream, std::span<const float> values, auto summand) 
 }  // namespace
 
 double sum_of_squares(StreamView stream, std::span<const float> values) {
-  return sum_over(stream, values, Square{});
+  return sum_over(stream, values.size(), Square{.values = values.data()});
 }
 
 double count_at_least(StreamView stream, std::span<const float> values, float limit) {
-  return sum_over(stream, values, IsAtLeast{.limit = limit});
+  return sum_over(stream, values.size(), IsAtLeast{.values = values.data(), .limit = limit});
+}
+
+double sum_of_squared_directions(StreamView stream,
+                                 std::span<const float> m,
+                                 std::span<const float> v,
+                                 const AdamwStep& step) {
+  return sum_over(
+      stream, m.size(), SquareOfDirection{.m = m.data(), .v = v.data(), .c = AdamwDirection(step)});
 }
 
 }  // namespace slackline::cpu

@@ -4,6 +4,7 @@
 #include "core/cuda/batch.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/cuda/map.h"
+#include "core/kernels/update/adamw_coefficients.h"
 #include "core/kernels/update/sum_of_squares.h"
 
 // Floats widen to double before they are squared: no overflow, and the rate of doubles still
@@ -42,22 +43,50 @@ __device__ double block_total(double value) {
 
 struct Item {
   const float* values;
+  const float* others;  // of a summand of two; else null
   std::size_t count;
   double* sums;  // of blocks
 };
 
 struct Square {
-  __device__ double add_to(double sum, double value) const { return fma(value, value, sum); }
+  static constexpr bool kIsOfTwo = false;
+
+  __device__ double add_to(double sum, double value, double /*other*/) const {
+    return fma(value, value, sum);
+  }
 };
 
 // Values behind the last one are read as 0, which is below any limit.
 struct IsAtLeast {
-  __device__ double add_to(double sum, double value) const {
+  static constexpr bool kIsOfTwo = false;
+
+  __device__ double add_to(double sum, double value, double /*other*/) const {
     return fabs(value) >= limit ? sum + 1.0 : sum;
   }
 
   double limit;
 };
+
+// Moments behind the last ones are read as 0, and so is their direction, for eps is not.
+struct SquareOfDirection {
+  static constexpr bool kIsOfTwo = true;
+
+  __device__ double add_to(double sum, double m, double v) const {
+    const double value = m * c.scale / (sqrt(v) * c.root_scale + c.eps);
+    return fma(value, value, sum);
+  }
+
+  AdamwDirection c;
+};
+
+template <bool aligned>
+__device__ Floats<kPack> pack_at(const float* values, std::size_t at, std::size_t count) {
+  if (aligned && at + kPack <= count) {
+    return load<kPack>(values + at);
+  }
+  const std::size_t rest = at < count ? count - at : 0;
+  return load_part<kPack>(values + at, static_cast<int>(std::min<std::size_t>(rest, kPack)));
+}
 
 // sums[b] is of every num_blocks-th piece of kElementsAtOnce values from piece b on.
 template <bool aligned, typename Summand>
@@ -65,27 +94,26 @@ __global__ void __launch_bounds__(kThreads)
     sum_kernel(const __grid_constant__ Batch<Item> batch, Summand summand) {
   const BatchPlace place(batch);
   const float* const values = batch.items[place.index].values;
+  const float* const others = batch.items[place.index].others;
   const std::size_t count = batch.items[place.index].count;
   double own[kPack] = {};
   for (std::size_t piece = place.block * kElementsAtOnce; piece < count;
        piece += place.num_blocks * kElementsAtOnce) {
     Floats<kPack> packs[kPacksAtOnce];
+    Floats<kPack> other_packs[kPacksAtOnce] = {};
 #pragma unroll
     for (int p = 0; p < kPacksAtOnce; ++p) {
       const std::size_t at = piece + (p * kThreads + threadIdx.x) * std::size_t{kPack};
-      if (aligned && at + kPack <= count) {
-        packs[p] = load<kPack>(values + at);
-      } else {
-        const std::size_t rest = at < count ? count - at : 0;
-        packs[p] =
-            load_part<kPack>(values + at, static_cast<int>(std::min<std::size_t>(rest, kPack)));
+      packs[p] = pack_at<aligned>(values, at, count);
+      if constexpr (Summand::kIsOfTwo) {
+        other_packs[p] = pack_at<aligned>(others, at, count);
       }
     }
 #pragma unroll
     for (int p = 0; p < kPacksAtOnce; ++p) {
 #pragma unroll
       for (int i = 0; i < kPack; ++i) {
-        own[i] = summand.add_to(own[i], packs[p][i]);
+        own[i] = summand.add_to(own[i], packs[p][i], other_packs[p][i]);
       }
     }
   }
@@ -95,9 +123,11 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// `others` stand beside tensors where a summand is of two; else there are none.
 template <typename Summand>
 std::vector<double> sums_over(StreamView stream,
                               std::span<const Tensor> tensors,
+                              std::span<const Tensor> others,
                               const Summand& summand) {
   ArenaScope scratch(stream.workspace());
   std::int64_t all_blocks = 0;
@@ -106,11 +136,14 @@ std::vector<double> sums_over(StreamView stream,
   }
   const Tensor sums = scratch.allocate(DType::f64, {all_blocks});
   std::vector<Item> aligned;
-  std::vector<Item> others;
+  std::vector<Item> unaligned;
   double* next = sums.data<double>();
-  for (const Tensor& tensor : tensors) {
-    const Item item{.values = tensor.data<float>(), .count = tensor.num_elements(), .sums = next};
-    (are_aligned(item.values) ? aligned : others).push_back(item);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Item item{.values = tensors[i].data<float>(),
+                    .others = others.empty() ? nullptr : others[i].data<float>(),
+                    .count = tensors[i].num_elements(),
+                    .sums = next};
+    (are_aligned(item.values, item.others) ? aligned : unaligned).push_back(item);
     next += num_blocks(item.count);
   }
   const auto start = [&](const std::vector<Item>& items, auto kernel) {
@@ -120,7 +153,7 @@ std::vector<double> sums_over(StreamView stream,
     });
   };
   start(aligned, sum_kernel<true, Summand>);
-  start(others, sum_kernel<false, Summand>);
+  start(unaligned, sum_kernel<false, Summand>);
   std::vector<double> of_blocks(static_cast<std::size_t>(all_blocks));
   // A copy to memory that is not pinned holds up the process until the stream gets there; what the
   // stream waits for may need CUDA meanwhile.
@@ -141,14 +174,26 @@ std::vector<double> sums_over(StreamView stream,
 }  // namespace
 
 std::vector<double> sums_of_squares(StreamView stream, std::span<const Tensor> tensors) {
-  return sums_over(stream, tensors, Square{});
+  return sums_over(stream, tensors, {}, Square{});
 }
 
 // REQUIRES: limit > 0.
 std::vector<double> counts_at_least(StreamView stream,
                                     std::span<const Tensor> tensors,
                                     float limit) {
-  return sums_over(stream, tensors, IsAtLeast{.limit = limit});
+  return sums_over(stream, tensors, {}, IsAtLeast{.limit = limit});
+}
+
+std::vector<double> sums_of_squared_directions(StreamView stream,
+                                               std::span<const Moments> moments,
+                                               const AdamwStep& step) {
+  std::vector<Tensor> m;
+  std::vector<Tensor> v;
+  for (const Moments& of_tensor : moments) {
+    m.push_back(of_tensor.m);
+    v.push_back(of_tensor.v);
+  }
+  return sums_over(stream, m, v, SquareOfDirection{.c = AdamwDirection(step)});
 }
 
 std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors) {

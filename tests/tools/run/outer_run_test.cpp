@@ -65,6 +65,9 @@ TEST_CASE("a run in outer rounds goes on with the same bits from any step of a r
   const std::vector<Form> forms = {
       {R"({"method": "co2", "period": 3, "penalty": "gap"})"},
       {R"({"method": "slowmo", "period": 8})"},  // of which none has ended at first
+      {R"({"method": "co2", "period": 4, "penalty": "gap_per_tensor", "reach": "measured"})",
+       4,
+       {"parallel.pipeline=2", "run.eval_every=3"}},
       {R"({"method": "co2", "period": 4, "clip": 0.01, "ending": "mean"})",
        4,
        {"parallel.data=4", "parallel.group=2", "precision=bf16", "run.eval_every=5"}},
@@ -129,7 +132,8 @@ TEST_CASE("methods, layouts and codecs of rounds go together, and go on with the
   const std::vector<std::string> methods = {
       R"({"method": "co2", "period": 3})",
       R"({"method": "co2", "period": 4, "penalty": "gap_per_tensor", "clip": 0.01})",
-      R"({"method": "co2", "period": 3, "eager": true, "clip": 0.1, "clip_kind": "norm"})",
+      R"({"method": "co2", "period": 3, "penalty": "gap", "reach": "measured", "eager": true,
+          "clip": 0.1, "clip_kind": "norm"})",
       R"({"method": "slowmo", "period": 4})",
       R"({"method": "diloco", "period": 3})",
       R"({"method": "diloco", "period": 4, "fragments": 2, "mix": 0.25})"};

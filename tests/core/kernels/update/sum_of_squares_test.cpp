@@ -115,6 +115,44 @@ TEST_CASE("part of a tensor that begins anywhere has its own sum of squares") {
   }
 }
 
+TEST_CASE("squares of AdamW's directions are those of the steps that it makes") {
+  constexpr AdamwStep kStep{.lr = 1.0, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-3, .step = 1};
+  for (const std::int64_t size : {0, 1, 31, 33, 70001}) {
+    GuardedTensor weight(DType::f32, {size});
+    GuardedTensor m(DType::f32, {size});
+    GuardedTensor v(DType::f32, {size});
+    m.fill(0.0);
+    v.fill(0.0);
+    Stream stream(test_stream(2, workspace_of(size)));
+    for (AdamwStep step = kStep; step.step <= 3; ++step.step) {
+      weight.fill(0.0);  // which a step without decay then moves by its direction
+      GuardedTensor gradient = random_tensor(
+          DType::f32, {size}, {.seed = static_cast<std::uint64_t>(step.step), .deviation = 1e-3});
+      adamw(stream, {.weight = weight, .gradient = gradient, .m = m, .v = v}, step);
+      const Moments moments{.m = m, .v = v};
+      const double sum = sums_of_squared_directions(stream, {&moments, 1}, step).front();
+      // The update rounds each direction to float a few times.
+      REQUIRE(sum == Approx(sum_of_squares(stream, weight)).epsilon(1e-6));
+      REQUIRE((size == 0 || sum > 0.0));
+    }
+  }
+}
+
+TEST_CASE("squares of directions of a part of a tensor that begins anywhere are its own") {
+  constexpr std::int64_t kSize = 1000;
+  constexpr AdamwStep kStep{.beta1 = 0.5, .beta2 = 0.75, .eps = 0.5, .step = 1};
+  Stream stream(test_stream(1, workspace_of(kSize)));
+  GuardedTensor m(DType::f32, {kSize});
+  GuardedTensor v(DType::f32, {kSize});
+  m.fill(0.5);     // 1 without its bias
+  v.fill(0.0625);  // 0.25, of which 0.5 is the root
+  for (const std::int64_t begin : {1, 2, 3, 4, 999}) {
+    const Moments moments{.m = m.view().rows(begin, kSize), .v = v.view().rows(begin, kSize)};
+    const double sum = sums_of_squared_directions(stream, {&moments, 1}, kStep).front();
+    REQUIRE(sum == static_cast<double>(kSize - begin));
+  }
+}
+
 TEST_CASE("a sum of squares takes f32 alone") {
   Stream stream(test_stream(1));
   GuardedTensor tensor(DType::bf16, {3});
