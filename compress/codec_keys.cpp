@@ -18,7 +18,7 @@ std::string unless_fp32(std::string_view key, DType dtype) {
   return dtype == DType::f32 ? "" : fmt::format(R"(, "{}": "bf16")", key);
 }
 
-void read_kept_share(JsonReader& section, CodecSetting& setting) {
+void read_kept_share(JsonReader& section, const CodecSetting& /*defaults*/, CodecSetting& setting) {
   setting.ratio = section.number("ratio", {.min = 0.0, .max = 1.0, .exclusive_min = true});
   setting.values = read_float(section, "values");
 }

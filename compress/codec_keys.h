@@ -43,7 +43,7 @@ template <typename Enum, std::size_t size>
 [[nodiscard]] std::string unless_fp32(std::string_view key, DType dtype);
 
 // top_k and random_k have the same keys: the share that is kept, and how its values travel.
-void read_kept_share(JsonReader& section, CodecSetting& setting);
+void read_kept_share(JsonReader& section, const CodecSetting& defaults, CodecSetting& setting);
 [[nodiscard]] std::string kept_share_keys(const CodecSetting& setting);
 [[nodiscard]] std::string kept_share_text(const CodecSetting& setting);
 [[nodiscard]] std::optional<CodecSetting> twice_kept(const CodecSetting& setting);

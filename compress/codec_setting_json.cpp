@@ -29,7 +29,7 @@ std::array<std::string_view, kNumCodecs> codec_names() {
 }  // namespace
 
 CodecSetting read_codec_setting(JsonReader& section, const CodecSetting& defaults) {
-  CodecSetting setting = defaults;
+  CodecSetting setting;
   section.refuse_reserved("codec", kReservedCodecs);
   section.refuse_reserved("error_feedback", kReservedFeedback);
   for (const char* key : {"from_layer", "sum"}) {
@@ -38,7 +38,7 @@ CodecSetting read_codec_setting(JsonReader& section, const CodecSetting& default
   setting.kind = static_cast<CodecKind>(section.choice("codec", codec_names()));
   const CodecTraits& traits = traits_of(setting.kind);
   if (traits.read != nullptr) {
-    traits.read(section, setting);
+    traits.read(section, defaults, setting);
   }
   setting.error_feedback =
       read_choice(section, "error_feedback", kErrorFeedback, defaults.error_feedback);

@@ -56,8 +56,9 @@ struct CodecTraits {
   // The setting that loses less by a step; null, or nothing: there is none.
   std::optional<CodecSetting> (*finer)(const CodecSetting& setting) = nullptr;
 
-  // Its own keys of a config or plan, and the same written, each after a comma; null: it has none.
-  void (*read)(JsonReader& section, CodecSetting& setting) = nullptr;
+  // Its own keys of a config or plan, with defaults of the site where they depend on it, and the
+  // same written, each after a comma; null: it has none. What it does not read stays as it is.
+  void (*read)(JsonReader& section, const CodecSetting& defaults, CodecSetting& setting) = nullptr;
   std::string (*keys)(const CodecSetting& setting) = nullptr;
 
   // Whether it reads second moments of what it codes; null: never.

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 6> kPolicies = {
     "none", "all", "list", "optimus_cc", "critical_path", "replay"};
 constexpr std::array<std::string_view, 4> kSites = {
     "pipeline_backward", "pipeline_forward", "data_gradient", "embedding"};
-// Weights that passes gather, of which critical_path chooses nothing.
+// Weights that passes gather.
 constexpr std::string_view kGatherSite = "parameter_gather";
 constexpr std::array<std::string_view, 5> kListedSites = {
     "pipeline_backward", "pipeline_forward", "data_gradient", "embedding", kGatherSite};
@@ -154,7 +154,7 @@ void check_policy(const JsonReader& section, const CompressConfig& config) {
 
 // Refuses settings of whole matrices of gradients for shares of weights.
 void require_fit_for_shares(const JsonReader& section, const CodecSetting& setting) {
-  if (setting.scale != ScaleOf::group && setting.scale != ScaleOf::tensor) {
+  if (section.has("scale") && setting.scale != ScaleOf::group && setting.scale != ScaleOf::tensor) {
     section.fail("scale", "must be \"group\" or \"tensor\": a share of weights has no columns");
   }
   if (needs_moments(setting)) {

@@ -61,6 +61,17 @@ void read_trainable(JsonReader& section, ModelConfig& config) {
   }
 }
 
+int nearest_divisor(int number, int wish) {
+  for (int away = 1; away < wish; ++away) {
+    for (const int candidate : {wish - away, wish + away}) {
+      if (number % candidate == 0) {
+        return candidate;
+      }
+    }
+  }
+  return 1;
+}
+
 }  // namespace
 
 ModelConfig read_model_config(JsonReader section) {
@@ -72,7 +83,10 @@ ModelConfig read_model_config(JsonReader section) {
   config.sequence = size(section, "sequence");
   config.vocab = size(section, "vocab");
   if (config.hidden % config.heads != 0) {
-    section.fail("heads", fmt::format("must divide model.hidden = {}", config.hidden));
+    section.fail("heads",
+                 fmt::format("must divide model.hidden = {}; nearest is {}",
+                             config.hidden,
+                             nearest_divisor(config.hidden, config.heads)));
   }
   config.ffn = static_cast<int>(section.integer(
       "ffn",

@@ -15,6 +15,8 @@ constexpr std::array kScheduleNames = {"constant"sv, "linear"sv, "cosine"sv, "ws
 // Updates are computed in float, in which a larger number is infinite.
 constexpr double kLargest = std::numeric_limits<float>::max();
 
+constexpr std::int64_t kMaxSteps = std::int64_t{1} << 40U;
+
 double read_beta(JsonReader& section, std::string_view key, double default_value) {
   const double beta = section.number(key, {.default_value = default_value, .min = 0.0});
   if (beta >= 1.0) {
@@ -35,10 +37,10 @@ OptimizerConfig read_optimizer_config(JsonReader section) {
   }
   config.schedule = static_cast<LearningRateSchedule>(
       section.choice("schedule", kScheduleNames, static_cast<std::size_t>(config.schedule)));
-  config.warmup_steps =
-      section.integer("warmup_steps", {.default_value = config.warmup_steps, .min = 0});
+  config.warmup_steps = section.integer(
+      "warmup_steps", {.default_value = config.warmup_steps, .min = 0, .max = kMaxSteps});
   if (section.has("decay_steps")) {
-    config.decay_steps = section.integer("decay_steps", {.min = 1});
+    config.decay_steps = section.integer("decay_steps", {.min = 1, .max = kMaxSteps});
     if (config.schedule != LearningRateSchedule::wsd) {
       section.fail("decay_steps", R"(is of optimizer.schedule "wsd"; leave it out)");
     }

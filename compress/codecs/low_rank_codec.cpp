@@ -388,7 +388,7 @@ std::optional<CodecSetting> finer(const CodecSetting& setting) {
   return twice;
 }
 
-void read(JsonReader& section, CodecSetting& setting) {
+void read(JsonReader& section, const CodecSetting& /*defaults*/, CodecSetting& setting) {
   setting.rank = static_cast<int>(section.integer("rank", {.min = 1, .max = kMaxRank}));
   setting.factors = read_float(section, "factors");
   setting.orthogonalization = read_choice(

@@ -248,9 +248,9 @@ int read_bits(JsonReader& section) {
   return static_cast<int>(bits);
 }
 
-void read(JsonReader& section, CodecSetting& setting) {
+void read(JsonReader& section, const CodecSetting& defaults, CodecSetting& setting) {
   setting.bits = read_bits(section);
-  setting.scale = read_choice(section, "scale", kScales, setting.scale);
+  setting.scale = read_choice(section, "scale", kScales, defaults.scale);
   if (setting.scale == ScaleOf::group) {
     setting.group = static_cast<int>(
         section.integer("group", {.default_value = kDefaults.group, .min = 8, .max = kMaxGroup}));

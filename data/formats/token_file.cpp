@@ -1,6 +1,7 @@
 #include "data/formats/token_file.h"
 
 #include <algorithm>
+#include <fstream>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -22,6 +23,13 @@ std::string megatron_prefix(const std::string& path) {
     }
   }
   return path;
+}
+
+bool begins_as_json(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char first = 0;
+  file >> first;
+  return first == '{';
 }
 
 }  // namespace
@@ -47,6 +55,12 @@ std::unique_ptr<TokenFile> open_token_file(const std::string& prefix_or_path,
   // llm.c's files are often named .bin too: what they begin with tells them from Megatron's.
   if (is_regular_file(prefix_or_path) && is_llmc_file(prefix_or_path)) {
     return std::make_unique<LlmcFile>(prefix_or_path, vocabulary);
+  }
+  if (is_regular_file(prefix_or_path) && !has_index && begins_as_json(prefix_or_path)) {
+    throw FileError(fmt::format(
+        "{}: offset 0: JSON text: tasks files as training data are not built yet (hint: `slackline "
+        "score` reads them, and `slackline prepare` makes token files of lines with a \"text\")",
+        prefix_or_path));
   }
   if (is_regular_file(prefix_or_path) && !has_index) {
     throw FileError(fmt::format(

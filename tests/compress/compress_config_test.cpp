@@ -387,6 +387,18 @@ TEST_CASE("weights take codecs that leave nothing out, with scales of a row") {
   CHECK(of_gather(R"("codec": "cast")", "critical_path") == "accepted");
 }
 
+TEST_CASE("a setting of weights or rounds is the one that it is written and read back as") {
+  for (const char* codec : {R"({"codec": "cast"})",
+                            R"({"codec": "quantize", "bits": 4})",
+                            R"({"codec": "quantize", "bits": 8, "scale": "tensor"})"}) {
+    INFO(codec);
+    JsonReader section = JsonReader::parse(codec, "test");
+    const CodecSetting setting = read_gather_setting(section);
+    JsonReader written = JsonReader::parse(codec_setting_json(setting), "test");
+    CHECK(read_codec_setting(written) == setting);
+  }
+}
+
 TEST_CASE("a policy without what it needs is refused") {
   for (const std::string policy : {"all", "optimus_cc", "critical_path"}) {
     const std::string said = refusal(R"({"policy": ")" + policy +

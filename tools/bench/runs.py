@@ -73,6 +73,8 @@ class KeptResults:
         made = {**arguments, "corpus_bytes": tokens.stat().st_size if tokens.exists() else None}
         stamp = directory / "made_with"
         if not stamp.exists():
+            if next(directory.glob("*.json"), None):
+                sys.exit(f"{directory}: holds results of unknown arguments; give another OUT")
             stamp.write_text(json.dumps(made))
         elif (stored := json.loads(stamp.read_text())) != made:
             sys.exit(f"{directory}: holds results of other arguments, {stored}; give another OUT than for {made}")

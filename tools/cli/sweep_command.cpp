@@ -85,6 +85,7 @@ void take_record(const SweepPoint& point, const RunOutcome& ended, SweepRow& row
                          "{}; remove {} to train it again", problem.what(), point.config.run.dir)};
     }
   }
+  row.is_turned_down = ended.stands() && !row.outcome->stands();
 }
 
 SweepRow read_row(const SweepPoint& point) {
@@ -143,7 +144,7 @@ bool run_row(const Sweep& sweep, std::size_t i, SweepProgress& progress, SweepRo
                     step - begin);
     }
   };
-  const Again again = row.outcome ? Again::yes : Again::no;
+  const Again again = row.is_turned_down ? Again::yes : Again::no;
   row.outcome.reset();
   row.summary = {};
   const std::optional<RunOutcome> outcome = run_point(point, sweep.launch, again, show);

@@ -374,16 +374,13 @@ ExitCode train(const TrainOptions& options) {
     print_json(job.resolved + "\n");
     return ExitCode::done;
   }
-  require_built(job.config.device);
   require_foreign_costs(job.config);
   if (options.ranks > 1) {
     require_one_process(options.ranks);
     require_world_fits(job.config.parallel, options.ranks);
   }
-  if (!job.config.parallel.chooses_strategy) {  // else once it is chosen
-    static_cast<void>(
-        compression_plans(plan_job(job.config)));  // refuses what does not fit the layout
-  }
+  require_runnable(plan_job(job.config));
+  const LinkSpeeds links = links_to_emulate(job.config);
   if (options.validate) {
     if (options.print_config) {
       print_json(job.resolved + "\n");
@@ -392,10 +389,11 @@ ExitCode train(const TrainOptions& options) {
     }
     return ExitCode::done;
   }
+  require_built(job.config.device);
   StopSignal::install();
   WorldOptions world{.timeout_seconds = job.config.network.timeout_seconds,
                      .end_grace_seconds = job.config.run.stop_seconds,
-                     .links = links_to_emulate(job.config)};
+                     .links = links};
   const double scaled = static_cast<double>(world.longest_background) / job.config.message_scale();
   world.longest_background = static_cast<std::size_t>(std::ceil(scaled));
   return options.ranks > 1 ? train_as_threads(options.ranks, world, job)

@@ -1,13 +1,18 @@
 #include "tools/plan/compression_plans.h"
 
 #include <algorithm>
+#include <exception>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "compress/codec_traits.h"
+#include "core/comm/links/cluster.h"
 #include "core/error.h"
 #include "parallel/choose/compression_policy.h"
 #include "parallel/choose/critical_path.h"
+#include "tools/plan/cost_file.h"
+#include "tools/plan/strategy_ranking.h"
 
 namespace slackline {
 
@@ -39,15 +44,14 @@ void require_coded_table(const PlanHistory& plans, const MeshJob& job) {
   }
 }
 
-// Whether they have a codec on transfers of passes that critical_path would not choose there: it
-// was chosen for sums at a step's end, under another data strategy.
+// Whether they have a codec with rounds of its own on sums of passes, for which none is offered: it
+// was chosen for sums at a step's end, under another data strategy. Others go on.
 bool has_unoffered_codecs(const PlanHistory& plans, const PlanJob& job) {
   const auto candidates = candidates_of(job.compress, job.mesh);
   const auto is_unoffered = [&](const CompressionPlan::Class& row) {
     const bool in_passes =
-        row.members.site == schedule::Site::parameter_gather ||
-        (job.mesh.parallel.sums_in_passes() && schedule::is_once_a_step(row.members.phase));
-    if (!row.codec || !in_passes) {
+        job.mesh.parallel.sums_in_passes() && schedule::is_once_a_step(row.members.phase);
+    if (!row.codec || !in_passes || traits_of(row.codec->kind).rounds) {
       return false;
     }
     const auto offered = candidates.find(row.members.site);
@@ -89,7 +93,51 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
   }
 }
 
+// The layouts that a job may come to have: of strategies and groups that it leaves open. Whether
+// there are several groups counts, and not how large they are.
+std::vector<ParallelConfig> layouts_of(const PlanJob& job) {
+  const ParallelConfig& given = job.mesh.parallel;
+  std::vector<ParallelConfig> layouts;
+  for (const DataStrategy& strategy : given.chooses_strategy
+                                          ? all_data_strategies()
+                                          : std::vector<DataStrategy>{given.data_strategy}) {
+    if (given.chooses_strategy && !fits_run(job, strategy)) {
+      continue;
+    }
+    ParallelConfig& layout = layouts.emplace_back(given);
+    layout.data_strategy = strategy;
+    if (given.group == 0 && given.data > 1 && !given.groups_apart && strategy.has_groups()) {
+      layouts.push_back(layout);
+      layouts.back().group = 1;
+    }
+  }
+  return layouts;
+}
+
 }  // namespace
+
+void require_runnable(const PlanJob& job) {
+  if (job.network.emulates()) {
+    static_cast<void>(read_emulated_cluster(job.network.links));
+  }
+  if (!job.rehearsal_costs.empty()) {
+    static_cast<void>(read_cost_file(job.rehearsal_costs));
+  }
+  std::exception_ptr obstacle;
+  for (const ParallelConfig& parallel : layouts_of(job)) {
+    PlanJob candidate = job;
+    candidate.mesh.parallel = parallel;
+    try {
+      static_cast<void>(compression_plans(candidate));
+      return;
+    } catch (const ConfigError&) {
+      obstacle = obstacle ? obstacle : std::current_exception();
+    }
+  }
+  if (obstacle) {
+    std::rethrow_exception(obstacle);
+  }
+}
 
 StoredPlans resumed_plans(const PlanHistory& of_config,
                           const std::string& document,

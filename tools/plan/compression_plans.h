@@ -17,6 +17,10 @@ inline constexpr std::int64_t kFirstChosenStep = 3;
 // the file does not fit the config.
 [[nodiscard]] PlanHistory compression_plans(const PlanJob& job, const LinkSpeeds& links = {});
 
+// Throws ConfigError where what a job compresses fits none of the layouts that its config leaves
+// open, and what readers of links and costs throw where a file that it names is none.
+void require_runnable(const PlanJob& job);
+
 // Returns the plans that it is expected to have in the end: with what policy critical_path chooses
 // by these costs, on the rehearsal device from the first step on.
 [[nodiscard]] PlanHistory expected_plans(const PlanJob& job,

@@ -95,8 +95,9 @@ std::vector<LinkWay> ways_over_links(const PlanJob& job,
   }
   const Scene scene{.costs = &costs, .links = &links, .memory_limit = device_memory_limit(links)};
   const auto variant = [&](const std::vector<std::string>& settings) {
-    std::vector<std::string> all = {"parallel.data_strategy=" +
-                                    name_of(job.mesh.parallel.data_strategy)};
+    std::vector<std::string> all = {
+        "parallel.data_strategy=" + name_of(job.mesh.parallel.data_strategy),
+        fmt::format("batch.micro={}", job.mesh.micro_batch.B)};
     all.insert(all.end(), settings.begin(), settings.end());
     return job_with(all);
   };

@@ -181,10 +181,10 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
       {"program and libraries", program_bytes(), true},
   };
   items.insert(items.end(), others.begin(), others.end());
-  if (pieces.outer > 0) {
+  if (planned.outer.is_on()) {
     items.insert(items.end() - 4, {"outer anchor, momentum and what travels (fp32)", pieces.outer});
   }
-  // Places of the pipeline have the same rows, whatever is coded at each.
+  // Places of the pipeline have the same rows, whatever is coded or trained at each.
   const bool codes = of_rounds || std::ranges::any_of(plans, [](const PlanFromStep& plan) {
                        return plan.plan.compresses_anything();
                      });
@@ -234,9 +234,11 @@ std::size_t largest_memory(const PlanJob& job, const PlanHistory& plans) {
   std::size_t most = 0;
   for (int stage = 0; stage < job.mesh.parallel.pipeline; ++stage) {
     for (int data = 0; data < job.mesh.parallel.data; ++data) {
-      const MeshPlace place{
-          .tensor = job.mesh.parallel.tensor - 1, .data = data, .pipeline = stage};
-      most = std::max(most, total_bytes(memory_plan(job, place, plans, 1), job.mesh.device));
+      // The first tensor rank saves what all have alike; the last may have a row more of a table.
+      for (const int tensor : {0, job.mesh.parallel.tensor - 1}) {
+        const MeshPlace place{.tensor = tensor, .data = data, .pipeline = stage};
+        most = std::max(most, total_bytes(memory_plan(job, place, plans, 1), job.mesh.device));
+      }
     }
   }
   return most;

@@ -209,9 +209,7 @@ std::string resolved_text(const std::string& text, const TrainConfig& config) {
       }
     }
   }
-  const bool has_groups =
-      config.parallel.groups_apart || config.parallel.data_strategy.has_groups();
-  if (has_groups && config.parallel.group != 0) {
+  if (config.parallel.group != 0) {  // the order of sums and the places of ranks follow from it
     resolved["parallel"]["group"] = config.parallel.group;
   }
   if (resolved["parallel"]["data_strategy"] == "auto") {

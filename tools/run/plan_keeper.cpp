@@ -192,12 +192,14 @@ void PlanKeeper::choose_plan() {
   point_to_rounds(predicted);
 }
 
-// What compression leaves of the waiting, rounds of workers may hide.
+// What compression leaves of the waiting, rounds of workers may hide, where all of it is for other
+// data ranks.
 void PlanKeeper::point_to_rounds(double predicted) const {
   constexpr double kMuchLonger = 2.0;
   const MeshJob job = config_->mesh_job();
   const double computing = predicted_step(MeshLists(job), *costs_, std::nullopt).value;
-  if (job.parallel.data > 1 && predicted > kMuchLonger * computing) {
+  if (job.parallel.data > 1 && job.parallel.data == job.parallel.num_ranks() &&
+      predicted > kMuchLonger * computing) {
     log_info(fmt::format(
         "critical_path: a step without links would take {:.4f} s; outer rounds, in which "
         "workers meet once in many steps, may hide what is left (docs/outer.md)",

@@ -57,10 +57,7 @@ SweepPoint make_point(const std::string& dir,
   document.set(fmt::format("run.dir={}", json_string(fmt::format("{}/{}", dir, point.name))));
   point.config = read_train_config(document);
   point.resolved = document.resolved();
-  if (!point.config.parallel.chooses_strategy) {  // else once it is chosen
-    static_cast<void>(
-        compression_plans(plan_job(point.config)));  // refuses what does not fit the layout
-  }
+  require_runnable(plan_job(point.config));
   return point;
 }
 

@@ -17,6 +17,7 @@ struct SweepRow {
   SweepSettings settings{};
   std::optional<RunOutcome> outcome{};  // absent: it has not ended yet
   RunSummary summary{};
+  bool is_turned_down = false;  // it ended well, by its own account, and its record says otherwise
 
   // "pending", "done" or "failed".
   [[nodiscard]] std::string_view status() const;

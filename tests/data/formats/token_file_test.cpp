@@ -288,6 +288,9 @@ TEST_CASE("data that is not there, or not tokens, is refused by its name") {
                       Catch::StartsWith(directory.file("absent: no such data")));
   std::ofstream(directory.file("text.txt")) << "only text";
   REQUIRE_THROWS_WITH(open_token_file(directory.file("text.txt")), Catch::Contains("wrong magic"));
+  write_file_atomically(directory.file("tasks.jsonl"), R"({"context": "a", "target": "b"})");
+  REQUIRE_THROWS_WITH(open_token_file(directory.file("tasks.jsonl")),
+                      Catch::Contains("tasks files as training data are not built yet"));
   REQUIRE_THROWS_AS(open_token_file(directory.path()), FileError);
 }
 

@@ -191,13 +191,43 @@ TEST_CASE("a program plans for CUDA with and without it, and trains with it alon
   CHECK(plan.exit_code == 0);
   CHECK_FALSE(plan.out.empty());
   CHECK(run_slackline({"train", config, "--print-config"}).exit_code == 0);
-  const ProcessResult check = run_slackline({"train", config, "--validate"});
-  if constexpr (SL_WITH_CUDA != 0) {
-    CHECK(check.exit_code == 0);
-  } else {
-    CHECK(check.exit_code == 2);
-    CHECK_THAT(check.error, Catch::Contains("device: ") && Catch::Contains("built without CUDA"));
+  CHECK(run_slackline({"train", config, "--validate"}).exit_code == 0);
+  if constexpr (SL_WITH_CUDA == 0) {
+    const ProcessResult trained = run_slackline({"train", config});
+    CHECK(trained.exit_code == 2);
+    CHECK_THAT(trained.error, Catch::Contains("device: ") && Catch::Contains("built without CUDA"));
   }
+}
+
+TEST_CASE("a config is valid if some layout that it leaves open has what it compresses") {
+  const auto validate = [](const std::vector<std::string>& assignments) {
+    std::vector<std::string> words = {
+        "train", SL_SOURCE_DIR "/configs/tiny_data_pipeline.json", "--validate"};
+    for (const std::string& assignment : assignments) {
+      words.insert(words.end(), {"--set", assignment});
+    }
+    return run_slackline(words);
+  };
+  const std::string table = R"(compress={"policy": "all", "embedding": {"codec": "cast"}})";
+  const std::string one_stage = "parallel.pipeline=1";
+  // Gradients of groups are added up in passes where there is one group alone.
+  CHECK(validate({table, one_stage, "parallel.data_strategy=NIG"}).exit_code == 0);
+  CHECK(validate({table, one_stage, "parallel.data_strategy=NIG", "parallel.group=2"}).exit_code ==
+        2);
+  CHECK(validate({table, one_stage, "parallel.data_strategy=auto"}).exit_code == 0);
+  const ProcessResult no_pipeline =
+      validate({R"(compress={"policy": "all", "pipeline_forward": {"codec": "cast"}})",
+                one_stage,
+                "parallel.data_strategy=auto"});
+  CHECK(no_pipeline.exit_code == 2);
+  CHECK_THAT(no_pipeline.error, Catch::Contains("compress.pipeline_forward"));
+  const ProcessResult no_plan = validate(
+      {R"(compress={"policy": "replay", "plan": "no/plan.json"})", "parallel.data_strategy=auto"});
+  CHECK(no_plan.exit_code == 2);
+  CHECK_THAT(no_plan.error, Catch::Contains("no/plan.json"));
+  const ProcessResult no_links = validate({"network.links=no/links.json"});
+  CHECK(no_links.exit_code != 0);
+  CHECK_THAT(no_links.error, Catch::Contains("no/links.json"));
 }
 
 TEST_CASE("a config that is printed is checked first where both are asked for") {

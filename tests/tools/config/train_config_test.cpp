@@ -110,7 +110,8 @@ TEST_CASE("bad values are refused with path, rule and value") {
   REQUIRE(refusal({"model.hiden=3"}) == "model.hiden: unknown key; nearest is model.hidden; got 3");
   REQUIRE(refusal({"model.layers=two"}) == "model.layers: expected an integer; got \"two\"");
   REQUIRE(refusal({"model.layers=0"}) == "model.layers: must be at least 1; got 0");
-  REQUIRE(refusal({"model.heads=5"}) == "model.heads: must divide model.hidden = 64; got 5");
+  REQUIRE(refusal({"model.heads=5"}) ==
+          "model.heads: must divide model.hidden = 64; nearest is 4; got 5");
   REQUIRE(refusal({"batch.micro=3"}) ==
           "batch.micro: must divide batch.global = 8; nearest is 2; got 3");
   REQUIRE(refusal({"optimizer.schedule=cosin"}) ==
@@ -176,6 +177,9 @@ TEST_CASE("what is decided later stays open in the resolved config") {
   CHECK_THAT(resolved({"parallel.data=2", "parallel.data_strategy=auto", "batch.micro=2"}),
              has("micro"));
   CHECK_THAT(resolved({"checkpoint.resume_from=x"}), !has("decay_embeddings") && !has("split"));
+  // Keys of rounds that wait for a method, each of which has defaults of its own.
+  CHECK_THAT(resolved({R"(outer={"period": 5})"}),
+             has("period") && !has("momentum") && !has("delay") && !has("eager"));
   CHECK_THAT(resolved({"checkpoint.resume_from=x", "data.split=[0.9, 0.1, 0]"}), has("split"));
 }
 
@@ -310,6 +314,7 @@ TEST_CASE("outer rounds say what they do not fit") {
       {with(R"({"method": "slowmo", "penalty": "gap"})"), "outer.penalty", "co2"},
       {with(R"({"method": "co2", "penalty": 0})"), "outer.penalty", "greater than 0"},
       {with(R"({"method": "co2", "penalty": "gab"})"), "outer.penalty", "gap"},
+      {with(R"({"method": "co2", "reach": "measured"})"), "outer.reach", "needs outer.penalty"},
       {with(R"({"method": "diloco", "clip": 1})"), "outer.clip", "co2"},
       {with(R"({"method": "co2", "clip_kind": "norm"})"), "outer.clip_kind", "needs outer.clip"},
       {with(R"({"method": "co2", "delay": 0, "eager": true})"), "outer.eager", "outer.delay 1"},

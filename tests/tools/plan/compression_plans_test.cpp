@@ -3,6 +3,8 @@
 
 #include "tools/plan/compression_plans.h"
 
+#include <fmt/format.h>
+
 #include "core/error.h"
 #include "core/file_io.h"
 #include "tests/support/catch.h"
@@ -296,6 +298,24 @@ TEST_CASE("a chosen plan goes on where the data strategy leaves its codecs a cho
     REQUIRE(anew.front().plan.members() == chosen.front().plan.members());
     CHECK(resumed_plans(anew, document, apart).plans == (goes_on ? chosen : anew));
   }
+}
+
+TEST_CASE("a chosen plan goes on in passes, whatever candidates there are now") {
+  const auto of_bits = [](int bits) {
+    return job_of({"parallel.data_strategy=zero2",
+                   fmt::format(R"(compress={{"policy": "critical_path", "data_gradient":
+                               {{"candidates": [{{"codec": "quantize", "bits": {}}}]}}}})",
+                               bits)});
+  };
+  PlanHistory chosen = compression_plans(of_bits(4));
+  chosen.push_back({.from_step = 3, .plan = chosen.back().plan});
+  for (CompressionPlan::Class& row : chosen.back().plan.classes) {
+    if (row.members.site == schedule::Site::data_gradient) {
+      row.codec = CodecSetting{.kind = CodecKind::quantize, .bits = 4};
+    }
+  }
+  const PlanHistory now = compression_plans(of_bits(8));
+  CHECK(resumed_plans(now, plan_document(chosen.back(), chosen, {}), of_bits(8)).plans == chosen);
 }
 
 TEST_CASE("a plan in units of moments does not go on where ranks share out the moments") {

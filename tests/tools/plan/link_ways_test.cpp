@@ -79,6 +79,28 @@ TEST_CASE("the ways of a run in rounds are those of the same run that steps toge
   }
 }
 
+TEST_CASE("ways have the micro-batches of the plan beside them, chosen ones too") {
+  const Cluster links = two_nodes(1e6);
+  PlanJob job = planned_job({"parallel.data=8", "batch.global=64", "batch.micro=1"});
+  const JsonReader open = planned_document(
+      {"parallel.data=8", "batch.global=64", "batch.micro=null", "parallel.data_strategy=auto"});
+  static_cast<void>(read_train_config(open));
+  std::vector<std::int64_t> micro_batches;
+  static_cast<void>(ways_over_links(
+      job,
+      [&](const std::vector<std::string>& changes) {
+        auto changed = plan_job_with(open.resolved(), changes);
+        if (changed) {
+          micro_batches.push_back(changed->mesh.micro_batch.B);
+        }
+        return changed;
+      },
+      assumed_costs(job.mesh.model, {}),
+      links));
+  REQUIRE(micro_batches.size() >= 4);
+  CHECK(std::ranges::count(micro_batches, 1) == std::ssize(micro_batches));
+}
+
 TEST_CASE("what rules forbid is left out, and one group has no ways") {
   CHECK(ways({}, {}).empty());
   CHECK(ways({"parallel.group=8"}, two_nodes(1e6)).empty());

@@ -1,8 +1,10 @@
 // What `slackline plan` prints and writes.
 
+#include <algorithm>
 #include <set>
 #include <string>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
@@ -16,6 +18,7 @@
 #include "tools/plan/cost_file.h"
 #include "tools/plan/decided_groups.h"
 #include "tools/plan/memory_advice.h"
+#include "tools/plan/memory_plan.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/plan_text.h"
 
@@ -271,6 +274,40 @@ TEST_CASE("places have the same rows of memory, whichever of them codes") {
       }
     }
   }
+}
+
+TEST_CASE("places have the same rows of memory where rounds move what one of them trains") {
+  for (const char* trained : {"h.0.*", "h.7.*"}) {
+    const PlanJob job = planned_job({"parallel.pipeline=2",
+                                     "parallel.data=2",
+                                     "parallel.group=1",
+                                     R"(outer={"method": "co2", "period": 2})",
+                                     fmt::format(R"(model.trainable=["{}"])", trained)});
+    const StepPlan plan = make_step_plan(job, std::nullopt, two_nodes(), compression_plans(job));
+    REQUIRE(plan.memory.size() == 2);
+    const auto is_same = [](const MemoryItem& a, const MemoryItem& b) { return a.name == b.name; };
+    CHECK(std::ranges::equal(plan.memory[0], plan.memory[1], is_same));
+    CHECK_THAT(plan_text(plan), Contains("outer anchor"));
+  }
+}
+
+// What tensor ranks have alike the first one saves for all.
+TEST_CASE("the largest memory is that of a tensor rank that saves most") {
+  const PlanJob job = planned_job({"parallel.tensor=2"});
+  std::size_t most = 0;
+  for (const int tensor : {0, 1}) {
+    most = std::max(most, total_bytes(memory_plan(job, {.tensor = tensor}, {}, 1), Device::cpu));
+  }
+  CHECK(largest_memory(job, {}) == most);
+}
+
+TEST_CASE("a step of workers has the tokens of all of them") {
+  const auto tokens_of = [](const std::vector<std::string>& assignments) {
+    return make_step_plan(planned_job(assignments), std::nullopt, two_nodes()).tokens_per_step;
+  };
+  const std::string rounds = R"(outer={"method": "co2", "period": 2})";
+  CHECK(tokens_of({"parallel.data=4", "parallel.group=2", "batch.micro=1", rounds}) ==
+        tokens_of({"parallel.data=4", "parallel.group=2", "batch.micro=1"}));
 }
 
 TEST_CASE("what is tried on a run that is out of memory fits its config") {

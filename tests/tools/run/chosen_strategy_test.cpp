@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <regex>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,7 +82,15 @@ TEST_CASE("a run that goes on keeps the data strategy and the micro-batch that w
 
 TEST_CASE("groups that a strategy takes from the nodes stand in the resolved config") {
   const TrainingRun run;
-  train(run, "run", {links(run, 1e8), "parallel.data_strategy=NIG"});
+  const std::string strategy = GENERATE("parallel.data_strategy=NIG",
+                                        "parallel.data_strategy=replicate\n"
+                                        "network.collectives=hierarchical");
+  std::vector<std::string> assignments = {links(run, 1e8)};
+  std::istringstream lines(strategy);
+  for (std::string line; std::getline(lines, line);) {
+    assignments.push_back(line);
+  }
+  train(run, "run", assignments);
   CHECK_THAT(read_file(run.path("run") + "/config.resolved.json"), Catch::Contains("\"group\": 2"));
 }
 
