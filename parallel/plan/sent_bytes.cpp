@@ -79,9 +79,14 @@ struct PlacedOp {
 
   [[nodiscard]] const SyncOp& op(int share) const { return rank(share).plan.ops[number]; }
 
-  // Ranks of a group exchange parts of their own with other groups.
+  // Ranks of a group exchange parts of their own with other groups, and where data ranks share a
+  // table out each its own with the other stage.
   [[nodiscard]] int num_shares() const {
-    return op(0).group == SyncGroup::across_groups ? lists.job().parallel.data_ranks_of_group() : 1;
+    const ParallelConfig& mesh = lists.job().parallel;
+    if (op(0).group == SyncGroup::table_pair && op(0).memory == SyncOp::Memory::share) {
+      return mesh.data;
+    }
+    return op(0).group == SyncGroup::across_groups ? mesh.data_ranks_of_group() : 1;
   }
 
   // Whether these are equally long: the last is the shortest.

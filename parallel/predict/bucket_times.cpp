@@ -65,7 +65,8 @@ std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_ra
   const std::vector<ChunkSlice> stages = split_layers(job.model, job.parallel);
   const RankSync& rank = lists.at(pipeline_rank);
   std::vector<PlacedBucket> placed;
-  for (const GradientBucket& bucket : rank.plan.buckets) {
+  for (std::size_t i = 0; i < rank.plan.buckets.size(); ++i) {
+    const GradientBucket& bucket = rank.plan.buckets[i];
     if (!bucket.trained || (bucket.kind == Kind::table && job.parallel.pipeline > 1)) {
       continue;
     }
@@ -82,7 +83,11 @@ std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_ra
       }
       const ChunkSlice& chunk = stages[static_cast<std::size_t>(members.stage)];
       made.gather_at = share(work_before(lowest, chunk, forward), work_of(chunk, forward));
-      made.reduce_at = 1.0 - share(work_before(lowest, chunk, backward), work_of(chunk, backward));
+      // What passes add up in slots is summed on when all of them have ended.
+      if (!rank.plan.places[i].gradient_slot) {
+        made.reduce_at =
+            1.0 - share(work_before(lowest, chunk, backward), work_of(chunk, backward));
+      }
     }
     placed.push_back(made);
   }

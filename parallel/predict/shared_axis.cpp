@@ -25,7 +25,7 @@ struct OpTimes {
   Seconds service{};
   int exchanges = 0;
   int sum_exchanges = 0;  // where each is a whole sum over its ranks
-  Seconds latency{};      // the longest of one exchange
+  Seconds latency{};      // of one exchange, in the mean
   Seconds longest{};      // service of one
   Seconds coding{};       // in passes, before and behind what travels
   int end = -1;           // of that one, as in schedule::Bucket
@@ -109,11 +109,15 @@ class SharedAxis {
         times.end = way_of(call, links.ranks) == Hierarchy::Way::direct ? links.direct.ends[0] : -1;
       }
       times.service += own.service;
+      if (own.exchanges > 0) {
+        const auto before = static_cast<double>(times.exchanges);
+        const auto more = static_cast<double>(own.exchanges);
+        times.latency = 1.0 / (before + more) * (before * times.latency + more * own.latency);
+      }
       times.exchanges += own.exchanges;
       CollectiveCall sum = call;
       sum.kind = TransferRecord::Kind::all_reduce;
       times.sum_exchanges += times_of(links, sum).exchanges;
-      times.latency = std::max(times.latency, own.latency);
     }
   }
 

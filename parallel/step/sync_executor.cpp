@@ -171,9 +171,15 @@ void SyncExecutor::Flight::finish(SyncExecutor& executor) {
 }
 
 void SyncExecutor::Chain::begin(std::vector<const SyncOp*> ops, SyncExecutor& executor) {
+  under_way_ = true;
+  if (executor.may_follow_each_other(ops)) {
+    for (const SyncOp* op : ops) {
+      transfers_.push_back(executor.submit(*op, transfers_.empty() ? nullptr : &transfers_.back()));
+    }
+    return;
+  }
   ops_ = std::move(ops);
   std::ranges::reverse(ops_);
-  under_way_ = true;
   if (!ops_.empty()) {
     begin_next(executor);
   }
@@ -185,6 +191,9 @@ void SyncExecutor::Chain::begin_next(SyncExecutor& executor) {
 }
 
 void SyncExecutor::Chain::finish_but_last(SyncExecutor& executor) {
+  for (std::size_t i = 0; i + 1 < transfers_.size(); ++i) {
+    transfers_[i].wait();
+  }
   while (!ops_.empty()) {
     flight_.finish(executor);
     begin_next(executor);
@@ -193,23 +202,35 @@ void SyncExecutor::Chain::finish_but_last(SyncExecutor& executor) {
 
 void SyncExecutor::Chain::finish(SyncExecutor& executor) {
   finish_but_last(executor);
+  if (!transfers_.empty()) {
+    transfers_.back().wait();
+    transfers_.clear();
+  }
   flight_.finish(executor);
   under_way_ = false;
 }
 
-Transfer SyncExecutor::submit(const SyncOp& op) {
+bool SyncExecutor::may_follow_each_other(const std::vector<const SyncOp*>& ops) const {
+  return ops.size() > 1 && std::ranges::all_of(ops, [&](const SyncOp* op) {
+           return op->ranks > 1 && !channel_of(*op) &&
+                  memory_->elements_of(*op).device() != Device::cuda;
+         });
+}
+
+Transfer SyncExecutor::submit(const SyncOp& op, const Transfer* follows) {
   Communicator& group = group_of(op, *groups_);
   const Tensor elements = memory_->elements_of(op);
   const TransferNote note{.what = purpose_of(op)};
+  const TransferWork work{.follows = follows};
   switch (op.kind) {
     case SyncOp::Kind::all_reduce:
-      return group.all_reduce(elements, note, op.order);
+      return group.all_reduce(elements, note, op.order, work);
     case SyncOp::Kind::reduce_scatter:
-      return group.reduce_scatter(elements, note, op.order);
+      return group.reduce_scatter(elements, note, op.order, work);
     case SyncOp::Kind::all_gather:
       break;
   }
-  return group.all_gather(elements, note);
+  return group.all_gather(elements, note, work);
 }
 
 std::vector<const SyncOp*> SyncExecutor::ops_of(Begin begin,

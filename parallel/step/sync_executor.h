@@ -74,7 +74,9 @@ class SyncExecutor final : public ParameterUse {
     std::optional<std::size_t> channel_;
   };
 
-  // Ops of one bucket, each of which begins when the one before has ended.
+  // Ops of one bucket, each of which begins when the one before has ended: by itself, but where an
+  // op is a channel's, and on a device, whose copies to the host are made when an op is submitted;
+  // there when somebody waits.
   class Chain {
    public:
     void begin(std::vector<const SyncOp*> ops, SyncExecutor& executor);
@@ -88,7 +90,8 @@ class SyncExecutor final : public ParameterUse {
    private:
     void begin_next(SyncExecutor& executor);
 
-    std::vector<const SyncOp*> ops_;  // still to be submitted
+    std::vector<const SyncOp*> ops_;     // still to be submitted
+    std::vector<Transfer> transfers_{};  // submitted all at once
     Flight flight_;
     bool under_way_ = false;
   };
@@ -99,7 +102,9 @@ class SyncExecutor final : public ParameterUse {
     Unit unit{};
   };
 
-  [[nodiscard]] Transfer submit(const SyncOp& op);
+  // `follows`: null, or what has to end before.
+  [[nodiscard]] Transfer submit(const SyncOp& op, const Transfer* follows = nullptr);
+  [[nodiscard]] bool may_follow_each_other(const std::vector<const SyncOp*>& ops) const;
   // The channel's number that has the op; none where it is not theirs.
   [[nodiscard]] std::optional<std::size_t> channel_of(const SyncOp& op) const;
   [[nodiscard]] std::vector<const SyncOp*> ops_of(SyncOp::Begin begin,

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -194,12 +195,15 @@ void require_bytes_of_strategies(On device, const std::vector<std::string>& trai
         CHECK(text_of(sent_in_a_step(run, device)) == text_of(predicted(run)));
       }
     }
-    MeshRun uneven = variant_of(0, 1, 1, 6);  // three ranks do not divide every bucket
-    uneven.parallel.group = 3;
-    uneven.parallel.data_strategy = strategy;
-    uneven.model.trainable = trainable;
-    INFO("groups of three, " << letters_of(strategy));
-    CHECK(text_of(sent_in_a_step(uneven, device)) == text_of(predicted(uneven)));
+    // Three ranks do not divide every bucket, nor a table's halves.
+    for (const auto& [pipeline, data] : {std::pair{1, 6}, {2, 3}, {2, 6}}) {
+      MeshRun uneven = variant_of(0, 1, pipeline, data);
+      uneven.parallel.group = 3;
+      uneven.parallel.data_strategy = strategy;
+      uneven.model.trainable = trainable;
+      INFO("groups of three, " << letters_of(strategy) << ", p" << pipeline << " d" << data);
+      CHECK(text_of(sent_in_a_step(uneven, device)) == text_of(predicted(uneven)));
+    }
   }
 }
 

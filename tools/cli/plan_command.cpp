@@ -9,6 +9,7 @@
 #include "data/data_members.h"
 #include "tools/cli/commands.h"
 #include "tools/config/config_job.h"
+#include "tools/plan/decided_groups.h"
 #include "tools/plan/layout_advice.h"
 #include "tools/plan/link_ways.h"
 #include "tools/plan/plan_json.h"
@@ -66,8 +67,11 @@ ParallelConfig with_workers(const TrainConfig& config, const std::string& cluste
     links = read_cluster(cluster);
   }
   if (links) {
-    parallel =
-        with_groups_of_nodes(parallel, config.network.collectives, links->nodes.front().devices);
+    PlanJob job = plan_job(config);
+    job.mesh.parallel = parallel;  // of all workers
+    job.num_workers = 1;
+    parallel = with_groups_of_nodes(
+        parallel, config.network.collectives, fewest_ranks_of_node(*links, job));
   }
   if (parallel.num_workers() == 1) {
     throw ConfigError(

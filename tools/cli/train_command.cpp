@@ -278,6 +278,17 @@ ExitCode run_trainer(Groups& groups,
   return run_to_end(*groups.everyone, run, end_others);
 }
 
+// What a card's kernels may be taken to reach of its peaks; of a card that is not known those of
+// the slowest one in the table.
+AssumedSpeeds speeds_of_card(const std::string& name, DType precision) {
+  constexpr double kOfPeak = 0.4;
+  constexpr double kOfBandwidth = 0.8;
+  constexpr std::string_view kSlowest = "NVIDIA A100-SXM4-40GB";
+  const std::string_view known = dense_peak_flops(name, precision) > 0.0 ? name : kSlowest;
+  return {.flops_per_second = kOfPeak * dense_peak_flops(known, precision),
+          .bytes_per_second = kOfBandwidth * peak_bytes_per_second(known)};
+}
+
 // How many ranks before this one stand on its node.
 int rank_on_node(const Communicator& world) {
   const auto own = world.nodes().begin() + world.rank();
@@ -291,6 +302,7 @@ ExitCode train_rank(Communicator& world, Job job, EndOthers end_others) {
   const LinkSpeeds links = probed_links(world, job.config);
   DeviceTransport transport;
   std::optional<double> peak_flops;
+  AssumedSpeeds speeds;
   if (job.config.device == Device::cuda) {
     cuda::use_device(rank_on_node(world));
     log_info(fmt::format("rank {}: {}", world.rank(), cuda::device_text()));
@@ -298,11 +310,12 @@ ExitCode train_rank(Communicator& world, Job job, EndOthers end_others) {
     transport = choose_device_transport(world, network.transport, network.emulates());
     peak_flops =
         transport.num_devices * dense_peak_flops(cuda::device_text(), job.config.precision);
+    speeds = speeds_of_card(cuda::device_text(), job.config.precision);
     if (world.rank() == 0 && world.size() > 1) {
       log_info("tensors between devices: " + transport.text);
     }
   }
-  decide_layout(world, links, transport, job.resume, job.config);
+  decide_layout(world, links, transport, speeds, job.resume, job.config);
   if (world.rank() == 0 && world.size() > 1) {
     log_info(Lines{"ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes())});
     if (job.config.parallel.num_groups() > 1) {

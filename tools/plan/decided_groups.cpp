@@ -1,5 +1,8 @@
 #include "tools/plan/decided_groups.h"
 
+#include <algorithm>
+#include <map>
+
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -35,11 +38,28 @@ std::string ways_text(const Hierarchy& hierarchy, int ranks) {
 
 }  // namespace
 
+int fewest_ranks_of_node(const std::vector<int>& nodes_of_ranks) {
+  std::map<int, int> ranks;
+  for (const int node : nodes_of_ranks) {
+    ++ranks[node];
+  }
+  int fewest = static_cast<int>(nodes_of_ranks.size());
+  for (const auto& [node, count] : ranks) {
+    fewest = std::min(fewest, count);
+  }
+  return fewest;
+}
+
+int fewest_ranks_of_node(const Cluster& links, const PlanJob& job) {
+  const int ranks = job.num_workers * job.mesh.parallel.num_ranks();
+  return fewest_ranks_of_node(links.nodes_of_ranks(std::min(ranks, links.num_devices())));
+}
+
 ParallelConfig with_decided_groups(const PlanJob& job, const LinkSpeeds& links) {
   const CollectivesWish wish = job.network.collectives;
   ParallelConfig parallel = job.mesh.parallel;
   if (links) {
-    parallel = with_groups_of_nodes(parallel, wish, links->nodes.front().devices);
+    parallel = with_groups_of_nodes(parallel, wish, fewest_ranks_of_node(*links, job));
   }
   return with_collectives(parallel, uses_nccl(job) ? CollectivesWish::direct : wish, links);
 }

@@ -1,11 +1,20 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "core/comm/links/cluster.h"
 #include "parallel/predict/step_cost_model.h"
 #include "tools/plan/plan_job.h"
 
 namespace slackline {
+
+// The ranks of the node that has the fewest of a run's, of those nodes that have any.
+[[nodiscard]] int fewest_ranks_of_node(const std::vector<int>& nodes_of_ranks);
+
+// The same where a job's ranks, of all its workers, stand on the nodes of links; where these have
+// too few devices, of as many as there are.
+[[nodiscard]] int fewest_ranks_of_node(const Cluster& links, const PlanJob& job);
 
 // The job's parallel section with the size of groups decided, by the nodes of the links, and which
 // collectives go through them.

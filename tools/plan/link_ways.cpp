@@ -108,7 +108,7 @@ std::vector<LinkWay> ways_over_links(const PlanJob& job,
   ParallelConfig wish = plain->mesh.parallel;
   wish.groups_apart = true;
   const ParallelConfig grouped =
-      with_groups_of_nodes(wish, CollectivesWish::automatic, links->nodes.front().devices);
+      with_groups_of_nodes(wish, CollectivesWish::automatic, fewest_ranks_of_node(*links, *plain));
   if (grouped.num_groups() == 1) {
     return ways;
   }

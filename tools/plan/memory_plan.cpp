@@ -145,6 +145,21 @@ MeshJob with_known_device(MeshJob job) {
   return job;
 }
 
+// What rounds receive into, and on a device what waits in the host's memory, all of a round that is
+// updated on the way twice. At the run's end all fragments travel at once.
+std::size_t bytes_under_way(const RankSync& rank, const PlanJob& planned) {
+  const std::optional<CodecSetting> codec = planned.compress.codec_of_rounds();
+  const RoundKind kind = round_kind(planned.outer, codec);
+  std::size_t bytes = round_arriving_bytes(rank, planned.num_workers, kind);
+  if (planned.compress.warmup_steps > 0 || planned.outer.ending == OuterEnding::mean) {
+    bytes = std::max(bytes, round_arriving_bytes(rank, planned.num_workers, {}));
+  }
+  if (planned.mesh.device == Device::cuda && kind.updates_apart) {
+    bytes += 2 * elements_of(outer_shares(rank.plan.owned)) * sizeof(float);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<MemoryItem> memory_plan(const PlanJob& planned,
@@ -164,9 +179,7 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   }
   std::size_t arriving = arriving_bytes(rank.plan);
   if (planned.outer.is_on()) {
-    // At the run's end all fragments travel at once.
-    arriving +=
-        round_arriving_bytes(rank, planned.num_workers, round_kind(planned.outer, of_rounds));
+    arriving += bytes_under_way(rank, planned);
   }
   // Saving copies what this rank writes, so that training goes on meanwhile.
   std::vector<MemoryItem> items = model_items(job, rank);

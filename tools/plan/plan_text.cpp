@@ -299,7 +299,7 @@ std::string round_text(const StepPlan& plan) {
                       seconds,
                       codec ? fmt::format(", {:.4f} of it coding", plan.round->coding.value) : "",
                       *shortest);
-  if (outer.is_late()) {
+  if (outer.is_late() || outer.has_fragments()) {  // it travels beside steps
     return text + fmt::format("slack        {:.4f} s at {} steps a round; {:.4f} s a step\n\n",
                               steps * step - seconds,
                               period,

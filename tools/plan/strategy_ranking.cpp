@@ -39,10 +39,11 @@ bool differs(const ParallelConfig& parallel) {
 }
 
 // The job with groups of data ranks where it has none: the nodes', which change no byte.
-MeshJob with_any_groups(MeshJob job, const LinkSpeeds& links) {
+MeshJob with_any_groups(const PlanJob& planned, const LinkSpeeds& links) {
+  MeshJob job = planned.mesh;
   if (job.parallel.group == 0 && links) {
     job.parallel = with_groups_of_nodes(
-        job.parallel, CollectivesWish::hierarchical, links->nodes.front().devices);
+        job.parallel, CollectivesWish::hierarchical, fewest_ranks_of_node(*links, planned));
   }
   return job;
 }
@@ -54,7 +55,7 @@ RankedStrategy ranked(const PlanJob& job, const StepCosts& costs, const LinkSpee
       .parallel = job.mesh.parallel,
       .micro_batch = job.mesh.micro_batch.B,
       .step = schedule::make_timeline(lists.at(0).rank.executor.schedule, model).step};
-  const MeshLists grouped(with_any_groups(job.mesh, links));
+  const MeshLists grouped(with_any_groups(job, links));
   for (int pipeline = 0; pipeline < row.parallel.pipeline; ++pipeline) {
     for (int tensor = 0; tensor < row.parallel.tensor; ++tensor) {
       add_bytes(grouped, {.tensor = tensor, .pipeline = pipeline}, row);
@@ -119,8 +120,12 @@ bool fits_run(const PlanJob& job, const DataStrategy& strategy) {
 
 StrategyRanking rank_strategies(const PlanJob& job,
                                 const StepCosts& costs,
-                                const LinkSpeeds& links) {
+                                const LinkSpeeds& links,
+                                std::size_t measured_limit) {
   StrategyRanking ranking{.memory_limit = device_memory_limit(links)};
+  if (ranking.memory_limit == 0) {
+    ranking.memory_limit = measured_limit;
+  }
   std::string obstacle = "no strategy has the transfers that compress and run.cuda_graphs name";
   for (const DataStrategy& strategy : all_data_strategies()) {
     PlanJob candidate = job;
@@ -198,10 +203,12 @@ std::string ranking_json(const StrategyRanking& ranking, const DataStrategy& own
   return fmt::format("[{}]", joined(rows, ", "));
 }
 
-StrategyChoice choose_strategy(const PlanJob& job, const LinkSpeeds& links) {
-  const StepCosts costs = job.rehearsal_costs.empty() ? assumed_costs(job.mesh.model, {})
+StrategyChoice choose_strategy(const PlanJob& job,
+                               const LinkSpeeds& links,
+                               const DeviceFacts& device) {
+  const StepCosts costs = job.rehearsal_costs.empty() ? assumed_costs(job.mesh.model, device.speeds)
                                                       : read_cost_file(job.rehearsal_costs);
-  const StrategyRanking ranking = rank_strategies(job, costs, links);
+  const StrategyRanking ranking = rank_strategies(job, costs, links, device.memory_bytes);
   const RankedStrategy& first = ranking.rows.front();
   const ParallelConfig& parallel = first.parallel;
   if (!first.fits) {

@@ -34,9 +34,11 @@ struct StrategyRanking {
   std::size_t memory_limit = 0;  // of a device; 0: not known
 };
 
+// `measured_limit`: memory of a rank where the links say none; 0: not known.
 [[nodiscard]] StrategyRanking rank_strategies(const PlanJob& job,
                                               const StepCosts& costs,
-                                              const LinkSpeeds& links);
+                                              const LinkSpeeds& links,
+                                              std::size_t measured_limit = 0);
 
 // A table of them; `own` is marked.
 [[nodiscard]] std::string ranking_text(const StrategyRanking& ranking, const DataStrategy& own);
@@ -51,9 +53,17 @@ struct StrategyChoice {
   std::string reason{};          // the ranking
 };
 
-// Chooses by the links and by the job's cost file, or assumed costs. Throws ConfigError where no
-// strategy fits a device.
-[[nodiscard]] StrategyChoice choose_strategy(const PlanJob& job, const LinkSpeeds& links);
+// What is known of a rank's device before anything has run there.
+struct DeviceFacts {
+  std::size_t memory_bytes = 0;  // that are left for it; 0: not known
+  AssumedSpeeds speeds{};
+};
+
+// Chooses by the links and by the job's cost file, or costs at a device's assumed speeds. Throws
+// ConfigError where no strategy fits a device.
+[[nodiscard]] StrategyChoice choose_strategy(const PlanJob& job,
+                                             const LinkSpeeds& links,
+                                             const DeviceFacts& device);
 
 // The job with what its parallel section leaves open decided: groups (decided_groups.h), and under
 // "auto" the first strategy of the ranking. Throws ConfigError where collectives have no groups on

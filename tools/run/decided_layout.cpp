@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +13,8 @@
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/manifest.h"
+#include "core/comm/text_exchange.h"
+#include "core/cuda/cuda_memory.h"
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/log.h"
@@ -26,14 +30,34 @@ namespace slackline {
 
 namespace {
 
-// The ranks of the node that has the fewest.
-int ranks_of_node(const Communicator& world) {
-  int fewest = world.size();
-  for (const int node : world.nodes()) {
-    const auto ranks = std::ranges::count(world.nodes(), node);
-    fewest = std::min(fewest, static_cast<int>(ranks));
+// Asks the kernel what a process may still take of the host's memory; 0 where it does not say.
+std::size_t available_host_bytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    std::size_t kibibytes = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %zu", &kibibytes) == 1) {
+      return kibibytes << 10U;
+    }
   }
-  return fewest;
+  return 0;
+}
+
+// The memory that is left for the rank that has least, on the first rank.
+std::size_t least_memory_of_ranks(Communicator& world, Device device, int num_devices) {
+  std::size_t own = 0;  // of a rehearsal, which takes none
+  if (device == Device::cuda) {
+    own = cuda::free_bytes() /
+          static_cast<std::size_t>((world.size() + num_devices - 1) / std::max(1, num_devices));
+  } else if (device == Device::cpu) {
+    const int node = world.nodes()[static_cast<std::size_t>(world.rank())];
+    own =
+        available_host_bytes() / static_cast<std::size_t>(std::ranges::count(world.nodes(), node));
+  }
+  std::size_t least = own;
+  for (const std::string& text : exchange_texts(world, std::to_string(own), "memory of ranks")) {
+    least = std::min(least, static_cast<std::size_t>(std::stoull(text)));
+  }
+  return least;
 }
 
 // Refuses what all ranks find alike.
@@ -119,23 +143,52 @@ std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume) {
 }
 
 // Takes what a checkpoint says that its run had.
-void keep(const KeptLayout& kept, const LinkSpeeds& links, TrainConfig& config) {
+void keep(const KeptLayout& kept, bool keeps_group, const LinkSpeeds& links, TrainConfig& config) {
   config.parallel.data_strategy = kept.strategy;
   config.parallel.chooses_strategy = false;
   config.batch.micro = config.batch.micro_given ? config.batch.micro : kept.micro_batch;
   if (!config.parallel.groups_apart) {
-    config.parallel.group = kept.group;
+    config.parallel.group = keeps_group ? kept.group : config.parallel.group;
     config.parallel = with_decided_groups(plan_job(config), links);
   }
 }
 
-void take(const StrategyChoice& choice, TrainConfig& config) {
+// The first rank chooses: what it knows of memory need not be what others know.
+StrategyChoice choice_of_first_rank(Communicator& world,
+                                    const PlanJob& job,
+                                    const LinkSpeeds& links,
+                                    const DeviceFacts& device) {
+  StrategyChoice choice;
+  nlohmann::json own;
+  try {
+    if (world.rank() == 0) {
+      choice = choose_strategy(job, links, device);
+      own = {{"strategy", name_of(choice.parallel.data_strategy)},
+             {"group", choice.parallel.group},
+             {"micro", choice.micro_batch}};
+    }
+  } catch (const ConfigError& error) {
+    own = {{"refusal", error.what()}};
+  }
+  const nlohmann::json chosen =
+      nlohmann::json::parse(broadcast_text(world, 0, own.dump(), "the data strategy"));
+  if (chosen.contains("refusal")) {
+    throw AgreedError(chosen.at("refusal").get<std::string>(), ExitCode::config);
+  }
+  choice.parallel = job.mesh.parallel;
+  choice.parallel.data_strategy = *data_strategy_named(chosen.at("strategy").get<std::string>());
+  choice.parallel.group = chosen.at("group").get<int>();
+  choice.micro_batch = chosen.at("micro").get<std::int64_t>();
+  return choice;
+}
+
+void take(const StrategyChoice& choice, const LinkSpeeds& links, TrainConfig& config) {
   config.batch.micro = choice.micro_batch;
-  if (config.parallel.groups_apart) {  // the choice is of a worker's mesh
-    config.parallel.data_strategy = choice.parallel.data_strategy;
-    config.parallel.chooses_strategy = false;
-  } else {
-    config.parallel = choice.parallel;
+  config.parallel.data_strategy = choice.parallel.data_strategy;
+  config.parallel.chooses_strategy = false;
+  if (!config.parallel.groups_apart) {  // else the choice is of a worker's mesh
+    config.parallel.group = choice.parallel.group;
+    config.parallel = with_decided_groups(plan_job(config), links);
   }
 }
 
@@ -144,6 +197,7 @@ void take(const StrategyChoice& choice, TrainConfig& config) {
 void decide_layout(Communicator& world,
                    const LinkSpeeds& probed,
                    const DeviceTransport& transport,
+                   const AssumedSpeeds& speeds,
                    bool resume,
                    TrainConfig& config) {
   if (config.device == Device::cuda) {
@@ -157,8 +211,8 @@ void decide_layout(Communicator& world,
   const LinkSpeeds links = links_of_run(config.network, probed);
   const bool chooses = config.parallel.chooses_strategy && config.parallel.data > 1;
   const bool is_given = config.parallel.group != 0;
-  config.parallel =
-      with_groups_of_nodes(config.parallel, config.network.collectives, ranks_of_node(world));
+  config.parallel = with_groups_of_nodes(
+      config.parallel, config.network.collectives, fewest_ranks_of_node(world.nodes()));
   const bool is_of_nodes = !is_given && config.parallel.group != 0;
   const std::optional<KeptLayout> kept =
       chooses || is_of_nodes ? kept_layout(config, resume) : std::nullopt;
@@ -183,12 +237,15 @@ void decide_layout(Communicator& world,
   }
   Lines said;
   if (kept && fits_run(plan_job(config), kept->strategy)) {
-    keep(*kept, links, config);
+    keep(*kept, !is_given, links, config);
     said = Lines{fmt::format(
         "parallel.data_strategy: {} is kept from {}", name_of(kept->strategy), kept->checkpoint)};
   } else {
-    const StrategyChoice choice = choose_strategy(plan_job(config), links);
-    take(choice, config);
+    const DeviceFacts device{
+        .memory_bytes = least_memory_of_ranks(world, config.device, transport.num_devices),
+        .speeds = speeds};
+    const StrategyChoice choice = choice_of_first_rank(world, plan_job(config), links, device);
+    take(choice, links, config);
     said = Lines{fmt::format("parallel.data_strategy: {} is chosen\n{}",
                              name_of(config.parallel.data_strategy),
                              choice.reason)};

@@ -126,6 +126,35 @@ TEST_CASE("buckets of later layers are complete earlier in backward and needed l
   CHECK(buckets.back().reduce_at == 1.0);  // the tied table
 }
 
+TEST_CASE("what passes add up in groups crosses between them when all passes have ended") {
+  const std::vector<std::string> groups = {"parallel.data=4", "parallel.group=2", "batch.micro=1"};
+  const auto placed = [&](const std::string& strategy) {
+    std::vector<std::string> all = groups;
+    all.push_back("parallel.data_strategy=" + strategy);
+    return placed_buckets(MeshLists(job_with(all)), 0);
+  };
+  CHECK(placed("NNI").front().reduce_at < 0.5);
+  for (const char* strategy : {"NII", "III"}) {
+    for (const PlacedBucket& bucket : placed(strategy)) {
+      CHECK(bucket.reduce_at == 1.0);
+    }
+  }
+}
+
+// A gather of NIG goes between nodes and inside them, one exchange each.
+TEST_CASE("exchanges over several links have the latency of each") {
+  Cluster cluster = even_cluster(2, 2, 1e-5, 1e9);
+  cluster.network_link.latency_seconds = 0.05;
+  const MeshJob job = job_with(
+      {"parallel.data=4", "parallel.group=2", "batch.micro=1", "parallel.data_strategy=NNG"});
+  MeshJob grouped = job;
+  grouped.parallel.data_strategy = *data_strategy_named("NIG");
+  const schedule::CostModel model = cost_model(grouped, stage_costs(1, 0.001, 0.002), cluster);
+  const schedule::Bucket& gather = model.chunks[0].parameter_gather[0];
+  REQUIRE(gather.exchanges.plain == 2);
+  CHECK(2.0 * gather.exchanges.latency.value == Approx(0.05 + 1e-5));
+}
+
 TEST_CASE("tensor ranks add two sums a layer to each pass, less what hides them") {
   const MeshJob job = job_with({"parallel.tensor=2"});
   const StepCosts costs = stage_costs(1, 0.001, 0.002);

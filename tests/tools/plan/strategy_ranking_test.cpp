@@ -155,7 +155,7 @@ TEST_CASE("auto takes the fastest strategy that fits") {
   const Cluster plenty = cluster_of(1e5);
   const DataStrategy first = ranking_of(job, plenty).rows.front().parallel.data_strategy;
   CHECK(with_strategy(job, costs, plenty).mesh.parallel.data_strategy == first);
-  CHECK(choose_strategy(job, plenty).parallel.data_strategy == first);
+  CHECK(choose_strategy(job, plenty, {}).parallel.data_strategy == first);
   // Room for what zero3 takes and a little more.
   job.mesh.parallel.data_strategy = DataStrategy::zero3;
   const auto small = static_cast<double>(largest_memory(job, {}));
@@ -165,9 +165,32 @@ TEST_CASE("auto takes the fastest strategy that fits") {
   CHECK(chosen.mesh.parallel.data_strategy == DataStrategy::zero3);
   CHECK_FALSE(row_of(ranking_of(job, tight), DataStrategy::replicate).fits);
   job.mesh.parallel.chooses_strategy = true;
-  CHECK_THROWS_WITH(choose_strategy(job, cluster_of(1e5, small * 0.5)),
+  CHECK_THROWS_WITH(choose_strategy(job, cluster_of(1e5, small * 0.5), {}),
                     Catch::Contains("parallel.data_strategy: must fit") &&
                         Catch::Contains(R"(nearest is "zero3")"));
+}
+
+TEST_CASE("auto takes what fits the memory that ranks have left, where links do not say") {
+  PlanJob job = job_of();
+  job.mesh.parallel.data_strategy = DataStrategy::zero3;
+  const auto small = static_cast<double>(largest_memory(job, {}));
+  job.mesh.parallel.chooses_strategy = true;
+  const DeviceFacts tight{.memory_bytes = static_cast<std::size_t>(1.001 * small)};
+  CHECK(choose_strategy(job, cluster_of(1e5), tight).parallel.data_strategy == DataStrategy::zero3);
+  CHECK(choose_strategy(job, cluster_of(1e5, 1e12), tight).parallel.data_strategy !=
+        DataStrategy::zero3);
+}
+
+TEST_CASE("groups are as large as the smallest share of a node that a run's ranks have") {
+  CHECK(fewest_ranks_of_node({0, 0, 0, 0, 1, 1, 1, 1}) == 4);
+  CHECK(fewest_ranks_of_node({0, 0, 0, 0, 1, 1}) == 2);
+  PlanJob job = job_of(6);  // on nodes of four
+  CHECK(fewest_ranks_of_node(cluster_of(1e9), job) == 2);
+  job.mesh.parallel.data_strategy = *data_strategy_named("NII");
+  CHECK(with_decided_groups(job, cluster_of(1e9)).data_ranks_of_group() == 2);
+  job.mesh.parallel.data = 3;
+  job.num_workers = 2;
+  CHECK(fewest_ranks_of_node(cluster_of(1e9), job) == 2);
 }
 
 // Psi' < Psi: sums and state are of what is trained, gathers of everything.

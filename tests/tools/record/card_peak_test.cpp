@@ -11,6 +11,9 @@ TEST_CASE("a card is found by the driver's name for it, the longer name first") 
   CHECK(dense_peak_flops("NVIDIA H100 PCIe", DType::f32) == 51e12);
   CHECK(dense_peak_flops("NVIDIA A100-SXM4-80GB", DType::f32) == 19.5e12);
   CHECK(dense_peak_flops("emulated CUDA device", DType::bf16) == 0.0);
+  CHECK(peak_bytes_per_second("NVIDIA A100-SXM4-40GB") == 1.555e12);
+  CHECK(peak_bytes_per_second("NVIDIA A100-SXM4-80GB") == 1.935e12);
+  CHECK(peak_bytes_per_second("emulated CUDA device") == 0.0);
 }
 
 TEST_CASE("a step's line has the share of the card's peak, or says that it is not known") {

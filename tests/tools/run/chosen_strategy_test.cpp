@@ -110,6 +110,15 @@ TEST_CASE("a run that goes on keeps groups that it took from the nodes") {
              Catch::Contains("\"group\": 4"));
 }
 
+TEST_CASE("a size of groups that is given counts, whatever strategy is kept") {
+  const TrainingRun run;
+  static_cast<void>(train(run, "whole", {links(run, 1e8), "parallel.group=2"}));
+  const std::string from = "checkpoint.resume_from=" + run.checkpoint(2, "whole");
+  static_cast<void>(train(run, "given", {links(run, 1e8), from, "parallel.group=1"}));
+  CHECK_THAT(read_file(run.path("given") + "/config.resolved.json"),
+             Catch::Contains("\"group\": 1"));
+}
+
 // What a manifest says of the layout is a hint: a damaged one is as if it were not there.
 TEST_CASE("a layout that makes no sense is not kept") {
   const TrainingRun run;
