@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -147,8 +148,16 @@ void read_fragments(JsonReader& section, bool waits, OuterConfig& config) {
 
 }  // namespace
 
+// With Nesterov's momentum b the polynomial of the recursion is z^3 - (1 + b) z^2
+// + (b + a (1 + b)) z - a b, whose roots are all inside the unit circle where
+// a^2 b^2 + a (1 - b^2) < 1 - b.
 double largest_stable_rate(const OuterConfig& config) {
-  return 1.0 - config.momentum;
+  const double b = config.momentum;
+  if (!config.nesterov || b == 0.0) {
+    return 1.0 - b;
+  }
+  const double half = 0.5 * (1.0 - b * b);
+  return (std::sqrt(half * half + b * b * (1.0 - b)) - half) / (b * b);
 }
 
 OuterConfig read_outer_config(JsonReader section) {

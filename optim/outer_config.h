@@ -76,7 +76,7 @@ struct OuterConfig {
 };
 
 // The largest outer rate, divided by the penalty, at which a late average does not blow up modes
-// that one round learns whole: 1 - momentum.
+// that one round learns whole (docs/outer.md, "What is stable"), where rounds are not eager.
 [[nodiscard]] double largest_stable_rate(const OuterConfig& config);
 
 // Reads the section and finishes it; throws ConfigError at the first violation. One that is not

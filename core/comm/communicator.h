@@ -59,6 +59,8 @@ struct TransferNote {
   // A message that is cut for a rehearsal stands for one of so many bytes, by which algorithms go.
   // 0: it stands for itself.
   std::size_t whole_bytes = 0;
+  // How much longer than others it may be waited for, where ranks come to it on their own time.
+  double patience_seconds = 0.0;
 };
 
 // One finished transfer, in seconds of the synchronized clock (Communicator::now).

@@ -67,7 +67,7 @@ OuterLoop::OuterLoop(const Options& options, MeshModel& model)
   if (config_.measures_moves()) {
     moved_squares_.assign(memory_.elements().size(), 0.0);
   }
-  round_began_ = groups_->world->now();
+  round_began_ = met_at_ = groups_->world->now();
 }
 
 // Fragments travel in turn, so one stream is enough for all of them.
@@ -158,14 +158,22 @@ void OuterLoop::finish_round() {
 void OuterLoop::settle() {
   const double waits_from = groups_->world->now();
   finish_round();
-  if (background_ != nullptr) {  // the first rank has it in its text, whoever goes on from that
-    groups_->everyone
-        ->all_reduce(Tensor(std::span(&arrived_squares_, 1)), {.what = "squares of a sum"})
-        .wait();
-    arrived_squares_ = groups_->everyone->rank() == 0 ? arrived_squares_ : 0.0;
-  }
-  reach_.gather_workers();
   round_began_ += groups_->world->now() - waits_from;
+}
+
+// The first rank has the squares in its text, whoever goes on from that.
+void OuterLoop::gather_state() {
+  sum_over_all(std::span(&arrived_squares_, 1), "squares of a sum");
+  arrived_squares_ = groups_->everyone->rank() == 0 ? arrived_squares_ : 0.0;
+  reach_.gather_workers();
+}
+
+void OuterLoop::sum_over_all(std::span<double> numbers, const char* what) {
+  groups_->everyone
+      ->all_reduce(Tensor(numbers),
+                   {.what = what, .patience_seconds = groups_->world->now() - met_at_})
+      .wait();
+  met_at_ = groups_->world->now();
 }
 
 // One sum over all ranks: facts of each worker in places of their own, then what all workers have
@@ -192,8 +200,7 @@ RoundEnd OuterLoop::agree(const RoundFacts& own, double sent_squares, bool last)
   const double now = groups_->world->now();
   numbers[seconds + rank] = goes_unseen_ ? std::numeric_limits<double>::infinity() : round_seconds_;
   numbers[seconds + ranks + rank] = (now - round_began_) / static_cast<double>(rounds_.period);
-  groups_->everyone->all_reduce(Tensor(std::span(numbers)), {.what = "end of an outer round"})
-      .wait();
+  sum_over_all(numbers, "end of an outer round");
 
   RoundEnd end{.losses = {numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(workers)},
                .stop = numbers[stop] > 0.0,
@@ -381,7 +388,7 @@ RoundEnd OuterLoop::end_round_of_fragments(std::int64_t step, const RoundFacts& 
 
 double OuterLoop::mean_over_workers(double number) {
   double sum = groups_->world->rank() == 0 ? number : 0.0;
-  groups_->everyone->all_reduce(Tensor(std::span(&sum, 1)), {.what = "mean over workers"}).wait();
+  sum_over_all(std::span(&sum, 1), "mean over workers");
   return sum / groups_->num_workers();
 }
 
@@ -391,13 +398,14 @@ std::vector<double> OuterLoop::of_workers(std::span<const double> own) {
     const std::size_t first = own.size() * static_cast<std::size_t>(groups_->worker_index());
     std::ranges::copy(own, all.begin() + static_cast<std::ptrdiff_t>(first));
   }
-  groups_->everyone->all_reduce(Tensor(std::span(all)), {.what = "progress of workers"}).wait();
+  sum_over_all(all, "progress of workers");
   return all;
 }
 
-void OuterLoop::exchange_anchor() {
+void OuterLoop::exchange_anchor(std::int64_t step) {
   model_->finish_gather();
-  if (background_ != nullptr && !anchor_in_use_) {
+  const bool is_there = background_ != nullptr && rounds_.last_end == step;
+  if (background_ != nullptr && !anchor_in_use_ && !is_there) {
     settle();
   }
   look();
@@ -405,12 +413,15 @@ void OuterLoop::exchange_anchor() {
   goes_unseen_ = goes_unseen_ || (is_under_way() && round_seconds_ == 0.0);
   // The time between both calls is no step of the round.
   const double now = groups_->world->now();
-  if (background_ != nullptr && !anchor_in_use_) {
+  if (background_ != nullptr && !anchor_in_use_ && !is_there) {
     background_->gather_anchor();
   }
   round_began_ += anchor_in_use_ ? now - exchanged_at_ : 0.0;
   exchanged_at_ = now;
   anchor_in_use_ = !anchor_in_use_;
+  if (is_there) {
+    return;
+  }
   if (background_ == nullptr) {
     memory_.exchange_anchor();
   } else {

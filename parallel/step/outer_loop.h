@@ -111,6 +111,9 @@ class OuterLoop {
 
   [[nodiscard]] bool is_under_way() const { return !has_arrived_ && transfer().is_under_way(); }
 
+  // Whether a start travels once more, whose round has arrived already.
+  [[nodiscard]] bool sends_start_again() const { return has_arrived_ && transfer().is_under_way(); }
+
   [[nodiscard]] bool has_fragments() const { return config_.has_fragments(); }
 
   // Takes a number that all ranks of a worker have. All ranks of the run call it.
@@ -121,15 +124,19 @@ class OuterLoop {
   [[nodiscard]] std::vector<double> of_workers(std::span<const double> own);
 
   // Gives weights and anchor each other's values, and publishes the weights: to evaluate the anchor
-  // in the middle of a round, and back. All ranks of the run call it; where owners keep the anchor,
-  // it is waited for, as the round under way is.
-  void exchange_anchor();
+  // behind `step`, and back. All ranks of the run call it; where owners keep the anchor, it is
+  // waited for, as the round under way is, but not right behind a round's end, where weights are
+  // the anchor.
+  void exchange_anchor(std::int64_t step);
 
   // Takes seconds that are no step's, as those of a save, out of what a step is reckoned to take.
   void leave_out(double seconds);
 
   // Waits for the round under way, so that state() is whole. Changes no result.
   void settle();
+  // Has every rank know what state_text() says of others. All ranks of the run call it.
+  // REQUIRES: settle() has been called.
+  void gather_state();
 
   // What a rank keeps of its shares, for checkpoints. Views.
   struct State {
@@ -150,8 +157,8 @@ class OuterLoop {
   [[nodiscard]] std::vector<ChannelState> codec_state() const;
 
   // Writes the rest of the state as a JSON text, and what each worker has done, and reads it back.
-  // REQUIRES of the text: state_text() made it, of as many workers, and what state() names is
-  // loaded.
+  // REQUIRES of state_text(): gather_state() has been called; of the text: state_text() made it, of
+  // as many workers, and what state() names is loaded.
   [[nodiscard]] std::string state_text(std::span<const WorkerProgress> workers) const;
   void load(const std::string& text);
   // Brings the momentum of a text's run into this method's units. load() does it, too.
@@ -167,6 +174,9 @@ class OuterLoop {
   // Returns the counts of a worker that helped to make a text; nothing where the text has none.
   [[nodiscard]] static std::optional<WorkerProgress> progress_of(const std::string& text,
                                                                  int worker);
+  // Whether the text is of a step that ends no round, or of one whose round is yet to move the
+  // anchor.
+  [[nodiscard]] static bool lacks_end(const std::string& text, std::int64_t step);
   // Whether the workers that made a text began their rounds ahead of the anchor.
   [[nodiscard]] static bool has_leads(const std::string& text);
   // The step that an anchor still lacks: by the round that had arrived. Under a penalty of each
@@ -215,6 +225,9 @@ class OuterLoop {
   [[nodiscard]] RoundEnd agree(const RoundFacts& own, double sent_squares, bool last);
   void choose_period(std::span<const double> round_seconds, double step_seconds);
   void publish();
+  // A sum over all ranks, which workers come to at their own pace: a faster one waits for others up
+  // to as long again as it has gone since they met last, beside what any wait may take.
+  void sum_over_all(std::span<double> numbers, const char* what);
   void load_squares(const std::string& text);
 
   OuterConfig config_;
@@ -244,6 +257,7 @@ class OuterLoop {
   bool goes_unseen_ = false;    // it may have arrived long before that was seen
   double round_began_ = 0.0;    // when its first step did, but for what was no step
   double exchanged_at_ = 0.0;   // when anchor and weights last were
+  double met_at_ = 0.0;         // when all workers last waited for each other
 };
 
 }  // namespace slackline

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -155,13 +154,8 @@ void OuterLoop::load_squares(const std::string& text) {
   const bool ends_travel = background_ != nullptr;
   const bool alike = state.value("ends_travel", false) == ends_travel;
   sent_squares_ = alike ? state.at("sent_squares").get<double>() : 0.0;
-  arrived_squares_ = 0.0;
-  if (alike && ends_travel && groups_->everyone->rank() == 0) {
-    arrived_squares_ = state.at("arrived_squares").get<double>();
-  } else if (alike && !ends_travel && has_arrived_) {
-    const std::vector<double> squares = memory_.squares_of_differences(travels_);
-    arrived_squares_ = std::accumulate(squares.begin(), squares.end(), 0.0);
-  }
+  const bool keeps = alike && groups_->everyone->rank() == 0;
+  arrived_squares_ = keeps ? state.at("arrived_squares").get<double>() : 0.0;
 }
 
 std::optional<WorkerProgress> OuterLoop::progress_of(const std::string& text, int worker) {
@@ -173,6 +167,12 @@ std::optional<WorkerProgress> OuterLoop::progress_of(const std::string& text, in
   const nlohmann::json& own = workers->at(static_cast<std::size_t>(worker));
   return WorkerProgress{.updates = own.at("updates").get<std::int64_t>(),
                         .skips = own.at("skips").get<std::int64_t>()};
+}
+
+bool OuterLoop::lacks_end(const std::string& text, std::int64_t step) {
+  const nlohmann::json state = nlohmann::json::parse(text);
+  return state.at("last_end").get<std::int64_t>() < step ||
+         state.at("round_has_arrived").get<bool>();
 }
 
 bool OuterLoop::has_leads(const std::string& text) {

@@ -21,6 +21,9 @@ namespace slackline::testing {
 
 namespace {
 
+// A step that ends no round: weights and anchor change places also where they are the same.
+constexpr std::int64_t kWithin = -1;
+
 // Weights of the first worker, as evaluations in the middle of rounds see them.
 std::vector<LogicalTensors> seen_anchors(const OuterRun& run, OuterResult& result) {
   const auto steps = static_cast<std::size_t>(run.mesh.steps);
@@ -32,12 +35,12 @@ std::vector<LogicalTensors> seen_anchors(const OuterRun& run, OuterResult& resul
   result = run_outer(run, {.after_step = [&](MeshModel& model, OuterLoop& outer) {
                        std::size_t& step =
                            at[static_cast<std::size_t>(model.groups().everyone->rank())];
-                       outer.exchange_anchor();
+                       outer.exchange_anchor(kWithin);
                        model.finish_gather();
                        if (model.groups().worker_index() == 0) {
                          put_weights(model, *states[step]);
                        }
-                       outer.exchange_anchor();
+                       outer.exchange_anchor(kWithin);
                        ++step;
                      }});
   std::vector<LogicalTensors> seen;
@@ -59,6 +62,7 @@ OuterResult spoiled(const OuterRun& run) {
   // A checkpoint's text is read as it was written, also after a round that was left out.
   const auto save = [](MeshModel&, OuterLoop& outer) {
     outer.settle();
+    outer.gather_state();
     outer.load(outer.state_text({}));
   };
   OuterResult result = run_outer(run, {.after_update = spoil, .after_end = save});
@@ -105,6 +109,7 @@ TEST_CASE("a text of rounds has what each worker has done") {
     const double own[] = {10.0 + model.groups().worker_index(), 0.5};
     const std::vector<double> all = outer.of_workers(own);
     outer.settle();
+    outer.gather_state();
     if (model.groups().everyone->rank() > 0) {
       return;  // one thread looks at what came out
     }
@@ -117,6 +122,23 @@ TEST_CASE("a text of rounds has what each worker has done") {
     CHECK_FALSE(OuterLoop::progress_of(text, 2).has_value());
   };
   CHECK(run_outer(run, {.after_end = look}).rounds.size() == 3);
+}
+
+TEST_CASE("right behind the end of a round the anchor is looked at without a message") {
+  const OuterRun run = run_of(R"({"method": "co2", "period": 2})", 1, 2, 4, 2);
+  const std::size_t alone = run_outer(run).outer_bytes;
+  const auto bytes_of = [&](bool is_within) {
+    return run_outer(run,
+                     {.after_end =
+                          [&](MeshModel&, OuterLoop& outer) {
+                            for (int there_and_back = 0; there_and_back < 2; ++there_and_back) {
+                              outer.exchange_anchor(is_within ? kWithin : outer.rounds().last_end);
+                            }
+                          }})
+        .outer_bytes;
+  };
+  CHECK(bytes_of(false) == alone);
+  CHECK(bytes_of(true) > alone);
 }
 
 // Owners make the start of a round on the way, and the step that led there at its end.
@@ -138,10 +160,10 @@ TEST_CASE("workers begin every round at the same place, where the anchor is") {
                                       static_cast<std::size_t>(model.groups().worker_index());
                                   model.finish_gather();
                                   put_weights(model, *states[4 * end + 2 * worker]);
-                                  outer.exchange_anchor();
+                                  outer.exchange_anchor(kWithin);
                                   model.finish_gather();
                                   put_weights(model, *states[4 * end + 2 * worker + 1]);
-                                  outer.exchange_anchor();
+                                  outer.exchange_anchor(kWithin);
                                   ++end;
                                 }}));
     for (std::size_t end = 0; end < 3; ++end) {
@@ -257,12 +279,12 @@ TEST_CASE("a last mean that is not finite leaves the anchor where it was") {
     run.is_left_early = true;
     LogicalState initial(run.mesh.model);
     static_cast<void>(run_outer(run, {.after_end = [&](MeshModel& model, OuterLoop& outer) {
-                                  outer.exchange_anchor();
+                                  outer.exchange_anchor(kWithin);
                                   model.finish_gather();
                                   if (model.groups().worker_index() == 0) {
                                     put_weights(model, initial);
                                   }
-                                  outer.exchange_anchor();
+                                  outer.exchange_anchor(kWithin);
                                 }}));
     CHECK(tensor_differences("the anchor", result.anchors[0], initial.take()) == "");
   }

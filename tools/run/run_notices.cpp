@@ -54,17 +54,28 @@ void report_workers(const Checkpoint& checkpoint, const Groups& groups, bool has
                                      "mean of the moments"));
 }
 
+void report_missing_end(const Checkpoint& checkpoint, std::int64_t step) {
+  const std::string& text = checkpoint.documents().outer;
+  if (OuterLoop::workers_of(text) > 0 && OuterLoop::lacks_end(text, step)) {
+    log_info(fmt::format(
+        "{}: was saved in the middle of a round, whose end moves the anchor; more run.steps end it",
+        checkpoint.path()));
+  }
+}
+
 void warn_of_unstable_rounds(const OuterConfig& config) {
   const double penalty = config.penalty == OuterPenalty::constant ? config.penalty_value : 1.0;
-  if (config.is_late() && !config.measures_moves() &&
+  if (config.is_late() && !config.eager && !config.measures_moves() &&
       config.lr / penalty > largest_stable_rate(config)) {
-    log_warning(
-        fmt::format("outer.lr {} over a penalty of {} is beyond 1 - outer.momentum = {}: what a "
-                    "round learns whole becomes unstable when it arrives a round late; lower "
-                    "outer.lr, or set outer.penalty \"gap\"",
-                    config.lr,
-                    penalty,
-                    largest_stable_rate(config)));
+    log_warning(fmt::format(
+        "outer.lr {} over a penalty of {} is beyond {:.4g}, at an outer.momentum of {}: "
+        "what a round learns whole becomes unstable when it arrives a round late; "
+        "lower outer.lr{}",
+        config.lr,
+        penalty,
+        largest_stable_rate(config),
+        config.momentum,
+        config.method == OuterMethod::co2 ? ", or set outer.penalty \"gap\"" : ""));
   }
 }
 

@@ -20,6 +20,10 @@ void report_device_memory(int rank);
 // Says where other workers go on than have made a checkpoint.
 void report_workers(const Checkpoint& checkpoint, const Groups& groups, bool has_rounds);
 
+// Says where the last round of a checkpoint, with which a run has come to its end, moves no anchor
+// any more.
+void report_missing_end(const Checkpoint& checkpoint, std::int64_t step);
+
 // A rate that no late average can bear warns, and trains: small modes may bear it.
 void warn_of_unstable_rounds(const OuterConfig& config);
 

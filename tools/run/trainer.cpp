@@ -122,6 +122,9 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
 
 ExitCode Trainer::run() {
   const bool owes_evaluation = options_.resume && owed_evaluation();
+  if (start_.step >= config_.run.steps && start_.checkpoint && is_first_rank()) {
+    report_missing_end(*start_.checkpoint, start_.step);
+  }
   if (start_.step >= config_.run.steps && !owes_evaluation) {
     require_own_checkpoint();
     if (is_first_rank()) {
@@ -147,13 +150,16 @@ ExitCode Trainer::run() {
   for (std::int64_t step = start_.step + 1; step <= config_.run.steps; ++step) {
     const bool told_to_stop = train_step(step);
     if (!outer_ || outer_->rounds().last_end == step) {
+      const double commit_began = world_->now();
       checkpoints_.commit_when_written();
+      leave_out_since(commit_began);
     }
     const bool last = step == config_.run.steps;
     const bool stops = told_to_stop && !last;
     // An evaluation that is left out is made by who resumes; workers that train apart finish it.
     const bool stop = (stops && !outer_) || !evaluate_when_due(step) || stops;
     if (stop || last || (config_.run.save_every > 0 && step % config_.run.save_every == 0)) {
+      double save_began = world_->now();
       reporter_.flush();
       if (is_first_rank()) {
         directory_.sync_record();  // before the checkpoint's rename, which relies on it
@@ -161,9 +167,11 @@ ExitCode Trainer::run() {
       std::vector<WorkerProgress> workers;
       if (rounds_) {
         workers = progress_of_workers(step);
+        leave_out_since(save_began);
         rounds_->settle();
+        save_began = world_->now();
+        outer_->gather_state();
       }
-      const double save_began = world_->now();
       checkpoints_.save(training_contents({.config = config_,
                                            .model = model_,
                                            .outer = outer_ ? &*outer_ : nullptr,
@@ -172,9 +180,7 @@ ExitCode Trainer::run() {
                                            .step = step,
                                            .skips = skips_,
                                            .workers = workers}));
-      if (outer_) {
-        outer_->leave_out(world_->now() - save_began);
-      }
+      leave_out_since(save_began);
     }
     if (stop) {
       checkpoints_.finish();
@@ -186,6 +192,13 @@ ExitCode Trainer::run() {
     report_device_memory(world_->rank());
   }
   return ExitCode::done;
+}
+
+// What a save or a commit takes is no step's.
+void Trainer::leave_out_since(double began) {
+  if (outer_) {
+    outer_->leave_out(world_->now() - began);
+  }
 }
 
 void Trainer::make_state() {
@@ -447,12 +460,12 @@ bool Trainer::evaluate_when_due(std::int64_t step) {
     return true;
   }
   reporter_.flush();
-  if (outer_) {
-    outer_->exchange_anchor();
+  if (rounds_) {
+    rounds_->exchange_anchor(step);
   }
   const std::optional<double> loss = evaluate();
-  if (outer_) {
-    outer_->exchange_anchor();
+  if (rounds_) {
+    rounds_->exchange_anchor(step);
   }
   if (loss && is_first_rank()) {
     directory_.record_evaluation(step, *loss);

@@ -46,6 +46,8 @@ class Trainer {
  private:
   // Initializes or loads weights and state, which travel between ranks.
   void make_state();
+  // Takes the time since then out of what steps of a round are reckoned to take.
+  void leave_out_since(double began);
   // One optimizer step (docs/architecture.md follows it line by line). Returns whether some rank
   // was told to stop.
   [[nodiscard]] bool train_step(std::int64_t step);

@@ -103,10 +103,12 @@ void Engine::check_waits() {
       throw CommError(needed.describe() + needed.missing_peers() +
                       ": not finished when this process was told to end");
     }
-    if (seconds - begin > options_.timeout_seconds) {
+    const double patience = needed.record.note.patience_seconds;
+    if (seconds - begin > options_.timeout_seconds + patience) {
       throw CommError(needed.describe() + needed.missing_peers() + ": no answer within " +
                       std::to_string(options_.timeout_seconds) +
-                      " seconds (network.timeout_seconds)");
+                      " seconds (network.timeout_seconds)" +
+                      (patience > 0.0 ? " and " + std::to_string(patience) + " of a round" : ""));
     }
   }
 }

@@ -121,6 +121,20 @@ TEST_CASE("a wait without answer names rank, operation, stage, micro-batch and p
           Contains("network.timeout_seconds"));
 }
 
+TEST_CASE(
+    "a collective that ranks come to on their own time is waited for longer, and not for ever") {
+  const auto world = make_local_world(2, {.timeout_seconds = 0.1});
+  GuardedTensor a = ones(3);
+  GuardedTensor b = ones(3);
+  Transfer early = world[0]->all_reduce(a, {.what = "a round", .patience_seconds = 60.0});
+  std::this_thread::sleep_for(std::chrono::milliseconds(800));  // with a check of waits in it
+  world[1]->all_reduce(b, {.what = "a round"}).wait();
+  early.wait();
+  CHECK(a.values()[0] == 2.0);
+  CHECK_THAT(failure_of(world[0]->all_reduce(a, {.patience_seconds = 0.1})),
+             Contains("no answer within 0.1") && Contains("of a round"));
+}
+
 TEST_CASE("a collective without answer names who is missing") {
   const auto world = make_local_world(4, {.timeout_seconds = 0.1});
   GuardedTensor a = ones(5000);

@@ -96,6 +96,51 @@ TEST_CASE("a run in outer rounds goes on with the same bits from any step of a r
   }
 }
 
+// Of what was sent before the checkpoint the text alone tells.
+TEST_CASE("distances of workers go on behind a checkpoint") {
+  const TrainingRun run;
+  for (const char* outer : {R"({"method": "diloco", "period": 4})",
+                            R"({"method": "co2", "period": 4})",
+                            R"({"method": "co2", "period": 4, "eager": true})"}) {
+    INFO(outer);
+    const auto distance = [&](const std::string& name) {
+      for (const nlohmann::json& line : step_lines(run, name)) {
+        if (line.at("step") == 8) {
+          return line.at("outer").at("distance").get<double>();
+        }
+      }
+      return -1.0;
+    };
+    for (const char* name : {"whole", "resumed"}) {
+      std::filesystem::remove_all(run.path(name));
+    }
+    require_trained(run, 2, workers(outer, {"run.dir=" + run.path("whole")}));
+    require_trained(run,
+                    2,
+                    workers(outer,
+                            {"run.dir=" + run.path("resumed"),
+                             "checkpoint.resume_from=" + run.checkpoint(5, "whole")}));
+    CHECK(distance("whole") > 0.0);
+    CHECK(distance("resumed") == Approx(distance("whole")).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("a run that is shortened to the middle of a round says that its end is missing") {
+  const TrainingRun run;
+  const std::string outer = R"({"method": "co2", "period": 4})";
+  const std::vector<std::string> settings = workers(outer, {"run.dir=" + run.path("run")});
+  require_trained(run, 2, settings);
+  std::filesystem::remove_all(run.checkpoint(12, "run"));
+  const auto resume_to = [&](const std::string& steps) {
+    return run.train(with(settings, {"run.steps=" + steps}), {"--ranks", "2", "--resume"});
+  };
+  const ProcessResult shortened = resume_to("10");
+  CHECK(shortened.exit_code == 0);
+  CHECK_THAT(shortened.error, Contains("in the middle of a round"));
+  CHECK(resume_to("12").exit_code == 0);
+  CHECK_THAT(resume_to("12").error, !Contains("in the middle of a round"));
+}
+
 // Every method on every layout, and each of the two with nearly every codec.
 TEST_CASE("a state of rounds that no run can have made is refused") {
   const TrainingRun run;

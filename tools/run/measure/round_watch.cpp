@@ -6,11 +6,27 @@ namespace slackline {
 
 void RoundWatch::settle() {
   loop_->look();  // what has arrived by now is not waited for
+  const bool waits_for_start = loop_->sends_start_again();
   const double waits_from = clock_->now();
   loop_->settle();
-  if (under_way_) {
+  if (under_way_ && waits_for_start) {
+    under_way_->waited += clock_->now() - waits_from;
+  } else {
+    note_wait(waits_from);
+  }
+}
+
+void RoundWatch::exchange_anchor(std::int64_t step) {
+  loop_->look();
+  const double waits_from = clock_->now();
+  loop_->exchange_anchor(step);
+  note_wait(waits_from);
+}
+
+void RoundWatch::note_wait(double since) {
+  if (under_way_ && !loop_->is_under_way()) {
     under_way_->arrived = loop_->sent_at() + loop_->round_seconds();
-    under_way_->waited += std::max(0.0, under_way_->arrived - waits_from);
+    under_way_->waited += std::max(0.0, under_way_->arrived - since);
   }
 }
 

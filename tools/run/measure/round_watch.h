@@ -55,10 +55,16 @@ class RoundWatch {
   // Does what OuterLoop::settle() does.
   void settle();
 
+  // Does what OuterLoop::exchange_anchor() does.
+  void exchange_anchor(std::int64_t step);
+
   // Returns what the end of this step has noted; nothing where none was made since the last call.
   [[nodiscard]] RoundTravels take() { return std::exchange(ended_, {}); }
 
  private:
+  // Notes a wait since then, if the round has arrived in it.
+  void note_wait(double since);
+
   OuterLoop* loop_;
   const Communicator* clock_;
   std::optional<RoundTravel> under_way_{};  // or arrived, and yet to be used

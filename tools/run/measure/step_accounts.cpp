@@ -197,7 +197,8 @@ AccountedStep StepAccounts::take_oldest() {
 
 double StepAccounts::plain_bytes_of_a_sent_one(std::int64_t step) {
   const std::optional<CodecSetting> codec = config_->compress.codec_of_rounds();
-  if (!codec || !config_->outer.is_on() || step <= config_->compress.warmup_steps) {
+  const bool is_mean = config_->outer.ending == OuterEnding::mean && step == config_->run.steps;
+  if (!codec || !config_->outer.is_on() || step <= config_->compress.warmup_steps || is_mean) {
     return 1.0;
   }
   if (plain_bytes_of_rounds_ == 0.0) {

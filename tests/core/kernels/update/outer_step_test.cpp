@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "tests/support/catch.h"
 #include "tests/support/closeness.h"
@@ -126,15 +127,27 @@ TEST_CASE("an outer step that limits nothing lets what is not finite show") {
 // lr rho / penalty is below 1 - momentum (docs/outer.md, "What is stable").
 TEST_CASE("late outer steps are stable on a quadratic exactly where the rule says", "[launches]") {
   Stream stream(test_stream(1));
-  for (const double momentum : {0.0, 0.2, 0.5, 0.9}) {
+  for (const auto& [momentum, nesterov] : {std::pair{0.0, false},
+                                           {0.2, false},
+                                           {0.5, false},
+                                           {0.9, false},
+                                           {0.2, true},
+                                           {0.5, true},
+                                           {0.9, true}}) {
+    const double half = 0.5 * (1.0 - momentum * momentum);
+    const double square = momentum * momentum;
+    const double bound = nesterov
+                             ? (std::sqrt(half * half + square * (1.0 - momentum)) - half) / square
+                             : 1.0 - momentum;
     for (const double rho : {0.5, 1.0}) {
       for (const double side : {0.98, 1.02}) {
         Case test(1);
         test.anchor.fill(1.0);
         test.momentum.fill(0.0);
         test.difference.fill(0.0);  // the first late round
-        const OuterStep step{.lr = side * (1.0 - momentum) / rho,
+        const OuterStep step{.lr = side * bound / rho,
                              .momentum = momentum,
+                             .nesterov = nesterov,
                              .writes = OuterWrites::step_and_difference};
         double early = 0.0;
         double late = 0.0;
@@ -146,7 +159,8 @@ TEST_CASE("late outer steps are stable on a quadratic exactly where the rule say
           early = round < 100 ? std::max(early, size) : early;
           late = round >= 1900 ? std::max(late, size) : late;
         }
-        INFO("momentum " << momentum << ", rho " << rho << ", at " << side << " of the bound");
+        INFO("momentum " << momentum << (nesterov ? " of Nesterov's" : "") << ", rho " << rho
+                         << ", at " << side << " of the bound");
         CHECK((late < early) == (side < 1.0));
       }
     }
