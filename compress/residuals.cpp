@@ -79,6 +79,10 @@ void Residuals::take(int index, Residuals& other) {
   }
 }
 
+void Residuals::clear(int index) {
+  buffers_[static_cast<std::size_t>(index)].fill_zero();
+}
+
 std::size_t Residuals::bytes(ErrorFeedback feedback,
                              const std::vector<CodecPart>& parts,
                              int messages) {

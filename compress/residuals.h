@@ -32,6 +32,9 @@ class Residuals {
   // no codec is at work on either.
   void take(int index, Residuals& other);
 
+  // Sets what is owed of message `index` to zero. REQUIRES: no codec is at work on it.
+  void clear(int index);
+
   [[nodiscard]] static std::size_t bytes(ErrorFeedback feedback,
                                          const std::vector<CodecPart>& parts,
                                          int messages);

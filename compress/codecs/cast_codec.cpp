@@ -25,7 +25,7 @@ class CastCodec final : public Codec {
   CastCodec(std::vector<CodecPart> parts, Device device)
       : parts_(std::move(parts)),
         frame_bytes_(slackline::frame_bytes({.kind = CodecKind::cast}, parts_)),
-        addend_("bf16 addend of a sum", frame_bytes_ - sizeof(FrameHeader), backing_of(device)) {}
+        device_(device) {}
 
   [[nodiscard]] std::size_t frame_bytes() const override { return frame_bytes_; }
 
@@ -52,7 +52,12 @@ class CastCodec final : public Codec {
 
   [[nodiscard]] int sums() const override { return 1; }
 
+  // Codecs that send frames alone have none.
   [[nodiscard]] Tensor addend(int /*round*/) override {
+    if (addend_.bytes() == 0) {
+      addend_ =
+          Buffer("bf16 addend of a sum", frame_bytes_ - sizeof(FrameHeader), backing_of(device_));
+    }
     return addend_.view(DType::bf16, row_of(addend_.bytes()));
   }
 
@@ -132,6 +137,7 @@ class CastCodec final : public Codec {
 
   std::vector<CodecPart> parts_;
   std::size_t frame_bytes_;
+  Device device_;
   Buffer addend_;
 };
 

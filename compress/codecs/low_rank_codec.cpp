@@ -383,6 +383,9 @@ double error(const CodecSetting& setting, const MatrixShape& shape) {
 }
 
 std::optional<CodecSetting> finer(const CodecSetting& setting) {
+  if (2 * setting.rank > kMaxRank) {
+    return std::nullopt;
+  }
   CodecSetting twice = setting;
   twice.rank *= 2;
   return twice;

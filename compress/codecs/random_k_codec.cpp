@@ -41,9 +41,8 @@ class RandomKCodec final : public Codec {
       : setting_(setting),
         parts_(setting, parts),
         frame_bytes_(slackline::frame_bytes(setting, parts)),
-        sum_("random_k sum of " + parts.front().name,
-             parts_.total() * size_of(setting.values),
-             backing_of(device)),
+        sum_name_("random_k sum of " + parts.front().name),
+        device_(device),
         sum_words_("random_k key", sizeof(MessageWords), backing_of(device)) {
     streams_.reserve(parts.size());
     for (const CodecPart& part : parts) {
@@ -92,12 +91,17 @@ class RandomKCodec final : public Codec {
 
   [[nodiscard]] int sums() const override { return 1; }
 
-  [[nodiscard]] Tensor addend(int /*round*/) override { return sum_tensor(); }
+  // Codecs that send frames alone have none.
+  [[nodiscard]] Tensor addend(int /*round*/) override {
+    take_memory();
+    return sum_tensor();
+  }
 
   void begin_sum(StreamView stream,
                  const Matrices& values,
                  const Matrices& residual,
                  const MessageKey& key) override {
+    take_memory();
     write_words(stream, sum_words(), words_of(key));
     gather(stream, values, residual, sum_words(), sum_tensor());
   }
@@ -168,6 +172,12 @@ class RandomKCodec final : public Codec {
   }
 
   // The words of the message that is being added up.
+  void take_memory() {
+    if (sum_.bytes() == 0) {
+      sum_ = Buffer(sum_name_, parts_.total() * size_of(setting_.values), backing_of(device_));
+    }
+  }
+
   [[nodiscard]] Tensor sum_words() const {
     return sum_words_.view(DType::u8, {sizeof(MessageWords)});
   }
@@ -235,8 +245,10 @@ class RandomKCodec final : public Codec {
   KeptParts parts_;
   std::size_t frame_bytes_;
   std::vector<PhiloxKey> streams_;  // one a matrix
-  Buffer sum_;                      // this rank's addends, then the sum
-  Buffer sum_words_;                // of the message that is being added up
+  std::string sum_name_;
+  Device device_;
+  Buffer sum_;        // this rank's addends, then the sum
+  Buffer sum_words_;  // of the message that is being added up
 };
 
 }  // namespace

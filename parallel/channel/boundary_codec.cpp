@@ -88,6 +88,14 @@ void BoundaryCodec::mask(StreamView stream, const Tensor& frame, const Tensor& s
   stream.synchronize();
 }
 
+void BoundaryCodec::keep_residuals_of(const std::set<int>& micro_batches) {
+  for (int i = 0; i < std::ssize(residuals_.all()); ++i) {
+    if (!micro_batches.contains(i)) {
+      residuals_.clear(i);
+    }
+  }
+}
+
 CodecTimes BoundaryCodec::take_times() {
   return {.setting = end_.setting,
           .shape = {end_.shape.rows, end_.shape.columns},

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,6 +62,9 @@ class BoundaryCodec {
   void take_residual(int micro_batch, BoundaryCodec& from) {
     residuals_.take(micro_batch, from.residuals_);
   }
+
+  // Sets what is owed of all other micro-batches to zero. REQUIRES: immediate feedback.
+  void keep_residuals_of(const std::set<int>& micro_batches);
 
   // Measures, at the sending end, the messages with feedback on until the sample is taken.
   void begin_sample(BoundarySample::Classes classes) {

@@ -1,6 +1,8 @@
 #include "parallel/channel/boundary_codecs.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -18,7 +20,8 @@ void BoundaryCodecs::obey(const CompressionPlan& plan, const ChannelCodecs& make
     }
   }
   hand_over(transfers_before);
-  hand_over_lazy(before);
+  hand_over_lazy(before, transfers_before);
+  drop_what_others_send();
 }
 
 // Gives each micro-batch's residual to the codec that sends it from now on.
@@ -36,22 +39,44 @@ void BoundaryCodecs::hand_over(const ByTransfer& before) {
   }
 }
 
-// Gives what a codec that has ended owes to any other of its boundary.
-void BoundaryCodecs::hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCodec>>& ended) {
+void BoundaryCodecs::drop_what_others_send() {
+  std::map<BoundaryCodec*, std::set<int>> sent;
+  for (const auto& [key, codec] : by_transfer_) {
+    if (key.second == Side::sends) {
+      sent[codec].insert(key.first.micro_batch);
+    }
+  }
+  for (const auto& [codec, micro_batches] : sent) {
+    if (codec->end().setting.error_feedback == ErrorFeedback::immediate) {
+      codec->keep_residuals_of(micro_batches);
+    }
+  }
+}
+
+// Gives what a codec that has ended owes to who sends its messages now, else to any other of its
+// boundary.
+void BoundaryCodecs::hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCodec>>& ended,
+                                    const ByTransfer& before) {
   for (const std::unique_ptr<BoundaryCodec>& codec : ended) {
     if (codec == nullptr || codec->end().setting.error_feedback != ErrorFeedback::lazy) {
       continue;
     }
-    const auto heir = std::find_if(
-        codecs_.begin(), codecs_.end(), [&](const std::unique_ptr<BoundaryCodec>& candidate) {
-          BoundaryEnd end = candidate->end();
-          const bool same_feedback =
-              end.setting.error_feedback == codec->end().setting.error_feedback;
-          end.setting = codec->end().setting;
-          return same_feedback && end == codec->end();
-        });
-    if (heir != codecs_.end()) {
-      (*heir)->take_residual(0, *codec);
+    const auto is_heir = [&](const BoundaryCodec& candidate) {
+      BoundaryEnd end = candidate.end();
+      const bool same_feedback = end.setting.error_feedback == codec->end().setting.error_feedback;
+      end.setting = codec->end().setting;
+      return same_feedback && end == codec->end();
+    };
+    const auto next = std::ranges::find_if(by_transfer_, [&](const auto& now) {
+      const auto was = before.find(now.first);
+      return was != before.end() && was->second == codec.get() && is_heir(*now.second);
+    });
+    const auto any = std::ranges::find_if(
+        codecs_, [&](const std::unique_ptr<BoundaryCodec>& other) { return is_heir(*other); });
+    if (next != by_transfer_.end()) {
+      next->second->take_residual(0, *codec);
+    } else if (any != codecs_.end()) {
+      (*any)->take_residual(0, *codec);
     }
   }
 }

@@ -48,7 +48,10 @@ class BoundaryCodecs final : public Channel {
   using ByTransfer = std::map<std::pair<schedule::TransferId, BoundaryEnd::Side>, BoundaryCodec*>;
 
   void hand_over(const ByTransfer& before);
-  void hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCodec>>& ended);
+  void hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCodec>>& ended,
+                      const ByTransfer& before);
+  // What a codec owes of micro-batches that others send now, or that travel plain, is dropped.
+  void drop_what_others_send();
 
   PipelineBoundaries boundaries_;
   // Each end has one. Phases of a boundary that have one setting share a codec and its state.

@@ -78,9 +78,9 @@ void MessageChannel::keep(const Op& op, const Tensor& share) const {
   KeptMessages* keeps = routes_->passes->keeps;
   const schedule::TransferId id = schedule::id_of_send(op);
   if (keeps != nullptr && keeps->num_elements(id.site, id.stage) == 0) {
-    const std::int64_t columns = share.shape()[-1];
-    const auto rows = static_cast<std::int64_t>(share.num_elements()) / columns;
-    keeps->keep(routes_->passes->stream, id.site, id.stage, share.reshaped({rows, columns}));
+    const MatrixShape& shape = routes_->share;
+    keeps->keep(
+        routes_->passes->stream, id.site, id.stage, share.reshaped({shape.rows, shape.columns}));
   }
 }
 

@@ -28,6 +28,7 @@ struct MessageRoutes {
   int replica = 0;  // of the data ranks of all workers
   int replicas = 1;
   int tensor_rank = 0;
+  MatrixShape share{};  // of a boundary tensor, as codecs see it
   std::uint64_t seed = 0;
   const BoundaryCodecs* codecs = nullptr;  // null: everything travels plain
   std::optional<PassesOfStep> passes{};

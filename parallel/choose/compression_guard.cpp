@@ -60,11 +60,14 @@ void make_finer(CompressionPlan::Class& row, const MeshJob& job, const GuardRule
   const CompressionPlan::Class before = row;
   row.codec.reset();
   std::size_t least = 0;
+  const std::size_t sent_before = bytes_with(job, before).sent;
   for (const CodecSetting& finer : finer_codecs(before, job, rule)) {
     CompressionPlan::Class candidate = before;
     candidate.codec = finer;
     const ClassBytes bytes = bytes_with(job, candidate);
-    if (bytes.sent < bytes.raw && (!row.codec || bytes.sent < least)) {
+    // A codec that has come to its end, as factors of full rank, is no finer for its number.
+    const bool is_same = finer.kind == before.codec->kind && bytes.sent == sent_before;
+    if (!is_same && bytes.sent < bytes.raw && (!row.codec || bytes.sent < least)) {
       row.codec = finer;
       least = bytes.sent;
     }
@@ -76,12 +79,11 @@ void make_finer(CompressionPlan::Class& row, const MeshJob& job, const GuardRule
 bool has_settled(const PlanHistory& plans, std::int64_t step, const TransferClass& members) {
   const PlanFromStep& sampled = plan_at(plans, step);
   const std::int64_t before = step - kStepsToSettle;
-  if (sampled.from_step == 1 || sampled.from_step <= before) {
-    return true;
+  if (sampled.from_step <= before || before < 1) {
+    return before >= 1;
   }
   const CodecSetting* codec = sampled.plan.setting_of(members);
-  const CodecSetting* earlier =
-      plan_at(plans, std::max<std::int64_t>(1, before)).plan.setting_of(members);
+  const CodecSetting* earlier = plan_at(plans, before).plan.setting_of(members);
   return codec != nullptr && earlier != nullptr && *codec == *earlier;
 }
 

@@ -183,6 +183,9 @@ StoredPlans read_plan_document(const std::string& document,
                                const std::vector<TransferClass>& classes) {
   JsonReader section = JsonReader::parse(document, "the checkpoint's plan");
   StoredPlans stored{.plans = read_entries(section.sections("history"))};
+  if (!stored.plans.empty()) {
+    require_order(stored.plans);
+  }
   for (PlanFromStep& row : stored.plans) {
     row.plan = with_tails(std::move(row.plan), classes);
   }

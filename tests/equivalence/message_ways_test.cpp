@@ -1,6 +1,7 @@
 // Both ends of every message between stages give it work beside compute, or none does: transports
 // of device memory go by that, and have another way for each.
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "core/comm/forwarding_communicator.h"
 #include "core/comm/world.h"
+#include "parallel/plan/pipeline_boundaries.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/equivalence/sampled_step.h"
 #include "tests/support/catch.h"
@@ -110,6 +112,37 @@ TEST_CASE("both ends of a message between stages have work for it, or none has")
         REQUIRE(by_workers > 0);
       }
     }
+  }
+}
+
+// Candidates are tried on what is kept.
+TEST_CASE("kept messages have the shape that codecs code, whatever cuts a boundary") {
+  for (const auto& [tensor, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}}) {
+    INFO("tensor " << tensor << (sequence_parallel ? ", sequence parallel" : ""));
+    const MeshRun run =
+        one_step({.tensor = tensor, .pipeline = 2, .sequence_parallel = sequence_parallel});
+    const std::int64_t tokens = run.micro_batch * run.model.sequence;
+    const MatrixShape share = share_shape(tokens, run.model.hidden, tensor);
+    std::vector<int> kept(static_cast<std::size_t>(run.parallel.num_ranks()), 0);
+    std::vector<int> of_codecs = kept;
+    run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
+      Groups groups(world, run.parallel, run.model.tie_embeddings);
+      MeshModel model(run.options(), groups);
+      model.initialize(kSeed);
+      model.keep_messages(true);
+      RankBatches batches(run, model, 1);
+      static_cast<void>(model.make_gradients(batches.micro_batches()));
+      const auto rank = static_cast<std::size_t>(world.rank());
+      for (const KeptMessages::Message& message : model.kept_messages().all()) {
+        if (message.site == schedule::Site::pipeline_forward ||
+            message.site == schedule::Site::pipeline_backward) {
+          ++kept[rank];
+          of_codecs[rank] += message.whole == share ? 1 : 0;
+        }
+      }
+    });
+    CHECK(std::ranges::min(kept) > 0);
+    CHECK(of_codecs == kept);
   }
 }
 

@@ -109,6 +109,31 @@ TEST_CASE("a guard tightens what loses too much, and turns off what would not sh
   CHECK(boundary({.kind = CodecKind::quantize, .bits = 8}, 0.51) == "off");
 }
 
+// With bf16 factors a matrix of full rank is still smaller than the matrix.
+TEST_CASE("a low rank is doubled as long as that sends more, and no further") {
+  const MeshJob job = job_of(1, 2);
+  CodecSetting factors = low_rank(16);
+  factors.error_feedback = ErrorFeedback::immediate;
+  factors.factors = DType::bf16;
+  const TransferClass gradients{.site = Site::data_gradient, .phase = Phase::tail};
+  std::vector<std::string> ranks;
+  for (int i = 0; i < 4 && (ranks.empty() || ranks.back() != "off"); ++i) {
+    ranks.push_back(outcome(job, "data_gradient", gradients, factors, 0.9));
+    factors.rank *= 2;
+  }
+  CHECK(ranks == std::vector<std::string>{"low_rank 32", "off"});
+  CHECK_FALSE(tightened(low_rank(1 << 16)));
+}
+
+TEST_CASE("a plan is judged in its fourth step at first, the first plan too") {
+  const MeshJob job = job_of(2, 1);
+  const PlanHistory plans = plans_of(job, "pipeline_backward", low_rank(4));
+  for (std::int64_t step = 1; step <= 5; ++step) {
+    CHECK(guarded_plan(job, plans, step, measured(kSteady, 0.9), kRule).has_value() ==
+          (step > kStepsToSettle));
+  }
+}
+
 TEST_CASE("of candidates that are expected to lose less the one that sends least is next") {
   const CodecSetting bytes{.kind = CodecKind::quantize, .bits = 8};
   const CodecSetting cast{.kind = CodecKind::cast};

@@ -300,6 +300,19 @@ TEST_CASE("a chosen plan goes on where the data strategy leaves its codecs a cho
   }
 }
 
+TEST_CASE("a checkpoint's history that is out of order is refused") {
+  const PlanJob job = job_of({"compress.policy=critical_path"});
+  const PlanHistory own = compression_plans(job);
+  PlanHistory later = own;
+  later.push_back({.from_step = 1, .plan = own.back().plan});
+  CHECK_THROWS_WITH(resumed_plans(own, plan_document(own.back(), later, {}), job),
+                    Contains("in order of from_step"));
+  later.erase(later.begin(), std::prev(later.end()));
+  later.front().from_step = 5;
+  CHECK_THROWS_WITH(resumed_plans(own, plan_document(own.back(), later, {}), job),
+                    Contains("the first from step 1"));
+}
+
 TEST_CASE("a chosen plan goes on in passes, whatever candidates there are now") {
   const auto of_bits = [](int bits) {
     return job_of({"parallel.data_strategy=zero2",
