@@ -55,8 +55,8 @@ class AdamwOptimizer {
   [[nodiscard]] std::optional<std::string> first_non_finite(StreamView stream) const;
 
   // Updates every weight, its copy and its moments. `gradient_norm` is what gradient_norm()
-  // returned for these gradients: above clip_norm they are scaled by clip_norm /
-  // (gradient_norm + 1e-6) on the way. REQUIRES: it is finite.
+  // returned for these gradients: they are scaled by clip_norm / (gradient_norm + 1e-6) on the way
+  // where that is below 1. REQUIRES: it is finite.
   void step(StreamView stream, double lr, double gradient_norm);
 
   // The sum of squares of the direction in which the last update moved each tensor, rate and decay

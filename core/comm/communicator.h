@@ -165,6 +165,9 @@ class Communicator {
   // Node of every rank of this communicator, numbered from 0 in rank order.
   [[nodiscard]] virtual const std::vector<int>& nodes() const = 0;
 
+  // The same of the hosts that they are really on, which differ where links are emulated.
+  [[nodiscard]] virtual const std::vector<int>& hosts() const = 0;
+
   // Says what the links of a world that emulates none are like, as probed: how many bytes of
   // background messages keep one busy follows from that. All ranks call alike.
   virtual void set_links(const Cluster& links) = 0;

@@ -96,6 +96,8 @@ class ForwardingCommunicator : public Communicator {
 
   [[nodiscard]] const std::vector<int>& nodes() const override { return real_->nodes(); }
 
+  [[nodiscard]] const std::vector<int>& hosts() const override { return real_->hosts(); }
+
   void set_links(const Cluster& links) override { real_->set_links(links); }
 
   void set_hierarchy(const Hierarchy& hierarchy) override { real_->set_hierarchy(hierarchy); }

@@ -111,7 +111,8 @@ std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const Worl
     auto endpoint = std::make_shared<Endpoint>();
     endpoint->engine = engine;
     endpoint->longest_background = options.longest_background;
-    endpoint->nodes = nodes_of_world(options, std::vector<int>(static_cast<std::size_t>(size), 0));
+    endpoint->hosts.assign(static_cast<std::size_t>(size), 0);
+    endpoint->nodes = nodes_of_world(options, endpoint->hosts);
     if (options.links && rank == 0) {
       engine->set_links(*options.links, endpoint->nodes);
     }
@@ -197,6 +198,7 @@ std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
       },
       engine_options(options));
   check_fits(options.links, found.size);
+  endpoint->hosts = found.nodes;
   endpoint->nodes = nodes_of_world(options, found.nodes);
   if (options.links) {
     endpoint->engine->set_links(*options.links, endpoint->nodes);

@@ -78,6 +78,21 @@ TEST_CASE("a streamed file appears only when committed") {
   REQUIRE(entries(directory.path()) == 1);
 }
 
+TEST_CASE("a second writer of a file is refused, and the first one's bytes stay") {
+  const TemporaryDirectory directory;
+  const std::string large(700'000, 'x');
+  FileWriter writer(directory.file("a"));
+  writer.write(large);
+  REQUIRE_THROWS_WITH(FileWriter(directory.file("a")), Contains("a.partial: another process"));
+  writer.write(large);
+  writer.commit();
+  REQUIRE(read_file(directory.file("a")) == large + large);
+  std::ofstream(directory.file("a.partial")) << "what a killed process has left, which is longer";
+  write_file_atomically(directory.file("a"), "new");
+  REQUIRE(read_file(directory.file("a")) == "new");
+  REQUIRE(entries(directory.path()) == 1);
+}
+
 TEST_CASE("a full disk keeps the old file, removes the partial one and says so") {
   const TemporaryDirectory directory;
   write_file_atomically(directory.file("a"), "old");

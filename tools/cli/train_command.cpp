@@ -166,10 +166,10 @@ void require_one_process(int ranks) {
   }
 }
 
-int ranks_on_own_node(const Communicator& world) {
-  const std::vector<int>& nodes = world.nodes();
-  const int own = nodes[static_cast<std::size_t>(world.rank())];
-  return static_cast<int>(std::count(nodes.begin(), nodes.end(), own));
+int ranks_on_own_host(const Communicator& world) {
+  const std::vector<int>& hosts = world.hosts();
+  const int own = hosts[static_cast<std::size_t>(world.rank())];
+  return static_cast<int>(std::count(hosts.begin(), hosts.end(), own));
 }
 
 // Makes what every rank runs. Where that throws on some, all ranks end: all throw what the first of
@@ -256,7 +256,7 @@ ExitCode run_trainer(Groups& groups,
                      const Job& job,
                      std::optional<double> peak_flops,
                      EndOthers end_others) {
-  const int ranks = ranks_on_own_node(*groups.everyone);
+  const int ranks = ranks_on_own_host(*groups.everyone);
   const int num_threads = default_num_threads(ranks);
   const Trainer::Options options{
       .resume = job.resume,
@@ -289,10 +289,10 @@ AssumedSpeeds speeds_of_card(const std::string& name, DType precision) {
           .bytes_per_second = kOfBandwidth * peak_bytes_per_second(known)};
 }
 
-// How many ranks before this one stand on its node.
-int rank_on_node(const Communicator& world) {
-  const auto own = world.nodes().begin() + world.rank();
-  return static_cast<int>(std::count(world.nodes().begin(), own, *own));
+// How many ranks before this one stand on its host.
+int rank_on_host(const Communicator& world) {
+  const auto own = world.hosts().begin() + world.rank();
+  return static_cast<int>(std::count(world.hosts().begin(), own, *own));
 }
 
 ExitCode train_rank(Communicator& world, Job job, EndOthers end_others) {
@@ -304,7 +304,7 @@ ExitCode train_rank(Communicator& world, Job job, EndOthers end_others) {
   std::optional<double> peak_flops;
   AssumedSpeeds speeds;
   if (job.config.device == Device::cuda) {
-    cuda::use_device(rank_on_node(world));
+    cuda::use_device(rank_on_host(world));
     log_info(fmt::format("rank {}: {}", world.rank(), cuda::device_text()));
     const NetworkConfig& network = job.config.network;
     transport = choose_device_transport(world, network.transport, network.emulates());

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/cuda/cuda_device.h"
+#include "core/kernels/attention/attention.h"
 #include "data/dataset.h"
 #include "model/parameter_table.h"
 #include "parallel/sync/outer_plan.h"
@@ -250,6 +251,24 @@ void check_collectives(const JsonReader& section, const TrainConfig& config) {
   }
 }
 
+// Kernels of a device have no room for wider heads.
+void check_heads_fit(const JsonReader& model, const TrainConfig& config) {
+  const int hidden = config.model.hidden;
+  if (config.device != Device::cuda || hidden / config.model.heads <= kMostHeadColumnsOfDevice) {
+    return;
+  }
+  int nearest = config.model.heads;
+  while (hidden % nearest != 0 || hidden / nearest > kMostHeadColumnsOfDevice) {
+    ++nearest;
+  }
+  model.fail(
+      "heads",
+      fmt::format("must leave at most {} columns a head where device is \"cuda\"; nearest is "
+                  "{}",
+                  kMostHeadColumnsOfDevice,
+                  nearest));
+}
+
 }  // namespace
 
 void require_built(Device device) {
@@ -270,7 +289,9 @@ TrainConfig read_train_config(JsonReader document) {
     }
   }
   config.precision = document.choice("precision", kPrecisions, 0) == 0 ? DType::f32 : DType::bf16;
-  config.model = read_model_config(document.section("model"));
+  const JsonReader model = document.section("model");
+  config.model = read_model_config(model);
+  check_heads_fit(model, config);
   JsonReader data = document.section("data");
   config.data =
       read_data_config(data, config.run.eval_every > 0 ? kSplitForEvaluation : kWholeFiles);

@@ -8,6 +8,7 @@
 #include "core/checkpoint/checkpoint_directory.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/kernels/attention/attention.h"
 #include "core/shown_text.h"
 #include "data/formats/tokenizer_file.h"
 #include "parallel/channel/codec_filter.h"
@@ -145,6 +146,15 @@ InferenceModel load_inference_model(const std::string& checkpoint_directory,
                        .stored_tokenizer = stored_tokenizer(checkpoint)};
   model.tokenizer = checkpoint_tokenizer(checkpoint, model.config);
   require_model(checkpoint, model.config);
+  if (workers.device == Device::cuda &&
+      model.config.hidden / model.config.heads > kMostHeadColumnsOfDevice) {
+    throw ConfigError(
+        fmt::format("--device: {} has heads of {} columns, and kernels of a device "
+                    "take {}; use cpu; got cuda",
+                    checkpoint.path(),
+                    model.config.hidden / model.config.heads,
+                    kMostHeadColumnsOfDevice));
+  }
   for (const ParameterSpec& spec : parameter_table(model.config)) {
     checkpoint.require_pieces("weights/" + spec.name);  // before there is room for what it claims
   }

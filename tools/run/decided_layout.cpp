@@ -49,9 +49,9 @@ std::size_t least_memory_of_ranks(Communicator& world, Device device, int num_de
     own = cuda::free_bytes() /
           static_cast<std::size_t>((world.size() + num_devices - 1) / std::max(1, num_devices));
   } else if (device == Device::cpu) {
-    const int node = world.nodes()[static_cast<std::size_t>(world.rank())];
+    const int host = world.hosts()[static_cast<std::size_t>(world.rank())];
     own =
-        available_host_bytes() / static_cast<std::size_t>(std::ranges::count(world.nodes(), node));
+        available_host_bytes() / static_cast<std::size_t>(std::ranges::count(world.hosts(), host));
   }
   std::size_t least = own;
   for (const std::string& text : exchange_texts(world, std::to_string(own), "memory of ranks")) {

@@ -176,7 +176,7 @@ std::string first_difference(const std::string& own_text, const std::string& fir
 bool is_first_to_see(const std::vector<std::string>& views, const Communicator& world) {
   const auto own = static_cast<std::size_t>(world.rank());
   for (std::size_t rank = 0; rank < own; ++rank) {
-    if (world.nodes()[rank] == world.nodes()[own] && views[rank] == views[own]) {
+    if (world.hosts()[rank] == world.hosts()[own] && views[rank] == views[own]) {
       return false;
     }
   }

@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <nccl.h>
-
 #include "core/comm/collective_bytes.h"
+#include "core/comm/device/nccl_check.h"
 #include "core/comm/device/ordered_sum_cuda.h"
 #include "core/comm/hierarchy.h"
 #include "core/comm/text_exchange.h"
@@ -24,14 +23,6 @@ namespace slackline {
 namespace {
 
 using Kind = TransferRecord::Kind;
-
-void check_nccl(ncclResult_t result, const char* call) {
-  if (result != ncclSuccess && result != ncclInProgress) {
-    throw DeviceError(std::string(call) + " failed: " + ncclGetErrorString(result));
-  }
-}
-
-#define SL_NCCL_CHECK(call) check_nccl((call), #call)
 
 // One of NCCL's communicators with the stream that its work is queued on. A thread watches it:
 // where NCCL tells of an error, or a rank of the world has failed, it is aborted, so that kernels
@@ -249,10 +240,9 @@ class NcclCommunicator final : public Communicator {
   // Records of both kinds are in the order of their submission.
   [[nodiscard]] std::vector<TransferRecord> take_records() override {
     std::vector<TransferRecord> all = staged_->take_records();
-    for (const std::shared_ptr<Timed>& timed : records_) {
+    for (const std::shared_ptr<Timed>& timed : std::exchange(records_, {})) {
       all.push_back(timed->taken());
     }
-    records_.clear();
     std::ranges::stable_sort(all, {}, &TransferRecord::submitted);
     return all;
   }
@@ -260,6 +250,8 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] double now() const override { return staged_->now(); }
 
   [[nodiscard]] const std::vector<int>& nodes() const override { return staged_->nodes(); }
+
+  [[nodiscard]] const std::vector<int>& hosts() const override { return staged_->hosts(); }
 
   void set_links(const Cluster& links) override { staged_->set_links(links); }
 

@@ -75,6 +75,7 @@ EngineCommunicator::EngineCommunicator(std::shared_ptr<Endpoint> endpoint, Membe
     : endpoint_(std::move(endpoint)),
       membership_(std::make_shared<const Membership>(std::move(membership))),
       nodes_(nodes_of(membership_->members, endpoint_->nodes)),
+      hosts_(nodes_of(membership_->members, endpoint_->hosts)),
       direct_(membership_->members.size()),
       setup_(membership_->members.size()) {}
 

@@ -19,6 +19,7 @@ struct Endpoint {
   std::shared_ptr<Engine> engine;       // shared by the ranks of a process and their transfers
   std::uint32_t next_communicator = 1;  // 0 is the world
   std::vector<int> nodes{};             // of every rank of the world
+  std::vector<int> hosts{};             // likewise
   std::size_t longest_background = 0;   // bytes of a message
 };
 
@@ -77,6 +78,8 @@ class EngineCommunicator final : public Communicator {
 
   [[nodiscard]] const std::vector<int>& nodes() const override { return nodes_; }
 
+  [[nodiscard]] const std::vector<int>& hosts() const override { return hosts_; }
+
   void set_links(const Cluster& links) override;
   void set_hierarchy(const Hierarchy& hierarchy) override;
 
@@ -133,6 +136,7 @@ class EngineCommunicator final : public Communicator {
   std::shared_ptr<Endpoint> endpoint_;
   std::shared_ptr<const Membership> membership_;  // shared with flights
   std::vector<int> nodes_;
+  std::vector<int> hosts_;
   Hierarchy hierarchy_{};
   std::vector<Count> direct_;
   std::vector<Count> setup_;

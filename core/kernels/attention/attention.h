@@ -27,6 +27,9 @@ struct AttentionForward {
   std::int64_t first_head = 0;  // global index of head 0 of this call
 };
 
+// Columns of a head that the kernels of a CUDA device take at most.
+inline constexpr int kMostHeadColumnsOfDevice = 256;
+
 // d_qkv is written, not accumulated.
 struct AttentionBackward {
   Tensor qkv{};

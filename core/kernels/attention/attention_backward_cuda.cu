@@ -68,10 +68,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     key_value_kernel(AttentionJob job, Backward<T> args) {
   constexpr int R = Tiles<tile>::R;
   constexpr int kStride = Tiles<tile>::kStride;
-  const AttentionHead head(job);
+  const AttentionBlock<tile> block(job);
+  const AttentionHead head(job, block.head);
   const int ty = static_cast<int>(threadIdx.y);
   const int tx = static_cast<int>(threadIdx.x);
-  const int first_key = static_cast<int>(blockIdx.x) * tile;
+  const int first_key = block.index * tile;
   const int size = tile * row_stride(job.D);
   float* const keys = dynamic_shared<float>();
   float* const values = keys + size;
@@ -130,10 +131,11 @@ template <int tile, int groups, typename T>
 __global__ void __launch_bounds__(kThreads) query_kernel(AttentionJob job, Backward<T> args) {
   constexpr int R = Tiles<tile>::R;
   constexpr int kStride = Tiles<tile>::kStride;
-  const AttentionHead head(job);
+  const AttentionBlock<tile> block(job);
+  const AttentionHead head(job, block.head);
   const int ty = static_cast<int>(threadIdx.y);
   const int tx = static_cast<int>(threadIdx.x);
-  const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * tile;
+  const int first_query = block.index_from_end() * tile;
   const int size = tile * row_stride(job.D);
   float* const queries = dynamic_shared<float>();
   float* const d_outputs = queries + size;

@@ -32,11 +32,12 @@ __global__ void __launch_bounds__(kThreads)
     forward_kernel(AttentionJob job, const T* qkv, T* output, float* log_sum_exp) {
   constexpr int R = Tiles<tile>::R;
   constexpr int kStride = Tiles<tile>::kStride;
-  const AttentionHead head(job);
+  const AttentionBlock<tile> block(job);
+  const AttentionHead head(job, block.head);
   const int ty = static_cast<int>(threadIdx.y);
   const int tx = static_cast<int>(threadIdx.x);
   // The longest tiles first: a wave of blocks ends together.
-  const int tile_index = static_cast<int>(gridDim.x - 1 - blockIdx.x);
+  const int tile_index = block.index_from_end();
   const int first_query = tile_index * tile;
   float* const queries = dynamic_shared<float>();
   float* const keys = queries + tile * row_stride(job.D);

@@ -23,13 +23,30 @@ struct AttentionJob {
   std::int64_t first_head = 0;
 };
 
-// One head of one sequence, of which this block makes a part.
+// Which tile of so many rows a block makes, and of which head: blocks of a head stand side by side.
+template <int tile>
+struct AttentionBlock {
+  unsigned num_tiles = 0;  // of a head
+  int index = 0;
+  unsigned head = 0;  // over all sequences
+
+  __device__ explicit AttentionBlock(const AttentionJob& job)
+      : num_tiles(static_cast<unsigned>((job.T + tile - 1) / tile)),
+        index(static_cast<int>(blockIdx.x % num_tiles)),
+        head(blockIdx.x / num_tiles) {}
+
+  // From the last tile to the first.
+  __device__ int index_from_end() const { return static_cast<int>(num_tiles) - 1 - index; }
+};
+
+// One head of one sequence, of which a block makes a part.
 struct AttentionHead {
   int h = 0;
   std::int64_t b = 0;
 
-  __device__ explicit AttentionHead(const AttentionJob& job)
-      : h(static_cast<int>(blockIdx.y) % job.H), b(blockIdx.y / static_cast<unsigned>(job.H)) {}
+  __device__ AttentionHead(const AttentionJob& job, unsigned number)
+      : h(static_cast<int>(number % static_cast<unsigned>(job.H))),
+        b(number / static_cast<unsigned>(job.H)) {}
 
   // Part 0, 1 or 2 of (B, T, 3 H D): queries, keys or values.
   template <typename T>

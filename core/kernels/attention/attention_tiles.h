@@ -187,8 +187,8 @@ LaunchShape shape_of(const AttentionJob& job, int row_tiles, int score_tiles) {
       static_cast<std::size_t>(row_tiles) * tile * static_cast<std::size_t>(row_stride(job.D)) +
       static_cast<std::size_t>(score_tiles) * tile * Tiles<tile>::kStride;
   return {
-      .grid = dim3(blocks_for(static_cast<std::size_t>(job.T), tile),
-                   static_cast<unsigned>(job.B * job.H)),
+      .grid =
+          blocks_for(static_cast<std::size_t>(job.T), tile) * static_cast<unsigned>(job.B * job.H),
       .block = dim3(kSide, kSide),
       .shared_bytes = floats * sizeof(float),
   };
@@ -208,6 +208,7 @@ void choose_groups(const AttentionJob& job, const Start& start) {
   } else if (job.D <= 2 * kGroup) {
     start(Constant<2>{});
   } else {
+    static_assert(4 * kGroup == kMostHeadColumnsOfDevice);
     SL_CHECK(job.D <= 4 * kGroup, "attention heads of " + std::to_string(job.D) + " columns");
     start(Constant<4>{});
   }

@@ -15,6 +15,7 @@ namespace {
 constexpr int kColumns = 2;      // that a thread sums
 constexpr int kRowsAtOnce = 16;  // that it has on the way
 constexpr unsigned kMostRunBlocks = 256;
+constexpr unsigned kMostPositionBlocks = 32768;  // a grid has 65535 of them beside each other
 
 // Where a token occurs: elements begin .. end - 1 of Lists::ordered.
 struct Run {
@@ -206,8 +207,9 @@ template <int n, typename T>
 __global__ void __launch_bounds__(kWarp* kRowsPerBlock) add_to_positions_kernel(
     std::int32_t B, std::int32_t num_positions, const T* dy, std::int64_t C, float* table) {
   const std::int64_t column = first_column<n>();
-  const std::int64_t position = std::int64_t{blockIdx.y} * kRowsPerBlock + threadIdx.y;
-  if (column < C && position < num_positions) {
+  std::int64_t position = std::int64_t{blockIdx.y} * kRowsPerBlock + threadIdx.y;
+  for (; column < C && position < num_positions;
+       position += std::int64_t{gridDim.y} * kRowsPerBlock) {
     add_rows<n>(
         dy + position * C + column,
         C,
@@ -266,7 +268,9 @@ void add_to_positions(StreamView stream, const EmbeddingBackward& args) {
   const std::int64_t num_positions = args.tokens.dim(1);
   const std::int64_t C = args.dy.dim(2);
   launch(stream,
-         strips_of<n>(C, blocks_for(static_cast<std::size_t>(num_positions), kRowsPerBlock)),
+         strips_of<n>(C,
+                      std::min(blocks_for(static_cast<std::size_t>(num_positions), kRowsPerBlock),
+                               kMostPositionBlocks)),
          add_to_positions_kernel<n, T>,
          static_cast<std::int32_t>(args.tokens.dim(0)),
          static_cast<std::int32_t>(num_positions),

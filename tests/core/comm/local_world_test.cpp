@@ -62,4 +62,11 @@ TEST_CASE("local: records tell transfers") {
   run_on_ranks("records tell transfers");
 }
 
+TEST_CASE("ranks of one host are on it, whatever nodes are emulated") {
+  const Cluster links{.nodes = {{.count = 2, .devices = 2}}};
+  const auto world = make_local_world(4, {.links = links});
+  CHECK(world[0]->nodes() == std::vector<int>{0, 0, 1, 1});
+  CHECK(world[0]->hosts() == std::vector<int>{0, 0, 0, 0});
+}
+
 }  // namespace slackline::testing

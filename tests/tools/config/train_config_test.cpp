@@ -162,6 +162,16 @@ TEST_CASE("a micro-batch is a data rank's whole share unless given") {
   REQUIRE(read_with({"parallel.data=4", "batch.micro=1"}).num_micro_batches() == 2);
 }
 
+TEST_CASE("heads that are wider than a device's kernels take are refused on a device alone") {
+  const std::vector<std::string> wide = {"model.hidden=1024", "model.heads=2"};
+  CHECK(read_with(wide).model.heads == 2);
+  std::vector<std::string> on_device = wide;
+  on_device.emplace_back("device=cuda");
+  CHECK_THAT(refusal(on_device),
+             Catch::StartsWith("model.heads: must leave at most 256 columns a head") &&
+                 Catch::Contains("nearest is 4"));
+}
+
 TEST_CASE("what is decided later stays open in the resolved config") {
   const auto resolved = [](const std::vector<std::string>& assignments) {
     JsonReader document = JsonReader::parse(kSmallestConfig, "test.json");

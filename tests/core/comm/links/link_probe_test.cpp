@@ -77,6 +77,8 @@ class SimulatedTime : public ForwardingCommunicator {
 
   [[nodiscard]] const std::vector<int>& nodes() const override { return nodes_; }
 
+  [[nodiscard]] const std::vector<int>& hosts() const override { return nodes_; }
+
   [[nodiscard]] Transfer send(const Tensor& data,
                               int to,
                               const TransferNote& note,

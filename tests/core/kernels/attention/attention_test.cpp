@@ -114,6 +114,12 @@ TEST_CASE("attention matches the oracle, forward and backward") {
   }
 }
 
+// More than a grid of a CUDA device has blocks in its second dimension.
+TEST_CASE("attention of very many heads matches the oracle", "[slow]") {
+  Case test(DType::f32, {.B = 8193, .T = 1, .H = 8, .D = 1});
+  require_match(test);
+}
+
 TEST_CASE("attention drops the probabilities that the key names") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const Size& size : {kSizes[1], kSizes[3], kSizes[5]}) {
