@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <system_error>
@@ -43,6 +44,36 @@ int open_file(const std::string& path, int flags, std::string_view action) {
     fail(path, action, errno);
   }
   return descriptor;
+}
+
+// Whether a path is one of the names of an open file.
+bool is_name_of(const std::string& path, int descriptor) {
+  struct stat of_path = {};
+  struct stat of_file = {};
+  return ::stat(path.c_str(), &of_path) == 0 && ::fstat(descriptor, &of_file) == 0 &&
+         of_path.st_dev == of_file.st_dev && of_path.st_ino == of_file.st_ino;
+}
+
+// Returns an empty file that this process alone writes, if the file system has locks. What an
+// earlier process has left there is lost.
+int open_partial(const std::string& path) {
+  while (true) {
+    const int descriptor = open_file(path, O_WRONLY | O_CREAT, "create");
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      ::close(descriptor);
+      throw FileError(path +
+                      ": another process is writing it; wait for that one, or write elsewhere");
+    }
+    if (!is_name_of(path, descriptor)) {  // who wrote it has just put it in place, or removed it
+      ::close(descriptor);
+    } else if (is_regular_file(path) && ::ftruncate(descriptor, 0) != 0) {
+      const int error = errno;
+      ::close(descriptor);
+      fail(path, "create", error);
+    } else {
+      return descriptor;
+    }
+  }
 }
 
 // Closes at the end of the block, where a failure to close tells nothing.
@@ -120,14 +151,14 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 FileWriter::FileWriter(std::string path)
     : path_(std::move(path)),
       partial_path_(path_ + ".partial"),
-      descriptor_(open_file(partial_path_, O_WRONLY | O_CREAT | O_TRUNC, "create")) {
+      descriptor_(open_partial(partial_path_)) {
   pending_.reserve(kPendingBytes);
 }
 
 FileWriter::~FileWriter() {
   if (descriptor_ >= 0) {
+    ::unlink(partial_path_.c_str());  // while nobody else may have it
     ::close(descriptor_);
-    ::unlink(partial_path_.c_str());
   }
 }
 
@@ -164,18 +195,21 @@ void FileWriter::sync() {
 
 void FileWriter::commit() {
   sync();
-  const int closed = ::close(std::exchange(descriptor_, -1));
-  const int error = errno;
-  if (closed != 0 || ::rename(partial_path_.c_str(), path_.c_str()) != 0) {
-    const int cause = closed != 0 ? error : errno;
-    ::unlink(partial_path_.c_str());
-    fail(path_, "put in place", cause);
+  if (::rename(partial_path_.c_str(), path_.c_str()) != 0) {
+    fail(path_, "put in place", errno);
+  }
+  if (::close(std::exchange(descriptor_, -1)) != 0) {
+    fail(path_, "close", errno);
   }
   sync_directory(parent_of(path_));
 }
 
 LineFile::LineFile(std::string path)
     : path_(std::move(path)), descriptor_(open_file(path_, O_RDWR | O_CREAT | O_APPEND, "open")) {}
+
+bool LineFile::is_in_place() const {
+  return is_name_of(path_, descriptor_);
+}
 
 LineFile::~LineFile() {
   ::close(descriptor_);
@@ -283,7 +317,9 @@ void make_directories(const std::string& path) {
 
 void sync_directory(const std::string& path) {
   const Closing directory(open_file(path, O_RDONLY | O_DIRECTORY, "open directory"));
-  if (::fsync(directory.get()) != 0) {
+  const bool is_synced = ::fsync(directory.get()) == 0;
+  // Some file systems sync no directories.
+  if (!is_synced && errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) {
     fail(path, "write directory to disk", errno);
   }
 }

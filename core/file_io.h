@@ -38,7 +38,8 @@ class MappedFile {
 // Writes a file as a stream that appears under its name only when complete: bytes go to
 // PATH.partial beside it; commit() syncs, renames and syncs the directory, so that after a crash
 // there is the old file or the new one. Without commit() the destructor removes the partial file.
-// One writer per path at a time.
+// One writer per path at a time: where the file system has locks, a second one throws FileError and
+// leaves the first one's file as it is.
 class FileWriter {
  public:
   explicit FileWriter(std::string path);
@@ -75,6 +76,9 @@ class LineFile {
 
   // REQUIRES: `line` holds no newline.
   void append(std::string_view line);
+
+  // Whether its path still names this file.
+  [[nodiscard]] bool is_in_place() const;
 
   // Cuts the file before the first line for which `drop` is true. A last line that a crash left
   // without its newline goes in any case.

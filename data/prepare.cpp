@@ -1,5 +1,7 @@
 #include "data/prepare.h"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -151,6 +153,12 @@ PrepareSummary prepare(const PrepareOptions& options,
     trained.tokenizer = tokenizer_from_option(options.tokenizer, options.special_tokens);
   }
   const std::unique_ptr<Tokenizer>& tokenizer = trained.tokenizer;
+  for (const std::string& path : options.inputs) {  // before hours are spent on the first of them
+    if (!path_exists(path) || is_directory(path)) {
+      const int error = is_directory(path) ? EISDIR : ENOENT;
+      throw FileError(fmt::format("{}: cannot open: {}", path, std::strerror(error)));
+    }
+  }
   MegatronWriter writer(options.out, tokenizer->vocabulary_size());
   FileWriter tokenizer_writer(tokenizer_path(options.out));
   tokenizer_writer.write(tokenizer_to_json(*tokenizer));

@@ -86,8 +86,13 @@ std::optional<std::string> latest_checkpoint(const std::string& checkpoints) {
 
 void remove_partial_checkpoints(const std::string& checkpoints) {
   for (const std::string& name : subdirectories(checkpoints)) {
-    if (name.starts_with(kPartialPrefix) && name.ends_with(kPartialSuffix)) {
+    if (!name.starts_with(kPartialPrefix) || !name.ends_with(kPartialSuffix)) {
+      continue;
+    }
+    try {
       remove_tree(fmt::format("{}/{}", checkpoints, name));
+    } catch (const FileError& error) {  // a save of the same step meets it again
+      log_warning(error.what());
     }
   }
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/file_io.h"
@@ -75,11 +76,27 @@ bool RunDirectory::lacks_evaluation(std::int64_t step) const {
 void RunDirectory::start(const std::string& resolved_config,
                          const PlanFiles& plan,
                          std::int64_t last_step) {
+  remove_trace_of_other_layout(resolved_config);
   write_file_atomically(path_ + "/config.resolved.json", resolved_config);
   write_plan(plan);
   metrics_ = std::make_unique<LineFile>(path_ + "/metrics.jsonl");
   metrics_->truncate_before([&](std::string_view line) { return step_of(line) > last_step; });
   events_ = std::make_unique<TensorboardWriter>(path_);
+}
+
+// A report would draw it over the plan of this one.
+void RunDirectory::remove_trace_of_other_layout(const std::string& resolved_config) const {
+  const std::string config = path_ + "/config.resolved.json";
+  if (!path_exists(config) || !path_exists(path_ + "/trace.json")) {
+    return;
+  }
+  const auto layout_of = [](const std::string& text) {
+    const auto json = nlohmann::json::parse(text, nullptr, false);
+    return json.is_object() ? json.value("parallel", nlohmann::json()) : nlohmann::json();
+  };
+  if (layout_of(read_file(config)) != layout_of(resolved_config)) {
+    remove_tree(path_ + "/trace.json");
+  }
 }
 
 void RunDirectory::write_plan(const PlanFiles& plan) const {
@@ -115,6 +132,12 @@ void RunDirectory::record(const StepRecord& record) {
 
 void RunDirectory::sync_record() const {
   const std::string path = path_ + "/metrics.jsonl";
+  if (metrics_ && !metrics_->is_in_place()) {
+    throw FileError(fmt::format(
+        "{}: is not what this run writes any more: it, or its directory, was moved, removed or "
+        "replaced, and nothing more is saved here",
+        path));
+  }
   if (!path_exists(path)) {
     return;
   }

@@ -53,10 +53,13 @@ class RunDirectory {
   void record_evaluation(std::int64_t step, double loss);
 
   // Writes metrics.jsonl and its name in the directory to the disk, so that what is put there
-  // afterwards never outlives it. Does nothing where there is none.
+  // afterwards never outlives it. Does nothing where there is none. Once started, throws FileError
+  // where the directory, or the file in it, has become another one.
   void sync_record() const;
 
  private:
+  void remove_trace_of_other_layout(const std::string& resolved_config) const;
+
   std::string path_;
   std::optional<RunLock> lock_;
   std::unique_ptr<LineFile> metrics_;

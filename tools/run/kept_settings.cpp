@@ -1,6 +1,8 @@
 #include "tools/run/kept_settings.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,6 +25,7 @@ constexpr const char* kDecay = "optimizer.decay_embeddings";
 constexpr const char* kSplit = "data.split";
 constexpr const char* kTrainWeights = "data.train weights";
 constexpr const char* kValidWeights = "data.valid weights";
+constexpr const char* kValidPaths = "data.valid paths";
 
 // Runs `read` on the data document of a checkpoint that a run goes on from.
 template <typename Read>
@@ -44,9 +47,32 @@ std::vector<double> weights_of(const std::vector<DataSource>& sources) {
   return weights;
 }
 
+std::vector<std::string> paths_of(const std::vector<DataSource>& sources) {
+  std::vector<std::string> paths;
+  paths.reserve(sources.size());
+  for (const DataSource& source : sources) {
+    paths.push_back(source.path);
+  }
+  return paths;
+}
+
+// Whether numbers have the same ratios but for rounding.
+bool have_same_ratios(std::span<const double> a, std::span<const double> b) {
+  constexpr double kRounding = 1e-12;
+  const std::vector<double> own = normalized_weights(a);
+  const std::vector<double> other = normalized_weights(b);
+  return std::ranges::equal(own, other, [&](double x, double y) {
+    return std::abs(x - y) <= kRounding * std::max(x, y);
+  });
+}
+
 // Gives sources without weights those that were kept, if they are of as many sources.
 void keep_weights(const std::vector<double>& kept, std::vector<DataSource>& sources) {
-  if (!sources.empty() && !sources.front().weight && kept.size() == sources.size()) {
+  if (sources.empty() || kept.size() != sources.size()) {
+    return;
+  }
+  // Ratios alone count; those that were kept have the bits that the order of samples goes by.
+  if (!sources.front().weight || have_same_ratios(kept, weights_of(sources))) {
     for (std::size_t i = 0; i < kept.size(); ++i) {
       sources[i].weight = kept[i];
     }
@@ -112,9 +138,15 @@ void keep_all_weights(const Checkpoint& checkpoint,
     older.emplace_back("weights of data sets = 1");
   }
   keep_weights(train, data.train);
-  keep_weights(is_older ? std::vector<double>(data.valid.size(), 1.0)
-                        : document.at("settings").at(kValidWeights).get<std::vector<double>>(),
-               data.valid);
+  if (is_older) {
+    keep_weights(std::vector<double>(data.valid.size(), 1.0), data.valid);
+    return;
+  }
+  const Json& settings = document.at("settings");
+  // Validation files may be others now. Older settings do not say which they were.
+  if (settings.value(kValidPaths, paths_of(data.valid)) == paths_of(data.valid)) {
+    keep_weights(settings.at(kValidWeights).get<std::vector<double>>(), data.valid);
+  }
 }
 
 // The settings of a model that decide what it computes and which tensors it has.
@@ -149,8 +181,12 @@ std::vector<std::string> keep_settings(const Checkpoint& checkpoint, TrainConfig
       }
     }
     keep_all_weights(checkpoint, document, config, older);
-    if (!config.data.split_given && config.data.valid.empty()) {
-      config.data.split = stored_split(document.at("identity"));
+    const Split stored = stored_split(document.at("identity"));
+    const bool is_silent = !config.data.split_given && config.data.valid.empty();
+    if (is_silent || have_same_ratios(stored, config.data.split)) {
+      config.data.split = stored;
+    }
+    if (is_silent) {
       if (is_older && config.data.split == kSplitForEvaluation) {
         older.push_back(fmt::format("{} = {}", kSplit, Json(config.data.split).dump()));
       }
@@ -192,7 +228,8 @@ std::string identity_json(const TrainConfig& config) {
 
 std::string settings_json(const TrainConfig& config) {
   return Json{{kDecay, config.optimizer.decay_embeddings},
-              {kValidWeights, weights_of(config.data.valid)}}
+              {kValidWeights, weights_of(config.data.valid)},
+              {kValidPaths, paths_of(config.data.valid)}}
       .dump();
 }
 

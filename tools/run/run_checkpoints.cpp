@@ -19,9 +19,7 @@ RunCheckpoints::RunCheckpoints(std::string directory, std::size_t keep, Communic
 
 void RunCheckpoints::prepare() {
   on_first_rank(*world_, [&] { writer_.remove_debris(); });
-  if (world_->size() > 1) {
-    probe();
-  }
+  probe();
 }
 
 void RunCheckpoints::probe() {

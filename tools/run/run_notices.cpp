@@ -63,6 +63,19 @@ void report_missing_end(const Checkpoint& checkpoint, std::int64_t step) {
   }
 }
 
+// A checkpoint may outlive lines that were written before it where a disk loses what it was told to
+// keep, or a file was put back from a copy.
+void warn_of_lost_record(const std::string& directory, std::int64_t recorded, std::int64_t saved) {
+  if (recorded < saved) {
+    log_warning(
+        fmt::format("{}: metrics.jsonl ends with step {} and the checkpoint is of step {}: "
+                    "the steps between are trained, and their record is lost",
+                    directory,
+                    recorded,
+                    saved));
+  }
+}
+
 void warn_of_unstable_rounds(const OuterConfig& config) {
   const double penalty = config.penalty == OuterPenalty::constant ? config.penalty_value : 1.0;
   if (config.is_late() && !config.eager && !config.measures_moves() &&

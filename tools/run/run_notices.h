@@ -24,6 +24,10 @@ void report_workers(const Checkpoint& checkpoint, const Groups& groups, bool has
 // any more.
 void report_missing_end(const Checkpoint& checkpoint, std::int64_t step);
 
+// Warns where the record of a run that goes on, which ends with a step, does not reach its
+// checkpoint's.
+void warn_of_lost_record(const std::string& directory, std::int64_t recorded, std::int64_t saved);
+
 // A rate that no late average can bear warns, and trains: small modes may bear it.
 void warn_of_unstable_rounds(const OuterConfig& config);
 

@@ -132,18 +132,7 @@ ExitCode Trainer::run() {
     }
     return ExitCode::done;
   }
-  make_state();
-  claim_directory();
-  checkpoints_.prepare();
-  report_dropped_state(start_.stored_compression, start_.taken_compression, *world_);
-  if (is_first_rank()) {
-    const PlanFiles plan =
-        plan_files(read_step_plan(plan_job(config_), {}, options_.links, start_.compression.plans));
-    directory_.start(resolved_text(options_.resolved_config, config_), plan, start_.step);
-    report_data(config_, start_.data, directory_);
-    warn_of_unstable_rounds(config_.outer);
-    warn_of_lost_record();
-  }
+  begin();
   if (owes_evaluation && !evaluate_when_due(start_.step)) {
     return stopped_after(start_.step);
   }
@@ -159,28 +148,7 @@ ExitCode Trainer::run() {
     // An evaluation that is left out is made by who resumes; workers that train apart finish it.
     const bool stop = (stops && !outer_) || !evaluate_when_due(step) || stops;
     if (stop || last || (config_.run.save_every > 0 && step % config_.run.save_every == 0)) {
-      double save_began = world_->now();
-      reporter_.flush();
-      if (is_first_rank()) {
-        directory_.sync_record();  // before the checkpoint's rename, which relies on it
-      }
-      std::vector<WorkerProgress> workers;
-      if (rounds_) {
-        workers = progress_of_workers(step);
-        leave_out_since(save_began);
-        rounds_->settle();
-        save_began = world_->now();
-        outer_->gather_state();
-      }
-      checkpoints_.save(training_contents({.config = config_,
-                                           .model = model_,
-                                           .outer = outer_ ? &*outer_ : nullptr,
-                                           .train_data = train_data_,
-                                           .tokenizer = start_.data.tokenizer,
-                                           .step = step,
-                                           .skips = skips_,
-                                           .workers = workers}));
-      leave_out_since(save_began);
+      save(step);
     }
     if (stop) {
       checkpoints_.finish();
@@ -192,6 +160,48 @@ ExitCode Trainer::run() {
     report_device_memory(world_->rank());
   }
   return ExitCode::done;
+}
+
+void Trainer::begin() {
+  make_state();
+  claim_directory();
+  checkpoints_.prepare();
+  report_dropped_state(start_.stored_compression, start_.taken_compression, *world_);
+  if (is_first_rank()) {
+    const PlanFiles plan =
+        plan_files(read_step_plan(plan_job(config_), {}, options_.links, start_.compression.plans));
+    directory_.start(resolved_text(options_.resolved_config, config_), plan, start_.step);
+    report_data(config_, start_.data, directory_);
+    warn_of_unstable_rounds(config_.outer);
+    const std::int64_t recorded = newest_step(config_.run.dir);
+    if (options_.resume && (recorded > 0 || config_.checkpoint.resume_from.empty())) {
+      warn_of_lost_record(config_.run.dir, recorded, start_.step);
+    }
+  }
+}
+
+void Trainer::save(std::int64_t step) {
+  double began = world_->now();
+  reporter_.flush();
+  // Before the checkpoint's rename, which relies on it.
+  on_first_rank(*world_, [&] { directory_.sync_record(); });
+  std::vector<WorkerProgress> workers;
+  if (rounds_) {
+    workers = progress_of_workers(step);
+    leave_out_since(began);
+    rounds_->settle();
+    began = world_->now();
+    outer_->gather_state();
+  }
+  checkpoints_.save(training_contents({.config = config_,
+                                       .model = model_,
+                                       .outer = outer_ ? &*outer_ : nullptr,
+                                       .train_data = train_data_,
+                                       .tokenizer = start_.data.tokenizer,
+                                       .step = step,
+                                       .skips = skips_,
+                                       .workers = workers}));
+  leave_out_since(began);
 }
 
 // What a save or a commit takes is no step's.
@@ -230,21 +240,6 @@ void Trainer::require_own_checkpoint() const {
                     config_.checkpoint.resume_from,
                     config_.run.steps),
         ExitCode::config);
-  }
-}
-
-// A checkpoint may outlive lines that were written before it where a disk loses what it was told to
-// keep, or a file was put back from a copy.
-void Trainer::warn_of_lost_record() const {
-  const std::int64_t recorded = newest_step(config_.run.dir);
-  const bool is_own = recorded > 0 || config_.checkpoint.resume_from.empty();
-  if (options_.resume && is_own && recorded < start_.step) {
-    log_warning(
-        fmt::format("{}: metrics.jsonl ends with step {} and the checkpoint is of step {}: "
-                    "the steps between are trained, and their record is lost",
-                    config_.run.dir,
-                    recorded,
-                    start_.step));
   }
 }
 

@@ -44,8 +44,12 @@ class Trainer {
   [[nodiscard]] ExitCode run();
 
  private:
+  // Has state, and the run's directory with what stands there before step 1.
+  void begin();
   // Initializes or loads weights and state, which travel between ranks.
   void make_state();
+  // Saves the state behind a step.
+  void save(std::int64_t step);
   // Takes the time since then out of what steps of a round are reckoned to take.
   void leave_out_since(double began);
   // One optimizer step (docs/architecture.md follows it line by line). Returns whether some rank
@@ -67,8 +71,6 @@ class Trainer {
   void require_own_checkpoint() const;
   void require_same_step();
   void claim_directory();
-  // Warns where the record of a run that goes on does not reach its checkpoint.
-  void warn_of_lost_record() const;
   [[nodiscard]] ExitCode stopped_after(std::int64_t step);
   [[noreturn]] void stop_on_non_finite(const StepRecord& record);
   // Returns what every worker has done by the end of a step that is to be saved. Ends the run where

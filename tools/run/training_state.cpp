@@ -12,6 +12,7 @@
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/log.h"
 #include "core/strict_json.h"
+#include "data/formats/tokenizer_file.h"
 #include "parallel/mesh/stage_split.h"
 #include "parallel/plan/activation_compression.h"
 #include "tools/config/config_job.h"
@@ -154,6 +155,19 @@ void take_over_tokenizer(const Checkpoint& checkpoint, std::optional<StoredToken
   }
 }
 
+// Checkpoints keep it, and nothing that reads them takes one that is damaged or larger.
+void require_tokenizer_fits(const StoredTokenizer& stored, std::int64_t vocab) {
+  const std::int64_t tokens = tokenizer_from_json(stored.json, stored.path)->vocabulary_size();
+  if (tokens > vocab) {
+    throw FileError(with_hint(fmt::format("{}: has {} tokens, and model.vocab = {} has room for "
+                                          "fewer",
+                                          stored.path,
+                                          tokens,
+                                          vocab),
+                              fmt::format("--set model.vocab={}", tokens)));
+  }
+}
+
 // Reads a piece's weights, which are f32 in the checkpoint.
 void read_weights(Checkpoint& checkpoint,
                   const std::string& group,
@@ -259,6 +273,9 @@ TrainingStart open_training_start(TrainConfig& config,
   settle_weights(start.data, config);
   if (start.checkpoint) {
     take_over_tokenizer(*start.checkpoint, start.data.tokenizer);
+  }
+  if (start.data.tokenizer) {
+    require_tokenizer_fits(*start.data.tokenizer, config.model.vocab);
   }
   return start;
 }

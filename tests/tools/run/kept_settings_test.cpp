@@ -95,6 +95,27 @@ TEST_CASE("files are trained on whole where nothing is evaluated, and a resume k
           training_tokens(run.checkpoint(6, "split")));
 }
 
+TEST_CASE("shares and weights with the ratios of before, but for rounding, are the same") {
+  const TrainingRun run;
+  REQUIRE(run.train({"data.split=[0.7, 0.2, 0.1]"}).exit_code == 0);
+  const std::int64_t tokens = training_tokens(run.checkpoint(6));
+  const ProcessResult resumed = run.train({"data.split=[7, 2, 1]", "run.steps=8"}, {"--resume"});
+  INFO(resumed.error);
+  REQUIRE(resumed.exit_code == 0);
+  REQUIRE(training_tokens(run.checkpoint(8)) == tokens);
+  REQUIRE(run.train({"data.split=[7, 2, 1.1]", "run.steps=9"}, {"--resume"}).exit_code == 2);
+}
+
+TEST_CASE("a tokenizer that the model has no room for is refused before anything is trained") {
+  const TrainingRun run;
+  const std::string tokenizer = run.path("corpus") + ".tokenizer.json";
+  write_file_atomically(tokenizer, R"({"type": "byte", "vocab": )");
+  const ProcessResult damaged = run.train();
+  REQUIRE(damaged.exit_code == 3);
+  REQUIRE_THAT(damaged.error, Contains("corpus.tokenizer.json"));
+  REQUIRE_FALSE(std::filesystem::exists(run.run_dir() + "/metrics.jsonl"));
+}
+
 TEST_CASE("a run from an older checkpoint keeps the split that was the default, and says so") {
   const TrainingRun run;
   REQUIRE(run.train({"data.split=[0.95, 0.05, 0]", "run.eval_every=0"}).exit_code == 0);
