@@ -59,6 +59,16 @@ std::string trained_model_path(const PrepareOptions& options) {
                                            : options.out + ".model";
 }
 
+// Says so before hours are spent on the first of them.
+void require_inputs_are_there(const std::vector<std::string>& inputs) {
+  for (const std::string& path : inputs) {
+    if (!path_exists(path) || is_directory(path)) {
+      const int error = is_directory(path) ? EISDIR : ENOENT;
+      throw FileError(fmt::format("{}: cannot open: {}", path, std::strerror(error)));
+    }
+  }
+}
+
 struct TrainedTokenizer {
   std::unique_ptr<Tokenizer> tokenizer{};
   std::unique_ptr<FileWriter> model{};  // written, and not there yet
@@ -83,6 +93,7 @@ TrainedTokenizer train_tokenizer(const PrepareOptions& options) {
                       input));
     }
   }
+  require_inputs_are_there(options.inputs);
   const std::string path = trained_model_path(options);
   make_parent(path);
   auto writer = std::make_unique<FileWriter>(path);
@@ -151,14 +162,9 @@ PrepareSummary prepare(const PrepareOptions& options,
     trained = train_tokenizer(options);
   } else {
     trained.tokenizer = tokenizer_from_option(options.tokenizer, options.special_tokens);
+    require_inputs_are_there(options.inputs);
   }
   const std::unique_ptr<Tokenizer>& tokenizer = trained.tokenizer;
-  for (const std::string& path : options.inputs) {  // before hours are spent on the first of them
-    if (!path_exists(path) || is_directory(path)) {
-      const int error = is_directory(path) ? EISDIR : ENOENT;
-      throw FileError(fmt::format("{}: cannot open: {}", path, std::strerror(error)));
-    }
-  }
   MegatronWriter writer(options.out, tokenizer->vocabulary_size());
   FileWriter tokenizer_writer(tokenizer_path(options.out));
   tokenizer_writer.write(tokenizer_to_json(*tokenizer));

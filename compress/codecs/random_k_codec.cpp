@@ -171,13 +171,13 @@ class RandomKCodec final : public Codec {
     return frame_part(frame, sizeof(FrameHeader), DType::u8, {sizeof(MessageWords)});
   }
 
-  // The words of the message that is being added up.
   void take_memory() {
     if (sum_.bytes() == 0) {
       sum_ = Buffer(sum_name_, parts_.total() * size_of(setting_.values), backing_of(device_));
     }
   }
 
+  // The words of the message that is being added up.
   [[nodiscard]] Tensor sum_words() const {
     return sum_words_.view(DType::u8, {sizeof(MessageWords)});
   }

@@ -55,6 +55,11 @@ std::vector<CodecSetting> finer_codecs(const CompressionPlan::Class& row,
   return finer;
 }
 
+bool differs_in_rank_alone(CodecSetting setting, const CodecSetting& other) {
+  setting.rank = other.rank;
+  return setting == other;
+}
+
 // Takes the one of these that sends least, or no codec where none sends less than plain messages.
 void make_finer(CompressionPlan::Class& row, const MeshJob& job, const GuardRule& rule) {
   const CompressionPlan::Class before = row;
@@ -65,8 +70,8 @@ void make_finer(CompressionPlan::Class& row, const MeshJob& job, const GuardRule
     CompressionPlan::Class candidate = before;
     candidate.codec = finer;
     const ClassBytes bytes = bytes_with(job, candidate);
-    // A codec that has come to its end, as factors of full rank, is no finer for its number.
-    const bool is_same = finer.kind == before.codec->kind && bytes.sent == sent_before;
+    // Factors of full rank are no finer for a larger number.
+    const bool is_same = bytes.sent == sent_before && differs_in_rank_alone(finer, *before.codec);
     if (!is_same && bytes.sent < bytes.raw && (!row.codec || bytes.sent < least)) {
       row.codec = finer;
       least = bytes.sent;

@@ -1,7 +1,6 @@
 #include "parallel/choose/critical_path.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -37,41 +36,6 @@ constexpr double kMilliseconds = 1e3;
 constexpr std::string_view kPolicyMark = "policy critical_path";  // how its reasons begin
 // Slack that is worth a word.
 constexpr Seconds kHidden{1e-6};
-
-// The ranks of low_rank follow the model, as parts of its width.
-constexpr std::array<int, 4> kPartsOfWidth = {4, 8, 16, 32};
-
-CodecSetting integers(int bits, ScaleOf scale, ErrorFeedback feedback) {
-  return {.kind = CodecKind::quantize, .error_feedback = feedback, .bits = bits, .scale = scale};
-}
-
-std::vector<CodecSetting> default_sums(int hidden, ScaleOf scale) {
-  constexpr ErrorFeedback kOwed = ErrorFeedback::immediate;
-  std::vector<CodecSetting> sums = {{.kind = CodecKind::cast, .error_feedback = kOwed},
-                                    integers(8, scale, kOwed),
-                                    integers(4, scale, kOwed)};
-  for (const int parts : kPartsOfWidth) {
-    const CodecSetting low_rank{
-        .error_feedback = kOwed, .rank = std::max(1, hidden / parts), .factors = DType::bf16};
-    if (low_rank != sums.back()) {  // narrow models have fewer ranks than parts
-      sums.push_back(low_rank);
-    }
-  }
-  return sums;
-}
-
-// Elements share a scale where they are alike: those of a token of a boundary's message; those of
-// an output of a layer's gradient, whose columns are outputs (queries, keys and values side by
-// side among them); those of a token of the table.
-std::map<Site, std::vector<CodecSetting>> default_candidates(int hidden) {
-  const std::vector<CodecSetting> messages = {{.kind = CodecKind::cast},
-                                              integers(8, ScaleOf::token, ErrorFeedback::none),
-                                              integers(4, ScaleOf::token, ErrorFeedback::none)};
-  return {{Site::pipeline_forward, messages},
-          {Site::pipeline_backward, messages},
-          {Site::data_gradient, default_sums(hidden, ScaleOf::channel)},
-          {Site::embedding, default_sums(hidden, ScaleOf::token)}};
-}
 
 // Settings that lose about as much of any message, and at most this share: they serve before
 // anything is measured.
@@ -393,36 +357,6 @@ CompressionPlan early_plan(const CompressConfig& config,
 }
 
 }  // namespace
-
-std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& config,
-                                                        const MeshJob& job) {
-  std::map<Site, std::vector<CodecSetting>> candidates;
-  const std::string gathers = schedule::site_name(Site::parameter_gather);
-  const bool any = config.sites.size() > config.sites.count(gathers) || !config.candidates.empty();
-  const std::map<Site, std::vector<CodecSetting>> defaults = default_candidates(job.model.hidden);
-  for (const TransferClass& members : planned_classes(config, job)) {
-    const bool in_passes = job.parallel.sums_in_passes() && schedule::is_once_a_step(members.phase);
-    if (in_passes && members.site == Site::embedding) {
-      continue;  // no codec sits on them
-    }
-    const std::string name = schedule::site_name(members.site);
-    const auto listed = config.candidates.find(name);
-    const auto set = config.sites.find(name);
-    const auto by_default = defaults.find(members.site);
-    if (listed != config.candidates.end()) {
-      candidates[members.site] = listed->second;
-    } else if (set != config.sites.end()) {
-      candidates[members.site] = {set->second};
-    } else if (!any && by_default != defaults.end()) {
-      candidates[members.site] = by_default->second;
-      if (in_passes) {
-        std::erase_if(candidates[members.site],
-                      [](const CodecSetting& setting) { return !traits_of(setting.kind).rounds; });
-      }
-    }
-  }
-  return candidates;
-}
 
 std::vector<CandidateMessage> candidate_messages(const CompressConfig& config, const MeshJob& job) {
   std::vector<CandidateMessage> messages;

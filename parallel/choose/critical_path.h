@@ -5,6 +5,7 @@
 
 #include "compress/codec_measurement.h"
 #include "compress/compress_config.h"
+#include "parallel/choose/candidates.h"
 #include "parallel/choose/compression_guard.h"
 #include "parallel/plan/compression_plan.h"
 #include "parallel/predict/step_cost_model.h"
@@ -13,13 +14,6 @@ namespace slackline {
 
 // Policy critical_path: of the transfers that a step waits for, those that a codec makes shorter by
 // more than it takes itself.
-
-// Returns what each site may be compressed by: compress.<site>.candidates, else its codec; where no
-// site but parameter_gather is set, a cast and integers of 8 and 4 bits for messages between stages
-// and sums, and for gradients and the tied table at a step's end low ranks from a quarter to a 32nd
-// of the model's width as well. Sites that are not in it stay plain.
-[[nodiscard]] std::map<schedule::Site, std::vector<CodecSetting>> candidates_of(
-    const CompressConfig& config, const MeshJob& job);
 
 // Returns each candidate with each shape that it may be given, once: what a choice needs measured.
 [[nodiscard]] std::vector<CandidateMessage> candidate_messages(const CompressConfig& config,

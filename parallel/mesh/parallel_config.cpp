@@ -207,7 +207,8 @@ ParallelConfig with_groups_of_nodes(ParallelConfig config,
                                     CollectivesWish wish,
                                     int ranks_of_node) {
   const bool wanted = config.data_strategy.has_groups() || config.chooses_strategy ||
-                      config.groups_apart || wish == CollectivesWish::hierarchical;
+                      config.groups_apart || config.codes_sums ||
+                      wish == CollectivesWish::hierarchical;
   if (config.group == 0 && wanted) {
     const int replicas = std::max(1, ranks_of_node / (config.tensor * config.pipeline));
     config.group = nearest_divisor(replicas, {config.data});

@@ -48,6 +48,9 @@ struct ParallelConfig {
   DataStrategy data_strategy{};
   bool chooses_strategy = false;  // "auto": until a plan has decided
   bool groups_apart = false;      // groups are workers, which step by themselves (outer)
+  // No key of the section: codecs may come to sit on sums of gradients, and send more the more
+  // ranks add up (tools/plan/sum_codecs.h).
+  bool codes_sums = false;
   schedule::Transfers transfers = schedule::Transfers::asynchronous;
   EmbeddingSync embedding_sync = EmbeddingSync::fused;
   // No key of the section: network.collectives as decided (parallel/predict/collective_ways.h).
@@ -81,6 +84,16 @@ struct ParallelConfig {
     return num_groups() > 1 && data_ranks_of_group() > 1;
   }
 
+  // Whether sums of gradients over all data ranks are made in two steps, in each group and between
+  // groups. A codec sits on the second, so what it makes crosses once for all ranks of a group.
+  [[nodiscard]] bool sums_by_levels() const {
+    return codes_sums && !groups_apart && has_groups_of_ranks();
+  }
+
+  // Whether the data axis has more to do than to add up each gradient over all ranks at once, and
+  // to gather each weight.
+  [[nodiscard]] bool has_steps() const { return data_strategy.has_steps() || sums_by_levels(); }
+
   // They say how the data axis goes through its groups, and a tied table that stands on two stages.
   [[nodiscard]] Hierarchy data_hierarchy() const;
   [[nodiscard]] Hierarchy table_hierarchy() const;
@@ -97,7 +110,8 @@ struct BatchSplit {
 
 // Gives groups their size where the config does not and needs it: the data ranks that stand on one
 // node of `ranks_of_node` ranks with their whole pipelines. It is needed where the data strategy
-// has groups or is to be chosen, where groups train apart, and for CollectivesWish::hierarchical.
+// has groups or is to be chosen, where groups train apart, where codecs are to sit on sums between
+// groups, and for CollectivesWish::hierarchical.
 // CollectivesWish::automatic makes no groups of its own: they set the order of sums, which is not
 // to depend on nodes unasked.
 [[nodiscard]] ParallelConfig with_groups_of_nodes(ParallelConfig config,

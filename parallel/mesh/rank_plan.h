@@ -64,6 +64,7 @@ struct SyncLayout {
   DType compute = DType::f32;   // of the weights that passes read
   int pipeline_size = 1;
   DataStrategy strategy{};
+  bool by_levels = false;      // ParallelConfig::sums_by_levels()
   bool keeps_weights = false;  // some are not trained
   EmbeddingSync embedding_sync = EmbeddingSync::fused;
   bool sequence_parallel = false;

@@ -63,15 +63,6 @@ PlanHistory read_entries(std::vector<JsonReader> sections) {
   return plans;
 }
 
-// The document is a list; a reader takes objects.
-PlanHistory read_plans(const std::string& path) {
-  JsonReader document =
-      JsonReader::parse("{\"plans\": " + read_file(path) + "}", "not a list of plans");
-  PlanHistory plans = read_entries(document.sections("plans"));
-  document.finish();
-  return plans;
-}
-
 void require_order(const PlanHistory& plans) {
   const auto not_later = [](const PlanFromStep& a, const PlanFromStep& b) {
     return a.from_step >= b.from_step;
@@ -196,6 +187,15 @@ StoredPlans read_plan_document(const std::string& document,
     stored.errors.note_sample(error);
   }
   return stored;
+}
+
+// The document is a list; a reader takes objects.
+PlanHistory read_plans(const std::string& path) {
+  JsonReader document =
+      JsonReader::parse("{\"plans\": " + read_file(path) + "}", "not a list of plans");
+  PlanHistory plans = read_entries(document.sections("plans"));
+  document.finish();
+  return plans;
 }
 
 PlanHistory read_plan_file(const std::string& path,

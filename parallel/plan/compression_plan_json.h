@@ -14,7 +14,11 @@ namespace slackline {
 // Reads it back.
 [[nodiscard]] PlanFromStep read_compression_plan(const std::string& json);
 
-// Reads a list of such entries from a file, as plans of a config that has these classes, and those
+// Reads a list of such entries from a file, whatever layout they are of. Throws FileError or
+// ConfigError.
+[[nodiscard]] PlanHistory read_plans(const std::string& path);
+
+// Reads them as plans of a config that has these classes, and those
 // of gathers where a plan codes one of them. Throws FileError or ConfigError, the latter without
 // the file's name, where the list does not fit.
 [[nodiscard]] PlanHistory read_plan_file(const std::string& path,

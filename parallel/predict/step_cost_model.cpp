@@ -47,7 +47,7 @@ class CostModelBuilder {
     }
     add_boundaries();
     add_tensor_axis();
-    if (mesh().data == 1 || !mesh().data_strategy.has_steps()) {
+    if (mesh().data == 1 || !mesh().has_steps()) {
       add_summed_axis({.lists = &lists_,
                        .costs = &costs_,
                        .links = links_ ? &*links_ : nullptr,

@@ -244,9 +244,7 @@ void OuterLoop::choose_period(std::span<const double> round_seconds, double step
 
 RoundEnd OuterLoop::end_round(std::int64_t step, const RoundFacts& own, bool last) {
   model_->finish_gather();
-  const double waits_from = groups_->world->now();
-  finish_round();
-  round_began_ += groups_->world->now() - waits_from;  // a step is as long as it computes
+  settle();  // a step is as long as it computes
   clipped_ = 0.0;
   const bool to_mean = last && config_.ending == OuterEnding::mean;
   RoundEnd end = to_mean                   ? end_with_mean(step, own)
@@ -414,6 +412,8 @@ void OuterLoop::exchange_anchor(std::int64_t step) {
   // The time between both calls is no step of the round.
   const double now = groups_->world->now();
   if (background_ != nullptr && !anchor_in_use_ && !is_there) {
+    double nothing = 0.0;
+    sum_over_all(std::span(&nothing, 1), "workers that meet for the anchor");
     background_->gather_anchor();
   }
   round_began_ += anchor_in_use_ ? now - exchanged_at_ : 0.0;

@@ -59,7 +59,7 @@ void OuterLoop::limit_momentum(const OuterStep& move, const std::vector<double>&
 
 void OuterLoop::note_clipped() {
   double count = memory_.count_of_momentum(static_cast<float>(config_.clip));
-  groups_->everyone->all_reduce(Tensor(std::span(&count, 1)), {.what = "clipped elements"}).wait();
+  sum_over_all(std::span(&count, 1), "clipped elements");
   const double copies = background_ != nullptr ? 1.0 : groups_->num_workers();
   clipped_ = count / copies / std::max(1.0, memory_.elements_of(0));
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "parallel/sync/bucket_levels.h"
 #include "parallel/sync/pass_units.h"
 #include "parallel/sync/sync_groups.h"
 #include "parallel/sync/sync_plan.h"
@@ -14,18 +15,10 @@ using Unit = GradientBucket::Unit;
 using schedule::Phase;
 using schedule::Site;
 
-bool is_fused(const SyncLayout& layout) {
-  return layout.table_on_two_stages && layout.embedding_sync == EmbeddingSync::fused;
-}
-
-Slice moved(Slice slice, std::size_t by) {
-  return {slice.begin + by, slice.end + by};
-}
-
 class Generator {
  public:
   Generator(const std::vector<Parameter>& parameters, const RankPlan& rank)
-      : rank_(rank), layout_(rank.sync) {
+      : rank_(rank), layout_(rank.sync), levels_(rank.sync) {
     const bool by_units = layout_.strategy.shares_passes();
     plan_.buckets = gradient_buckets(parameters,
                                      {.tied_embeddings = layout_.tied_table,
@@ -74,90 +67,15 @@ class Generator {
   }
 
  private:
-  // Norms and biases are whole everywhere, and updated like the rest. What is not trained belongs
-  // to whoever keeps it.
-  [[nodiscard]] DataStrategy strategy_of(const GradientBucket& bucket) const {
-    const Extent parameters = is_vectors(bucket.kind) ? Extent::none : layout_.strategy.parameters;
-    if (!bucket.trained) {
-      return {.parameters = parameters, .optimizer = parameters};
-    }
-    return is_vectors(bucket.kind) ? DataStrategy{.optimizer = layout_.strategy.optimizer}
-                                   : layout_.strategy;
-  }
-
-  // Whether two stages have to agree about it: what is not trained is the same on both.
-  [[nodiscard]] bool is_on_two_stages(const GradientBucket& bucket) const {
-    return bucket.kind == Kind::table && layout_.table_on_two_stages && bucket.trained;
-  }
-
-  // Whether each stage's ranks update one half of it.
-  [[nodiscard]] bool is_halved(const GradientBucket& bucket) const {
-    return is_on_two_stages(bucket) &&
-           (layout_.strategy.shares_passes() || layout_.strategy.has_groups());
-  }
-
-  // Whether all of its holders add it up at once.
-  [[nodiscard]] bool is_joined(const GradientBucket& bucket) const {
-    return is_on_two_stages(bucket) && !is_halved(bucket) && is_fused(layout_);
-  }
-
-  [[nodiscard]] SyncGroup all_ranks(const GradientBucket& bucket) const {
-    return is_joined(bucket) ? SyncGroup::table : SyncGroup::data;
-  }
-
-  // Groups that ranks share out what they have with, one after another, to come from one extent to
-  // a finer one.
-  [[nodiscard]] std::vector<SyncGroup> steps(const GradientBucket& bucket,
-                                             Extent from,
-                                             Extent to) const {
-    if (!layout_.strategy.has_groups()) {
-      return from == to ? std::vector<SyncGroup>() : std::vector<SyncGroup>{all_ranks(bucket)};
-    }
-    std::vector<SyncGroup> groups;
-    if (from == Extent::none && to != Extent::none) {
-      groups.push_back(SyncGroup::group);
-    }
-    if (from != Extent::global && to == Extent::global) {
-      groups.push_back(SyncGroup::across_groups);
-    }
-    return groups;
-  }
-
-  [[nodiscard]] Slice own_slice(Slice range, SyncGroup group) const {
-    const Seat seat = seat_in(group, layout_);
-    return moved(slice_of(range.count(), seat.rank, seat.ranks), range.begin);
-  }
-
-  // What is cut over ranks at once.
-  [[nodiscard]] BucketShare segments(const GradientBucket& bucket) const {
-    if (!is_halved(bucket)) {
-      return {{0, bucket.count}};
-    }
-    return {slice_of(bucket.count, 0, 2), slice_of(bucket.count, 1, 2)};
-  }
-
-  [[nodiscard]] BucketShare share_of(const GradientBucket& bucket, Extent extent) const {
-    BucketShare share = segments(bucket);
-    for (Slice& range : share) {
-      for (const SyncGroup group : steps(bucket, Extent::none, extent)) {
-        range = own_slice(range, group);
-      }
-    }
-    return share;
-  }
-
-  [[nodiscard]] std::size_t own_segment(const GradientBucket& bucket) const {
-    return is_halved(bucket) && !is_first_copy() ? 1 : 0;
-  }
-
   void add_places() {
     std::array<std::size_t, 2> layers{};  // that are trained, and that are not
     for (const GradientBucket& bucket : plan_.buckets) {
-      const DataStrategy strategy = strategy_of(bucket);
+      const DataStrategy strategy = levels_.strategy_of(bucket);
       BucketPlace& place = plan_.places.emplace_back();
-      place.weights = share_of(bucket, strategy.parameters);
-      place.gradients = bucket.trained ? share_of(bucket, strategy.gradients) : BucketShare();
-      place.owned = {share_of(bucket, strategy.optimizer)[own_segment(bucket)]};
+      place.weights = levels_.share_of(bucket, strategy.parameters);
+      place.gradients =
+          bucket.trained ? levels_.share_of(bucket, strategy.gradients) : BucketShare();
+      place.owned = {levels_.share_of(bucket, strategy.optimizer)[levels_.own_segment(bucket)]};
       const bool of_layer =
           bucket.kind == Kind::layers && bucket.units.front().first == ModelPart::layer;
       const std::size_t slot = slot_of(bucket, of_layer ? layers[bucket.trained ? 0 : 1]++ : 0);
@@ -229,7 +147,7 @@ class Generator {
     for (const SyncGroup group : groups) {
       op.group = group;
       gathers.push_back(op);
-      op.range = own_slice(op.range, group);
+      op.range = levels_.own_slice(op.range, group);
     }
     for (auto gather = gathers.rbegin(); gather != gathers.rend(); ++gather) {
       add(*gather);
@@ -242,7 +160,7 @@ class Generator {
       return;
     }
     for (const Unit& unit : units_of(bucket)) {
-      for (const Slice& segment : segments(bucket)) {
+      for (const Slice& segment : levels_.segments(bucket)) {
         add_gathers_of({.kind = SyncOp::Kind::all_gather,
                         .state = SyncOp::State::weights,
                         .bucket = index,
@@ -250,7 +168,7 @@ class Generator {
                         .begin = SyncOp::Begin::before_use,
                         .unit = unit,
                         .members = members_of_use(unit)},
-                       steps(bucket, Extent::none, strategy_of(bucket).parameters));
+                       levels_.steps(bucket, Extent::none, levels_.strategy_of(bucket).parameters));
       }
     }
   }
@@ -261,9 +179,10 @@ class Generator {
       return;
     }
     for (const Unit& unit : units_of(bucket)) {
-      for (Slice range : segments(bucket)) {
+      for (Slice range : levels_.segments(bucket)) {
         std::vector<SyncOp> sums;
-        for (const SyncGroup group : steps(bucket, Extent::none, strategy_of(bucket).gradients)) {
+        for (const SyncGroup group :
+             levels_.steps(bucket, Extent::none, levels_.strategy_of(bucket).gradients)) {
           sums.push_back({.kind = SyncOp::Kind::reduce_scatter,
                           .group = group,
                           .bucket = index,
@@ -271,7 +190,7 @@ class Generator {
                           .order = order_over(group, layout_),
                           .begin = SyncOp::Begin::pass_made,
                           .unit = unit});
-          range = own_slice(range, group);
+          range = levels_.own_slice(range, group);
         }
         // A table's two gradients go to two shares.
         if (bucket.kind != Kind::table && ends_in_passes(bucket)) {
@@ -284,14 +203,15 @@ class Generator {
 
   // Whether what passes leave needs no further sum.
   [[nodiscard]] bool ends_in_passes(const GradientBucket& bucket) const {
-    return strategy_of(bucket).gradients == Extent::global ||
+    return levels_.strategy_of(bucket).gradients == Extent::global ||
            seat_in(SyncGroup::across_groups, layout_).ranks == 1;
   }
 
-  // The last of sums that follow each other goes furthest; groups of one rank add nothing.
+  // The last of sums that follow each other goes furthest; groups of one rank add nothing, and
+  // neither does a gather of sums.
   void let_be_coded(const GradientBucket& bucket, std::vector<SyncOp>& sums) const {
     const auto last = std::find_if(sums.rbegin(), sums.rend(), [&](const SyncOp& sum) {
-      return seat_in(sum.group, layout_).ranks > 1;
+      return sum.kind != SyncOp::Kind::all_gather && seat_in(sum.group, layout_).ranks > 1;
     });
     if (last != sums.rend()) {
       last->may_be_coded = true;
@@ -307,10 +227,11 @@ class Generator {
       op.group = SyncGroup::tensor;
       add(op);
     }
-    if (is_on_two_stages(bucket) && !is_joined(bucket)) {
-      op.kind = is_halved(bucket) ? SyncOp::Kind::reduce_scatter : SyncOp::Kind::all_reduce;
+    if (levels_.is_on_two_stages(bucket) && !levels_.is_joined(bucket)) {
+      op.kind = levels_.is_halved(bucket) ? SyncOp::Kind::reduce_scatter : SyncOp::Kind::all_reduce;
       op.group = SyncGroup::table_pair;
-      op.members = is_halved(bucket) ? std::nullopt : std::make_optional(members_of(bucket));
+      op.members =
+          levels_.is_halved(bucket) ? std::nullopt : std::make_optional(members_of(bucket));
       add(op);
     }
   }
@@ -319,7 +240,7 @@ class Generator {
   // the others kept until it is their turn.
   void add_sums(std::size_t index, SyncOp::Begin begin, std::optional<Unit> unit) {
     const GradientBucket& bucket = plan_.buckets[index];
-    const DataStrategy strategy = strategy_of(bucket);
+    const DataStrategy strategy = levels_.strategy_of(bucket);
     const bool whole = strategy.gradients == Extent::none;
     add_further_sums(begin, unit);
     SyncOp op{.bucket = index,
@@ -328,28 +249,52 @@ class Generator {
               .begin = begin,
               .unit = unit};
     add_first_sum(index, op);
-    if (is_halved(bucket)) {
-      op.range = own_slice(op.range, SyncGroup::table_pair);
+    if (levels_.is_halved(bucket)) {
+      op.range = levels_.own_slice(op.range, SyncGroup::table_pair);
     }
     std::vector<SyncOp> sums;
-    for (const SyncGroup group : steps(bucket, strategy.gradients, strategy.optimizer)) {
+    for (const SyncGroup group : levels_.steps(bucket, strategy.gradients, strategy.optimizer)) {
       op.kind = SyncOp::Kind::reduce_scatter;
       op.group = group;
       op.order = order_over(group, layout_);
       sums.push_back(op);
-      op.range = own_slice(op.range, group);
+      op.range = levels_.own_slice(op.range, group);
     }
     if (strategy.optimizer != Extent::global) {
-      op.kind = SyncOp::Kind::all_reduce;
-      op.group = strategy.optimizer == Extent::none ? all_ranks(bucket) : SyncGroup::across_groups;
-      op.order = order_over(op.group, layout_);
-      sums.push_back(op);
+      add_whole_sum(bucket, strategy, op, sums);
     }
-    if (!is_halved(bucket)) {
+    if (!levels_.is_halved(bucket)) {
       let_be_coded(bucket, sums);
     }
     for (const SyncOp& sum : sums) {
       &sum == &sums.front() ? add(sum) : further_.push_back(sum);
+    }
+  }
+
+  // What ranks add up that need the same of it afterwards. By levels each of a group adds its part
+  // up with the other groups, and gathers the others' parts.
+  void add_whole_sum(const GradientBucket& bucket,
+                     const DataStrategy& strategy,
+                     SyncOp op,
+                     std::vector<SyncOp>& sums) const {
+    const bool of_all = strategy.optimizer == Extent::none;
+    const bool in_parts = of_all && layout_.by_levels && levels_.goes_by_levels(bucket);
+    SyncOp in_group = op;
+    if (in_parts) {
+      in_group.kind = SyncOp::Kind::reduce_scatter;
+      in_group.group = SyncGroup::group;
+      in_group.order = order_over(SyncGroup::group, layout_);
+      sums.push_back(in_group);
+      op.range = levels_.own_slice(op.range, SyncGroup::group);
+    }
+    op.kind = SyncOp::Kind::all_reduce;
+    op.group = of_all && !in_parts ? levels_.all_ranks(bucket) : SyncGroup::across_groups;
+    op.order = order_over(op.group, layout_);
+    sums.push_back(op);
+    if (in_parts) {
+      in_group.kind = SyncOp::Kind::all_gather;
+      in_group.order = {};
+      sums.push_back(in_group);
     }
   }
 
@@ -365,7 +310,7 @@ class Generator {
   // What an update leaves on its owners goes where ranks keep it.
   void add_gathers(std::size_t index) {
     const GradientBucket& bucket = plan_.buckets[index];
-    const DataStrategy strategy = strategy_of(bucket);
+    const DataStrategy strategy = levels_.strategy_of(bucket);
     const bool whole = strategy.parameters == Extent::none;
     const BucketShare& share = plan_.places[index].weights;
     SyncOp op{.kind = SyncOp::Kind::all_gather,
@@ -376,11 +321,11 @@ class Generator {
               .begin = SyncOp::Begin::update_end,
               .members = members_of_weights(bucket)};
     const Slice all = op.range;
-    if (is_halved(bucket)) {
-      op.range = own_slice(all, SyncGroup::table_pair);
+    if (levels_.is_halved(bucket)) {
+      op.range = levels_.own_slice(all, SyncGroup::table_pair);
     }
-    add_gathers_of(op, steps(bucket, strategy.parameters, strategy.optimizer));
-    if (is_halved(bucket)) {
+    add_gathers_of(op, levels_.steps(bucket, strategy.parameters, strategy.optimizer));
+    if (levels_.is_halved(bucket)) {
       op.range = all;
       op.group = SyncGroup::table_pair;
       add(op);
@@ -394,7 +339,7 @@ class Generator {
   // The weights of a table on two stages are of its class, as its gradients are.
   [[nodiscard]] schedule::TransferClass members_of_weights(const GradientBucket& bucket) const {
     const schedule::TransferClass gradients = members_of(bucket);
-    if (is_joined(bucket)) {
+    if (levels_.is_joined(bucket)) {
       return gradients;
     }
     const bool table = bucket.kind == Kind::table;  // with each of its ends
@@ -429,7 +374,7 @@ class Generator {
 
   [[nodiscard]] Twins twins(const GradientBucket& bucket) const {
     const int per_group = layout_.data_ranks_of_group;
-    switch (strategy_of(bucket).optimizer) {
+    switch (levels_.strategy_of(bucket).optimizer) {
       case Extent::none:
         return {layout_.data_size, layout_.place.data};
       case Extent::group:
@@ -455,8 +400,8 @@ class Generator {
                            .twins = same.count,
                            .twin = same.index};
       const bool has_copies = bucket.kind == Kind::table && layout_.table_on_two_stages;
-      const bool is_copy = has_copies && !is_first_copy() && !is_halved(bucket) &&
-                           !(is_joined(bucket) && layout_.strategy.shares_updates());
+      const bool is_copy = has_copies && !levels_.is_first_copy() && !levels_.is_halved(bucket) &&
+                           !(levels_.is_joined(bucket) && layout_.strategy.shares_updates());
       // Tensor rank 0 has what is not cut as well.
       piece.is_copy =
           is_copy || (parameter.spec.cut == TensorCut::none && layout_.place.tensor != 0);
@@ -468,11 +413,9 @@ class Generator {
     }
   }
 
-  // Returns whether this rank has the first copy of a tied table on two stages.
-  [[nodiscard]] bool is_first_copy() const { return layout_.place.pipeline == 0; }
-
   const RankPlan& rank_;
   const SyncLayout& layout_;
+  BucketLevels levels_;
   SyncPlan plan_;
   std::vector<SyncOp> further_;  // sums that follow those last added
 };

@@ -324,6 +324,27 @@ TEST_CASE("coded gradients send the bytes of the formulas through groups, too") 
   require_bytes_of_codecs(DataStrategy::zero1);
 }
 
+// Codecs sit between groups, so less crosses than where they sit on sums of all ranks.
+TEST_CASE("coded gradients of sums by levels send the bytes of the formulas") {
+  for (const char* letters : {"NNN", "NNG", "NGG", "GGG"}) {
+    for (const auto& [variant, pipeline, data] : {std::tuple{0, 1, 4}, {0, 2, 4}, {1, 1, 6}}) {
+      MeshRun run = variant_of(variant, 1, pipeline, data);
+      run.parallel.data_strategy = *data_strategy_named(letters);
+      run.parallel.group = data / 2;
+      run.global_batch *= 2;
+      run.compress = read_compress_config(JsonReader::parse(
+          R"({"policy": "all", "data_gradient": {"codec": "quantize", "bits": 4}})", "test"));
+      const StepBytes at_once = predicted(run);
+      run.parallel.codes_sums = true;
+      INFO(letters << ", pipeline " << pipeline << ", data " << data);
+      const StepBytes bytes = predicted(run);
+      CHECK(text_of(sent_in_a_step(run, On::cpu)) == text_of(bytes));
+      CHECK(text_of(sent_in_a_step(run, On::rehearsal)) == text_of(bytes));
+      CHECK(bytes.across.data.value < at_once.across.data.value);
+    }
+  }
+}
+
 TEST_CASE("coded gradients that strategies take apart send the bytes of the formulas") {
   require_bytes_of_shared_sums(On::cpu);
 }

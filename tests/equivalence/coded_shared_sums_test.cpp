@@ -104,6 +104,27 @@ TEST_CASE("strategies that add up the same shares have the same bits where messa
   }
 }
 
+TEST_CASE("sums by levels have the bits of strategies that add up the same shares") {
+  for (const CodecSetting& setting : {kLossless,
+                                      quantize(4, ScaleOf::channel),
+                                      CodecSetting{.kind = CodecKind::top_k, .ratio = 0.1}}) {
+    for (const int pipeline : {1, 2}) {
+      const auto result = [&](const char* letters, bool by_levels) {
+        MeshRun run = strategy_run(grouped_run(1, pipeline, 4, 2), letters);
+        run.parallel.codes_sums = by_levels;
+        return run_mesh(compressed(run, "data_gradient", setting));
+      };
+      INFO(short_text(setting) << ", pipeline " << pipeline);
+      if (pipeline == 1) {  // else NNI adds a tied table up in halves
+        CHECK(bit_differences(result("NNN", true), result("NNI", false)) == "");
+      }
+      const MeshRunResult shared = result("IGG", false);
+      CHECK(bit_differences(result("NGG", true), shared) == "");
+      CHECK(bit_differences(result("GGG", true), shared) == "");
+    }
+  }
+}
+
 TEST_CASE("what codecs of shared sums lose is what they lose of others") {
   const double once = lost_by(grouped_run(1, 1, 4, 2), quantize(4, ScaleOf::channel));
   for (const char* letters : {"NNI", "NIG", "III", "GGG", "IGG"}) {

@@ -106,6 +106,25 @@ TEST_CASE("collectives through groups have the bits of direct ones for each pair
   }
 }
 
+// The list has a step for each level then.
+TEST_CASE("sums by levels have the bits of those of all ranks at once") {
+  DirectRuns direct;
+  for (const DataStrategy& strategy : all_data_strategies()) {
+    if (strategy.has_groups()) {
+      continue;
+    }
+    for (const int group : {4, 2}) {
+      for (const auto& [pipeline, tensor] : {std::pair{1, 1}, {2, 1}, {1, 2}}) {
+        MeshRun run = run_of({.pipeline = pipeline, .tensor = tensor, .group = group});
+        run.parallel.data_strategy = strategy;
+        run.parallel.codes_sums = true;
+        INFO(text_of(run));
+        CHECK(bit_differences(run_mesh(run), direct.of(run)) == "");
+      }
+    }
+  }
+}
+
 TEST_CASE("collectives through groups have the bits of direct ones on every layout", "[slow]") {
   DirectRuns direct;
   for (const DataStrategy& strategy : all_data_strategies()) {

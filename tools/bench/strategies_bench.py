@@ -5,6 +5,8 @@ Every row is one plan, whose ranking has all strategies: predicted seconds of a 
 row. GPUs are assumed (COMPUTE), links come from a cluster file. A layer has two matrices of 4 C^2 in its MLP, as many
 elements as LLaMA's three. A strategy whose memory is more than a device has stands in brackets.
 
+With --coded: the same plans with gradients that travel in bf16 or in 4 bits, and weights that passes gather in 8, as
+ZeRO++ has them; what codecs take on the assumed GPUs is counted (tools/bench/assumed_gpus.py).
 With --rehearse: a dozen of them rehearsed, messages really sent, their steps beside the predicted ones.
 With --losses: a small model really trained by four processes in groups of two, each strategy's losses against ZeRO-3's.
 With --memory: the largest peak of four processes beside what `plan` says, for every strategy; then with and without
@@ -12,7 +14,7 @@ ZeRO-3 under a limit in which no rank could hold the model.
 With --lab RATE: eight processes on two "nodes" that a really shaped link joins (tools/bench/netlab), every strategy's
 measured step beside what `plan` foresees from costs and links that a run of `replicate` measured there.
 
-usage: tools/bench/strategies_bench.py [--rehearse | --losses | --memory | --lab RATE...]
+usage: tools/bench/strategies_bench.py [--coded | --rehearse | --losses | --memory | --lab RATE...]
 """
 
 import contextlib
@@ -21,6 +23,7 @@ import os
 import subprocess
 import sys
 
+from assumed_gpus import seconds_of_codec
 from runs import BINARY, REPOSITORY, Workplace, cores_awake, print_header, print_row, require_binary
 
 COMPUTE = 140e12  # operations a second: 45 % of an A100's 312 in bf16
@@ -40,6 +43,16 @@ PARTS = {
     "65B": {"1": [], "1/16": ["h.7[5-9].*"], "3/1000": ["h.79.attn.c_attn.weight"]},
 }
 SHARES = {"1": 1.0, "1/16": 1 / 16, "3/1000": 3 / 1000}  # of layers' weight gradients that are made
+BF16 = {"codec": "cast", "error_feedback": "none"}
+BITS_4 = {"codec": "quantize", "bits": 4, "error_feedback": "none"}
+BITS_8 = {"codec": "quantize", "bits": 8, "scale": "group"}
+TRAVEL = {
+    "fp32": {},
+    "bf16": {"policy": "all", "data_gradient": BF16},
+    "4 bits": {"policy": "all", "data_gradient": BITS_4},
+    "4 bits, weights 8": {"policy": "all", "data_gradient": BITS_4, "parameter_gather": BITS_8},
+}
+CODED = ("zero3", "zero2", "zero1", "III", "NIG", "IIG", "IGG", "GIG")
 REHEARSED = 3  # steps
 REHEARSAL_SCALE = 4096
 STRATEGIES = ("replicate", "NNI", "zero1", "NII", "NIG", "zero2", "INI", "ING", "III", "IIG", "IGG", "GNG", "GIG", "zero3")
@@ -132,6 +145,26 @@ def predict(place):
                   for name in ("zero2", "zero3", "NIG", "IIG", "IGG")}
         first = first or speeds
         print_row(gpus, *(f"{speed:.0f} ({100 * speed / first[name]:.1f} %)" for name, speed in speeds.items()))
+
+
+def coded_job(place, gpus, cluster, strategy, travel):
+    setting = job(place, "7B", gpus, 4, "1", cluster, strategy)
+    costs = costs_of({**MODELS["7B"], **SHAPE}, "1")
+    costs["codecs"] = [seconds_of_codec(codec, 1) for codec in (BF16, BITS_4, BITS_8)]
+    setting["rehearsal"]["costs"] = place.write("coded_costs.json", costs)
+    return {**setting, "compress": TRAVEL[travel]}
+
+
+def coded(place):
+    for cluster in CLUSTERS:
+        print(f"\n{cluster}, 7B, all trained, 4 micro-batches of {MICRO_BATCH} sequences a GPU; seconds of a step\n")
+        print_header("GPUs", "gradients", *CODED)
+        for gpus in (32, 128):
+            for travel in TRAVEL:
+                plans = [place.plan(coded_job(place, gpus, cluster, strategy, travel))
+                         if "parameter_gather" not in TRAVEL[travel] or strategy in ("zero3", "III", "IIG", "IGG", "GIG")
+                         else None for strategy in CODED]
+                print_row(gpus, travel, *(f"{plan['step_seconds']:.3f}" if plan else "" for plan in plans))
 
 
 def rehearse(place):
@@ -238,7 +271,7 @@ def lab(place, rate):
           f"{first}, predicted to be the fastest, takes {took[first] / took[best]:.3f} times as long as {best}")
 
 
-MODES = {"--rehearse": rehearse, "--losses": losses, "--memory": memory}
+MODES = {"--coded": coded, "--rehearse": rehearse, "--losses": losses, "--memory": memory}
 
 
 def main():

@@ -13,6 +13,7 @@
 #include "data/dataset.h"
 #include "model/parameter_table.h"
 #include "parallel/sync/outer_plan.h"
+#include "tools/plan/sum_codecs.h"
 
 namespace slackline {
 
@@ -330,6 +331,8 @@ TrainConfig read_train_config(JsonReader document) {
     network.fail("transport", R"(must be "auto" where device is not "cuda"; leave it out)");
   }
   check_collectives(network, config);
+  config.parallel.codes_sums = config.network.collectives != CollectivesWish::direct &&
+                               codes_sums_by_levels(config.compress, config.model.hidden);
   config.trace = document.boolean("trace", false);
   JsonReader debug = document.section("debug");
   config.check_sync = debug.boolean("check_sync", false);

@@ -123,20 +123,21 @@ std::optional<StoredTokenizer> stored_tokenizer(const Checkpoint& checkpoint) {
   return StoredTokenizer{.path = path, .json = read_file(path)};
 }
 
-std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,
-                                                const ModelConfig& config) {
-  const std::optional<StoredTokenizer> stored = stored_tokenizer(checkpoint);
-  if (!stored) {
-    return nullptr;
-  }
-  std::unique_ptr<Tokenizer> tokenizer = tokenizer_from_json(stored->json, stored->path);
-  if (tokenizer->vocabulary_size() > config.vocab) {
+std::unique_ptr<Tokenizer> fitting_tokenizer(const StoredTokenizer& stored, std::int64_t vocab) {
+  std::unique_ptr<Tokenizer> tokenizer = tokenizer_from_json(stored.json, stored.path);
+  if (tokenizer->vocabulary_size() > vocab) {
     throw FileError(fmt::format("{}: has more tokens than the model's vocabulary of {}; got {}",
-                                stored->path,
-                                config.vocab,
+                                stored.path,
+                                vocab,
                                 tokenizer->vocabulary_size()));
   }
   return tokenizer;
+}
+
+std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,
+                                                const ModelConfig& config) {
+  const std::optional<StoredTokenizer> stored = stored_tokenizer(checkpoint);
+  return stored ? fitting_tokenizer(*stored, config.vocab) : nullptr;
 }
 
 InferenceModel load_inference_model(const std::string& checkpoint_directory,

@@ -36,6 +36,10 @@ void load_weights(StreamView stream, Checkpoint& checkpoint, Parameters& paramet
 // Reads the file of the tokenizer that was saved with the weights; nothing where there is none.
 [[nodiscard]] std::optional<StoredTokenizer> stored_tokenizer(const Checkpoint& checkpoint);
 
+// The tokenizer of a file. Throws FileError where it is damaged or has more tokens than a model.
+[[nodiscard]] std::unique_ptr<Tokenizer> fitting_tokenizer(const StoredTokenizer& stored,
+                                                           std::int64_t vocab);
+
 // The tokenizer saved with the weights; null where there is none. Throws FileError when it is
 // damaged or has more tokens than the model.
 [[nodiscard]] std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,

@@ -44,7 +44,7 @@ void require_coded_table(const PlanHistory& plans, const MeshJob& job) {
   }
 }
 
-// Whether they have a codec with rounds of its own on sums of passes, for which none is offered: it
+// Whether they have a codec that leaves things out on sums of passes, for which none is offered: it
 // was chosen for sums at a step's end, under another data strategy. Others go on.
 bool has_unoffered_codecs(const PlanHistory& plans, const PlanJob& job) {
   const auto candidates = candidates_of(job.compress, job.mesh);
@@ -123,8 +123,12 @@ void require_runnable(const PlanJob& job) {
   if (!job.rehearsal_costs.empty()) {
     static_cast<void>(read_cost_file(job.rehearsal_costs));
   }
+  const std::vector<ParallelConfig> layouts = layouts_of(job);
+  if (layouts.empty()) {
+    throw no_strategy_fits();
+  }
   std::exception_ptr obstacle;
-  for (const ParallelConfig& parallel : layouts_of(job)) {
+  for (const ParallelConfig& parallel : layouts) {
     PlanJob candidate = job;
     candidate.mesh.parallel = parallel;
     try {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 #include <numeric>
+#include <set>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -248,7 +249,7 @@ std::size_t largest_memory(const PlanJob& job, const PlanHistory& plans) {
   for (int stage = 0; stage < job.mesh.parallel.pipeline; ++stage) {
     for (int data = 0; data < job.mesh.parallel.data; ++data) {
       // The first tensor rank saves what all have alike; the last may have a row more of a table.
-      for (const int tensor : {0, job.mesh.parallel.tensor - 1}) {
+      for (const int tensor : std::set{0, job.mesh.parallel.tensor - 1}) {
         const MeshPlace place{.tensor = tensor, .data = data, .pipeline = stage};
         most = std::max(most, total_bytes(memory_plan(job, place, plans, 1), job.mesh.device));
       }

@@ -271,7 +271,7 @@ std::string step_text(const StepPlan& plan) {
                      static_cast<double>(plan.tokens_per_step) / plan.timeline.step.value);
 }
 
-// Workers that train apart: what is above and below is of one of them.
+// Workers that train apart: mesh, bytes, memory and seconds above and below are of one of them.
 std::string round_text(const StepPlan& plan) {
   if (!plan.round) {
     return "";

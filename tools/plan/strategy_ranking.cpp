@@ -118,6 +118,12 @@ bool fits_run(const PlanJob& job, const DataStrategy& strategy) {
          (!job.cuda_graphs || !strategy.shares_passes());
 }
 
+ConfigError no_strategy_fits() {
+  return ConfigError(
+      "parallel.data_strategy: no strategy has the transfers that compress and run.cuda_graphs "
+      "name");
+}
+
 StrategyRanking rank_strategies(const PlanJob& job,
                                 const StepCosts& costs,
                                 const LinkSpeeds& links,
@@ -126,7 +132,7 @@ StrategyRanking rank_strategies(const PlanJob& job,
   if (ranking.memory_limit == 0) {
     ranking.memory_limit = measured_limit;
   }
-  std::string obstacle = "no strategy has the transfers that compress and run.cuda_graphs name";
+  ConfigError obstacle = no_strategy_fits();
   for (const DataStrategy& strategy : all_data_strategies()) {
     PlanJob candidate = job;
     candidate.mesh.parallel.data_strategy = strategy;
@@ -149,7 +155,8 @@ StrategyRanking rank_strategies(const PlanJob& job,
           best = std::move(row);
         }
       } catch (const ConfigError& error) {
-        obstacle = error.what();  // a listed or replayed plan may be of other transfers
+        // A listed or replayed plan may be of other transfers.
+        obstacle = ConfigError(std::string("parallel.data_strategy: ") + error.what());
       }
     }
     if (best) {
@@ -157,7 +164,7 @@ StrategyRanking rank_strategies(const PlanJob& job,
     }
   }
   if (ranking.rows.empty()) {
-    throw ConfigError("parallel.data_strategy: " + obstacle);
+    throw obstacle;
   }
   std::ranges::stable_sort(ranking.rows, {}, order_of);
   return ranking;

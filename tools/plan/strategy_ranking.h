@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "parallel/predict/step_cost_model.h"
 #include "tools/plan/plan_job.h"
 
@@ -25,6 +26,9 @@ struct RankedStrategy {
 // Whether the config's codecs have the sums and gathers that they are for under a strategy, and its
 // CUDA graphs the weights and gradients.
 [[nodiscard]] bool fits_run(const PlanJob& job, const DataStrategy& strategy);
+
+// Says that they have none under any strategy.
+[[nodiscard]] ConfigError no_strategy_fits();
 
 // Every strategy that differs on the layout. Those that fit come first, by the shorter step, then
 // by fewer bytes between groups, then by less memory; the others follow by less memory. Those that

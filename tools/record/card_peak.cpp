@@ -15,14 +15,16 @@ struct Card {
 };
 
 // A name that another begins with stands after it.
-constexpr std::array<Card, 8> kCards = {{{"NVIDIA H200 NVL", 835e12, 60e12, 4.8e12},
-                                         {"NVIDIA H200", 989e12, 67e12, 4.8e12},
-                                         {"NVIDIA GH200", 989e12, 67e12, 4.0e12},
-                                         {"NVIDIA H100 NVL", 835e12, 60e12, 3.9e12},
-                                         {"NVIDIA H100 PCIe", 756e12, 51e12, 2.0e12},
-                                         {"NVIDIA H100", 989e12, 67e12, 3.35e12},
-                                         {"NVIDIA A100-SXM4-40GB", 312e12, 19.5e12, 1.555e12},
-                                         {"NVIDIA A100", 312e12, 19.5e12, 1.935e12}}};
+constexpr std::array<Card, 10> kCards = {{{"NVIDIA H200 NVL", 835e12, 60e12, 4.8e12},
+                                          {"NVIDIA H200", 989e12, 67e12, 4.8e12},
+                                          {"NVIDIA GH200", 989e12, 67e12, 4.0e12},
+                                          {"NVIDIA H100 NVL", 835e12, 60e12, 3.9e12},
+                                          {"NVIDIA H100 PCIe", 756e12, 51e12, 2.0e12},
+                                          {"NVIDIA H100", 989e12, 67e12, 3.35e12},
+                                          {"NVIDIA A100-SXM4-40GB", 312e12, 19.5e12, 1.555e12},
+                                          {"NVIDIA A100-PCIE-40GB", 312e12, 19.5e12, 1.555e12},
+                                          {"NVIDIA A100-SXM4-80GB", 312e12, 19.5e12, 2.039e12},
+                                          {"NVIDIA A100", 312e12, 19.5e12, 1.935e12}}};
 
 const Card* card_named(std::string_view name) {
   const auto found =

@@ -155,9 +155,11 @@ void keep(const KeptLayout& kept, bool keeps_group, const LinkSpeeds& links, Tra
 
 // The first rank chooses: what it knows of memory need not be what others know.
 StrategyChoice choice_of_first_rank(Communicator& world,
-                                    const PlanJob& job,
+                                    PlanJob job,
                                     const LinkSpeeds& links,
                                     const DeviceFacts& device) {
+  // All ranks of a host map the same pages, which the kernel counts as memory that is left.
+  job.token_file_bytes = 0;
   StrategyChoice choice;
   nlohmann::json own;
   try {

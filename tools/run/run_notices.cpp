@@ -57,9 +57,9 @@ void report_workers(const Checkpoint& checkpoint, const Groups& groups, bool has
 void report_missing_end(const Checkpoint& checkpoint, std::int64_t step) {
   const std::string& text = checkpoint.documents().outer;
   if (OuterLoop::workers_of(text) > 0 && OuterLoop::lacks_end(text, step)) {
-    log_info(fmt::format(
-        "{}: was saved in the middle of a round, whose end moves the anchor; more run.steps end it",
-        checkpoint.path()));
+    log_info(
+        fmt::format("{}: lacks the end of a round, which moves the anchor; more run.steps make it",
+                    checkpoint.path()));
   }
 }
 

@@ -183,8 +183,6 @@ void Trainer::begin() {
 void Trainer::save(std::int64_t step) {
   double began = world_->now();
   reporter_.flush();
-  // Before the checkpoint's rename, which relies on it.
-  on_first_rank(*world_, [&] { directory_.sync_record(); });
   std::vector<WorkerProgress> workers;
   if (rounds_) {
     workers = progress_of_workers(step);
@@ -193,6 +191,8 @@ void Trainer::save(std::int64_t step) {
     began = world_->now();
     outer_->gather_state();
   }
+  // Before the checkpoint's rename, which relies on it; and when workers have met.
+  on_first_rank(*world_, [&] { directory_.sync_record(); });
   checkpoints_.save(training_contents({.config = config_,
                                        .model = model_,
                                        .outer = outer_ ? &*outer_ : nullptr,

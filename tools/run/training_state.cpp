@@ -155,17 +155,12 @@ void take_over_tokenizer(const Checkpoint& checkpoint, std::optional<StoredToken
   }
 }
 
-// Checkpoints keep it, and nothing that reads them takes one that is damaged or larger.
-void require_tokenizer_fits(const StoredTokenizer& stored, std::int64_t vocab) {
-  const std::int64_t tokens = tokenizer_from_json(stored.json, stored.path)->vocabulary_size();
-  if (tokens > vocab) {
-    throw FileError(with_hint(fmt::format("{}: has {} tokens, and model.vocab = {} has room for "
-                                          "fewer",
-                                          stored.path,
-                                          tokens,
-                                          vocab),
-                              fmt::format("--set model.vocab={}", tokens)));
-  }
+// Checkpoints keep it, and nothing that reads them takes one that is damaged or larger than the
+// model. A run that was begun with a larger one goes on.
+void require_readable(const StoredTokenizer& stored, const TrainingStart& start, int vocab) {
+  start.source == TrainingStart::Source::checkpoint
+      ? static_cast<void>(tokenizer_from_json(stored.json, stored.path))
+      : static_cast<void>(fitting_tokenizer(stored, vocab));
 }
 
 // Reads a piece's weights, which are f32 in the checkpoint.
@@ -275,7 +270,7 @@ TrainingStart open_training_start(TrainConfig& config,
     take_over_tokenizer(*start.checkpoint, start.data.tokenizer);
   }
   if (start.data.tokenizer) {
-    require_tokenizer_fits(*start.data.tokenizer, config.model.vocab);
+    require_readable(*start.data.tokenizer, start, config.model.vocab);
   }
   return start;
 }

@@ -126,10 +126,14 @@ TEST_CASE(
   const auto world = make_local_world(2, {.timeout_seconds = 0.1});
   GuardedTensor a = ones(3);
   GuardedTensor b = ones(3);
-  Transfer early = world[0]->all_reduce(a, {.what = "a round", .patience_seconds = 60.0});
-  std::this_thread::sleep_for(std::chrono::milliseconds(800));  // with a check of waits in it
-  world[1]->all_reduce(b, {.what = "a round"}).wait();
-  early.wait();
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(800));  // with a check of waits in it
+    world[1]->all_reduce(b, {.what = "a round"}).wait();
+  });
+  const std::string early =
+      failure_of(world[0]->all_reduce(a, {.what = "a round", .patience_seconds = 60.0}));
+  late.join();
+  CHECK(early == "");
   CHECK(a.values()[0] == 2.0);
   CHECK_THAT(failure_of(world[0]->all_reduce(a, {.patience_seconds = 0.1})),
              Contains("no answer within 0.1") && Contains("of a round"));

@@ -92,6 +92,10 @@ std::vector<ParallelConfig> layouts() {
                         .group = group,
                         .sequence_parallel = pipeline == 1,
                         .data_strategy = strategy});
+        if (!strategy.has_groups()) {
+          list.push_back(list.back());
+          list.back().codes_sums = true;
+        }
       }
     }
   }
@@ -137,7 +141,9 @@ void require_refusals(const ParallelConfig& layout) {
           continue;  // the other stage has fewer
         }
         const auto at = plan.ops.begin() + static_cast<std::ptrdiff_t>(op);
-        if (doubled && plan.ops[op].state == SyncOp::State::gradients) {
+        // To gather twice is a waste, and no error.
+        const bool adds = plan.ops[op].kind != SyncOp::Kind::all_gather;
+        if (doubled && plan.ops[op].state == SyncOp::State::gradients && adds) {
           plan.ops.insert(at, plan.ops[op]);
         } else {
           plan.ops.erase(at);
@@ -161,6 +167,13 @@ TEST_CASE("a plan that lacks an op, doubles one or swaps two is refused") {
   for (const char* letters : {"NNI", "NIG", "IIG", "ING", "GGG", "GIG", "IGG"}) {
     require_refusals(
         {.pipeline = 2, .data = 4, .group = 2, .data_strategy = *data_strategy_named(letters)});
+  }
+  for (const char* letters : {"NNN", "NNG", "NGG"}) {
+    require_refusals({.pipeline = 2,
+                      .data = 4,
+                      .group = 2,
+                      .data_strategy = *data_strategy_named(letters),
+                      .codes_sums = true});
   }
   Ranks swapped(job(layout));
   std::vector<SyncOp>& ops = swapped.plans.front().ops;
@@ -193,6 +206,18 @@ TEST_CASE("replicate adds each bucket as its last layer is made") {
             "all_reduce of gradients over 2 data ranks: bucket 4, when the embedding is made",
             "all_reduce of gradients over 2 data ranks: bucket 5, when the passes have ended",
             "all_reduce of gradients over 2 data ranks: bucket 6, when the passes have ended"});
+}
+
+TEST_CASE("sums that codecs sit on go through the group, between groups and back") {
+  const Ranks ranks(job({.data = 4, .group = 2, .codes_sums = true}));
+  const std::vector<std::string> list = texts(ranks.plans.front());
+  REQUIRE(list.size() == 19);  // three for each bucket, one for that of norms
+  CHECK(list[0] ==
+        "reduce_scatter of gradients over 2 group ranks: bucket 0, when layer 3 is made");
+  for (const SyncOp& op : ranks.plans.front().ops) {
+    INFO(text_of(op));
+    CHECK(op.may_be_coded == (op.group != SyncGroup::group));
+  }
 }
 
 TEST_CASE("under zb_h1 head and embedding are made in the input pass, layers in the weight pass") {

@@ -225,6 +225,13 @@ TEST_CASE("a config is valid if some layout that it leaves open has what it comp
       {R"(compress={"policy": "replay", "plan": "no/plan.json"})", "parallel.data_strategy=auto"});
   CHECK(no_plan.exit_code == 2);
   CHECK_THAT(no_plan.error, Catch::Contains("no/plan.json"));
+  // Gathers need weights that are shared out, moments an optimizer that is not.
+  const ProcessResult no_strategy = validate(
+      {R"(compress={"policy": "all", "parameter_gather": {"codec": "cast"}, "data_gradient": )"
+       R"({"codec": "quantize", "bits": 4, "units": "moments"}})",
+       "parallel.data_strategy=auto"});
+  CHECK(no_strategy.exit_code == 2);
+  CHECK_THAT(no_strategy.error, Catch::Contains("no strategy has the transfers"));
   const ProcessResult no_links = validate({"network.links=no/links.json"});
   CHECK(no_links.exit_code != 0);
   CHECK_THAT(no_links.error, Catch::Contains("no/links.json"));

@@ -10,6 +10,7 @@
 #include "parallel/predict/assumed_costs.h"
 #include "tests/support/catch.h"
 #include "tools/config/config_job.h"
+#include "tools/plan/decided_groups.h"
 #include "tools/plan/step_plan.h"
 
 namespace slackline {
@@ -96,8 +97,9 @@ TEST_CASE("layouts are sorted by their predicted step, which is that of a plan o
     CHECK(layout.memory_bytes > 0);
   }
   JsonReader document = document_with(assignments);
-  const StepPlan plan =
-      make_step_plan(plan_job(read_train_config(document)), std::nullopt, nodes_of_two(1e10, 1e8));
+  PlanJob job = plan_job(read_train_config(document));
+  job.mesh.parallel = with_decided_groups(job, nodes_of_two(1e10, 1e8));
+  const StepPlan plan = make_step_plan(job, std::nullopt, nodes_of_two(1e10, 1e8));
   CHECK(own_of(found).step.value == Approx(plan.timeline.step.value));
 }
 

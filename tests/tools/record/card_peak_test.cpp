@@ -12,7 +12,8 @@ TEST_CASE("a card is found by the driver's name for it, the longer name first") 
   CHECK(dense_peak_flops("NVIDIA A100-SXM4-80GB", DType::f32) == 19.5e12);
   CHECK(dense_peak_flops("emulated CUDA device", DType::bf16) == 0.0);
   CHECK(peak_bytes_per_second("NVIDIA A100-SXM4-40GB") == 1.555e12);
-  CHECK(peak_bytes_per_second("NVIDIA A100-SXM4-80GB") == 1.935e12);
+  CHECK(peak_bytes_per_second("NVIDIA A100-SXM4-80GB") == 2.039e12);
+  CHECK(peak_bytes_per_second("NVIDIA A100 80GB PCIe") == 1.935e12);
   CHECK(peak_bytes_per_second("emulated CUDA device") == 0.0);
 }
 

@@ -106,7 +106,7 @@ TEST_CASE("shares and weights with the ratios of before, but for rounding, are t
   REQUIRE(run.train({"data.split=[7, 2, 1.1]", "run.steps=9"}, {"--resume"}).exit_code == 2);
 }
 
-TEST_CASE("a tokenizer that the model has no room for is refused before anything is trained") {
+TEST_CASE("a tokenizer that nothing could read again is refused before anything is trained") {
   const TrainingRun run;
   const std::string tokenizer = run.path("corpus") + ".tokenizer.json";
   write_file_atomically(tokenizer, R"({"type": "byte", "vocab": )");

@@ -136,9 +136,9 @@ TEST_CASE("a run that is shortened to the middle of a round says that its end is
   };
   const ProcessResult shortened = resume_to("10");
   CHECK(shortened.exit_code == 0);
-  CHECK_THAT(shortened.error, Contains("in the middle of a round"));
+  CHECK_THAT(shortened.error, Contains("lacks the end of a round"));
   CHECK(resume_to("12").exit_code == 0);
-  CHECK_THAT(resume_to("12").error, !Contains("in the middle of a round"));
+  CHECK_THAT(resume_to("12").error, !Contains("lacks the end of a round"));
 }
 
 // Every method on every layout, and each of the two with nearly every codec.
