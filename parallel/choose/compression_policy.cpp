@@ -294,11 +294,14 @@ std::string misfit_of(const std::string& site, const CodecSetting& setting, cons
   if (site != "data_gradient" && site != "embedding") {
     return "units \"moments\" are of gradients; use units \"values\"";
   }
-  return job.parallel.data_strategy.shares_updates()
-             ? fmt::format(
-                   "units \"moments\" need the optimizer's state on every data rank, which "
-                   "parallel.data_strategy {} shares out; use replicate, or units \"values\"",
-                   name_of(job.parallel.data_strategy))
+  if (job.parallel.data_strategy.shares_updates()) {
+    return fmt::format(
+        "units \"moments\" need the optimizer's state on every data rank, which "
+        "parallel.data_strategy {} shares out; use replicate, or units \"values\"",
+        name_of(job.parallel.data_strategy));
+  }
+  return job.parallel.sums_by_levels()
+             ? "units \"moments\" are of whole matrices, and sums between groups are of parts"
              : "";
 }
 

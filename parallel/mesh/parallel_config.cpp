@@ -199,6 +199,7 @@ ParallelConfig ParallelConfig::of_worker() const {
   worker.data = data_ranks_of_group();
   worker.group = 0;
   worker.groups_apart = false;
+  worker.codes_sums = false;  // a worker is one group
   worker.data_strategy = inside_group(data_strategy);
   return worker;
 }

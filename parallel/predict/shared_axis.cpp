@@ -247,7 +247,7 @@ class SharedAxis {
   void add_table(const ModelSlice& slice, const OpTimes& sums, const OpTimes& gathers) {
     model_.embedding_sync = std::max(model_.embedding_sync, sums.service);
     model_.embedding_exchanges = {
-        .latency = sums.latency, .plain = sums.exchanges, .sum = sums.exchanges};
+        .latency = sums.latency, .plain = sums.exchanges, .sum = sums.sum_exchanges};
     if (gathers.exchanges == 0) {
       return;
     }

@@ -190,13 +190,19 @@ void SyncExecutor::Chain::begin_next(SyncExecutor& executor) {
   ops_.pop_back();
 }
 
+void SyncExecutor::Chain::advance(SyncExecutor& executor) {
+  if (!ops_.empty()) {
+    flight_.finish(executor);
+    begin_next(executor);
+  }
+}
+
 void SyncExecutor::Chain::finish_but_last(SyncExecutor& executor) {
   for (std::size_t i = 0; i + 1 < transfers_.size(); ++i) {
     transfers_[i].wait();
   }
   while (!ops_.empty()) {
-    flight_.finish(executor);
-    begin_next(executor);
+    advance(executor);
   }
 }
 
@@ -363,7 +369,12 @@ void SyncExecutor::before_gradients(StreamView stream, ModelPart part, int layer
 
 void SyncExecutor::gradients_made(ModelPart part, int layer, bool last) {
   const Unit unit{part, layer};
-  for (const std::size_t bucket : slotted(unit, SyncOp::State::gradients)) {
+  // What was made before has been added up in the group meanwhile, and goes on between groups.
+  for (const std::size_t bucket : made_before_) {
+    reductions_[bucket].advance(*this);
+  }
+  made_before_ = slotted(unit, SyncOp::State::gradients);
+  for (const std::size_t bucket : made_before_) {
     reductions_[bucket].begin(ops_of(Begin::pass_made, bucket, unit), *this);
   }
   if (!last) {

@@ -80,6 +80,8 @@ class SyncExecutor final : public ParameterUse {
   class Chain {
    public:
     void begin(std::vector<const SyncOp*> ops, SyncExecutor& executor);
+    // Ends what is under way and begins what follows; nothing where nothing does.
+    void advance(SyncExecutor& executor);
     // Waits for all but the last, which is under way then.
     void finish_but_last(SyncExecutor& executor);
 
@@ -142,10 +144,11 @@ class SyncExecutor final : public ParameterUse {
   std::vector<std::optional<SlotUse>> weight_slots_;
   std::vector<std::optional<SlotUse>> gradient_slots_;
   std::vector<std::optional<std::size_t>> channel_gathers_;  // of buckets, by number
-  std::vector<Chain> passes_;           // of buckets: what the passes under way gather
-  std::vector<Chain> reductions_;       // and reduce
-  std::vector<bool> is_written_;        // whether a step has written a bucket's gradient share
-  std::vector<bool> input_is_written_;  // likewise of its input share
+  std::vector<Chain> passes_;               // of buckets: what the passes under way gather
+  std::vector<Chain> reductions_;           // and reduce
+  std::vector<std::size_t> made_before_{};  // buckets whose gradients a pass made last
+  std::vector<bool> is_written_;            // whether a step has written a bucket's gradient share
+  std::vector<bool> input_is_written_;      // likewise of its input share
 };
 
 }  // namespace slackline

@@ -56,6 +56,12 @@ class Generator {
         add_further_sums(SyncOp::Begin::passes_end, {});
       }
     }
+    // What is gathered waits for sums between groups, which passes are not to wait for.
+    for (SyncOp& gather : gathered_) {
+      gather.begin = SyncOp::Begin::passes_end;
+      gather.unit.reset();
+      add(gather);
+    }
     // First layers first: they are read first.
     for (std::size_t i = plan_.buckets.size(); i-- > 0;) {
       if (plan_.buckets[i].trained) {
@@ -267,7 +273,11 @@ class Generator {
       let_be_coded(bucket, sums);
     }
     for (const SyncOp& sum : sums) {
-      &sum == &sums.front() ? add(sum) : further_.push_back(sum);
+      if (sum.kind == SyncOp::Kind::all_gather) {
+        gathered_.push_back(sum);
+      } else {
+        &sum == &sums.front() ? add(sum) : further_.push_back(sum);
+      }
     }
   }
 
@@ -417,7 +427,8 @@ class Generator {
   const SyncLayout& layout_;
   BucketLevels levels_;
   SyncPlan plan_;
-  std::vector<SyncOp> further_;  // sums that follow those last added
+  std::vector<SyncOp> further_;   // sums that follow those last added
+  std::vector<SyncOp> gathered_;  // gathers of sums
 };
 
 }  // namespace

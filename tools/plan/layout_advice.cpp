@@ -130,10 +130,12 @@ LayoutAdvice advise_layouts(const PlanJob& job,
   LayoutAdvice advice{.memory_limit = device_memory_limit(links)};
   std::vector<Candidate> candidates;
   for (PlanJob& layout : all_layouts(job, job_with)) {
+    if (names_classes(layout.compress)) {
+      layout.compress = {};
+      layout.mesh.parallel.codes_sums = false;
+    }
     layout.mesh.parallel = with_decided_groups(layout, links);
-    layout.compress = names_classes(layout.compress)
-                          ? CompressConfig{}
-                          : without_lacking_sites(layout.compress, layout.mesh);
+    layout.compress = without_lacking_sites(layout.compress, layout.mesh);
     try {
       const schedule::Seconds step = likely_step(layout, costs, links);
       candidates.push_back({.job = std::move(layout), .step = step});

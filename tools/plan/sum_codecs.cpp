@@ -1,7 +1,6 @@
 #include "tools/plan/sum_codecs.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
@@ -17,7 +16,7 @@ namespace {
 
 using schedule::Site;
 
-constexpr std::array<Site, 2> kSums = {Site::data_gradient, Site::embedding};
+constexpr Site kSums = Site::data_gradient;
 
 // Codecs that may sit on sums.
 struct SumCodecs {
@@ -29,7 +28,7 @@ SumCodecs codecs_of(const PlanHistory& plans) {
   SumCodecs codecs{.are_candidates = begins_critical_path(plans)};
   for (const PlanFromStep& row : plans) {
     for (const CompressionPlan::Class& one : row.plan.classes) {
-      if (one.codec && std::ranges::find(kSums, one.members.site) != kSums.end()) {
+      if (one.codec && one.members.site == kSums) {
         codecs.settings.push_back(*one.codec);
       }
     }
@@ -38,20 +37,17 @@ SumCodecs codecs_of(const PlanHistory& plans) {
 }
 
 SumCodecs codecs_of(const CompressConfig& config, int hidden) {
-  SumCodecs codecs{.are_candidates = config.policy == CompressionPolicy::critical_path};
-  for (const Site site : kSums) {
-    const std::string name = schedule::site_name(site);
-    if (codecs.are_candidates) {
-      std::ranges::copy(candidates_at(site, config, hidden), std::back_inserter(codecs.settings));
-      continue;
-    }
-    if (const auto set = config.sites.find(name); set != config.sites.end()) {
-      codecs.settings.push_back(set->second);
-    }
-    for (const ListedClasses& listed : config.classes) {
-      if (listed.site == name && listed.codec) {
-        codecs.settings.push_back(*listed.codec);
-      }
+  if (config.policy == CompressionPolicy::critical_path) {
+    return {.settings = candidates_at(kSums, config, hidden), .are_candidates = true};
+  }
+  SumCodecs codecs;
+  const std::string name = schedule::site_name(kSums);
+  if (const auto set = config.sites.find(name); set != config.sites.end()) {
+    codecs.settings.push_back(set->second);
+  }
+  for (const ListedClasses& listed : config.classes) {
+    if (listed.site == name && listed.codec) {
+      codecs.settings.push_back(*listed.codec);
     }
   }
   return codecs;

@@ -4,8 +4,8 @@
 
 namespace slackline {
 
-// Whether codecs may come to sit on sums of gradients, a tied table's among them, under a config's
-// policy in a model of this width, and what they send grows with the ranks that send it: messages
+// Whether codecs may come to sit on sums of layers' gradients under a config's policy in a model of
+// this width, and what they send grows with the ranks that send it: messages
 // that do not add on their way, and those that go to their rows' owners. Then sums go by levels
 // (ParallelConfig::sums_by_levels). Factors of a low rank add on their way, and of parts of a
 // matrix take more together. Where critical_path may choose the one or the other, sums do.

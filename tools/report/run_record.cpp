@@ -8,6 +8,7 @@
 #include "tools/config/config_job.h"
 #include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
+#include "tools/plan/sum_codecs.h"
 #include "tools/report/trace_file.h"
 
 namespace slackline::report {
@@ -41,7 +42,14 @@ std::string costs_of(const RunRecord& run) {
 }
 
 void predict(RunRecord& run) {
-  const PlanHistory plans = read_plans(run.config, fmt::format("{}/plan.json", run.directory));
+  const std::string path = fmt::format("{}/plan.json", run.directory);
+  if (run.config.compress.policy == CompressionPolicy::replay) {  // whose file may be gone
+    CompressConfig replayed = run.config.compress;
+    replayed.plan = path;
+    run.config.parallel.codes_sums = run.config.network.collectives != CollectivesWish::direct &&
+                                     codes_sums_by_levels(replayed, run.config.model.hidden);
+  }
+  const PlanHistory plans = read_plans(run.config, path);
   const std::string costs = costs_of(run);
   try {
     run.plan = read_step_plan(plan_job(run.config), {.costs = costs}, {}, plans);

@@ -153,6 +153,17 @@ void keep(const KeptLayout& kept, bool keeps_group, const LinkSpeeds& links, Tra
   }
 }
 
+// Whether a run whose config names no group goes on with the groups of its checkpoint, for they set
+// the order of sums. Those that codecs alone ask for are not made anew, and where none are asked
+// for any more those that there were stay. One group stays one where nothing else asks for more.
+bool keeps_groups(const KeptLayout& kept, bool is_of_nodes, const TrainConfig& config) {
+  const ParallelConfig& parallel = config.parallel;
+  const bool for_codecs = parallel.codes_sums && !parallel.data_strategy.has_groups() &&
+                          !parallel.groups_apart &&
+                          config.network.collectives != CollectivesWish::hierarchical;
+  return kept.group > 0 || (is_of_nodes && for_codecs);
+}
+
 // The first rank chooses: what it knows of memory need not be what others know.
 StrategyChoice choice_of_first_rank(Communicator& world,
                                     PlanJob job,
@@ -217,10 +228,13 @@ void decide_layout(Communicator& world,
       config.parallel, config.network.collectives, fewest_ranks_of_node(world.nodes()));
   const bool is_of_nodes = !is_given && config.parallel.group != 0;
   const std::optional<KeptLayout> kept =
-      chooses || is_of_nodes ? kept_layout(config, resume) : std::nullopt;
-  if (is_of_nodes && kept && kept->group > 0 && kept->group != config.parallel.group) {
-    config.parallel.group = kept->group;
-    say(Lines{fmt::format("parallel.group: {} is kept from {}", kept->group, kept->checkpoint)});
+      is_given && !chooses ? std::nullopt : kept_layout(config, resume);
+  if (kept && !is_given && !chooses && keeps_groups(*kept, is_of_nodes, config)) {
+    const int size = kept->group > 0 ? kept->group : config.parallel.data;
+    if (size != config.parallel.data_ranks_of_group()) {
+      say(Lines{fmt::format("parallel.group: {} is kept from {}", size, kept->checkpoint)});
+    }
+    config.parallel.group = size;
   }
   if (config.parallel.groups_apart && config.parallel.num_workers() == 1) {
     throw AgreedError(

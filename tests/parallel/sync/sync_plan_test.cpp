@@ -212,8 +212,15 @@ TEST_CASE("sums that codecs sit on go through the group, between groups and back
   const Ranks ranks(job({.data = 4, .group = 2, .codes_sums = true}));
   const std::vector<std::string> list = texts(ranks.plans.front());
   REQUIRE(list.size() == 19);  // three for each bucket, one for that of norms
-  CHECK(list[0] ==
-        "reduce_scatter of gradients over 2 group ranks: bucket 0, when layer 3 is made");
+  CHECK(std::vector(list.begin(), list.begin() + 4) ==
+        std::vector<std::string>{
+            "reduce_scatter of gradients over 2 group ranks: bucket 0, when layer 3 is made",
+            "all_reduce of gradients over 2 across_groups ranks: bucket 0, when layer 2 is made",
+            "reduce_scatter of gradients over 2 group ranks: bucket 1, when layer 2 is made",
+            "all_reduce of gradients over 2 across_groups ranks: bucket 1, when layer 1 is made"});
+  // No pass waits for a sum between groups.
+  CHECK(list[13] ==
+        "all_gather of gradients over 2 group ranks: bucket 0, when the passes have ended");
   for (const SyncOp& op : ranks.plans.front().ops) {
     INFO(text_of(op));
     CHECK(op.may_be_coded == (op.group != SyncGroup::group));

@@ -110,6 +110,29 @@ TEST_CASE("a run that goes on keeps groups that it took from the nodes") {
              Catch::Contains("\"group\": 4"));
 }
 
+// Groups set the order of sums, whether codecs sit on them or not.
+TEST_CASE("a run that goes on keeps its groups, whatever it compresses now") {
+  const TrainingRun run;
+  const std::string codec =
+      R"(compress={"policy": "all", "data_gradient": {"codec": "quantize", "bits": 8}})";
+  const std::string strategy = "parallel.data_strategy=replicate";
+  train(run, "coded", {links(run, 1e8), strategy, codec});
+  train(run, "plain", {links(run, 1e8), strategy});
+  const auto rest = [&](const std::string& of, const std::vector<std::string>& settings) {
+    std::vector<std::string> all = settings;
+    all.push_back(links(run, 1e8));
+    all.push_back(strategy);
+    all.push_back("checkpoint.resume_from=" + run.checkpoint(2, of));
+    return train(run, of + "-rest", all);
+  };
+  CHECK_THAT(rest("coded", {}).error, Catch::Contains("parallel.group: 2 is kept from "));
+  CHECK_THAT(rest("plain", {codec}).error, Catch::Contains("parallel.group: 4 is kept from "));
+  std::filesystem::remove_all(run.path("coded-rest"));
+  CHECK_THAT(rest("coded", {codec}).error, !Catch::Contains("is kept from"));
+  CHECK(run.weights_sha256(run.checkpoint(4, "coded-rest")) ==
+        run.weights_sha256(run.checkpoint(4, "coded")));
+}
+
 TEST_CASE("a size of groups that is given counts, whatever strategy is kept") {
   const TrainingRun run;
   static_cast<void>(train(run, "whole", {links(run, 1e8), "parallel.group=2"}));

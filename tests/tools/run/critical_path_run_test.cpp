@@ -30,12 +30,15 @@ const std::vector<std::string> kJob = {"model.layers=4",
                                        "compress.policy=critical_path"};
 const std::vector<std::string> kRanks = {"--ranks", "4"};
 
-// Four nodes of one rank each.
-std::string links(const TrainingRun& run, double bytes_per_second) {
+// Four nodes of one rank each, or as many of more.
+std::string links(const TrainingRun& run, double bytes_per_second, int nodes = 4) {
   const std::string path = run.path("links.json");
   write_file_atomically(path,
-                        R"({"nodes": [{"count": 4, "devices": 1, "memory_bytes": 1e9}],
-          "links": [{"scope": "network", "latency_seconds": 1e-5, "bytes_per_second": )" +
+                        R"({"nodes": [{"count": )" + std::to_string(nodes) + R"(, "devices": )" +
+                            std::to_string(4 / nodes) + R"(, "memory_bytes": 1e9}],
+          "links": [{"scope": "node", "latency_seconds": 1e-6, "bytes_per_second": 1e10,
+                     "duplex": true, "shared_by": "pair", "source": "assumed"},
+                    {"scope": "network", "latency_seconds": 1e-5, "bytes_per_second": )" +
                             std::to_string(bytes_per_second) +
                             R"(, "duplex": true, "shared_by": "pair", "source": "assumed"}]})");
   return "network.links=" + path;
@@ -161,6 +164,35 @@ TEST_CASE("what passes add up is chosen for, measured, resumed and replayed like
         "replayed",
         with(job, {"compress.policy=replay", "compress.plan=" + run.path("whole/plan.json")}));
   CHECK(run.weights_sha256(run.checkpoint(12, "replayed")) == weights);
+}
+
+TEST_CASE("on nodes of several ranks the sums that are chosen for go by levels") {
+  const TrainingRun run;
+  for (const char* strategy : {"replicate", "zero2"}) {
+    INFO(strategy);
+    const std::vector<std::string> job = {links(run, 1e6, 2),
+                                          "compress.guard.max_error=null",
+                                          "parallel.pipeline=1",
+                                          "parallel.data=4",
+                                          std::string("parallel.data_strategy=") + strategy};
+    const std::string whole = std::string("whole-") + strategy;
+    train(run, whole, with(job, {"run.save_every=8"}));
+    CHECK_THAT(read_file(run.path(whole) + "/plan.txt"), Contains("across_groups"));
+    const std::vector<Json> steps = step_lines(run, whole);
+    const auto across = [](const Json& step) {
+      return step["axes"]["data"]["across_bytes"].get<double>();
+    };
+    // Nodes of two ranks send half of what is plain between them, and 8 bits or less are a quarter.
+    CHECK(across(steps.back()) < 0.2 * steps.back()["axes"]["data"]["raw_bytes"].get<double>());
+    const std::string weights = run.weights_sha256(run.checkpoint(12, whole));
+    const auto again = [&](const std::string& name, const std::vector<std::string>& settings) {
+      train(run, name + strategy, with(job, settings));
+      CHECK(run.weights_sha256(run.checkpoint(12, name + strategy)) == weights);
+    };
+    again("rest-", {"checkpoint.resume_from=" + run.checkpoint(8, whole)});
+    again("replayed-",
+          {"compress.policy=replay", "compress.plan=" + run.path(whole + "/plan.json")});
+  }
 }
 
 TEST_CASE("what candidates lose is measured on the run's own messages") {
