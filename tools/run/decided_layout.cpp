@@ -111,15 +111,7 @@ bool fits(const DataStrategy& strategy, const KeptLayout& kept, const TrainConfi
              .empty();
 }
 
-// Returns what the run had that this one goes on from, where it had as many ranks on every axis and
-// workers alike, and where it fits this config's batch: so a resumed run adds in the same order,
-// whatever links are measured today.
-std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume) {
-  const std::optional<std::string> path = checkpoint_to_go_on_from(config, resume);
-  if (!path || !path_exists(*path + "/" + std::string(kManifestName))) {
-    return std::nullopt;  // what is wrong with it is said where it is opened
-  }
-  const Checkpoint checkpoint(*path);
+std::optional<KeptLayout> layout_in(const Checkpoint& checkpoint, const TrainConfig& config) {
   const nlohmann::json layout =
       nlohmann::json::parse(checkpoint.documents().layout, nullptr, false);
   const bool has_workers = reading_document(
@@ -129,7 +121,7 @@ std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume) {
   }
   KeptLayout kept{.group = static_cast<int>(number_in(layout, "group")),
                   .micro_batch = number_in(layout, "micro"),
-                  .checkpoint = *path};
+                  .checkpoint = checkpoint.path()};
   const auto letters = layout.find("data_strategy");
   const std::optional<DataStrategy> strategy =
       letters != layout.end() && letters->is_string()
@@ -140,6 +132,21 @@ std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume) {
   }
   kept.strategy = *strategy;
   return kept;
+}
+
+// Returns what the run had that this one goes on from, where it had as many ranks on every axis and
+// workers alike, and where it fits this config's batch: so a resumed run adds in the same order,
+// whatever links are measured today.
+std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume) {
+  const std::optional<std::string> path = checkpoint_to_go_on_from(config, resume);
+  if (!path || !path_exists(*path + "/" + std::string(kManifestName))) {
+    return std::nullopt;
+  }
+  try {
+    return layout_in(Checkpoint(*path), config);
+  } catch (const FileError&) {
+    return std::nullopt;  // what is wrong with it is said where it is opened
+  }
 }
 
 // Takes what a checkpoint says that its run had.
