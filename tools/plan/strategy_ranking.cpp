@@ -132,7 +132,7 @@ StrategyRanking rank_strategies(const PlanJob& job,
   if (ranking.memory_limit == 0) {
     ranking.memory_limit = measured_limit;
   }
-  ConfigError obstacle = no_strategy_fits();
+  std::string obstacle = no_strategy_fits().what();
   for (const DataStrategy& strategy : all_data_strategies()) {
     PlanJob candidate = job;
     candidate.mesh.parallel.data_strategy = strategy;
@@ -156,7 +156,7 @@ StrategyRanking rank_strategies(const PlanJob& job,
         }
       } catch (const ConfigError& error) {
         // A listed or replayed plan may be of other transfers.
-        obstacle = ConfigError(std::string("parallel.data_strategy: ") + error.what());
+        obstacle = std::string("parallel.data_strategy: ") + error.what();
       }
     }
     if (best) {
@@ -164,7 +164,7 @@ StrategyRanking rank_strategies(const PlanJob& job,
     }
   }
   if (ranking.rows.empty()) {
-    throw obstacle;
+    throw ConfigError(obstacle);
   }
   std::ranges::stable_sort(ranking.rows, {}, order_of);
   return ranking;

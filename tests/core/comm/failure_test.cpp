@@ -133,7 +133,8 @@ TEST_CASE(
   const std::string early =
       failure_of(world[0]->all_reduce(a, {.what = "a round", .patience_seconds = 60.0}));
   late.join();
-  CHECK(early == "");
+  INFO(early);
+  CHECK(early.empty());
   CHECK(a.values()[0] == 2.0);
   CHECK_THAT(failure_of(world[0]->all_reduce(a, {.patience_seconds = 0.1})),
              Contains("no answer within 0.1") && Contains("of a round"));
