@@ -369,7 +369,7 @@ void SyncExecutor::before_gradients(StreamView stream, ModelPart part, int layer
 
 void SyncExecutor::gradients_made(ModelPart part, int layer, bool last) {
   const Unit unit{part, layer};
-  // What was made before has been added up in the group meanwhile, and goes on between groups.
+  // The gradients before these have been added up in the group meanwhile, and go on between groups.
   for (const std::size_t bucket : made_before_) {
     reductions_[bucket].advance(*this);
   }

@@ -34,7 +34,7 @@ SyncGroup BucketLevels::all_ranks(const GradientBucket& bucket) const {
   return is_joined(bucket) ? SyncGroup::table : SyncGroup::data;
 }
 
-// What no codec sits on would take exchanges more for nothing.
+// Vectors stay out: no codec sits on them, and they would take exchanges more for nothing.
 bool BucketLevels::goes_by_levels(const GradientBucket& bucket) const {
   return layout_->strategy.has_groups() ||
          (layout_->by_levels && !is_joined(bucket) && !is_vectors(bucket.kind));

@@ -38,10 +38,10 @@ class BucketLevels {
                                              Extent from,
                                              Extent to) const;
 
-  // What falls to this rank of a range that a group shares out.
+  // Returns this rank's slice of a range that a group shares out.
   [[nodiscard]] Slice own_slice(Slice range, SyncGroup group) const;
 
-  // What is cut over ranks at once.
+  // Returns the parts of it that are each cut over ranks at once.
   [[nodiscard]] BucketShare segments(const GradientBucket& bucket) const;
 
   // Which of the segments this rank updates.

@@ -56,7 +56,7 @@ class Generator {
         add_further_sums(SyncOp::Begin::passes_end, {});
       }
     }
-    // What is gathered waits for sums between groups, which passes are not to wait for.
+    // Gathers of sums wait for those between groups, and passes are not to wait for them.
     for (SyncOp& gather : gathered_) {
       gather.begin = SyncOp::Begin::passes_end;
       gather.unit.reset();
@@ -281,7 +281,7 @@ class Generator {
     }
   }
 
-  // What ranks add up that need the same of it afterwards. By levels each of a group adds its part
+  // Adds up a bucket for ranks that all need the sum. By levels each rank of a group adds its part
   // up with the other groups, and gathers the others' parts.
   void add_whole_sum(const GradientBucket& bucket,
                      const DataStrategy& strategy,
