@@ -12,8 +12,16 @@ const char* name_of(CodecKind kind) {
 
 std::string short_text(const CodecSetting& setting) {
   const CodecTraits& traits = traits_of(setting.kind);
-  return traits.strength == nullptr ? traits.name
-                                    : fmt::format("{} {}", traits.name, traits.strength(setting));
+  return fmt::format("{}{}{}",
+                     traits.name,
+                     traits.strength == nullptr ? "" : fmt::format(" {}", traits.strength(setting)),
+                     setting.sum == SumWay::two_shot ? " two_shot" : "");
+}
+
+CodecSetting setting_of_calls(const CodecSetting& setting) {
+  CodecSetting calls = setting;
+  calls.sum = SumWay::gather;
+  return calls;
 }
 
 }  // namespace slackline

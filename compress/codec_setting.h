@@ -28,6 +28,14 @@ enum class Rounding { nearest, stochastic };
 //   moments  of a gradient: the root of its second moment, by which AdamW divides it
 enum class Units { values, moments };
 
+// How messages that do not add, brought by all ranks of a group, become a sum that each of them
+// has.
+//   gather    each gets all messages, and adds them up
+//   two_shot  each gets its rows of all messages, adds them up, and sends their sum, coded once
+//   more,
+//             to all: 2 (g - 1) / g messages of g ranks in place of g - 1
+enum class SumWay { gather, two_shot };
+
 // How one site's transfers are compressed. Fields of other kinds than `kind` mean nothing.
 struct CodecSetting {
   CodecKind kind = CodecKind::low_rank;
@@ -47,13 +55,18 @@ struct CodecSetting {
   Units units = Units::values;
   Rounding rounding = Rounding::nearest;
 
+  SumWay sum = SumWay::gather;  // sums of gradients, of messages that do not add: quantize
+
   friend bool operator==(const CodecSetting&, const CodecSetting&) = default;
 };
 
 // The names of the config's "codec".
 [[nodiscard]] const char* name_of(CodecKind kind);
 
-// A word for people: "low_rank 16", "top_k 0.01", "quantize 4".
+// A word for people: "low_rank 16", "top_k 0.01", "quantize 4", "quantize 4 two_shot".
 [[nodiscard]] std::string short_text(const CodecSetting& setting);
+
+// The same codec, by whichever way its messages become a sum: what one call of it does and takes.
+[[nodiscard]] CodecSetting setting_of_calls(const CodecSetting& setting);
 
 }  // namespace slackline

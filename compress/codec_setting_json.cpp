@@ -16,6 +16,7 @@ constexpr std::array<std::string_view, 3> kErrorFeedback = {"none", "immediate",
 constexpr std::array<std::string_view, 5> kReservedCodecs = {
     "autoencoder", "bottleneck", "maxout", "block_quantize", "hadamard_quantize"};
 constexpr std::array<std::string_view, 2> kReservedFeedback = {"ef21", "aq_sgd"};
+constexpr std::array<std::string_view, 2> kSumWays = {"gather", "two_shot"};
 constexpr CodecSetting kDefaults;
 
 std::array<std::string_view, kNumCodecs> codec_names() {
@@ -26,15 +27,25 @@ std::array<std::string_view, kNumCodecs> codec_names() {
   return names;
 }
 
+SumWay read_sum_way(JsonReader& section, const CodecSetting& setting) {
+  const SumWay way = read_choice(section, "sum", kSumWays, kDefaults.sum);
+  if (way == SumWay::two_shot && !is_summed_in_two_shots(setting)) {
+    section.fail("sum",
+                 fmt::format("must be \"gather\" with codec \"{}\"{}: ranks code sums of rows of "
+                             "their own anew, which quantize can in units of values",
+                             name_of(setting.kind),
+                             needs_moments(setting) ? " in units of moments" : ""));
+  }
+  return way;
+}
+
 }  // namespace
 
 CodecSetting read_codec_setting(JsonReader& section, const CodecSetting& defaults) {
   CodecSetting setting;
   section.refuse_reserved("codec", kReservedCodecs);
   section.refuse_reserved("error_feedback", kReservedFeedback);
-  for (const char* key : {"from_layer", "sum"}) {
-    section.refuse_reserved(key);
-  }
+  section.refuse_reserved("from_layer");
   setting.kind = static_cast<CodecKind>(section.choice("codec", codec_names()));
   const CodecTraits& traits = traits_of(setting.kind);
   if (traits.read != nullptr) {
@@ -43,18 +54,20 @@ CodecSetting read_codec_setting(JsonReader& section, const CodecSetting& default
   setting.error_feedback =
       read_choice(section, "error_feedback", kErrorFeedback, defaults.error_feedback);
   setting.always = section.boolean("always", defaults.always);
+  setting.sum = read_sum_way(section, setting);
   return setting;
 }
 
 std::string codec_setting_json(const CodecSetting& setting) {
   const CodecTraits& traits = traits_of(setting.kind);
   return fmt::format(
-      R"({{"codec": "{}"{}{}{}}})",
+      R"({{"codec": "{}"{}{}{}{}}})",
       traits.name,
       traits.keys == nullptr ? "" : traits.keys(setting),
       unless_default(
           "error_feedback", kErrorFeedback, setting.error_feedback, kDefaults.error_feedback),
-      setting.always ? R"(, "always": true)" : "");
+      setting.always ? R"(, "always": true)" : "",
+      unless_default("sum", kSumWays, setting.sum, kDefaults.sum));
 }
 
 std::string codec_setting_json(const std::optional<CodecSetting>& setting) {

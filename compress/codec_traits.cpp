@@ -21,4 +21,9 @@ bool needs_moments(const CodecSetting& setting) {
   return traits.needs_moments != nullptr && traits.needs_moments(setting);
 }
 
+bool is_summed_in_two_shots(const CodecSetting& setting) {
+  const CodecTraits& traits = traits_of(setting.kind);
+  return traits.cuts_by_rows && traits.sum_rounds == nullptr && !needs_moments(setting);
+}
+
 }  // namespace slackline

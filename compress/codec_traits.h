@@ -77,4 +77,8 @@ struct CodecTraits {
 
 [[nodiscard]] bool needs_moments(const CodecSetting& setting);
 
+// Whether sums of its messages can be made as SumWay::two_shot has it: a part of the rows is a
+// message of its own, which is decoded and coded like the whole.
+[[nodiscard]] bool is_summed_in_two_shots(const CodecSetting& setting);
+
 }  // namespace slackline

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "compress/codec_setting_json.h"
 #include "compress/codec_traits.h"
 
@@ -27,14 +29,26 @@ constexpr std::array<std::string_view, 5> kPhases = {
     "warmup", "steady", "cooldown", "step", "tail"};
 constexpr std::int64_t kMaxStages = 1 << 16;
 
+// Sums of gradients are made in different ways; what goes to one receiver is not.
+void require_fit_for_site(const JsonReader& section,
+                          std::string_view site,
+                          const CodecSetting& setting) {
+  if (setting.sum != SumWay::gather && site != "data_gradient" && site != "embedding") {
+    section.fail("sum", fmt::format("is of sums of gradients: leave it out of \"{}\"", site));
+  }
+}
+
 void read_site(const std::string& site, JsonReader section, CompressConfig& config) {
   std::vector<CodecSetting> candidates;
   for (JsonReader& candidate : section.sections("candidates")) {
     candidates.push_back(read_codec_setting(candidate));
+    require_fit_for_site(candidate, site, candidates.back());
     candidate.finish();
   }
   if (candidates.empty() || section.has("codec")) {
-    config.sites.emplace(site, read_codec_setting(section));
+    const CodecSetting setting = read_codec_setting(section);
+    require_fit_for_site(section, site, setting);
+    config.sites.emplace(site, setting);
   }
   if (!candidates.empty()) {
     config.candidates.emplace(site, std::move(candidates));
@@ -54,6 +68,7 @@ ListedClasses read_listed(JsonReader& section) {
     JsonReader codec = section.section("codec");
     listed.codec =
         listed.site == kGatherSite ? read_gather_setting(codec) : read_codec_setting(codec);
+    require_fit_for_site(codec, listed.site, *listed.codec);
     codec.finish();
   }
   section.finish();
@@ -181,6 +196,7 @@ CodecSetting read_gather_setting(JsonReader& section) {
     section.fail("error_feedback",
                  "must be \"none\": weights are sent anew each time, and nothing is owed");
   }
+  require_fit_for_site(section, kGatherSite, setting);
   require_fit_for_shares(section, setting);
   return setting;
 }
@@ -188,6 +204,7 @@ CodecSetting read_gather_setting(JsonReader& section) {
 CodecSetting read_round_setting(JsonReader& section) {
   const CodecSetting setting = read_codec_setting(
       section, {.error_feedback = ErrorFeedback::immediate, .scale = ScaleOf::group});
+  require_fit_for_site(section, kRoundSite, setting);
   require_fit_for_shares(section, setting);
   return setting;
 }

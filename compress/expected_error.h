@@ -16,6 +16,12 @@ namespace slackline {
 //   quantize   measured on normal values with scales of 256 of them: 0.0069 (8 bits), 0.11 (4),
 //              0.225 (3), 0.45 (2); with scales of rows and columns 0.0089, 0.104, 0.193, 0.345
 //   cast       likewise: 0.0017
+//
+// times growth_of_error().
 [[nodiscard]] double expected_error(const CodecSetting& setting, const MatrixShape& shape);
+
+// Returns what a sum loses for each share that one message loses, at most. In two shots it is coded
+// once more, with errors that know nothing of the first ones: sqrt(2).
+[[nodiscard]] double growth_of_error(const CodecSetting& setting);
 
 }  // namespace slackline

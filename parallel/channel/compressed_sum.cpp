@@ -46,15 +46,24 @@ std::unique_ptr<Codec> codec_for(const CodedSum& sum,
 
 std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, const ChannelCodecs& maker) {
   const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
-  const std::vector<CodecPart> own =
-      parts_of_rows(parts, sum.owners[static_cast<std::size_t>(sum.rank)]);
-  return std::make_unique<SumSlices>(
-      SumSlices::Options{.setting = sum.setting,
-                         .parts = parts,
-                         .owners = sum.owners,
-                         .rank = sum.rank,
-                         .device = device_of(sum)},
-      adds(sum.setting.kind) || own.empty() ? nullptr : codec_for(sum, own, maker));
+  SumSlices::Codecs codecs(sum.owners.size());
+  for (std::size_t rank = 0; rank < codecs.size() && !adds(sum.setting.kind); ++rank) {
+    std::vector<CodecPart> rows = parts_of_rows(parts, sum.owners[rank]);
+    const bool is_decoded = sum.two_shot || static_cast<int>(rank) == sum.rank;
+    if (rows.empty() || !is_decoded) {
+      continue;
+    }
+    for (CodecPart& part : rows) {
+      part.name += "/sum";  // its random numbers are not those of this rank's message
+    }
+    codecs[rank] = codec_for(sum, rows, maker);
+  }
+  return std::make_unique<SumSlices>(SumSlices::Options{.setting = sum.setting,
+                                                        .parts = parts,
+                                                        .owners = sum.owners,
+                                                        .rank = sum.rank,
+                                                        .device = device_of(sum)},
+                                     std::move(codecs));
 }
 
 }  // namespace
@@ -83,6 +92,9 @@ void CompressedSum::begin(const CodecStream& at, Communicator& group, const Mess
   if (slices_ != nullptr) {
     codec_->sums() > 0 ? begin_slices_of_sum(at, group, own)
                        : begin_slices_of_frames(at, group, own);
+    if (plan_.two_shot) {
+      begin_second_shot(at, group, own);
+    }
     return;
   }
   codec_->sums() > 0 ? begin_sums(at, group, own) : begin_frames(at, group, own);
@@ -90,7 +102,7 @@ void CompressedSum::begin(const CodecStream& at, Communicator& group, const Mess
 
 void CompressedSum::begin_sample() {
   sample_ = std::make_unique<GradientSample>(gradients_);
-  if (slices_ != nullptr) {
+  if (slices_ != nullptr && !plan_.two_shot) {
     sample_->take_sent_of(rows_counted_by(plan_.owners, plan_.rank));
   }
 }
@@ -212,14 +224,40 @@ void CompressedSum::begin_slices_of_frames(const CodecStream& at,
       slices_->add_up(stream, gradients_);
       stream.synchronize();
     }
-    take_sent_sample(stream);
+    if (!plan_.two_shot) {
+      take_sent_sample(stream);
+    }
   };
   transfers_.push_back(
       group.all_to_all(slices_->sent(), slices_->received(), note_of(plan_), work));
 }
 
+// What this rank's own message left out of its rows goes with their sum at once.
+void CompressedSum::begin_second_shot(const CodecStream& at,
+                                      Communicator& group,
+                                      const MessageKey& key) {
+  TransferWork work{.worker = at.worker, .follows = &transfers_.back()};
+  work.before = [this, stream = at.stream, key] {
+    slices_->encode_sums(stream, gradients_, residuals_.of(0), key);
+    stream.synchronize();
+  };
+  work.beside = [this, stream = at.stream] {
+    slices_->settle_sums(stream, residuals_.of(0));
+    stream.synchronize();
+  };
+  work.after = [this, stream = at.stream] {
+    {
+      const TimedCall timed(decode_times_);
+      slices_->decode_sums(stream, gradients_);
+      stream.synchronize();
+    }
+    take_sent_sample(stream);
+  };
+  transfers_.push_back(group.all_gather(slices_->sums(), note_of(plan_), work));
+}
+
 CodecTimes CompressedSum::take_times() {
-  return {.setting = plan_.setting,
+  return {.setting = setting_of_calls(plan_.setting),
           .shape = message_shape(plan_),
           .sent_bytes = message_bytes(plan_),
           .encode = std::exchange(encode_times_, {}),

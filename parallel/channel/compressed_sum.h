@@ -21,8 +21,9 @@ namespace slackline {
 
 // Matrices of a gradient bucket that one codec compresses, and their sum over a group of ranks.
 // Codecs whose messages add are summed on the way, round by round; frames of the others are
-// gathered, decoded and added in rank order. Each rank then has the same sums in its gradients;
-// with `owners` it has those of its own rows alone, and the rest is undefined. Owns codec,
+// gathered, decoded and added in rank order, or in two shots (SumWay). Each rank then has the same
+// sums in its gradients; with `owners` that keep theirs it has its own rows alone, and the rest is
+// undefined. Owns codec,
 // residuals and messages, which the codecs' stream uses between begin() and finish(). All ranks of
 // the group call alike, from one thread.
 class CompressedSum {
@@ -70,6 +71,7 @@ class CompressedSum {
   void begin_frames(const CodecStream& at, Communicator& group, const MessageKey& key);
   void begin_slices_of_sum(const CodecStream& at, Communicator& group, const MessageKey& key);
   void begin_slices_of_frames(const CodecStream& at, Communicator& group, const MessageKey& key);
+  void begin_second_shot(const CodecStream& at, Communicator& group, const MessageKey& key);
   void encode(StreamView stream, const MessageKey& key, const Tensor& frame);
   void settle(StreamView stream, const Tensor& frame);
   void add_frames(StreamView stream);

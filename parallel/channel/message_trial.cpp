@@ -6,6 +6,7 @@
 #include <span>
 
 #include "compress/codec_traits.h"
+#include "compress/expected_error.h"
 #include "compress/message_sums.h"
 
 namespace slackline {
@@ -19,7 +20,7 @@ using Candidates = std::map<Site, std::vector<CodecSetting>>;
 constexpr std::uint64_t kSeed = 1;
 constexpr int kWarmRuns = 3;  // of low_rank, whose factors turn towards a message
 
-// What every rank measures, in the same order: a codec on what is kept of a site and stage.
+// What every rank measures, in the same order: a codec's calls on what is kept of a site and stage.
 struct Trial {
   Site site{};
   int stage = 0;
@@ -37,7 +38,8 @@ std::vector<Trial> trials_of(const Candidates& candidates,
       continue;
     }
     for (const CodecSetting& setting : settings->second) {
-      const Trial trial{.site = members.site, .stage = members.stage, .setting = setting};
+      const Trial trial{
+          .site = members.site, .stage = members.stage, .setting = setting_of_calls(setting)};
       if (std::find(trials.begin(), trials.end(), trial) == trials.end()) {
         trials.push_back(trial);
       }
@@ -108,11 +110,17 @@ std::vector<CodecError> try_candidates(const KeptMessages& messages,
   }
   std::vector<CodecError> errors;
   for (const TransferClass& members : classes) {
-    for (std::size_t i = 0; i < trials.size(); ++i) {
-      const Trial& trial = trials[i];
-      const double error = std::sqrt(sums[2 * i] / sums[2 * i + 1]);
-      if (trial.site == members.site && trial.stage == members.stage && std::isfinite(error)) {
-        errors.push_back({.members = members, .codec = trial.setting, .relative_error = error});
+    const auto settings = candidates.find(members.site);
+    if (settings == candidates.end()) {
+      continue;
+    }
+    for (const CodecSetting& setting : settings->second) {
+      const Trial trial{
+          .site = members.site, .stage = members.stage, .setting = setting_of_calls(setting)};
+      const auto i = static_cast<std::size_t>(std::ranges::find(trials, trial) - trials.begin());
+      const double error = growth_of_error(setting) * std::sqrt(sums[2 * i] / sums[2 * i + 1]);
+      if (std::isfinite(error)) {
+        errors.push_back({.members = members, .codec = setting, .relative_error = error});
       }
     }
   }

@@ -34,8 +34,8 @@ Tensor row(const Buffer& buffer, DType dtype) {
 
 }  // namespace
 
-SumSlices::SumSlices(const Options& options, std::unique_ptr<Codec> own_codec)
-    : options_(options), own_codec_(std::move(own_codec)) {
+SumSlices::SumSlices(const Options& options, Codecs codecs)
+    : options_(options), codecs_(std::move(codecs)) {
   const auto ranks = options.owners.size();
   const Backing backing = backing_of(options.device);
   if (adds(options.setting.kind)) {
@@ -110,22 +110,70 @@ void SumSlices::cut(StreamView stream) const {
   }
 }
 
+Codec::Matrices SumSlices::rows_of(int rank, const Codec::Matrices& matrices) const {
+  Codec::Matrices rows;
+  for (const MatrixRows& of_matrix : rows_of(rank)) {
+    const MatrixShape& shape = options_.parts[of_matrix.matrix].shape;
+    rows.push_back(matrices[of_matrix.matrix]
+                       .reshaped({shape.rows, shape.columns})
+                       .rows(of_matrix.first, of_matrix.last));
+  }
+  return rows;
+}
+
+Tensor SumSlices::slice_of_frames(const Tensor& all, int rank) const {
+  const auto bytes = static_cast<std::int64_t>(slice_);
+  return all.rows(rank * bytes, (rank + 1) * bytes);
+}
+
 void SumSlices::add_up(StreamView stream, const Codec::Matrices& matrices) const {
-  if (own_codec_ == nullptr) {
+  const Codec* codec = codec_of(options_.rank);
+  if (codec == nullptr) {
     return;
   }
-  Codec::Matrices own;
-  for (const MatrixRows& rows : rows_of(options_.rank)) {
-    const MatrixShape& shape = options_.parts[rows.matrix].shape;
-    own.push_back(
-        matrices[rows.matrix].reshaped({shape.rows, shape.columns}).rows(rows.first, rows.last));
-  }
-  const auto bytes = static_cast<std::int64_t>(own_codec_->frame_bytes());
+  const Codec::Matrices own = rows_of(options_.rank, matrices);
+  const auto bytes = static_cast<std::int64_t>(codec->frame_bytes());
   for (int rank = 0; rank < ranks(); ++rank) {
-    const std::int64_t first = rank * static_cast<std::int64_t>(slice_);
     // Its own slice goes nowhere.
     const Tensor all = rank == options_.rank ? sent() : received();
-    own_codec_->decode(stream, all.rows(first, first + bytes), own, rank > 0);
+    codec->decode(stream, slice_of_frames(all, rank).rows(0, bytes), own, rank > 0);
+  }
+}
+
+void SumSlices::encode_sums(StreamView stream,
+                            const Codec::Matrices& matrices,
+                            const Codec::Matrices& residual,
+                            const MessageKey& key) const {
+  const Tensor slice = slice_of_frames(sums(), options_.rank);
+  Codec* codec = codec_of(options_.rank);
+  const std::int64_t bytes = codec == nullptr ? 0 : static_cast<std::int64_t>(codec->frame_bytes());
+  if (codec != nullptr) {
+    codec->encode(stream,
+                  rows_of(options_.rank, matrices),
+                  residual.empty() ? residual : rows_of(options_.rank, residual),
+                  key,
+                  slice.rows(0, bytes));
+  }
+  fill_rest(stream, slice, bytes);
+}
+
+void SumSlices::settle_sums(StreamView stream, const Codec::Matrices& residual) const {
+  Codec* codec = codec_of(options_.rank);
+  if (codec != nullptr && !residual.empty()) {
+    const auto bytes = static_cast<std::int64_t>(codec->frame_bytes());
+    codec->settle(stream,
+                  slice_of_frames(sums(), options_.rank).rows(0, bytes),
+                  rows_of(options_.rank, residual));
+  }
+}
+
+void SumSlices::decode_sums(StreamView stream, const Codec::Matrices& matrices) const {
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (const Codec* codec = codec_of(rank)) {
+      const auto bytes = static_cast<std::int64_t>(codec->frame_bytes());
+      codec->decode(
+          stream, slice_of_frames(sums(), rank).rows(0, bytes), rows_of(rank, matrices), false);
+    }
   }
 }
 

@@ -50,6 +50,36 @@ std::map<Site, std::vector<CodecSetting>> default_candidates(int hidden) {
           {Site::embedding, default_sums(hidden, ScaleOf::token)}};
 }
 
+// How many ranks bring messages to a sum of gradients that each of them needs; 1: none needs but
+// its own part.
+int ranks_that_need_all(const ParallelConfig& parallel, Site site) {
+  if (site != Site::data_gradient && site != Site::embedding) {
+    return 1;
+  }
+  if (parallel.data_strategy.optimizer == Extent::global) {
+    return 1;
+  }
+  if (parallel.has_steps()) {
+    return parallel.num_groups();
+  }
+  const bool on_two_stages = site == Site::embedding && parallel.pipeline > 1;
+  return on_two_stages ? 2 * parallel.data : parallel.data;
+}
+
+// Adds to each setting whose messages can be summed in two shots, which are fewer bytes from three
+// ranks on, the one that is.
+std::vector<CodecSetting> with_two_shots(const std::vector<CodecSetting>& settings) {
+  std::vector<CodecSetting> all;
+  for (const CodecSetting& setting : settings) {
+    all.push_back(setting);
+    if (is_summed_in_two_shots(setting)) {
+      all.push_back(setting);
+      all.back().sum = SumWay::two_shot;
+    }
+  }
+  return all;
+}
+
 // Whether a config says what any site but gathers may be compressed by; then it says so of all.
 bool names_sums_or_messages(const CompressConfig& config) {
   const std::string gathers = schedule::site_name(Site::parameter_gather);
@@ -70,6 +100,9 @@ std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& co
     if (in_passes && !names_sums_or_messages(config)) {
       std::erase_if(of_site,
                     [](const CodecSetting& setting) { return !traits_of(setting.kind).rounds; });
+    }
+    if (!names_sums_or_messages(config) && ranks_that_need_all(job.parallel, members.site) > 2) {
+      of_site = with_two_shots(of_site);
     }
     if (!of_site.empty()) {
       candidates[members.site] = std::move(of_site);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "compress/codec_bytes.h"
 
@@ -51,10 +52,22 @@ const CodecSetting* setting_of(const Parameter& parameter,
                                                                                        : nullptr;
 }
 
+// Who adds up which rows in two shots hangs on all matrices of a sum, and so do scales that rows
+// share. What all tensor ranks have must not hang on shards, which may differ by a row.
+bool can_join(const Parameter& parameter, const CodedSum& sum, const RankPlan& rank) {
+  const auto in_common = [](const Parameter& one) { return one.spec.cut == TensorCut::none; };
+  return sum.setting.sum == SumWay::gather || rank.sync.tensor_size == 1 ||
+         in_common(parameter) == in_common(*sum.matrices.front());
+}
+
 std::vector<CollectiveCall> calls_of(const CodedSum& sum) {
   const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
   if (!sum.owners.empty()) {
     const std::size_t bytes = message_bytes(sum);
+    if (sum.two_shot) {
+      return {{.kind = TransferRecord::Kind::all_to_all, .elements = bytes, .element_size = 1},
+              {.kind = TransferRecord::Kind::all_gather, .elements = bytes, .element_size = 1}};
+    }
     if (!adds(sum.setting.kind)) {
       return {{.kind = TransferRecord::Kind::all_to_all, .elements = bytes, .element_size = 1}};
     }
@@ -86,6 +99,17 @@ std::size_t sent_by_all(const CodedSum& sum) {
     }
   }
   return bytes;
+}
+
+// Gives the rows of a sum owners, and takes them back where that makes no fewer bytes.
+void share_out(CodedSum& sum, OwnedRows owners, bool two_shot) {
+  const std::size_t whole = sent_by_all(sum);
+  sum.owners = std::move(owners);
+  sum.two_shot = two_shot;
+  if (sent_by_all(sum) >= whole) {
+    sum.owners.clear();
+    sum.two_shot = false;
+  }
 }
 
 }  // namespace
@@ -148,8 +172,8 @@ CodedBucket coded_bucket(const SyncOp& op,
       coded.plain.push_back(parameter);
       continue;
     }
-    auto sum = std::find_if(coded.sums.begin(), coded.sums.end(), [&](const auto& made) {
-      return made.setting == *setting;
+    auto sum = std::find_if(coded.sums.begin(), coded.sums.end(), [&](const CodedSum& made) {
+      return made.setting == *setting && can_join(*parameter, made, rank);
     });
     if (sum == coded.sums.end()) {
       coded.sums.push_back(
@@ -165,11 +189,10 @@ CodedBucket coded_bucket(const SyncOp& op,
   }
   for (CodedSum& sum : coded.sums) {
     if (op.kind == SyncOp::Kind::reduce_scatter && cuts_by_rows(sum.setting.kind)) {
-      const std::size_t whole = sent_by_all(sum);
-      sum.owners = owned_rows(bucket, sum.matrices, op.ranks);
-      if (sent_by_all(sum) >= whole) {
-        sum.owners.clear();
-      }
+      share_out(sum, owned_rows(bucket, sum.matrices, op.ranks), false);
+    }
+    if (sum.owners.empty() && sum.setting.sum == SumWay::two_shot) {
+      share_out(sum, even_rows(matrix_parts(sum.matrices), op.ranks), true);
     }
   }
   return coded;

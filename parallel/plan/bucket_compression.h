@@ -27,7 +27,9 @@ struct CodedSum {
   Of of = Of::gradients;
   std::uint64_t seed = 0;
   SumOrder order{};    // of messages that add
-  OwnedRows owners{};  // empty: every rank gets the whole sum
+  OwnedRows owners{};  // who adds up which rows; empty: every rank all of them
+  // Owners send their rows of the sum to all, coded anew; else each keeps them to itself.
+  bool two_shot = false;
 
   friend bool operator==(const CodedSum&, const CodedSum&) = default;
 };
@@ -47,7 +49,8 @@ struct CodedBucket {
 // their stage's class, the rest plain. Without sums where nothing is. Views are taken from the
 // bucket's parameters. Where updates are shared out a rank gets its own rows alone of sums that can
 // be cut by rows, unless the rows of one codec are shared out so unevenly that slices, all as long
-// as the longest, would be more bytes.
+// as the longest, would be more bytes. Where all ranks need a sum and its setting says so, it is
+// made in two shots, unless that would be no fewer bytes, as of two ranks.
 [[nodiscard]] CodedBucket coded_bucket(const SyncOp& op,
                                        const GradientBucket& bucket,
                                        const RankPlan& rank,
@@ -60,7 +63,8 @@ struct CodedBucket {
 // The same of a message of these matrices.
 [[nodiscard]] std::vector<std::int64_t> message_shape(const std::vector<CodecPart>& parts);
 
-// What a rank brings to a sum, in bytes; with owners what all slices of it have.
+// What a rank brings to a sum, in bytes; with owners what all slices of it have. In two shots the
+// sum, coded anew, has as many.
 [[nodiscard]] std::size_t message_bytes(const CodedSum& sum);
 
 // The matrices as a codec knows them.

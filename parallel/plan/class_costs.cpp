@@ -16,7 +16,7 @@ std::optional<CodecSeconds> added_up(const std::vector<CodedMessage>& messages,
     if (!cost) {
       return std::nullopt;
     }
-    sum.encode += cost->encode;
+    sum.encode += message.encoded * cost->encode;
     sum.decode += static_cast<double>(message.frames) * cost->decode;
   }
   return sum;
@@ -26,7 +26,7 @@ std::optional<CodecSeconds> added_up(const std::vector<CodedMessage>& messages,
 // each go to their owner.
 schedule::Rounds rounds_of(const CodedMessage& message) {
   if (!adds(message.codec.kind) || message.is_cut) {
-    return {.gathers = 1};
+    return {.gathers = message.exchanges};
   }
   const CodecPart any{.name = "", .shape = {.rows = 1, .columns = 1}};
   return {.sums = static_cast<int>(sum_rounds(message.codec, {any}).size())};

@@ -9,13 +9,17 @@
 
 namespace slackline {
 
-// Rows of a sum's matrices, by the rank of a group that updates elements of them where updates are
-// shared out. A row that two ranks' slices of the bucket cut stands with both.
+// Rows of a sum's matrices, by the rank of a group that adds them up.
 using OwnedRows = std::vector<std::vector<MatrixRows>>;
 
+// Where updates are shared out: by whoever updates elements of them. A row that two ranks' slices
+// of the bucket cut stands with both.
 [[nodiscard]] OwnedRows owned_rows(const GradientBucket& bucket,
                                    const std::vector<const Parameter*>& matrices,
                                    int ranks);
+
+// As many elements for each rank, but for a row; each row once.
+[[nodiscard]] OwnedRows even_rows(const std::vector<CodecPart>& parts, int ranks);
 
 // Returns the rows of a rank that no rank before it has: each row of the sum once over all ranks.
 [[nodiscard]] std::vector<MatrixRows> rows_counted_by(const OwnedRows& owners, int rank);

@@ -199,11 +199,17 @@ std::vector<CodedMessage> messages_of(const CodedBucket& coded) {
   std::vector<CodedMessage> messages;
   for (const CodedSum& sum : coded.sums) {
     const bool is_cut = !sum.owners.empty();
-    messages.push_back({.codec = sum.setting,
-                        .shape = message_shape(sum),
-                        .is_added = true,
-                        .is_cut = is_cut,
-                        .frames = adds(sum.setting.kind) || is_cut ? 1 : sum.ranks});
+    CodedMessage& message = messages.emplace_back();
+    message.codec = setting_of_calls(sum.setting);
+    message.shape = message_shape(sum);
+    message.is_added = true;
+    message.is_cut = is_cut;
+    message.frames = adds(sum.setting.kind) || is_cut ? 1 : sum.ranks;
+    if (sum.two_shot) {  // its rows of the sum are coded anew, and all of them decoded
+      message.encoded += 1.0 / sum.ranks;
+      message.frames += 1;
+      message.exchanges += 1;
+    }
   }
   return messages;
 }

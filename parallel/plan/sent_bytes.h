@@ -21,6 +21,8 @@ struct CodedMessage {
   bool is_added = false;              // by ranks; a boundary's is not
   bool is_cut = false;                // each rank gets its own rows of the sum alone
   int frames = 1;                     // that a rank decodes, or as many rows as they have
+  double encoded = 1.0;               // likewise, that it encodes
+  int exchanges = 1;                  // one after the other, of messages that do not add
 
   friend bool operator==(const CodedMessage&, const CodedMessage&) = default;
 };

@@ -43,7 +43,7 @@ std::optional<CodecCost> StepCosts::of_codec(const CodecSetting& setting,
   for (const CodecCost& cost : codecs) {
     const double factor = elements / num_elements(cost.shape);
     const auto distance = [](double of) { return std::abs(std::log(of)); };
-    if (cost.codec == setting &&
+    if (cost.codec == setting_of_calls(setting) &&
         (nearest == nullptr || cost.shape == shape ||
          (nearest->shape != shape && distance(factor) < distance(nearest_factor)))) {
       nearest = &cost;

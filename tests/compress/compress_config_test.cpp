@@ -336,12 +336,47 @@ TEST_CASE("sites are checked under every policy, and unknown or reserved ones re
                               R"("pipeline_forward": {"codec": "autoencoder", "size": 8})",
                               R"("pipeline_forward": {"codec": "cast", "error_feedback": "ef21"})",
                               R"("pipeline_forward": {"codec": "cast", "from_layer": 2})",
-                              R"("data_gradient": {"codec": "cast", "sum": "two_shot"})",
                               R"("guard": {"budget": 0.1})"}) {
     INFO(planned);
     CHECK_THAT(refusal("{" + std::string(planned) + "}"), Contains("not built yet"));
   }
   CHECK(read(R"({"guard": {"budget": null}})").guard.every == 100);
+}
+
+TEST_CASE("sums of integers may be made in two shots, where there are sums") {
+  const char* const kIntegers = R"({"codec": "quantize", "bits": 4, "sum": "two_shot"})";
+  const auto site = [&](const std::string& name) {
+    return "{\"" + name + "\": " + kIntegers + "}";
+  };
+  for (const std::string name : {"data_gradient", "embedding"}) {
+    const CodecSetting setting = read(site(name)).sites.at(name);
+    CHECK(setting.sum == SumWay::two_shot);
+    CHECK(codec_setting_json(setting) == kIntegers);
+    CHECK(short_text(setting) == "quantize 4 two_shot");
+    CHECK(setting_of_calls(setting).sum == SumWay::gather);
+  }
+  CHECK(read(R"({"data_gradient": {"codec": "cast", "sum": "gather"}})")
+            .sites.at("data_gradient")
+            .sum == SumWay::gather);
+  for (const std::string name :
+       {"pipeline_forward", "pipeline_backward", "parameter_gather", "outer"}) {
+    INFO(name);
+    CHECK(unlike(refusal(site(name)), name + ".sum", "leave it out") == "");
+  }
+  CHECK(unlike(refusal(std::string(R"({"policy": "list", "classes": [{"site": )") +
+                       R"("pipeline_forward", "codec": )" + kIntegers + "}]}"),
+               "classes.0.codec.sum",
+               "leave it out") == "");
+  CHECK(unlike(refusal(std::string(R"({"pipeline_forward": {"candidates": [)") + kIntegers + "]}}"),
+               "pipeline_forward.candidates.0.sum",
+               "leave it out") == "");
+  CHECK(unlike(refusal(R"({"data_gradient": {"codec": "top_k", "ratio": 0.1, "sum": "two_shot"}})"),
+               "data_gradient.sum",
+               "\"gather\"") == "");
+  CHECK(unlike(refusal(R"({"data_gradient": {"codec": "quantize", "bits": 4, "units": "moments",
+                           "sum": "two_shot"}})"),
+               "data_gradient.sum",
+               "units of moments") == "");
 }
 
 TEST_CASE("rounds take every codec, owe what it leaves out, and scale rows") {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "compress/codec_traits.h"
 #include "parallel/plan/class_bytes.h"
 #include "tests/equivalence/distance.h"
 #include "tests/equivalence/layouts.h"
@@ -89,10 +90,18 @@ TEST_CASE("strategies that add up the same shares have the same bits where messa
     for (const MeshRun& run : {grouped_run(1, 1, 4, 2), grouped_run(1, 2, 6, 2)}) {
       MeshRun enough = run;
       enough.global_batch = 4 * run.micro_batch * run.parallel.data;
-      const auto result = [&](const char* letters) {
-        return run_mesh(compressed(strategy_run(enough, letters), "data_gradient", setting));
+      const auto result = [&](const char* letters, SumWay way = SumWay::gather) {
+        CodecSetting by_way = setting;
+        by_way.sum = way;
+        return run_mesh(compressed(strategy_run(enough, letters), "data_gradient", by_way));
       };
       INFO(short_text(setting) << ", data " << run.parallel.data);
+      if (is_summed_in_two_shots(setting)) {
+        const MeshRunResult in_two = result("III", SumWay::two_shot);
+        const bool three_groups = run.parallel.num_groups() > 2;
+        CHECK((bit_differences(result("III"), in_two) != "") == three_groups);
+        CHECK(bit_differences(result("NII", SumWay::two_shot), in_two) == "");
+      }
       CHECK(bit_differences(result("INI"), result("ING")) == "");
       const MeshRunResult shared = result("III");
       for (const char* letters : {"NII", "NIG", "IIG"}) {
@@ -162,6 +171,11 @@ TEST_CASE("what all tensor ranks have is added up alike where shares cut it else
     const MeshRun coded = compressed(run, "data_gradient", quantize(bits, ScaleOf::channel));
     CHECK(codes_gradients(coded));
     CHECK_NOTHROW(run_mesh(coded));
+    CodecSetting two_shot = quantize(bits, ScaleOf::channel);
+    two_shot.sum = SumWay::two_shot;
+    MeshRun whole = run;
+    whole.parallel = {.tensor = 2, .data = 4};
+    CHECK_NOTHROW(run_mesh(compressed(whole, "data_gradient", two_shot)));
   }
 }
 

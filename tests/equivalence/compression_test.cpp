@@ -35,6 +35,8 @@ CodecSetting quantize(int bits, ErrorFeedback feedback, ScaleOf scale = ScaleOf:
 std::vector<CodecSetting> codecs() {
   CodecSetting stochastic = quantize(2, ErrorFeedback::none, ScaleOf::group);
   stochastic.rounding = Rounding::stochastic;
+  CodecSetting two_shot = quantize(4, ErrorFeedback::immediate);
+  two_shot.sum = SumWay::two_shot;
   CodecSetting narrow = low_rank(3, ErrorFeedback::immediate);
   narrow.factors = DType::bf16;
   return {low_rank(2, ErrorFeedback::lazy),
@@ -46,6 +48,7 @@ std::vector<CodecSetting> codecs() {
           quantize(8, ErrorFeedback::none, ScaleOf::token),
           quantize(4, ErrorFeedback::lazy),
           stochastic,
+          two_shot,
           {.kind = CodecKind::cast, .error_feedback = ErrorFeedback::immediate}};
 }
 

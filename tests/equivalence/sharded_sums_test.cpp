@@ -130,6 +130,27 @@ TEST_CASE("under zero1 a cast sends about half of what plain gradients send, and
   }
 }
 
+TEST_CASE(
+    "in two shots a sum that all need is a quarter of the plain one, over however many ranks") {
+  for (const int data : {2, 4, 8}) {
+    const auto share = [&](SumWay way) {
+      CodecSetting setting = quantize(8, ScaleOf::token);
+      setting.sum = way;
+      MeshRun run = run_on(1, 1, data, DataStrategy::replicate);
+      run.model.hidden = 128;
+      run.model.ffn = 512;
+      run = compressed(run, "data_gradient", setting);
+      run.compress.sites["embedding"] = setting;
+      return sent_share(run);
+    };
+    INFO("data " << data);
+    // A gathered message is 1/4 of 1/2 of the 2 (n - 1) / n parts of n that a plain sum sends, n
+    // times; 4 % are norms, biases, scales and rows that are shared out unevenly.
+    CHECK(share(SumWay::gather) == Approx(data / 8.0).epsilon(0.04));
+    CHECK(share(SumWay::two_shot) == Approx(0.25).epsilon(0.06));
+  }
+}
+
 TEST_CASE("samples of sums that ranks have in parts are those of whole sums") {
   for (const CodecSetting& setting : {quantize(4, ScaleOf::token), quantize(2, ScaleOf::channel)}) {
     const auto found_under = [&](DataStrategy strategy) {

@@ -289,6 +289,43 @@ TEST_CASE("of codecs that win as much the one that was measured to lose least is
   CHECK(chosen(0.1, 0.9) == blocked);
 }
 
+TEST_CASE("sums of more ranks than two, of which each needs all, may be made in two shots") {
+  const auto offers_two_shots = [](const ParallelConfig& mesh, const char* section = kPolicy) {
+    const auto candidates = candidates_of(read(section), job_of(mesh));
+    const auto is_in_two = [](const CodecSetting& one) { return one.sum == SumWay::two_shot; };
+    for (const Site site : {Site::pipeline_forward, Site::pipeline_backward}) {
+      if (candidates.contains(site)) {
+        CHECK(std::ranges::none_of(candidates.at(site), is_in_two));
+      }
+    }
+    return std::ranges::count_if(candidates.at(Site::data_gradient), is_in_two);
+  };
+  CHECK(offers_two_shots({.data = 2}) == 0);
+  CHECK(offers_two_shots({.data = 4}) == 2);  // of 8 and of 4 bits
+  CHECK(offers_two_shots({.pipeline = 2, .data = 4}) == 2);
+  CHECK(offers_two_shots({.data = 4, .data_strategy = DataStrategy::zero1}) == 0);
+  CHECK(offers_two_shots({.data = 4, .group = 2, .data_strategy = *data_strategy_named("NII")}) ==
+        0);
+  CHECK(offers_two_shots({.data = 6, .group = 2, .data_strategy = *data_strategy_named("NII")}) ==
+        2);
+  CHECK(offers_two_shots({.data = 4},
+                         R"({"policy": "critical_path",
+                             "data_gradient": {"codec": "quantize", "bits": 4}})") == 0);
+}
+
+TEST_CASE("over more slow ranks than two integers are added up in two shots") {
+  const auto way = [](int data) {
+    const CriticalPathPlan chosen = choose(R"({"policy": "critical_path", "data_gradient": {
+        "candidates": [{"codec": "quantize", "bits": 4},
+                       {"codec": "quantize", "bits": 4, "sum": "two_shot"}]}})",
+                                           {.data = data},
+                                           1e6);
+    return row_of(chosen.plan, kGradients).codec.value().sum;
+  };
+  CHECK(way(2) == SumWay::gather);  // the same bytes, and a smaller error
+  CHECK(way(4) == SumWay::two_shot);
+}
+
 TEST_CASE("candidates follow the width of the model") {
   const auto ranks = [](int hidden) {
     MeshJob job = job_of(kMesh);
