@@ -209,10 +209,7 @@ std::vector<CodecTimes> measure_codecs(const std::vector<CandidateMessage>& mess
   for (const CandidateMessage& message : messages) {
     const MatrixShape shape = measured_shape(message.shape, columns);
     Measured measured(message, shape, values, workers.device);
-    Stream stream({.name = "codec",
-                   .device = workers.device,
-                   .num_threads = workers.num_threads,
-                   .workspace_bytes = measured.codec().workspace_bytes(workers)});
+    Stream stream(workers, measured.codec().workspace_bytes(workers), "codec");
     times.push_back(measured.run(stream, shape));
   }
   return times;

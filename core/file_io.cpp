@@ -110,7 +110,8 @@ std::string parent_of(const std::string& path) {
 }  // namespace
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  const Closing file(open_file(path_, O_RDONLY, "open"));
+  // A pipe without a writer would block here.
+  const Closing file(open_file(path_, O_RDONLY | O_NONBLOCK, "open"));
 
   struct stat status {};
 

@@ -191,6 +191,10 @@ void JsonReader::set(std::string_view assignment) {
   }
   Json* target = &node_->document->root;
   std::string_view rest = assignment.substr(0, equals);
+  if (std::ranges::count(rest, '.') >= kMaxJsonDepth) {
+    throw ConfigError(fmt::format(
+        "--set: a key may have {} parts; got {}", kMaxJsonDepth, shown_value(assignment)));
+  }
   for (std::size_t dot = 0; dot != std::string_view::npos; rest.remove_prefix(dot + 1)) {
     dot = rest.find('.');
     target = step_into(target, std::string(rest.substr(0, dot)), assignment);

@@ -1,5 +1,9 @@
 #include "core/json_string.h"
 
+#include <cmath>
+
+#include <fmt/format.h>
+
 namespace slackline {
 
 std::string json_string(const std::string& text) {
@@ -20,6 +24,10 @@ std::string json_string(const std::string& text) {
     }
   }
   return json + "\"";
+}
+
+std::string json_number(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
 
 }  // namespace slackline

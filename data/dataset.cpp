@@ -28,6 +28,9 @@ std::vector<double> weights_of(std::span<const DataMember> members, std::int64_t
   return shares;
 }
 
+constexpr std::size_t kMaxBlocks =
+    4096;  // of an order, one for each time that a run was made longer
+
 std::uint64_t checked_samples(std::uint64_t samples) {
   SL_CHECK(samples <= static_cast<std::uint64_t>(Dataset::kMaxSamples), std::to_string(samples));
   return samples;
@@ -127,9 +130,10 @@ void Dataset::restore_blocks(Member& member,
                     stored.empty() ? 0 : stored.front(),
                     member.state.front()));
   }
+  std::int64_t in_all = 0;
   for (std::size_t i = 1; i < stored.size(); i += 2) {
     const std::int64_t samples = stored[i + 1];
-    if (samples <= 0 || samples > kMaxSamples) {
+    if (samples <= 0 || samples > kMaxSamples - in_all || stored.size() > 2 * kMaxBlocks) {
       throw FileError(fmt::format("{}: the checkpoint's sample order is broken", path));
     }
     const auto epochs = static_cast<std::int64_t>(
@@ -146,6 +150,7 @@ void Dataset::restore_blocks(Member& member,
           epochs));
     }
     append_block(member, lengths, static_cast<std::uint64_t>(samples));
+    in_all += samples;
   }
 }
 

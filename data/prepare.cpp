@@ -30,14 +30,6 @@ void require_valid(const PrepareOptions& options) {
   }
 }
 
-std::uint64_t total_bytes(const std::vector<std::string>& inputs) {
-  std::uint64_t bytes = 0;
-  for (const std::string& path : inputs) {
-    bytes += is_regular_file(path) ? file_bytes(path) : 0;
-  }
-  return bytes;
-}
-
 void make_parent(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   if (!parent.empty()) {

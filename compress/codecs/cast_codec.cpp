@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "compress/codec_bytes.h"
-#include "compress/codec_factories.h"
 #include "compress/codec_traits.h"
 #include "compress/frame.h"
 #include "core/kernels/elementwise/accumulate.h"
@@ -141,14 +140,6 @@ class CastCodec final : public Codec {
   Buffer addend_;
 };
 
-}  // namespace
-
-std::unique_ptr<Codec> make_cast_codec(std::vector<CodecPart> parts, Device device) {
-  return std::make_unique<CastCodec>(std::move(parts), device);
-}
-
-namespace {
-
 std::size_t payload(const CodecSetting& /*setting*/, const MatrixShape& shape) {
   return shape.num_elements() * size_of(DType::bf16);
 }
@@ -170,7 +161,7 @@ std::unique_ptr<Codec> make(const CodecSetting& /*setting*/,
                             std::vector<CodecPart> parts,
                             std::uint64_t /*seed*/,
                             Device device) {
-  return make_cast_codec(std::move(parts), device);
+  return std::make_unique<CastCodec>(std::move(parts), device);
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "compress/codec_bytes.h"
-#include "compress/codec_factories.h"
 #include "compress/codec_keys.h"
 #include "compress/codec_traits.h"
 #include "compress/frame.h"
@@ -339,17 +338,6 @@ std::size_t LowRankCodec::workspace_bytes(const Workers& workers) const {
                   decoded + low_rank_workspace_bytes(products(shapes, {}), workers));
 }
 
-}  // namespace
-
-std::unique_ptr<Codec> make_low_rank_codec(const CodecSetting& setting,
-                                           std::vector<CodecPart> parts,
-                                           std::uint64_t seed,
-                                           Device device) {
-  return std::make_unique<LowRankCodec>(setting, std::move(parts), seed, device);
-}
-
-namespace {
-
 constexpr std::array<std::string_view, 2> kOrthogonalizations = {"blocked", "gram_schmidt"};
 constexpr std::int64_t kMaxRank = 1 << 16;
 
@@ -412,6 +400,13 @@ std::string strength(const CodecSetting& setting) {
   return std::to_string(setting.rank);
 }
 
+std::unique_ptr<Codec> make(const CodecSetting& setting,
+                            std::vector<CodecPart> parts,
+                            std::uint64_t seed,
+                            Device device) {
+  return std::make_unique<LowRankCodec>(setting, std::move(parts), seed, device);
+}
+
 }  // namespace
 
 extern const CodecTraits kLowRankTraits;
@@ -425,6 +420,6 @@ constexpr CodecTraits kLowRankTraits = {.name = "low_rank",
                                         .read = read,
                                         .keys = keys,
                                         .strength = strength,
-                                        .make = make_low_rank_codec};
+                                        .make = make};
 
 }  // namespace slackline

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "compress/codec_bytes.h"
-#include "compress/codec_factories.h"
 #include "compress/codec_keys.h"
 #include "compress/codec_traits.h"
 #include "compress/frame.h"
@@ -199,15 +198,6 @@ class QuantizeCodec final : public Codec {
   std::vector<MomentUnits> units_{};  // of each matrix, once a message was encoded
 };
 
-}  // namespace
-
-std::unique_ptr<Codec> make_quantize_codec(const CodecSetting& setting,
-                                           std::vector<CodecPart> parts) {
-  return std::make_unique<QuantizeCodec>(setting, std::move(parts));
-}
-
-namespace {
-
 constexpr std::array<std::string_view, 5> kScales = {"channel", "token", "group", "tensor", "both"};
 constexpr std::array<std::string_view, 2> kRoundings = {"nearest", "stochastic"};
 constexpr std::array<std::string_view, 2> kUnits = {"values", "moments"};
@@ -281,7 +271,7 @@ std::unique_ptr<Codec> make(const CodecSetting& setting,
                             std::vector<CodecPart> parts,
                             std::uint64_t /*seed*/,
                             Device /*device*/) {
-  return make_quantize_codec(setting, std::move(parts));
+  return std::make_unique<QuantizeCodec>(setting, std::move(parts));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "compress/codec_bytes.h"
-#include "compress/codec_factories.h"
 #include "compress/codec_keys.h"
 #include "compress/codec_traits.h"
 #include "compress/frame.h"
@@ -251,18 +250,6 @@ class RandomKCodec final : public Codec {
   Buffer sum_words_;  // of the message that is being added up
 };
 
-}  // namespace
-
-std::unique_ptr<Codec> make_random_k_codec(const CodecSetting& setting,
-                                           // NOLINTNEXTLINE(performance-unnecessary-value-param)
-                                           std::vector<CodecPart> parts,
-                                           std::uint64_t seed,
-                                           Device device) {
-  return std::make_unique<RandomKCodec>(setting, parts, seed, device);
-}
-
-namespace {
-
 std::size_t payload(const CodecSetting& setting, const MatrixShape& shape) {
   return kept_elements(setting, shape) * size_of(setting.values);
 }
@@ -282,6 +269,14 @@ double error(const CodecSetting& setting, const MatrixShape& /*shape*/) {
   return std::sqrt(setting.error_feedback == ErrorFeedback::none ? (1.0 - p) / p : 1.0 - p);
 }
 
+std::unique_ptr<Codec> make(const CodecSetting& setting,
+                            // NOLINTNEXTLINE(performance-unnecessary-value-param)
+                            std::vector<CodecPart> parts,
+                            std::uint64_t seed,
+                            Device device) {
+  return std::make_unique<RandomKCodec>(setting, parts, seed, device);
+}
+
 }  // namespace
 
 extern const CodecTraits kRandomKTraits;
@@ -294,6 +289,6 @@ constexpr CodecTraits kRandomKTraits = {.name = "random_k",
                                         .read = read_kept_share,
                                         .keys = kept_share_keys,
                                         .strength = kept_share_text,
-                                        .make = make_random_k_codec};
+                                        .make = make};
 
 }  // namespace slackline

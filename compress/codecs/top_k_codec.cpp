@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "compress/codec_bytes.h"
-#include "compress/codec_factories.h"
 #include "compress/codec_keys.h"
 #include "compress/codec_traits.h"
 #include "compress/frame.h"
@@ -205,15 +204,6 @@ class TopKCodec final : public Codec {
   std::vector<std::size_t> offsets_;  // of each matrix in a frame
 };
 
-}  // namespace
-
-// NOLINTNEXTLINE(performance-unnecessary-value-param): as of all codecs
-std::unique_ptr<Codec> make_top_k_codec(const CodecSetting& setting, std::vector<CodecPart> parts) {
-  return std::make_unique<TopKCodec>(setting, parts);
-}
-
-namespace {
-
 // The code of the indices, and the values.
 std::size_t payload(const CodecSetting& setting, const MatrixShape& shape) {
   const std::size_t kept = kept_elements(setting, shape);
@@ -249,10 +239,11 @@ double error(const CodecSetting& setting, const MatrixShape& /*shape*/) {
 }
 
 std::unique_ptr<Codec> make(const CodecSetting& setting,
+                            // NOLINTNEXTLINE(performance-unnecessary-value-param)
                             std::vector<CodecPart> parts,
                             std::uint64_t /*seed*/,
                             Device /*device*/) {
-  return make_top_k_codec(setting, std::move(parts));
+  return std::make_unique<TopKCodec>(setting, parts);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "core/checkpoint/shard_writer.h"
 
+#include <new>
 #include <utility>
 
 #include "core/check.h"
@@ -44,6 +45,9 @@ ShardList ShardWriter::take() {
   } catch (const Error& error) {
     failed.failure = error.exit_code();
     failed.message = error.what();
+  } catch (const std::bad_alloc&) {
+    failed.failure = ExitCode::device;
+    failed.message = "out of host memory";
   } catch (const std::exception& error) {
     failed.message = error.what();
   }

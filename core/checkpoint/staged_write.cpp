@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "core/checkpoint/staging.h"
 #include "core/log.h"
+#include "core/threads/start_thread.h"
 
 namespace slackline {
 
@@ -20,7 +21,8 @@ void StagedWrite::start(const CheckpointContents& contents, Body write) {
   SL_CHECK(!thread_.joinable(), "the write before is not finished");
   CheckpointContents copies = staged(contents, staging_);
   finished_ = false;
-  thread_ = std::thread(
+  thread_ = start_thread(
+      "a checkpoint",
       [this, copies = std::move(copies), write = std::move(write)] { run(copies, write); });
 }
 

@@ -82,13 +82,21 @@ void write_head(const std::string& partial, const CheckpointContents& head, Mani
 // Makes `partial` the checkpoint of that name. One that is there changes names with it, so that one
 // of both has it at any moment. Where the file system cannot do that, the old one loses its name
 // for a moment, and gets it back if the new one does not take it.
+// The old one that cannot be removed stays behind, under a name that no checkpoint has.
 void put_in_place(const std::string& partial, const std::string& directory) {
+  const auto remove_old = [](const std::string& old) {
+    try {
+      remove_tree(old);
+    } catch (const Error& error) {
+      log_warning(error.what());
+    }
+  };
   if (!path_exists(directory)) {
     rename_and_sync(partial, directory);
     return;
   }
   if (exchange_and_sync(partial, directory)) {
-    remove_tree(partial);
+    remove_old(partial);
     return;
   }
   const std::string replaced = partial_path(directory + ".replaced");
@@ -100,7 +108,7 @@ void put_in_place(const std::string& partial, const std::string& directory) {
     rename_and_sync(replaced, directory);
     throw;
   }
-  remove_tree(replaced);
+  remove_old(replaced);
 }
 
 }  // namespace

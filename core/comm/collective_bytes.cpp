@@ -44,8 +44,7 @@ Slices slices_of(const CollectiveCall& call, int rank, int size) {
   const int m = call.hierarchy.ranks_in_group;
   Slices bytes{.all = call.elements * call.element_size};
   for (int owner = 0; owner < size; ++owner) {
-    const std::size_t owned =
-        call.hierarchy.slice(call.elements, owner, size).count() * call.element_size;
+    const std::size_t owned = slice_of(call.elements, owner, size).count() * call.element_size;
     bytes.own += owner == rank ? owned : 0;
     bytes.of_place += owner % m == rank % m ? owned : 0;
     bytes.of_group += owner / m == rank / m ? owned : 0;
@@ -139,8 +138,7 @@ std::size_t bytes_sent_by(const CollectiveCall& call, int rank, int size) {
            hierarchical_bytes_across(call, rank, size);
   }
   const std::size_t all = call.elements * call.element_size;
-  const std::size_t own =
-      call.hierarchy.slice(call.elements, rank, size).count() * call.element_size;
+  const std::size_t own = slice_of(call.elements, rank, size).count() * call.element_size;
   const auto others = static_cast<std::size_t>(size - 1);
   switch (call.kind) {
     case Kind::send:
@@ -177,9 +175,8 @@ HierarchicalScratch hierarchical_scratch_of(const CollectiveCall& call,
   const Slices bytes = slices_of(call, rank, size);
   // No slice of a place is larger than the first group's.
   const std::size_t at_once =
-      way == Way::sequential
-          ? bytes.of_place
-          : call.hierarchy.slice(call.elements, rank % m, size).count() * call.element_size;
+      way == Way::sequential ? bytes.of_place
+                             : slice_of(call.elements, rank % m, size).count() * call.element_size;
   const auto other_groups = static_cast<std::size_t>(call.hierarchy.num_groups(size) - 1);
   return {.from_groups = other_groups * widening(call) * bytes.own,
           .group_sums = widening(call) > 1 ? widening(call) * at_once : 0,

@@ -13,6 +13,12 @@ Slice slice_of(std::size_t n, int rank, int size) {
   return {begin, begin + each + (r < longer ? 1 : 0)};
 }
 
+Tensor part_of(const Tensor& tensor, const Slice& slice) {
+  const auto elements = static_cast<std::int64_t>(tensor.num_elements());
+  return tensor.reshaped({elements})
+      .rows(static_cast<std::int64_t>(slice.begin), static_cast<std::int64_t>(slice.end));
+}
+
 const char* name_of(TransferRecord::Kind kind) {
   using Kind = TransferRecord::Kind;
   switch (kind) {

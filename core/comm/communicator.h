@@ -51,6 +51,9 @@ struct Slice {
 // The first n % size slices have one element more.
 [[nodiscard]] Slice slice_of(std::size_t n, int rank, int size);
 
+// Those elements of a tensor, as a row.
+[[nodiscard]] Tensor part_of(const Tensor& tensor, const Slice& slice);
+
 // What a transfer is for, for messages about failures and for traces. `what` is a literal.
 struct TransferNote {
   const char* what = "";
@@ -117,7 +120,7 @@ class Communicator {
                                             const TransferWork& work = {}) = 0;
 
   // In place: this rank's slice of `data` ends as the sum; the rest is undefined. The slice is
-  // slice_of(elements), if hierarchy() names no other. REQUIRES: order.fits(size()).
+  // slice_of(elements). REQUIRES: order.fits(size()).
   [[nodiscard]] virtual Transfer reduce_scatter(const Tensor& data,
                                                 const TransferNote& note,
                                                 SumOrder order = SumOrder::ranks,
@@ -159,7 +162,8 @@ class Communicator {
   virtual void record_transfers(bool on) = 0;
   [[nodiscard]] virtual std::vector<TransferRecord> take_records() = 0;
 
-  // Seconds of a clock that all ranks agree on to some microseconds.
+  // Seconds of a clock that all ranks agree on: to some microseconds when the world is made, and
+  // later to what the clocks of its hosts have drifted apart since.
   [[nodiscard]] virtual double now() const = 0;
 
   // Node of every rank of this communicator, numbered from 0 in rank order.
@@ -172,8 +176,8 @@ class Communicator {
   // background messages keep one busy follows from that. All ranks call alike.
   virtual void set_links(const Cluster& links) = 0;
 
-  // Says how sums and gathers from now on are to go through groups of these ranks, and which slices
-  // ranks own. Groups made of this one have none. All members call alike, between the same calls.
+  // Says how sums and gathers from now on are to go through groups of these ranks. Groups made of
+  // this one have none. All members call alike, between the same calls.
   // REQUIRES: hierarchy.fits(size()).
   virtual void set_hierarchy(const Hierarchy& hierarchy) = 0;
 

@@ -9,7 +9,7 @@ namespace slackline {
 
 // A hierarchy says that the ranks of a communicator stand in groups of equal size with fast links
 // inside (a node, a switch): rank = group * ranks_in_group + place. It chooses the way that
-// reduce_scatter, all_gather and all_reduce take, and the slice of a tensor that a rank owns.
+// reduce_scatter, all_gather and all_reduce take.
 //
 // The ways (HO-Ring: arXiv 2310.06003, section 4; the phases are ours, after its description):
 // a rank exchanges slices with the ranks of its own group and with the ranks at its own place in
@@ -30,30 +30,20 @@ struct Hierarchy {
     overlapped,  // block by block: while one moves inside the groups, another one moves between
   };
 
-  enum class Layout {
-    rank_major,    // rank owns slice_of(n, rank, size): a group's ranks own a block of neighbours
-    device_major,  // rank owns slice `group` of what slice_of(n, place, ranks_in_group) is
-  };
-
   static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
   int ranks_in_group = 1;
-  Layout layout = Layout::rank_major;
   // Bytes of the smallest tensors that go so; overlapped where both apply.
   std::size_t sequential_from = kNever;
   std::size_t overlapped_from = kNever;
 
   [[nodiscard]] int num_groups(int size) const { return size / ranks_in_group; }
 
-  // True when every collective goes directly, and slices are slice_of's.
+  // True when every collective goes directly.
   [[nodiscard]] bool is_flat() const;
 
   // Whether groups of this size cut `size` ranks without a rest.
   [[nodiscard]] bool fits(int size) const;
-
-  // The slice of n elements that `rank` owns: what it has after a reduce_scatter and brings to an
-  // all_gather.
-  [[nodiscard]] Slice slice(std::size_t n, int rank, int size) const;
 
   // The way of a tensor of so many bytes over `size` ranks. One group, and groups of one rank, have
   // nothing to tell apart and go directly.

@@ -7,6 +7,7 @@
 
 #include "core/cuda/cuda_device.h"
 #include "core/error.h"
+#include "core/threads/start_thread.h"
 
 namespace slackline {
 
@@ -25,10 +26,10 @@ bool has_come(const CudaEvent& event) {
 }  // namespace
 
 EventWatch::EventWatch()
-    : thread_([this, device = cuda::device_of_thread()] {
+    : thread_(start_thread("what waits for the device", [this, device = cuda::device_of_thread()] {
         cuda::adopt_device(device);
         run();
-      }) {}
+      })) {}
 
 EventWatch::~EventWatch() {
   forget();

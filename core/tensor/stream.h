@@ -7,6 +7,7 @@
 #include "core/tensor/arena.h"
 #include "core/tensor/buffer.h"
 #include "core/tensor/device.h"
+#include "core/tensor/workers.h"
 #include "core/threads/thread_pool.h"
 
 namespace slackline {
@@ -37,6 +38,14 @@ class Stream {
         workspace_(options.name + " workspace", options.workspace_bytes, backing_of(device_)),
         profile_(options.profile),
         rehearsal_(options.rehearsal) {}
+
+  explicit Stream(const Workers& workers,
+                  std::size_t workspace_bytes,
+                  const std::string& name = "compute")
+      : Stream(Options{.name = name,
+                       .device = workers.device,
+                       .num_threads = workers.num_threads,
+                       .workspace_bytes = workspace_bytes}) {}
 
   [[nodiscard]] Device device() const { return device_; }
 

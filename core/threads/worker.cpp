@@ -4,14 +4,15 @@
 
 #include "core/cuda/cuda_device.h"
 #include "core/threads/single_threaded_libraries.h"
+#include "core/threads/start_thread.h"
 
 namespace slackline {
 
 Worker::Worker()
-    : thread_([this, device = cuda::device_of_thread()] {
+    : thread_(start_thread("a rank's codecs and copies", [this, device = cuda::device_of_thread()] {
         cuda::adopt_device(device);
         run();
-      }) {}
+      })) {}
 
 Worker::~Worker() {
   stop();

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/tokenizers/tokenizer.h"
 
@@ -43,6 +44,9 @@ class DocumentReader {
   [[nodiscard]] virtual std::optional<DocumentPiece> next() = 0;
   [[nodiscard]] virtual std::uint64_t bytes_read() const = 0;
 };
+
+// Of the files among these paths.
+[[nodiscard]] std::uint64_t total_bytes(const std::vector<std::string>& paths);
 
 [[nodiscard]] std::unique_ptr<DocumentReader> open_documents(const std::string& path,
                                                              DocumentReader::SplitPoint split);

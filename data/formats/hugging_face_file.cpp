@@ -353,6 +353,10 @@ ByteLevelVocabulary load_hugging_face_vocabulary(const std::string& directory) {
   const std::string path = directory + "/tokenizer.json";
   ByteLevelVocabulary vocabulary = read_hugging_face_vocabulary(read_file(path), path);
   vocabulary.end_of_text = end_of_text(directory, vocabulary);
+  // Text never is it, whatever the file says.
+  for (AddedToken& token : vocabulary.added) {
+    token.special = token.special || token.content == vocabulary.end_of_text;
+  }
   return vocabulary;
 }
 

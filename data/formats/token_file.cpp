@@ -15,8 +15,11 @@
 namespace slackline {
 namespace {
 
-// The prefix that the name of a .bin or .idx stands for.
+// The prefix that the name of a .bin or .idx stands for; a prefix may itself end so.
 std::string megatron_prefix(const std::string& path) {
+  if (is_regular_file(path + ".idx")) {
+    return path;
+  }
   for (const std::string_view suffix : {".bin", ".idx"}) {
     if (path.ends_with(suffix)) {
       return path.substr(0, path.size() - suffix.size());

@@ -1,6 +1,8 @@
 #include "data/tokenizers/sentencepiece_tokenizer.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <sentencepiece_processor.h>
 
 #include <fmt/format.h>
@@ -43,15 +45,28 @@ bool may_stand_beside_cut(char32_t character) {
   return (kind == CharKind::letter || kind == CharKind::number) && !mark && !compatibility_form;
 }
 
+// Loads a model. Returns what is wrong with it, which the library says in two ways.
+std::string load_problem(sentencepiece::SentencePieceProcessor& processor,
+                         const std::string& model) {
+  try {
+    const auto status = processor.LoadFromSerializedProto(model);
+    return status.ok() ? "" : status.ToString();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::string& source)
     : model_(std::move(model)),
       processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
   require_sound_rules(model_, source);
-  const auto status = processor_->LoadFromSerializedProto(model_);
-  if (!status.ok() || processor_->GetPieceSize() == 0) {
-    throw FileError(fmt::format("{}: not a SentencePiece model: {}", source, status.ToString()));
+  const std::string problem = load_problem(*processor_, model_);
+  if (!problem.empty() || processor_->GetPieceSize() == 0) {
+    throw FileError(fmt::format("{}: not a SentencePiece model: {}", source, problem));
   }
   end_of_text_ = processor_->eos_id() >= 0 ? processor_->eos_id() : processor_->GetPieceSize();
   space_ = processor_->PieceToId({kSpacePiece.data(), kSpacePiece.size()});

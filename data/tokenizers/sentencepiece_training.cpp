@@ -122,14 +122,6 @@ class LineIterator final : public sentencepiece::SentenceIterator {
   std::exception_ptr failure_;
 };
 
-std::uint64_t total_bytes(const std::vector<std::string>& inputs) {
-  std::uint64_t bytes = 0;
-  for (const std::string& path : inputs) {
-    bytes += is_regular_file(path) ? file_bytes(path) : 0;
-  }
-  return bytes;
-}
-
 }  // namespace
 
 std::string train_sentencepiece(const std::vector<std::string>& inputs,

@@ -100,10 +100,7 @@ void Channels::put_in_force(std::int64_t step) {
     channel->obey(plan.plan, *options_.codecs);
     workspace = std::max(workspace, channel->codec_workspace(options_.workers));
   }
-  stream_ = std::make_unique<Stream>(Stream::Options{.name = "codec",
-                                                     .device = options_.workers.device,
-                                                     .num_threads = options_.workers.num_threads,
-                                                     .workspace_bytes = workspace});
+  stream_ = std::make_unique<Stream>(options_.workers, workspace, "codec");
   if (worker_ == nullptr && compresses()) {
     worker_ = std::make_shared<Worker>();
   }

@@ -155,10 +155,7 @@ CodecFilter::Shares& CodecFilter::shares_of(std::size_t boundary, std::int64_t t
     if (stream_ != nullptr) {
       stream_->synchronize();
     }
-    stream_ = std::make_unique<Stream>(Stream::Options{.name = "codec",
-                                                       .device = workers_.device,
-                                                       .num_threads = workers_.num_threads,
-                                                       .workspace_bytes = workspace});
+    stream_ = std::make_unique<Stream>(workers_, workspace, "codec");
   }
   return shares;
 }

@@ -10,10 +10,6 @@ namespace slackline {
 
 namespace {
 
-Tensor part_of(const Tensor& row, Slice range) {
-  return row.rows(static_cast<std::int64_t>(range.begin), static_cast<std::int64_t>(range.end));
-}
-
 Tensor as_matrix(const Tensor& row) {
   return row.reshaped({1, static_cast<std::int64_t>(row.num_elements())});
 }

@@ -6,7 +6,6 @@
 #include <span>
 
 #include "compress/codec_traits.h"
-#include "compress/expected_error.h"
 #include "compress/message_sums.h"
 
 namespace slackline {
@@ -73,10 +72,7 @@ MessageSums try_on(const KeptMessages::Message& message,
   const Buffer memory("frame", codec->frame_bytes(), backing);
   const Tensor frame = memory.view(DType::u8, {static_cast<std::int64_t>(memory.bytes())});
   const Tensor out = decoded.view(DType::f32, shape);
-  Stream stream({.name = "codec",
-                 .device = workers.device,
-                 .num_threads = workers.num_threads,
-                 .workspace_bytes = codec->workspace_bytes(workers)});
+  Stream stream(workers, codec->workspace_bytes(workers), "codec");
   const int runs = traits_of(setting.kind).trains ? kWarmRuns + 1 : 1;
   for (int run = 1; run <= runs; ++run) {
     const MessageKey key{.seed = kSeed, .step = static_cast<std::uint64_t>(run)};
@@ -110,17 +106,11 @@ std::vector<CodecError> try_candidates(const KeptMessages& messages,
   }
   std::vector<CodecError> errors;
   for (const TransferClass& members : classes) {
-    const auto settings = candidates.find(members.site);
-    if (settings == candidates.end()) {
-      continue;
-    }
-    for (const CodecSetting& setting : settings->second) {
-      const Trial trial{
-          .site = members.site, .stage = members.stage, .setting = setting_of_calls(setting)};
-      const auto i = static_cast<std::size_t>(std::ranges::find(trials, trial) - trials.begin());
-      const double error = growth_of_error(setting) * std::sqrt(sums[2 * i] / sums[2 * i + 1]);
-      if (std::isfinite(error)) {
-        errors.push_back({.members = members, .codec = setting, .relative_error = error});
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+      const Trial& trial = trials[i];
+      const double error = std::sqrt(sums[2 * i] / sums[2 * i + 1]);
+      if (trial.site == members.site && trial.stage == members.stage && std::isfinite(error)) {
+        errors.push_back({.members = members, .codec = trial.setting, .relative_error = error});
       }
     }
   }

@@ -14,10 +14,6 @@ namespace {
 
 const std::string kSite = "residual/outer/";
 
-Tensor part_of(const Tensor& row, const Slice& range) {
-  return row.rows(static_cast<std::int64_t>(range.begin), static_cast<std::int64_t>(range.end));
-}
-
 }  // namespace
 
 OuterChannel::OuterChannel(const Options& options) : options_(options) {

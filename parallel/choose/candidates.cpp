@@ -50,6 +50,9 @@ std::map<Site, std::vector<CodecSetting>> default_candidates(int hidden) {
           {Site::embedding, default_sums(hidden, ScaleOf::token)}};
 }
 
+// Of so many ranks each sends as much either way.
+constexpr int kGatheredAlone = 2;
+
 // How many ranks bring messages to a sum of gradients that each of them needs; 1: none needs but
 // its own part.
 int ranks_that_need_all(const ParallelConfig& parallel, Site site) {
@@ -59,11 +62,21 @@ int ranks_that_need_all(const ParallelConfig& parallel, Site site) {
   if (parallel.data_strategy.optimizer == Extent::global) {
     return 1;
   }
-  if (parallel.has_steps()) {
-    return parallel.num_groups();
+  if (site == Site::embedding && parallel.pipeline > 1) {  // always over all of both stages
+    return 2 * parallel.data;
   }
-  const bool on_two_stages = site == Site::embedding && parallel.pipeline > 1;
-  return on_two_stages ? 2 * parallel.data : parallel.data;
+  return parallel.has_steps() ? parallel.num_groups() : parallel.data;
+}
+
+// Settings that are sums in two shots mean the same as others where none is made so.
+std::vector<CodecSetting> without_two_shots(const std::vector<CodecSetting>& settings) {
+  std::vector<CodecSetting> alone;
+  for (const CodecSetting& setting : settings) {
+    if (std::ranges::find(alone, setting_of_calls(setting)) == alone.end()) {
+      alone.push_back(setting_of_calls(setting));
+    }
+  }
+  return alone;
 }
 
 // Adds to each setting whose messages can be summed in two shots, which are fewer bytes from three
@@ -101,7 +114,9 @@ std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& co
       std::erase_if(of_site,
                     [](const CodecSetting& setting) { return !traits_of(setting.kind).rounds; });
     }
-    if (!names_sums_or_messages(config) && ranks_that_need_all(job.parallel, members.site) > 2) {
+    if (ranks_that_need_all(job.parallel, members.site) <= kGatheredAlone) {
+      of_site = without_two_shots(of_site);
+    } else if (!names_sums_or_messages(config)) {
       of_site = with_two_shots(of_site);
     }
     if (!of_site.empty()) {

@@ -288,10 +288,14 @@ std::vector<TransferClass> planned_classes(const CompressConfig& config, const M
 }
 
 std::string misfit_of(const std::string& site, const CodecSetting& setting, const MeshJob& job) {
+  const bool is_sum = site == "data_gradient" || site == "embedding";
+  if (setting.sum != SumWay::gather && !is_sum) {
+    return "sum \"two_shot\" is of sums of gradients; leave it out";
+  }
   if (!needs_moments(setting)) {
     return "";
   }
-  if (site != "data_gradient" && site != "embedding") {
+  if (!is_sum) {
     return "units \"moments\" are of gradients; use units \"values\"";
   }
   if (job.parallel.data_strategy.shares_updates()) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "compress/codec_bytes.h"
 
@@ -52,14 +51,6 @@ const CodecSetting* setting_of(const Parameter& parameter,
                                                                                        : nullptr;
 }
 
-// Who adds up which rows in two shots hangs on all matrices of a sum, and so do scales that rows
-// share. What all tensor ranks have must not hang on shards, which may differ by a row.
-bool can_join(const Parameter& parameter, const CodedSum& sum, const RankPlan& rank) {
-  const auto in_common = [](const Parameter& one) { return one.spec.cut == TensorCut::none; };
-  return sum.setting.sum == SumWay::gather || rank.sync.tensor_size == 1 ||
-         in_common(parameter) == in_common(*sum.matrices.front());
-}
-
 std::vector<CollectiveCall> calls_of(const CodedSum& sum) {
   const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
   if (!sum.owners.empty()) {
@@ -101,15 +92,12 @@ std::size_t sent_by_all(const CodedSum& sum) {
   return bytes;
 }
 
-// Gives the rows of a sum owners, and takes them back where that makes no fewer bytes.
-void share_out(CodedSum& sum, OwnedRows owners, bool two_shot) {
-  const std::size_t whole = sent_by_all(sum);
-  sum.owners = std::move(owners);
-  sum.two_shot = two_shot;
-  if (sent_by_all(sum) >= whole) {
-    sum.owners.clear();
-    sum.two_shot = false;
-  }
+// Whether a matrix is fewer bytes in two shots; that does not hang on what it travels with.
+bool pays_in_two_shots(const CodecSetting& setting, const Parameter& matrix, int ranks) {
+  const Shape& shape = matrix.shard.shape;
+  const MatrixShape most_rows{.rows = (shape[0] + ranks - 1) / ranks, .columns = shape[1]};
+  return 2 * payload_bytes(setting, most_rows) <
+         payload_bytes(setting, {.rows = shape[0], .columns = shape[1]});
 }
 
 }  // namespace
@@ -172,8 +160,11 @@ CodedBucket coded_bucket(const SyncOp& op,
       coded.plain.push_back(parameter);
       continue;
     }
-    auto sum = std::find_if(coded.sums.begin(), coded.sums.end(), [&](const CodedSum& made) {
-      return made.setting == *setting && can_join(*parameter, made, rank);
+    const bool two_shot = setting->sum == SumWay::two_shot &&
+                          op.kind != SyncOp::Kind::reduce_scatter &&
+                          pays_in_two_shots(*setting, *parameter, op.ranks);
+    auto sum = std::find_if(coded.sums.begin(), coded.sums.end(), [&](const auto& made) {
+      return made.setting == *setting && made.two_shot == two_shot;
     });
     if (sum == coded.sums.end()) {
       coded.sums.push_back(
@@ -182,17 +173,21 @@ CodedBucket coded_bucket(const SyncOp& op,
            .rank = op.rank,
            .of = bucket.kind == Kind::table ? CodedSum::Of::table : CodedSum::Of::gradients,
            .seed = seed,
-           .order = order});
+           .order = order,
+           .two_shot = two_shot});
       sum = std::prev(coded.sums.end());
     }
     sum->matrices.push_back(parameter);
   }
   for (CodedSum& sum : coded.sums) {
-    if (op.kind == SyncOp::Kind::reduce_scatter && cuts_by_rows(sum.setting.kind)) {
-      share_out(sum, owned_rows(bucket, sum.matrices, op.ranks), false);
-    }
-    if (sum.owners.empty() && sum.setting.sum == SumWay::two_shot) {
-      share_out(sum, even_rows(matrix_parts(sum.matrices), op.ranks), true);
+    if (sum.two_shot) {
+      sum.owners = even_rows(matrix_parts(sum.matrices), op.ranks);
+    } else if (op.kind == SyncOp::Kind::reduce_scatter && cuts_by_rows(sum.setting.kind)) {
+      const std::size_t whole = sent_by_all(sum);
+      sum.owners = owned_rows(bucket, sum.matrices, op.ranks);
+      if (sent_by_all(sum) >= whole) {
+        sum.owners.clear();
+      }
     }
   }
   return coded;

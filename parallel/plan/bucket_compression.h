@@ -49,8 +49,9 @@ struct CodedBucket {
 // their stage's class, the rest plain. Without sums where nothing is. Views are taken from the
 // bucket's parameters. Where updates are shared out a rank gets its own rows alone of sums that can
 // be cut by rows, unless the rows of one codec are shared out so unevenly that slices, all as long
-// as the longest, would be more bytes. Where all ranks need a sum and its setting says so, it is
-// made in two shots, unless that would be no fewer bytes, as of two ranks.
+// as the longest, would be more bytes. Where all ranks need a sum and the setting
+// says so, it is made in two shots, but for matrices that are no fewer bytes so, as all over two
+// ranks.
 [[nodiscard]] CodedBucket coded_bucket(const SyncOp& op,
                                        const GradientBucket& bucket,
                                        const RankPlan& rank,

@@ -58,7 +58,10 @@ schedule::ClassCost class_cost(const ClassBytes& members, const CodecSeconds& se
   }
   if (schedule::is_once_a_step(members.members.phase)) {
     for (const CodedMessage& message : members.compressed) {
-      cost.rounds = rounds_of(message);
+      const schedule::Rounds rounds = rounds_of(message);  // messages of one sum go side by side
+      if (rounds.sums + rounds.gathers > cost.rounds.sums + cost.rounds.gathers) {
+        cost.rounds = rounds;
+      }
     }
   }
   return cost;

@@ -48,13 +48,17 @@ std::optional<double> CodecErrors::tried_on(const TransferClass& members,
   double sum = 0.0;
   int count = 0;
   for (const CodecError& error : tried_) {
-    if (error.codec != codec || error.members.site != members.site) {
+    if (setting_of_calls(error.codec) != setting_of_calls(codec) ||
+        error.members.site != members.site) {
       continue;
     }
+    // A message is tried, whatever becomes of it.
+    const double of_sum =
+        error.relative_error * growth_of_error(codec) / growth_of_error(error.codec);
     if (error.members == members) {
-      return error.relative_error;
+      return of_sum;
     }
-    sum += error.relative_error;
+    sum += of_sum;
     ++count;
   }
   return count == 0 ? std::nullopt : std::make_optional(sum / count);

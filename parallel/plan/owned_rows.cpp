@@ -29,29 +29,17 @@ OwnedRows owned_rows(const GradientBucket& bucket,
   return owners;
 }
 
-// A row is of the rank in whose part of the message it begins.
 OwnedRows even_rows(const std::vector<CodecPart>& parts, int ranks) {
-  std::size_t all = 0;
-  for (const CodecPart& part : parts) {
-    all += part.shape.num_elements();
-  }
   OwnedRows owners(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
-    const Slice own = slice_of(all, rank, ranks);
-    std::size_t first = 0;  // element of the matrix in the message
     for (std::size_t m = 0; m < parts.size(); ++m) {
-      const MatrixShape& shape = parts[m].shape;
-      const auto columns = static_cast<std::size_t>(shape.columns);
-      const auto rows_before = [&](std::size_t element) {
-        const std::size_t within = std::max(element, first) - first;
-        return std::min(shape.rows, static_cast<std::int64_t>((within + columns - 1) / columns));
-      };
-      const MatrixRows rows{
-          .matrix = m, .first = rows_before(own.begin), .last = rows_before(own.end)};
-      if (rows.count() > 0) {
-        owners[static_cast<std::size_t>(rank)].push_back(rows);
+      const Slice own = slice_of(static_cast<std::size_t>(parts[m].shape.rows), rank, ranks);
+      if (own.count() > 0) {
+        owners[static_cast<std::size_t>(rank)].push_back(
+            {.matrix = m,
+             .first = static_cast<std::int64_t>(own.begin),
+             .last = static_cast<std::int64_t>(own.end)});
       }
-      first += shape.num_elements();
     }
   }
   return owners;

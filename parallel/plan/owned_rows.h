@@ -18,7 +18,9 @@ using OwnedRows = std::vector<std::vector<MatrixRows>>;
                                    const std::vector<const Parameter*>& matrices,
                                    int ranks);
 
-// As many elements for each rank, but for a row; each row once.
+// As many rows of each matrix for every rank, but for one; each row once. Who adds up a row, which
+// shows in the bits of a sum that is coded anew, follows from its matrix and the number of ranks,
+// and not from what else is in the message.
 [[nodiscard]] OwnedRows even_rows(const std::vector<CodecPart>& parts, int ranks);
 
 // Returns the rows of a rank that no rank before it has: each row of the sum once over all ranks.

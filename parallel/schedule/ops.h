@@ -76,6 +76,11 @@ struct Schedule {
          kind == OpKind::backward_weight;
 }
 
+// A rank, stage or chunk as a place in a list of them.
+[[nodiscard]] constexpr std::size_t index(int value) {
+  return static_cast<std::size_t>(value);
+}
+
 // The op that gives a chunk's input gradient, alone or with its weight gradients.
 [[nodiscard]] constexpr bool makes_input_gradient(OpKind kind) {
   return kind == OpKind::backward || kind == OpKind::backward_input;

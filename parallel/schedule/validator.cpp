@@ -19,9 +19,7 @@ using Messages = std::vector<std::string>;
 constexpr std::size_t kKinds = static_cast<std::size_t>(OpKind::wait) + 1;
 constexpr int kAbsent = -1;
 
-std::size_t index(int value) {
-  return static_cast<std::size_t>(value);
-}
+using schedule::index;
 
 std::size_t index(OpKind kind) {
   return static_cast<std::size_t>(kind);

@@ -59,8 +59,7 @@ BackgroundRound::~BackgroundRound() {
 Tensor BackgroundRound::part_of_start(const Slice& elements) const {
   const Tensor all =
       start_.view(DType::f32, {static_cast<std::int64_t>(start_.bytes() / sizeof(float))});
-  return all.rows(static_cast<std::int64_t>(elements.begin),
-                  static_cast<std::int64_t>(elements.end));
+  return part_of(all, elements);
 }
 
 Slice BackgroundRound::place_of(const OwnedTransfer& transfer, const OuterShare& share) {

@@ -15,10 +15,6 @@ namespace {
 
 using Kind = GradientBucket::Kind;
 
-Tensor part(const Tensor& row, Slice range) {
-  return row.rows(static_cast<std::int64_t>(range.begin), static_cast<std::int64_t>(range.end));
-}
-
 Tensor row_of(const Buffer& buffer, DType type, std::size_t first, std::size_t count) {
   return buffer.view(type, {static_cast<std::int64_t>(count)}, first * size_of(type));
 }
@@ -27,7 +23,7 @@ Tensor row_of(const Buffer& buffer, DType type, std::size_t first, std::size_t c
 Tensor parameter_view(const Tensor& row, const GradientBucket& bucket, const Parameter& parameter) {
   const std::size_t first = parameter.first_element - bucket.first;
   const std::size_t count = parameter.shard.shape.num_elements();
-  return part(row, {first, first + count}).reshaped(parameter.shard.shape);
+  return part_of(row, {first, first + count}).reshaped(parameter.shard.shape);
 }
 
 // Where an element of the bucket stands in a share of it. REQUIRES: it is in the share.
@@ -134,7 +130,7 @@ void BucketMemory::set_views(Parameters& parameters) {
 Tensor BucketMemory::weights(std::size_t bucket) const {
   const GradientBucket& held = plan_->buckets[bucket];
   if (!shared_) {
-    return part(parameters_->all_weights(), {held.first, held.first + held.count});
+    return part_of(parameters_->all_weights(), {held.first, held.first + held.count});
   }
   if (const auto slot = plan_->places[bucket].weight_slot) {
     return row_of(weight_slots_[*slot], weight_type(held, *plan_), 0, held.count);
@@ -145,7 +141,7 @@ Tensor BucketMemory::weights(std::size_t bucket) const {
 Tensor BucketMemory::gradients(std::size_t bucket) const {
   const GradientBucket& held = plan_->buckets[bucket];
   if (!shared_) {
-    return part(parameters_->all_gradients(), {held.first, held.first + held.count});
+    return part_of(parameters_->all_gradients(), {held.first, held.first + held.count});
   }
   if (const auto slot = plan_->places[bucket].gradient_slot) {
     return row_of(gradient_slots_[*slot], DType::f32, 0, held.count);
@@ -186,7 +182,7 @@ std::vector<Tensor> BucketMemory::own_weights(std::size_t bucket) const {
   std::vector<Tensor> ranges;
   std::size_t before = 0;
   for (const Slice& range : plan_->places[bucket].weights) {
-    ranges.push_back(part(weight_share(bucket), {before, before + range.count()}));
+    ranges.push_back(part_of(weight_share(bucket), {before, before + range.count()}));
     before += range.count();
   }
   return ranges;
@@ -204,7 +200,7 @@ std::vector<BucketMemory::Held> BucketMemory::held(std::size_t bucket,
     if (common.count() > 0) {
       const std::size_t begin = before + common.begin - range.begin;
       ranges.push_back({.range = {common.begin - first, common.end - first},
-                        .weights = part(weight_share(bucket), {begin, begin + common.count()})});
+                        .weights = part_of(weight_share(bucket), {begin, begin + common.count()})});
     }
     before += range.count();
   }
@@ -214,9 +210,9 @@ std::vector<BucketMemory::Held> BucketMemory::held(std::size_t bucket,
 Tensor BucketMemory::elements_of(const SyncOp& op) const {
   const bool whole = op.memory == SyncOp::Memory::whole;
   if (op.state == SyncOp::State::weights) {
-    return part(whole ? weights(op.bucket) : weight_share(op.bucket), op.range);
+    return part_of(whole ? weights(op.bucket) : weight_share(op.bucket), op.range);
   }
-  return part(whole ? gradients(op.bucket) : gradient_share(op.bucket), op.range);
+  return part_of(whole ? gradients(op.bucket) : gradient_share(op.bucket), op.range);
 }
 
 OptimizedTensor BucketMemory::optimized(const OptimizerPiece& piece, WeightDecay decay) const {
@@ -233,7 +229,7 @@ OptimizedTensor BucketMemory::optimized(const OptimizerPiece& piece, WeightDecay
   const bool whole = piece.range.count() == parameter.shard.shape.num_elements();
   const auto elements = [&](const Tensor& row, const BucketShare& share) {
     const std::size_t begin = shared_ ? place_in(share, first) : first;
-    const Tensor view = part(row, {begin, begin + piece.range.count()});
+    const Tensor view = part_of(row, {begin, begin + piece.range.count()});
     return whole ? view.reshaped(parameter.shard.shape) : view;
   };
   OptimizedTensor tensor{.name = parameter.spec.name, .decay = decay};
@@ -249,9 +245,10 @@ OptimizedTensor BucketMemory::optimized(const OptimizerPiece& piece, WeightDecay
   }
   tensor.weight = elements(weight_share(bucket), place.weights);
   if (!parameter.weight_bf16.empty() && !parameter.weight.empty()) {
-    const Tensor copy = part(parameter.weight_bf16.reshaped(
-                                 {static_cast<std::int64_t>(parameter.weight_bf16.num_elements())}),
-                             piece.range);
+    const Tensor copy =
+        part_of(parameter.weight_bf16.reshaped(
+                    {static_cast<std::int64_t>(parameter.weight_bf16.num_elements())}),
+                piece.range);
     tensor.weight_copy = whole ? parameter.weight_bf16 : copy;
   }
   return tensor;
@@ -261,8 +258,8 @@ void BucketMemory::place_own_weights(StreamView stream, std::size_t bucket) cons
   std::size_t before = 0;
   for (const Slice& range : plan_->places[bucket].weights) {
     cast(stream,
-         part(weight_share(bucket), {before, before + range.count()}),
-         part(weights(bucket), range));
+         part_of(weight_share(bucket), {before, before + range.count()}),
+         part_of(weights(bucket), range));
     before += range.count();
   }
 }
@@ -277,8 +274,8 @@ void BucketMemory::add_own_gradients(StreamView stream,
                                      Accumulate accumulate_share) const {
   std::size_t before = 0;
   for (const Slice& range : plan_->places[bucket].gradients) {
-    const Tensor from = part(gradients(bucket), range);
-    const Tensor to = part(share, {before, before + range.count()});
+    const Tensor from = part_of(gradients(bucket), range);
+    const Tensor to = part_of(share, {before, before + range.count()});
     accumulate_share == Accumulate::yes ? accumulate(stream, from, to) : cast(stream, from, to);
     before += range.count();
   }

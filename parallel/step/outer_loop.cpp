@@ -76,10 +76,7 @@ void OuterLoop::run_codecs(const Workers& workers) {
   for (const std::unique_ptr<OuterChannel>& channel : channels_) {
     workspace = std::max(workspace, channel->codec_workspace());
   }
-  codec_stream_ = std::make_unique<Stream>(Stream::Options{.name = "codec of rounds",
-                                                           .device = workers.device,
-                                                           .num_threads = workers.num_threads,
-                                                           .workspace_bytes = workspace});
+  codec_stream_ = std::make_unique<Stream>(workers, workspace, "codec of rounds");
   codec_worker_ = std::make_shared<Worker>();
   for (const std::unique_ptr<OuterChannel>& channel : channels_) {
     channel->run_codecs_on({.stream = *codec_stream_, .worker = codec_worker_});

@@ -44,10 +44,6 @@ Tensor row_of(const Tensor& tensor) {
   return tensor.reshaped({static_cast<std::int64_t>(tensor.num_elements())});
 }
 
-Tensor part_of(const Tensor& row, const Slice& slice) {
-  return row.rows(static_cast<std::int64_t>(slice.begin), static_cast<std::int64_t>(slice.end));
-}
-
 Tensor all_of(const Buffer& buffer) {
   return buffer.view(DType::f32, {static_cast<std::int64_t>(buffer.bytes() / sizeof(float))});
 }

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "tests/support/catch.h"
 #include "tests/support/closeness.h"
+#include "tests/support/refusal.h"
 
 namespace slackline {
 
@@ -32,12 +33,7 @@ CodecSetting read_setting(const std::string& text) {
 }
 
 std::string refusal(const std::string& section) {
-  try {
-    static_cast<void>(read(section));
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::refusal_of<ConfigError>([&] { return read(section); });
 }
 
 // Returns the refusal of a setting in the place of a site's.

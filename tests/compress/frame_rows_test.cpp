@@ -1,7 +1,7 @@
 #include "compress/frame_rows.h"
 
+#include "compress/codec.h"
 #include "compress/codec_bytes.h"
-#include "compress/codec_factories.h"
 #include "tests/compress/kept_messages.h"
 #include "tests/support/catch.h"
 
@@ -31,8 +31,8 @@ TEST_CASE("a frame of some rows decodes to these rows of the whole frame") {
   const std::vector<CodecPart> own_parts = parts_of_rows(kParts, kRows);
   for (const CodecSetting& setting : settings()) {
     INFO(setting.bits << " bits, scale " << static_cast<int>(setting.scale));
-    const auto codec = make_quantize_codec(setting, kParts);
-    const auto own = make_quantize_codec(setting, own_parts);
+    const auto codec = make_codec(setting, kParts, 0, test_device());
+    const auto own = make_codec(setting, own_parts, 0, test_device());
     Stream stream(test_stream(2, codec->workspace_bytes(test_workers(2))));
     Message values = Message::normal_numbers(kParts, 1);
     GuardedTensor frame = empty_frame(*codec);

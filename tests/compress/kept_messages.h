@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "compress/codec.h"
+#include "core/rehearsal_clock.h"
 #include "core/tensor/host_tensor.h"
+#include "tests/support/catch.h"
 #include "tests/support/guarded_tensor.h"
 #include "tests/support/test_device.h"
 #include "tests/support/thread_counts.h"
@@ -43,10 +45,12 @@ class Message {
     return message;
   }
 
-  static Message normal_numbers(const std::vector<CodecPart>& parts, std::uint64_t seed) {
+  static Message normal_numbers(const std::vector<CodecPart>& parts,
+                                std::uint64_t seed,
+                                double deviation = 1.0) {
     Message message(parts);
     for (GuardedTensor& tensor : message.tensors_) {
-      tensor.set(random_values(tensor.values().size(), {.seed = seed++}));
+      tensor.set(random_values(tensor.values().size(), {.seed = seed++, .deviation = deviation}));
     }
     return message;
   }
@@ -62,6 +66,16 @@ class Message {
 
   [[nodiscard]] std::vector<double> values(std::size_t matrix) const {
     return tensors_[matrix].values();
+  }
+
+  // Returns the values of all matrices, one after the other.
+  [[nodiscard]] std::vector<double> values() const {
+    std::vector<double> all;
+    for (const GuardedTensor& tensor : tensors_) {
+      const std::vector<double> more = tensor.values();
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
   }
 
   [[nodiscard]] GuardedTensor& tensor(std::size_t matrix) { return tensors_[matrix]; }
@@ -151,6 +165,34 @@ inline void sum_over_ranks(const std::vector<Tensor>& addends) {
   for (const HostTensor& host : hosts) {
     host.write_back();
   }
+}
+
+// Requires that messages of a codec of kParts pass on the rehearsal device, both ways where they
+// add, and that nothing is written there.
+inline void require_rehearsed(Codec& codec, const MessageKey& key = {}) {
+  RehearsalClock clock;
+  Stream::Options options = test_stream(1, codec.workspace_bytes(test_workers()));
+  options.rehearsal = &clock;
+  Stream stream(options);
+  Message values = Message::normal_numbers(kParts, 1);
+  Message residual(kParts);
+  Message out(kParts, 7.0);
+  GuardedTensor frame = empty_frame(codec);
+  codec.encode(stream, values.matrices(), residual.matrices(), key, frame);
+  codec.settle(stream, frame, residual.matrices());
+  codec.decode(stream, frame, out.matrices(), false);
+  if (codec.gradient() == CodecGradient::masked) {
+    codec.mask(stream, frame, out.tensor(0));
+  }
+  if (codec.sums() > 0) {
+    codec.begin_sum(stream, values.matrices(), residual.matrices(), key);
+    for (int round = 1; round < codec.sums(); ++round) {
+      codec.next_sum(stream, values.matrices(), residual.matrices());
+    }
+    codec.finish_sum(stream, out.matrices(), residual.matrices(), 2);
+  }
+  REQUIRE(out == Message(kParts, 7.0));
+  REQUIRE(residual == Message(kParts));
 }
 
 }  // namespace slackline::testing

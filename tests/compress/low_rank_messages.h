@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "compress/codec_factories.h"
+#include "compress/codec.h"
 #include "tests/compress/kept_messages.h"
 #include "tests/reference/low_rank_oracle.h"
 
@@ -29,7 +29,7 @@ struct LowRankEnd {
              const std::vector<CodecPart>& parts,
              int num_threads = 2,
              std::uint64_t seed = 1234)
-      : codec(make_low_rank_codec(of, parts, seed, test_device())),
+      : codec(make_codec(of, parts, seed, test_device())),
         stream(test_stream(num_threads, codec->workspace_bytes(test_workers(num_threads)))),
         frame(empty_frame(*codec)),
         residual(parts) {}

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sys/stat.h>
 
 #include "core/error.h"
 #include "tests/support/catch.h"
@@ -46,6 +47,8 @@ TEST_CASE("a file that cannot be read is refused with its path and the reason") 
       MappedFile(directory.file("x")),
       Catch::Equals(directory.file("x") + ": cannot open: No such file or directory"));
   REQUIRE_THROWS_WITH(MappedFile(directory.path()), Contains("not a regular file"));
+  REQUIRE(::mkfifo(directory.file("pipe").c_str(), 0600) == 0);  // that nobody writes to
+  REQUIRE_THROWS_WITH(MappedFile(directory.file("pipe")), Contains("not a regular file"));
   REQUIRE_THROWS_WITH(read_file(directory.path()), Contains("cannot read: Is a directory"));
   REQUIRE_THROWS_AS(read_file(directory.file("x")), FileError);
 }

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 
 namespace slackline {
 
@@ -16,16 +17,13 @@ JsonReader parse(std::string_view text) {
   return JsonReader::parse(text, "run.json");
 }
 
-// What the reader says when `read` asks for something of `text`.
+// Returns what the reader says when `read` asks for something of `text`.
 template <typename Read>
 std::string refusal(std::string_view text, const Read& read) {
-  try {
+  return testing::refusal_of<ConfigError>([&] {
     JsonReader reader = parse(text);
     read(reader);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  });
 }
 
 std::string syntax_refusal(std::string_view text) {
@@ -248,6 +246,11 @@ TEST_CASE("assignments replace values, create objects and address list elements"
 TEST_CASE("assignments that make no sense are refused") {
   CHECK_THAT(set_refusal("{}", "lr"), Equals("--set: expected KEY=VALUE; got lr"));
   CHECK_THAT(set_refusal("{}", "=1"), Equals("--set: expected KEY=VALUE; got =1"));
+  std::string deep;
+  for (int level = 0; level < 60000; ++level) {
+    deep += "a.";
+  }
+  CHECK_THAT(set_refusal("{}", deep + "a=1"), Contains("--set: a key may have 100 parts; got a.a"));
   CHECK_THAT(set_refusal("{}", "a..b=1"), Contains("must be a key inside an object; got a..b=1"));
   CHECK_THAT(set_refusal(R"({"a": 1})", "a.b=1"), Contains("\"b\" must be a key inside an object"));
   CHECK_THAT(set_refusal(R"({"a": [1]})", "a.x=1"),

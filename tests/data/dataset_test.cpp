@@ -174,6 +174,16 @@ TEST_CASE("a stored order of other data is refused") {
   REQUIRE_THROWS_AS(train_set(files, 50, {{190, 9, 39}, stored[1]}), ConfigError);
 }
 
+TEST_CASE("a stored order without end is refused before it is built") {
+  const TwoFiles files;
+  const std::vector<MemberOrder> stored = train_set(files, 50).order_state();
+  MemberOrder many = {190};
+  for (int block = 0; block <= 4096; ++block) {
+    many.insert(many.end(), {1, 1});
+  }
+  REQUIRE_THROWS_WITH(train_set(files, 50, {many, stored[1]}), Catch::Contains("order is broken"));
+}
+
 TEST_CASE("with validation files the training files are used whole") {
   const TwoFiles files;
   DataConfig config = files.config();

@@ -253,6 +253,25 @@ TEST_CASE("ranks send what the codecs' formulas say, to the byte") {
   }
 }
 
+// Other stages have other buckets.
+TEST_CASE("sums of integers have the same bits over pipeline splits, whichever way they are made") {
+  for (const SumWay way : {SumWay::gather, SumWay::two_shot}) {
+    CodecSetting setting = quantize(4, ErrorFeedback::immediate);
+    setting.rounding = Rounding::stochastic;
+    setting.sum = way;
+    const auto result = [&](int pipeline, int chunks) {
+      MeshRun run = run_of({.pipeline = pipeline, .data = 3});
+      run.parallel.schedule = chunks > 1 ? ScheduleName::interleaved : ScheduleName::one_f_one_b;
+      run.parallel.chunks = chunks;
+      return run_mesh(compressed(run, "data_gradient", setting));
+    };
+    INFO(short_text(setting));
+    const MeshRunResult expected = result(1, 1);
+    require_equal(result(2, 1), expected);
+    require_equal(result(2, 2), expected);
+  }
+}
+
 // What a boundary sends without compression are bf16 elements there, which a cast does not shrink.
 TEST_CASE("under bf16 a boundary's codec is used where it sends less than plain bf16") {
   const auto sent_with = [](const CodecSetting& setting, const std::string& site) {

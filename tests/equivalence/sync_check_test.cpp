@@ -5,6 +5,7 @@
 #include "core/comm/world.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 
 namespace slackline::testing {
 
@@ -20,10 +21,10 @@ MeshRun split_run() {
   return run;
 }
 
-// What the check says when world rank `rank` has another element 5 of a parameter; "" when nothing.
+// Returns what the check says when world rank `rank` has another element 5 of a parameter.
 std::string complaint(int rank, const std::string& name) {
   const MeshRun run = split_run();
-  try {
+  return refusal_of<Error>([&] {
     run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
       Groups groups(world, run.parallel, run.model.tie_embeddings);
       MeshModel model(run.options(), groups);
@@ -33,10 +34,7 @@ std::string complaint(int rank, const std::string& name) {
       }
       model.require_sync();
     });
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 }  // namespace

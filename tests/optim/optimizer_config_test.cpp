@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 
 namespace slackline {
 
@@ -15,12 +16,7 @@ OptimizerConfig read(const std::string& section) {
 }
 
 std::string refusal(const std::string& section) {
-  try {
-    read(section);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::refusal_of<ConfigError>([&] { read(section); });
 }
 
 }  // namespace

@@ -13,22 +13,18 @@ gradients.
 usage: tools/bench/compression_memory_bench.py
 """
 
-import json
 import os
 import pathlib
 import resource
 import subprocess
 import sys
 
+from codec_settings import low_rank
 from runs import Workplace, percent, print_header, print_row, require_binary
 
 RANKS = 8
 BACKWARD_RANK = 16
 GRADIENT_RANK = 128
-
-
-def low_rank(rank, error_feedback):
-    return {"codec": "low_rank", "rank": rank, "error_feedback": error_feedback}
 
 
 def techniques(stages, error_feedback):
@@ -126,9 +122,7 @@ def main():
         run_rank(sys.argv[2], sys.argv[3:])
     require_binary()
     place = Workplace()
-    letters = "".join("abcdefghijklmnopqrstuvwxyz "[i * i * 7 % 27] for i in range(1 << 18))
-    text = place.write("corpus.txt", letters)
-    place.call(["prepare", "--input", text, "--tokenizer", "byte", "--out", str(place.path / "corpus")])
+    place.prepare_letters("corpus", 1 << 18)
     of_mpi = measure_mpi(place)
     print(f"MPI takes {min(of_mpi)} to {max(of_mpi)} bytes of a rank\n")
     print_header(

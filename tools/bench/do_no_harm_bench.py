@@ -21,11 +21,11 @@ import argparse
 import json
 import statistics
 
+from codec_settings import cast, codec_name, integers, low_rank, top_k
 from flip_bench import CANDIDATES, MODEL as REHEARSED_MODEL, rehearsed
-from runs import REPOSITORY, Workplace, cores_awake, percent, print_header, print_row, require_binary
+from runs import REPOSITORY, Workplace, cores_awake, lab_launch, percent, print_header, print_row, require_binary
 from turns import quartiles, take_turns
 
-NETLAB = str(REPOSITORY / "tools/bench/netlab")
 PEER = str(REPOSITORY / "tools/bench/ddp_peer.py")
 RATES = ["10mbit", "30mbit", "100mbit", "300mbit", "1gbit", "none"]
 MODEL = {"layers": 4, "hidden": 192, "heads": 4, "sequence": 128, "vocab": 257}
@@ -36,29 +36,20 @@ PEER_RANKS = (0, 4, 16)
 DOMINATES = 0.5  # share of a plain step that waits for the link
 
 
-def feedback(setting, kind):
-    return {**setting, "error_feedback": kind}
-
-
-def low_rank(rank, kind):
-    return feedback({"codec": "low_rank", "rank": rank}, kind)
-
-
-BF16, INT8 = {"codec": "cast"}, {"codec": "quantize", "bits": 8}
 # Settings by name: codec by site.
 FIXED = {
     "data": {
-        "bf16": {"data_gradient": feedback(BF16, "immediate")},
-        "int8": {"data_gradient": feedback(INT8, "immediate")},
+        "bf16": {"data_gradient": cast("immediate")},
+        "int8": {"data_gradient": integers(8, "immediate")},
         **{f"low_rank {rank}": {"data_gradient": low_rank(rank, "immediate")} for rank in (4, 16, 64)},
-        "top_k 1 %": {"data_gradient": feedback({"codec": "top_k", "ratio": 0.01}, "immediate")},
+        "top_k 1 %": {"data_gradient": top_k(0.01, "immediate")},
     },
     "pipeline": {
-        "backward int8": {"pipeline_backward": feedback(INT8, "lazy")},
+        "backward int8": {"pipeline_backward": integers(8, "lazy")},
         "backward low_rank 8": {"pipeline_backward": low_rank(8, "lazy")},
-        "both bf16": {"pipeline_forward": BF16, "pipeline_backward": feedback(BF16, "lazy")},
-        "both int8": {"pipeline_forward": INT8, "pipeline_backward": feedback(INT8, "lazy")},
-        "int8, low_rank 8": {"pipeline_forward": INT8, "pipeline_backward": low_rank(8, "lazy")},
+        "both bf16": {"pipeline_forward": cast(), "pipeline_backward": cast("lazy")},
+        "both int8": {"pipeline_forward": integers(8), "pipeline_backward": integers(8, "lazy")},
+        "int8, low_rank 8": {"pipeline_forward": integers(8), "pipeline_backward": low_rank(8, "lazy")},
     },
 }
 
@@ -99,27 +90,16 @@ def config(place, axis, compress, steps, transfers="asynchronous"):
     }
 
 
-def codec_name(codec):
-    if codec is None:
-        return "plain"
-    strength = next((codec[key] for key in ("rank", "bits", "ratio") if key in codec), "")
-    return f"{codec['codec']} {strength}".strip()
-
-
 def choice(classes):
     """How many classes take which codec."""
     names = [codec_name(one["codec"]) for one in classes if one["site"] != "embedding"]
     return ", ".join(f"{names.count(name)} x {name}" for name in sorted(set(names)))
 
 
-def lab(rate):
-    return [NETLAB, "--nodes", "2", "--rate", rate, "--"]
-
-
 def choose(place, axis, rate):
     """The classes of the plan that critical_path makes."""
     compress = {"policy": "critical_path", **candidates(axis)}
-    run = place.train(config(place, axis, compress, CHOOSING_STEPS), launch=lab(rate))
+    run = place.train(config(place, axis, compress, CHOOSING_STEPS), launch=lab_launch(rate))
     return json.loads((run.directory / "plan.json").read_text())[-1]["classes"]
 
 
@@ -131,7 +111,7 @@ def fixed(classes, sites):
 def measure_peer(place, rate, peer, rank):
     shape = {**MODEL, "batch": GLOBAL_BATCH // 2, "rank": rank, "steps": PEER_STEPS, "first": PEER_FIRST}
     out = place.path / "peer.json"
-    place.launch([*lab(rate), peer, PEER, json.dumps(shape), str(out)])
+    place.launch([*lab_launch(rate), peer, PEER, json.dumps(shape), str(out)])
     return json.loads(out.read_text())["step_seconds"]
 
 
@@ -145,7 +125,7 @@ def print_rate(place, axis, rate, options):
     plans = {"plain": fixed(classes, {})}
     plans |= {name: fixed(classes, sites) for name, sites in FIXED[axis].items()}
     plans["chosen"] = classes
-    rounds = take_turns(place, config(place, axis, {}, 0), lab(rate), plans, options.rounds)
+    rounds = take_turns(place, config(place, axis, {}, 0), lab_launch(rate), plans, options.rounds)
     medians = {name: statistics.median(r[name].seconds for r in rounds) for name in plans}
     best = min((name for name in plans if name != "chosen"), key=medians.get)
 
@@ -158,7 +138,7 @@ def print_rate(place, axis, rate, options):
     others = []
     if axis == "pipeline":
         compress = {"policy": "none"}
-        blocking = place.train(config(place, axis, compress, CHOOSING_STEPS, "blocking"), launch=lab(rate))
+        blocking = place.train(config(place, axis, compress, CHOOSING_STEPS, "blocking"), launch=lab_launch(rate))
         others = [blocking.step_seconds()]
     elif options.peer:
         others = [measure_peer(place, rate, options.peer, rank) for rank in PEER_RANKS]

@@ -16,20 +16,13 @@ import time
 
 import network_lab
 from do_no_harm_bench import candidates, config
-from runs import BINARY, Workplace, cores_awake, print_header, print_row, require_binary
+from runs import BINARY, Workplace, cores_awake, print_header, print_row, read_metrics, require_binary
 
 STEPS = 120
 CHANGE_AFTER = 40
 # So many steps in which the run says nothing: by then it knows what they take (DriftWatch), and measures nothing.
 QUIET = 20
 CHANGES = [("10gbit", 10**10, "30mbit", 30 * 10**6), ("30mbit", 30 * 10**6, "10gbit", 10**10)]
-
-
-def steps_of(path):
-    """The steps of a run that may be writing them."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def drift_config(place, steps):
@@ -41,7 +34,6 @@ def train(place, job, first, then, change_after):
     anew, later. Returns the steps, the plans, what rank 0 said, and the step after which the rate changed."""
     directory = place.path / f"drift-{first}"
     job = {**job, "run": {**job["run"], "dir": str(directory)}}
-    metrics = directory / "metrics.jsonl"
     network_lab.remove_leftovers()
     lab = network_lab.Lab(network_lab.own_name(), 2, first)
     try:
@@ -53,7 +45,7 @@ def train(place, job, first, then, change_after):
         changed = said_at = said_bytes = 0
         while process.poll() is None and changed < max(change_after, said_at + QUIET):
             time.sleep(0.02)
-            changed = len(steps_of(metrics))
+            changed = len(read_metrics(directory))
             if words.stat().st_size != said_bytes:
                 said_bytes, said_at = words.stat().st_size, changed
         lab.change_rate(then)
@@ -62,7 +54,7 @@ def train(place, job, first, then, change_after):
     finally:
         network_lab.remove(lab.name)
     assert process.returncode == 0, said
-    return steps_of(metrics), json.loads((directory / "plan.json").read_text()), said, changed
+    return read_metrics(directory), json.loads((directory / "plan.json").read_text()), said, changed
 
 
 def codecs_of(plan):

@@ -8,16 +8,14 @@ usage: tools/bench/end_bench.py [--rounds N]
 """
 
 import argparse
-import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-from runs import BINARY, require_binary
+from runs import BINARY, Workplace, mpi_environment, print_header, print_row, read_metrics, require_binary
 
 GOAL = 5.0  # seconds
 TIMEOUT = 2.0  # network.timeout_seconds
@@ -55,7 +53,7 @@ def children():
     return found
 
 
-def ranks_of(job):
+def processes_of_ranks(job):
     """Processes of the ranks, by rank."""
     ranks = {}
     for process, (name, state, parent) in children().items():
@@ -83,25 +81,21 @@ def is_gone(process):
     return found is None or found[1] in "ZX"
 
 
-def end_of(fault, directory):
+def end_of(fault):
     """(seconds until all ranks are gone, until mpirun is, its exit code, the code of a run that goes on)."""
     _, victim, number, when = fault
-    command = ["mpirun", "--oversubscribe", "-np", str(RANKS), str(BINARY), "train", str(directory / "config.json")]
-    environment = {
-        **os.environ,
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-    with open(directory / "messages.txt", "w", encoding="utf-8") as messages:
-        job = subprocess.Popen(command, stdout=messages, stderr=messages, env=environment)
-        record = directory / "run/metrics.jsonl"
-        wait_until(lambda: len(ranks_of(job)) == RANKS, "start")
+    place = Workplace()
+    place.prepare_text("corpus", "a line of some text that is read\n" * 4000)
+    path, directory = place.write("config.json", config(place.path)), place.path / "run"
+    command = ["mpirun", "--oversubscribe", "-np", str(RANKS), str(BINARY), "train", path]
+    with open(place.path / "messages.txt", "w", encoding="utf-8") as messages:
+        job = subprocess.Popen(command, stdout=messages, stderr=messages, env=mpi_environment(OMP_NUM_THREADS="1"))
+        wait_until(lambda: len(processes_of_ranks(job)) == RANKS, "start")
         if when == "first step":
-            wait_until(lambda: record.exists() and record.stat().st_size > 0, when)
+            wait_until(lambda: read_metrics(directory), when)
         elif when == "checkpoint":
-            wait_until(lambda: any(directory.glob("run/checkpoints/step-*[0-9]")), when)
-        ranks = ranks_of(job)
+            wait_until(lambda: any(directory.glob("checkpoints/step-*[0-9]")), when)
+        ranks = processes_of_ranks(job)
         os.kill(ranks[victim], number)
         begin = time.monotonic()
         gone = None
@@ -112,11 +106,9 @@ def end_of(fault, directory):
                 sys.exit(f"{fault[0]}: no end within {LIMIT:.0f} s")
             time.sleep(0.005)
         ended = time.monotonic() - begin
-    lines = record.read_text().splitlines() if record.exists() else []
-    newest = max((json.loads(line)["step"] for line in lines), default=0)
+    newest = max((line["step"] for line in read_metrics(directory)), default=0)
     again = subprocess.run(
-        [str(BINARY), "train", str(directory / "config.json"), "--resume", "--ranks", str(RANKS),
-         "--set", f"run.steps={newest + 2}"],
+        [str(BINARY), "train", path, "--resume", "--ranks", str(RANKS), "--set", f"run.steps={newest + 2}"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
     )  # fmt: skip
     return gone, ended, job.returncode, again.returncode
@@ -127,27 +119,16 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     require_binary()
-    print("| fault | ranks gone after | mpirun gone after | code | resumed with |\n|---|---|---|---|---|")
+    print_header("fault", "ranks gone after", "mpirun gone after", "code", "resumed with")
     slowest = 0.0
     for fault in FAULTS:
         extra = TIMEOUT if fault[2] == signal.SIGSTOP else 0.0
-        ends = []
-        for _ in range(options.rounds):
-            with tempfile.TemporaryDirectory() as name:
-                directory = pathlib.Path(name)
-                (directory / "text.txt").write_text("a line of some text that is read\n" * 4000)
-                subprocess.run(
-                    [str(BINARY), "prepare", "--input", str(directory / "text.txt"), "--tokenizer", "byte",
-                     "--out", str(directory / "corpus")],
-                    stdout=subprocess.DEVNULL, check=True,
-                )  # fmt: skip
-                (directory / "config.json").write_text(json.dumps(config(directory)))
-                ends.append(end_of(fault, directory))
+        ends = [end_of(fault) for _ in range(options.rounds)]
         slowest = max(slowest, *(ended - extra for _, ended, _, _ in ends), *(gone - extra for gone, *_ in ends))
-        print(
-            f"| {fault[0]} | {', '.join(f'{end[0]:.2f}' for end in ends)} | {', '.join(f'{end[1]:.2f}' for end in ends)} "
-            f"| {', '.join(str(end[2]) for end in ends)} | {', '.join(str(end[3]) for end in ends)} |",
-            flush=True,
+        gone, ended, codes, resumed = zip(*ends)
+        print_row(
+            fault[0], *(", ".join(f"{seconds:.2f}" for seconds in column) for column in (gone, ended)),
+            *(", ".join(map(str, column)) for column in (codes, resumed)),
         )
     print(f"\nslowest: {slowest:.2f} s after the fault, the timeout of {TIMEOUT:.0f} s apart (goal {GOAL:.0f})")
     return 0 if slowest <= GOAL else 1

@@ -13,15 +13,15 @@ usage: tools/bench/equal_tokens_bench.py CORPUS OUT [--seeds N] [--steps N] [--s
 
 import json
 import math
-import pathlib
 import statistics
 import sys
 
-from do_no_harm_bench import codec_name
-from runs import KeptResults, Workplace, parser_of_kept, percent, print_header, print_row, require_binary
+from clusters import links_file
+from codec_settings import codec_name
+from runs import KeptResults, Workplace, corpus_job, parser_of_kept, percent, print_header, print_row, require_binary
 
-MODEL = {"layers": 4, "hidden": 208, "heads": 4, "sequence": 128, "vocab": 257}
 GLOBAL_BATCH = 32
+WARMUP = 100  # steps, also of a run that only chooses
 CHOOSING_STEPS = 40  # the plan of step 10 and what the guard makes of it
 MEGABIT = 1e6 / 8
 SPEEDS = {"5 Mb/s": 5 * MEGABIT, "20 Mb/s": 20 * MEGABIT, "200 Mb/s": 200 * MEGABIT, "1 Gb/s": 1000 * MEGABIT}
@@ -30,41 +30,17 @@ FIRST_SEED = 1234
 
 
 def config(corpus, seed, steps, compress, links=""):
-    return {
-        "run": {
-            "dir": "unused", "seed": seed, "steps": steps, "eval_every": steps, "eval_batches": 40, "save_every": 0,
-            "log_every": 100,
-        },
-        "model": MODEL,
-        "data": {"train": [{"path": str(corpus / "train")}], "valid": [{"path": str(corpus / "valid")}]},
-        "batch": {"global": GLOBAL_BATCH, "micro": GLOBAL_BATCH // 2},
-        "parallel": {"data": 2},
-        "optimizer": {
-            "lr": 3e-3, "min_lr": 1e-4, "schedule": "cosine", "warmup_steps": 100, "decay_embeddings": False,
-        },
-        "compress": compress,
-        "network": {"links": links},
-    }
-
-
-def links_file(place, bytes_per_second):
-    return place.write(
-        "links.json",
-        {
-            "nodes": [{"count": 2, "devices": 1, "memory_bytes": 1e9}],
-            "links": [
-                {
-                    "scope": "network", "latency_seconds": 1e-4, "bytes_per_second": bytes_per_second, "duplex": True,
-                    "shared_by": "pair", "source": "assumed",
-                }
-            ],
-        },
+    return corpus_job(
+        corpus, steps,
+        run={"seed": seed, "eval_every": steps, "eval_batches": 40, "save_every": 0, "log_every": 100}, warmup=WARMUP,
+        batch={"global": GLOBAL_BATCH, "micro": GLOBAL_BATCH // 2}, parallel={"data": 2}, compress=compress,
+        network={"links": links},
     )
 
 
 def choose(place, corpus, speed):
     """The classes that a run over the link ends with."""
-    links = links_file(place, SPEEDS[speed])
+    links = links_file(place, nodes=2, latency=1e-4, bytes_per_second=SPEEDS[speed])
     run = place.train(config(corpus, FIRST_SEED, CHOOSING_STEPS, {"policy": "critical_path"}, links), ranks=2)
     return json.loads((run.directory / "plan.json").read_text())[-1]["classes"]
 
@@ -79,8 +55,7 @@ def replay(place, corpus, seed, steps, classes):
     if classes is not None:
         plan = place.write("plan.json", [{"from_step": 1, "predicted_step_seconds": None, "classes": classes}])
         compress = {"policy": "replay", "plan": plan, "guard": {"every": 0}}
-    run = place.train(config(corpus, seed, steps, compress), ranks=2)
-    return next(line["eval_loss"] for line in reversed(run.steps) if "eval_loss" in line)
+    return place.train(config(corpus, seed, steps, compress), ranks=2).last_eval_loss()
 
 
 def measure(place, corpus, kept, arguments):

@@ -18,8 +18,10 @@ import json
 import statistics
 import sys
 
+import clusters
 from assumed_gpus import cost_file
-from runs import REPOSITORY, Workplace, cores_awake, percent, print_header, print_row, require_binary
+from codec_settings import cast, integers, low_rank
+from runs import REPOSITORY, Workplace, cores_awake, lab_launch, percent, print_header, print_row, require_binary
 from turns import quartiles, take_turns
 
 MODEL = {"layers": 24, "hidden": 1024, "heads": 16, "sequence": 1024, "vocab": 51200}
@@ -27,13 +29,12 @@ MICRO, MICRO_BATCHES = 8, 8
 SCALE = 500
 STEPS = 8
 
-BF16 = {"codec": "cast", "error_feedback": "none"}
-INT8 = {"codec": "quantize", "bits": 8, "error_feedback": "none"}
+BF16, INT8 = cast("none"), integers(8, "none")
 # From the weakest to the strongest.
 CANDIDATES = {
     "pipeline_forward": [BF16, INT8],
-    "pipeline_backward": [BF16, INT8, {"codec": "low_rank", "rank": 16, "error_feedback": "lazy"}],
-    "data_gradient": [{"codec": "low_rank", "rank": rank, "error_feedback": "immediate"} for rank in (128, 32)],
+    "pipeline_backward": [BF16, INT8, low_rank(16, "lazy")],
+    "data_gradient": [low_rank(128, "immediate"), low_rank(32, "immediate")],
 }
 # Name: (cluster file, pipeline, data)
 CLUSTERS = {
@@ -46,16 +47,10 @@ CLUSTERS = {
     },
     "one slow boundary": (None, 4, 2),
 }
-SLOW_BOUNDARY = {
-    "nodes": [{"count": 2, "devices": 4}],
-    "links": [
-        {"scope": "node", "latency_seconds": 5e-6, "bytes_per_second": 5e10, "source": "assumed"},
-        {"scope": "network", "latency_seconds": 2e-5, "bytes_per_second": 1.25e9, "source": "assumed"},
-    ],
-}
+SLOW_BOUNDARY = clusters.cluster(2, 4, clusters.link("node", 5e-6, 5e10), clusters.link("network", 2e-5, 1.25e9))
 
 
-LAB = [str(REPOSITORY / "tools/bench/netlab"), "--nodes", "2", "--ranks-per-node", "2", "--rate", "100mbit", "--"]
+LAB = lab_launch("100mbit", ranks_per_node=2)
 LAB_MODEL = {"layers": 4, "hidden": 192, "heads": 4, "sequence": 128, "vocab": 257}
 LAB_STEPS = 12  # plans by measured steps are in force from steps 3 and 10
 LAB_ROUNDS = 9

@@ -24,7 +24,9 @@ import threading
 import time
 
 import runs
-from runs import REPOSITORY, Workplace, percent, print_header, print_row
+from clusters import OF_PAIRS, cluster, link
+from codec_settings import cast, low_rank
+from runs import REPOSITORY, Workplace, percent, print_header, print_row, read_metrics
 
 STEPS, WARMUP, RATE = 12, 4, 1e-4
 MODELS = {
@@ -119,8 +121,7 @@ def train(place, job, ranks=1):
     """The median seconds of a step, the losses of all, and what the run said."""
     said = place.launch([str(runs.BINARY), "train", place.write("job.json", job),
                          *(["--ranks", str(ranks)] if ranks > 1 else [])])
-    lines = (pathlib.Path(job["run"]["dir"]) / "metrics.jsonl").read_text().splitlines()
-    steps = [json.loads(line) for line in lines if '"step_seconds"' in line]
+    steps = [line for line in read_metrics(pathlib.Path(job["run"]["dir"])) if "step_seconds" in line]
     seconds = statistics.median(step["step_seconds"] for step in steps[WARMUP:])
     return seconds, [step["loss"] for step in steps], said
 
@@ -192,18 +193,14 @@ def shared_card(place, model):
     """Two stages of two replicas each, sharing the card, over links as slow as these."""
     print_header("link", "none", "all", "critical_path", "critical_path by the best other")
     for rate in LINKS:
-        cluster = {
-            "nodes": [{"count": 4, "devices": 1, "memory_bytes": 2**37}],
-            "links": [{"scope": "network", "latency_seconds": 1e-5, "bytes_per_second": rate / 8, "duplex": True,
-                       "shared_by": "pair", "source": "assumed"}],
-        }
-        links = place.write("cluster.json", cluster)
+        between = link("network", 1e-5, rate / 8, **OF_PAIRS)
+        links = place.write("cluster.json", cluster(4, 1, between, memory_bytes=2**37))
         seconds = {}
         for policy in ("none", "all", "critical_path"):
             codecs = {} if policy == "none" else {
-                "pipeline_forward": {"codec": "cast"},
-                "pipeline_backward": {"codec": "low_rank", "rank": 16, "error_feedback": "lazy"},
-                "data_gradient": {"codec": "low_rank", "rank": 16, "error_feedback": "immediate"},
+                "pipeline_forward": cast(),
+                "pipeline_backward": low_rank(16, "lazy"),
+                "data_gradient": low_rank(16, "immediate"),
             }
             job = config(place, model, f"shared-{rate}-{policy}", parallel={"pipeline": 2, "data": 2},
                          compress={"policy": policy, **codecs}, network={"links": links})

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What codecs make of the loss at equal tokens, beside what a guard would see of them: where its bounds come from.
 
-A GPT of 4 x 128 on real text, two data ranks or two stages, steps of 4096 tokens. Every row of a seed has the same data
+A GPT of 4 x 128 on real text, two or four data ranks or two stages, steps of 4096 tokens. Every row of a seed has the same data
 and initial weights; a row compresses everything of its sites from step 1 on, without a guard that judges. Columns: the
 loss over text that was never trained on, how much above the row without compression that is, and of the samples of every
 25th step the median and the largest share that the guard holds against its bound: owed with error feedback, else lost.
@@ -12,60 +12,46 @@ usage: tools/bench/guard_bounds_bench.py CORPUS OUT [--steps N] [--seeds N] [--r
        CORPUS: directory with train.bin and valid.bin      --table: print what is in OUT, run nothing
 """
 
-import pathlib
 import statistics
 import sys
 
-from runs import KeptResults, Workplace, parser_of_kept, percent, print_header, print_row, require_binary
+from codec_settings import boundaries, integer_sums, integers, low_rank_sums, sums, top_k
+from runs import KeptResults, Workplace, parser_of_kept, percent, print_header, print_row, ranks_of, require_binary
 
 MODEL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
 GLOBAL_BATCH = 32
-DATA, STAGES = ({"data": 2}, 16), ({"pipeline": 2}, 4)  # and the sequences of a micro-batch
+# Layouts, and the sequences of a micro-batch.
+DATA, DATA_4, STAGES = ({"data": 2}, 16), ({"data": 4}, 8), ({"pipeline": 2}, 4)
 SAMPLED_EVERY = 25
 FIRST_SEED = 1
 
 
-def integers(bits, scale, error_feedback="immediate", units="values"):
-    return {
-        "codec": "quantize", "bits": bits, "scale": scale, "units": units, "error_feedback": error_feedback,
-    }
-
-
-def sums(gradients, table=None):
-    return DATA, {"data_gradient": gradients, "embedding": table or gradients}
-
-
-def low_rank(rank):
-    return sums({"codec": "low_rank", "rank": rank, "factors": "bf16", "error_feedback": "immediate"})
-
-
-def boundaries(forward, backward):
-    return STAGES, {
-        "pipeline_forward": integers(forward, "token", "none"),
-        "pipeline_backward": integers(backward, "token", "none"),
-    }
+def integer_boundaries(forward, backward):
+    return boundaries(*(integers(bits, "none", scale="token", units="values") for bits in (forward, backward)))
 
 
 PLAIN = "no compression"
 # Name: (layout, sites)
 ROWS = {
     PLAIN: (DATA, {}),
-    "sums int8": sums(integers(8, "channel"), integers(8, "token")),
-    "sums int4": sums(integers(4, "channel"), integers(4, "token")),
-    "sums int4, a scale for each row": sums(integers(4, "token")),
-    "sums int4, scales of rows and columns": sums(integers(4, "both")),
-    "sums int3, scales of rows and columns": sums(integers(3, "both")),
-    "sums int2, scales of rows and columns": sums(integers(2, "both")),
-    "sums int4, scales of rows and columns, moments": sums(integers(4, "both", units="moments")),
-    "sums int3, scales of rows and columns, moments": sums(integers(3, "both", units="moments")),
-    "sums int2, scales of rows and columns, moments": sums(integers(2, "both", units="moments")),
-    "sums low_rank 32": low_rank(32),
-    "sums low_rank 16": low_rank(16),
-    "sums low_rank 8": low_rank(8),
-    "sums top_k 10 %": sums({"codec": "top_k", "ratio": 0.1, "error_feedback": "immediate"}),
-    "forward int8, backward int8": boundaries(8, 8),
-    "forward int4, backward int8": boundaries(4, 8),
-    "forward int8, backward int4": boundaries(8, 4),
+    "sums int8": (DATA, integer_sums(8, "channel", "token")),
+    "sums int4": (DATA, integer_sums(4, "channel", "token")),
+    "sums int4, a scale for each row": (DATA, integer_sums(4, "token")),
+    "sums int4, scales of rows and columns": (DATA, integer_sums(4, "both")),
+    "sums int3, scales of rows and columns": (DATA, integer_sums(3, "both")),
+    "sums int2, scales of rows and columns": (DATA, integer_sums(2, "both")),
+    "sums int4, scales of rows and columns, moments": (DATA, integer_sums(4, "both", units="moments")),
+    "sums int3, scales of rows and columns, moments": (DATA, integer_sums(3, "both", units="moments")),
+    "sums int2, scales of rows and columns, moments": (DATA, integer_sums(2, "both", units="moments")),
+    "sums int4 of four ranks": (DATA_4, integer_sums(4, "channel", "token")),
+    "sums int4 of four ranks, in two shots": (DATA_4, integer_sums(4, "channel", "token", sum="two_shot")),
+    "sums low_rank 32": (DATA, low_rank_sums(32)),
+    "sums low_rank 16": (DATA, low_rank_sums(16)),
+    "sums low_rank 8": (DATA, low_rank_sums(8)),
+    "sums top_k 10 %": (DATA, sums(top_k(0.1, "immediate"))),
+    "forward int8, backward int8": (STAGES, integer_boundaries(8, 8)),
+    "forward int4, backward int8": (STAGES, integer_boundaries(4, 8)),
+    "forward int8, backward int4": (STAGES, integer_boundaries(8, 4)),
 }
 
 
@@ -97,9 +83,8 @@ def shares(steps, sites):
 
 
 def measure(place, corpus, name, seed, steps):
-    run = place.train(config(corpus, name, seed, steps), ranks=2)
-    loss = next(line["eval_loss"] for line in reversed(run.steps) if "eval_loss" in line)
-    return {"loss": loss, "shares": shares(run.steps, ROWS[name][1])}
+    run = place.train(config(corpus, name, seed, steps), ranks=ranks_of(ROWS[name][0][0]))
+    return {"loss": run.last_eval_loss(), "shares": shares(run.steps, ROWS[name][1])}
 
 
 def print_table(kept, seeds):

@@ -11,13 +11,15 @@ Ops, codecs and links are given and round, so that a formula's terms can be read
 usage: tools/bench/identities_bench.py
 """
 
-from runs import Workplace, cores_awake, print_header, print_row, require_binary
+from clusters import cluster, link
+from codec_settings import cast, low_rank
+from runs import Workplace, cores_awake, print_header, print_row, ranks_of, require_binary
 
 FORWARD, BACKWARD = 0.012, 0.024
 HIDDEN, SEQUENCE = 128, 64
 MESSAGE = 4 * HIDDEN * SEQUENCE  # bytes between two stages
 STEPS = 8
-CAST = {"codec": "cast", "error_feedback": "none", "always": True}
+CAST = cast("none", always=True)
 FREE = {"dtype": "fp32", "encode_seconds": 0.0, "decode_seconds": 0.0, "sent_bytes": 0}
 
 
@@ -30,16 +32,10 @@ def cost_file(stages, settings):
     return {"ops": ops, "codecs": [{"codec": one, "shape": [1 << 20], **FREE} for one in settings]}
 
 
-def cluster(bytes_per_second, shared_by):
-    link = {
-        "latency_seconds": 0, "bytes_per_second": bytes_per_second, "shared_by": shared_by, "source": "assumed"
-    }
-    return {"nodes": [{"count": 64, "devices": 1}], "links": [{"scope": "network", **link}]}
-
-
 def rehearse(place, parallel, micro_batches, speed, compress, settings=(), shared_by="node", **model):
     stages = parallel["pipeline"]
     shape = {"layers": stages, "hidden": HIDDEN, "heads": 4, "sequence": SEQUENCE, "vocab": 32, **model}
+    links = cluster(64, 1, link("network", 0, speed, shared_by=shared_by))
     job = {
         "run": {"dir": "unused", "steps": STEPS},
         "device": "rehearsal",
@@ -49,9 +45,9 @@ def rehearse(place, parallel, micro_batches, speed, compress, settings=(), share
         "batch": {"global": micro_batches * parallel.get("data", 1), "micro": 1},
         "parallel": parallel,
         "compress": {**compress, "guard": {"every": 0}},
-        "network": {"links": place.write("cluster.json", cluster(speed, shared_by))},
+        "network": {"links": place.write("cluster.json", links)},
     }
-    run = place.train(job, ranks=stages * parallel.get("data", 1))
+    run = place.train(job, ranks=ranks_of(parallel))
     run.planned_seconds = place.plan(job)["step_seconds"]
     return run
 
@@ -112,7 +108,7 @@ def embedding(place):
 def smallest_k(place):
     print("Gradients as low_rank, 4 stages, 2 data ranks: how many stages have to be compressed\n")
     print_header("t_u", "t_c", "by the rule", "step at k = 0", *(f"k = {k}" for k in range(1, 5)))
-    setting = {"codec": "low_rank", "rank": 4, "error_feedback": "none", "always": True}
+    setting = low_rank(4, "none", always=True)
     gradients = 4 * 12 * HIDDEN * HIDDEN  # of a stage: one layer's matrices, all but its biases
     for late in (0.03, 0.06, 0.09):  # seconds that a stage's plain gradients take
         speed = gradients / late

@@ -13,7 +13,9 @@ import statistics
 import sys
 
 import runs
-from runs import Workplace, cores_awake, percent, print_header, print_row, require_binary
+from clusters import OF_PAIRS, cluster, link
+from codec_settings import integers, low_rank
+from runs import Workplace, cores_awake, layout_name, percent, print_header, print_row, ranks_of, require_binary
 
 MODEL = {"layers": 8, "hidden": 256, "heads": 8, "sequence": 128, "vocab": 257}
 STEPS = 4
@@ -23,8 +25,8 @@ LINKS = ((100, 0.1), (100, 20), (100, 70), (1000, 0.1), (1000, 20), (1000, 40))
 # Seconds of one token in one part, as one core of a small machine takes.
 OPS = {"layer_forward": 2e-6, "layer_backward": 4e-6, "embedding_forward": 1e-7, "embedding_backward": 1e-7,
        "head_forward": 1e-7, "head_backward": 6e-7, "element_update": 2e-9}
-LOW_RANK = {"codec": "low_rank", "rank": 32, "error_feedback": "immediate"}
-INT8 = {"codec": "quantize", "bits": 8, "error_feedback": "immediate"}
+LOW_RANK = low_rank(32, "immediate")
+INT8 = integers(8, "immediate")
 # Encoding and decoding a million elements.
 CODECS = ((LOW_RANK, 4e-3, 1e-3), (INT8, 2e-3, 2e-3))
 LAYOUTS = (
@@ -49,13 +51,8 @@ def cost_file(place):
 
 
 def links_file(place, megabits, milliseconds):
-    links = [
-        {"scope": scope, "latency_seconds": 1e-3 * milliseconds, "bytes_per_second": 1e6 * megabits / 8, "duplex": True,
-         "shared_by": "pair", "source": "assumed"}
-        for scope in ("node", "network")
-    ]
-    return place.write(f"links-{megabits}-{milliseconds}.json",
-                       {"nodes": [{"count": 4, "devices": 1}], "links": links})
+    links = (link(scope, 1e-3 * milliseconds, 1e6 * megabits / 8, **OF_PAIRS) for scope in ("node", "network"))
+    return place.write(f"links-{megabits}-{milliseconds}.json", cluster(4, 1, *links))
 
 
 def job(costs, links, parallel, gradient):
@@ -74,8 +71,7 @@ def job(costs, links, parallel, gradient):
 
 
 def name_of(parallel, gradient):
-    layout = ", ".join(f"{key} {value}" for key, value in parallel.items())
-    return f"{layout}, {gradient['codec'] if gradient else 'plain'}"
+    return f"{layout_name(parallel)}, {gradient['codec'] if gradient else 'plain'}"
 
 
 def main():
@@ -94,7 +90,7 @@ def main():
             for parallel, gradient in LAYOUTS:
                 config = job(costs, links, parallel, gradient)
                 planned = place.plan(config)["step_seconds"]
-                run = place.train(config, ranks=parallel.get("pipeline", 1) * parallel["data"])
+                run = place.train(config, ranks=ranks_of(parallel))
                 rehearsed = run.step_seconds()
                 off.append(abs(planned / rehearsed - 1))
                 print_row(f"{megabits} Mb/s, {milliseconds} ms", name_of(parallel, gradient), f"{planned:.3f} s",

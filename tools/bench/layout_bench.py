@@ -12,7 +12,7 @@ import random
 import statistics
 import sys
 
-from runs import Workplace, percent, print_header, print_row, require_binary
+from runs import Workplace, layout_name, percent, print_header, print_row, require_binary
 
 PAIRS = 7
 ALONE = ["taskset", "-c", "0"]
@@ -25,8 +25,7 @@ def mpirun(ranks):
 def prepare(place):
     """Random letters: what the tokens are changes no time."""
     letters = random.Random(1234).choices("abcdefghijklmnopqrstuvwxyz ", k=1 << 20)
-    text = place.write("corpus.txt", "".join(letters))
-    place.call(["prepare", "--input", text, "--tokenizer", "byte", "--out", str(place.path / "corpus")])
+    place.prepare_text("corpus", "".join(letters))
 
 
 def config(place, micro, steps=7, sequences=16, **parallel):
@@ -114,10 +113,8 @@ def predictions(place):
         planned = place.plan(job, str(costs))["step_seconds"]
         measured = place.train(job, launch=mpirun(2)).step_seconds()
         offs.append(planned / measured - 1)
-        name = ", ".join(f"{key} {value}" for key, value in parallel.items())
-        print_row(
-            f"{name}, micro-batch {micro}", f"{planned:.4f} s", f"{measured:.4f} s", percent(offs[-1])
-        )
+        name = f"{layout_name(parallel)}, micro-batch {micro}"
+        print_row(name, f"{planned:.4f} s", f"{measured:.4f} s", percent(offs[-1]))
     print(f"\noff by {percent(min(offs))} to {percent(max(offs))}, median {percent(statistics.median(offs))}\n")
 
 

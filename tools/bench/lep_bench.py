@@ -16,7 +16,8 @@ import argparse
 import pathlib
 import statistics
 
-from runs import Workplace, print_header, print_row, require_binary
+from codec_settings import low_rank
+from runs import Workplace, corpus_job, print_header, print_row, require_binary
 
 STAGES = 4
 EVERY = 5
@@ -24,21 +25,11 @@ NUM_RANGES = 4
 
 
 def config(corpus, steps, rank):
-    return {
-        "run": {"dir": "unused", "steps": steps, "log_every": 100},
-        "model": {"layers": 4, "hidden": 208, "heads": 4, "sequence": 128, "vocab": 257},
-        "data": {"train": [{"path": str(corpus / "train")}], "valid": [{"path": str(corpus / "valid")}]},
-        "batch": {"global": 16, "micro": 2},
-        "parallel": {"pipeline": STAGES, "data": 1, "schedule": "gpipe"},
-        "optimizer": {
-            "lr": 3e-3, "min_lr": 1e-4, "schedule": "cosine", "warmup_steps": steps // 10, "decay_embeddings": False,
-        },
-        "compress": {
-            "policy": "all",
-            "pipeline_backward": {"codec": "low_rank", "rank": rank, "error_feedback": "lazy"},
-            "guard": {"every": EVERY},
-        },
-    }
+    return corpus_job(
+        corpus, steps, run={"log_every": 100}, batch={"global": 16, "micro": 2},
+        parallel={"pipeline": STAGES, "data": 1, "schedule": "gpipe"},
+        compress={"policy": "all", "pipeline_backward": low_rank(rank, "lazy"), "guard": {"every": EVERY}},
+    )
 
 
 def rows_of(steps, stage, first, last):

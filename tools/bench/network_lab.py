@@ -54,6 +54,8 @@ ip link set lo up"""
 KEEP_ORDER = f"""for queue in /sys/class/net/$1/queues/rx-*; do
   echo {(1 << min(os.cpu_count(), 32)) - 1:x} 2> /dev/null > $queue/rps_cpus || true
 done"""
+# Lets root start mpirun, which refuses that otherwise.
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 COUNTERS = f"cd /sys/class/net/{INTERFACE}/statistics && cat tx_bytes tx_packets rx_bytes rx_packets"
 
 
@@ -232,8 +234,7 @@ class Lab:
         environment = {
             "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // ranks)),  # for the same reason
             **os.environ,
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            **AS_ROOT,
         }
         hosts = ",".join(f"{node}:{ranks_per_node}" for node in self.nodes)
         mca = [str(word) for key, value in settings.items() for word in ("--mca", key, value)]

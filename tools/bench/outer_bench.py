@@ -16,18 +16,18 @@ usage: tools/bench/outer_bench.py CORPUS OUT [--seeds N] [--steps N] [--only PAT
        --table: print what is in OUT, run nothing
 """
 
-import argparse
 import contextlib
 import fnmatch
 import json
-import pathlib
 import shutil
 import statistics
-import subprocess
 import sys
 
 from assumed_gpus import cost_file
-from runs import BINARY, REPOSITORY, KeptResults, Workplace, cores_awake, print_header, print_row, require_binary
+from codec_settings import cast, integers, low_rank, top_k
+from runs import (
+    REPOSITORY, KeptResults, Workplace, cores_awake, corpus_job, parser_of_kept, print_header, print_row, require_binary,
+)
 
 FIRST_SEED = 1234
 RANKS = 4
@@ -37,14 +37,6 @@ TOGETHER = "data parallel"
 def rounds(method, period, codec=None, **outer):
     compress = {"policy": "all", "outer": codec} if codec else {}
     return {"outer": {"method": method, "period": period, **outer}, "compress": compress}
-
-
-def quantize(bits):
-    return {"codec": "quantize", "bits": bits}
-
-
-def top_k(ratio):
-    return {"codec": "top_k", "ratio": ratio}
 
 
 WHOLE_MEAN = {"lr": 1.0, "momentum": 0.0}
@@ -71,59 +63,41 @@ ROWS = {
     "CO2 eager, 48": rounds("co2", 48, eager=True),
     "Streaming DiLoCo, 12 in 4": rounds("diloco", 12, fragments=4),
     "Streaming DiLoCo, 48 in 4": rounds("diloco", 48, fragments=4),
-    "CO2, 12, bf16": rounds("co2", 12, codec={"codec": "cast"}),
-    "CO2, 12, 4 bits": rounds("co2", 12, codec=quantize(4)),
-    "CO2, 12, 2 bits": rounds("co2", 12, codec=quantize(2)),
+    "CO2, 12, bf16": rounds("co2", 12, codec=cast()),
+    "CO2, 12, 4 bits": rounds("co2", 12, codec=integers(4)),
+    "CO2, 12, 2 bits": rounds("co2", 12, codec=integers(2)),
     "CO2, 12, Top-K 3 %": rounds("co2", 12, codec=top_k(0.03)),
     "CO2, 12, Top-K 1 %": rounds("co2", 12, codec=top_k(0.01)),
-    "DiLoCo, 12, 4 bits": rounds("diloco", 12, codec=quantize(4)),
-    "DiLoCo, 12, 2 bits": rounds("diloco", 12, codec=quantize(2)),
+    "DiLoCo, 12, 4 bits": rounds("diloco", 12, codec=integers(4)),
+    "DiLoCo, 12, 2 bits": rounds("diloco", 12, codec=integers(2)),
     "DiLoCo, 12, Top-K 3 %": rounds("diloco", 12, codec=top_k(0.03)),
     "Local-SGD, 12, Top-K 3 %": rounds("co2", 12, codec=top_k(0.03), delay=0, **WHOLE_MEAN),
-    "DiLoCo, 12, rank 8": rounds("diloco", 12, codec={"codec": "low_rank", "rank": 8, "factors": "bf16"}),
+    "DiLoCo, 12, rank 8": rounds("diloco", 12, codec=low_rank(8, factors="bf16")),
 }
 
 
-def config(corpus, directory, steps, seed, row):
-    return {
-        "run": {"dir": str(directory), "seed": seed, "steps": steps, "eval_every": steps, "eval_batches": 40},
-        "model": {"layers": 4, "hidden": 208, "heads": 4, "sequence": 128, "vocab": 257},
-        "data": {
-            "train": [{"path": str(corpus / "train")}],
-            "valid": [{"path": str(corpus / "valid")}],
-        },
-        "batch": {"global": 32, "micro": 8},
-        "parallel": {"data": RANKS, "group": 1},
-        "optimizer": {
-            "lr": 3e-3, "min_lr": 1e-4, "schedule": "cosine", "warmup_steps": steps // 10, "decay_embeddings": False,
-        },
-        "network": {"timeout_seconds": 100000},
-        **row,
-    }
+def config(corpus, steps, seed, row):
+    return corpus_job(
+        corpus, steps, run={"seed": seed, "eval_every": steps, "eval_batches": 40}, batch={"global": 32, "micro": 8},
+        parallel={"data": RANKS, "group": 1}, network={"timeout_seconds": 100000}, **row,
+    )
 
 
 class Bench:
     def __init__(self, corpus, out, steps):
         self._corpus = corpus.resolve()
-        self._out = out
         self._steps = steps
         self._kept = KeptResults(out, corpus)
+        self._place = Workplace()
 
     def run(self, name, seed):
         if self._kept.has(name, self._steps, seed):
             return
-        directory = self._out / "run"
-        shutil.rmtree(directory, ignore_errors=True)
-        path = self._out / "config.json"
-        path.write_text(json.dumps(config(self._corpus, directory, self._steps, seed, ROWS[name])))
-        command = [str(BINARY), "train", str(path), "--ranks", str(RANKS)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(command)}: ended with {done.returncode}\n{done.stderr}")
-        lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-        loss = [line["eval_loss"] for line in lines if "eval_loss" in line][-1]
+        run = self._place.train(config(self._corpus, self._steps, seed, ROWS[name]), ranks=RANKS)
+        loss = run.last_eval_loss()
         axis = "outer" if "outer" in ROWS[name] else "data"
-        sent = sum(line["axes"][axis]["sent_bytes"] for line in lines if "axes" in line)
+        sent = sum(line["axes"][axis]["sent_bytes"] for line in run.steps if "axes" in line)
+        shutil.rmtree(run.directory)  # which holds a checkpoint
         self._kept.write({"valid_loss": loss, "bytes_of_all": sent}, name, self._steps, seed)
         print(f"{name}, seed {seed}: {loss:.4f}", file=sys.stderr, flush=True)
 
@@ -241,7 +215,7 @@ def rehearse(place):
         job = planned(place, shape, SCALES[0], CLUSTERS[1], strategy, delay)
         job["run"]["steps"] = 37
         job["network"]["links"] = links
-        job["compress"] = {"policy": "all", "outer": quantize(bits)} if bits else {}
+        job["compress"] = {"policy": "all", "outer": integers(bits)} if bits else {}
         expected = step_seconds(place.plan(job, path), {"ops": [{"kind": "element_update", "seconds": 0.0}]}, delay, period)
         job = {**job, "device": "rehearsal", "rehearsal": {"costs": path, "scale": REHEARSAL_SCALE}}
         steps = place.train(job, ranks=SCALES[0]).steps[12:36]  # two settled periods
@@ -259,19 +233,16 @@ def main():
         with cores_awake() if sys.argv[1] == "--rehearse" else contextlib.nullcontext():
             modes[sys.argv[1]](place)
         return
-    parser = argparse.ArgumentParser(usage=__doc__[__doc__.index("usage: ") + len("usage: ") :])
-    parser.add_argument("corpus", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
+    parser = parser_of_kept(__doc__)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--only", default="*")
-    parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
     bench = Bench(options.corpus, options.out, options.steps)
     seeds = [FIRST_SEED + i for i in range(options.seeds)]
     if not options.table:
         require_binary()
-        options.out.mkdir(parents=True, exist_ok=True)
         for seed in seeds:
             for name in ROWS:
                 if name == TOGETHER or fnmatch.fnmatch(name, options.only):

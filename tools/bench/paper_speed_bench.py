@@ -15,6 +15,8 @@ usage: tools/bench/paper_speed_bench.py [--model 2.5B|8.3B] [--predict] [--scali
 import argparse
 
 from assumed_gpus import cost_file
+from clusters import cluster, link
+from codec_settings import low_rank
 from runs import Workplace, cores_awake, percent, print_header, print_row, require_binary
 
 MODELS = {
@@ -27,8 +29,8 @@ SEQUENCE, VOCAB, MICRO, GLOBAL = 1024, 51200, 8, 512
 PIPELINE, DATA = 4, 4
 SCALE = 2000
 
-BACKWARD = {"codec": "low_rank", "rank": 16, "error_feedback": "lazy", "always": True}
-GRADIENTS = {"codec": "low_rank", "rank": 128, "error_feedback": "immediate", "always": True}
+BACKWARD = low_rank(16, "lazy", always=True)
+GRADIENTS = low_rank(128, "immediate", always=True)
 
 
 def epilogue(stages=0):
@@ -53,15 +55,11 @@ ROWS = {
 REFERENCES = {"critical_path": "baseline, fused"}  # what a row's speed-up counts from, if not the baseline
 
 
-def cluster(nodes):
-    link = {"latency_seconds": 5e-6, "bytes_per_second": ADAPTER, "shared_by": "node", "source": "published"}
-    return {"nodes": [{"count": nodes, "devices": 1}], "links": [{"scope": "network", **link}]}
-
-
 def config(place, model, row, transfers="asynchronous", pipeline=PIPELINE, data=DATA, steps=6):
     compress, embedding_sync = row
     model = {**model, "sequence": SEQUENCE, "vocab": VOCAB}
     costs = cost_file(model, (BACKWARD, GRADIENTS), gpus=GPUS_OF_NODE)
+    adapter = link("network", 5e-6, ADAPTER, shared_by="node", source="published")
     return {
         "run": {"dir": "unused", "steps": steps},
         "device": "rehearsal",
@@ -73,7 +71,7 @@ def config(place, model, row, transfers="asynchronous", pipeline=PIPELINE, data=
             "pipeline": pipeline, "data": data, "transfers": transfers, "embedding_sync": embedding_sync
         },
         "compress": {**compress, "guard": {"every": 0}},
-        "network": {"links": place.write("cluster.json", cluster(pipeline * data))},
+        "network": {"links": place.write("cluster.json", cluster(pipeline * data, 1, adapter))},
     }
 
 

@@ -16,7 +16,9 @@ import statistics
 import sys
 
 from flip_bench import CANDIDATES, rehearsed
-from runs import REPOSITORY, Workplace, cores_awake, percent, print_header, print_row, require_binary
+from runs import (
+    REPOSITORY, Workplace, cores_awake, layout_name, percent, print_header, print_row, ranks_of, require_binary,
+)
 from turns import quartiles
 
 MODEL = {"layers": 16, "hidden": 1024, "heads": 16, "sequence": 1024, "vocab": 51200}
@@ -73,14 +75,6 @@ def real(place, parallel, steps=16):
     }
 
 
-def ranks_of(parallel):
-    return parallel.get("tensor", 1) * parallel.get("pipeline", 1) * parallel.get("data", 1)
-
-
-def name_of(parallel):
-    return ", ".join(f"{key} {value}" for key, value in parallel.items())
-
-
 class Table:
     def __init__(self):
         self._rows = []
@@ -107,7 +101,7 @@ def predict_rehearsed(place):
                 job = job_of(place, parallel, policy, cluster)
                 planned = place.plan(job, costs)["step_seconds"]
                 run = place.train(job, ranks=ranks_of(parallel))
-                table.add(planned, run.step_seconds(), cluster, name_of(parallel), policy)
+                table.add(planned, run.step_seconds(), cluster, layout_name(parallel), policy)
     table.end()
 
 
@@ -118,12 +112,12 @@ def measure_round(place, pairs):
     for parallel in REAL_LAYOUTS:
         planned = place.plan(real(place, parallel), costs)["step_seconds"]
         run = place.train(real(place, parallel), ranks=ranks_of(parallel))
-        pairs[name_of(parallel)].append((planned, run.step_seconds()))
+        pairs[layout_name(parallel)].append((planned, run.step_seconds()))
 
 
 def predict_real(place):
     place.prepare_letters("corpus", 1 << 18)
-    pairs = {name_of(parallel): [] for parallel in REAL_LAYOUTS}
+    pairs = {layout_name(parallel): [] for parallel in REAL_LAYOUTS}
     for _ in range(REAL_ROUNDS):
         measure_round(place, pairs)
     print_header("layout", "predicted", "measured", "off by", "quartiles", "least to largest")

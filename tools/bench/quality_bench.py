@@ -15,25 +15,19 @@ usage: tools/bench/quality_bench.py CORPUS OUT [--seeds N] [--steps N] [--slow] 
        CORPUS: directory with train.bin and valid.bin      --table: print what is in OUT, run nothing
 """
 
-import argparse
-import json
-import pathlib
 import shutil
 import statistics
-import subprocess
 import sys
 
-from runs import BINARY, KeptResults, print_header, print_row, require_binary
+from clusters import cluster, link
+from codec_settings import cast, integers, low_rank
+from runs import KeptResults, Workplace, corpus_job, parser_of_kept, print_header, print_row, require_binary
 
 FIRST_SEED = 1234
 SWEEP_RANKS = (2, 4, 8, 16, 32, 64)
 BACKWARD_RANK = 16  # as the paper's
 GRADIENT_RANK = 16  # shrinks the gradients of this model as much as the paper's 128 those of its own
 LOW_RANK = 2
-
-
-def low_rank(rank, error_feedback):
-    return {"codec": "low_rank", "rank": rank, "error_feedback": error_feedback}
 
 
 def backward(policy, rank, error_feedback, **more):
@@ -60,26 +54,15 @@ ROWS = {
 }
 
 
-SLOW_LINK = {
-    "nodes": [{"count": 2, "devices": 4}],
-    "links": [
-        {"scope": "node", "latency_seconds": 1e-5, "bytes_per_second": 1e10, "source": "assumed"},
-        {
-            "scope": "network", "latency_seconds": 1e-4, "bytes_per_second": 5e6, "shared_by": "node",
-            "source": "assumed",
-        },
-    ],
-}
-INT8 = {"codec": "quantize", "bits": 8}
+SLOW_LINK = cluster(2, 4, link("node", 1e-5, 1e10), link("network", 1e-4, 5e6, shared_by="node"))
+INT8 = integers(8)
 CRITICAL_PATH = "critical_path"
 GUARDED = "critical_path, max_error 0.1"
 AS_IT_COMES = "critical_path, as it comes"
 CANDIDATES = {
-    "pipeline_forward": {"candidates": [{"codec": "cast"}, INT8]},
+    "pipeline_forward": {"candidates": [cast(), INT8]},
     "pipeline_backward": {
-        "candidates": [
-            {**INT8, "error_feedback": "none"}, low_rank(64, "none"), low_rank(BACKWARD_RANK, "none"),
-        ]
+        "candidates": [integers(8, "none"), low_rank(64, "none"), low_rank(BACKWARD_RANK, "none")],
     },
     "data_gradient": {"candidates": [low_rank(64, "immediate"), low_rank(GRADIENT_RANK, "immediate")]},
 }
@@ -103,58 +86,39 @@ def sweep_row(rank, error_feedback):
     return name, (epilogue(error_feedback, rank), "separate")
 
 
-def config(corpus, directory, steps, seed, compress, embedding_sync, links=""):
-    return {
-        "run": {"dir": str(directory), "seed": seed, "steps": steps, "eval_every": steps, "eval_batches": 40},
-        "model": {"layers": 4, "hidden": 208, "heads": 4, "sequence": 128, "vocab": 257},
-        "data": {
-            "train": [{"path": str(corpus / "train")}],
-            "valid": [{"path": str(corpus / "valid")}],
-        },
-        "batch": {"global": 32, "micro": 2},
-        "parallel": {"pipeline": 4, "data": 2, "embedding_sync": embedding_sync},
-        "optimizer": {
-            "lr": 3e-3, "min_lr": 1e-4, "schedule": "cosine", "warmup_steps": steps // 10, "decay_embeddings": False,
-        },
-        "compress": compress,
-        "network": {"timeout_seconds": 100000, "links": links},
-    }
+def config(corpus, steps, seed, compress, embedding_sync, links=""):
+    return corpus_job(
+        corpus, steps, run={"seed": seed, "eval_every": steps, "eval_batches": 40}, batch={"global": 32, "micro": 2},
+        parallel={"pipeline": 4, "data": 2, "embedding_sync": embedding_sync}, compress=compress,
+        network={"timeout_seconds": 100000, "links": links},
+    )
 
 
 class Bench:
     def __init__(self, corpus, out, steps):
         self._corpus = corpus.resolve()
-        self._out = out
         self._steps = steps
         self._kept = KeptResults(out, corpus, steps=steps)
+        self._place = Workplace()
 
     def run_slow(self, name, seed, row):
-        links = self._out / "slow_link.json"
-        links.write_text(json.dumps(SLOW_LINK))
-        self.run(f"slow {name}", seed, (*row, str(links)))
+        self.run(f"slow {name}", seed, (*row, self._place.write("slow_link.json", SLOW_LINK)))
 
     def run(self, name, seed, row):
         if self._kept.has(name, seed):
             return
-        directory = self._out / "run"
-        shutil.rmtree(directory, ignore_errors=True)
-        path = self._out / "config.json"
-        path.write_text(json.dumps(config(self._corpus, directory, self._steps, seed, *row)))
-        command = [str(BINARY), "train", str(path), "--ranks", "8"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(command)}: ended with {done.returncode}\n{done.stderr}")
-        lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-        losses = [line["eval_loss"] for line in lines if "eval_loss" in line]
-        last = [line for line in lines if "axes" in line][-1]
+        run = self._place.train(config(self._corpus, self._steps, seed, *row), ranks=8)
+        last = [line for line in run.steps if "axes" in line][-1]
         axes = {
             axis: {key: bytes[key] for key in ("raw_bytes", "sent_bytes")}
             for axis, bytes in last["axes"].items()
         }
-        steps = [line for line in lines if "step_seconds" in line]
-        shutil.copyfile(directory / "plan.txt", self._kept.path(name, seed).with_suffix(".plan.txt"))
-        self._kept.write({"valid_loss": losses[-1], "axes": axes, "curve": curve(steps)}, name, seed)
-        print(f"{name}, seed {seed}: {losses[-1]:.4f}", file=sys.stderr, flush=True)
+        steps = [line for line in run.steps if "step_seconds" in line]
+        loss = run.last_eval_loss()
+        shutil.copyfile(run.directory / "plan.txt", self._kept.path(name, seed).with_suffix(".plan.txt"))
+        shutil.rmtree(run.directory)  # which holds a checkpoint
+        self._kept.write({"valid_loss": loss, "axes": axes, "curve": curve(steps)}, name, seed)
+        print(f"{name}, seed {seed}: {loss:.4f}", file=sys.stderr, flush=True)
 
     def read(self, name, seed):
         return self._kept.read(name, seed)
@@ -253,19 +217,16 @@ def print_sweep(bench, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__[__doc__.index("usage: ") + len("usage: ") :])
-    parser.add_argument("corpus", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
+    parser = parser_of_kept(__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--slow", action="store_true")
-    parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
     bench = Bench(options.corpus, options.out, options.steps)
     seeds = [FIRST_SEED + i for i in range(options.seeds)]
     if not options.table:
         require_binary()
-        options.out.mkdir(parents=True, exist_ok=True)
     if options.slow and not options.table:
         for name, row in SLOW_ROWS.items():
             bench.run_slow(name, FIRST_SEED, row)

@@ -10,7 +10,8 @@ usage: tools/bench/rehearsal_bench.py [--mpirun]
 
 import sys
 
-from runs import Workplace, cores_awake, percent, print_header, print_row, require_binary
+from clusters import OF_PAIRS, cluster, link
+from runs import Workplace, cores_awake, layout_name, percent, print_header, print_row, ranks_of, require_binary
 
 FORWARD = 0.012  # seconds of a stage and micro-batch; backward takes twice as long
 LAYERS = 16
@@ -101,17 +102,6 @@ def bubbles(place, mpirun):
     print(f"\nlargest difference: bubble {100 * worst_bubble:.2f} points, step {percent(worst_step)}\n")
 
 
-def cluster(latency, bytes_per_second, shared_by="pair"):
-    link = {"latency_seconds": latency, "bytes_per_second": bytes_per_second, "duplex": True}
-    return {
-        "nodes": [{"count": 64, "devices": 1}],
-        "links": [
-            {"scope": "node", "source": "assumed", "shared_by": "pair", **link},
-            {"scope": "network", "source": "assumed", "shared_by": shared_by, **link},
-        ],
-    }
-
-
 def over_links(place, mpirun):
     print("Step time over emulated links\n")
     print_header("layout", "latency", "MB/s", "predicted", "measured", "off by")
@@ -134,18 +124,14 @@ def over_links(place, mpirun):
         # A message between stages takes a tenth, half and one and a half of a forward pass.
         for latency, share in ((0.001, 0.1), (0.001, 0.5), (0.004, 1.5)):
             speed = MESSAGE / (share * FORWARD)
-            links = place.write("cluster.json", cluster(latency, speed))
-            job = config(place, parallel, 8, links)
+            links = (link(scope, latency, speed, **OF_PAIRS) for scope in ("node", "network"))
+            job = config(place, parallel, 8, place.write("cluster.json", cluster(64, 1, *links)))
             planned = place.plan(job)["step_seconds"]
-            ranks = 1
-            for axis in ("tensor", "pipeline", "data"):
-                ranks *= parallel.get(axis, 1)
-            run = place.train(job, **launch(ranks, mpirun))
+            run = place.train(job, **launch(ranks_of(parallel), mpirun))
             off = planned / run.step_seconds() - 1
             worst = max(worst, off, key=abs)
-            name = ", ".join(f"{key} {value}" for key, value in parallel.items())
             print_row(
-                name, f"{1000 * latency:.0f} ms", f"{speed / 1e6:.2f}",
+                layout_name(parallel), f"{1000 * latency:.0f} ms", f"{speed / 1e6:.2f}",
                 f"{planned:.4f} s", f"{run.step_seconds():.4f} s", percent(off),
             )
     print(f"\nlargest difference: {percent(worst)}")

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import math
 import os
 import pathlib
 import random
@@ -15,8 +16,11 @@ import subprocess
 import sys
 import tempfile
 
+from network_lab import AS_ROOT
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BINARY = REPOSITORY / "build/cpu/slackline"
+NETLAB = REPOSITORY / "tools/bench/netlab"
 
 # A bench that is asked to end leaves no process behind that would disturb the next one.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -43,6 +47,44 @@ def cores_awake():
         for spinner in spinners:
             spinner.kill()
             spinner.wait()
+
+
+def mpi_environment(**more):
+    """This process's environment with what lets root start mpirun, and with `more` variables."""
+    return {**os.environ, **AS_ROOT, **more}
+
+
+def lab_launch(rate, ranks_per_node=1, counters=None):
+    """The first part of a command line whose rest runs on two nodes of a network lab, over links of a rate as netlab
+    takes it. The file `counters` gets what the nodes' interfaces carried."""
+    ranks = ["--ranks-per-node", str(ranks_per_node)] if ranks_per_node > 1 else []
+    counted = ["--counters", str(counters)] if counters else []
+    return [str(NETLAB), "--nodes", "2", *ranks, "--rate", rate, *counted, "--"]
+
+
+def ranks_of(parallel):
+    """How many ranks the `parallel` section of a config has."""
+    return math.prod(parallel.get(axis, 1) for axis in ("tensor", "pipeline", "data"))
+
+
+def layout_name(parallel):
+    """Names a layout by its `parallel` section in a table."""
+    return ", ".join(f"{key} {value}" for key, value in parallel.items())
+
+
+def corpus_job(corpus, steps, run, warmup=None, **sections):
+    """A config that trains a GPT of 2.2 million parameters on a corpus. `run` and `sections` hold what differs between
+    benches. The learning rate rises for `warmup` steps, by default a tenth of all."""
+    return {
+        "run": {"dir": "unused", "steps": steps, **run},
+        "model": {"layers": 4, "hidden": 208, "heads": 4, "sequence": 128, "vocab": 257},
+        "data": {"train": [{"path": str(corpus / "train")}], "valid": [{"path": str(corpus / "valid")}]},
+        "optimizer": {
+            "lr": 3e-3, "min_lr": 1e-4, "schedule": "cosine",
+            "warmup_steps": steps // 10 if warmup is None else warmup, "decay_embeddings": False,
+        },
+        **sections,
+    }
 
 
 def parser_of_kept(description):
@@ -101,6 +143,14 @@ class KeptResults:
         os.replace(temporary, path)
 
 
+def read_metrics(directory):
+    """The lines of a run's metrics.jsonl, none before it is there. Leaves out a line that the run is still writing."""
+    path = directory / "metrics.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
 class Run:
     """One finished run: its steps' lines of metrics.jsonl, its CPU seconds and its messages."""
 
@@ -118,6 +168,10 @@ class Run:
 
     def step_seconds(self):
         return self.median(lambda step: step["step_seconds"])
+
+    def last_eval_loss(self):
+        """The validation loss at the end of a run that validates."""
+        return next(line["eval_loss"] for line in reversed(self.steps) if "eval_loss" in line)
 
     def bubble_share(self):
         return self.median(lambda step: step["seconds"]["bubble"] / step["step_seconds"])
@@ -142,11 +196,14 @@ class Workplace:
             sys.exit(f"{' '.join(arguments)}: ended with {done.returncode}\n{done.stderr}")
         return done.stdout
 
+    def prepare_text(self, name, text):
+        """Makes a corpus of a text, each byte a token."""
+        source = self.write(f"{name}.txt", text)
+        self.call(["prepare", "--input", source, "--tokenizer", "byte", "--out", str(self.path / name)])
+
     def prepare_letters(self, name, count):
         """A corpus of letters in an order that repeats late."""
-        letters = "".join("abcdefghijklmnopqrstuvwxyz "[i * i * 7 % 27] for i in range(count))
-        text = self.write(f"{name}.txt", letters)
-        self.call(["prepare", "--input", text, "--tokenizer", "byte", "--out", str(self.path / name)])
+        self.prepare_text(name, "".join("abcdefghijklmnopqrstuvwxyz "[i * i * 7 % 27] for i in range(count)))
 
     def prepare_tokens(self, name, count, vocab):
         """A corpus of one document, whose tokens come as often as words do: the r-th one with a weight of 1 / r."""
@@ -162,12 +219,7 @@ class Workplace:
 
     def launch(self, command):
         """Runs a command as a user who may be root, and returns what it said."""
-        environment = {
-            **os.environ,
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        }
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=mpi_environment())
         if done.returncode != 0:
             sys.exit(f"{' '.join(command)}: ended with {done.returncode}\n{done.stderr}")
         return done.stderr
@@ -190,9 +242,8 @@ class Workplace:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         messages = self.launch(command)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        lines = (directory / "metrics.jsonl").read_text().splitlines()
         cpu = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
-        run = Run([json.loads(line) for line in lines], cpu, messages)
+        run = Run(read_metrics(directory), cpu, messages)
         run.directory = directory
         return run
 

@@ -11,15 +11,15 @@ usage: tools/bench/slow_links_bench.py [RATE]...     (default: 10mbit 100mbit 1g
 import json
 import sys
 
-from runs import REPOSITORY, Workplace, print_header, print_row, require_binary
+from codec_settings import low_rank
+from runs import Workplace, lab_launch, print_header, print_row, require_binary
 
-NETLAB = str(REPOSITORY / "tools/bench/netlab")
 STEPS = 6
 HEADER_BYTES = 66  # Ethernet, IP and TCP of a packet
 
 COMPRESSION = {
-    "data": {"data_gradient": {"codec": "low_rank", "rank": 8, "error_feedback": "immediate"}},
-    "pipeline": {"pipeline_backward": {"codec": "low_rank", "rank": 8, "error_feedback": "lazy"}},
+    "data": {"data_gradient": low_rank(8, "immediate")},
+    "pipeline": {"pipeline_backward": low_rank(8, "lazy")},
 }
 
 
@@ -41,8 +41,7 @@ def on_the_wire(counters):
 
 def measure(place, rate, axis, policy):
     counters = place.path / "counters.json"
-    launch = [NETLAB, "--nodes", "2", "--rate", rate, "--counters", str(counters), "--"]
-    run = place.train(config(place, axis, policy), launch=launch)
+    run = place.train(config(place, axis, policy), launch=lab_launch(rate, counters=counters))
     counted = sum(axis["sent_bytes"] for step in run.steps for axis in step["axes"].values())
     wire = on_the_wire(counters)
     print_row(

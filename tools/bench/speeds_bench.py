@@ -17,12 +17,14 @@ usage: tools/bench/speeds_bench.py CORPUS OUT [--layouts NAME...] [--rounds N] [
 """
 
 import json
-import pathlib
 import statistics
 import sys
 
-from do_no_harm_bench import codec_name
-from runs import KeptResults, Workplace, cores_awake, parser_of_kept, percent, print_header, print_row, require_binary
+from clusters import links_file
+from codec_settings import boundaries, cast, codec_name, integers, sums
+from runs import (
+    KeptResults, Workplace, cores_awake, parser_of_kept, percent, print_header, print_row, ranks_of, require_binary,
+)
 from turns import quartiles, take_turns
 
 MODEL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
@@ -51,68 +53,28 @@ LAYOUTS = {
     "pipeline 4": ({"pipeline": 4}, 4, SPEEDS, "pipeline 2"),
     "2 x 2": ({"pipeline": 2, "data": 2}, 4, SPEEDS, "pipeline 2"),
 }
-
-
-def integers(bits, scale, owed):
-    return {"codec": "quantize", "bits": bits, "scale": scale, "error_feedback": "immediate" if owed else "none"}
-
-
-def cast(owed):
-    return {"codec": "cast", "error_feedback": "immediate" if owed else "none"}
-
-
-def sums(gradients, table):
-    return {"data_gradient": gradients, "embedding": table}
-
-
-def boundaries(codec):
-    return {"pipeline_forward": codec, "pipeline_backward": codec}
-
-
 SUMS = {
-    "bf16": sums(cast(True), cast(True)),
-    "int8": sums(integers(8, "channel", True), integers(8, "token", True)),
-    "int4": sums(integers(4, "channel", True), integers(4, "token", True)),
+    "bf16": sums(cast("immediate")),
+    "int8": sums(integers(8, "immediate", scale="channel"), integers(8, "immediate", scale="token")),
+    "int4": sums(integers(4, "immediate", scale="channel"), integers(4, "immediate", scale="token")),
 }
-BOUNDARIES = {"plain": {}, "bf16": boundaries(cast(False)), "int8": boundaries(integers(8, "token", False))}
+BF16, INT8 = cast("none"), integers(8, "none", scale="token")  # of messages between stages
+BOUNDARIES = {"plain": {}, "bf16": boundaries(BF16, BF16), "int8": boundaries(INT8, INT8)}
+TENSOR = integers(8, "none", scale="tensor")
 FIXED = {
     f"{between} between stages, {added} sums": {**BOUNDARIES[between], **SUMS[added]}
     for between in BOUNDARIES
     for added in SUMS
 } | {
     "int8 between stages, plain sums": BOUNDARIES["int8"],
-    "int8 a tensor, int8 a tensor": {
-        **boundaries(integers(8, "tensor", False)),
-        **sums(integers(8, "tensor", True), integers(8, "tensor", True)),
-    },
-    "int8 forward, bf16 backward, int4 sums": {
-        "pipeline_forward": integers(8, "token", False), "pipeline_backward": cast(False), **SUMS["int4"],
-    },
+    "int8 a tensor, int8 a tensor": {**boundaries(TENSOR, TENSOR), **sums(integers(8, "immediate", scale="tensor"))},
+    "int8 forward, bf16 backward, int4 sums": {**boundaries(INT8, BF16), **SUMS["int4"]},
 }
-
-
-def links_file(place, name):
-    speed, latency = LINKS[name]
-    return place.write(
-        "links.json",
-        {
-            "nodes": [{"count": 4, "devices": 1, "memory_bytes": 1e9}],
-            "links": [
-                {
-                    "scope": "network", "latency_seconds": latency, "bytes_per_second": speed, "duplex": True,
-                    "shared_by": "pair", "source": "assumed",
-                }
-            ],
-        },
-    )
-
-
-def ranks_of(parallel):
-    return parallel.get("pipeline", 1) * parallel.get("data", 1)
 
 
 def config(place, corpus, layout, link, compress, steps):
     parallel, micro, _, _ = LAYOUTS[layout]
+    bytes_per_second, latency = LINKS[link]
     return {
         "run": {"dir": "unused", "steps": steps},
         "model": MODEL,
@@ -120,7 +82,7 @@ def config(place, corpus, layout, link, compress, steps):
         "batch": {"global": GLOBAL_BATCH, "micro": micro},
         "parallel": parallel,
         "optimizer": {"lr": 1e-3, "schedule": "constant", "warmup_steps": 20},
-        "network": {"links": links_file(place, link)},
+        "network": {"links": links_file(place, nodes=4, latency=latency, bytes_per_second=bytes_per_second)},
         "compress": compress,
     }
 

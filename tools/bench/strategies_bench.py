@@ -19,12 +19,14 @@ usage: tools/bench/strategies_bench.py [--coded | --rehearse | --losses | --memo
 
 import contextlib
 import itertools
-import os
 import subprocess
 import sys
 
 from assumed_gpus import seconds_of_codec
-from runs import BINARY, REPOSITORY, Workplace, cores_awake, print_header, print_row, require_binary
+from codec_settings import cast, integers
+from runs import (
+    BINARY, REPOSITORY, Workplace, cores_awake, lab_launch, mpi_environment, print_header, print_row, require_binary,
+)
 
 COMPUTE = 140e12  # operations a second: 45 % of an A100's 312 in bf16
 MEMORY = 1.5e12  # bytes a second
@@ -43,9 +45,7 @@ PARTS = {
     "65B": {"1": [], "1/16": ["h.7[5-9].*"], "3/1000": ["h.79.attn.c_attn.weight"]},
 }
 SHARES = {"1": 1.0, "1/16": 1 / 16, "3/1000": 3 / 1000}  # of layers' weight gradients that are made
-BF16 = {"codec": "cast", "error_feedback": "none"}
-BITS_4 = {"codec": "quantize", "bits": 4, "error_feedback": "none"}
-BITS_8 = {"codec": "quantize", "bits": 8, "scale": "group"}
+BF16, BITS_4, BITS_8 = cast("none"), integers(4, "none"), integers(8, scale="group")
 TRAVEL = {
     "fp32": {},
     "bf16": {"policy": "all", "data_gradient": BF16},
@@ -60,7 +60,6 @@ LAUNCH = ("mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-np
 SMALL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
 LARGE = {"layers": 8, "hidden": 1024, "heads": 16, "sequence": 32, "vocab": 16384}
 MIB = 1 << 20
-NETLAB = str(REPOSITORY / "tools/bench/netlab")
 LAB_STEPS = 10
 APART = 0.05  # strategies whose predictions differ by as much have an order
 
@@ -191,8 +190,7 @@ def trained(place, model, strategy, steps, batch):
 
 def losses(place):
     text = "".join(path.read_text() for path in sorted((REPOSITORY / "docs").glob("*.md")))
-    source = place.write("docs.txt", text)
-    place.call(["prepare", "--input", source, "--tokenizer", "byte", "--out", str(place.path / "docs")])
+    place.prepare_text("docs", text)
 
     def run(strategy):
         job = trained(place, SMALL, strategy, 300, {"global": 16, "micro": 2})
@@ -221,8 +219,7 @@ def peak_bytes(place, job, limit=None):
     limited = ("prlimit", f"--data={limit}") if limit else ()
     command = [*LAUNCH, sys.executable, "-c", child, str(report), *limited, str(BINARY), "train", config]
     subprocess.run(["rm", "-rf", str(place.path / "memory-run")], check=True)
-    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=mpi_environment())
     if done.returncode != 0:
         print(next((line for line in done.stderr.splitlines() if "memory" in line), done.stderr[-500:]))
         return None
@@ -248,7 +245,7 @@ def memory(place):
 
 
 def lab(place, rate):
-    launch = (NETLAB, "--nodes", "2", "--ranks-per-node", "4", "--rate", rate, "--")
+    launch = lab_launch(rate, ranks_per_node=4)
 
     def job(strategy):
         config = trained(place, SMALL, strategy, LAB_STEPS, {"global": 64, "micro": 4})

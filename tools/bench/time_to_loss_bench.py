@@ -16,7 +16,6 @@ usage: tools/bench/time_to_loss_bench.py CORPUS OUT [--rates RATE...] [--seeds N
 """
 
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -26,9 +25,12 @@ import subprocess
 import sys
 import time
 
-from runs import BINARY, REPOSITORY, KeptResults, Workplace, parser_of_kept, print_header, print_row, require_binary
+from codec_settings import integer_sums, low_rank_sums, sums, top_k
+from runs import (
+    BINARY, REPOSITORY, KeptResults, Workplace, lab_launch, mpi_environment, parser_of_kept, print_header, print_row,
+    read_metrics, require_binary,
+)
 
-NETLAB = str(REPOSITORY / "tools/bench/netlab")
 PEER = str(REPOSITORY / "tools/bench/time_to_loss_peer.py")
 RATES = ["5mbit", "20mbit", "200mbit", "1gbit"]
 FIRST_SEED = 1234
@@ -42,28 +44,20 @@ MOST_STEPS = 1_000_000
 PATIENCE = 0.5  # seconds between looks at a run
 
 
-def low_rank(rank):
-    return {"codec": "low_rank", "rank": rank, "factors": "bf16", "error_feedback": "immediate"}
-
-
-def both(codec, table=None):
-    return {"policy": "all", "data_gradient": codec, "embedding": table or codec}
-
-
-def integers(bits, scale, units="values"):
-    return {"codec": "quantize", "bits": bits, "scale": scale, "units": units, "error_feedback": "immediate"}
+def compress(sites):
+    return {"policy": "all", **sites}
 
 
 OURS = {
     "plain": {"policy": "none"},
     "critical_path": {"policy": "critical_path"},
-    "int8": both(integers(8, "channel"), integers(8, "token")),
-    "int4": both(integers(4, "channel"), integers(4, "token")),
-    "int2": both(integers(2, "both")),
-    "int2, moments": both(integers(2, "both", "moments")),
-    "low_rank 16": both(low_rank(16)),
-    "low_rank 4": both(low_rank(4)),
-    "top_k 1 %": both({"codec": "top_k", "ratio": 0.01, "values": "bf16", "error_feedback": "immediate"}),
+    "int8": compress(integer_sums(8, "channel", "token")),
+    "int4": compress(integer_sums(4, "channel", "token")),
+    "int2": compress(integer_sums(2, "both")),
+    "int2, moments": compress(integer_sums(2, "both", units="moments")),
+    "low_rank 16": compress(low_rank_sums(16)),
+    "low_rank 4": compress(low_rank_sums(4)),
+    "top_k 1 %": compress(sums(top_k(0.01, "immediate", values="bf16"))),
 }
 # Workers that train apart: each node is one.
 ROUNDS = {
@@ -105,14 +99,6 @@ def config(corpus, valid, seed, name, eval_every):
     }
 
 
-def lab(rate):
-    return [NETLAB, "--nodes", "2", "--rate", rate, "--"]
-
-
-def environment():
-    return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
-
 def pauses(messages):
     """Seconds between steps that a run says it spent on choosing, links among it."""
     found = re.findall(r"critical_path: ([0-9.]+) s to try codecs|probed (?:anew )?in ([0-9.]+) s", messages)
@@ -130,18 +116,11 @@ def curve_of(lines, paused):
     return points
 
 
-def metrics(path):
-    if not path.exists():
-        return []
-    whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    return [json.loads(line) for line in whole]
-
-
-def watch(process, path, seconds):
+def watch(process, directory, seconds):
     """Ends the run when its clock has passed `seconds` and it has been validated behind that."""
     while process.poll() is None:
         time.sleep(PATIENCE)
-        points = curve_of(metrics(path), 0.0)
+        points = curve_of(read_metrics(directory), 0.0)
         if points and points[-1][0] >= seconds:
             process.send_signal(signal.SIGTERM)
             process.wait()
@@ -154,16 +133,16 @@ def run_ours(place, corpus, rate, seed, name, seconds, eval_every):
     log = place.path / "log"
     with log.open("w") as out:
         process = subprocess.Popen(
-            [*lab(rate), str(BINARY), "train", path], stdout=out, stderr=out, env=environment(), text=True
+            [*lab_launch(rate), str(BINARY), "train", path], stdout=out, stderr=out, env=mpi_environment(), text=True
         )
         directory = pathlib.Path(text["run"]["dir"])
         try:
-            watch(process, directory / "metrics.jsonl", seconds)
+            watch(process, directory, seconds)
         finally:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
-    lines = metrics(directory / "metrics.jsonl")
+    lines = read_metrics(directory)
     points = curve_of(lines, pauses(log.read_text()))
     if not points or points[-1][0] < seconds:
         sys.exit(f"{path}: ended early\n{log.read_text()}")
@@ -177,7 +156,7 @@ def run_peer(place, corpus, rate, seed, method, seconds, python):
         "seconds": seconds, "validations": VALIDATIONS, "valid_batches": VALID_BATCHES, "corpus": str(corpus), "valid": str(place.path / "valid"),
     }
     out = place.path / "peer.json"
-    place.launch([*lab(rate), python, PEER, json.dumps(job), str(out)])
+    place.launch([*lab_launch(rate), python, PEER, json.dumps(job), str(out)])
     return json.loads(out.read_text())
 
 

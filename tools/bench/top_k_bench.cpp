@@ -12,8 +12,8 @@
 
 #include <fmt/core.h>
 
+#include "compress/codec.h"
 #include "compress/codec_bytes.h"
-#include "compress/codec_factories.h"
 #include "compress/kernels/sparse/top_k.h"
 #include "core/kernels/parallel_ranges.h"
 #include "core/kernels/simd.h"
@@ -179,9 +179,7 @@ void time_codec(const Settings& settings, CodecKind kind, double ratio) {
   const CodecSetting setting{
       .kind = kind, .error_feedback = ErrorFeedback::immediate, .ratio = ratio};
   const CodecPart part{.name = "bench", .shape = kMessage};
-  const std::unique_ptr<Codec> codec = kind == CodecKind::top_k
-                                           ? make_top_k_codec(setting, {part})
-                                           : make_random_k_codec(setting, {part}, 1, Device::cpu);
+  const std::unique_ptr<Codec> codec = make_codec(setting, {part}, 1);
   Stream stream({.name = "bench",
                  .num_threads = settings.num_threads,
                  .workspace_bytes = codec->workspace_bytes(settings.num_threads)});

@@ -9,15 +9,15 @@
 namespace slackline {
 
 void add_train_command(Command root, ExitCode& code);
-void add_plan_command(Command root, ExitCode& code);
-void add_prepare_command(Command root, ExitCode& code);
-void add_evaluate_command(Command root, ExitCode& code);
-void add_generate_command(Command root, ExitCode& code);
-void add_score_command(Command root, ExitCode& code);
-void add_inspect_command(Command root, ExitCode& code);
-void add_report_command(Command root, ExitCode& code);
-void add_import_command(Command root, ExitCode& code);
-void add_export_command(Command root, ExitCode& code);
+void add_plan_command(Command root);
+void add_prepare_command(Command root);
+void add_evaluate_command(Command root);
+void add_generate_command(Command root);
+void add_score_command(Command root);
+void add_inspect_command(Command root);
+void add_report_command(Command root);
+void add_import_command(Command root);
+void add_export_command(Command root);
 void add_compare_command(Command root, ExitCode& code);
 void add_sweep_command(Command root, ExitCode& code);
 

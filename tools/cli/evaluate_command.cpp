@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -7,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/json_string.h"
 #include "core/terminal.h"
 #include "core/threads/thread_pool.h"
 #include "data/formats/stored_tokenizer.h"
@@ -29,10 +29,6 @@ struct EvaluateOptions {
   DeviceOption device = kDefaultDevice;
   bool json = false;
 };
-
-std::string json_number(double value) {
-  return std::isfinite(value) ? fmt::format("{}", value) : "null";
-}
 
 // What was evaluated: one of the two, or both.
 struct Results {
@@ -118,7 +114,7 @@ void evaluate(const EvaluateOptions& options) {
 
 }  // namespace
 
-void add_evaluate_command(Command root, ExitCode& code) {
+void add_evaluate_command(Command root) {
   auto options = std::make_shared<EvaluateOptions>();
   Command command =
       root.add_command("evaluate", "Print a checkpoint's loss and perplexity on a data set");
@@ -141,10 +137,7 @@ void add_evaluate_command(Command root, ExitCode& code) {
       "--compression takes one of the two alone.\n"
       "Example: slackline evaluate --checkpoint runs/first/checkpoints/step-00000200 "
       "--data corpus/english --json");
-  command.runs([options, &code] {
-    evaluate(*options);
-    code = ExitCode::done;
-  });
+  command.runs([options] { evaluate(*options); });
 }
 
 }  // namespace slackline

@@ -104,7 +104,7 @@ void export_model(const ExportOptions& options) {
 
 }  // namespace
 
-void add_export_command(Command root, ExitCode& code) {
+void add_export_command(Command root) {
   auto options = std::make_shared<ExportOptions>();
   Command command =
       root.add_command("export", "Write a checkpoint's model as a Hugging Face GPT-2 directory");
@@ -123,10 +123,7 @@ void add_export_command(Command root, ExitCode& code) {
       "checkpoint's tokenizer is GPT-2's, tokenizer.json and tokenizer_config.json where it came\n"
       "from another tokenizer.json.\n"
       "Example: slackline export --checkpoint runs/first/checkpoints/step-00000200 --out exported");
-  command.runs([options, &code] {
-    export_model(*options);
-    code = ExitCode::done;
-  });
+  command.runs([options] { export_model(*options); });
 }
 
 }  // namespace slackline

@@ -52,13 +52,9 @@ void generate(const GenerateOptions& options) {
   check_compression_option(options.compression, options.checkpoint, model);
   const std::vector<TokenId> prompt = read_prompt(model, options.prompt);
   TextStream text(model.tokenizer.get());
-  for (const TokenId id : prompt) {
-    print_generated(text.add(id));
-  }
+  print_generated(text.add(prompt));
 
-  Stream stream({.device = workers.device,
-                 .num_threads = workers.num_threads,
-                 .workspace_bytes = Decoder::workspace_bytes(model.config, workers)});
+  Stream stream(workers, Decoder::workspace_bytes(model.config, workers));
   Decoder decoder(*model.parameters,
                   model.config,
                   options.compression == "on" ? model.activation_codecs.get() : nullptr);
@@ -69,7 +65,7 @@ void generate(const GenerateOptions& options) {
     if (model.tokenizer != nullptr && token == model.tokenizer->end_of_text()) {
       break;
     }
-    print_generated(text.add(token));
+    print_generated(text.add({&token, 1}));
     if (made + 1 < options.tokens) {
       decoder.append(stream, token);
     }
@@ -92,7 +88,7 @@ void add_sampling_options(Command command, SamplingOptions& sampling) {
 
 }  // namespace
 
-void add_generate_command(Command root, ExitCode& code) {
+void add_generate_command(Command root) {
   auto options = std::make_shared<GenerateOptions>();
   Command command = root.add_command("generate", "Continue a text with a checkpoint's model");
   command.option("--checkpoint", &options->checkpoint, "Checkpoint directory", {.required = true});
@@ -118,10 +114,7 @@ void add_generate_command(Command root, ExitCode& code) {
       "token after it as one of its own.\n"
       "Example: slackline generate --checkpoint runs/first/checkpoints/step-00000200 "
       "--prompt \"The \" --tokens 100 --seed 1 --temperature 0.8 --top-k 50");
-  command.runs([options, &code] {
-    generate(*options);
-    code = ExitCode::done;
-  });
+  command.runs([options] { generate(*options); });
 }
 
 }  // namespace slackline

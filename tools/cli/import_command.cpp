@@ -77,7 +77,7 @@ void import_model(const ImportOptions& options) {
 
 }  // namespace
 
-void add_import_command(Command root, ExitCode& code) {
+void add_import_command(Command root) {
   auto options = std::make_shared<ImportOptions>();
   Command command =
       root.add_command("import", "Turn a Hugging Face GPT-2 directory into a checkpoint");
@@ -94,10 +94,7 @@ void add_import_command(Command root, ExitCode& code) {
       "and export. tokenizer.json in the directory, or vocab.json and merges.txt, becomes its\n"
       "tokenizer.\n"
       "Example: slackline import --hf gpt2 --out checkpoints/gpt2");
-  command.runs([options, &code] {
-    import_model(*options);
-    code = ExitCode::done;
-  });
+  command.runs([options] { import_model(*options); });
 }
 
 }  // namespace slackline

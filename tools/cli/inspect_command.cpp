@@ -124,7 +124,7 @@ void inspect(const InspectOptions& options) {
 
 }  // namespace
 
-void add_inspect_command(Command root, ExitCode& code) {
+void add_inspect_command(Command root) {
   auto options = std::make_shared<InspectOptions>();
   Command command = root.add_command("inspect", "Verify a checkpoint and print what it holds");
   command.option("CHECKPOINT", &options->checkpoint, "Checkpoint directory", {.required = true});
@@ -135,10 +135,7 @@ void add_inspect_command(Command root, ExitCode& code) {
   command.footer(
       "Reads every file and compares it with the checksum in the manifest.\n"
       "Example: slackline inspect runs/first/checkpoints/step-00000200 --sha256");
-  command.runs([options, &code] {
-    inspect(*options);
-    code = ExitCode::done;
-  });
+  command.runs([options] { inspect(*options); });
 }
 
 }  // namespace slackline

@@ -23,15 +23,15 @@ int run(int argc, char** argv) {
   const slackline::Command root = line.root();
   auto code = ExitCode::done;
   slackline::add_train_command(root, code);
-  slackline::add_plan_command(root, code);
-  slackline::add_prepare_command(root, code);
-  slackline::add_evaluate_command(root, code);
-  slackline::add_generate_command(root, code);
-  slackline::add_score_command(root, code);
-  slackline::add_inspect_command(root, code);
-  slackline::add_report_command(root, code);
-  slackline::add_import_command(root, code);
-  slackline::add_export_command(root, code);
+  slackline::add_plan_command(root);
+  slackline::add_prepare_command(root);
+  slackline::add_evaluate_command(root);
+  slackline::add_generate_command(root);
+  slackline::add_score_command(root);
+  slackline::add_inspect_command(root);
+  slackline::add_report_command(root);
+  slackline::add_import_command(root);
+  slackline::add_export_command(root);
   slackline::add_compare_command(root, code);
   slackline::add_sweep_command(root, code);
   if (!line.parse(argc, argv)) {

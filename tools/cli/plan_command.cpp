@@ -145,7 +145,7 @@ void print_plan(const PlanOptions& options) {
 
 }  // namespace
 
-void add_plan_command(Command root, ExitCode& code) {
+void add_plan_command(Command root) {
   auto options = std::make_shared<PlanOptions>();
   Command command = root.add_command("plan", "Print what a config would take, without running it");
   command.option("CONFIG", &options->config, "JSON config", {.required = true});
@@ -162,10 +162,7 @@ void add_plan_command(Command root, ExitCode& code) {
   command.footer(
       "Example: slackline plan configs/gpt2_124m.json --costs runs/first/costs.json "
       "--trace predicted.json");
-  command.runs([options, &code] {
-    print_plan(*options);
-    code = ExitCode::done;
-  });
+  command.runs([options] { print_plan(*options); });
 }
 
 }  // namespace slackline

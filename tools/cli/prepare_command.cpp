@@ -38,7 +38,7 @@ void prepare_with_progress(const PrepareOptions& options) {
 
 }  // namespace
 
-void add_prepare_command(Command root, ExitCode& code) {
+void add_prepare_command(Command root) {
   auto options = std::make_shared<PrepareArguments>();
   Command command =
       root.add_command("prepare", "Turn text into a data set of tokens (Megatron's .bin and .idx)");
@@ -63,12 +63,11 @@ void add_prepare_command(Command root, ExitCode& code) {
                "Special tokens in the text are tokens (gpt2 and hf); without it they are text");
   command.footer(
       "Example: slackline prepare --input english.txt --tokenizer byte --out corpus/english");
-  command.runs([options, &code] {
+  command.runs([options] {
     if (options->recognizes_special_tokens) {
       options->special_tokens = SpecialTokens::recognized;
     }
     prepare_with_progress(*options);
-    code = ExitCode::done;
   });
 }
 

@@ -76,7 +76,7 @@ void write_report(const ReportOptions& options) {
 
 }  // namespace
 
-void add_report_command(Command root, ExitCode& code) {
+void add_report_command(Command root) {
   auto options = std::make_shared<ReportOptions>();
   Command command =
       root.add_command("report", "Make one HTML file of runs and sweeps, to look at anywhere");
@@ -101,10 +101,7 @@ void add_report_command(Command root, ExitCode& code) {
       "a file\n"
       "is missing or corrupt, or when --out exists and is no report.\n"
       "Example: slackline report runs/first runs/second --out comparison.html");
-  command.runs([options, &code] {
-    write_report(*options);
-    code = ExitCode::done;
-  });
+  command.runs([options] { write_report(*options); });
 }
 
 }  // namespace slackline

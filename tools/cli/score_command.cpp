@@ -104,7 +104,7 @@ void score(const ScoreCommandOptions& options) {
 
 }  // namespace
 
-void add_score_command(Command root, ExitCode& code) {
+void add_score_command(Command root) {
   auto options = std::make_shared<ScoreCommandOptions>();
   Command command =
       root.add_command("score", "Rank the choices of multiple-choice tasks, or hit targets");
@@ -124,10 +124,7 @@ void add_score_command(Command root, ExitCode& code) {
       "ids separated by spaces. Shares have their standard error.\n"
       "Example: slackline score --checkpoint runs/first/checkpoints/step-00000200 "
       "--tasks hellaswag.jsonl --json");
-  command.runs([options, &code] {
-    score(*options);
-    code = ExitCode::done;
-  });
+  command.runs([options] { score(*options); });
 }
 
 }  // namespace slackline

@@ -90,10 +90,8 @@ Evaluation evaluate_tokens(Parameters& parameters,
   const std::int64_t T = config.sequence;
   const std::int64_t num_windows = count_windows(tokens, T, options.max_batches);
   const std::int64_t largest = std::min(options.windows_per_pass, num_windows);
-  Stream stream({.device = options.workers.device,
-                 .num_threads = options.workers.num_threads,
-                 .workspace_bytes =
-                     workspace_bytes(config, {largest, num_windows % largest}, options.workers)});
+  Stream stream(options.workers,
+                workspace_bytes(config, {largest, num_windows % largest}, options.workers));
   Stage stage(parameters, config, stage_options(config, largest));
 
   TokenWindows windows(largest * T, options.workers.device);

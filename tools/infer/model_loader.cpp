@@ -161,7 +161,7 @@ InferenceModel load_inference_model(const std::string& checkpoint_directory,
   }
   model.parameters = std::make_unique<Parameters>(
       model.config, Parameters::Options{.gradients = Gradients::none, .device = workers.device});
-  Stream stream({.device = workers.device, .num_threads = workers.num_threads});
+  Stream stream(workers, 0);
   load_weights(stream, checkpoint, *model.parameters);
   model.activation_compression = stored_activation_compression(checkpoint, model.config);
   if (model.activation_compression) {

@@ -24,20 +24,30 @@ struct Likelihood {
   [[nodiscard]] double mean() const { return log_probability / static_cast<double>(tokens); }
 };
 
+// Calls what encodes text: what is wrong with it is wrong with the file.
+template <typename Encode>
+[[nodiscard]] auto in_file(const Encode& encode) {
+  try {
+    return encode();
+  } catch (const ConfigError& problem) {
+    throw FileError(problem.what());
+  }
+}
+
 class TaskScorer {
  public:
   TaskScorer(const InferenceModel& model, const std::string& path, const ScoreOptions& options)
       : model_(model),
         path_(path),
-        stream_({.device = options.workers.device,
-                 .num_threads = options.workers.num_threads,
-                 .workspace_bytes = Decoder::workspace_bytes(model.config, options.workers)}),
+        stream_(options.workers, Decoder::workspace_bytes(model.config, options.workers)),
         decoder_(*model.parameters, model.config, options.filter) {}
 
   void add(const Task& task, TaskScores& scores) {
+    const std::string where = fmt::format("{}: line {}", path_, task.line);
+    const TextBefore context = in_file([&] { return TextBefore(model_, task.context, where); });
     std::vector<Likelihood> choices;
     for (const std::string& choice : task.choices) {
-      choices.push_back(likelihood(task, choice));
+      choices.push_back(likelihood(context, choice, where));
     }
     if (!task.answer) {
       const Likelihood& target = choices.front();
@@ -66,20 +76,10 @@ class TaskScorer {
     ++share.tasks;
   }
 
-  // What is wrong with a text is wrong with the file.
-  [[nodiscard]] FollowedText text_of(const Task& task,
-                                     const std::string& choice,
-                                     const std::string& where) const {
-    try {
-      return followed_text(model_, task.context, choice, where);
-    } catch (const ConfigError& problem) {
-      throw FileError(problem.what());
-    }
-  }
-
-  Likelihood likelihood(const Task& task, const std::string& choice) {
-    const std::string where = fmt::format("{}: line {}", path_, task.line);
-    FollowedText text = text_of(task, choice, where);
+  Likelihood likelihood(const TextBefore& context,
+                        const std::string& choice,
+                        const std::string& where) {
+    FollowedText text = in_file([&] { return context.followed_by(choice); });
     if (text.after.empty()) {
       throw FileError(fmt::format("{}: '{}' adds no token to its context, so it has no likelihood",
                                   where,

@@ -1,6 +1,6 @@
 #include "tools/infer/text_stream.h"
 
-#include <span>
+#include <fmt/format.h>
 
 #include "data/tokenizers/utf8.h"
 
@@ -16,12 +16,15 @@ bool is_certain(std::string_view text) {
 
 }  // namespace
 
-std::string TextStream::add(TokenId token) {
+std::string TextStream::add(std::span<const TokenId> tokens) {
   if (tokenizer_ == nullptr) {
-    const std::string id = std::to_string(token);
-    return shown_++ == 0 ? id : " " + id;
+    std::string ids;
+    for (const TokenId token : tokens) {
+      ids += fmt::format("{}{}", shown_++ == 0 ? "" : " ", token);
+    }
+    return ids;
   }
-  tokens_.push_back(token);
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   std::string text = new_text();
   if (!is_certain(text)) {
     return "";

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,8 @@ class TextStream {
   // The tokenizer must outlive this; may be null.
   explicit TextStream(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
 
-  // Returns the text that is certain after this token, which may be none.
-  [[nodiscard]] std::string add(TokenId token);
+  // Returns the text that is certain after these tokens, which may be none.
+  [[nodiscard]] std::string add(std::span<const TokenId> tokens);
 
   // Returns what is left: bytes of a character that never ended.
   [[nodiscard]] std::string finish();

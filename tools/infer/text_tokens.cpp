@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -35,6 +36,12 @@ std::vector<TokenId> read_ids(std::string_view text, int vocab, const std::strin
   return ids;
 }
 
+void require_utf8(std::string_view text, const std::string& what) {
+  if (check_utf8(text).valid != text.size()) {
+    throw ConfigError(what + ": must be UTF-8");
+  }
+}
+
 }  // namespace
 
 std::vector<TokenId> tokens_of_text(const InferenceModel& model,
@@ -43,30 +50,40 @@ std::vector<TokenId> tokens_of_text(const InferenceModel& model,
   if (model.tokenizer == nullptr) {
     return read_ids(text, model.config.vocab, what);
   }
-  if (check_utf8(text).valid != text.size()) {
-    throw ConfigError(what + ": must be UTF-8");
-  }
+  require_utf8(text, what);
   return model.tokenizer->encode(text);
 }
 
-FollowedText followed_text(const InferenceModel& model,
-                           const std::string& before,
-                           const std::string& after,
-                           const std::string& what) {
-  FollowedText text{.before = tokens_of_text(model, before, what)};
+TextBefore::TextBefore(const InferenceModel& model, std::string text, std::string what)
+    : model_(&model), what_(std::move(what)), ids_(tokens_of_text(model, text, what_)) {
   if (model.tokenizer == nullptr) {
-    text.after = tokens_of_text(model, after, what);
+    return;
+  }
+  const std::size_t cut = model.tokenizer->split_point(text);
+  rest_ = text.substr(cut);
+  if (cut > 0) {
+    rest_part_ = TextPart::continuation;
+    ids_before_rest_ = model.tokenizer->encode(std::string_view(text).substr(0, cut));
+  }
+}
+
+FollowedText TextBefore::followed_by(const std::string& after) const {
+  FollowedText text{.before = ids_};
+  if (model_->tokenizer == nullptr) {
+    text.after = tokens_of_text(*model_, after, what_);
     if (text.before.empty() || text.after.empty()) {
-      throw ConfigError(what + ": the checkpoint has no tokenizer, so each text needs a token id");
+      throw ConfigError(what_ + ": the checkpoint has no tokenizer, so each text needs a token id");
     }
     return text;
   }
-  const std::vector<TokenId> both = tokens_of_text(model, before + after, what);
+  require_utf8(after, what_);
+  std::vector<TokenId> both = ids_before_rest_;
+  model_->tokenizer->encode(rest_ + after, rest_part_, both);
   const auto [own, common] = std::ranges::mismatch(text.before, both);
   text.after.assign(common, both.end());
   text.before.erase(own, text.before.end());
   if (text.before.empty()) {
-    text.before.push_back(model.tokenizer->end_of_text());
+    text.before.push_back(model_->tokenizer->end_of_text());
   }
   return text;
 }

@@ -24,10 +24,23 @@ struct FollowedText {
   std::vector<TokenId> after{};
 };
 
-// Throws ConfigError as tokens_of_text(), and without a tokenizer where the text has no ids.
-[[nodiscard]] FollowedText followed_text(const InferenceModel& model,
-                                         const std::string& before,
-                                         const std::string& after,
-                                         const std::string& what);
+// A text that several others follow, which is encoded once as far as they cannot change its tokens.
+class TextBefore {
+ public:
+  // The model must outlive it. Throws ConfigError as tokens_of_text().
+  TextBefore(const InferenceModel& model, std::string text, std::string what);
+
+  // Throws ConfigError as tokens_of_text(), and without a tokenizer where the text has no ids.
+  [[nodiscard]] FollowedText followed_by(const std::string& after) const;
+
+ private:
+  const InferenceModel* model_;
+  std::string what_;
+  // Of the text, from the last place on where it may be cut.
+  std::string rest_{};
+  TextPart rest_part_ = TextPart::start;
+  std::vector<TokenId> ids_;
+  std::vector<TokenId> ids_before_rest_{};
+};
 
 }  // namespace slackline

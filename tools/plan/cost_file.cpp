@@ -42,7 +42,7 @@ CodecCost read_codec(JsonReader section) {
     section.fail("codec", "is required: a codec setting as in the config");
   }
   JsonReader setting = section.section("codec");
-  CodecCost codec{.codec = read_codec_setting(setting)};
+  CodecCost codec{.codec = setting_of_calls(read_codec_setting(setting))};
   setting.finish();
   codec.shape = section.integers("shape", {.min = 1, .max = kMostElements});
   codec.dtype = section.string("dtype");

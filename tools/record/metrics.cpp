@@ -1,7 +1,6 @@
 #include "tools/record/metrics.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -11,10 +10,6 @@
 namespace slackline {
 
 namespace {
-
-std::string json_number(double value) {
-  return std::isfinite(value) ? fmt::format("{}", value) : "null";
-}
 
 std::string axes_text(const StepRecord& record) {
   std::string text;

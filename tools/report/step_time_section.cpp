@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include <fmt/format.h>
@@ -68,11 +69,7 @@ Parts mean_parts(const std::vector<StepRecord>& steps, std::size_t begin, std::s
 }
 
 double sum(const Parts& parts) {
-  double total = 0.0;
-  for (const double part : parts) {
-    total += part;
-  }
-  return total;
+  return std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
 // The mean of the pipeline ranks of the predicted timeline, which counts transfers of the tensor

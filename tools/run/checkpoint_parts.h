@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
-#include "core/checkpoint/checkpoint_writer.h"
+#include "core/checkpoint/contents.h"
 #include "core/tensor/tensor.h"
 #include "parallel/step/mesh_model.h"
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
-#include "core/checkpoint/checkpoint_writer.h"
+#include "core/checkpoint/contents.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/outer_loop.h"
 

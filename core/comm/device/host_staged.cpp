@@ -15,11 +15,6 @@ namespace slackline {
 namespace {
 
 // Elements [begin, end) of a tensor, as a row.
-Tensor part_of(const Tensor& tensor, const Slice& slice) {
-  auto* first = static_cast<std::byte*>(tensor.raw()) + slice.begin * size_of(tensor.dtype());
-  return {first, tensor.dtype(), {static_cast<std::int64_t>(slice.count())}, tensor.device()};
-}
-
 // Long enough that a message's own cost is small beside it, short enough that three parts, one on
 // its way to the host, one between hosts and one to the device, are soon under way.
 constexpr std::size_t kPartBytes = std::size_t{4} << 20U;
@@ -195,7 +190,7 @@ class HostStagedCommunicator final : public ForwardingCommunicator {
 
   // Returns what this rank has of a sum that is scattered, and brings to a gather.
   [[nodiscard]] Slice owned_of(const Tensor& data) const {
-    return hierarchy().slice(data.num_elements(), rank(), size());
+    return slice_of(data.num_elements(), rank(), size());
   }
 
   [[nodiscard]] bool is_staged(const Tensor& data) const {

@@ -9,7 +9,7 @@
 namespace slackline {
 
 Slice CollectiveSteps::slice(const Tensor& data, int rank) const {
-  return hierarchy_.slice(data.num_elements(), rank, size_);
+  return slice_of(data.num_elements(), rank, size_);
 }
 
 Moves CollectiveSteps::all_reduce(const Tensor& data,

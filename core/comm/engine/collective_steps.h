@@ -7,7 +7,6 @@
 #include "core/comm/communicator.h"
 #include "core/comm/engine/moves.h"
 #include "core/comm/engine/scratch_pool.h"
-#include "core/comm/hierarchy.h"
 #include "core/tensor/tensor.h"
 
 namespace slackline {
@@ -17,12 +16,8 @@ namespace slackline {
 // collective_bytes.h.
 class CollectiveSteps {
  public:
-  // The hierarchy says which slice a rank owns; nothing else of it counts here.
-  CollectiveSteps(int rank,
-                  int size,
-                  std::shared_ptr<ScratchPool> pool,
-                  const Hierarchy& hierarchy = {})
-      : rank_(rank), size_(size), pool_(std::move(pool)), hierarchy_(hierarchy) {}
+  CollectiveSteps(int rank, int size, std::shared_ptr<ScratchPool> pool)
+      : rank_(rank), size_(size), pool_(std::move(pool)) {}
 
   // Everybody sends all to everybody and sums where exchanges_all(); else slice r goes to rank r,
   // which sums it and sends the sum to all. Scratch: (size - 1) * (S or own). A tensor that stands
@@ -56,7 +51,6 @@ class CollectiveSteps {
   int rank_;
   int size_;
   std::shared_ptr<ScratchPool> pool_;  // shared with every lease
-  Hierarchy hierarchy_;
 };
 
 }  // namespace slackline

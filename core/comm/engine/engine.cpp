@@ -5,8 +5,12 @@
 #include <sys/prctl.h>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/error.h"
+#include "core/joined_text.h"
 #include "core/log.h"
+#include "core/threads/start_thread.h"
 
 // This file has what other threads ask of the engine, and the loop in which its thread does it.
 namespace slackline {
@@ -56,7 +60,7 @@ Engine::Inbox Engine::Inbox::take(Taker taker) {
 Engine::Engine(const MakeTransport& make_transport, const EngineOptions& options)
     : options_(options), background_(options.longest_background) {
   std::promise<void> made;
-  thread_ = std::thread([&] { run(make_transport, made); });
+  thread_ = start_thread("a rank's transfers", [&] { run(make_transport, made); });
   try {
     made.get_future().get();
   } catch (...) {
@@ -220,9 +224,11 @@ void Engine::open_group(std::uint32_t id, const std::vector<int>& members) {
   });
   const duration<double> limit(options_.timeout_seconds);
   if (opened.wait_for(limit) != std::future_status::ready) {
-    throw CommError("a new group: its members do not come within " +
-                    std::to_string(options_.timeout_seconds) +
-                    " seconds (network.timeout_seconds)");
+    throw CommError(
+        fmt::format("a new group of ranks {}: not all of them come within {:g} seconds "
+                    "(network.timeout_seconds)",
+                    joined(members, ", "),
+                    options_.timeout_seconds));
   }
   opened.get();
 }

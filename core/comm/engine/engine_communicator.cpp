@@ -80,7 +80,7 @@ EngineCommunicator::EngineCommunicator(std::shared_ptr<Endpoint> endpoint, Membe
       setup_(membership_->members.size()) {}
 
 CollectiveSteps EngineCommunicator::steps() const {
-  return {rank(), size(), endpoint_->engine->scratch(), hierarchy_};
+  return {rank(), size(), endpoint_->engine->scratch()};
 }
 
 HierarchicalSteps EngineCommunicator::steps_of(Hierarchy::Way way) const {

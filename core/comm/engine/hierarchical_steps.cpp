@@ -39,17 +39,7 @@ int HierarchicalSteps::group_at(int distance) const {
 }
 
 Slice HierarchicalSteps::slice(const Tensor& data, int group, int place) const {
-  return hierarchy_.slice(data.num_elements(), rank_at(group, place), size_);
-}
-
-int HierarchicalSteps::num_parts() const {
-  const bool neighbours = hierarchy_.layout == Hierarchy::Layout::device_major;
-  return neighbours && !overlaps() ? 1 : num_groups_;
-}
-
-Slice HierarchicalSteps::part(const Tensor& data, int i, int place) const {
-  return num_parts() == 1 ? slice_of(data.num_elements(), place, num_places_)
-                          : slice(data, i, place);
+  return slice_of(data.num_elements(), rank_at(group, place), size_);
 }
 
 Moves HierarchicalSteps::all_reduce(const Tensor& data, SumOrder order) const {
@@ -85,8 +75,8 @@ void HierarchicalSteps::add_reduction(const Tensor& data, SumOrder order, Moves&
   } else {
     Step& inside = moves.steps.emplace_back();
     std::byte* landing = sum.from_ranks;
-    for (int i = 0; i < num_parts(); ++i) {
-      landing = reduce_inside(sum, i, landing, inside);
+    for (int group = 0; group < num_groups_; ++group) {
+      landing = reduce_inside(sum, group, landing, inside);
     }
     Step& between = moves.steps.emplace_back();
     for (int k = 1; k < num_groups_; ++k) {
@@ -131,14 +121,14 @@ std::byte* HierarchicalSteps::group_sum(const Reduction& sum, int group) const {
 }
 
 std::byte* HierarchicalSteps::reduce_inside(const Reduction& sum,
-                                            int i,
+                                            int group,
                                             std::byte* landing,
                                             Step& step) const {
-  const Slice own = part(sum.data, i, place_);
+  const Slice own = slice(sum.data, group, place_);
   OrderedSum added{.dtype = sum.data.dtype(),
                    .output_dtype = sum.sum_dtype,
                    .order = sum.order,
-                   .output = group_sum(sum, i),
+                   .output = group_sum(sum, group),
                    .elements = own.count()};
   for (int place = 0; place < num_places_; ++place) {
     if (place == place_) {
@@ -156,7 +146,8 @@ std::byte* HierarchicalSteps::reduce_inside(const Reduction& sum,
   }
   for (int distance = 1; distance < num_places_; ++distance) {
     const int place = (place_ + distance) % num_places_;
-    step.add(send_piece(rank_at(group_, place), sum.data, part(sum.data, i, place), Lane::first));
+    step.add(
+        send_piece(rank_at(group_, place), sum.data, slice(sum.data, group, place), Lane::first));
   }
   if (own.count() > 0) {
     step.sums.push_back(std::move(added));
@@ -219,8 +210,8 @@ void HierarchicalSteps::add_gather(const Tensor& data, Moves& moves) const {
     exchange_slices(data, k, between);
   }
   Step& inside = moves.steps.emplace_back();
-  for (int i = 0; i < num_parts(); ++i) {
-    gather_inside(data, i, inside);
+  for (int group = 0; group < num_groups_; ++group) {
+    gather_inside(data, group, inside);
   }
 }
 
@@ -231,14 +222,14 @@ void HierarchicalSteps::exchange_slices(const Tensor& data, int distance, Step& 
   step.add(send_piece(rank_at(to, place_), data, slice(data, group_, place_), Lane::second));
 }
 
-void HierarchicalSteps::gather_inside(const Tensor& data, int i, Step& step) const {
+void HierarchicalSteps::gather_inside(const Tensor& data, int group, Step& step) const {
   for (int distance = 1; distance < num_places_; ++distance) {
     const int from = (place_ + num_places_ - distance) % num_places_;
-    step.add(receive_piece(rank_at(group_, from), data, part(data, i, from), Lane::second));
+    step.add(receive_piece(rank_at(group_, from), data, slice(data, group, from), Lane::second));
   }
   for (int distance = 1; distance < num_places_; ++distance) {
     const int to = (place_ + distance) % num_places_;
-    step.add(send_piece(rank_at(group_, to), data, part(data, i, place_), Lane::second));
+    step.add(send_piece(rank_at(group_, to), data, slice(data, group, place_), Lane::second));
   }
 }
 

@@ -63,23 +63,20 @@ class HierarchicalSteps {
   [[nodiscard]] int group_at(int distance) const;
   [[nodiscard]] Slice slice(const Tensor& data, int group, int place) const;
 
-  // Inside a group one message moves part i of what a place's ranks own. A part is one group's
-  // slice, unless all of them go at once and are neighbours.
-  [[nodiscard]] int num_parts() const;
-  [[nodiscard]] Slice part(const Tensor& data, int i, int place) const;
-
   void add_reduction(const Tensor& data, SumOrder order, Moves& moves) const;
   [[nodiscard]] Reduction reduction_of(const Tensor& data, SumOrder order, Moves& moves) const;
   // Returns where this group's sum of the slice of rank (group, this place) stands.
   [[nodiscard]] std::byte* group_sum(const Reduction& sum, int group) const;
-  // Adds part i inside the group; its slices arrive at `landing`. Returns what follows them there.
-  std::byte* reduce_inside(const Reduction& sum, int i, std::byte* landing, Step& step) const;
+  // Adds the slice of rank (group, this place) inside this group; its addends arrive at `landing`.
+  // Returns what follows them there.
+  std::byte* reduce_inside(const Reduction& sum, int group, std::byte* landing, Step& step) const;
   void exchange_sums(const Reduction& sum, int distance, Step& step) const;
   void add_groups(const Reduction& sum, Step& step) const;
 
   void add_gather(const Tensor& data, Moves& moves) const;
   void exchange_slices(const Tensor& data, int distance, Step& step) const;
-  void gather_inside(const Tensor& data, int i, Step& step) const;
+  // Tells the own group the slices of another one.
+  void gather_inside(const Tensor& data, int group, Step& step) const;
 
   int size_;
   int num_places_;

@@ -19,10 +19,6 @@ constexpr int kFixed = -1;  // of no class that changes
 constexpr int kNone = -1;
 constexpr double kRounding = 1e-12;
 
-std::size_t index(int value) {
-  return static_cast<std::size_t>(value);
-}
-
 }  // namespace
 
 // Nodes of ops and messages stand first, in an order such that every edge points forward, and the

@@ -10,10 +10,6 @@ namespace {
 
 constexpr int kNone = -1;
 
-std::size_t index(int value) {
-  return static_cast<std::size_t>(value);
-}
-
 // How long before `node` starts the edge would have let it.
 Seconds play(const Timeline& timeline, const TimelineNode& node, const Edge& edge) {
   return node.start - (timeline.nodes[index(edge.from)].end + edge.lag);

@@ -20,10 +20,6 @@ namespace {
 
 constexpr int kNone = -1;
 
-std::size_t index(int value) {
-  return static_cast<std::size_t>(value);
-}
-
 class Simulation {
  public:
   Simulation(Graph graph, const CostModel& costs)

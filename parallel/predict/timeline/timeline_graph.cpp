@@ -10,10 +10,6 @@ namespace slackline::schedule {
 
 namespace {
 
-constexpr std::size_t index(int value) {
-  return static_cast<std::size_t>(value);
-}
-
 class GraphBuilder {
  public:
   GraphBuilder(const Schedule& schedule, const CostModel& costs)

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/rehearsal_clock.h"
 #include "tests/compress/low_rank_messages.h"
 #include "tests/support/catch.h"
 
@@ -214,23 +213,7 @@ TEST_CASE("low_rank has the same bits for any number of threads") {
 }
 
 TEST_CASE("on the rehearsal device low_rank messages pass, and nothing is written") {
-  const auto codec = make_low_rank_codec(low_rank(3, DType::bf16), kParts, 1, test_device());
-  RehearsalClock clock;
-  Stream::Options options = test_stream(1, codec->workspace_bytes(test_workers()));
-  options.rehearsal = &clock;
-  Stream stream(options);
-  Message values = Message::normal_numbers(kParts, 1);
-  Message residual(kParts);
-  Message out(kParts, 7.0);
-  GuardedTensor frame = empty_frame(*codec);
-  codec->encode(stream, values.matrices(), residual.matrices(), {}, frame);
-  codec->settle(stream, frame, residual.matrices());
-  codec->decode(stream, frame, out.matrices(), false);
-  codec->begin_sum(stream, values.matrices(), residual.matrices(), {});
-  codec->next_sum(stream, values.matrices(), residual.matrices());
-  codec->finish_sum(stream, out.matrices(), residual.matrices(), 2);
-  CHECK(out == Message(kParts, 7.0));
-  CHECK(residual == Message(kParts));
+  require_rehearsed(*make_codec(low_rank(3, DType::bf16), kParts, 1, test_device()));
 }
 
 }  // namespace slackline::testing

@@ -2,22 +2,21 @@
 #include <cmath>
 #include <set>
 
+#include "compress/codec.h"
 #include "compress/codec_bytes.h"
-#include "compress/codec_factories.h"
 #include "compress/frame.h"
 #include "core/error.h"
 #include "core/rehearsal_clock.h"
+#include "tests/compress/kept_messages.h"
 #include "tests/support/catch.h"
-#include "tests/support/guarded_tensor.h"
-#include "tests/support/thread_counts.h"
 
 namespace slackline::testing {
 
 namespace {
 
-const std::vector<CodecPart> kParts = {{.name = "a", .shape = {5, 33}},  // odd sizes and offsets
-                                       {.name = "b", .shape = {1, 7}},
-                                       {.name = "c", .shape = {64, 130}}};
+const std::vector<CodecPart> kOddParts = {{.name = "a", .shape = {5, 33}},  // odd sizes and offsets
+                                          {.name = "b", .shape = {1, 7}},
+                                          {.name = "c", .shape = {64, 130}}};
 constexpr MessageKey kKey{.seed = 1, .step = 2, .micro_batch = 3};
 constexpr std::size_t kWorkspace = std::size_t{1} << 22U;
 
@@ -40,64 +39,24 @@ std::vector<CodecSetting> settings() {
   return all;
 }
 
-// A tensor for each matrix of a message.
-class Message {
- public:
-  explicit Message(std::uint64_t seed, double deviation = 1.0) {
-    tensors_.reserve(kParts.size());
-    for (const CodecPart& part : kParts) {
-      const Shape shape{part.shape.rows, part.shape.columns};
-      tensors_.push_back(
-          random_tensor(DType::f32, shape, {.seed = ++seed, .deviation = deviation}));
-    }
-  }
-
-  Codec::Matrices views() { return {tensors_.begin(), tensors_.end()}; }
-
-  [[nodiscard]] std::vector<double> values() const {
-    std::vector<double> all;
-    for (const GuardedTensor& tensor : tensors_) {
-      const std::vector<double> more = tensor.values();
-      all.insert(all.end(), more.begin(), more.end());
-    }
-    return all;
-  }
-
-  void square() {
-    for (GuardedTensor& tensor : tensors_) {
-      std::vector<double> values = tensor.values();
-      for (double& value : values) {
-        value *= value;
-      }
-      tensor.set(values);
-    }
-  }
-
-  void fill(double value) {
-    for (GuardedTensor& tensor : tensors_) {
-      tensor.fill(value);
-    }
-  }
-
-  [[nodiscard]] bool sentinels_intact() const {
-    return std::ranges::all_of(tensors_, [](const auto& t) { return t.sentinels_intact(); });
-  }
-
- private:
-  std::vector<GuardedTensor> tensors_;
-};
+Message message_of(std::uint64_t seed, double deviation = 1.0) {
+  return Message::normal_numbers(kOddParts, seed + 1, deviation);
+}
 
 // A codec with the second moments that it may read.
 class MadeCodec {
  public:
   explicit MadeCodec(const CodecSetting& setting) {
-    moments_.square();
-    std::vector<CodecPart> parts = kParts;
-    const Codec::Matrices views = moments_.views();
+    std::vector<CodecPart> parts = kOddParts;
     for (std::size_t m = 0; m < parts.size(); ++m) {
-      parts[m].moments = views[m];
+      std::vector<double> squares = moments_.values(m);
+      for (double& value : squares) {
+        value *= value;
+      }
+      moments_.tensor(m).set(squares);
+      parts[m].moments = moments_.tensor(m).view();
     }
-    codec_ = make_quantize_codec(setting, std::move(parts));
+    codec_ = make_codec(setting, std::move(parts), 0, test_device());
   }
 
   Codec* operator->() const { return codec_.get(); }
@@ -105,16 +64,12 @@ class MadeCodec {
   Codec& operator*() const { return *codec_; }
 
  private:
-  Message moments_{7};
+  Message moments_ = message_of(7);
   std::unique_ptr<Codec> codec_{};
 };
 
 MadeCodec make(const CodecSetting& setting) {
   return MadeCodec(setting);
-}
-
-GuardedTensor frame_of(const Codec& codec) {
-  return {DType::u8, {static_cast<std::int64_t>(codec.frame_bytes())}};
 }
 
 }  // namespace
@@ -123,14 +78,14 @@ TEST_CASE("a quantized frame has the bytes of the formula, and stays within them
   Stream stream(test_stream(2, kWorkspace));
   for (const CodecSetting& setting : settings()) {
     const auto codec = make(setting);
-    REQUIRE(codec->frame_bytes() == frame_bytes(setting, kParts));
+    REQUIRE(codec->frame_bytes() == frame_bytes(setting, kOddParts));
     REQUIRE(codec->sums() == 0);
     REQUIRE(codec->gradient() == CodecGradient::straight_through);
-    Message values(1);
-    Message out(2);
-    GuardedTensor frame = frame_of(*codec);
-    codec->encode(stream, values.views(), {}, kKey, frame);
-    codec->decode(stream, frame, out.views(), false);
+    Message values = message_of(1);
+    Message out = message_of(2);
+    GuardedTensor frame = empty_frame(*codec);
+    codec->encode(stream, values.matrices(), {}, kKey, frame);
+    codec->decode(stream, frame, out.matrices(), false);
     REQUIRE(frame.sentinels_intact());
     REQUIRE(out.sentinels_intact());
   }
@@ -139,10 +94,10 @@ TEST_CASE("a quantized frame has the bytes of the formula, and stays within them
 TEST_CASE("two bits decode to -S, -S/2, 0 and S/2") {
   Stream stream(test_stream(1, kWorkspace));
   const CodecSetting setting{.kind = CodecKind::quantize, .bits = 2, .scale = ScaleOf::tensor};
-  const auto codec = make_quantize_codec(setting, {{.name = "one", .shape = {30, 50}}});
+  const auto codec = make_codec(setting, {{.name = "one", .shape = {30, 50}}}, 0, test_device());
   GuardedTensor x = random_tensor(DType::f32, {30, 50}, {});
   GuardedTensor out(DType::f32, {30, 50});
-  GuardedTensor frame = frame_of(*codec);
+  GuardedTensor frame = empty_frame(*codec);
   codec->encode(stream, {x}, {}, kKey, frame);
   codec->decode(stream, frame, {out}, false);
   double largest = 0.0;
@@ -161,20 +116,19 @@ TEST_CASE("what receivers get and what is still owed make up all that was sent")
   Stream stream(test_stream(2, kWorkspace));
   for (const CodecSetting& setting : settings()) {
     const auto codec = make(setting);
-    Message residual(1);
-    residual.fill(0.0);
-    Message received(1);
-    received.fill(0.0);
+    Message residual(kOddParts);
+    Message received(kOddParts);
     std::vector<double> sent(residual.values().size());
     for (std::uint64_t step = 1; step <= 20; ++step) {
-      Message values(100 * step);
+      Message values = message_of(100 * step);
       const std::vector<double> before = values.values();
       const std::vector<double> owed = residual.values();
-      GuardedTensor frame = frame_of(*codec);
-      codec->encode(stream, values.views(), residual.views(), {.seed = 1, .step = step}, frame);
+      GuardedTensor frame = empty_frame(*codec);
+      codec->encode(
+          stream, values.matrices(), residual.matrices(), {.seed = 1, .step = step}, frame);
       const std::vector<double> due = residual.values();
-      codec->settle(stream, frame, residual.views());
-      codec->decode(stream, frame, received.views(), true);
+      codec->settle(stream, frame, residual.matrices());
+      codec->decode(stream, frame, received.matrices(), true);
       REQUIRE(values.values() == before);  // only read
       std::vector<double> expected(sent.size());
       for (std::size_t e = 0; e < sent.size(); ++e) {
@@ -201,21 +155,19 @@ TEST_CASE("for numbers that codes hold exactly nothing is owed, and sums are exa
       continue;  // quotients are seldom exact
     }
     const auto codec = make(setting);
-    Message values(1);
+    Message values = message_of(1);
     std::size_t index = 0;
-    for (const Tensor& matrix : values.views()) {
+    for (const Tensor& matrix : values.matrices()) {
       for (float& value : matrix.span<float>()) {
         value = index++ % 3 == 0 ? -0.5F : index % 3 == 0 ? 0.25F : 0.0F;
       }
     }
-    Message residual(1);
-    residual.fill(0.0);
-    Message out(1);
-    out.fill(1.0);
-    GuardedTensor frame = frame_of(*codec);
-    codec->encode(stream, values.views(), residual.views(), kKey, frame);
-    codec->settle(stream, frame, residual.views());
-    codec->decode(stream, frame, out.views(), true);
+    Message residual(kOddParts);
+    Message out(kOddParts, 1.0);
+    GuardedTensor frame = empty_frame(*codec);
+    codec->encode(stream, values.matrices(), residual.matrices(), kKey, frame);
+    codec->settle(stream, frame, residual.matrices());
+    codec->decode(stream, frame, out.matrices(), true);
     std::vector<double> expected = values.values();
     const std::vector<double> owed = residual.values();
     for (std::size_t e = 0; e < expected.size(); ++e) {
@@ -247,9 +199,12 @@ TEST_CASE("in units of moments the same share of every element is lost, however 
   for (const Units units : {Units::values, Units::moments}) {
     const CodecSetting setting{
         .kind = CodecKind::quantize, .bits = 2, .scale = ScaleOf::both, .units = units};
-    const auto codec = make_quantize_codec(
-        setting, {{.name = "one", .shape = {.rows = 200, .columns = 300}, .moments = v}});
-    GuardedTensor frame = frame_of(*codec);
+    const auto codec =
+        make_codec(setting,
+                   {{.name = "one", .shape = {.rows = 200, .columns = 300}, .moments = v}},
+                   0,
+                   test_device());
+    GuardedTensor frame = empty_frame(*codec);
     codec->encode(stream, {x}, {}, kKey, frame);
     codec->decode(stream, frame, {out}, false);
     const std::vector<double> decoded = out.values();
@@ -279,15 +234,15 @@ TEST_CASE("a frame of other size or header is refused before anything is written
   Stream stream(test_stream(1, kWorkspace));
   const CodecSetting setting{.kind = CodecKind::quantize, .bits = 4};
   const auto codec = make(setting);
-  Message values(1);
-  Message out(2);
+  Message values = message_of(1);
+  Message out = message_of(2);
   const std::vector<double> before = out.values();
-  GuardedTensor frame = frame_of(*codec);
-  codec->encode(stream, values.views(), {}, kKey, frame);
+  GuardedTensor frame = empty_frame(*codec);
+  codec->encode(stream, values.matrices(), {}, kKey, frame);
   const std::vector<double> good = frame.values();
   const auto refuse = [&](const Tensor& wrong, const std::string& message) {
     const auto decode = [&](bool accumulate) {
-      codec->decode(stream, wrong, out.views(), accumulate);
+      codec->decode(stream, wrong, out.matrices(), accumulate);
       stream.synchronize();  // by when the CUDA device refuses, having written
     };
     REQUIRE_THROWS_AS(decode(false), CommError);
@@ -308,11 +263,11 @@ TEST_CASE("quantized messages have the same bits for any number of threads") {
     const auto codec = make(setting);
     require_same_bits_for_any_thread_count(
         codec->workspace_bytes(test_workers(3)), [&](StreamView stream) {
-          Message values(1);
-          Message residual(50, 0.1);
-          GuardedTensor frame = frame_of(*codec);
-          codec->encode(stream, values.views(), residual.views(), kKey, frame);
-          codec->settle(stream, frame, residual.views());
+          Message values = message_of(1);
+          Message residual = message_of(50, 0.1);
+          GuardedTensor frame = empty_frame(*codec);
+          codec->encode(stream, values.matrices(), residual.matrices(), kKey, frame);
+          codec->settle(stream, frame, residual.matrices());
           std::vector<std::byte> bytes = frame.bytes();
           const std::vector<double> owed = residual.values();
           const auto more = std::as_bytes(std::span(owed));
@@ -326,15 +281,15 @@ TEST_CASE("on the rehearsal device a quantized frame is sent and taken, and noth
   RehearsalClock clock;
   Stream stream({.workspace_bytes = kWorkspace, .rehearsal = &clock});
   const auto codec = make({.kind = CodecKind::quantize, .bits = 8});
-  Message values(1);
-  Message residual(2);
-  Message out(3);
+  Message values = message_of(1);
+  Message residual = message_of(2);
+  Message out = message_of(3);
   const std::vector<double> before = out.values();
   const std::vector<double> owed = residual.values();
-  GuardedTensor frame = frame_of(*codec);
-  codec->encode(stream, values.views(), residual.views(), kKey, frame);
-  codec->settle(stream, frame, residual.views());
-  codec->decode(stream, frame, out.views(), true);
+  GuardedTensor frame = empty_frame(*codec);
+  codec->encode(stream, values.matrices(), residual.matrices(), kKey, frame);
+  codec->settle(stream, frame, residual.matrices());
+  codec->decode(stream, frame, out.matrices(), true);
   REQUIRE(out.values() == before);
   REQUIRE(residual.values() == owed);
 }

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "compress/codec_factories.h"
+#include "compress/codec.h"
 #include "core/rng.h"
 #include "tests/support/catch.h"
 #include "tests/support/guarded_tensor.h"
@@ -55,7 +55,8 @@ std::vector<double> reference_data(Data data) {
 
 // ||x - decoded|| / ||x|| of one matrix.
 double relative_error(StreamView stream, GuardedTensor& x, const CodecSetting& setting) {
-  const auto codec = make_quantize_codec(setting, {{.name = "one", .shape = {kRows, kColumns}}});
+  const auto codec =
+      make_codec(setting, {{.name = "one", .shape = {kRows, kColumns}}}, 0, test_device());
   GuardedTensor frame = frame_of(*codec);
   GuardedTensor out(DType::f32, {kRows, kColumns});
   codec->encode(stream, {x}, {}, kKey, frame);

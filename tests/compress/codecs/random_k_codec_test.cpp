@@ -2,10 +2,9 @@
 #include <cmath>
 #include <functional>
 
+#include "compress/codec.h"
 #include "compress/codec_bytes.h"
-#include "compress/codec_factories.h"
 #include "compress/frame.h"
-#include "core/rehearsal_clock.h"
 #include "tests/compress/kept_messages.h"
 #include "tests/support/catch.h"
 
@@ -26,7 +25,7 @@ struct Rank {
                 const std::vector<CodecPart>& parts = kParts,
                 int num_threads = 2)
       : setting(of),
-        codec(make_random_k_codec(of, parts, kSeed, test_device())),
+        codec(make_codec(of, parts, kSeed, test_device())),
         stream(test_stream(num_threads, codec->workspace_bytes(test_workers(num_threads)))),
         frame(empty_frame(*codec)) {}
 
@@ -143,8 +142,7 @@ TEST_CASE("random_k draws anew for every step, micro-batch, matrix and seed") {
   rank.encode(ones);
   rank.decode(out);
   REQUIRE(out.values(0) != out.values(1));
-  const std::unique_ptr<Codec> other =
-      make_random_k_codec(setting, twins, kSeed + 1, test_device());
+  const std::unique_ptr<Codec> other = make_codec(setting, twins, kSeed + 1, test_device());
   Message otherwise(twins);
   other->decode(rank.stream, rank.frame, otherwise.matrices(), false);
   REQUIRE_FALSE(out == otherwise);
@@ -344,22 +342,7 @@ TEST_CASE("a random_k frame has the same bytes for any number of threads") {
 
 TEST_CASE("on the rehearsal device random_k's messages pass") {
   const CodecSetting setting = setting_of(DType::f32, ErrorFeedback::immediate);
-  const std::unique_ptr<Codec> codec = make_random_k_codec(setting, kParts, kSeed, test_device());
-  RehearsalClock clock;
-  Stream::Options options = test_stream(1, codec->workspace_bytes(test_workers()));
-  options.rehearsal = &clock;
-  Stream stream(options);
-  Message values = Message::normal_numbers(kParts, 1);
-  Message residual(kParts);
-  Message out(kParts, 7.0);
-  GuardedTensor frame = empty_frame(*codec);
-  codec->encode(stream, values.matrices(), residual.matrices(), kKey, frame);
-  codec->settle(stream, frame, residual.matrices());
-  codec->decode(stream, frame, out.matrices(), false);
-  codec->mask(stream, frame, out.tensor(0));
-  codec->begin_sum(stream, values.matrices(), residual.matrices(), kKey);
-  codec->finish_sum(stream, out.matrices(), residual.matrices(), 2);
-  REQUIRE(out == Message(kParts, 7.0));
+  require_rehearsed(*make_codec(setting, kParts, kSeed, test_device()), kKey);
 }
 
 }  // namespace slackline::testing

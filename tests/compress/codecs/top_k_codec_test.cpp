@@ -3,10 +3,9 @@
 #include <cstring>
 #include <limits>
 
+#include "compress/codec.h"
 #include "compress/codec_bytes.h"
-#include "compress/codec_factories.h"
 #include "compress/frame.h"
-#include "core/rehearsal_clock.h"
 #include "tests/compress/kept_messages.h"
 #include "tests/support/catch.h"
 
@@ -46,7 +45,7 @@ Message expected_of(const Message& values, const CodecSetting& setting) {
 struct Bench {
   explicit Bench(const CodecSetting& of, int num_threads = 2)
       : setting(of),
-        codec(make_top_k_codec(of, kParts)),
+        codec(make_codec(of, kParts, 0, test_device())),
         stream(test_stream(num_threads, codec->workspace_bytes(test_workers(num_threads)))),
         frame(empty_frame(*codec)) {}
 
@@ -317,21 +316,7 @@ TEST_CASE("a top_k frame has the same bytes for any number of threads") {
 }
 
 TEST_CASE("on the rehearsal device top_k's frames pass whatever they hold") {
-  const CodecSetting setting = setting_of(DType::f32);
-  const std::unique_ptr<Codec> codec = make_top_k_codec(setting, kParts);
-  RehearsalClock clock;
-  Stream::Options options = test_stream(1, codec->workspace_bytes(test_workers()));
-  options.rehearsal = &clock;
-  Stream stream(options);
-  Message values = Message::normal_numbers(kParts, 1);
-  Message residual(kParts);
-  Message out(kParts, 7.0);
-  GuardedTensor frame = empty_frame(*codec);
-  codec->encode(stream, values.matrices(), residual.matrices(), {}, frame);
-  codec->settle(stream, frame, residual.matrices());
-  codec->decode(stream, frame, out.matrices(), false);
-  codec->mask(stream, frame, out.tensor(0));
-  REQUIRE(out == Message(kParts, 7.0));
+  require_rehearsed(*make_codec(setting_of(DType::f32), kParts, 0, test_device()));
 }
 
 TEST_CASE("top_k refuses matrices of other shapes") {
@@ -344,9 +329,11 @@ TEST_CASE("top_k refuses matrices of other shapes") {
   matrices.push_back(matrices[0]);
   REQUIRE_THROWS_WITH(bench.codec->encode(bench.stream, matrices, {}, {}, bench.frame),
                       Catch::Contains("matrix 2 of the values of top_k is f32 (33, 15)"));
-  REQUIRE_THROWS_WITH(
-      make_top_k_codec(setting_of(DType::f32, 1.0), {{.name = "x", .shape = {1 << 20, 1 << 10}}}),
-      Catch::Contains("is too large for its header"));
+  REQUIRE_THROWS_WITH(make_codec(setting_of(DType::f32, 1.0),
+                                 {{.name = "x", .shape = {1 << 20, 1 << 10}}},
+                                 0,
+                                 test_device()),
+                      Catch::Contains("is too large for its header"));
 }
 
 }  // namespace slackline::testing

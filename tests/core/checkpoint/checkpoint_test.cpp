@@ -11,6 +11,7 @@
 #include "core/hash.h"
 #include "tests/core/checkpoint/checkpoint_fixture.h"
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 
 namespace slackline {
 
@@ -20,15 +21,12 @@ using Catch::Contains;
 using Catch::Equals;
 namespace fs = std::filesystem;
 
-// What opening and verifying the checkpoint says.
+// Returns what opening and verifying the checkpoint says.
 std::string refusal(const std::string& directory) {
-  try {
+  return testing::refusal_of<FileError>([&] {
     const Checkpoint checkpoint(directory);
     checkpoint.verify();
-  } catch (const FileError& error) {
-    return error.what();
-  }
-  return "accepted";
+  });
 }
 
 // The elements of a rectangle of a matrix with `columns` columns.

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 
 namespace slackline {
 
@@ -11,12 +12,7 @@ using Catch::Contains;
 using Catch::Equals;
 
 std::string refusal(const std::string& text) {
-  try {
-    static_cast<void>(parse_manifest(text, "dir/manifest.json"));
-  } catch (const FileError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::refusal_of<FileError>([&] { return parse_manifest(text, "dir/manifest.json"); });
 }
 
 std::string with_tensors(const std::string& tensors) {

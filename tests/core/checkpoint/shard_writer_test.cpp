@@ -7,6 +7,7 @@
 #include "core/checkpoint/checkpoint_directory.h"
 #include "tests/core/checkpoint/checkpoint_fixture.h"
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 
 namespace slackline {
 
@@ -90,12 +91,7 @@ std::vector<float> table_in(const std::string& path) {
 }
 
 std::string refusal(const std::string& path) {
-  try {
-    Checkpoint(path).verify();
-  } catch (const FileError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::refusal_of<FileError>([&] { Checkpoint(path).verify(); });
 }
 
 }  // namespace

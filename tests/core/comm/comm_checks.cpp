@@ -4,10 +4,10 @@
 #include <array>
 #include <cstring>
 #include <functional>
-#include <numeric>
 #include <stdexcept>
 
 #include "core/comm/collective_bytes.h"
+#include "tests/core/comm/groups_of_ranks.h"
 #include "tests/core/comm/rank_values.h"
 #include "tests/support/guarded_tensor.h"
 
@@ -27,10 +27,6 @@ constexpr std::size_t kCounts[] = {0, 1, 2, 7, 64, 1025, 4099};
 constexpr std::size_t kBroadcastCounts[] = {0, 1, 7, 4096, 16384, 16387};
 constexpr DType kSummed[] = {DType::f32, DType::bf16, DType::f64};
 constexpr TransferNote kNote{.what = "a test"};
-
-GuardedTensor make_tensor(DType dtype, std::size_t count) {
-  return {dtype, Shape{static_cast<std::int64_t>(count)}};
-}
 
 // Whole numbers small enough that sums of eight are exact even in bf16.
 double exact(int rank, std::size_t i) {
@@ -314,9 +310,7 @@ void sub_groups(Communicator& comm) {
 // Cut where the world has a small longest_background, and more than its window lets through at
 // once; what is cut in one place is put together in another.
 void in_the_background(Communicator& comm) {
-  std::vector<int> everyone(static_cast<std::size_t>(comm.size()));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  const auto group = comm.group("background", everyone, Urgency::background);
+  const auto group = comm.group("background", everyone(comm), Urgency::background);
   constexpr int kSums = 40;
   const auto count_of = [](int i) { return static_cast<std::size_t>(1 + 9973 * i % 20'000); };
   std::vector<GuardedTensor> sums;

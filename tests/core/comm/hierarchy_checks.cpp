@@ -1,14 +1,13 @@
 #include "tests/core/comm/hierarchy_checks.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string>
 
 #include "core/comm/collective_bytes.h"
 #include "core/comm/hierarchy.h"
+#include "tests/core/comm/groups_of_ranks.h"
 #include "tests/core/comm/rank_values.h"
 #include "tests/support/guarded_tensor.h"
 
@@ -17,20 +16,9 @@ namespace slackline::testing {
 namespace {
 
 using Kind = TransferRecord::Kind;
-using Layout = Hierarchy::Layout;
 using Way = Hierarchy::Way;
 
 constexpr TransferNote kNote{.what = "a test"};
-
-std::vector<int> everyone(const Communicator& comm) {
-  std::vector<int> members(static_cast<std::size_t>(comm.size()));
-  std::iota(members.begin(), members.end(), 0);
-  return members;
-}
-
-GuardedTensor make_tensor(DType dtype, std::size_t count) {
-  return {dtype, Shape{static_cast<std::int64_t>(count)}};
-}
 
 // Whole numbers, few enough that their sums are exact in bf16 over 64 ranks.
 double exact(int rank, std::size_t i) {
@@ -47,12 +35,6 @@ struct HierarchyCase {
     return std::string(name_of(dtype)) + " x " + std::to_string(count);
   }
 };
-
-Hierarchy hierarchy_of(int ranks_in_group, Layout layout, Way way) {
-  Hierarchy hierarchy{.ranks_in_group = ranks_in_group, .layout = layout};
-  (way == Way::overlapped ? hierarchy.overlapped_from : hierarchy.sequential_from) = 0;
-  return hierarchy;
-}
 
 // A communicator that goes through groups, beside one of the same ranks that goes directly.
 class GroupedRank {
@@ -155,7 +137,7 @@ class GroupedRank {
   }
 
   [[nodiscard]] Slice own_slice(std::size_t count) const {
-    return grouped_->hierarchy().slice(count, grouped_->rank(), grouped_->size());
+    return slice_of(count, grouped_->rank(), grouped_->size());
   }
 
   Communicator& direct_;
@@ -212,7 +194,7 @@ void order_shows(Communicator& comm) {
       return;
     }
     GroupedRank rank(comm, comm.group("grouped", everyone(comm)));
-    rank.grouped().set_hierarchy(hierarchy_of(ranks, Layout::rank_major, Way::overlapped));
+    rank.grouped().set_hierarchy(hierarchy_of(ranks, Way::overlapped));
     const HierarchyCase in_groups{.count = 1025, .order = {.runs = {ranks, 1}}, .value = rough};
     const HierarchyCase in_rank_order{.count = 1025, .value = rough};
     expect(rank.sum_of(in_groups, rank.grouped()) != rank.sum_of(in_rank_order, rank.grouped()),
@@ -237,8 +219,7 @@ void many_at_once(Communicator& comm) {
     sums.reserve(kSums);
     for (std::size_t i = 0; i < kSums; ++i) {
       GuardedTensor& data = sums.emplace_back(make_tensor(DType::f32, kCount));
-      grouped->set_hierarchy(
-          hierarchy_of(ranks, Layout::rank_major, i % 2 == 0 ? Way::overlapped : Way::sequential));
+      grouped->set_hierarchy(hierarchy_of(ranks, i % 2 == 0 ? Way::overlapped : Way::sequential));
       transfers.push_back(grouped->all_reduce(
           data,
           kNote,
@@ -264,7 +245,6 @@ void many_at_once(Communicator& comm) {
 void two_levels(Communicator& comm) {
   constexpr std::size_t kCount = 1003;
   with_every_group_size(comm, [&](int ranks) {
-    const Hierarchy hierarchy{.ranks_in_group = ranks, .layout = Layout::device_major};
     const int group = comm.rank() / ranks;
     const int place = comm.rank() % ranks;
     std::vector<int> of_group;
@@ -290,10 +270,10 @@ void two_levels(Communicator& comm) {
     GuardedTensor expected = make_tensor(DType::f32, kCount);
     expected.set(values_of(rough, comm.rank(), kCount));
     comm.all_reduce(expected, kNote, {.runs = {ranks, 1}}).wait();
-    const Slice own = hierarchy.slice(kCount, comm.rank(), comm.size());
+    const Slice own = slice_of(shared.count(), group, comm.size() / ranks);
     const std::vector<double> sums = expected.values();
     const std::vector<double> got = data.values();
-    for (std::size_t i = own.begin; i < own.end; ++i) {
+    for (std::size_t i = shared.begin + own.begin; i < shared.begin + own.end; ++i) {
       expect(got[i] == sums[i], comm, "a sum inside the groups, then between them");
     }
   });
@@ -302,14 +282,12 @@ void two_levels(Communicator& comm) {
 // In the background long messages are cut.
 void check_groups(Communicator& comm, int ranks_in_group, Urgency urgency) {
   GroupedRank rank(comm, comm.group("grouped", everyone(comm), urgency));
-  for (const Layout layout : {Layout::rank_major, Layout::device_major}) {
-    for (const Way way : {Way::sequential, Way::overlapped}) {
-      const Hierarchy hierarchy = hierarchy_of(ranks_in_group, layout, way);
-      for (HierarchyCase c : cases_of(comm.size())) {
-        for (const SumOrder order : orders_of(ranks_in_group)) {
-          c.order = order;
-          rank.check(hierarchy, c);
-        }
+  for (const Way way : {Way::sequential, Way::overlapped}) {
+    const Hierarchy hierarchy = hierarchy_of(ranks_in_group, way);
+    for (HierarchyCase c : cases_of(comm.size())) {
+      for (const SumOrder order : orders_of(ranks_in_group)) {
+        c.order = order;
+        rank.check(hierarchy, c);
       }
     }
   }
@@ -327,8 +305,7 @@ const std::vector<CommCheck>& hierarchy_checks() {
       {"what goes through groups has the bits of what goes directly", every_group_size},
       {"another order of a sum through groups shows in its bits", order_shows},
       {"sums through groups keep apart, made and taken by work", many_at_once},
-      {"two communicators, one after the other, own slices as the layout by device does",
-       two_levels},
+      {"sums of two communicators, one after the other, are those through groups", two_levels},
   };
   return checks;
 }

@@ -12,7 +12,7 @@ namespace slackline::testing {
 // number.
 [[nodiscard]] const std::vector<CommCheck>& hierarchy_checks();
 
-// Over every way and layout: bits of direct calls, right elements, bytes by the formulas.
+// Over every way: bits of direct calls, right elements, bytes by the formulas.
 // REQUIRES: groups of so many ranks fit the communicator.
 void check_groups_of(Communicator& comm, int ranks_in_group);
 

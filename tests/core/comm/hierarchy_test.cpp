@@ -11,6 +11,7 @@
 #include "core/comm/engine/collective_steps.h"
 #include "core/comm/engine/hierarchical_steps.h"
 #include "core/comm/world.h"
+#include "tests/core/comm/groups_of_ranks.h"
 #include "tests/core/comm/hierarchy_checks.h"
 #include "tests/support/catch.h"
 #include "tests/support/guarded_tensor.h"
@@ -21,19 +22,11 @@ namespace {
 
 using Catch::Contains;
 using Kind = TransferRecord::Kind;
-using Layout = Hierarchy::Layout;
 using Way = Hierarchy::Way;
 
 constexpr int kGroups[] = {1, 2, 3, 4, 5, 8};
 constexpr int kRanks[] = {1, 2, 3, 4, 8};
 
-Hierarchy hierarchy_of(int ranks_in_group, Layout layout, Way way) {
-  Hierarchy hierarchy{.ranks_in_group = ranks_in_group, .layout = layout};
-  (way == Way::overlapped ? hierarchy.overlapped_from : hierarchy.sequential_from) = 0;
-  return hierarchy;
-}
-
-constexpr Layout kLayouts[] = {Layout::rank_major, Layout::device_major};
 constexpr Way kWays[] = {Way::sequential, Way::overlapped};
 
 // Bytes that steps send inside a group and between groups, and how far scratch is written.
@@ -103,7 +96,7 @@ std::vector<std::string> texts_of_failure(Way way) {
       run_local_ranks(6,
                       {},
                       [&](Communicator& world) {
-                        world.set_hierarchy(hierarchy_of(3, Layout::rank_major, way));
+                        world.set_hierarchy(hierarchy_of(3, way));
                         if (world.rank() == 1) {
                           throw std::runtime_error("out of luck");
                         }
@@ -150,18 +143,16 @@ TEST_CASE("bytes inside groups, between them and of scratch equal the formulas")
         }
         for (const std::size_t count : {1, 7, 64, 1025, 4099}) {
           GuardedTensor data(dtype, Shape{static_cast<std::int64_t>(count)});
-          for (const Layout layout : kLayouts) {
-            for (const Way way : kWays) {
-              for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather}) {
-                check_bytes({.kind = kind,
-                             .elements = count,
-                             .element_size = size_of(dtype),
-                             .order = {.runs = {ranks, 1}},
-                             .hierarchy = hierarchy_of(ranks, layout, way)},
-                            way,
-                            groups * ranks,
-                            data);
-              }
+          for (const Way way : kWays) {
+            for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather}) {
+              check_bytes({.kind = kind,
+                           .elements = count,
+                           .element_size = size_of(dtype),
+                           .order = {.runs = {ranks, 1}},
+                           .hierarchy = hierarchy_of(ranks, way)},
+                          way,
+                          groups * ranks,
+                          data);
             }
           }
         }
@@ -188,7 +179,7 @@ TEST_CASE("overlapped, a slice moves between groups in every step but one, besid
   const HierarchicalSteps steps(4,
                                 kNumGroups * kNumRanks,
                                 std::make_shared<ScratchPool>(),
-                                hierarchy_of(kNumRanks, Layout::rank_major, Way::overlapped),
+                                hierarchy_of(kNumRanks, Way::overlapped),
                                 Way::overlapped);
   const Moves moves = steps.all_reduce(data, {.runs = {kNumRanks, 1}});
   REQUIRE(moves.steps.size() == 2UL * kNumGroups);
@@ -202,26 +193,6 @@ TEST_CASE("overlapped, a slice moves between groups in every step but one, besid
     }
     CHECK(inside == kNumRanks - 1);
     CHECK(across == (k == 0 || k + 1 == moves.steps.size() ? 0 : 1));
-  }
-}
-
-TEST_CASE("slices of every layout cover all elements once; by device, they nest") {
-  for (const std::size_t count : {0, 1, 5, 6, 100}) {
-    for (const Layout layout : kLayouts) {
-      const Hierarchy hierarchy{.ranks_in_group = 3, .layout = layout};
-      std::vector<int> owners(count, 0);
-      for (int rank = 0; rank < 12; ++rank) {
-        const Slice own = hierarchy.slice(count, rank, 12);
-        const Slice of_place = slice_of(count, rank % 3, 3);
-        if (layout == Layout::device_major) {
-          CHECK((own.begin >= of_place.begin && own.end <= of_place.end));
-        }
-        for (std::size_t i = own.begin; i < own.end; ++i) {
-          ++owners[i];
-        }
-      }
-      CHECK(owners == std::vector<int>(count, 1));
-    }
   }
 }
 
@@ -256,7 +227,7 @@ TEST_CASE("a sum through groups without answer names whom it waits for, between 
   std::vector<Transfer> transfers;
   for (const int rank : {0, 1}) {  // group 1 does not come
     Communicator& comm = *world[static_cast<std::size_t>(rank)];
-    comm.set_hierarchy(hierarchy_of(2, Layout::rank_major, Way::sequential));
+    comm.set_hierarchy(hierarchy_of(2, Way::sequential));
     data.emplace_back(DType::f32, Shape{5000}).fill(1.0);
     transfers.push_back(comm.all_reduce(data.back(), {}, {.runs = {2, 1}}));
   }

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
+
+#include "tests/support/guarded_tensor.h"
 
 namespace slackline::testing {
 
@@ -22,6 +25,10 @@ inline std::vector<double> values_of(RankValue value, int rank, std::size_t coun
     values[i] = value(rank, i);
   }
   return values;
+}
+
+[[nodiscard]] inline GuardedTensor make_tensor(DType dtype, std::size_t count) {
+  return {dtype, Shape{static_cast<std::int64_t>(count)}};
 }
 
 }  // namespace slackline::testing

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_directory.h"
 
 namespace slackline {
@@ -48,12 +49,7 @@ std::string file_text(const std::string& header, std::size_t data_bytes) {
 }
 
 std::string refusal(const std::string& path) {
-  try {
-    const SafetensorsFile file(path);
-  } catch (const FileError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::refusal_of<FileError>([&] { const SafetensorsFile file(path); });
 }
 
 // Where we are stricter than the reference, and with which words.

@@ -3,6 +3,7 @@
 
 #include "data/formats/hugging_face_file.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
@@ -83,6 +84,26 @@ TEST_CASE("ids are the reference library's, with special tokens as text and reco
     }
     CHECK(with_special > 20);
   }
+}
+
+TEST_CASE("text is not the end of text, whatever the file says of its token") {
+  const SavedTokenizer saved("gpt2");
+  Json document = read_json("tokenizer.json");
+  document.merge_patch(read_json("gpt2.json").at("patch"));
+  const std::string end = read_json("gpt2.json").at("eos");
+  std::size_t changed = 0;
+  for (Json& token : document.at("added_tokens")) {
+    if (token.at("content") == end) {
+      token["special"] = false;
+      ++changed;
+    }
+  }
+  REQUIRE(changed == 1);
+  const std::vector<TokenId> ids = saved.load(SpecialTokens::as_text)->encode("a" + end + "b");
+  saved.write(document, {{"eos_token", end}});
+  const auto tokenizer = saved.load(SpecialTokens::as_text);
+  CHECK(tokenizer->encode("a" + end + "b") == ids);
+  CHECK(std::ranges::find(ids, tokenizer->end_of_text()) == ids.end());
 }
 
 TEST_CASE("pieces give the ids of the whole, wherever added tokens and accents stand") {

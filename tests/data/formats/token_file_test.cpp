@@ -194,6 +194,23 @@ TEST_CASE("Megatron files of the wrong size, or without the other one, are refus
   }
 }
 
+TEST_CASE(
+    "a prefix may end like one of its files, and is meant before what that file's name means") {
+  const TemporaryDirectory directory;
+  for (const char* name : {"set", "set.bin"}) {
+    MegatronWriter writer(directory.file(name), 300);
+    writer.append(std::vector<TokenId>(std::string(name) == "set" ? 3 : 5, 1));
+    writer.end_sequence();
+    writer.end_document();
+    writer.commit_tokens();
+    writer.commit_index();
+  }
+  CHECK(open_token_file(directory.file("set"))->sequence_length(0) == 3);
+  CHECK(open_token_file(directory.file("set.bin"))->sequence_length(0) == 5);
+  CHECK(open_token_file(directory.file("set.idx"))->sequence_length(0) == 3);
+  CHECK(token_file_exists(directory.file("set.bin")));
+}
+
 TEST_CASE("a multimodal index, with modes at its end, opens") {
   const SmallDataSet set;
   set.resize(".idx", 97);

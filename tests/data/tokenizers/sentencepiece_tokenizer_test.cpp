@@ -1,6 +1,7 @@
 #include "data/tokenizers/sentencepiece_tokenizer.h"
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <sentencepiece_trainer.h>
 
@@ -123,6 +124,87 @@ TEST_CASE("rules of normalization are read, and refused where they lead nowhere"
     CHECK_THROWS_WITH(SentencePieceTokenizer(damaged, "x.model"),
                       "x.model: a SentencePiece model with damaged rules of normalization");
   }
+}
+
+namespace {
+
+// A field of protobuf's wire format with so many bytes.
+std::string wire_field(char number, const std::string& bytes) {
+  std::string field(1, static_cast<char>(number << 3 | 2));
+  std::size_t length = bytes.size();
+  for (; length >= 0x80U; length >>= 7U) {
+    field += static_cast<char>(length & 0x7fU | 0x80U);
+  }
+  return field + static_cast<char>(length) + bytes;
+}
+
+// A model with a trie in which "a", "aa" and so on, up to so many, lead to `text`, or "a" back to
+// the root.
+std::string with_rules(const std::string& model, int rules, const std::string& text) {
+  constexpr std::uint32_t kLetter = 'a';
+  constexpr std::uint32_t kLeaf = 0x100;
+  constexpr std::uint32_t kChildren = 256;
+  const auto offset_bits = [](std::uint32_t offset) { return offset << 10U; };
+  std::vector<std::uint32_t> trie(kChildren * static_cast<std::uint32_t>(rules + 2));
+  trie[0] = offset_bits(kChildren);
+  for (std::uint32_t rule = 1; rule <= static_cast<std::uint32_t>(rules); ++rule) {
+    const std::uint32_t at = kChildren * rule ^ kLetter;
+    trie[at] = offset_bits(at ^ kChildren * (rule + 1)) | kLeaf | kLetter;
+    trie[kChildren * (rule + 1)] = 0x80000000U;  // the text's first byte
+  }
+  if (rules == 0) {
+    trie[kChildren ^ kLetter] = offset_bits(kLetter) | kLetter;
+  }
+  std::string charsmap(sizeof(std::uint32_t) * (trie.size() + 1), '\0');
+  const auto bytes = static_cast<std::uint32_t>(sizeof(std::uint32_t) * trie.size());
+  std::memcpy(charsmap.data(), &bytes, sizeof bytes);
+  std::memcpy(charsmap.data() + sizeof bytes, trie.data(), bytes);
+  charsmap += text + '\0';
+  return model + wire_field(3, wire_field(2, charsmap));  // the later one of two fields counts
+}
+
+}  // namespace
+
+TEST_CASE("rules for which the library has no room are refused") {
+  const std::string path = std::string(SL_SOURCE_DIR) + "/tests/golden/sentencepiece/model.model";
+  const std::string model = read_file(path);
+  const std::string many(40, 'a');
+  for (const auto& [rules, bytes] : {std::pair(31, 5), std::pair(1, 255)}) {
+    INFO(rules << " rules, " << bytes << " bytes");
+    const SentencePieceTokenizer tokenizer(
+        with_rules(model, rules, std::string(static_cast<std::size_t>(bytes), 'b')), "x.model");
+    CHECK_FALSE(tokenizer.encode(many).empty());
+  }
+  for (const auto& [rules, bytes] : {std::pair(32, 5), std::pair(1, 256), std::pair(0, 5)}) {
+    INFO(rules << " rules, " << bytes << " bytes");
+    const std::string damaged =
+        with_rules(model, rules, std::string(static_cast<std::size_t>(bytes), 'b'));
+    CHECK_THROWS_WITH(SentencePieceTokenizer(damaged, "x.model"),
+                      "x.model: a SentencePiece model with damaged rules of normalization");
+  }
+}
+
+TEST_CASE("more pieces of the user's that begin each other than the library has room for") {
+  const TemporaryDirectory directory;
+  const std::string input = directory.file("text.txt");
+  std::ofstream(input) << sample_text();
+  const auto model_with = [&](int pieces) {
+    std::string symbols;
+    for (int i = 1; i <= pieces; ++i) {
+      symbols += (i == 1 ? "" : ",") + std::string(static_cast<std::size_t>(i), 'q');
+    }
+    const std::string prefix = directory.file("pieces");
+    const auto status = sentencepiece::SentencePieceTrainer::Train(
+        "--input=" + input + " --model_prefix=" + prefix + " --user_defined_symbols=" + symbols +
+        " --model_type=bpe --vocab_size=300 --minloglevel=2 --num_threads=1"
+        " --hard_vocab_limit=false");
+    REQUIRE(status.ok());
+    return read_file(prefix + ".model");
+  };
+  const SentencePieceTokenizer most(model_with(64), "most.model");
+  CHECK_FALSE(most.encode(std::string(100, 'q')).empty());
+  CHECK_THROWS_WITH(SentencePieceTokenizer(model_with(65), "x.model"),
+                    Catch::Contains("more than 64 user-defined pieces begin each other"));
 }
 
 TEST_CASE("vocabularies that the text cannot fill, and broken models, are refused") {

@@ -90,6 +90,10 @@ TEST_CASE("operations of a token are those of the published formulas") {
       CHECK(flops.causal == L * block + 6.0 * C * V);
       CHECK(flops.full_attention == 6.0 * N + 12.0 * L * C * T);
       CHECK(flops.hardware == flops.causal);
+      // The head alone is trained: the others' weights have no gradients. A lookup has no products.
+      ModelConfig head = model;
+      head.trainable = {tied ? "wte.weight" : "lm_head.weight"};
+      CHECK(flops_per_token(head).full_attention == 4.0 * N + 2.0 * C * V + 12.0 * L * C * T);
       model.recompute = Recompute::block;
       CHECK(flops_per_token(model).causal == flops.causal);
       CHECK(flops_per_token(model).hardware == flops.causal + L * block / 3.0);

@@ -11,6 +11,7 @@
 #include "parallel/schedule/make_schedule.h"
 #include "tests/parallel/schedule/members_of.h"
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 
 namespace slackline {
 
@@ -126,12 +127,8 @@ std::vector<int> gradient_stages(const std::string& section, const MeshJob& job)
 }
 
 std::string refusal(const std::string& section, const MeshJob& job) {
-  try {
-    static_cast<void>(make_compression_plans(read(section), job));
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::refusal_of<ConfigError>(
+      [&] { return make_compression_plans(read(section), job); });
 }
 
 }  // namespace

@@ -311,6 +311,17 @@ TEST_CASE("sums of more ranks than two, of which each needs all, may be made in 
   CHECK(offers_two_shots({.data = 4},
                          R"({"policy": "critical_path",
                              "data_gradient": {"codec": "quantize", "bits": 4}})") == 0);
+  const char* const kInTwo = R"({"policy": "critical_path",
+      "data_gradient": {"codec": "quantize", "bits": 4, "sum": "two_shot"}})";
+  CHECK(offers_two_shots({.data = 4}, kInTwo) == 1);
+  CHECK(offers_two_shots({.data = 2}, kInTwo) == 0);  // the same as gathered
+  // A table of two stages is added up over all ranks of both, by levels or not.
+  ParallelConfig levels{.pipeline = 2, .data = 4, .group = 2};
+  levels.codes_sums = true;
+  const auto candidates = candidates_of(read(kPolicy), job_of(levels));
+  const auto in_two = [](const CodecSetting& one) { return one.sum == SumWay::two_shot; };
+  CHECK(std::ranges::any_of(candidates.at(Site::embedding), in_two));
+  CHECK(std::ranges::none_of(candidates.at(Site::data_gradient), in_two));
 }
 
 TEST_CASE("over more slow ranks than two integers are added up in two shots") {

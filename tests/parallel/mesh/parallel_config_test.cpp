@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "tests/support/catch.h"
 #include "tests/support/closeness.h"
+#include "tests/support/refusal.h"
 
 namespace slackline {
 
@@ -23,21 +24,11 @@ ParallelConfig read(const std::string& section, const ModelConfig& config = mode
 }
 
 std::string refusal(const std::string& section, const ModelConfig& config = model()) {
-  try {
-    static_cast<void>(read(section, config));
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::refusal_of<ConfigError>([&] { return read(section, config); });
 }
 
 std::string batch_refusal(const ParallelConfig& config, BatchSplit batch) {
-  try {
-    check_batch_fits(config, model(), batch);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::refusal_of<ConfigError>([&] { check_batch_fits(config, model(), batch); });
 }
 
 // Empty where the message names the key and the rule.

@@ -3,6 +3,8 @@
 
 #include "parallel/plan/codec_errors.h"
 
+#include <cmath>
+
 #include "compress/expected_error.h"
 #include "tests/support/catch.h"
 
@@ -44,6 +46,10 @@ TEST_CASE("a class on which nothing was tried has the mean of its site, another 
   CHECK_FALSE(errors.measured(kForward, kRank));
   CHECK(errors.of(kThird, kRank, kShape) == 0.375);
   CHECK(errors.of(kForward, kRank, kShape) == expected_error(kRank, kShape));
+  CodecSetting integers{.kind = CodecKind::quantize, .bits = 4};
+  errors.note_trial({.members = kForward, .codec = integers, .relative_error = 0.2});
+  integers.sum = SumWay::two_shot;  // the same calls, twice
+  CHECK(errors.of(kForward, integers, kShape) == Approx(0.2 * std::sqrt(2.0)));
 }
 
 TEST_CASE(

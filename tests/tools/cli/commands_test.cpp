@@ -9,12 +9,16 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/support/run_process.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/infer/small_checkpoint.h"
 
 namespace slackline {
 namespace {
+
+using testing::require_done;
+using testing::require_refusal;
 
 // A checkpoint of a byte model whose logits are all zero, and a prepared text of 101 tokens.
 struct UniformModel {
@@ -29,10 +33,8 @@ struct UniformModel {
     std::fill(table.begin(), table.end(), 0.0F);
     write_small_checkpoint(checkpoint, config, parameters);
     write_file_atomically(directory.file("text.txt"), std::string(100, 'x'));
-    const ProcessResult result = run_slackline(
-        {"prepare", "--input", directory.file("text.txt"), "--tokenizer", "byte", "--out", data});
-    INFO(result.error);
-    REQUIRE(result.exit_code == 0);
+    const ProcessResult result = require_done(run_slackline(
+        {"prepare", "--input", directory.file("text.txt"), "--tokenizer", "byte", "--out", data}));
     CHECK_THAT(result.out, Catch::Contains("tokens      101"));
   }
 
@@ -91,14 +93,13 @@ TEST_CASE("evaluate refuses what is wrong by name and with the right code") {
   CHECK(model.evaluate({"--compression", "maybe"}).exit_code == 2);
   CHECK(model.evaluate({"--batches", "0"}).exit_code == 2);
 
-  const ProcessResult missing =
-      run_slackline({"evaluate", "--checkpoint", "/nowhere", "--data", model.data});
-  CHECK(missing.exit_code == 3);
-  CHECK_THAT(missing.error, Catch::Contains("/nowhere"));
-  const ProcessResult no_data = run_slackline(
-      {"evaluate", "--checkpoint", model.checkpoint, "--data", model.directory.file("none")});
-  CHECK(no_data.exit_code == 3);
-  CHECK_THAT(no_data.error, Catch::Contains(model.directory.file("none")));
+  require_refusal(
+      run_slackline({"evaluate", "--checkpoint", "/nowhere", "--data", model.data}), 3, "/nowhere");
+  require_refusal(
+      run_slackline(
+          {"evaluate", "--checkpoint", model.checkpoint, "--data", model.directory.file("none")}),
+      3,
+      model.directory.file("none"));
 }
 
 TEST_CASE("evaluate refuses data with tokens beyond the vocabulary") {
@@ -215,23 +216,23 @@ TEST_CASE("a config is valid if some layout that it leaves open has what it comp
   CHECK(validate({table, one_stage, "parallel.data_strategy=NIG", "parallel.group=2"}).exit_code ==
         2);
   CHECK(validate({table, one_stage, "parallel.data_strategy=auto"}).exit_code == 0);
-  const ProcessResult no_pipeline =
-      validate({R"(compress={"policy": "all", "pipeline_forward": {"codec": "cast"}})",
-                one_stage,
-                "parallel.data_strategy=auto"});
-  CHECK(no_pipeline.exit_code == 2);
-  CHECK_THAT(no_pipeline.error, Catch::Contains("compress.pipeline_forward"));
-  const ProcessResult no_plan = validate(
-      {R"(compress={"policy": "replay", "plan": "no/plan.json"})", "parallel.data_strategy=auto"});
-  CHECK(no_plan.exit_code == 2);
-  CHECK_THAT(no_plan.error, Catch::Contains("no/plan.json"));
+  require_refusal(validate({R"(compress={"policy": "all", "pipeline_forward": {"codec": "cast"}})",
+                            one_stage,
+                            "parallel.data_strategy=auto"}),
+                  2,
+                  "compress.pipeline_forward");
+  require_refusal(validate({R"(compress={"policy": "replay", "plan": "no/plan.json"})",
+                            "parallel.data_strategy=auto"}),
+                  2,
+                  "no/plan.json");
   // Gathers need weights that are shared out, moments an optimizer that is not.
-  const ProcessResult no_strategy = validate(
-      {R"(compress={"policy": "all", "parameter_gather": {"codec": "cast"}, "data_gradient": )"
-       R"({"codec": "quantize", "bits": 4, "units": "moments"}})",
-       "parallel.data_strategy=auto"});
-  CHECK(no_strategy.exit_code == 2);
-  CHECK_THAT(no_strategy.error, Catch::Contains("no strategy has the transfers"));
+  require_refusal(
+      validate(
+          {R"(compress={"policy": "all", "parameter_gather": {"codec": "cast"}, "data_gradient": )"
+           R"({"codec": "quantize", "bits": 4, "units": "moments"}})",
+           "parallel.data_strategy=auto"}),
+      2,
+      "no strategy has the transfers");
   const ProcessResult no_links = validate({"network.links=no/links.json"});
   CHECK(no_links.exit_code != 0);
   CHECK_THAT(no_links.error, Catch::Contains("no/links.json"));
@@ -254,10 +255,9 @@ TEST_CASE("runs without a loss in common are not the same") {
   const TemporaryDirectory run;
   write_file_atomically(run.file("metrics.jsonl"),
                         "{\"step\": 1, \"loss\": null, \"grad_norm\": null}\n");
-  const ProcessResult result =
-      run_slackline({"compare", run.path(), run.path(), "--tolerance", "0"});
-  CHECK(result.exit_code == 3);
-  CHECK_THAT(result.error, Catch::Contains("has no loss that is a number in common"));
+  require_refusal(run_slackline({"compare", run.path(), run.path(), "--tolerance", "0"}),
+                  3,
+                  "has no loss that is a number in common");
 }
 
 TEST_CASE("whole numbers on the command line are decimal and within their range") {
@@ -287,11 +287,11 @@ TEST_CASE("whole numbers on the command line are decimal and within their range"
   }
   for (const char* seed : {"-1", "18446744073709551616"}) {
     INFO(seed);
-    const ProcessResult result = run_slackline(
-        {"generate", "--checkpoint", out, "--prompt", "a", "--tokens", "1", "--seed", seed});
-    CHECK(result.exit_code == 2);
-    CHECK_THAT(result.error,
-               Catch::Contains("--seed: must be a whole number from 0 to 18446744073709551615"));
+    require_refusal(
+        run_slackline(
+            {"generate", "--checkpoint", out, "--prompt", "a", "--tokens", "1", "--seed", seed}),
+        2,
+        "--seed: must be a whole number from 0 to 18446744073709551615");
   }
 }
 

@@ -14,12 +14,14 @@
 #include "data/formats/tokenizer_file.h"
 #include "data/tokenizers/byte_tokenizer.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/infer/small_checkpoint.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 namespace {
 
+using testing::require_done;
 using Json = nlohmann::ordered_json;
 
 const std::string kHostile(kHostileText);
@@ -128,9 +130,8 @@ TEST_CASE("keys and values of a config and of --set are shown escaped") {
   require_shown(run.train({"checkpoint.resume_from=" + run.path(kHostile)}), 3);
   require_shown(run_slackline(run.arguments({"run.dir=" + run.path(kHostile)}, {"--print-config"})),
                 0);
-  const ProcessResult threads =
-      run.train_in_shell("OMP_NUM_THREADS=\"$(printf '2 hostile\\033[2J\\377')\"", {"run.steps=1"});
-  REQUIRE(threads.exit_code == 0);
+  const ProcessResult threads = require_done(run.train_in_shell(
+      "OMP_NUM_THREADS=\"$(printf '2 hostile\\033[2J\\377')\"", {"run.steps=1"}));
   require_harmless(threads.out + threads.error);
 }
 
@@ -141,9 +142,7 @@ TEST_CASE("a run whose names are hostile trains, and all that it prints and writ
     write_file_atomically(dir + "-data" + ending, read_file(run.path("corpus") + ending));
   }
   const std::vector<std::string> hostile = {"run.dir=" + dir, "data.train.0.path=" + dir + "-data"};
-  const ProcessResult trained = run.train(hostile);
-  INFO(trained.error);
-  REQUIRE(trained.exit_code == 0);
+  const ProcessResult trained = require_done(run.train(hostile));
   require_harmless(trained.out);
   require_harmless(trained.error);
   require_harmless(read_file(dir + "/plan.txt"));
@@ -262,18 +261,15 @@ TEST_CASE("generated text is printed as it is, and without harm on a terminal") 
                                               "200",
                                               "--seed",
                                               "1"};
-  const ProcessResult raw = run_slackline(arguments);
-  INFO(raw.error);
-  REQUIRE(raw.exit_code == 0);
+  const ProcessResult raw = require_done(run_slackline(arguments));
   REQUIRE(raw.out.find(kHostile) != std::string::npos);
 
   std::string command = SL_BINARY;
   for (const std::string& argument : arguments) {
     command += " '" + argument + "'";
   }
-  const ProcessResult terminal = run_process("/usr/bin/script", {"-qec", command, "/dev/null"});
-  INFO(terminal.error);
-  REQUIRE(terminal.exit_code == 0);
+  const ProcessResult terminal =
+      require_done(run_process("/usr/bin/script", {"-qec", command, "/dev/null"}));
   std::string shown = terminal.out;
   std::erase(shown, '\r');  // the terminal's own line ends
   REQUIRE(first_harm(shown) == std::string::npos);

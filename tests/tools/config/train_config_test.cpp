@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 #include "tests/tools/run/smallest_config.h"
 
 namespace slackline {
@@ -25,14 +26,9 @@ TrainConfig read_with(const std::vector<std::string>& assignments) {
   return read_train_config(document);
 }
 
-// What the ConfigError of a changed key says.
+// Returns what the ConfigError of a changed key says.
 std::string refusal(const std::vector<std::string>& assignments) {
-  try {
-    static_cast<void>(read_with(assignments));
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::refusal_of<ConfigError>([&] { return read_with(assignments); });
 }
 
 struct Refusal {

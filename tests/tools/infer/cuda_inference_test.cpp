@@ -8,6 +8,7 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/support/places.h"
 #include "tests/support/skipped.h"
 #include "tests/tools/run/training_run.h"
@@ -15,6 +16,9 @@
 namespace slackline {
 
 namespace {
+
+using testing::require_done;
+using testing::require_refusal;
 
 const std::vector<std::string> kOnCuda = {"--device", "cuda"};
 
@@ -28,9 +32,7 @@ struct TrainedModel {
 
   explicit TrainedModel(const std::vector<std::string>& assignments = {},
                         const std::vector<std::string>& options = {}) {
-    const ProcessResult trained = run.train(assignments, options);
-    INFO(trained.error);
-    REQUIRE(trained.exit_code == 0);
+    require_done(run.train(assignments, options));
   }
 
   [[nodiscard]] std::vector<std::string> evaluation(const std::vector<std::string>& options,
@@ -41,9 +43,7 @@ struct TrainedModel {
 };
 
 std::string out_of(const ProcessResult& result) {
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
-  return result.out;
+  return require_done(result).out;
 }
 
 double loss_of(const ProcessResult& result) {
@@ -148,9 +148,7 @@ TEST_CASE("a model that the device has no memory for is refused there, so the de
     arguments.insert(
         arguments.begin(),
         {"SL_EMULATED_DEVICE_MEMORY=1000", test_place("SLACKLINE_BINARY", SL_CUDA_BINARY)});
-    const ProcessResult refused = run_process("/usr/bin/env", arguments);
-    CHECK(refused.exit_code == 4);
-    CHECK_THAT(refused.error, Catch::Contains("out of device memory"));
+    require_refusal(run_process("/usr/bin/env", arguments), 4, "out of device memory");
   }
 }
 

@@ -6,14 +6,17 @@
 
 #include "data/formats/tokenizer_file.h"
 #include "data/tokenizers/byte_tokenizer.h"
-#include "model/stage.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/support/run_process.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/infer/small_checkpoint.h"
 
 namespace slackline {
 namespace {
+
+using testing::require_done;
+using testing::require_refusal;
 
 ProcessResult generate(const std::string& checkpoint,
                        const std::string& prompt,
@@ -24,30 +27,16 @@ ProcessResult generate(const std::string& checkpoint,
 }
 
 std::string text_of(const ProcessResult& result) {
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
-  return result.out;
+  return require_done(result).out;
 }
 
 // The most likely next token by the training code's forward pass.
 std::int32_t most_likely_next(Parameters& parameters,
                               const ModelConfig& config,
-                              std::vector<std::int32_t> tokens) {
-  const auto N = static_cast<std::int64_t>(tokens.size());
-  const Stage::Options options{.micro_batch = {.B = 1, .T = N},
-                               .purpose = Stage::Purpose::evaluate};
-  Stream stream({.workspace_bytes = Stage::workspace_bytes(config, options, 1)});
-  NoTensorSum sum;
-  Stage stage(parameters, config, options);
-  const Pass pass{.stream = stream,
-                  .sum = &sum,
-                  .batch = {.tokens = Tensor(tokens.data(), DType::i32, {1, N}), .targets = {}}};
-  stage.forward(pass);
-  std::vector<float> logits(static_cast<std::size_t>(config.vocab));
-  stage.head().logits(stream,
-                      stage.final_norm_output().rows(N - 1, N),
-                      Tensor(logits.data(), DType::f32, {1, config.vocab}));
-  return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+                              const std::vector<std::int32_t>& tokens) {
+  const std::vector<float> logits = training_logits(parameters, config, tokens);
+  const auto last = logits.end() - config.vocab;
+  return static_cast<std::int32_t>(std::max_element(last, logits.end()) - last);
 }
 
 }  // namespace
@@ -154,9 +143,8 @@ TEST_CASE("wrong options end with exit code 2 and a message that names them") {
                          small_model(257),
                          random_parameters(small_model(257), 1),
                          tokenizer_to_json(ByteTokenizer()));
-  const ProcessResult result = generate(directory.file("text"), "\xff", {"--tokens", "1"});
-  CHECK(result.exit_code == 2);
-  CHECK_THAT(result.error, Catch::Contains("--prompt: must be UTF-8"));
+  require_refusal(
+      generate(directory.file("text"), "\xff", {"--tokens", "1"}), 2, "--prompt: must be UTF-8");
 }
 
 }  // namespace slackline

@@ -11,8 +11,8 @@
 #include "core/file_io.h"
 #include "data/formats/tokenizer_file.h"
 #include "data/tokenizers/byte_tokenizer.h"
-#include "model/stage.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/support/run_process.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/infer/small_checkpoint.h"
@@ -20,6 +20,7 @@
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
 using Json = nlohmann::ordered_json;
 
 namespace {
@@ -46,9 +47,7 @@ class ScoredModel {
   }
 
   [[nodiscard]] Json scores(const std::string& lines) const {
-    const ProcessResult result = score(lines);
-    INFO(result.error);
-    REQUIRE(result.exit_code == 0);
+    const ProcessResult result = require_done(score(lines));
     return Json::parse(result.out);
   }
 
@@ -63,7 +62,8 @@ class ScoredModel {
     for (const std::int32_t id : ids(after)) {
       tokens.push_back(id);
     }
-    const std::vector<float> logits = all_logits({tokens.begin(), tokens.end() - 1});
+    const std::vector<float> logits =
+        training_logits(parameters_, config_, {tokens.begin(), tokens.end() - 1});
     std::vector<double> found;
     for (std::size_t i = first; i < tokens.size(); ++i) {
       const float* const row = logits.data() + (i - 1) * kBytes;
@@ -81,23 +81,6 @@ class ScoredModel {
       tokens.push_back(static_cast<unsigned char>(byte));
     }
     return tokens;
-  }
-
-  [[nodiscard]] std::vector<float> all_logits(Tokens tokens) {
-    const auto N = static_cast<std::int64_t>(tokens.size());
-    const Stage::Options options{.micro_batch = {.B = 1, .T = N},
-                                 .purpose = Stage::Purpose::evaluate};
-    Stream stream({.workspace_bytes = Stage::workspace_bytes(config_, options, 1)});
-    NoTensorSum sum;
-    Stage stage(parameters_, config_, options);
-    const Pass pass{.stream = stream,
-                    .sum = &sum,
-                    .batch = {.tokens = Tensor(tokens.data(), DType::i32, {1, N}), .targets = {}}};
-    stage.forward(pass);
-    std::vector<float> logits(tokens.size() * kBytes);
-    stage.head().logits(
-        stream, stage.final_norm_output(), Tensor(logits.data(), DType::f32, {N, kBytes}));
-    return logits;
   }
 
   TemporaryDirectory directory_;
@@ -178,16 +161,15 @@ TEST_CASE("a target is hit where greedy decoding gives all of it") {
   const TemporaryDirectory directory;
   const ModelConfig config = small_model(40);
   write_small_checkpoint(directory.file("ids"), config, random_parameters(config, 1));
-  const ProcessResult made = run_slackline({"generate",
-                                            "--checkpoint",
-                                            directory.file("ids"),
-                                            "--prompt",
-                                            "3 17 5",
-                                            "--tokens",
-                                            "4",
-                                            "--temperature",
-                                            "0"});
-  REQUIRE(made.exit_code == 0);
+  const ProcessResult made = require_done(run_slackline({"generate",
+                                                         "--checkpoint",
+                                                         directory.file("ids"),
+                                                         "--prompt",
+                                                         "3 17 5",
+                                                         "--tokens",
+                                                         "4",
+                                                         "--temperature",
+                                                         "0"}));
   const std::string target = made.out.substr(std::string("3 17 5").size());
   const std::size_t last = target.find_last_of(' ');
   const std::string other =
@@ -196,9 +178,8 @@ TEST_CASE("a target is hit where greedy decoding gives all of it") {
       directory.file("tasks"),
       Json({{"context", "3 17 5"}, {"target", target.substr(0, target.size() - 1)}}).dump() + "\n" +
           Json({{"context", "3 17 5"}, {"target", other}}).dump() + "\n");
-  const ProcessResult result = score_ids(directory);
-  INFO(result.error << made.out);
-  REQUIRE(result.exit_code == 0);
+  INFO(made.out);
+  const ProcessResult result = require_done(score_ids(directory));
   CHECK(Json::parse(result.out)["targets"]["hits"] == 0.5);
 }
 
@@ -212,9 +193,7 @@ TEST_CASE("of tokens with equal logits the first is what greedy decoding gives")
   const auto hits_of = [&](const std::string& target) {
     write_file_atomically(directory.file("tasks"),
                           Json({{"context", "3"}, {"target", target}}).dump() + "\n");
-    const ProcessResult result = score_ids(directory);
-    INFO(result.error);
-    REQUIRE(result.exit_code == 0);
+    const ProcessResult result = require_done(score_ids(directory));
     return Json::parse(result.out)["targets"]["hits"].get<double>();
   };
   CHECK(hits_of("0 0") == 1.0);

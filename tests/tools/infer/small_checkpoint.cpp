@@ -2,6 +2,7 @@
 
 #include "core/checkpoint/write_checkpoint.h"
 #include "core/rng.h"
+#include "model/stage.h"
 
 namespace slackline {
 
@@ -36,6 +37,25 @@ void write_small_checkpoint(const std::string& directory,
     contents.files.emplace("tokenizer.json", tokenizer);
   }
   write_checkpoint(directory, contents);
+}
+
+std::vector<float> training_logits(Parameters& parameters,
+                                   const ModelConfig& config,
+                                   std::vector<std::int32_t> tokens) {
+  const auto N = static_cast<std::int64_t>(tokens.size());
+  const Stage::Options options{.micro_batch = {.B = 1, .T = N},
+                               .purpose = Stage::Purpose::evaluate};
+  Stream stream({.workspace_bytes = Stage::workspace_bytes(config, options, 1)});
+  NoTensorSum sum;
+  Stage stage(parameters, config, options);
+  const Pass pass{.stream = stream,
+                  .sum = &sum,
+                  .batch = {.tokens = Tensor(tokens.data(), DType::i32, {1, N}), .targets = {}}};
+  stage.forward(pass);
+  std::vector<float> logits(tokens.size() * static_cast<std::size_t>(config.vocab));
+  stage.head().logits(
+      stream, stage.final_norm_output(), Tensor(logits.data(), DType::f32, {N, config.vocab}));
+  return logits;
 }
 
 }  // namespace slackline

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "model/parameters.h"
 
@@ -19,5 +20,11 @@ void write_small_checkpoint(const std::string& directory,
                             const ModelConfig& config,
                             const Parameters& parameters,
                             const std::string& tokenizer = "");
+
+// Returns the logits of every position, (N, vocab), by the training code's forward pass over N
+// tokens.
+[[nodiscard]] std::vector<float> training_logits(Parameters& parameters,
+                                                 const ModelConfig& config,
+                                                 std::vector<std::int32_t> tokens);
 
 }  // namespace slackline

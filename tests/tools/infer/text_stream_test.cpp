@@ -17,7 +17,7 @@ std::vector<std::string> pieces(const Tokenizer* tokenizer, const std::vector<To
   std::vector<std::string> shown;
   shown.reserve(tokens.size() + 1);
   for (const TokenId token : tokens) {
-    shown.push_back(stream.add(token));
+    shown.push_back(stream.add({&token, 1}));
   }
   shown.push_back(stream.finish());
   return shown;

@@ -15,6 +15,7 @@
 #include "data/formats/tokenizer_file.h"
 #include "model/stage.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/support/run_process.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/infer/small_checkpoint.h"
@@ -23,25 +24,22 @@
 namespace slackline {
 namespace {
 
+using testing::require_done;
+using testing::require_refusal;
+
 const std::string kGolden = std::string(SL_SOURCE_DIR) + "/tests/golden/";
 
 std::string import_model(const std::string& hf, const std::string& out) {
-  const ProcessResult result = run_slackline({"import", "--hf", hf, "--out", out});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  require_done(run_slackline({"import", "--hf", hf, "--out", out}));
   return out;
 }
 
 void export_model(const std::string& checkpoint, const std::string& out) {
-  const ProcessResult result = run_slackline({"export", "--checkpoint", checkpoint, "--out", out});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  require_done(run_slackline({"export", "--checkpoint", checkpoint, "--out", out}));
 }
 
 std::string sha256_of(const std::string& checkpoint) {
-  const ProcessResult result = run_slackline({"inspect", checkpoint, "--sha256"});
-  REQUIRE(result.exit_code == 0);
-  return result.out;
+  return require_done(run_slackline({"inspect", checkpoint, "--sha256"})).out;
 }
 
 // Mean loss of a checkpoint over the golden windows.
@@ -96,9 +94,7 @@ void write_tensors(const std::string& path, const std::map<std::string, Tensor>&
 }
 
 void require_refused(const std::string& hf, const std::string& out, const std::string& message) {
-  const ProcessResult result = run_slackline({"import", "--hf", hf, "--out", out});
-  CHECK(result.exit_code == 3);
-  CHECK_THAT(result.error, Catch::Contains(message));
+  require_refusal(run_slackline({"import", "--hf", hf, "--out", out}), 3, message);
   CHECK_FALSE(std::filesystem::exists(out));
 }
 
@@ -160,14 +156,13 @@ TEST_CASE("bf16 export rounds to nearest even, and imports as those values") {
   const ModelConfig config = small_model(31);
   const Parameters parameters = random_parameters(config, 6);
   write_small_checkpoint(directory.file("a"), config, parameters);
-  const ProcessResult result = run_slackline({"export",
-                                              "--checkpoint",
-                                              directory.file("a"),
-                                              "--out",
-                                              directory.file("hf"),
-                                              "--dtype",
-                                              "bf16"});
-  REQUIRE(result.exit_code == 0);
+  require_done(run_slackline({"export",
+                              "--checkpoint",
+                              directory.file("a"),
+                              "--out",
+                              directory.file("hf"),
+                              "--dtype",
+                              "bf16"}));
   import_model(directory.file("hf"), directory.file("b"));
   const InferenceModel rounded = load_inference_model(directory.file("b"), 1);
   for (std::size_t p = 0; p < parameters.all().size(); ++p) {
@@ -355,10 +350,9 @@ TEST_CASE("tensors that are not the model's are refused by name with nothing wri
 TEST_CASE("import and export refuse to replace what is there") {
   const TemporaryDirectory directory;
   const std::string checkpoint = import_model(kGolden + "hf/gpt2", directory.file("in"));
-  const ProcessResult again =
-      run_slackline({"import", "--hf", kGolden + "hf/gpt2", "--out", checkpoint});
-  CHECK(again.exit_code == 3);
-  CHECK_THAT(again.error, Catch::Contains("is there already"));
+  require_refusal(run_slackline({"import", "--hf", kGolden + "hf/gpt2", "--out", checkpoint}),
+                  3,
+                  "is there already");
   export_model(checkpoint, directory.file("out"));
   const auto refuses = [&](const std::string& there) {
     const ProcessResult out = run_slackline({"export", "--checkpoint", checkpoint, "--out", there});

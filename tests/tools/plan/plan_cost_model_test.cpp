@@ -12,6 +12,7 @@
 #include "parallel/predict/bucket_times.h"
 #include "parallel/predict/step_cost_model.h"
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 #include "tests/tools/plan/planned_job.h"
 #include "tools/plan/step_plan.h"
 
@@ -48,12 +49,8 @@ double step_seconds(const std::vector<std::string>& assignments,
 }
 
 std::string refusal(const std::vector<std::string>& assignments, const StepCosts& costs) {
-  try {
-    static_cast<void>(cost_model(job_with(assignments), costs, {}));
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::refusal_of<ConfigError>(
+      [&] { return cost_model(job_with(assignments), costs, {}); });
 }
 
 }  // namespace

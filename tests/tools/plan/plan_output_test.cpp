@@ -11,6 +11,7 @@
 #include "parallel/predict/assumed_costs.h"
 #include "tests/parallel/schedule/golden_text.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/support/run_process.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/plan/planned_job.h"
@@ -25,6 +26,7 @@
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
 
 namespace {
 
@@ -405,10 +407,8 @@ TEST_CASE("the command reads costs and cluster, and writes a trace with a row fo
   }
   write_file_atomically(costs, cost_file_text(measured));
   const std::string trace = directory.file("trace.json");
-  const ProcessResult result = run_slackline(
-      {"plan", config, "--cluster", cluster, "--costs", costs, "--json", "--trace", trace});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  const ProcessResult result = require_done(run_slackline(
+      {"plan", config, "--cluster", cluster, "--costs", costs, "--json", "--trace", trace}));
   const nlohmann::json json = nlohmann::json::parse(result.out);
   CHECK(json["step_seconds"].get<double>() == Approx(9 * 0.03).epsilon(0.05));
   CHECK(json["costs"] == costs);
@@ -428,9 +428,8 @@ TEST_CASE("the command reads costs and cluster, and writes a trace with a row fo
 
 TEST_CASE("a plan of 64 ranks allocates nothing of the model") {
   const TemporaryDirectory directory;
-  const ProcessResult result = run_slackline({"plan", big_config(directory.file("big.json"))});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  const ProcessResult result =
+      require_done(run_slackline({"plan", big_config(directory.file("big.json"))}));
   CHECK_THAT(result.out, Contains("64 ranks"));
   // The weights alone would be 700 GB, a rank's 11. Sanitizers keep shadows of all that was
   // touched.

@@ -15,11 +15,13 @@
 #include "core/file_io.h"
 #include "tests/support/catch.h"
 #include "tests/support/denied_locks.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/mpi_job.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
 
 namespace {
 
@@ -71,10 +73,8 @@ TEST_CASE("a second process in a live run directory is refused with 3 until the 
   REQUIRE(::kill(first.id(), SIGKILL) == 0);
   REQUIRE(first.wait().exit_code == 128 + SIGKILL);
   const auto done = static_cast<int>(run.metric("step").size());
-  const ProcessResult again =
-      run.train({"run.eval_every=0", fmt::format("run.steps={}", done + 2)}, {"--resume"});
-  INFO(again.error);
-  REQUIRE(again.exit_code == 0);
+  require_done(
+      run.train({"run.eval_every=0", fmt::format("run.steps={}", done + 2)}, {"--resume"}));
   require_one_record(run);
 }
 

@@ -6,19 +6,16 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
+using testing::require_refusal;
 
 namespace {
-
-void require_refusal(const ProcessResult& result, int code, const std::string& message) {
-  INFO(result.error);
-  REQUIRE(result.exit_code == code);
-  REQUIRE_THAT(result.error, Contains(message));
-}
 
 // Inverts one bit in the middle of a file.
 void flip_bit(const std::string& path) {
@@ -228,9 +225,7 @@ TEST_CASE("a loss that is not finite stops before the update with code 5, or is 
   std::vector<std::string> skip = explode;
   skip.emplace_back("run.on_nonfinite=skip");
   skip.emplace_back("run.dir=" + run.path("other"));
-  const ProcessResult skipped = run.train(skip);
-  INFO(skipped.error);
-  REQUIRE(skipped.exit_code == 0);
+  const ProcessResult skipped = require_done(run.train(skip));
   REQUIRE_THAT(read_file(run.path("other") + "/metrics.jsonl"),
                Contains("\"skipped\": true") && Contains("\"loss\": null"));
 }

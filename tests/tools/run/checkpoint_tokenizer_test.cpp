@@ -8,10 +8,13 @@
 #include "core/file_io.h"
 #include "data/formats/tokenizer_file.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 namespace {
+
+using testing::require_done;
 
 // A finished run on bytes, and its data once more in other company.
 class TokenizedRun : public TrainingRun {
@@ -67,10 +70,8 @@ TEST_CASE("where the data brings no tokenizer the checkpoint's goes on into the 
   run.copy_tokens("bare");
   const std::string source = GENERATE("init_from", "resume_from");
   CAPTURE(source);
-  const ProcessResult trained = run.train(
-      {run.other_run(), run.data("bare"), "checkpoint." + source + "=" + run.checkpoint(3)});
-  INFO(trained.error);
-  REQUIRE(trained.exit_code == 0);
+  require_done(run.train(
+      {run.other_run(), run.data("bare"), "checkpoint." + source + "=" + run.checkpoint(3)}));
   const std::string checkpoint = run.checkpoint(6, "other");
   REQUIRE(path_exists(checkpoint + "/tokenizer.json"));
   CHECK(read_file(checkpoint + "/tokenizer.json") ==

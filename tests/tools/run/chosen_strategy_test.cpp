@@ -11,41 +11,34 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
+#include "tests/tools/run/four_rank_links.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 
 namespace {
 
+using testing::require_done;
+
 // Four ranks on so many nodes.
 std::string links(const TrainingRun& run, double bytes_per_second, int nodes = 2) {
-  const std::string path = run.path("links.json");
-  write_file_atomically(path,
-                        R"({"nodes": [{"count": )" + std::to_string(nodes) + R"(, "devices": )" +
-                            std::to_string(4 / nodes) + R"(, "memory_bytes": 1e9}], "links": [
-          {"scope": "node", "latency_seconds": 1e-6, "bytes_per_second": 1e10, "duplex": true,
-           "shared_by": "pair", "source": "assumed"},
-          {"scope": "network", "latency_seconds": 1e-6, "bytes_per_second": )" +
-                            std::to_string(bytes_per_second) +
-                            R"(, "duplex": true, "shared_by": "pair", "source": "assumed"}]})");
-  return "network.links=" + path;
+  return write_links(
+      run, {.nodes = nodes, .latency_seconds = 1e-6, .bytes_per_second = bytes_per_second});
 }
 
 ProcessResult train(const TrainingRun& run,
                     const std::string& name,
                     const std::vector<std::string>& assignments) {
-  ProcessResult result = run.train(with({"run.dir=" + run.path(name),
-                                         "parallel.data=4",
-                                         "parallel.data_strategy=auto",
-                                         "batch.global=16",
-                                         "run.steps=4",
-                                         "run.save_every=2",
-                                         "run.eval_every=0"},
-                                        assignments),
-                                   {"--ranks", "4"});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
-  return result;
+  return require_done(run.train(with({"run.dir=" + run.path(name),
+                                      "parallel.data=4",
+                                      "parallel.data_strategy=auto",
+                                      "batch.global=16",
+                                      "run.steps=4",
+                                      "run.save_every=2",
+                                      "run.eval_every=0"},
+                                     assignments),
+                                {"--ranks", "4"}));
 }
 
 // What the log says after the key: a name and what became of it.
@@ -173,15 +166,13 @@ TEST_CASE("a run that goes on with other ranks decides anew") {
   const TrainingRun run;
   static_cast<void>(train(run, "whole", {links(run, 1e8)}));
   const std::string from = "checkpoint.resume_from=" + run.checkpoint(2, "whole");
-  const ProcessResult other = run.train({"run.dir=" + run.path("other"),
-                                         "parallel.data=2",
-                                         "parallel.data_strategy=auto",
-                                         "batch.global=16",
-                                         "run.steps=4",
-                                         from},
-                                        {"--ranks", "2"});
-  INFO(other.error);
-  REQUIRE(other.exit_code == 0);
+  const ProcessResult other = require_done(run.train({"run.dir=" + run.path("other"),
+                                                      "parallel.data=2",
+                                                      "parallel.data_strategy=auto",
+                                                      "batch.global=16",
+                                                      "run.steps=4",
+                                                      from},
+                                                     {"--ranks", "2"}));
   CHECK_THAT(decision(other), Catch::EndsWith(" is chosen"));
 }
 

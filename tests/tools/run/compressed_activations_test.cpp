@@ -9,10 +9,14 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 namespace {
+
+using testing::require_done;
+using testing::require_refusal;
 
 // One document of 8 windows of 32 tokens.
 std::string valid_text() {
@@ -41,29 +45,23 @@ struct CompressedRun {
                 R"(data.valid=[{"path": ")" + run.path("valid") + R"("}])",
                 "compress=" + compress}) {
     write_file_atomically(run.path("valid.txt"), valid_text());
-    const ProcessResult prepared = run_slackline({"prepare",
-                                                  "--input",
-                                                  run.path("valid.txt"),
-                                                  "--tokenizer",
-                                                  "byte",
-                                                  "--out",
-                                                  run.path("valid")});
-    REQUIRE(prepared.exit_code == 0);
+    require_done(run_slackline({"prepare",
+                                "--input",
+                                run.path("valid.txt"),
+                                "--tokenizer",
+                                "byte",
+                                "--out",
+                                run.path("valid")}));
     std::vector<std::string> all = layout;
     all.insert(all.end(), assignments.begin(), assignments.end());
-    const ProcessResult trained = run.train(all, {"--ranks", ranks});
-    INFO(trained.error);
-    REQUIRE(trained.exit_code == 0);
+    require_done(run.train(all, {"--ranks", ranks}));
   }
 
   ProcessResult evaluate(const std::vector<std::string>& options) const {
     std::vector<std::string> arguments = {
         "evaluate", "--checkpoint", run.checkpoint(6), "--data", run.path("valid")};
     arguments.insert(arguments.end(), options.begin(), options.end());
-    ProcessResult result = run_slackline(arguments);
-    INFO(result.error);
-    REQUIRE(result.exit_code == 0);
-    return result;
+    return require_done(run_slackline(arguments));
   }
 
   nlohmann::json json(std::vector<std::string> options) const {
@@ -87,10 +85,7 @@ struct CompressedRun {
                                           "--temperature",
                                           "0"};
     arguments.insert(arguments.end(), options.begin(), options.end());
-    const ProcessResult result = run_slackline(arguments);
-    INFO(result.error);
-    REQUIRE(result.exit_code == 0);
-    return result.out;
+    return require_done(run_slackline(arguments)).out;
   }
 };
 
@@ -198,15 +193,15 @@ TEST_CASE("a plan that leaves activations plain writes no codec document") {
   const auto manifest = nlohmann::json::parse(read_file(run.checkpoint(6) + "/manifest.json"));
   CHECK(manifest["codec"].is_null());
   CHECK(!manifest["plan"].is_null());
-  const ProcessResult refused = run_slackline({"evaluate",
-                                               "--checkpoint",
-                                               run.checkpoint(6),
-                                               "--data",
-                                               run.path("corpus"),
-                                               "--compression",
-                                               "on"});
-  CHECK(refused.exit_code == 2);
-  CHECK_THAT(refused.error, Catch::Contains("compressed no activations"));
+  require_refusal(run_slackline({"evaluate",
+                                 "--checkpoint",
+                                 run.checkpoint(6),
+                                 "--data",
+                                 run.path("corpus"),
+                                 "--compression",
+                                 "on"}),
+                  2,
+                  "compressed no activations");
 }
 
 }  // namespace slackline

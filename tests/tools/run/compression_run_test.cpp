@@ -11,11 +11,13 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
 using Json = nlohmann::json;
 
 namespace {
@@ -34,11 +36,6 @@ const std::vector<std::string> kCodecs = {
     R"(compress.pipeline_forward={"codec": "quantize", "bits": 8, "error_feedback": "immediate"})",
     R"(compress.data_gradient={"codec": "low_rank", "rank": 2, "error_feedback": "immediate"})",
     R"(compress.embedding={"codec": "top_k", "ratio": 0.2, "error_feedback": "immediate"})"};
-
-void require_done(const ProcessResult& result) {
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
-}
 
 std::vector<std::string> in(const TrainingRun& run, const std::string& name) {
   return {"run.dir=" + run.path(name)};
@@ -157,19 +154,19 @@ TEST_CASE("what has no place on another layout is named when it begins anew") {
   const TrainingRun run;
   const std::vector<std::string> job = with(kMesh, kCodecs);
   require_done(run.train(with(job, {"run.steps=3"}), kRanks));
-  const ProcessResult moved = run.train(with(with(job, in(run, "moved")),
-                                             {"run.steps=4",
-                                              "parallel.pipeline=1",
-                                              "parallel.data=4",
-                                              "optimizer.lr=0",
-                                              "compress.policy=list",
-                                              R"(compress.classes=[{"site": "data_gradient"}])",
-                                              "compress.pipeline_forward=null",
-                                              "compress.pipeline_backward=null",
-                                              "compress.embedding=null",
-                                              "checkpoint.resume_from=" + run.checkpoint(3)}),
-                                        {"--ranks", "4"});
-  require_done(moved);
+  const ProcessResult moved =
+      require_done(run.train(with(with(job, in(run, "moved")),
+                                  {"run.steps=4",
+                                   "parallel.pipeline=1",
+                                   "parallel.data=4",
+                                   "optimizer.lr=0",
+                                   "compress.policy=list",
+                                   R"(compress.classes=[{"site": "data_gradient"}])",
+                                   "compress.pipeline_forward=null",
+                                   "compress.pipeline_backward=null",
+                                   "compress.embedding=null",
+                                   "checkpoint.resume_from=" + run.checkpoint(3)}),
+                             {"--ranks", "4"}));
   // Stages are gone, and with them what their messages owed; the table is not compressed here.
   REQUIRE_THAT(moved.error, Contains("begins anew"));
   REQUIRE_THAT(moved.error, Contains("residual/pipeline_backward/2"));
@@ -230,14 +227,12 @@ TEST_CASE("what a boundary owes stays behind its layer, whatever stage sends the
                            const std::string& from,
                            const std::vector<std::string>& layout,
                            const char* ranks) {
-    const ProcessResult result =
-        run.train(with(with(job, layout),
-                       {"run.steps=2",
-                        "run.dir=" + run.path(name),
-                        "checkpoint.resume_from=" + run.checkpoint(1, from)}),
-                  {"--ranks", ranks});
-    require_done(result);
-    return result.error;
+    return require_done(run.train(with(with(job, layout),
+                                       {"run.steps=2",
+                                        "run.dir=" + run.path(name),
+                                        "checkpoint.resume_from=" + run.checkpoint(1, from)}),
+                                  {"--ranks", ranks}))
+        .error;
   };
   const auto state = [&](const std::string& checkpoint, int layers, const char* more) {
     return tensor_of(checkpoint, "residual/pipeline_backward/" + std::to_string(layers) + more, 0);
@@ -287,8 +282,8 @@ TEST_CASE("what older checkpoints name by the number of a stage begins anew") {
   older.erase("updates");  // what tells them apart
   older.erase("xxh3");
   write_file_atomically(path, older.dump());
-  const ProcessResult rest = run.train(with(job, {"run.steps=4"}), with(kRanks, {"--resume"}));
-  require_done(rest);
+  const ProcessResult rest =
+      require_done(run.train(with(job, {"run.steps=4"}), with(kRanks, {"--resume"})));
   REQUIRE_THAT(
       rest.error,
       Contains("begins anew") && Contains("residual/pipeline_backward/2 (a stage's number)"));

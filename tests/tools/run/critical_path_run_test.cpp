@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -11,11 +10,15 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
+#include "tests/tools/run/four_rank_links.h"
+#include "tests/tools/run/metrics_lines.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
 using Json = nlohmann::json;
 
 namespace {
@@ -32,27 +35,16 @@ const std::vector<std::string> kRanks = {"--ranks", "4"};
 
 // Four nodes of one rank each, or as many of more.
 std::string links(const TrainingRun& run, double bytes_per_second, int nodes = 4) {
-  const std::string path = run.path("links.json");
-  write_file_atomically(path,
-                        R"({"nodes": [{"count": )" + std::to_string(nodes) + R"(, "devices": )" +
-                            std::to_string(4 / nodes) + R"(, "memory_bytes": 1e9}],
-          "links": [{"scope": "node", "latency_seconds": 1e-6, "bytes_per_second": 1e10,
-                     "duplex": true, "shared_by": "pair", "source": "assumed"},
-                    {"scope": "network", "latency_seconds": 1e-5, "bytes_per_second": )" +
-                            std::to_string(bytes_per_second) +
-                            R"(, "duplex": true, "shared_by": "pair", "source": "assumed"}]})");
-  return "network.links=" + path;
+  return write_links(
+      run, {.nodes = nodes, .latency_seconds = 1e-5, .bytes_per_second = bytes_per_second});
 }
 
 ProcessResult train(const TrainingRun& run,
                     const std::string& name,
                     const std::vector<std::string>& assignments,
                     const std::vector<std::string>& options = {}) {
-  ProcessResult result = run.train(with(with(kJob, {"run.dir=" + run.path(name)}), assignments),
-                                   with(kRanks, options));
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
-  return result;
+  return require_done(run.train(with(with(kJob, {"run.dir=" + run.path(name)}), assignments),
+                                with(kRanks, options)));
 }
 
 Json plan_of(const TrainingRun& run, const std::string& name) {
@@ -63,21 +55,12 @@ Json last_checkpoint_plan(const TrainingRun& run, const std::string& name, int s
   return Json::parse(read_file(run.checkpoint(step, name) + "/manifest.json"))["plan"];
 }
 
-std::vector<Json> step_lines(const TrainingRun& run, const std::string& name) {
-  std::vector<Json> steps;
-  std::istringstream lines(read_file(run.path(name) + "/metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
-    steps.push_back(Json::parse(line));
-  }
-  return steps;
-}
-
 // What all axes of each step sent, or, of raw_bytes, what they would send plain.
 std::vector<double> sent_bytes(const TrainingRun& run,
                                const std::string& name,
                                const std::string& field = "sent_bytes") {
   std::vector<double> sent;
-  for (const Json& step : step_lines(run, name)) {
+  for (const Json& step : step_lines(run.path(name))) {
     double sum = 0.0;
     for (const auto& [axis, bytes] : step["axes"].items()) {
       sum += bytes[field].get<double>();
@@ -178,7 +161,7 @@ TEST_CASE("on nodes of several ranks the sums that are chosen for go by levels")
     const std::string whole = std::string("whole-") + strategy;
     train(run, whole, with(job, {"run.save_every=8"}));
     CHECK_THAT(read_file(run.path(whole) + "/plan.txt"), Contains("across_groups"));
-    const std::vector<Json> steps = step_lines(run, whole);
+    const std::vector<Json> steps = step_lines(run.path(whole));
     const auto across = [](const Json& step) {
       return step["axes"]["data"]["across_bytes"].get<double>();
     };

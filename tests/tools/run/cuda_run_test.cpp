@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/support/places.h"
 #include "tests/support/skipped.h"
 #include "tests/tools/run/training_run.h"
@@ -15,6 +16,8 @@
 namespace slackline {
 
 namespace {
+
+using testing::require_done;
 
 std::string cuda_binary() {
   return test_place("SLACKLINE_BINARY", SL_CUDA_BINARY);
@@ -24,12 +27,9 @@ ProcessResult train_on_cuda(const TrainingRun& run,
                             const std::string& name,
                             const std::vector<std::string>& assignments = {},
                             const std::vector<std::string>& options = {}) {
-  ProcessResult result = run_process(
+  return require_done(run_process(
       cuda_binary(),
-      run.arguments(with({"device=cuda", "run.dir=" + run.path(name)}, assignments), options));
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
-  return result;
+      run.arguments(with({"device=cuda", "run.dir=" + run.path(name)}, assignments), options)));
 }
 
 // Where NCCL adds gradients up, its sums lie apart.
@@ -47,9 +47,7 @@ void check_that_pools_were_enough(const ProcessResult& run, int ranks) {
 }
 
 void train_on_cpu(const TrainingRun& run, const std::vector<std::string>& assignments = {}) {
-  const ProcessResult result = run.train(with({"run.dir=" + run.path("cpu")}, assignments));
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  require_done(run.train(with({"run.dir=" + run.path("cpu")}, assignments)));
 }
 
 // The largest relative difference of two lists of numbers.
@@ -111,11 +109,8 @@ TEST_CASE("a checkpoint of either device goes on on the other") {
   train_on_cuda(run, "cuda");
   const std::vector<double> whole = run.metric("loss", "cpu");
   const std::vector<double> losses(whole.begin() + 3, whole.end());
-  const ProcessResult back =
-      run.train({"run.dir=" + run.path("there"),
-                 "checkpoint.resume_from=" + run.checkpoint(3, "cuda")});  // on the CPU
-  INFO(back.error);
-  REQUIRE(back.exit_code == 0);
+  require_done(run.train({"run.dir=" + run.path("there"),
+                          "checkpoint.resume_from=" + run.checkpoint(3, "cuda")}));  // on the CPU
   CHECK(difference(run.metric("loss", "there"), losses) <= kLoss);
   train_on_cuda(run, "here", {"checkpoint.resume_from=" + run.checkpoint(3, "cpu")});
   CHECK(difference(run.metric("loss", "here"), losses) <= kLoss);
@@ -210,8 +205,7 @@ TEST_CASE("ranks that have a device each give one rank's numbers by NCCL", "[dev
                          " ranks or more: there are fewer devices");
       return;
     }
-    INFO(result.error);
-    REQUIRE(result.exit_code == 0);
+    require_done(result);
     CHECK_THAT(result.error, Catch::Contains("between devices: NCCL"));
     CHECK(difference(run.metric("loss", name), run.metric("loss", "one")) <= kLoss);
   }
@@ -272,9 +266,8 @@ void require_bits_of_threads(const std::vector<std::string>& more, const std::st
     const std::vector<std::string> arguments = run.arguments(
         with(with({"device=cuda", "run.dir=" + run.path(name)}, layout.assignments), more), {});
     command.insert(command.end(), arguments.begin(), arguments.end());
-    const ProcessResult result = run_process(test_place("SLACKLINE_MPIRUN", SL_MPIEXEC), command);
-    INFO(result.error);
-    REQUIRE(result.exit_code == 0);
+    const ProcessResult result =
+        require_done(run_process(test_place("SLACKLINE_MPIRUN", SL_MPIEXEC), command));
     CHECK_THAT(result.error, Catch::Contains(said));
     CHECK(run.metric("loss", name) == run.metric("loss", name + "-threads"));
     CHECK(run.weights_sha256(run.checkpoint(6, name)) ==
@@ -335,9 +328,7 @@ TEST_CASE("a compressed run on the CUDA device learns what it learns on the CPU,
   const std::vector<std::string>& job = kCompressed;
   const std::vector<std::string> ranks = {"--ranks", "4"};
   const TrainingRun run;
-  const ProcessResult on_cpu = run.train(with({"run.dir=" + run.path("cpu")}, job), ranks);
-  INFO(on_cpu.error);
-  REQUIRE(on_cpu.exit_code == 0);
+  require_done(run.train(with({"run.dir=" + run.path("cpu")}, job), ranks));
   check_that_pools_were_enough(train_on_cuda(run, "cuda", job, ranks), 4);
   CHECK(difference(run.metric("loss", "cuda"), run.metric("loss", "cpu")) <= kCompressedLoss);
   train_on_cuda(
@@ -358,10 +349,7 @@ TEST_CASE("residuals of a run on the CUDA device go on on other numbers of repli
   const std::vector<std::string> on =
       with(job, {"parallel.data=4", "checkpoint.resume_from=" + run.checkpoint(3, "two")});
   train_on_cuda(run, "cuda", on, {"--ranks", "4"});
-  const ProcessResult on_cpu =
-      run.train(with(on, {"run.dir=" + run.path("cpu")}), {"--ranks", "4"});
-  INFO(on_cpu.error);
-  REQUIRE(on_cpu.exit_code == 0);
+  require_done(run.train(with(on, {"run.dir=" + run.path("cpu")}), {"--ranks", "4"}));
   CHECK(difference(run.metric("loss", "cuda"), run.metric("loss", "cpu")) <= kCompressedLoss);
 }
 
@@ -380,10 +368,7 @@ TEST_CASE("outer rounds on the CUDA device learn what they learn on the CPU, and
     INFO(name);
     const std::string cpu = "cpu" + name;
     const std::string cuda = "cuda" + name;
-    const ProcessResult on_cpu =
-        run.train(with(rounds, {"run.dir=" + run.path(cpu)}), {"--ranks", "2"});
-    INFO(on_cpu.error);
-    REQUIRE(on_cpu.exit_code == 0);
+    require_done(run.train(with(rounds, {"run.dir=" + run.path(cpu)}), {"--ranks", "2"}));
     train_on_cuda(run, cuda, with(rounds, {"network.transport=host"}), {"--ranks", "2"});
     CHECK(difference(run.metric("loss", cuda), run.metric("loss", cpu)) <= kLoss);
     CHECK(difference(run.metric("eval_loss", cuda), run.metric("eval_loss", cpu)) <= kLoss);

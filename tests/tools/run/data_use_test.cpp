@@ -6,12 +6,15 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/older_checkpoint.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
+using testing::require_refusal;
 using Json = nlohmann::ordered_json;
 
 namespace {
@@ -26,14 +29,13 @@ class TwoCorpora {
       end = text.find('\n', end) + 1;
     }
     write_file_atomically(run.path("small.jsonl"), text.substr(0, end));
-    const ProcessResult prepared = run_slackline({"prepare",
-                                                  "--input",
-                                                  run.path("small.jsonl"),
-                                                  "--tokenizer",
-                                                  "byte",
-                                                  "--out",
-                                                  run.path("small")});
-    REQUIRE(prepared.exit_code == 0);
+    require_done(run_slackline({"prepare",
+                                "--input",
+                                run.path("small.jsonl"),
+                                "--tokenizer",
+                                "byte",
+                                "--out",
+                                run.path("small")}));
   }
 
   [[nodiscard]] std::string train_key(const std::string& first_weight,
@@ -59,9 +61,7 @@ Json data_json(const TrainingRun& run, const std::string& directory = "run") {
 TEST_CASE("data sets without weights are read equally often, and the run says how often") {
   const TwoCorpora corpora;
   const TrainingRun& run = corpora.run;
-  const ProcessResult trained = run.train(corpora.silent());
-  INFO(trained.error);
-  REQUIRE(trained.exit_code == 0);
+  const ProcessResult trained = require_done(run.train(corpora.silent()));
   const Json rows = data_json(run);
   REQUIRE(rows.size() == 2);
   REQUIRE(rows[0]["path"] == run.path("corpus"));
@@ -86,16 +86,13 @@ TEST_CASE("plan and report have the table, and more than four epochs are a warni
   const TwoCorpora corpora;
   const TrainingRun& run = corpora.run;
   const std::vector<std::string> even = {corpora.train_key("1", "1"), "run.steps=100"};
-  const ProcessResult trained = run.train(even);
-  INFO(trained.error);
-  REQUIRE(trained.exit_code == 0);
+  const ProcessResult trained = require_done(run.train(even));
   const std::string warning = "data.train.1: the run reads this data set ";
   REQUIRE_THAT(trained.error, Contains(warning));
   REQUIRE(data_json(run)[1]["samples"] == 400);
 
   const std::string resolved = run.run_dir() + "/config.resolved.json";
-  const ProcessResult plan = run_slackline({"plan", resolved});
-  REQUIRE(plan.exit_code == 0);
+  const ProcessResult plan = require_done(run_slackline({"plan", resolved}));
   REQUIRE_THAT(plan.out, Contains("data set") && Contains("warning: " + warning));
   REQUIRE(Json::parse(run_slackline({"plan", resolved, "--json"}).out)["data"] == data_json(run));
 
@@ -104,8 +101,7 @@ TEST_CASE("plan and report have the table, and more than four epochs are a warni
   REQUIRE_THAT(page, Contains("Training data") && Contains(warning) && Contains("50.0 %"));
 
   std::filesystem::remove(run.path("small.idx"));
-  const ProcessResult elsewhere = run_slackline({"plan", resolved});
-  REQUIRE(elsewhere.exit_code == 0);
+  const ProcessResult elsewhere = require_done(run_slackline({"plan", resolved}));
   REQUIRE_THAT(elsewhere.out, !Contains("data set"));
 }
 
@@ -115,21 +111,19 @@ TEST_CASE("a resume without weights keeps those of its checkpoint, and others ar
   const std::vector<std::string> silent = corpora.silent();
   REQUIRE(run.train(silent).exit_code == 0);
   const Json rows = data_json(run);
-  const ProcessResult longer =
-      run.train(with(silent, {"run.steps=32", "run.save_every=1"}), {"--resume"});
-  INFO(longer.error);
-  REQUIRE(longer.exit_code == 0);
+  require_done(run.train(with(silent, {"run.steps=32", "run.save_every=1"}), {"--resume"}));
   REQUIRE(data_json(run)[0]["share"] == rows[0]["share"]);
 
-  const ProcessResult others =
-      run.train(with(silent, {corpora.train_key("1", "1"), "run.steps=34"}), {"--resume"});
-  REQUIRE(others.exit_code == 2);
-  REQUIRE_THAT(others.error, Contains("data.train weights: must stay what it was"));
-  const ProcessResult fewer = run.train(
-      with(silent, {R"(data.train=[{"path": ")" + run.path("corpus") + R"("}])", "run.steps=34"}),
-      {"--resume"});
-  REQUIRE(fewer.exit_code == 2);
-  REQUIRE_THAT(fewer.error, Contains("data.train: must name as many data sets"));
+  require_refusal(
+      run.train(with(silent, {corpora.train_key("1", "1"), "run.steps=34"}), {"--resume"}),
+      2,
+      "data.train weights: must stay what it was");
+  require_refusal(
+      run.train(with(silent,
+                     {R"(data.train=[{"path": ")" + run.path("corpus") + R"("}])", "run.steps=34"}),
+                {"--resume"}),
+      2,
+      "data.train: must name as many data sets");
 }
 
 TEST_CASE("a run from an older checkpoint without weights keeps equal ones, and says so") {
@@ -141,9 +135,7 @@ TEST_CASE("a run from an older checkpoint without weights keeps equal ones, and 
   const std::string weights = run.weights_sha256(run.checkpoint(30));
   std::filesystem::remove_all(run.checkpoint(30));
   make_older(run.checkpoint(20));
-  const ProcessResult resumed = run.train(corpora.silent(), {"--resume"});
-  INFO(resumed.error);
-  REQUIRE(resumed.exit_code == 0);
+  const ProcessResult resumed = require_done(run.train(corpora.silent(), {"--resume"}));
   REQUIRE_THAT(resumed.error, Contains("weights of data sets = 1"));
   REQUIRE(run.weights_sha256(run.checkpoint(30)) == weights);
   REQUIRE(data_json(run)[1]["share"] == 0.5);

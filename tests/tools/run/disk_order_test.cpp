@@ -11,11 +11,14 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 
 namespace {
+
+using testing::require_done;
 
 struct DiskEvent {
   std::string kind;  // "sync" or "rename"
@@ -27,9 +30,7 @@ struct DiskEvent {
 std::vector<DiskEvent> disk_events_of(const TrainingRun& run, std::vector<std::string> arguments) {
   const std::string log = run.path("disk.log");
   arguments.insert(arguments.begin(), {"LD_PRELOAD=" SL_DISK_LOG, "DISK_LOG=" + log, SL_BINARY});
-  const ProcessResult result = run_process("/usr/bin/env", arguments);
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  require_done(run_process("/usr/bin/env", arguments));
   std::istringstream lines(read_file(log));
   std::vector<DiskEvent> events;
   for (std::string line; std::getline(lines, line);) {

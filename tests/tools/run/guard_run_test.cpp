@@ -9,11 +9,14 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
+#include "tests/tools/run/metrics_lines.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
 
 namespace {
 
@@ -40,20 +43,8 @@ const std::vector<std::string> kBudget = {"compress.guard.every=2", "compress.gu
 ProcessResult require_trained(const TrainingRun& run,
                               const std::string& name,
                               const std::vector<std::string>& assignments) {
-  ProcessResult result =
-      run.train(with(with(kJob, {"run.dir=" + run.path(name)}), assignments), {"--ranks", "4"});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
-  return result;
-}
-
-std::vector<Json> step_lines(const TrainingRun& run, const std::string& name) {
-  std::vector<Json> lines;
-  const std::string text = read_file(run.path(name) + "/metrics.jsonl");
-  for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) {
-    lines.push_back(Json::parse(text.substr(begin, text.find('\n', begin) - begin)));
-  }
-  return lines;
+  return require_done(
+      run.train(with(with(kJob, {"run.dir=" + run.path(name)}), assignments), {"--ranks", "4"}));
 }
 
 // Without the costs that were measured.
@@ -81,8 +72,8 @@ TEST_CASE("measuring what compression loses changes no bit and no byte") {
   const TrainingRun run;
   require_trained(run, "blind", {"compress.guard.every=0"});
   require_trained(run, "sampled", {"compress.guard.every=2"});
-  const std::vector<Json> blind = step_lines(run, "blind");
-  const std::vector<Json> sampled = step_lines(run, "sampled");
+  const std::vector<Json> blind = step_lines(run.path("blind"));
+  const std::vector<Json> sampled = step_lines(run.path("sampled"));
   REQUIRE(blind.size() == 14);
   REQUIRE(sampled.size() == 14);
   for (std::size_t i = 0; i < sampled.size(); ++i) {
@@ -132,7 +123,7 @@ TEST_CASE("a budget tightens codecs and turns them off, in the plan, in the log 
   const std::string text = read_file(run.run_dir() + "/plan.txt");
   REQUIRE_THAT(text, Contains("from step 7: ") && Contains("(guard: from step"));
   // What is said to be saved is what the plan in force saves.
-  const std::vector<Json> lines = step_lines(run, "run");
+  const std::vector<Json> lines = step_lines(run.path("run"));
   for (const char* axis : {"pipeline", "data", "embedding"}) {
     INFO(axis);
     for (const Json& line : lines) {
@@ -152,7 +143,7 @@ TEST_CASE("a run with a budget that is resumed at any step goes on as the one th
   require_trained(run, "part", with(kBudget, {"run.save_every=1", "run.keep=14"}));
   require_same_end(run, "whole", "part");
   REQUIRE(plan_of(run, "part") == plan_of(run, "whole"));
-  const std::vector<Json> whole = step_lines(run, "whole");
+  const std::vector<Json> whole = step_lines(run.path("whole"));
   // In the sampled step, between it and the change, and after several.
   for (const int step : {4, 5, 6, 7, 12}) {
     INFO("resumed after step " << step);
@@ -161,7 +152,7 @@ TEST_CASE("a run with a budget that is resumed at any step goes on as the one th
         run, rest, with(kBudget, {"checkpoint.resume_from=" + run.checkpoint(step, "part")}));
     require_same_end(run, rest, "whole");
     REQUIRE(plan_of(run, rest) == plan_of(run, "whole"));
-    const std::vector<Json> lines = step_lines(run, rest);
+    const std::vector<Json> lines = step_lines(run.path(rest));
     REQUIRE(lines.size() == whole.size() - static_cast<std::size_t>(step));
     for (std::size_t i = 0; i < lines.size(); ++i) {
       const Json& same = whole[i + static_cast<std::size_t>(step)];

@@ -6,12 +6,15 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/older_checkpoint.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
+using testing::require_refusal;
 using Json = nlohmann::ordered_json;
 
 namespace {
@@ -48,9 +51,8 @@ TEST_CASE("tables decay unless the config, or the checkpoint of a silent one, sa
   if (older) {
     make_older(run.checkpoint(3, "no"));
   }
-  const ProcessResult resumed = run.train({silent, "run.dir=" + run.path("no")}, {"--resume"});
-  INFO(resumed.error);
-  REQUIRE(resumed.exit_code == 0);
+  const ProcessResult resumed =
+      require_done(run.train({silent, "run.dir=" + run.path("no")}, {"--resume"}));
   REQUIRE((resumed.error.find("optimizer.decay_embeddings = false") != std::string::npos) == older);
   REQUIRE(run.weights_sha256(run.checkpoint(6, "no")) == no);
   REQUIRE(resolved_config(run, "no")["optimizer"]["decay_embeddings"] == false);
@@ -79,11 +81,9 @@ TEST_CASE("files are trained on whole where nothing is evaluated, and a resume k
   REQUIRE(resolved_config(run)["data"]["split"] == Json({1.0, 0.0, 0.0}));
   REQUIRE(resolved_config(run, "split")["data"]["split"] == Json({0.95, 0.05, 0.0}));
 
-  const ProcessResult evaluating =
-      run.train({"data.split=null", "run.steps=8", "run.eval_every=2"}, {"--resume"});
-  INFO(evaluating.error);
-  REQUIRE(evaluating.exit_code == 2);
-  REQUIRE_THAT(evaluating.error, Contains("run.eval_every: needs data.valid"));
+  require_refusal(run.train({"data.split=null", "run.steps=8", "run.eval_every=2"}, {"--resume"}),
+                  2,
+                  "run.eval_every: needs data.valid");
   REQUIRE(run.train({"run.steps=8"}, {"--resume"}).exit_code == 2);  // a split, given
   const std::string valid = R"(data.valid=[{"path": ")" + run.path("corpus") + R"("}])";
   REQUIRE(run.train({"data.split=null", "run.steps=8", valid}, {"--resume"}).exit_code == 0);
@@ -99,9 +99,7 @@ TEST_CASE("shares and weights with the ratios of before, but for rounding, are t
   const TrainingRun run;
   REQUIRE(run.train({"data.split=[0.7, 0.2, 0.1]"}).exit_code == 0);
   const std::int64_t tokens = training_tokens(run.checkpoint(6));
-  const ProcessResult resumed = run.train({"data.split=[7, 2, 1]", "run.steps=8"}, {"--resume"});
-  INFO(resumed.error);
-  REQUIRE(resumed.exit_code == 0);
+  require_done(run.train({"data.split=[7, 2, 1]", "run.steps=8"}, {"--resume"}));
   REQUIRE(training_tokens(run.checkpoint(8)) == tokens);
   REQUIRE(run.train({"data.split=[7, 2, 1.1]", "run.steps=9"}, {"--resume"}).exit_code == 2);
 }
@@ -110,9 +108,7 @@ TEST_CASE("a tokenizer that nothing could read again is refused before anything 
   const TrainingRun run;
   const std::string tokenizer = run.path("corpus") + ".tokenizer.json";
   write_file_atomically(tokenizer, R"({"type": "byte", "vocab": )");
-  const ProcessResult damaged = run.train();
-  REQUIRE(damaged.exit_code == 3);
-  REQUIRE_THAT(damaged.error, Contains("corpus.tokenizer.json"));
+  require_refusal(run.train(), 3, "corpus.tokenizer.json");
   REQUIRE_FALSE(std::filesystem::exists(run.run_dir() + "/metrics.jsonl"));
 }
 
@@ -120,9 +116,7 @@ TEST_CASE("a run from an older checkpoint keeps the split that was the default, 
   const TrainingRun run;
   REQUIRE(run.train({"data.split=[0.95, 0.05, 0]", "run.eval_every=0"}).exit_code == 0);
   make_older(run.checkpoint(6));
-  const ProcessResult resumed = run.train(with(kOpen, {"run.steps=8"}), {"--resume"});
-  INFO(resumed.error);
-  REQUIRE(resumed.exit_code == 0);
+  const ProcessResult resumed = require_done(run.train(with(kOpen, {"run.steps=8"}), {"--resume"}));
   REQUIRE_THAT(resumed.error, Contains("data.split = [0.95,0.05,0.0]"));
   REQUIRE(training_tokens(run.checkpoint(8)) == training_tokens(run.checkpoint(6)));
 }
@@ -132,9 +126,8 @@ TEST_CASE("an older run with validation files, which trained on whole files, goe
   const std::string valid = R"(data.valid=[{"path": ")" + run.path("corpus") + R"("}])";
   REQUIRE(run.train({"data.split=null", valid}).exit_code == 0);
   make_older(run.checkpoint(6), Validation::files);
-  const ProcessResult resumed = run.train({"data.split=null", valid, "run.steps=8"}, {"--resume"});
-  INFO(resumed.error);
-  REQUIRE(resumed.exit_code == 0);
+  const ProcessResult resumed =
+      require_done(run.train({"data.split=null", valid, "run.steps=8"}, {"--resume"}));
   REQUIRE_THAT(resumed.error, !Contains("data.split"));
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <cstddef>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -10,17 +11,15 @@
 
 namespace slackline {
 
-// The lines of a run directory's metrics.jsonl that are of steps.
+// Returns the lines of a run directory's metrics.jsonl that are of steps.
 [[nodiscard]] inline std::vector<nlohmann::json> step_lines(const std::string& run_dir) {
   std::vector<nlohmann::json> lines;
-  const std::string text = read_file(run_dir + "/metrics.jsonl");
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    nlohmann::json line = nlohmann::json::parse(text.substr(begin, end - begin));
-    if (line.contains("loss")) {
-      lines.push_back(std::move(line));
+  std::istringstream text(read_file(run_dir + "/metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) {
+    nlohmann::json json = nlohmann::json::parse(line);
+    if (json.contains("loss")) {
+      lines.push_back(std::move(json));
     }
-    begin = end + 1;
   }
   return lines;
 }

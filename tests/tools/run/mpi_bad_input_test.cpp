@@ -7,11 +7,13 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/mpi_job.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
 
 namespace {
 
@@ -81,10 +83,7 @@ TEST_CASE("a rank whose config is invalid ends all with 2") {
 TEST_CASE("--ranks is refused by processes that mpirun started as several") {
   const TrainingRun run;
   MpiJob job = start(run, 2, {"parallel.data=2"}, {"--ranks", "2"});
-  const ProcessResult result = job.wait();
-  INFO(result.error);
-  REQUIRE(result.exit_code == 2);
-  REQUIRE_THAT(result.error, Contains("--ranks"));
+  testing::require_refusal(job.wait(), 2, "--ranks");
   REQUIRE_FALSE(has_run(run));
 }
 
@@ -128,9 +127,7 @@ TEST_CASE("a loss that is not finite stops all ranks with 5 and one message nami
 
   std::vector<std::string> skip = explode;
   skip.insert(skip.end(), {"run.on_nonfinite=skip", "run.dir=" + run.path("skip")});
-  const ProcessResult skipped = run_mpi(run, 4, skip);
-  INFO(skipped.error);
-  REQUIRE(skipped.exit_code == 0);
+  const ProcessResult skipped = require_done(run_mpi(run, 4, skip));
   REQUIRE(count_lines(skipped.out, "skipped: not finite") == 5);
   REQUIRE(std::filesystem::exists(run.checkpoint(6, "skip")));
 }

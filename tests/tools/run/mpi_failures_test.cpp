@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/mpi_job.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
 
 namespace {
 
@@ -57,13 +59,11 @@ void require_goes_on(const TrainingRun& run) {
   REQUIRE_FALSE(newest.empty());
   REQUIRE_FALSE(run.weights_sha256(newest).empty());
   const int step = std::stoi(newest.substr(newest.rfind('-') + 1));
-  const ProcessResult result = run.train({"model.layers=4",
-                                          "batch.micro=1",
-                                          "run.eval_every=0",
-                                          "run.steps=" + std::to_string(step + 1)},
-                                         {"--resume"});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  require_done(run.train({"model.layers=4",
+                          "batch.micro=1",
+                          "run.eval_every=0",
+                          "run.steps=" + std::to_string(step + 1)},
+                         {"--resume"}));
 }
 
 // Four ranks that train on after the first checkpoint.

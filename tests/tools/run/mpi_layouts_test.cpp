@@ -7,11 +7,14 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/mpi_job.h"
 
 namespace slackline {
 
 namespace {
+
+using testing::require_done;
 
 // Bounds how far the loss is from one rank's: what is promised for any layout in fp32.
 constexpr double kLossBound = 1e-6;
@@ -75,16 +78,11 @@ const std::vector<Layout>& meshes() {
   return layouts;
 }
 
-void require_done(const ProcessResult& result) {
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
-}
-
 // Under mpirun, and with ranks as threads; requires the same numbers of both.
 void train_both_ways(const TrainingRun& run, const Layout& layout) {
   const std::string threads = layout.name + "_threads";
-  const ProcessResult result = run_mpi(run, layout.ranks, layout.assignments(run, layout.name));
-  require_done(result);
+  const ProcessResult result =
+      require_done(run_mpi(run, layout.ranks, layout.assignments(run, layout.name)));
   REQUIRE(count_lines(result.out, "\033") == 0);  // mpirun's output is no terminal
   require_done(
       run.train(layout.assignments(run, threads), {"--ranks", std::to_string(layout.ranks)}));

@@ -6,11 +6,14 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/mpi_job.h"
 
 namespace slackline {
 
 namespace {
+
+using testing::require_done;
 
 constexpr int kRanks = 4;
 
@@ -44,9 +47,7 @@ Peak peak_of(const TrainingRun& run,
   double least = std::numeric_limits<double>::infinity();
   for (const char* turn : {"-1", "-2", "-3"}) {
     const ProcessResult trained =
-        run_mpi(run, kRanks, with(assignments, {"run.dir=" + run.path(name + turn)}));
-    INFO(trained.error);
-    REQUIRE(trained.exit_code == 0);
+        require_done(run_mpi(run, kRanks, with(assignments, {"run.dir=" + run.path(name + turn)})));
     least = std::min(least, static_cast<double>(trained.peak_bytes));
   }
   write_file_atomically(run.path("resolved.json"), run.train(assignments, {"--print-config"}).out);

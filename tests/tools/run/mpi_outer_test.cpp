@@ -7,11 +7,14 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/mpi_job.h"
 
 namespace slackline {
 
 namespace {
+
+using testing::require_done;
 
 std::vector<std::string> endless(const std::vector<std::string>& more) {
   return with({R"(outer={"method": "co2", "period": 4})",
@@ -53,9 +56,7 @@ TEST_CASE("a killed worker ends the others soon, and the run goes on") {
   static_cast<void>(job->wait());
   const std::size_t steps = run.metric("loss").size();
   settings.push_back("run.steps=" + std::to_string(steps + 3));
-  const ProcessResult resumed = run_mpi(run, 2, settings, {"--resume"});
-  INFO(resumed.error);
-  REQUIRE(resumed.exit_code == 0);
+  require_done(run_mpi(run, 2, settings, {"--resume"}));
   CHECK(run.metric("loss").size() == steps + 3);
 }
 

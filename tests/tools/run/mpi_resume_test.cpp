@@ -9,11 +9,14 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/mpi_job.h"
 
 namespace slackline {
 
 namespace {
+
+using testing::require_done;
 
 const std::vector<std::string> kCube = {"parallel.tensor=2",
                                         "parallel.pipeline=2",
@@ -23,11 +26,6 @@ const std::vector<std::string> kCube = {"parallel.tensor=2",
 
 std::vector<std::string> small(const std::vector<std::string>& parallel) {
   return with({"model.layers=4", "batch.micro=1", "optimizer.lr=1e-3"}, parallel);
-}
-
-void require_done(const ProcessResult& result) {
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
 }
 
 // Long enough for a signal to come before its end.

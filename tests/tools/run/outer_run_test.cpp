@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -10,12 +9,16 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
+#include "tests/tools/run/metrics_lines.h"
 #include "tests/tools/run/outer_runs.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
+using testing::require_refusal;
 
 namespace {
 
@@ -43,19 +46,6 @@ void require_same_bits(const TrainingRun& run, const Form& form, const std::vect
         with(settings("resumed"), {"checkpoint.resume_from=" + run.checkpoint(step, "whole")}));
     CHECK(run.weights_sha256(run.checkpoint(12, "resumed")) == whole);
   }
-}
-
-// Lines of steps.
-std::vector<nlohmann::json> step_lines(const TrainingRun& run, const std::string& name) {
-  std::vector<nlohmann::json> lines;
-  std::istringstream text(read_file(run.path(name) + "/metrics.jsonl"));
-  for (std::string line; std::getline(text, line);) {
-    nlohmann::json json = nlohmann::json::parse(line);
-    if (json.contains("loss")) {
-      lines.push_back(std::move(json));
-    }
-  }
-  return lines;
 }
 
 }  // namespace
@@ -104,7 +94,7 @@ TEST_CASE("distances of workers go on behind a checkpoint") {
                             R"({"method": "co2", "period": 4, "eager": true})"}) {
     INFO(outer);
     const auto distance = [&](const std::string& name) {
-      for (const nlohmann::json& line : step_lines(run, name)) {
+      for (const nlohmann::json& line : step_lines(run.path(name))) {
         if (line.at("step") == 8) {
           return line.at("outer").at("distance").get<double>();
         }
@@ -162,13 +152,12 @@ TEST_CASE("a state of rounds that no run can have made is refused") {
     edited["outer"][key] = number;
     edited.erase("xxh3");
     write_file_atomically(manifest, edited.dump());
-    const ProcessResult result =
-        run.train(workers(outer,
-                          {"run.dir=" + run.path("edited"),
-                           "checkpoint.resume_from=" + run.checkpoint(10, "whole")}),
-                  {"--ranks", "2"});
-    CHECK(result.exit_code == 3);
-    CHECK_THAT(result.error, Contains(std::string("outer.") + key));
+    require_refusal(run.train(workers(outer,
+                                      {"run.dir=" + run.path("edited"),
+                                       "checkpoint.resume_from=" + run.checkpoint(10, "whole")}),
+                              {"--ranks", "2"}),
+                    3,
+                    std::string("outer.") + key);
   }
 }
 
@@ -231,7 +220,7 @@ TEST_CASE("compressed rounds send fewer bytes, and lines say what they stand for
                R"(compress={"policy": "all", "outer": {"codec": "quantize", "bits": 4}})"}));
   const auto total = [&](const std::string& name, const char* bytes) {
     double sum = 0.0;
-    for (const nlohmann::json& line : step_lines(run, name)) {
+    for (const nlohmann::json& line : step_lines(run.path(name))) {
       sum += line.at("axes").at("outer").at(bytes).get<double>();
     }
     return sum;
@@ -251,20 +240,19 @@ TEST_CASE("a round under way keeps to what it began with") {
         workers(outer, {"run.dir=" + run.path("next"), "checkpoint.resume_from=" + checkpoint}),
         {"--ranks", "2"});
   };
-  const ProcessResult plain = goes_on(R"({"method": "co2", "period": 3})", run.checkpoint(5));
-  CHECK(plain.exit_code == 2);
-  CHECK_THAT(plain.error, Contains("outer.eager: must stay true"));
+  require_refusal(goes_on(R"({"method": "co2", "period": 3})", run.checkpoint(5)),
+                  2,
+                  "outer.eager: must stay true");
   std::filesystem::remove_all(run.path("run"));
   require_trained(run, 2, workers(R"({"method": "diloco", "period": 4, "fragments": 2})", {}));
-  const ProcessResult whole = goes_on(R"({"method": "diloco", "period": 4})", run.checkpoint(5));
-  CHECK(whole.exit_code == 2);
-  CHECK_THAT(whole.error, Contains("outer.fragments: must stay 2"));
+  require_refusal(goes_on(R"({"method": "diloco", "period": 4})", run.checkpoint(5)),
+                  2,
+                  "outer.fragments: must stay 2");
   std::filesystem::remove_all(run.path("run"));
   require_trained(run, 2, workers(R"({"method": "co2", "period": 3})", {}));
-  const ProcessResult at_once =
-      goes_on(R"({"method": "co2", "period": 3, "delay": 0})", run.checkpoint(5));
-  CHECK(at_once.exit_code == 2);
-  CHECK_THAT(at_once.error, Contains("outer.delay: must stay 1"));
+  require_refusal(goes_on(R"({"method": "co2", "period": 3, "delay": 0})", run.checkpoint(5)),
+                  2,
+                  "outer.delay: must stay 1");
 }
 
 TEST_CASE("rounds go on over other layouts of a worker, and rounds that warm up travel plain") {
@@ -278,7 +266,7 @@ TEST_CASE("rounds go on over other layouts of a worker, and rounds that warm up 
                            "run.dir=" + run.path("first"),
                            R"(compress={"policy": "all", "warmup_steps": 3, )" + codec + "}"}));
   std::vector<double> sent;
-  for (const nlohmann::json& line : step_lines(run, "first")) {
+  for (const nlohmann::json& line : step_lines(run.path("first"))) {
     const double bytes = line.at("axes").at("outer").at("sent_bytes");
     if (bytes > 0.0) {
       sent.push_back(bytes);
@@ -311,7 +299,7 @@ TEST_CASE("rounds go on over other layouts of a worker, and rounds that warm up 
 TEST_CASE("lines of ends of rounds have all workers' losses, all lines the outer axis") {
   const TrainingRun run;
   require_trained(run, 2, workers(R"({"method": "co2", "period": 5})", {}));
-  const std::vector<nlohmann::json> lines = step_lines(run, "run");
+  const std::vector<nlohmann::json> lines = step_lines(run.path("run"));
   REQUIRE(lines.size() == 12);
   double sent = 0.0;
   for (const nlohmann::json& line : lines) {
@@ -339,13 +327,13 @@ TEST_CASE("lines of ends of rounds have all workers' losses, all lines the outer
   // Three rounds, of all workers; each sends what a step of ranks that step together does.
   require_trained(
       run, 2, workers(R"({"method": "none"})", {"parallel.group=2", "run.dir=" + run.path("sum")}));
-  const nlohmann::json together = step_lines(run, "sum")[0].at("axes").at("data");
+  const nlohmann::json together = step_lines(run.path("sum"))[0].at("axes").at("data");
   CHECK(std::abs(sent - 3.0 * together.at("sent_bytes").get<double>()) <= 0.01 * sent);
   CHECK(lines[11].at("outer").at("distance").get<double>() > 0.0);
   // The last end also waits for the round that it sends.
   CHECK(lines[11].at("outer").at("wait_seconds").get<double>() > 0.0);
   CHECK(run.train({"run.dir=" + run.path("plain")}).exit_code == 0);
-  CHECK_FALSE(step_lines(run, "plain")[0].at("axes").contains("outer"));
+  CHECK_FALSE(step_lines(run.path("plain"))[0].at("axes").contains("outer"));
 }
 
 TEST_CASE("other numbers of workers go on from the anchor, and the run says so") {
@@ -365,14 +353,12 @@ TEST_CASE("other numbers of workers go on from the anchor, and the run says so")
                                      {"one", 1, {"outer.method=none", "parallel.data=1"}}};
   for (const Other& other : others) {
     INFO(other.name);
-    const ProcessResult result =
+    const ProcessResult result = require_done(
         run.train(workers(outer, with(other.settings, {from, "run.dir=" + run.path(other.name)})),
-                  {"--ranks", std::to_string(other.ranks)});
-    INFO(result.error);
-    REQUIRE(result.exit_code == 0);
+                  {"--ranks", std::to_string(other.ranks)}));
     CHECK_THAT(result.error, Contains("made by 2 workers"));
     std::vector<int> ends;  // rounds go on where the run has workers
-    for (const nlohmann::json& line : step_lines(run, other.name)) {
+    for (const nlohmann::json& line : step_lines(run.path(other.name))) {
       if (line.contains("worker_losses")) {
         ends.push_back(line.at("step"));
       }
@@ -430,20 +416,18 @@ TEST_CASE("a bound by norm holds the round that other numbers of workers owe") {
 
 TEST_CASE("a worker whose loss is not finite ends all with 5 at the end of the round") {
   const TrainingRun run;
-  const ProcessResult result = run.train(
-      workers(R"({"method": "co2", "period": 4})", {"optimizer.lr=1e30"}), {"--ranks", "2"});
-  INFO(result.error);
-  CHECK(result.exit_code == 5);
-  CHECK_THAT(result.error, Contains("stopped at the end of the outer round"));
+  require_refusal(run.train(workers(R"({"method": "co2", "period": 4})", {"optimizer.lr=1e30"}),
+                            {"--ranks", "2"}),
+                  5,
+                  "stopped at the end of the outer round");
 }
 
 TEST_CASE("no checkpoint is made of a worker that trains no further") {
   const TrainingRun run;
-  const ProcessResult result = run.train(
-      workers(R"({"method": "co2", "period": 12})", {"optimizer.lr=1e30"}), {"--ranks", "2"});
-  INFO(result.error);
-  CHECK(result.exit_code == 5);
-  CHECK_THAT(result.error, Contains("step 5: stopped before a checkpoint"));
+  require_refusal(run.train(workers(R"({"method": "co2", "period": 12})", {"optimizer.lr=1e30"}),
+                            {"--ranks", "2"}),
+                  5,
+                  "step 5: stopped before a checkpoint");
   CHECK_FALSE(std::filesystem::exists(run.checkpoint(5)));
 }
 

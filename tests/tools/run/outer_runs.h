@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/catch.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
@@ -21,17 +20,6 @@ inline std::vector<std::string> workers(const std::string& outer,
                "optimizer.lr=1e-3",
                "run.eval_every=4"},
               more);
-}
-
-// Ranks as threads of one process.
-inline void require_trained(const TrainingRun& run,
-                            int ranks,
-                            const std::vector<std::string>& assignments,
-                            const std::vector<std::string>& options = {}) {
-  const ProcessResult result =
-      run.train(assignments, with({"--ranks", std::to_string(ranks)}, options));
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
 }
 
 }  // namespace slackline

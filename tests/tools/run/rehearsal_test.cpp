@@ -15,6 +15,7 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/metrics_lines.h"
 #include "tests/tools/run/training_run.h"
 #include "tools/config/config_job.h"
@@ -27,6 +28,8 @@ namespace slackline {
 namespace {
 
 using Catch::Contains;
+using testing::require_done;
+using testing::require_refusal;
 
 constexpr double kForward = 0.010;  // seconds, of each stage
 constexpr double kBackward = 0.020;
@@ -130,8 +133,7 @@ void require_travels(const TrainingRun& run, const Travel& expected, int steps) 
 }
 
 double sent(const TrainingRun& run, const std::string& directory) {
-  const std::string text = read_file(run.path(directory) + "/metrics.jsonl");
-  const nlohmann::json line = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  const nlohmann::json line = step_lines(run.path(directory)).front();
   return line["axes"]["tensor"]["sent_bytes"].get<double>() +
          line["axes"]["pipeline"]["sent_bytes"].get<double>();
 }
@@ -140,9 +142,7 @@ double sent(const TrainingRun& run, const std::string& directory) {
 
 TEST_CASE("a rehearsal takes its time, sends what training sends and learns nothing") {
   const TrainingRun run;
-  const ProcessResult result = run.train(rehearsal(run), {"--ranks", "4"});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  const ProcessResult result = require_done(run.train(rehearsal(run), {"--ranks", "4"}));
   const TrainConfig config =
       read_train_config(JsonReader::parse_file(run.run_dir() + "/config.resolved.json"));
   const StepPlan plan = read_step_plan(plan_job(config), {});
@@ -155,8 +155,7 @@ TEST_CASE("a rehearsal takes its time, sends what training sends and learns noth
     CHECK(took(recorded.of_stage(stage, CostKind::forward), kForward));
     CHECK(took(recorded.of_stage(stage, CostKind::backward), kBackward));
   }
-  const std::string text = read_file(run.run_dir() + "/metrics.jsonl");
-  const nlohmann::json line = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  const nlohmann::json line = step_lines(run.run_dir()).front();
   REQUIRE(line["loss"].is_null());
   REQUIRE(line["grad_norm"].is_null());
   REQUIRE(line["axes"]["tensor"]["sent_bytes"] == plan.step_bytes.tensor.value);
@@ -180,20 +179,14 @@ TEST_CASE("a rehearsal compresses as training does: the same bytes, and the code
       R"(compress.pipeline_forward={"codec": "quantize", "bits": 8})",
       R"(compress.data_gradient={"codec": "low_rank", "rank": 2, "error_feedback": "immediate"})",
       R"(compress.embedding={"codec": "top_k", "ratio": 0.1})"};
-  const ProcessResult trained = run.train(compressed, {"--ranks", "4"});
-  INFO(trained.error);
-  REQUIRE(trained.exit_code == 0);
+  require_done(run.train(compressed, {"--ranks", "4"}));
   std::vector<std::string> rehearsed = rehearsal(run, compressed);
   rehearsed.push_back("run.dir=" + run.path("rehearsed"));
-  const ProcessResult result = run.train(rehearsed, {"--ranks", "4"});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  require_done(run.train(rehearsed, {"--ranks", "4"}));
   for (const char* axis : {"pipeline", "data", "embedding"}) {
     INFO(axis);
     const auto sent_bytes = [&](const std::string& directory) {
-      const std::string text = read_file(run.path(directory) + "/metrics.jsonl");
-      const nlohmann::json line = nlohmann::json::parse(text.substr(0, text.find('\n')));
-      return line["axes"][axis]["sent_bytes"].get<double>();
+      return step_lines(run.path(directory)).front()["axes"][axis]["sent_bytes"].get<double>();
     };
     CHECK(sent_bytes("rehearsed") > 0.0);
     CHECK(sent_bytes("rehearsed") == sent_bytes("run"));
@@ -227,15 +220,13 @@ TEST_CASE("a rehearsal compresses as training does: the same bytes, and the code
 
 TEST_CASE("a rehearsal under critical_path begins with the plan that it is predicted to choose") {
   const TrainingRun run;
-  const ProcessResult result = run.train(rehearsal(run,
-                                                   {"parallel.tensor=1",
-                                                    "parallel.data=2",
-                                                    "batch.micro=1",
-                                                    links(run, 4, 1e6),
-                                                    "compress.policy=critical_path"}),
-                                         {"--ranks", "4"});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  require_done(run.train(rehearsal(run,
+                                   {"parallel.tensor=1",
+                                    "parallel.data=2",
+                                    "batch.micro=1",
+                                    links(run, 4, 1e6),
+                                    "compress.policy=critical_path"}),
+                         {"--ranks", "4"}));
   const nlohmann::json plan = nlohmann::json::parse(read_file(run.run_dir() + "/plan.json"));
   REQUIRE(plan.size() == 1);
   CHECK(plan[0]["from_step"] == 1);
@@ -306,9 +297,7 @@ TEST_CASE("rehearsed rounds hide behind steps, or take as long as they travel") 
   // The mean of three settled periods.
   const auto step_seconds = [&](int delay, double bytes_per_second) {
     std::filesystem::remove_all(run.run_dir());
-    const ProcessResult result = run.train(settings(delay, bytes_per_second), {"--ranks", "4"});
-    INFO(result.error);
-    REQUIRE(result.exit_code == 0);
+    require_done(run.train(settings(delay, bytes_per_second), {"--ranks", "4"}));
     const std::vector<double> steps = run.metric("step_seconds");
     REQUIRE(steps.size() == 13);
     return std::accumulate(
@@ -352,9 +341,7 @@ TEST_CASE("a rehearsal's resolved config has what was decided as it began") {
                                                    "parallel.data_strategy=auto",
                                                    "batch.global=16",
                                                    "run.steps=1"});
-  const ProcessResult result = run.train(open, {"--ranks", "4"});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  const ProcessResult result = require_done(run.train(open, {"--ranks", "4"}));
   const TrainConfig decided =
       read_train_config(JsonReader::parse_file(run.run_dir() + "/config.resolved.json"));
   CHECK_FALSE(decided.parallel.chooses_strategy);
@@ -384,9 +371,7 @@ TEST_CASE("a rehearsal needs memory for its messages alone") {
                                                    "model.vocab=50257",
                                                    "rehearsal.scale=1000",
                                                    "run.steps=2"});
-  const ProcessResult result = run.train(huge, {"--ranks", "4"});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  const ProcessResult result = require_done(run.train(huge, {"--ranks", "4"}));
   const TrainConfig config =
       read_train_config(JsonReader::parse_file(run.run_dir() + "/config.resolved.json"));
   constexpr std::size_t kGigabyte = 1'000'000'000;
@@ -400,10 +385,7 @@ TEST_CASE("what a rehearsal cannot do is refused before it begins") {
   const auto refused = [&](const std::vector<std::string>& assignments,
                            const std::vector<std::string>& options,
                            const std::string& text) {
-    const ProcessResult result = run.train(assignments, options);
-    INFO(result.error);
-    REQUIRE(result.exit_code == 2);
-    REQUIRE_THAT(result.error, Contains(text));
+    require_refusal(run.train(assignments, options), 2, text);
     REQUIRE_FALSE(std::filesystem::exists(run.run_dir()));
   };
   refused(rehearsal(run), {"--ranks", "4", "--resume"}, "a rehearsal saves nothing");

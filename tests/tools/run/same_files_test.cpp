@@ -7,11 +7,13 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/mpi_job.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
 
 namespace {
 
@@ -82,9 +84,7 @@ TEST_CASE("hosts with other data are refused with 2, which names file and host")
   hosts.require_refused(hosts.train({}), "corpus.idx");
   write_file_atomically(index, good);
 
-  const ProcessResult copies = hosts.train({});
-  INFO(copies.error);
-  REQUIRE(copies.exit_code == 0);
+  require_done(hosts.train({}));
 }
 
 TEST_CASE("hosts with other weights or another step to go on from are refused with 2") {
@@ -100,9 +100,7 @@ TEST_CASE("hosts with other weights or another step to go on from are refused wi
   hosts.copy_there(hosts.run.checkpoint(6, "two"), "start");
   hosts.require_refused(hosts.train(init), "start/manifest.json");
   hosts.copy_there(hosts.run.checkpoint(6, "one"), "start");
-  const ProcessResult copies = hosts.train(with(init, {"run.dir=" + hosts.run.path("copies")}));
-  INFO(copies.error);
-  REQUIRE(copies.exit_code == 0);
+  require_done(hosts.train(with(init, {"run.dir=" + hosts.run.path("copies")})));
 
   hosts.copy_there(hosts.run.checkpoint(3, "one"), "start");
   const ProcessResult other_step =

@@ -15,6 +15,7 @@
 #include "core/comm/links/cluster.h"
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/metrics_lines.h"
 #include "tests/tools/run/training_run.h"
 #include "tools/config/config_job.h"
@@ -25,6 +26,8 @@
 namespace slackline {
 
 namespace {
+
+using testing::require_done;
 
 const std::vector<std::string> kMesh = {
     "parallel.tensor=2", "parallel.pipeline=2", "parallel.data=1", "run.steps=8", "trace=true"};
@@ -223,9 +226,7 @@ TEST_CASE("a rehearsed step's compute, bubble and exposed seconds are those of i
                                            "parallel.pipeline=2",
                                            "network.links=" + run.path("links.json"),
                                            "run.steps=7"};
-  const ProcessResult result = run.train(config, {"--ranks", "2"});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  require_done(run.train(config, {"--ranks", "2"}));
   std::map<std::string, std::vector<double>> seconds;
   for (const nlohmann::json& line : step_lines(run.run_dir())) {
     for (const auto& [part, value] : line["seconds"].items()) {
@@ -261,9 +262,7 @@ TEST_CASE("a pass' cost has no wait for gathered weights in it, which a plan add
                                            "parallel.data_strategy=zero1",
                                            "network.links=" + run.path("links.json"),
                                            "run.steps=8"};
-  const ProcessResult result = run.train(config, {"--ranks", "2"});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  require_done(run.train(config, {"--ranks", "2"}));
   std::vector<double> exposed;
   std::vector<double> steps;
   for (const nlohmann::json& line : step_lines(run.run_dir())) {

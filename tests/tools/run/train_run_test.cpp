@@ -5,17 +5,17 @@
 
 #include "core/file_io.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
 
 TEST_CASE("a run leaves config, plan, metrics, events and checkpoints, and learns") {
   const TrainingRun run;
-  const ProcessResult result = run.train({"run.steps=30", "run.save_every=10"});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
+  const ProcessResult result = require_done(run.train({"run.steps=30", "run.save_every=10"}));
   REQUIRE_THAT(result.out, Contains("step 30/30") && Contains("validation loss"));
 
   const std::vector<double> losses = run.metric("loss");
@@ -42,9 +42,7 @@ TEST_CASE("a resumed run gives the bits of one that was never stopped") {
   const std::vector<double> eval_losses = run.metric("eval_loss");
 
   std::filesystem::remove_all(run.checkpoint(6));  // as if it had died after step 3
-  const ProcessResult resumed = run.train({precision}, {"--resume"});
-  INFO(resumed.error);
-  REQUIRE(resumed.exit_code == 0);
+  require_done(run.train({precision}, {"--resume"}));
   REQUIRE(run.weights_sha256(run.checkpoint(6)) == weights);
   REQUIRE(run.metric("loss") == losses);
   REQUIRE(run.metric("eval_loss") == eval_losses);
@@ -78,20 +76,15 @@ TEST_CASE("dropout and recomputation may change on a resume, and dropout then co
   REQUIRE(run.train().exit_code == 0);
   const double loss = run.metric("loss").back();
   std::filesystem::remove_all(run.checkpoint(6));  // as if it had died after step 3
-  const ProcessResult resumed =
-      run.train({"model.dropout=0.5", "model.recompute=block"}, {"--resume"});
-  INFO(resumed.error);
-  REQUIRE(resumed.exit_code == 0);
+  require_done(run.train({"model.dropout=0.5", "model.recompute=block"}, {"--resume"}));
   REQUIRE(run.metric("loss").back() > 1.01 * loss);  // half of all activations are gone
 }
 
 TEST_CASE("a run with the last step done resumes to nothing, one without checkpoints to step 1") {
   const TrainingRun run;
-  const ProcessResult first = run.train({}, {"--resume"});
-  REQUIRE(first.exit_code == 0);
+  const ProcessResult first = require_done(run.train({}, {"--resume"}));
   REQUIRE_THAT(first.error, Contains("starting at step 1"));
-  const ProcessResult again = run.train({}, {"--resume"});
-  REQUIRE(again.exit_code == 0);
+  const ProcessResult again = require_done(run.train({}, {"--resume"}));
   REQUIRE_THAT(again.error, Contains("all 6 steps are done"));
   REQUIRE(run.metric("loss").size() == 6);
 }
@@ -132,10 +125,7 @@ TEST_CASE("a run is extended past the epochs its order was built for") {
   const TrainingRun run;
   REQUIRE(run.train().exit_code == 0);
   // An epoch has some 90 steps.
-  const ProcessResult extended =
-      run.train({"run.steps=200", "run.eval_every=0", "run.save_every=0"}, {"--resume"});
-  INFO(extended.error);
-  REQUIRE(extended.exit_code == 0);
+  require_done(run.train({"run.steps=200", "run.eval_every=0", "run.save_every=0"}, {"--resume"}));
   REQUIRE(run.metric("loss").size() == 200);
 }
 
@@ -143,10 +133,7 @@ TEST_CASE("another run's checkpoint gives weights, or the whole state, to a new 
   const TrainingRun run;
   REQUIRE(run.train().exit_code == 0);
   const std::string from_three = run.checkpoint(3);
-  const ProcessResult resumed =
-      run.train({"checkpoint.resume_from=" + from_three, "run.dir=" + run.path("other")});
-  INFO(resumed.error);
-  REQUIRE(resumed.exit_code == 0);
+  require_done(run.train({"checkpoint.resume_from=" + from_three, "run.dir=" + run.path("other")}));
   REQUIRE(run.weights_sha256(run.checkpoint(6, "other")) == run.weights_sha256(run.checkpoint(6)));
   REQUIRE(run.metric("loss", "other").size() == 3);
 
@@ -174,13 +161,11 @@ TEST_CASE("SIGTERM, SIGINT and SIGUSR1 end with code 6 after saving, and the run
   const auto steps = static_cast<int>(run.metric("loss").size());
   REQUIRE(steps >= 1);
   REQUIRE(std::filesystem::exists(run.checkpoint(steps)));
-  const ProcessResult resumed = run.train({"run.steps=" + std::to_string(steps + 2),
-                                           "run.save_every=0",
-                                           "run.eval_every=0",
-                                           "run.log_every=1000"},
-                                          {"--resume"});
-  INFO(resumed.error);
-  REQUIRE(resumed.exit_code == 0);
+  require_done(run.train({"run.steps=" + std::to_string(steps + 2),
+                          "run.save_every=0",
+                          "run.eval_every=0",
+                          "run.log_every=1000"},
+                         {"--resume"}));
   REQUIRE(run.metric("loss").size() == static_cast<std::size_t>(steps) + 2);
 }
 
@@ -219,8 +204,7 @@ TEST_CASE("the peak of a run's memory is within 2 % of the plan") {
                                           "model.dropout=0",
                                           "run.steps=2",
                                           "run.eval_every=0"};
-  const ProcessResult trained = run.train(sizes);
-  REQUIRE(trained.exit_code == 0);
+  const ProcessResult trained = require_done(run.train(sizes));
   write_file_atomically(run.path("resolved.json"), run.train(sizes, {"--print-config"}).out);
   const ProcessResult plan = run_slackline({"plan", run.path("resolved.json"), "--json"});
   const std::string key = "\"memory_bytes\": ";
@@ -232,8 +216,7 @@ TEST_CASE("the peak of a run's memory is within 2 % of the plan") {
 
 TEST_CASE("--print-config and --validate run nothing") {
   const TrainingRun run;
-  const ProcessResult printed = run.train({"optimizer.lr=0.5"}, {"--print-config"});
-  REQUIRE(printed.exit_code == 0);
+  const ProcessResult printed = require_done(run.train({"optimizer.lr=0.5"}, {"--print-config"}));
   REQUIRE_THAT(printed.out, Contains("\"lr\": 0.5") && Contains("\"beta2\": 0.95"));
   REQUIRE(run.train({}, {"--validate"}).exit_code == 0);
   REQUIRE_FALSE(std::filesystem::exists(run.run_dir()));

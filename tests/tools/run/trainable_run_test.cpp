@@ -6,11 +6,12 @@
 
 #include "core/checkpoint/checkpoint.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/training_run.h"
 
 namespace slackline {
 
-using Catch::Contains;
+using testing::require_refusal;
 
 namespace {
 
@@ -26,14 +27,6 @@ std::vector<std::string> settings(const TrainingRun& run,
                "batch.micro=2",
                "optimizer.lr=1e-3"},
               more);
-}
-
-void require_trained(const TrainingRun& run,
-                     int ranks,
-                     const std::vector<std::string>& assignments) {
-  const ProcessResult result = run.train(assignments, {"--ranks", std::to_string(ranks)});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
 }
 
 std::vector<float> weights_of(const std::string& path, const std::string& name) {
@@ -117,17 +110,18 @@ TEST_CASE("another part is trained from the weights, not from the state") {
   const TrainingRun run;
   require_trained(run, 1, settings(run, "all", {}));
   const std::string from = run.checkpoint(6, "all");
-  const ProcessResult refused =
-      run.train(settings(run, "part", {kUpper, "run.steps=9", "checkpoint.resume_from=" + from}));
-  CHECK(refused.exit_code == 2);
-  CHECK_THAT(refused.error, Contains("model.trainable: must stay what it was"));
+  require_refusal(
+      run.train(settings(run, "part", {kUpper, "run.steps=9", "checkpoint.resume_from=" + from})),
+      2,
+      "model.trainable: must stay what it was");
   require_trained(run, 1, settings(run, "part", {kUpper, "checkpoint.init_from=" + from}));
   CHECK(weights_of(run.checkpoint(6, "part"), "weights/wpe.weight") ==
         weights_of(from, "weights/wpe.weight"));
-  const ProcessResult back = run.train(settings(
-      run, "back", {"run.steps=9", "checkpoint.resume_from=" + run.checkpoint(6, "part")}));
-  CHECK(back.exit_code == 2);
-  CHECK_THAT(back.error, Contains("model.trainable: must stay what it was"));
+  require_refusal(
+      run.train(settings(
+          run, "back", {"run.steps=9", "checkpoint.resume_from=" + run.checkpoint(6, "part")})),
+      2,
+      "model.trainable: must stay what it was");
 }
 
 }  // namespace slackline

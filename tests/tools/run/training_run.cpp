@@ -6,11 +6,13 @@
 #include <fmt/format.h>
 
 #include "core/file_io.h"
-#include "tests/support/catch.h"
+#include "tests/support/ended.h"
 
 namespace slackline {
 
 namespace {
+
+using testing::require_done;
 
 // Documents of a pattern that a small model learns within a few steps.
 std::string corpus() {
@@ -39,10 +41,13 @@ constexpr const char* kConfig = R"({{
 TrainingRun::TrainingRun() {
   write_file_atomically(path("corpus.jsonl"), corpus());
   write_file_atomically(path("config.json"), fmt::format(kConfig, directory_.path()));
-  const ProcessResult prepared = run_slackline(
-      {"prepare", "--input", path("corpus.jsonl"), "--tokenizer", "byte", "--out", path("corpus")});
-  INFO(prepared.error);
-  REQUIRE(prepared.exit_code == 0);
+  require_done(run_slackline({"prepare",
+                              "--input",
+                              path("corpus.jsonl"),
+                              "--tokenizer",
+                              "byte",
+                              "--out",
+                              path("corpus")}));
 }
 
 std::vector<std::string> TrainingRun::arguments(const std::vector<std::string>& assignments,
@@ -76,10 +81,7 @@ std::string TrainingRun::checkpoint(int step, const std::string& run) const {
 }
 
 std::string TrainingRun::weights_sha256(const std::string& checkpoint) const {
-  const ProcessResult result = run_slackline({"inspect", checkpoint, "--sha256"});
-  INFO(result.error);
-  REQUIRE(result.exit_code == 0);
-  return result.out;
+  return require_done(run_slackline({"inspect", checkpoint, "--sha256"})).out;
 }
 
 std::vector<double> TrainingRun::metric(const std::string& field, const std::string& run) const {
@@ -92,6 +94,13 @@ std::vector<double> TrainingRun::metric(const std::string& field, const std::str
     }
   }
   return values;
+}
+
+void require_trained(const TrainingRun& run,
+                     int ranks,
+                     const std::vector<std::string>& assignments,
+                     const std::vector<std::string>& options) {
+  require_done(run.train(assignments, with({"--ranks", std::to_string(ranks)}, options)));
 }
 
 std::vector<std::string> with(std::vector<std::string> first,

@@ -44,6 +44,12 @@ class TrainingRun {
   TemporaryDirectory directory_;
 };
 
+// Trains with so many ranks, which are threads of one process, and requires that the run ends well.
+void require_trained(const TrainingRun& run,
+                     int ranks,
+                     const std::vector<std::string>& assignments,
+                     const std::vector<std::string>& options = {});
+
 // One list of assignments or options behind the other.
 [[nodiscard]] std::vector<std::string> with(std::vector<std::string> first,
                                             const std::vector<std::string>& second);

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 
 namespace slackline {
 
@@ -23,12 +24,7 @@ std::vector<std::string> points_of(std::string_view grid) {
 }
 
 std::string refusal(std::string_view grid) {
-  try {
-    static_cast<void>(expand_grid(grid));
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::refusal_of<ConfigError>([&] { return expand_grid(grid); });
 }
 
 }  // namespace

@@ -15,12 +15,15 @@
 #include "core/locked_file.h"
 #include "core/shown_text.h"
 #include "tests/support/catch.h"
+#include "tests/support/ended.h"
 #include "tests/tools/run/training_run.h"
 #include "tools/sweep/sweep_file.h"
 
 namespace slackline {
 
 using Catch::Contains;
+using testing::require_done;
+using testing::require_refusal;
 using Json = nlohmann::ordered_json;
 
 namespace {
@@ -47,13 +50,8 @@ class SmallSweep {
     return run_slackline({"sweep", file(name)});
   }
 
-  // The same, where it has to end well.
-  ProcessResult finish(const std::string& name) const {
-    ProcessResult result = start(name);
-    INFO(result.error);
-    REQUIRE(result.exit_code == 0);
-    return result;
-  }
+  // Starts the sweep, which has to end well.
+  ProcessResult finish(const std::string& name) const { return require_done(start(name)); }
 
   [[nodiscard]] Json rows(const std::string& name) const {
     return Json::parse(read_file(path(name) + "/results.json"));
@@ -94,12 +92,6 @@ class SmallSweep {
  private:
   TrainingRun run_;
 };
-
-void require_refusal(const ProcessResult& result, int code, const std::string& message) {
-  INFO(result.error);
-  REQUIRE(result.exit_code == code);
-  REQUIRE_THAT(result.error, Contains(message));
-}
 
 std::size_t num_lines(const std::string& path) {
   if (!std::filesystem::exists(path)) {
@@ -385,8 +377,7 @@ TEST_CASE("points trained one by one, at the same time, make the tables of the w
   const auto start = [&](const std::vector<std::string>& arguments) {
     return run_slackline(with({"sweep", sweep.file("out")}, arguments));
   };
-  const ProcessResult fresh = start({"--list"});
-  REQUIRE(fresh.exit_code == 0);
+  const ProcessResult fresh = require_done(start({"--list"}));
   REQUIRE_THAT(
       fresh.out,
       Contains("   1  pending  lr-0.01_seed-1-") && Contains("optimizer.lr=1e+30, run.seed=2"));

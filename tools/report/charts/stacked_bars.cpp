@@ -1,6 +1,7 @@
 #include "tools/report/charts/stacked_bars.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -12,11 +13,7 @@ namespace slackline::report {
 namespace {
 
 double sum(const std::vector<double>& values) {
-  double total = 0.0;
-  for (const double value : values) {
-    total += value;
-  }
-  return total;
+  return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
 std::string part_class(std::size_t part) {

@@ -16,6 +16,7 @@
 #include "tests/core/comm/comm_checks.h"
 #include "tests/support/catch.h"
 #include "tests/support/guarded_tensor.h"
+#include "tests/support/refusal.h"
 
 namespace slackline::testing {
 
@@ -84,14 +85,9 @@ class ClusterFile {
   std::filesystem::path path_;
 };
 
-std::string refusal_of(const std::string& text) {
+std::string cluster_refusal(const std::string& text) {
   const ClusterFile file(text);
-  try {
-    static_cast<void>(read_cluster(file.path()));
-  } catch (const ConfigError& problem) {
-    return problem.what();
-  }
-  return "";
+  return refusal_of<ConfigError>([&] { return read_cluster(file.path()); });
 }
 
 }  // namespace
@@ -200,36 +196,36 @@ TEST_CASE("emulated links send messages of any length at once") {
 TEST_CASE("a bad cluster file is refused with its path, key and rule") {
   const std::string nodes = R"("nodes": [{"devices": 2}])";
   const std::string link = R"({"scope": "network", "bytes_per_second": 1e9})";
-  REQUIRE_THAT(refusal_of("{}"), Contains("cluster_of_links_test.") && Contains("nodes"));
-  REQUIRE_THAT(refusal_of(R"({"nodes": [{"devices": 0}]})"), Contains("nodes.0.devices"));
-  REQUIRE_THAT(refusal_of("{" + nodes + R"(, "links": [{"scope": "rack"}]})"),
+  REQUIRE_THAT(cluster_refusal("{}"), Contains("cluster_of_links_test.") && Contains("nodes"));
+  REQUIRE_THAT(cluster_refusal(R"({"nodes": [{"devices": 0}]})"), Contains("nodes.0.devices"));
+  REQUIRE_THAT(cluster_refusal("{" + nodes + R"(, "links": [{"scope": "rack"}]})"),
                Contains("links.0.scope") && Contains("rack"));
   REQUIRE_THAT(
-      refusal_of("{" + nodes + R"(, "links": [{"scope": "node", "bytes_per_second": 0}]})"),
+      cluster_refusal("{" + nodes + R"(, "links": [{"scope": "node", "bytes_per_second": 0}]})"),
       Contains("links.0.bytes_per_second"));
-  REQUIRE_THAT(refusal_of("{" + nodes + R"(, "links": [)" + link + ", " + link + "]}"),
+  REQUIRE_THAT(cluster_refusal("{" + nodes + R"(, "links": [)" + link + ", " + link + "]}"),
                Contains("links.1.scope"));
-  REQUIRE_THAT(refusal_of("{" + nodes + R"(, "racks": 1})"), Contains("racks"));
-  REQUIRE_THAT(refusal_of("{" + nodes + R"(, "links": [{"scope": "switch"}]})"),
+  REQUIRE_THAT(cluster_refusal("{" + nodes + R"(, "racks": 1})"), Contains("racks"));
+  REQUIRE_THAT(cluster_refusal("{" + nodes + R"(, "links": [{"scope": "switch"}]})"),
                Contains("links.0.scope") && Contains("not built"));
-  REQUIRE_THAT(refusal_of(R"({"nodes": [{"devices": 1, "device": {"name": "H100"}}]})"),
+  REQUIRE_THAT(cluster_refusal(R"({"nodes": [{"devices": 1, "device": {"name": "H100"}}]})"),
                Contains("nodes.0.device") && Contains("not built"));
-  REQUIRE_THAT(refusal_of(R"({"nodes": [{"devices": 1}], "nodes_per_switch": 2})"),
+  REQUIRE_THAT(cluster_refusal(R"({"nodes": [{"devices": 1}], "nodes_per_switch": 2})"),
                Contains("nodes_per_switch") && Contains("not built"));
-  REQUIRE_THAT(refusal_of("{" + nodes + R"(, "links": [)" + link + "]}"),
+  REQUIRE_THAT(cluster_refusal("{" + nodes + R"(, "links": [)" + link + "]}"),
                Contains("links") && Contains("link inside a node"));
-  REQUIRE_THAT(refusal_of(R"({"nodes": [{"count": 2, "devices": 1}]})"),
+  REQUIRE_THAT(cluster_refusal(R"({"nodes": [{"count": 2, "devices": 1}]})"),
                Contains("links") && Contains("link between nodes"));
   REQUIRE_THAT(
-      refusal_of("{" + nodes + R"(, "links": [{"scope": "node", "bytes_per_second": 200}]})"),
+      cluster_refusal("{" + nodes + R"(, "links": [{"scope": "node", "bytes_per_second": 200}]})"),
       Contains("links.0.bytes_per_second") && Contains("2.5e10"));
   const std::string slow = R"({"scope": "node", "bytes_per_second": 1e9, "latency_seconds": 5})";
-  REQUIRE_THAT(refusal_of("{" + nodes + R"(, "links": [)" + slow + "]}"),
+  REQUIRE_THAT(cluster_refusal("{" + nodes + R"(, "links": [)" + slow + "]}"),
                Contains("links.0.latency_seconds"));
-  REQUIRE_THAT(refusal_of(R"({"nodes": [{"devices": 1, "memory_bytes": 80}]})"),
+  REQUIRE_THAT(cluster_refusal(R"({"nodes": [{"devices": 1, "memory_bytes": 80}]})"),
                Contains("nodes.0.memory_bytes") && Contains("8e10"));
   const std::string many = R"({"count": 1000000, "devices": 1024})";
-  REQUIRE_THAT(refusal_of(R"({"nodes": [)" + many + ", " + many + "]}"), Contains("together"));
+  REQUIRE_THAT(cluster_refusal(R"({"nodes": [)" + many + ", " + many + "]}"), Contains("together"));
   REQUIRE_THROWS_AS(read_cluster("no_such_cluster.json"), ConfigError);
 }
 

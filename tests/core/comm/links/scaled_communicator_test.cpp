@@ -1,24 +1,20 @@
 #include "core/comm/links/scaled_communicator.h"
 
 #include <cstdint>
-#include <numeric>
 #include <vector>
 
 #include "core/comm/hierarchy.h"
 #include "core/comm/world.h"
+#include "tests/core/comm/groups_of_ranks.h"
 #include "tests/support/catch.h"
 
 namespace slackline {
 
 namespace {
 
-constexpr TransferNote kNote{.what = "test"};
+using testing::everyone;
 
-std::vector<int> everyone(const Communicator& world) {
-  std::vector<int> members(static_cast<std::size_t>(world.size()));
-  std::iota(members.begin(), members.end(), 0);
-  return members;
-}
+constexpr TransferNote kNote{.what = "test"};
 
 }  // namespace
 

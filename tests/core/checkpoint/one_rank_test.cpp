@@ -1,7 +1,8 @@
-#include "core/checkpoint/checkpoint_writer.h"
+// The saves of a run of one rank: what is saved, when the disk is full, what is kept and replaced.
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/checkpoint_directory.h"
+#include "core/checkpoint/shard_writer.h"
 #include "core/checkpoint/staging.h"
 #include "core/checkpoint/write_checkpoint.h"
 #include "tests/core/checkpoint/checkpoint_fixture.h"
@@ -24,30 +25,45 @@ std::vector<float> table_in(const std::string& path) {
   return table;
 }
 
-}  // namespace
+class OneRank {
+ public:
+  explicit OneRank(const std::string& directory, std::size_t keep = 2)
+      : writer_({.directory = directory, .keep = keep}) {}
 
-TEST_CASE("constructing a writer creates nothing, and there is nothing to wait for") {
-  const TemporaryDirectory directory;
-  CheckpointWriter writer({.directory = directory.file("checkpoints")});
-  writer.wait();
-  REQUIRE_FALSE(fs::exists(directory.file("checkpoints")));
-  REQUIRE_FALSE(latest_checkpoint(directory.file("checkpoints")).has_value());
-}
+  void begin(const CheckpointContents& contents) { writer_.save(contents); }
+
+  void commit() {
+    const ShardList list = writer_.take();
+    writer_.commit({&list, 1});
+  }
+
+  void save(const CheckpointContents& contents) {
+    begin(contents);
+    commit();
+  }
+
+  void remove_debris() const { writer_.remove_debris(); }
+
+ private:
+  ShardWriter writer_;
+};
+
+}  // namespace
 
 TEST_CASE("what is saved is the state at the call, however training goes on") {
   const TemporaryDirectory directory;
   SmallState state;
   const std::vector<float> before = state.table;
-  CheckpointWriter writer({.directory = directory.path()});
+  OneRank rank(directory.path());
   CheckpointContents contents = state.contents(1);
   REQUIRE(staging_bytes(contents) == (60 + 7 + 7) * sizeof(float));
   // Enough to be still writing when save() returns.
   std::vector<float> large(8 << 20U, 1.0F);
   contents.tensors.push_back({"adam_v/large", Tensor(std::span(large))});
-  writer.save(contents);
+  rank.begin(contents);
   std::fill(state.table.begin(), state.table.end(), -1.0F);
   std::fill(large.begin(), large.end(), -1.0F);
-  writer.wait();
+  rank.commit();
   REQUIRE(table_in(directory.file("step-00000001")) == before);
   Checkpoint checkpoint(directory.file("step-00000001"));
   std::vector<float> saved(large.size());
@@ -58,11 +74,10 @@ TEST_CASE("what is saved is the state at the call, however training goes on") {
 TEST_CASE("the last k checkpoints are kept and the newest is found") {
   const TemporaryDirectory directory;
   SmallState state;
-  CheckpointWriter writer({.directory = directory.path(), .keep = 2});
+  OneRank rank(directory.path(), 2);
   for (const std::int64_t step : {5, 90, 100, 12345678, 123456789}) {
-    writer.save(state.contents(step));
+    rank.save(state.contents(step));
   }
-  writer.wait();
   REQUIRE(names_in(directory.path()) == Names{"step-12345678", "step-123456789"});
   REQUIRE(latest_checkpoint(directory.path()) == directory.file("step-123456789"));
   REQUIRE(Checkpoint(directory.file("step-12345678")).step() == 12345678);
@@ -72,25 +87,20 @@ TEST_CASE("a full disk fails the save, leaves no debris and keeps what was saved
   const TemporaryDirectory directory;
   SmallState state;
   const std::vector<float> before = state.table;
-  CheckpointWriter writer({.directory = directory.path(), .keep = 1});
-  writer.save(state.contents(1));
-  writer.wait();
+  OneRank rank(directory.path(), 1);
+  rank.save(state.contents(1));
   std::vector<float> large(100'000);
   CheckpointContents contents = state.contents(2);
   contents.tensors.push_back({"weights/large", Tensor(std::span(large))});
   {
     const FileSizeLimit limit(100'000);
-    writer.save(contents);
-    REQUIRE_THROWS_AS(writer.wait(), FileError);
-    writer.save(contents);
-    // Found at the next save as well, where nobody waited.
-    REQUIRE_THROWS_WITH(writer.save(contents),
+    REQUIRE_THROWS_AS(rank.save(contents), FileError);
+    REQUIRE_THROWS_WITH(rank.save(contents),
                         Contains("weights-00000.safetensors: cannot write: File too large"));
   }
   REQUIRE(names_in(directory.path()) == Names{"step-00000001"});
   REQUIRE(table_in(directory.file("step-00000001")) == before);
-  writer.save(contents);  // space was freed
-  writer.wait();
+  rank.save(contents);  // space was freed
   REQUIRE(names_in(directory.path()) == Names{"step-00000002"});
 }
 
@@ -98,24 +108,17 @@ TEST_CASE("a directory that cannot be written fails the save with path and cause
   const TemporaryDirectory directory;
   write_file_atomically(directory.file("file"), "x");
   SmallState state;
-  CheckpointWriter writer({.directory = directory.file("file/checkpoints")});
-  REQUIRE_THROWS_AS(
-      [&] {
-        writer.save(state.contents(1));
-        writer.wait();
-      }(),
-      FileError);
-  CheckpointWriter unwritable({.directory = "/proc/checkpoints"});
-  unwritable.save(state.contents(1));
-  REQUIRE_THROWS_WITH(unwritable.wait(), Contains("/proc/checkpoints"));
+  OneRank rank(directory.file("file/checkpoints"));
+  REQUIRE_THROWS_AS(rank.save(state.contents(1)), FileError);
+  OneRank unwritable("/proc/checkpoints");
+  REQUIRE_THROWS_WITH(unwritable.save(state.contents(1)), Contains("/proc/checkpoints"));
 }
 
-TEST_CASE("what a crash left behind is ignored, and removed by the next save") {
+TEST_CASE("what a crash left behind is ignored, and removed before the next save") {
   const TemporaryDirectory directory;
   SmallState state;
-  CheckpointWriter writer({.directory = directory.path()});
-  writer.save(state.contents(1));
-  writer.wait();
+  OneRank rank(directory.path());
+  rank.save(state.contents(1));
   // Died between the last file and the rename; died while an old one was removed; a cut-off copy.
   fs::copy(directory.file("step-00000001"), directory.file(".step-00000002.partial"));
   make_directories(directory.file(".step-00000000.partial"));
@@ -123,8 +126,8 @@ TEST_CASE("what a crash left behind is ignored, and removed by the next save") {
   make_directories(directory.file("notes"));
   make_directories(directory.file("step-7"));
   REQUIRE(latest_checkpoint(directory.path()) == directory.file("step-00000001"));
-  writer.save(state.contents(2));
-  writer.wait();
+  rank.remove_debris();
+  rank.save(state.contents(2));
   REQUIRE(names_in(directory.path()) ==
           Names{"notes", "step-00000001", "step-00000002", "step-00000009", "step-7"});
 }
@@ -133,10 +136,9 @@ TEST_CASE("a step saved again replaces its checkpoint") {
   const TemporaryDirectory directory;
   SmallState first(1.0F);
   SmallState second(2.0F);
-  CheckpointWriter writer({.directory = directory.path()});
-  writer.save(first.contents(4));
-  writer.save(second.contents(4));
-  writer.wait();
+  OneRank rank(directory.path());
+  rank.save(first.contents(4));
+  rank.save(second.contents(4));
   REQUIRE(names_in(directory.path()) == Names{"step-00000004"});
   REQUIRE(table_in(directory.file("step-00000004")) == second.table);
 }
@@ -144,11 +146,9 @@ TEST_CASE("a step saved again replaces its checkpoint") {
 TEST_CASE("a checkpoint just saved is never removed as an old one") {
   const TemporaryDirectory directory;
   SmallState state;
-  {
-    CheckpointWriter writer({.directory = directory.path(), .keep = 1});
-    writer.save(state.contents(9));
-    writer.save(state.contents(3));  // a run that went back
-  }
+  OneRank rank(directory.path(), 1);
+  rank.save(state.contents(9));
+  rank.save(state.contents(3));  // a run that went back
   REQUIRE(names_in(directory.path()) == Names{"step-00000003", "step-00000009"});
 }
 
