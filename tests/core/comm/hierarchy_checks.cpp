@@ -305,7 +305,7 @@ const std::vector<CommCheck>& hierarchy_checks() {
       {"what goes through groups has the bits of what goes directly", every_group_size},
       {"another order of a sum through groups shows in its bits", order_shows},
       {"sums through groups keep apart, made and taken by work", many_at_once},
-      {"sums of two communicators, one after the other, are those through groups", two_levels},
+      {"two communicators, one after the other, make the sums that go through groups", two_levels},
   };
   return checks;
 }

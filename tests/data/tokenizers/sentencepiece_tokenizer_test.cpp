@@ -147,6 +147,7 @@ std::string with_rules(const std::string& model, int rules, const std::string& t
   const auto offset_bits = [](std::uint32_t offset) { return offset << 10U; };
   std::vector<std::uint32_t> trie(kChildren * static_cast<std::uint32_t>(rules + 2));
   trie[0] = offset_bits(kChildren);
+  trie[kChildren] = 0x80000000U;  // no rule of nothing
   for (std::uint32_t rule = 1; rule <= static_cast<std::uint32_t>(rules); ++rule) {
     const std::uint32_t at = kChildren * rule ^ kLetter;
     trie[at] = offset_bits(at ^ kChildren * (rule + 1)) | kLeaf | kLetter;
