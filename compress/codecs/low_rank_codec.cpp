@@ -371,7 +371,7 @@ double error(const CodecSetting& setting, const MatrixShape& shape) {
 }
 
 std::optional<CodecSetting> finer(const CodecSetting& setting) {
-  if (2 * setting.rank > kMaxRank) {
+  if (setting.rank > kMaxRank / 2) {
     return std::nullopt;
   }
   CodecSetting twice = setting;

@@ -133,7 +133,7 @@ std::string wire_field(char number, const std::string& bytes) {
   std::string field(1, static_cast<char>(number << 3 | 2));
   std::size_t length = bytes.size();
   for (; length >= 0x80U; length >>= 7U) {
-    field += static_cast<char>(length & 0x7fU | 0x80U);
+    field += static_cast<char>((length & 0x7fU) | 0x80U);
   }
   return field + static_cast<char>(length) + bytes;
 }
@@ -143,14 +143,16 @@ std::string wire_field(char number, const std::string& bytes) {
 std::string with_rules(const std::string& model, int rules, const std::string& text) {
   constexpr std::uint32_t kLetter = 'a';
   constexpr std::uint32_t kLeaf = 0x100;
-  constexpr std::uint32_t kChildren = 256;
-  const auto offset_bits = [](std::uint32_t offset) { return offset << 10U; };
-  std::vector<std::uint32_t> trie(kChildren * static_cast<std::uint32_t>(rules + 2));
+  constexpr std::size_t kChildren = 256;
+  const auto offset_bits = [](std::size_t offset) {
+    return static_cast<std::uint32_t>(offset << 10U);
+  };
+  std::vector<std::uint32_t> trie(kChildren * static_cast<std::size_t>(rules + 2));
   trie[0] = offset_bits(kChildren);
   trie[kChildren] = 0x80000000U;  // no rule of nothing
-  for (std::uint32_t rule = 1; rule <= static_cast<std::uint32_t>(rules); ++rule) {
-    const std::uint32_t at = kChildren * rule ^ kLetter;
-    trie[at] = offset_bits(at ^ kChildren * (rule + 1)) | kLeaf | kLetter;
+  for (std::size_t rule = 1; rule <= static_cast<std::size_t>(rules); ++rule) {
+    const std::size_t at = (kChildren * rule) ^ kLetter;
+    trie[at] = offset_bits(at ^ (kChildren * (rule + 1))) | kLeaf | kLetter;
     trie[kChildren * (rule + 1)] = 0x80000000U;  // the text's first byte
   }
   if (rules == 0) {
