@@ -50,6 +50,7 @@ TRAVEL = {
     "fp32": {},
     "bf16": {"policy": "all", "data_gradient": BF16},
     "4 bits": {"policy": "all", "data_gradient": BITS_4},
+    "4 bits, two shots": {"policy": "all", "data_gradient": {**BITS_4, "sum": "two_shot"}},
     "4 bits, weights 8": {"policy": "all", "data_gradient": BITS_4, "parameter_gather": BITS_8},
 }
 CODED = ("zero3", "zero2", "zero1", "III", "NIG", "IIG", "IGG", "GIG")
