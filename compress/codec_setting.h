@@ -28,12 +28,11 @@ enum class Rounding { nearest, stochastic };
 //   moments  of a gradient: the root of its second moment, by which AdamW divides it
 enum class Units { values, moments };
 
-// How messages that do not add, brought by all ranks of a group, become a sum that each of them
-// has.
+// Says by which way messages that do not add, brought by all ranks of a group, become a sum that
+// each of them has.
 //   gather    each gets all messages, and adds them up
-//   two_shot  each gets its rows of all messages, adds them up, and sends their sum, coded once
-//   more,
-//             to all: 2 (g - 1) / g messages of g ranks in place of g - 1
+//   two_shot  each gets its rows of all messages, adds them up and sends their sum, coded anew, to
+//             all: 2 (g - 1) / g messages of g ranks in place of g - 1
 enum class SumWay { gather, two_shot };
 
 // How one site's transfers are compressed. Fields of other kinds than `kind` mean nothing.

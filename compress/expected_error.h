@@ -17,7 +17,7 @@ namespace slackline {
 //              0.225 (3), 0.45 (2); with scales of rows and columns 0.0089, 0.104, 0.193, 0.345
 //   cast       likewise: 0.0017
 //
-// times growth_of_error().
+// All of it is multiplied by growth_of_error().
 [[nodiscard]] double expected_error(const CodecSetting& setting, const MatrixShape& shape);
 
 // Returns what a sum loses for each share that one message loses, at most. In two shots it is coded

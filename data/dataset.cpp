@@ -28,8 +28,8 @@ std::vector<double> weights_of(std::span<const DataMember> members, std::int64_t
   return shares;
 }
 
-constexpr std::size_t kMaxBlocks =
-    4096;  // of an order, one for each time that a run was made longer
+// An order has one for each time that its run was made longer.
+constexpr std::size_t kMaxBlocks = 4096;
 
 std::uint64_t checked_samples(std::uint64_t samples) {
   SL_CHECK(samples <= static_cast<std::uint64_t>(Dataset::kMaxSamples), std::to_string(samples));

@@ -45,7 +45,7 @@ class DocumentReader {
   [[nodiscard]] virtual std::uint64_t bytes_read() const = 0;
 };
 
-// Of the files among these paths.
+// Adds up the sizes of the files among these paths.
 [[nodiscard]] std::uint64_t total_bytes(const std::vector<std::string>& paths);
 
 [[nodiscard]] std::unique_ptr<DocumentReader> open_documents(const std::string& path,

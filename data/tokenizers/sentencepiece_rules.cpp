@@ -23,8 +23,9 @@ constexpr std::uint64_t kPieceText = 1;  // fields of SentencePiece
 constexpr std::uint64_t kPieceType = 3;
 constexpr std::uint64_t kUserDefined = 4;  // of the types
 
-// What the library has room for of one place of a text, without a look at how much there is: rules
-// whose left sides begin each other, as its builder counts them, and pieces of the user's.
+// The library has room for so many finds at one place of a text, and does not look at how many
+// there are: rules whose left sides begin each other, as its builder counts them, and the user's
+// pieces.
 constexpr int kMostRulesOfAPlace = 31;
 constexpr std::size_t kMostPiecesOfAPlace = 64;
 // Bytes that a rule puts in the place of others: of NFKC's the longest are 33. More would make a

@@ -232,7 +232,7 @@ void CompressedSum::begin_slices_of_frames(const CodecStream& at,
       group.all_to_all(slices_->sent(), slices_->received(), note_of(plan_), work));
 }
 
-// What this rank's own message left out of its rows goes with their sum at once.
+// The sum of its rows takes along what this rank's own message left out of them.
 void CompressedSum::begin_second_shot(const CodecStream& at,
                                       Communicator& group,
                                       const MessageKey& key) {

@@ -19,7 +19,8 @@ using Candidates = std::map<Site, std::vector<CodecSetting>>;
 constexpr std::uint64_t kSeed = 1;
 constexpr int kWarmRuns = 3;  // of low_rank, whose factors turn towards a message
 
-// What every rank measures, in the same order: a codec's calls on what is kept of a site and stage.
+// Every rank measures these, in the same order: a codec's calls on what is kept of a site and
+// stage.
 struct Trial {
   Site site{};
   int stage = 0;

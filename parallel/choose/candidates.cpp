@@ -50,11 +50,11 @@ std::map<Site, std::vector<CodecSetting>> default_candidates(int hidden) {
           {Site::embedding, default_sums(hidden, ScaleOf::token)}};
 }
 
-// Of so many ranks each sends as much either way.
+// Either way of a sum, each of so many ranks sends as much.
 constexpr int kGatheredAlone = 2;
 
-// How many ranks bring messages to a sum of gradients that each of them needs; 1: none needs but
-// its own part.
+// Returns how many ranks bring messages to a sum of gradients that each of them needs; 1: none
+// needs but its own part.
 int ranks_that_need_all(const ParallelConfig& parallel, Site site) {
   if (site != Site::data_gradient && site != Site::embedding) {
     return 1;

@@ -64,8 +64,8 @@ struct CodedBucket {
 // The same of a message of these matrices.
 [[nodiscard]] std::vector<std::int64_t> message_shape(const std::vector<CodecPart>& parts);
 
-// What a rank brings to a sum, in bytes; with owners what all slices of it have. In two shots the
-// sum, coded anew, has as many.
+// Returns the bytes that a rank brings to a sum; with owners those of all slices of it. In two
+// shots the sum, coded anew, has as many.
 [[nodiscard]] std::size_t message_bytes(const CodedSum& sum);
 
 // The matrices as a codec knows them.
