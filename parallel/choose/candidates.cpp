@@ -7,6 +7,7 @@
 
 #include "compress/codec_traits.h"
 #include "parallel/choose/compression_policy.h"
+#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 
@@ -53,19 +54,21 @@ std::map<Site, std::vector<CodecSetting>> default_candidates(int hidden) {
 // Either way of a sum, each of so many ranks sends as much.
 constexpr int kGatheredAlone = 2;
 
-// Returns how many ranks bring messages to a sum of gradients that each of them needs; 1: none
-// needs but its own part.
-int ranks_that_need_all(const ParallelConfig& parallel, Site site) {
-  if (site != Site::data_gradient && site != Site::embedding) {
-    return 1;
+// Returns how many ranks bring messages to a sum of the site that each of them needs whole, at most;
+// 1: there is none.
+int ranks_that_need_all(const MeshLists& lists, Site site) {
+  int most = 1;
+  for (int place = 0; place < lists.job().parallel.pipeline; ++place) {
+    const SyncPlan& plan = lists.at(place).plan;
+    for (const SyncOp& op : plan.ops) {
+      const bool is_of_site = op.may_be_coded && op.members->site == site &&
+                              !is_vectors(plan.buckets[op.bucket].kind);  // no codec sits on them
+      if (is_of_site && op.kind == SyncOp::Kind::all_reduce) {
+        most = std::max(most, op.ranks);
+      }
+    }
   }
-  if (parallel.data_strategy.optimizer == Extent::global) {
-    return 1;
-  }
-  if (site == Site::embedding && parallel.pipeline > 1) {  // always over all of both stages
-    return 2 * parallel.data;
-  }
-  return parallel.has_steps() ? parallel.num_groups() : parallel.data;
+  return most;
 }
 
 // Settings that are sums in two shots mean the same as others where none is made so.
@@ -104,6 +107,7 @@ bool names_sums_or_messages(const CompressConfig& config) {
 std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& config,
                                                         const MeshJob& job) {
   std::map<Site, std::vector<CodecSetting>> candidates;
+  const MeshLists lists(job);
   for (const TransferClass& members : planned_classes(config, job)) {
     const bool in_passes = job.parallel.sums_in_passes() && schedule::is_once_a_step(members.phase);
     if (in_passes && members.site == Site::embedding) {
@@ -114,7 +118,7 @@ std::map<Site, std::vector<CodecSetting>> candidates_of(const CompressConfig& co
       std::erase_if(of_site,
                     [](const CodecSetting& setting) { return !traits_of(setting.kind).rounds; });
     }
-    if (ranks_that_need_all(job.parallel, members.site) <= kGatheredAlone) {
+    if (ranks_that_need_all(lists, members.site) <= kGatheredAlone) {
       of_site = without_two_shots(of_site);
     } else if (!names_sums_or_messages(config)) {
       of_site = with_two_shots(of_site);

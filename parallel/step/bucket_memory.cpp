@@ -245,11 +245,8 @@ OptimizedTensor BucketMemory::optimized(const OptimizerPiece& piece, WeightDecay
   }
   tensor.weight = elements(weight_share(bucket), place.weights);
   if (!parameter.weight_bf16.empty() && !parameter.weight.empty()) {
-    const Tensor copy =
-        part_of(parameter.weight_bf16.reshaped(
-                    {static_cast<std::int64_t>(parameter.weight_bf16.num_elements())}),
-                piece.range);
-    tensor.weight_copy = whole ? parameter.weight_bf16 : copy;
+    tensor.weight_copy =
+        whole ? parameter.weight_bf16 : part_of(parameter.weight_bf16, piece.range);
   }
   return tensor;
 }

@@ -86,6 +86,17 @@ double sent_share(const MeshRun& run) {
   return static_cast<double>(sent) / static_cast<double>(raw);
 }
 
+// That of a model wide enough that matrices are nearly all of it, with a codec for gradients and
+// table.
+double share_of_wide(int data, DataStrategy strategy, const CodecSetting& setting) {
+  MeshRun run = run_on(1, 1, data, strategy);
+  run.model.hidden = 128;
+  run.model.ffn = 512;
+  run = compressed(run, "data_gradient", setting);
+  run.compress.sites["embedding"] = setting;
+  return sent_share(run);
+}
+
 // What ranks measured of the gradients' classes in one step, added up over all of them.
 std::map<TransferClass, MessageSums> sampled(const MeshRun& run) {
   std::mutex mutex;
@@ -113,12 +124,7 @@ TEST_CASE("zero1 trains with the bits of replicate where messages are cut by row
 TEST_CASE("under zero1 a cast sends about half of what plain gradients send, and bytes a quarter") {
   for (const int data : {2, 4, 8}) {
     const auto share = [&](const CodecSetting& setting) {
-      MeshRun run = run_on(1, 1, data, DataStrategy::zero1);
-      run.model.hidden = 128;
-      run.model.ffn = 512;
-      run = compressed(run, "data_gradient", setting);
-      run.compress.sites["embedding"] = setting;
-      return sent_share(run);
+      return share_of_wide(data, DataStrategy::zero1, setting);
     };
     INFO("data " << data);
     // Norms and biases travel plain, the biases of compressed buckets to all ranks, and each slice
@@ -136,12 +142,7 @@ TEST_CASE(
     const auto share = [&](SumWay way) {
       CodecSetting setting = quantize(8, ScaleOf::token);
       setting.sum = way;
-      MeshRun run = run_on(1, 1, data, DataStrategy::replicate);
-      run.model.hidden = 128;
-      run.model.ffn = 512;
-      run = compressed(run, "data_gradient", setting);
-      run.compress.sites["embedding"] = setting;
-      return sent_share(run);
+      return share_of_wide(data, DataStrategy::replicate, setting);
     };
     INFO("data " << data);
     // A gathered message is 1/4 of 1/2 of the 2 (n - 1) / n parts of n that a plain sum sends, n

@@ -54,7 +54,7 @@ std::vector<TokenId> tokens_of_text(const InferenceModel& model,
   return model.tokenizer->encode(text);
 }
 
-TextBefore::TextBefore(const InferenceModel& model, std::string text, std::string what)
+TextBefore::TextBefore(const InferenceModel& model, const std::string& text, std::string what)
     : model_(&model), what_(std::move(what)), ids_(tokens_of_text(model, text, what_)) {
   if (model.tokenizer == nullptr) {
     return;

@@ -28,7 +28,7 @@ struct FollowedText {
 class TextBefore {
  public:
   // The model must outlive it. Throws ConfigError as tokens_of_text().
-  TextBefore(const InferenceModel& model, std::string text, std::string what);
+  TextBefore(const InferenceModel& model, const std::string& text, std::string what);
 
   // Throws ConfigError as tokens_of_text(), and without a tokenizer where the text has no ids.
   [[nodiscard]] FollowedText followed_by(const std::string& after) const;
