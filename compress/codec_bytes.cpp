@@ -66,6 +66,17 @@ std::size_t state_bytes(const CodecSetting& setting,
   return bytes;
 }
 
+std::size_t learned_bytes(const CodecSetting& setting, const std::vector<CodecPart>& parts) {
+  if (!traits_of(setting.kind).trains) {
+    return 0;
+  }
+  std::size_t elements = 0;
+  for (const CodecPart& part : parts) {
+    elements += static_cast<std::size_t>(factor_rank(setting, part.shape) * part.shape.columns);
+  }
+  return elements * size_of(DType::f32);
+}
+
 bool shrinks(const CodecSetting& setting, const MatrixShape& shape, DType plain) {
   return payload_bytes(setting, shape) < shape.num_elements() * size_of(plain);
 }

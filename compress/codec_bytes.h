@@ -39,6 +39,10 @@ enum class CodecUse { sends_frames, sums };
                                       const std::vector<CodecPart>& parts,
                                       CodecUse use);
 
+// Of that, what messages teach it and a checkpoint keeps.
+[[nodiscard]] std::size_t learned_bytes(const CodecSetting& setting,
+                                        const std::vector<CodecPart>& parts);
+
 // Whether a matrix's payload is smaller than its elements in the dtype of the plain message.
 [[nodiscard]] bool shrinks(const CodecSetting& setting, const MatrixShape& shape, DType plain);
 

@@ -96,7 +96,8 @@ void CodecFilter::read_factors(Checkpoint& checkpoint) {
       continue;
     }
     const Shape shape{compression_.tensor, factor_rank(boundary.codec, share), share.columns};
-    // A phase's own codec is told by its rank.
+    // Codecs of several phases are told apart by their ranks; of equal ranks the first one's factor
+    // serves as well, for it was warmed up on the same rows.
     for (int number = 1; number <= kPhases && factors.empty(); ++number) {
       const std::string name =
           "residual/" + boundary_label(state_place(boundary, checkpoint), number) + ".right_factor";
@@ -128,16 +129,13 @@ CodecFilter::Share CodecFilter::make_share(std::size_t boundary,
   share.first_state = make_buffer("first state of a codec", DType::f32, drawn.shape(), backing);
   const HostTensor first_state(share.first_state.view(DType::f32, drawn.shape()),
                                HostTensor::Contents::undefined);
+  std::ranges::copy(HostTensor(drawn).tensor().span<float>(), first_state.tensor().data<float>());
+  // A smaller message has as many columns and perhaps fewer factors: the first ones. One matrix of
+  // whole tokens may have more than a tensor rank's share of training's: the others are as drawn.
   const std::vector<float>& factors = factors_[boundary];
   const std::size_t of_rank = factors.size() / static_cast<std::size_t>(compression_.tensor);
-  if (factors.empty()) {
-    std::ranges::copy(HostTensor(drawn).tensor().span<float>(), first_state.tensor().data<float>());
-  } else {
-    // A smaller message has as many columns and perhaps fewer factors: the first ones.
-    SL_CHECK(count <= of_rank, "a right factor larger than training's");
-    const auto first = factors.begin() + static_cast<std::ptrdiff_t>(of_rank) * rank;
-    std::copy_n(first, count, first_state.tensor().data<float>());
-  }
+  const auto first = factors.begin() + static_cast<std::ptrdiff_t>(of_rank) * rank;
+  std::copy_n(first, std::min(count, of_rank), first_state.tensor().data<float>());
   first_state.write_back();
   return share;
 }

@@ -54,8 +54,8 @@ std::map<Site, std::vector<CodecSetting>> default_candidates(int hidden) {
 // Either way of a sum, each of so many ranks sends as much.
 constexpr int kGatheredAlone = 2;
 
-// Returns how many ranks bring messages to a sum of the site that each of them needs whole, at most;
-// 1: there is none.
+// Returns how many ranks bring messages to a sum of the site that each of them needs whole, at
+// most; 1: there is none.
 int ranks_that_need_all(const MeshLists& lists, Site site) {
   int most = 1;
   for (int place = 0; place < lists.job().parallel.pipeline; ++place) {

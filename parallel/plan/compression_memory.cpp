@@ -40,11 +40,10 @@ void add_pipeline(const MeshJob& job,
     memory.workspace = std::max(memory.workspace,
                                 boundary_workspace_bytes(boundary, *make_codec(boundary), workers));
     if (boundary.side == BoundaryEnd::Side::sends) {
-      const std::size_t state =
-          Residuals::bytes(boundary.setting.error_feedback, parts, boundary.num_micro_batches) +
-          state_bytes(boundary.setting, parts, CodecUse::sends_frames);
-      memory.state += state;
-      memory.saved += state;
+      const std::size_t residuals =
+          Residuals::bytes(boundary.setting.error_feedback, parts, boundary.num_micro_batches);
+      memory.state += residuals + state_bytes(boundary.setting, parts, CodecUse::sends_frames);
+      memory.saved += residuals + learned_bytes(boundary.setting, parts);
     }
   }
 }
@@ -53,7 +52,7 @@ void add_sum(const CodedSum& sum, const Workers& workers, CompressionMemory& mem
   const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
   const std::size_t residuals = Residuals::bytes(sum.setting.error_feedback, parts, 1);
   memory.state += residuals + state_bytes(sum.setting, parts, CodecUse::sums);
-  memory.saved += residuals;
+  memory.saved += residuals + (sum.rank == 0 ? learned_bytes(sum.setting, parts) : 0);
   if (!sum.owners.empty()) {
     // Slices that are sent and, of frames, those that arrive and the whole frame.
     const std::size_t sent = message_bytes(sum);
@@ -154,15 +153,18 @@ CompressionMemory round_memory(const MeshJob& job,
   const std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
   const CodedRound round = coded_round(shares, rank.plan.owned, setting, {.workers = num_workers});
   CompressionMemory memory{.messages = round.rest_elements() * size_of(DType::f32)};
+  std::size_t saved = 0;
+  std::size_t next = 0;  // of all matrices
   for (const CodedSum& sum : round.bucket.sums) {
     add_sum(sum, workers, memory);
+    for (const CodecPart& part : matrix_parts(sum.matrices)) {
+      const bool counted = shares[round.matrices[next++].share].counted;
+      saved += counted ? Residuals::bytes(setting.error_feedback, {part}, 1) +
+                             learned_bytes(setting, {part})
+                       : 0;
+    }
   }
-  memory.saved = 0;
-  for (const CodedRound::Matrix& matrix : round.matrices) {
-    const bool saved =
-        setting.error_feedback != ErrorFeedback::none && shares[matrix.share].counted;
-    memory.saved += saved ? matrix.elements.count() * size_of(DType::f32) : 0;
-  }
+  memory.saved = saved;
   return memory;
 }
 

@@ -19,7 +19,7 @@ struct CodedMessage {
   CodecSetting codec{};
   std::vector<std::int64_t> shape{};  // as in CodecTimes
   bool is_added = false;              // by ranks; a boundary's is not
-  bool is_cut = false;                // each rank gets its own rows of the sum alone
+  bool is_cut = false;                // travels by rows, in exchanges: nothing is added on the way
   int frames = 1;                     // that a rank decodes, or as many rows as they have
   double encoded = 1.0;               // likewise, that it encodes
   int exchanges = 1;                  // one after the other, of messages that do not add

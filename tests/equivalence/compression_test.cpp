@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 
 #include "core/comm/world.h"
+#include "core/tensor/arena.h"
 #include "parallel/choose/compression_policy.h"
 #include "parallel/plan/class_bytes.h"
+#include "parallel/plan/compression_memory.h"
 #include "tests/equivalence/distance.h"
 #include "tests/equivalence/mesh_run.h"
 #include "tests/support/catch.h"
@@ -194,6 +196,29 @@ Sent sent_in_a_step(const MeshRun& run) {
   return sum;
 }
 
+struct Saved {
+  std::size_t bytes = 0;
+  std::size_t pieces = 0;
+  std::size_t planned = 0;
+};
+
+// What each rank's part of a checkpoint holds of its codecs.
+std::vector<Saved> saved_by_ranks(const MeshRun& run) {
+  std::vector<Saved> saved(static_cast<std::size_t>(run.parallel.num_ranks()));
+  run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {
+    Groups groups(world, run.parallel, run.model.tie_embeddings);
+    const MeshModel::Options options = run.options();
+    MeshModel model(options, groups);
+    Saved& mine = saved[static_cast<std::size_t>(world.rank())];
+    for (const ChannelState& state : model.channels().state()) {
+      mine.bytes += state.saved ? state.region.shape.num_elements() * sizeof(float) : 0;
+      mine.pieces += state.saved ? 1 : 0;
+    }
+    mine.planned = compression_memory(options.job, place_of(groups), options.compression, 1).saved;
+  });
+  return saved;
+}
+
 Sent planned(const MeshRun& run) {
   const MeshModel::Options options = run.options();
   Sent sum;
@@ -248,6 +273,25 @@ TEST_CASE("ranks send what the codecs' formulas say, to the byte") {
         const Sent sent = sent_in_a_step(run);
         REQUIRE(sent.pipeline == due.pipeline);
         REQUIRE(sent.gradients == due.gradients);
+      }
+    }
+  }
+}
+
+TEST_CASE("ranks save as much of what codecs carry on as a plan of memory says") {
+  for (const Layout& layout : kLayouts) {
+    if (layout.tensor > 1) {
+      continue;  // of what all tensor ranks have, the first one saves what is counted on each
+    }
+    for (const std::string& site : sites_of(layout)) {
+      for (const CodecSetting& setting : codecs(site)) {
+        INFO(layout.name << ", " << site << ", " << short_text(setting));
+        const MeshRun run = compressed(run_of(layout), site, setting);
+        for (const Saved& rank : saved_by_ranks(run)) {
+          // Memory of residuals begins at multiples of a cache line.
+          REQUIRE(rank.planned >= rank.bytes);
+          REQUIRE(rank.planned <= rank.bytes + rank.pieces * Arena::kAlignment);
+        }
       }
     }
   }

@@ -147,6 +147,18 @@ TEST_CASE("low_rank begins every message with the checkpoint's factor of its ran
     filter->after_layer(stream, 0, as_rows(values));
     CHECK(values == expected);
   }
+  // Three tokens, which two ranks cannot share, are one matrix of rank 3, and a rank's share of
+  // four tokens had two factors: such a message passes whole, whatever its factors begin as.
+  std::vector<float> two_factors = random_rows(4);
+  const StoredModel of_rank_two({{.name = "residual/pipeline_forward/1.right_factor",
+                                  .data = Tensor(std::span(two_factors)).reshaped({2, 2, 12}),
+                                  .worker = 0}});
+  const std::vector<float> three = random_rows(3);
+  const std::vector<float> passed = filtered(
+      compression_of({.kind = CodecKind::low_rank, .rank = 3}, 2), of_rank_two.open(), three);
+  for (std::size_t i = 0; i < three.size(); ++i) {
+    CHECK(passed[i] == Approx(three[i]).margin(1e-4));  // three steps of fp32 orthogonalization
+  }
   // A single token has rank 1 and passes whole.
   std::vector<float> token(rows.begin(), rows.begin() + 12);
   const std::vector<float> before = token;
