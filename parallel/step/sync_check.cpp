@@ -40,11 +40,13 @@ void require_first_ranks(const Parameter& parameter,
   }
 }
 
+// Over which data ranks a bucket's weights are shared out.
+Extent extent_of(const GradientBucket& bucket, const DataStrategy& strategy) {
+  return is_vectors(bucket.kind) ? Extent::none : strategy.parameters;
+}
+
 // The data ranks that hold the same weights; null where none does.
-Communicator* same_holders(const GradientBucket& bucket,
-                           const DataStrategy& strategy,
-                           const Groups& groups) {
-  const Extent extent = is_vectors(bucket.kind) ? Extent::none : strategy.parameters;
+Communicator* same_holders(Extent extent, const Groups& groups) {
   if (extent == Extent::none) {
     return groups.data.get();
   }
@@ -59,10 +61,13 @@ void check_sync(const SyncPlan& plan,
                 Groups& groups) {
   for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
     const GradientBucket& bucket = plan.buckets[i];
+    const Extent extent = extent_of(bucket, strategy);
+    // Of a bucket that is shared out with something else in it tensor ranks hold other elements.
+    const bool tensor_ranks_alike = extent == Extent::none || bucket.holds.size() == 1;
     std::vector<std::pair<const Parameter*, Communicator*>> checks;
     for (const Parameter* parameter : bucket.holds) {
-      checks.emplace_back(parameter, same_holders(bucket, strategy, groups));
-      if (parameter->spec.cut == TensorCut::none) {
+      checks.emplace_back(parameter, same_holders(extent, groups));
+      if (parameter->spec.cut == TensorCut::none && tensor_ranks_alike) {
         checks.emplace_back(parameter, groups.tensor.get());
       }
       if (parameter->spec.role == ParameterRole::token_embedding) {
