@@ -94,6 +94,34 @@ TEST_CASE("a codec that is tightened keeps what its messages owe") {
   }
 }
 
+TEST_CASE("what sums owe stays when they are made in two shots from a step on, or gathered again") {
+  CodecSetting setting{.kind = CodecKind::quantize,
+                       .error_feedback = ErrorFeedback::immediate,
+                       .always = true,
+                       .bits = 4};
+  setting.sum = GENERATE(SumWay::gather, SumWay::two_shot);
+  const MeshRun run = compressed(run_of(1, 1, 4), "data_gradient", setting);
+  run_step(run, [&](MeshModel& model, const std::vector<MicroBatch>& /*micro_batches*/) {
+    Channels& channels = model.channels();
+    const auto before = residuals_of(channels);
+    PlanFromStep next{.from_step = 2, .plan = channels.plans().back().plan};
+    for (CompressionPlan::Class& row : next.plan.classes) {
+      if (row.codec) {
+        row.codec->sum = setting.sum == SumWay::gather ? SumWay::two_shot : SumWay::gather;
+      }
+    }
+    channels.add_plan(next);
+    channels.begin_step(2);
+    const bool same = before == residuals_of(channels);
+    const bool owes = std::any_of(before.begin(), before.end(), [](const auto& residual) {
+      return dot(residual.second, residual.second) > 0.0;
+    });
+    const std::lock_guard lock(check_mutex());
+    CHECK(same);
+    CHECK(owes);
+  });
+}
+
 // One codec serves both phases; where one of them changes, what is owed stays with the other.
 TEST_CASE("phases that part and meet again owe together what they owed") {
   const MeshRun run = compressed(run_of(1, 2, 1), "pipeline_backward", kLazyRankTwo);

@@ -1,6 +1,8 @@
 // Whole runs with compression: resumes and replays are the same run, state moves to other layouts,
 // skipped steps leave none.
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +38,9 @@ const std::vector<std::string> kCodecs = {
     R"(compress.pipeline_forward={"codec": "quantize", "bits": 8, "error_feedback": "immediate"})",
     R"(compress.data_gradient={"codec": "low_rank", "rank": 2, "error_feedback": "immediate"})",
     R"(compress.embedding={"codec": "top_k", "ratio": 0.2, "error_feedback": "immediate"})"};
+
+const std::string kTwoShots = R"(compress.data_gradient={"codec": "quantize", "bits": 4,
+    "sum": "two_shot", "error_feedback": "immediate"})";
 
 std::vector<std::string> in(const TrainingRun& run, const std::string& name) {
   return {"run.dir=" + run.path(name)};
@@ -84,6 +89,24 @@ TEST_CASE("a run that codes in units of moments is the run that was not stopped"
   require_done(run.train(with(job, {"run.save_every=3"}), ranks));
   require_done(run.train(
       with(with(job, in(run, "rest")), {"checkpoint.resume_from=" + run.checkpoint(3)}), ranks));
+  REQUIRE(run.weights_sha256(run.checkpoint(6, "rest")) == run.weights_sha256(run.checkpoint(6)));
+  const std::vector<double> whole = run.metric("loss");
+  REQUIRE(run.metric("loss", "rest") == std::vector<double>(whole.begin() + 3, whole.end()));
+}
+
+TEST_CASE("a run that adds up in two shots is the run that was not stopped when it is resumed") {
+  const TrainingRun run;
+  const std::vector<std::string> job = {"model.layers=2",
+                                        "batch.micro=1",
+                                        "optimizer.lr=1e-3",
+                                        "parallel.data=4",
+                                        "compress.policy=all",
+                                        kTwoShots,
+                                        "run.steps=6",
+                                        "run.save_every=3"};
+  require_done(run.train(job, kRanks));
+  require_done(run.train(
+      with(with(job, in(run, "rest")), {"checkpoint.resume_from=" + run.checkpoint(3)}), kRanks));
   REQUIRE(run.weights_sha256(run.checkpoint(6, "rest")) == run.weights_sha256(run.checkpoint(6)));
   const std::vector<double> whole = run.metric("loss");
   REQUIRE(run.metric("loss", "rest") == std::vector<double>(whole.begin() + 3, whole.end()));
@@ -177,6 +200,15 @@ TEST_CASE("what has no place on another layout is named when it begins anew") {
 // A step that is not finite is skipped and leaves codecs as they were loaded, which shows what that
 // was.
 TEST_CASE("what other numbers of data ranks owed is added up and shared out equally") {
+  struct Change {
+    std::string gradients{};
+    int before = 0;  // data ranks
+    int after = 0;
+  };
+
+  const Change change =
+      GENERATE(Change{kCodecs[3], 2, 4}, Change{kTwoShots, 4, 2}, Change{kTwoShots, 2, 4});
+  INFO(change.gradients << ", " << change.before << " to " << change.after);
   const TrainingRun run;
   const std::vector<std::string> job = {"model.layers=4",
                                         "batch.micro=1",
@@ -186,24 +218,30 @@ TEST_CASE("what other numbers of data ranks owed is added up and shared out equa
                                         "optimizer.warmup_steps=0",
                                         "run.on_nonfinite=skip",
                                         "compress.policy=all",
-                                        kCodecs[3]};
-  require_done(run.train(with(job, {"run.steps=1", "parallel.data=2"}), {"--ranks", "2"}));
-  require_done(run.train(
-      with(with(job, in(run, "four")),
-           {"run.steps=2", "parallel.data=4", "checkpoint.resume_from=" + run.checkpoint(1)}),
-      kRanks));
+                                        change.gradients};
+  const auto on_ranks = [&](int ranks, const std::vector<std::string>& more) {
+    const std::string count = std::to_string(ranks);
+    require_done(run.train(with(with(job, more), {"parallel.data=" + count}), {"--ranks", count}));
+  };
+  on_ranks(change.before, {"run.steps=1"});
+  on_ranks(change.after,
+           {"run.dir=" + run.path("other"),
+            "run.steps=2",
+            "checkpoint.resume_from=" + run.checkpoint(1)});
   for (const char* name : {"residual/data_gradient/h.0.attn.c_attn.weight",
                            "residual/data_gradient/h.3.mlp.c_proj.weight"}) {
     INFO(name);
-    const std::vector<float> first = tensor_of(run.checkpoint(1), name, 0);
-    const std::vector<float> second = tensor_of(run.checkpoint(1), name, 1);
-    std::vector<float> share(first.size());
-    for (std::size_t i = 0; i < share.size(); ++i) {
-      share[i] = 0.25F * (first[i] + second[i]);
+    std::vector<float> share = tensor_of(run.checkpoint(1), name, 0);
+    for (std::int64_t worker = 1; worker < change.before; ++worker) {
+      const std::vector<float> owed = tensor_of(run.checkpoint(1), name, worker);
+      std::ranges::transform(share, owed, share.begin(), std::plus<>());
+    }
+    for (float& value : share) {
+      value /= static_cast<float>(change.after);
     }
     REQUIRE(share != std::vector<float>(share.size(), 0.0F));
-    for (std::int64_t worker = 0; worker < 4; ++worker) {
-      REQUIRE(tensor_of(run.checkpoint(2, "four"), name, worker) == share);
+    for (std::int64_t worker = 0; worker < change.after; ++worker) {
+      REQUIRE(tensor_of(run.checkpoint(2, "other"), name, worker) == share);
     }
   }
 }
