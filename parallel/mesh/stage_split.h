@@ -8,9 +8,8 @@
 namespace slackline {
 
 // The chunk of every virtual stage, in order: parallel.stage_layers, or layers spread so that the
-// largest stage's work is least, embedding and head counted; of equal spreads one whose later
-// stages are larger, for early ones hold more micro-batches in flight. Work is measured in
-// floating-point operations of a token.
+// largest stage's work is least, embedding and head counted. Work is measured in floating-point
+// operations of a token.
 [[nodiscard]] std::vector<ChunkSlice> split_layers(const ModelConfig& model,
                                                    const ParallelConfig& config);
 

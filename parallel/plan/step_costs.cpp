@@ -1,5 +1,6 @@
 #include "parallel/plan/step_costs.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "compress/codec_traits.h"
@@ -69,6 +70,30 @@ std::optional<Seconds> StepCosts::of_part(CostKind kind) const {
   return mean(ops, [&](const OpCost& op) { return op.kind == kind; });
 }
 
+AssumedSpeeds speeds_of_peaks(double flops_per_second, double bytes_per_second, double efficiency) {
+  constexpr double kOfBandwidth = 0.8;
+  return {.flops_per_second = efficiency * flops_per_second,
+          .bytes_per_second = kOfBandwidth * bytes_per_second};
+}
+
+AssumedSpeeds assumed_speeds(const std::optional<Cluster>& cluster, DType precision) {
+  std::optional<AssumedSpeeds> slowest;
+  for (const Cluster::Nodes& kind : cluster ? cluster->nodes : std::vector<Cluster::Nodes>()) {
+    if (!kind.device) {
+      continue;
+    }
+    const Cluster::Device& device = *kind.device;
+    const AssumedSpeeds own =
+        speeds_of_peaks(precision == DType::bf16 ? device.bf16_flops : device.fp32_flops,
+                        device.memory_bytes_per_second,
+                        device.efficiency);
+    slowest = slowest.value_or(own);
+    slowest->flops_per_second = std::min(slowest->flops_per_second, own.flops_per_second);
+    slowest->bytes_per_second = std::min(slowest->bytes_per_second, own.bytes_per_second);
+  }
+  return slowest.value_or(AssumedSpeeds{});
+}
+
 CodecCost assumed_codec_cost(const CodecSetting& setting,
                              const std::vector<std::int64_t>& shape,
                              const AssumedSpeeds& speeds) {
@@ -88,7 +113,7 @@ CodecCost codec_cost(const StepCosts& costs,
                      const CodecSetting& setting,
                      const std::vector<std::int64_t>& shape) {
   const std::optional<CodecCost> known = costs.of_codec(setting, shape);
-  return known ? *known : assumed_codec_cost(setting, shape, {});
+  return known ? *known : assumed_codec_cost(setting, shape, costs.speeds);
 }
 
 }  // namespace slackline

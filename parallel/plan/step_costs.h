@@ -91,6 +91,23 @@ struct CostLayout {
   friend bool operator==(const CostLayout&, const CostLayout&) = default;
 };
 
+// Speeds of a rank that are assumed where nothing was measured.
+struct AssumedSpeeds {
+  double flops_per_second = 1e11;  // about one core with 512-bit vectors, fp32
+  double bytes_per_second = 1e10;  // of a pass over memory: the optimizer's, a codec's
+
+  friend bool operator==(const AssumedSpeeds&, const AssumedSpeeds&) = default;
+};
+
+// Returns what kernels may be taken to reach of a device's peaks.
+[[nodiscard]] AssumedSpeeds speeds_of_peaks(double flops_per_second,
+                                            double bytes_per_second,
+                                            double efficiency = kUsualEfficiency);
+
+// Returns those of the slowest device of a cluster that says what its devices are; a step waits
+// for it.
+[[nodiscard]] AssumedSpeeds assumed_speeds(const std::optional<Cluster>& cluster, DType precision);
+
 struct StepCosts {
   std::optional<CostLayout> layout{};  // absent: that of whoever uses them
   std::optional<ModelConfig> model{};  // likewise; its layers are the layout's
@@ -101,7 +118,8 @@ struct StepCosts {
   std::optional<Cluster::Link> network_link{};
   // Ranks had no core to spare where this was measured: codecs run instead of compute, not beside.
   bool codecs_take_compute = false;
-  CodecErrors errors{};  // of candidates, as far as they were tried
+  AssumedSpeeds speeds{};  // of what was not measured
+  CodecErrors errors{};    // of candidates, as far as they were tried
 
   // Means over the entries of a kind; nothing where there is none.
   [[nodiscard]] std::optional<schedule::Seconds> of_stage(int stage, CostKind kind) const;
@@ -111,12 +129,6 @@ struct StepCosts {
   // with the same setting, scaled by elements; nothing where there is none.
   [[nodiscard]] std::optional<CodecCost> of_codec(const CodecSetting& setting,
                                                   const std::vector<std::int64_t>& shape) const;
-};
-
-// Speeds of a rank that are assumed where nothing was measured.
-struct AssumedSpeeds {
-  double flops_per_second = 1e11;  // about one core with 512-bit vectors, fp32
-  double bytes_per_second = 1e10;  // of the optimizer's pass over memory
 };
 
 // A codec's work on a message of `shape` (as in CodecCost), from its floating-point operations and

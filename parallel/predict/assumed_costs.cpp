@@ -79,7 +79,7 @@ StepCosts assumed_costs(const ModelConfig& model, const AssumedSpeeds& speeds) {
   const PassFlops embedding = embedding_flops(model);
   const PassFlops layer = layer_flops(model);
   const PassFlops head = head_flops(model);
-  StepCosts costs;
+  StepCosts costs{.speeds = speeds};
   const auto add = [&](CostKind kind, double flops) {
     costs.ops.push_back({.kind = kind, .seconds = {flops / speeds.flops_per_second}});
   };
@@ -130,6 +130,28 @@ StepCosts with_parts(const MeshJob& job, StepCosts measured) {
     measured.ops.push_back({.kind = CostKind::element_update, .seconds = *seconds});
   }
   return measured;
+}
+
+PartShares part_shares(const ModelConfig& model, const ChunkSlice& stage) {
+  const StepCosts assumed = assumed_costs(model, {});
+  const auto seconds = [&](CostKind kind, bool held = true) {
+    return held ? assumed.of_part(kind)->value : 0.0;
+  };
+  const double layers = stage.num_layers();
+  const double forward = seconds(CostKind::layer_forward);
+  const double backward = seconds(CostKind::layer_backward);
+  const double weight = seconds(CostKind::layer_backward_weight);
+  const double head = seconds(CostKind::head_backward, stage.head);
+  const double others = head + seconds(CostKind::embedding_backward, stage.embedding);
+  const double whole_forward = layers * forward + seconds(CostKind::head_forward, stage.head) +
+                               seconds(CostKind::embedding_forward, stage.embedding);
+  const double whole_backward = layers * backward + others;
+  const auto share = [](double part, double whole) { return whole > 0.0 ? part / whole : 0.0; };
+  return {.layer_forward = share(forward, whole_forward),
+          .layer_backward = share(backward, whole_backward),
+          .layer_input = share(backward - weight, whole_backward - layers * weight),
+          .layer_weight = share(weight, whole_backward),
+          .head_backward = share(head, whole_backward)};
 }
 
 }  // namespace slackline

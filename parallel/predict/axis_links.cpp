@@ -86,11 +86,15 @@ schedule::Link boundary_link(const ParallelConfig& config,
   return link;
 }
 
-schedule::Seconds agreement_seconds(const ParallelConfig& config, const Cluster& cluster) {
+schedule::Seconds agreement_seconds(const ParallelConfig& config,
+                                    const Cluster& cluster,
+                                    std::size_t tensors) {
   const int ranks = config.num_ranks();
   const double node = ranks > 1 ? cluster.node_link.latency_seconds : 0.0;
   const bool spread = cluster.node_of(ranks - 1) > 0;
-  return {spread ? std::max(node, cluster.network_link.latency_seconds) : node};
+  const auto bytes = static_cast<double>((tensors + 2) * sizeof(double));
+  const double latency = spread ? std::max(node, cluster.network_link.latency_seconds) : node;
+  return {all_reduce_exchanges(ranks, bytes) * latency};
 }
 
 int all_reduce_exchanges(int ranks, double bytes) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "parallel/mesh/mesh.h"
@@ -37,9 +38,11 @@ inline constexpr int kEveryPlace = -1;
                                            int from,
                                            int to);
 
-// How long a few numbers take from everybody to everybody.
+// How long a step's agreement takes: a double of each of so many tensors, and two more, from
+// everybody to everybody.
 [[nodiscard]] schedule::Seconds agreement_seconds(const ParallelConfig& config,
-                                                  const Cluster& cluster);
+                                                  const Cluster& cluster,
+                                                  std::size_t tensors);
 
 // Collectives of `bytes` over such a link by n ranks, each of which sends 1 / n of it to each other
 // one; an all-reduce does so twice, or sends all of it once where two ranks add or it is small. The

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "parallel/mesh/stage_split.h"
+#include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
 #include "parallel/predict/collective_times.h"
@@ -159,10 +160,11 @@ class SharedAxis {
     const int place = stage % lists_.job().parallel.pipeline;
     ChunkCosts& chunk = model_.chunks[static_cast<std::size_t>(stage)];
     const bool splits = schedule::traits_of(lists_.job().parallel.schedule).splits_backward;
-    const double share = 1.0 / std::max(1, slice.num_layers());
-    const Seconds forward = share * chunk.forward;
-    const Seconds input = share * chunk.backward_input;
-    const Seconds weight = share * chunk.backward_weight;
+    const PartShares shares = part_shares(lists_.job().model, slice);
+    const Seconds forward = shares.layer_forward * chunk.forward;
+    const Seconds input =
+        (splits ? shares.layer_input : shares.layer_backward) * chunk.backward_input;
+    const Seconds weight = 1.0 / std::max(1, slice.num_layers()) * chunk.backward_weight;
     for (int layer = slice.first_layer; layer < slice.last_layer; ++layer) {
       const Unit unit{ModelPart::layer, layer};
       const OpTimes gather = times_of_unit(Begin::before_use, unit, place);
@@ -178,7 +180,8 @@ class SharedAxis {
     }
     if (slice.head) {
       const Unit unit{ModelPart::head, -1};
-      chunk.backward_input += waits(times_of_unit(Begin::before_use, unit, place), input) +
+      // Its weights are asked for as the last layer's forward pass begins.
+      chunk.backward_input += waits(times_of_unit(Begin::before_use, unit, place), forward) +
                               waits(times_of_unit(Begin::pass_made, unit, place), input);
     }
   }

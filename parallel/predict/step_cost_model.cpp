@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "model/cost/part_flops.h"
 #include "model/cost/tensor_sums.h"
+#include "model/parameter_table.h"
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/mesh/stage_split.h"
 #include "parallel/predict/assumed_costs.h"
@@ -64,8 +65,6 @@ class CostModelBuilder {
   [[nodiscard]] int num_stages() const { return static_cast<int>(stages_.size()); }
 
   [[nodiscard]] const ParallelConfig& mesh() const { return job_.parallel; }
-
-  [[nodiscard]] int place_of(int stage) const { return stage % mesh().pipeline; }
 
   [[nodiscard]] const ChunkSlice& slice(int stage) const {
     return stages_[static_cast<std::size_t>(stage)];
@@ -170,7 +169,8 @@ class CostModelBuilder {
       chunk.backward_input = of_stage(stage, CostKind::backward_input);
       chunk.backward_weight = of_stage(stage, CostKind::backward_weight);
     } else if (splits_backward()) {
-      chunk.backward_weight = weight_share() * *whole;
+      const PartShares shares = part_shares(job_.model, slice(stage));
+      chunk.backward_weight = (slice(stage).num_layers() * shares.layer_weight) * *whole;
       chunk.backward_input = *whole - chunk.backward_weight;
     } else {
       chunk.backward_input = *whole;
@@ -233,15 +233,16 @@ class CostModelBuilder {
     }
   }
 
-  // A sum of input gradients hides behind a weight gradient that is made at once. What is posted
-  // behind another exchange, on the same links, waits for no latency.
+  // All stages' passes go on at the same time. A sum of input gradients hides behind a weight
+  // gradient that is made at once. What is posted behind another exchange, on the same links, waits
+  // for no latency.
   void add_tensor_axis() {
     if (!links_ || mesh().tensor == 1) {
       return;
     }
     const ExecutorPlan& executor = lists_.at(0).rank.executor;
+    const schedule::Link link = group_link(mesh(), *links_, "tensor", kEveryPlace);
     for (int stage = 0; stage < num_stages(); ++stage) {
-      const schedule::Link link = group_link(mesh(), *links_, "tensor", place_of(stage));
       const WeightSeconds weights = weight_seconds(stage);
       for (const TensorExchange& exchange :
            chunk_exchanges(job_.model, chunk_options(executor, slice(stage)))) {
@@ -328,18 +329,11 @@ class CostModelBuilder {
 
   // REQUIRES: chunk(stage).backward_input holds the stage's computing.
   [[nodiscard]] WeightSeconds weight_seconds(int stage) const {
-    const StepCosts assumed = assumed_costs(job_.model, {});
-    const ChunkSlice& held = slice(stage);
-    const Seconds layer = *assumed.of_part(CostKind::layer_backward);
-    const Seconds head = held.head ? *assumed.of_part(CostKind::head_backward) : Seconds{};
-    const Seconds embedding =
-        held.embedding ? *assumed.of_part(CostKind::embedding_backward) : Seconds{};
-    const double layers = held.num_layers();
-    const double scale = model_.chunks[static_cast<std::size_t>(stage)].backward_input /
-                         (layers * layer + head + embedding);
+    const PartShares shares = part_shares(job_.model, slice(stage));
+    const Seconds whole = model_.chunks[static_cast<std::size_t>(stage)].backward_input;
     constexpr double kTableShare = 1.0 / 3.0;  // logits, input and table gradient cost the same
-    return {.layer = (scale * weight_share()) * layer,
-            .head = (kTableShare * scale) * head,
+    return {.layer = shares.layer_weight * whole,
+            .head = (kTableShare * shares.head_backward) * whole,
             .model = &job_.model};
   }
 
@@ -358,7 +352,8 @@ class CostModelBuilder {
     if (const auto measured = costs_.of_stage(0, CostKind::gradient_norm)) {
       model_.gradient_norm = *measured;
     } else if (links_ && mesh().num_ranks() > 1) {
-      model_.gradient_norm = agreement_seconds(mesh(), *links_) + norm_sums();
+      model_.gradient_norm =
+          agreement_seconds(mesh(), *links_, parameter_table(job_.model).size()) + norm_sums();
     }
   }
 
@@ -377,8 +372,8 @@ class CostModelBuilder {
     if (!mesh().sequence_parallel || mesh().tensor == 1) {
       return longest;
     }
+    const schedule::Link link = group_link(mesh(), *links_, "tensor", kEveryPlace);
     for (int place = 0; place < mesh().pipeline; ++place) {
-      const schedule::Link link = group_link(mesh(), *links_, "tensor", place);
       const auto bytes = static_cast<double>(norm_bytes(lists_, place));
       longest = std::max(longest, all_reduce_seconds(link, mesh().tensor, bytes));
     }

@@ -281,12 +281,9 @@ ExitCode run_trainer(Groups& groups,
 // What a card's kernels may be taken to reach of its peaks; of a card that is not known those of
 // the slowest one in the table.
 AssumedSpeeds speeds_of_card(const std::string& name, DType precision) {
-  constexpr double kOfPeak = 0.4;
-  constexpr double kOfBandwidth = 0.8;
   constexpr std::string_view kSlowest = "NVIDIA A100-SXM4-40GB";
   const std::string_view known = dense_peak_flops(name, precision) > 0.0 ? name : kSlowest;
-  return {.flops_per_second = kOfPeak * dense_peak_flops(known, precision),
-          .bytes_per_second = kOfBandwidth * peak_bytes_per_second(known)};
+  return speeds_of_peaks(dense_peak_flops(known, precision), peak_bytes_per_second(known));
 }
 
 // How many ranks before this one stand on its host.

@@ -30,11 +30,11 @@ using schedule::Seconds;
 
 constexpr double kGiga = 1e9;
 
-std::string assumption() {
-  const AssumedSpeeds speeds;
-  return fmt::format("assumed {:g} GFLOP/s and {:g} GB/s of memory per rank",
+std::string assumption(const AssumedSpeeds& speeds) {
+  return fmt::format("assumed {:g} GFLOP/s and {:g} GB/s of memory per rank{}",
                      speeds.flops_per_second / kGiga,
-                     speeds.bytes_per_second / kGiga);
+                     speeds.bytes_per_second / kGiga,
+                     speeds == AssumedSpeeds{} ? " (a core of a processor)" : "");
 }
 
 Cluster require_fits(Cluster cluster, const std::string& path, int num_ranks) {
@@ -47,6 +47,22 @@ Cluster require_fits(Cluster cluster, const std::string& path, int num_ranks) {
         cluster.num_devices()));
   }
   return cluster;
+}
+
+// Costs as given, else as the devices of the cluster are taken to compute.
+StepCosts known_costs(const MeshJob& job,
+                      const std::optional<StepCosts>& given,
+                      const LinkSpeeds& links) {
+  const AssumedSpeeds speeds = assumed_speeds(links, job.precision);
+  StepCosts costs = given.value_or(assumed_costs(job.model, speeds));
+  costs.speeds = speeds;
+  return costs;
+}
+
+void forget_devices(Cluster& cluster) {
+  for (Cluster::Nodes& kind : cluster.nodes) {
+    kind.device.reset();
+  }
 }
 
 struct KnownLinks {
@@ -62,7 +78,11 @@ KnownLinks known_links(const PlanJob& job, const StepPlanFiles& files) {
     return {require_fits(read_cluster(files.cluster), files.cluster, num_ranks), files.cluster};
   }
   if (job.network.emulates()) {
-    return {require_fits(read_emulated_cluster(emulated), emulated, num_ranks), emulated};
+    KnownLinks known{require_fits(read_emulated_cluster(emulated), emulated, num_ranks), emulated};
+    if (job.mesh.device != Device::rehearsal) {  // links alone are emulated
+      forget_devices(*known.links);
+    }
+    return known;
   }
   return {};
 }
@@ -189,7 +209,7 @@ StepPlan make_step_plan(const PlanJob& planned,
                         const LinkSpeeds& links,
                         const std::optional<PlanHistory>& given_plans) {
   const MeshJob& job = planned.mesh;
-  StepCosts known = costs ? *costs : assumed_costs(job.model, {});
+  StepCosts known = known_costs(job, costs, links);
   if (job.device == Device::rehearsal) {
     known.codecs_take_compute = false;  // waits take none of each other's time
   }
@@ -201,7 +221,7 @@ StepPlan make_step_plan(const PlanJob& planned,
                 .flops = flops_per_token(job.model),
                 .stages = split_layers(job.model, job.parallel),
                 .schedule = make_rank_plan(job, {}).executor.schedule,
-                .costs_from = costs ? "measured" : assumption(),
+                .costs_from = costs ? "measured" : assumption(known.speeds),
                 .links_from = links ? "given" : "none: transfers take no time",
                 .has_measured_costs = costs.has_value(),
                 .costs = known,
@@ -275,7 +295,7 @@ StepPlan read_step_plan(const PlanJob& asked,
       throw ConfigError(costs_path + ": " + problem.what());
     }
   }
-  job = with_strategy(job, costs.value_or(assumed_costs(job.mesh.model, {})), links);
+  job = with_strategy(job, known_costs(job.mesh, costs, links), links);
   if (!plans) {
     static_cast<void>(compression_plans(job));  // refuses what does not fit the layout
   }

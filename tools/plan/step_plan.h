@@ -86,8 +86,7 @@ struct StepPlan {
 
 struct StepPlanFiles {
   std::string cluster{};  // where empty: network.links, then the cost file's links
-  // Where empty: the rehearsal's, else assumed from floating-point
-  // operations.
+  // Where empty: the rehearsal's, else assumed from floating-point operations.
   std::string costs{};
 };
 
@@ -102,7 +101,8 @@ struct StepPlanFiles {
                                       const LinkSpeeds& probed = {},
                                       const std::optional<PlanHistory>& plans = {});
 
-// Plans from values: without costs they are assumed, without links transfers take no time.
+// Plans from values: without costs they are assumed, by the devices that links name, without links
+// transfers take no time.
 [[nodiscard]] StepPlan make_step_plan(const PlanJob& job,
                                       const std::optional<StepCosts>& costs,
                                       const LinkSpeeds& links,

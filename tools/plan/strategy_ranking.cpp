@@ -213,7 +213,10 @@ std::string ranking_json(const StrategyRanking& ranking, const DataStrategy& own
 StrategyChoice choose_strategy(const PlanJob& job,
                                const LinkSpeeds& links,
                                const DeviceFacts& device) {
-  const StepCosts costs = job.rehearsal_costs.empty() ? assumed_costs(job.mesh.model, device.speeds)
+  const AssumedSpeeds speeds = job.mesh.device == Device::rehearsal
+                                   ? assumed_speeds(links, job.mesh.precision)
+                                   : device.speeds;
+  const StepCosts costs = job.rehearsal_costs.empty() ? assumed_costs(job.mesh.model, speeds)
                                                       : read_cost_file(job.rehearsal_costs);
   const StrategyRanking ranking = rank_strategies(job, costs, links, device.memory_bytes);
   const RankedStrategy& first = ranking.rows.front();

@@ -7,10 +7,8 @@
 
 #include "core/log.h"
 #include "optim/learning_rate.h"
-#include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/step_cost_model.h"
 #include "tools/config/config_job.h"
-#include "tools/plan/cost_file.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/step_plan.h"
 #include "tools/run/first_rank.h"
@@ -21,12 +19,6 @@
 namespace slackline {
 
 namespace {
-
-std::shared_ptr<const StepCosts> costs_of(const TrainConfig& config) {
-  const std::string& path = config.rehearsal.costs;
-  return std::make_shared<const StepCosts>(path.empty() ? assumed_costs(config.model, {})
-                                                        : read_cost_file(path));
-}
 
 schedule::CostModel op_costs(const TrainConfig& config, const StepCosts& costs) {
   try {
@@ -46,7 +38,7 @@ Rehearsal::Rehearsal(const TrainConfig& config,
       resolved_config_(std::move(resolved_config)),
       everyone_(groups.everyone),
       plan_(read_step_plan(plan_job(config), {}, links)),
-      costs_(costs_of(config)),
+      costs_(std::make_shared<const StepCosts>(plan_.costs)),
       model_({.job = config.mesh_job(),
               .optimizer = config.optimizer,
               .seed = config.run.seed,

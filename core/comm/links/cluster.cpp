@@ -22,6 +22,29 @@ constexpr std::int64_t kMostDevices = 1'000'000'000;
 // Less is a slip of units.
 constexpr double kSlowestLink = 1000.0;
 constexpr double kLeastMemory = 1e6;
+constexpr double kSlowestDevice = 1e6;
+
+Cluster::Device read_device(JsonReader section) {
+  Cluster::Device device;
+  device.name = section.string("name", "");
+  const auto speed = [](JsonReader& of, const char* key) {
+    const double value = of.number(key, {.min = 0.0, .exclusive_min = true});
+    if (value < kSlowestDevice) {
+      of.fail(key, "is of one second, of which 19.5 TFLOP are 1.95e13; must be >= 1000000");
+    }
+    return value;
+  };
+  JsonReader flops = section.section("flops");
+  device.fp32_flops = speed(flops, "fp32");
+  device.bf16_flops = speed(flops, "bf16");
+  flops.finish();
+  device.memory_bytes_per_second = speed(section, "memory_bytes_per_second");
+  device.efficiency = section.number(
+      "efficiency",
+      {.default_value = kUsualEfficiency, .min = 0.0, .max = 1.0, .exclusive_min = true});
+  section.finish();
+  return device;
+}
 
 Cluster::Nodes read_nodes(JsonReader& section) {
   Cluster::Nodes nodes;
@@ -32,7 +55,9 @@ Cluster::Nodes read_nodes(JsonReader& section) {
   if (nodes.memory_bytes > 0.0 && nodes.memory_bytes < kLeastMemory) {
     section.fail("memory_bytes", "is in bytes, of which 80 GB are 8e10; must be 0 or >= 1000000");
   }
-  section.refuse_reserved("device");
+  if (section.has("device")) {
+    nodes.device = read_device(section.section("device"));
+  }
   section.finish();
   return nodes;
 }
@@ -63,6 +88,11 @@ Cluster read(JsonReader document) {
   std::int64_t devices = 0;
   for (const Cluster::Nodes& kind : cluster.nodes) {
     devices += std::int64_t{kind.count} * kind.devices;
+  }
+  const auto says_device = [](const Cluster::Nodes& kind) { return kind.device.has_value(); };
+  if (std::ranges::any_of(cluster.nodes, says_device) &&
+      !std::ranges::all_of(cluster.nodes, says_device)) {
+    document.fail("nodes", "must give the device of every kind of node, or of none");
   }
   if (devices > kMostDevices) {
     document.fail("nodes", "must have at most 1000000000 devices together");

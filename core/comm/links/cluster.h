@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,13 +14,26 @@ class JsonReader;
 // (core/comm/transport/mpi_transport).
 inline constexpr int kEagerBytes = 512 << 10;
 
+// Of the peak of a device's products, where nothing else is known.
+inline constexpr double kUsualEfficiency = 0.4;
+
 // A cluster file (configs/clusters/README.md): nodes with their devices, and the links inside and
 // between nodes. Ranks stand on devices in launch order.
 struct Cluster {
+  // What a device computes: peaks, and how much of them matrix products reach.
+  struct Device {
+    std::string name{};
+    double fp32_flops = 0.0;  // a second
+    double bf16_flops = 0.0;
+    double memory_bytes_per_second = 0.0;
+    double efficiency = 0.0;  // of the flops
+  };
+
   struct Nodes {
     int count = 1;
-    int devices = 1;            // of each
-    double memory_bytes = 0.0;  // of a device; 0: not said
+    int devices = 1;                 // of each
+    double memory_bytes = 0.0;       // of a device; 0: not said
+    std::optional<Device> device{};  // of all kinds of nodes, or of none
   };
 
   enum class SharedBy { pair, node };

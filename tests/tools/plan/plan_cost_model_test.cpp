@@ -216,7 +216,42 @@ TEST_CASE("a whole backward pass is split for zero-bubble schedules") {
   const schedule::CostModel model = cost_model(job_with(zb), stage_costs(2, 0.001, 0.002), {});
   CHECK(model.chunks[0].backward_weight.value > 0.0005);
   CHECK(model.chunks[0].backward_weight < model.chunks[0].backward_input);
-  CHECK((model.chunks[0].backward_input + model.chunks[0].backward_weight).value == Approx(0.002));
+  // The head, whose table's gradient is made with its input's, leaves the last stage less to split.
+  const MeshJob job = job_with(zb);
+  const schedule::CostModel by_parts = cost_model(job, assumed_costs(job.model, {}), {});
+  for (std::size_t i = 0; i < 2; ++i) {
+    const schedule::ChunkCosts& chunk = model.chunks[i];
+    const schedule::ChunkCosts& other = by_parts.chunks[i];
+    CHECK((chunk.backward_input + chunk.backward_weight).value == Approx(0.002));
+    CHECK(chunk.backward_weight / chunk.backward_input ==
+          Approx(other.backward_weight / other.backward_input));
+  }
+}
+
+TEST_CASE(
+    "what is not measured is assumed at the speed of the slowest device that a cluster names") {
+  Cluster cluster = even_cluster(2, 2, 0.0, 1e12);
+  CHECK(assumed_speeds(cluster, DType::f32) == AssumedSpeeds{});
+  CHECK(assumed_speeds({}, DType::f32) == AssumedSpeeds{});
+  cluster.nodes.push_back(cluster.nodes.front());
+  cluster.nodes[0].device = {
+      .fp32_flops = 1e13, .bf16_flops = 4e14, .memory_bytes_per_second = 1e12, .efficiency = 0.5};
+  cluster.nodes[1].device = {
+      .fp32_flops = 2e13, .bf16_flops = 1e14, .memory_bytes_per_second = 2e12, .efficiency = 0.5};
+  CHECK(assumed_speeds(cluster, DType::f32).flops_per_second == 0.5 * 1e13);
+  CHECK(assumed_speeds(cluster, DType::bf16).flops_per_second == 0.5 * 1e14);
+  CHECK(assumed_speeds(cluster, DType::f32).bytes_per_second == Approx(0.8 * 1e12));
+
+  // Ops and codecs of a plan both go by them.
+  const PlanJob job = planned_job({"parallel.data=2", "batch.micro=1"});
+  const StepPlan slow = make_step_plan(job, {}, even_cluster(2, 2, 0.0, 1e12));
+  const StepPlan fast = make_step_plan(job, {}, cluster);
+  CHECK(slow.timeline.step / fast.timeline.step > 20.0);
+  CHECK(fast.costs.speeds == assumed_speeds(cluster, DType::f32));
+  const CodecSetting rank{.kind = CodecKind::low_rank, .rank = 4};
+  CHECK(codec_cost(slow.costs, rank, {64, 64}).encode /
+            codec_cost(fast.costs, rank, {64, 64}).encode >
+        20.0);
 }
 
 TEST_CASE("measured transfers count only where links are not known") {

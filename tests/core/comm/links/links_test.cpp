@@ -169,8 +169,12 @@ TEST_CASE("every collective is right over emulated links") {
 }
 
 TEST_CASE("a cluster file says where ranks stand") {
-  const ClusterFile file(R"({"nodes": [{"count": 1, "devices": 2}, {"count": 2, "devices": 3,
-    "memory_bytes": 8e9}], "links": [{"scope": "network", "latency_seconds": 1e-5,
+  const std::string device = R"("device": {"name": "A100",
+    "flops": {"fp32": 1.95e13, "bf16": 3.12e14}, "memory_bytes_per_second": 2e12)";
+  const ClusterFile file(R"({"nodes": [{"count": 1, "devices": 2, )" + device + R"(}},
+    {"count": 2, "devices": 3, "memory_bytes": 8e9, )" +
+                         device + R"(, "efficiency": 0.5}}],
+    "links": [{"scope": "network", "latency_seconds": 1e-5,
     "bytes_per_second": 1.25e9, "duplex": false, "shared_by": "node", "source": "published"},
     {"scope": "node", "bytes_per_second": 1e11}]})");
   const Cluster cluster = read_cluster(file.path());
@@ -182,6 +186,12 @@ TEST_CASE("a cluster file says where ranks stand") {
   REQUIRE(cluster.network_link.source == "published");
   REQUIRE(cluster.node_link.bytes_per_second == 1e11);
   REQUIRE(cluster.nodes[1].memory_bytes == 8e9);
+  REQUIRE(cluster.nodes[0].device->name == "A100");
+  REQUIRE(cluster.nodes[0].device->fp32_flops == 1.95e13);
+  REQUIRE(cluster.nodes[0].device->bf16_flops == 3.12e14);
+  REQUIRE(cluster.nodes[0].device->memory_bytes_per_second == 2e12);
+  REQUIRE(cluster.nodes[0].device->efficiency == kUsualEfficiency);
+  REQUIRE(cluster.nodes[1].device->efficiency == 0.5);
 }
 
 TEST_CASE("emulated links send messages of any length at once") {
@@ -209,7 +219,17 @@ TEST_CASE("a bad cluster file is refused with its path, key and rule") {
   REQUIRE_THAT(cluster_refusal("{" + nodes + R"(, "links": [{"scope": "switch"}]})"),
                Contains("links.0.scope") && Contains("not built"));
   REQUIRE_THAT(cluster_refusal(R"({"nodes": [{"devices": 1, "device": {"name": "H100"}}]})"),
-               Contains("nodes.0.device") && Contains("not built"));
+               Contains("nodes.0.device.flops.fp32"));
+  const auto with_device = [](const std::string& fp32, const std::string& more) {
+    return R"({"nodes": [{"devices": 1, "device": {"flops": {"fp32": )" + fp32 +
+           R"(, "bf16": 3e14}, "memory_bytes_per_second": 2e12)" + more + "}}";
+  };
+  REQUIRE_THAT(cluster_refusal(with_device("19.5", "") + "]}"),
+               Contains("nodes.0.device.flops.fp32") && Contains("1.95e13"));
+  REQUIRE_THAT(cluster_refusal(with_device("2e13", R"(, "efficiency": 1.5)") + "]}"),
+               Contains("nodes.0.device.efficiency"));
+  REQUIRE_THAT(cluster_refusal(with_device("2e13", "") + R"(, {"devices": 1}]})"),
+               Contains("nodes") && Contains("every kind of node, or of none"));
   REQUIRE_THAT(cluster_refusal(R"({"nodes": [{"devices": 1}], "nodes_per_switch": 2})"),
                Contains("nodes_per_switch") && Contains("not built"));
   REQUIRE_THAT(cluster_refusal("{" + nodes + R"(, "links": [)" + link + "]}"),
