@@ -238,22 +238,34 @@ void LineFile::truncate_before(const std::function<bool(std::string_view)>& drop
   }
 }
 
-std::string read_file(const std::string& path) {
+std::string read_file(const std::string& path, std::size_t most) {
+  constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
+  std::string content = read_start(path, most == kNoLimit ? most : most + 1);
+  if (content.size() > most) {
+    throw FileError(fmt::format("{}: is larger than {} bytes", path, most));
+  }
+  return content;
+}
+
+std::string read_start(const std::string& path, std::size_t count) {
   const Closing file(open_file(path, O_RDONLY, "open"));
   std::string content;
   constexpr std::size_t kChunk = std::size_t{64} << 10U;
-  for (std::size_t used = 0;;) {
-    content.resize(used + kChunk);
-    const ssize_t count = ::read(file.get(), content.data() + used, kChunk);
-    if (count < 0 && errno != EINTR) {
+  std::size_t used = 0;
+  while (used < count) {
+    const std::size_t next = std::min(kChunk, count - used);
+    content.resize(used + next);
+    const ssize_t got = ::read(file.get(), content.data() + used, next);
+    if (got < 0 && errno != EINTR) {
       fail(path, "read", errno);
     }
-    used += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
-    if (count == 0) {
-      content.resize(used);
-      return content;
+    used += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
+    if (got == 0) {
+      break;
     }
   }
+  content.resize(used);
+  return content;
 }
 
 void write_file_atomically(const std::string& path, std::string_view content) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -89,7 +90,12 @@ class LineFile {
   int descriptor_ = -1;
 };
 
-[[nodiscard]] std::string read_file(const std::string& path);
+// Throws FileError, also for a file of more than `most` bytes.
+[[nodiscard]] std::string read_file(const std::string& path,
+                                    std::size_t most = std::numeric_limits<std::size_t>::max());
+
+// Returns the first bytes of a file, `count` at most.
+[[nodiscard]] std::string read_start(const std::string& path, std::size_t count);
 
 // FileWriter for content that is there at once.
 void write_file_atomically(const std::string& path, std::string_view content);

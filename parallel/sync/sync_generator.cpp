@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "parallel/sync/bucket_levels.h"
 #include "parallel/sync/pass_units.h"
@@ -42,11 +43,9 @@ class Generator {
       }
     }
     // Sums are in the order in which their last gradients are made.
-    for (const Unit& unit : plan_.made) {
-      for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
-        if (goes_with_layers(i) && last_made(plan_.buckets[i]) == unit) {
-          add_sums(i, SyncOp::Begin::gradients_made, unit);
-        }
+    for (const auto& [place, buckets] : buckets_by_last_gradient()) {
+      for (const std::size_t bucket : buckets) {
+        add_sums(bucket, SyncOp::Begin::gradients_made, plan_.made[place]);
       }
     }
     add_further_sums(SyncOp::Begin::passes_end, {});
@@ -127,13 +126,24 @@ class Generator {
     return units;
   }
 
-  [[nodiscard]] Unit last_made(const GradientBucket& bucket) const {
-    const auto place = [&](const Unit& unit) {
-      return std::find(plan_.made.begin(), plan_.made.end(), unit);
-    };
-    return *std::max_element(bucket.units.begin(),
-                             bucket.units.end(),
-                             [&](const Unit& a, const Unit& b) { return place(a) < place(b); });
+  // Buckets whose sums go with layers, by the unit, a place in the order in which units are made,
+  // with which their gradients are complete.
+  [[nodiscard]] std::map<std::size_t, std::vector<std::size_t>> buckets_by_last_gradient() const {
+    std::map<Unit, std::size_t> places;
+    for (std::size_t i = 0; i < plan_.made.size(); ++i) {
+      places[plan_.made[i]] = i;
+    }
+    std::map<std::size_t, std::vector<std::size_t>> buckets;
+    for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+      if (goes_with_layers(i)) {
+        std::size_t last = 0;
+        for (const Unit& unit : plan_.buckets[i].units) {
+          last = std::max(last, places.at(unit));
+        }
+        buckets[last].push_back(i);
+      }
+    }
+    return buckets;
   }
 
   // A group of one rank has nothing to exchange.

@@ -51,6 +51,11 @@ TEST_CASE("a file that cannot be read is refused with its path and the reason") 
   REQUIRE_THROWS_WITH(MappedFile(directory.file("pipe")), Contains("not a regular file"));
   REQUIRE_THROWS_WITH(read_file(directory.path()), Contains("cannot read: Is a directory"));
   REQUIRE_THROWS_AS(read_file(directory.file("x")), FileError);
+  write_file_atomically(directory.file("long"), "123456");
+  REQUIRE(read_file(directory.file("long"), 6) == "123456");
+  REQUIRE_THROWS_WITH(read_file(directory.file("long"), 5), Contains("larger than 5 bytes"));
+  REQUIRE(read_start(directory.file("long"), 3) == "123");
+  REQUIRE(read_start(directory.file("long"), 9) == "123456");
 }
 
 TEST_CASE("an atomic write replaces the file and leaves nothing beside it") {

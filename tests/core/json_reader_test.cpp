@@ -141,6 +141,7 @@ TEST_CASE("a missing file is a config error that names it") {
   REQUIRE_THROWS_AS(JsonReader::parse_file("/nowhere/run.json"), ConfigError);
   REQUIRE_THROWS_WITH(JsonReader::parse_file("/nowhere/run.json"), Contains("/nowhere/run.json"));
   REQUIRE_THROWS_AS(JsonReader::parse_file("/tmp"), ConfigError);
+  REQUIRE_THROWS_WITH(JsonReader::parse_file("/dev/zero"), Contains("larger than"));
 }
 
 TEST_CASE("a wrong type names the expected one and shows the value") {

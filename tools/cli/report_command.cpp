@@ -29,7 +29,7 @@ void refuse_foreign(const std::string& path) {
     return;
   }
   const std::string& start = report::page_start();
-  if (!is_regular_file(path) || read_file(path).compare(0, start.size(), start) != 0) {
+  if (!is_regular_file(path) || read_start(path, start.size()) != start) {
     throw FileError(
         fmt::format("{}: is no report and is not overwritten; choose another --out", path));
   }

@@ -54,8 +54,12 @@ LockedFile claim_directory(const std::string& dir) {
 RunOutcome judge(const SweepPoint& point, const RunSummary& summary, const RunOutcome& ended) {
   const RunConfig& run = point.config.run;
   std::optional<std::string> wrong = summary.gap;
+  const bool goes_on = !point.config.checkpoint.resume_from.empty();
+  if (!wrong && !goes_on && summary.first_step > 1) {
+    wrong = fmt::format("begins with step {}", summary.first_step);
+  }
   // A run that was begun from another one's last step has none of its own.
-  const bool no_steps = summary.steps == 0 && !point.config.checkpoint.resume_from.empty();
+  const bool no_steps = summary.steps == 0 && goes_on;
   if (!wrong && ended.exit_code == static_cast<int>(ExitCode::done) && !no_steps &&
       summary.steps != run.steps) {
     wrong = fmt::format("ends with step {} of {}", summary.steps, run.steps);

@@ -316,7 +316,7 @@ ExitCode train_rank(Communicator& world, Job job, EndOthers end_others) {
   if (world.rank() == 0 && world.size() > 1) {
     log_info(Lines{"ranks:\n" + rank_map(make_mesh(job.config.parallel), world.nodes())});
     if (job.config.parallel.num_groups() > 1) {
-      log_info(Lines{collectives_text(job.config.parallel)});
+      log_info(Lines{collectives_text(job.config.parallel, job.config.model.tie_embeddings)});
     }
   }
   Groups groups(world,

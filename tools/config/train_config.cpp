@@ -53,6 +53,30 @@ RunConfig read_run_config(JsonReader section) {
   return run;
 }
 
+// Refuses what no machine holds, so that sizes in bytes are numbers of 64 bits everywhere.
+void check_sizes(const JsonReader& model, const TrainConfig& config) {
+  constexpr double kMost = 0x1p54;  // elements
+  const ModelConfig& shape = config.model;
+  const auto text = [&](double elements, const char* of) {
+    return fmt::format(
+        "makes {:.1e} {}; must be at most {:.1e} with the other sizes", elements, of, kMost);
+  };
+  const double hidden = shape.hidden;
+  const double layers = shape.layers;
+  const double parameters = layers * hidden * (4.0 * hidden + 2.0 * shape.ffn) +
+                            hidden * (2.0 * shape.vocab + shape.sequence);
+  if (parameters > kMost) {
+    model.fail("hidden", text(parameters, "parameters"));
+  }
+  const double tokens = static_cast<double>(config.batch.micro) * shape.sequence;
+  const double widest = std::max(
+      {3.0 * hidden, 1.0 * shape.ffn, 1.0 * shape.vocab, 1.0 * shape.sequence * shape.heads});
+  const double activations = tokens * widest * (layers + 1.0);
+  if (activations > kMost) {
+    model.fail("sequence", text(activations, "activations of a micro-batch"));
+  }
+}
+
 // The largest number up to `most` that divides `number`.
 std::int64_t largest_divisor(std::int64_t number, std::int64_t most) {
   std::int64_t largest = 1;
@@ -306,6 +330,7 @@ TrainConfig read_train_config(JsonReader document) {
   config.batch = read_batch_config(document.section("batch"), config.parallel);
   check_batch_fits(
       config.parallel, config.model, {.global = config.batch.global, .micro = config.batch.micro});
+  check_sizes(model, config);
   JsonReader optimizer = document.section("optimizer");
   config.optimizer = read_optimizer_config(optimizer);
   const JsonReader outer = document.section("outer");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -93,6 +94,25 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
   }
 }
 
+// The plans behind plain steps.
+PlanHistory after_warmup(PlanHistory plans, int warmup_steps) {
+  if (warmup_steps == 0) {
+    return plans;
+  }
+  const std::int64_t first = std::int64_t{warmup_steps} + 1;
+  const auto later =
+      std::ranges::find_if(plans, [&](const PlanFromStep& row) { return row.from_step > first; });
+  plans.erase(plans.begin(), later - 1);
+  CompressionPlan plain = plans.front().plan;
+  for (CompressionPlan::Class& row : plain.classes) {
+    row.codec.reset();
+    row.reason = "warm-up steps";
+  }
+  plans.front().from_step = first;
+  plans.insert(plans.begin(), {.from_step = 1, .plan = std::move(plain)});
+  return plans;
+}
+
 // The layouts that a job may come to have: of strategies and groups that it leaves open. Whether
 // there are several groups counts, and not how large they are.
 std::vector<ParallelConfig> layouts_of(const PlanJob& job) {
@@ -116,12 +136,34 @@ std::vector<ParallelConfig> layouts_of(const PlanJob& job) {
 
 }  // namespace
 
+void require_fits(const Cluster& cluster, const std::string& path, const PlanJob& job) {
+  const int num_ranks = job.num_workers * job.mesh.parallel.num_ranks();
+  if (cluster.num_devices() < num_ranks) {
+    throw ConfigError(fmt::format(
+        "{}: nodes: must have a device for each of the config's {} ranks (parallel.tensor x "
+        "pipeline x data); got {}",
+        path,
+        num_ranks,
+        cluster.num_devices()));
+  }
+}
+
+StepCosts fitting_costs(const std::string& path, const PlanJob& job) {
+  StepCosts costs = read_cost_file(path);
+  try {
+    static_cast<void>(cost_model(job.mesh, costs, std::nullopt));
+  } catch (const ConfigError& problem) {
+    throw ConfigError(path + ": " + problem.what());
+  }
+  return costs;
+}
+
 void require_runnable(const PlanJob& job) {
   if (job.network.emulates()) {
-    static_cast<void>(read_emulated_cluster(job.network.links));
+    require_fits(read_emulated_cluster(job.network.links), job.network.links, job);
   }
   if (!job.rehearsal_costs.empty()) {
-    static_cast<void>(read_cost_file(job.rehearsal_costs));
+    static_cast<void>(fitting_costs(job.rehearsal_costs, job));
   }
   const std::vector<ParallelConfig> layouts = layouts_of(job);
   if (layouts.empty()) {
@@ -165,7 +207,7 @@ StoredPlans resumed_plans(const PlanHistory& of_config,
 
 PlanHistory compression_plans(const PlanJob& job, const LinkSpeeds& links) {
   if (job.compress.policy == CompressionPolicy::replay) {
-    return replayed(job.compress.plan, job.mesh);
+    return after_warmup(replayed(job.compress.plan, job.mesh), job.compress.warmup_steps);
   }
   PlanHistory plans = make_compression_plans(job.compress, job.mesh);
   return job.compress.policy == CompressionPolicy::critical_path

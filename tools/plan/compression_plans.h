@@ -17,8 +17,14 @@ inline constexpr std::int64_t kFirstChosenStep = 3;
 // the file does not fit the config.
 [[nodiscard]] PlanHistory compression_plans(const PlanJob& job, const LinkSpeeds& links = {});
 
+// Throws ConfigError where the cluster of a file has fewer devices than the job has ranks.
+void require_fits(const Cluster& cluster, const std::string& path, const PlanJob& job);
+
+// Reads a cost file. Throws ConfigError where it does not cover the job's layout.
+[[nodiscard]] StepCosts fitting_costs(const std::string& path, const PlanJob& job);
+
 // Throws ConfigError where what a job compresses fits none of the layouts that its config leaves
-// open, and what readers of links and costs throw where a file that it names is none.
+// open, and where files of links and costs that it names are none or do not fit it.
 void require_runnable(const PlanJob& job);
 
 // Returns the plans that it is expected to have in the end: with what policy critical_path chooses

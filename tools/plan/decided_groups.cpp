@@ -75,11 +75,11 @@ void require_groups(const ParallelConfig& config, CollectivesWish wish) {
   }
 }
 
-std::string collectives_text(const ParallelConfig& config) {
+std::string collectives_text(const ParallelConfig& config, bool tied_table) {
   std::string text = fmt::format("sums and gathers over {} data ranks: {}\n",
                                  config.data,
                                  ways_text(config.data_hierarchy(), config.data));
-  if (config.pipeline > 1) {
+  if (config.pipeline > 1 && tied_table) {
     text += fmt::format("of a tied table, over {} ranks: {}\n",
                         2 * config.data,
                         ways_text(config.table_hierarchy(), 2 * config.data));

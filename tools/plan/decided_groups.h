@@ -25,6 +25,6 @@ namespace slackline {
 void require_groups(const ParallelConfig& config, CollectivesWish wish);
 
 // Says which collectives go through groups, a line for each communicator that spans several.
-[[nodiscard]] std::string collectives_text(const ParallelConfig& config);
+[[nodiscard]] std::string collectives_text(const ParallelConfig& config, bool tied_table);
 
 }  // namespace slackline

@@ -83,7 +83,8 @@ std::string size_json(std::size_t bytes) {
 }
 
 // Says from which sizes on collectives go through groups, where communicators span several.
-std::string collectives_json(const ParallelConfig& parallel) {
+std::string collectives_json(const MeshJob& job) {
+  const ParallelConfig& parallel = job.parallel;
   std::vector<std::string> rows;
   const auto add = [&](const char* axis, const Hierarchy& hierarchy) {
     rows.push_back(fmt::format(
@@ -96,7 +97,7 @@ std::string collectives_json(const ParallelConfig& parallel) {
   if (parallel.num_groups() > 1) {
     add("data", parallel.data_hierarchy());
   }
-  if (parallel.num_groups() > 1 && parallel.pipeline > 1) {
+  if (parallel.num_groups() > 1 && parallel.pipeline > 1 && job.model.tie_embeddings) {
     add("embedding", parallel.table_hierarchy());
   }
   return joined(rows, ", ");
@@ -207,7 +208,7 @@ std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
       plan.bubble_share(),
       bytes_json(plan.step_bytes),
       bytes_json(plan.step_bytes_across),
-      collectives_json(plan.job.mesh.parallel),
+      collectives_json(plan.job.mesh),
       round_json(plan),
       stages_json(plan),
       ranks_json(plan),

@@ -76,7 +76,9 @@ std::string errors_text(const StepPlan& plan) {
 // Which sums and gathers go through groups of data ranks; nothing with one group.
 std::string groups_text(const StepPlan& plan) {
   const ParallelConfig& parallel = plan.job.mesh.parallel;
-  return parallel.num_groups() == 1 ? "" : collectives_text(parallel);
+  return parallel.num_groups() == 1
+             ? ""
+             : collectives_text(parallel, plan.job.mesh.model.tie_embeddings);
 }
 
 std::string mesh_text(const StepPlan& plan) {

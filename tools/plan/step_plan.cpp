@@ -19,7 +19,6 @@
 #include "parallel/schedule/slots.h"
 #include "parallel/sync/outer_plan.h"
 #include "tools/plan/compression_plans.h"
-#include "tools/plan/cost_file.h"
 #include "tools/plan/strategy_ranking.h"
 
 namespace slackline {
@@ -35,18 +34,6 @@ std::string assumption(const AssumedSpeeds& speeds) {
                      speeds.flops_per_second / kGiga,
                      speeds.bytes_per_second / kGiga,
                      speeds == AssumedSpeeds{} ? " (a core of a processor)" : "");
-}
-
-Cluster require_fits(Cluster cluster, const std::string& path, int num_ranks) {
-  if (cluster.num_devices() < num_ranks) {
-    throw ConfigError(fmt::format(
-        "{}: nodes: must have a device for each of the config's {} ranks (parallel.tensor x "
-        "pipeline x data); got {}",
-        path,
-        num_ranks,
-        cluster.num_devices()));
-  }
-  return cluster;
 }
 
 // Costs as given, else as the devices of the cluster are taken to compute.
@@ -72,19 +59,19 @@ struct KnownLinks {
 
 // Reads the links of the cluster that is asked for, else of the one that a run would emulate.
 KnownLinks known_links(const PlanJob& job, const StepPlanFiles& files) {
-  const std::string& emulated = job.network.links;
-  const int num_ranks = job.num_workers * job.mesh.parallel.num_ranks();
+  KnownLinks known{.from = files.cluster.empty() ? job.network.links : files.cluster};
   if (!files.cluster.empty()) {
-    return {require_fits(read_cluster(files.cluster), files.cluster, num_ranks), files.cluster};
-  }
-  if (job.network.emulates()) {
-    KnownLinks known{require_fits(read_emulated_cluster(emulated), emulated, num_ranks), emulated};
+    known.links = read_cluster(files.cluster);
+  } else if (job.network.emulates()) {
+    known.links = read_emulated_cluster(job.network.links);
     if (job.mesh.device != Device::rehearsal) {  // links alone are emulated
       forget_devices(*known.links);
     }
-    return known;
   }
-  return {};
+  if (known.links) {
+    require_fits(*known.links, known.from, job);
+  }
+  return known;
 }
 
 // What all ranks send of each class, weights that zero1 gathers among them.
@@ -281,20 +268,13 @@ StepPlan read_step_plan(const PlanJob& asked,
   }
   std::optional<StepCosts> costs;
   if (!costs_path.empty()) {
-    costs = read_cost_file(costs_path);
+    costs = fitting_costs(costs_path, job);
   }
   const KnownLinks known = probed ? KnownLinks{probed, "probed"} : known_links(job, files);
   const bool measured = !known.links && costs;
   const LinkSpeeds links =
       measured ? measured_links(*costs, job.num_workers * job.mesh.parallel.num_ranks())
                : known.links;
-  if (costs) {
-    try {
-      static_cast<void>(cost_model(job.mesh, *costs, std::nullopt));
-    } catch (const ConfigError& problem) {
-      throw ConfigError(costs_path + ": " + problem.what());
-    }
-  }
   job = with_strategy(job, known_costs(job.mesh, costs, links), links);
   if (!plans) {
     static_cast<void>(compression_plans(job));  // refuses what does not fit the layout

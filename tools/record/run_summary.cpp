@@ -73,6 +73,7 @@ RunSummary summarize_run(const std::string& run_directory) {
   const report::Metrics metrics = report::read_metrics(path);
   if (!metrics.steps.empty()) {
     summary.steps = metrics.steps.back().step;
+    summary.first_step = metrics.steps.front().step;
     summary.gap = gap_in(metrics.steps);
     summary.loss = finite(metrics.steps.back().loss);
   }

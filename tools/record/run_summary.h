@@ -14,6 +14,7 @@ namespace slackline {
 struct RunSummary {
   std::int64_t steps = 0;            // done; of a run that stopped on a loss that is not finite,
                                      // the step it stopped at
+  std::int64_t first_step = 0;       // of the record
   std::optional<std::string> gap{};  // where the record jumps, which no run writes; absent: nowhere
   std::optional<double> loss{};      // of the last step
   std::optional<double> eval_loss{};          // the last one

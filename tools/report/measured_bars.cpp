@@ -143,6 +143,12 @@ bool is_valid(const schedule::Schedule& schedule, const PlacedName& place) {
   return place.stage >= 0 && place.stage < schedule.num_stages() && place.micro_batch >= 0;
 }
 
+// As channels name their transfers.
+bool carries_frames(const std::string& name) {
+  return name.find(": compressed gradients") != std::string::npos ||
+         name.find(": coded weights") != std::string::npos;
+}
+
 }  // namespace
 
 StepBars measured_bars(const StepPlan& plan,
@@ -161,15 +167,13 @@ StepBars measured_bars(const StepPlan& plan,
     if (!look || end < start || bar.start.value >= window.end) {
       continue;
     }
-    RankBar row{
-        .rank = bar.rank,
-        .lane = look->lane,
-        .bar = {.start = start - window.begin,
-                .end = end - window.begin,
-                .kind = look->kind,
-                .title = fmt::format("{}: {}", bar.name, seconds_text(bar.duration.value)),
-                .compressed = bar.track != "waiting" &&
-                              bar.name.find(": compressed gradients") != std::string::npos}};
+    RankBar row{.rank = bar.rank,
+                .lane = look->lane,
+                .bar = {.start = start - window.begin,
+                        .end = end - window.begin,
+                        .kind = look->kind,
+                        .title = fmt::format("{}: {}", bar.name, seconds_text(bar.duration.value)),
+                        .compressed = bar.track != "waiting" && carries_frames(bar.name)}};
     if (look->op && place && is_valid(plan.schedule, *place)) {
       const Op op{*look->op, place->stage, place->micro_batch};
       row.bar.label = op_text(plan.schedule, op);

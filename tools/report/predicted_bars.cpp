@@ -67,6 +67,7 @@ bool is_compressed(const CompressedTransfers& compressed, const TimelineNode& no
       return compressed.contains(schedule::id_of_send(node.op));
     case NodeKind::data_reduction:
     case NodeKind::embedding_sync:
+    case NodeKind::parameter_gather:
       return compressed.contains(node.members);
     default:
       return false;

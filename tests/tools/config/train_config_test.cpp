@@ -158,6 +158,18 @@ TEST_CASE("a micro-batch is a data rank's whole share unless given") {
   REQUIRE(read_with({"parallel.data=4", "batch.micro=1"}).num_micro_batches() == 2);
 }
 
+TEST_CASE("sizes that no machine holds are refused before they are multiplied") {
+  using Catch::Contains;
+  CHECK_THAT(refusal({"model.hidden=16777216", "model.layers=65536"}),
+             Contains("model.hidden: makes") && Contains("parameters"));
+  CHECK_THAT(refusal({"model.layers=1",
+                      "model.hidden=16777216",
+                      "model.heads=1",
+                      "model.sequence=1024",
+                      "batch.global=1073741824"}),
+             Contains("model.sequence: makes") && Contains("activations"));
+}
+
 TEST_CASE("heads that are wider than a device's kernels take are refused on a device alone") {
   const std::vector<std::string> wide = {"model.hidden=1024", "model.heads=2"};
   CHECK(read_with(wide).model.heads == 2);

@@ -3,6 +3,8 @@
 
 #include "tools/plan/compression_plans.h"
 
+#include <map>
+
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -103,6 +105,49 @@ TEST_CASE("a plan that replays another is written as it was") {
   const Replay replay(plan_json_of(job_of({"compress.policy=optimus_cc"})));
   CHECK(plan_json_of(job_of({"compress.policy=replay", "compress.plan=" + replay.path()})) ==
         read_file(replay.path()));
+}
+
+TEST_CASE("warm-up steps of a run that replays a plan compress nothing") {
+  const std::string row = R"({"from_step": )";
+  const std::string classes = R"(, "classes": [{"site": "data_gradient", "stage": 2,
+      "phase": "step", "codec": {"codec": "quantize", "bits": )";
+  const Replay replay("[" + row + "1" + classes + "8}}]}, " + row + "4" + classes + "4}}]}, " +
+                      row + "9" + classes + "2}}]}]");
+  const auto bits_from = [&](int warmup_steps) {
+    std::map<std::int64_t, int> bits;
+    for (const PlanFromStep& one :
+         replay.plans({"compress.warmup_steps=" + std::to_string(warmup_steps)})) {
+      const auto setting =
+          one.plan.setting_of({schedule::Site::data_gradient, 2, schedule::Phase::step});
+      bits[one.from_step] = setting ? setting->bits : 0;
+    }
+    return bits;
+  };
+  using Bits = std::map<std::int64_t, int>;
+  CHECK(bits_from(0) == Bits{{1, 8}, {4, 4}, {9, 2}});
+  CHECK(bits_from(2) == Bits{{1, 0}, {3, 8}, {4, 4}, {9, 2}});
+  CHECK(bits_from(3) == Bits{{1, 0}, {4, 4}, {9, 2}});
+  CHECK(bits_from(5) == Bits{{1, 0}, {6, 4}, {9, 2}});
+  CHECK(bits_from(20) == Bits{{1, 0}, {21, 2}});
+}
+
+TEST_CASE("a job whose links or costs do not fit its layout cannot run") {
+  const TemporaryDirectory directory;
+  write_file_atomically(directory.file("four.json"),
+                        R"({"nodes": [{"devices": 4}],
+                            "links": [{"scope": "node", "bytes_per_second": 1e9}]})");
+  const std::string links = "network.links=" + directory.file("four.json");
+  const std::vector<std::string> layout = {"parallel.data=1", "parallel.pipeline=4", links};
+  CHECK_NOTHROW(require_runnable(job_of(layout)));
+  CHECK_THROWS_WITH(require_runnable(job_of({"parallel.data=2", "parallel.pipeline=4", links})),
+                    Contains("four.json") && Contains("got 4"));
+  write_file_atomically(directory.file("costs.json"),
+                        R"({"ops": [{"stage": 0, "kind": "forward", "seconds": 1},
+                  {"stage": 0, "kind": "backward", "seconds": 2}]})");
+  CHECK_THROWS_WITH(require_runnable(job_of({"device=rehearsal",
+                                             "parallel.pipeline=4",
+                                             "rehearsal.costs=" + directory.file("costs.json")})),
+                    Contains("costs.json") && Contains("4 virtual stages"));
 }
 
 TEST_CASE("an edited codec is the one that is replayed") {

@@ -10,6 +10,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/ended.h"
 #include "tests/tools/run/mpi_job.h"
+#include "tools/record/run_summary.h"
 
 namespace slackline {
 
@@ -77,6 +78,15 @@ std::unique_ptr<MpiJob> train_until_saved(const TrainingRun& run,
   return job;
 }
 
+// The same, and now in steps that are far from a save, in which ranks wait for files.
+std::unique_ptr<MpiJob> train_beyond_save(const TrainingRun& run,
+                                          const std::vector<std::string>& assignments = kEndless) {
+  std::unique_ptr<MpiJob> job = train_until_saved(run, 50, assignments);
+  const std::int64_t saved = newest_step(run.run_dir());
+  wait_until([&] { return newest_step(run.run_dir()) >= saved + 3; });
+  return job;
+}
+
 // Every survivor ended with 4 and said what it waited for.
 void require_ends_explained(const MpiJob& job, const std::string& messages, int victim) {
   CHECK(job.all_ended_with(4, victim));
@@ -113,7 +123,7 @@ void require_explained_in_groups(const MpiJob& job, const std::string& messages,
 
 TEST_CASE("when a rank is killed the others end soon with 4, explained, and the run goes on") {
   const TrainingRun run;
-  const std::unique_ptr<MpiJob> job = train_until_saved(run);
+  const std::unique_ptr<MpiJob> job = train_beyond_save(run);
   job->signal_rank(2, SIGKILL);
   CHECK(job->seconds_until_gone(kEndSeconds) < kEndSeconds);
   const ProcessResult result = job->wait();
@@ -124,7 +134,7 @@ TEST_CASE("when a rank is killed the others end soon with 4, explained, and the 
 
 TEST_CASE("when a rank is stopped the others time out with 4, explained, and no process is left") {
   const TrainingRun run;
-  const std::unique_ptr<MpiJob> job = train_until_saved(run);
+  const std::unique_ptr<MpiJob> job = train_beyond_save(run);
   job->signal_rank(1, SIGSTOP);
   constexpr double kLimit = kTimeoutSeconds + kEndSeconds;
   CHECK(job->seconds_until_gone(kLimit) < kLimit);
@@ -137,7 +147,7 @@ TEST_CASE("when a rank is stopped the others time out with 4, explained, and no 
 
 TEST_CASE("a killed rank ends those that wait for it in gathers and sums through groups") {
   const TrainingRun run;
-  const std::unique_ptr<MpiJob> job = train_until_saved(run, 2, kEndlessInGroups);
+  const std::unique_ptr<MpiJob> job = train_beyond_save(run, kEndlessInGroups);
   job->signal_rank(2, SIGKILL);
   CHECK(job->seconds_until_gone(kEndSeconds) < kEndSeconds);
   const ProcessResult result = job->wait();
@@ -148,7 +158,7 @@ TEST_CASE("a killed rank ends those that wait for it in gathers and sums through
 
 TEST_CASE("a stopped rank ends those that wait for it in gathers and sums through groups") {
   const TrainingRun run;
-  const std::unique_ptr<MpiJob> job = train_until_saved(run, 2, kEndlessInGroups);
+  const std::unique_ptr<MpiJob> job = train_beyond_save(run, kEndlessInGroups);
   job->signal_rank(3, SIGSTOP);
   constexpr double kLimit = kTimeoutSeconds + kEndSeconds;
   CHECK(job->seconds_until_gone(kLimit) < kLimit);

@@ -187,13 +187,16 @@ TEST_CASE("a run whose record stops early or jumps is no row of a table, and is 
   const std::string path = sweep.in_run("out", 0, "metrics.jsonl");
   const std::string whole = read_file(path);
   // As a power loss may leave it: without the steps from 4 on, or, where the run has gone on since,
-  // without step 4 alone.
+  // without step 4 alone, or without its first steps.
   const std::size_t fourth = whole.find("{\"step\": 4,");
   const std::size_t fifth = whole.find("{\"step\": 5,");
+  const std::size_t third = whole.find("{\"step\": 3,");
+  REQUIRE(third != std::string::npos);
   REQUIRE((fourth != std::string::npos && fifth != std::string::npos));
   const auto [left, words] = GENERATE_REF(table<std::string, std::string>(
       {{whole.substr(0, fourth), "ends with step 3 of 6"},
-       {whole.substr(0, fourth) + whole.substr(fifth), "has step 5 behind step 3"}}));
+       {whole.substr(0, fourth) + whole.substr(fifth), "has step 5 behind step 3"},
+       {whole.substr(third), "begins with step 3"}}));
   write_file_atomically(path, left);
 
   const ProcessResult again = sweep.finish("out");
