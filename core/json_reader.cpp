@@ -171,10 +171,9 @@ JsonReader JsonReader::parse(std::string_view text, const std::string& source) {
 }
 
 JsonReader JsonReader::parse_file(const std::string& path) {
-  constexpr std::size_t kMostBytes = std::size_t{64} << 20U;  // more than any config has
   std::string text;
   try {
-    text = read_file(path, kMostBytes);
+    text = read_file(path, kMostJsonBytes);
   } catch (const FileError& error) {
     throw ConfigError(error.what());
   }

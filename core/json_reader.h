@@ -12,6 +12,9 @@
 
 namespace slackline {
 
+// More than any config, plan or cost file has.
+inline constexpr std::size_t kMostJsonBytes = std::size_t{64} << 20U;
+
 // Rules for one key. Without a default the key is required.
 struct IntegerRule {
   std::optional<std::int64_t> default_value{};

@@ -334,7 +334,7 @@ CompressionPlan early_plan(const CompressConfig& config,
                            const MeshJob& job,
                            const LinkSpeeds& links) {
   constexpr double kLinksMayBe = 2.0;
-  const StepCosts costs = assumed_costs(job.model, {});
+  const StepCosts costs = assumed_costs(job.model, assumed_speeds(links, job.precision));
   const ErrorLimits limits{.bounds = max_errors_of(config)};
   const Candidates::OfSites known =
       filtered(candidates_of(config, job), [](Site, const CodecSetting& setting) {

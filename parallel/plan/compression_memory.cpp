@@ -132,13 +132,15 @@ CompressionMemory& CompressionMemory::operator+=(const CompressionMemory& other)
 CompressionMemory compression_memory(const MeshJob& job,
                                      const MeshPlace& place,
                                      const PlanHistory& plans,
-                                     const Workers& workers) {
+                                     const Workers& workers,
+                                     int copies_of_state) {
   CompressionMemory most;
   for (const PlanFromStep& row : plans) {
     CompressionMemory memory;
     add_pipeline(job, place, row.plan, workers, memory);
     add_gradients(job, place, row.plan, workers, memory);
     add_gathers(job, place, row.plan, workers, memory);
+    memory.state *= static_cast<std::size_t>(copies_of_state);
     most = memory.total() > most.total() ? memory : most;
   }
   return most;

@@ -9,7 +9,7 @@ namespace slackline {
 
 // What compression takes on one rank, the most of any plan of the run.
 struct CompressionMemory {
-  std::size_t state = 0;      // residuals and factors
+  std::size_t state = 0;      // residuals and factors, all copies
   std::size_t messages = 0;   // frames and packed gradients
   std::size_t workspace = 0;  // of the codecs' stream
   std::size_t saved = 0;      // of the state, in this rank's part of a checkpoint
@@ -19,11 +19,12 @@ struct CompressionMemory {
   CompressionMemory& operator+=(const CompressionMemory& other);
 };
 
-// Nothing is allocated.
+// Nothing is allocated. A rank that keeps state beside steps that may not count has two copies.
 [[nodiscard]] CompressionMemory compression_memory(const MeshJob& job,
                                                    const MeshPlace& place,
                                                    const PlanHistory& plans,
-                                                   const Workers& workers);
+                                                   const Workers& workers,
+                                                   int copies_of_state = 1);
 
 // Counts compressed rounds, on a rank of one of `num_workers` workers.
 [[nodiscard]] CompressionMemory round_memory(const MeshJob& job,

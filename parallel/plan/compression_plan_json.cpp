@@ -191,8 +191,8 @@ StoredPlans read_plan_document(const std::string& document,
 
 // The document is a list; a reader takes objects.
 PlanHistory read_plans(const std::string& path) {
-  JsonReader document =
-      JsonReader::parse("{\"plans\": " + read_file(path) + "}", "not a list of plans");
+  JsonReader document = JsonReader::parse("{\"plans\": " + read_file(path, kMostJsonBytes) + "}",
+                                          "not a list of plans");
   PlanHistory plans = read_entries(document.sections("plans"));
   document.finish();
   return plans;

@@ -146,12 +146,11 @@ PartShares part_shares(const ModelConfig& model, const ChunkSlice& stage) {
   const double whole_forward = layers * forward + seconds(CostKind::head_forward, stage.head) +
                                seconds(CostKind::embedding_forward, stage.embedding);
   const double whole_backward = layers * backward + others;
-  const auto share = [](double part, double whole) { return whole > 0.0 ? part / whole : 0.0; };
-  return {.layer_forward = share(forward, whole_forward),
-          .layer_backward = share(backward, whole_backward),
-          .layer_input = share(backward - weight, whole_backward - layers * weight),
-          .layer_weight = share(weight, whole_backward),
-          .head_backward = share(head, whole_backward)};
+  return {.layer_forward = forward / whole_forward,
+          .layer_backward = backward / whole_backward,
+          .layer_input = (backward - weight) / (whole_backward - layers * weight),
+          .layer_weight = weight / whole_backward,
+          .head_backward = head / whole_backward};
 }
 
 }  // namespace slackline

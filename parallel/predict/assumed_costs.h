@@ -19,7 +19,7 @@ struct PartShares {
   double head_backward = 0.0;   // of the head in a whole backward pass
 };
 
-// Layers' shares are those of none where the stage has none. Head and embedding make the gradients
+// REQUIRES: the stage has a layer. Head and embedding make the gradients
 // of their tables with their inputs', whatever the schedule.
 [[nodiscard]] PartShares part_shares(const ModelConfig& model, const ChunkSlice& stage);
 

@@ -164,7 +164,7 @@ class SharedAxis {
     const Seconds forward = shares.layer_forward * chunk.forward;
     const Seconds input =
         (splits ? shares.layer_input : shares.layer_backward) * chunk.backward_input;
-    const Seconds weight = 1.0 / std::max(1, slice.num_layers()) * chunk.backward_weight;
+    const Seconds weight = (1.0 / slice.num_layers()) * chunk.backward_weight;
     for (int layer = slice.first_layer; layer < slice.last_layer; ++layer) {
       const Unit unit{ModelPart::layer, layer};
       const OpTimes gather = times_of_unit(Begin::before_use, unit, place);

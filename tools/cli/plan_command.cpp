@@ -62,7 +62,7 @@ std::string data_text(const std::vector<DataTableRow>& rows) {
 // Workers are the data ranks of a node where their size is not given.
 ParallelConfig with_workers(const TrainConfig& config, const std::string& cluster) {
   ParallelConfig parallel = config.parallel;
-  LinkSpeeds links = links_of_run(config.network, {});
+  LinkSpeeds links = links_of_run(config.network, config.device, {});
   if (!cluster.empty()) {
     links = read_cluster(cluster);
   }

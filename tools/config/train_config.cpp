@@ -53,7 +53,7 @@ RunConfig read_run_config(JsonReader section) {
   return run;
 }
 
-// Refuses what no machine holds, so that sizes in bytes are numbers of 64 bits everywhere.
+// Refuses what no machine holds before sizes are multiplied further.
 void check_sizes(const JsonReader& model, const TrainConfig& config) {
   constexpr double kMost = 0x1p54;  // elements
   const ModelConfig& shape = config.model;

@@ -94,12 +94,14 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
   }
 }
 
-// The plans behind plain steps.
+// The plans behind plain steps. Those that begin with as many are as they were.
 PlanHistory after_warmup(PlanHistory plans, int warmup_steps) {
-  if (warmup_steps == 0) {
+  const std::int64_t first = std::int64_t{warmup_steps} + 1;
+  if (std::ranges::none_of(plans, [&](const PlanFromStep& row) {
+        return row.from_step < first && row.plan.compresses_anything();
+      })) {
     return plans;
   }
-  const std::int64_t first = std::int64_t{warmup_steps} + 1;
   const auto later =
       std::ranges::find_if(plans, [&](const PlanFromStep& row) { return row.from_step > first; });
   plans.erase(plans.begin(), later - 1);
@@ -163,7 +165,9 @@ void require_runnable(const PlanJob& job) {
     require_fits(read_emulated_cluster(job.network.links), job.network.links, job);
   }
   if (!job.rehearsal_costs.empty()) {
-    static_cast<void>(fitting_costs(job.rehearsal_costs, job));
+    // Costs of a micro-batch that is still to be chosen fit what is chosen.
+    static_cast<void>(job.chooses_micro_batch ? read_cost_file(job.rehearsal_costs)
+                                              : fitting_costs(job.rehearsal_costs, job));
   }
   const std::vector<ParallelConfig> layouts = layouts_of(job);
   if (layouts.empty()) {

@@ -172,8 +172,8 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   const ExecutorPlan& executor = rank.rank.executor;
   const PieceBytes pieces = piece_bytes(rank, planned);
   const Workers workers{num_threads, job.device};
-  CompressionMemory compression = compression_memory(job, place, plans, workers);
-  const std::size_t kept = planned.keeps_codec_state ? compression.state : 0;
+  const int copies_of_state = planned.keeps_codec_state ? 2 : 1;
+  CompressionMemory compression = compression_memory(job, place, plans, workers, copies_of_state);
   const std::optional<CodecSetting> of_rounds = planned.compress.codec_of_rounds();
   if (planned.outer.is_on() && of_rounds) {
     compression += round_memory(job, place, planned.num_workers, *of_rounds, workers);
@@ -205,7 +205,7 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   if (codes) {
     items.insert(
         items.end() - 4,
-        {{"compression (state)", compression.state + kept},
+        {{"compression (state)", compression.state},
          {"compression (messages, scratch)", compression.messages + compression.workspace}});
   }
   return items;

@@ -63,10 +63,7 @@ KnownLinks known_links(const PlanJob& job, const StepPlanFiles& files) {
   if (!files.cluster.empty()) {
     known.links = read_cluster(files.cluster);
   } else if (job.network.emulates()) {
-    known.links = read_emulated_cluster(job.network.links);
-    if (job.mesh.device != Device::rehearsal) {  // links alone are emulated
-      forget_devices(*known.links);
-    }
+    known.links = links_of_run(job.network, job.mesh.device, {});
   }
   if (known.links) {
     require_fits(*known.links, known.from, job);
@@ -187,8 +184,15 @@ void plan_ranks(StepPlan& plan,
 
 }  // namespace
 
-LinkSpeeds links_of_run(const NetworkConfig& network, const LinkSpeeds& probed) {
-  return network.emulates() ? read_emulated_cluster(network.links) : probed;
+LinkSpeeds links_of_run(const NetworkConfig& network, Device device, const LinkSpeeds& probed) {
+  if (!network.emulates()) {
+    return probed;
+  }
+  Cluster cluster = read_emulated_cluster(network.links);
+  if (device != Device::rehearsal) {
+    forget_devices(cluster);
+  }
+  return cluster;
 }
 
 StepPlan make_step_plan(const PlanJob& planned,

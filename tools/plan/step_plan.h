@@ -90,8 +90,11 @@ struct StepPlanFiles {
   std::string costs{};
 };
 
-// Links that a run's transfers take: those that it emulates, else those that were probed.
-[[nodiscard]] LinkSpeeds links_of_run(const NetworkConfig& network, const LinkSpeeds& probed);
+// Links that a run's transfers take: those that it emulates, else those that were probed. A run
+// that computes emulates links alone, and a rehearsal devices, too.
+[[nodiscard]] LinkSpeeds links_of_run(const NetworkConfig& network,
+                                      Device device,
+                                      const LinkSpeeds& probed);
 
 // Reads the files and plans. Throws ConfigError where one is wrong or does not fit the config.
 // Links that were probed stand for those of files. `plans`: what a run compresses, where it may

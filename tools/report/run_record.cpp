@@ -28,6 +28,7 @@ PlanHistory read_plans(const TrainConfig& config, const std::string& path) {
   TrainConfig replayed = config;
   replayed.compress.policy = CompressionPolicy::replay;
   replayed.compress.plan = path;
+  replayed.compress.warmup_steps = 0;  // they are in the plan
   return reading(path, [&] { return compression_plans(plan_job(replayed)); });
 }
 

@@ -228,7 +228,7 @@ void decide_layout(Communicator& world,
       log_info(lines);
     }
   };
-  const LinkSpeeds links = links_of_run(config.network, probed);
+  const LinkSpeeds links = links_of_run(config.network, config.device, probed);
   const bool chooses = config.parallel.chooses_strategy && config.parallel.data > 1;
   const bool is_given = config.parallel.group != 0;
   config.parallel = with_groups_of_nodes(

@@ -50,7 +50,7 @@ PlanKeeper::PlanKeeper(const TrainConfig& config,
       model_(&model),
       directory_(&directory),
       chooser_(config, options.first_step, options.num_threads, model) {
-  options_.links = links_of_run(config.network, options.links);
+  options_.links = links_of_run(config.network, config.device, options.links);
   if (!chooser_.measurement()) {
     told_ = {.first = options.first_step + kFirstToldStep,
              .last = options.first_step + kLastToldStep};

@@ -18,18 +18,6 @@
 
 namespace slackline {
 
-namespace {
-
-schedule::CostModel op_costs(const TrainConfig& config, const StepCosts& costs) {
-  try {
-    return cost_model(config.mesh_job(), costs, std::nullopt);
-  } catch (const ConfigError& problem) {
-    throw ConfigError(config.rehearsal.costs + ": " + problem.what());
-  }
-}
-
-}  // namespace
-
 Rehearsal::Rehearsal(const TrainConfig& config,
                      std::string resolved_config,
                      const LinkSpeeds& links,
@@ -42,7 +30,9 @@ Rehearsal::Rehearsal(const TrainConfig& config,
       model_({.job = config.mesh_job(),
               .optimizer = config.optimizer,
               .seed = config.run.seed,
-              .rehearsal = StepRehearsal::Costs{.ops = op_costs(config, *costs_), .codecs = costs_},
+              .rehearsal =
+                  StepRehearsal::Costs{.ops = cost_model(config.mesh_job(), *costs_, std::nullopt),
+                                       .codecs = costs_},
               .compression = plan_.plans},
              groups),
       directory_(config.run.dir),

@@ -34,10 +34,11 @@ TrainingStart open_start(TrainConfig& config,
                          const Groups& groups,
                          RunDirectory& directory) {
   const bool is_first_rank = groups.is_first_rank();
-  TrainingStart start = open_training_start(config,
-                                            options.resume,
-                                            links_of_run(config.network, options.links),
-                                            is_first_rank ? &directory : nullptr);
+  TrainingStart start =
+      open_training_start(config,
+                          options.resume,
+                          links_of_run(config.network, config.device, options.links),
+                          is_first_rank ? &directory : nullptr);
   if (config.device == Device::cuda) {
     reserve_device_memory(memory_plan(
         plan_job(config), place_of(groups), start.compression.plans, options.num_threads));

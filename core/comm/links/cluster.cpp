@@ -30,7 +30,7 @@ Cluster::Device read_device(JsonReader section) {
   const auto speed = [](JsonReader& of, const char* key) {
     const double value = of.number(key, {.min = 0.0, .exclusive_min = true});
     if (value < kSlowestDevice) {
-      of.fail(key, "is of one second, of which 19.5 TFLOP are 1.95e13; must be >= 1000000");
+      of.fail(key, "is of a second, of which 2 TB are 2e12, and 20 TFLOP 2e13; must be >= 1000000");
     }
     return value;
   };

@@ -129,6 +129,10 @@ TEST_CASE("warm-up steps of a run that replays a plan compress nothing") {
   CHECK(bits_from(3) == Bits{{1, 0}, {4, 4}, {9, 2}});
   CHECK(bits_from(5) == Bits{{1, 0}, {6, 4}, {9, 2}});
   CHECK(bits_from(20) == Bits{{1, 0}, {21, 2}});
+  const Replay warmed(
+      plan_json_of(job_of({"compress.policy=optimus_cc", "compress.warmup_steps=3"})));
+  CHECK(warmed.plans({"compress.warmup_steps=3"}) == warmed.plans());
+  CHECK(warmed.plans({"compress.warmup_steps=2"}) == warmed.plans());
 }
 
 TEST_CASE("a job whose links or costs do not fit its layout cannot run") {
