@@ -39,7 +39,7 @@ enum class CodecUse { sends_frames, sums };
                                       const std::vector<CodecPart>& parts,
                                       CodecUse use);
 
-// Of that, what messages teach it and a checkpoint keeps.
+// The part of it that messages teach and a checkpoint keeps.
 [[nodiscard]] std::size_t learned_bytes(const CodecSetting& setting,
                                         const std::vector<CodecPart>& parts);
 

@@ -104,8 +104,8 @@ struct AssumedSpeeds {
                                             double bytes_per_second,
                                             double efficiency = kUsualEfficiency);
 
-// Returns those of the slowest device of a cluster that says what its devices are; a step waits
-// for it.
+// Returns the speeds of the slowest device, for which a step waits, where a cluster says what its
+// devices are; else those of a core.
 [[nodiscard]] AssumedSpeeds assumed_speeds(const std::optional<Cluster>& cluster, DType precision);
 
 struct StepCosts {

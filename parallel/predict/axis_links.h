@@ -38,8 +38,8 @@ inline constexpr int kEveryPlace = -1;
                                            int from,
                                            int to);
 
-// How long a step's agreement takes: a double of each of so many tensors, and two more, from
-// everybody to everybody.
+// Returns how long a step's agreement takes: a double of each of so many tensors, and two more,
+// travel from everybody to everybody.
 [[nodiscard]] schedule::Seconds agreement_seconds(const ParallelConfig& config,
                                                   const Cluster& cluster,
                                                   std::size_t tensors);

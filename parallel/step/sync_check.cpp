@@ -40,7 +40,7 @@ void require_first_ranks(const Parameter& parameter,
   }
 }
 
-// Over which data ranks a bucket's weights are shared out.
+// Returns over which data ranks a bucket's weights are shared out.
 Extent extent_of(const GradientBucket& bucket, const DataStrategy& strategy) {
   return is_vectors(bucket.kind) ? Extent::none : strategy.parameters;
 }
@@ -62,7 +62,7 @@ void check_sync(const SyncPlan& plan,
   for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
     const GradientBucket& bucket = plan.buckets[i];
     const Extent extent = extent_of(bucket, strategy);
-    // Of a bucket that is shared out with something else in it tensor ranks hold other elements.
+    // Tensor ranks hold other elements of a bucket that is shared out with something else in it.
     const bool tensor_ranks_alike = extent == Extent::none || bucket.holds.size() == 1;
     std::vector<std::pair<const Parameter*, Communicator*>> checks;
     for (const Parameter* parameter : bucket.holds) {

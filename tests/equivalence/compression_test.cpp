@@ -202,7 +202,7 @@ struct Saved {
   std::size_t planned = 0;
 };
 
-// What each rank's part of a checkpoint holds of its codecs.
+// Returns what each rank's part of a checkpoint holds of its codecs.
 std::vector<Saved> saved_by_ranks(const MeshRun& run) {
   std::vector<Saved> saved(static_cast<std::size_t>(run.parallel.num_ranks()));
   run_local_ranks(run.parallel.num_ranks(), {.timeout_seconds = 60.0}, [&](Communicator& world) {

@@ -86,8 +86,8 @@ double sent_share(const MeshRun& run) {
   return static_cast<double>(sent) / static_cast<double>(raw);
 }
 
-// That of a model wide enough that matrices are nearly all of it, with a codec for gradients and
-// table.
+// Returns the share of a model wide enough that matrices are nearly all of it, with a codec for
+// gradients and table.
 double share_of_wide(int data, DataStrategy strategy, const CodecSetting& setting) {
   MeshRun run = run_on(1, 1, data, strategy);
   run.model.hidden = 128;

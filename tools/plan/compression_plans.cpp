@@ -94,7 +94,7 @@ PlanHistory replayed(const std::string& path, const MeshJob& job) {
   }
 }
 
-// The plans behind plain steps. Those that begin with as many are as they were.
+// Puts plans behind plain steps. Plans that begin with as many stay as they are.
 PlanHistory after_warmup(PlanHistory plans, int warmup_steps) {
   const std::int64_t first = std::int64_t{warmup_steps} + 1;
   if (std::ranges::none_of(plans, [&](const PlanFromStep& row) {

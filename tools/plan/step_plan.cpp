@@ -36,7 +36,7 @@ std::string assumption(const AssumedSpeeds& speeds) {
                      speeds == AssumedSpeeds{} ? " (a core of a processor)" : "");
 }
 
-// Costs as given, else as the devices of the cluster are taken to compute.
+// Returns costs as given, else as the devices of the cluster are taken to compute.
 StepCosts known_costs(const MeshJob& job,
                       const std::optional<StepCosts>& given,
                       const LinkSpeeds& links) {

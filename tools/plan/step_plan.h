@@ -86,7 +86,7 @@ struct StepPlan {
 
 struct StepPlanFiles {
   std::string cluster{};  // where empty: network.links, then the cost file's links
-  // Where empty: the rehearsal's, else assumed from floating-point operations.
+  // An empty path means the rehearsal's file, else costs assumed from floating-point operations.
   std::string costs{};
 };
 

@@ -143,7 +143,7 @@ bool is_valid(const schedule::Schedule& schedule, const PlacedName& place) {
   return place.stage >= 0 && place.stage < schedule.num_stages() && place.micro_batch >= 0;
 }
 
-// As channels name their transfers.
+// Channels name their transfers so.
 bool carries_frames(const std::string& name) {
   return name.find(": compressed gradients") != std::string::npos ||
          name.find(": coded weights") != std::string::npos;

@@ -14,13 +14,13 @@ class JsonReader;
 // (core/comm/transport/mpi_transport).
 inline constexpr int kEagerBytes = 512 << 10;
 
-// Of the peak of a device's products, where nothing else is known.
+// A device is taken to reach this share of its peak in products, where nothing else is known.
 inline constexpr double kUsualEfficiency = 0.4;
 
 // A cluster file (configs/clusters/README.md): nodes with their devices, and the links inside and
 // between nodes. Ranks stand on devices in launch order.
 struct Cluster {
-  // What a device computes: peaks, and how much of them matrix products reach.
+  // Says how fast a device computes: its peaks, and the share of them that products reach.
   struct Device {
     std::string name{};
     double fp32_flops = 0.0;  // a second
