@@ -319,7 +319,7 @@ Candidates::OfSites filtered(Candidates::OfSites of_sites, const Keeps& keeps) {
 
 LinkSpeeds faster(LinkSpeeds links, double factor) {
   if (links) {
-    for (Cluster::Link* link : {&links->node_link, &links->network_link}) {
+    for (Cluster::Link* link : links->links()) {
       link->bytes_per_second *= factor;
       link->latency_seconds /= factor;
     }

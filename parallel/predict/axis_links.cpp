@@ -90,10 +90,14 @@ schedule::Seconds agreement_seconds(const ParallelConfig& config,
                                     const Cluster& cluster,
                                     std::size_t tensors) {
   const int ranks = config.num_ranks();
-  const double node = ranks > 1 ? cluster.node_link.latency_seconds : 0.0;
-  const bool spread = cluster.node_of(ranks - 1) > 0;
+  const int last_node = cluster.node_of(ranks - 1);
+  double latency = ranks > 1 ? cluster.node_link.latency_seconds : 0.0;
+  for (const int node : {1, last_node}) {  // a neighbour, and the farthest one
+    if (node > 0 && node <= last_node) {
+      latency = std::max(latency, cluster.link_of(cluster.scope_between(0, node)).latency_seconds);
+    }
+  }
   const auto bytes = static_cast<double>((tensors + 2) * sizeof(double));
-  const double latency = spread ? std::max(node, cluster.network_link.latency_seconds) : node;
   return {all_reduce_exchanges(ranks, bytes) * latency};
 }
 

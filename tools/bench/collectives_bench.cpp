@@ -2,15 +2,15 @@
 //
 //   build/cpu/collectives_bench --groups 4 --ranks 2 --links FILE
 //     ranks as threads, emulated links
-//   mpirun -np 8 build/cpu/collectives_bench --groups 4 --ranks 2 [--formula FILE]
-//     ranks as processes, in rank order
+//   mpirun -np 8 build/cpu/collectives_bench --groups 4 --ranks 2
+//     ranks as processes, in rank order, over the links that there are
 //
 // direct, sequential and overlapped are core/comm/hierarchy.h's. `ring` is the flat ring that
 // collectives are often compared with: n - 1 times a slice goes to the next rank, growing sums with
 // it. It stands here alone, for its sums have another order on every rank. `mpi` is what MPI itself
 // takes between the same processes. Milliseconds of the slowest rank, median over rounds; `formula`
-// is that of the overlapped way over the links of the file, if groups are its nodes, and `gain` how
-// much shorter than the ring's its time is.
+// is what a plan foresees of the overlapped way over the links of the file or, between processes,
+// as they are found to be, and `gain` how much shorter than the ring's its time is.
 #if SL_WITH_MPI
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
@@ -28,8 +28,10 @@
 #include <fmt/core.h>
 
 #include "core/comm/hierarchy.h"
+#include "core/comm/links/link_probe.h"
 #include "core/comm/world.h"
 #include "core/error.h"
+#include "parallel/predict/collective_times.h"
 #include "tools/bench/timing.h"
 #include "tools/cli/command_line.h"
 
@@ -47,7 +49,6 @@ struct Options {
   std::uint64_t min_bytes = std::uint64_t{1} << 16U;
   std::uint64_t max_bytes = std::uint64_t{1} << 22U;
   std::optional<std::string> links;
-  std::optional<std::string> formula;
 
   [[nodiscard]] int size() const { return groups * ranks; }
 };
@@ -148,32 +149,17 @@ std::function<void()> plain_call(const Communicator& world, Kind kind, std::span
 #endif
 }
 
-// Seconds of n bytes that go over a link at once, and of its latency.
-double seconds_over(const Cluster::Link& link, double bytes) {
-  const double moving = link.bytes_per_second > 0.0 ? bytes / link.bytes_per_second : 0.0;
-  return link.latency_seconds + moving;
-}
-
-// (g - 1) max(t_e, t_i) + t_i of one reduce_scatter or all_gather (core/comm/hierarchy.h). Ranks of
-// a node that share a link take turns on it.
-double overlapped_seconds(const Options& options, const Cluster& cluster, double bytes) {
-  const double slice = bytes / options.size();
-  const double m = options.ranks;
-  const bool share_network = cluster.network_link.shared_by == Cluster::SharedBy::node;
-  const bool share_node = cluster.node_link.shared_by == Cluster::SharedBy::node;
-  const double across = seconds_over(cluster.network_link, share_network ? m * slice : slice);
-  const double inside = seconds_over(cluster.node_link, share_node ? m * (m - 1.0) * slice : slice);
-  return (options.groups - 1) * std::max(across, inside) + inside;
-}
-
-bool groups_are_nodes(const Options& options, const Cluster& cluster) {
-  const std::vector<int> nodes = cluster.nodes_of_ranks(options.size());
-  for (int rank = 0; rank < options.size(); ++rank) {
-    if (nodes[static_cast<std::size_t>(rank)] != rank / options.ranks) {
-      return false;
-    }
-  }
-  return true;
+// Seconds of the overlapped way, as a plan reckons them.
+double overlapped_seconds(const Options& options,
+                          const Cluster& cluster,
+                          Kind kind,
+                          std::uint64_t bytes) {
+  const ParallelConfig mesh{.data = options.size(), .group = options.ranks};
+  const CollectiveCall call{.kind = kind,
+                            .elements = bytes / sizeof(float),
+                            .element_size = sizeof(float),
+                            .hierarchy = mesh.data_hierarchy()};
+  return times_of(data_links(mesh, cluster, 0), call, Way::overlapped).seconds().value;
 }
 
 class Bench {
@@ -286,11 +272,9 @@ class Bench {
     }
     const double in_ring = spread(ring).median;
     const auto in_way = [&](Way way) { return spread(ways[static_cast<std::size_t>(way)]).median; };
-    const bool is_known = links_ && groups_are_nodes(options_, *links_);
-    const double foreseen =
-        is_known ? (kind == Kind::all_reduce ? 2.0 : 1.0) *
-                       overlapped_seconds(options_, *links_, static_cast<double>(bytes))
-                 : 0.0;
+    const std::string foreseen =
+        links_ ? fmt::format("{:.2f}", 1e3 * overlapped_seconds(options_, *links_, kind, bytes))
+               : "-";
     print(fmt::format("{:<15}{:>11}{:>11}{:>11.2f}{:>11.2f}{:>12.2f}{:>12.2f}{:>10}{:>7.1f}%\n",
                       name_of(kind),
                       bytes,
@@ -299,7 +283,7 @@ class Bench {
                       1e3 * in_ring,
                       1e3 * in_way(Way::sequential),
                       1e3 * in_way(Way::overlapped),
-                      is_known ? fmt::format("{:.2f}", 1e3 * foreseen) : "-",
+                      foreseen,
                       100.0 * (1.0 - in_way(Way::overlapped) / in_ring)));
   }
 
@@ -318,7 +302,6 @@ int run(int argc, char** argv) {
   app.option("--groups", &options.groups, "groups of ranks", {.limit = Limit::positive});
   app.option("--ranks", &options.ranks, "ranks in a group", {.limit = Limit::positive});
   app.option("--links", &options.links, "a cluster file, whose links are emulated");
-  app.option("--formula", &options.formula, "a cluster file with the links that there are");
   app.option("--min", &options.min_bytes, "smallest tensor in bytes", {.limit = Limit::positive});
   app.option("--max", &options.max_bytes, "largest tensor in bytes", {.limit = Limit::positive});
   app.option("--rounds", &options.rounds, "measurements of each", {.limit = Limit::positive});
@@ -329,12 +312,10 @@ int run(int argc, char** argv) {
   if (options.links) {
     world_options.links = read_emulated_cluster(*options.links);
   }
-  const std::optional<Cluster> known =
-      options.formula ? std::make_optional(read_cluster(*options.formula)) : world_options.links;
   const auto world = connect_mpi(world_options);
   if (world->size() == 1) {
     run_local_ranks(options.size(), world_options, [&](Communicator& local) {
-      Bench(local, options, known, false).run();
+      Bench(local, options, world_options.links, false).run();
     });
     return 0;
   }
@@ -342,7 +323,9 @@ int run(int argc, char** argv) {
     throw ConfigError("--groups and --ranks: their product must be the number of ranks, " +
                       std::to_string(world->size()) + "; got " + std::to_string(options.size()));
   }
-  Bench(*world, options, known, true).run();
+  const std::optional<Cluster> links =
+      world_options.links ? world_options.links : std::make_optional(probe_links(*world));
+  Bench(*world, options, links, true).run();
   return 0;
 }
 

@@ -91,7 +91,7 @@ std::optional<Cluster> links_to_emulate(const TrainConfig& config) {
     return std::nullopt;
   }
   Cluster cluster = read_emulated_cluster(config.network.links);
-  for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
+  for (Cluster::Link* link : cluster.links()) {
     link->bytes_per_second /= config.message_scale();
   }
   return cluster;
@@ -123,7 +123,7 @@ LinkSpeeds probed_links(Communicator& world, const TrainConfig& config) {
                          link_text(cluster.network_link),
                          world.now() - begin));
   }
-  for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
+  for (Cluster::Link* link : cluster.links()) {
     link->bytes_per_second *= config.message_scale();
     link->eager_bytes *= config.message_scale();
   }

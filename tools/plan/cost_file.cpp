@@ -86,7 +86,10 @@ StepCosts read(JsonReader document) {
     costs.codecs.push_back(read_codec(section));
   }
   Cluster links;
-  const auto [node, network] = read_links(document, links);
+  const auto [node, one_switch, network] = read_links(document, links);
+  if (one_switch) {
+    document.fail("links", "must be of the scopes node and network; a run measures no switches");
+  }
   if (node) {
     costs.node_link = links.node_link;
   }

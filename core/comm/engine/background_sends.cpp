@@ -45,22 +45,28 @@ bool BackgroundSends::counts(const UnderWay& sent, std::uint64_t operation, Cloc
   return now < sent.counts_until && (sent.operation <= operation || now < sent.arrives);
 }
 
+Cluster::Scope BackgroundSends::scope_of(const Ends& ends) const {
+  return links_->scope_between(nodes_.at(static_cast<std::size_t>(ends.first)),
+                               nodes_.at(static_cast<std::size_t>(ends.second)));
+}
+
 // Null where it is not known or has no limit of speed.
 const Cluster::Link* BackgroundSends::link_of(const Ends& ends) const {
   if (!links_) {
     return nullptr;
   }
-  const bool inside = nodes_.at(static_cast<std::size_t>(ends.first)) ==
-                      nodes_.at(static_cast<std::size_t>(ends.second));
-  const Cluster::Link& link = inside ? links_->node_link : links_->network_link;
+  const Cluster::Link& link = links_->link_of(scope_of(ends));
   return link.bytes_per_second > 0.0 ? &link : nullptr;
 }
 
 BackgroundSends::Ends BackgroundSends::server_of(const Ends& ends) const {
-  constexpr int kAnyone = -1;
   const Cluster::Link* const link = link_of(ends);
-  const bool shared = link != nullptr && link->shared_by == Cluster::SharedBy::node;
-  return shared ? Ends{ends.first, link == &links_->node_link ? ends.first : kAnyone} : ends;
+  if (link == nullptr || link->shared_by == Cluster::SharedBy::pair) {
+    return ends;
+  }
+  const Cluster::Scope scope = scope_of(ends);
+  const int anyone_of = -1 - static_cast<int>(scope);
+  return {ends.first, scope == Cluster::Scope::node ? ends.first : anyone_of};
 }
 
 std::size_t BackgroundSends::bytes_beside(const Ends& ends,

@@ -84,6 +84,7 @@ class BackgroundSends {
                                    Clock::time_point now);
   [[nodiscard]] bool held(int rank, Clock::time_point now) const;
   [[nodiscard]] bool fits(const Ends& ends, const Line& line, Clock::time_point now) const;
+  [[nodiscard]] Cluster::Scope scope_of(const Ends& ends) const;
   [[nodiscard]] const Cluster::Link* link_of(const Ends& ends) const;
   // The ends whose messages are served one after the other: a pair, or a rank and a shared adapter.
   [[nodiscard]] Ends server_of(const Ends& ends) const;

@@ -13,8 +13,7 @@ namespace slackline {
 
 namespace {
 
-constexpr std::array<std::string_view, 2> kScopes = {"node", "network"};
-constexpr std::array<std::string_view, 1> kNotBuilt = {"switch"};
+constexpr std::array<std::string_view, 3> kScopes = {"node", "switch", "network"};
 constexpr std::array<std::string_view, 2> kSharers = {"pair", "node"};
 constexpr std::array<std::string_view, 3> kSources = {"measured", "published", "assumed"};
 constexpr std::int64_t kMostNodes = 1'000'000;
@@ -97,14 +96,21 @@ Cluster read(JsonReader document) {
   if (devices > kMostDevices) {
     document.fail("nodes", "must have at most 1000000000 devices together");
   }
-  const auto [node, network] = read_links(document, cluster);
-  document.refuse_reserved("nodes_per_switch");
+  const auto [node, one_switch, network] = read_links(document, cluster);
+  if (one_switch) {
+    cluster.nodes_per_switch =
+        static_cast<int>(document.integer("nodes_per_switch", {.min = 1, .max = kMostNodes}));
+  } else if (document.has("nodes_per_switch")) {
+    document.fail("nodes_per_switch",
+                  "needs the link between nodes of a switch: {\"scope\": \"switch\", ...}");
+  }
   document.finish();  // a misspelt list comes before what its absence means
   const auto has_several = [](const Cluster::Nodes& kind) { return kind.devices > 1; };
   if (!node && std::ranges::any_of(cluster.nodes, has_several)) {
     document.fail("links", "must give the link inside a node: {\"scope\": \"node\", ...}");
   }
-  if (!network && (cluster.nodes.size() > 1 || cluster.nodes.front().count > 1)) {
+  const int last_node = cluster.node_of(cluster.num_devices() - 1);
+  if (!network && cluster.scope_between(0, last_node) == Cluster::Scope::network) {
     document.fail("links", "must give the link between nodes: {\"scope\": \"network\", ...}");
   }
   return cluster;
@@ -145,16 +151,36 @@ std::vector<int> Cluster::nodes_of_ranks(int ranks) const {
   return of_ranks;
 }
 
-std::array<bool, 2> read_links(JsonReader& document, Cluster& cluster) {
-  std::array<bool, 2> seen{};
+Cluster::Scope Cluster::scope_between(int node, int other) const {
+  if (node == other) {
+    return Scope::node;
+  }
+  const bool one_switch =
+      nodes_per_switch > 0 && node / nodes_per_switch == other / nodes_per_switch;
+  return one_switch ? Scope::one_switch : Scope::network;
+}
+
+const Cluster::Link& Cluster::link_of(Scope scope) const {
+  switch (scope) {
+    case Scope::node:
+      return node_link;
+    case Scope::one_switch:
+      return switch_link;
+    case Scope::network:
+      break;
+  }
+  return network_link;
+}
+
+std::array<bool, 3> read_links(JsonReader& document, Cluster& cluster) {
+  std::array<bool, 3> seen{};
   for (JsonReader& section : document.sections("links")) {
-    section.refuse_reserved("scope", kNotBuilt);
     const std::size_t scope = section.choice("scope", kScopes);
     if (seen[scope]) {
       section.fail("scope", "must differ from link to link");
     }
     seen[scope] = true;
-    (scope == 0 ? cluster.node_link : cluster.network_link) = read_link(section);
+    *cluster.links()[scope] = read_link(section);
   }
   return seen;
 }
@@ -170,7 +196,7 @@ Cluster read_cluster(const std::string& path) {
 
 Cluster read_emulated_cluster(const std::string& path) {
   Cluster cluster = read_cluster(path);
-  for (Cluster::Link* link : {&cluster.node_link, &cluster.network_link}) {
+  for (Cluster::Link* link : cluster.links()) {
     link->eager_bytes = std::numeric_limits<double>::infinity();
   }
   return cluster;

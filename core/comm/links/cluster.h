@@ -18,7 +18,7 @@ inline constexpr int kEagerBytes = 512 << 10;
 inline constexpr double kUsualEfficiency = 0.4;
 
 // A cluster file (configs/clusters/README.md): nodes with their devices, and the links inside and
-// between nodes. Ranks stand on devices in launch order.
+// between nodes. Ranks stand on devices in launch order, and nodes at switches in order.
 struct Cluster {
   // Says how fast a device computes: its peaks, and the share of them that products reach.
   struct Device {
@@ -38,6 +38,9 @@ struct Cluster {
 
   enum class SharedBy { pair, node };
 
+  // What joins two ranks.
+  enum class Scope { node, one_switch, network };
+
   // How long a message takes: a wait for the link, bytes / bytes_per_second, latency_seconds.
   struct Link {
     double latency_seconds = 0.0;
@@ -50,17 +53,24 @@ struct Cluster {
   };
 
   std::vector<Nodes> nodes{};
-  Link node_link{};     // between ranks of one node
-  Link network_link{};  // between nodes
+  int nodes_per_switch = 0;  // 0: no switches are told apart
+  Link node_link{};          // between ranks of one node
+  Link switch_link{};        // between nodes of one switch, where switches are told apart
+  Link network_link{};       // between all other nodes
 
   [[nodiscard]] int num_devices() const;
   // REQUIRES: 0 <= rank < num_devices().
   [[nodiscard]] int node_of(int rank) const;
   [[nodiscard]] std::vector<int> nodes_of_ranks(int ranks) const;
+
+  [[nodiscard]] Scope scope_between(int node, int other) const;
+  [[nodiscard]] const Link& link_of(Scope scope) const;
+
+  [[nodiscard]] std::array<Link*, 3> links() { return {&node_link, &switch_link, &network_link}; }
 };
 
-// Reads the list "links" of a cluster or cost file. Returns which scopes it gives: node, network.
-std::array<bool, 2> read_links(JsonReader& document, Cluster& cluster);
+// Reads the list "links" of a cluster or cost file. Returns which scopes it gives.
+std::array<bool, 3> read_links(JsonReader& document, Cluster& cluster);
 
 // Throws ConfigError that starts with the path.
 [[nodiscard]] Cluster read_cluster(const std::string& path);

@@ -12,11 +12,18 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::nanoseconds;
 
-// Slots of a node: its way out and in, and what its own ranks share.
-constexpr std::size_t kOut = 0;
-constexpr std::size_t kIn = 1;
-constexpr std::size_t kInside = 2;
-constexpr std::size_t kSlotsOfNode = 3;
+// Slots of a node: its ways out and in, to nodes of its switch and to others, and what its own
+// ranks share.
+constexpr std::size_t kInside = 0;
+constexpr std::size_t kSlotsOfNode = 5;
+
+std::size_t way_out(Cluster::Scope scope) {
+  return scope == Cluster::Scope::network ? 1 : 3;
+}
+
+std::size_t way_in(Cluster::Scope scope) {
+  return way_out(scope) + 1;
+}
 
 nanoseconds whole_nanoseconds(double seconds) {
   return duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
@@ -66,15 +73,15 @@ LinkModel::Clock::time_point LinkModel::serve(std::size_t slot,
   return Clock::time_point(nanoseconds(end));
 }
 
-const Cluster::Link& LinkModel::link_of(const Passage& passage) const {
-  const bool inside = nodes_[static_cast<std::size_t>(passage.from)] ==
-                      nodes_[static_cast<std::size_t>(passage.to)];
-  return inside ? cluster_.node_link : cluster_.network_link;
+Cluster::Scope LinkModel::scope_of(const Passage& passage) const {
+  return cluster_.scope_between(nodes_[static_cast<std::size_t>(passage.from)],
+                                nodes_[static_cast<std::size_t>(passage.to)]);
 }
 
 bool LinkModel::has_two_ends(const Passage& passage) const {
-  const Cluster::Link& link = link_of(passage);
-  return &link == &cluster_.network_link && link.shared_by == Cluster::SharedBy::node;
+  const Cluster::Scope scope = scope_of(passage);
+  return scope != Cluster::Scope::node &&
+         cluster_.link_of(scope).shared_by == Cluster::SharedBy::node;
 }
 
 std::size_t LinkModel::node_slot(int rank, std::size_t which) const {
@@ -83,26 +90,28 @@ std::size_t LinkModel::node_slot(int rank, std::size_t which) const {
 }
 
 std::size_t LinkModel::receiving_slot(const Passage& passage) const {
-  const Cluster::Link& link = link_of(passage);
+  const Cluster::Scope scope = scope_of(passage);
+  const Cluster::Link& link = cluster_.link_of(scope);
   if (link.shared_by == Cluster::SharedBy::pair) {
     return pair_slot(passage.from, passage.to, link.duplex);
   }
   if (!has_two_ends(passage)) {
     return node_slot(passage.from, kInside);
   }
-  return node_slot(passage.to, link.duplex ? kIn : kOut);
+  return node_slot(passage.to, link.duplex ? way_in(scope) : way_out(scope));
 }
 
 LinkModel::Clock::time_point LinkModel::depart(const Passage& passage, Clock::time_point now) {
   if (!has_two_ends(passage)) {
     return now;
   }
-  const nanoseconds service = service_time(link_of(passage), passage.bytes);
-  return serve(node_slot(passage.from, kOut), now, service) - service;
+  const Cluster::Scope scope = scope_of(passage);
+  const nanoseconds service = service_time(cluster_.link_of(scope), passage.bytes);
+  return serve(node_slot(passage.from, way_out(scope)), now, service) - service;
 }
 
 LinkModel::Clock::time_point LinkModel::arrive(const Passage& passage, Clock::time_point reached) {
-  const Cluster::Link& link = link_of(passage);
+  const Cluster::Link& link = cluster_.link_of(scope_of(passage));
   return serve(receiving_slot(passage), reached, service_time(link, passage.bytes)) +
          whole_nanoseconds(link.latency_seconds);
 }

@@ -45,7 +45,7 @@ class LinkModel {
   [[nodiscard]] Clock::time_point arrive(const Passage& passage, Clock::time_point reached);
 
  private:
-  [[nodiscard]] const Cluster::Link& link_of(const Passage& passage) const;
+  [[nodiscard]] Cluster::Scope scope_of(const Passage& passage) const;
   [[nodiscard]] bool has_two_ends(const Passage& passage) const;
   [[nodiscard]] std::size_t receiving_slot(const Passage& passage) const;
   [[nodiscard]] std::size_t node_slot(int rank, std::size_t which) const;

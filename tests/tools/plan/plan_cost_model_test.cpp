@@ -10,6 +10,7 @@
 #include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
+#include "parallel/predict/collective_times.h"
 #include "parallel/predict/step_cost_model.h"
 #include "tests/support/catch.h"
 #include "tests/support/refusal.h"
@@ -309,6 +310,30 @@ TEST_CASE("ranks of a node share its link out, pairs do not") {
   CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9 / 4.0));
   cluster.node_link = {.bytes_per_second = 1e9, .duplex = false};
   CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9 / 2.0));
+}
+
+TEST_CASE("the link of a group is that of its farthest ranks: in a node, at a switch, or beyond") {
+  Cluster cluster = even_cluster(4, 2, 0.0, 1e8);
+  cluster.nodes_per_switch = 2;
+  cluster.switch_link = {
+      .latency_seconds = 1e-3, .bytes_per_second = 1e9, .shared_by = Cluster::SharedBy::node};
+  cluster.node_link.bytes_per_second = 1e10;
+  cluster.network_link.latency_seconds = 5e-3;
+  const auto bytes_per_second = [&](int group) {
+    return data_links({.data = 8, .group = group}, cluster, 0).inside.bytes_per_second;
+  };
+  CHECK(bytes_per_second(2) == Approx(1e10));
+  // Both ranks of a node send to both of the other one.
+  CHECK(bytes_per_second(4) == Approx(1e9 / 4.0));
+  const CollectiveLinks nodes = data_links({.data = 8, .group = 2}, cluster, 0);
+  CHECK(nodes.to_groups.bytes_per_second == Approx(1e8));
+  CHECK(data_links({.data = 8, .group = 4}, cluster, 0).to_group.latency.value == 5e-3);
+  const auto agreement = [&](int ranks) {
+    return agreement_seconds({.data = ranks}, cluster, 1).value;
+  };
+  CHECK(agreement(2) == 0.0);
+  CHECK(agreement(4) == 1e-3);
+  CHECK(agreement(8) == 5e-3);
 }
 
 TEST_CASE("stages of a node sum their gradients over its adapter one after another") {

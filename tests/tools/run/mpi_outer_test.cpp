@@ -1,9 +1,11 @@
 // Under mpirun: workers that train apart stop together, and end where one of them dies.
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -43,6 +45,23 @@ TEST_CASE("a signal to one worker stops all at the end of the round") {
   const std::size_t steps = run.metric("loss").size();
   CHECK(steps % 4 == 0);
   CHECK(std::filesystem::exists(run.checkpoint(static_cast<int>(steps))));
+}
+
+// One round that trains for longer than the worker is late.
+TEST_CASE("a worker that is late is waited for beyond the timeout") {
+  const TrainingRun run;
+  const std::vector<std::string> settings =
+      endless({R"(outer={"method": "diloco", "period": 4000})",
+               "network.timeout_seconds=2",
+               "run.save_every=0",
+               "run.steps=4000"});
+  std::unique_ptr<MpiJob> job =
+      start_mpi(run, {{.count = 2, .arguments = run.arguments(settings, {})}}, 3);
+  job->signal_rank(1, SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+  job->signal_rank(1, SIGCONT);
+  require_done(job->wait());
+  CHECK(run.metric("loss").size() == 4000);
 }
 
 TEST_CASE("a killed worker ends the others soon, and the run goes on") {

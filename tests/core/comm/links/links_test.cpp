@@ -125,6 +125,27 @@ TEST_CASE("links inside a node are not those between nodes") {
           std::vector<long>{0, 2});
 }
 
+// Two switches of two nodes of one rank each: 1 ms for 1 MB between the nodes of a switch, and 4
+// ms, after 1 ms to start with, between switches.
+Cluster two_switches() {
+  Cluster cluster = two_nodes(Cluster::SharedBy::node, true);
+  cluster.nodes = {{.count = 4, .devices = 1}};
+  cluster.nodes_per_switch = 2;
+  cluster.switch_link = cluster.network_link;
+  cluster.switch_link.latency_seconds = 0.0;
+  cluster.network_link.bytes_per_second = 250.0 * kMegabyte;
+  return cluster;
+}
+
+TEST_CASE("nodes of one switch have ways of their own, beside those to other switches") {
+  REQUIRE(arrivals(two_switches(), {{0, 1}, {0, 2}, {0, 3}, {3, 2}, {1, 0}}) ==
+          std::vector<long>{1, 5, 9, 1, 1});
+  REQUIRE(arrivals(two_switches(), {{0, 1}, {0, 1}, {1, 0}}) == std::vector<long>{1, 2, 1});
+  Cluster half = two_switches();
+  half.switch_link.duplex = false;
+  REQUIRE(arrivals(half, {{0, 1}, {0, 2}, {1, 0}}) == std::vector<long>{2, 5, 2});
+}
+
 TEST_CASE("messages over emulated links take at least their time, and bring the same data") {
   Cluster cluster = two_nodes(Cluster::SharedBy::node, true);
   cluster.network_link.bytes_per_second = kMegabyte;
@@ -162,10 +183,40 @@ TEST_CASE("every collective is right over emulated links") {
   Cluster cluster = two_nodes(Cluster::SharedBy::node, false);
   cluster.network_link.latency_seconds = 1e-5;
   cluster.node_link.latency_seconds = 1e-6;
-  for (const CommCheck& check : comm_checks()) {
-    INFO(check.claim);
-    REQUIRE_NOTHROW(run_local_ranks(4, {.links = cluster, .longest_background = 4096}, check.run));
+  for (const Cluster& links : {cluster, two_switches()}) {
+    for (const CommCheck& check : comm_checks()) {
+      INFO(check.claim);
+      REQUIRE_NOTHROW(run_local_ranks(4, {.links = links, .longest_background = 4096}, check.run));
+    }
   }
+}
+
+TEST_CASE("a cluster file says which nodes a switch joins") {
+  const std::string links = R"({"scope": "switch", "bytes_per_second": 2e9},
+    {"scope": "network", "bytes_per_second": 1e9})";
+  const ClusterFile file(R"({"nodes": [{"count": 5, "devices": 1}], "nodes_per_switch": 2,
+    "links": [)" + links +
+                         "]}");
+  const Cluster cluster = read_cluster(file.path());
+  REQUIRE(cluster.switch_link.bytes_per_second == 2e9);
+  const auto scope = [&](int node, int other) { return cluster.scope_between(node, other); };
+  REQUIRE(scope(3, 3) == Cluster::Scope::node);
+  REQUIRE(scope(0, 1) == Cluster::Scope::one_switch);
+  REQUIRE(scope(3, 2) == Cluster::Scope::one_switch);
+  REQUIRE(scope(1, 2) == Cluster::Scope::network);
+  REQUIRE(scope(4, 0) == Cluster::Scope::network);
+  REQUIRE(two_nodes(Cluster::SharedBy::pair, true).scope_between(0, 1) == Cluster::Scope::network);
+
+  // A switch that joins all of them leaves nothing between switches.
+  const ClusterFile one(R"({"nodes": [{"count": 2, "devices": 1}], "nodes_per_switch": 2,
+    "links": [{"scope": "switch", "bytes_per_second": 2e9}]})");
+  REQUIRE(read_cluster(one.path()).nodes_per_switch == 2);
+  const std::string nodes = R"({"nodes": [{"count": 4, "devices": 1}], )";
+  REQUIRE_THAT(cluster_refusal(nodes + R"("links": [)" + links + "]}"),
+               Contains("nodes_per_switch"));
+  REQUIRE_THAT(cluster_refusal(nodes + R"("nodes_per_switch": 2,
+    "links": [{"scope": "switch", "bytes_per_second": 2e9}]})"),
+               Contains("links") && Contains("link between nodes"));
 }
 
 TEST_CASE("a cluster file says where ranks stand") {
@@ -216,8 +267,6 @@ TEST_CASE("a bad cluster file is refused with its path, key and rule") {
   REQUIRE_THAT(cluster_refusal("{" + nodes + R"(, "links": [)" + link + ", " + link + "]}"),
                Contains("links.1.scope"));
   REQUIRE_THAT(cluster_refusal("{" + nodes + R"(, "racks": 1})"), Contains("racks"));
-  REQUIRE_THAT(cluster_refusal("{" + nodes + R"(, "links": [{"scope": "switch"}]})"),
-               Contains("links.0.scope") && Contains("not built"));
   REQUIRE_THAT(cluster_refusal(R"({"nodes": [{"devices": 1, "device": {"name": "H100"}}]})"),
                Contains("nodes.0.device.flops.fp32"));
   const auto with_device = [](const std::string& fp32, const std::string& more) {
@@ -231,7 +280,7 @@ TEST_CASE("a bad cluster file is refused with its path, key and rule") {
   REQUIRE_THAT(cluster_refusal(with_device("2e13", "") + R"(, {"devices": 1}]})"),
                Contains("nodes") && Contains("every kind of node, or of none"));
   REQUIRE_THAT(cluster_refusal(R"({"nodes": [{"devices": 1}], "nodes_per_switch": 2})"),
-               Contains("nodes_per_switch") && Contains("not built"));
+               Contains("nodes_per_switch") && Contains("between nodes of a switch"));
   REQUIRE_THAT(cluster_refusal("{" + nodes + R"(, "links": [)" + link + "]}"),
                Contains("links") && Contains("link inside a node"));
   REQUIRE_THAT(cluster_refusal(R"({"nodes": [{"count": 2, "devices": 1}]})"),
