@@ -38,8 +38,10 @@ class CodecErrors {
 
   void note_sample(const CodecError& sampled) { note(sampled_, sampled); }
 
-  // Returns the error of a trial on the class; where it has none, the mean of its site's others;
-  // where these have none either, as expected of a message of `shape` (compress/expected_error.h).
+  // Returns by what codecs of a class are compared: the error of a trial on it; where it has none,
+  // the mean of its site's others; where these have none either, as expected of a message of
+  // `shape` (compress/expected_error.h). What a codec leaves out again counts as what it comes to
+  // owe, by as much more as its bound is tighter.
   [[nodiscard]] double of(const schedule::TransferClass& members,
                           const CodecSetting& codec,
                           const MatrixShape& shape) const;
