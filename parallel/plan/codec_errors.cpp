@@ -68,9 +68,8 @@ std::optional<double> CodecErrors::tried_on(const TransferClass& members,
 double CodecErrors::of(const TransferClass& members,
                        const CodecSetting& codec,
                        const MatrixShape& shape) const {
-  const std::optional<double> known = tried_on(members, codec);
-  return known ? lost_in_force(codec, *known) / error_bound(members, codec, 1.0)
-               : expected_error(codec, shape);
+  const double error = tried_on(members, codec).value_or(expected_error(codec, shape));
+  return lost_in_force(codec, error) / error_bound(members, codec, 1.0);
 }
 
 std::optional<double> CodecErrors::measured(const TransferClass& members,
