@@ -42,7 +42,7 @@ class ParameterUse {
   virtual void after_use(StreamView stream, ModelPart part, int layer) = 0;
   // Around what makes a part's gradients in one pass; `last`: of the step's last micro-batch.
   virtual void before_gradients(StreamView stream, ModelPart part, int layer) = 0;
-  virtual void gradients_made(ModelPart part, int layer, bool last) = 0;
+  virtual void gradients_made(StreamView stream, ModelPart part, int layer, bool last) = 0;
 };
 
 // One pass of one micro-batch through the model: where it runs and what varies from pass to pass.
@@ -92,7 +92,7 @@ struct Pass {
 
   void gradients_made(ModelPart part, int layer = -1) const {
     if (use != nullptr) {
-      use->gradients_made(part, layer, is_last);
+      use->gradients_made(stream, part, layer, is_last);
     }
   }
 

@@ -1,6 +1,7 @@
 #include "parallel/predict/bucket_times.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/tensor/arena.h"
 #include "parallel/mesh/stage_split.h"
@@ -48,6 +49,15 @@ double share(double part, double whole) {
   return whole > 0.0 ? part / whole : 0.0;
 }
 
+// The unit whose gradients are made when a bucket's sums at the step's end begin; none: they begin
+// when the passes have ended.
+std::optional<GradientBucket::Unit> sums_begin_with(const SyncPlan& plan, std::size_t bucket) {
+  const auto first = std::ranges::find_if(plan.ops, [&](const SyncOp& op) {
+    return op.bucket == bucket && op.begin == SyncOp::Begin::gradients_made;
+  });
+  return first == plan.ops.end() ? std::nullopt : first->unit;
+}
+
 }  // namespace
 
 std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_rank) {
@@ -83,10 +93,9 @@ std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_ra
       }
       const ChunkSlice& chunk = stages[static_cast<std::size_t>(members.stage)];
       made.gather_at = share(work_before(lowest, chunk, forward), work_of(chunk, forward));
-      // What passes add up in slots is summed on when all of them have ended.
-      if (!rank.plan.places[i].gradient_slot) {
-        made.reduce_at =
-            1.0 - share(work_before(lowest, chunk, backward), work_of(chunk, backward));
+      if (const std::optional<GradientBucket::Unit> unit = sums_begin_with(rank.plan, i)) {
+        const int place = position(*unit, job.model);
+        made.reduce_at = 1.0 - share(work_before(place, chunk, backward), work_of(chunk, backward));
       }
     }
     placed.push_back(made);

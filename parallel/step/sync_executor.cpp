@@ -367,7 +367,7 @@ void SyncExecutor::before_gradients(StreamView stream, ModelPart part, int layer
   }
 }
 
-void SyncExecutor::gradients_made(ModelPart part, int layer, bool last) {
+void SyncExecutor::gradients_made(StreamView stream, ModelPart part, int layer, bool last) {
   const Unit unit{part, layer};
   // The gradients before these have been added up in the group meanwhile, and go on between groups.
   for (const std::size_t bucket : made_before_) {
@@ -388,7 +388,7 @@ void SyncExecutor::gradients_made(ModelPart part, int layer, bool last) {
   }
   ++num_made_;
   while (next_op_ < step_ops_.size() && step_ops_[next_op_]->unit == unit) {
-    begin_next();
+    begin_next(stream);
   }
 }
 
@@ -408,8 +408,12 @@ void SyncExecutor::finish_reduction(StreamView stream, std::size_t slot) {
   written[use->bucket] = true;
 }
 
-void SyncExecutor::begin_next() {
+void SyncExecutor::begin_next(StreamView stream) {
   const SyncOp& op = *step_ops_[next_op_++];
+  const std::optional<std::size_t> slot = plan_->places[op.bucket].gradient_slot;
+  if (slot && gradient_slots_[*slot] && gradient_slots_[*slot]->bucket == op.bucket) {
+    finish_reduction(stream, *slot);
+  }
   sums_[op.bucket].finish(*this);
   sums_[op.bucket].begin(op, *this);
 }
@@ -426,7 +430,7 @@ void SyncExecutor::finish_sums(StreamView stream) {
     memory_->join_gradients(stream, bucket);
   }
   while (next_op_ < step_ops_.size() && step_ops_[next_op_]->begin == Begin::passes_end) {
-    begin_next();
+    begin_next(stream);
   }
   if (next_op_ < step_ops_.size()) {
     throw Error("the passes have ended before this of the sync plan was due: " +

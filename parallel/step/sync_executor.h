@@ -50,7 +50,7 @@ class SyncExecutor final : public ParameterUse {
   void before_use(StreamView stream, ModelPart part, int layer) override;
   void after_use(StreamView stream, ModelPart part, int layer) override;
   void before_gradients(StreamView stream, ModelPart part, int layer) override;
-  void gradients_made(ModelPart part, int layer, bool last) override;
+  void gradients_made(StreamView stream, ModelPart part, int layer, bool last) override;
 
   // Submits the other sums, after the passes of a step, and waits for all.
   void finish_sums(StreamView stream);
@@ -112,8 +112,8 @@ class SyncExecutor final : public ParameterUse {
   [[nodiscard]] std::vector<const SyncOp*> ops_of(SyncOp::Begin begin,
                                                   std::size_t bucket,
                                                   const Unit& unit) const;
-  // Submits the next op of a step's list.
-  void begin_next();
+  // Submits the next op of a step's list, once what passes have of its bucket in a slot is added.
+  void begin_next(StreamView stream);
   void receive_weights(StreamView stream, std::size_t bucket);
 
   // Buckets that a unit's passes have in slots.

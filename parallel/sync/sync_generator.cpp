@@ -43,14 +43,16 @@ class Generator {
       }
     }
     // Sums are in the order in which their last gradients are made.
+    std::vector<bool> goes_with_passes(plan_.buckets.size());
     for (const auto& [place, buckets] : buckets_by_last_gradient()) {
       for (const std::size_t bucket : buckets) {
         add_sums(bucket, SyncOp::Begin::gradients_made, plan_.made[place]);
+        goes_with_passes[bucket] = true;
       }
     }
     add_further_sums(SyncOp::Begin::passes_end, {});
     for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
-      if (plan_.buckets[i].trained && !goes_with_layers(i)) {
+      if (plan_.buckets[i].trained && !goes_with_passes[i]) {
         add_sums(i, SyncOp::Begin::passes_end, {});
         add_further_sums(SyncOp::Begin::passes_end, {});
       }
@@ -106,11 +108,6 @@ class Generator {
     return first + (bucket.kind == Kind::layers && layout_.tied_table ? 3 : 2);
   }
 
-  [[nodiscard]] bool goes_with_layers(std::size_t bucket) const {
-    return plan_.buckets[bucket].kind == Kind::layers && plan_.buckets[bucket].trained &&
-           !plan_.places[bucket].gradient_slot;
-  }
-
   // The units whose passes read a bucket's weights, or make its gradients.
   [[nodiscard]] std::vector<Unit> units_of(const GradientBucket& bucket) const {
     if (bucket.kind != Kind::table) {
@@ -127,7 +124,8 @@ class Generator {
   }
 
   // Buckets whose sums go with layers, by the unit, a place in the order in which units are made,
-  // with which their gradients are complete.
+  // with which their gradients are complete. Those that leave a slot for a group's share are
+  // complete a unit later.
   [[nodiscard]] std::map<std::size_t, std::vector<std::size_t>> buckets_by_last_gradient() const {
     std::map<Unit, std::size_t> places;
     for (std::size_t i = 0; i < plan_.made.size(); ++i) {
@@ -135,12 +133,16 @@ class Generator {
     }
     std::map<std::size_t, std::vector<std::size_t>> buckets;
     for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
-      if (goes_with_layers(i)) {
-        std::size_t last = 0;
-        for (const Unit& unit : plan_.buckets[i].units) {
-          last = std::max(last, places.at(unit));
-        }
-        buckets[last].push_back(i);
+      if (plan_.buckets[i].kind != Kind::layers || !plan_.buckets[i].trained) {
+        continue;
+      }
+      std::size_t last = 0;
+      for (const Unit& unit : plan_.buckets[i].units) {
+        last = std::max(last, places.at(unit));
+      }
+      const std::size_t complete = last + (plan_.places[i].gradient_slot ? 1 : 0);
+      if (complete < plan_.made.size()) {
+        buckets[complete].push_back(i);
       }
     }
     return buckets;

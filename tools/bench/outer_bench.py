@@ -10,8 +10,12 @@ With --scale or --rehearse: nothing is trained. `slackline plan` says what a ste
 TF32 peak), eight to a node, over 800 and 80 Gb/s, by method and period; the ratio of both speeds, each rank's, says how a
 method scales. --rehearse runs six of them on 16 ranks, messages really sent, and sets their steps beside the predicted ones.
 
+With --lab: four nodes of one rank train for a minute or so over really shaped links (tools/bench/netlab): the mean step of
+the second half, of whole periods where there are rounds, against a link without a limit.
+
 usage: tools/bench/outer_bench.py CORPUS OUT [--seeds N] [--steps N] [--only PATTERN] [--table]
        tools/bench/outer_bench.py --scale | --rehearse
+       tools/bench/outer_bench.py --lab RATE...
        CORPUS: directory with train.bin and valid.bin      --only: rows whose name matches (shell pattern)
        --table: print what is in OUT, run nothing
 """
@@ -26,7 +30,8 @@ import sys
 from assumed_gpus import cost_file
 from codec_settings import cast, integers, low_rank, top_k
 from runs import (
-    REPOSITORY, KeptResults, Workplace, cores_awake, corpus_job, parser_of_kept, print_header, print_row, require_binary,
+    REPOSITORY, KeptResults, Workplace, cores_awake, corpus_job, lab_launch, parser_of_kept, print_header, print_row,
+    require_binary,
 )
 
 FIRST_SEED = 1234
@@ -224,7 +229,62 @@ def rehearse(place):
                   f"{100 * (expected / took - 1):+.1f} %")
 
 
+LAB_MODEL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
+NO_LIMIT = "none"
+# Name: (steps, what it adds)
+LAB_ROWS = {
+    "plain": (30, {}),
+    "critical_path": (60, {"compress": {"policy": "critical_path"}}),
+    "SlowMo, 12": (120, rounds("slowmo", 12)),
+    "CO2, auto": (240, rounds("co2", "auto")),
+}
+
+
+def settled(steps):
+    """The second half; where there are rounds, from an end in it to the last end but one, after which the run ends."""
+    half = steps[len(steps) // 2:]
+    ends = [i for i, step in enumerate(half) if "outer" in step]
+    return half[ends[0] + 1: ends[-2] + 1] if len(ends) > 2 else half
+
+
+def lab_row(place, rate, name):
+    count, more = LAB_ROWS[name]
+    job = {
+        "run": {"dir": "unused", "steps": count, "save_every": 0},
+        "model": LAB_MODEL,
+        "data": {"train": [{"path": str(place.path / "corpus")}], "split": [1, 0, 0]},
+        "batch": {"global": 64, "micro": 16},
+        "parallel": {"data": RANKS, "group": 1},
+        **more,
+    }
+    return [step for step in place.train(job, launch=lab_launch(rate, nodes=RANKS)).steps if "loss" in step]
+
+
+def lab(place, rates):
+    print_header("link", "row", "a step", "against no limit", "period", "a round travels", "ends waited")
+    free = {}
+    for rate in [NO_LIMIT, *rates]:
+        for name in LAB_ROWS:
+            steps = lab_row(place, rate, name)
+            seconds = statistics.mean(step["step_seconds"] for step in settled(steps))
+            free.setdefault(name, seconds)
+            ends = [step["outer"] for step in settled(steps) if "outer" in step]
+            travels = [end["round_seconds"] for end in ends if "round_seconds" in end]
+            print_row(
+                rate, name, f"{seconds:.4f} s", f"{100 * (seconds / free[name] - 1):+.1f} %",
+                ends[-1]["period"] if ends else "",
+                f"{statistics.median(travels):.2f} s" if travels else "",
+                f"{statistics.mean(end.get('waited_seconds', 0) for end in ends):.3f} s" if ends else "",
+            )
+
+
 def main():
+    if sys.argv[1:2] == ["--lab"]:
+        require_binary()
+        place = Workplace()
+        place.prepare_letters("corpus", 1 << 16)
+        lab(place, sys.argv[2:])
+        return
     modes = {"--scale": print_scale, "--rehearse": rehearse}
     if len(sys.argv) == 2 and sys.argv[1] in modes:
         require_binary()

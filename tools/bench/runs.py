@@ -54,12 +54,12 @@ def mpi_environment(**more):
     return {**os.environ, **AS_ROOT, **more}
 
 
-def lab_launch(rate, ranks_per_node=1, counters=None):
-    """The first part of a command line whose rest runs on two nodes of a network lab, over links of a rate as netlab
-    takes it. The file `counters` gets what the nodes' interfaces carried."""
+def lab_launch(rate, ranks_per_node=1, counters=None, nodes=2):
+    """The first part of a command line whose rest runs on nodes of a network lab, over links of a rate as netlab takes
+    it. The file `counters` gets what the nodes' interfaces carried."""
     ranks = ["--ranks-per-node", str(ranks_per_node)] if ranks_per_node > 1 else []
     counted = ["--counters", str(counters)] if counters else []
-    return [str(NETLAB), "--nodes", "2", *ranks, "--rate", rate, *counted, "--"]
+    return [str(NETLAB), "--nodes", str(nodes), *ranks, "--rate", rate, *counted, "--"]
 
 
 def ranks_of(parallel):

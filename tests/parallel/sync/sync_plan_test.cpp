@@ -227,6 +227,27 @@ TEST_CASE("sums that codecs sit on go through the group, between groups and back
   }
 }
 
+TEST_CASE("what passes have added up in a group goes on between groups a layer later") {
+  for (const char* letters : {"NIG", "IIG"}) {
+    const Ranks ranks(job({.data = 4, .group = 2, .data_strategy = *data_strategy_named(letters)}));
+    std::vector<std::string> across;
+    for (const SyncOp& op : ranks.plans.front().ops) {
+      const bool is_layers =
+          ranks.plans.front().buckets[op.bucket].kind == GradientBucket::Kind::layers;
+      if (op.kind == SyncOp::Kind::reduce_scatter && op.group == SyncGroup::across_groups &&
+          is_layers) {
+        across.push_back(text_of(op));
+      }
+    }
+    const std::string sum = "reduce_scatter of gradients over 2 across_groups ranks: bucket ";
+    CHECK(across == std::vector<std::string>{sum + "0, when layer 2 is made",
+                                             sum + "1, when layer 1 is made",
+                                             sum + "2, when layer 0 is made",
+                                             sum + "3, when the embedding is made",
+                                             sum + "4, when the passes have ended"});
+  }
+}
+
 TEST_CASE("under zb_h1 head and embedding are made in the input pass, layers in the weight pass") {
   ParallelConfig layout{.pipeline = 2, .data = 2, .data_strategy = DataStrategy::zero1};
   layout.schedule = ScheduleName::zb_h1;

@@ -124,7 +124,7 @@ TEST_CASE("buckets of later layers are complete earlier in backward and needed l
   CHECK(buckets.back().reduce_at == 1.0);  // the tied table
 }
 
-TEST_CASE("what passes add up in groups crosses between them when all passes have ended") {
+TEST_CASE("what passes add up in groups crosses between them a layer later") {
   const std::vector<std::string> groups = {"parallel.data=4", "parallel.group=2", "batch.micro=1"};
   const auto placed = [&](const std::string& strategy) {
     std::vector<std::string> all = groups;
@@ -132,10 +132,15 @@ TEST_CASE("what passes add up in groups crosses between them when all passes hav
     return placed_buckets(MeshLists(job_with(all)), 0);
   };
   CHECK(placed("NNI").front().reduce_at < 0.5);
-  for (const char* strategy : {"NII", "III"}) {
-    for (const PlacedBucket& bucket : placed(strategy)) {
-      CHECK(bucket.reduce_at == 1.0);
+  for (const char* strategy : {"NII", "III", "NIG"}) {
+    const std::vector<PlacedBucket> later = placed(strategy);
+    // Those of layers stand first: the eighth layer's sum begins with the seventh's gradients.
+    CHECK(later.front().reduce_at > 0.25);
+    CHECK(later.front().reduce_at < 0.5);
+    for (std::size_t i = 1; i < later.size(); ++i) {
+      CHECK(later[i].reduce_at >= later[i - 1].reduce_at);
     }
+    CHECK(later.back().reduce_at == 1.0);
   }
 }
 
