@@ -192,7 +192,7 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
       {"sums under way (slices of other ranks)", arriving, true},
       {"checkpoint staging", pieces.saved + compression.saved, true},
       {"token files (mapped)", planned.token_file_bytes, true},
-      {"program and libraries", program_bytes(), true},
+      {"program and libraries", program_bytes(job), true},
   };
   items.insert(items.end(), others.begin(), others.end());
   if (planned.outer.is_on()) {
@@ -268,10 +268,12 @@ std::size_t device_memory_limit(const LinkSpeeds& links) {
   return static_cast<std::size_t>(least);
 }
 
-std::size_t program_bytes() {
+std::size_t program_bytes(const MeshJob& job) {
   constexpr std::size_t kMebibyte = std::size_t{1} << 20U;
   constexpr std::size_t kStep = 4 * kMebibyte;
-  return (resident_at_start + 8 * kMebibyte + kStep - 1) / kStep * kStep;
+  const bool makes_kernels = job.precision == DType::bf16 && job.device == Device::cpu;
+  const std::size_t later = (makes_kernels ? 20 : 12) * kMebibyte;
+  return (resident_at_start + later + kStep - 1) / kStep * kStep;
 }
 
 }  // namespace slackline
