@@ -34,8 +34,8 @@ struct SyncOp {
   enum class Begin {
     before_use,  // of the bucket's weights, in every pass that reads them
     pass_made,   // gradients of the bucket, in every pass that makes some
-    // Of the bucket, in the passes of the last micro-batch; where passes have added them up in a
-    // group, which takes a while, and between sums that follow each other, a unit later.
+    // The passes of the last micro-batch make those of the bucket; where passes have added them up
+    // in a group, which takes a while, and between sums that follow each other, a unit later.
     gradients_made,
     passes_end,
     update_end,

@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 import clusters
-from runs import NETLAB, REPOSITORY, Workplace, cores_awake, mpi_environment, print_header, print_row
+from runs import REPOSITORY, Workplace, cores_awake, lab_launch, mpi_environment, print_header, print_row
 
 BENCH = REPOSITORY / "build/cpu/collectives_bench"
 COLUMNS = ("mpi", "direct", "ring", "sequential", "overlapped", "formula")
@@ -53,8 +53,7 @@ def header(*cells):
 def lab(rates, nodes):
     header("link of a node", "MiB")
     for rate in rates:
-        launch = [str(NETLAB), "--nodes", str(nodes), "--ranks-per-node", str(RANKS), "--rate", rate, "--"]
-        command = [*launch, str(BENCH), "--groups", str(nodes), "--ranks", str(RANKS),
+        command = [*lab_launch(rate, ranks_per_node=RANKS, nodes=nodes), str(BENCH), "--groups", str(nodes), "--ranks", str(RANKS),
                    "--min", str(MIB), "--max", str(64 * MIB), "--rounds", "3"]
         for size, took in sums(command).items():
             print_row(rate, size // MIB, *measured(took))

@@ -269,12 +269,12 @@ def lab(place, rates):
             seconds = statistics.mean(step["step_seconds"] for step in settled(steps))
             free.setdefault(name, seconds)
             ends = [step["outer"] for step in settled(steps) if "outer" in step]
-            travels = [end["round_seconds"] for end in ends if "round_seconds" in end]
+            travelled = [end for end in ends if "round_seconds" in end]
             print_row(
                 rate, name, f"{seconds:.4f} s", f"{100 * (seconds / free[name] - 1):+.1f} %",
                 ends[-1]["period"] if ends else "",
-                f"{statistics.median(travels):.2f} s" if travels else "",
-                f"{statistics.mean(end.get('waited_seconds', 0) for end in ends):.3f} s" if ends else "",
+                f"{statistics.median(end['round_seconds'] for end in travelled):.2f} s" if travelled else "",
+                f"{statistics.mean(end['wait_seconds'] for end in travelled):.3f} s" if travelled else "",
             )
 
 

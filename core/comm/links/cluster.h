@@ -38,7 +38,7 @@ struct Cluster {
 
   enum class SharedBy { pair, node };
 
-  // What joins two ranks.
+  // Two ranks are joined by one of these: their node, a switch of their nodes, or all beyond it.
   enum class Scope { node, one_switch, network };
 
   // How long a message takes: a wait for the link, bytes / bytes_per_second, latency_seconds.
