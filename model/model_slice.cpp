@@ -1,5 +1,7 @@
 #include "model/model_slice.h"
 
+#include <algorithm>
+
 namespace slackline {
 
 bool ChunkSlice::has_part_of(const ParameterSpec& spec) const {
@@ -12,6 +14,17 @@ bool ChunkSlice::has_part_of(const ParameterSpec& spec) const {
       break;
   }
   return first_layer <= spec.layer && spec.layer < last_layer;
+}
+
+std::vector<int> ModelSlice::layers() const {
+  std::vector<int> list;
+  for (const ChunkSlice& chunk : chunks) {
+    for (int layer = chunk.first_layer; layer < chunk.last_layer; ++layer) {
+      list.push_back(layer);
+    }
+  }
+  std::ranges::sort(list);
+  return list;
 }
 
 bool ModelSlice::holds(const ParameterSpec& spec, const ModelConfig& config) const {

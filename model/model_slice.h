@@ -40,6 +40,9 @@ struct ModelSlice {
     return std::any_of(chunks.begin(), chunks.end(), [](const auto& c) { return c.head; });
   }
 
+  // The layers of all chunks, in the model's order.
+  [[nodiscard]] std::vector<int> layers() const;
+
   // Whether this rank has (its part of) a parameter. A tied table is held by both ends.
   [[nodiscard]] bool holds(const ParameterSpec& spec, const ModelConfig& config) const;
 };

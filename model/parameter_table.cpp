@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fnmatch.h>
+#include <numeric>
 
 namespace slackline {
 
@@ -48,6 +49,13 @@ class TableWriter {
 }  // namespace
 
 std::vector<ParameterSpec> parameter_table(const ModelConfig& config) {
+  std::vector<int> layers(static_cast<std::size_t>(config.layers));
+  std::iota(layers.begin(), layers.end(), 0);
+  return parameter_table(config, layers);
+}
+
+std::vector<ParameterSpec> parameter_table(const ModelConfig& config,
+                                           const std::vector<int>& layers) {
   const std::int64_t C = config.hidden;
   const std::int64_t F = config.ffn;
   // Each block adds to the residual stream twice; this keeps its variance from growing with depth.
@@ -64,7 +72,7 @@ std::vector<ParameterSpec> parameter_table(const ModelConfig& config) {
                  .shape = {config.sequence, C},
                  .role = ParameterRole::position_embedding,
                  .init_std = kInitStd});
-  for (int i = 0; i < config.layers; ++i) {
+  for (const int i : layers) {
     const std::string prefix = "h." + std::to_string(i);
     TableWriter layer(table, ModelPart::layer, i);
     layer.add_norm(prefix + ".ln_1", C);

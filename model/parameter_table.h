@@ -45,6 +45,10 @@ struct ParameterSpec {
 // Every parameter of the model, in the order of the forward pass. Names are unique.
 [[nodiscard]] std::vector<ParameterSpec> parameter_table(const ModelConfig& config);
 
+// Those of the model's two ends and of some of its layers alone.
+[[nodiscard]] std::vector<ParameterSpec> parameter_table(const ModelConfig& config,
+                                                         const std::vector<int>& layers);
+
 [[nodiscard]] std::int64_t num_parameters(const ModelConfig& config);
 [[nodiscard]] std::int64_t num_trained_parameters(const ModelConfig& config);
 

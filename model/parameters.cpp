@@ -85,7 +85,7 @@ std::vector<Parameter> Parameters::describe(const ModelConfig& config,
                                             const ModelSlice& slice,
                                             Biases biases) {
   std::vector<Parameter> parameters;
-  for (const ParameterSpec& spec : parameter_table(config)) {
+  for (const ParameterSpec& spec : parameter_table(config, slice.layers())) {
     if (slice.holds(spec, config)) {
       parameters.push_back(
           {.spec = spec, .shard = shard_of(spec, config, slice.tensor_rank, slice.tensor_size)});

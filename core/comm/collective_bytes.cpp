@@ -1,5 +1,6 @@
 #include "core/comm/collective_bytes.h"
 
+#include <algorithm>
 #include <string>
 
 #include "core/check.h"
@@ -40,16 +41,26 @@ struct Slices {
   std::size_t of_group = 0;  // of the ranks of its group
 };
 
+// Returns how many of the first `owners` ranks are at a place of groups of m.
+std::size_t at_place(std::size_t owners, int place, int m) {
+  const auto p = static_cast<std::size_t>(place);
+  return owners > p ? (owners - p - 1) / static_cast<std::size_t>(m) + 1 : 0;
+}
+
 Slices slices_of(const CollectiveCall& call, int rank, int size) {
   const int m = call.hierarchy.ranks_in_group;
-  Slices bytes{.all = call.elements * call.element_size};
-  for (int owner = 0; owner < size; ++owner) {
-    const std::size_t owned = slice_of(call.elements, owner, size).count() * call.element_size;
-    bytes.own += owner == rank ? owned : 0;
-    bytes.of_place += owner % m == rank % m ? owned : 0;
-    bytes.of_group += owner / m == rank / m ? owned : 0;
-  }
-  return bytes;
+  const auto ranks = static_cast<std::size_t>(size);
+  const std::size_t longer = call.elements % ranks;  // see slice_of
+  const int first = rank / m * m;
+  const int last = std::min(first + m, size) - 1;
+  const std::size_t of_place =
+      at_place(ranks, rank % m, m) * (call.elements / ranks) + at_place(longer, rank % m, m);
+  const std::size_t of_group =
+      slice_of(call.elements, last, size).end - slice_of(call.elements, first, size).begin;
+  return {.all = call.elements * call.element_size,
+          .own = slice_of(call.elements, rank, size).count() * call.element_size,
+          .of_place = of_place * call.element_size,
+          .of_group = of_group * call.element_size};
 }
 
 // Returns how many times an element's bytes a group's sum of it takes.

@@ -21,11 +21,7 @@ CodecSearch::CodecSearch(const MeshLists& lists,
                          const StepCosts& costs,
                          const LinkSpeeds& links,
                          const std::vector<OfferedCodecs>& offered)
-    : lists_(lists),
-      costs_(costs),
-      links_(links),
-      offered_(offered),
-      schedule_(lists.at(0).rank.executor.schedule) {
+    : lists_(lists), costs_(costs), links_(links), offered_(offered), schedule_(lists.schedule()) {
   const std::vector<Choices> tries = alike();
   if (tries.size() > 1) {
     limits_.shortest =

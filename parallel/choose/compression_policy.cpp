@@ -246,7 +246,8 @@ CompressionPlan::Class planned_class(const CompressConfig& config,
 }  // namespace
 
 std::vector<TransferClass> compressible_classes(const MeshJob& job) {
-  const Schedule schedule = make_rank_plan(job, {}).executor.schedule;
+  const std::shared_ptr<const StepSchedules> schedules = make_schedules(job);
+  const Schedule& schedule = schedules->training;
   std::set<TransferClass> classes = pipeline_classes(schedule);
   if (lack_of("data_gradient", job).empty()) {
     for (int stage = 0; stage < schedule.num_stages(); ++stage) {
@@ -271,7 +272,8 @@ std::vector<TransferClass> compressible_classes(const MeshJob& job) {
 std::vector<TransferClass> gather_classes(const MeshJob& job) {
   std::vector<TransferClass> classes;
   if (job.parallel.data_strategy.parameters != Extent::none && job.parallel.data > 1) {
-    for (int stage = 0; stage < make_rank_plan(job, {}).executor.schedule.num_stages(); ++stage) {
+    const int num_stages = make_schedules(job)->training.num_stages();
+    for (int stage = 0; stage < num_stages; ++stage) {
       classes.push_back({.site = Site::parameter_gather, .stage = stage, .phase = Phase::steady});
     }
   }

@@ -295,7 +295,7 @@ CriticalPathPlan choose(const Candidates& candidates,
   }
   const CodecSearch search(lists, costs, links, offered);
   const ChosenCodecs& chosen = search.chosen();
-  const Explainer explainer(lists.at(0).rank.executor.schedule, search, offered, why_none);
+  const Explainer explainer(lists.schedule(), search, offered, why_none);
   CriticalPathPlan result{.plain_step = chosen.plain, .step = chosen.step};
   for (std::size_t i = 0; i < offered.size(); ++i) {
     CompressionPlan::Class& row = result.plan.classes.emplace_back();

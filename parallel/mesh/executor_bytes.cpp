@@ -24,7 +24,7 @@ std::size_t slot_bytes(const ModelConfig& config, const ExecutorPlan& plan) {
 std::size_t activation_bytes(const ModelConfig& config,
                              const ExecutorPlan& plan,
                              int pipeline_rank) {
-  const schedule::SlotMap slots = schedule::input_slots(plan.schedule);
+  const schedule::SlotMap slots = schedule::input_slots(plan.schedule());
   return slot_bytes(config, plan) *
          static_cast<std::size_t>(slots.num_slots[static_cast<std::size_t>(pipeline_rank)]);
 }

@@ -1,6 +1,7 @@
 #include "parallel/mesh/rank_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "parallel/mesh/stage_split.h"
 #include "parallel/schedule/forward_only.h"
@@ -45,22 +46,28 @@ std::vector<Parameter> describe_parameters(const MeshJob& job, const MeshPlace& 
 }
 
 RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place) {
-  return rank_plan_with(job, place, describe_parameters(job, place));
+  return rank_plan_with(job, place, describe_parameters(job, place), make_schedules(job));
+}
+
+std::shared_ptr<const StepSchedules> make_schedules(const MeshJob& job) {
+  const schedule::ScheduleOptions options{.num_ranks = job.parallel.pipeline,
+                                          .num_chunks = job.parallel.chunks,
+                                          .num_micro_batches = job.num_micro_batches,
+                                          .transfers = job.parallel.transfers};
+  return std::make_shared<const StepSchedules>(
+      StepSchedules{.training = schedule::make_schedule(job.parallel.schedule, options),
+                    .evaluation = schedule::forward_only(options)});
 }
 
 RankPlan rank_plan_with(const MeshJob& job,
                         const MeshPlace& place,
-                        const std::vector<Parameter>& parameters) {
+                        const std::vector<Parameter>& parameters,
+                        std::shared_ptr<const StepSchedules> schedules) {
   const ParallelConfig& parallel = job.parallel;
-  const schedule::ScheduleOptions options{.num_ranks = parallel.pipeline,
-                                          .num_chunks = parallel.chunks,
-                                          .num_micro_batches = job.num_micro_batches,
-                                          .transfers = parallel.transfers};
   const ModelSlice slice = model_slice(job, place);
   const bool splits_backward = schedule::traits_of(parallel.schedule).splits_backward;
   return {.slice = slice,
-          .executor = {.schedule = schedule::make_schedule(parallel.schedule, options),
-                       .evaluation = schedule::forward_only(options),
+          .executor = {.schedules = std::move(schedules),
                        .stage = {.micro_batch = job.micro_batch,
                                  .compute = job.precision,
                                  .share = {.rank = place.tensor,

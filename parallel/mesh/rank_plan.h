@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "core/comm/hierarchy.h"
@@ -34,10 +35,19 @@ struct MeshPlace {
   int pipeline = 0;
 };
 
+// The orders in which all ranks of a pipeline run a training step, and forward passes alone.
+struct StepSchedules {
+  schedule::Schedule training;
+  schedule::Schedule evaluation;
+};
+
 // What a rank's pipeline executor runs (parallel/step/pipeline_executor.h).
 struct ExecutorPlan {
-  schedule::Schedule schedule;       // of a training step
-  schedule::Schedule evaluation;     // forward passes only
+  [[nodiscard]] const schedule::Schedule& schedule() const { return schedules->training; }
+
+  [[nodiscard]] const schedule::Schedule& evaluation() const { return schedules->evaluation; }
+
+  std::shared_ptr<const StepSchedules> schedules{};  // one for all ranks of a job; not null
   Stage::Options stage{};            // micro-batch shape, dtype, sequence parallelism
   std::vector<ChunkSlice> chunks{};  // of this rank
   Backing activations = Backing::memory;
@@ -82,12 +92,15 @@ struct RankPlan {
 
 [[nodiscard]] RankPlan make_rank_plan(const MeshJob& job, const MeshPlace& place);
 
-// What it holds alone; and the plan, where what it holds is described already.
+[[nodiscard]] std::shared_ptr<const StepSchedules> make_schedules(const MeshJob& job);
+
+// What it holds alone; and the plan, where what it holds is described and schedules made already.
 [[nodiscard]] ModelSlice model_slice(const MeshJob& job, const MeshPlace& place);
 [[nodiscard]] std::vector<Parameter> describe_parameters(const MeshJob& job,
                                                          const MeshPlace& place);
 [[nodiscard]] RankPlan rank_plan_with(const MeshJob& job,
                                       const MeshPlace& place,
-                                      const std::vector<Parameter>& parameters);
+                                      const std::vector<Parameter>& parameters,
+                                      std::shared_ptr<const StepSchedules> schedules);
 
 }  // namespace slackline

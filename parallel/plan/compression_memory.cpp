@@ -13,7 +13,6 @@
 #include "parallel/plan/pipeline_boundaries.h"
 #include "parallel/plan/summed_bucket.h"
 #include "parallel/schedule/slots.h"
-#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 
@@ -21,19 +20,19 @@ namespace {
 
 // The boundaries of the rank, without memory of their own.
 void add_pipeline(const MeshJob& job,
-                  const MeshPlace& place,
+                  const RankPlan& rank,
                   const CompressionPlan& plan,
                   const Workers& workers,
                   CompressionMemory& memory) {
-  const RankPlan rank = make_rank_plan(job, place);
+  const int pipeline_rank = rank.sync.place.pipeline;
   const PipelineBoundaries boundaries(
-      {.schedule = rank.executor.schedule,
-       .pipeline_rank = place.pipeline,
+      {.schedule = rank.executor.schedule(),
+       .pipeline_rank = pipeline_rank,
        .share = share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor),
        .dtype = job.precision});
   const auto slots =
-      static_cast<std::size_t>(schedule::input_slots(rank.executor.schedule)
-                                   .num_slots[static_cast<std::size_t>(place.pipeline)]);
+      static_cast<std::size_t>(schedule::input_slots(rank.executor.schedule())
+                                   .num_slots[static_cast<std::size_t>(pipeline_rank)]);
   for (const BoundaryEnd& boundary : boundaries.ends(plan)) {
     const std::vector<CodecPart> parts = boundary_parts(boundary);
     memory.messages += slots * frame_bytes(boundary.setting, parts);
@@ -64,12 +63,10 @@ void add_sum(const CodedSum& sum, const Workers& workers, CompressionMemory& mem
                               make_codec(sum.setting, parts, sum.seed)->workspace_bytes(workers));
 }
 
-void add_gradients(const MeshJob& job,
-                   const MeshPlace& place,
+void add_gradients(const RankSync& rank,
                    const CompressionPlan& plan,
                    const Workers& workers,
                    CompressionMemory& memory) {
-  const RankSync rank(job, place);
   for (const SyncOp& op : rank.plan.ops) {
     if (!op.may_be_coded) {
       continue;
@@ -89,12 +86,10 @@ void add_gradients(const MeshJob& job,
 }
 
 // Frames of weights, in turn by slots.
-void add_gathers(const MeshJob& job,
-                 const MeshPlace& place,
+void add_gathers(const RankSync& rank,
                  const CompressionPlan& plan,
                  const Workers& workers,
                  CompressionMemory& memory) {
-  const RankSync rank(job, place);
   std::map<std::size_t, std::size_t> slots;
   for (std::size_t i = 0; i < rank.plan.buckets.size(); ++i) {
     const std::optional<CodedGather> gather = coded_gather(rank.plan, i, plan);
@@ -130,28 +125,29 @@ CompressionMemory& CompressionMemory::operator+=(const CompressionMemory& other)
 }
 
 CompressionMemory compression_memory(const MeshJob& job,
-                                     const MeshPlace& place,
+                                     const RankSync& rank,
                                      const PlanHistory& plans,
                                      const Workers& workers,
                                      int copies_of_state) {
   CompressionMemory most;
   for (const PlanFromStep& row : plans) {
+    if (!row.plan.compresses_anything()) {
+      continue;
+    }
     CompressionMemory memory;
-    add_pipeline(job, place, row.plan, workers, memory);
-    add_gradients(job, place, row.plan, workers, memory);
-    add_gathers(job, place, row.plan, workers, memory);
+    add_pipeline(job, rank.rank, row.plan, workers, memory);
+    add_gradients(rank, row.plan, workers, memory);
+    add_gathers(rank, row.plan, workers, memory);
     memory.state *= static_cast<std::size_t>(copies_of_state);
     most = memory.total() > most.total() ? memory : most;
   }
   return most;
 }
 
-CompressionMemory round_memory(const MeshJob& job,
-                               const MeshPlace& place,
+CompressionMemory round_memory(const RankSync& rank,
                                int num_workers,
                                const CodecSetting& setting,
                                const Workers& workers) {
-  const RankSync rank(job, place);
   const std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
   const CodedRound round = coded_round(shares, rank.plan.owned, setting, {.workers = num_workers});
   CompressionMemory memory{.messages = round.rest_elements() * size_of(DType::f32)};

@@ -4,6 +4,7 @@
 
 #include "parallel/mesh/rank_plan.h"
 #include "parallel/plan/compression_plan.h"
+#include "parallel/sync/rank_sync.h"
 
 namespace slackline {
 
@@ -21,14 +22,13 @@ struct CompressionMemory {
 
 // Nothing is allocated. A rank that keeps state beside steps that may not count has two copies.
 [[nodiscard]] CompressionMemory compression_memory(const MeshJob& job,
-                                                   const MeshPlace& place,
+                                                   const RankSync& rank,
                                                    const PlanHistory& plans,
                                                    const Workers& workers,
                                                    int copies_of_state = 1);
 
 // Counts compressed rounds, on a rank of one of `num_workers` workers.
-[[nodiscard]] CompressionMemory round_memory(const MeshJob& job,
-                                             const MeshPlace& place,
+[[nodiscard]] CompressionMemory round_memory(const RankSync& rank,
                                              int num_workers,
                                              const CodecSetting& setting,
                                              const Workers& workers);

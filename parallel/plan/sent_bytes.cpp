@@ -268,7 +268,7 @@ std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
   const std::size_t raw = share.num_elements() * size_of(job.precision);
   const auto data = static_cast<std::size_t>(job.parallel.data);
   const std::vector<schedule::Op>& ops =
-      rank.executor.schedule.ranks[static_cast<std::size_t>(place.pipeline)];
+      rank.executor.schedule().ranks[static_cast<std::size_t>(place.pipeline)];
   const std::vector<schedule::Phase> phases = schedule::phases_of(ops);
   std::map<schedule::TransferClass, SentBytes> classes;
   for (std::size_t i = 0; i < ops.size(); ++i) {

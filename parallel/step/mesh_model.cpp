@@ -23,7 +23,7 @@ Device device_of(const MeshModel::Options& options) {
 PipelineBoundaries::Options pipeline_options(const MeshModel::Options& options,
                                              const RankPlan& plan,
                                              const Groups& groups) {
-  return {.schedule = plan.executor.schedule,
+  return {.schedule = plan.executor.schedule(),
           .stages = split_layers(options.job.model, options.job.parallel),
           .pipeline_rank = groups.pipeline_rank(),
           .share = share_shape(options.job.micro_batch.num_tokens(),

@@ -19,8 +19,8 @@ PipelineExecutor::PipelineExecutor(Parameters& parameters,
                                    Groups& groups,
                                    Channels& channels)
     : plan_(plan),
-      slots_(schedule::input_slots(plan.schedule)),
-      evaluation_slots_(schedule::slots_in_turn(plan.evaluation, slots_.num_slots)),
+      slots_(schedule::input_slots(plan.schedule())),
+      evaluation_slots_(schedule::slots_in_turn(plan.evaluation(), slots_.num_slots)),
       groups_(&groups),
       channels_(&channels) {
   for (const ChunkSlice& chunk : plan.chunks) {
@@ -37,7 +37,7 @@ double PipelineExecutor::train(const Work& work) {
   for (Stage& stage : stages_) {
     stage.begin_step(work.stream);
   }
-  const double loss = run(plan_.schedule, slots_, work);
+  const double loss = run(plan_.schedule(), slots_, work);
   for (Stage& stage : stages_) {
     stage.finish_gradients(work.stream);
   }
@@ -47,7 +47,7 @@ double PipelineExecutor::train(const Work& work) {
 double PipelineExecutor::evaluate(Work work) {
   work.dropout = 0.0F;
   work.gradients = Gradients::none;
-  return run(plan_.evaluation, evaluation_slots_, work);
+  return run(plan_.evaluation(), evaluation_slots_, work);
 }
 
 double PipelineExecutor::run(const schedule::Schedule& schedule,
@@ -209,7 +209,7 @@ Pass PipelineExecutor::pass_of(const Op& op, const Work& work) {
           .seed = work.seed,
           .accumulate =
               op.micro_batch > 0 && plan_.adds_micro_batches ? Accumulate::yes : Accumulate::no,
-          .is_last = op.micro_batch + 1 == plan_.schedule.num_micro_batches,
+          .is_last = op.micro_batch + 1 == plan_.schedule().num_micro_batches,
           .losses = &losses_,
           .use = work.use};
 }
@@ -228,7 +228,7 @@ void PipelineExecutor::wait_for_all() {
 }
 
 Stage& PipelineExecutor::stage_of(int chunk) {
-  return stages_[static_cast<std::size_t>(chunk / plan_.schedule.num_ranks)];
+  return stages_[static_cast<std::size_t>(chunk / plan_.schedule().num_ranks)];
 }
 
 }  // namespace slackline

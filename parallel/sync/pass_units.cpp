@@ -24,7 +24,7 @@ void add_units(const ChunkSlice& chunk, OpKind kind, bool later, std::vector<Uni
 }  // namespace
 
 std::vector<Unit> units_as_made(const RankPlan& rank) {
-  const schedule::Schedule& schedule = rank.executor.schedule;
+  const schedule::Schedule& schedule = rank.executor.schedule();
   const bool later = rank.executor.stage.weight_gradients == Stage::WeightGradients::later;
   std::vector<Unit> made;
   for (const Op& op : schedule.ranks[static_cast<std::size_t>(rank.sync.place.pipeline)]) {
@@ -40,7 +40,7 @@ std::vector<Unit> units_as_made(const RankPlan& rank) {
 
 std::vector<Unit> units_as_used(const RankPlan& rank, bool evaluates) {
   const schedule::Schedule& schedule =
-      evaluates ? rank.executor.evaluation : rank.executor.schedule;
+      evaluates ? rank.executor.evaluation() : rank.executor.schedule();
   const auto place = static_cast<std::size_t>(rank.sync.place.pipeline);
   std::vector<Unit> used;
   for (const Op& op : schedule.ranks[place]) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "model/parameters.h"
@@ -15,8 +16,13 @@ namespace slackline {
 // allocated. Not copied: the plan points into the parameters.
 struct RankSync {
   RankSync(const MeshJob& job, const MeshPlace& place)
+      : RankSync(job, place, make_schedules(job)) {}
+
+  RankSync(const MeshJob& job,
+           const MeshPlace& place,
+           std::shared_ptr<const StepSchedules> schedules)
       : parameters(describe_parameters(job, place)),
-        rank(rank_plan_with(job, place, parameters)),
+        rank(rank_plan_with(job, place, parameters, std::move(schedules))),
         plan(make_sync_plan(parameters, rank)) {}
 
   ~RankSync() = default;
@@ -32,21 +38,24 @@ struct RankSync {
 // of the first data rank, unless another one is named. One thread at a time.
 class MeshLists {
  public:
-  explicit MeshLists(const MeshJob& job) : job_(job) {}
+  explicit MeshLists(const MeshJob& job) : job_(job), schedules_(make_schedules(job)) {}
 
   [[nodiscard]] const MeshJob& job() const { return job_; }
+
+  [[nodiscard]] const schedule::Schedule& schedule() const { return schedules_->training; }
 
   [[nodiscard]] const RankSync& at(int pipeline, int tensor = 0, int data = 0) const {
     std::unique_ptr<RankSync>& rank = ranks_[{pipeline, tensor, data}];
     if (rank == nullptr) {
       rank = std::make_unique<RankSync>(
-          job_, MeshPlace{.tensor = tensor, .data = data, .pipeline = pipeline});
+          job_, MeshPlace{.tensor = tensor, .data = data, .pipeline = pipeline}, schedules_);
     }
     return *rank;
   }
 
  private:
   MeshJob job_;
+  std::shared_ptr<const StepSchedules> schedules_;
   mutable std::map<std::array<int, 3>, std::unique_ptr<RankSync>> ranks_{};
 };
 

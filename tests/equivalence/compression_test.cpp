@@ -214,7 +214,9 @@ std::vector<Saved> saved_by_ranks(const MeshRun& run) {
       mine.bytes += state.saved ? state.region.shape.num_elements() * sizeof(float) : 0;
       mine.pieces += state.saved ? 1 : 0;
     }
-    mine.planned = compression_memory(options.job, place_of(groups), options.compression, 1).saved;
+    mine.planned =
+        compression_memory(options.job, {options.job, place_of(groups)}, options.compression, 1)
+            .saved;
   });
   return saved;
 }

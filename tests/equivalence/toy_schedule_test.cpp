@@ -52,9 +52,11 @@ Schedule rounds(const schedule::ScheduleOptions& options) {
 
 RankPlan plan_in_rounds(const MeshJob& job, const MeshPlace& place) {
   RankPlan plan = make_rank_plan(job, place);
-  plan.executor.schedule = rounds({.num_ranks = job.parallel.pipeline,
-                                   .num_micro_batches = job.num_micro_batches,
-                                   .transfers = plan.executor.schedule.transfers});
+  plan.executor.schedules = std::make_shared<const StepSchedules>(
+      StepSchedules{.training = rounds({.num_ranks = job.parallel.pipeline,
+                                        .num_micro_batches = job.num_micro_batches,
+                                        .transfers = plan.executor.schedule().transfers}),
+                    .evaluation = plan.executor.evaluation()});
   return plan;
 }
 

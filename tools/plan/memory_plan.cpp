@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -135,6 +136,17 @@ std::size_t resident_bytes() noexcept {
   return found ? pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
+// Spreads the data ranks whose memory stands for all.
+std::vector<int> looked_at(int data_ranks) {
+  constexpr std::int64_t kMost = 256;
+  const std::int64_t count = std::min<std::int64_t>(data_ranks, kMost);
+  std::vector<int> ranks;
+  for (std::int64_t i = 0; i < count; ++i) {
+    ranks.push_back(static_cast<int>(count == 1 ? 0 : i * (data_ranks - 1) / (count - 1)));
+  }
+  return ranks;
+}
+
 const std::size_t resident_at_start = resident_bytes();  // before main()
 
 // Code of a device says how much scratch its kernels take. If it is not built in, the CPU's takes
@@ -167,16 +179,24 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
                                     const MeshPlace& place,
                                     const PlanHistory& plans,
                                     int num_threads) {
+  return memory_plan(planned, place, plans, num_threads, make_schedules(planned.mesh));
+}
+
+std::vector<MemoryItem> memory_plan(const PlanJob& planned,
+                                    const MeshPlace& place,
+                                    const PlanHistory& plans,
+                                    int num_threads,
+                                    std::shared_ptr<const StepSchedules> schedules) {
   const MeshJob job = with_known_device(planned.mesh);
-  const RankSync rank(job, place);
+  const RankSync rank(job, place, std::move(schedules));
   const ExecutorPlan& executor = rank.rank.executor;
   const PieceBytes pieces = piece_bytes(rank, planned);
   const Workers workers{num_threads, job.device};
   const int copies_of_state = planned.keeps_codec_state ? 2 : 1;
-  CompressionMemory compression = compression_memory(job, place, plans, workers, copies_of_state);
+  CompressionMemory compression = compression_memory(job, rank, plans, workers, copies_of_state);
   const std::optional<CodecSetting> of_rounds = planned.compress.codec_of_rounds();
   if (planned.outer.is_on() && of_rounds) {
-    compression += round_memory(job, place, planned.num_workers, *of_rounds, workers);
+    compression += round_memory(rank, planned.num_workers, *of_rounds, workers);
   }
   std::size_t arriving = arriving_bytes(rank.plan);
   if (planned.outer.is_on()) {
@@ -245,13 +265,15 @@ std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device) {
 }
 
 std::size_t largest_memory(const PlanJob& job, const PlanHistory& plans) {
+  const std::shared_ptr<const StepSchedules> schedules = make_schedules(job.mesh);
   std::size_t most = 0;
   for (int stage = 0; stage < job.mesh.parallel.pipeline; ++stage) {
-    for (int data = 0; data < job.mesh.parallel.data; ++data) {
+    for (const int data : looked_at(job.mesh.parallel.data)) {
       // The first tensor rank saves what all have alike; the last may have a row more of a table.
       for (const int tensor : std::set{0, job.mesh.parallel.tensor - 1}) {
         const MeshPlace place{.tensor = tensor, .data = data, .pipeline = stage};
-        most = std::max(most, total_bytes(memory_plan(job, place, plans, 1), job.mesh.device));
+        most = std::max(most,
+                        total_bytes(memory_plan(job, place, plans, 1, schedules), job.mesh.device));
       }
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,13 @@ struct MemoryItem {
                                                   const PlanHistory& plans,
                                                   int num_threads);
 
+// The same with the job's schedules, for whoever asks for many places.
+[[nodiscard]] std::vector<MemoryItem> memory_plan(const PlanJob& job,
+                                                  const MeshPlace& place,
+                                                  const PlanHistory& plans,
+                                                  int num_threads,
+                                                  std::shared_ptr<const StepSchedules> schedules);
+
 // Takes what stands on the CUDA device from it at once, before any of it is made. Throws
 // OutOfMemoryError where it has not that much left.
 void reserve_device_memory(const std::vector<MemoryItem>& plan);
@@ -32,7 +40,9 @@ void reserve_device_memory(const std::vector<MemoryItem>& plan);
 [[nodiscard]] std::size_t total_bytes(const std::vector<MemoryItem>& plan, Device device);
 
 // The bytes of the rank that needs most, with one thread. Data ranks differ by what they save, and
-// by their shares; the last tensor rank has the largest share of the vocabulary.
+// by their shares; the last tensor rank has the largest share of the vocabulary. Of more than 256
+// data ranks, whose shares are within a row of each other, as many are looked at, from the first,
+// which saves what all have alike, to the last.
 [[nodiscard]] std::size_t largest_memory(const PlanJob& job, const PlanHistory& plans);
 
 // What the least of a cluster's devices has; 0: not known.

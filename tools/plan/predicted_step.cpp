@@ -12,7 +12,7 @@ schedule::Seconds predicted_step(const MeshLists& lists,
                                  const CompressionPlan& plan) {
   schedule::CostModel model = cost_model(lists, costs, links, coded_transfers(lists, plan, costs));
   model.compressed = class_costs(lists, plan, costs);
-  return schedule::make_timeline(lists.at(0).rank.executor.schedule, model).step;
+  return schedule::make_timeline(lists.schedule(), model).step;
 }
 
 }  // namespace slackline

@@ -163,6 +163,7 @@ void plan_ranks(StepPlan& plan,
   for (const int node : nodes) {
     ++ranks_of_nodes[static_cast<std::size_t>(node)];
   }
+  const std::shared_ptr<const StepSchedules> schedules = make_schedules(plan.job.mesh);
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const MeshPlace place{.tensor = mesh.coordinate(rank, "tensor"),
                           .data = mesh.coordinate(rank, "data"),
@@ -170,7 +171,7 @@ void plan_ranks(StepPlan& plan,
     const int node = nodes[static_cast<std::size_t>(rank)];
     const int ranks_on_node = ranks_of_nodes[static_cast<std::size_t>(node)];
     std::vector<MemoryItem> memory =
-        memory_plan(plan.job, place, plans, default_num_threads(ranks_on_node));
+        memory_plan(plan.job, place, plans, default_num_threads(ranks_on_node), schedules);
     plan.ranks.push_back({.place = place,
                           .node = node,
                           .memory_bytes = total_bytes(memory, plan.job.mesh.device),
@@ -211,7 +212,7 @@ StepPlan make_step_plan(const PlanJob& planned,
                 .tokens_per_step = planned.num_workers * job.global_batch() * job.model.sequence,
                 .flops = flops_per_token(job.model),
                 .stages = split_layers(job.model, job.parallel),
-                .schedule = make_rank_plan(job, {}).executor.schedule,
+                .schedule = make_schedules(job)->training,
                 .costs_from = costs ? "measured" : assumption(known.speeds),
                 .links_from = links ? "given" : "none: transfers take no time",
                 .has_measured_costs = costs.has_value(),

@@ -51,10 +51,9 @@ MeshJob with_any_groups(const PlanJob& planned, const LinkSpeeds& links) {
 RankedStrategy ranked(const PlanJob& job, const StepCosts& costs, const LinkSpeeds& links) {
   const MeshLists lists(job.mesh);
   const schedule::CostModel model = cost_model(lists, costs, links);
-  RankedStrategy row{
-      .parallel = job.mesh.parallel,
-      .micro_batch = job.mesh.micro_batch.B,
-      .step = schedule::make_timeline(lists.at(0).rank.executor.schedule, model).step};
+  RankedStrategy row{.parallel = job.mesh.parallel,
+                     .micro_batch = job.mesh.micro_batch.B,
+                     .step = schedule::make_timeline(lists.schedule(), model).step};
   const MeshLists grouped(with_any_groups(job, links));
   for (int pipeline = 0; pipeline < row.parallel.pipeline; ++pipeline) {
     for (int tensor = 0; tensor < row.parallel.tensor; ++tensor) {

@@ -43,7 +43,7 @@ MeshJob job_of(const ParallelConfig& parallel, int num_micro_batches, bool tied 
 }
 
 Schedule schedule_of(const MeshJob& job) {
-  return make_rank_plan(job, {}).executor.schedule;
+  return make_schedules(job)->training;
 }
 
 // " x 16" messages of a class of the pipeline, nothing of the others.

@@ -200,8 +200,7 @@ TEST_CASE("a step with codecs in passes is predicted as it was chosen") {
   schedule::CostModel costs = cost_model(
       lists, costs_of(2), cluster_of(1e6), coded_transfers(lists, chosen.plan, costs_of(2)));
   costs.compressed = class_costs(lists, chosen.plan, costs_of(2));
-  CHECK(schedule::make_timeline(lists.at(0).rank.executor.schedule, costs).step.value ==
-        Approx(chosen.step.value));
+  CHECK(schedule::make_timeline(lists.schedule(), costs).step.value == Approx(chosen.step.value));
 }
 
 TEST_CASE("sums that the backward pass hides stay plain beside a compressed tail") {
@@ -472,7 +471,7 @@ TEST_CASE("the predicted step is that of the plan's costs, the same in a second 
     costs.compressed[row.members] =
         class_cost(row, codec_seconds_or_assumed(row.compressed, costs_of(2)));
   }
-  const schedule::Schedule schedule = make_rank_plan(job, {}).executor.schedule;
+  const schedule::Schedule schedule = make_schedules(job)->training;
   CHECK(schedule::make_timeline(schedule, costs).step.value == Approx(chosen.step.value));
 }
 
