@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <numeric>
 #include <queue>
 #include <utility>
 
@@ -25,7 +26,7 @@ class Simulation {
   Simulation(Graph graph, const CostModel& costs)
       : graph_(std::move(graph)),
         takes_(taken(graph_, costs)),
-        successors_(graph_.nodes.size()),
+        first_successor_(graph_.nodes.size() + 1, 0),
         missing_(graph_.nodes.size(), 0),
         last_served_(index(graph_.num_resources), kNone) {}
 
@@ -36,6 +37,7 @@ class Simulation {
       events_.pop();
       place(id, time);
     }
+    timeline_.nodes.reserve(graph_.nodes.size());
     for (GraphNode& node : graph_.nodes) {
       timeline_.step = std::max(timeline_.step, node.node.end);
       timeline_.nodes.push_back(std::move(node.node));
@@ -66,12 +68,21 @@ class Simulation {
   }
 
   void connect() {
+    for (const GraphNode& node : graph_.nodes) {
+      for (const Edge& edge : node.node.after) {
+        ++first_successor_[index(edge.from) + 1];
+      }
+    }
+    std::partial_sum(first_successor_.begin(), first_successor_.end(), first_successor_.begin());
+    successors_.resize(first_successor_.back());
+    std::vector<std::size_t> next(first_successor_);
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       for (const Edge& edge : graph_.nodes[id].node.after) {
-        successors_[index(edge.from)].push_back(static_cast<int>(id));
+        successors_[next[index(edge.from)]++] = static_cast<int>(id);
         ++missing_[id];
       }
     }
+    timeline_.order.reserve(graph_.nodes.size());
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       if (missing_[id] == 0) {
         events_.emplace(Seconds{}, static_cast<int>(id));
@@ -106,7 +117,8 @@ class Simulation {
     node.start = std::max(ready, earliest_start(node));
     node.end = node.start + takes_[index(id)].duration;
     timeline_.order.push_back(id);
-    for (const int next : successors_[index(id)]) {
+    for (std::size_t i = first_successor_[index(id)]; i < first_successor_[index(id) + 1]; ++i) {
+      const int next = successors_[i];
       if (--missing_[index(next)] == 0) {
         events_.emplace(earliest_start(graph_.nodes[index(next)].node), next);
       }
@@ -116,8 +128,9 @@ class Simulation {
   using Event = std::pair<Seconds, int>;
 
   Graph graph_;
-  std::vector<Taken> takes_;  // of each node
-  std::vector<std::vector<int>> successors_;
+  std::vector<Taken> takes_;                  // of each node
+  std::vector<std::size_t> first_successor_;  // of each node, and the end, in the list of all
+  std::vector<int> successors_;
   std::vector<int> missing_;      // nodes it comes after that have no place yet
   std::vector<int> last_served_;  // by each resource
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
