@@ -38,10 +38,11 @@ std::vector<ClassBytes> class_bytes(const MeshLists& lists, const CompressionPla
   const ParallelConfig& mesh = lists.job().parallel;
   std::map<TransferClass, ClassBytes> classes;
   for (int pipeline = 0; pipeline < mesh.pipeline; ++pipeline) {
+    const std::vector<SentBytes> messages = pipeline_bytes(lists, plan, {.pipeline = pipeline});
     for (int tensor = 0; tensor < mesh.tensor; ++tensor) {
       const MeshPlace at{.tensor = tensor, .pipeline = pipeline};
       add(sync_bytes(lists, plan, at), tensor == 0, classes);
-      add(pipeline_bytes(lists, plan, at), tensor == 0, classes);
+      add(messages, tensor == 0, classes);
     }
   }
   std::vector<ClassBytes> list;

@@ -270,30 +270,26 @@ std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
   const std::vector<schedule::Op>& ops =
       rank.executor.schedule().ranks[static_cast<std::size_t>(place.pipeline)];
   const std::vector<schedule::Phase> phases = schedule::phases_of(ops);
-  std::map<schedule::TransferClass, SentBytes> classes;
+  std::map<schedule::TransferClass, std::size_t> messages;
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    if (!schedule::is_send(ops[i].kind)) {
-      continue;
+    if (schedule::is_send(ops[i].kind)) {
+      const schedule::TransferId id = schedule::id_of_send(ops[i]);
+      ++messages[{.site = id.site, .stage = id.stage, .phase = phases[i]}];
     }
-    const schedule::TransferId id = schedule::id_of_send(ops[i]);
-    const schedule::TransferClass members{.site = id.site, .stage = id.stage, .phase = phases[i]};
-    SentBytes& row = classes[members];
-    const CodecSetting* codec = plan.setting_of(members);
-    const bool pays = codec != nullptr && pays_at_boundary(*codec, share, job.precision);
-    if (!row.members) {
-      row.axis = axis_named("pipeline");
-      row.members = members;
-      if (pays) {
-        row.coded.push_back({.codec = *codec, .shape = {share.rows, share.columns}});
-      }
-    }
-    row.raw += data * raw;
-    row.sent += data * (pays ? frame_bytes(*codec, {{.name = "", .shape = share}}) : raw);
   }
   std::vector<SentBytes> rows;
-  rows.reserve(classes.size());
-  for (auto& [members, row] : classes) {
-    rows.push_back(std::move(row));
+  rows.reserve(messages.size());
+  for (const auto& [members, count] : messages) {
+    SentBytes& row = rows.emplace_back();
+    row.axis = axis_named("pipeline");
+    row.members = members;
+    row.raw = count * data * raw;
+    row.sent = row.raw;
+    const CodecSetting* const codec = plan.setting_of(members);
+    if (codec != nullptr && pays_at_boundary(*codec, share, job.precision)) {
+      row.sent = count * data * frame_bytes(*codec, {{.name = "", .shape = share}});
+      row.coded.push_back({.codec = *codec, .shape = {share.rows, share.columns}});
+    }
   }
   return rows;
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <map>
 #include <tuple>
+#include <utility>
 
 namespace slackline::schedule {
 
@@ -29,7 +29,8 @@ PassKey pass_of(const Op& op) {
   return {op.kind == OpKind::forward || is_forward_transfer(op.kind), op.chunk, op.micro_batch};
 }
 
-std::map<PassKey, Phase> phases_of_passes(const std::vector<Op>& ops) {
+// Phases of a rank's passes, in order of their keys.
+std::vector<std::pair<PassKey, Phase>> phases_of_passes(const std::vector<Op>& ops) {
   std::vector<Op> passes;
   std::copy_if(ops.begin(), ops.end(), std::back_inserter(passes), [](const Op& op) {
     return op.kind == OpKind::forward || makes_input_gradient(op.kind);
@@ -39,25 +40,30 @@ std::map<PassKey, Phase> phases_of_passes(const std::vector<Op>& ops) {
       std::find_if_not(passes.begin(), passes.end(), is_forward) - passes.begin();
   const auto after_last_forward =
       std::find_if(passes.rbegin(), passes.rend(), is_forward).base() - passes.begin();
-  std::map<PassKey, Phase> phases;
+  std::vector<std::pair<PassKey, Phase>> phases;
+  phases.reserve(passes.size());
   for (std::ptrdiff_t i = 0; i < std::ssize(passes); ++i) {
-    const Op& pass = passes[static_cast<std::size_t>(i)];
-    phases[pass_of(pass)] = i < first_backward        ? Phase::warmup
-                            : i >= after_last_forward ? Phase::cooldown
-                                                      : Phase::steady;
+    phases.emplace_back(pass_of(passes[static_cast<std::size_t>(i)]),
+                        i < first_backward        ? Phase::warmup
+                        : i >= after_last_forward ? Phase::cooldown
+                                                  : Phase::steady);
   }
+  std::ranges::sort(phases);
   return phases;
 }
 
 }  // namespace
 
 std::vector<Phase> phases_of(const std::vector<Op>& ops) {
-  const std::map<PassKey, Phase> by_pass = phases_of_passes(ops);
+  const std::vector<std::pair<PassKey, Phase>> by_pass = phases_of_passes(ops);
   std::vector<Phase> phases;
+  phases.reserve(ops.size());
   for (const Op& op : ops) {
-    const auto found = by_pass.find(pass_of(op));
-    phases.push_back(op.kind == OpKind::wait || found == by_pass.end() ? Phase::steady
-                                                                       : found->second);
+    const PassKey pass = pass_of(op);
+    const auto found =
+        std::ranges::lower_bound(by_pass, pass, {}, &std::pair<PassKey, Phase>::first);
+    const bool has_pass = op.kind != OpKind::wait && found != by_pass.end() && found->first == pass;
+    phases.push_back(has_pass ? found->second : Phase::steady);
   }
   return phases;
 }
