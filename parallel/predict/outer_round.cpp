@@ -84,8 +84,9 @@ std::size_t round_arriving_bytes(const RankSync& rank, int workers, const RoundK
   return std::min(without_window, scratch_bytes_of_sums(sums, WorldOptions().longest_background));
 }
 
-RoundKind round_kind(const OuterConfig& config, const std::optional<CodecSetting>& codec) {
-  return {.codec = codec, .updates_apart = config.updates_apart(codec.has_value())};
+RoundKind round_kind(const OuterConfig& outer, const CompressConfig& compress) {
+  const std::optional<CodecSetting> codec = compress.codec_of_rounds();
+  return {.codec = codec, .updates_apart = outer.updates_apart(codec.has_value())};
 }
 
 OuterRound outer_round(const MeshJob& job,

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "compress/codec_setting.h"
+#include "compress/compress_config.h"
 #include "core/comm/links/cluster.h"
 #include "optim/outer_config.h"
 #include "parallel/mesh/rank_plan.h"
@@ -35,8 +36,7 @@ struct RoundKind {
                                                int workers,
                                                const RoundKind& kind);
 
-[[nodiscard]] RoundKind round_kind(const OuterConfig& config,
-                                   const std::optional<CodecSetting>& codec);
+[[nodiscard]] RoundKind round_kind(const OuterConfig& outer, const CompressConfig& compress);
 
 // `job` is one worker's. Links have to be of all workers' ranks; those of fewer count as unknown.
 // Seconds are those of links, and of codecs before and behind them where there are `costs`, as

@@ -69,18 +69,17 @@ LinkWay sharding(const PlanJob& job, const Scene& scene) {
 // A round that hides behind its steps costs none.
 LinkWay apart(const PlanJob& job, const Scene& scene) {
   const MeshLists lists(job.mesh);
-  const std::optional<CodecSetting> codec = job.compress.codec_of_rounds();
-  const RoundKind kind = round_kind(job.outer, codec);
+  const RoundKind kind = round_kind(job.outer, job.compress);
   const OuterRound round = outer_round(job.mesh, job.num_workers, kind, *scene.links, scene.costs);
   const schedule::Seconds step = predicted_step(lists, *scene.costs, *scene.links);
   const std::int64_t period =
       step.value > 0.0 ? chosen_period(round.seconds->value, step.value, 1) : 1;
-  return {
-      .name = "outer rounds",
-      .setting = fmt::format("co2, period {}{}", period, codec ? ", " + short_text(*codec) : ""),
-      .step = step,
-      .bytes_across = static_cast<double>(round.bytes) / static_cast<double>(period),
-      .fits = fits(job, expected_plans(job, *scene.costs, *scene.links), scene)};
+  return {.name = "outer rounds",
+          .setting = fmt::format(
+              "co2, period {}{}", period, kind.codec ? ", " + short_text(*kind.codec) : ""),
+          .step = step,
+          .bytes_across = static_cast<double>(round.bytes) / static_cast<double>(period),
+          .fits = fits(job, expected_plans(job, *scene.costs, *scene.links), scene)};
 }
 
 }  // namespace

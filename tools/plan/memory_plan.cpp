@@ -96,10 +96,8 @@ PieceBytes piece_bytes(const RankSync& rank, const PlanJob& job) {
   PieceBytes bytes;
   if (job.outer.is_on()) {
     std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
-    const bool is_coded = job.compress.codec_of_rounds().has_value();
-    if (job.num_workers > 1 &&
-        job.outer.updates_apart(is_coded)) {  // end points and the next start, in one buffer; the
-                                              // rest is this worker's part
+    // End points and the next start are in one buffer; the rest is this worker's part.
+    if (job.num_workers > 1 && round_kind(job.outer, job.compress).updates_apart) {
       bytes.outer = elements_of(shares) * sizeof(float);
       shares = owned_shares(shares, 0, job.num_workers);
     }
@@ -161,8 +159,7 @@ MeshJob with_known_device(MeshJob job) {
 // What rounds receive into, and on a device what waits in the host's memory, all of a round that is
 // updated on the way twice. At the run's end all fragments travel at once.
 std::size_t bytes_under_way(const RankSync& rank, const PlanJob& planned) {
-  const std::optional<CodecSetting> codec = planned.compress.codec_of_rounds();
-  const RoundKind kind = round_kind(planned.outer, codec);
+  const RoundKind kind = round_kind(planned.outer, planned.compress);
   std::size_t bytes = round_arriving_bytes(rank, planned.num_workers, kind);
   if (planned.compress.warmup_steps > 0 || planned.outer.ending == OuterEnding::mean) {
     bytes = std::max(bytes, round_arriving_bytes(rank, planned.num_workers, {}));
@@ -194,9 +191,9 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   const Workers workers{num_threads, job.device};
   const int copies_of_state = planned.keeps_codec_state ? 2 : 1;
   CompressionMemory compression = compression_memory(job, rank, plans, workers, copies_of_state);
-  const std::optional<CodecSetting> of_rounds = planned.compress.codec_of_rounds();
-  if (planned.outer.is_on() && of_rounds) {
-    compression += round_memory(rank, planned.num_workers, *of_rounds, workers);
+  const RoundKind rounds = round_kind(planned.outer, planned.compress);
+  if (planned.outer.is_on() && rounds.codec) {
+    compression += round_memory(rank, planned.num_workers, *rounds.codec, workers);
   }
   std::size_t arriving = arriving_bytes(rank.plan);
   if (planned.outer.is_on()) {
@@ -219,7 +216,7 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
     items.insert(items.end() - 4, {"outer anchor, momentum and what travels (fp32)", pieces.outer});
   }
   // Places of the pipeline have the same rows, whatever is coded or trained at each.
-  const bool codes = of_rounds || std::ranges::any_of(plans, [](const PlanFromStep& plan) {
+  const bool codes = rounds.codec || std::ranges::any_of(plans, [](const PlanFromStep& plan) {
                        return plan.plan.compresses_anything();
                      });
   if (codes) {

@@ -249,7 +249,7 @@ StepPlan make_step_plan(const PlanJob& planned,
   plan.slots = schedule::input_slots(plan.schedule).num_slots;
   plan_ranks(plan, plans, sent, links);
   if (planned.outer.is_on()) {
-    const RoundKind kind = round_kind(planned.outer, planned.compress.codec_of_rounds());
+    const RoundKind kind = round_kind(planned.outer, planned.compress);
     plan.round = outer_round(job, planned.num_workers, kind, links, &known);
   }
   return plan;

@@ -196,18 +196,18 @@ AccountedStep StepAccounts::take_oldest() {
 }
 
 double StepAccounts::plain_bytes_of_a_sent_one(std::int64_t step) {
-  const std::optional<CodecSetting> codec = config_->compress.codec_of_rounds();
+  const RoundKind coded{.codec = config_->compress.codec_of_rounds()};
   const bool is_mean = config_->outer.ending == OuterEnding::mean && step == config_->run.steps;
-  if (!codec || !config_->outer.is_on() || step <= config_->compress.warmup_steps || is_mean) {
+  if (!coded.codec || !config_->outer.is_on() || step <= config_->compress.warmup_steps ||
+      is_mean) {
     return 1.0;
   }
   if (plain_bytes_of_rounds_ == 0.0) {
-    const auto bytes = [&](const std::optional<CodecSetting>& setting) {
+    const auto bytes = [&](const RoundKind& kind) {
       const int workers = config_->parallel.num_workers();
-      const RoundKind kind{.codec = setting};
       return static_cast<double>(outer_round(config_->mesh_job(), workers, kind, {}).bytes);
     };
-    plain_bytes_of_rounds_ = bytes(std::nullopt) / bytes(codec);
+    plain_bytes_of_rounds_ = bytes({}) / bytes(coded);
   }
   return plain_bytes_of_rounds_;
 }
