@@ -73,8 +73,9 @@ Checkpoint opened_newest(const std::string& path) {
     return open_checkpoint(path);
   } catch (const FileError& problem) {
     throw FileError(with_hint(first_line(problem.what()),
-                              "move it away, and --resume goes on from the one before it, if there "
-                              "is one"));
+                              fmt::format("move {} away, and --resume goes on from the checkpoint "
+                                          "before it, if there is one",
+                                          path)));
   }
 }
 
