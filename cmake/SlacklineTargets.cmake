@@ -72,10 +72,10 @@ function(sl_tests name)
   sl_compiles_fast(${name} -Og)
   add_test(NAME ${name} COMMAND ${name} "~[slow]" "~[gpu]" "~[devices]" "~[memory]" "~[avx512]")
   # Whole runs take minutes on a loaded machine; a test that hangs ends all the same. Kernels that a
-  # sanitizer instruments are some 30 times slower: data_axis_tests takes more than ten minutes alone.
+  # sanitizer instruments are some 30 times slower.
   set(limit 900)
   if(SL_SANITIZE)
-    set(limit 1800)
+    set(limit 1200)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS cpu TIMEOUT ${limit})
   if(ARG_CUDA AND SL_CUDA)

@@ -40,7 +40,7 @@ struct ModelSlice {
     return std::any_of(chunks.begin(), chunks.end(), [](const auto& c) { return c.head; });
   }
 
-  // The layers of all chunks, in the model's order.
+  // Returns the layers of all chunks, ascending.
   [[nodiscard]] std::vector<int> layers() const;
 
   // Whether this rank has (its part of) a parameter. A tied table is held by both ends.

@@ -45,7 +45,8 @@ struct ParameterSpec {
 // Every parameter of the model, in the order of the forward pass. Names are unique.
 [[nodiscard]] std::vector<ParameterSpec> parameter_table(const ModelConfig& config);
 
-// Those of the model's two ends and of some of its layers alone.
+// Returns the parameters of both ends of the model and of some of its layers alone, in the same
+// order. REQUIRES: `layers` ascend.
 [[nodiscard]] std::vector<ParameterSpec> parameter_table(const ModelConfig& config,
                                                          const std::vector<int>& layers);
 

@@ -35,7 +35,8 @@ struct MeshPlace {
   int pipeline = 0;
 };
 
-// The orders in which all ranks of a pipeline run a training step, and forward passes alone.
+// StepSchedules are the orders in which all ranks of a pipeline run a training step, and forward
+// passes alone.
 struct StepSchedules {
   schedule::Schedule training;
   schedule::Schedule evaluation;
@@ -94,7 +95,7 @@ struct RankPlan {
 
 [[nodiscard]] std::shared_ptr<const StepSchedules> make_schedules(const MeshJob& job);
 
-// What it holds alone; and the plan, where what it holds is described and schedules made already.
+// Return the parts of a rank's plan; the last one, the whole plan from parts that are made already.
 [[nodiscard]] ModelSlice model_slice(const MeshJob& job, const MeshPlace& place);
 [[nodiscard]] std::vector<Parameter> describe_parameters(const MeshJob& job,
                                                          const MeshPlace& place);

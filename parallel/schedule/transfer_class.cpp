@@ -29,7 +29,7 @@ PassKey pass_of(const Op& op) {
   return {op.kind == OpKind::forward || is_forward_transfer(op.kind), op.chunk, op.micro_batch};
 }
 
-// Phases of a rank's passes, in order of their keys.
+// Returns the phase of each pass of a rank, sorted by the pass.
 std::vector<std::pair<PassKey, Phase>> phases_of_passes(const std::vector<Op>& ops) {
   std::vector<Op> passes;
   std::copy_if(ops.begin(), ops.end(), std::back_inserter(passes), [](const Op& op) {

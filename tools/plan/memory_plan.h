@@ -25,7 +25,7 @@ struct MemoryItem {
                                                   const PlanHistory& plans,
                                                   int num_threads);
 
-// The same with the job's schedules, for whoever asks for many places.
+// Does the same with schedules that are made already: asking for many places makes them once.
 [[nodiscard]] std::vector<MemoryItem> memory_plan(const PlanJob& job,
                                                   const MeshPlace& place,
                                                   const PlanHistory& plans,

@@ -129,7 +129,7 @@ class Simulation {
 
   Graph graph_;
   std::vector<Taken> takes_;                  // of each node
-  std::vector<std::size_t> first_successor_;  // of each node, and the end, in the list of all
+  std::vector<std::size_t> first_successor_;  // where each node's begin in successors_, and the end
   std::vector<int> successors_;
   std::vector<int> missing_;      // nodes it comes after that have no place yet
   std::vector<int> last_served_;  // by each resource
