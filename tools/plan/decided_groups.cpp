@@ -12,13 +12,6 @@ namespace slackline {
 
 namespace {
 
-// Whether NCCL will move tensors, as far as a config says: on a device of each rank's own. Its sums
-// go directly.
-bool uses_nccl(const PlanJob& job) {
-  return job.mesh.device == Device::cuda && job.network.transport != TransportWish::host &&
-         !job.network.emulates();
-}
-
 std::string ways_text(const Hierarchy& hierarchy, int ranks) {
   if (hierarchy.is_flat() || hierarchy.num_groups(ranks) == 1) {
     return "direct";
@@ -61,7 +54,7 @@ ParallelConfig with_decided_groups(const PlanJob& job, const LinkSpeeds& links) 
   if (links) {
     parallel = with_groups_of_nodes(parallel, wish, fewest_ranks_of_node(*links, job));
   }
-  return with_collectives(parallel, uses_nccl(job) ? CollectivesWish::direct : wish, links);
+  return with_collectives(parallel, wish, links);
 }
 
 void require_groups(const ParallelConfig& config, CollectivesWish wish) {

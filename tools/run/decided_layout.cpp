@@ -61,13 +61,7 @@ std::size_t least_memory_of_ranks(Communicator& world, Device device, int num_de
 }
 
 // Refuses what all ranks find alike.
-void require_collectives(const TrainConfig& config, const DeviceTransport& transport) {
-  if (config.network.collectives == CollectivesWish::hierarchical && transport.uses_nccl) {
-    throw AgreedError(with_hint("network.collectives: must be \"auto\" or \"direct\" where NCCL "
-                                "moves tensors; got \"hierarchical\"",
-                                "--set network.transport=host"),
-                      ExitCode::config);
-  }
+void require_collectives(const TrainConfig& config) {
   try {
     require_groups(config.parallel, config.network.collectives);
   } catch (const ConfigError& error) {
@@ -250,7 +244,7 @@ void decide_layout(Communicator& world,
                     config.parallel.data),
         ExitCode::config);
   }
-  require_collectives(config, transport);
+  require_collectives(config);
   if (!chooses) {
     config.parallel.chooses_strategy = false;
     if (!config.parallel.groups_apart) {  // a worker is one group

@@ -11,18 +11,20 @@
 #include "core/comm/collective_bytes.h"
 #include "core/comm/device/nccl_check.h"
 #include "core/comm/device/ordered_sum_cuda.h"
+#include "core/comm/engine/collective_steps.h"
+#include "core/comm/engine/hierarchical_steps.h"
 #include "core/comm/hierarchy.h"
 #include "core/comm/text_exchange.h"
 #include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/error.h"
-#include "core/tensor/buffer.h"
 
 namespace slackline {
 
 namespace {
 
 using Kind = TransferRecord::Kind;
+using Way = Hierarchy::Way;
 
 // One of NCCL's communicators with the stream that its work is queued on. A thread watches it:
 // where NCCL tells of an error, or a rank of the world has failed, it is aborted, so that kernels
@@ -58,6 +60,23 @@ class NcclLink {
 
   void receive(int peer, void* to, std::size_t bytes) {
     SL_NCCL_CHECK(ncclRecv(to, bytes, ncclUint8, peer, comm_, stream_.cuda().handle()));
+  }
+
+  // Queues what the moves say, step by step. NCCL tells messages of two ranks apart by their order
+  // alone, in which both have them (collective_steps.h, hierarchical_steps.h). Messages of a step go
+  // at once, those inside a node beside those between nodes.
+  void run(const Moves& moves) {
+    for (const Step& step : moves.steps) {
+      SL_NCCL_CHECK(ncclGroupStart());
+      for (const Piece& piece : step.pieces) {
+        piece.way == Message::Way::send ? send(piece.peer, piece.data, piece.bytes)
+                                        : receive(piece.peer, piece.data, piece.bytes);
+      }
+      SL_NCCL_CHECK(ncclGroupEnd());
+      for (const OrderedSum& sum : step.sums) {
+        cuda::ordered_sum(stream_, sum);
+      }
+    }
   }
 
   void broadcast(int root, void* data, std::size_t bytes) {
@@ -135,7 +154,8 @@ class NcclCommunicator final : public Communicator {
     if (link == nullptr) {
       return staged_->send(data, to, note, work);
     }
-    return run(*link, Kind::send, data, to, note, [&] {
+    const TransferRecord record{.kind = Kind::send, .peer = to, .note = note};
+    return run(*link, record, sent_by(Kind::send, data, to), [&] {
       link->send(link == next_.get() ? 1 : 0, data.raw(), data.bytes());
     });
   }
@@ -148,7 +168,8 @@ class NcclCommunicator final : public Communicator {
     if (link == nullptr) {
       return staged_->receive(data, from, note, work);
     }
-    return run(*link, Kind::receive, data, from, note, [&] {
+    const TransferRecord record{.kind = Kind::receive, .peer = from, .note = note};
+    return run(*link, record, sent_by(Kind::receive, data, from), [&] {
       link->receive(link == previous_.get() ? 0 : 1, data.raw(), data.bytes());
     });
   }
@@ -160,10 +181,10 @@ class NcclCommunicator final : public Communicator {
     if (all_ == nullptr || !is_own(data, work)) {
       return staged_->all_reduce(data, note, order, work);
     }
-    return run(*all_, Kind::all_reduce, data, -1, note, [&] {
-      sum_own_slice(data, order);
-      gather(data);
-    });
+    const Way way = hierarchy().way_of_sum(data.bytes(), size(), order);
+    return run(Kind::all_reduce, note,
+               way == Way::direct ? steps().all_reduce(data, order)
+                                  : steps_of(way).all_reduce(data, order));
   }
 
   Transfer reduce_scatter(const Tensor& data,
@@ -173,7 +194,10 @@ class NcclCommunicator final : public Communicator {
     if (all_ == nullptr || !is_own(data, work)) {
       return staged_->reduce_scatter(data, note, order, work);
     }
-    return run(*all_, Kind::reduce_scatter, data, -1, note, [&] { sum_own_slice(data, order); });
+    const Way way = hierarchy().way_of_sum(data.bytes(), size(), order);
+    return run(Kind::reduce_scatter, note,
+               way == Way::direct ? steps().reduce_scatter(data, order)
+                                  : steps_of(way).reduce_scatter(data, order));
   }
 
   Transfer all_gather(const Tensor& data,
@@ -182,7 +206,9 @@ class NcclCommunicator final : public Communicator {
     if (all_ == nullptr || !is_own(data, work)) {
       return staged_->all_gather(data, note, work);
     }
-    return run(*all_, Kind::all_gather, data, -1, note, [&] { gather(data); });
+    const Way way = hierarchy().way_of_gather(data.bytes(), size());
+    return run(Kind::all_gather, note,
+               way == Way::direct ? steps().all_gather(data) : steps_of(way).all_gather(data));
   }
 
   Transfer all_to_all(const Tensor& from,
@@ -192,7 +218,8 @@ class NcclCommunicator final : public Communicator {
     if (all_ == nullptr || !is_own(from, work)) {
       return staged_->all_to_all(from, to, note, work);
     }
-    return run(*all_, Kind::all_to_all, from, -1, note, [&] {
+    const TransferRecord record{.kind = Kind::all_to_all, .note = note};
+    return run(*all_, record, sent_by(Kind::all_to_all, from, -1), [&] {
       const std::size_t bytes = from.bytes() / static_cast<std::size_t>(size());
       SL_NCCL_CHECK(ncclGroupStart());
       for (int peer = 0; peer < size(); ++peer) {
@@ -211,7 +238,8 @@ class NcclCommunicator final : public Communicator {
     if (all_ == nullptr || !is_own(data, work)) {
       return staged_->broadcast(data, root, note, work);
     }
-    return run(*all_, Kind::broadcast, data, root, note, [&] {
+    const TransferRecord record{.kind = Kind::broadcast, .note = note};
+    return run(*all_, record, sent_by(Kind::broadcast, data, root), [&] {
       all_->broadcast(root, data.raw(), data.bytes());
     });
   }
@@ -255,11 +283,7 @@ class NcclCommunicator final : public Communicator {
 
   void set_links(const Cluster& links) override { staged_->set_links(links); }
 
-  // Its own collectives go directly, and count what leaves the groups.
-  void set_hierarchy(const Hierarchy& hierarchy) override {
-    SL_CHECK(all_ == nullptr || hierarchy.is_flat(), "collectives of NCCL go through no groups");
-    staged_->set_hierarchy(hierarchy);
-  }
+  void set_hierarchy(const Hierarchy& hierarchy) override { staged_->set_hierarchy(hierarchy); }
 
   [[nodiscard]] const Hierarchy& hierarchy() const override { return staged_->hierarchy(); }
 
@@ -371,35 +395,51 @@ class NcclCommunicator final : public Communicator {
            size() <= cuda::kMostRanksOfSum && data.bytes() > 0;
   }
 
-  template <typename Queue>
-  Transfer run(NcclLink& link,
-               Kind kind,
-               const Tensor& data,
-               int peer,
-               const TransferNote& note,
-               const Queue& queue) {
-    link.require_alive();
+  [[nodiscard]] CollectiveSteps steps() const { return {rank(), size(), scratch_}; }
+
+  [[nodiscard]] HierarchicalSteps steps_of(Way way) const {
+    return {rank(), size(), scratch_, hierarchy(), way};
+  }
+
+  // Scratch of the moves is given back when they are queued: the next ones that take it are queued
+  // behind them.
+  Transfer run(Kind kind, const TransferNote& note, const Moves& moves) {
+    const Sent sent{moves.bytes_sent(),
+                    moves.bytes_sent_across(rank(), hierarchy().ranks_in_group)};
+    return run(*all_, {.kind = kind, .note = note}, sent, [&] { all_->run(moves); });
+  }
+
+  // Payload bytes of this rank, and those of them that leave its group.
+  struct Sent {
+    std::size_t all, across;
+  };
+
+  // Of what goes directly.
+  [[nodiscard]] Sent sent_by(Kind kind, const Tensor& data, int peer) const {
     const CollectiveCall call{.kind = kind,
                               .elements = data.num_elements(),
                               .element_size = size_of(data.dtype()),
                               .root = kind == Kind::broadcast ? peer : 0,
                               .hierarchy = hierarchy()};
-    const std::size_t bytes = bytes_sent_by(call, rank(), size());
-    bytes_sent_ += bytes;
-    if (kind == Kind::send) {
+    const std::size_t all = bytes_sent_by(call, rank(), size());
+    if (kind == Kind::send || kind == Kind::receive) {
       const int ranks_in_group = hierarchy().ranks_in_group;
-      bytes_sent_across_ += peer / ranks_in_group != rank() / ranks_in_group ? bytes : 0;
-    } else if (kind != Kind::receive) {
-      bytes_sent_across_ += bytes_sent_across_by(call, rank(), size());
+      return {all, peer / ranks_in_group != rank() / ranks_in_group ? all : 0};
     }
+    return {all, bytes_sent_across_by(call, rank(), size())};
+  }
+
+  template <typename Queue>
+  Transfer run(NcclLink& link, TransferRecord record, const Sent& sent, const Queue& queue) {
+    link.require_alive();
+    bytes_sent_ += sent.all;
+    bytes_sent_across_ += sent.across;
     const std::shared_ptr<const CudaEvent> computed = staging_->computed();
     std::shared_ptr<Timed> timed;
     if (records_on_) {
       timed = records_.emplace_back(std::make_shared<Timed>());
-      timed->record = {.kind = kind,
-                       .peer = kind == Kind::send || kind == Kind::receive ? peer : -1,
-                       .note = note,
-                       .bytes_sent = bytes};
+      record.bytes_sent = sent.all;
+      timed->record = record;
       Watch{staging_, staged_}(timed, Timed::begin, computed);
     }
     link.stream().cuda().follow(*computed);
@@ -408,60 +448,10 @@ class NcclCommunicator final : public Communicator {
         std::make_unique<State>(Watch{staging_, staged_}, link.stream().cuda(), std::move(timed)));
   }
 
-  [[nodiscard]] std::byte* slice_at(const Tensor& data, int peer) const {
-    const Slice slice = slice_of(data.num_elements(), peer, size());
-    return static_cast<std::byte*>(data.raw()) + slice.begin * size_of(data.dtype());
-  }
-
-  [[nodiscard]] std::size_t slice_bytes(const Tensor& data, int peer) const {
-    return slice_of(data.num_elements(), peer, size()).count() * size_of(data.dtype());
-  }
-
-  // Brings every rank's values of this rank's slice here, and adds them up.
-  void sum_own_slice(const Tensor& data, SumOrder order) {
-    const std::size_t own = slice_bytes(data, rank());
-    const std::size_t stride =
-        (own + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
-    if (scratch_.bytes() < stride * static_cast<std::size_t>(size())) {
-      all_->stream().synchronize();  // what uses the old one
-      scratch_ = Buffer("sums by NCCL of axis " + axis(),
-                        stride * static_cast<std::size_t>(size()),
-                        Backing::cuda);
-    }
-    OrderedSum sum{.dtype = data.dtype(),
-                   .order = order,
-                   .output = slice_at(data, rank()),
-                   .elements = own / size_of(data.dtype())};
-    SL_NCCL_CHECK(ncclGroupStart());
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank()) {
-        sum.inputs.push_back(slice_at(data, peer));
-        continue;
-      }
-      std::byte* const arrived = scratch_.data() + static_cast<std::size_t>(peer) * stride;
-      all_->send(peer, slice_at(data, peer), slice_bytes(data, peer));
-      all_->receive(peer, arrived, own);
-      sum.inputs.push_back(arrived);
-    }
-    SL_NCCL_CHECK(ncclGroupEnd());
-    cuda::ordered_sum(all_->stream(), sum);
-  }
-
-  // Brings every rank's slice to all.
-  void gather(const Tensor& data) {
-    SL_NCCL_CHECK(ncclGroupStart());
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer != rank()) {
-        all_->send(peer, slice_at(data, rank()), slice_bytes(data, rank()));
-        all_->receive(peer, slice_at(data, peer), slice_bytes(data, peer));
-      }
-    }
-    SL_NCCL_CHECK(ncclGroupEnd());
-  }
-
   std::shared_ptr<Communicator> staged_;
   std::shared_ptr<HostStaging> staging_;
-  Buffer scratch_;  // of sums
+  // Of sums. Shared with leases.
+  std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>(Backing::cuda);
   std::size_t bytes_sent_ = 0;
   std::size_t bytes_sent_across_ = 0;
   bool records_on_ = false;

@@ -39,10 +39,10 @@ __device__ Wide sum_of_outer_run(const Inputs& inputs, Runs runs, int first, std
   return sum;
 }
 
-// A thread for each element.
-template <typename Wide, typename T>
+// A thread for each element. Inputs are T, the output is Out; additions are of Wide.
+template <typename T, typename Wide, typename Out>
 __global__ void __launch_bounds__(kMapThreads)
-    sum_kernel(const __grid_constant__ Inputs inputs, Runs runs, std::size_t count, T* output) {
+    sum_kernel(const __grid_constant__ Inputs inputs, Runs runs, std::size_t count, Out* output) {
   const std::size_t at = std::size_t{blockIdx.x} * kMapThreads + threadIdx.x;
   if (at >= count) {
     return;
@@ -52,12 +52,11 @@ __global__ void __launch_bounds__(kMapThreads)
   for (int first = stride; first < inputs.num_ranks; first += stride) {
     sum += sum_of_outer_run<Wide, T>(inputs, runs, first, at);
   }
-  output[at] = static_cast<T>(sum);
+  output[at] = static_cast<Out>(sum);
 }
 
-}  // namespace
-
-void ordered_sum(StreamView stream, const OrderedSum& sum) {
+template <typename T, typename Wide, typename Out = T>
+void launch_sum(StreamView stream, const OrderedSum& sum) {
   Inputs inputs{};
   inputs.num_ranks = static_cast<int>(sum.inputs.size());
   SL_CHECK(inputs.num_ranks >= 2 && inputs.num_ranks <= kMostRanksOfSum,
@@ -65,31 +64,34 @@ void ordered_sum(StreamView stream, const OrderedSum& sum) {
   std::copy(sum.inputs.begin(), sum.inputs.end(), inputs.of_rank);
   const LaunchShape shape{.grid = blocks_for(sum.elements, kMapThreads), .block = kMapThreads};
   const Runs runs{.inner = sum.order.runs[0], .outer = sum.order.runs[1]};
+  launch(stream,
+         shape,
+         sum_kernel<T, Wide, Out>,
+         inputs,
+         runs,
+         sum.elements,
+         reinterpret_cast<Out*>(sum.output));
+}
+
+}  // namespace
+
+void ordered_sum(StreamView stream, const OrderedSum& sum) {
+  const DType to = sum.output_dtype.value_or(sum.dtype);
+  if (sum.dtype == DType::bf16 && to == DType::f32) {
+    return launch_sum<BFloat16, float, float>(stream, sum);
+  }
+  if (sum.dtype == DType::f32 && to == DType::bf16) {
+    return launch_sum<float, float, BFloat16>(stream, sum);
+  }
+  SL_CHECK(to == sum.dtype,
+           "a sum of " + std::string(name_of(sum.dtype)) + " as " + std::string(name_of(to)));
   switch (sum.dtype) {
     case DType::f32:
-      return launch(stream,
-                    shape,
-                    sum_kernel<float, float>,
-                    inputs,
-                    runs,
-                    sum.elements,
-                    reinterpret_cast<float*>(sum.output));
+      return launch_sum<float, float>(stream, sum);
     case DType::bf16:
-      return launch(stream,
-                    shape,
-                    sum_kernel<float, BFloat16>,
-                    inputs,
-                    runs,
-                    sum.elements,
-                    reinterpret_cast<BFloat16*>(sum.output));
+      return launch_sum<BFloat16, float>(stream, sum);
     case DType::f64:
-      return launch(stream,
-                    shape,
-                    sum_kernel<double, double>,
-                    inputs,
-                    runs,
-                    sum.elements,
-                    reinterpret_cast<double*>(sum.output));
+      return launch_sum<double, double>(stream, sum);
     default:
       SL_CHECK(false, "a sum over ranks of " + std::string(name_of(sum.dtype)));
   }

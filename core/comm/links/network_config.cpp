@@ -24,12 +24,6 @@ NetworkConfig read_network_config(JsonReader section) {
         R"(must be "auto" or "host" where links are emulated; or leave out network.links)");
   }
   config.collectives = static_cast<CollectivesWish>(section.choice("collectives", kCollectives, 0));
-  if (config.collectives == CollectivesWish::hierarchical &&
-      config.transport == TransportWish::nccl) {
-    section.fail("collectives",
-                 R"(must be "auto" or "direct" where NCCL moves tensors; or set network.transport )"
-                 R"(to "host")");
-  }
   section.finish();
   return config;
 }

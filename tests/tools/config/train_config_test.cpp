@@ -308,9 +308,6 @@ TEST_CASE("settings of the mesh that do not exist or do nothing are refused") {
       {{"network.collectives=hierarchical", "parallel.data=2", "parallel.group=1"},
        "network.collectives",
        "in groups of 1"},
-      {{"network.collectives=hierarchical", "network.transport=nccl"},
-       "network.collectives",
-       "where NCCL moves tensors"},
   });
 }
 

@@ -120,16 +120,6 @@ TEST_CASE("collectives through groups that are not there are refused") {
   }
 }
 
-// NCCL, of which a config says only that it may be used, sums directly.
-TEST_CASE("on CUDA devices a plan takes collectives to go directly, unless the host copies") {
-  PlanJob job = job_of();
-  job.mesh.parallel.group = 4;
-  job.mesh.device = Device::cuda;
-  CHECK(with_decided_groups(job, cluster_of(1e5)).data_hierarchy().is_flat());
-  job.network.transport = TransportWish::host;
-  CHECK_FALSE(with_decided_groups(job, cluster_of(1e5)).data_hierarchy().is_flat());
-}
-
 TEST_CASE("a plan refuses collectives through groups on one node") {
   PlanJob job = job_of(4);
   job.network.collectives = CollectivesWish::hierarchical;

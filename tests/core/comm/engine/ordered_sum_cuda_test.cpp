@@ -45,4 +45,28 @@ TEST_CASE("sums over ranks have the same bits on the device as on the host") {
   }
 }
 
+// As sums of groups need it (hierarchical_steps.h).
+TEST_CASE("sums over ranks that are wider than their tensors, or narrower, have the same bits") {
+  Stream stream(test_stream(1));
+  for (const auto& [from, to] : {std::pair(DType::bf16, DType::f32), {DType::f32, DType::bf16}}) {
+    constexpr std::int64_t kElements = 1025;
+    std::vector<GuardedTensor> values;
+    OrderedSum sum{.dtype = from, .output_dtype = to, .elements = kElements};
+    for (const std::uint64_t seed : {1U, 2U, 3U}) {
+      values.push_back(random_tensor(from, {kElements}, {.seed = seed}));
+    }
+    for (GuardedTensor& value : values) {
+      sum.inputs.push_back(static_cast<const std::byte*>(value.view().raw()));
+    }
+    GuardedTensor expected(to, {kElements});
+    sum.output = static_cast<std::byte*>(expected.view().raw());
+    sum.run();
+    GuardedTensor out(to, {kElements});
+    sum.output = static_cast<std::byte*>(out.view().raw());
+    cuda::ordered_sum(stream, sum);
+    REQUIRE(out.bytes() == expected.bytes());
+    REQUIRE(out.sentinels_intact());
+  }
+}
+
 }  // namespace slackline::testing
