@@ -28,12 +28,18 @@ BackgroundSends::Clock::duration seconds_of(std::size_t bytes, double bytes_per_
 void BackgroundSends::set_links(const Cluster& links, const std::vector<int>& nodes) {
   links_ = links;
   nodes_ = nodes;
+  for (auto& [rank, sender] : senders_) {
+    sender.nothing_until.reset();
+  }
 }
 
 void BackgroundSends::add(const Message& message, std::uint64_t operation) {
-  Line& line = lines_[{message.self, message.peer}];
+  Sender& sender = senders_[message.self];
+  Line& line = sender.lines[message.peer];
   const bool added = line.waiting.try_emplace({operation, message.piece}, message).second;
   SL_CHECK(added, "a piece of an operation waits twice");
+  ++sender.num_waiting;
+  sender.nothing_until.reset();
 }
 
 BackgroundSends::Clock::time_point BackgroundSends::counts_until(const Message& message,
@@ -59,29 +65,26 @@ const Cluster::Link* BackgroundSends::link_of(const Ends& ends) const {
   return link.bytes_per_second > 0.0 ? &link : nullptr;
 }
 
-BackgroundSends::Ends BackgroundSends::server_of(const Ends& ends) const {
+int BackgroundSends::server_of(const Ends& ends) const {
   const Cluster::Link* const link = link_of(ends);
   if (link == nullptr || link->shared_by == Cluster::SharedBy::pair) {
-    return ends;
+    return ends.second;
   }
   const Cluster::Scope scope = scope_of(ends);
-  const int anyone_of = -1 - static_cast<int>(scope);
-  return {ends.first, scope == Cluster::Scope::node ? ends.first : anyone_of};
+  return scope == Cluster::Scope::node ? ends.first : -1 - static_cast<int>(scope);
 }
 
 std::size_t BackgroundSends::bytes_beside(const Ends& ends,
+                                          const Sender& sender,
                                           std::uint64_t operation,
                                           Clock::time_point now) const {
-  const Ends server = server_of(ends);
-  constexpr int kLowest = std::numeric_limits<int>::min();
+  const int server = server_of(ends);
   std::size_t bytes = 0;
-  for (auto line = lines_.lower_bound({ends.first, kLowest});
-       line != lines_.end() && line->first.first == ends.first;
-       ++line) {
-    if (server_of(line->first) != server) {
+  for (const auto& [receiver, line] : sender.lines) {
+    if (line.under_way.empty() || server_of({ends.first, receiver}) != server) {
       continue;
     }
-    for (const UnderWay& sent : line->second.under_way) {
+    for (const UnderWay& sent : line.under_way) {
       bytes += counts(sent, operation, now) ? sent.message.bytes : 0;
     }
   }
@@ -95,13 +98,17 @@ std::optional<BackgroundSends::Clock::time_point> BackgroundSends::serve(const M
   if (link == nullptr) {
     return {};
   }
-  Clock::time_point& busy_until = busy_until_[server_of(ends)];
+  Clock::time_point& busy_until = senders_[message.self].busy_until[server_of(ends)];
   busy_until = std::max(busy_until, now) + seconds_of(message.bytes, link->bytes_per_second);
   return busy_until;
 }
 
-// Whether the line's next message may join those under way.
-bool BackgroundSends::fits(const Ends& ends, const Line& line, Clock::time_point now) const {
+bool BackgroundSends::fits(int rank,
+                           int receiver,
+                           const Sender& sender,
+                           std::optional<Beside>& beside,
+                           Clock::time_point now) const {
+  const Line& line = sender.lines.at(receiver);
   const auto& [key, message] = *line.waiting.begin();
   const std::uint64_t operation = key.first;
   const std::size_t own = message.bytes;
@@ -116,102 +123,134 @@ bool BackgroundSends::fits(const Ends& ends, const Line& line, Clock::time_point
   if (moving < kAtOnce) {
     return true;
   }
+  const Ends ends{rank, receiver};
   const Cluster::Link* const link = link_of(ends);
   const double window = link == nullptr ? static_cast<double>(kAtOnce * longest_)
                                         : link->bytes_per_second * link->latency_seconds +
                                               static_cast<double>(kAtOnce * longest);
-  return static_cast<double>(bytes_beside(ends, operation, now) + own) <= window;
+  const int server = server_of(ends);
+  if (!beside || beside->server != server || beside->operation != operation) {
+    beside = {.server = server,
+              .operation = operation,
+              .bytes = bytes_beside(ends, sender, operation, now)};
+  }
+  return static_cast<double>(beside->bytes + own) <= window;
 }
 
 // The oldest of all, so that a step's sends keep their order over receivers, which is another one
 // on every rank.
-std::optional<Message> BackgroundSends::next(Clock::time_point now) {
+BackgroundSends::Line* BackgroundSends::line_to_go(int rank,
+                                                   Sender& sender,
+                                                   Clock::time_point now) const {
+  if (is_held(sender, now)) {
+    return nullptr;
+  }
   Line* oldest = nullptr;
-  for (auto& [ends, line] : lines_) {
+  std::optional<Beside> beside;
+  for (auto& [receiver, line] : sender.lines) {
     if (line.waiting.empty() ||
         (oldest != nullptr && oldest->waiting.begin()->first < line.waiting.begin()->first)) {
       continue;
     }
-    if (!held(ends.first, now) && fits(ends, line, now)) {
+    if (fits(rank, receiver, sender, beside, now)) {
       oldest = &line;
     }
   }
-  if (oldest == nullptr) {
-    return {};
+  return oldest;
+}
+
+BackgroundSends::Clock::time_point BackgroundSends::next_change(const Sender& sender,
+                                                                Clock::time_point now) {
+  std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();  // operation that waits
+  for (const auto& [receiver, line] : sender.lines) {
+    oldest = line.waiting.empty() ? oldest : std::min(oldest, line.waiting.begin()->first.first);
   }
-  const auto [key, message] = *oldest->waiting.begin();
-  oldest->waiting.erase(oldest->waiting.begin());
-  UnderWay& sent = oldest->under_way.emplace_back(UnderWay{
-      .message = message, .operation = key.first, .counts_until = counts_until(message, now)});
-  if (const std::optional<Clock::time_point> leaves = serve(message, now)) {
-    const Cluster::Link& link = *link_of({message.self, message.peer});
-    sent.arrives = *leaves + seconds_of(link.latency_seconds);
+  Clock::time_point change = Clock::time_point::max();
+  const auto may_change_at = [&](Clock::time_point time) {
+    change = now < time ? std::min(change, time) : change;
+  };
+  for (const auto& [receiver, line] : sender.lines) {
+    for (const UnderWay& sent : line.under_way) {
+      may_change_at(sent.counts_until);
+      if (oldest < sent.operation) {
+        may_change_at(sent.arrives);
+      }
+    }
   }
-  return message;
+  for (const UnderWay& urgent : sender.urgent) {
+    may_change_at(urgent.counts_until);
+  }
+  return change;
+}
+
+std::optional<Message> BackgroundSends::next(Clock::time_point now) {
+  for (auto& [rank, sender] : senders_) {
+    if (sender.nothing_until && now < *sender.nothing_until) {
+      continue;
+    }
+    Line* const line = line_to_go(rank, sender, now);
+    if (line == nullptr) {
+      sender.nothing_until = next_change(sender, now);
+      continue;
+    }
+    const auto [key, message] = *line->waiting.begin();
+    line->waiting.erase(line->waiting.begin());
+    --sender.num_waiting;
+    UnderWay& sent = line->under_way.emplace_back(UnderWay{
+        .message = message, .operation = key.first, .counts_until = counts_until(message, now)});
+    if (const std::optional<Clock::time_point> leaves = serve(message, now)) {
+      const Cluster::Link& link = *link_of({message.self, message.peer});
+      sent.arrives = *leaves + seconds_of(link.latency_seconds);
+    }
+    return message;
+  }
+  return {};
 }
 
 std::optional<BackgroundSends::Clock::time_point> BackgroundSends::next_due(
     Clock::time_point now) const {
-  std::optional<Clock::time_point> due;
-  const auto may_go_at = [&](Clock::time_point time) {
-    if (now < time) {
-      due = std::min(due.value_or(time), time);
-    }
-  };
-  for (const auto& [ends, line] : lines_) {
-    if (line.waiting.empty()) {
-      continue;
-    }
-    for (const UnderWay& sent : line.under_way) {
-      if (line.waiting.begin()->first.first < sent.operation) {
-        may_go_at(sent.arrives);
-      }
-    }
-    const auto found = urgent_.find(ends.first);
-    if (found == urgent_.end()) {
-      continue;
-    }
-    for (const UnderWay& urgent : found->second) {
-      may_go_at(urgent.counts_until);
+  Clock::time_point due = Clock::time_point::max();
+  for (const auto& [rank, sender] : senders_) {
+    if (sender.num_waiting > 0 && sender.nothing_until && now < *sender.nothing_until) {
+      due = std::min(due, *sender.nothing_until);
     }
   }
-  return due;
+  return due == Clock::time_point::max() ? std::nullopt : std::optional(due);
 }
 
-bool BackgroundSends::held(int rank, Clock::time_point now) const {
-  const auto found = urgent_.find(rank);
-  return found != urgent_.end() && std::ranges::any_of(found->second, [&](const UnderWay& urgent) {
-           return now < urgent.counts_until;
-         });
+bool BackgroundSends::is_held(const Sender& sender, Clock::time_point now) {
+  return std::ranges::any_of(sender.urgent,
+                             [&](const UnderWay& urgent) { return now < urgent.counts_until; });
 }
 
 void BackgroundSends::done(const Message& message) {
-  std::vector<UnderWay>& under_way = lines_.at({message.self, message.peer}).under_way;
+  Sender& sender = senders_.at(message.self);
+  std::vector<UnderWay>& under_way = sender.lines.at(message.peer).under_way;
   const auto found = std::ranges::find_if(
       under_way, [&](const UnderWay& sent) { return is_same(sent.message, message); });
   SL_CHECK(found != under_way.end(), "the end of a send that has not begun");
   under_way.erase(found);
+  sender.nothing_until.reset();
 }
 
 // Over a link that is known it holds up the others until it has left it, not until it has arrived.
 void BackgroundSends::begin_urgent(const Message& message, Clock::time_point now) {
   Clock::time_point until = counts_until(message, now);
   until = std::min(until, serve(message, now).value_or(until));
-  urgent_[message.self].push_back({.message = message, .counts_until = until});
+  senders_[message.self].urgent.push_back({.message = message, .counts_until = until});
 }
 
 void BackgroundSends::end_urgent(const Message& message) {
-  std::vector<UnderWay>& under_way = urgent_.at(message.self);
+  Sender& sender = senders_.at(message.self);
   const auto found = std::ranges::find_if(
-      under_way, [&](const UnderWay& urgent) { return is_same(urgent.message, message); });
-  SL_CHECK(found != under_way.end(), "the end of a message that has not begun");
-  under_way.erase(found);
+      sender.urgent, [&](const UnderWay& urgent) { return is_same(urgent.message, message); });
+  SL_CHECK(found != sender.urgent.end(), "the end of a message that has not begun");
+  sender.urgent.erase(found);
+  sender.nothing_until.reset();
 }
 
 void BackgroundSends::clear() {
-  lines_.clear();
-  urgent_.clear();
-  busy_until_.clear();
+  senders_.clear();
 }
 
 }  // namespace slackline

@@ -46,10 +46,12 @@ class BackgroundSends {
   // `operation` numbers operations in order of submission.
   void add(const Message& message, std::uint64_t operation);
 
-  // One that may go, the oldest first; it counts as under way until done(). Empty: none for now.
+  // One that may go, of each rank the oldest first; it counts as under way until done(). Empty: none
+  // for now.
   [[nodiscard]] std::optional<Message> next(Clock::time_point now);
 
-  // When one that now is held may go, though nothing has ended; nothing where that is not known.
+  // When one that next() has held back may go, though nothing has ended; nothing where that is not
+  // known.
   [[nodiscard]] std::optional<Clock::time_point> next_due(Clock::time_point now) const;
 
   void done(const Message& message);
@@ -71,9 +73,28 @@ class BackgroundSends {
     Clock::time_point counts_until{};
   };
 
+  // From one rank to another.
   struct Line {
     std::map<Key, Message> waiting{};
     std::vector<UnderWay> under_way{};
+  };
+
+  // All that leaves one rank.
+  struct Sender {
+    std::map<int, Line> lines{};  // by receiver
+    std::size_t num_waiting = 0;  // in all of them
+    std::vector<UnderWay> urgent{};
+    std::map<int, Clock::time_point> busy_until{};  // by server
+    // Until then nothing may go, unless something is added or ends: what turns, which are many,
+    // need not look for again. Empty: not known.
+    std::optional<Clock::time_point> nothing_until{};
+  };
+
+  // Bytes under way from a server that count against an operation, as last added up.
+  struct Beside {
+    int server = 0;
+    std::uint64_t operation = 0;
+    std::size_t bytes = 0;
   };
 
   [[nodiscard]] static Clock::time_point counts_until(const Message& message,
@@ -82,14 +103,25 @@ class BackgroundSends {
   [[nodiscard]] static bool counts(const UnderWay& sent,
                                    std::uint64_t operation,
                                    Clock::time_point now);
-  [[nodiscard]] bool held(int rank, Clock::time_point now) const;
-  [[nodiscard]] bool fits(const Ends& ends, const Line& line, Clock::time_point now) const;
+  [[nodiscard]] static bool is_held(const Sender& sender, Clock::time_point now);
+  // Whether the next message from `rank` to `receiver` may join those under way.
+  [[nodiscard]] bool fits(int rank,
+                          int receiver,
+                          const Sender& sender,
+                          std::optional<Beside>& beside,
+                          Clock::time_point now) const;
+  // The line whose next message goes first of those that may go; null: none may.
+  [[nodiscard]] Line* line_to_go(int rank, Sender& sender, Clock::time_point now) const;
+  // When one that waits now may go, though nothing has ended.
+  [[nodiscard]] static Clock::time_point next_change(const Sender& sender, Clock::time_point now);
   [[nodiscard]] Cluster::Scope scope_of(const Ends& ends) const;
   [[nodiscard]] const Cluster::Link* link_of(const Ends& ends) const;
-  // The ends whose messages are served one after the other: a pair, or a rank and a shared adapter.
-  [[nodiscard]] Ends server_of(const Ends& ends) const;
+  // Of a rank's messages, those of one server go one after the other: a receiver, or an adapter that
+  // all share.
+  [[nodiscard]] int server_of(const Ends& ends) const;
   // Bytes under way from the same server that count against the operation.
   [[nodiscard]] std::size_t bytes_beside(const Ends& ends,
+                                         const Sender& sender,
                                          std::uint64_t operation,
                                          Clock::time_point now) const;
   // Until when a message that begins now keeps its link busy, behind those before it. Nothing where
@@ -99,9 +131,7 @@ class BackgroundSends {
   std::size_t longest_;
   std::optional<Cluster> links_{};
   std::vector<int> nodes_{};
-  std::map<Ends, Line> lines_{};
-  std::map<int, std::vector<UnderWay>> urgent_{};   // by rank
-  std::map<Ends, Clock::time_point> busy_until_{};  // by server
+  std::map<int, Sender> senders_{};  // by rank
 };
 
 }  // namespace slackline
