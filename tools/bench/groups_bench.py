@@ -24,6 +24,7 @@ RANKS = 4  # of a node in the lab
 OF_GROUP = 8
 SCALE = 1024  # of bytes
 SLOWER = 50
+LARGEST = {"nodes": 1024, "switches": 256}  # MiB; over switches these take half a minute each
 NODE, NETWORK = 200e9, 50e9  # bytes a second of a pair of GPUs in a node, and of a node's adapter
 SWITCH, UPLINK = 25e9, 6.25e9  # of a node of one GPU at its switch, and of its share of the way to others
 INSIDE, BETWEEN = 5e-6, 20e-6  # latencies
@@ -77,7 +78,7 @@ def rehearse(place):
         for groups in (2, 4, 8, 16):
             links = place.write("links.json", emulated(scope, groups))
             command = [str(BENCH), "--groups", str(groups), "--ranks", str(OF_GROUP), "--links", links,
-                       "--min", str(64 * MIB // SCALE), "--max", str(1024 * MIB // SCALE), "--rounds", "2"]
+                       "--min", str(64 * MIB // SCALE), "--max", str(LARGEST[scope] * MIB // SCALE), "--rounds", "2"]
             for size, took in sums(command).items():
                 print_row(f"{groups} {scope}", groups * OF_GROUP, size * SCALE // MIB, *measured(took, SLOWER))
 

@@ -7,6 +7,9 @@ elements as LLaMA's three. A strategy whose memory is more than a device has sta
 
 With --coded: the same plans with gradients that travel in bf16 or in 4 bits, and weights that passes gather in 8, as
 ZeRO++ has them; what codecs take on the assumed GPUs is counted (tools/bench/assumed_gpus.py).
+With --layouts: ZeRO-1 in layouts of several axes with collectives that go directly, as a flat ring, or through the nodes.
+A ring sends (1 - 1/n) of a tensor through a node's adapter where hierarchical ways send (1 - 1/g), with n data ranks in
+g nodes: it is planned as these over a network as many times slower, without its latencies. Those of 16 GPUs are rehearsed.
 With --rehearse: a dozen of them rehearsed, messages really sent, their steps beside the predicted ones.
 With --losses: a small model really trained by four processes in groups of two, each strategy's losses against ZeRO-3's.
 With --memory: the largest peak of four processes beside what `plan` says, for every strategy; then with and without
@@ -14,11 +17,13 @@ ZeRO-3 under a limit in which no rank could hold the model.
 With --lab RATE: eight processes on two "nodes" that a really shaped link joins (tools/bench/netlab), every strategy's
 measured step beside what `plan` foresees from costs and links that a run of `replicate` measured there.
 
-usage: tools/bench/strategies_bench.py [--coded | --rehearse | --losses | --memory | --lab RATE...]
+usage: tools/bench/strategies_bench.py [--coded | --layouts | --rehearse | --losses | --memory | --lab RATE...]
 """
 
 import contextlib
 import itertools
+import json
+import math
 import subprocess
 import sys
 
@@ -56,6 +61,7 @@ TRAVEL = {
 CODED = ("zero3", "zero2", "zero1", "III", "NIG", "IIG", "IGG", "GIG")
 REHEARSED = 3  # steps
 REHEARSAL_SCALE = 4096
+LAYOUTS = ((1, 1), (2, 1), (1, 2), (2, 2))  # tensor, pipeline
 STRATEGIES = ("replicate", "NNI", "zero1", "NII", "NIG", "zero2", "INI", "ING", "III", "IIG", "IGG", "GNG", "GIG", "zero3")
 LAUNCH = ("mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-np", "4")
 SMALL = {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128, "vocab": 257}
@@ -167,6 +173,50 @@ def coded(place):
                 print_row(gpus, travel, *(f"{plan['step_seconds']:.3f}" if plan else "" for plan in plans))
 
 
+def slower_network(place, cluster, times):
+    """The cluster file with a network of so many times fewer bytes a second."""
+    content = json.loads((REPOSITORY / f"configs/clusters/{cluster}.json").read_text())
+    for link in content["links"]:
+        if link["scope"] == "network":
+            link["bytes_per_second"] /= times
+    return place.write("slower.json", content)
+
+
+def layout_jobs(place, gpus, layout, cluster):
+    """ZeRO-1 on GPUs in (tensor, pipeline) and data ranks, whose groups are the nodes, by what carries its sums."""
+    tensor, pipeline = layout
+    group, groups = DEVICES // math.prod(layout), gpus // DEVICES
+    setting = job(place, "7B", gpus // math.prod(layout), 4, "1", cluster, "zero1")
+    setting["batch"] = {"global": 4 * MICRO_BATCH * gpus, "micro": MICRO_BATCH}
+    setting["parallel"] |= {"tensor": tensor, "pipeline": pipeline, "group": group}
+
+    def carried(collectives, links):
+        return {**setting, "network": {"links": links, "collectives": collectives}}
+
+    links = setting["network"]["links"]
+    of_ring = (1 - 1 / (group * groups)) / (1 - 1 / groups)
+    return (carried("direct", links), carried("hierarchical", slower_network(place, cluster, of_ring)),
+            carried("hierarchical", links))
+
+
+def layouts(place):
+    for cluster in CLUSTERS:
+        print(f"\n{cluster}, 7B, all trained, zero1, 4 micro-batches of {MICRO_BATCH} sequences a GPU; seconds of a step\n")
+        print_header("GPUs", "tensor", "pipeline", "direct", "flat ring", "hierarchical", "faster than the ring by")
+        for gpus, layout in itertools.product((16, 32, 64, 128), LAYOUTS):
+            direct, ring, hierarchical = (place.plan(setting)["step_seconds"]
+                                          for setting in layout_jobs(place, gpus, layout, cluster))
+            print_row(gpus, *layout, *(f"{seconds:.3f}" for seconds in (direct, ring, hierarchical)),
+                      f"{100 * (ring / hierarchical - 1):.1f} %")
+    print(f"\n{CLUSTERS[0]}, 16 GPUs; seconds of a step\n")
+    print_header("tensor", "pipeline", "collectives", "predicted", "rehearsed", "off by")
+    for layout in LAYOUTS:
+        direct, _, hierarchical = layout_jobs(place, 16, layout, CLUSTERS[0])
+        for name, setting in (("direct", direct), ("hierarchical", hierarchical)):
+            planned, took = place.plan(setting)["step_seconds"], place.train(setting, ranks=16).step_seconds()
+            print_row(*layout, name, f"{planned:.3f}", f"{took:.3f}", f"{100 * (planned / took - 1):.1f} %")
+
+
 def rehearse(place):
     print_header("model", "GPUs", "trained", "strategy", "predicted", "rehearsed", "off by")
     for part in SHARES:
@@ -269,7 +319,7 @@ def lab(place, rate):
           f"{first}, predicted to be the fastest, takes {took[first] / took[best]:.3f} times as long as {best}")
 
 
-MODES = {"--coded": coded, "--rehearse": rehearse, "--losses": losses, "--memory": memory}
+MODES = {"--coded": coded, "--layouts": layouts, "--rehearse": rehearse, "--losses": losses, "--memory": memory}
 
 
 def main():
@@ -282,7 +332,7 @@ def main():
         return
     modes = [MODES[argument] for argument in sys.argv[1:]] or [predict]
     for mode in modes:
-        with cores_awake() if mode is rehearse else contextlib.nullcontext():
+        with cores_awake() if mode in (layouts, rehearse) else contextlib.nullcontext():
             mode(place)
 
 
