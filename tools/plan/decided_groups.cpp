@@ -68,6 +68,20 @@ void require_groups(const ParallelConfig& config, CollectivesWish wish) {
   }
 }
 
+std::string direct_sums_hint(const ParallelConfig& config, CollectivesWish wish, int ranks_of_node) {
+  const ParallelConfig through =
+      with_groups_of_nodes(config, CollectivesWish::hierarchical, ranks_of_node);
+  if (wish != CollectivesWish::automatic || config.groups_apart || !through.has_groups_of_ranks() ||
+      !config.data_hierarchy().is_flat()) {
+    return "";
+  }
+  return fmt::format(
+      "sums over {} data ranks go directly between nodes, whose links are not known; "
+      "--set network.collectives=hierarchical sends {} times fewer bytes there",
+      config.data,
+      through.data_ranks_of_group());
+}
+
 std::string collectives_text(const ParallelConfig& config, bool tied_table) {
   std::string text = fmt::format("sums and gathers over {} data ranks: {}\n",
                                  config.data,

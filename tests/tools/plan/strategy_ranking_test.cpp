@@ -120,6 +120,20 @@ TEST_CASE("collectives through groups that are not there are refused") {
   }
 }
 
+// Eight data ranks, each a pipeline of two.
+TEST_CASE("a run over nodes whose links nobody knows says what goes directly between them") {
+  const ParallelConfig config{.pipeline = 2, .data = 8};
+  const auto hint = [&](CollectivesWish wish, int ranks_of_node) {
+    return direct_sums_hint(config, wish, ranks_of_node);
+  };
+  CHECK_THAT(hint(CollectivesWish::automatic, 8),
+             Catch::StartsWith("sums over 8 data ranks go directly between nodes") &&
+                 Catch::EndsWith("sends 4 times fewer bytes there"));
+  CHECK(hint(CollectivesWish::automatic, 16) == "");  // one node
+  CHECK(hint(CollectivesWish::automatic, 2) == "");   // of one data rank each
+  CHECK(hint(CollectivesWish::direct, 8) == "");
+}
+
 TEST_CASE("a plan refuses collectives through groups on one node") {
   PlanJob job = job_of(4);
   job.network.collectives = CollectivesWish::hierarchical;
