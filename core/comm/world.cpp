@@ -29,7 +29,8 @@ EngineOptions engine_options(const WorldOptions& options) {
   return {.timeout_seconds = options.timeout_seconds,
           .end_grace_seconds = options.end_grace_seconds,
           .end_expected = options.end_expected,
-          .longest_background = options.longest_background};
+          .longest_background = options.longest_background,
+          .message_scale = options.message_scale};
 }
 
 // Whether the cores hold every rank's threads and a progress thread for each process. Launchers

@@ -22,6 +22,9 @@ struct WorldOptions {
   // does not take as many off a sender's hands before they leave (kEagerBytes). The same on every
   // rank.
   std::size_t longest_background = std::size_t{1} << 19U;
+  // Of a rehearsal whose emulated links are so many times slower, as its messages are cut
+  // (scaled_communicator.h): those that travel whole pass them as fast as if they were cut.
+  double message_scale = 1.0;
 };
 
 // Communicators of a world whose ranks are threads of this process, in rank order; each belongs to

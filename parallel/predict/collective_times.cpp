@@ -188,4 +188,19 @@ CollectiveTimes times_of(const CollectiveLinks& links, const CollectiveCall& cal
   SL_CHECK(false, "the times of a " + std::string(name_of(call.kind)));
 }
 
+int end_of(const CollectiveLinks& links, const CollectiveCall& call) {
+  const Way way = way_of(call, links.ranks);
+  if (way == Way::direct) {
+    return links.direct.ends[0];
+  }
+  const schedule::Link& link = way == Way::sequential ? links.to_groups : links.to_group;
+  const double slice =
+      static_cast<double>(call.elements * call.element_size) / static_cast<double>(links.ranks);
+  const int slices_inside =
+      way == Way::sequential ? call.hierarchy.num_groups(links.ranks) : 1;
+  const bool is_between =
+      message(link, slice).seconds() > message(links.inside, slices_inside * slice).seconds();
+  return is_between ? link.ends[0] : -1;
+}
+
 }  // namespace slackline

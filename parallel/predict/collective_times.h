@@ -59,4 +59,8 @@ struct CollectiveTimes {
                                        const CollectiveCall& call,
                                        Hierarchy::Way way);
 
+// The adapter of a node (schedule::Link::ends) that the call passes for most of its time, so that
+// other stages' transfers over it go before or after; none: negative.
+[[nodiscard]] int end_of(const CollectiveLinks& links, const CollectiveCall& call);
+
 }  // namespace slackline

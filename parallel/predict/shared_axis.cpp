@@ -107,7 +107,7 @@ class SharedAxis {
       const CollectiveTimes own = times_of(links, call);
       if (times.longest < own.service) {  // of several calls the longest says what they wait for
         times.longest = own.service;
-        times.end = way_of(call, links.ranks) == Hierarchy::Way::direct ? links.direct.ends[0] : -1;
+        times.end = slackline::end_of(links, call);
       }
       times.service += own.service;
       if (own.exchanges > 0) {

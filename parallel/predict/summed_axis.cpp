@@ -38,7 +38,7 @@ class SummedAxisBuilder {
             .data_reduction.push_back({.at = bucket.reduce_at,
                                        .seconds = plain.service,
                                        .exchanges = exchanges_of(plain, sum),
-                                       .end = end_of(links, bucket.bytes),
+                                       .end = shared_end(links, bucket.bytes),
                                        .table = bucket.table,
                                        .tail = bucket.tail});
         if (sharded) {
@@ -50,7 +50,7 @@ class SummedAxisBuilder {
                          {.at = bucket.gather_at,
                           .seconds = gather.service,
                           .exchanges = exchanges_of(gather),
-                          .end = end_of(links, bucket.bytes)});
+                          .end = shared_end(links, bucket.bytes)});
         }
       }
     }
@@ -146,12 +146,10 @@ class SummedAxisBuilder {
     }
   }
 
-  // Several stages' transfers pass it one behind another. Those through groups have none, for most
-  // of their time is spent inside groups.
-  [[nodiscard]] int end_of(const CollectiveLinks& links, std::size_t bytes) const {
+  // Several stages' transfers pass it one behind another.
+  [[nodiscard]] int shared_end(const CollectiveLinks& links, std::size_t bytes) const {
     const CollectiveCall call = data_call(TransferRecord::Kind::all_reduce, bytes, sizeof(float));
-    const bool is_direct = way_of(call, links.ranks) == Hierarchy::Way::direct;
-    return mesh().pipeline > 1 && is_direct ? links.direct.ends[0] : -1;
+    return mesh().pipeline > 1 ? end_of(links, call) : -1;
   }
 
   // All data ranks at a place of the pipeline; where no links are known they take no time.

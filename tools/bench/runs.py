@@ -229,6 +229,21 @@ class Workplace:
         path = self.write("plan-config.json", config)
         return json.loads(self.call(["plan", path, "--json", *(["--costs", costs] if costs else [])]))
 
+    def slowed(self, config, times):
+        """A rehearsal whose ops and links take so many times as long, so that few cores can follow it."""
+        links = json.loads(pathlib.Path(config["network"]["links"]).read_text())
+        for link in links["links"]:
+            link["bytes_per_second"] /= times
+            link["latency_seconds"] *= times
+        costs = json.loads(pathlib.Path(config["rehearsal"]["costs"]).read_text())
+        for op in costs["ops"]:
+            op["seconds"] *= times
+        return {
+            **config,
+            "network": {**config["network"], "links": self.write("slow_links.json", links)},
+            "rehearsal": {**config["rehearsal"], "costs": self.write("slow_costs.json", costs)},
+        }
+
     def train(self, config, launch=(), ranks=1):
         """Runs a config: `launch` stands before the binary, as `mpirun -np 2` or `taskset -c 0`; else
         `ranks` run as threads."""

@@ -30,6 +30,7 @@ struct EngineOptions {
   bool free_cores = false;             // whether a core is left for looking on without sleep
   double clock_offset = 0.0;           // seconds from this host's steady clock to rank 0's
   std::size_t longest_background = 0;  // bytes of a message of Urgency::background
+  double message_scale = 1.0;          // of WorldOptions
 };
 
 // Moves the data of a process. Operations are taken in the order of submission; a turn posts

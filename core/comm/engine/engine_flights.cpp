@@ -174,6 +174,9 @@ void Engine::post_piece(Flight& flight, std::size_t i) {
                         .sequence = flight.sequence,
                         .data = piece.data,
                         .bytes = piece.bytes,
+                        .link_share = flight.record.note.whole_bytes > 0
+                                          ? 1.0
+                                          : 1.0 / options_.message_scale,
                         .flight = &flight,
                         .piece = i};
   if (gives_way(message)) {

@@ -20,14 +20,14 @@ class ScaledCommunicator final : public ForwardingCommunicator {
                 int to,
                 const TransferNote& note,
                 const TransferWork& work) override {
-    return real().send(cut(data), to, note, work);
+    return real().send(cut(data), to, noted(note, data), work);
   }
 
   Transfer receive(const Tensor& data,
                    int from,
                    const TransferNote& note,
                    const TransferWork& work) override {
-    return real().receive(cut(data), from, note, work);
+    return real().receive(cut(data), from, noted(note, data), work);
   }
 
   Transfer all_reduce(const Tensor& data,
@@ -54,14 +54,14 @@ class ScaledCommunicator final : public ForwardingCommunicator {
                       const Tensor& to,
                       const TransferNote& note,
                       const TransferWork& work) override {
-    return real().all_to_all(cut(from, size()), cut(to, size()), note, work);
+    return real().all_to_all(cut(from, size()), cut(to, size()), noted(note, from), work);
   }
 
   Transfer broadcast(const Tensor& data,
                      int root,
                      const TransferNote& note,
                      const TransferWork& work) override {
-    return real().broadcast(cut(data), root, note, work);
+    return real().broadcast(cut(data), root, noted(note, data), work);
   }
 
   std::unique_ptr<Communicator> group(const std::string& axis,
@@ -71,18 +71,20 @@ class ScaledCommunicator final : public ForwardingCommunicator {
   }
 
  private:
+  [[nodiscard]] static bool is_cut(const Tensor& data) {
+    return data.dtype() == DType::f32 || data.dtype() == DType::bf16 || data.dtype() == DType::u8;
+  }
+
   // Says which message a cut one stands for.
   [[nodiscard]] static TransferNote noted(TransferNote note, const Tensor& data) {
-    note.whole_bytes = data.bytes();
+    note.whole_bytes = is_cut(data) ? data.bytes() : 0;
     return note;
   }
 
   // The first elements of a message: 1 / scale of them, a multiple of `multiple`.
   [[nodiscard]] Tensor cut(const Tensor& data, int multiple = 1) const {
-    const bool counted =
-        data.dtype() == DType::f32 || data.dtype() == DType::bf16 || data.dtype() == DType::u8;
     const auto elements = static_cast<std::int64_t>(data.num_elements());
-    if (!counted || elements == 0) {
+    if (!is_cut(data) || elements == 0) {
       return data;
     }
     const auto parts = static_cast<std::int64_t>(

@@ -5,7 +5,10 @@ namespace slackline {
 namespace {
 
 LinkModel::Passage passage_of(const Message& message) {
-  return {.from = message.self, .to = message.peer, .bytes = message.bytes};
+  const double carried = message.link_share * static_cast<double>(message.bytes);
+  return {.from = message.self,
+          .to = message.peer,
+          .bytes = static_cast<std::size_t>(carried)};
 }
 
 }  // namespace

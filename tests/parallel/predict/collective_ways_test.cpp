@@ -91,6 +91,20 @@ TEST_CASE("a node's adapter is shared by what the way sends over it") {
   CHECK(links.inside.bytes_per_second == Approx(100e9));
 }
 
+TEST_CASE("a sum through groups keeps a node's adapter busy unless it is slower inside") {
+  CollectiveCall call = call_of(Kind::all_reduce, std::size_t{8} << 20U, 4);
+  for (const bool overlapped : {false, true}) {
+    (overlapped ? call.hierarchy.overlapped_from : call.hierarchy.sequential_from) = 0;
+    Cluster cluster = slow_network();
+    const CollectiveLinks links = data_links(grouped(), cluster, 0);
+    CHECK(end_of(links, call) == links.direct.ends[0]);
+    CHECK(end_of(links, call) >= 0);
+    cluster.node_link.bytes_per_second = 1e8;
+    CHECK(end_of(data_links(grouped(), cluster, 0), call) == -1);
+    CHECK(end_of(data_links(grouped(), even_network(), 0), call) == -1);
+  }
+}
+
 TEST_CASE("without links, groups or a wish for it nothing goes through groups") {
   const CollectiveWays direct;
   CHECK(ways_of(grouped(), CollectivesWish::automatic, {}) == direct);
