@@ -22,8 +22,8 @@ namespace slackline {
 
 namespace {
 
-constexpr std::size_t kTileRows = 512;
-constexpr std::size_t kTileColumns = 192;
+constexpr std::size_t kTileRows = 256;
+constexpr std::size_t kTileColumns = 384;
 
 struct TileKey {
   DType dtype;  // of A and B
