@@ -196,8 +196,7 @@ int end_of(const CollectiveLinks& links, const CollectiveCall& call) {
   const schedule::Link& link = way == Way::sequential ? links.to_groups : links.to_group;
   const double slice =
       static_cast<double>(call.elements * call.element_size) / static_cast<double>(links.ranks);
-  const int slices_inside =
-      way == Way::sequential ? call.hierarchy.num_groups(links.ranks) : 1;
+  const int slices_inside = way == Way::sequential ? call.hierarchy.num_groups(links.ranks) : 1;
   const bool is_between =
       message(link, slice).seconds() > message(links.inside, slices_inside * slice).seconds();
   return is_between ? link.ends[0] : -1;

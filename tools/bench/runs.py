@@ -224,10 +224,11 @@ class Workplace:
             sys.exit(f"{' '.join(command)}: ended with {done.returncode}\n{done.stderr}")
         return done.stderr
 
-    def plan(self, config, costs=None):
+    def plan(self, config, costs=None, cluster=None):
         """What `slackline plan` says of a config."""
         path = self.write("plan-config.json", config)
-        return json.loads(self.call(["plan", path, "--json", *(["--costs", costs] if costs else [])]))
+        return json.loads(self.call(["plan", path, "--json", *(["--costs", costs] if costs else []),
+                                     *(["--cluster", cluster] if cluster else [])]))
 
     def slowed(self, config, times):
         """A rehearsal whose ops and links take so many times as long, so that few cores can follow it."""

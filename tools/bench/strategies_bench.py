@@ -303,14 +303,15 @@ def memory(place):
 
 
 def lab(place, rate):
-    launch = lab_launch(rate, ranks_per_node=4)
+    launch = lab_launch(rate, nodes=2, ranks_per_node=4)
 
     def job(strategy):
         config = trained(place, SMALL, strategy, LAB_STEPS, {"global": 64, "micro": 4})
         return {**config, "parallel": {"data": 8, "group": 4, "data_strategy": strategy}, "network": {"links": "probe"}}
 
     costs = place.train(job("replicate"), launch=launch).directory / "costs.json"
-    ranked = place.plan({**job("replicate"), "network": {}}, str(costs))["strategies"]
+    measured = {"nodes": [{"count": 2, "devices": 4}], "links": json.loads(costs.read_text())["links"]}
+    ranked = place.plan({**job("replicate"), "network": {}}, str(costs), place.write("lab.json", measured))["strategies"]
     predicted = {row["data_strategy"]: row["step_seconds"] for row in ranked}
     took = {strategy: place.train(job(strategy), launch=launch).step_seconds() for strategy in STRATEGIES}
     print(f"\n{rate}\n")

@@ -68,7 +68,9 @@ void require_groups(const ParallelConfig& config, CollectivesWish wish) {
   }
 }
 
-std::string direct_sums_hint(const ParallelConfig& config, CollectivesWish wish, int ranks_of_node) {
+std::string direct_sums_hint(const ParallelConfig& config,
+                             CollectivesWish wish,
+                             int ranks_of_node) {
   const ParallelConfig through =
       with_groups_of_nodes(config, CollectivesWish::hierarchical, ranks_of_node);
   if (wish != CollectivesWish::automatic || config.groups_apart || !through.has_groups_of_ranks() ||

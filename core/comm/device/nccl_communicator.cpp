@@ -63,8 +63,8 @@ class NcclLink {
   }
 
   // Queues what the moves say, step by step. NCCL tells messages of two ranks apart by their order
-  // alone, in which both have them (collective_steps.h, hierarchical_steps.h). Messages of a step go
-  // at once, those inside a node beside those between nodes.
+  // alone, in which both have them (collective_steps.h, hierarchical_steps.h). Messages of a step
+  // go at once, those inside a node beside those between nodes.
   void run(const Moves& moves) {
     for (const Step& step : moves.steps) {
       SL_NCCL_CHECK(ncclGroupStart());
@@ -182,7 +182,8 @@ class NcclCommunicator final : public Communicator {
       return staged_->all_reduce(data, note, order, work);
     }
     const Way way = hierarchy().way_of_sum(data.bytes(), size(), order);
-    return run(Kind::all_reduce, note,
+    return run(Kind::all_reduce,
+               note,
                way == Way::direct ? steps().all_reduce(data, order)
                                   : steps_of(way).all_reduce(data, order));
   }
@@ -195,7 +196,8 @@ class NcclCommunicator final : public Communicator {
       return staged_->reduce_scatter(data, note, order, work);
     }
     const Way way = hierarchy().way_of_sum(data.bytes(), size(), order);
-    return run(Kind::reduce_scatter, note,
+    return run(Kind::reduce_scatter,
+               note,
                way == Way::direct ? steps().reduce_scatter(data, order)
                                   : steps_of(way).reduce_scatter(data, order));
   }
@@ -207,7 +209,8 @@ class NcclCommunicator final : public Communicator {
       return staged_->all_gather(data, note, work);
     }
     const Way way = hierarchy().way_of_gather(data.bytes(), size());
-    return run(Kind::all_gather, note,
+    return run(Kind::all_gather,
+               note,
                way == Way::direct ? steps().all_gather(data) : steps_of(way).all_gather(data));
   }
 

@@ -46,8 +46,8 @@ class BackgroundSends {
   // `operation` numbers operations in order of submission.
   void add(const Message& message, std::uint64_t operation);
 
-  // One that may go, of each rank the oldest first; it counts as under way until done(). Empty: none
-  // for now.
+  // One that may go, of each rank the oldest first; it counts as under way until done(). Empty:
+  // none for now.
   [[nodiscard]] std::optional<Message> next(Clock::time_point now);
 
   // When one that next() has held back may go, though nothing has ended; nothing where that is not
@@ -116,8 +116,8 @@ class BackgroundSends {
   [[nodiscard]] static Clock::time_point next_change(const Sender& sender, Clock::time_point now);
   [[nodiscard]] Cluster::Scope scope_of(const Ends& ends) const;
   [[nodiscard]] const Cluster::Link* link_of(const Ends& ends) const;
-  // Of a rank's messages, those of one server go one after the other: a receiver, or an adapter that
-  // all share.
+  // Of a rank's messages, those of one server go one after the other: a receiver, or an adapter
+  // that all share.
   [[nodiscard]] int server_of(const Ends& ends) const;
   // Bytes under way from the same server that count against the operation.
   [[nodiscard]] std::size_t bytes_beside(const Ends& ends,

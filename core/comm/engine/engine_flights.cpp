@@ -166,19 +166,18 @@ void Engine::post_step(Flight& flight) {
 void Engine::post_piece(Flight& flight, std::size_t i) {
   const Membership& group = *flight.group;
   const Piece& piece = flight.moves.steps[flight.step].pieces[i];
-  const Message message{.way = piece.way,
-                        .lane = piece.lane,
-                        .self = group.world_rank(),
-                        .peer = group.members[static_cast<std::size_t>(piece.peer)],
-                        .communicator = group.id,
-                        .sequence = flight.sequence,
-                        .data = piece.data,
-                        .bytes = piece.bytes,
-                        .link_share = flight.record.note.whole_bytes > 0
-                                          ? 1.0
-                                          : 1.0 / options_.message_scale,
-                        .flight = &flight,
-                        .piece = i};
+  const Message message{
+      .way = piece.way,
+      .lane = piece.lane,
+      .self = group.world_rank(),
+      .peer = group.members[static_cast<std::size_t>(piece.peer)],
+      .communicator = group.id,
+      .sequence = flight.sequence,
+      .data = piece.data,
+      .bytes = piece.bytes,
+      .link_share = flight.record.note.whole_bytes > 0 ? 1.0 : 1.0 / options_.message_scale,
+      .flight = &flight,
+      .piece = i};
   if (gives_way(message)) {
     background_.add(message, flight.number);
     return;

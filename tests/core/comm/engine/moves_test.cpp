@@ -15,8 +15,8 @@ namespace {
 
 using Way = Hierarchy::Way;
 
-// Carries out the moves of all ranks as a library does that has no tags and queues a step's messages
-// at once, as NCCL: those of two ranks match by their order in the step alone.
+// Carries out the moves of all ranks as a library does that has no tags and queues a step's
+// messages at once, as NCCL: those of two ranks match by their order in the step alone.
 class Lockstep {
  public:
   explicit Lockstep(std::vector<Moves> of_ranks) : of_ranks_(std::move(of_ranks)) {}
@@ -55,6 +55,7 @@ class Lockstep {
       std::byte* to;
       std::vector<std::byte> data;
     };
+
     std::vector<Arrival> arrivals;
     for (std::size_t from = 0; from < of_ranks_.size(); ++from) {
       for (std::size_t to = 0; to < of_ranks_.size(); ++to) {
@@ -115,8 +116,9 @@ TEST_CASE("moves of all ranks match step by step and in order, and all ways give
         const int ranks = groups * places;
         const SumOrder order{.runs = {places, 1}};
         const auto direct = [&](int rank) { return CollectiveSteps(rank, ranks, pool); };
-        const auto sum = after(
-            setting, [&](int rank, const Tensor& data) { return direct(rank).all_reduce(data, order); });
+        const auto sum = after(setting, [&](int rank, const Tensor& data) {
+          return direct(rank).all_reduce(data, order);
+        });
         for (const std::vector<std::byte>& bytes : sum) {
           REQUIRE(bytes == sum.front());
         }
