@@ -194,12 +194,13 @@ int end_of(const CollectiveLinks& links, const CollectiveCall& call) {
     return links.direct.ends[0];
   }
   const schedule::Link& link = way == Way::sequential ? links.to_groups : links.to_group;
-  const double slice =
-      static_cast<double>(call.elements * call.element_size) / static_cast<double>(links.ranks);
   const int slices_inside = way == Way::sequential ? call.hierarchy.num_groups(links.ranks) : 1;
-  const bool is_between =
-      message(link, slice).seconds() > message(links.inside, slices_inside * slice).seconds();
-  return is_between ? link.ends[0] : -1;
+  const double slice = static_cast<double>(call.elements) / links.ranks;
+  const double inside_bytes = slices_inside * slice * static_cast<double>(call.element_size);
+  const std::size_t size_between =
+      call.kind == Kind::all_gather ? call.element_size : group_sum_size(call.element_size);
+  const Seconds between = message(link, slice * static_cast<double>(size_between)).seconds();
+  return between > message(links.inside, inside_bytes).seconds() ? link.ends[0] : -1;
 }
 
 }  // namespace slackline

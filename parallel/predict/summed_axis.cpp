@@ -29,28 +29,34 @@ class SummedAxisBuilder {
     for (int place = 0; place < mesh().pipeline; ++place) {
       const CollectiveLinks links = data_links_at(place);
       for (const PlacedBucket& bucket : placed_buckets(lists(), place)) {
+        const auto call_of = [&](TransferRecord::Kind kind, std::size_t size = sizeof(float)) {
+          return data_call(kind, bucket.bytes, size);
+        };
         const auto times = [&](TransferRecord::Kind kind, std::size_t size = sizeof(float)) {
-          return times_of(links, data_call(kind, bucket.bytes, size));
+          return times_of(links, call_of(kind, size));
         };
         const CollectiveTimes sum = times(TransferRecord::Kind::all_reduce);
         const CollectiveTimes plain = sharded ? times(TransferRecord::Kind::reduce_scatter) : sum;
         chunk(bucket.stage)
-            .data_reduction.push_back({.at = bucket.reduce_at,
-                                       .seconds = plain.service,
-                                       .exchanges = exchanges_of(plain, sum),
-                                       .end = shared_end(links, bucket.bytes),
-                                       .table = bucket.table,
-                                       .tail = bucket.tail});
+            .data_reduction.push_back(
+                {.at = bucket.reduce_at,
+                 .seconds = plain.service,
+                 .exchanges = exchanges_of(plain, sum),
+                 .end = shared_end(links, call_of(TransferRecord::Kind::all_reduce)),
+                 .table = bucket.table,
+                 .tail = bucket.tail});
         if (sharded) {
           // First layers first, as they are read.
           const CollectiveTimes gather =
               times(TransferRecord::Kind::all_gather, bucket.weight_size);
           std::vector<schedule::Bucket>& gathers = chunk(bucket.stage).parameter_gather;
-          gathers.insert(gathers.begin(),
-                         {.at = bucket.gather_at,
-                          .seconds = gather.service,
-                          .exchanges = exchanges_of(gather),
-                          .end = shared_end(links, bucket.bytes)});
+          gathers.insert(
+              gathers.begin(),
+              {.at = bucket.gather_at,
+               .seconds = gather.service,
+               .exchanges = exchanges_of(gather),
+               .end = shared_end(links,
+                                 call_of(TransferRecord::Kind::all_gather, bucket.weight_size))});
         }
       }
     }
@@ -147,8 +153,7 @@ class SummedAxisBuilder {
   }
 
   // Several stages' transfers pass it one behind another.
-  [[nodiscard]] int shared_end(const CollectiveLinks& links, std::size_t bytes) const {
-    const CollectiveCall call = data_call(TransferRecord::Kind::all_reduce, bytes, sizeof(float));
+  [[nodiscard]] int shared_end(const CollectiveLinks& links, const CollectiveCall& call) const {
     return mesh().pipeline > 1 ? end_of(links, call) : -1;
   }
 

@@ -404,8 +404,8 @@ ExitCode train(const TrainOptions& options) {
   WorldOptions world{.timeout_seconds = job.config.network.timeout_seconds,
                      .end_grace_seconds = job.config.run.stop_seconds,
                      .links = links};
-  world.message_scale = job.config.message_scale();
-  const double scaled = static_cast<double>(world.longest_background) / world.message_scale;
+  world.message_scale = links ? job.config.message_scale() : 1.0;
+  const double scaled = static_cast<double>(world.longest_background) / job.config.message_scale();
   world.longest_background = static_cast<std::size_t>(std::ceil(scaled));
   return options.ranks > 1 ? train_as_threads(options.ranks, world, job)
                            : train_as_launched(world, job);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "parallel/mesh/mesh.h"
 #include "parallel/predict/collective_ways.h"
 
 namespace slackline {
@@ -27,6 +28,27 @@ std::string ways_text(const Hierarchy& hierarchy, int ranks) {
                         overlapped);
   }
   return text;
+}
+
+// How many ranks of a data axis stand on each of several nodes, one node's after another's; 1 where
+// they stand otherwise.
+int data_ranks_of_node(const ParallelConfig& config, const std::vector<int>& nodes) {
+  const std::vector<int> line = make_mesh(config).line(0, "data");
+  const auto node_at = [&](std::size_t i) { return nodes.at(static_cast<std::size_t>(line[i])); };
+  std::size_t run = 1;
+  while (run < line.size() && node_at(run) == node_at(0)) {
+    ++run;
+  }
+  if (run == line.size() || line.size() % run != 0) {
+    return 1;
+  }
+  for (std::size_t i = run; i < line.size(); ++i) {
+    const bool starts = i % run == 0;
+    if ((node_at(i) == node_at(i - 1)) == starts) {
+      return 1;
+    }
+  }
+  return static_cast<int>(run);
 }
 
 }  // namespace
@@ -70,18 +92,24 @@ void require_groups(const ParallelConfig& config, CollectivesWish wish) {
 
 std::string direct_sums_hint(const ParallelConfig& config,
                              CollectivesWish wish,
-                             int ranks_of_node) {
+                             const std::vector<int>& nodes) {
+  const bool is_direct = wish == CollectivesWish::automatic && !config.groups_apart &&
+                         !config.data_strategy.has_groups() && !config.sums_by_levels() &&
+                         config.data_hierarchy().is_flat();
+  const int of_node = is_direct ? data_ranks_of_node(config, nodes) : 1;
   const ParallelConfig through =
-      with_groups_of_nodes(config, CollectivesWish::hierarchical, ranks_of_node);
-  if (wish != CollectivesWish::automatic || config.groups_apart || !through.has_groups_of_ranks() ||
-      !config.data_hierarchy().is_flat()) {
+      with_groups_of_nodes(config, CollectivesWish::hierarchical, fewest_ranks_of_node(nodes));
+  // With pipelines groups may stand otherwise.
+  if (of_node == 1 || through.data_ranks_of_group() != of_node) {
     return "";
   }
   return fmt::format(
       "sums over {} data ranks go directly between nodes, whose links are not known; "
-      "--set network.collectives=hierarchical sends {} times fewer bytes there",
+      "--set network.collectives=hierarchical sends {} times fewer bytes there, and adds in "
+      "another "
+      "order",
       config.data,
-      through.data_ranks_of_group());
+      of_node);
 }
 
 std::string collectives_text(const ParallelConfig& config, bool tied_table) {

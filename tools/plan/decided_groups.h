@@ -24,11 +24,11 @@ namespace slackline {
 // size of groups is decided.
 void require_groups(const ParallelConfig& config, CollectivesWish wish);
 
-// Returns what to tell the user of a run that does not know its links and has several data ranks on
-// each of several nodes; empty: nothing.
+// Returns what to tell the user of a run that does not know its links, sums over all data ranks at
+// once and has several of them on each of several nodes; empty: nothing. `nodes`: of every rank.
 [[nodiscard]] std::string direct_sums_hint(const ParallelConfig& config,
                                            CollectivesWish wish,
-                                           int ranks_of_node);
+                                           const std::vector<int>& nodes);
 
 // Says which collectives go through groups, a line for each communicator that spans several.
 [[nodiscard]] std::string collectives_text(const ParallelConfig& config, bool tied_table);

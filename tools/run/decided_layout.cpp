@@ -250,10 +250,8 @@ void decide_layout(Communicator& world,
     if (!config.parallel.groups_apart) {  // a worker is one group
       config.parallel = with_decided_groups(plan_job(config), links);
     }
-    const std::string hint = links ? ""
-                                   : direct_sums_hint(config.parallel,
-                                                      config.network.collectives,
-                                                      fewest_ranks_of_node(world.nodes()));
+    const std::string hint =
+        links ? "" : direct_sums_hint(config.parallel, config.network.collectives, world.nodes());
     if (!hint.empty()) {
       say(Lines{hint});
     }

@@ -18,7 +18,7 @@ enum class NcclTraffic { collectives, neighbours };
 // begin when the rank's compute stream has come to their submission, and wait() has that stream
 // wait for them, not the host. Sums are made as everywhere, per element and in rank order:
 // slices travel to the rank that sums them, and come back, directly or through the groups of a
-// hierarchy.
+// hierarchy; of short tensors, and between two ranks, everybody sums all.
 //
 // What carries codec work, and tensors of the host, go through `staged`, a host_staged()
 // communicator of the same group, which is not to be null. All members make it together, in the

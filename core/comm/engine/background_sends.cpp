@@ -208,12 +208,11 @@ std::optional<Message> BackgroundSends::next(Clock::time_point now) {
   return {};
 }
 
-std::optional<BackgroundSends::Clock::time_point> BackgroundSends::next_due(
-    Clock::time_point now) const {
+std::optional<BackgroundSends::Clock::time_point> BackgroundSends::next_due() const {
   Clock::time_point due = Clock::time_point::max();
   for (const auto& [rank, sender] : senders_) {
-    if (sender.num_waiting > 0 && sender.nothing_until && now < *sender.nothing_until) {
-      due = std::min(due, *sender.nothing_until);
+    if (sender.num_waiting > 0) {
+      due = std::min(due, sender.nothing_until.value_or(due));
     }
   }
   return due == Clock::time_point::max() ? std::nullopt : std::optional(due);

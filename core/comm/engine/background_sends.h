@@ -52,7 +52,7 @@ class BackgroundSends {
 
   // When one that next() has held back may go, though nothing has ended; nothing where that is not
   // known.
-  [[nodiscard]] std::optional<Clock::time_point> next_due(Clock::time_point now) const;
+  [[nodiscard]] std::optional<Clock::time_point> next_due() const;
 
   void done(const Message& message);
 

@@ -194,7 +194,7 @@ void Engine::wake_in_time() {
     latest = time + (transport_->needs_polling() ? Clock::duration(kLongestSleep)
                                                  : Clock::duration(2 * kCheckInterval));
   }
-  latest = std::min(latest, next_due(time).value_or(latest));
+  latest = std::min(latest, next_due().value_or(latest));
   if (rests_until > latest) {
     wake();
   }
@@ -354,8 +354,8 @@ bool Engine::take_inbox(Taker taker) {
 }
 
 // Returns when something is to do that nobody submits or sends.
-std::optional<Engine::Clock::time_point> Engine::next_due(Clock::time_point time) const {
-  const std::optional<Clock::time_point> held = background_.next_due(time);
+std::optional<Engine::Clock::time_point> Engine::next_due() const {
+  const std::optional<Clock::time_point> held = background_.next_due();
   const std::optional<Clock::time_point> on_the_way = transport_->next_due();
   return held && on_the_way ? std::min(held, on_the_way) : (held ? held : on_the_way);
 }
@@ -387,7 +387,7 @@ Engine::Clock::time_point Engine::rest_until() const {
           time + std::clamp(elapsed / kShareWhileComputing, kShortestSleepWhileComputing, longest);
     }
   }
-  return std::min(until, next_due(time).value_or(until));
+  return std::min(until, next_due().value_or(until));
 }
 
 // True when there is something in the inbox.

@@ -146,7 +146,7 @@ class Engine final : private MessageListener {
   void fail_flight(Flight& flight);
   [[noreturn]] void leave(int code);
   [[nodiscard]] bool rest(Clock::time_point until);
-  [[nodiscard]] std::optional<Clock::time_point> next_due(Clock::time_point time) const;
+  [[nodiscard]] std::optional<Clock::time_point> next_due() const;
   [[nodiscard]] Clock::time_point rest_until() const;
   void end_if_stuck();
 

@@ -31,7 +31,8 @@ struct Step {
 };
 
 // Describes what one rank does for one operation: steps one after the other, and the memory that
-// they receive into. It is plain data, which the engine carries out, the same over every transport.
+// they receive into. It is plain data, which the engine carries out, the same over every transport,
+// and NCCL's communicator.
 struct Moves {
   std::vector<Step> steps{};
   ScratchPool::Lease scratch{};

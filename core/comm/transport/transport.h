@@ -34,7 +34,7 @@ struct Message {
   std::uint32_t sequence = 0;
   std::byte* data = nullptr;
   std::size_t bytes = 0;
-  double link_share = 1.0;   // of its bytes, which emulated links carry
+  double link_share = 1.0;   // of its bytes, which a link is taken to carry
   Flight* flight = nullptr;  // whose it is; transports only hand it back
   std::size_t piece = 0;
 };

@@ -120,18 +120,25 @@ TEST_CASE("collectives through groups that are not there are refused") {
   }
 }
 
-// Eight data ranks, each a pipeline of two.
 TEST_CASE("a run over nodes whose links nobody knows says what goes directly between them") {
-  const ParallelConfig config{.pipeline = 2, .data = 8};
-  const auto hint = [&](CollectivesWish wish, int ranks_of_node) {
-    return direct_sums_hint(config, wish, ranks_of_node);
+  const auto hint = [](const ParallelConfig& config, const std::vector<int>& nodes) {
+    return direct_sums_hint(config, CollectivesWish::automatic, nodes);
   };
-  CHECK_THAT(hint(CollectivesWish::automatic, 8),
+  const std::vector<int> two_of_four = {0, 0, 0, 0, 1, 1, 1, 1};
+  const ParallelConfig plain{.data = 8};
+  CHECK_THAT(hint(plain, two_of_four),
              Catch::StartsWith("sums over 8 data ranks go directly between nodes") &&
-                 Catch::EndsWith("sends 4 times fewer bytes there"));
-  CHECK(hint(CollectivesWish::automatic, 16) == "");  // one node
-  CHECK(hint(CollectivesWish::automatic, 2) == "");   // of one data rank each
-  CHECK(hint(CollectivesWish::direct, 8) == "");
+                 Catch::Contains("sends 4 times fewer bytes there"));
+  CHECK_THAT(hint({.tensor = 2, .data = 4}, two_of_four), Catch::Contains("sends 2 times fewer"));
+  CHECK(hint(plain, std::vector<int>(8, 0)) == "");
+  CHECK(hint(plain, {0, 1, 2, 3, 4, 5, 6, 7}) == "");
+  CHECK(hint(plain, {0, 1, 0, 1, 0, 1, 0, 1}) == "");
+  CHECK(hint(plain, {0, 0, 0, 0, 0, 1, 1, 1}) == "");
+  // A stage's data ranks are on one node, and would not be in groups.
+  CHECK(hint({.pipeline = 2, .data = 4}, two_of_four) == "");
+  CHECK(hint({.data = 8, .group = 2}, two_of_four) == "");  // no nodes
+  CHECK(hint({.data = 8, .data_strategy = *data_strategy_named("NIG")}, two_of_four) == "");
+  CHECK(direct_sums_hint(plain, CollectivesWish::direct, two_of_four) == "");
 }
 
 TEST_CASE("a plan refuses collectives through groups on one node") {

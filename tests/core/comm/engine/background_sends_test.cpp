@@ -92,7 +92,7 @@ TEST_CASE("background sends of younger operations hold up none of an older one")
     constexpr std::chrono::milliseconds kArrival{600};
     const Clock::time_point begin{};
     REQUIRE(take_all(sends, begin).empty());
-    REQUIRE(sends.next_due(begin) == begin + kArrival);
+    REQUIRE(sends.next_due() == begin + kArrival);
     REQUIRE(take_all(sends, begin + kArrival) == numbers(20, 21));
   }
 }
@@ -155,9 +155,9 @@ TEST_CASE("an urgent message holds up background sends until it has left its lin
   sends.add(message_of(0, 2), 1);
   const auto left = begin + std::chrono::milliseconds(200);
   REQUIRE(take_all(sends, left - std::chrono::milliseconds(1)).empty());
-  REQUIRE(sends.next_due(begin) == left);
+  REQUIRE(sends.next_due() == left);
   REQUIRE(take_all(sends, left) == numbers(2, 3));
-  REQUIRE_FALSE(sends.next_due(left).has_value());
+  REQUIRE_FALSE(sends.next_due().has_value());
   sends.end_urgent(message_of(0, 1));
 }
 
