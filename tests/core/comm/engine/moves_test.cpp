@@ -1,6 +1,6 @@
 #include <cstring>
 #include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/comm/engine/collective_steps.h"
@@ -77,9 +77,10 @@ class Lockstep {
 };
 
 struct Setting {
-  int groups, places;
-  DType dtype;
-  std::size_t count;
+  int groups = 1;
+  int places = 1;
+  DType dtype = DType::f32;
+  std::size_t count = 0;
 };
 
 // The tensors of all ranks after an operation, of which `moves` tells one rank's part.
@@ -92,11 +93,13 @@ std::vector<std::vector<std::byte>> after(const Setting& setting, const MovesOf&
     tensors.back().set(values_of(rough, rank, setting.count));
   }
   std::vector<Moves> moves;
+  moves.reserve(tensors.size());
   for (int rank = 0; rank < ranks; ++rank) {
     moves.push_back(moves_of(rank, tensors[static_cast<std::size_t>(rank)].view()));
   }
   Lockstep(std::move(moves)).run();
   std::vector<std::vector<std::byte>> bytes;
+  bytes.reserve(tensors.size());
   for (const GuardedTensor& tensor : tensors) {
     REQUIRE(tensor.sentinels_intact());
     bytes.push_back(tensor.bytes());
@@ -104,51 +107,57 @@ std::vector<std::vector<std::byte>> after(const Setting& setting, const MovesOf&
   return bytes;
 }
 
+// All operations in both ways through groups, against the direct one.
+void require_ways_match(const Setting& setting) {
+  const auto pool = std::make_shared<ScratchPool>();
+  const int ranks = setting.groups * setting.places;
+  const SumOrder order{.runs = {setting.places, 1}};
+  const auto direct = [&](int rank) { return CollectiveSteps(rank, ranks, pool); };
+  const auto sum = after(
+      setting, [&](int rank, const Tensor& data) { return direct(rank).all_reduce(data, order); });
+  for (const std::vector<std::byte>& bytes : sum) {
+    REQUIRE(bytes == sum.front());
+  }
+  const auto gathered =
+      after(setting, [&](int rank, const Tensor& data) { return direct(rank).all_gather(data); });
+  for (const Way way : {Way::sequential, Way::overlapped}) {
+    const auto grouped = [&](int rank) {
+      return HierarchicalSteps(rank, ranks, pool, hierarchy_of(setting.places, way), way);
+    };
+    CHECK(after(setting, [&](int rank, const Tensor& data) {
+            return grouped(rank).all_reduce(data, order);
+          }) == sum);
+    CHECK(after(setting, [&](int rank, const Tensor& data) {
+            return grouped(rank).all_gather(data);
+          }) == gathered);
+    const auto scattered = after(setting, [&](int rank, const Tensor& data) {
+      return grouped(rank).reduce_scatter(data, order);
+    });
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Slice own = slice_of(setting.count, rank, ranks);
+      const auto part = [&](const std::vector<std::byte>& bytes) {
+        const auto at = [&](std::size_t element) {
+          return bytes.begin() + static_cast<std::ptrdiff_t>(element * size_of(setting.dtype));
+        };
+        return std::vector<std::byte>(at(own.begin), at(own.end));
+      };
+      CHECK(part(scattered[static_cast<std::size_t>(rank)]) == part(sum.front()));
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("moves of all ranks match step by step and in order, and all ways give the same bits") {
-  const auto pool = std::make_shared<ScratchPool>();
-  for (const auto& [groups, places] : {std::pair(2, 2), {2, 4}, {3, 2}, {4, 3}, {5, 2}}) {
+  // Fewer elements than ranks, a rest, and more than go all to all.
+  for (const std::size_t count : {std::size_t{3}, std::size_t{61}, std::size_t{2500}}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      // Fewer elements than ranks, a rest, and more than go all to all.
-      for (const std::size_t count : {std::size_t{3}, std::size_t{61}, std::size_t{2500}}) {
-        const Setting setting{groups, places, dtype, count};
-        const int ranks = groups * places;
-        const SumOrder order{.runs = {places, 1}};
-        const auto direct = [&](int rank) { return CollectiveSteps(rank, ranks, pool); };
-        const auto sum = after(setting, [&](int rank, const Tensor& data) {
-          return direct(rank).all_reduce(data, order);
-        });
-        for (const std::vector<std::byte>& bytes : sum) {
-          REQUIRE(bytes == sum.front());
-        }
-        const auto gathered = after(
-            setting, [&](int rank, const Tensor& data) { return direct(rank).all_gather(data); });
-        for (const Way way : {Way::sequential, Way::overlapped}) {
-          INFO(groups << " groups of " << places << ", " << count << " of " << name_of(dtype));
-          const auto grouped = [&](int rank) {
-            return HierarchicalSteps(rank, ranks, pool, hierarchy_of(places, way), way);
-          };
-          CHECK(after(setting, [&](int rank, const Tensor& data) {
-                  return grouped(rank).all_reduce(data, order);
-                }) == sum);
-          CHECK(after(setting, [&](int rank, const Tensor& data) {
-                  return grouped(rank).all_gather(data);
-                }) == gathered);
-          const auto scattered = after(setting, [&](int rank, const Tensor& data) {
-            return grouped(rank).reduce_scatter(data, order);
-          });
-          for (int rank = 0; rank < ranks; ++rank) {
-            const Slice own = slice_of(count, rank, ranks);
-            const auto part = [&](const std::vector<std::byte>& bytes) {
-              const auto at = [&](std::size_t element) {
-                return bytes.begin() + static_cast<std::ptrdiff_t>(element * size_of(dtype));
-              };
-              return std::vector<std::byte>(at(own.begin), at(own.end));
-            };
-            CHECK(part(scattered[static_cast<std::size_t>(rank)]) == part(sum.front()));
-          }
-        }
+      for (Setting setting : {Setting{2, 2}, Setting{2, 4}, {3, 2}, {4, 3}, {5, 2}}) {
+        setting.dtype = dtype;
+        setting.count = count;
+        INFO(setting.groups << " groups of " << setting.places << ", " << count << " of "
+                            << name_of(dtype));
+        require_ways_match(setting);
       }
     }
   }
