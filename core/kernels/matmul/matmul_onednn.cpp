@@ -24,7 +24,7 @@ namespace {
 
 // oneDNN copies all of A for each tile, so wide tiles copy less; narrow ones where that leaves few
 // threads without a tile. Measured on Zen 5.
-constexpr std::size_t kTileRows = 256;
+constexpr std::size_t kTileRows = 512;
 constexpr std::size_t kWideTile = 384;
 constexpr std::size_t kNarrowTile = 192;
 constexpr std::size_t kFewTiles = 8;
