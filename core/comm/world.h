@@ -22,7 +22,7 @@ struct WorldOptions {
   // does not take as many off a sender's hands before they leave (kEagerBytes). The same on every
   // rank.
   std::size_t longest_background = std::size_t{1} << 19U;
-  // Of a rehearsal whose emulated links are so many times slower, as its messages are cut
+  // Emulated links are so many times slower, in a rehearsal whose messages are cut alike
   // (scaled_communicator.h): those that travel whole pass them as fast as if they were cut.
   double message_scale = 1.0;
 };

@@ -107,7 +107,7 @@ class SharedAxis {
       const CollectiveTimes own = times_of(links, call);
       if (times.longest < own.service) {  // of several calls the longest says what they wait for
         times.longest = own.service;
-        times.end = slackline::end_of(links, call);
+        times.end = end_of(links, call);
       }
       times.service += own.service;
       if (own.exchanges > 0) {
@@ -228,7 +228,7 @@ class SharedAxis {
                                       .exchanges = {.latency = sums.latency,
                                                     .plain = sums.exchanges,
                                                     .sum = sums.sum_exchanges},
-                                      .end = end_of(sums),
+                                      .end = shared_end(sums),
                                       .table = bucket.table,
                                       .tail = bucket.tail});
     }
@@ -238,11 +238,11 @@ class SharedAxis {
           {.at = bucket.gather_at,
            .seconds = gathers.service,
            .exchanges = {.latency = gathers.latency, .plain = gathers.exchanges},
-           .end = end_of(gathers)});
+           .end = shared_end(gathers)});
     }
   }
 
-  [[nodiscard]] int end_of(const OpTimes& times) const {
+  [[nodiscard]] int shared_end(const OpTimes& times) const {
     return lists_.job().parallel.pipeline > 1 ? times.end : -1;
   }
 

@@ -30,7 +30,7 @@ std::string ways_text(const Hierarchy& hierarchy, int ranks) {
   return text;
 }
 
-// How many ranks of a data axis stand on each of several nodes, one node's after another's; 1 where
+// Counts the ranks of a data axis on each of several nodes, one node's after another's; 1 where
 // they stand otherwise.
 int data_ranks_of_node(const ParallelConfig& config, const std::vector<int>& nodes) {
   const std::vector<int> line = make_mesh(config).line(0, "data");

@@ -417,7 +417,7 @@ class NcclCommunicator final : public Communicator {
     std::size_t all, across;
   };
 
-  // Of what goes directly.
+  // Says what a transfer that goes directly sends.
   [[nodiscard]] Sent sent_by(Kind kind, const Tensor& data, int peer) const {
     const CollectiveCall call{.kind = kind,
                               .elements = data.num_elements(),
@@ -453,7 +453,7 @@ class NcclCommunicator final : public Communicator {
 
   std::shared_ptr<Communicator> staged_;
   std::shared_ptr<HostStaging> staging_;
-  // Of sums. Shared with leases.
+  // Sums receive into it; leases share it.
   std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>(Backing::cuda);
   std::size_t bytes_sent_ = 0;
   std::size_t bytes_sent_across_ = 0;

@@ -99,8 +99,8 @@ std::optional<BackgroundSends::Clock::time_point> BackgroundSends::serve(const M
     return {};
   }
   Clock::time_point& busy_until = senders_[message.self].busy_until[server_of(ends)];
-  const double carried = message.link_share * static_cast<double>(message.bytes);
-  busy_until = std::max(busy_until, now) + seconds_of(carried / link->bytes_per_second);
+  busy_until =
+      std::max(busy_until, now) + seconds_of(message.carried_bytes() / link->bytes_per_second);
   return busy_until;
 }
 

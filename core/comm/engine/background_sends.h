@@ -73,13 +73,13 @@ class BackgroundSends {
     Clock::time_point counts_until{};
   };
 
-  // From one rank to another.
+  // Holds what goes from one rank to another.
   struct Line {
     std::map<Key, Message> waiting{};
     std::vector<UnderWay> under_way{};
   };
 
-  // All that leaves one rank.
+  // Holds all that leaves one rank.
   struct Sender {
     std::map<int, Line> lines{};  // by receiver
     std::size_t num_waiting = 0;  // in all of them
@@ -116,8 +116,8 @@ class BackgroundSends {
   [[nodiscard]] static Clock::time_point next_change(const Sender& sender, Clock::time_point now);
   [[nodiscard]] Cluster::Scope scope_of(const Ends& ends) const;
   [[nodiscard]] const Cluster::Link* link_of(const Ends& ends) const;
-  // Of a rank's messages, those of one server go one after the other: a receiver, or an adapter
-  // that all share.
+  // Returns what serves a rank's messages to a receiver one after the other: the receiver's own
+  // link, or an adapter that all share.
   [[nodiscard]] int server_of(const Ends& ends) const;
   // Bytes under way from the same server that count against the operation.
   [[nodiscard]] std::size_t bytes_beside(const Ends& ends,

@@ -14,7 +14,7 @@ namespace slackline {
 // larger sum may keep what is wider than the tensor. REQUIRES: the order fits the number of inputs.
 struct OrderedSum {
   DType dtype = DType::f32;  // of the inputs
-  // Of the output, empty: as the inputs. Bf16 may be summed to f32, and f32 to bf16.
+  // The output's type; empty: the inputs'. Bf16 may be summed to f32, and f32 to bf16.
   std::optional<DType> output_dtype{};
   SumOrder order{};
   std::vector<const std::byte*> inputs{};  // one per rank, in rank order; two at least

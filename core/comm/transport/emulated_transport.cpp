@@ -5,8 +5,9 @@ namespace slackline {
 namespace {
 
 LinkModel::Passage passage_of(const Message& message) {
-  const double carried = message.link_share * static_cast<double>(message.bytes);
-  return {.from = message.self, .to = message.peer, .bytes = static_cast<std::size_t>(carried)};
+  return {.from = message.self,
+          .to = message.peer,
+          .bytes = static_cast<std::size_t>(message.carried_bytes())};
 }
 
 }  // namespace

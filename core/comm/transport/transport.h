@@ -37,6 +37,8 @@ struct Message {
   double link_share = 1.0;   // of its bytes, which a link is taken to carry
   Flight* flight = nullptr;  // whose it is; transports only hand it back
   std::size_t piece = 0;
+
+  [[nodiscard]] double carried_bytes() const { return link_share * static_cast<double>(bytes); }
 };
 
 // Who is told of finished messages, within progress() or post().
