@@ -20,7 +20,9 @@ std::byte* allocate_on_heap(std::size_t bytes) {
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* const memory = std::aligned_alloc(alignment, rounded);
   if (memory != nullptr && bytes >= kHugePage) {
-    madvise(memory, rounded, MADV_HUGEPAGE);  // a hint: failure costs speed only
+    // A hint: failure costs speed only. The rest of the last page, which would hold memory that
+    // nobody asked for, is left in small ones.
+    madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   }
   return static_cast<std::byte*>(memory);
 }

@@ -6,7 +6,7 @@
 #include "compress/codec_bytes.h"
 #include "core/comm/collective_bytes.h"
 #include "core/comm/engine/scratch_pool.h"
-#include "core/comm/engine/sum_window.h"
+#include "core/comm/engine/sum_scratch.h"
 #include "core/comm/world.h"
 #include "parallel/plan/coded_round.h"
 #include "parallel/predict/axis_links.h"

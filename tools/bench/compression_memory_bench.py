@@ -6,8 +6,7 @@ mark is a rank's own. One row per technique: planned and measured bytes of the r
 the largest difference of any rank, and what the technique adds, planned and measured, on the rank where it
 adds most: state of the codecs, messages, scratch, and residuals once more where they are copied for a
 checkpoint.
-MPI's libraries and shared segments are not in the plan: a run of a tiny model measures them first, and its
-surplus of each rank counts as planned. Ranks of the codecs are the paper's: 16 for backward messages, 128 for
+Ranks of the codecs are the paper's: 16 for backward messages, 128 for
 gradients.
 
 usage: tools/bench/compression_memory_bench.py
@@ -52,13 +51,12 @@ ROWS = {
 
 
 MODEL = {"layers": 8, "hidden": 512, "heads": 8, "sequence": 128, "vocab": 257}
-TINY_MODEL = {"layers": 4, "hidden": 32, "heads": 1, "sequence": 32, "vocab": 257}
 
 
-def config(place, model, compress, embedding_sync):
+def config(place, compress, embedding_sync):
     return {
         "run": {"dir": "unused", "steps": 2},
-        "model": model,
+        "model": MODEL,
         "data": {"train": [{"path": str(place.path / "corpus")}], "split": [1, 0, 0]},
         "batch": {"global": 16, "micro": 2},
         "parallel": {"pipeline": 4, "data": 2, "embedding_sync": embedding_sync},
@@ -85,20 +83,12 @@ def planned_bytes(plan):
     return [rank["memory_bytes"] for rank in plan["ranks"]]
 
 
-def measure_mpi(place):
-    """Bytes of each rank that the plan does not know of."""
-    settings = config(place, TINY_MODEL, *ROWS["baseline"])
-    planned = planned_bytes(place.plan(settings))
-    return [peak - bytes for peak, bytes in zip(measured_peaks(place, settings), planned)]
-
-
 class Memory:
     """Bytes of each rank in a run, planned and measured."""
 
-    def __init__(self, place, row, of_mpi):
-        settings = config(place, MODEL, *row)
-        planned = planned_bytes(place.plan(settings))
-        self.planned = [bytes + extra for bytes, extra in zip(planned, of_mpi)]
+    def __init__(self, place, row):
+        settings = config(place, *row)
+        self.planned = planned_bytes(place.plan(settings))
         self.measured = measured_peaks(place, settings)
 
     def print(self, name, baseline):
@@ -123,14 +113,12 @@ def main():
     require_binary()
     place = Workplace()
     place.prepare_letters("corpus", 1 << 18)
-    of_mpi = measure_mpi(place)
-    print(f"MPI takes {min(of_mpi)} to {max(of_mpi)} bytes of a rank\n")
     print_header(
         "techniques", "planned", "measured", "difference", "of any rank", "added, planned", "added, measured"
     )
     baseline = None
     for name, row in ROWS.items():
-        memory = Memory(place, row, of_mpi)
+        memory = Memory(place, row)
         baseline = baseline or memory
         memory.print(name, baseline)
 

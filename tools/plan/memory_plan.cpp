@@ -11,9 +11,6 @@
 
 #include <fmt/format.h>
 
-#include "core/comm/collective_bytes.h"
-#include "core/comm/engine/scratch_pool.h"
-#include "core/comm/engine/sum_window.h"
 #include "core/comm/world.h"
 #include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_memory.h"
@@ -22,8 +19,11 @@
 #include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
 #include "parallel/mesh/executor_bytes.h"
+#include "parallel/plan/bucket_compression.h"
 #include "parallel/plan/compression_memory.h"
+#include "parallel/plan/summed_bucket.h"
 #include "parallel/predict/outer_round.h"
+#include "parallel/sync/arriving_bytes.h"
 #include "parallel/sync/outer_plan.h"
 #include "parallel/sync/rank_sync.h"
 #include "parallel/sync/shared_memory.h"
@@ -56,34 +56,26 @@ std::vector<MemoryItem> model_items(const MeshJob& job, const RankSync& rank) {
           {"slots of gathered weights and gradients", bytes.slots()}};
 }
 
-// What sums of gradients receive into, in whole pages: one of a slot at a time in the passes, and
-// at the step's end as many as windows let through, of a bucket one at a time.
-std::size_t arriving_bytes(const SyncPlan& plan) {
-  std::map<std::size_t, std::size_t> of_slots;
-  std::map<std::size_t, std::size_t> of_buckets;
-  std::map<SyncGroup, std::vector<SumBytes>> of_groups;
-  for (const SyncOp& op : plan.ops) {
-    const CollectiveCall call = plain_call(op, plan);
-    const std::size_t received = scratch_bytes_of(call, op.rank, op.ranks);
-    const bool of_pass = op.begin == SyncOp::Begin::pass_made;
-    std::size_t& most =
-        of_pass ? of_slots[*plan.places[op.bucket].gradient_slot] : of_buckets[op.bucket];
-    most = std::max(most, ScratchPool::block_bytes(received));
-    if (!of_pass && received > 0) {
-      of_groups[op.group].push_back(
-          {.tensor = call.elements * call.element_size, .received = received});
-    }
-  }
-  std::size_t in_windows = 0;
-  for (const auto& [group, sums] : of_groups) {
-    in_windows += scratch_bytes_of_sums(sums, WorldOptions().longest_background);
-  }
-  const auto added_up = [](const std::map<std::size_t, std::size_t>& list) {
-    return std::accumulate(list.begin(), list.end(), std::size_t{0}, [](auto sum, const auto& row) {
-      return sum + row.second;
-    });
+// The most of any plan of the run.
+std::size_t arriving_bytes(const RankSync& rank, const PlanHistory& plans) {
+  const auto of = [&](const CompressionPlan& plan) {
+    const auto calls = [&](const SyncOp& op) -> std::vector<CollectiveCall> {
+      if (op.may_be_coded && plan.compresses_anything()) {
+        const SummedBucket summed = summed_bucket(op, rank.plan);
+        const CodedBucket coded = coded_bucket(op, summed.bucket, rank.rank, plan);
+        if (!coded.sums.empty()) {
+          return calls_of(coded);
+        }
+      }
+      return {plain_call(op, rank.plan)};
+    };
+    return arriving_bytes(rank.plan, calls, WorldOptions().longest_background);
   };
-  return added_up(of_slots) + std::min(added_up(of_buckets), in_windows);
+  std::size_t most = plans.empty() ? of({}) : 0;
+  for (const PlanFromStep& row : plans) {
+    most = std::max(most, of(row.plan));
+  }
+  return most;
 }
 
 struct PieceBytes {
@@ -195,7 +187,7 @@ std::vector<MemoryItem> memory_plan(const PlanJob& planned,
   if (planned.outer.is_on() && rounds.codec) {
     compression += round_memory(rank, planned.num_workers, *rounds.codec, workers);
   }
-  std::size_t arriving = arriving_bytes(rank.plan);
+  std::size_t arriving = arriving_bytes(rank, plans);
   if (planned.outer.is_on()) {
     arriving += bytes_under_way(rank, planned);
   }
@@ -291,7 +283,7 @@ std::size_t program_bytes(const MeshJob& job) {
   constexpr std::size_t kMebibyte = std::size_t{1} << 20U;
   constexpr std::size_t kStep = 4 * kMebibyte;
   const bool makes_kernels = job.precision == DType::bf16 && job.device == Device::cpu;
-  const std::size_t later = (makes_kernels ? 20 : 12) * kMebibyte;
+  const std::size_t later = (makes_kernels ? 22 : 16) * kMebibyte;
   return (resident_at_start + later + kStep - 1) / kStep * kStep;
 }
 

@@ -1,11 +1,8 @@
 #include "core/comm/engine/sum_window.h"
 
 #include <limits>
-#include <set>
-#include <utility>
 
 #include "core/check.h"
-#include "core/comm/engine/scratch_pool.h"
 
 namespace slackline {
 
@@ -38,32 +35,6 @@ void SumWindow::begin_more() {
     begun_bytes_ += sums_[end_of_begun_ - oldest_].bytes;
     ++end_of_begun_;
   }
-}
-
-std::size_t scratch_bytes_of_sums(const std::vector<SumBytes>& sums, std::size_t longest_message) {
-  SumWindow window(SumWindow::limit_of(longest_message));
-  std::multiset<std::size_t> free;
-  std::deque<std::pair<SumWindow::Ticket, std::size_t>> taken;  // blocks
-  std::size_t bytes = 0;
-  for (const SumBytes& sum : sums) {
-    const SumWindow::Ticket ticket = window.add(sum.tensor);
-    while (!window.may_begin(ticket)) {
-      const auto [oldest, block] = taken.front();
-      taken.pop_front();
-      free.insert(block);
-      window.end(oldest);
-    }
-    const std::size_t needed = ScratchPool::block_bytes(sum.received);
-    const auto block = free.lower_bound(needed);
-    if (block != free.end() && ScratchPool::serves(*block, needed)) {
-      taken.emplace_back(ticket, *block);
-      free.erase(block);
-    } else {
-      bytes += needed;
-      taken.emplace_back(ticket, needed);
-    }
-  }
-  return bytes;
 }
 
 }  // namespace slackline

@@ -51,14 +51,4 @@ class SumWindow {
   std::size_t begun_bytes_ = 0;  // from the oldest to there
 };
 
-struct SumBytes {
-  std::size_t tensor = 0;
-  std::size_t received = 0;  // into scratch
-};
-
-// Returns the bytes of the blocks (ScratchPool) that a group's sums take, submitted one after the
-// other, where each ends as late as the window lets it.
-[[nodiscard]] std::size_t scratch_bytes_of_sums(const std::vector<SumBytes>& sums,
-                                                std::size_t longest_message);
-
 }  // namespace slackline

@@ -93,20 +93,4 @@ TEST_CASE("ranks whose sums end in any order all get to the end") {
   }
 }
 
-TEST_CASE("blocks of sums are as many as the window lets through, and serve again") {
-  constexpr std::size_t kPage = 4096;
-  constexpr std::size_t kBlock = 32 * kPage;
-  constexpr std::size_t kMessage = kPage;  // the limit is 128 of them
-  const SumBytes large{.tensor = 64 * kPage, .received = kBlock};
-  REQUIRE(scratch_bytes_of_sums({}, kMessage) == 0);
-  REQUIRE(scratch_bytes_of_sums({large}, kMessage) == kBlock);
-  REQUIRE(scratch_bytes_of_sums(std::vector<SumBytes>(9, large), kMessage) == 2 * kBlock);
-  REQUIRE(scratch_bytes_of_sums(std::vector<SumBytes>(9, large), 0) == 9 * kBlock);
-  // A block serves what needs half of it or more; pages are whole.
-  const SumBytes small{.tensor = 64 * kPage, .received = 10};
-  REQUIRE(scratch_bytes_of_sums({large, large, small, small}, kMessage) == 2 * kBlock + 2 * kPage);
-  const SumBytes half{.tensor = 64 * kPage, .received = 16 * kPage};
-  REQUIRE(scratch_bytes_of_sums({large, large, half, half}, kMessage) == 2 * kBlock);
-}
-
 }  // namespace slackline
