@@ -20,7 +20,7 @@ namespace {
 PlanJob job_of(int data = 8) {
   PlanJob job;
   job.mesh.model = {
-      .layers = 4, .hidden = 256, .heads = 4, .sequence = 32, .vocab = 512, .ffn = 1024};
+      .layers = 8, .hidden = 256, .heads = 4, .sequence = 32, .vocab = 512, .ffn = 1024};
   job.mesh.parallel.data = data;
   job.mesh.micro_batch = {.B = 1, .T = 32};
   job.mesh.num_micro_batches = 4;
