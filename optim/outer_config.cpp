@@ -99,6 +99,13 @@ void read_eager(JsonReader& section, bool waits, OuterConfig& config) {
   if (config.eager && !config.is_late() && !waits) {
     section.fail("eager", "needs outer.delay 1: without it nothing is late; leave it out");
   }
+  if (section.has("lead") && !config.eager && !waits) {
+    section.fail("lead", "needs outer.eager true; leave it out");
+  }
+  config.lead = section.number("lead", {.default_value = config.lead, .min = 0.0});
+  if (config.lead > 1.0) {
+    section.fail("lead", "must be at most 1, all of the step");
+  }
 }
 
 void read_ending(JsonReader& section, bool waits, OuterConfig& config) {
@@ -146,18 +153,44 @@ void read_fragments(JsonReader& section, bool waits, OuterConfig& config) {
   }
 }
 
+// Whether all roots of z^3 + p z^2 + q z + r are inside the unit circle (Jury).
+bool is_contraction(double p, double q, double r) {
+  return 1.0 + p + q + r > 0.0 && 1.0 - p + q - r > 0.0 && std::abs(r) < 1.0 &&
+         std::abs(q - p * r) < 1.0 - r * r;
+}
+
+// With b the momentum, late steps at a rate a times rho, the part of a difference that a round
+// learns, follow (z - 1)(z - b) z + a step(z) = 0; leads of eager rounds add what they bring a
+// round earlier, and are a recursion of their own in what workers differ in.
+bool is_stable(const OuterConfig& config, double a) {
+  const double b = config.momentum;
+  const double step_z = config.nesterov ? 1.0 + b : 1.0;
+  const double step_1 = config.nesterov ? -b : 0.0;
+  if (!config.eager) {
+    return is_contraction(-(1.0 + b), b + a * step_z, a * step_1);
+  }
+  const double own = (config.nesterov ? 1.0 + b : 1.0) * config.lead;
+  const double of_momentum = config.nesterov ? b * b : b;
+  return a * own < 1.0 && is_contraction(a * own - (1.0 + b),
+                                         b + a * (step_z - own * (1.0 + b) + of_momentum),
+                                         a * (step_1 + own * b - of_momentum));
+}
+
 }  // namespace
 
-// With Nesterov's momentum b the polynomial of the recursion is z^3 - (1 + b) z^2
-// + (b + a (1 + b)) z - a b, whose roots are all inside the unit circle where
-// a^2 b^2 + a (1 - b^2) < 1 - b.
 double largest_stable_rate(const OuterConfig& config) {
-  const double b = config.momentum;
-  if (!config.nesterov || b == 0.0) {
-    return 1.0 - b;
+  // Some rates above unstable ones are stable again: the first bound counts.
+  constexpr double kStep = 1.0 / 256;
+  double low = 0.0;
+  while (low < 4.0 && is_stable(config, low + kStep)) {
+    low += kStep;
   }
-  const double half = 0.5 * (1.0 - b * b);
-  return (std::sqrt(half * half + b * b * (1.0 - b)) - half) / (b * b);
+  double high = low + kStep;
+  for (int i = 0; i < 40; ++i) {
+    const double middle = 0.5 * (low + high);
+    (is_stable(config, middle) ? low : high) = middle;
+  }
+  return low;
 }
 
 OuterConfig read_outer_config(JsonReader section) {
@@ -183,8 +216,8 @@ OuterConfig read_outer_config(JsonReader section) {
     section.fail("momentum", "must be below 1");
   }
   config.nesterov = section.boolean("nesterov", config.nesterov);
-  if (config.nesterov && given != OuterMethod::diloco && given != OuterMethod::none) {
-    section.fail("nesterov", R"(is of outer.method "diloco"; leave it out)");
+  if (config.nesterov && given == OuterMethod::slowmo) {
+    section.fail("nesterov", R"(is not of outer.method "slowmo"; leave it out)");
   }
   const bool waits = given == OuterMethod::none;
   read_penalty(section, config);
@@ -204,6 +237,7 @@ OuterConfig read_outer_config(JsonReader section) {
                             "clip_kind",
                             "delay",
                             "eager",
+                            "lead",
                             "ending",
                             "fragments",
                             "mix"}) {

@@ -72,11 +72,13 @@ struct OuterConfig {
   int fragments = 1;  // parts of the model that travel in turn, each once a period
   double mix = 0.0;   // with fragments: what weights keep of themselves when a part arrives
   OuterEnding ending = OuterEnding::drain;
-  bool eager = false;  // rounds begin ahead of the anchor, by what the worker itself has learned
+  bool eager = false;  // rounds begin ahead of the anchor, where the step to come should lead
+  double lead = 0.75;  // of that step: the part that the worker's own difference has in it
 };
 
-// The largest outer rate, divided by the penalty, at which a late average does not blow up modes
-// that one round learns whole (docs/outer.md, "What is stable"), where rounds are not eager.
+// The largest outer rate, divided by the penalty, below which a late average does not blow up modes
+// that one round learns whole, nor an eager round what workers differ in (docs/outer.md, "What is
+// stable"). REQUIRES: rounds are late.
 [[nodiscard]] double largest_stable_rate(const OuterConfig& config);
 
 // Reads the section and finishes it; throws ConfigError at the first violation. One that is not

@@ -268,7 +268,7 @@ RoundEnd OuterLoop::end_round_of_all(std::int64_t step, const RoundFacts& own, b
   rounds_.end(step);
   const bool is_sent = end.not_finite.empty() && end.failed.empty();
   has_leads_ = config_.eager && is_sent && !last;
-  memory_.take_leads(has_leads_ ? config_.lr / groups_->num_workers() : 0.0);
+  has_leads_ ? take_leads(step) : memory_.drop_leads();
   if (is_sent) {
     send(0, step);
   }

@@ -211,6 +211,8 @@ class OuterLoop {
   void note_clipped();
   // Makes the momentum of all shares, no longer than the norm that is allowed.
   void limit_momentum(const OuterStep& move, const std::vector<double>& divisors);
+  // Puts leads where the step to come should move the anchor (docs/outer.md, "Eager rounds").
+  void take_leads(std::int64_t step);
   // Divisors of a late difference, by parameter of the model.
   [[nodiscard]] std::vector<double> penalties() const;
   [[nodiscard]] RoundEnd end_round_of_all(std::int64_t step, const RoundFacts& own, bool last);

@@ -90,6 +90,14 @@ OuterStep OuterLoop::step_of(std::int64_t step) const {
   return move;
 }
 
+// The step is of the momentum that there is, and of so much of this worker's difference as it takes
+// for everybody's. A clip by norm, which takes all ranks, is left out.
+void OuterLoop::take_leads(std::int64_t step) {
+  OuterStep ahead = step_of(step);
+  ahead.scale *= groups_->num_workers() * config_.lead;
+  memory_.take_leads(ahead, penalties());
+}
+
 void OuterLoop::move_anchor(std::int64_t step, OuterWrites writes, double mix) {
   has_arrived_ = false;
   OuterStep move = step_of(step);

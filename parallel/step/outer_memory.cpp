@@ -123,14 +123,19 @@ void OuterMemory::add_leads_to_differences(int fragment) {
   }
 }
 
-void OuterMemory::take_leads(double factor) {
-  if (lead_.bytes() == 0) {
-    return;
-  }
-  if (factor == 0.0) {  // differences may not be finite then
-    fill_zero(model_->stream(), all_of(lead_));
-  } else {
-    scale(model_->stream(), all_of(difference_), -static_cast<float>(factor), all_of(lead_));
+void OuterMemory::take_leads(const OuterStep& step, const std::vector<double>& divisors) {
+  const StreamView stream = model_->stream();
+  for (const OuterShare& share : shares_) {
+    OuterStep ahead = step_of(share, step, divisors);
+    ahead.writes = OuterWrites::weight;
+    outer_step(stream,
+               {.difference = difference(share),
+                .momentum = momentum(share),
+                .anchor = anchor(share),
+                .weight = weight(share)},
+               ahead);
+    scale(stream, anchor(share), -1.0F, lead(share));
+    add(stream, weight(share), lead(share), lead(share));
   }
 }
 
@@ -152,7 +157,9 @@ void OuterMemory::keep_anchor() {
 }
 
 void OuterMemory::drop_leads() {
-  take_leads(0.0);
+  if (lead_.bytes() > 0) {
+    fill_zero(model_->stream(), all_of(lead_));
+  }
 }
 
 void OuterMemory::take_mean(int fragment, int workers) {

@@ -62,8 +62,9 @@ class OuterMemory {
   // Adds leads where differences are anchor - weights already.
   void add_leads_to_differences(int fragment);
 
-  // Leads become what an anchor will move by the differences of this worker, times `factor`.
-  void take_leads(double factor);
+  // Leads become how far this step would move anchors by the differences of this worker. Weights
+  // end anywhere. REQUIRES: there are leads.
+  void take_leads(const OuterStep& step, const std::vector<double>& divisors);
   // Weights of a fragment become anchor + lead.
   void begin_round(int fragment);
 

@@ -110,9 +110,12 @@ struct Oracle {
   void move(const Doubles& difference, std::int64_t steps, double first_rate, double last_rate) {
     const double g = config.method == OuterMethod::slowmo ? last_rate : 1.0;
     const double reach = static_cast<double>(steps) * first_rate;
+    Doubles arrived = difference;
+    for_each_element(arrived, [&](const std::string& name, std::size_t, double& d) {
+      d /= divisor(name, reach * length_of_updates(name));
+    });
     for_each_element(momentum, [&](const std::string& name, std::size_t i, double& m) {
-      const double length = length_of_updates(name);
-      m = config.momentum * m + difference.at(name)[i] / divisor(name, reach * length) / g;
+      m = config.momentum * m + arrived.at(name)[i] / g;
       if (config.clip_kind == OuterClip::element) {
         m = std::clamp(m, -config.clip, config.clip);
       }
@@ -129,7 +132,7 @@ struct Oracle {
     }
     for_each_element(anchor, [&](const std::string& name, std::size_t i, double& a) {
       const double m = momentum.at(name)[i];
-      const double u = config.nesterov ? difference.at(name)[i] + config.momentum * m : g * m;
+      const double u = config.nesterov ? arrived.at(name)[i] + config.momentum * m : g * m;
       last_move[name][i] = config.lr * u;
       a -= config.lr * u;
     });
@@ -230,12 +233,12 @@ LogicalTensors oracle_anchor(const OuterRun& run) {
     std::optional<Late> late;
     std::int64_t begin = 0;
     Doubles directions = oracle.momentum;
-    const auto move = [&](const Late& round) {
-      oracle.directions = round.directions;
+    const auto move = [&](Oracle& moved, const Late& round) {
+      moved.directions = round.directions;
       const double updates = static_cast<double>(round.end - round.begin) * workers;
-      for_each_element(oracle.directions,
+      for_each_element(moved.directions,
                        [&](const std::string&, std::size_t, double& square) { square /= updates; });
-      oracle.move(
+      moved.move(
           round.difference, round.end - round.begin, rate_of(round.begin + 1), rate_of(round.end));
     };
     for (int step = 1; step <= run.mesh.steps; ++step) {
@@ -266,19 +269,25 @@ LogicalTensors oracle_anchor(const OuterRun& run) {
         break;
       }
       if (run.outer.is_late() && late) {
-        move(*late);
+        move(oracle, *late);
       }
       if (run.outer.is_late() && !last) {
         late = own;
       } else {
-        move(own);
+        move(oracle, own);
       }
       begin = step;
       for (std::size_t worker = 0; worker < models.size(); ++worker) {
-        const double lead = run.outer.eager ? run.outer.lr / workers : 0.0;
-        for_each_element(starts[worker], [&](const std::string& name, std::size_t i, double& w) {
-          w = oracle.anchor.at(name)[i] - lead * w;
-        });
+        Oracle ahead = oracle;
+        if (run.outer.eager && !last) {
+          Late expected = own;
+          for_each_element(expected.difference,
+                           [&](const std::string& name, std::size_t i, double& difference) {
+                             difference = run.outer.lead * starts[worker].at(name)[i];
+                           });
+          move(ahead, expected);
+        }
+        starts[worker] = ahead.anchor;
         set_weights(*models[worker], starts[worker]);
       }
     }
@@ -388,8 +397,8 @@ const std::vector<std::string>& settings() {
       R"({"method": "slowmo", "period": 2})",
       R"({"method": "diloco", "period": 2})",
       R"({"method": "diloco", "period": 4, "delay": 1, "nesterov": false})",
-      R"({"method": "co2", "period": 2, "eager": true})",
-      R"({"method": "diloco", "period": 1, "delay": 1, "eager": true, "lr": 0.3})",
+      R"({"method": "co2", "period": 2, "eager": true, "nesterov": true, "penalty": 1.2})",
+      R"({"method": "diloco", "period": 1, "delay": 1, "eager": true, "lead": 0.3, "lr": 0.3})",
       R"({"method": "co2", "period": 2, "ending": "mean"})",
       R"({"method": "co2", "period": 2, "ending": "mean", "eager": true})",
       R"({"method": "diloco", "period": 2, "fragments": 2})",

@@ -13,10 +13,11 @@ method scales. --rehearse runs six of them on 16 ranks, messages really sent, an
 With --lab: four nodes of one rank train for a minute or so over really shaped links (tools/bench/netlab): the mean step of
 the second half, of whole periods where there are rounds, against a link without a limit.
 
-usage: tools/bench/outer_bench.py CORPUS OUT [--seeds N] [--steps N] [--only PATTERN] [--table]
+usage: tools/bench/outer_bench.py CORPUS OUT [--seeds N] [--steps N] [--small] [--only PATTERN] [--table]
        tools/bench/outer_bench.py --scale | --rehearse
        tools/bench/outer_bench.py --lab RATE...
        CORPUS: directory with train.bin and valid.bin      --only: rows whose name matches (shell pattern)
+       --small: a tenth of the parameters, for more steps
        --table: print what is in OUT, run nothing
 """
 
@@ -45,6 +46,8 @@ def rounds(method, period, codec=None, **outer):
 
 
 WHOLE_MEAN = {"lr": 1.0, "momentum": 0.0}
+AHEAD = {"lr": 0.35, "momentum": 0.85, "nesterov": True}  # of eager rounds, the best of a screen at 6,000 steps
+SMALL_MODEL = {"layers": 2, "hidden": 96, "heads": 4, "sequence": 128, "vocab": 257}
 ROWS = {
     TOGETHER: {},
     "Local-SGD, 12": rounds("co2", 12, delay=0, **WHOLE_MEAN),
@@ -66,7 +69,12 @@ ROWS = {
     "CO2 eager, 12": rounds("co2", 12, eager=True),
     "CO2 eager, 12, lr 0.8": rounds("co2", 12, eager=True, lr=0.8),
     "CO2 eager, 48": rounds("co2", 48, eager=True),
+    "CO2 eager, 12, lr 0.7 momentum 0.5": rounds("co2", 12, eager=True, lr=0.7, momentum=0.5),
+    "CO2 eager Nesterov, 12": rounds("co2", 12, eager=True, **AHEAD),
+    "CO2 eager Nesterov, 12, own 1/4": rounds("co2", 12, eager=True, lead=0.25, **AHEAD),
+    "CO2 eager Nesterov, 12, 2 bits": rounds("co2", 12, eager=True, codec=integers(2), **AHEAD),
     "Streaming DiLoCo, 12 in 4": rounds("diloco", 12, fragments=4),
+    "Streaming DiLoCo, 12 in 4, mix 0": rounds("diloco", 12, fragments=4, mix=0),
     "Streaming DiLoCo, 48 in 4": rounds("diloco", 48, fragments=4),
     "CO2, 12, bf16": rounds("co2", 12, codec=cast()),
     "CO2, 12, 4 bits": rounds("co2", 12, codec=integers(4)),
@@ -75,30 +83,33 @@ ROWS = {
     "CO2, 12, Top-K 1 %": rounds("co2", 12, codec=top_k(0.01)),
     "DiLoCo, 12, 4 bits": rounds("diloco", 12, codec=integers(4)),
     "DiLoCo, 12, 2 bits": rounds("diloco", 12, codec=integers(2)),
+    "DiLoCo, 24, 2 bits": rounds("diloco", 24, codec=integers(2)),
     "DiLoCo, 12, Top-K 3 %": rounds("diloco", 12, codec=top_k(0.03)),
     "Local-SGD, 12, Top-K 3 %": rounds("co2", 12, codec=top_k(0.03), delay=0, **WHOLE_MEAN),
     "DiLoCo, 12, rank 8": rounds("diloco", 12, codec=low_rank(8, factors="bf16")),
 }
 
 
-def config(corpus, steps, seed, row):
-    return corpus_job(
+def config(corpus, steps, seed, small, row):
+    job = corpus_job(
         corpus, steps, run={"seed": seed, "eval_every": steps, "eval_batches": 40}, batch={"global": 32, "micro": 8},
         parallel={"data": RANKS, "group": 1}, network={"timeout_seconds": 100000}, **row,
     )
+    return {**job, "model": SMALL_MODEL} if small else job
 
 
 class Bench:
-    def __init__(self, corpus, out, steps):
+    def __init__(self, corpus, out, steps, small):
         self._corpus = corpus.resolve()
         self._steps = steps
-        self._kept = KeptResults(out, corpus)
+        self._small = small
+        self._kept = KeptResults(out, corpus, **({"small": True} if small else {}))
         self._place = Workplace()
 
     def run(self, name, seed):
         if self._kept.has(name, self._steps, seed):
             return
-        run = self._place.train(config(self._corpus, self._steps, seed, ROWS[name]), ranks=RANKS)
+        run = self._place.train(config(self._corpus, self._steps, seed, self._small, ROWS[name]), ranks=RANKS)
         loss = run.last_eval_loss()
         axis = "outer" if "outer" in ROWS[name] else "data"
         sent = sum(line["axes"][axis]["sent_bytes"] for line in run.steps if "axes" in line)
@@ -298,10 +309,11 @@ def main():
     parser = parser_of_kept(__doc__)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--small", action="store_true")
     parser.add_argument("--only", default="*")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    bench = Bench(options.corpus, options.out, options.steps)
+    bench = Bench(options.corpus, options.out, options.steps, options.small)
     seeds = [FIRST_SEED + i for i in range(options.seeds)]
     if not options.table:
         require_binary()

@@ -78,7 +78,7 @@ void warn_of_lost_record(const std::string& directory, std::int64_t recorded, st
 
 void warn_of_unstable_rounds(const OuterConfig& config) {
   const double penalty = config.penalty == OuterPenalty::constant ? config.penalty_value : 1.0;
-  if (config.is_late() && !config.eager && !config.measures_moves() &&
+  if (config.is_late() && !config.measures_moves() &&
       config.lr / penalty > largest_stable_rate(config)) {
     log_warning(fmt::format(
         "outer.lr {} over a penalty of {} is beyond {:.4g}, at an outer.momentum of {}: "
