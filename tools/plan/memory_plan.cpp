@@ -95,9 +95,13 @@ PieceBytes piece_bytes(const RankSync& rank, const PlanJob& job) {
     }
     const std::size_t leads = job.outer.eager || job.outer.mix > 0.0 ? 1 : 0;
     bytes.outer += (3 + leads) * elements_of(shares) * sizeof(float);
-    const std::size_t saved = job.outer.eager ? 4 : 3;
+    // A difference is saved where it is late, or, with fragments, that of the one that has arrived.
+    const std::size_t saved = 2 + (job.outer.is_late() ? 1 : 0) + (job.outer.eager ? 1 : 0);
+    const auto fragments = static_cast<std::size_t>(job.outer.fragments);
     for (const OuterShare& share : shares) {  // else the first worker writes them, leads apart
-      bytes.saved += share.counted ? saved * share.range.count() * sizeof(float) : 0;
+      const std::size_t elements = share.counted ? share.range.count() : 0;
+      bytes.saved +=
+          (saved * elements + (fragments > 1 ? elements / fragments : 0)) * sizeof(float);
     }
   }
   std::vector<Shape> shapes;
