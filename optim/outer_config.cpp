@@ -99,8 +99,11 @@ void read_eager(JsonReader& section, bool waits, OuterConfig& config) {
   if (config.eager && !config.is_late() && !waits) {
     section.fail("eager", "needs outer.delay 1: without it nothing is late; leave it out");
   }
-  if (section.has("lead") && !config.eager && !waits) {
-    section.fail("lead", "needs outer.eager true; leave it out");
+  if (!config.eager && !waits) {
+    if (section.has("lead")) {
+      section.fail("lead", "needs outer.eager true; leave it out");
+    }
+    return;
   }
   config.lead = section.number("lead", {.default_value = config.lead, .min = 0.0});
   if (config.lead > 1.0) {
