@@ -31,7 +31,7 @@ class StepWalk {
   }
 
   std::size_t bytes() {
-    // Of two micro-batches: blocks of the first one's sums serve again.
+    // Blocks of the first micro-batch's sums serve the second one's again.
     pass(false);
     pass(true);
     for (const auto& [slot, sum] : in_slots_) {
@@ -81,7 +81,7 @@ class StepWalk {
     }
   }
 
-  // Of a bucket whose passes' sums have ended.
+  // Begins a sum at the step's end, before which the bucket's sum of the last pass has ended.
   void begin(const Sum& sum) {
     if (const auto slot = plan_.places[sum.bucket].gradient_slot) {
       const auto in_slot = in_slots_.find(*slot);

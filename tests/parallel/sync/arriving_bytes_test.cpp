@@ -10,8 +10,8 @@ namespace slackline {
 
 namespace {
 
-// Of four data ranks in groups of two; each sum receives less than a page, and a window lets two
-// of a group through.
+// Counts for four data ranks in groups of two; each sum receives less than a page, and a window
+// lets two of a group through.
 std::size_t pages_of(DataStrategy strategy) {
   constexpr std::size_t kPage = 4096;
   constexpr std::size_t kShortestMessage = 1;
