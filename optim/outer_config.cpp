@@ -162,9 +162,9 @@ bool is_contraction(double p, double q, double r) {
          std::abs(q - p * r) < 1.0 - r * r;
 }
 
-// With b the momentum, late steps at a rate a times rho, the part of a difference that a round
-// learns, follow (z - 1)(z - b) z + a step(z) = 0; leads of eager rounds add what they bring a
-// round earlier, and are a recursion of their own in what workers differ in.
+// Says whether late steps decay for a mode that a round learns whole. They follow
+// (z - 1)(z - b) z + a step(z) = 0 at the rate a and the momentum b; leads of eager rounds add what
+// they bring a round earlier, and are a recursion of their own in what workers differ in.
 bool is_stable(const OuterConfig& config, double a) {
   const double b = config.momentum;
   const double step_z = config.nesterov ? 1.0 + b : 1.0;

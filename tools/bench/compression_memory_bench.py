@@ -6,8 +6,7 @@ mark is a rank's own. One row per technique: planned and measured bytes of the r
 the largest difference of any rank, and what the technique adds, planned and measured, on the rank where it
 adds most: state of the codecs, messages, scratch, and residuals once more where they are copied for a
 checkpoint.
-Ranks of the codecs are the paper's: 16 for backward messages, 128 for
-gradients.
+Ranks of the codecs are the paper's: 16 for backward messages, 128 for gradients.
 
 usage: tools/bench/compression_memory_bench.py
 """

@@ -46,7 +46,7 @@ def rounds(method, period, codec=None, **outer):
 
 
 WHOLE_MEAN = {"lr": 1.0, "momentum": 0.0}
-AHEAD = {"lr": 0.35, "momentum": 0.85, "nesterov": True}  # of eager rounds, the best of a screen at 6,000 steps
+AHEAD = {"lr": 0.35, "momentum": 0.85, "nesterov": True}  # of eager rounds, among the best of a screen
 SMALL_MODEL = {"layers": 2, "hidden": 96, "heads": 4, "sequence": 128, "vocab": 257}
 ROWS = {
     TOGETHER: {},

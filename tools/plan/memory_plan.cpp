@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
-#include <numeric>
 #include <set>
 #include <unistd.h>
 #include <utility>
