@@ -46,7 +46,7 @@ def rounds(method, period, codec=None, **outer):
 
 
 WHOLE_MEAN = {"lr": 1.0, "momentum": 0.0}
-AHEAD = {"lr": 0.35, "momentum": 0.85, "nesterov": True}  # of eager rounds, among the best of a screen
+LATE = {"lr": 0.5, "momentum": 0.2, "nesterov": False}  # the defaults of rounds that are late and not eager
 SMALL_MODEL = {"layers": 2, "hidden": 96, "heads": 4, "sequence": 128, "vocab": 257}
 ROWS = {
     TOGETHER: {},
@@ -66,13 +66,14 @@ ROWS = {
     "CO2, 12, gap, lr 0.8": rounds("co2", 12, penalty="gap", lr=0.8),
     "CO2, 12, gap per tensor, lr 0.8": rounds("co2", 12, penalty="gap_per_tensor", lr=0.8),
     "CO2, 12, clip norm 1": rounds("co2", 12, clip=1.0, clip_kind="norm"),
-    "CO2 eager, 12": rounds("co2", 12, eager=True),
-    "CO2 eager, 12, lr 0.8": rounds("co2", 12, eager=True, lr=0.8),
-    "CO2 eager, 48": rounds("co2", 48, eager=True),
-    "CO2 eager, 12, lr 0.7 momentum 0.5": rounds("co2", 12, eager=True, lr=0.7, momentum=0.5),
-    "CO2 eager Nesterov, 12": rounds("co2", 12, eager=True, **AHEAD),
-    "CO2 eager Nesterov, 12, own 1/4": rounds("co2", 12, eager=True, lead=0.25, **AHEAD),
-    "CO2 eager Nesterov, 12, 2 bits": rounds("co2", 12, eager=True, codec=integers(2), **AHEAD),
+    "CO2 eager, 12": rounds("co2", 12, eager=True, **LATE),
+    "CO2 eager, 12, lr 0.8": rounds("co2", 12, eager=True, **{**LATE, "lr": 0.8}),
+    "CO2 eager, 48": rounds("co2", 48, eager=True, **LATE),
+    "CO2 eager, 12, lr 0.7 momentum 0.5": rounds("co2", 12, eager=True, **{**LATE, "lr": 0.7, "momentum": 0.5}),
+    "CO2 eager Nesterov, 12": rounds("co2", 12, eager=True),
+    "CO2 eager Nesterov, 12, own 1/4": rounds("co2", 12, eager=True, lead=0.25),
+    "CO2 eager Nesterov, 48": rounds("co2", 48, eager=True),
+    "CO2 eager Nesterov, 12, 2 bits": rounds("co2", 12, eager=True, codec=integers(2)),
     "Streaming DiLoCo, 12 in 4": rounds("diloco", 12, fragments=4),
     "Streaming DiLoCo, 12 in 4, mix 0": rounds("diloco", 12, fragments=4, mix=0),
     "Streaming DiLoCo, 48 in 4": rounds("diloco", 48, fragments=4),

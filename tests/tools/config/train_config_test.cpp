@@ -368,6 +368,15 @@ TEST_CASE("outer rounds say what they do not fit") {
   CHECK(config.mesh_job().parallel.data == 2);
   CHECK(config.parallel.num_workers() == 2);
   CHECK(config.mesh_job().global_batch() == config.batch.global / 2);
+  // Eager rounds have defaults of their own, which are stable and give way to what is said.
+  const OuterConfig eager = read_with(with(R"({"method": "co2", "eager": true})")).outer;
+  CHECK(eager.nesterov);
+  CHECK(eager.momentum == 0.85);
+  CHECK(eager.lr < largest_stable_rate(eager));
+  const OuterConfig said =
+      read_with(with(R"({"method": "co2", "eager": true, "lr": 0.5, "nesterov": false})")).outer;
+  CHECK(said.lr == 0.5);
+  CHECK_FALSE(said.nesterov);
 }
 
 TEST_CASE("codecs are refused on a table that a data strategy takes apart") {

@@ -135,6 +135,7 @@ LAYOUTS = [
                                       "outer.method": "co2", "outer.period": 2}),
     Configuration("eager_rounds_coded", 4, {
         **mesh(1, 1, 4, group=2), "outer.method": "co2", "outer.period": 2, "outer.eager": True,
+        "outer.lr": 0.5, "outer.momentum": 0.2, "outer.nesterov": False,
         "compress.policy": "all",
         "compress.outer": codec("top_k", "immediate", ratio=0.1, values="fp32")}),
     Configuration("rounds_of_fragments", 2, {
