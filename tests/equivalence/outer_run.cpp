@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "core/comm/world.h"
 #include "tests/equivalence/bounds.h"
@@ -55,6 +56,9 @@ OuterResult run_outer(const OuterRun& run, const OuterHooks& hooks) {
   const WorldOptions options{.timeout_seconds = kHangSeconds};
   run_local_ranks(run.mesh.parallel.num_ranks(), options, [&](Communicator& world) {
     Groups groups(world, run.mesh.parallel, run.mesh.model.tie_embeddings);
+    if (run.between_workers) {
+      groups.outer = run.between_workers(std::move(groups.outer));
+    }
     MeshModel model(run.mesh.options(), groups);
     OuterLoop outer({.config = run.outer, .rate = rate_of, .codec = run.codec}, model);
     const auto call = [&](const auto& hook, auto& argument) {

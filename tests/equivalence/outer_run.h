@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ struct OuterRun {
   std::optional<CodecSetting> codec{};  // of rounds
   bool same_samples = false;            // all data ranks train on those of the first
   bool is_left_early = false;           // with the last round under way, as runs that are stopped
+  // Makes what stands between a rank and those at its place in other workers.
+  std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)> between_workers{};
 };
 
 struct OuterResult {

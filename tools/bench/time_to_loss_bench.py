@@ -63,6 +63,7 @@ OURS = {
 ROUNDS = {
     "rounds, DiLoCo 20": {"method": "diloco", "period": 20},
     "rounds, CO2 20": {"method": "co2", "period": 20},
+    "rounds, CO2 20 eager": {"method": "co2", "period": 20, "eager": True},
 }
 PEERS = {
     "DDP": {"method": "ddp"},
