@@ -24,7 +24,7 @@ namespace {
 // A message under way: its place is poisoned, a copy travels.
 class Poisoned {
  public:
-  explicit Poisoned(Tensor place) : place_(std::move(place)), copy_(place_.bytes()) {}
+  explicit Poisoned(const Tensor& place) : place_(place), copy_(place_.bytes()) {}
 
   [[nodiscard]] Tensor travelling() { return {copy_.data(), place_.dtype(), place_.shape()}; }
 
