@@ -26,7 +26,7 @@ const std::string kCompressing = R"(compress={"policy": "critical_path"})";
 const std::string kCodedRounds =
     R"(compress={"policy": "all", "outer": {"codec": "quantize", "bits": 4}})";
 const std::string kTogether = R"(outer={"method": "none"})";
-const std::string kApart = R"(outer={"method": "co2"})";
+const std::string kApart = R"(outer={"method": "co2", "eager": true})";
 
 // Tells ways apart: costs, links, and the memory of a device.
 struct Scene {
@@ -76,7 +76,7 @@ LinkWay apart(const PlanJob& job, const Scene& scene) {
       step.value > 0.0 ? chosen_period(round.seconds->value, step.value, 1) : 1;
   return {.name = "outer rounds",
           .setting = fmt::format(
-              "co2, period {}{}", period, kind.codec ? ", " + short_text(*kind.codec) : ""),
+              "co2 eager, period {}{}", period, kind.codec ? ", " + short_text(*kind.codec) : ""),
           .step = step,
           .bytes_across = static_cast<double>(round.bytes) / static_cast<double>(period),
           .fits = fits(job, expected_plans(job, *scene.costs, *scene.links), scene)};

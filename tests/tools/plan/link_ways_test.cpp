@@ -58,7 +58,7 @@ TEST_CASE("over a slow link ways that send less come first, and rounds hide") {
   CHECK(compressing.step < plain.step);
   CHECK(compressing.bytes_across < plain.bytes_across);
   CHECK(rounds.bytes_across < plain.bytes_across / 10);
-  CHECK_THAT(rounds.setting, Contains("co2, period "));
+  CHECK_THAT(rounds.setting, Contains("co2 eager, period "));
   // A step of a worker, whatever the link: what all eight ranks take where nothing takes time.
   const double computing = way(ways({}, two_nodes(1e15)), "plain").step.value;
   CHECK(rounds.step.value == Approx(computing).epsilon(0.01));
