@@ -110,7 +110,7 @@ class PoisoningCommunicator final : public ForwardingCommunicator {
   }
 
  private:
-  // What makes a message finds in place what its transfer follows.
+  // Work that makes a message finds in place what has arrived of the transfer before it.
   template <typename Submit>
   Transfer poisoned(const Tensor& data, TransferWork work, Submit submit) {
     SL_CHECK(!work.beside && !work.after, "a message of rounds that work takes");
