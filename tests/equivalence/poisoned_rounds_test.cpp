@@ -1,5 +1,5 @@
-// What travels between workers belongs to the transfer: who reads it meanwhile finds NaN here, and
-// what is written into it is lost.
+// A message between workers belongs to its transfer until that was waited for. Here a reader finds
+// NaN in it meanwhile, and whatever is written into it is lost.
 
 #include <atomic>
 #include <cstddef>
