@@ -22,9 +22,11 @@ using std::chrono::duration_cast;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// A rank that waits looks for itself this long after the last event, giving way to others between
-// looks; then it blocks, and the engine's thread looks for it.
+// A rank that waits looks for itself this long after the last event, giving way to others after a
+// few looks, which take about as long as giving way does; then it blocks, and the engine's thread
+// looks for it.
 constexpr microseconds kLookForItself{20000};
+constexpr int kLooksInARow = 8;
 // When a core is free the engine's thread looks on without sleep after an event: for long while a
 // rank waits, and for as long as the next submission may take otherwise.
 constexpr microseconds kLookOn{200};
@@ -161,16 +163,22 @@ void Engine::look_for(const Flight& flight) {
   const auto ended = [&] {
     return flight.status.load(std::memory_order_acquire) != Flight::under_way;
   };
-  const microseconds patience = transport_->needs_polling() ? kLookForItself : microseconds{0};
+  const bool polls = transport_->needs_polling();
+  const microseconds patience = polls ? kLookForItself : microseconds{0};
   auto until = Clock::now() + patience;
+  int looks = 0;
   while (!ended()) {
     std::unique_lock turn(turn_, std::try_to_lock);
     if (turn && take_turn(Taker::waiter)) {
       until = Clock::now() + patience;
+      looks = 0;
       continue;
     }
     if (turn) {
       turn.unlock();
+      if (polls && ++looks % kLooksInARow > 0) {
+        continue;
+      }
     }
     if (!mail_.load(std::memory_order_acquire) && Clock::now() >= until) {
       break;

@@ -14,7 +14,7 @@ namespace {
 // A sum over this many elements of inputs takes some microseconds; so does handing it over. A rank
 // that waits has nothing else to do, while nobody else of its process needs the turn.
 constexpr std::size_t kInlineSum = 32768;
-constexpr std::size_t kInlineSumOfWaiter = 262144;
+constexpr std::size_t kInlineSumOfWaiter = 1048576;
 
 // True for a send that goes once the sends before it have left the link (BackgroundSends).
 bool gives_way(const Message& message) {
