@@ -3,9 +3,10 @@
 
   speed        two ranks on two cores against one single-threaded rank, the same batch and micro-batches
   cpu          total CPU seconds of 8 ranks (2 x 2 x 2) against one rank's, the same batch
+  narrow       both for layers so narrow, at one sequence a micro-batch, that every pass waits for its sums
   predictions  step times of two-rank layouts, planned from costs measured on another, against measured ones
 
-usage: tools/bench/layout_bench.py [speed | cpu | predictions]...
+usage: tools/bench/layout_bench.py [speed | cpu | narrow | predictions]...
 """
 
 import random
@@ -86,6 +87,27 @@ def cpu(place):
     print()
 
 
+def narrow(place):
+    print("8 layers of 256, one sequence a micro-batch, 16 a step\n")
+    print_header("CPU seconds of 8 ranks (2 x 2 x 2) over one rank's", "tensor 2, times as fast as one rank")
+
+    def runs(steps, launch, **parallel):
+        job = config(place, 1, steps, **parallel)
+        job["model"] |= {"layers": 8, "hidden": 256, "heads": 4}
+        return place.train(job, launch=launch)
+
+    def seconds_a_step(launch, **parallel):
+        few, many = (runs(steps, launch, **parallel).cpu_seconds for steps in (3, 19))
+        return (many - few) / 16
+
+    ratios, speeds = [], []
+    for _ in range(5):
+        ratios.append(seconds_a_step(mpirun(8), tensor=2, pipeline=2, data=2) / seconds_a_step(ALONE))
+        speeds.append(runs(12, ALONE).step_seconds() / runs(12, mpirun(2), tensor=2).step_seconds())
+    print_row(spread(ratios), spread(speeds))
+    print()
+
+
 def predictions(place):
     print("Step time of two ranks, planned from costs measured on another layout, against measured\n")
     print_header("layout", "predicted", "measured", "off by")
@@ -119,7 +141,7 @@ def predictions(place):
 
 
 def main():
-    parts = {"speed": speed, "cpu": cpu, "predictions": predictions}
+    parts = {"speed": speed, "cpu": cpu, "narrow": narrow, "predictions": predictions}
     chosen = sys.argv[1:] or list(parts)
     if any(name not in parts for name in chosen):
         sys.exit(__doc__)
