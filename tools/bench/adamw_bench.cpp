@@ -203,6 +203,7 @@ double arithmetic_seconds(std::size_t elements, int num_threads) {
 void print_arithmetic(int num_pairs, int num_threads) {
   const std::size_t elements = total_elements(parameter_table(kGpt2));
   std::vector<double> seconds;
+  seconds.reserve(static_cast<std::size_t>(num_pairs));
   for (int i = 0; i < num_pairs; ++i) {
     seconds.push_back(arithmetic_seconds(elements, num_threads));
   }
