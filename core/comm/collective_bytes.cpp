@@ -129,7 +129,7 @@ std::size_t group_sum_size(std::size_t element_size) {
 }
 
 bool exchanges_all(std::size_t bytes, int size) {
-  return bytes <= (size == 2 ? kPairBytes : kGatherBytes);
+  return size == 2 || bytes <= kGatherBytes;
 }
 
 Way way_of(const CollectiveCall& call, int size) {

@@ -68,13 +68,11 @@ struct HierarchicalScratch {
 [[nodiscard]] std::size_t scratch_bytes_of(const CollectiveCall& call, int rank, int size);
 
 // Whether an all-reduce is one exchange, in which everybody sends all to everybody and adds, in
-// place of two: of slices, and of their sums. Two ranks send the same bytes either way, but both
-// add all of them.
+// place of two: of slices, and of their sums. Two ranks send the same bytes either way.
 [[nodiscard]] bool exchanges_all(std::size_t bytes, int size);
 
 // Up to these sizes latency counts, above them bytes.
 inline constexpr std::size_t kGatherBytes = std::size_t{4} << 10U;
-inline constexpr std::size_t kPairBytes = std::size_t{128} << 10U;  // the same of two ranks
 inline constexpr std::size_t kTreeBytes = std::size_t{64} << 10U;
 
 }  // namespace slackline

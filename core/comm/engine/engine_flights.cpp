@@ -12,7 +12,8 @@ namespace slackline {
 namespace {
 
 // A sum over this many elements of inputs takes some microseconds; so does handing it over. A rank
-// that waits has nothing else to do, while nobody else of its process needs the turn.
+// that waits has nothing else to do and adds more, some tenths of a millisecond at most, in which
+// nothing else of its process moves.
 constexpr std::size_t kInlineSum = 32768;
 constexpr std::size_t kInlineSumOfWaiter = 1048576;
 

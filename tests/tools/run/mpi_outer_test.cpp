@@ -48,8 +48,7 @@ TEST_CASE("a signal to one worker stops all at the end of the round") {
 }
 
 // One round that trains for several seconds. The worker is stopped when most of its round is behind
-// it: what it still has to do is then a small part of what the others have patience for, however
-// much slower than theirs its own steps are.
+// it, so that it is in time even if its steps take one and a half times as long as the others'.
 TEST_CASE("a worker that is late is waited for beyond the timeout") {
   constexpr std::size_t kSteps = 600;
   const TrainingRun run;
