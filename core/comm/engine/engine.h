@@ -35,9 +35,9 @@ struct EngineOptions {
 
 // Moves the data of a process. Operations are taken in the order of submission; a turn posts
 // their messages, looks at all of them, hands sums to a worker and a transfer's work to that of its
-// submitter, and goes on to the next step. It does not compute (sums excepted that are too
-// small to be worth a hand-over, or that the rank that takes the turn waits for) and never waits
-// for one message.
+// submitter, and goes on to the next step. It does not compute and never waits for one message;
+// but it adds sums that are too small to be worth a hand-over, and larger ones in the turn of a
+// rank that waits.
 //
 // Turns are taken one after the other by the engine's own thread, by a rank that waits and so looks
 // for itself, and, where no core is left for the engine's thread, by one that submits. The
