@@ -47,20 +47,23 @@ TEST_CASE("a signal to one worker stops all at the end of the round") {
   CHECK(std::filesystem::exists(run.checkpoint(static_cast<int>(steps))));
 }
 
-// One round that trains for several seconds. The worker is stopped when most of its round is behind
-// it, so that it is in time even if its steps take one and a half times as long as the others'.
+// Both workers stand still near the begin of their round, the first for long enough that its round
+// leaves patience for a second worker whose steps take more than twice as long as its own.
 TEST_CASE("a worker that is late is waited for beyond the timeout") {
-  constexpr std::size_t kSteps = 600;
+  constexpr std::size_t kSteps = 400;
   const TrainingRun run;
-  const std::vector<std::string> settings = endless({R"(outer={"method": "diloco", "period": 600})",
+  const std::vector<std::string> settings = endless({R"(outer={"method": "diloco", "period": 400})",
                                                      "model.layers=4",
                                                      "model.hidden=128",
                                                      "network.timeout_seconds=2",
                                                      "run.save_every=0",
                                                      "run.steps=" + std::to_string(kSteps)});
   std::unique_ptr<MpiJob> job =
-      start_mpi(run, {{.count = 2, .arguments = run.arguments(settings, {})}}, kSteps * 3 / 4);
+      start_mpi(run, {{.count = 2, .arguments = run.arguments(settings, {})}}, 3);
   job->signal_rank(1, SIGSTOP);
+  job->signal_rank(0, SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  job->signal_rank(0, SIGCONT);
   // The last line is written behind the sum that waits for the other worker.
   wait_until([&] { return run.metric("loss").size() + 1 >= kSteps; });
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));
