@@ -33,14 +33,19 @@ EngineOptions engine_options(const WorldOptions& options) {
           .message_scale = options.message_scale};
 }
 
-// Whether the cores hold every rank's threads and a progress thread for each process. Launchers
-// bind processes to a part of the cores; then that part's share of the ranks counts. Threads of
-// codecs do not: they work while compute waits, or instead of it.
-bool has_free_cores(int ranks_on_node, int processes_on_node, const WorldOptions& options) {
+// Counts whether the cores hold every rank's threads and a progress thread for each process.
+// Launchers bind processes to a part of the cores; then that part's share of the ranks counts.
+// Threads of codecs do not: they work while compute waits, or instead of it.
+void count_cores(int ranks_on_node,
+                 int processes_on_node,
+                 const WorldOptions& options,
+                 EngineOptions& settings) {
   const double all = std::max(1.0, static_cast<double>(std::thread::hardware_concurrency()));
   const double share = std::min(1.0, num_cores() / all);
-  const int threads = ranks_on_node * options.threads_per_rank + processes_on_node;
-  return std::max(share * threads, options.threads_per_rank + 1.0) <= num_cores();
+  const int threads = ranks_on_node * options.threads_per_rank;
+  settings.free_cores = std::max(share * (threads + processes_on_node),
+                                 options.threads_per_rank + 1.0) <= num_cores();
+  settings.crowded = share * threads > num_cores();
 }
 
 std::vector<int> all_ranks(int size) {
@@ -100,7 +105,7 @@ std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const Worl
   SL_CHECK(size >= 1, "a world of " + std::to_string(size) + " ranks");
   check_fits(options.links, size);
   EngineOptions settings = engine_options(options);
-  settings.free_cores = has_free_cores(size, 1, options);
+  count_cores(size, 1, options, settings);
   // Shared by the communicators of all ranks.
   const auto engine = std::make_shared<Engine>(
       [&](MessageListener& listener, EngineOptions&) {
@@ -193,7 +198,7 @@ std::unique_ptr<Communicator> connect_mpi(const WorldOptions& options) {
         const int own_node = found.nodes[static_cast<std::size_t>(found.rank)];
         const auto ranks =
             static_cast<int>(std::count(found.nodes.begin(), found.nodes.end(), own_node));
-        settings.free_cores = has_free_cores(ranks, ranks, options);
+        count_cores(ranks, ranks, options, settings);
         settings.clock_offset = found.clock_offset;
         return transport;
       },

@@ -22,22 +22,35 @@ using std::chrono::duration_cast;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// A rank that waits looks for itself this long after the last event, giving way to others after a
-// few looks, which take about as long as giving way does; then it blocks, and the engine's thread
-// looks for it.
+// A rank that waits looks for itself: a few times, which take about as long as giving way does;
+// then it listens for the bell. Where messages of other hosts are under way, which ring none, it
+// gives way instead, and so long after the last event it blocks, and the engine's thread looks for
+// it.
 constexpr microseconds kLookForItself{20000};
 constexpr int kLooksInARow = 8;
+// Where it has a core of its own it gives way for so long first, which waking up may take.
+constexpr microseconds kSpin{1000};
+// How long it listens is bounded by a share of the time since the last event: parts of a message
+// may follow each other without a ring.
+constexpr int kShareWhileListening = 2;
+constexpr microseconds kShortestListening{50};
+// After so long, and each time twice that, it calls the engines of the ranks that it waits for:
+// they may compute, and a message need their help.
+constexpr microseconds kCallPeers{1000};
 // When a core is free the engine's thread looks on without sleep after an event: for long while a
 // rank waits, and for as long as the next submission may take otherwise.
 constexpr microseconds kLookOn{200};
 constexpr microseconds kLookOnForRank{20000};
 // Otherwise it sleeps a share of the time since the last event: a small one while a rank is
-// blocked, so that no transfer takes much longer than it has to, and none a millisecond longer.
+// blocked, so that no transfer takes much longer than it has to, and none a millisecond longer; or
+// where the bell tells all, and a core taken is taken from a rank, two.
 constexpr int kShareOfElapsed = 8;
 constexpr microseconds kShortestSleep{20};
 constexpr int kShareWhileComputing = 2;
 constexpr microseconds kShortestSleepWhileComputing{200};
 constexpr microseconds kLongestSleep{1000};
+constexpr microseconds kSleepBesideRanks{2000};
+constexpr std::chrono::hours kLongestRest{1};
 constexpr milliseconds kIdlePolling{100};    // for failures elsewhere while nothing is under way
 constexpr unsigned long kTimerSlack = 1000;  // nanoseconds; the default of 50 us doubles a sleep
 
@@ -76,15 +89,31 @@ Engine::~Engine() {
     const std::lock_guard lock(mutex_);
     inbox_.stop = true;
   }
-  ring();
+  ring_thread();
   end_if_stuck();
   thread_.join();
 }
 
-// Wakes the engine's thread for what was just put into the inbox.
+// Calls whoever takes turns for what was just put into the inbox.
 void Engine::ring() {
   mail_.store(true, std::memory_order_release);
-  wake_.notify_one();
+  bell_->ring();
+}
+
+// The same for what the engine's thread alone can do.
+void Engine::ring_thread() {
+  mail_.store(true, std::memory_order_release);
+  bell_->ring_all();
+}
+
+// Ends the flight for those who wait for it. REQUIRES: within a turn.
+void Engine::tell(Flight& flight, int status) {
+  flight.status.store(status, std::memory_order_release);
+  flight.status.notify_all();
+  const int self = waiter_takes_turn_ ? 1 : 0;
+  if (looking_.load(std::memory_order_relaxed) > self) {
+    bell_->ring(Bell::Listener::rank);
+  }
 }
 
 double Engine::now() const {
@@ -153,40 +182,64 @@ void Engine::wake() {
     const std::lock_guard lock(mutex_);
     inbox_.look = true;
   }
-  ring();
+  ring_thread();
 }
 
 // Takes turns until the flight has ended, or nothing has happened for so long that to wait for it
-// costs less. Over a transport that needs no polling others' turns bring all that is to come.
+// costs less; between them it listens for the bell, or gives way where that does not tell all. Over
+// a transport that needs no polling others' turns bring all that is to come.
 void Engine::look_for(const Flight& flight) {
   looking_.fetch_add(1, std::memory_order_relaxed);
-  const auto ended = [&] {
-    return flight.status.load(std::memory_order_acquire) != Flight::under_way;
-  };
   const bool polls = transport_->needs_polling();
   const microseconds patience = polls ? kLookForItself : microseconds{0};
-  auto until = Clock::now() + patience;
+  const microseconds spin = options_.crowded ? microseconds{0} : kSpin;
+  auto last_event = Clock::now();
+  Clock::duration call_after = kCallPeers;
   int looks = 0;
-  while (!ended()) {
-    std::unique_lock turn(turn_, std::try_to_lock);
-    if (turn && take_turn(Taker::waiter)) {
-      until = Clock::now() + patience;
+  while (flight.status.load(std::memory_order_acquire) == Flight::under_way) {
+    const std::uint32_t heard = bell_->rings();
+    // Whoever has the turn may have lost its core, and gets that sooner from one who blocks.
+    std::unique_lock turn(turn_, std::defer_lock);
+    if (polls) {
+      turn.lock();
+    }
+    const bool looked = turn || turn.try_lock();
+    if (looked && take_turn(Taker::waiter)) {
+      last_event = Clock::now();
+      call_after = kCallPeers;
       looks = 0;
       continue;
     }
-    if (turn) {
-      turn.unlock();
-      if (polls && ++looks % kLooksInARow > 0) {
-        continue;
-      }
+    if (looked && polls && ++looks % kLooksInARow > 0) {
+      continue;
     }
-    if (!mail_.load(std::memory_order_acquire) && Clock::now() >= until) {
+    const Clock::time_point time = Clock::now();
+    const Clock::duration elapsed = time - last_event;
+    const bool told = looked && transport_->bell_tells_all();
+    if (told && elapsed >= spin) {
+      if (elapsed >= call_after) {
+        transport_->call_peers();
+        call_after = 2 * elapsed;
+      }
+      const Clock::duration longest = std::clamp<Clock::duration>(
+          elapsed / kShareWhileListening, kShortestListening, kLongestSleep);
+      const Clock::time_point until = std::min(time + longest, next_due().value_or(time + longest));
+      turn.unlock();
+      bell_->wait(Bell::Listener::rank, heard, until - time);
+      continue;
+    }
+    if (!told && !mail_.load(std::memory_order_acquire) && elapsed >= patience) {
       break;
+    }
+    if (looked) {
+      turn.unlock();
     }
     sched_yield();
   }
   looking_.fetch_sub(1, std::memory_order_relaxed);
-  if (const std::unique_lock turn(turn_, std::try_to_lock); turn) {
+  if (mail_.load(std::memory_order_acquire)) {
+    bell_->ring();  // it may have been called for that
+  } else if (const std::unique_lock turn(turn_, std::try_to_lock); turn) {
     wake_in_time();
   }
 }
@@ -199,8 +252,8 @@ void Engine::wake_in_time() {
   const Clock::time_point time = Clock::now();
   Clock::time_point latest = Clock::time_point::max();
   if (!flights_.empty()) {
-    latest = time + (transport_->needs_polling() ? Clock::duration(kLongestSleep)
-                                                 : Clock::duration(2 * kCheckInterval));
+    const bool polls = transport_->needs_polling() && !transport_->bell_tells_all();
+    latest = time + (polls ? Clock::duration(kLongestSleep) : Clock::duration(2 * kCheckInterval));
   }
   latest = std::min(latest, next_due().value_or(latest));
   if (rests_until > latest) {
@@ -215,7 +268,7 @@ std::future<void> Engine::leave_job(Job job) {
     const std::lock_guard lock(mutex_);
     inbox_.jobs.push_back(std::move(task));
   }
-  ring();
+  ring_thread();
   return ended;
 }
 
@@ -254,6 +307,9 @@ void Engine::run(const MakeTransport& make_transport, std::promise<void>& made) 
     made.set_exception(std::current_exception());
     return;
   }
+  if (Bell* const bell = transport_->bell()) {
+    bell_ = bell;
+  }
   made.set_value();
   serve();
   if (!failure_) {
@@ -269,6 +325,7 @@ void Engine::run(const MakeTransport& make_transport, std::promise<void>& made) 
 void Engine::serve() {
   bool called = false;
   while (true) {
+    const std::uint32_t heard = bell_->rings();
     std::unique_lock turn(turn_, std::defer_lock);
     Clock::time_point until = Clock::now() + kLongestSleep;
     if (called) {
@@ -283,7 +340,7 @@ void Engine::serve() {
       rests_until_.store(until.time_since_epoch().count(), std::memory_order_relaxed);
       turn.unlock();
     }
-    called = rest(until);
+    called = rest(heard, until);
     rests_until_.store(0, std::memory_order_relaxed);
   }
 }
@@ -386,10 +443,13 @@ Engine::Clock::time_point Engine::rest_until() const {
   Clock::time_point until = time + kCheckInterval;
   if (polls) {
     const microseconds longest = flights_.empty() ? kIdlePolling : kLongestSleep;
+    const bool told = transport_->bell_tells_all() && !flights_.empty();
     if (looked_for) {
-      until = time + kLongestSleep;
+      until = time + (told ? microseconds(kCheckInterval) : longest);
     } else if (awaited) {
       until = time + std::clamp(elapsed / kShareOfElapsed, kShortestSleep, longest);
+    } else if (told && !options_.free_cores) {
+      until = time + kSleepBesideRanks;
     } else {
       until =
           time + std::clamp(elapsed / kShareWhileComputing, kShortestSleepWhileComputing, longest);
@@ -398,19 +458,16 @@ Engine::Clock::time_point Engine::rest_until() const {
   return std::min(until, next_due().value_or(until));
 }
 
-// True when there is something in the inbox.
-bool Engine::rest(Clock::time_point until) {
-  if (until <= Clock::now()) {
+// True when there may be something in the inbox. `heard`: rings of the bell before the turn.
+bool Engine::rest(std::uint32_t heard, Clock::time_point until) {
+  const Clock::time_point time = Clock::now();
+  if (until <= time) {
     sched_yield();
-    return mail_.load(std::memory_order_relaxed);
+  } else {
+    bell_->wait(
+        Bell::Listener::engine, heard, std::min<Clock::duration>(until - time, kLongestRest));
   }
-  std::unique_lock lock(mutex_);
-  const auto called = [&] { return !inbox_.empty(); };
-  if (until == Clock::time_point::max()) {
-    wake_.wait(lock, called);
-    return true;
-  }
-  return wake_.wait_until(lock, until, called);
+  return mail_.load(std::memory_order_acquire);
 }
 
 }  // namespace slackline

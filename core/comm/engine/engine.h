@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -18,6 +17,7 @@
 #include "core/comm/engine/flight.h"
 #include "core/comm/engine/scratch_pool.h"
 #include "core/comm/engine/sum_window.h"
+#include "core/comm/transport/bell.h"
 #include "core/comm/transport/transport.h"
 #include "core/threads/worker.h"
 
@@ -28,6 +28,7 @@ struct EngineOptions {
   double end_grace_seconds = 0.3;      // the same once the end is expected
   bool (*end_expected)() = nullptr;    // whether this process was told to end; null: never
   bool free_cores = false;             // whether a core is left for looking on without sleep
+  bool crowded = false;                // whether ranks of this host share cores
   double clock_offset = 0.0;           // seconds from this host's steady clock to rank 0's
   std::size_t longest_background = 0;  // bytes of a message of Urgency::background
   double message_scale = 1.0;          // of WorldOptions
@@ -115,6 +116,8 @@ class Engine final : private MessageListener {
   };
 
   void ring();
+  void ring_thread();
+  void tell(Flight& flight, int status);
   [[nodiscard]] std::future<void> leave_job(Job job);
   void message_done(const Message& message) override;
 
@@ -146,7 +149,7 @@ class Engine final : private MessageListener {
   void stop_flights(const std::string& reason);
   void fail_flight(Flight& flight);
   [[noreturn]] void leave(int code);
-  [[nodiscard]] bool rest(Clock::time_point until);
+  [[nodiscard]] bool rest(std::uint32_t heard, Clock::time_point until);
   [[nodiscard]] std::optional<Clock::time_point> next_due() const;
   [[nodiscard]] Clock::time_point rest_until() const;
   void end_if_stuck();
@@ -173,7 +176,8 @@ class Engine final : private MessageListener {
   double end_seen_ = 0.0;
 
   std::mutex mutex_;
-  std::condition_variable wake_;
+  Bell own_bell_;
+  Bell* bell_ = &own_bell_;  // the transport's, where it has one; from the start on
   Inbox inbox_;
   std::map<int, std::exception_ptr> causes_;  // what work of ranks threw first, if not CommError
   std::atomic<bool> mail_{false};             // the inbox may hold something

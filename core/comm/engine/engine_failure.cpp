@@ -51,7 +51,7 @@ void Engine::abort(const std::string& reason, int code) {
     inbox_.failure = reason;
     inbox_.abort_code = code;
   }
-  ring();
+  ring_thread();
   std::this_thread::sleep_for(kAbortTime);
   std::_Exit(code);
 }
@@ -135,8 +135,7 @@ void Engine::fail_flight(Flight& flight) {
   flight.work = {};
   flight.failure =
       failure_->starts_with(who) ? *failure_ : who + flight.missing_peers() + ": " + *failure_;
-  flight.status.store(Flight::failed, std::memory_order_release);
-  flight.status.notify_all();
+  tell(flight, Flight::failed);
 }
 
 }  // namespace slackline

@@ -317,8 +317,7 @@ void Engine::finish(Flight& flight) {
   flight.work = {};
   flight.record.finished = now();
   flight.record.wait_begin = flight.wait_begin.load(std::memory_order_relaxed);
-  flight.status.store(Flight::finished, std::memory_order_release);
-  flight.status.notify_all();
+  tell(flight, Flight::finished);
   for (Flight* follower : std::exchange(flight.followers, {})) {
     begin(*follower);
   }

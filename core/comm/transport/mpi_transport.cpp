@@ -18,6 +18,7 @@
 #include <mpi.h>
 
 #include "core/comm/links/cluster.h"
+#include "core/comm/transport/bell.h"
 #include "core/comm/transport/mpi_world.h"
 #include "core/error.h"
 
@@ -37,6 +38,8 @@ constexpr std::size_t kLongest = std::size_t{1} << 30U;  // bytes; MPI counts in
 constexpr std::size_t kNoticeBytes = 2048;               // of a failure's text
 constexpr milliseconds kNoticeTime{200};
 constexpr int kClockRounds = 32;
+// Bytes of a message that MPI's transports within a host send without the receiver's help.
+constexpr int kShortOnHost = 4096;
 
 void check(int result, const char* call) {
   if (result == MPI_SUCCESS) {
@@ -128,9 +131,7 @@ class MpiTransport final : public Transport {
     open_world();
     find_nodes(comm_, world);
     find_clock(comm_, world);
-    if (world.num_shared) {
-      share(world.num_shared(world.size), world);
-    }
+    share(world.num_shared ? world.num_shared(world.size) : 0, world);
     expect_notice();
   }
 
@@ -150,6 +151,18 @@ class MpiTransport final : public Transport {
   bool progress() override;
 
   [[nodiscard]] bool needs_polling() const override { return true; }
+
+  [[nodiscard]] Bell* bell() override { return bell_of(rank_); }
+
+  [[nodiscard]] bool bell_tells_all() const override { return from_afar_ == 0; }
+
+  void call_peers() override {
+    for (std::size_t i = 1; i < posted_.size(); ++i) {
+      if (Bell* const bell = bell_of(posted_[i].message.peer)) {
+        bell->ring(Bell::Listener::engine);
+      }
+    }
+  }
 
   void announce_failure(const std::string& reason) override;
   void close() override;
@@ -187,6 +200,11 @@ class MpiTransport final : public Transport {
     std::iota(world.ranks.begin(), world.ranks.end(), 0);
   }
 
+  // Returns null for ranks of other hosts, whose bells cannot be rung.
+  [[nodiscard]] Bell* bell_of(int world_rank) const {
+    return bells_[static_cast<std::size_t>(world_rank)];
+  }
+
   [[nodiscard]] int tag_of(const Message& message) const {
     const unsigned sequence = message.sequence & ((1U << sequence_bits_) - 1U);
     return static_cast<int>((sequence << kLaneBits) | static_cast<unsigned>(message.lane));
@@ -208,6 +226,22 @@ class MpiTransport final : public Transport {
     }
     requests_.push_back(request);
     posted_.push_back({message, std::move(parts), count});
+    Bell* const bell = bell_of(message.peer);
+    if (bell == nullptr) {
+      ++from_afar_;
+    } else if (message.way == Message::Way::send) {
+      bell->ring(Bell::Listener::rank);
+    }
+  }
+
+  // The sender of a long message waits for its receiver to have taken it.
+  void note_end(const Posted& posted) {
+    Bell* const bell = bell_of(posted.message.peer);
+    if (bell == nullptr) {
+      --from_afar_;
+    } else if (posted.message.way == Message::Way::receive && posted.bytes > kShortOnHost) {
+      bell->ring(Bell::Listener::rank);
+    }
   }
 
   void share(std::size_t count, MpiWorld& world);
@@ -233,7 +267,9 @@ class MpiTransport final : public Transport {
   // By the group's id, which all members have in common. They stay until the end, where all members
   // free them in the order of their ids.
   std::map<std::uint32_t, Channel> channels_;
-  MPI_Win window_ = MPI_WIN_NULL;  // of the words that processes of a host share
+  MPI_Win window_ = MPI_WIN_NULL;  // of what processes of a host share
+  std::vector<Bell*> bells_;       // by rank in the world; null on other hosts
+  std::size_t from_afar_ = 0;      // messages under way from and to other hosts
   int rank_ = 0;
   int size_ = 1;
   unsigned sequence_bits_ = 0;
@@ -246,14 +282,20 @@ class MpiTransport final : public Transport {
   std::vector<Posted> told_;
 };
 
+// Processes of a host share their bells and, behind them, the words that the world asks for.
 void MpiTransport::share(std::size_t count, MpiWorld& world) {
   using Word = std::atomic<std::int64_t>;
   MPI_Comm host = MPI_COMM_NULL;
   check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
         "MPI_Comm_split_type");
   int rank = 0;
+  int ranks = 0;
   check(MPI_Comm_rank(host, &rank), "MPI_Comm_rank");
-  const auto bytes = static_cast<MPI_Aint>(rank == 0 ? count * sizeof(Word) : 0);
+  check(MPI_Comm_size(host, &ranks), "MPI_Comm_size");
+  std::vector<int> members(static_cast<std::size_t>(ranks));
+  check(MPI_Allgather(&rank_, 1, MPI_INT, members.data(), 1, MPI_INT, host), "MPI_Allgather");
+  const std::size_t all = members.size() * sizeof(Bell) + count * sizeof(Word);
+  const auto bytes = static_cast<MPI_Aint>(rank == 0 ? all + alignof(Bell) : 0);
   void* memory = nullptr;
   check(MPI_Win_allocate_shared(
             bytes, sizeof(Word), MPI_INFO_NULL, host, static_cast<void*>(&memory), &window_),
@@ -262,11 +304,19 @@ void MpiTransport::share(std::size_t count, MpiWorld& world) {
   int unit = 0;
   check(MPI_Win_shared_query(window_, 0, &size, &unit, static_cast<void*>(&memory)),
         "MPI_Win_shared_query");
+  auto room = static_cast<std::size_t>(size);
+  auto* const bells = static_cast<Bell*>(std::align(alignof(Bell), all, memory, room));
+  auto* const words = reinterpret_cast<Word*>(bells + members.size());
   if (rank == 0) {
-    std::uninitialized_value_construct_n(static_cast<Word*>(memory), count);
+    std::uninitialized_value_construct_n(bells, members.size());
+    std::uninitialized_value_construct_n(words, count);
   }
-  world.shared = {static_cast<Word*>(memory), count};
+  world.shared = {words, count};
   check(MPI_Barrier(host), "MPI_Barrier");
+  bells_.resize(static_cast<std::size_t>(size_));
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    bells_[static_cast<std::size_t>(members[i])] = bells + i;
+  }
   check(MPI_Comm_free(&host), "MPI_Comm_free");
 }
 
@@ -335,6 +385,7 @@ bool MpiTransport::progress() {
     requests_.pop_back();
   }
   for (const Posted& posted : told_) {
+    note_end(posted);
     if (posted.parts == nullptr || --*posted.parts == 0) {
       listener_.message_done(posted.message);
     }
@@ -356,6 +407,9 @@ void MpiTransport::announce_failure(const std::string& reason) {
                 static_cast<int>(Lane::control),
                 comm_,
                 &requests.back());
+      if (Bell* const bell = bell_of(rank)) {
+        bell->ring_all();
+      }
     }
   }
   const auto until = Clock::now() + kNoticeTime;

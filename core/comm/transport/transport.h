@@ -9,6 +9,7 @@
 
 namespace slackline {
 
+class Bell;
 struct Flight;
 
 // Keeps apart the messages of one operation between one pair of ranks.
@@ -70,6 +71,15 @@ class Transport {
 
   // Whether messages finish without a wake-up, so that somebody has to keep looking.
   [[nodiscard]] virtual bool needs_polling() const = 0;
+
+  // What other processes ring when progress() may find something; null: they do not.
+  [[nodiscard]] virtual Bell* bell() { return nullptr; }
+
+  // Whether the bell tells of all that is under way.
+  [[nodiscard]] virtual bool bell_tells_all() const { return false; }
+
+  // Rings for the engines of ranks to and from which messages are under way.
+  virtual void call_peers() {}
 
   // When progress() has something to do at a known time.
   [[nodiscard]] virtual std::optional<Clock::time_point> next_due() const { return {}; }

@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/comm/engine/engine.h"
+#include "core/comm/transport/bell.h"
 
 // Who moves the data: the engine's own thread, or a rank that waits.
 namespace slackline {
@@ -22,8 +23,9 @@ using Clock = Transport::Clock;
 // One message at a time, which ends in the first call of progress() that `ends` agrees to.
 class OneMessage final : public Transport {
  public:
-  OneMessage(MessageListener& listener, std::function<bool()> ends)
-      : listener_(listener), ends_(std::move(ends)) {}
+  // `bell`: what tells of its end; null: nothing does.
+  OneMessage(MessageListener& listener, std::function<bool()> ends, Bell* bell = nullptr)
+      : listener_(listener), ends_(std::move(ends)), bell_(bell) {}
 
   void open_group(std::uint32_t /*id*/, const std::vector<int>& /*members*/) override {}
 
@@ -41,6 +43,14 @@ class OneMessage final : public Transport {
 
   [[nodiscard]] bool needs_polling() const override { return true; }
 
+  [[nodiscard]] Bell* bell() override { return bell_; }
+
+  [[nodiscard]] bool bell_tells_all() const override { return bell_ != nullptr; }
+
+  void call_peers() override { ++calls_; }
+
+  [[nodiscard]] int calls() const { return calls_; }
+
   void announce_failure(const std::string& /*reason*/) override {}
 
   void close() override {}
@@ -50,7 +60,9 @@ class OneMessage final : public Transport {
  private:
   MessageListener& listener_;
   std::function<bool()> ends_;
+  Bell* bell_;
   std::vector<Message> posted_;
+  int calls_ = 0;
 };
 
 std::unique_ptr<Engine> engine_whose_message_ends(const std::function<bool()>& ends,
@@ -124,6 +136,38 @@ TEST_CASE("a rank that waits for long sleeps, and the engine's thread looks for 
   engine->wait(*receive.flight());
   REQUIRE(receive.flight()->status.load() == Flight::finished);
   REQUIRE(own_cpu_seconds() - before < 0.2);  // it looks for 0.02 s; without sleep it takes 0.4
+}
+
+TEST_CASE(
+    "a rank that listens for its bell sleeps, calls those it waits for, and wakes at a ring") {
+  Bell bell;
+  std::atomic<bool> ends{false};
+  OneMessage* transport = nullptr;
+  Engine engine(
+      [&](MessageListener& listener, EngineOptions&) {
+        auto made = std::make_unique<OneMessage>(
+            listener, [&] { return ends.load(); }, &bell);
+        transport = made.get();
+        return made;
+      },
+      EngineOptions{.timeout_seconds = 30.0, .crowded = true});
+  const Receive receive;
+  engine.submit(receive.flight());
+  std::atomic<double> used{0.0};
+  std::thread rank([&] {
+    const double before = own_cpu_seconds();
+    engine.wait(*receive.flight());
+    used = own_cpu_seconds() - before;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  ends = true;
+  bell.ring(Bell::Listener::rank);
+  rank.join();
+  REQUIRE(receive.flight()->status.load() == Flight::finished);
+  REQUIRE(used.load() < 0.2);  // without sleep it takes 0.4
+  // After 1 ms, and each time twice that: nine times in 0.4 s, and a few more if that took longer.
+  REQUIRE(transport->calls() >= 3);
+  REQUIRE(transport->calls() <= 20);
 }
 
 TEST_CASE("a rank that waits for itself is given up after the timeout, by name") {
