@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 // it.
 constexpr microseconds kLookForItself{20000};
 constexpr int kLooksInARow = 8;
-// Where it has a core of its own it gives way for so long first, which waking up may take.
+// Where every rank has a core of its own it gives way for so long first: to wake up takes time.
 constexpr microseconds kSpin{1000};
 // How long it listens is bounded by a share of the time since the last event: parts of a message
 // may follow each other without a ring.
@@ -42,8 +42,9 @@ constexpr microseconds kCallPeers{1000};
 constexpr microseconds kLookOn{200};
 constexpr microseconds kLookOnForRank{20000};
 // Otherwise it sleeps a share of the time since the last event: a small one while a rank is
-// blocked, so that no transfer takes much longer than it has to, and none a millisecond longer; or
-// where the bell tells all, and a core taken is taken from a rank, two.
+// blocked, so that no transfer takes much longer than it has to, and none a millisecond longer.
+// Where the bell suffices it sleeps for two beside ranks that compute, and until waits are to be
+// checked while one looks for itself.
 constexpr int kShareOfElapsed = 8;
 constexpr microseconds kShortestSleep{20};
 constexpr int kShareWhileComputing = 2;
@@ -88,22 +89,23 @@ Engine::~Engine() {
   {
     const std::lock_guard lock(mutex_);
     inbox_.stop = true;
+    ring_thread();
   }
-  ring_thread();
   end_if_stuck();
   thread_.join();
 }
 
-// Calls whoever takes turns for what was just put into the inbox.
+// Calls whoever takes turns for what was just put into the inbox. REQUIRES: the caller holds mutex_
+// or is a rank's: else the engine might find it, end and take the bell with it before it has rung.
 void Engine::ring() {
-  mail_.store(true, std::memory_order_release);
+  mail_.store(true);
   bell_->ring();
 }
 
-// The same for what the engine's thread alone can do.
+// Calls the engine's thread, for what it alone can do. REQUIRES: as for ring().
 void Engine::ring_thread() {
-  mail_.store(true, std::memory_order_release);
-  bell_->ring_all();
+  mail_.store(true);
+  bell_->ring(Bell::Listener::engine);
 }
 
 // Ends the flight for those who wait for it. REQUIRES: within a turn.
@@ -133,7 +135,7 @@ void Engine::submit(std::shared_ptr<Flight> flight) {
     ring();
     return;
   }
-  mail_.store(true, std::memory_order_release);
+  mail_.store(true);
   const std::unique_lock turn(turn_, std::try_to_lock);
   if (!turn) {
     ring();
@@ -181,8 +183,8 @@ void Engine::wake() {
   {
     const std::lock_guard lock(mutex_);
     inbox_.look = true;
+    ring_thread();
   }
-  ring_thread();
 }
 
 // Takes turns until the flight has ended, or nothing has happened for so long that to wait for it
@@ -217,6 +219,9 @@ void Engine::look_for(const Flight& flight) {
     const Clock::duration elapsed = time - last_event;
     const bool told = looked && transport_->bell_tells_all();
     if (told && elapsed >= spin) {
+      if (flight.status.load(std::memory_order_relaxed) != Flight::under_way) {
+        break;  // by a turn between this look and the one before
+      }
       if (elapsed >= call_after) {
         transport_->call_peers();
         call_after = 2 * elapsed;
@@ -228,7 +233,7 @@ void Engine::look_for(const Flight& flight) {
       bell_->wait(Bell::Listener::rank, heard, until - time);
       continue;
     }
-    if (!told && !mail_.load(std::memory_order_acquire) && elapsed >= patience) {
+    if (!told && !mail_.load() && elapsed >= patience) {
       break;
     }
     if (looked) {
@@ -237,8 +242,8 @@ void Engine::look_for(const Flight& flight) {
     sched_yield();
   }
   looking_.fetch_sub(1, std::memory_order_relaxed);
-  if (mail_.load(std::memory_order_acquire)) {
-    bell_->ring();  // it may have been called for that
+  if (mail_.load()) {
+    bell_->ring();  // who left it there may have called this rank, which goes
   } else if (const std::unique_lock turn(turn_, std::try_to_lock); turn) {
     wake_in_time();
   }
@@ -252,13 +257,22 @@ void Engine::wake_in_time() {
   const Clock::time_point time = Clock::now();
   Clock::time_point latest = Clock::time_point::max();
   if (!flights_.empty()) {
-    const bool polls = transport_->needs_polling() && !transport_->bell_tells_all();
-    latest = time + (polls ? Clock::duration(kLongestSleep) : Clock::duration(2 * kCheckInterval));
+    latest = time + 2 * kCheckInterval;
+    if (transport_->needs_polling()) {
+      latest = time +
+               (bell_suffices() ? Clock::duration(kCheckInterval) : Clock::duration(kLongestSleep));
+    }
   }
   latest = std::min(latest, next_due().value_or(latest));
   if (rests_until > latest) {
     wake();
   }
+}
+
+// Whether ranks that wait are woken by the bell, and to look for others takes a core from a rank.
+// REQUIRES: within a turn.
+bool Engine::bell_suffices() const {
+  return !options_.free_cores && transport_->bell_tells_all();
 }
 
 std::future<void> Engine::leave_job(Job job) {
@@ -267,8 +281,8 @@ std::future<void> Engine::leave_job(Job job) {
   {
     const std::lock_guard lock(mutex_);
     inbox_.jobs.push_back(std::move(task));
+    ring_thread();
   }
-  ring_thread();
   return ended;
 }
 
@@ -371,7 +385,7 @@ bool Engine::take_turn(Taker taker) {
 
 // True when there was something to take.
 bool Engine::take_inbox(Taker taker) {
-  if (!mail_.exchange(false, std::memory_order_acquire)) {
+  if (!mail_.exchange(false)) {
     return false;
   }
   Inbox news;
@@ -379,7 +393,7 @@ bool Engine::take_inbox(Taker taker) {
     const std::lock_guard lock(mutex_);
     news = inbox_.take(taker);
     if (!inbox_.empty()) {
-      mail_.store(true, std::memory_order_release);
+      mail_.store(true);
     }
   }
   if (news.empty()) {
@@ -443,12 +457,12 @@ Engine::Clock::time_point Engine::rest_until() const {
   Clock::time_point until = time + kCheckInterval;
   if (polls) {
     const microseconds longest = flights_.empty() ? kIdlePolling : kLongestSleep;
-    const bool told = transport_->bell_tells_all() && !flights_.empty();
+    const bool told = bell_suffices() && !flights_.empty();
     if (looked_for) {
       until = time + (told ? microseconds(kCheckInterval) : longest);
     } else if (awaited) {
       until = time + std::clamp(elapsed / kShareOfElapsed, kShortestSleep, longest);
-    } else if (told && !options_.free_cores) {
+    } else if (told) {
       until = time + kSleepBesideRanks;
     } else {
       until =
@@ -467,7 +481,7 @@ bool Engine::rest(std::uint32_t heard, Clock::time_point until) {
     bell_->wait(
         Bell::Listener::engine, heard, std::min<Clock::duration>(until - time, kLongestRest));
   }
-  return mail_.load(std::memory_order_acquire);
+  return mail_.load();
 }
 
 }  // namespace slackline

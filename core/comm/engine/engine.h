@@ -118,6 +118,7 @@ class Engine final : private MessageListener {
   void ring();
   void ring_thread();
   void tell(Flight& flight, int status);
+  [[nodiscard]] bool bell_suffices() const;
   [[nodiscard]] std::future<void> leave_job(Job job);
   void message_done(const Message& message) override;
 

@@ -41,8 +41,8 @@ void Engine::fail(const std::string& reason) {
     if (!inbox_.failure) {
       inbox_.failure = reason;
     }
+    ring();
   }
-  ring();
 }
 
 void Engine::abort(const std::string& reason, int code) {
@@ -50,8 +50,8 @@ void Engine::abort(const std::string& reason, int code) {
     const std::lock_guard lock(mutex_);
     inbox_.failure = reason;
     inbox_.abort_code = code;
+    ring_thread();
   }
-  ring_thread();
   std::this_thread::sleep_for(kAbortTime);
   std::_Exit(code);
 }

@@ -152,10 +152,8 @@ void Engine::post_step(Flight& flight) {
   for (std::size_t i = 0; i < step.pieces.size(); ++i) {
     if (i < flight.work.start_parts.size()) {
       flight.work.start_parts[i]([this, kept = flights_[flight.slot], i] {
-        {
-          const std::lock_guard lock(mutex_);
-          inbox_.parts.emplace_back(kept, i);
-        }
+        const std::lock_guard lock(mutex_);
+        inbox_.parts.emplace_back(kept, i);
         ring();
       });
     } else {
@@ -267,10 +265,8 @@ void Engine::fail_work(Flight& flight, const std::exception& problem) {
 }
 
 void Engine::tell_worked(Flight& flight) {
-  {
-    const std::lock_guard lock(mutex_);
-    inbox_.worked.push_back(&flight);
-  }
+  const std::lock_guard lock(mutex_);
+  inbox_.worked.push_back(&flight);
   ring();
 }
 

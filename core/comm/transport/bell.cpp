@@ -32,26 +32,24 @@ unsigned bit_of(Bell::Listener listener) {
 
 // A ring is counted before anybody is looked for, and who listens is counted before the kernel
 // compares the rings: so one of the two sees the other.
-void Bell::ring() {
-  rings_.fetch_add(1, std::memory_order_seq_cst);
-  for (const Listener listener : {Listener::rank, Listener::engine}) {
-    if (listening_[static_cast<std::size_t>(listener)].load(std::memory_order_seq_cst) > 0) {
-      wake(rings_, bit_of(listener));
-      return;
-    }
-  }
-}
-
 void Bell::ring(Listener listener) {
   rings_.fetch_add(1, std::memory_order_seq_cst);
-  if (listening_[static_cast<std::size_t>(listener)].load(std::memory_order_seq_cst) > 0) {
+  if (listens(listener)) {
     wake(rings_, bit_of(listener));
   }
 }
 
-void Bell::ring_all() {
+void Bell::ring() {
   rings_.fetch_add(1, std::memory_order_seq_cst);
-  wake(rings_, bit_of(Listener::rank) | bit_of(Listener::engine));
+  if (listens(Listener::rank)) {
+    wake(rings_, bit_of(Listener::rank));
+  } else if (listens(Listener::engine)) {
+    wake(rings_, bit_of(Listener::engine));
+  }
+}
+
+bool Bell::listens(Listener listener) const {
+  return listening_[static_cast<std::size_t>(listener)].load(std::memory_order_seq_cst) > 0;
 }
 
 void Bell::wait(Listener listener, std::uint32_t heard, nanoseconds longest) {
@@ -63,7 +61,7 @@ void Bell::wait(Listener listener, std::uint32_t heard, nanoseconds longest) {
                       .tv_nsec = duration_cast<nanoseconds>(until - whole).count()};
   listening.fetch_add(1, std::memory_order_seq_cst);
   syscall(SYS_futex, &rings_, FUTEX_WAIT_BITSET, heard, &time, nullptr, bit_of(listener));
-  listening.fetch_sub(1, std::memory_order_relaxed);
+  listening.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 }  // namespace slackline

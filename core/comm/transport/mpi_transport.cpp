@@ -38,8 +38,9 @@ constexpr std::size_t kLongest = std::size_t{1} << 30U;  // bytes; MPI counts in
 constexpr std::size_t kNoticeBytes = 2048;               // of a failure's text
 constexpr milliseconds kNoticeTime{200};
 constexpr int kClockRounds = 32;
-// Bytes of a message that MPI's transports within a host send without the receiver's help.
-constexpr int kShortOnHost = 4096;
+// Bytes of a message that MPI's transports within a host send without the receiver's help, of which
+// they use some for themselves.
+constexpr int kShortOnHost = 2048;
 
 void check(int result, const char* call) {
   if (result == MPI_SUCCESS) {
@@ -282,7 +283,8 @@ class MpiTransport final : public Transport {
   std::vector<Posted> told_;
 };
 
-// Processes of a host share their bells and, behind them, the words that the world asks for.
+// Processes of a host share their bells and, behind them, the words that the world asks for. Where
+// they cannot share memory there are no bells.
 void MpiTransport::share(std::size_t count, MpiWorld& world) {
   using Word = std::atomic<std::int64_t>;
   MPI_Comm host = MPI_COMM_NULL;
@@ -297,9 +299,17 @@ void MpiTransport::share(std::size_t count, MpiWorld& world) {
   const std::size_t all = members.size() * sizeof(Bell) + count * sizeof(Word);
   const auto bytes = static_cast<MPI_Aint>(rank == 0 ? all + alignof(Bell) : 0);
   void* memory = nullptr;
-  check(MPI_Win_allocate_shared(
-            bytes, sizeof(Word), MPI_INFO_NULL, host, static_cast<void*>(&memory), &window_),
-        "MPI_Win_allocate_shared");
+  const int made = MPI_Win_allocate_shared(
+      bytes, sizeof(Word), MPI_INFO_NULL, host, static_cast<void*>(&memory), &window_);
+  const int own = made == MPI_SUCCESS ? 1 : 0;
+  int everybody = 0;
+  check(MPI_Allreduce(&own, &everybody, 1, MPI_INT, MPI_MIN, host), "MPI_Allreduce");
+  bells_.resize(static_cast<std::size_t>(size_));
+  if (everybody == 0 && count == 0) {
+    check(MPI_Comm_free(&host), "MPI_Comm_free");
+    return;
+  }
+  check(everybody == 0 ? MPI_ERR_NO_MEM : made, "MPI_Win_allocate_shared");
   MPI_Aint size = 0;
   int unit = 0;
   check(MPI_Win_shared_query(window_, 0, &size, &unit, static_cast<void*>(&memory)),
@@ -313,7 +323,6 @@ void MpiTransport::share(std::size_t count, MpiWorld& world) {
   }
   world.shared = {words, count};
   check(MPI_Barrier(host), "MPI_Barrier");
-  bells_.resize(static_cast<std::size_t>(size_));
   for (std::size_t i = 0; i < members.size(); ++i) {
     bells_[static_cast<std::size_t>(members[i])] = bells + i;
   }
@@ -408,7 +417,8 @@ void MpiTransport::announce_failure(const std::string& reason) {
                 comm_,
                 &requests.back());
       if (Bell* const bell = bell_of(rank)) {
-        bell->ring_all();
+        bell->ring(Bell::Listener::rank);
+        bell->ring(Bell::Listener::engine);
       }
     }
   }
