@@ -208,11 +208,17 @@ ParallelConfig with_groups_of_nodes(ParallelConfig config,
                                     CollectivesWish wish,
                                     int ranks_of_node) {
   const bool wanted = config.data_strategy.has_groups() || config.chooses_strategy ||
-                      config.groups_apart || config.codes_sums ||
-                      wish == CollectivesWish::hierarchical;
-  if (config.group == 0 && wanted) {
-    const int replicas = std::max(1, ranks_of_node / (config.tensor * config.pipeline));
-    config.group = nearest_divisor(replicas, {config.data});
+                      config.groups_apart || wish == CollectivesWish::hierarchical;
+  if (config.group != 0 || (!wanted && !config.codes_sums)) {
+    return config;
+  }
+  const int replicas = std::max(1, ranks_of_node / (config.tensor * config.pipeline));
+  const int group = nearest_divisor(replicas, {config.data});
+  // For codecs alone groups are worth it where sums cross nodes and a node has several data ranks:
+  // else they would move the pipeline into the nodes, and sums out of them.
+  const bool sums_cross_nodes = config.tensor * config.data > ranks_of_node;
+  if (wanted || (sums_cross_nodes && group > 1)) {
+    config.group = group;
   }
   return config;
 }

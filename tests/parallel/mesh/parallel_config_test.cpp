@@ -185,6 +185,10 @@ TEST_CASE("groups that a strategy asks for are the data ranks of a node") {
   CHECK(group_of({.data = 8, .data_strategy = DataStrategy::zero3}, 4) == 0);
   CHECK(group_of({.data = 8, .chooses_strategy = true}, 4) == 4);
   CHECK(group_of({.data = 8, .codes_sums = true}, 4) == 4);
+  CHECK(group_of({.tensor = 2, .pipeline = 2, .data = 8, .codes_sums = true}, 8) == 2);
+  CHECK(group_of({.tensor = 2, .pipeline = 2, .data = 2, .codes_sums = true}, 4) == 0);
+  CHECK(group_of({.tensor = 2, .pipeline = 2, .data = 4, .codes_sums = true}, 8) == 0);
+  CHECK(group_of({.tensor = 2, .pipeline = 2, .data = 4, .codes_sums = true}, 4) == 0);
   CHECK(with_groups_of_nodes({.data = 8}, CollectivesWish::hierarchical, 4).group == 4);
   CHECK(with_groups_of_nodes({.data = 8}, CollectivesWish::direct, 4).group == 0);
 }
