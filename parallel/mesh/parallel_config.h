@@ -110,8 +110,8 @@ struct BatchSplit {
 
 // Gives groups their size where the config does not and needs it: the data ranks that stand on one
 // node of `ranks_of_node` ranks with their whole pipelines. It is needed where the data strategy
-// has groups or is to be chosen, where groups train apart, where codecs are to sit on sums between
-// groups, and for CollectivesWish::hierarchical.
+// has groups or is to be chosen, where groups train apart, for CollectivesWish::hierarchical, and
+// where codecs are to sit on sums that cross nodes and a node has several data ranks.
 // CollectivesWish::automatic makes no groups of its own: they set the order of sums, which is not
 // to depend on nodes unasked.
 [[nodiscard]] ParallelConfig with_groups_of_nodes(ParallelConfig config,

@@ -28,10 +28,10 @@ using std::chrono::milliseconds;
 // it.
 constexpr microseconds kLookForItself{20000};
 constexpr int kLooksInARow = 8;
-// Where every rank has a core of its own it gives way for so long first: to wake up takes time.
+// It gives way for so long first where every rank has a core of its own: to wake up takes time.
 constexpr microseconds kSpin{1000};
-// How long it listens is bounded by a share of the time since the last event: parts of a message
-// may follow each other without a ring.
+// It listens for no longer than a share of the time since the last event: parts of a message may
+// follow each other without a ring.
 constexpr int kShareWhileListening = 2;
 constexpr microseconds kShortestListening{50};
 // After so long, and each time twice that, it calls the engines of the ranks that it waits for:
@@ -43,8 +43,8 @@ constexpr microseconds kLookOn{200};
 constexpr microseconds kLookOnForRank{20000};
 // Otherwise it sleeps a share of the time since the last event: a small one while a rank is
 // blocked, so that no transfer takes much longer than it has to, and none a millisecond longer.
-// Where the bell suffices it sleeps for two beside ranks that compute, and until waits are to be
-// checked while one looks for itself.
+// It sleeps longer where the bell suffices: for two milliseconds beside ranks that compute, and
+// until waits are to be checked while a rank looks for itself.
 constexpr int kShareOfElapsed = 8;
 constexpr microseconds kShortestSleep{20};
 constexpr int kShareWhileComputing = 2;

@@ -306,6 +306,7 @@ void MpiTransport::share(std::size_t count, MpiWorld& world) {
   check(MPI_Allreduce(&own, &everybody, 1, MPI_INT, MPI_MIN, host), "MPI_Allreduce");
   bells_.resize(static_cast<std::size_t>(size_));
   if (everybody == 0 && count == 0) {
+    window_ = MPI_WIN_NULL;  // of some alone, who could not free it together
     check(MPI_Comm_free(&host), "MPI_Comm_free");
     return;
   }

@@ -72,7 +72,7 @@ class Transport {
   // Whether messages finish without a wake-up, so that somebody has to keep looking.
   [[nodiscard]] virtual bool needs_polling() const = 0;
 
-  // What other processes ring when progress() may find something; null: they do not.
+  // Returns the bell that other processes ring when progress() may find something; null: none do.
   [[nodiscard]] virtual Bell* bell() { return nullptr; }
 
   // Whether the bell tells of all that is under way.

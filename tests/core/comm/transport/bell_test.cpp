@@ -20,8 +20,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr seconds kLong{
-    20};  // no test waits for so long: a wait that nothing ends is one that fails
+// No test waits for so long: a wait that nothing ends is one that fails.
+constexpr seconds kLong{20};
 
 double seconds_of(const std::function<void()>& job) {
   const auto begin = Clock::now();
