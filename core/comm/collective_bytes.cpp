@@ -12,19 +12,6 @@ namespace {
 using Kind = TransferRecord::Kind;
 using Way = Hierarchy::Way;
 
-// Counts a rank's children in a binomial tree; with several groups of `ranks_in_group` those alone
-// that stand in other groups. 0: all of them.
-std::size_t children_in_tree(int rank, int size, int root, int ranks_in_group = 0) {
-  const int place = (rank + size - root) % size;
-  std::size_t children = 0;
-  for (int distance = 1; distance < size && (place & distance) == 0; distance <<= 1) {
-    const int child = (rank + distance) % size;
-    const bool counts = ranks_in_group == 0 || child / ranks_in_group != rank / ranks_in_group;
-    children += place + distance < size && counts ? 1 : 0;
-  }
-  return children;
-}
-
 bool sums(Kind kind) {
   return kind == Kind::all_reduce || kind == Kind::reduce_scatter;
 }
@@ -68,22 +55,6 @@ std::size_t widening(const CollectiveCall& call) {
   return group_sum_size(call.element_size) / call.element_size;
 }
 
-std::size_t broadcast_bytes_across(const CollectiveCall& call,
-                                   const Slices& bytes,
-                                   int rank,
-                                   int size) {
-  const int m = call.hierarchy.ranks_in_group;
-  if (bytes.all <= kTreeBytes) {
-    return bytes.all * children_in_tree(rank, size, call.root, m);
-  }
-  const auto others = static_cast<std::size_t>(size - m);
-  if (rank == call.root) {
-    return bytes.all - bytes.of_group + others * bytes.own;
-  }
-  const bool root_is_near = rank / m == call.root / m;
-  return (others - (root_is_near ? 0 : 1)) * bytes.own;
-}
-
 std::size_t direct_bytes_across(const CollectiveCall& call, int rank, int size) {
   const Slices bytes = slices_of(call, rank, size);
   const auto others = static_cast<std::size_t>(size - call.hierarchy.ranks_in_group);
@@ -96,15 +67,9 @@ std::size_t direct_bytes_across(const CollectiveCall& call, int rank, int size) 
       return bytes.all - bytes.of_group;
     case Kind::all_gather:
       return others * bytes.own;
-    case Kind::broadcast:
-      return broadcast_bytes_across(call, bytes, rank, size);
-    case Kind::barrier:
-      return 0;
-    case Kind::send:
-    case Kind::receive:
-      break;
+    default:
+      SL_CHECK(false, "the formulas know no " + std::string(name_of(call.kind)));
   }
-  SL_CHECK(false, "bytes between groups of " + std::string(name_of(call.kind)));
 }
 
 std::size_t hierarchical_bytes_across(const CollectiveCall& call, int rank, int size) {
@@ -148,29 +113,9 @@ std::size_t bytes_sent_by(const CollectiveCall& call, int rank, int size) {
     return hierarchical_bytes_inside(call, rank, size) +
            hierarchical_bytes_across(call, rank, size);
   }
-  const std::size_t all = call.elements * call.element_size;
-  const std::size_t own = slice_of(call.elements, rank, size).count() * call.element_size;
-  const auto others = static_cast<std::size_t>(size - 1);
-  switch (call.kind) {
-    case Kind::send:
-      return all;
-    case Kind::receive:
-    case Kind::barrier:
-      return 0;
-    case Kind::all_reduce:
-      return exchanges_all(all, size) ? others * all : all - own + others * own;
-    case Kind::reduce_scatter:
-    case Kind::all_to_all:
-      return all - own;
-    case Kind::all_gather:
-      return others * own;
-    case Kind::broadcast:
-      if (all <= kTreeBytes) {
-        return all * children_in_tree(rank, size, call.root);
-      }
-      return rank == call.root ? all - own + others * own : (others - 1) * own;
-  }
-  return 0;
+  CollectiveCall alone = call;  // each rank in a group of its own: all that it sends goes across
+  alone.hierarchy.ranks_in_group = 1;
+  return direct_bytes_across(alone, rank, size);
 }
 
 std::size_t bytes_sent_across_by(const CollectiveCall& call, int rank, int size) {

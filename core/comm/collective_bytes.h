@@ -7,16 +7,14 @@
 
 namespace slackline {
 
-// Payload bytes that one rank sends in one operation: what Communicator::bytes_sent() grows by. For
-// n ranks, S = elements * element_size bytes, own = bytes of slice_of(elements, rank, n):
+// Payload bytes that one rank sends in one sum, gather or exchange: what Communicator::bytes_sent()
+// grows by. For n ranks, S = elements * element_size bytes, own = bytes of slice_of(elements, rank,
+// n):
 //
-//   send            S                                 receive, barrier   0
 //   all_reduce      (n - 1) S for S <= kGatherBytes and for n = 2, else (S - own) + (n - 1) own
 //   reduce_scatter  S - own
 //   all_gather      (n - 1) own
 //   all_to_all      S - own
-//   broadcast       S times the children in a binomial tree for S <= kTreeBytes, else
-//                   (S - own) + (n - 1) own of the root, (n - 2) own of the others
 //
 // Over all ranks an all_reduce in slices comes to 2 (n - 1) S. One rank sends nothing.
 //
@@ -30,10 +28,9 @@ namespace slackline {
 //
 // where w is 2 for bf16, whose groups' sums travel in fp32, and else 1.
 struct CollectiveCall {
-  TransferRecord::Kind kind = TransferRecord::Kind::send;
+  TransferRecord::Kind kind = TransferRecord::Kind::all_reduce;
   std::size_t elements = 0;
   std::size_t element_size = 4;
-  int root = 0;      // of a broadcast
   SumOrder order{};  // of a sum; with the hierarchy it says which way the call goes
   Hierarchy hierarchy{};
 };
@@ -43,7 +40,7 @@ struct CollectiveCall {
 // Which way a call goes; what is neither a sum nor a gather goes directly.
 [[nodiscard]] Hierarchy::Way way_of(const CollectiveCall& call, int size);
 
-// The bytes of them that leave the rank's group. REQUIRES: the call is a collective.
+// The bytes of them that leave the rank's group.
 [[nodiscard]] std::size_t bytes_sent_across_by(const CollectiveCall& call, int rank, int size);
 
 // Bytes of an element of a group's sum, as it travels between groups.

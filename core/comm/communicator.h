@@ -91,6 +91,17 @@ struct TransferRecord {
 
 [[nodiscard]] const char* name_of(TransferRecord::Kind kind);
 
+// One call of a communicator, for those that change some of them.
+struct Operation {
+  TransferRecord::Kind kind = TransferRecord::Kind::barrier;
+  Tensor data{};     // of an all-to-all: what is sent
+  Tensor to{};       // of an all-to-all: where slices arrive
+  int peer = -1;     // of a send or receive: the other rank; of a broadcast: its root
+  SumOrder order{};  // of a sum
+  TransferNote note{};
+  TransferWork work{};
+};
+
 // A group of ranks that exchange tensors. Calls return at once; data moves while the caller
 // computes. All members submit the same collectives in the same order; sends and receives between
 // two ranks match in order. One thread per rank submits and waits. Messages are contiguous tensors
@@ -98,52 +109,73 @@ struct TransferRecord {
 // work, its tensors are made and taken by that; work needs a group of two or more.
 class Communicator {
  public:
+  using Kind = TransferRecord::Kind;
+
   virtual ~Communicator() = default;
 
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
   [[nodiscard]] virtual const std::string& axis() const = 0;  // "tensor", "data", ...: who counts
 
-  [[nodiscard]] virtual Transfer send(const Tensor& data,
-                                      int to,
-                                      const TransferNote& note,
-                                      const TransferWork& work = {}) = 0;
-  [[nodiscard]] virtual Transfer receive(const Tensor& data,
-                                         int from,
-                                         const TransferNote& note,
-                                         const TransferWork& work = {}) = 0;
+  // Begins any of the calls below.
+  [[nodiscard]] virtual Transfer submit(Operation operation) = 0;
+
+  [[nodiscard]] Transfer send(const Tensor& data,
+                              int to,
+                              const TransferNote& note,
+                              const TransferWork& work = {}) {
+    return submit({.kind = Kind::send, .data = data, .peer = to, .note = note, .work = work});
+  }
+
+  [[nodiscard]] Transfer receive(const Tensor& data,
+                                 int from,
+                                 const TransferNote& note,
+                                 const TransferWork& work = {}) {
+    return submit({.kind = Kind::receive, .data = data, .peer = from, .note = note, .work = work});
+  }
 
   // In place: every rank ends with the sum. REQUIRES: order.fits(size()).
-  [[nodiscard]] virtual Transfer all_reduce(const Tensor& data,
-                                            const TransferNote& note,
-                                            SumOrder order = SumOrder::ranks,
-                                            const TransferWork& work = {}) = 0;
+  [[nodiscard]] Transfer all_reduce(const Tensor& data,
+                                    const TransferNote& note,
+                                    SumOrder order = SumOrder::ranks,
+                                    const TransferWork& work = {}) {
+    return submit(
+        {.kind = Kind::all_reduce, .data = data, .order = order, .note = note, .work = work});
+  }
 
   // In place: this rank's slice of `data` ends as the sum; the rest is undefined. The slice is
   // slice_of(elements). REQUIRES: order.fits(size()).
-  [[nodiscard]] virtual Transfer reduce_scatter(const Tensor& data,
-                                                const TransferNote& note,
-                                                SumOrder order = SumOrder::ranks,
-                                                const TransferWork& work = {}) = 0;
+  [[nodiscard]] Transfer reduce_scatter(const Tensor& data,
+                                        const TransferNote& note,
+                                        SumOrder order = SumOrder::ranks,
+                                        const TransferWork& work = {}) {
+    return submit(
+        {.kind = Kind::reduce_scatter, .data = data, .order = order, .note = note, .work = work});
+  }
 
   // In place: every rank brings its slice of `data`, as above, and ends with all of it.
-  [[nodiscard]] virtual Transfer all_gather(const Tensor& data,
-                                            const TransferNote& note,
-                                            const TransferWork& work = {}) = 0;
+  [[nodiscard]] Transfer all_gather(const Tensor& data,
+                                    const TransferNote& note,
+                                    const TransferWork& work = {}) {
+    return submit({.kind = Kind::all_gather, .data = data, .note = note, .work = work});
+  }
 
   // Slice r of `from` goes to rank r, which puts slices in rank order. REQUIRES: elements divide
   // by size().
-  [[nodiscard]] virtual Transfer all_to_all(const Tensor& from,
-                                            const Tensor& to,
-                                            const TransferNote& note,
-                                            const TransferWork& work = {}) = 0;
+  [[nodiscard]] Transfer all_to_all(const Tensor& from,
+                                    const Tensor& to,
+                                    const TransferNote& note,
+                                    const TransferWork& work = {}) {
+    return submit({.kind = Kind::all_to_all, .data = from, .to = to, .note = note, .work = work});
+  }
 
-  [[nodiscard]] virtual Transfer broadcast(const Tensor& data,
-                                           int root,
-                                           const TransferNote& note,
-                                           const TransferWork& work = {}) = 0;
+  [[nodiscard]] Transfer broadcast(const Tensor& data, int root, const TransferNote& note) {
+    return submit({.kind = Kind::broadcast, .data = data, .peer = root, .note = note});
+  }
 
-  [[nodiscard]] virtual Transfer barrier(const TransferNote& note) = 0;
+  [[nodiscard]] Transfer barrier(const TransferNote& note) {
+    return submit({.kind = Kind::barrier, .note = note});
+  }
 
   // A sub-group under its own name. `members` are ranks of this communicator, in the order the new
   // ranks count; every member calls with the same list, ranks that are in none do not call.

@@ -15,7 +15,7 @@ class ForwardingCommunicator : public Communicator {
   // `real` must outlive this one.
   explicit ForwardingCommunicator(Communicator& real) : real_(&real) {}
 
-  explicit ForwardingCommunicator(std::unique_ptr<Communicator> real)
+  explicit ForwardingCommunicator(std::shared_ptr<Communicator> real)
       : owned_(std::move(real)), real_(owned_.get()) {}
 
   [[nodiscard]] int rank() const override { return real_->rank(); }
@@ -24,55 +24,9 @@ class ForwardingCommunicator : public Communicator {
 
   [[nodiscard]] const std::string& axis() const override { return real_->axis(); }
 
-  [[nodiscard]] Transfer send(const Tensor& data,
-                              int to,
-                              const TransferNote& note,
-                              const TransferWork& work) override {
-    return real_->send(data, to, note, work);
+  [[nodiscard]] Transfer submit(Operation operation) override {
+    return real_->submit(std::move(operation));
   }
-
-  [[nodiscard]] Transfer receive(const Tensor& data,
-                                 int from,
-                                 const TransferNote& note,
-                                 const TransferWork& work) override {
-    return real_->receive(data, from, note, work);
-  }
-
-  [[nodiscard]] Transfer all_reduce(const Tensor& data,
-                                    const TransferNote& note,
-                                    SumOrder order,
-                                    const TransferWork& work) override {
-    return real_->all_reduce(data, note, order, work);
-  }
-
-  [[nodiscard]] Transfer reduce_scatter(const Tensor& data,
-                                        const TransferNote& note,
-                                        SumOrder order,
-                                        const TransferWork& work) override {
-    return real_->reduce_scatter(data, note, order, work);
-  }
-
-  [[nodiscard]] Transfer all_gather(const Tensor& data,
-                                    const TransferNote& note,
-                                    const TransferWork& work) override {
-    return real_->all_gather(data, note, work);
-  }
-
-  [[nodiscard]] Transfer all_to_all(const Tensor& from,
-                                    const Tensor& to,
-                                    const TransferNote& note,
-                                    const TransferWork& work) override {
-    return real_->all_to_all(from, to, note, work);
-  }
-
-  [[nodiscard]] Transfer broadcast(const Tensor& data,
-                                   int root,
-                                   const TransferNote& note,
-                                   const TransferWork& work) override {
-    return real_->broadcast(data, root, note, work);
-  }
-
-  [[nodiscard]] Transfer barrier(const TransferNote& note) override { return real_->barrier(note); }
 
   [[nodiscard]] std::unique_ptr<Communicator> group(const std::string& axis,
                                                     const std::vector<int>& members,
@@ -111,8 +65,11 @@ class ForwardingCommunicator : public Communicator {
  protected:
   [[nodiscard]] Communicator& real() const { return *real_; }
 
+  // For what outlives this one. Null where the real one is not owned.
+  [[nodiscard]] const std::shared_ptr<Communicator>& owned() const { return owned_; }
+
  private:
-  std::unique_ptr<Communicator> owned_{};
+  std::shared_ptr<Communicator> owned_{};
   Communicator* real_;
 };
 

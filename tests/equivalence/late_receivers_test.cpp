@@ -23,14 +23,11 @@ class LateReceiver final : public ForwardingCommunicator {
   explicit LateReceiver(std::unique_ptr<Communicator> real)
       : ForwardingCommunicator(std::move(real)) {}
 
-  [[nodiscard]] Transfer receive(const Tensor& data,
-                                 int from,
-                                 const TransferNote& note,
-                                 const TransferWork& work) override {
-    if (axis() == "pipeline") {
+  [[nodiscard]] Transfer submit(Operation operation) override {
+    if (operation.kind == Kind::receive && axis() == "pipeline") {
       std::this_thread::sleep_for(kDelay);
     }
-    return real().receive(data, from, note, work);
+    return real().submit(std::move(operation));
   }
 
   [[nodiscard]] std::unique_ptr<Communicator> group(const std::string& name,

@@ -46,20 +46,13 @@ class RecordedCommunicator final : public ForwardingCommunicator {
   RecordedCommunicator(std::unique_ptr<Communicator> real, Record& record)
       : ForwardingCommunicator(std::move(real)), record_(&record) {}
 
-  Transfer send(const Tensor& data,
-                int to,
-                const TransferNote& note,
-                const TransferWork& work) override {
-    record_->add(rank(), to, true, work);
-    return ForwardingCommunicator::send(data, to, note, work);
-  }
-
-  Transfer receive(const Tensor& data,
-                   int from,
-                   const TransferNote& note,
-                   const TransferWork& work) override {
-    record_->add(from, rank(), false, work);
-    return ForwardingCommunicator::receive(data, from, note, work);
+  Transfer submit(Operation operation) override {
+    if (operation.kind == Kind::send) {
+      record_->add(rank(), operation.peer, true, operation.work);
+    } else if (operation.kind == Kind::receive) {
+      record_->add(operation.peer, rank(), false, operation.work);
+    }
+    return real().submit(std::move(operation));
   }
 
  private:

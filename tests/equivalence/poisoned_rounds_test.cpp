@@ -83,39 +83,16 @@ class PoisoningCommunicator final : public ForwardingCommunicator {
   PoisoningCommunicator(std::unique_ptr<Communicator> real, std::atomic<int>& count)
       : ForwardingCommunicator(std::move(real)), count_(&count) {}
 
-  [[nodiscard]] Transfer all_reduce(const Tensor& data,
-                                    const TransferNote& note,
-                                    SumOrder order,
-                                    const TransferWork& work) override {
-    return poisoned(data, work, [&](const Tensor& copy, const TransferWork& its) {
-      return real().all_reduce(copy, note, order, its);
-    });
-  }
-
-  [[nodiscard]] Transfer reduce_scatter(const Tensor& data,
-                                        const TransferNote& note,
-                                        SumOrder order,
-                                        const TransferWork& work) override {
-    return poisoned(data, work, [&](const Tensor& copy, const TransferWork& its) {
-      return real().reduce_scatter(copy, note, order, its);
-    });
-  }
-
-  [[nodiscard]] Transfer all_gather(const Tensor& data,
-                                    const TransferNote& note,
-                                    const TransferWork& work) override {
-    return poisoned(data, work, [&](const Tensor& copy, const TransferWork& its) {
-      return real().all_gather(copy, note, its);
-    });
-  }
-
- private:
   // Work that makes a message finds in place what has arrived of the transfer before it.
-  template <typename Submit>
-  Transfer poisoned(const Tensor& data, TransferWork work, Submit submit) {
+  [[nodiscard]] Transfer submit(Operation operation) override {
+    if (operation.kind != Kind::all_reduce && operation.kind != Kind::reduce_scatter &&
+        operation.kind != Kind::all_gather) {
+      return real().submit(std::move(operation));
+    }
+    TransferWork& work = operation.work;
     SL_CHECK(!work.beside && !work.after, "a message of rounds that work takes");
     ++*count_;
-    auto message = std::make_shared<Poisoned>(data);
+    auto message = std::make_shared<Poisoned>(operation.data);
     std::shared_ptr<Poisoned> followed;
     if (work.follows != nullptr) {
       const auto* state = dynamic_cast<const PoisonedTransfer*>(work.follows->state());
@@ -135,10 +112,12 @@ class PoisoningCommunicator final : public ForwardingCommunicator {
       SL_CHECK(followed == nullptr, "a message follows one that it has nothing of");
       message->leave();
     }
-    Transfer real = submit(message->travelling(), work);
-    return Transfer(std::make_unique<PoisonedTransfer>(std::move(real), message));
+    operation.data = message->travelling();
+    return Transfer(
+        std::make_unique<PoisonedTransfer>(real().submit(std::move(operation)), message));
   }
 
+ private:
   std::atomic<int>* count_;
 };
 

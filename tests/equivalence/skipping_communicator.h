@@ -24,18 +24,9 @@ class SkippingCommunicator final : public ForwardingCommunicator {
   SkippingCommunicator(std::unique_ptr<Communicator> real, Skip skip)
       : ForwardingCommunicator(std::move(real)), skip_(std::move(skip)) {}
 
-  [[nodiscard]] Transfer all_reduce(const Tensor& data,
-                                    const TransferNote& note,
-                                    SumOrder order,
-                                    const TransferWork& work) override {
-    return skips_this() ? Transfer() : real().all_reduce(data, note, order, work);
-  }
-
-  [[nodiscard]] Transfer reduce_scatter(const Tensor& data,
-                                        const TransferNote& note,
-                                        SumOrder order,
-                                        const TransferWork& work) override {
-    return skips_this() ? Transfer() : real().reduce_scatter(data, note, order, work);
+  [[nodiscard]] Transfer submit(Operation operation) override {
+    const bool sums = operation.kind == Kind::all_reduce || operation.kind == Kind::reduce_scatter;
+    return sums && skips_this() ? Transfer() : real().submit(std::move(operation));
   }
 
   [[nodiscard]] std::unique_ptr<Communicator> group(const std::string& axis,

@@ -145,20 +145,17 @@ class HalfReceiver final : public ForwardingCommunicator {
   explicit HalfReceiver(std::unique_ptr<Communicator> real)
       : ForwardingCommunicator(std::move(real)) {}
 
-  [[nodiscard]] Transfer receive(const Tensor& data,
-                                 int from,
-                                 const TransferNote& note,
-                                 const TransferWork& work) override {
-    if (note.what != std::string("activations")) {
-      return real().receive(data, from, note, work);
+  [[nodiscard]] Transfer submit(Operation operation) override {
+    if (operation.kind == Kind::receive && operation.note.what == std::string("activations")) {
+      const auto halve = [data = operation.data] {
+        const std::span<float> values = data.span<float>();
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          values[i] = is_sent(i, 1) ? values[i] : 0.0F;
+        }
+      };
+      operation.work = {.worker = worker_, .after = halve};
     }
-    const auto halve = [data] {
-      const std::span<float> values = data.span<float>();
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] = is_sent(i, 1) ? values[i] : 0.0F;
-      }
-    };
-    return real().receive(data, from, note, {.worker = worker_, .after = halve});
+    return real().submit(std::move(operation));
   }
 
   [[nodiscard]] std::unique_ptr<Communicator> group(const std::string& name,

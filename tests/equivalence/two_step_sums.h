@@ -36,15 +36,12 @@ class TwoStepSums final : public ForwardingCommunicator {
     across_ = real().group("data", same_place, Urgency::now);
   }
 
-  [[nodiscard]] Transfer all_reduce(const Tensor& data,
-                                    const TransferNote& note,
-                                    SumOrder order,
-                                    const TransferWork& work) override {
-    if (run_ == nullptr) {
-      return real().all_reduce(data, note, order, work);
+  [[nodiscard]] Transfer submit(Operation operation) override {
+    if (operation.kind != Kind::all_reduce || run_ == nullptr) {
+      return real().submit(std::move(operation));
     }
-    run_->all_reduce(data, note).wait();
-    return across_->all_reduce(data, note);
+    run_->all_reduce(operation.data, operation.note).wait();
+    return across_->all_reduce(operation.data, operation.note);
   }
 
   [[nodiscard]] std::unique_ptr<Communicator> group(const std::string& axis,

@@ -14,7 +14,6 @@ namespace slackline {
 
 namespace {
 
-// Elements [begin, end) of a tensor, as a row.
 // Long enough that a message's own cost is small beside it, short enough that three parts, one on
 // its way to the host, one between hosts and one to the device, are soon under way.
 constexpr std::size_t kPartBytes = std::size_t{4} << 20U;
@@ -73,94 +72,18 @@ class HostStagedCommunicator final : public ForwardingCommunicator {
   HostStagedCommunicator(const HostStagedCommunicator&) = delete;
   HostStagedCommunicator& operator=(const HostStagedCommunicator&) = delete;
 
-  Transfer send(const Tensor& data,
-                int to,
-                const TransferNote& note,
-                const TransferWork& work) override {
-    const Ways ways{.out = all_of(data), .in_parts = true};
-    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
-      return real().send(host, to, note, w);
-    });
-  }
-
-  Transfer receive(const Tensor& data,
-                   int from,
-                   const TransferNote& note,
-                   const TransferWork& work) override {
-    const Ways ways{.in = all_of(data), .in_parts = true};
-    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
-      return real().receive(host, from, note, w);
-    });
-  }
-
-  Transfer all_reduce(const Tensor& data,
-                      const TransferNote& note,
-                      SumOrder order,
-                      const TransferWork& work) override {
-    const Ways ways{.out = all_of(data), .in = all_of(data)};
-    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
-      return real().all_reduce(host, note, order, w);
-    });
-  }
-
-  Transfer reduce_scatter(const Tensor& data,
-                          const TransferNote& note,
-                          SumOrder order,
-                          const TransferWork& work) override {
-    const Ways ways{.out = all_of(data), .in = owned_of(data)};
-    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
-      return real().reduce_scatter(host, note, order, w);
-    });
-  }
-
-  Transfer all_gather(const Tensor& data,
-                      const TransferNote& note,
-                      const TransferWork& work) override {
-    const Ways ways{.out = owned_of(data), .in = all_of(data)};
-    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
-      return real().all_gather(host, note, w);
-    });
-  }
-
-  Transfer all_to_all(const Tensor& from,
-                      const Tensor& to,
-                      const TransferNote& note,
-                      const TransferWork& work) override {
+  Transfer submit(Operation operation) override {
     staging_->look();
-    if (!is_staged(from)) {
-      return real().all_to_all(from, to, note, work);
+    const Tensor& data = operation.data;
+    if (data.device() != Device::cuda || size() == 1 || data.bytes() == 0) {
+      return real().submit(std::move(operation));
     }
-    SL_CHECK(from.raw() != to.raw(), "an all-to-all in place");
-    if (work.worker != nullptr) {
-      return exchanged_beside(from, to, note, work);
+    if (operation.kind != Kind::all_to_all) {
+      return moved(std::move(operation));
     }
-    HostStaging::Landing landing{.posted = staging_->computed()};
-    const Tensor sent = host_copy(from, landing);
-    const Tensor arrived = host_copy(to, landing);
-    landing.gate = staging_->take_gate();
-    landing.copied.push_back(staging_->copy_out(from, sent));
-    const TransferWork staged{.start_before = staging_->when(landing.copied.back()),
-                              .ended = [gate = *landing.gate] { gate.open(); }};
-    landing.transfer = real().all_to_all(sent, arrived, note, staged);
-    // The rank's own slice goes nowhere, so it may be taken before the copies of it have been made.
-    landing.results = {{arrived, to}};
-    landing.results.push_back({part_of(from, own_of(from)), part_of(to, own_of(to))});
-    return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), nullptr));
-  }
-
-  Transfer broadcast(const Tensor& data,
-                     int root,
-                     const TransferNote& note,
-                     const TransferWork& work) override {
-    const Ways ways = rank() == root ? Ways{.out = all_of(data)} : Ways{.in = all_of(data)};
-    return moved(data, ways, work, [&](const Tensor& host, const TransferWork& w) {
-      return real().broadcast(host, root, note, w);
-    });
-  }
-
-  Transfer barrier(const TransferNote& note) override {
-    staging_->look();
-    return real().barrier(note);
+    SL_CHECK(data.raw() != operation.to.raw(), "an all-to-all in place");
+    return operation.work.worker == nullptr ? exchanged(std::move(operation))
+                                            : exchanged_beside(std::move(operation));
   }
 
   std::unique_ptr<Communicator> group(const std::string& axis,
@@ -188,13 +111,27 @@ class HostStagedCommunicator final : public ForwardingCommunicator {
     return slice_of(data.num_elements(), rank(), size());
   }
 
-  // Returns what this rank has of a sum that is scattered, and brings to a gather.
-  [[nodiscard]] Slice owned_of(const Tensor& data) const {
-    return slice_of(data.num_elements(), rank(), size());
-  }
-
-  [[nodiscard]] bool is_staged(const Tensor& data) const {
-    return data.device() == Device::cuda && size() > 1 && data.bytes() > 0;
+  [[nodiscard]] Ways ways_of(const Operation& operation) const {
+    const Slice all = all_of(operation.data);
+    switch (operation.kind) {
+      case Kind::send:
+        return {.out = all, .in_parts = true};
+      case Kind::receive:
+        return {.in = all, .in_parts = true};
+      case Kind::all_reduce:
+        return {.out = all, .in = all};
+      case Kind::reduce_scatter:
+        return {.out = all, .in = own_of(operation.data)};
+      case Kind::all_gather:
+        return {.out = own_of(operation.data), .in = all};
+      case Kind::broadcast:
+        return rank() == operation.peer ? Ways{.out = all} : Ways{.in = all};
+      case Kind::all_to_all:
+      case Kind::barrier:
+        break;
+    }
+    SL_CHECK(false,
+             std::string("no tensor is both sent and received in ") + name_of(operation.kind));
   }
 
   [[nodiscard]] Tensor host_copy(const Tensor& data, HostStaging::Landing& landing) const {
@@ -202,16 +139,10 @@ class HostStagedCommunicator final : public ForwardingCommunicator {
     return {lease.data(), data.dtype(), data.shape()};
   }
 
-  // submit(a copy of the tensor on the host, what to do beside) makes the transfer.
-  template <typename Submit>
-  Transfer moved(const Tensor& data,
-                 const Ways& ways,
-                 const TransferWork& work,
-                 const Submit& submit) {
-    staging_->look();
-    if (!is_staged(data)) {
-      return submit(data, work);
-    }
+  Transfer moved(Operation operation) {
+    const Tensor data = operation.data;
+    const TransferWork work = std::move(operation.work);
+    const Ways ways = ways_of(operation);
     HostStaging::Landing landing{.posted = staging_->computed()};
     const Tensor host = host_copy(data, landing);
     std::shared_ptr<const CudaEvent> copied;
@@ -243,26 +174,46 @@ class HostStagedCommunicator final : public ForwardingCommunicator {
         staged.parts_done = [gate = *landing.gate](std::size_t count) { gate.open_first(count); };
       }
     }
-    landing.transfer = submit(host, staged);
+    operation.data = host;
+    operation.work = std::move(staged);
+    landing.transfer = real().submit(std::move(operation));
     return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), std::move(copied)));
   }
 
+  // An all-to-all. The rank's own slice goes nowhere, so it may be taken before the copies of it
+  // have been made.
+  Transfer exchanged(Operation operation) {
+    const Tensor from = operation.data;
+    const Tensor to = operation.to;
+    HostStaging::Landing landing{.posted = staging_->computed()};
+    operation.data = host_copy(from, landing);
+    operation.to = host_copy(to, landing);
+    landing.gate = staging_->take_gate();
+    landing.copied.push_back(staging_->copy_out(from, operation.data));
+    operation.work = {.start_before = staging_->when(landing.copied.back()),
+                      .ended = [gate = *landing.gate] { gate.open(); }};
+    landing.results = {{operation.to, to}, {part_of(from, own_of(from)), part_of(to, own_of(to))}};
+    landing.transfer = real().submit(std::move(operation));
+    return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), nullptr));
+  }
+
   // An all-to-all of what work makes; the rank's own slice stays where it is.
-  Transfer exchanged_beside(const Tensor& from,
-                            const Tensor& to,
-                            const TransferNote& note,
-                            const TransferWork& work) {
+  Transfer exchanged_beside(Operation operation) {
+    const Tensor from = operation.data;
+    const Tensor to = operation.to;
+    const TransferWork work = std::move(operation.work);
     SL_CHECK(work.before != nullptr, "an all-to-all with work that does not make it");
     HostStaging::Landing landing{.posted = staging_->computed()};
-    const Tensor sent = host_copy(from, landing);
-    const Tensor arrived = host_copy(to, landing);
-    TransferWork staged = with_copies(from, sent, {.out = all_of(from)}, work, landing.posted);
-    const TransferWork taking = with_copies(to, arrived, {.in = all_of(to)}, work, landing.posted);
-    staged.start_after = taking.start_after;
-    staged.after = taking.after;
+    operation.data = host_copy(from, landing);
+    operation.to = host_copy(to, landing);
+    operation.work = with_copies(from, operation.data, {.out = all_of(from)}, work, landing.posted);
+    const TransferWork taking =
+        with_copies(to, operation.to, {.in = all_of(to)}, work, landing.posted);
+    operation.work.start_after = taking.start_after;
+    operation.work.after = taking.after;
     landing.gate = staging_->take_gate();
-    staged.ended = [gate = *landing.gate] { gate.open(); };
-    landing.transfer = real().all_to_all(sent, arrived, note, staged);
+    operation.work.ended = [gate = *landing.gate] { gate.open(); };
+    landing.transfer = real().submit(std::move(operation));
     return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), nullptr));
   }
 

@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/comm/collective_bytes.h"
 #include "core/comm/device/nccl_check.h"
 #include "core/comm/device/ordered_sum_cuda.h"
-#include "core/comm/engine/collective_steps.h"
 #include "core/comm/engine/hierarchical_steps.h"
+#include "core/comm/forwarding_communicator.h"
 #include "core/comm/hierarchy.h"
 #include "core/comm/text_exchange.h"
 #include "core/cuda/cuda_device.h"
@@ -24,7 +23,6 @@ namespace slackline {
 namespace {
 
 using Kind = TransferRecord::Kind;
-using Way = Hierarchy::Way;
 
 // One of NCCL's communicators with the stream that its work is queued on. A thread watches it:
 // where NCCL tells of an error, or a rank of the world has failed, it is aborted, so that kernels
@@ -79,9 +77,16 @@ class NcclLink {
     }
   }
 
-  void broadcast(int root, void* data, std::size_t bytes) {
-    SL_NCCL_CHECK(
-        ncclBroadcast(data, data, bytes, ncclUint8, root, comm_, stream_.cuda().handle()));
+  // Slice r of `from` goes to rank r of `size`.
+  void exchange(const Tensor& from, const Tensor& to, int size) {
+    const std::size_t bytes = from.bytes() / static_cast<std::size_t>(size);
+    SL_NCCL_CHECK(ncclGroupStart());
+    for (int peer = 0; peer < size; ++peer) {
+      const std::size_t at = static_cast<std::size_t>(peer) * bytes;
+      send(peer, static_cast<std::byte*>(from.raw()) + at, bytes);
+      receive(peer, static_cast<std::byte*>(to.raw()) + at, bytes);
+    }
+    SL_NCCL_CHECK(ncclGroupEnd());
   }
 
   void require_alive() const {
@@ -131,179 +136,75 @@ ncclUniqueId id_of(const std::string& text) {
   return id;
 }
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public ForwardingCommunicator {
  public:
   NcclCommunicator(std::unique_ptr<Communicator> staged,
                    std::shared_ptr<HostStaging> staging,
                    NcclTraffic traffic)
-      : staged_(std::move(staged)), staging_(std::move(staging)) {
+      : ForwardingCommunicator(std::move(staged)), staging_(std::move(staging)) {
     traffic == NcclTraffic::collectives ? connect_all() : connect_neighbours();
   }
 
-  [[nodiscard]] int rank() const override { return staged_->rank(); }
-
-  [[nodiscard]] int size() const override { return staged_->size(); }
-
-  [[nodiscard]] const std::string& axis() const override { return staged_->axis(); }
-
-  Transfer send(const Tensor& data,
-                int to,
-                const TransferNote& note,
-                const TransferWork& work) override {
-    NcclLink* const link = is_own(data, work) ? link_to(to) : nullptr;
+  Transfer submit(Operation operation) override {
+    NcclLink* const link = link_of(operation);
     if (link == nullptr) {
-      return staged_->send(data, to, note, work);
+      return real().submit(std::move(operation));
     }
-    const TransferRecord record{.kind = Kind::send, .peer = to, .note = note};
-    return run(*link, record, sent_by(Kind::send, data, to), [&] {
-      link->send(link == next_.get() ? 1 : 0, data.raw(), data.bytes());
+    const Tensor& data = operation.data;
+    if (operation.kind == Kind::send) {
+      return run(*link, operation, sent_to(operation.peer, data), [&] {
+        link->send(link == next_.get() ? 1 : 0, data.raw(), data.bytes());
+      });
+    }
+    if (operation.kind == Kind::receive) {
+      return run(*link, operation, {}, [&] {
+        link->receive(link == previous_.get() ? 0 : 1, data.raw(), data.bytes());
+      });
+    }
+    // Scratch of the moves is given back when they are queued: the next ones that take it are
+    // queued behind them.
+    const Moves moves = moves_of(operation, rank(), size(), scratch_, hierarchy());
+    return run(*link, operation, sent_by(moves), [&] {
+      operation.kind == Kind::all_to_all ? link->exchange(data, operation.to, size())
+                                         : link->run(moves);
     });
   }
 
-  Transfer receive(const Tensor& data,
-                   int from,
-                   const TransferNote& note,
-                   const TransferWork& work) override {
-    NcclLink* const link = is_own(data, work) ? link_from(from) : nullptr;
-    if (link == nullptr) {
-      return staged_->receive(data, from, note, work);
-    }
-    const TransferRecord record{.kind = Kind::receive, .peer = from, .note = note};
-    return run(*link, record, sent_by(Kind::receive, data, from), [&] {
-      link->receive(link == previous_.get() ? 0 : 1, data.raw(), data.bytes());
-    });
-  }
-
-  Transfer all_reduce(const Tensor& data,
-                      const TransferNote& note,
-                      SumOrder order,
-                      const TransferWork& work) override {
-    if (all_ == nullptr || !is_own(data, work)) {
-      return staged_->all_reduce(data, note, order, work);
-    }
-    const Way way = hierarchy().way_of_sum(data.bytes(), size(), order);
-    return run(Kind::all_reduce,
-               note,
-               way == Way::direct ? steps().all_reduce(data, order)
-                                  : steps_of(way).all_reduce(data, order));
-  }
-
-  Transfer reduce_scatter(const Tensor& data,
-                          const TransferNote& note,
-                          SumOrder order,
-                          const TransferWork& work) override {
-    if (all_ == nullptr || !is_own(data, work)) {
-      return staged_->reduce_scatter(data, note, order, work);
-    }
-    const Way way = hierarchy().way_of_sum(data.bytes(), size(), order);
-    return run(Kind::reduce_scatter,
-               note,
-               way == Way::direct ? steps().reduce_scatter(data, order)
-                                  : steps_of(way).reduce_scatter(data, order));
-  }
-
-  Transfer all_gather(const Tensor& data,
-                      const TransferNote& note,
-                      const TransferWork& work) override {
-    if (all_ == nullptr || !is_own(data, work)) {
-      return staged_->all_gather(data, note, work);
-    }
-    const Way way = hierarchy().way_of_gather(data.bytes(), size());
-    return run(Kind::all_gather,
-               note,
-               way == Way::direct ? steps().all_gather(data) : steps_of(way).all_gather(data));
-  }
-
-  Transfer all_to_all(const Tensor& from,
-                      const Tensor& to,
-                      const TransferNote& note,
-                      const TransferWork& work) override {
-    if (all_ == nullptr || !is_own(from, work)) {
-      return staged_->all_to_all(from, to, note, work);
-    }
-    const TransferRecord record{.kind = Kind::all_to_all, .note = note};
-    return run(*all_, record, sent_by(Kind::all_to_all, from, -1), [&] {
-      const std::size_t bytes = from.bytes() / static_cast<std::size_t>(size());
-      SL_NCCL_CHECK(ncclGroupStart());
-      for (int peer = 0; peer < size(); ++peer) {
-        const std::size_t at = static_cast<std::size_t>(peer) * bytes;
-        all_->send(peer, static_cast<std::byte*>(from.raw()) + at, bytes);
-        all_->receive(peer, static_cast<std::byte*>(to.raw()) + at, bytes);
-      }
-      SL_NCCL_CHECK(ncclGroupEnd());
-    });
-  }
-
-  Transfer broadcast(const Tensor& data,
-                     int root,
-                     const TransferNote& note,
-                     const TransferWork& work) override {
-    if (all_ == nullptr || !is_own(data, work)) {
-      return staged_->broadcast(data, root, note, work);
-    }
-    const TransferRecord record{.kind = Kind::broadcast, .note = note};
-    return run(*all_, record, sent_by(Kind::broadcast, data, root), [&] {
-      all_->broadcast(root, data.raw(), data.bytes());
-    });
-  }
-
-  Transfer barrier(const TransferNote& note) override { return staged_->barrier(note); }
-
-  std::unique_ptr<Communicator> group(const std::string& axis,
-                                      const std::vector<int>& members,
-                                      Urgency urgency) override {
-    return staged_->group(axis, members, urgency);
-  }
-
-  [[nodiscard]] std::size_t bytes_sent() const override {
-    return bytes_sent_ + staged_->bytes_sent();
-  }
+  [[nodiscard]] std::size_t bytes_sent() const override { return sent_.all + real().bytes_sent(); }
 
   [[nodiscard]] std::size_t bytes_sent_across() const override {
-    return bytes_sent_across_ + staged_->bytes_sent_across();
+    return sent_.across + real().bytes_sent_across();
   }
 
   void record_transfers(bool on) override {
     records_on_ = on;
-    staged_->record_transfers(on);
+    real().record_transfers(on);
   }
 
   // Records of both kinds are in the order of their submission.
   [[nodiscard]] std::vector<TransferRecord> take_records() override {
-    std::vector<TransferRecord> all = staged_->take_records();
+    std::vector<TransferRecord> all = real().take_records();
     for (const std::shared_ptr<Timed>& timed : std::exchange(records_, {})) {
-      all.push_back(timed->taken());
+      if (timed->waited) {
+        all.push_back(timed->taken());
+      } else {
+        records_.push_back(timed);
+      }
     }
     std::ranges::stable_sort(all, {}, &TransferRecord::submitted);
     return all;
   }
 
-  [[nodiscard]] double now() const override { return staged_->now(); }
-
-  [[nodiscard]] const std::vector<int>& nodes() const override { return staged_->nodes(); }
-
-  [[nodiscard]] const std::vector<int>& hosts() const override { return staged_->hosts(); }
-
-  void set_links(const Cluster& links) override { staged_->set_links(links); }
-
-  void set_hierarchy(const Hierarchy& hierarchy) override { staged_->set_hierarchy(hierarchy); }
-
-  [[nodiscard]] const Hierarchy& hierarchy() const override { return staged_->hierarchy(); }
-
-  void fail(const std::string& reason) override { staged_->fail(reason); }
-
-  [[nodiscard]] bool has_failed() const override { return staged_->has_failed(); }
-
  private:
   // Link 0 of two neighbours' is the one that comes first in the ring.
   void connect_neighbours() {
-    const std::vector<std::string> ids = exchange_texts(*staged_, new_id(), "NCCL's ids");
+    const std::vector<std::string> ids = exchange_texts(real(), new_id(), "NCCL's ids");
     const int before = (rank() + size() - 1) % size();
     const auto connect = [&](int first) {  // `first` and the rank after it
       const ncclUniqueId id = id_of(ids[static_cast<std::size_t>(first)]);
       const std::string name = "nccl " + axis() + " " + std::to_string(first);
       std::unique_ptr<NcclLink>& link = first == rank() ? next_ : previous_;
-      link = std::make_unique<NcclLink>(name, id, first == rank() ? 0 : 1, 2, *staged_);
+      link = std::make_unique<NcclLink>(name, id, first == rank() ? 0 : 1, 2, real());
     };
     // In the order of their first ranks, so that all that have links have them in one order.
     connect(std::min(rank(), before));
@@ -312,8 +213,8 @@ class NcclCommunicator final : public Communicator {
 
   void connect_all() {
     const std::string id =
-        broadcast_text(*staged_, 0, rank() == 0 ? new_id() : std::string(), "NCCL's id");
-    all_ = std::make_unique<NcclLink>("nccl " + axis(), id_of(id), rank(), size(), *staged_);
+        broadcast_text(real(), 0, rank() == 0 ? new_id() : std::string(), "NCCL's id");
+    all_ = std::make_unique<NcclLink>("nccl " + axis(), id_of(id), rank(), size(), real());
   }
 
   // Each of two ranks has the other both behind and before it: a message goes from one to the next.
@@ -336,6 +237,7 @@ class NcclCommunicator final : public Communicator {
     TransferRecord record{};
     std::array<std::atomic<double>, kNumPoints> seconds{};  // of the world's clock; 0: not watched
     std::atomic<int> pending = 0;                           // points that are being watched
+    bool waited = false;
 
     // What was watched has been passed, or is about to be.
     [[nodiscard]] TransferRecord taken() const {
@@ -379,6 +281,7 @@ class NcclCommunicator final : public Communicator {
 
     void wait() override {
       if (timed_ != nullptr) {
+        timed_->waited = true;
         watch_(timed_, Timed::wait_begin, watch_.staging->computed());
         watch_(timed_, Timed::end, end_);
       }
@@ -393,70 +296,66 @@ class NcclCommunicator final : public Communicator {
     std::shared_ptr<CudaEvent> end_ = std::make_shared<CudaEvent>();
   };
 
-  [[nodiscard]] bool is_own(const Tensor& data, const TransferWork& work = {}) const {
-    return data.device() == Device::cuda && work.worker == nullptr && size() > 1 &&
-           size() <= cuda::kMostRanksOfSum && data.bytes() > 0;
-  }
-
-  [[nodiscard]] CollectiveSteps steps() const { return {rank(), size(), scratch_}; }
-
-  [[nodiscard]] HierarchicalSteps steps_of(Way way) const {
-    return {rank(), size(), scratch_, hierarchy(), way};
-  }
-
-  // Scratch of the moves is given back when they are queued: the next ones that take it are queued
-  // behind them.
-  Transfer run(Kind kind, const TransferNote& note, const Moves& moves) {
-    const Sent sent{moves.bytes_sent(),
-                    moves.bytes_sent_across(rank(), hierarchy().ranks_in_group)};
-    return run(*all_, {.kind = kind, .note = note}, sent, [&] { all_->run(moves); });
+  // Null: it goes through the host.
+  [[nodiscard]] NcclLink* link_of(const Operation& operation) const {
+    const Tensor& data = operation.data;
+    if (data.device() != Device::cuda || operation.work.worker != nullptr || data.bytes() == 0 ||
+        size() > cuda::kMostRanksOfSum) {
+      return nullptr;
+    }
+    switch (operation.kind) {
+      case Kind::send:
+        return link_to(operation.peer);
+      case Kind::receive:
+        return link_from(operation.peer);
+      case Kind::broadcast:  // of texts
+      case Kind::barrier:
+        return nullptr;
+      default:
+        return all_.get();
+    }
   }
 
   // Payload bytes of this rank, and those of them that leave its group.
   struct Sent {
-    std::size_t all, across;
+    std::size_t all = 0;
+    std::size_t across = 0;
   };
 
-  // Says what a transfer that goes directly sends.
-  [[nodiscard]] Sent sent_by(Kind kind, const Tensor& data, int peer) const {
-    const CollectiveCall call{.kind = kind,
-                              .elements = data.num_elements(),
-                              .element_size = size_of(data.dtype()),
-                              .root = kind == Kind::broadcast ? peer : 0,
-                              .hierarchy = hierarchy()};
-    const std::size_t all = bytes_sent_by(call, rank(), size());
-    if (kind == Kind::send || kind == Kind::receive) {
-      const int ranks_in_group = hierarchy().ranks_in_group;
-      return {all, peer / ranks_in_group != rank() / ranks_in_group ? all : 0};
-    }
-    return {all, bytes_sent_across_by(call, rank(), size())};
+  [[nodiscard]] Sent sent_to(int peer, const Tensor& data) const {
+    const int ranks_in_group = hierarchy().ranks_in_group;
+    return {data.bytes(), peer / ranks_in_group != rank() / ranks_in_group ? data.bytes() : 0};
+  }
+
+  [[nodiscard]] Sent sent_by(const Moves& moves) const {
+    return {moves.bytes_sent(), moves.bytes_sent_across(rank(), hierarchy().ranks_in_group)};
   }
 
   template <typename Queue>
-  Transfer run(NcclLink& link, TransferRecord record, const Sent& sent, const Queue& queue) {
+  Transfer run(NcclLink& link, const Operation& operation, const Sent& sent, const Queue& queue) {
     link.require_alive();
-    bytes_sent_ += sent.all;
-    bytes_sent_across_ += sent.across;
+    sent_.all += sent.all;
+    sent_.across += sent.across;
     const std::shared_ptr<const CudaEvent> computed = staging_->computed();
+    const Watch watch{staging_, owned()};
     std::shared_ptr<Timed> timed;
     if (records_on_) {
       timed = records_.emplace_back(std::make_shared<Timed>());
-      record.bytes_sent = sent.all;
-      timed->record = record;
-      Watch{staging_, staged_}(timed, Timed::begin, computed);
+      timed->record = {.kind = operation.kind,
+                       .peer = operation.peer,
+                       .note = operation.note,
+                       .bytes_sent = sent.all};
+      watch(timed, Timed::begin, computed);
     }
     link.stream().cuda().follow(*computed);
     queue();
-    return Transfer(
-        std::make_unique<State>(Watch{staging_, staged_}, link.stream().cuda(), std::move(timed)));
+    return Transfer(std::make_unique<State>(watch, link.stream().cuda(), std::move(timed)));
   }
 
-  std::shared_ptr<Communicator> staged_;
   std::shared_ptr<HostStaging> staging_;
   // Sums receive into it; leases share it.
   std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>(Backing::cuda);
-  std::size_t bytes_sent_ = 0;
-  std::size_t bytes_sent_across_ = 0;
+  Sent sent_{};
   bool records_on_ = false;
   std::vector<std::shared_ptr<Timed>> records_;
   std::unique_ptr<NcclLink> all_;       // of collectives

@@ -7,13 +7,13 @@
 
 #include "core/check.h"
 #include "core/comm/collective_bytes.h"
+#include "core/comm/engine/hierarchical_steps.h"
 
 namespace slackline {
 
 namespace {
 
 using Kind = TransferRecord::Kind;
-using Way = Hierarchy::Way;
 
 class FlightState final : public Transfer::State {
  public:
@@ -69,6 +69,17 @@ std::vector<int> nodes_of(const std::vector<int>& members, const std::vector<int
   return nodes;
 }
 
+// Takes the slice of an all-to-all that goes nowhere.
+void take_own_slice(const Tensor& from, const Tensor& to, int rank, int size) {
+  SL_CHECK_EQ(from.bytes(), to.bytes());
+  const Slice own = slice_of(from.bytes(), rank, size);
+  if (own.count() > 0 && from.raw() != to.raw()) {
+    std::memcpy(static_cast<std::byte*>(to.raw()) + own.begin,
+                static_cast<const std::byte*>(from.raw()) + own.begin,
+                own.count());
+  }
+}
+
 }  // namespace
 
 EngineCommunicator::EngineCommunicator(std::shared_ptr<Endpoint> endpoint, Membership membership)
@@ -79,18 +90,10 @@ EngineCommunicator::EngineCommunicator(std::shared_ptr<Endpoint> endpoint, Membe
       direct_(membership_->members.size()),
       setup_(membership_->members.size()) {}
 
-CollectiveSteps EngineCommunicator::steps() const {
-  return {rank(), size(), endpoint_->engine->scratch()};
-}
-
-HierarchicalSteps EngineCommunicator::steps_of(Hierarchy::Way way) const {
-  return {rank(), size(), endpoint_->engine->scratch(), hierarchy_, way};
-}
-
-Transfer EngineCommunicator::submit(TransferRecord record,
-                                    std::uint32_t sequence,
-                                    Moves moves,
-                                    const TransferWork& work) {
+Transfer EngineCommunicator::begin(TransferRecord record,
+                                   std::uint32_t sequence,
+                                   Moves moves,
+                                   const TransferWork& work) {
   const bool nothing = std::all_of(
       moves.steps.begin(), moves.steps.end(), [](const Step& step) { return step.pieces.empty(); });
   if (nothing) {
@@ -105,13 +108,13 @@ Transfer EngineCommunicator::submit(TransferRecord record,
   const std::size_t across = moves.bytes_sent_across(rank(), hierarchy_.ranks_in_group);
   flight->sequence = sequence;
   flight->moves = std::move(moves);
-  return submit(std::move(flight), record, across, work);
+  return begin(std::move(flight), record, across, work);
 }
 
-Transfer EngineCommunicator::submit(std::shared_ptr<Flight> flight,
-                                    TransferRecord record,
-                                    std::size_t bytes_across,
-                                    const TransferWork& work) {
+Transfer EngineCommunicator::begin(std::shared_ptr<Flight> flight,
+                                   TransferRecord record,
+                                   std::size_t bytes_across,
+                                   const TransferWork& work) {
   SL_CHECK(work.worker != nullptr || (!work.before && !work.after), "work without a worker");
   SL_CHECK(work.before || !work.beside, "work beside nothing");
   SL_CHECK(work.after || !work.start_after, "a start of nothing");
@@ -126,13 +129,6 @@ Transfer EngineCommunicator::submit(std::shared_ptr<Flight> flight,
   }
   endpoint_->engine->submit(flight);
   return Transfer(std::make_unique<FlightState>(endpoint_->engine, std::move(flight)));
-}
-
-Transfer EngineCommunicator::collective(Kind kind,
-                                        Moves moves,
-                                        const TransferNote& note,
-                                        const TransferWork& work) {
-  return submit({.kind = kind, .note = note}, collectives_++, std::move(moves), work);
 }
 
 Transfer EngineCommunicator::direct(Piece piece,
@@ -160,148 +156,76 @@ Transfer EngineCommunicator::direct(Piece piece,
   }
   Moves moves;
   moves.steps.push_back(std::move(step));
-  return submit(record, sequence, std::move(moves), work);
+  return begin(record, sequence, std::move(moves), work);
 }
 
-Transfer EngineCommunicator::send(const Tensor& data,
-                                  int to,
-                                  const TransferNote& note,
-                                  const TransferWork& work) {
-  return direct({.way = Message::Way::send,
-                 .lane = Lane::direct,
-                 .peer = to,
-                 .data = static_cast<std::byte*>(data.raw()),
-                 .bytes = data.bytes()},
-                note,
-                direct_,
-                work);
-}
-
-Transfer EngineCommunicator::receive(const Tensor& data,
-                                     int from,
-                                     const TransferNote& note,
-                                     const TransferWork& work) {
-  return direct({.way = Message::Way::receive,
-                 .lane = Lane::direct,
-                 .peer = from,
-                 .data = static_cast<std::byte*>(data.raw()),
-                 .bytes = data.bytes()},
-                note,
-                direct_,
-                work);
-}
-
-std::function<Moves()> EngineCommunicator::moves_of_sum(Kind kind,
-                                                        const Tensor& data,
-                                                        SumOrder order,
-                                                        std::size_t whole_bytes) const {
-  const bool scatters = kind == Kind::reduce_scatter;
-  const Way way = hierarchy_.way_of_sum(std::max(data.bytes(), whole_bytes), size(), order);
-  if (way == Way::direct) {
-    return [=, steps = steps()] {
-      return scatters ? steps.reduce_scatter(data, order)
-                      : steps.all_reduce(data, order, whole_bytes);
-    };
-  }
-  return [=, steps = steps_of(way)] {
-    return scatters ? steps.reduce_scatter(data, order) : steps.all_reduce(data, order);
+// What stands for a larger tensor goes that one's way, which the formulas of bytes do not know.
+Transfer EngineCommunicator::background_sum(Operation operation) {
+  const Tensor data = operation.data;
+  const TransferWork work = std::exchange(operation.work, {});
+  check_sum(data, operation.order, size());
+  const auto make = [operation,
+                     rank = rank(),
+                     size = size(),
+                     scratch = endpoint_->engine->scratch(),
+                     hierarchy = hierarchy_,
+                     longest = endpoint_->longest_background] {
+    Moves moves = moves_of(operation, rank, size, scratch, hierarchy);
+    cut(moves, longest);
+    return moves;
   };
-}
-
-// In the background it begins when its window lets it. What stands for a larger tensor goes that
-// one's way, which the formulas of bytes do not know.
-Transfer EngineCommunicator::sum(Kind kind,
-                                 const Tensor& data,
-                                 const TransferNote& note,
-                                 SumOrder order,
-                                 const TransferWork& work) {
-  const std::function<Moves()> make = moves_of_sum(kind, data, order, note.whole_bytes);
-  if (membership_->urgency == Urgency::now || data.num_elements() == 0) {
-    return collective(kind, make(), note, work);
-  }
-  check_sum(data, order, size());
-  TransferRecord record{.kind = kind, .note = note};
+  TransferRecord record{.kind = operation.kind, .note = operation.note};
   std::size_t across = 0;
   auto flight = std::make_shared<Flight>();
   flight->sequence = collectives_++;
   flight->sum_bytes = data.bytes();
-  const auto cut_moves = [longest = endpoint_->longest_background](Moves moves) {
-    cut(moves, longest);
-    return moves;
-  };
-  if (note.whole_bytes > 0) {
-    const auto moves = std::make_shared<Moves>(cut_moves(make()));  // a function is copied
-    record.bytes_sent = moves->bytes_sent();
-    across = moves->bytes_sent_across(rank(), hierarchy_.ranks_in_group);
-    flight->make_moves = [moves] { return std::move(*moves); };
+  if (operation.note.whole_bytes > 0) {
+    const auto made = std::make_shared<Moves>(make());  // a function is copied
+    record.bytes_sent = made->bytes_sent();
+    across = made->bytes_sent_across(rank(), hierarchy_.ranks_in_group);
+    flight->make_moves = [made] { return std::move(*made); };
   } else {
-    const CollectiveCall call{.kind = kind,
+    const CollectiveCall call{.kind = operation.kind,
                               .elements = data.num_elements(),
                               .element_size = size_of(data.dtype()),
-                              .order = order,
+                              .order = operation.order,
                               .hierarchy = hierarchy_};
     record.bytes_sent = bytes_sent_by(call, rank(), size());
     across = bytes_sent_across_by(call, rank(), size());
-    flight->make_moves = [make, cut_moves] { return cut_moves(make()); };
+    flight->make_moves = make;
   }
-  return submit(std::move(flight), record, across, work);
+  return begin(std::move(flight), record, across, work);
 }
 
-Transfer EngineCommunicator::all_reduce(const Tensor& data,
-                                        const TransferNote& note,
-                                        SumOrder order,
-                                        const TransferWork& work) {
+Transfer EngineCommunicator::submit(Operation operation) {
+  const Kind kind = operation.kind;
+  const Tensor& data = operation.data;
+  const TransferWork& work = operation.work;
+  if (kind == Kind::send || kind == Kind::receive) {
+    return direct({.way = kind == Kind::send ? Message::Way::send : Message::Way::receive,
+                   .lane = Lane::direct,
+                   .peer = operation.peer,
+                   .data = static_cast<std::byte*>(data.raw()),
+                   .bytes = data.bytes()},
+                  operation.note,
+                  direct_,
+                  work);
+  }
   SL_CHECK(work.worker == nullptr || size() > 1, "work of a group of one");
-  return size() == 1 ? Transfer() : sum(Kind::all_reduce, data, note, order, work);
-}
-
-Transfer EngineCommunicator::reduce_scatter(const Tensor& data,
-                                            const TransferNote& note,
-                                            SumOrder order,
-                                            const TransferWork& work) {
-  return size() == 1 ? Transfer() : sum(Kind::reduce_scatter, data, note, order, work);
-}
-
-Transfer EngineCommunicator::all_gather(const Tensor& data,
-                                        const TransferNote& note,
-                                        const TransferWork& work) {
-  SL_CHECK(work.worker == nullptr || size() > 1, "work of a group of one");
+  if (kind == Kind::all_to_all && work.worker == nullptr) {
+    take_own_slice(data, operation.to, rank(), size());
+  }
   if (size() == 1) {
     return {};
   }
-  const Way way = hierarchy_.way_of_gather(std::max(data.bytes(), note.whole_bytes), size());
-  return collective(Kind::all_gather,
-                    way == Way::direct ? steps().all_gather(data) : steps_of(way).all_gather(data),
-                    note,
-                    work);
-}
-
-Transfer EngineCommunicator::all_to_all(const Tensor& from,
-                                        const Tensor& to,
-                                        const TransferNote& note,
-                                        const TransferWork& work) {
-  SL_CHECK_EQ(from.bytes(), to.bytes());
-  const Slice own = slice_of(from.bytes(), rank(), size());
-  if (work.worker == nullptr && own.count() > 0 && from.raw() != to.raw()) {
-    std::memcpy(static_cast<std::byte*>(to.raw()) + own.begin,
-                static_cast<const std::byte*>(from.raw()) + own.begin,
-                own.count());
+  const bool sums = kind == Kind::all_reduce || kind == Kind::reduce_scatter;
+  if (sums && membership_->urgency == Urgency::background && data.num_elements() > 0) {
+    return background_sum(std::move(operation));
   }
-  return size() == 1 ? Transfer()
-                     : collective(Kind::all_to_all, steps().all_to_all(from, to), note, work);
-}
-
-Transfer EngineCommunicator::broadcast(const Tensor& data,
-                                       int root,
-                                       const TransferNote& note,
-                                       const TransferWork& work) {
-  SL_CHECK(root >= 0 && root < size(), "root " + std::to_string(root));
-  return size() == 1 ? Transfer()
-                     : collective(Kind::broadcast, steps().broadcast(data, root), note, work);
-}
-
-Transfer EngineCommunicator::barrier(const TransferNote& note) {
-  return size() == 1 ? Transfer() : collective(Kind::barrier, steps().barrier(), note);
+  return begin({.kind = kind, .note = operation.note},
+               collectives_++,
+               moves_of(operation, rank(), size(), endpoint_->engine->scratch(), hierarchy_),
+               work);
 }
 
 std::uint32_t EngineCommunicator::agree_on_id(const std::string& axis,

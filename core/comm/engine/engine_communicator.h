@@ -1,15 +1,12 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/comm/communicator.h"
-#include "core/comm/engine/collective_steps.h"
 #include "core/comm/engine/engine.h"
-#include "core/comm/engine/hierarchical_steps.h"
 #include "core/comm/hierarchy.h"
 
 namespace slackline {
@@ -34,34 +31,7 @@ class EngineCommunicator final : public Communicator {
 
   [[nodiscard]] const std::string& axis() const override { return membership_->axis; }
 
-  Transfer send(const Tensor& data,
-                int to,
-                const TransferNote& note,
-                const TransferWork& work) override;
-  Transfer receive(const Tensor& data,
-                   int from,
-                   const TransferNote& note,
-                   const TransferWork& work) override;
-  Transfer all_reduce(const Tensor& data,
-                      const TransferNote& note,
-                      SumOrder order,
-                      const TransferWork& work) override;
-  Transfer reduce_scatter(const Tensor& data,
-                          const TransferNote& note,
-                          SumOrder order,
-                          const TransferWork& work) override;
-  Transfer all_gather(const Tensor& data,
-                      const TransferNote& note,
-                      const TransferWork& work) override;
-  Transfer all_to_all(const Tensor& from,
-                      const Tensor& to,
-                      const TransferNote& note,
-                      const TransferWork& work) override;
-  Transfer broadcast(const Tensor& data,
-                     int root,
-                     const TransferNote& note,
-                     const TransferWork& work) override;
-  Transfer barrier(const TransferNote& note) override;
+  Transfer submit(Operation operation) override;
 
   std::unique_ptr<Communicator> group(const std::string& axis,
                                       const std::vector<int>& members,
@@ -100,35 +70,22 @@ class EngineCommunicator final : public Communicator {
     std::uint32_t received = 0;
   };
 
-  [[nodiscard]] CollectiveSteps steps() const;
-  [[nodiscard]] HierarchicalSteps steps_of(Hierarchy::Way way) const;
-  // Returns a function that makes the moves of a sum.
-  [[nodiscard]] std::function<Moves()> moves_of_sum(TransferRecord::Kind kind,
-                                                    const Tensor& data,
-                                                    SumOrder order,
-                                                    std::size_t whole_bytes) const;
-  Transfer sum(TransferRecord::Kind kind,
-               const Tensor& data,
-               const TransferNote& note,
-               SumOrder order,
-               const TransferWork& work);
-  Transfer collective(TransferRecord::Kind kind,
-                      Moves moves,
-                      const TransferNote& note,
-                      const TransferWork& work = {});
+  // A sum that begins, and takes scratch, when the window of background messages lets it.
+  Transfer background_sum(Operation operation);
+  // A message to or from another rank.
   Transfer direct(Piece piece,
                   const TransferNote& note,
                   std::vector<Count>& counts,
                   const TransferWork& work = {});
-  Transfer submit(TransferRecord record,
-                  std::uint32_t sequence,
-                  Moves moves,
-                  const TransferWork& work);
+  Transfer begin(TransferRecord record,
+                 std::uint32_t sequence,
+                 Moves moves,
+                 const TransferWork& work);
   // `flight` has its moves or makes them.
-  Transfer submit(std::shared_ptr<Flight> flight,
-                  TransferRecord record,
-                  std::size_t bytes_across,
-                  const TransferWork& work);
+  Transfer begin(std::shared_ptr<Flight> flight,
+                 TransferRecord record,
+                 std::size_t bytes_across,
+                 const TransferWork& work);
   // The smallest communicator id that no member has used.
   [[nodiscard]] std::uint32_t agree_on_id(const std::string& axis, const std::vector<int>& members);
 

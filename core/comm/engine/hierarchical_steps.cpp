@@ -1,9 +1,11 @@
 #include "core/comm/engine/hierarchical_steps.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/check.h"
 #include "core/comm/collective_bytes.h"
+#include "core/comm/engine/collective_steps.h"
 
 namespace slackline {
 
@@ -231,6 +233,47 @@ void HierarchicalSteps::gather_inside(const Tensor& data, int group, Step& step)
     const int to = (place_ + distance) % num_places_;
     step.add(send_piece(rank_at(group_, to), data, slice(data, group, place_), Lane::second));
   }
+}
+
+Moves moves_of(const Operation& collective,
+               int rank,
+               int size,
+               const std::shared_ptr<ScratchPool>& pool,
+               const Hierarchy& hierarchy) {
+  const Tensor& data = collective.data;
+  const SumOrder order = collective.order;
+  const std::size_t bytes = std::max(data.bytes(), collective.note.whole_bytes);
+  const Hierarchy::Way way = way_of({.kind = collective.kind,
+                                     .elements = bytes,
+                                     .element_size = 1,
+                                     .order = order,
+                                     .hierarchy = hierarchy},
+                                    size);
+  if (way != Hierarchy::Way::direct) {
+    const HierarchicalSteps steps(rank, size, pool, hierarchy, way);
+    return collective.kind == Kind::all_reduce       ? steps.all_reduce(data, order)
+           : collective.kind == Kind::reduce_scatter ? steps.reduce_scatter(data, order)
+                                                     : steps.all_gather(data);
+  }
+  const CollectiveSteps steps(rank, size, pool);
+  switch (collective.kind) {
+    case Kind::all_reduce:
+      return steps.all_reduce(data, order, bytes);
+    case Kind::reduce_scatter:
+      return steps.reduce_scatter(data, order);
+    case Kind::all_gather:
+      return steps.all_gather(data);
+    case Kind::all_to_all:
+      return steps.all_to_all(data, collective.to);
+    case Kind::broadcast:
+      return steps.broadcast(data, collective.peer);
+    case Kind::barrier:
+      return steps.barrier();
+    case Kind::send:
+    case Kind::receive:
+      break;
+  }
+  SL_CHECK(false, std::string(name_of(collective.kind)) + " is no collective");
 }
 
 }  // namespace slackline

@@ -88,4 +88,11 @@ class HierarchicalSteps {
   Hierarchy::Way way_;
 };
 
+// Says how a collective's data moves: directly, or through groups where the hierarchy has it so.
+[[nodiscard]] Moves moves_of(const Operation& collective,
+                             int rank,
+                             int size,
+                             const std::shared_ptr<ScratchPool>& pool,
+                             const Hierarchy& hierarchy);
+
 }  // namespace slackline

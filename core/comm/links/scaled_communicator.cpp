@@ -16,52 +16,14 @@ class ScaledCommunicator final : public ForwardingCommunicator {
   ScaledCommunicator(std::unique_ptr<Communicator> inner, double scale)
       : ForwardingCommunicator(std::move(inner)), scale_(scale) {}
 
-  Transfer send(const Tensor& data,
-                int to,
-                const TransferNote& note,
-                const TransferWork& work) override {
-    return real().send(cut(data), to, noted(note, data), work);
-  }
-
-  Transfer receive(const Tensor& data,
-                   int from,
-                   const TransferNote& note,
-                   const TransferWork& work) override {
-    return real().receive(cut(data), from, noted(note, data), work);
-  }
-
-  Transfer all_reduce(const Tensor& data,
-                      const TransferNote& note,
-                      SumOrder order,
-                      const TransferWork& work) override {
-    return real().all_reduce(cut(data), noted(note, data), order, work);
-  }
-
-  Transfer reduce_scatter(const Tensor& data,
-                          const TransferNote& note,
-                          SumOrder order,
-                          const TransferWork& work) override {
-    return real().reduce_scatter(cut(data), noted(note, data), order, work);
-  }
-
-  Transfer all_gather(const Tensor& data,
-                      const TransferNote& note,
-                      const TransferWork& work) override {
-    return real().all_gather(cut(data), noted(note, data), work);
-  }
-
-  Transfer all_to_all(const Tensor& from,
-                      const Tensor& to,
-                      const TransferNote& note,
-                      const TransferWork& work) override {
-    return real().all_to_all(cut(from, size()), cut(to, size()), noted(note, from), work);
-  }
-
-  Transfer broadcast(const Tensor& data,
-                     int root,
-                     const TransferNote& note,
-                     const TransferWork& work) override {
-    return real().broadcast(cut(data), root, noted(note, data), work);
+  Transfer submit(Operation operation) override {
+    if (is_cut(operation.data)) {
+      operation.note.whole_bytes = operation.data.bytes();
+      const int multiple = operation.kind == Kind::all_to_all ? size() : 1;
+      operation.data = cut(operation.data, multiple);
+      operation.to = cut(operation.to, multiple);
+    }
+    return real().submit(std::move(operation));
   }
 
   std::unique_ptr<Communicator> group(const std::string& axis,
@@ -75,16 +37,10 @@ class ScaledCommunicator final : public ForwardingCommunicator {
     return data.dtype() == DType::f32 || data.dtype() == DType::bf16 || data.dtype() == DType::u8;
   }
 
-  // Says which message a cut one stands for.
-  [[nodiscard]] static TransferNote noted(TransferNote note, const Tensor& data) {
-    note.whole_bytes = is_cut(data) ? data.bytes() : 0;
-    return note;
-  }
-
   // The first elements of a message: 1 / scale of them, a multiple of `multiple`.
-  [[nodiscard]] Tensor cut(const Tensor& data, int multiple = 1) const {
+  [[nodiscard]] Tensor cut(const Tensor& data, int multiple) const {
     const auto elements = static_cast<std::int64_t>(data.num_elements());
-    if (!is_cut(data) || elements == 0) {
+    if (elements == 0) {
       return data;
     }
     const auto parts = static_cast<std::int64_t>(

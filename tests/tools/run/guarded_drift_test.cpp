@@ -29,14 +29,11 @@ class SlowedCommunicator final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
 
-  [[nodiscard]] Transfer all_reduce(const Tensor& data,
-                                    const TransferNote& note,
-                                    SumOrder order,
-                                    const TransferWork& work) override {
-    if (std::string(note.what) == "agreement on the step" && ++steps_ > kLastUsualStep) {
+  [[nodiscard]] Transfer submit(Operation operation) override {
+    if (std::string(operation.note.what) == "agreement on the step" && ++steps_ > kLastUsualStep) {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
     }
-    return real().all_reduce(data, note, order, work);
+    return real().submit(std::move(operation));
   }
 
  private:

@@ -36,15 +36,13 @@ class BlindedCommunicator final : public ForwardingCommunicator {
   BlindedCommunicator(Communicator& real, std::set<int> steps)
       : ForwardingCommunicator(real), steps_(std::move(steps)) {}
 
-  [[nodiscard]] Transfer all_reduce(const Tensor& data,
-                                    const TransferNote& note,
-                                    SumOrder order,
-                                    const TransferWork& work) override {
-    if (std::string(note.what) == "agreement on the step" && steps_.contains(++agreements_)) {
-      const std::span<double> numbers = data.span<double>();
+  [[nodiscard]] Transfer submit(Operation operation) override {
+    if (std::string(operation.note.what) == "agreement on the step" &&
+        steps_.contains(++agreements_)) {
+      const std::span<double> numbers = operation.data.span<double>();
       numbers[numbers.size() - 2] = std::numeric_limits<double>::quiet_NaN();  // the loss
     }
-    return real().all_reduce(data, note, order, work);
+    return real().submit(std::move(operation));
   }
 
  private:

@@ -24,52 +24,12 @@ class WaitingCommunicator final : public ForwardingCommunicator {
   WaitingCommunicator(std::unique_ptr<Communicator> real, Stream& stream)
       : ForwardingCommunicator(std::move(real)), stream_(&stream) {}
 
-  Transfer send(const Tensor& data,
-                int to,
-                const TransferNote& note,
-                const TransferWork& work) override {
-    return waiting(real().send(data, to, note, work));
-  }
-
-  Transfer receive(const Tensor& data,
-                   int from,
-                   const TransferNote& note,
-                   const TransferWork& work) override {
-    return waiting(real().receive(data, from, note, work));
-  }
-
-  Transfer all_reduce(const Tensor& data,
-                      const TransferNote& note,
-                      SumOrder order,
-                      const TransferWork& work) override {
-    return waiting(real().all_reduce(data, note, order, work));
-  }
-
-  Transfer reduce_scatter(const Tensor& data,
-                          const TransferNote& note,
-                          SumOrder order,
-                          const TransferWork& work) override {
-    return waiting(real().reduce_scatter(data, note, order, work));
-  }
-
-  Transfer all_gather(const Tensor& data,
-                      const TransferNote& note,
-                      const TransferWork& work) override {
-    return waiting(real().all_gather(data, note, work));
-  }
-
-  Transfer all_to_all(const Tensor& from,
-                      const Tensor& to,
-                      const TransferNote& note,
-                      const TransferWork& work) override {
-    return waiting(real().all_to_all(from, to, note, work));
-  }
-
-  Transfer broadcast(const Tensor& data,
-                     int root,
-                     const TransferNote& note,
-                     const TransferWork& work) override {
-    return waiting(real().broadcast(data, root, note, work));
+  Transfer submit(Operation operation) override {
+    const bool waits = operation.kind != Kind::barrier;
+    Transfer transfer = real().submit(std::move(operation));
+    return waits && !transfer.is_empty()
+               ? Transfer(std::make_unique<State>(std::move(transfer), *stream_))
+               : std::move(transfer);
   }
 
   std::unique_ptr<Communicator> group(const std::string& axis,
@@ -94,11 +54,6 @@ class WaitingCommunicator final : public ForwardingCommunicator {
     Transfer transfer_;
     Stream* stream_;
   };
-
-  [[nodiscard]] Transfer waiting(Transfer transfer) const {
-    return transfer.is_empty() ? Transfer()
-                               : Transfer(std::make_unique<State>(std::move(transfer), *stream_));
-  }
 
   Stream* stream_;
 };

@@ -79,40 +79,38 @@ class SimulatedTime : public ForwardingCommunicator {
 
   [[nodiscard]] const std::vector<int>& hosts() const override { return nodes_; }
 
-  [[nodiscard]] Transfer send(const Tensor& data,
-                              int to,
-                              const TransferNote& note,
-                              const TransferWork& work) override {
-    links_->send({.from = rank(), .to = to, .bytes = data.bytes()}, now_);
-    return real().send(data, to, note, work);
-  }
-
-  [[nodiscard]] Transfer receive(const Tensor& data,
-                                 int from,
-                                 const TransferNote& note,
-                                 const TransferWork& work) override {
-    real().receive(data, from, note, work).wait();
-    now_ = std::max(now_, links_->receive(from, rank()));
-    return {};
-  }
-
-  [[nodiscard]] Transfer all_gather(const Tensor& data,
-                                    const TransferNote& note,
-                                    const TransferWork& work) override {
-    real().all_gather(data, note, work).wait();
-    return barrier(note);
-  }
-
-  // All go on from the time of the last one.
-  [[nodiscard]] Transfer barrier(const TransferNote& note) override {
-    std::vector<double> times(static_cast<std::size_t>(size()));
-    times[static_cast<std::size_t>(rank())] = now_;
-    real().all_gather(Tensor(std::span(times)), note, {}).wait();
-    now_ = *std::max_element(times.begin(), times.end());
-    return {};
+  [[nodiscard]] Transfer submit(Operation operation) override {
+    switch (operation.kind) {
+      case Kind::send:
+        links_->send({.from = rank(), .to = operation.peer, .bytes = operation.data.bytes()}, now_);
+        return real().submit(std::move(operation));
+      case Kind::receive: {
+        const int from = operation.peer;
+        real().submit(std::move(operation)).wait();
+        now_ = std::max(now_, links_->receive(from, rank()));
+        return {};
+      }
+      case Kind::all_gather:
+        real().submit(std::move(operation)).wait();
+        meet();
+        return {};
+      case Kind::barrier:
+        meet();
+        return {};
+      default:
+        return real().submit(std::move(operation));
+    }
   }
 
  private:
+  // All go on from the time of the last one.
+  void meet() {
+    std::vector<double> times(static_cast<std::size_t>(size()));
+    times[static_cast<std::size_t>(rank())] = now_;
+    real().all_gather(Tensor(std::span(times)), {}).wait();
+    now_ = *std::max_element(times.begin(), times.end());
+  }
+
   SimulatedLinks* links_;
   std::vector<int> nodes_;
   double now_ = 0.0;
