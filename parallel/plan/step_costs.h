@@ -114,6 +114,7 @@ struct StepCosts {
   std::optional<DType> precision{};    // likewise
   std::vector<OpCost> ops{};
   std::vector<CodecCost> codecs{};
+  std::vector<Cluster::Nodes> nodes{};  // of the ranks whose links were measured; empty: of one
   std::optional<Cluster::Link> node_link{};
   std::optional<Cluster::Link> network_link{};
   // Ranks had no core to spare where this was measured: codecs run instead of compute, not beside.

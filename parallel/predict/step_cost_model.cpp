@@ -409,7 +409,14 @@ LinkSpeeds measured_links(const StepCosts& costs, int num_ranks) {
   if (!costs.node_link && !costs.network_link) {
     return std::nullopt;
   }
-  Cluster cluster{.nodes = {{.count = 1, .devices = num_ranks}}};
+  Cluster cluster{.nodes = costs.nodes};
+  if (cluster.nodes.empty()) {
+    cluster.nodes = {{.count = 1, .devices = num_ranks}};
+  }
+  if (const int missing = num_ranks - cluster.num_devices(); missing > 0) {
+    const int devices = cluster.nodes.back().devices;
+    cluster.nodes.push_back({.count = (missing - 1) / devices + 1, .devices = devices});
+  }
   cluster.node_link = costs.node_link.value_or(costs.network_link.value_or(Cluster::Link{}));
   cluster.network_link = costs.network_link.value_or(cluster.node_link);
   return cluster;

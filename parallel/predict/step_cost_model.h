@@ -34,7 +34,8 @@ using LinkSpeeds = std::optional<Cluster>;
                                              const LinkSpeeds& links,
                                              const CodedTransfers& coded = {});
 
-// Links of a cost file, with all ranks on one node; nothing where it has none.
+// Links of a cost file between its nodes, and as many more like the last as the ranks need; without
+// nodes all ranks stand on one. Nothing where it has no links.
 [[nodiscard]] LinkSpeeds measured_links(const StepCosts& costs, int num_ranks);
 
 }  // namespace slackline

@@ -85,6 +85,9 @@ StepCosts read(JsonReader document) {
   for (const JsonReader& section : document.sections("codecs")) {
     costs.codecs.push_back(read_codec(section));
   }
+  if (document.has("nodes")) {
+    costs.nodes = read_nodes(document);
+  }
   Cluster links;
   const auto [node, one_switch, network] = read_links(document, links);
   if (one_switch) {
@@ -163,6 +166,14 @@ std::string cost_file_text(const StepCosts& costs) {
   if (costs.precision) {
     text += fmt::format("  \"precision\": \"{}\",\n",
                         kPrecisions[*costs.precision == DType::f32 ? 0 : 1]);
+  }
+  if (!costs.nodes.empty()) {
+    std::vector<std::string> nodes;
+    nodes.reserve(costs.nodes.size());
+    for (const Cluster::Nodes& kind : costs.nodes) {
+      nodes.push_back(fmt::format(R"({{"count": {}, "devices": {}}})", kind.count, kind.devices));
+    }
+    text += fmt::format("  \"nodes\": [{}],\n", joined(nodes, ", "));
   }
   if (costs.codecs_take_compute) {
     text += "  \"codecs_take_compute\": true,\n";

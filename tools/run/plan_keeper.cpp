@@ -148,6 +148,7 @@ void PlanKeeper::take_costs(CostRecorder& recorder) {
 
 void PlanKeeper::tell_costs(StepCosts costs, double measured_seconds) {
   if (const LinkSpeeds probed = probed_links()) {
+    costs.nodes = probed->nodes;
     costs.node_link = probed->node_link;
     costs.network_link = probed->network_link;
   }

@@ -45,7 +45,7 @@ Cluster::Device read_device(JsonReader section) {
   return device;
 }
 
-Cluster::Nodes read_nodes(JsonReader& section) {
+Cluster::Nodes read_kind(JsonReader& section) {
   Cluster::Nodes nodes;
   nodes.count =
       static_cast<int>(section.integer("count", {.default_value = 1, .min = 1, .max = kMostNodes}));
@@ -77,25 +77,7 @@ Cluster::Link read_link(JsonReader& section) {
 }
 
 Cluster read(JsonReader document) {
-  Cluster cluster;
-  for (JsonReader& section : document.sections("nodes")) {
-    cluster.nodes.push_back(read_nodes(section));
-  }
-  if (cluster.nodes.empty()) {
-    document.fail("nodes", "must list at least one kind of node");
-  }
-  std::int64_t devices = 0;
-  for (const Cluster::Nodes& kind : cluster.nodes) {
-    devices += std::int64_t{kind.count} * kind.devices;
-  }
-  const auto says_device = [](const Cluster::Nodes& kind) { return kind.device.has_value(); };
-  if (std::ranges::any_of(cluster.nodes, says_device) &&
-      !std::ranges::all_of(cluster.nodes, says_device)) {
-    document.fail("nodes", "must give the device of every kind of node, or of none");
-  }
-  if (devices > kMostDevices) {
-    document.fail("nodes", "must have at most 1000000000 devices together");
-  }
+  Cluster cluster{.nodes = read_nodes(document)};
   const auto [node, one_switch, network] = read_links(document, cluster);
   if (one_switch) {
     cluster.nodes_per_switch =
@@ -170,6 +152,26 @@ const Cluster::Link& Cluster::link_of(Scope scope) const {
       break;
   }
   return network_link;
+}
+
+std::vector<Cluster::Nodes> read_nodes(JsonReader& document) {
+  std::vector<Cluster::Nodes> nodes;
+  std::int64_t devices = 0;
+  for (JsonReader& section : document.sections("nodes")) {
+    const Cluster::Nodes& kind = nodes.emplace_back(read_kind(section));
+    devices += std::int64_t{kind.count} * kind.devices;
+  }
+  if (nodes.empty()) {
+    document.fail("nodes", "must list at least one kind of node");
+  }
+  const auto says_device = [](const Cluster::Nodes& kind) { return kind.device.has_value(); };
+  if (std::ranges::any_of(nodes, says_device) && !std::ranges::all_of(nodes, says_device)) {
+    document.fail("nodes", "must give the device of every kind of node, or of none");
+  }
+  if (devices > kMostDevices) {
+    document.fail("nodes", "must have at most 1000000000 devices together");
+  }
+  return nodes;
 }
 
 std::array<bool, 3> read_links(JsonReader& document, Cluster& cluster) {

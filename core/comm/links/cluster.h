@@ -69,7 +69,10 @@ struct Cluster {
   [[nodiscard]] std::array<Link*, 3> links() { return {&node_link, &switch_link, &network_link}; }
 };
 
-// Reads the list "links" of a cluster or cost file. Returns which scopes it gives.
+// Reads the list "nodes" of a cluster or cost file, of one kind at least.
+[[nodiscard]] std::vector<Cluster::Nodes> read_nodes(JsonReader& document);
+
+// Reads the list "links" of them. Returns which scopes it gives.
 std::array<bool, 3> read_links(JsonReader& document, Cluster& cluster);
 
 // Throws ConfigError that starts with the path.

@@ -56,6 +56,7 @@ TEST_CASE("a cost file is read back without loss") {
                               .encode = {1e-4},
                               .decode = {2e-4},
                               .sent_bytes = 40960}},
+                  .nodes = {{.count = 2, .devices = 4}, {.devices = 1}},
                   .node_link = Cluster::Link{.bytes_per_second = 1e10, .source = "measured"},
                   .network_link = Cluster::Link{.latency_seconds = 1e-5,
                                                 .bytes_per_second = 1.25e9,
@@ -74,6 +75,9 @@ TEST_CASE("a cost file is read back without loss") {
   CHECK(read.ops == costs.ops);
   CHECK(read.codecs == costs.codecs);
   CHECK(read.errors == costs.errors);
+  REQUIRE(read.nodes.size() == 2);
+  CHECK(read.nodes[0].count == 2);
+  CHECK(read.nodes[0].devices == 4);
   REQUIRE(read.node_link);
   REQUIRE(read.network_link);
   CHECK(read.node_link->source == "measured");

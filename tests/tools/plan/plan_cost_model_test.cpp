@@ -317,6 +317,16 @@ TEST_CASE("ranks of a node share its link out, pairs do not") {
   CHECK(group_link(mesh, cluster, "tensor", 0).bytes_per_second == Approx(1e9 / 2.0));
 }
 
+TEST_CASE("measured links join the nodes of a cost file, and as many more as ranks need") {
+  StepCosts costs{.nodes = {{.devices = 1}, {.count = 2, .devices = 2}}};
+  CHECK_FALSE(measured_links(costs, 5));
+  costs.network_link = Cluster::Link{.bytes_per_second = 1e6};
+  CHECK(measured_links(costs, 5)->nodes_of_ranks(5) == std::vector<int>{0, 1, 1, 2, 2});
+  CHECK(measured_links(costs, 8)->nodes_of_ranks(8) == std::vector<int>{0, 1, 1, 2, 2, 3, 3, 4});
+  costs.nodes.clear();
+  CHECK(measured_links(costs, 3)->nodes_of_ranks(3) == std::vector<int>{0, 0, 0});
+}
+
 TEST_CASE("the link of a group is that of its farthest ranks: in a node, at a switch, or beyond") {
   Cluster cluster = even_cluster(4, 2, 0.0, 1e8);
   cluster.nodes_per_switch = 2;
