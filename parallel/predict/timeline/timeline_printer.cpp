@@ -83,16 +83,4 @@ std::string timeline_text(const Schedule& schedule, const Timeline& timeline, in
   return out.str();
 }
 
-std::string slack_text(const std::vector<ClassSlack>& rows) {
-  std::ostringstream out;
-  out << "site              stage phase    count         bytes    ms each   slack ms\n";
-  for (const ClassSlack& row : rows) {
-    out << std::left << std::setw(18) << site_name(row.members.site) << std::setw(6)
-        << row.members.stage << std::setw(9) << phase_name(row.members.phase) << std::right
-        << std::setw(5) << row.count << std::setw(14) << row.bytes.value
-        << milliseconds((1.0 / row.count) * row.seconds) << milliseconds(row.slack) << "\n";
-  }
-  return out.str();
-}
-
 }  // namespace slackline::schedule

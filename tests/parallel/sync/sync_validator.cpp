@@ -1,4 +1,4 @@
-#include "parallel/sync/sync_validator.h"
+#include "tests/parallel/sync/sync_validator.h"
 
 #include <algorithm>
 #include <map>
