@@ -52,7 +52,7 @@ OuterLoop::OuterLoop(const Options& options, MeshModel& model)
                               .group = groups_->outer.get(),
                               .codec = options.codec,
                               .plain_steps = options.plain_steps,
-                              .codecs = model.channel_codecs(),
+                              .codecs = model.codec_maker(),
                               .workers = {model.options().num_threads, model.stream().device()},
                               .seed = model.options().seed}));
   }
