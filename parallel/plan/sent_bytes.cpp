@@ -151,6 +151,26 @@ bool codes_sums(const CompressionPlan& plan) {
          plan.compresses_any_of(schedule::Site::embedding);
 }
 
+// Exchanges of layers over tensor ranks, as one row.
+SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place) {
+  const MeshJob& job = lists.job();
+  const RankPlan& rank = lists.at(place.pipeline).rank;
+  const int t = job.parallel.tensor;
+  std::size_t bytes = 0;
+  for (const ChunkSlice& chunk : rank.executor.chunks) {
+    for (const TensorExchange& exchange :
+         chunk_exchanges(job.model, chunk_options(rank.executor, chunk))) {
+      bytes += bytes_sent_by({.kind = exchange.kind,
+                              .elements = static_cast<std::size_t>(exchange.elements()),
+                              .element_size = exchange.element_bytes},
+                             place.tensor,
+                             t);
+    }
+  }
+  bytes *= static_cast<std::size_t>(job.parallel.data * job.num_micro_batches);
+  return {.axis = kTensorAxis, .raw = bytes, .sent = bytes};
+}
+
 // All ranks at one place of the pipeline.
 AxisBytes place_sum(const MeshLists& lists,
                     const CompressionPlan& plan,
@@ -279,25 +299,6 @@ std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
     }
   }
   return rows;
-}
-
-SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place) {
-  const MeshJob& job = lists.job();
-  const RankPlan& rank = lists.at(place.pipeline).rank;
-  const int t = job.parallel.tensor;
-  std::size_t bytes = 0;
-  for (const ChunkSlice& chunk : rank.executor.chunks) {
-    for (const TensorExchange& exchange :
-         chunk_exchanges(job.model, chunk_options(rank.executor, chunk))) {
-      bytes += bytes_sent_by({.kind = exchange.kind,
-                              .elements = static_cast<std::size_t>(exchange.elements()),
-                              .element_size = exchange.element_bytes},
-                             place.tensor,
-                             t);
-    }
-  }
-  bytes *= static_cast<std::size_t>(job.parallel.data * job.num_micro_batches);
-  return {.axis = kTensorAxis, .raw = bytes, .sent = bytes};
 }
 
 AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place) {

@@ -55,9 +55,6 @@ struct SentBytes {
                                                     const CompressionPlan& plan,
                                                     const MeshPlace& place);
 
-// Exchanges of layers over tensor ranks, as one row.
-[[nodiscard]] SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place);
-
 // What ranks send on each of kReportedAxes.
 using AxisBytes = std::array<std::size_t, kReportedAxes.size()>;
 

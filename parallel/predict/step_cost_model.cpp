@@ -152,13 +152,6 @@ class CostModelBuilder {
         kCostKindNames[static_cast<std::size_t>(kind)]));
   }
 
-  // Returns the weight part's share of a layer's backward pass, by its operations.
-  [[nodiscard]] double weight_share() const {
-    const StepCosts assumed = assumed_costs(job_.model, {});
-    return *assumed.of_part(CostKind::layer_backward_weight) /
-           *assumed.of_part(CostKind::layer_backward);
-  }
-
   [[nodiscard]] bool splits_backward() const {
     return schedule::traits_of(mesh().schedule).splits_backward;
   }
@@ -191,7 +184,12 @@ class CostModelBuilder {
       return {.input = of_part(CostKind::layer_backward_input),
               .weight = of_part(CostKind::layer_backward_weight)};
     }
-    const Seconds weight = splits_backward() ? weight_share() * *whole : Seconds{};
+    Seconds weight{};
+    if (splits_backward()) {  // as much of it as the operations say
+      const StepCosts assumed = assumed_costs(job_.model, {});
+      weight = *assumed.of_part(CostKind::layer_backward_weight) /
+               *assumed.of_part(CostKind::layer_backward) * *whole;
+    }
     return {.input = *whole - weight, .weight = weight};
   }
 
