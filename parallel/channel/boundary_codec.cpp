@@ -6,14 +6,14 @@
 
 namespace slackline {
 
-BoundaryCodec::BoundaryCodec(const BoundaryEnd& end, const ChannelCodecs& maker)
+BoundaryCodec::BoundaryCodec(const BoundaryEnd& end, const CodecMaker& maker)
     : end_(end),
       widens_(widens(end)),
-      codec_(maker.make({.setting = end.setting,
-                         .parts = boundary_parts(end),
-                         .shape = {end.shape.rows, end.shape.columns},
-                         .seed = end.seed,
-                         .device = end.device})),
+      codec_(maker({.setting = end.setting,
+                    .parts = boundary_parts(end),
+                    .shape = {end.shape.rows, end.shape.columns},
+                    .seed = end.seed,
+                    .device = end.device})),
       residuals_(
           end.side == BoundaryEnd::Side::sends ? end.setting.error_feedback : ErrorFeedback::none,
           boundary_parts(end),

@@ -11,8 +11,8 @@
 #include "compress/codec_times.h"
 #include "compress/residuals.h"
 #include "parallel/channel/boundary_sample.h"
-#include "parallel/channel/channel_codecs.h"
 #include "parallel/channel/channel_state.h"
+#include "parallel/channel/codec_maker.h"
 #include "parallel/plan/pipeline_boundaries.h"
 
 namespace slackline {
@@ -24,7 +24,7 @@ class BoundaryCodec {
  public:
   enum class Feedback { on, off };  // off: the message stands for itself, as in evaluation
 
-  BoundaryCodec(const BoundaryEnd& end, const ChannelCodecs& maker);
+  BoundaryCodec(const BoundaryEnd& end, const CodecMaker& maker);
 
   [[nodiscard]] const BoundaryEnd& end() const { return end_; }
 

@@ -11,7 +11,7 @@ namespace slackline {
 using schedule::Op;
 using Side = BoundaryEnd::Side;
 
-void BoundaryCodecs::obey(const CompressionPlan& plan, const ChannelCodecs& maker) {
+void BoundaryCodecs::obey(const CompressionPlan& plan, const CodecMaker& maker) {
   std::vector<std::unique_ptr<BoundaryCodec>> before = std::exchange(codecs_, {});
   const ByTransfer transfers_before = std::exchange(by_transfer_, {});
   for (const Op& op : boundaries_.ops()) {
@@ -82,7 +82,7 @@ void BoundaryCodecs::hand_over_lazy(const std::vector<std::unique_ptr<BoundaryCo
 }
 
 BoundaryCodec* BoundaryCodecs::find_or_make(const BoundaryEnd& end,
-                                            const ChannelCodecs& maker,
+                                            const CodecMaker& maker,
                                             std::vector<std::unique_ptr<BoundaryCodec>>& before) {
   const auto is_wanted = [&](const std::unique_ptr<BoundaryCodec>& codec) {
     return codec != nullptr && codec->end() == end;

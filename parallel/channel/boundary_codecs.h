@@ -22,7 +22,7 @@ class BoundaryCodecs final : public Channel {
   // State of a boundary whose setting stays is kept; that of others begins anew, but what a codec
   // that ends still owes goes on to a codec of the same boundary with the same error feedback,
   // where there is one.
-  void obey(const CompressionPlan& plan, const ChannelCodecs& maker) override;
+  void obey(const CompressionPlan& plan, const CodecMaker& maker) override;
 
   // The codec at this rank's end of a send or receive; null where it travels plain.
   [[nodiscard]] BoundaryCodec* at(const schedule::Op& op) const;
@@ -40,7 +40,7 @@ class BoundaryCodecs final : public Channel {
 
  private:
   [[nodiscard]] BoundaryCodec* find_or_make(const BoundaryEnd& end,
-                                            const ChannelCodecs& maker,
+                                            const CodecMaker& maker,
                                             std::vector<std::unique_ptr<BoundaryCodec>>& before);
   // All codecs of sending ends, in the order of the schedule.
   [[nodiscard]] std::vector<BoundaryCodec*> senders() const;

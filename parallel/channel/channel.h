@@ -5,8 +5,8 @@
 
 #include "compress/codec_times.h"
 #include "core/tensor/workers.h"
-#include "parallel/channel/channel_codecs.h"
 #include "parallel/channel/channel_state.h"
+#include "parallel/channel/codec_maker.h"
 #include "parallel/channel/codec_stream.h"
 #include "parallel/channel/step_samples.h"
 #include "parallel/plan/compression_plan.h"
@@ -24,7 +24,7 @@ class Channel {
 
   // Makes the codecs of what is compressed from the next step on. State of what stays compressed in
   // the same way is kept.
-  virtual void obey(const CompressionPlan& /*plan*/, const ChannelCodecs& /*maker*/) {}
+  virtual void obey(const CompressionPlan& /*plan*/, const CodecMaker& /*maker*/) {}
 
   // Returns the scratch that a call of the codecs in force takes.
   [[nodiscard]] virtual std::size_t codec_workspace(const Workers& /*workers*/) const { return 0; }

@@ -97,7 +97,7 @@ void Channels::put_in_force(std::int64_t step) {
   in_force_from_ = plan.from_step;
   std::size_t workspace = 0;
   for (Channel* channel : all()) {
-    channel->obey(plan.plan, *options_.codecs);
+    channel->obey(plan.plan, options_.codecs);
     workspace = std::max(workspace, channel->codec_workspace(options_.workers));
   }
   stream_ = std::make_unique<Stream>(options_.workers, workspace, "codec");

@@ -35,7 +35,7 @@ class Channels {
     Workers workers{};
     bool sequence_parallel = false;
     std::uint64_t seed = 0;
-    std::shared_ptr<const ChannelCodecs> codecs = std::make_shared<const ChannelCodecs>();
+    CodecMaker codecs = make_real_codec;
   };
 
   // The groups of the rank's mesh; they outlive the channels.

@@ -36,15 +36,15 @@ TransferNote note_of(const CodedSum& sum) {
 
 std::unique_ptr<Codec> codec_for(const CodedSum& sum,
                                  const std::vector<CodecPart>& parts,
-                                 const ChannelCodecs& maker) {
-  return maker.make({.setting = sum.setting,
-                     .parts = parts,
-                     .shape = message_shape(parts),
-                     .seed = sum.seed,
-                     .device = device_of(sum)});
+                                 const CodecMaker& maker) {
+  return maker({.setting = sum.setting,
+                .parts = parts,
+                .shape = message_shape(parts),
+                .seed = sum.seed,
+                .device = device_of(sum)});
 }
 
-std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, const ChannelCodecs& maker) {
+std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, const CodecMaker& maker) {
   const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
   SumSlices::Codecs codecs(sum.owners.size());
   for (std::size_t rank = 0; rank < codecs.size() && !adds(sum.setting.kind); ++rank) {
@@ -68,7 +68,7 @@ std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, const ChannelCodecs& 
 
 }  // namespace
 
-CompressedSum::CompressedSum(const CodedSum& sum, const ChannelCodecs& maker)
+CompressedSum::CompressedSum(const CodedSum& sum, const CodecMaker& maker)
     : plan_(sum),
       codec_(codec_for(sum, matrix_parts(sum.matrices), maker)),
       residuals_(sum.setting.error_feedback, matrix_parts(sum.matrices), 1, device_of(sum)) {

@@ -10,8 +10,8 @@
 #include "core/comm/communicator.h"
 #include "core/tensor/buffer.h"
 #include "model/parameters.h"
-#include "parallel/channel/channel_codecs.h"
 #include "parallel/channel/channel_state.h"
+#include "parallel/channel/codec_maker.h"
 #include "parallel/channel/codec_stream.h"
 #include "parallel/channel/gradient_sample.h"
 #include "parallel/channel/sum_slices.h"
@@ -28,7 +28,7 @@ namespace slackline {
 // the group call alike, from one thread.
 class CompressedSum {
  public:
-  CompressedSum(const CodedSum& sum, const ChannelCodecs& maker);
+  CompressedSum(const CodedSum& sum, const CodecMaker& maker);
 
   // Submits everything: what is encoded, what travels and what is decoded.
   void begin(const CodecStream& at, Communicator& group, const MessageKey& key);

@@ -28,7 +28,7 @@ Tensor GatherFrames::row(std::size_t slot, std::size_t first, std::size_t bytes)
   return buffers_.at(slot).view(DType::u8, {static_cast<std::int64_t>(bytes)}, first);
 }
 
-void GatherChannel::obey(const CompressionPlan& plan, const ChannelCodecs& maker) {
+void GatherChannel::obey(const CompressionPlan& plan, const CodecMaker& maker) {
   coded_ = coded_gather(*options_.plan, options_.bucket, plan);
   by_length_.clear();
   if (!coded_) {
@@ -39,10 +39,10 @@ void GatherChannel::obey(const CompressionPlan& plan, const ChannelCodecs& maker
     for (const Slice& share : segment.shares) {
       std::unique_ptr<Codec>& codec = by_length_[share.count()];
       if (codec == nullptr && share.count() > 0) {
-        codec = maker.make({.setting = coded_->setting,
-                            .parts = share_parts(bucket, share.count()),
-                            .shape = {static_cast<std::int64_t>(share.count())},
-                            .device = options_.whole.device()});
+        codec = maker({.setting = coded_->setting,
+                       .parts = share_parts(bucket, share.count()),
+                       .shape = {static_cast<std::int64_t>(share.count())},
+                       .device = options_.whole.device()});
       }
     }
   }

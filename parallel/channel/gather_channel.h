@@ -47,7 +47,7 @@ class GatherChannel final : public Channel {
 
   explicit GatherChannel(const Options& options) : options_(options) {}
 
-  void obey(const CompressionPlan& plan, const ChannelCodecs& maker) override;
+  void obey(const CompressionPlan& plan, const CodecMaker& maker) override;
 
   // Whether it has to carry the weights under the plan in force.
   [[nodiscard]] bool is_coded() const { return coded_.has_value(); }

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "compress/codec_times.h"
@@ -33,9 +33,7 @@ class MeasuredCodecs {
     std::vector<std::int64_t> shape{};
     std::size_t sent_bytes = 0;
 
-    friend bool operator<(const Key& a, const Key& b) {
-      return std::tie(a.codec, a.shape, a.sent_bytes) < std::tie(b.codec, b.shape, b.sent_bytes);
-    }
+    auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr)
   };
 
   struct Sums {

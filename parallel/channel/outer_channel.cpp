@@ -38,7 +38,7 @@ OuterChannel::OuterChannel(const Options& options) : options_(options) {
   }
   coded_.reserve(round_.bucket.sums.size());
   for (const CodedSum& sum : round_.bucket.sums) {
-    coded_.emplace_back(sum, *options_.codecs);
+    coded_.emplace_back(sum, options_.codecs);
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,8 +9,8 @@
 #include "core/tensor/buffer.h"
 #include "core/tensor/stream.h"
 #include "core/tensor/workers.h"
-#include "parallel/channel/channel_codecs.h"
 #include "parallel/channel/channel_state.h"
+#include "parallel/channel/codec_maker.h"
 #include "parallel/channel/codec_stream.h"
 #include "parallel/channel/compressed_sum.h"
 #include "parallel/channel/round_transfer.h"
@@ -33,7 +32,7 @@ class OuterChannel : public RoundTransfer {
     Communicator* group = nullptr;        // ranks at this place in all workers
     std::optional<CodecSetting> codec{};  // absent: rounds travel plain
     std::int64_t plain_steps = 0;         // rounds that end in these first steps travel plain
-    std::shared_ptr<const ChannelCodecs> codecs{};
+    CodecMaker codecs = make_real_codec;
     Workers workers{};
     std::uint64_t seed = 0;
   };

@@ -28,7 +28,7 @@ SumChannel::SumChannel(const Options& options)
   }
 }
 
-void SumChannel::obey(const CompressionPlan& plan, const ChannelCodecs& maker) {
+void SumChannel::obey(const CompressionPlan& plan, const CodecMaker& maker) {
   CodedBucket next = coded_bucket(options_.op, summed_.bucket, *options_.rank, plan, options_.seed);
   if (next.sums.empty()) {
     next = {};

@@ -35,7 +35,7 @@ class SumChannel final : public Channel {
 
   // Codecs and matrices that stay keep their state. Of others each matrix that stays compressed
   // keeps what is owed to it, and its codec's state where its setting stays; the rest begins anew.
-  void obey(const CompressionPlan& plan, const ChannelCodecs& maker) override;
+  void obey(const CompressionPlan& plan, const CodecMaker& maker) override;
 
   // Says where a step keeps what this rank brings to a sum that may be compressed, to the first one
   // of passes, in the order of `stream`.

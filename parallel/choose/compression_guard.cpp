@@ -21,16 +21,6 @@ using schedule::TransferClass;
 
 constexpr std::string_view kMark = "guard: ";  // how its reasons begin
 
-std::vector<CompressionPlan::Class>::iterator row_of(CompressionPlan& plan,
-                                                     const TransferClass& members) {
-  const auto row = std::find_if(
-      plan.classes.begin(), plan.classes.end(), [&](const CompressionPlan::Class& candidate) {
-        return candidate.members == members;
-      });
-  SL_CHECK(row != plan.classes.end(), "a sample of no class");
-  return row;
-}
-
 // What may come after the class' codec.
 std::vector<CodecSetting> finer_codecs(const CompressionPlan::Class& row,
                                        const MeshJob& job,
@@ -152,7 +142,9 @@ std::optional<GuardedPlan> guarded_plan(const MeshJob& job,
   CompressionPlan& plan = next.plan.plan;
   std::vector<std::pair<CompressionPlan::Class*, const ClassQuality*>> changed;
   for (const ClassQuality& quality : found) {
-    const auto row = row_of(plan, quality.members);
+    const auto row =
+        std::ranges::find(plan.classes, quality.members, &CompressionPlan::Class::members);
+    SL_CHECK(row != plan.classes.end(), "a sample of no class");
     const CodecSetting* setting = sampled.setting_of(quality.members);
     const bool waits = !row->codec || setting == nullptr || *row->codec != *setting ||
                        !has_settled(plans, step, quality.members);

@@ -73,6 +73,31 @@ Mesh make_mesh(const ParallelConfig& config) {
                {kAcrossGroupsAxis, config.num_groups(), "data"}});
 }
 
+std::vector<std::vector<int>> lines_at(const Mesh& mesh, std::string_view axis, int place) {
+  std::vector<std::vector<int>> lines;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const bool counts = place == kEveryPlace || mesh.coordinate(rank, "pipeline") == place;
+    if (counts && mesh.coordinate(rank, axis) == 0) {
+      lines.push_back(mesh.line(rank, axis));
+    }
+  }
+  return lines;
+}
+
+std::vector<int> ends_of_pipeline(const Mesh& mesh, int rank) {
+  const std::vector<int> line = mesh.line(rank, "pipeline");
+  return {line.front(), line.back()};
+}
+
+std::vector<int> table_holders(const Mesh& mesh, int rank) {
+  std::vector<int> holders;
+  for (const int replica : mesh.line(rank, "data")) {
+    const std::vector<int> ends = ends_of_pipeline(mesh, replica);
+    holders.insert(holders.end(), ends.begin(), ends.end());
+  }
+  return holders;
+}
+
 std::string rank_map(const Mesh& mesh, const std::vector<int>& nodes) {
   // Titles of columns, and the axes whose coordinates they hold.
   std::vector<std::pair<std::string, std::string>> columns;

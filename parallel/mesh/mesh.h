@@ -57,6 +57,21 @@ inline constexpr const char* kAcrossGroupsAxis = "across_groups";
 // data rank in the group.
 [[nodiscard]] Mesh make_mesh(const ParallelConfig& config);
 
+// In place of one place of the pipeline: all of them.
+inline constexpr int kEveryPlace = -1;
+
+// All lines of an axis that begin at a place of the pipeline.
+[[nodiscard]] std::vector<std::vector<int>> lines_at(const Mesh& mesh,
+                                                     std::string_view axis,
+                                                     int place);
+
+// The first and the last rank of the pipeline of `rank`.
+[[nodiscard]] std::vector<int> ends_of_pipeline(const Mesh& mesh, int rank);
+
+// The holders of a tied table: the ends of the pipelines of `rank` and its data ranks, in their
+// order.
+[[nodiscard]] std::vector<int> table_holders(const Mesh& mesh, int rank);
+
 // One line per rank: its node, its place on every axis, and its group where there are several.
 [[nodiscard]] std::string rank_map(const Mesh& mesh, const std::vector<int>& nodes);
 

@@ -10,7 +10,11 @@ namespace slackline {
 inline constexpr std::array<std::string_view, 5> kReportedAxes = {
     "tensor", "pipeline", "data", "embedding", "outer"};
 
-// The one that has a place in a record only where there are outer rounds.
-inline constexpr std::size_t kOuterAxis = kReportedAxes.size() - 1;
+// Their places in that order. The last one is in a record only where there are outer rounds.
+inline constexpr std::size_t kTensorAxis = 0;
+inline constexpr std::size_t kPipelineAxis = 1;
+inline constexpr std::size_t kDataAxis = 2;
+inline constexpr std::size_t kEmbeddingAxis = 3;
+inline constexpr std::size_t kOuterAxis = 4;
 
 }  // namespace slackline

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "parallel/mesh/reported_axes.h"
 #include "parallel/plan/pipeline_boundaries.h"
 
 namespace slackline {
@@ -79,22 +78,6 @@ MatrixShape typical_shape(const MeshJob& job, const TransferClass& members) {
                            .columns =
                                std::max<std::int64_t>(1, job.model.hidden / job.parallel.tensor)}
              : share_shape(job.micro_batch.num_tokens(), job.model.hidden, job.parallel.tensor);
-}
-
-std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan) {
-  const MeshLists lists(job);
-  std::vector<double> saved(kReportedAxes.size(), 0.0);
-  for (int pipeline = 0; pipeline < job.parallel.pipeline; ++pipeline) {
-    for (int tensor = 0; tensor < job.parallel.tensor; ++tensor) {
-      const MeshPlace at{.tensor = tensor, .pipeline = pipeline};
-      for (const auto& rows : {sync_bytes(lists, plan, at), pipeline_bytes(lists, plan, at)}) {
-        for (const SentBytes& row : rows) {
-          saved[row.axis] += static_cast<double>(row.raw) - static_cast<double>(row.sent);
-        }
-      }
-    }
-  }
-  return saved;
 }
 
 }  // namespace slackline

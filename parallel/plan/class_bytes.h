@@ -36,8 +36,4 @@ struct ClassBytes {
 // smallest matrix of a layer.
 [[nodiscard]] MatrixShape typical_shape(const MeshJob& job, const schedule::TransferClass& members);
 
-// What compression keeps off each axis in a step, in the order of kReportedAxes; below 0 where it
-// sends more.
-[[nodiscard]] std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan);
-
 }  // namespace slackline

@@ -36,8 +36,9 @@ void add_pipeline(const MeshJob& job,
   for (const BoundaryEnd& boundary : boundaries.ends(plan)) {
     const std::vector<CodecPart> parts = boundary_parts(boundary);
     memory.messages += slots * frame_bytes(boundary.setting, parts);
-    memory.workspace = std::max(memory.workspace,
-                                boundary_workspace_bytes(boundary, *make_codec(boundary), workers));
+    const auto codec = make_codec(boundary.setting, parts, boundary.seed, boundary.device);
+    memory.workspace =
+        std::max(memory.workspace, boundary_workspace_bytes(boundary, *codec, workers));
     if (boundary.side == BoundaryEnd::Side::sends) {
       const std::size_t residuals =
           Residuals::bytes(boundary.setting.error_feedback, parts, boundary.num_micro_batches);

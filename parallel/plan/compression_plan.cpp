@@ -10,12 +10,8 @@ namespace slackline {
 using schedule::TransferClass;
 
 const CodecSetting* CompressionPlan::setting_of(const TransferClass& members) const {
-  for (const Class& row : classes) {
-    if (row.members == members) {
-      return row.codec ? &*row.codec : nullptr;
-    }
-  }
-  return nullptr;
+  const auto row = std::ranges::find(classes, members, &Class::members);
+  return row != classes.end() && row->codec ? &*row->codec : nullptr;
 }
 
 bool CompressionPlan::compresses_anything() const {

@@ -84,10 +84,9 @@ CompressionPlan with_tails(CompressionPlan read, const std::vector<TransferClass
   for (const CompressionPlan::Class& row : read.classes) {
     TransferClass tail = row.members;
     tail.phase = Phase::tail;
-    const bool names_tail = std::any_of(
-        read.classes.begin(), read.classes.end(), [&](const CompressionPlan::Class& other) {
-          return other.members == tail;
-        });
+    const bool names_tail =
+        std::ranges::find(read.classes, tail, &CompressionPlan::Class::members) !=
+        read.classes.end();
     const bool both = row.members.phase == Phase::step && !names_tail && has(classes, tail);
     if (!both || has(classes, row.members)) {
       rows.push_back(row);
@@ -119,10 +118,7 @@ CompressionPlan fitted(const CompressionPlan& read, const std::vector<TransferCl
   }
   CompressionPlan plan;
   for (const TransferClass& members : classes) {
-    const auto row = std::find_if(
-        read.classes.begin(), read.classes.end(), [&](const CompressionPlan::Class& candidate) {
-          return candidate.members == members;
-        });
+    const auto row = std::ranges::find(read.classes, members, &CompressionPlan::Class::members);
     plan.classes.push_back(
         row != read.classes.end()
             ? *row

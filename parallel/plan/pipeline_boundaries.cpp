@@ -43,10 +43,6 @@ std::vector<CodecPart> boundary_parts(const BoundaryEnd& end) {
   return {{.name = end.name, .shape = end.shape}};
 }
 
-std::unique_ptr<Codec> make_codec(const BoundaryEnd& end) {
-  return make_codec(end.setting, boundary_parts(end), end.seed, end.device);
-}
-
 bool widens(const BoundaryEnd& end) {
   return end.dtype != DType::f32;
 }

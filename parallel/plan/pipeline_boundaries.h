@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,12 +42,11 @@ struct BoundaryEnd {
 [[nodiscard]] MatrixShape share_shape(std::int64_t tokens, std::int64_t C, int tensor_size);
 
 [[nodiscard]] std::vector<CodecPart> boundary_parts(const BoundaryEnd& end);
-[[nodiscard]] std::unique_ptr<Codec> make_codec(const BoundaryEnd& end);
 
 // Codecs work on f32: bf16 boundaries pass through a widened copy in the workspace.
 [[nodiscard]] bool widens(const BoundaryEnd& end);
 
-// Scratch of the codec at this end, `codec` being what make_codec() gives.
+// Scratch of the codec at this end, `codec` being one for boundary_parts().
 [[nodiscard]] std::size_t boundary_workspace_bytes(const BoundaryEnd& end,
                                                    const Codec& codec,
                                                    const Workers& workers);

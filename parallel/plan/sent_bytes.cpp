@@ -1,16 +1,14 @@
 #include "parallel/plan/sent_bytes.h"
 
 #include <algorithm>
-#include <array>
+#include <functional>
 #include <map>
 #include <set>
-#include <string_view>
 
 #include "compress/codec_bytes.h"
 #include "core/comm/collective_bytes.h"
 #include "model/cost/tensor_sums.h"
 #include "parallel/mesh/executor_bytes.h"
-#include "parallel/mesh/reported_axes.h"
 #include "parallel/plan/bucket_compression.h"
 #include "parallel/plan/coded_gather.h"
 #include "parallel/plan/pipeline_boundaries.h"
@@ -19,12 +17,6 @@
 namespace slackline {
 
 namespace {
-
-using schedule::Bytes;
-
-std::size_t axis_named(std::string_view name) {
-  return static_cast<std::size_t>(std::ranges::find(kReportedAxes, name) - kReportedAxes.begin());
-}
 
 // The own ranks in an op's group of all data ranks at a place.
 std::vector<int> ranks_at_place(const SyncOp& op, const ParallelConfig& mesh) {
@@ -159,12 +151,32 @@ bool codes_sums(const CompressionPlan& plan) {
          plan.compresses_any_of(schedule::Site::embedding);
 }
 
+// Exchanges of layers over tensor ranks, as one row.
+SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place) {
+  const MeshJob& job = lists.job();
+  const RankPlan& rank = lists.at(place.pipeline).rank;
+  const int t = job.parallel.tensor;
+  std::size_t bytes = 0;
+  for (const ChunkSlice& chunk : rank.executor.chunks) {
+    for (const TensorExchange& exchange :
+         chunk_exchanges(job.model, chunk_options(rank.executor, chunk))) {
+      bytes += bytes_sent_by({.kind = exchange.kind,
+                              .elements = static_cast<std::size_t>(exchange.elements()),
+                              .element_size = exchange.element_bytes},
+                             place.tensor,
+                             t);
+    }
+  }
+  bytes *= static_cast<std::size_t>(job.parallel.data * job.num_micro_batches);
+  return {.axis = kTensorAxis, .raw = bytes, .sent = bytes};
+}
+
 // All ranks at one place of the pipeline.
 AxisBytes place_sum(const MeshLists& lists,
                     const CompressionPlan& plan,
                     int place,
                     std::size_t SentBytes::*part) {
-  std::array<std::size_t, kReportedAxes.size()> bytes{};
+  AxisBytes bytes{};
   for (int tensor = 0; tensor < lists.job().parallel.tensor; ++tensor) {
     const MeshPlace at{.tensor = tensor, .pipeline = place};
     for (const std::vector<SentBytes>& rows : {sync_bytes(lists, plan, at),
@@ -175,20 +187,15 @@ AxisBytes place_sum(const MeshLists& lists,
       }
     }
   }
-  return {
-      .tensor = {bytes[0]}, .pipeline = {bytes[1]}, .data = {bytes[2]}, .embedding = {bytes[3]}};
+  return bytes;
 }
 
 AxisBytes step_sum(const MeshLists& lists,
                    const CompressionPlan& plan,
                    std::size_t SentBytes::*part) {
-  AxisBytes sum;
+  AxisBytes sum{};
   for (int place = 0; place < lists.job().parallel.pipeline; ++place) {
-    const AxisBytes bytes = place_sum(lists, plan, place, part);
-    sum.tensor += bytes.tensor;
-    sum.pipeline += bytes.pipeline;
-    sum.data += bytes.data;
-    sum.embedding += bytes.embedding;
+    std::ranges::transform(sum, place_sum(lists, plan, place, part), sum.begin(), std::plus());
   }
   return sum;
 }
@@ -281,7 +288,7 @@ std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
   rows.reserve(messages.size());
   for (const auto& [members, count] : messages) {
     SentBytes& row = rows.emplace_back();
-    row.axis = axis_named("pipeline");
+    row.axis = kPipelineAxis;
     row.members = members;
     row.raw = count * data * raw;
     row.sent = row.raw;
@@ -294,25 +301,6 @@ std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
   return rows;
 }
 
-SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place) {
-  const MeshJob& job = lists.job();
-  const RankPlan& rank = lists.at(place.pipeline).rank;
-  const int t = job.parallel.tensor;
-  std::size_t bytes = 0;
-  for (const ChunkSlice& chunk : rank.executor.chunks) {
-    for (const TensorExchange& exchange :
-         chunk_exchanges(job.model, chunk_options(rank.executor, chunk))) {
-      bytes += bytes_sent_by({.kind = exchange.kind,
-                              .elements = static_cast<std::size_t>(exchange.elements()),
-                              .element_size = exchange.element_bytes},
-                             place.tensor,
-                             t);
-    }
-  }
-  bytes *= static_cast<std::size_t>(job.parallel.data * job.num_micro_batches);
-  return {.axis = axis_named("tensor"), .raw = bytes, .sent = bytes};
-}
-
 AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place) {
   return place_sum(lists, plan, place, &SentBytes::sent);
 }
@@ -323,6 +311,15 @@ AxisBytes step_bytes(const MeshLists& lists, const CompressionPlan& plan) {
 
 AxisBytes step_bytes_across(const MeshLists& lists, const CompressionPlan& plan) {
   return step_sum(lists, plan, &SentBytes::across);
+}
+
+std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan) {
+  const MeshLists lists(job);
+  const AxisBytes raw = step_sum(lists, plan, &SentBytes::raw);
+  const AxisBytes sent = step_sum(lists, plan, &SentBytes::sent);
+  std::vector<double> saved(raw.begin(), raw.end());
+  std::ranges::transform(saved, sent, saved.begin(), std::minus<double>());
+  return saved;
 }
 
 }  // namespace slackline

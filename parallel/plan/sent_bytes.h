@@ -1,14 +1,15 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <vector>
 
 #include "compress/codec_setting.h"
+#include "parallel/mesh/reported_axes.h"
 #include "parallel/plan/bucket_compression.h"
 #include "parallel/plan/coded_gather.h"
 #include "parallel/plan/compression_plan.h"
-#include "parallel/schedule/unit.h"
 #include "parallel/sync/rank_sync.h"
 
 namespace slackline {
@@ -54,18 +55,8 @@ struct SentBytes {
                                                     const CompressionPlan& plan,
                                                     const MeshPlace& place);
 
-// Exchanges of layers over tensor ranks, as one row.
-[[nodiscard]] SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place);
-
-// What ranks send on each axis.
-struct AxisBytes {
-  schedule::Bytes tensor{};
-  schedule::Bytes pipeline{};
-  schedule::Bytes data{};
-  schedule::Bytes embedding{};
-
-  friend bool operator==(const AxisBytes&, const AxisBytes&) = default;
-};
+// What ranks send on each of kReportedAxes.
+using AxisBytes = std::array<std::size_t, kReportedAxes.size()>;
 
 // All ranks at one place of the pipeline in a step under the plan; and all ranks of the job.
 [[nodiscard]] AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place);
@@ -73,5 +64,9 @@ struct AxisBytes {
 
 // The same, of all ranks, as far as they leave a group of data ranks.
 [[nodiscard]] AxisBytes step_bytes_across(const MeshLists& lists, const CompressionPlan& plan);
+
+// What compression keeps off each axis in a step, in the order of kReportedAxes; below 0 where it
+// sends more.
+[[nodiscard]] std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan);
 
 }  // namespace slackline

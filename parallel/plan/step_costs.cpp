@@ -94,26 +94,22 @@ AssumedSpeeds assumed_speeds(const std::optional<Cluster>& cluster, DType precis
   return slowest.value_or(AssumedSpeeds{});
 }
 
-CodecCost assumed_codec_cost(const CodecSetting& setting,
-                             const std::vector<std::int64_t>& shape,
-                             const AssumedSpeeds& speeds) {
-  const double elements = num_elements(shape);
-  // Two reads of the message to find scales or thresholds and to write; one write to decode.
-  double encode = 3.0 * kFloatBytes * elements / speeds.bytes_per_second;
-  double decode = kFloatBytes * elements / speeds.bytes_per_second;
-  if (const CodecTraits& traits = traits_of(setting.kind); traits.work != nullptr) {
-    const CodecWork work = traits.work(setting);
-    encode += work.encode * elements / speeds.flops_per_second;
-    decode += work.decode * elements / speeds.flops_per_second;
-  }
-  return {.codec = setting, .shape = shape, .encode = {encode}, .decode = {decode}};
-}
-
 CodecCost codec_cost(const StepCosts& costs,
                      const CodecSetting& setting,
                      const std::vector<std::int64_t>& shape) {
-  const std::optional<CodecCost> known = costs.of_codec(setting, shape);
-  return known ? *known : assumed_codec_cost(setting, shape, costs.speeds);
+  if (const std::optional<CodecCost> known = costs.of_codec(setting, shape)) {
+    return *known;
+  }
+  const double elements = num_elements(shape);
+  // Two reads of the message to find scales or thresholds and to write; one write to decode.
+  double encode = 3.0 * kFloatBytes * elements / costs.speeds.bytes_per_second;
+  double decode = kFloatBytes * elements / costs.speeds.bytes_per_second;
+  if (const CodecTraits& traits = traits_of(setting.kind); traits.work != nullptr) {
+    const CodecWork work = traits.work(setting);
+    encode += work.encode * elements / costs.speeds.flops_per_second;
+    decode += work.decode * elements / costs.speeds.flops_per_second;
+  }
+  return {.codec = setting, .shape = shape, .encode = {encode}, .decode = {decode}};
 }
 
 }  // namespace slackline

@@ -132,13 +132,8 @@ struct StepCosts {
                                                   const std::vector<std::int64_t>& shape) const;
 };
 
-// A codec's work on a message of `shape` (as in CodecCost), from its floating-point operations and
-// the memory that it reads and writes.
-[[nodiscard]] CodecCost assumed_codec_cost(const CodecSetting& setting,
-                                           const std::vector<std::int64_t>& shape,
-                                           const AssumedSpeeds& speeds);
-
-// Returns the cost as measured where it was, else as assumed.
+// Returns the cost of a message of `shape` (as in CodecCost) as measured where it was, else from
+// the codec's floating-point operations and the memory that it reads and writes.
 [[nodiscard]] CodecCost codec_cost(const StepCosts& costs,
                                    const CodecSetting& setting,
                                    const std::vector<std::int64_t>& shape);

@@ -10,63 +10,37 @@ namespace slackline {
 namespace {
 
 constexpr const char* kPipeline = "pipeline";
-constexpr const char* kData = "data";
 
-void add_all_pairs(const std::vector<int>& group, std::vector<RankPair>& messages) {
-  for (const int from : group) {
-    for (const int to : group) {
-      if (from != to) {
-        messages.push_back({.from = from, .to = to});
+// Between all ranks of each group.
+schedule::Link link_inside(const std::vector<std::vector<int>>& groups, const Cluster& cluster) {
+  std::vector<RankPair> messages;
+  for (const std::vector<int>& group : groups) {
+    for (const int from : group) {
+      for (const int to : group) {
+        if (from != to) {
+          messages.push_back({.from = from, .to = to});
+        }
       }
     }
   }
+  return slowest_link(cluster, messages, kTypicalBytes);
 }
 
 }  // namespace
 
-// Counts each group once, by its first rank.
 schedule::Link group_link(const ParallelConfig& config,
                           const Cluster& cluster,
                           const char* axis,
                           int place) {
-  const Mesh mesh = make_mesh(config);
-  std::vector<RankPair> messages;
-  for (int rank = 0; rank < mesh.size(); ++rank) {
-    const bool counts = place == kEveryPlace || mesh.coordinate(rank, kPipeline) == place;
-    if (counts && mesh.coordinate(rank, axis) == 0) {
-      add_all_pairs(mesh.line(rank, axis), messages);
-    }
-  }
-  return slowest_link(cluster, messages, kTypicalBytes);
+  return link_inside(lines_at(make_mesh(config), axis, place), cluster);
 }
 
-schedule::Link table_link(const ParallelConfig& config,
-                          const Cluster& cluster,
-                          EmbeddingSync sync) {
-  const Mesh mesh = make_mesh(config);
-  const bool fused = sync == EmbeddingSync::fused;
-  std::vector<RankPair> messages;
-  for (int rank = 0; rank < mesh.size(); ++rank) {
-    if (mesh.coordinate(rank, kPipeline) != 0 || (fused && mesh.coordinate(rank, kData) != 0)) {
-      continue;
-    }
-    std::vector<int> holders;
-    for (const int replica : fused ? mesh.line(rank, kData) : std::vector<int>{rank}) {
-      holders.push_back(replica);
-      holders.push_back(mesh.line(replica, kPipeline).back());
-    }
-    add_all_pairs(holders, messages);
+schedule::Link table_link(const ParallelConfig& config, const Cluster& cluster) {
+  std::vector<std::vector<int>> pipelines = lines_at(make_mesh(config), kPipeline, 0);
+  for (std::vector<int>& line : pipelines) {
+    line = {line.front(), line.back()};
   }
-  return slowest_link(cluster, messages, kTypicalBytes);
-}
-
-schedule::Link outer_link(const ParallelConfig& config, const Cluster& cluster) {
-  const Mesh mesh = make_mesh(config);
-  std::vector<RankPair> messages;
-  for (int rank = 0; rank < mesh.size() / config.num_groups(); ++rank) {  // of the first worker
-    add_all_pairs(mesh.line(rank, kAcrossGroupsAxis), messages);
-  }
-  return slowest_link(cluster, messages, kTypicalBytes);
+  return link_inside(pipelines, cluster);
 }
 
 schedule::Link boundary_link(const ParallelConfig& config,
@@ -97,30 +71,8 @@ schedule::Seconds agreement_seconds(const ParallelConfig& config,
       latency = std::max(latency, cluster.link_of(cluster.scope_between(0, node)).latency_seconds);
     }
   }
-  const auto bytes = static_cast<double>((tensors + 2) * sizeof(double));
-  return {all_reduce_exchanges(ranks, bytes) * latency};
-}
-
-int all_reduce_exchanges(int ranks, double bytes) {
-  return exchanges_all(static_cast<std::size_t>(bytes), ranks) ? 1 : 2;
-}
-
-schedule::Seconds all_reduce_service(const schedule::Link& link, int ranks, double bytes) {
-  return all_reduce_exchanges(ranks, bytes) == 1 ? slices_service(link, 1, bytes)
-                                                 : 2.0 * slices_service(link, ranks, bytes);
-}
-
-schedule::Seconds slices_service(const schedule::Link& link, int ranks, double bytes) {
-  return {link.bytes_per_second > 0.0 ? bytes / ranks / link.bytes_per_second : 0.0};
-}
-
-schedule::Seconds all_reduce_seconds(const schedule::Link& link, int ranks, double bytes) {
-  return all_reduce_service(link, ranks, bytes) +
-         static_cast<double>(all_reduce_exchanges(ranks, bytes)) * link.latency;
-}
-
-schedule::Seconds slices_seconds(const schedule::Link& link, int ranks, double bytes) {
-  return slices_service(link, ranks, bytes) + link.latency;
+  const std::size_t bytes = (tensors + 2) * sizeof(double);
+  return {exchanges_all(bytes, ranks) ? latency : 2.0 * latency};
 }
 
 }  // namespace slackline

@@ -103,13 +103,13 @@ std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_ra
   return placed;
 }
 
-std::size_t norm_bytes(const MeshLists& lists, int pipeline_rank) {
+std::size_t norm_elements(const MeshLists& lists, int pipeline_rank) {
   const RankSync& rank = lists.at(pipeline_rank);
-  std::size_t bytes = 0;
+  std::size_t elements = 0;
   for (const SyncOp& op : rank.plan.ops) {
-    bytes += op.group == SyncGroup::tensor ? rank.plan.buckets[op.bucket].count * sizeof(float) : 0;
+    elements += op.group == SyncGroup::tensor ? rank.plan.buckets[op.bucket].count : 0;
   }
-  return bytes;
+  return elements;
 }
 
 double updated_elements(const MeshLists& lists, int stage) {

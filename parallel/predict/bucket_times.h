@@ -22,8 +22,8 @@ struct PlacedBucket {
 // a tied table that two ranks hold.
 [[nodiscard]] std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_rank);
 
-// Gradient bytes that its plan sums over tensor ranks first.
-[[nodiscard]] std::size_t norm_bytes(const MeshLists& lists, int pipeline_rank);
+// Elements of gradients that its plan sums over tensor ranks first.
+[[nodiscard]] std::size_t norm_elements(const MeshLists& lists, int pipeline_rank);
 
 // Elements that one rank's optimizer updates of a virtual stage, gaps between parameters and a tied
 // table's copies included; a mean over data ranks where they share them out.

@@ -78,18 +78,21 @@ struct MessageTimes {
 };
 
 MessageTimes message(const schedule::Link& link, double bytes) {
-  return {.service = slices_service(link, 1, bytes), .latency = link.latency};
+  return {.service = {link.bytes_per_second > 0.0 ? bytes / link.bytes_per_second : 0.0},
+          .latency = link.latency};
 }
 
 CollectiveTimes direct_times(const CollectiveLinks& links, const CollectiveCall& call) {
-  const auto bytes = static_cast<double>(call.elements * call.element_size);
-  if (call.kind == Kind::all_reduce) {
-    return {.service = all_reduce_service(links.direct, links.ranks, bytes),
-            .exchanges = all_reduce_exchanges(links.ranks, bytes),
-            .latency = links.direct.latency};
+  const std::size_t bytes = call.elements * call.element_size;
+  const auto all = static_cast<double>(bytes);
+  const MessageTimes slice = message(links.direct, all / links.ranks);
+  if (call.kind != Kind::all_reduce) {
+    return {.service = slice.service, .latency = slice.latency};
   }
-  return {.service = slices_service(links.direct, links.ranks, bytes),
-          .latency = links.direct.latency};
+  if (exchanges_all(bytes, links.ranks)) {
+    return {.service = message(links.direct, all).service, .latency = slice.latency};
+  }
+  return {.service = 2.0 * slice.service, .exchanges = 2, .latency = slice.latency};
 }
 
 // A reduce-scatter or a gather, of which an element has `size_between` bytes between groups.
@@ -128,29 +131,14 @@ CollectiveTimes sum_of(const CollectiveTimes& a, const CollectiveTimes& b) {
 }  // namespace
 
 CollectiveLinks data_links(const ParallelConfig& config, const Cluster& cluster, int place) {
-  const Mesh mesh = make_mesh(config);
-  Members members;
-  for (int rank = 0; rank < mesh.size(); ++rank) {
-    const bool counts = place == kEveryPlace || mesh.coordinate(rank, "pipeline") == place;
-    if (counts && mesh.coordinate(rank, "data") == 0) {
-      members.push_back(mesh.line(rank, "data"));
-    }
-  }
-  return links_of(members, config.data_hierarchy(), cluster);
+  return links_of(lines_at(make_mesh(config), "data", place), config.data_hierarchy(), cluster);
 }
 
 CollectiveLinks table_links(const ParallelConfig& config, const Cluster& cluster) {
   const Mesh mesh = make_mesh(config);
-  Members members;
-  for (int rank = 0; rank < mesh.size(); ++rank) {
-    if (mesh.coordinate(rank, "pipeline") != 0 || mesh.coordinate(rank, "data") != 0) {
-      continue;
-    }
-    std::vector<int>& holders = members.emplace_back();
-    for (const int replica : mesh.line(rank, "data")) {
-      holders.push_back(replica);
-      holders.push_back(mesh.line(replica, "pipeline").back());
-    }
+  Members members = lines_at(mesh, "data", 0);
+  for (std::vector<int>& line : members) {
+    line = table_holders(mesh, line.front());
   }
   return links_of(members, config.table_hierarchy(), cluster);
 }

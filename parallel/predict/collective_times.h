@@ -33,7 +33,7 @@ struct CollectiveTimes {
 [[nodiscard]] schedule::Exchanges exchanges_of(const CollectiveTimes& plain,
                                                const CollectiveTimes& sum = {});
 
-// All data ranks at a place of the pipeline, or at every one (kEveryPlace of axis_links.h), and all
+// All data ranks at a place of the pipeline, or at every one (kEveryPlace), and all
 // holders of a tied table on two stages.
 // REQUIRES: the cluster has a device for every rank.
 [[nodiscard]] CollectiveLinks data_links(const ParallelConfig& config,
@@ -50,7 +50,8 @@ struct CollectiveTimes {
 //   directly     one exchange of c between everybody
 //   sequential   g slices inside the group at once, then one to each of the other groups
 //   overlapped   (g - 1) max(t_e, t_i) + t_i
-// and an all-reduce both, or, directly, one exchange of all of it where the tensor is small.
+// and an all-reduce both, or, directly, one exchange of all of it where two ranks add or
+// the tensor is small.
 // REQUIRES: the call is an all_reduce, reduce_scatter or all_gather.
 [[nodiscard]] CollectiveTimes times_of(const CollectiveLinks& links, const CollectiveCall& call);
 

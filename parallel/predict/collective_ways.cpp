@@ -1,6 +1,9 @@
 #include "parallel/predict/collective_ways.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "parallel/predict/collective_times.h"
 
 namespace slackline {
 
@@ -38,8 +41,8 @@ Way fastest_way(const std::vector<CollectiveLinks>& places,
   return fastest;
 }
 
-}  // namespace
-
+// The sizes from which on each way takes least, to the next power of two, where the slowest of
+// `places` counts. Hierarchical leaves out the direct way.
 GroupWays fastest_ways(const std::vector<CollectiveLinks>& places,
                        int ranks_in_group,
                        CollectivesWish wish) {
@@ -65,6 +68,8 @@ GroupWays fastest_ways(const std::vector<CollectiveLinks>& places,
   }
   return ways;
 }
+
+}  // namespace
 
 ParallelConfig with_collectives(ParallelConfig config,
                                 CollectivesWish wish,

@@ -1,10 +1,7 @@
 #pragma once
 
-#include <vector>
-
 #include "core/comm/links/network_config.h"
 #include "parallel/mesh/parallel_config.h"
-#include "parallel/predict/collective_times.h"
 #include "parallel/predict/step_cost_model.h"
 
 namespace slackline {
@@ -23,11 +20,5 @@ namespace slackline {
 [[nodiscard]] ParallelConfig with_collectives(ParallelConfig config,
                                               CollectivesWish wish,
                                               const LinkSpeeds& links);
-
-// The sizes from which on each way takes least, to the next power of two, where the slowest of
-// `places` counts. Hierarchical leaves out the direct way.
-[[nodiscard]] GroupWays fastest_ways(const std::vector<CollectiveLinks>& places,
-                                     int ranks_in_group,
-                                     CollectivesWish wish);
 
 }  // namespace slackline

@@ -100,7 +100,8 @@ OuterRound outer_round(const MeshJob& job,
   all.groups_apart = true;
   OuterRound round{.workers = workers};
   const bool known = links && links->num_devices() >= all.num_ranks();
-  const schedule::Link link = known ? outer_link(all, *links) : schedule::Link{};
+  const schedule::Link link =
+      known ? group_link(all, *links, kAcrossGroupsAxis, kEveryPlace) : schedule::Link{};
   schedule::Seconds longest{};
   for (int pipeline = 0; pipeline < job.parallel.pipeline; ++pipeline) {
     for (int data = 0; data < job.parallel.data; ++data) {

@@ -66,7 +66,7 @@ class SharedAxis {
       case SyncGroup::across_groups:
         return over(group_link(mesh, cluster_, kAcrossGroupsAxis, place));
       case SyncGroup::table_pair:
-        return over(table_link(mesh, cluster_, EmbeddingSync::separate));
+        return over(table_link(mesh, cluster_));
       case SyncGroup::table:
         return table_links(mesh, cluster_);
       case SyncGroup::tensor:

@@ -14,6 +14,7 @@
 #include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
+#include "parallel/predict/collective_times.h"
 #include "parallel/predict/shared_axis.h"
 #include "parallel/predict/summed_axis.h"
 #include "parallel/schedule/schedule_traits.h"
@@ -151,13 +152,6 @@ class CostModelBuilder {
         kCostKindNames[static_cast<std::size_t>(kind)]));
   }
 
-  // Returns the weight part's share of a layer's backward pass, by its operations.
-  [[nodiscard]] double weight_share() const {
-    const StepCosts assumed = assumed_costs(job_.model, {});
-    return *assumed.of_part(CostKind::layer_backward_weight) /
-           *assumed.of_part(CostKind::layer_backward);
-  }
-
   [[nodiscard]] bool splits_backward() const {
     return schedule::traits_of(mesh().schedule).splits_backward;
   }
@@ -190,7 +184,12 @@ class CostModelBuilder {
       return {.input = of_part(CostKind::layer_backward_input),
               .weight = of_part(CostKind::layer_backward_weight)};
     }
-    const Seconds weight = splits_backward() ? weight_share() * *whole : Seconds{};
+    Seconds weight{};
+    if (splits_backward()) {  // as much of it as the operations say
+      const StepCosts assumed = assumed_costs(job_.model, {});
+      weight = *assumed.of_part(CostKind::layer_backward_weight) /
+               *assumed.of_part(CostKind::layer_backward) * *whole;
+    }
     return {.input = *whole - weight, .weight = weight};
   }
 
@@ -241,15 +240,16 @@ class CostModelBuilder {
       return;
     }
     const ExecutorPlan& executor = lists_.at(0).rank.executor;
-    const schedule::Link link = group_link(mesh(), *links_, "tensor", kEveryPlace);
+    const CollectiveLinks links = tensor_links();
     for (int stage = 0; stage < num_stages(); ++stage) {
       const WeightSeconds weights = weight_seconds(stage);
       for (const TensorExchange& exchange :
            chunk_exchanges(job_.model, chunk_options(executor, slice(stage)))) {
-        schedule::TensorSums sums{
-            .count = 1, .each = seconds_of(exchange, link), .bytes = bytes_of(exchange)};
+        schedule::TensorSums sums{.count = 1,
+                                  .each = times_of(links, call_of(exchange)).seconds(),
+                                  .bytes = bytes_of(exchange)};
         if (exchange.behind_previous) {
-          sums.hidden = link.latency;
+          sums.hidden = links.direct.latency;
         } else if (exchange.beside && hides_sums() && exchange.pass == PassKind::backward_input) {
           sums.hidden = std::min(sums.each, weights.beside(exchange, job_.micro_batch));
         }
@@ -281,24 +281,21 @@ class CostModelBuilder {
     same == list.end() ? list.push_back(sums) : void(same->count += sums.count);
   }
 
-  [[nodiscard]] Seconds seconds_of(const TensorExchange& exchange,
-                                   const schedule::Link& link) const {
-    const double bytes =
-        static_cast<double>(exchange.elements()) * static_cast<double>(exchange.element_bytes);
-    return exchange.kind == TransferRecord::Kind::all_reduce
-               ? all_reduce_seconds(link, mesh().tensor, bytes)
-               : slices_seconds(link, mesh().tensor, bytes);
+  [[nodiscard]] CollectiveLinks tensor_links() const {
+    return direct_links(mesh().tensor, group_link(mesh(), *links_, "tensor", kEveryPlace));
+  }
+
+  static CollectiveCall call_of(const TensorExchange& exchange) {
+    return {.kind = exchange.kind,
+            .elements = static_cast<std::size_t>(exchange.elements()),
+            .element_size = exchange.element_bytes};
   }
 
   // All ranks of a tensor group send them.
   [[nodiscard]] schedule::Bytes bytes_of(const TensorExchange& exchange) const {
     std::size_t bytes = 0;
     for (int rank = 0; rank < mesh().tensor; ++rank) {
-      bytes += bytes_sent_by({.kind = exchange.kind,
-                              .elements = static_cast<std::size_t>(exchange.elements()),
-                              .element_size = exchange.element_bytes},
-                             rank,
-                             mesh().tensor);
+      bytes += bytes_sent_by(call_of(exchange), rank, mesh().tensor);
     }
     return {bytes};
   }
@@ -372,10 +369,11 @@ class CostModelBuilder {
     if (!mesh().sequence_parallel || mesh().tensor == 1) {
       return longest;
     }
-    const schedule::Link link = group_link(mesh(), *links_, "tensor", kEveryPlace);
+    const CollectiveLinks links = tensor_links();
     for (int place = 0; place < mesh().pipeline; ++place) {
-      const auto bytes = static_cast<double>(norm_bytes(lists_, place));
-      longest = std::max(longest, all_reduce_seconds(link, mesh().tensor, bytes));
+      const CollectiveCall sum{.kind = TransferRecord::Kind::all_reduce,
+                               .elements = norm_elements(lists_, place)};
+      longest = std::max(longest, times_of(links, sum).seconds());
     }
     return longest;
   }

@@ -131,8 +131,10 @@ class SummedAxisBuilder {
 
   // Both ends of a pipeline first, then the data ranks. The longer latency counts for both.
   void add_separate_table(std::size_t table) {
-    const schedule::Link link = table_link(mesh(), *axis_.links, EmbeddingSync::separate);
-    model_.embedding_sync += all_reduce_service(link, 2, static_cast<double>(table));
+    const schedule::Link link = table_link(mesh(), *axis_.links);
+    const CollectiveCall of_ends{.kind = TransferRecord::Kind::all_reduce,
+                                 .elements = table / sizeof(float)};
+    model_.embedding_sync += times_of(direct_links(2, link), of_ends).service;
     model_.embedding_exchanges = {.latency = link.latency};
     if (mesh().data == 1) {
       return;

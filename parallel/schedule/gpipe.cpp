@@ -18,14 +18,9 @@ ComputeOrder compute_order(const ScheduleOptions& options, int rank) {
   return order;
 }
 
-int in_flight(const ScheduleOptions& options, int /*rank*/) {
-  return options.num_micro_batches;
-}
-
 }  // namespace
 
 extern const ScheduleTraits kGpipeTraits;
-constexpr ScheduleTraits kGpipeTraits = {
-    .name = "gpipe", .compute_order = compute_order, .in_flight = in_flight};
+constexpr ScheduleTraits kGpipeTraits = {.name = "gpipe", .compute_order = compute_order};
 
 }  // namespace slackline::schedule

@@ -59,15 +59,10 @@ ComputeOrder compute_order(const ScheduleOptions& options, int rank) {
   return order;
 }
 
-int in_flight(const ScheduleOptions& options, int rank) {
-  return std::min(interleaved_warmup(options, rank) + 1,
-                  options.num_micro_batches * options.num_chunks);
-}
-
 }  // namespace
 
 extern const ScheduleTraits kInterleavedTraits;
-constexpr ScheduleTraits kInterleavedTraits = {
-    .name = "interleaved", .compute_order = compute_order, .in_flight = in_flight};
+constexpr ScheduleTraits kInterleavedTraits = {.name = "interleaved",
+                                               .compute_order = compute_order};
 
 }  // namespace slackline::schedule

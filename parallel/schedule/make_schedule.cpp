@@ -54,11 +54,4 @@ Schedule make_schedule(Kind kind, const ScheduleOptions& options) {
   return schedule;
 }
 
-int in_flight_bound(const Schedule& schedule, int rank) {
-  const ScheduleOptions options{.num_ranks = schedule.num_ranks,
-                                .num_chunks = schedule.num_chunks,
-                                .num_micro_batches = schedule.num_micro_batches};
-  return traits_of(schedule.kind).in_flight(options, rank);
-}
-
 }  // namespace slackline::schedule

@@ -24,7 +24,4 @@ using ComputeOrder = std::vector<Op>;
 // a sentence, when the options do not fit the kind.
 [[nodiscard]] Schedule make_schedule(Kind kind, const ScheduleOptions& options);
 
-// The most micro-batches, counted per chunk, whose activations `rank` may hold at once.
-[[nodiscard]] int in_flight_bound(const Schedule& schedule, int rank);
-
 }  // namespace slackline::schedule

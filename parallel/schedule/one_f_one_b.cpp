@@ -23,16 +23,7 @@ ComputeOrder one_f_one_b_order(const ScheduleOptions& options, int rank) {
   return order;
 }
 
-namespace {
-
-int in_flight(const ScheduleOptions& options, int rank) {
-  return std::min(options.num_ranks - rank, options.num_micro_batches);
-}
-
-}  // namespace
-
 extern const ScheduleTraits kOneFOneBTraits;
-constexpr ScheduleTraits kOneFOneBTraits = {
-    .name = "1f1b", .compute_order = one_f_one_b_order, .in_flight = in_flight};
+constexpr ScheduleTraits kOneFOneBTraits = {.name = "1f1b", .compute_order = one_f_one_b_order};
 
 }  // namespace slackline::schedule

@@ -4,8 +4,8 @@
 #include <vector>
 
 // A pipeline schedule as data: what each pipeline rank does in one step, in order. Generators make
-// it (make_schedule.h), the validator proves it sound, the timeline times it, the printer shows it
-// and the executor runs exactly this list.
+// it (make_schedule.h), a validator proves it sound in tests, the timeline times it, the printer
+// shows it and the executor runs exactly this list.
 //
 // p ranks hold v chunks of layers each. Virtual stage c, 0 <= c < p v, is the c-th run of layers of
 // the model and lives on rank c % p; an op's `chunk` is its virtual stage. Neighbouring virtual

@@ -4,8 +4,8 @@
 
 namespace slackline::schedule {
 
-// A kind of schedule as those need it who read its name, generate it, check it and run it. The file
-// of its generator ends with this constant. Functions are pure.
+// A kind of schedule as those need it who read its name, generate it and run it. The file of its
+// generator ends with this constant. Functions are pure.
 struct ScheduleTraits {
   const char* name = "";         // of the config's "schedule"
   bool splits_backward = false;  // gradients of inputs and of weights are passes of their own
@@ -13,9 +13,6 @@ struct ScheduleTraits {
   // What one rank computes, in order, without any transfer. On each chunk backward passes and
   // weight parts run in ascending micro-batch order.
   ComputeOrder (*compute_order)(const ScheduleOptions& options, int rank) = nullptr;
-
-  // The most micro-batches, counted per chunk, whose activations a rank holds at once.
-  int (*in_flight)(const ScheduleOptions& options, int rank) = nullptr;
 };
 
 [[nodiscard]] const ScheduleTraits& traits_of(Kind kind);

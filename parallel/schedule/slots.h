@@ -18,14 +18,12 @@ struct SlotMap {
   }
 };
 
-// Activations: from the forward pass until the backward pass, or its weight part, is done.
-[[nodiscard]] SlotMap activation_slots(const Schedule& schedule);
-
-// Inputs of a chunk: from the post of their receive (the forward pass where nothing is received)
-// until the backward pass, or its weight part, is done. A rank that receives early holds one more
-// of these than activations. A slot that goes from one chunk to another waits, before a receive is
-// posted, for what was sent from it; interleaved ranks with blocking exchanges, a ring, would wait
-// for each other in a circle, so there a slot is given back only when a wait has ended its sends.
+// Slots for a chunk's input and activations: from the post of the input's receive (the forward pass
+// where nothing is received) until the backward pass, or its weight part, is done. A rank that
+// receives early needs one more of these than it has micro-batches in flight. A slot that goes from
+// one chunk to another waits, before a receive is posted, for what was sent from it; interleaved
+// ranks with blocking exchanges, a ring, would wait for each other in a circle, so there a slot is
+// given back only when a wait has ended its sends.
 [[nodiscard]] SlotMap input_slots(const Schedule& schedule);
 
 }  // namespace slackline::schedule

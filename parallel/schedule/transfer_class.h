@@ -1,9 +1,9 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "parallel/schedule/ops.h"
@@ -48,11 +48,7 @@ struct TransferClass {
   int stage{};  // the sending virtual stage
   Phase phase{};
 
-  friend bool operator==(const TransferClass&, const TransferClass&) = default;
-
-  friend bool operator<(const TransferClass& a, const TransferClass& b) {
-    return std::tie(a.site, a.stage, a.phase) < std::tie(b.site, b.stage, b.phase);
-  }
+  auto operator<=>(const TransferClass&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // One transfer across a boundary of the pipeline. REQUIRES: a pipeline site.
@@ -61,11 +57,7 @@ struct TransferId {
   int stage{};  // the sending virtual stage
   int micro_batch{};
 
-  friend bool operator==(const TransferId&, const TransferId&) = default;
-
-  friend bool operator<(const TransferId& a, const TransferId& b) {
-    return std::tie(a.site, a.stage, a.micro_batch) < std::tie(b.site, b.stage, b.micro_batch);
-  }
+  auto operator<=>(const TransferId&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 [[nodiscard]] std::string site_name(Site site);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 
 namespace slackline::schedule {
@@ -33,13 +34,7 @@ struct Seconds {
 struct Bytes {
   std::size_t value{};
 
-  friend bool operator==(const Bytes&, const Bytes&) = default;
-
-  friend bool operator<(Bytes a, Bytes b) { return a.value < b.value; }
-
-  friend bool operator>(Bytes a, Bytes b) { return b < a; }
-
-  friend bool operator<=(Bytes a, Bytes b) { return !(b < a); }
+  auto operator<=>(const Bytes&) const = default;  // NOLINT(modernize-use-nullptr)
 
   Bytes& operator+=(Bytes other) {
     value += other.value;

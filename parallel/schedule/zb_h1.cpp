@@ -31,16 +31,10 @@ ComputeOrder compute_order(const ScheduleOptions& options, int rank) {
   return order;
 }
 
-int in_flight(const ScheduleOptions& options, int /*rank*/) {
-  return std::min(options.num_ranks, options.num_micro_batches);
-}
-
 }  // namespace
 
 extern const ScheduleTraits kZbH1Traits;
-constexpr ScheduleTraits kZbH1Traits = {.name = "zb_h1",
-                                        .splits_backward = true,
-                                        .compute_order = compute_order,
-                                        .in_flight = in_flight};
+constexpr ScheduleTraits kZbH1Traits = {
+    .name = "zb_h1", .splits_backward = true, .compute_order = compute_order};
 
 }  // namespace slackline::schedule

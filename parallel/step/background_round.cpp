@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <numeric>
 
 #include "core/check.h"
 #include "core/kernels/elementwise/elementwise.h"
@@ -141,8 +140,7 @@ void BackgroundRound::take_sum(std::size_t transfer) {
       counted.push_back(part_of_start(place_of(own, share)));
     }
   }
-  const std::vector<double> squares = sums_of_squares(stream_, counted);
-  squares_of_sums_[transfer] = std::accumulate(squares.begin(), squares.end(), 0.0);
+  squares_of_sums_[transfer] = sum_of(sums_of_squares(stream_, counted));
   for (const OuterShare& share : own.shares) {
     const Tensor sum = part_of_start(place_of(own, share));
     const Tensor difference = memory_->difference(share);
@@ -159,12 +157,7 @@ void BackgroundRound::make_start(std::size_t transfer,
   for (const OuterShare& share : own.shares) {
     OuterStep to_start = memory_->step_of(share, step, divisors);
     to_start.writes = OuterWrites::weight;
-    outer_step(stream_,
-               {.difference = memory_->difference(share),
-                .momentum = memory_->momentum(share),
-                .anchor = memory_->anchor(share),
-                .weight = part_of_start(place_of(own, share))},
-               to_start);
+    outer_step(stream_, memory_->tensors_of(share, part_of_start(place_of(own, share))), to_start);
   }
   stream_.synchronize();
 }
@@ -194,12 +187,11 @@ double BackgroundRound::squares_of_ends() {
       counted.push_back(part_of_start({share.first, share.first + share.range.count()}));
     }
   }
-  const std::vector<double> squares = sums_of_squares(model_->stream(), counted);
-  return std::accumulate(squares.begin(), squares.end(), 0.0);
+  return sum_of(sums_of_squares(model_->stream(), counted));
 }
 
 double BackgroundRound::squares_of_sum() const {
-  return std::accumulate(squares_of_sums_.begin(), squares_of_sums_.end(), 0.0);
+  return sum_of(squares_of_sums_);
 }
 
 }  // namespace slackline

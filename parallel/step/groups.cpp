@@ -17,11 +17,6 @@ constexpr const char* kEmbedding = "embedding";
 constexpr const char* kWorker = "worker";
 constexpr const char* kOuter = "outer";
 
-std::vector<int> ends_of_pipeline(const Mesh& mesh, int rank) {
-  const std::vector<int> line = mesh.line(rank, kPipeline);
-  return {line.front(), line.back()};
-}
-
 // The ranks of the own worker: groups are the outermost axis, so they follow one another.
 std::unique_ptr<Communicator> make_worker(Communicator& everyone, const ParallelConfig& config) {
   if (config.num_workers() == 1) {
@@ -99,12 +94,7 @@ Groups::Groups(Communicator& all,
   if (!tied_embeddings || config.pipeline == 1 || !holds_table) {
     return;
   }
-  std::vector<int> holders;
-  for (const int replica : mesh.line(rank, kData)) {
-    const std::vector<int> ends = ends_of_pipeline(mesh, replica);
-    holders.insert(holders.end(), ends.begin(), ends.end());
-  }
-  table = make(kEmbedding, holders, Urgency::background);
+  table = make(kEmbedding, table_holders(mesh, rank), Urgency::background);
   table->set_hierarchy(config.table_hierarchy());
   table_pair = make(kEmbedding, ends_of_pipeline(mesh, rank), Urgency::background);
 }

@@ -119,7 +119,7 @@ MeshModel::MeshModel(const Options& options, Groups& groups)
            .workers = {options.num_threads, stream_.device()},
            .sequence_parallel = options.job.parallel.sequence_parallel,
            .seed = options.seed,
-           .codecs = channel_codecs()},
+           .codecs = codec_maker()},
           {.tensor = groups.tensor.get(),
            .data = groups.data.get(),
            .forward = groups.forward.get(),
@@ -204,7 +204,7 @@ PipelineExecutor::Work MeshModel::work_of(std::vector<MicroBatch> micro_batches)
           .seed = options_.seed,
           .scale = static_cast<float>(1.0 / tokens_of_step()),
           .use = &sync_,
-          .clock = rehearsal_ ? &*rehearsal_ : nullptr};
+          .rehearsal = rehearsal_ ? &*rehearsal_ : nullptr};
 }
 
 std::vector<double> MeshModel::squared_norms() {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -30,7 +29,7 @@ class MeshModel {
     std::function<RankPlan(const MeshJob& job, const MeshPlace& place)> rank_plan = make_rank_plan;
     std::function<SyncPlan(const std::vector<Parameter>& parameters, const RankPlan& rank)>
         sync_plan = make_sync_plan;
-    std::shared_ptr<const ChannelCodecs> codecs = std::make_shared<const ChannelCodecs>();
+    CodecMaker codecs = make_real_codec;
   };
 
   struct Options {
@@ -66,8 +65,8 @@ class MeshModel {
   [[nodiscard]] const Options& options() const { return options_; }
 
   // Makes what channels code with; a rehearsal has codecs of its own.
-  [[nodiscard]] std::shared_ptr<const ChannelCodecs> channel_codecs() const {
-    return rehearsal_ ? rehearsal_->codecs() : options_.makers.codecs;
+  [[nodiscard]] CodecMaker codec_maker() const {
+    return rehearsal_ ? rehearsal_->codec_maker() : options_.makers.codecs;
   }
 
   [[nodiscard]] StreamView stream() { return stream_; }

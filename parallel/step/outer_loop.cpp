@@ -4,7 +4,6 @@
 #include <cmath>
 #include <exception>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "core/check.h"
@@ -15,10 +14,6 @@ namespace {
 
 // Steps of the first rounds where the run chooses: it does not know yet what they take.
 constexpr std::int64_t kFirstPeriod = 4;
-
-double sum_of(const std::vector<double>& numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), 0.0);
-}
 
 // Which part of anchors this rank keeps, where it does not keep all.
 std::optional<OuterMemory::Owner> owner_of(const Groups& groups,
@@ -57,7 +52,7 @@ OuterLoop::OuterLoop(const Options& options, MeshModel& model)
                               .group = groups_->outer.get(),
                               .codec = options.codec,
                               .plain_steps = options.plain_steps,
-                              .codecs = model.channel_codecs(),
+                              .codecs = model.codec_maker(),
                               .workers = {model.options().num_threads, model.stream().device()},
                               .seed = model.options().seed}));
   }

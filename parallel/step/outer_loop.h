@@ -46,6 +46,13 @@ struct WorkerProgress {
   std::int64_t skips = 0;    // skipped steps in a row up to the last one
 };
 
+// The step that an anchor still lacks, by a round that had arrived when a checkpoint was written.
+// Under a penalty of each tensor's own by the largest of them.
+struct OwedStep {
+  OuterStep step{};
+  std::optional<double> norm_bound{};  // of its momentum; absent: it has none
+};
+
 // Outer rounds of a worker: groups of data ranks train apart, what each has learned in a round is
 // added up over workers while the next one computes, or at once, and moves the anchor that all of
 // them start from (docs/outer.md). Nothing else crosses between workers, but one small exchange of
@@ -179,13 +186,10 @@ class OuterLoop {
   [[nodiscard]] static bool lacks_end(const std::string& text, std::int64_t step);
   // Whether the workers that made a text began their rounds ahead of the anchor.
   [[nodiscard]] static bool has_leads(const std::string& text);
-  // The step that an anchor still lacks: by the round that had arrived. Under a penalty of each
-  // tensor's own by the largest of them.
-  [[nodiscard]] static std::optional<OuterStep> owed_step(const std::string& text);
-  // Returns the bound of the norm of that step's momentum; nothing where it has none.
-  [[nodiscard]] static std::optional<double> owed_norm_bound(const std::string& text);
-  // Makes it, with momentum and differences of state() and the weights as anchor, where other
-  // numbers of workers go on: of the parameters that owe it.
+  // Returns the owed step of a text; nothing where no round had arrived.
+  [[nodiscard]] static std::optional<OwedStep> owed_step(const std::string& text);
+  // Makes that step, with momentum and differences of state() and the weights as anchor, where
+  // other numbers of workers go on: of the parameters that owe it.
   void make_owed_step(const OuterStep& step, const std::function<bool(const std::string&)>& owes);
 
  private:
@@ -230,7 +234,6 @@ class OuterLoop {
   // A sum over all ranks, which workers come to at their own pace: a faster one waits for others up
   // to as long again as it has gone since they met last, beside what any wait may take.
   void sum_over_all(std::span<double> numbers, const char* what);
-  void load_squares(const std::string& text);
 
   OuterConfig config_;
   std::function<double(std::int64_t step)> rate_;

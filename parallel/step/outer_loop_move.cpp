@@ -2,19 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "parallel/step/outer_loop.h"
 
 namespace slackline {
-
-namespace {
-
-double sum_of(const std::vector<double>& numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), 0.0);
-}
-
-}  // namespace
 
 // docs/outer.md, "The penalty": how far the anchor has moved since the late difference was made, in
 // lengths that a round can go.

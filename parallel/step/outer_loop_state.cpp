@@ -125,7 +125,11 @@ void OuterLoop::load(const std::string& text) {
   }
   reach_.load(state.value("directions", std::vector<double>()),
               state.value("directions_of_workers", std::vector<double>()));
-  load_squares(text);
+  // Squares of differences and of end points say nothing of each other.
+  const bool alike = state.value("ends_travel", false) == (background_ != nullptr);
+  sent_squares_ = alike ? state.at("sent_squares").get<double>() : 0.0;
+  const bool keeps = alike && groups_->everyone->rank() == 0;
+  arrived_squares_ = keeps ? state.at("arrived_squares").get<double>() : 0.0;
   if (background_ != nullptr && has_arrived_) {
     background_->begin_start(step_of(rounds_.last_end), penalties());
   }
@@ -146,16 +150,6 @@ void OuterLoop::convert_momentum(const std::string& text) {
   if (rate > 0.0) {
     memory_.scale_momentum(saved->is_null() ? 1.0 / rate : rate);
   }
-}
-
-// Squares of differences and of end points say nothing of each other.
-void OuterLoop::load_squares(const std::string& text) {
-  const nlohmann::json state = nlohmann::json::parse(text);
-  const bool ends_travel = background_ != nullptr;
-  const bool alike = state.value("ends_travel", false) == ends_travel;
-  sent_squares_ = alike ? state.at("sent_squares").get<double>() : 0.0;
-  const bool keeps = alike && groups_->everyone->rank() == 0;
-  arrived_squares_ = keeps ? state.at("arrived_squares").get<double>() : 0.0;
 }
 
 std::optional<WorkerProgress> OuterLoop::progress_of(const std::string& text, int worker) {
@@ -179,28 +173,23 @@ bool OuterLoop::has_leads(const std::string& text) {
   return nlohmann::json::parse(text).value("eager", false);
 }
 
-std::optional<OuterStep> OuterLoop::owed_step(const std::string& text) {
+std::optional<OwedStep> OuterLoop::owed_step(const std::string& text) {
   const nlohmann::json state = nlohmann::json::parse(text);
   if (!state.at("round_has_arrived").get<bool>()) {
     return std::nullopt;
   }
   const nlohmann::json& step = state.at("owed_step");
-  OuterStep owed{.lr = step.at("lr").get<double>(),
-                 .momentum = step.at("momentum").get<double>(),
-                 .scale = step.at("scale").get<double>(),
-                 .nesterov = step.at("nesterov").get<bool>()};
+  OwedStep owed{.step = {.lr = step.at("lr").get<double>(),
+                         .momentum = step.at("momentum").get<double>(),
+                         .scale = step.at("scale").get<double>(),
+                         .nesterov = step.at("nesterov").get<bool>()}};
   if (const auto clip = step.find("clip"); clip != step.end() && clip->is_number()) {
-    owed.clip = clip->get<double>();
+    owed.step.clip = clip->get<double>();
+  }
+  if (const auto norm = step.find("norm"); norm != step.end() && norm->is_number()) {
+    owed.norm_bound = norm->get<double>();
   }
   return owed;
-}
-
-std::optional<double> OuterLoop::owed_norm_bound(const std::string& text) {
-  const nlohmann::json state = nlohmann::json::parse(text);
-  const nlohmann::json& step = state.at("owed_step");
-  const auto norm = step.find("norm");
-  return norm != step.end() && norm->is_number() ? std::optional(norm->get<double>())
-                                                 : std::nullopt;
 }
 
 void OuterLoop::make_owed_step(const OuterStep& step,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/kernels/update/sum_of_squares.h"
@@ -50,6 +51,10 @@ Tensor all_of(const Buffer& buffer) {
 
 }  // namespace
 
+double sum_of(const std::vector<double>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), 0.0);
+}
+
 OuterStep OuterMemory::step_to_mean(int workers) {
   return {.lr = 1.0, .momentum = 0.0, .scale = 1.0 / workers, .writes = OuterWrites::weight};
 }
@@ -94,6 +99,13 @@ Tensor OuterMemory::weight(const OuterShare& share) const {
   return part_of(weight, {share.range.begin - begin, share.range.end - begin});
 }
 
+OuterTensors OuterMemory::tensors_of(const OuterShare& share, const Tensor& written) const {
+  return {.difference = difference(share),
+          .momentum = momentum(share),
+          .anchor = anchor(share),
+          .weight = written};
+}
+
 void OuterMemory::restart() {
   const StreamView stream = model_->stream();
   for (const OuterShare& share : shares_) {
@@ -128,12 +140,7 @@ void OuterMemory::take_leads(const OuterStep& step, const std::vector<double>& d
   for (const OuterShare& share : shares_) {
     OuterStep ahead = step_of(share, step, divisors);
     ahead.writes = OuterWrites::weight;
-    outer_step(stream,
-               {.difference = difference(share),
-                .momentum = momentum(share),
-                .anchor = anchor(share),
-                .weight = weight(share)},
-               ahead);
+    outer_step(stream, tensors_of(share, weight(share)), ahead);
     scale(stream, anchor(share), -1.0F, lead(share));
     add(stream, weight(share), lead(share), lead(share));
   }
@@ -164,12 +171,7 @@ void OuterMemory::drop_leads() {
 
 void OuterMemory::take_mean(int fragment, int workers) {
   for (const OuterShare& share : shares_of(fragment)) {
-    outer_step(model_->stream(),
-               {.difference = difference(share),
-                .momentum = momentum(share),
-                .anchor = anchor(share),
-                .weight = weight(share)},
-               step_to_mean(workers));
+    outer_step(model_->stream(), tensors_of(share, weight(share)), step_to_mean(workers));
     cast(model_->stream(), weight(share), anchor(share));
   }
 }
@@ -189,12 +191,7 @@ void OuterMemory::move_anchor(int fragment,
   for (const OuterShare& share : shares_of(fragment)) {
     // The step writes the anchor in place of weights; where they are mixed, in place of leads.
     const Tensor made = mix > 0.0 ? lead(share) : weight(share);
-    outer_step(stream,
-               {.difference = difference(share),
-                .momentum = momentum(share),
-                .anchor = anchor(share),
-                .weight = made},
-               step_of(share, step, divisors));
+    outer_step(stream, tensors_of(share, made), step_of(share, step, divisors));
     if (mix > 0.0) {
       scale(stream, made, static_cast<float>(1.0 - mix), made);
       scale(stream, weight(share), static_cast<float>(mix), weight(share));
@@ -205,12 +202,7 @@ void OuterMemory::move_anchor(int fragment,
 }
 
 void OuterMemory::move_anchor_at(const OuterShare& share, const OuterStep& step) {
-  outer_step(model_->stream(),
-             {.difference = difference(share),
-              .momentum = momentum(share),
-              .anchor = anchor(share),
-              .weight = weight(share)},
-             step);
+  outer_step(model_->stream(), tensors_of(share, weight(share)), step);
   fill_zero(model_->stream(), difference(share));
 }
 

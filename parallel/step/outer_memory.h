@@ -53,6 +53,9 @@ class OuterMemory {
     return lead_.bytes() == 0 ? Tensor() : view(lead_, share);
   }
 
+  // What an outer step of a share works on, `written` in place of its weights.
+  [[nodiscard]] OuterTensors tensors_of(const OuterShare& share, const Tensor& written) const;
+
   // The weights become the anchor; all else becomes 0.
   void restart();
 
@@ -137,5 +140,8 @@ class OuterMemory {
   Buffer difference_;
   Buffer lead_;
 };
+
+// Adds numbers up in their order.
+[[nodiscard]] double sum_of(const std::vector<double>& numbers);
 
 }  // namespace slackline

@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "parallel/mesh/executor_bytes.h"
 #include "parallel/schedule/forward_only.h"
+#include "parallel/step/step_rehearsal.h"
 
 namespace slackline {
 
@@ -177,15 +178,15 @@ void PipelineExecutor::make(const Op& op,
 }
 
 std::size_t PipelineExecutor::begin_op(const Op& op, const Work& work) {
-  if (work.clock != nullptr) {
-    work.clock->begin(op);
+  if (work.rehearsal != nullptr) {
+    work.rehearsal->begin(op);
   }
   return times_.mark(work.stream, groups_->world->now());
 }
 
 void PipelineExecutor::note_op(const Op& op, const Work& work, std::size_t begin) {
-  if (work.clock != nullptr) {
-    work.clock->end();
+  if (work.rehearsal != nullptr) {
+    work.rehearsal->end();
   }
   ops_.push_back(
       {.op = op, .begin = begin, .end = times_.mark(work.stream, groups_->world->now())});

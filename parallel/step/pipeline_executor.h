@@ -14,10 +14,11 @@
 #include "parallel/schedule/ops.h"
 #include "parallel/schedule/slots.h"
 #include "parallel/step/groups.h"
-#include "parallel/step/pass_clock.h"
 #include "parallel/step/pass_graphs.h"
 
 namespace slackline {
+
+class StepRehearsal;
 
 // Runs a schedule: one loop over the rank's list of ops, which decides nothing. Owns the rank's
 // chunks, and the slots and message channels of micro-batches in flight. Used by the rank's thread;
@@ -44,7 +45,7 @@ class PipelineExecutor {
     ParameterUse* use = nullptr;            // told of weights read and of finished gradients
     Gradients gradients = Gradients::fp32;  // none: forward passes only
     KeptMessages* keeps = nullptr;          // where messages are kept; null: nothing is
-    PassClock* clock = nullptr;             // told when ops begin and end; null: nobody is
+    StepRehearsal* rehearsal = nullptr;     // told when ops begin and end; null: it is none
   };
 
   // From now on passes are captured as CUDA graphs where they can be.

@@ -1,7 +1,5 @@
 #include "parallel/step/step_rehearsal.h"
 
-#include <utility>
-
 #include "compress/codecs/rehearsed_codec.h"
 
 namespace slackline {
@@ -12,24 +10,14 @@ namespace {
 constexpr int kNorms = -1;
 constexpr int kUpdate = -2;
 
-class RehearsedCodecs final : public ChannelCodecs {
- public:
-  explicit RehearsedCodecs(std::shared_ptr<const StepCosts> costs) : costs_(std::move(costs)) {}
-
-  [[nodiscard]] std::unique_ptr<Codec> make(const Coded& coded) const override {
-    const CodecCost cost = codec_cost(*costs_, coded.setting, coded.shape);
-    return make_rehearsed_codec(
-        coded.setting, coded.parts, {.encode = cost.encode.value, .decode = cost.decode.value});
-  }
-
- private:
-  std::shared_ptr<const StepCosts> costs_;
-};
-
 }  // namespace
 
-std::shared_ptr<const ChannelCodecs> StepRehearsal::codecs() const {
-  return std::make_shared<const RehearsedCodecs>(costs_.codecs);
+CodecMaker StepRehearsal::codec_maker() const {
+  return [costs = costs_.codecs](const CodecRequest& request) {
+    const CodecCost cost = codec_cost(*costs, request.setting, request.shape);
+    return make_rehearsed_codec(
+        request.setting, request.parts, {.encode = cost.encode.value, .decode = cost.decode.value});
+  };
 }
 
 void StepRehearsal::begin(const schedule::Op& op) {

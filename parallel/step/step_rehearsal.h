@@ -3,17 +3,16 @@
 #include <memory>
 
 #include "core/rehearsal_clock.h"
-#include "parallel/channel/channel_codecs.h"
+#include "parallel/channel/codec_maker.h"
 #include "parallel/plan/cost_model.h"
 #include "parallel/plan/step_costs.h"
-#include "parallel/step/pass_clock.h"
 
 namespace slackline {
 
 // Stands for what one rank computes in a step on the rehearsal device: passes, norms, updates and
 // codecs take the seconds of their costs, and nothing is computed. Whoever runs the step gives it
-// the stream with clock() and the codecs of codecs(). Belongs to the rank's thread.
-class StepRehearsal final : public PassClock {
+// the stream with clock() and the codecs of codec_maker(). Belongs to the rank's thread.
+class StepRehearsal {
  public:
   struct Costs {
     schedule::CostModel ops{};                  // transfers apart
@@ -24,11 +23,12 @@ class StepRehearsal final : public PassClock {
 
   [[nodiscard]] RehearsalClock* clock() { return &clock_; }
 
-  [[nodiscard]] std::shared_ptr<const ChannelCodecs> codecs() const;
+  [[nodiscard]] CodecMaker codec_maker() const;
 
-  void begin(const schedule::Op& op) override;
+  // Called as each pass of the step begins and ends.
+  void begin(const schedule::Op& op);
 
-  void end() override { clock_.end(); }
+  void end() { clock_.end(); }
 
   // What belongs to no pass: the squares of gradients, and the update.
   void take_norms();

@@ -100,11 +100,9 @@ bool is_vectors(GradientBucket::Kind kind) {
 }
 
 std::size_t axis_of(SyncGroup group) {
-  constexpr std::array<std::string_view, 6> kAxes = {
-      "tensor", "data", "data", "data", "embedding", "embedding"};
-  const auto axis =
-      std::find(kReportedAxes.begin(), kReportedAxes.end(), kAxes[static_cast<std::size_t>(group)]);
-  return static_cast<std::size_t>(axis - kReportedAxes.begin());
+  constexpr std::array<std::size_t, 6> kAxes = {
+      kTensorAxis, kDataAxis, kDataAxis, kDataAxis, kEmbeddingAxis, kEmbeddingAxis};
+  return kAxes[static_cast<std::size_t>(group)];
 }
 
 std::string text_of(const SyncOp& op) {

@@ -1,8 +1,11 @@
 // What ranks really send in a step against the formulas of docs/schedule.md, to the byte.
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -28,24 +31,20 @@ AxisBytes counted_by_rank(const Groups& groups, Counter counter) {
   const auto of = [&](const std::unique_ptr<Communicator>& group) {
     return group == nullptr ? 0 : (group.get()->*counter)();
   };
-  return {.tensor = {of(groups.tensor)},
-          .pipeline = {of(groups.forward) + of(groups.backward)},
-          .data = {of(groups.data) + of(groups.group) + of(groups.across_groups)},
-          .embedding = {of(groups.table) + of(groups.table_pair)}};
+  AxisBytes bytes{};
+  bytes[kTensorAxis] = of(groups.tensor);
+  bytes[kPipelineAxis] = of(groups.forward) + of(groups.backward);
+  bytes[kDataAxis] = of(groups.data) + of(groups.group) + of(groups.across_groups);
+  bytes[kEmbeddingAxis] = of(groups.table) + of(groups.table_pair);
+  return bytes;
 }
 
 void add(const AxisBytes& bytes, AxisBytes& sum) {
-  sum.tensor += bytes.tensor;
-  sum.pipeline += bytes.pipeline;
-  sum.data += bytes.data;
-  sum.embedding += bytes.embedding;
+  std::ranges::transform(sum, bytes, sum.begin(), std::plus());
 }
 
 AxisBytes less(AxisBytes bytes, const AxisBytes& before) {
-  bytes.tensor.value -= before.tensor.value;
-  bytes.pipeline.value -= before.pipeline.value;
-  bytes.data.value -= before.data.value;
-  bytes.embedding.value -= before.embedding.value;
+  std::ranges::transform(bytes, before, bytes.begin(), std::minus());
   return bytes;
 }
 
@@ -102,10 +101,10 @@ StepBytes predicted(const MeshRun& run) {
 
 std::string text_of(const AxisBytes& bytes) {
   return fmt::format("tensor {} pipeline {} data {} embedding {}",
-                     bytes.tensor.value,
-                     bytes.pipeline.value,
-                     bytes.data.value,
-                     bytes.embedding.value);
+                     bytes[kTensorAxis],
+                     bytes[kPipelineAxis],
+                     bytes[kDataAxis],
+                     bytes[kEmbeddingAxis]);
 }
 
 std::string text_of(const StepBytes& bytes) {
@@ -227,9 +226,9 @@ void require_bytes_of_codecs(const DataStrategy& strategy) {
       const StepBytes bytes = predicted(run);
       CHECK(text_of(sent_in_a_step(run, On::cpu)) == text_of(bytes));
       if (number == 0) {
-        across_directly = bytes.across.data.value;
+        across_directly = bytes.across[kDataAxis];
       } else {
-        CHECK(bytes.across.data.value < across_directly);
+        CHECK(bytes.across[kDataAxis] < across_directly);
       }
     }
   }
@@ -239,7 +238,7 @@ void require_bytes_of_codecs(const DataStrategy& strategy) {
 void require_bytes_of_shared_sums(MeshRun run, int group, On device) {
   run.parallel.group = group;
   run.global_batch *= 2;
-  const std::size_t plain = predicted(run).across.data.value;
+  const std::size_t plain = predicted(run).across[kDataAxis];
   for (const char* codec : {R"({"codec": "low_rank", "rank": 2})",
                             R"({"codec": "cast"})",
                             R"({"codec": "top_k", "ratio": 0.1})",
@@ -255,7 +254,7 @@ void require_bytes_of_shared_sums(MeshRun run, int group, On device) {
                << run.parallel.data << ", " << letters_of(run.parallel.data_strategy));
     const StepBytes bytes = predicted(run);
     CHECK(text_of(sent_in_a_step(run, device)) == text_of(bytes));
-    CHECK(bytes.across.data.value < plain);
+    CHECK(bytes.across[kDataAxis] < plain);
   }
 }
 
@@ -292,13 +291,13 @@ void require_bytes_of_gathers(On device) {
         run.parallel.data_strategy = strategy;
         run.parallel.ways = ways_of(number++);
         run.global_batch *= 2;
-        const std::size_t plain = predicted(run).sent.data.value;
+        const std::size_t plain = predicted(run).sent[kDataAxis];
         run.compress = read_compress_config(JsonReader::parse(
             R"({"policy": "all", "parameter_gather": {"codec": "quantize", "bits": 8}})", "test"));
         INFO("variant " << variant << " p" << pipeline << " " << letters_of(strategy));
         const StepBytes bytes = predicted(run);
         CHECK(text_of(sent_in_a_step(run, device)) == text_of(bytes));
-        CHECK(bytes.sent.data.value < plain);
+        CHECK(bytes.sent[kDataAxis] < plain);
       }
     }
   }
@@ -340,7 +339,7 @@ TEST_CASE("coded gradients of sums by levels send the bytes of the formulas") {
       const StepBytes bytes = predicted(run);
       CHECK(text_of(sent_in_a_step(run, On::cpu)) == text_of(bytes));
       CHECK(text_of(sent_in_a_step(run, On::rehearsal)) == text_of(bytes));
-      CHECK(bytes.across.data.value < at_once.across.data.value);
+      CHECK(bytes.across[kDataAxis] < at_once.across[kDataAxis]);
     }
   }
 }

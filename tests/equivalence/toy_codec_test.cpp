@@ -114,13 +114,6 @@ class EverySecond final : public Codec {
   std::vector<CodecPart> parts_;
 };
 
-class ToyCodecs final : public ChannelCodecs {
- public:
-  [[nodiscard]] std::unique_ptr<Codec> make(const Coded& coded) const override {
-    return std::make_unique<EverySecond>(coded.parts);
-  }
-};
-
 MeshRun run_of(const ParallelConfig& parallel) {
   return {.model = {.layers = 2, .hidden = 16, .heads = 2, .sequence = 8, .vocab = 29, .ffn = 32},
           .parallel = parallel,
@@ -133,7 +126,9 @@ MeshRun with_toy(MeshRun run, const std::string& site, ErrorFeedback feedback) {
   run.compress.policy = CompressionPolicy::all;
   run.compress.sites[site] = {
       .kind = CodecKind::top_k, .error_feedback = feedback, .always = true, .ratio = 0.5};
-  run.makers.codecs = std::make_shared<const ToyCodecs>();
+  run.makers.codecs = [](const CodecRequest& request) {
+    return std::make_unique<EverySecond>(request.parts);
+  };
   return run;
 }
 

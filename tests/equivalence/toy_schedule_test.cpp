@@ -7,10 +7,10 @@
 #include "parallel/predict/timeline/timeline.h"
 #include "parallel/schedule/make_schedule.h"
 #include "parallel/schedule/transfer_passes.h"
-#include "parallel/schedule/validator.h"
 #include "tests/equivalence/bounds.h"
 #include "tests/equivalence/distance.h"
 #include "tests/equivalence/layouts.h"
+#include "tests/parallel/schedule/validator.h"
 #include "tests/parallel/uniform_costs.h"
 #include "tests/support/catch.h"
 

@@ -7,9 +7,9 @@
 
 #include "core/comm/world.h"
 #include "parallel/mesh/mesh.h"
-#include "parallel/sync/sync_validator.h"
 #include "tests/equivalence/distance.h"
 #include "tests/equivalence/layouts.h"
+#include "tests/parallel/sync/sync_validator.h"
 #include "tests/support/catch.h"
 
 namespace slackline::testing {

@@ -1,6 +1,7 @@
 #include "tools/plan/link_ways.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -36,8 +37,7 @@ struct Scene {
 };
 
 double all_of(const AxisBytes& bytes) {
-  return static_cast<double>(bytes.tensor.value + bytes.pipeline.value + bytes.data.value +
-                             bytes.embedding.value);
+  return static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}));
 }
 
 bool fits(const PlanJob& job, const PlanHistory& plans, const Scene& scene) {

@@ -72,10 +72,10 @@ std::vector<std::string> classes_json(const std::vector<PlannedClass>& classes,
 
 std::string bytes_json(const AxisBytes& bytes) {
   return fmt::format(R"({{"tensor": {}, "pipeline": {}, "data": {}, "embedding": {}}})",
-                     bytes.tensor.value,
-                     bytes.pipeline.value,
-                     bytes.data.value,
-                     bytes.embedding.value);
+                     bytes[kTensorAxis],
+                     bytes[kPipelineAxis],
+                     bytes[kDataAxis],
+                     bytes[kEmbeddingAxis]);
 }
 
 std::string size_json(std::size_t bytes) {

@@ -116,10 +116,10 @@ std::string mesh_text(const StepPlan& plan) {
 std::string bytes_row(const std::string& name, const AxisBytes& bytes) {
   return fmt::format("{:<16} {:>16} {:>16} {:>16} {:>16}\n",
                      name,
-                     bytes.tensor.value,
-                     bytes.pipeline.value,
-                     bytes.data.value,
-                     bytes.embedding.value);
+                     bytes[kTensorAxis],
+                     bytes[kPipelineAxis],
+                     bytes[kDataAxis],
+                     bytes[kEmbeddingAxis]);
 }
 
 std::string bytes_text(const StepPlan& plan) {

@@ -143,12 +143,11 @@ std::vector<PlannedClass> planned_classes(std::vector<PlannedClass> classes,
   return classes;
 }
 
-AxisBytes divided(const AxisBytes& bytes, int ranks) {
-  const auto by = static_cast<std::size_t>(ranks);
-  return {.tensor = {bytes.tensor.value / by},
-          .pipeline = {bytes.pipeline.value / by},
-          .data = {bytes.data.value / by},
-          .embedding = {bytes.embedding.value / by}};
+AxisBytes divided(AxisBytes bytes, int ranks) {
+  for (std::size_t& of_axis : bytes) {
+    of_axis /= static_cast<std::size_t>(ranks);
+  }
+  return bytes;
 }
 
 void plan_ranks(StepPlan& plan,

@@ -143,23 +143,20 @@ void load_round_state(Checkpoint& checkpoint, int worker, OuterLoop& outer) {
 
 void take_over_rounds(Checkpoint& checkpoint, MeshModel& model, OuterLoop* outer) {
   const std::string& text = checkpoint.documents().outer;
-  std::optional<OuterStep> owed =
+  std::optional<OwedStep> owed =
       reading_document(checkpoint, "outer", [&] { return OuterLoop::owed_step(text); });
-  const std::optional<double> bound =
-      reading_document(checkpoint, "outer", [&]() -> std::optional<double> {
-        return owed ? OuterLoop::owed_norm_bound(text) : std::nullopt;
-      });
-  if (bound) {
-    owed = bounded(checkpoint, *owed, *bound, model);
+  if (owed && owed->norm_bound) {
+    owed->step = bounded(checkpoint, owed->step, *owed->norm_bound, model);
   }
   if (outer != nullptr) {
     load_rounds(checkpoint, owed.has_value(), *outer);
     if (owed) {
-      outer->make_owed_step(*owed, [&](const std::string& name) { return owes(checkpoint, name); });
+      outer->make_owed_step(owed->step,
+                            [&](const std::string& name) { return owes(checkpoint, name); });
     }
     reading_document(checkpoint, "outer", [&] { outer->convert_momentum(text); });
   } else if (owed) {
-    make_owed_step(checkpoint, *owed, model);
+    make_owed_step(checkpoint, owed->step, model);
   }
 }
 

@@ -1,11 +1,11 @@
 #include "parallel/predict/timeline/chrome_trace.h"
 
 #include <cstddef>
-#include <iomanip>
 #include <map>
-#include <sstream>
-#include <utility>
 
+#include <fmt/format.h>
+
+#include "core/joined_text.h"
 #include "core/json_string.h"
 #include "parallel/schedule/printer.h"
 
@@ -14,44 +14,43 @@ namespace slackline::schedule {
 namespace {
 
 constexpr double kMicroseconds = 1e6;
-constexpr int kDigits = 3;  // nanoseconds
 
-void append_name(
-    std::ostream& out, const char* kind, int rank, int thread, const std::string& name) {
-  out << R"({"ph":"M","name":")" << kind << R"(","pid":)" << rank << R"(,"tid":)" << thread
-      << R"(,"args":{"name":)" << json_string(name) << "}}";
+std::string name_event(const char* kind, int rank, int thread, const std::string& name) {
+  return fmt::format(R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":{}}}}})",
+                     kind,
+                     rank,
+                     thread,
+                     json_string(name));
 }
 
-void append_bar(std::ostream& out, const TraceBar& bar, int thread) {
-  out << R"({"ph":"X","name":)" << json_string(bar.name) << R"(,"pid":)" << bar.rank << R"(,"tid":)"
-      << thread << R"(,"ts":)" << kMicroseconds * bar.start.value << R"(,"dur":)"
-      << kMicroseconds * bar.duration.value << "}";
+// To the nanosecond.
+std::string bar_event(const TraceBar& bar, int thread) {
+  return fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
+                     json_string(bar.name),
+                     bar.rank,
+                     thread,
+                     kMicroseconds * bar.start.value,
+                     kMicroseconds * bar.duration.value);
 }
 
 }  // namespace
 
 std::string chrome_trace(const std::vector<TraceBar>& bars) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(kDigits) << "{\"traceEvents\":[\n";
-  const char* separator = "";
+  std::vector<std::string> events;
   std::map<int, std::map<std::string, int>> threads;  // by rank and track
   for (const TraceBar& bar : bars) {
     const bool new_rank = !threads.contains(bar.rank);
     std::map<std::string, int>& of_rank = threads[bar.rank];
     const auto [track, new_track] = of_rank.emplace(bar.track, static_cast<int>(of_rank.size()));
     if (new_rank) {
-      out << std::exchange(separator, ",\n");
-      append_name(out, "process_name", bar.rank, 0, "rank " + std::to_string(bar.rank));
+      events.push_back(name_event("process_name", bar.rank, 0, fmt::format("rank {}", bar.rank)));
     }
     if (new_track) {
-      out << std::exchange(separator, ",\n");
-      append_name(out, "thread_name", bar.rank, track->second, bar.track);
+      events.push_back(name_event("thread_name", bar.rank, track->second, bar.track));
     }
-    out << std::exchange(separator, ",\n");
-    append_bar(out, bar, track->second);
+    events.push_back(bar_event(bar, track->second));
   }
-  out << "\n]}\n";
-  return out.str();
+  return "{\"traceEvents\":[\n" + joined(events, ",\n") + "\n]}\n";
 }
 
 std::vector<TraceBar> trace_bars(const Schedule& schedule, const Timeline& timeline) {

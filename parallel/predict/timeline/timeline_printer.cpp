@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <iomanip>
-#include <sstream>
+
+#include <fmt/format.h>
 
 #include "parallel/schedule/printer.h"
 
@@ -13,8 +13,6 @@ namespace slackline::schedule {
 namespace {
 
 constexpr double kMilliseconds = 1e3;
-constexpr int kDigits = 3;
-constexpr int kNumberWidth = 11;
 
 char fill_of(const TimelineNode& node) {
   switch (node.op.kind) {
@@ -43,12 +41,9 @@ void draw(std::string& row, const TimelineNode& node, std::string label, Seconds
 
 // Rounded, so that the rounding noise of a zero does not print a sign.
 std::string milliseconds(Seconds seconds) {
-  constexpr double kSteps = 1e3;  // as many as kDigits shows
+  constexpr double kSteps = 1e3;  // as many as the digits show
   const double rounded = std::round(kSteps * kMilliseconds * seconds.value) / kSteps;
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(kDigits) << std::setw(kNumberWidth)
-      << (rounded == 0.0 ? 0.0 : rounded);
-  return out.str();
+  return fmt::format("{:11.3f}", rounded == 0.0 ? 0.0 : rounded);
 }
 
 }  // namespace
@@ -64,35 +59,28 @@ std::string timeline_text(const Schedule& schedule, const Timeline& timeline, in
       draw(row, node, "U", timeline.step);
     }
   }
-  std::ostringstream out;
+  std::string text;
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    out << "rank " << rank << " |" << rows[rank] << "|\n";
+    text += fmt::format("rank {} |{}|\n", rank, rows[rank]);
   }
-  out << "step " << milliseconds(timeline.step) << " ms; per rank in ms:\n"
-      << "rank     compute     bubble    exposed     update\n";
+  text += fmt::format(
+      "step {} ms; per rank in ms:\n"
+      "rank     compute     bubble    exposed     update\n",
+      milliseconds(timeline.step));
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     const RankTimes& times = timeline.ranks[rank];
     Seconds exposed{};
     for (const Seconds part : times.exposed) {
       exposed += part;
     }
-    out << std::left << std::setw(5) << rank << std::right << milliseconds(times.compute)
-        << milliseconds(times.bubble) << milliseconds(exposed) << milliseconds(times.update)
-        << "\n";
+    text += fmt::format("{:<5}{}{}{}{}\n",
+                        rank,
+                        milliseconds(times.compute),
+                        milliseconds(times.bubble),
+                        milliseconds(exposed),
+                        milliseconds(times.update));
   }
-  return out.str();
-}
-
-std::string slack_text(const std::vector<ClassSlack>& rows) {
-  std::ostringstream out;
-  out << "site              stage phase    count         bytes    ms each   slack ms\n";
-  for (const ClassSlack& row : rows) {
-    out << std::left << std::setw(18) << site_name(row.members.site) << std::setw(6)
-        << row.members.stage << std::setw(9) << phase_name(row.members.phase) << std::right
-        << std::setw(5) << row.count << std::setw(14) << row.bytes.value
-        << milliseconds((1.0 / row.count) * row.seconds) << milliseconds(row.slack) << "\n";
-  }
-  return out.str();
+  return text;
 }
 
 }  // namespace slackline::schedule

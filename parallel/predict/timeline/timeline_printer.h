@@ -1,9 +1,7 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "parallel/predict/timeline/slack.h"
 #include "parallel/predict/timeline/timeline.h"
 #include "parallel/schedule/ops.h"
 
@@ -15,8 +13,5 @@ namespace slackline::schedule {
 [[nodiscard]] std::string timeline_text(const Schedule& schedule,
                                         const Timeline& timeline,
                                         int width);
-
-// One row per class: number of transfers, bytes, mean time, least slack.
-[[nodiscard]] std::string slack_text(const std::vector<ClassSlack>& rows);
 
 }  // namespace slackline::schedule

@@ -53,7 +53,7 @@ class Matrices {
       sum.owners = even_rows(matrix_parts(sum.matrices), group.size());
       sum.two_shot = true;
     }
-    sum_ = std::make_unique<CompressedSum>(sum, ChannelCodecs());
+    sum_ = std::make_unique<CompressedSum>(sum, make_real_codec);
   }
 
   [[nodiscard]] Values add_up(const Values& own, Communicator& group, std::uint64_t step) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "parallel/predict/collective_times.h"
 #include "tests/support/catch.h"
 
 namespace slackline {

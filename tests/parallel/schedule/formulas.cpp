@@ -1,5 +1,7 @@
 #include "tests/parallel/schedule/formulas.h"
 
+#include <algorithm>
+
 namespace slackline::schedule {
 
 Seconds bubble_seconds(Kind kind, int num_ranks, int num_chunks, RankCosts costs) {
@@ -16,6 +18,23 @@ double bubble_share(
   const Seconds work = static_cast<double>(num_micro_batches) *
                        (costs.forward + costs.backward_input + costs.backward_weight);
   return bubble / (bubble + work);
+}
+
+int in_flight_bound(const Schedule& schedule, int rank) {
+  const int p = schedule.num_ranks;
+  const int v = schedule.num_chunks;
+  const int m = schedule.num_micro_batches;
+  switch (schedule.kind) {
+    case Kind::gpipe:
+      return m;
+    case Kind::one_f_one_b:
+      return std::min(p - rank, m);
+    case Kind::zb_h1:
+      return std::min(p, m);
+    case Kind::interleaved:
+      break;
+  }
+  return std::min(2 * (p - 1 - rank) + (v - 1) * p + 1, m * v);
 }
 
 }  // namespace slackline::schedule

@@ -3,8 +3,8 @@
 #include "parallel/schedule/ops.h"
 #include "parallel/schedule/unit.h"
 
-// Closed forms for a pipeline of equal chunks whose transfers take no time; docs/schedule.md says
-// where they come from.
+// Closed forms; docs/schedule.md says where they come from. Those of times are for a pipeline of
+// equal chunks whose transfers take no time.
 namespace slackline::schedule {
 
 // What one rank computes for one micro-batch, all its chunks together.
@@ -21,5 +21,10 @@ struct RankCosts {
 // Its share of the step: (p-1) / (m + p - 1) for GPipe and 1F1B.
 [[nodiscard]] double bubble_share(
     Kind kind, int num_ranks, int num_chunks, int num_micro_batches, RankCosts costs);
+
+// The most micro-batches, counted per chunk, whose activations `rank` may hold at once: all m of
+// them for GPipe, min(p - rank, m) for 1F1B, min(p, m) for ZB-H1; one more than the warm-up's for
+// interleaved.
+[[nodiscard]] int in_flight_bound(const Schedule& schedule, int rank);
 
 }  // namespace slackline::schedule

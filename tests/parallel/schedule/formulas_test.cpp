@@ -2,6 +2,7 @@
 
 #include "parallel/predict/timeline/timeline.h"
 #include "tests/parallel/schedule/every_schedule.h"
+#include "tests/parallel/schedule/validator.h"
 #include "tests/parallel/uniform_costs.h"
 #include "tests/support/catch.h"
 
@@ -49,6 +50,14 @@ TEST_CASE("the bubble share of 1f1b and gpipe is (p - 1) / (m + p - 1)") {
     CHECK(bubble_share(kind, 4, 1, 8, kCosts) == Approx(3.0 / 11.0));
   }
   CHECK(bubble_share(Kind::zb_h1, 4, 1, 8, {{1.0}, {1.0}, {1.0}}) == Approx(3.0 / 27.0));
+}
+
+TEST_CASE("each rank holds as many micro-batches at once as its kind's bound") {
+  for_every_schedule({.ranks = 5, .micro_batches = 10, .chunks = 3}, [](const Schedule& schedule) {
+    for (int rank = 0; rank < schedule.num_ranks; ++rank) {
+      CHECK(most_in_flight(schedule, rank) == in_flight_bound(schedule, rank));
+    }
+  });
 }
 
 }  // namespace slackline::schedule::testing

@@ -11,25 +11,17 @@
 
 namespace slackline::schedule::testing {
 
-TEST_CASE("each rank needs as many activation slots as its kind's bound") {
-  for_every_schedule({.ranks = 5, .micro_batches = 10, .chunks = 3}, [](const Schedule& schedule) {
-    const SlotMap map = activation_slots(schedule);
-    for (int rank = 0; rank < schedule.num_ranks; ++rank) {
-      CHECK(map.num_slots.at(static_cast<std::size_t>(rank)) == in_flight_bound(schedule, rank));
-    }
-  });
-}
-
 TEST_CASE("no slot is used by two micro-batches at once") {
   for_every_schedule({.ranks = 5, .micro_batches = 10, .chunks = 3}, [](const Schedule& schedule) {
-    const SlotMap map = activation_slots(schedule);
+    const SlotMap map = input_slots(schedule);
     for (const std::vector<Op>& ops : schedule.ranks) {
-      std::map<int, Op> users;
+      std::map<int, std::pair<int, int>> users;  // chunk and micro-batch in each slot
       bool clash = false;
       for (const Op& op : ops) {
         const int slot = map.slot_of(op.chunk, op.micro_batch);
-        if (op.kind == OpKind::forward) {
-          clash = clash || !users.emplace(slot, op).second;
+        if (op.kind == OpKind::receive_forward || op.kind == OpKind::forward) {
+          const std::pair<int, int> user{op.chunk, op.micro_batch};
+          clash = clash || users.emplace(slot, user).first->second != user;
         } else if (ends_activations(op.kind)) {
           users.erase(slot);
         }

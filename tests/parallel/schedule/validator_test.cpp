@@ -1,4 +1,4 @@
-#include "parallel/schedule/validator.h"
+#include "tests/parallel/schedule/validator.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -7,7 +7,7 @@
 
 #include "parallel/mesh/mesh.h"
 #include "parallel/sync/rank_sync.h"
-#include "parallel/sync/sync_validator.h"
+#include "tests/parallel/sync/sync_validator.h"
 #include "tests/support/catch.h"
 
 namespace slackline {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/comm/collective_bytes.h"
 #include "core/error.h"
 #include "model/parameter_table.h"
 #include "parallel/predict/assumed_costs.h"
@@ -92,7 +93,7 @@ TEST_CASE(
     const auto bytes = static_cast<double>(buckets[i].bytes);
     const schedule::Bucket& bucket = model.chunks[0].data_reduction[i];
     CHECK(bucket.seconds.value ==
-          Approx((all_reduce_exchanges(ranks, bytes) == 1 ? 1.0 : 2.0 / ranks) * bytes / 1e9));
+          Approx((exchanges_all(buckets[i].bytes, ranks) ? 1.0 : 2.0 / ranks) * bytes / 1e9));
     CHECK(bucket.exchanges.plain == (ranks == 2 || bytes <= 4096.0 ? 1 : 2));
     CHECK(bucket.exchanges.latency.value == 1e-4);
     elements += bytes / 4.0;

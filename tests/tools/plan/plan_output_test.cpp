@@ -233,12 +233,12 @@ TEST_CASE("a plan says which collectives go through groups, and what crosses bet
   CHECK(json["collectives"].size() == 2);
   CHECK(json["collectives"][0]["ranks_in_group"] == 2);
   CHECK(json["collectives"][1]["axis"] == "embedding");
-  CHECK(json["bytes_sent"]["data"] == direct.step_bytes.data.value);
-  CHECK(json["bytes_across"]["data"] == hierarchical.step_bytes_across.data.value);
+  CHECK(json["bytes_sent"]["data"] == direct.step_bytes[kDataAxis]);
+  CHECK(json["bytes_across"]["data"] == hierarchical.step_bytes_across[kDataAxis]);
   // 1 of 3 parts of a sum crosses in place of 2 of 3, and of the table 1 of 7 in place of 4 of 7.
-  CHECK(2 * hierarchical.step_bytes_across.data.value == direct.step_bytes_across.data.value);
-  CHECK(4 * hierarchical.step_bytes_across.embedding.value ==
-        direct.step_bytes_across.embedding.value);
+  CHECK(2 * hierarchical.step_bytes_across[kDataAxis] == direct.step_bytes_across[kDataAxis]);
+  CHECK(4 * hierarchical.step_bytes_across[kEmbeddingAxis] ==
+        direct.step_bytes_across[kEmbeddingAxis]);
   // The network is ten times as slow as a node.
   CHECK(hierarchical.timeline.step < direct.timeline.step);
 }

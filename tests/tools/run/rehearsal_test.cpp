@@ -158,9 +158,9 @@ TEST_CASE("a rehearsal takes its time, sends what training sends and learns noth
   const nlohmann::json line = step_lines(run.run_dir()).front();
   REQUIRE(line["loss"].is_null());
   REQUIRE(line["grad_norm"].is_null());
-  REQUIRE(line["axes"]["tensor"]["sent_bytes"] == plan.step_bytes.tensor.value);
-  REQUIRE(line["axes"]["pipeline"]["sent_bytes"] == plan.step_bytes.pipeline.value);
-  REQUIRE(line["axes"]["embedding"]["sent_bytes"] == plan.step_bytes.embedding.value);
+  REQUIRE(line["axes"]["tensor"]["sent_bytes"] == plan.step_bytes[kTensorAxis]);
+  REQUIRE(line["axes"]["pipeline"]["sent_bytes"] == plan.step_bytes[kPipelineAxis]);
+  REQUIRE(line["axes"]["embedding"]["sent_bytes"] == plan.step_bytes[kEmbeddingAxis]);
   REQUIRE_FALSE(std::filesystem::exists(run.run_dir() + "/checkpoints"));
   REQUIRE_THAT(result.error, Contains("predicted from the costs it was given"));
 }

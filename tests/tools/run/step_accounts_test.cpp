@@ -117,12 +117,12 @@ TEST_CASE("a step's seconds add up and its bytes are the plan's") {
     }
     // Written with all their digits, so only the sum of four rounds.
     REQUIRE(std::abs(sum - line["step_seconds"].get<double>()) < 1e-9);
-    REQUIRE(line["axes"]["tensor"]["sent_bytes"] == planned.tensor.value);
-    REQUIRE(line["axes"]["pipeline"]["sent_bytes"] == planned.pipeline.value);
-    REQUIRE(line["axes"]["data"]["sent_bytes"] == planned.data.value);
-    REQUIRE(line["axes"]["embedding"]["sent_bytes"] == planned.embedding.value);
-    REQUIRE(planned.pipeline.value > 0);
-    REQUIRE(planned.data.value == 0);
+    REQUIRE(line["axes"]["tensor"]["sent_bytes"] == planned[kTensorAxis]);
+    REQUIRE(line["axes"]["pipeline"]["sent_bytes"] == planned[kPipelineAxis]);
+    REQUIRE(line["axes"]["data"]["sent_bytes"] == planned[kDataAxis]);
+    REQUIRE(line["axes"]["embedding"]["sent_bytes"] == planned[kEmbeddingAxis]);
+    REQUIRE(planned[kPipelineAxis] > 0);
+    REQUIRE(planned[kDataAxis] == 0);
     REQUIRE_FALSE(line["axes"]["data"].contains("across_bytes"));
   }
 }
@@ -143,19 +143,19 @@ TEST_CASE("what crosses between groups is counted, and is the plan's") {
     REQUIRE(run.train(assignments, {"--ranks", "8"}).exit_code == 0);
     const StepPlan plan = read_step_plan(plan_job(resolved_config(run)), {});
     const AxisBytes& planned = plan.step_bytes_across;
-    REQUIRE(planned.data.value > 0);
-    REQUIRE(planned.embedding.value > 0);
+    REQUIRE(planned[kDataAxis] > 0);
+    REQUIRE(planned[kEmbeddingAxis] > 0);
     // A slice of all or of a group's part crosses: 2 of 4 ranks against 1 of 2.
     const double share = std::string(collectives) == "direct" ? 2.0 / 3.0 : 1.0 / 3.0;
-    CHECK(static_cast<double>(planned.data.value) ==
-          Approx(share * static_cast<double>(plan.step_bytes.data.value)));
+    CHECK(static_cast<double>(planned[kDataAxis]) ==
+          Approx(share * static_cast<double>(plan.step_bytes[kDataAxis])));
     for (const nlohmann::json& line : step_lines(run.run_dir())) {
       INFO(line.dump());
       CHECK(line["axes"]["tensor"]["across_bytes"] == 0);
       CHECK(line["axes"]["pipeline"]["across_bytes"] == 0);
-      CHECK(line["axes"]["data"]["across_bytes"] == planned.data.value);
-      CHECK(line["axes"]["embedding"]["across_bytes"] == planned.embedding.value);
-      CHECK(line["axes"]["data"]["sent_bytes"] == plan.step_bytes.data.value);
+      CHECK(line["axes"]["data"]["across_bytes"] == planned[kDataAxis]);
+      CHECK(line["axes"]["embedding"]["across_bytes"] == planned[kEmbeddingAxis]);
+      CHECK(line["axes"]["data"]["sent_bytes"] == plan.step_bytes[kDataAxis]);
     }
   }
 }

@@ -7,7 +7,7 @@
 
 #include "core/comm/text_exchange.h"
 #include "core/host_name.h"
-#include "parallel/plan/class_bytes.h"
+#include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/outer_round.h"
 #include "tools/run/measure/compute_seconds.h"
 

@@ -1,5 +1,10 @@
 #include "parallel/predict/timeline/timeline_printer.h"
 
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+
+#include "parallel/predict/timeline/slack.h"
 #include "parallel/schedule/make_schedule.h"
 #include "parallel/schedule/printer.h"
 #include "tests/parallel/schedule/golden_text.h"
@@ -9,6 +14,27 @@
 namespace slackline::schedule::testing {
 
 namespace {
+
+// Rounded, so that the rounding noise of a zero does not print a sign.
+std::string milliseconds(Seconds seconds) {
+  const double rounded = std::round(1e6 * seconds.value) / 1e3;
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(3) << std::setw(11) << (rounded == 0.0 ? 0.0 : rounded);
+  return out.str();
+}
+
+// One row per class: number of transfers, bytes, mean time, least slack.
+std::string slack_text(const std::vector<ClassSlack>& rows) {
+  std::ostringstream out;
+  out << "site              stage phase    count         bytes    ms each   slack ms\n";
+  for (const ClassSlack& row : rows) {
+    out << std::left << std::setw(18) << site_name(row.members.site) << std::setw(6)
+        << row.members.stage << std::setw(9) << phase_name(row.members.phase) << std::right
+        << std::setw(5) << row.count << std::setw(14) << row.bytes.value
+        << milliseconds((1.0 / row.count) * row.seconds) << milliseconds(row.slack) << "\n";
+  }
+  return out.str();
+}
 
 // The worked example of docs/schedule.md: 4 ranks and 8 micro-batches; forward 1 ms and backward
 // 2 ms, a quarter more on the last rank; messages of 0.25 ms; the update of a data-parallel step.

@@ -17,8 +17,11 @@ namespace slackline::schedule {
 //   5. sends and receives match in order, per pair of ranks and direction
 //   6. no deadlock when a transfer ends only after both of its ends are posted, and an input slot
 //      is taken only after what was sent from it has arrived
-//   7. no rank holds more micro-batches than its kind's bound (in_flight_bound)
+//   7. no rank holds more micro-batches than its kind's bound (in_flight_bound of formulas.h)
 // Later checks are left out where earlier ones fail that they build on.
 [[nodiscard]] std::vector<std::string> violations(const Schedule& schedule);
+
+// The most micro-batches, counted per chunk, whose activations `rank` holds at once, by its list.
+[[nodiscard]] int most_in_flight(const Schedule& schedule, int rank);
 
 }  // namespace slackline::schedule

@@ -15,9 +15,8 @@ namespace slackline {
 //     the data ranks', both ends' of a tied table, and of norms under sequence parallelism the
 //     tensor ranks', and it has them: a reduce_scatter leaves each rank its slice, until an
 //     all_gather,
-//   - each weight that a rank holds is updated by it, or by one rank it is gathered from, and a
-//   pass
-//     that reads weights it does not hold gathers them from a rank that does.
+//   - each weight that a rank holds is updated by it, or by one rank it is gathered from, and
+//     a pass that reads weights it does not hold gathers them from a rank that does.
 [[nodiscard]] std::vector<std::string> violations(const std::vector<SyncPlan>& plans,
                                                   const ParallelConfig& parallel);
 

@@ -1,4 +1,4 @@
-#include "parallel/sync/sync_validator.h"
+#include "tests/parallel/sync/sync_validator.h"
 
 #include <algorithm>
 #include <map>
@@ -161,11 +161,6 @@ class Validator {
     return plans_[static_cast<std::size_t>(rank)];
   }
 
-  [[nodiscard]] std::vector<int> ends_of_pipeline(int rank) const {
-    const std::vector<int> line = mesh_.line(rank, "pipeline");
-    return {line.front(), line.back()};
-  }
-
   // Returns them in the order of the group.
   [[nodiscard]] std::vector<int> members(int rank, SyncGroup group) const {
     switch (group) {
@@ -178,16 +173,11 @@ class Validator {
       case SyncGroup::across_groups:
         return mesh_.line(rank, kAcrossGroupsAxis);
       case SyncGroup::table_pair:
-        return ends_of_pipeline(rank);
+        return ends_of_pipeline(mesh_, rank);
       case SyncGroup::table:
         break;
     }
-    std::vector<int> holders;
-    for (const int replica : mesh_.line(rank, "data")) {
-      const std::vector<int> ends = ends_of_pipeline(replica);
-      holders.insert(holders.end(), ends.begin(), ends.end());
-    }
-    return holders;
+    return table_holders(mesh_, rank);
   }
 
   // What a rank submits to a group of its own, with what members have to agree on.
@@ -277,7 +267,7 @@ class Validator {
     std::multiset<int> ranks;
     for (const int replica : mesh_.line(rank, "data")) {
       if (kind == Kind::table && parallel_.pipeline > 1) {
-        for (const int end : ends_of_pipeline(replica)) {
+        for (const int end : ends_of_pipeline(mesh_, replica)) {
           ranks.insert(end);
         }
       } else if (kind == Kind::norms && parallel_.sequence_parallel) {
