@@ -95,11 +95,6 @@ std::uint64_t LlmcFile::sequence_start(std::uint64_t sequence) const {
   return std::min(sequence * sequence_length_, num_tokens());
 }
 
-std::uint64_t LlmcFile::document_start(std::uint64_t document) const {
-  SL_CHECK(document <= 1, "document beyond the file");
-  return document * num_sequences();
-}
-
 void LlmcFile::read(std::uint64_t position, std::span<TokenId> tokens) const {
   tokens_.read(position, tokens);
 }

@@ -163,11 +163,6 @@ std::uint64_t MegatronFile::sequence_start(std::uint64_t sequence) const {
   return static_cast<std::uint64_t>(offset) / static_cast<std::uint64_t>(tokens_.width());
 }
 
-std::uint64_t MegatronFile::document_start(std::uint64_t document) const {
-  SL_CHECK(document < num_boundaries_, "document beyond the file");
-  return load<std::uint64_t>(idx_, boundaries_at(num_sequences_) + sizeof(std::int64_t) * document);
-}
-
 void MegatronFile::read(std::uint64_t position, std::span<TokenId> tokens) const {
   tokens_.read(position, tokens);
 }
