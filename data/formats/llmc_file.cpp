@@ -10,7 +10,6 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "data/formats/sequence_cut.h"
-#include "data/formats/token_vocabulary.h"
 
 namespace slackline {
 namespace {
@@ -48,7 +47,7 @@ std::int32_t word_at(const MappedFile& file, std::size_t offset) {
 LlmcFile::LlmcFile(const std::string& path, std::int64_t vocabulary) : file_(path) {
   read_header();
   sequence_length_ = stored_sequence_length(num_tokens());
-  require_tokens_below(vocabulary, tokens_, path, kHeaderBytes);
+  tokens_.require_below(vocabulary, path, kHeaderBytes);
 }
 
 void LlmcFile::read_header() {

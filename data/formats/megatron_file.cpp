@@ -9,7 +9,6 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "data/formats/megatron_format.h"
-#include "data/formats/token_vocabulary.h"
 
 namespace slackline {
 namespace {
@@ -49,7 +48,7 @@ MegatronFile::MegatronFile(const std::string& prefix, std::int64_t vocabulary)
   read_header();
   check_sequences();
   check_documents();
-  require_tokens_below(vocabulary, tokens_, bin_.path(), 0);
+  tokens_.require_below(vocabulary, bin_.path(), 0);
 }
 
 void MegatronFile::refuse(std::uint64_t offset, const std::string& what) const {

@@ -253,8 +253,10 @@ TEST_CASE("the first token beyond the vocabulary is named with its place") {
   std::vector<TokenId> many(10000, 5);
   many[9000] = -3;
   const TokenArray tokens(std::as_bytes(std::span(many)), TokenWidth::four);
-  REQUIRE(tokens.find_beyond(6) == 9000U);
-  REQUIRE(tokens.find_beyond(5) == 0U);
+  REQUIRE_THROWS_WITH(
+      tokens.require_below(6, "f", 8),
+      "f: offset 36008: token -3 at position 9000 is not in the vocabulary (0 to 5)");
+  REQUIRE_THROWS_WITH(tokens.require_below(5, "f", 0), Catch::Contains("token 5 at position 0"));
 }
 
 TEST_CASE("llm.c's token files read; a short one is one sequence") {
