@@ -190,8 +190,8 @@ void require_same_files(Communicator& world, const TrainConfig& config, bool res
   if (world.size() == 1) {
     return;
   }
-  std::optional<RunLock> lock;  // no other run writes the directory while its files are compared
-  on_first_rank(world, [&] { lock = RunLock::take_existing(config.run.dir); });
+  std::optional<LockedFile> lock;  // no other run writes the directory while its files are compared
+  on_first_rank(world, [&] { lock = lock_existing_run(config.run.dir); });
   const std::vector<StartItem> items = items_of(config, resume);
   const bool reads =
       is_first_to_see(exchange_texts(world, view_of(items), "which files ranks see"), world);
