@@ -1,4 +1,3 @@
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,9 +37,6 @@ std::vector<TokenId> read_prompt(const InferenceModel& model, const std::string&
 }
 
 void generate(const GenerateOptions& options) {
-  if (std::isnan(options.sampling.temperature)) {  // which passes every range
-    throw ConfigError("--temperature: must be a number; got nan");
-  }
   const Workers workers = make_workers(options);
   const InferenceModel model = open_model(options, workers);
   const std::vector<TokenId> prompt = read_prompt(model, options.prompt);
