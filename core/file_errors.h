@@ -6,15 +6,16 @@
 
 namespace slackline {
 
-// Runs `read`, whose errors are then those of the file `path`: readers of configs, plans and costs
-// say ConfigError, but where the user gave a directory, what is in it is wrong (code 3).
-template <typename Read>
+// Runs `read`, whose ConfigErrors become errors of type Thrown that begin with the file's `path`.
+// Readers of configs, plans and costs say ConfigError, but where the user gave a directory, what is
+// in it is wrong (code 3).
+template <typename Thrown = FileError, typename Read>
 auto reading(const std::string& path, const Read& read) {
   try {
     return read();
   } catch (const ConfigError& error) {
     const std::string message = error.what();
-    throw FileError(message.starts_with(path) ? message : path + ": " + message);
+    throw Thrown(message.starts_with(path) ? message : path + ": " + message);
   }
 }
 

@@ -7,21 +7,31 @@
 
 namespace slackline {
 
+// What `text_of` makes of each item, with the separator between them.
+template <typename Items, typename TextOf>
+[[nodiscard]] std::string joined_of(const Items& items,
+                                    std::string_view separator,
+                                    const TextOf& text_of) {
+  std::string text;
+  bool first = true;
+  for (const auto& item : items) {
+    text += first ? std::string_view() : separator;
+    first = false;
+    text += text_of(item);
+  }
+  return text;
+}
+
 // The items, texts or integers, with the separator between them. (fmt::join makes gcc 12 warn.)
 template <typename Item>
 [[nodiscard]] std::string joined(const std::vector<Item>& items, std::string_view separator) {
-  std::string text;
-  bool first = true;
-  for (const Item& item : items) {
-    text += first ? std::string_view() : separator;
-    first = false;
+  return joined_of(items, separator, [](const Item& item) {
     if constexpr (std::is_integral_v<Item>) {
-      text += std::to_string(item);
+      return std::to_string(item);
     } else {
-      text += item;
+      return std::string_view(item);
     }
-  }
-  return text;
+  });
 }
 
 // The text up to its first line break. Hints stand behind it, for whoever a message is of.

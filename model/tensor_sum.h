@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/check.h"
 #include "core/comm/transfer.h"
 #include "core/tensor/arena.h"
 #include "core/tensor/tensor.h"
@@ -107,7 +108,9 @@ class NoTensorSum final : public TensorSum {
 
   Transfer gather(const Tensor& /*rows*/, const Tensor& /*whole*/) override { return {}; }
 
-  Transfer collect(const Tensor& own, const Tensor& all) override;
+  Transfer collect(const Tensor& /*own*/, const Tensor& /*all*/) override {
+    SL_CHECK(false, "one rank has all columns of its softmax");
+  }
 };
 
 }  // namespace slackline

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <set>
 #include <utility>
 
 #include "core/kernels/update/adamw.h"
@@ -50,15 +50,6 @@ std::vector<Tensor> views_of(const Buffer& buffer, std::span<const Shape> shapes
   return views;
 }
 
-std::vector<std::size_t> order_by_name(std::span<const OptimizedTensor> tensors) {
-  std::vector<std::size_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return tensors[a].name < tensors[b].name;
-  });
-  return order;
-}
-
 // Numbers of what is trained, among 0 of what is not.
 std::vector<double> in_place_of_trained(const std::vector<double>& numbers,
                                         std::span<const OptimizedTensor> tensors) {
@@ -76,10 +67,10 @@ std::vector<double> in_place_of_trained(const std::vector<double>& numbers,
 AdamwOptimizer::AdamwOptimizer(std::vector<OptimizedTensor> tensors,
                                const OptimizerConfig& config,
                                Device device)
-    : tensors_(std::move(tensors)), name_order_(order_by_name(tensors_)), config_(config) {
-  for (std::size_t i = 1; i < name_order_.size(); ++i) {
-    const std::string& name = tensors_[name_order_[i]].name;
-    SL_CHECK(tensors_[name_order_[i - 1]].name != name, "two tensors are named " + name);
+    : tensors_(std::move(tensors)), config_(config) {
+  std::set<std::string_view> names;
+  for (const OptimizedTensor& tensor : tensors_) {
+    SL_CHECK(names.insert(tensor.name).second, "two tensors are named " + tensor.name);
   }
   const std::vector<Shape> shapes = shapes_of(tensors_);
   const std::size_t bytes = one_moment_bytes(shapes);
@@ -100,15 +91,6 @@ std::vector<double> AdamwOptimizer::squared_norms(StreamView stream) const {
     }
   }
   return in_place_of_trained(sums_of_squares(stream, gradients), tensors_);
-}
-
-double AdamwOptimizer::gradient_norm(StreamView stream) const {
-  const std::vector<double> squares = squared_norms(stream);
-  double total = 0.0;
-  for (const std::size_t i : name_order_) {
-    total += squares[i];
-  }
-  return std::sqrt(total);
 }
 
 std::optional<std::string> AdamwOptimizer::first_non_finite(StreamView stream) const {

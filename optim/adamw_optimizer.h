@@ -47,16 +47,12 @@ class AdamwOptimizer {
   // ranks add up for a global norm. One pass over the gradients.
   [[nodiscard]] std::vector<double> squared_norms(StreamView stream) const;
 
-  // The norm of all gradients together: the above, summed in name order (byte order). Not finite
-  // when any gradient is not.
-  [[nodiscard]] double gradient_norm(StreamView stream) const;
-
   // The first tensor, in tensors() order, whose gradient holds an infinity or NaN.
   [[nodiscard]] std::optional<std::string> first_non_finite(StreamView stream) const;
 
-  // Updates every weight, its copy and its moments. `gradient_norm` is what gradient_norm()
-  // returned for these gradients: they are scaled by clip_norm / (gradient_norm + 1e-6) on the way
-  // where that is below 1. REQUIRES: it is finite.
+  // Updates every weight, its copy and its moments. `gradient_norm` is that of all gradients of the
+  // model together: they are scaled by clip_norm / (gradient_norm + 1e-6) on the way where that is
+  // below 1. REQUIRES: it is finite.
   void step(StreamView stream, double lr, double gradient_norm);
 
   // The sum of squares of the direction in which the last update moved each tensor, rate and decay
@@ -84,7 +80,6 @@ class AdamwOptimizer {
   [[nodiscard]] std::size_t index_of(std::string_view name) const;
 
   std::vector<OptimizedTensor> tensors_;
-  std::vector<std::size_t> name_order_;  // positions in tensors_, by name
   OptimizerConfig config_;
   Buffer first_moments_;
   Buffer second_moments_;

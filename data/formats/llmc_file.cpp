@@ -10,7 +10,6 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "data/formats/sequence_cut.h"
-#include "data/formats/token_vocabulary.h"
 
 namespace slackline {
 namespace {
@@ -48,7 +47,7 @@ std::int32_t word_at(const MappedFile& file, std::size_t offset) {
 LlmcFile::LlmcFile(const std::string& path, std::int64_t vocabulary) : file_(path) {
   read_header();
   sequence_length_ = stored_sequence_length(num_tokens());
-  require_tokens_below(vocabulary, tokens_, path, kHeaderBytes);
+  tokens_.require_below(vocabulary, path, kHeaderBytes);
 }
 
 void LlmcFile::read_header() {
@@ -93,11 +92,6 @@ std::uint64_t LlmcFile::num_sequences() const {
 std::uint64_t LlmcFile::sequence_start(std::uint64_t sequence) const {
   SL_CHECK(sequence <= num_sequences(), "sequence beyond the file");
   return std::min(sequence * sequence_length_, num_tokens());
-}
-
-std::uint64_t LlmcFile::document_start(std::uint64_t document) const {
-  SL_CHECK(document <= 1, "document beyond the file");
-  return document * num_sequences();
 }
 
 void LlmcFile::read(std::uint64_t position, std::span<TokenId> tokens) const {

@@ -11,8 +11,8 @@ namespace slackline {
 // A token file of llm.c: 256 little-endian i32 (magic, version, number of tokens, zeros), then the
 // tokens. GPT-2's have magic 20240520, version 1 and u16; LLaMA-3's 20240801, 7 and u32.
 //
-// The format knows no documents. The tokens count as one, in sequences of
-// stored_sequence_length() (data/formats/sequence_cut.h), so that they can be split and shuffled.
+// The format knows no documents. The tokens are read as sequences of stored_sequence_length()
+// (data/formats/sequence_cut.h), so that they can be split and shuffled.
 class LlmcFile final : public TokenFile {
  public:
   LlmcFile(const std::string& path, std::int64_t vocabulary);
@@ -21,14 +21,8 @@ class LlmcFile final : public TokenFile {
 
   [[nodiscard]] std::uint64_t num_tokens() const override { return tokens_.size(); }
 
-  [[nodiscard]] int token_bytes() const override { return static_cast<int>(tokens_.width()); }
-
   [[nodiscard]] std::uint64_t num_sequences() const override;
   [[nodiscard]] std::uint64_t sequence_start(std::uint64_t sequence) const override;
-
-  [[nodiscard]] std::uint64_t num_documents() const override { return 1; }
-
-  [[nodiscard]] std::uint64_t document_start(std::uint64_t document) const override;
   void read(std::uint64_t position, std::span<TokenId> tokens) const override;
 
  private:

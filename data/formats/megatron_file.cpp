@@ -9,7 +9,6 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "data/formats/megatron_format.h"
-#include "data/formats/token_vocabulary.h"
 
 namespace slackline {
 namespace {
@@ -49,7 +48,7 @@ MegatronFile::MegatronFile(const std::string& prefix, std::int64_t vocabulary)
   read_header();
   check_sequences();
   check_documents();
-  require_tokens_below(vocabulary, tokens_, bin_.path(), 0);
+  tokens_.require_below(vocabulary, bin_.path(), 0);
 }
 
 void MegatronFile::refuse(std::uint64_t offset, const std::string& what) const {
@@ -161,11 +160,6 @@ std::uint64_t MegatronFile::sequence_start(std::uint64_t sequence) const {
   const auto offset =
       load<std::int64_t>(idx_, offsets_at(num_sequences_) + sizeof(std::int64_t) * sequence);
   return static_cast<std::uint64_t>(offset) / static_cast<std::uint64_t>(tokens_.width());
-}
-
-std::uint64_t MegatronFile::document_start(std::uint64_t document) const {
-  SL_CHECK(document < num_boundaries_, "document beyond the file");
-  return load<std::uint64_t>(idx_, boundaries_at(num_sequences_) + sizeof(std::int64_t) * document);
 }
 
 void MegatronFile::read(std::uint64_t position, std::span<TokenId> tokens) const {

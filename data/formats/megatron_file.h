@@ -18,15 +18,9 @@ class MegatronFile final : public TokenFile {
 
   [[nodiscard]] std::uint64_t num_tokens() const override { return tokens_.size(); }
 
-  [[nodiscard]] int token_bytes() const override { return static_cast<int>(tokens_.width()); }
-
   [[nodiscard]] std::uint64_t num_sequences() const override { return num_sequences_; }
 
   [[nodiscard]] std::uint64_t sequence_start(std::uint64_t sequence) const override;
-
-  [[nodiscard]] std::uint64_t num_documents() const override { return num_boundaries_ - 1; }
-
-  [[nodiscard]] std::uint64_t document_start(std::uint64_t document) const override;
   void read(std::uint64_t position, std::span<TokenId> tokens) const override;
 
  private:

@@ -4,9 +4,13 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
+#include <fmt/format.h>
+
 #include "core/check.h"
+#include "core/error.h"
 
 namespace slackline {
 namespace {
@@ -73,16 +77,22 @@ void TokenArray::read(std::uint64_t position, std::span<TokenId> tokens) const {
   });
 }
 
-std::int64_t TokenArray::at(std::uint64_t position) const {
-  SL_CHECK(position < size(), "token beyond the file");
-  return with_type(width_, [&](auto zero) {
-    return static_cast<std::int64_t>(load<decltype(zero)>(bytes_, position));
-  });
-}
-
-std::optional<std::uint64_t> TokenArray::find_beyond(std::int64_t vocabulary) const {
-  return with_type(width_, [&](auto zero) {
-    return find_at_least<decltype(zero)>(bytes_, size(), static_cast<std::uint64_t>(vocabulary));
+void TokenArray::require_below(std::int64_t vocabulary,
+                               const std::string& path,
+                               std::uint64_t array_offset) const {
+  with_type(width_, [&](auto zero) {
+    using T = decltype(zero);
+    const std::optional<std::uint64_t> position =
+        find_at_least<T>(bytes_, size(), static_cast<std::uint64_t>(vocabulary));
+    if (position) {
+      throw FileError(
+          fmt::format("{}: offset {}: token {} at position {} is not in the vocabulary (0 to {})",
+                      path,
+                      array_offset + *position * sizeof(T),
+                      load<T>(bytes_, *position),
+                      *position,
+                      vocabulary - 1));
+    }
   });
 }
 

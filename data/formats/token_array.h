@@ -2,8 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
+#include <string>
 
 #include "data/tokenizers/tokenizer.h"
 
@@ -29,11 +29,11 @@ class TokenArray {
   // Copies tokens.size() tokens from `position` on. REQUIRES: they are in the array.
   void read(std::uint64_t position, std::span<TokenId> tokens) const;
 
-  // The token at `position` in full width.
-  [[nodiscard]] std::int64_t at(std::uint64_t position) const;
-
-  // The position of the first token that is negative or not below `vocabulary`.
-  [[nodiscard]] std::optional<std::uint64_t> find_beyond(std::int64_t vocabulary) const;
+  // Throws FileError for the first token that is negative or not below `vocabulary`, with its
+  // value, position and byte offset in the file `path`, where the array begins at `array_offset`.
+  void require_below(std::int64_t vocabulary,
+                     const std::string& path,
+                     std::uint64_t array_offset) const;
 
  private:
   std::span<const std::byte> bytes_;

@@ -13,7 +13,7 @@ namespace slackline {
 
 // A read-only set of token sequences in a memory-mapped file. Tokens have positions 0 ..
 // num_tokens() - 1 in file order; sequence s is the positions sequence_start(s) ..
-// sequence_start(s + 1) - 1. A document is one or more sequences.
+// sequence_start(s + 1) - 1.
 //
 // Everything about the file was checked when it was opened, so reading cannot fail. Any number of
 // threads may read.
@@ -26,13 +26,9 @@ class TokenFile {
 
   [[nodiscard]] virtual const std::string& path() const = 0;  // of the file that holds the tokens
   [[nodiscard]] virtual std::uint64_t num_tokens() const = 0;
-  [[nodiscard]] virtual int token_bytes() const = 0;  // bytes of one token in the file: 2, 4 or 8
   [[nodiscard]] virtual std::uint64_t num_sequences() const = 0;
   // REQUIRES: sequence <= num_sequences().
   [[nodiscard]] virtual std::uint64_t sequence_start(std::uint64_t sequence) const = 0;
-  [[nodiscard]] virtual std::uint64_t num_documents() const = 0;
-  // The first sequence of a document. REQUIRES: document <= num_documents().
-  [[nodiscard]] virtual std::uint64_t document_start(std::uint64_t document) const = 0;
 
   // Copies tokens.size() tokens from `position` on.
   // REQUIRES: position + tokens.size() <= num_tokens().

@@ -137,26 +137,12 @@ void add_backward_weight(ExchangeList& list, const Half& half) {
   }
 }
 
-bool is_alone(const Stage::Options& options) {
-  return options.share.size == 1;
-}
-
-void append(std::vector<TensorExchange>& to,
-            const std::vector<TensorExchange>& from,
-            PassKind pass) {
-  std::copy_if(from.begin(), from.end(), std::back_inserter(to), [&](const TensorExchange& one) {
-    return one.pass == pass;
-  });
-}
-
-}  // namespace
+// The functions below list the exchanges of one part by several tensor ranks: first those of the
+// forward pass, then of backward_input, then of backward_weight.
 
 // Lookups are summed as they are: of each element one rank alone has something.
 std::vector<TensorExchange> embedding_exchanges(const ModelConfig& config,
                                                 const Stage::Options& options) {
-  if (is_alone(options)) {
-    return {};
-  }
   ExchangeList list(config, options);
   list.sum(PassKind::forward, "embedded tokens").element_bytes = size_of(options.compute);
   if (list.cut()) {
@@ -167,9 +153,6 @@ std::vector<TensorExchange> embedding_exchanges(const ModelConfig& config,
 
 std::vector<TensorExchange> layer_exchanges(const ModelConfig& config,
                                             const Stage::Options& options) {
-  if (is_alone(options)) {
-    return {};
-  }
   ExchangeList list(config, options);
   add_forward(list, kAttention);
   add_forward(list, kMlp);
@@ -196,9 +179,6 @@ std::vector<TensorExchange> layer_exchanges(const ModelConfig& config,
 // sum of the input gradient travels beside the last chunk's.
 std::vector<TensorExchange> head_exchanges(const ModelConfig& config,
                                            const Stage::Options& options) {
-  if (is_alone(options)) {
-    return {};
-  }
   ExchangeList list(config, options);
   if (list.cut()) {
     list.gather(PassKind::backward_input, "head input");
@@ -216,11 +196,14 @@ std::vector<TensorExchange> head_exchanges(const ModelConfig& config,
   return list.take();
 }
 
+// The input of a chunk without embedding and the output gradient of one without head arrive over
+// the pipeline axis. Each tensor rank receives its slice; with sequence parallelism that is all it
+// needs, else the slices are gathered before the pass.
 std::vector<TensorExchange> boundary_exchanges(const ModelConfig& config,
-                                               const Stage::Options& options) {
-  const ChunkSlice chunk = options.chunk.value_or(whole_chunk(config));
+                                               const Stage::Options& options,
+                                               const ChunkSlice& chunk) {
   ExchangeList list(config, options);
-  if (is_alone(options) || list.cut()) {
+  if (list.cut()) {
     return {};
   }
   if (!chunk.embedding) {
@@ -232,10 +215,23 @@ std::vector<TensorExchange> boundary_exchanges(const ModelConfig& config,
   return list.take();
 }
 
+void append(std::vector<TensorExchange>& to,
+            const std::vector<TensorExchange>& from,
+            PassKind pass) {
+  std::copy_if(from.begin(), from.end(), std::back_inserter(to), [&](const TensorExchange& one) {
+    return one.pass == pass;
+  });
+}
+
+}  // namespace
+
 std::vector<TensorExchange> chunk_exchanges(const ModelConfig& config,
                                             const Stage::Options& options) {
+  if (options.share.size == 1) {
+    return {};
+  }
   const ChunkSlice chunk = options.chunk.value_or(whole_chunk(config));
-  const std::vector<TensorExchange> boundary = boundary_exchanges(config, options);
+  const std::vector<TensorExchange> boundary = boundary_exchanges(config, options, chunk);
   const std::vector<TensorExchange> embedding =
       chunk.embedding ? embedding_exchanges(config, options) : std::vector<TensorExchange>{};
   const std::vector<TensorExchange> layer = layer_exchanges(config, options);

@@ -44,24 +44,10 @@ struct TensorExchange {
   [[nodiscard]] std::int64_t elements() const { return tokens * columns; }
 };
 
-// The exchanges of one part, first those of the forward pass, then of backward_input, then of
-// backward_weight; none for one tensor rank. Of `options` they read micro_batch, compute, the share
-// but its rank, weight_gradients and the device.
+// The exchanges of all of options.chunk (the whole model where it is absent), in the order in which
+// they happen; none for one tensor rank. Of the other `options` they read micro_batch, compute, the
+// share but its rank, weight_gradients and the device.
 // REQUIRES: weight gradients are not made later where blocks are recomputed.
-[[nodiscard]] std::vector<TensorExchange> embedding_exchanges(const ModelConfig& config,
-                                                              const Stage::Options& options);
-[[nodiscard]] std::vector<TensorExchange> layer_exchanges(const ModelConfig& config,
-                                                          const Stage::Options& options);
-[[nodiscard]] std::vector<TensorExchange> head_exchanges(const ModelConfig& config,
-                                                         const Stage::Options& options);
-
-// The input of a chunk without embedding and the output gradient of one without head arrive over
-// the pipeline axis. Each tensor rank receives its slice; with sequence parallelism that is all it
-// needs, else the slices are gathered before the pass.
-[[nodiscard]] std::vector<TensorExchange> boundary_exchanges(const ModelConfig& config,
-                                                             const Stage::Options& options);
-
-// All of options.chunk (the whole model where it is absent), in the order in which they happen.
 [[nodiscard]] std::vector<TensorExchange> chunk_exchanges(const ModelConfig& config,
                                                           const Stage::Options& options);
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -70,7 +72,8 @@ class StepRunner {
     stage_.finish_gradients(stream_);
     {
       const ProfileRange range(stream_, "optimizer");
-      const double norm = optimizer_.gradient_norm(stream_);
+      const std::vector<double> squares = optimizer_.squared_norms(stream_);
+      const double norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
       optimizer_.step(stream_, 1e-4, norm);
     }
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -8,25 +8,19 @@
 
 #include "core/json_string.h"
 #include "core/terminal.h"
-#include "core/threads/thread_pool.h"
 #include "data/formats/stored_tokenizer.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/compression_option.h"
-#include "tools/cli/device_option.h"
+#include "tools/cli/inference_options.h"
 #include "tools/infer/evaluation.h"
-#include "tools/infer/model_loader.h"
 #include "tools/record/progress_line.h"
 
 namespace slackline {
 
 namespace {
 
-struct EvaluateOptions {
-  std::string checkpoint;
+struct EvaluateOptions : InferenceOptions {
   std::string data;
   std::optional<std::int64_t> batches;
-  CompressionOption compression;
-  DeviceOption device = kDefaultDevice;
   bool json = false;
 };
 
@@ -76,9 +70,8 @@ std::int64_t windows_per_pass(const InferenceModel& model) {
 }
 
 void evaluate(const EvaluateOptions& options) {
-  const Workers workers(default_num_threads(), use_device(options.device));
-  const InferenceModel model = load_inference_model(options.checkpoint, workers);
-  check_compression_option(options.compression, options.checkpoint, model);
+  const Workers workers = make_workers(options);
+  const InferenceModel model = open_model(options, workers);
   const std::unique_ptr<TokenFile> tokens = open_token_file(options.data, model.config.vocab);
   const std::optional<StoredTokenizer> of_data = data_tokenizer(*tokens);
   if (of_data && model.stored_tokenizer) {
@@ -127,8 +120,8 @@ void add_evaluate_command(Command root) {
                  &options->batches,
                  fmt::format("Stop after N batches of {} windows", kEvaluationBatch),
                  {.limit = Limit::positive});
-  add_compression_option(command, options->compression, "unless given, with and without");
-  add_device_option(command, options->device);
+  add_compression_option(command, *options, "unless given, with and without");
+  add_device_option(command, *options);
   command.flag("--json", &options->json, "Print the result as JSON, the last line of stdout");
   command.footer(
       "Reads the file's tokens in order, in windows of the model's sequence length that do not\n"

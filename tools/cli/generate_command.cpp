@@ -1,4 +1,3 @@
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -7,13 +6,10 @@
 #include <fmt/format.h>
 
 #include "core/terminal.h"
-#include "core/threads/thread_pool.h"
 #include "model/generate/decoder.h"
 #include "model/generate/sampling.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/compression_option.h"
-#include "tools/cli/device_option.h"
-#include "tools/infer/model_loader.h"
+#include "tools/cli/inference_options.h"
 #include "tools/infer/text_stream.h"
 #include "tools/infer/text_tokens.h"
 
@@ -21,13 +17,10 @@ namespace slackline {
 
 namespace {
 
-struct GenerateOptions {
-  std::string checkpoint;
+struct GenerateOptions : InferenceOptions {
   std::string prompt;
   int tokens = 0;
   SamplingOptions sampling;
-  CompressionOption compression;
-  DeviceOption device = kDefaultDevice;
 };
 
 // An empty prompt begins a document: after an end-of-text.
@@ -44,12 +37,8 @@ std::vector<TokenId> read_prompt(const InferenceModel& model, const std::string&
 }
 
 void generate(const GenerateOptions& options) {
-  if (std::isnan(options.sampling.temperature)) {  // which passes every range
-    throw ConfigError("--temperature: must be a number; got nan");
-  }
-  const Workers workers(default_num_threads(), use_device(options.device));
-  const InferenceModel model = load_inference_model(options.checkpoint, workers);
-  check_compression_option(options.compression, options.checkpoint, model);
+  const Workers workers = make_workers(options);
+  const InferenceModel model = open_model(options, workers);
   const std::vector<TokenId> prompt = read_prompt(model, options.prompt);
   TextStream text(model.tokenizer.get());
   print_generated(text.add(prompt));
@@ -101,8 +90,8 @@ void add_generate_command(Command root) {
                  "Tokens to add; fewer where the text ends",
                  {.required = true, .limit = Limit::positive});
   add_sampling_options(command, options->sampling);
-  add_compression_option(command, options->compression, "off unless given");
-  add_device_option(command, options->device);
+  add_compression_option(command, *options, "off unless given");
+  add_device_option(command, *options);
   command.footer(
       "Prints the prompt and what follows it, token by token, and stops early at an end-of-text.\n"
       "For a checkpoint without a tokenizer the prompt is token ids separated by spaces, and so "

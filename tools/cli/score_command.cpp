@@ -7,11 +7,9 @@
 #include <fmt/format.h>
 
 #include "core/terminal.h"
-#include "core/threads/thread_pool.h"
 #include "data/formats/tasks_file.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/compression_option.h"
-#include "tools/infer/model_loader.h"
+#include "tools/cli/inference_options.h"
 #include "tools/infer/task_scores.h"
 #include "tools/record/progress_line.h"
 
@@ -19,10 +17,8 @@ namespace slackline {
 
 namespace {
 
-struct ScoreCommandOptions {
-  std::string checkpoint;
+struct ScoreCommandOptions : InferenceOptions {
   std::string tasks;
-  CompressionOption compression;
   bool json = false;
 };
 
@@ -84,9 +80,8 @@ void print(const TaskScores& scores) {
 
 void score(const ScoreCommandOptions& options) {
   const std::vector<Task> tasks = read_tasks(options.tasks);
-  const Workers workers(default_num_threads(), Device::cpu);
-  const InferenceModel model = load_inference_model(options.checkpoint, workers);
-  check_compression_option(options.compression, options.checkpoint, model);
+  const Workers workers = make_workers(options);
+  const InferenceModel model = open_model(options, workers);
   const TaskScores scores = [&] {
     ProgressLine line("scoring", tasks.size());  // gone before results are printed
     return score_tasks(
@@ -110,7 +105,7 @@ void add_score_command(Command root) {
       root.add_command("score", "Rank the choices of multiple-choice tasks, or hit targets");
   command.option("--checkpoint", &options->checkpoint, "Checkpoint directory", {.required = true});
   command.option("--tasks", &options->tasks, "JSON lines, one task each", {.required = true});
-  add_compression_option(command, options->compression, "off unless given");
+  add_compression_option(command, *options, "off unless given");
   command.flag("--json", &options->json, "Print the result as JSON, the last line of stdout");
   command.footer(
       "A line {\"context\": \"...\", \"choices\": [\" ...\", \" ...\"], \"answer\": 1} counts as\n"

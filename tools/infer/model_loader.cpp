@@ -1,6 +1,5 @@
 #include "tools/infer/model_loader.h"
 
-#include <array>
 #include <set>
 
 #include <fmt/format.h>
@@ -8,6 +7,7 @@
 #include "core/checkpoint/checkpoint_directory.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/json_reader.h"
 #include "core/kernels/attention/attention.h"
 #include "core/shown_text.h"
 #include "data/formats/tokenizer_file.h"
@@ -23,28 +23,18 @@ constexpr std::string_view kGroup = "weights/";
 void require_same_settings(const std::string& path,
                            const ModelConfig& found,
                            const ModelConfig& expected) {
-  struct Setting {
-    const char* name;
-    int found;
-    int expected;
-  };
-
-  const std::array<Setting, 7> settings = {{
-      {"layers", found.layers, expected.layers},
-      {"hidden", found.hidden, expected.hidden},
-      {"heads", found.heads, expected.heads},
-      {"sequence", found.sequence, expected.sequence},
-      {"vocab", found.vocab, expected.vocab},
-      {"ffn", found.ffn, expected.ffn},
-      {"tie_embeddings", found.tie_embeddings ? 1 : 0, expected.tie_embeddings ? 1 : 0},
-  }};
-  for (const Setting& setting : settings) {
-    if (setting.found != setting.expected) {
+  JsonReader found_settings = JsonReader::parse(model_config_json(found), path);
+  JsonReader expected_settings = JsonReader::parse(model_config_json(expected), path);
+  for (const char* name :
+       {"layers", "hidden", "heads", "sequence", "vocab", "ffn", "tie_embeddings"}) {
+    const std::string value = found_settings.json(name);
+    const std::string expected_value = expected_settings.json(name);
+    if (value != expected_value) {
       throw FileError(fmt::format("{}: is of another model: model.{} must be {}; got {}",
                                   path,
-                                  setting.name,
-                                  setting.expected,
-                                  setting.found));
+                                  name,
+                                  expected_value,
+                                  value));
     }
   }
 }
@@ -134,19 +124,15 @@ std::unique_ptr<Tokenizer> fitting_tokenizer(const StoredTokenizer& stored, std:
   return tokenizer;
 }
 
-std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,
-                                                const ModelConfig& config) {
-  const std::optional<StoredTokenizer> stored = stored_tokenizer(checkpoint);
-  return stored ? fitting_tokenizer(*stored, config.vocab) : nullptr;
-}
-
 InferenceModel load_inference_model(const std::string& checkpoint_directory,
                                     const Workers& workers) {
   Checkpoint checkpoint = open_checkpoint(checkpoint_directory);
   InferenceModel model{.config = checkpoint_model(checkpoint),
                        .stored_tokenizer = stored_tokenizer(checkpoint)};
-  model.tokenizer = checkpoint_tokenizer(checkpoint, model.config);
-  require_model(checkpoint, model.config);
+  if (model.stored_tokenizer) {
+    model.tokenizer = fitting_tokenizer(*model.stored_tokenizer, model.config.vocab);
+  }
+  require_same_tensors(checkpoint, model.config);
   if (workers.device == Device::cuda &&
       model.config.hidden / model.config.heads > kMostHeadColumnsOfDevice) {
     throw ConfigError(

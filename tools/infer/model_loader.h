@@ -40,11 +40,6 @@ void load_weights(StreamView stream, Checkpoint& checkpoint, Parameters& paramet
 [[nodiscard]] std::unique_ptr<Tokenizer> fitting_tokenizer(const StoredTokenizer& stored,
                                                            std::int64_t vocab);
 
-// The tokenizer saved with the weights; null where there is none. Throws FileError when it is
-// damaged or has more tokens than the model.
-[[nodiscard]] std::unique_ptr<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint,
-                                                              const ModelConfig& config);
-
 // A model for inference: fp32, no gradients; parameters and codecs on one device.
 struct InferenceModel {
   ModelConfig config{};

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "compress/codec_setting_json.h"
-#include "core/error.h"
+#include "core/file_errors.h"
 #include "core/joined_text.h"
 #include "core/json_reader.h"
 #include "core/json_string.h"
@@ -144,12 +144,7 @@ std::string list_text(const std::vector<std::string>& items) {
 }  // namespace
 
 StepCosts read_cost_file(const std::string& path) {
-  try {
-    return read(JsonReader::parse_file(path));
-  } catch (const ConfigError& problem) {
-    const std::string text = problem.what();
-    throw ConfigError(text.starts_with(path) ? text : path + ": " + text);
-  }
+  return reading<ConfigError>(path, [&] { return read(JsonReader::parse_file(path)); });
 }
 
 std::string cost_file_text(const StepCosts& costs) {

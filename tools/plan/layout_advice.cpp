@@ -193,22 +193,20 @@ std::string advice_text(const LayoutAdvice& advice) {
 }
 
 std::string advice_json(const LayoutAdvice& advice) {
-  std::vector<std::string> rows;
-  rows.reserve(advice.layouts.size());
-  for (const Layout& layout : advice.layouts) {
-    rows.push_back(
-        fmt::format(R"({{"tensor": {}, "pipeline": {}, "data": {}, "micro": {}, "schedule": "{}", )"
-                    R"("step_seconds": {}, "memory_bytes": {}, "is_own": {}}})",
-                    layout.parallel.tensor,
-                    layout.parallel.pipeline,
-                    layout.parallel.data,
-                    layout.micro,
-                    name_of(layout),
-                    layout.step.value,
-                    layout.memory_bytes,
-                    layout.is_own));
-  }
-  return fmt::format("[{}]", joined(rows, ", "));
+  const std::string rows = joined_of(advice.layouts, ", ", [](const Layout& layout) {
+    return fmt::format(
+        R"({{"tensor": {}, "pipeline": {}, "data": {}, "micro": {}, "schedule": "{}", )"
+        R"("step_seconds": {}, "memory_bytes": {}, "is_own": {}}})",
+        layout.parallel.tensor,
+        layout.parallel.pipeline,
+        layout.parallel.data,
+        layout.micro,
+        name_of(layout),
+        layout.step.value,
+        layout.memory_bytes,
+        layout.is_own);
+  });
+  return fmt::format("[{}]", rows);
 }
 
 }  // namespace slackline

@@ -144,19 +144,16 @@ std::string ways_text(const std::vector<LinkWay>& ways) {
 }
 
 std::string ways_json(const std::vector<LinkWay>& ways) {
-  std::vector<std::string> rows;
-  rows.reserve(ways.size());
-  for (const LinkWay& way : ways) {
-    rows.push_back(
-        fmt::format(R"({{"way": "{}", "setting": "{}", "step_seconds": {}, "bytes_across": {}, )"
-                    R"("fits": {}}})",
-                    way.name,
-                    way.setting,
-                    way.step.value,
-                    way.bytes_across,
-                    way.fits));
-  }
-  return fmt::format("[{}]", joined(rows, ", "));
+  const std::string rows = joined_of(ways, ", ", [](const LinkWay& way) {
+    return fmt::format(R"({{"way": "{}", "setting": "{}", "step_seconds": {}, "bytes_across": {}, )"
+                       R"("fits": {}}})",
+                       way.name,
+                       way.setting,
+                       way.step.value,
+                       way.bytes_across,
+                       way.fits);
+  });
+  return fmt::format("[{}]", rows);
 }
 
 }  // namespace slackline

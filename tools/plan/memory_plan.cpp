@@ -170,17 +170,10 @@ std::size_t bytes_under_way(const RankSync& rank, const PlanJob& planned) {
 std::vector<MemoryItem> memory_plan(const PlanJob& planned,
                                     const MeshPlace& place,
                                     const PlanHistory& plans,
-                                    int num_threads) {
-  return memory_plan(planned, place, plans, num_threads, make_schedules(planned.mesh));
-}
-
-std::vector<MemoryItem> memory_plan(const PlanJob& planned,
-                                    const MeshPlace& place,
-                                    const PlanHistory& plans,
                                     int num_threads,
                                     std::shared_ptr<const StepSchedules> schedules) {
   const MeshJob job = with_known_device(planned.mesh);
-  const RankSync rank(job, place, std::move(schedules));
+  const RankSync rank(job, place, schedules ? std::move(schedules) : make_schedules(planned.mesh));
   const ExecutorPlan& executor = rank.rank.executor;
   const PieceBytes pieces = piece_bytes(rank, planned);
   const Workers workers{num_threads, job.device};

@@ -19,18 +19,14 @@ struct MemoryItem {
 
 // Says what one rank of a run will hold in memory, by name, before anything is allocated; `plans`
 // say what it compresses. All places of a job have the same rows, in the same order. The sum is the
-// process' peak: the operating system's high-water mark agrees within 2 %.
-[[nodiscard]] std::vector<MemoryItem> memory_plan(const PlanJob& job,
-                                                  const MeshPlace& place,
-                                                  const PlanHistory& plans,
-                                                  int num_threads);
-
-// Does the same with schedules that are made already: asking for many places makes them once.
-[[nodiscard]] std::vector<MemoryItem> memory_plan(const PlanJob& job,
-                                                  const MeshPlace& place,
-                                                  const PlanHistory& plans,
-                                                  int num_threads,
-                                                  std::shared_ptr<const StepSchedules> schedules);
+// process' peak: the operating system's high-water mark agrees within 2 %. A caller that asks for
+// many places makes the job's `schedules` once and gives them.
+[[nodiscard]] std::vector<MemoryItem> memory_plan(
+    const PlanJob& job,
+    const MeshPlace& place,
+    const PlanHistory& plans,
+    int num_threads,
+    std::shared_ptr<const StepSchedules> schedules = nullptr);
 
 // Takes what stands on the CUDA device from it at once, before any of it is made. Throws
 // OutOfMemoryError where it has not that much left.

@@ -1,5 +1,6 @@
 #include "tools/plan/plan_json.h"
 
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -60,14 +61,11 @@ std::string class_json(const PlannedClass& row, const KnownOfPlan& known) {
                      json_string(row.reason));
 }
 
-std::vector<std::string> classes_json(const std::vector<PlannedClass>& classes,
-                                      const KnownOfPlan& known) {
-  std::vector<std::string> rows;
-  rows.reserve(classes.size());
-  for (const PlannedClass& row : classes) {
-    rows.push_back(class_json(row, known));
-  }
-  return rows;
+std::string classes_json(const std::vector<PlannedClass>& classes,
+                         const KnownOfPlan& known,
+                         std::string_view separator) {
+  return joined_of(
+      classes, separator, [&](const PlannedClass& row) { return class_json(row, known); });
 }
 
 std::string bytes_json(const AxisBytes& bytes) {
@@ -141,24 +139,21 @@ std::string ranks_json(const StepPlan& plan) {
 
 // A list of ops per pipeline rank, as the printer writes them.
 std::string schedule_json(const schedule::Schedule& schedule) {
-  std::vector<std::string> rows;
-  for (const std::vector<schedule::Op>& ops : schedule.ranks) {
-    std::vector<std::string> names;
-    names.reserve(ops.size());
-    for (const schedule::Op& op : ops) {
-      names.push_back(json_string(schedule::op_text(schedule, op)));
-    }
-    rows.push_back(fmt::format("[{}]", joined(names, ", ")));
-  }
+  const auto name_of = [&](const schedule::Op& op) {
+    return json_string(schedule::op_text(schedule, op));
+  };
+  const std::string rows =
+      joined_of(schedule.ranks, ", ", [&](const std::vector<schedule::Op>& ops) {
+        return fmt::format("[{}]", joined_of(ops, ", ", name_of));
+      });
   return fmt::format(
-      R"({{"kind": "{}", "ranks": [{}]}})", schedule::kind_name(schedule.kind), joined(rows, ", "));
+      R"({{"kind": "{}", "ranks": [{}]}})", schedule::kind_name(schedule.kind), rows);
 }
 
 std::string totals_json(const StepPlan& plan) {
-  std::vector<std::string> items;
-  for (const MemoryItem& item : plan.memory.front()) {
-    items.push_back(fmt::format(R"({{"name": "{}", "bytes": {}}})", item.name, item.bytes));
-  }
+  const std::string items = joined_of(plan.memory.front(), ", ", [](const MemoryItem& item) {
+    return fmt::format(R"({{"name": "{}", "bytes": {}}})", item.name, item.bytes);
+  });
   return fmt::format(
       R"("parameters": {}, "trained_parameters": {}, "tokens_per_step": {}, "micro_batches": {}, )"
       R"("flops_per_token": {{"causal": {}, "full_attention": {}, "hardware": {}}}, )"
@@ -170,7 +165,7 @@ std::string totals_json(const StepPlan& plan) {
       plan.flops.causal,
       plan.flops.full_attention,
       plan.flops.hardware,
-      joined(items, ", "),
+      items,
       total_bytes(plan.memory.front(), plan.job.mesh.device));
 }
 
@@ -212,7 +207,7 @@ std::string plan_json(const StepPlan& plan, const PlanLists& lists) {
       round_json(plan),
       stages_json(plan),
       ranks_json(plan),
-      joined(classes_json(plan.classes(), known_of(plan, KnownSeconds::yes)), ", "),
+      classes_json(plan.classes(), known_of(plan, KnownSeconds::yes), ", "),
       lists.layouts,
       lists.strategies,
       lists.ways,
@@ -236,19 +231,16 @@ std::string plan_trace(const StepPlan& plan) {
 
 PlanFiles plan_files(const StepPlan& plan) {
   const KnownSeconds known = plan.has_measured_costs ? KnownSeconds::yes : KnownSeconds::no;
-  std::vector<std::string> entries;
-  entries.reserve(plan.compression.size());
-  for (const PlannedClasses& row : plan.compression) {
-    const std::vector<std::string> classes = classes_json(row.classes, known_of(plan, known));
-    entries.push_back(
-        fmt::format(R"({{"from_step": {}, "predicted_step_seconds": {}, "classes": [{}{}{}]}})",
-                    row.from_step,
-                    seconds_json(row.step, known),
-                    classes.empty() ? "" : "\n  ",
-                    joined(classes, ",\n  "),
-                    classes.empty() ? "" : "\n"));
-  }
-  return {.json = fmt::format("[{}]\n", joined(entries, ",\n ")),
+  const std::string entries = joined_of(plan.compression, ",\n ", [&](const PlannedClasses& row) {
+    const std::string classes = classes_json(row.classes, known_of(plan, known), ",\n  ");
+    return fmt::format(R"({{"from_step": {}, "predicted_step_seconds": {}, "classes": [{}{}{}]}})",
+                       row.from_step,
+                       seconds_json(row.step, known),
+                       classes.empty() ? "" : "\n  ",
+                       classes,
+                       classes.empty() ? "" : "\n");
+  });
+  return {.json = fmt::format("[{}]\n", entries),
           .text = compression_text(plan) + "\n" + plan_text(plan)};
 }
 

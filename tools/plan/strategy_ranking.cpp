@@ -208,10 +208,8 @@ std::string ranking_text(const StrategyRanking& ranking, const DataStrategy& own
 }
 
 std::string ranking_json(const StrategyRanking& ranking, const DataStrategy& own) {
-  std::vector<std::string> rows;
-  rows.reserve(ranking.rows.size());
-  for (const RankedStrategy& row : ranking.rows) {
-    rows.push_back(fmt::format(
+  const std::string rows = joined_of(ranking.rows, ", ", [&](const RankedStrategy& row) {
+    return fmt::format(
         R"({{"data_strategy": "{}", "group": {}, "micro": {}, "step_seconds": {}, )"
         R"("bytes_inside": {}, "bytes_across": {}, "memory_bytes": {}, "fits": {}, "is_own": {}}})",
         name_of(row.parallel.data_strategy),
@@ -222,9 +220,9 @@ std::string ranking_json(const StrategyRanking& ranking, const DataStrategy& own
         row.bytes_across,
         row.memory_bytes,
         row.fits,
-        row.parallel.data_strategy == own));
-  }
-  return fmt::format("[{}]", joined(rows, ", "));
+        row.parallel.data_strategy == own);
+  });
+  return fmt::format("[{}]", rows);
 }
 
 StrategyChoice choose_strategy(const PlanJob& job,

@@ -56,12 +56,10 @@ std::string quality_text(const ClassQuality& row) {
 
 // Writes what sampled steps measured, for the end of their lines.
 std::string compression_text(const StepRecord& record) {
-  std::vector<std::string> rows;
-  rows.reserve(record.compression.size());
-  for (const ClassQuality& row : record.compression) {
-    rows.push_back(quality_text(row));
-  }
-  return rows.empty() ? "" : fmt::format(R"(, "compression": [{}])", joined(rows, ", "));
+  return record.compression.empty()
+             ? ""
+             : fmt::format(R"(, "compression": [{}])",
+                           joined_of(record.compression, ", ", quality_text));
 }
 
 // Writes how a round has travelled, behind the other fields of `outer`.
@@ -80,15 +78,10 @@ std::string round_text(const StepRecord& record) {
   if (!record.round) {
     return "";
   }
-  std::vector<std::string> losses;
-  losses.reserve(record.round->worker_losses.size());
-  for (const double loss : record.round->worker_losses) {
-    losses.push_back(json_number(loss));
-  }
   const std::optional<double>& clipped = record.round->clipped;
   return fmt::format(R"(, "worker_losses": [{}], "outer": {{"penalty": {}, "distance": {}, )"
                      R"("period": {}, "left_out": {}{}{}}})",
-                     joined(losses, ", "),
+                     joined_of(record.round->worker_losses, ", ", json_number),
                      json_number(record.round->penalty),
                      json_number(record.round->distance),
                      record.round->period,

@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/shown_text.h"
+#include "tools/record/run_lock.h"
 
 namespace slackline {
 
@@ -49,13 +50,13 @@ void RunDirectory::refuse_occupied() const {
 }
 
 void RunDirectory::claim_existing() {
-  lock_ = RunLock::take_existing(path_);
+  lock_ = lock_existing_run(path_);
 }
 
 void RunDirectory::claim() {
   make_directories(path_);
   if (!lock_) {
-    lock_ = RunLock::take(path_);
+    lock_ = lock_run(path_);
   }
 }
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "core/file_io.h"
+#include "core/locked_file.h"
 #include "tools/plan/plan_json.h"
 #include "tools/record/metrics.h"
-#include "tools/record/run_lock.h"
 #include "tools/record/tensorboard_writer.h"
 
 namespace slackline {
@@ -61,7 +61,7 @@ class RunDirectory {
   void remove_trace_of_other_layout(const std::string& resolved_config) const;
 
   std::string path_;
-  std::optional<RunLock> lock_;
+  std::optional<LockedFile> lock_;
   std::unique_ptr<LineFile> metrics_;
   std::unique_ptr<TensorboardWriter> events_;
 };

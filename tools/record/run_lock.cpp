@@ -1,6 +1,7 @@
 #include "tools/record/run_lock.h"
 
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -28,7 +29,7 @@ std::string holder_of(const std::string& path) {
 
 }  // namespace
 
-RunLock RunLock::take(const std::string& run_dir) {
+LockedFile lock_run(const std::string& run_dir) {
   const std::string path = path_of(run_dir);
   std::optional<LockedFile> file = LockedFile::open(path);
   if (!file) {
@@ -39,11 +40,11 @@ RunLock RunLock::take(const std::string& run_dir) {
                     holder_of(path)));
   }
   file->replace_text(own_name() + "\n");
-  return RunLock(std::move(*file));
+  return std::move(*file);
 }
 
-std::optional<RunLock> RunLock::take_existing(const std::string& run_dir) {
-  return path_exists(path_of(run_dir)) ? std::optional(take(run_dir)) : std::nullopt;
+std::optional<LockedFile> lock_existing_run(const std::string& run_dir) {
+  return path_exists(path_of(run_dir)) ? std::optional(lock_run(run_dir)) : std::nullopt;
 }
 
 }  // namespace slackline

@@ -8,30 +8,6 @@
 
 namespace slackline::report {
 
-namespace {
-
-using Field = double StepRecord::*;
-
-Series curve(const Metrics& metrics, Field field, std::string name, int colour) {
-  Series series{.name = std::move(name), .colour = colour};
-  series.points.reserve(metrics.steps.size());
-  for (const StepRecord& step : metrics.steps) {
-    series.points.push_back({.x = static_cast<double>(step.step), .y = step.*field});
-  }
-  return series;
-}
-
-Series evaluations(const Metrics& metrics) {
-  Series series{.name = "validation loss", .colour = 1};
-  series.points.reserve(metrics.evaluations.size());
-  for (const EvaluatedStep& evaluation : metrics.evaluations) {
-    series.points.push_back({.x = static_cast<double>(evaluation.step), .y = evaluation.loss});
-  }
-  return series;
-}
-
-}  // namespace
-
 Html loss_section(const RunRecord& run) {
   const Metrics& metrics = run.metrics;
   Html all = text_element("h3", "Loss");
@@ -50,20 +26,23 @@ Html loss_section(const RunRecord& run) {
   if (skipped > 0) {
     all += notice(fmt::format("{} steps were skipped: loss or norm was not finite.", skipped));
   }
-  std::vector<Series> losses = {curve(metrics, &StepRecord::loss, "training loss", 0)};
+  std::vector<Series> losses = {
+      series_over_steps(metrics.steps, "training loss", 0, &StepRecord::loss)};
   if (!metrics.evaluations.empty()) {
-    losses.push_back(evaluations(metrics));
+    losses.push_back(
+        series_over_steps(metrics.evaluations, "validation loss", 1, &EvaluatedStep::loss));
   }
   Html charts = line_chart({.kind = "loss",
                             .caption = "Loss",
                             .x_label = "step",
                             .y_label = "loss",
                             .series = std::move(losses)});
-  charts += line_chart({.kind = "norm",
-                        .caption = "Gradient norm, before clipping",
-                        .x_label = "step",
-                        .y_label = "norm",
-                        .series = {curve(metrics, &StepRecord::grad_norm, "gradient norm", 2)}});
+  charts += line_chart(
+      {.kind = "norm",
+       .caption = "Gradient norm, before clipping",
+       .x_label = "step",
+       .y_label = "norm",
+       .series = {series_over_steps(metrics.steps, "gradient norm", 2, &StepRecord::grad_norm)}});
   all += element("div", {{"class", "charts"}}, charts);
   return all;
 }
@@ -72,8 +51,8 @@ Html comparison_section(const std::vector<RunRecord>& runs) {
   LineChart chart{
       .kind = "loss", .caption = "Training loss of all runs", .x_label = "step", .y_label = "loss"};
   for (std::size_t i = 0; i < runs.size() && i < kNumColours; ++i) {
-    chart.series.push_back(
-        curve(runs[i].metrics, &StepRecord::loss, runs[i].directory, static_cast<int>(i)));
+    chart.series.push_back(series_over_steps(
+        runs[i].metrics.steps, runs[i].directory, static_cast<int>(i), &StepRecord::loss));
   }
   Html all = text_element("h2", "Runs compared");
   if (runs.size() > kNumColours) {

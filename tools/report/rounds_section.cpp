@@ -53,12 +53,8 @@ Series curve(const Ends& ends,
              std::string name,
              int colour,
              const std::function<double(const RoundRecord&)>& value) {
-  Series series{.name = std::move(name), .colour = colour};
-  series.points.reserve(ends.size());
-  for (const StepRecord& end : ends) {
-    series.points.push_back({.x = static_cast<double>(end.step), .y = value(*end.round)});
-  }
-  return series;
+  return series_over_steps(
+      ends, std::move(name), colour, [&](const StepRecord& end) { return value(*end.round); });
 }
 
 bool has_points(const Series& series) {

@@ -1,35 +1,14 @@
 #include "tools/report/run_comparison.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <string_view>
 
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
-#include "core/error.h"
-#include "core/file_io.h"
-#include "core/strict_json.h"
+#include "tools/record/metrics_file.h"
 
 namespace slackline {
 
 namespace {
-
-constexpr std::array<std::string_view, 3> kQuantities = {"loss", "grad_norm", "eval_loss"};
-
-void read_line(const nlohmann::ordered_json& line, MetricCurves& curves) {
-  const auto step = line.at("step").get<std::int64_t>();
-  for (const std::string_view quantity : kQuantities) {
-    const auto found = line.find(quantity);
-    if (found == line.end()) {
-      continue;
-    }
-    curves[std::string(quantity)][step] =
-        found->is_null() ? std::numeric_limits<double>::quiet_NaN() : found->get<double>();
-  }
-}
 
 double relative_difference(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) {
@@ -70,19 +49,14 @@ CurveComparison compare_curve(const std::map<std::int64_t, double>& a,
 }  // namespace
 
 MetricCurves read_metric_curves(const std::string& run_directory) {
-  const std::string path = run_directory + "/metrics.jsonl";
-  const std::string text = read_file(path);
+  const report::Metrics metrics = report::read_metrics(run_directory + "/metrics.jsonl");
   MetricCurves curves;
-  std::size_t number = 0;
-  std::size_t begin = 0;
-  for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    ++number;
-    try {
-      read_line(parse_strict_json(std::string_view(text).substr(begin, end - begin)), curves);
-    } catch (const std::exception& error) {
-      throw FileError(
-          fmt::format("{}: line {} is no line of metrics: {}", path, number, error.what()));
-    }
+  for (const StepRecord& record : metrics.steps) {
+    curves["loss"][record.step] = record.loss;
+    curves["grad_norm"][record.step] = record.grad_norm;
+  }
+  for (const report::EvaluatedStep& evaluation : metrics.evaluations) {
+    curves["eval_loss"][evaluation.step] = evaluation.loss;
   }
   return curves;
 }

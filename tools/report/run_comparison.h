@@ -13,7 +13,7 @@ namespace slackline {
 using MetricCurves = std::map<std::string, std::map<std::int64_t, double>>;
 
 // Reads RUN_DIRECTORY/metrics.jsonl. A last line that a crash cut short does not count.
-// Throws FileError naming the line that is not one of metrics.
+// Throws FileError naming another line that is not one of metrics.
 [[nodiscard]] MetricCurves read_metric_curves(const std::string& run_directory);
 
 struct Difference {

@@ -159,13 +159,8 @@ Html loss_curves(const SweepRecord& sweep) {
     if (steps.empty()) {
       continue;
     }
-    Series& series = chart.series.emplace_back();
-    series.name = numbered(i);
-    series.colour = static_cast<int>(chart.series.size()) - 1;
-    series.points.reserve(steps.size());
-    for (const StepRecord& step : steps) {
-      series.points.push_back({.x = static_cast<double>(step.step), .y = step.loss});
-    }
+    const auto colour = static_cast<int>(chart.series.size());
+    chart.series.push_back(series_over_steps(steps, numbered(i), colour, &StepRecord::loss));
   }
   if (chart.series.empty()) {
     return {};

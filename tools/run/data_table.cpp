@@ -91,18 +91,15 @@ std::vector<std::string> data_table_warnings(const std::vector<DataTableRow>& ro
 }
 
 std::string data_rows_json(const std::vector<DataTableRow>& rows) {
-  std::vector<std::string> lines;
-  lines.reserve(rows.size());
-  for (const DataTableRow& row : rows) {
-    lines.push_back(
-        fmt::format(R"({{"path": {}, "tokens": {}, "share": {}, "samples": {}, "epochs": {}}})",
-                    json_string(row.path),
-                    row.tokens,
-                    row.share,
-                    row.samples,
-                    row.epochs));
-  }
-  return fmt::format("[{}]", joined(lines, ",\n "));
+  const std::string lines = joined_of(rows, ",\n ", [](const DataTableRow& row) {
+    return fmt::format(R"({{"path": {}, "tokens": {}, "share": {}, "samples": {}, "epochs": {}}})",
+                       json_string(row.path),
+                       row.tokens,
+                       row.share,
+                       row.samples,
+                       row.epochs);
+  });
+  return fmt::format("[{}]", lines);
 }
 
 std::string data_table_json(const std::vector<DataTableRow>& rows) {

@@ -36,7 +36,7 @@ Rehearsal::Rehearsal(const TrainConfig& config,
               .compression = plan_.plans},
              groups),
       directory_(config.run.dir),
-      reporter_(config_, {.links = links}, model_, groups, directory_),
+      reporter_(config_, {.plan = {.links = links}}, model_, groups, directory_),
       tokens_(static_cast<std::size_t>(config.micro_shape().num_tokens())) {
   if (config.outer.is_on()) {
     outer_.emplace(OuterLoop::Options{.config = config.outer,

@@ -21,6 +21,7 @@
 #include "data/formats/token_file.h"
 #include "tools/record/run_directory.h"
 #include "tools/record/run_lock.h"
+#include "tools/run/first_rank.h"
 
 namespace slackline {
 
@@ -185,34 +186,12 @@ bool is_first_to_see(const std::vector<std::string>& views, const Communicator& 
 
 }  // namespace
 
-namespace {
-
-// Has the first rank take the lock of a directory that is there, so that no other run writes it
-// meanwhile. Throws on every rank where one does.
-std::optional<RunLock> lock_for_all(Communicator& world, const std::string& run_dir) {
-  std::optional<RunLock> lock;
-  std::string reason;
-  if (world.rank() == 0) {
-    try {
-      lock = RunLock::take_existing(run_dir);
-    } catch (const FileError& error) {
-      reason = error.what();
-    }
-  }
-  reason = broadcast_text(world, 0, reason, "whether another run writes the directory");
-  if (!reason.empty()) {
-    throw AgreedError(reason, ExitCode::file);
-  }
-  return lock;
-}
-
-}  // namespace
-
 void require_same_files(Communicator& world, const TrainConfig& config, bool resume) {
   if (world.size() == 1) {
     return;
   }
-  const std::optional<RunLock> lock = lock_for_all(world, config.run.dir);
+  std::optional<LockedFile> lock;  // no other run writes the directory while its files are compared
+  on_first_rank(world, [&] { lock = lock_existing_run(config.run.dir); });
   const std::vector<StartItem> items = items_of(config, resume);
   const bool reads =
       is_first_to_see(exchange_texts(world, view_of(items), "which files ranks see"), world);

@@ -12,7 +12,6 @@
 #include "tools/run/measure/step_accounts.h"
 #include "tools/run/measure/trace_recorder.h"
 #include "tools/run/plan_keeper.h"
-#include "tools/run/step_printer.h"
 
 namespace slackline {
 
@@ -23,11 +22,8 @@ namespace slackline {
 class StepReporter {
  public:
   struct Options {
-    std::int64_t first_step = 1;  // that this process trains
-    LinkSpeeds links{};           // probed, or absent
-    int num_threads = 1;          // of this rank
-    bool codecs_take_compute = false;
-    std::optional<double> peak_flops{};  // of all devices; 0: unknown; absent: none
+    PlanKeeper::Options plan{};
+    std::optional<double> peak_flops{};  // of all devices of the run; 0: unknown; absent: none
   };
 
   // Config, model, groups and directory must outlive it.
@@ -49,14 +45,19 @@ class StepReporter {
 
  private:
   void report(const AccountedStep& step);
+  // Prints a line for every run.log_every-th step and the last one, on a terminal also for those
+  // between, each in place of the one before.
+  void print(const StepRecord& record);
 
+  const TrainConfig* config_;
   const Groups* groups_;
   RunDirectory* directory_;
   StepAccounts accounts_;
-  StepPrinter printer_;
   PlanKeeper plan_;
   TraceRecorder trace_;
   CostRecorder costs_;
+  std::optional<double> peak_flops_;
+  double recent_seconds_ = 0.0;  // of a step, as moving mean, for the time left
 };
 
 }  // namespace slackline

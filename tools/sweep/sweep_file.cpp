@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/json_string.h"
@@ -97,13 +98,7 @@ Sweep read(JsonReader document) {
 }  // namespace
 
 Sweep read_sweep(const std::string& path) {
-  try {
-    return read(JsonReader::parse_file(path));
-  } catch (const ConfigError& error) {
-    const std::string_view message = error.what();
-    throw ConfigError(message.starts_with(path) ? std::string(message)
-                                                : fmt::format("{}: {}", path, message));
-  }
+  return reading<ConfigError>(path, [&] { return read(JsonReader::parse_file(path)); });
 }
 
 }  // namespace slackline

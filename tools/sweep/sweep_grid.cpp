@@ -169,12 +169,9 @@ std::vector<SweepSettings> expand_grid(std::string_view grid) {
 }
 
 std::string point_text(const SweepSettings& settings) {
-  std::vector<std::string> parts;
-  parts.reserve(settings.size());
-  for (const SweepSetting& setting : settings) {
-    parts.push_back(fmt::format("{}={}", setting.key, cut(setting.value, kLongestShown)));
-  }
-  return joined(parts, ", ");
+  return joined_of(settings, ", ", [](const SweepSetting& setting) {
+    return fmt::format("{}={}", setting.key, cut(setting.value, kLongestShown));
+  });
 }
 
 std::string point_name(const SweepSettings& settings) {

@@ -157,12 +157,10 @@ std::string results_csv(const std::vector<std::string>& keys, const std::vector<
 }
 
 std::string results_json(const std::vector<SweepRow>& rows) {
-  std::vector<std::string> lines;
-  lines.reserve(rows.size());
-  for (const SweepRow& row : rows) {
-    lines.push_back(row_json(row).dump(-1, ' ', false, Json::error_handler_t::replace));
-  }
-  return fmt::format("[\n  {}\n]\n", joined(lines, ",\n  "));
+  const std::string lines = joined_of(rows, ",\n  ", [](const SweepRow& row) {
+    return row_json(row).dump(-1, ' ', false, Json::error_handler_t::replace);
+  });
+  return fmt::format("[\n  {}\n]\n", lines);
 }
 
 }  // namespace slackline

@@ -10,6 +10,7 @@
 #include "data/formats/llmc_file.h"
 #include "data/formats/megatron_writer.h"
 #include "tests/support/catch.h"
+#include "tests/support/document_boundaries.h"
 #include "tests/support/temporary_directory.h"
 
 namespace slackline {
@@ -26,6 +27,11 @@ std::vector<TokenId> sequence(const TokenFile& file, std::uint64_t index) {
   std::vector<TokenId> tokens(file.sequence_length(index));
   file.read(file.sequence_start(index), tokens);
   return tokens;
+}
+
+// Bytes of one token of a Megatron data set.
+std::uint64_t token_bytes(const TokenFile& file) {
+  return std::filesystem::file_size(file.path()) / file.num_tokens();
 }
 
 // An llm.c token file of `count` tokens of four bytes, all 128000.
@@ -87,7 +93,7 @@ TEST_CASE("Megatron's own files read as it wrote them") {
   const std::string name = GENERATE(as<std::string>(), "/megatron/tiny", "/megatron/tiny_i32");
   const nlohmann::json golden = golden_json(name + ".json");
   const auto file = open_token_file(kGolden + name + GENERATE("", ".bin", ".idx"));
-  REQUIRE(file->token_bytes() == (golden.at("dtype") == "u16" ? 2 : 4));
+  REQUIRE(token_bytes(*file) == (golden.at("dtype") == "u16" ? 2U : 4U));
   REQUIRE(file->num_sequences() == golden.at("tokens").size());
   std::uint64_t total = 0;
   for (std::uint64_t s = 0; s < file->num_sequences(); ++s) {
@@ -96,10 +102,7 @@ TEST_CASE("Megatron's own files read as it wrote them") {
   }
   REQUIRE(file->num_tokens() == total);
   const std::vector<std::uint64_t> boundaries = golden.at("boundaries");
-  REQUIRE(file->num_documents() + 1 == boundaries.size());
-  for (std::uint64_t d = 0; d < boundaries.size(); ++d) {
-    REQUIRE(file->document_start(d) == boundaries[d]);
-  }
+  REQUIRE(document_boundaries(kGolden + name) == boundaries);
 }
 
 TEST_CASE("our writer makes the files that Megatron makes, byte for byte") {
@@ -126,7 +129,7 @@ TEST_CASE(
   const TemporaryDirectory directory;
   { const MegatronWriter given_up(directory.file("a"), 300); }
   REQUIRE(std::filesystem::is_empty(directory.path()));
-  for (const auto& [vocabulary, bytes] : {std::pair{65499, 2}, std::pair{65500, 4}}) {
+  for (const auto& [vocabulary, bytes] : {std::pair{65499, 2U}, std::pair{65500, 4U}}) {
     MegatronWriter writer(directory.file("b"), vocabulary);
     writer.append(std::vector<TokenId>{65498});
     writer.end_sequence();
@@ -134,7 +137,7 @@ TEST_CASE(
     writer.commit_tokens();
     writer.commit_index();
     const auto file = open_token_file(directory.file("b"));
-    REQUIRE(file->token_bytes() == bytes);
+    REQUIRE(token_bytes(*file) == bytes);
     REQUIRE(sequence(*file, 0) == std::vector<TokenId>{65498});
   }
 }
@@ -172,7 +175,7 @@ TEST_CASE("every field of a Megatron index is checked") {
 
 TEST_CASE("Megatron files of the wrong size, or without the other one, are refused") {
   const SmallDataSet set;  // an index of 94 bytes, tokens of 12
-  REQUIRE(open_token_file(set.prefix())->num_documents() == 2);
+  REQUIRE(document_boundaries(set.prefix()) == std::vector<std::uint64_t>{0, 2, 3});
   SECTION("an empty index") {
     set.resize(".idx", 0);
     set.refuses("magic");
@@ -250,16 +253,18 @@ TEST_CASE("the first token beyond the vocabulary is named with its place") {
   std::vector<TokenId> many(10000, 5);
   many[9000] = -3;
   const TokenArray tokens(std::as_bytes(std::span(many)), TokenWidth::four);
-  REQUIRE(tokens.find_beyond(6) == 9000U);
-  REQUIRE(tokens.find_beyond(5) == 0U);
+  REQUIRE_THROWS_WITH(
+      tokens.require_below(6, "f", 8),
+      "f: offset 36008: token -3 at position 9000 is not in the vocabulary (0 to 5)");
+  REQUIRE_THROWS_WITH(tokens.require_below(5, "f", 0), Catch::Contains("token 5 at position 0"));
 }
 
-TEST_CASE("llm.c's token files read, and count as one document of several sequences") {
+TEST_CASE("llm.c's token files read; a short one is one sequence") {
   const nlohmann::json golden = golden_json("/llmc/tiny.json");
   const auto file = open_token_file(kGolden + "/llmc/tiny.bin", 50257);
   const std::vector<TokenId> expected = golden.at("tokens");
   REQUIRE(file->num_tokens() == expected.size());
-  REQUIRE(file->num_documents() == 1);
+  REQUIRE(file->num_sequences() == 1);
   REQUIRE(sequence(*file, 0) == expected);
   REQUIRE_THROWS_WITH(open_token_file(kGolden + "/llmc/tiny.bin", 50256),
                       Catch::Contains("offset 1024: token 50256 at position 0"));
@@ -270,11 +275,10 @@ TEST_CASE("llm.c files of LLaMA-3 have four bytes a token; long ones are cut in 
   const std::string path = directory.file("llama.bin");
   write_llmc(path, 20240801, 7, 10000);
   const auto file = open_token_file(path);
-  REQUIRE(file->token_bytes() == 4);
+  REQUIRE(std::filesystem::file_size(path) == 1024 + 4 * file->num_tokens());
   REQUIRE(file->num_sequences() == 3);
   REQUIRE(file->sequence_length(0) == 4096);
   REQUIRE(file->sequence_length(2) == 10000 - 2 * 4096);
-  REQUIRE(file->document_start(1) == 3);
   REQUIRE(sequence(*file, 2).back() == 128000);
 }
 

@@ -25,18 +25,10 @@ class TokensInMemory final : public TokenFile {
 
   [[nodiscard]] std::uint64_t num_tokens() const override { return tokens_.size(); }
 
-  [[nodiscard]] int token_bytes() const override { return 4; }
-
   [[nodiscard]] std::uint64_t num_sequences() const override { return 1; }
 
   [[nodiscard]] std::uint64_t sequence_start(std::uint64_t sequence) const override {
     return sequence == 0 ? 0 : tokens_.size();
-  }
-
-  [[nodiscard]] std::uint64_t num_documents() const override { return 1; }
-
-  [[nodiscard]] std::uint64_t document_start(std::uint64_t document) const override {
-    return document;
   }
 
   void read(std::uint64_t position, std::span<TokenId> tokens) const override {

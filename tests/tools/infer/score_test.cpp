@@ -217,14 +217,17 @@ TEST_CASE("lines that are no task are refused with path, line and rule") {
                            "\n";
   refused("", "has no task");
   refused(good + "{", "line 2");
-  refused(good + "\n[1]", "line 3: must be a JSON object");
-  refused(R"({"target": "b"})", "must have a string \"context\"");
-  refused(R"({"context": "a"})", "must have a string \"target\"");
-  refused(R"({"context": "a", "target": ""})", "target must be text");
+  refused(good + "\n[1]", "line 3: expected a JSON object");
+  refused(R"({"target": "b"})", "line 1: context: required key is missing");
+  refused(R"({"context": "a"})", "line 1: target: required key is missing");
+  refused(R"({"context": "a", "target": ""})", "target: must be text");
   refused(R"({"context": "a", "choices": ["b"], "answer": 0})", "a list of two or more");
-  refused(R"({"context": "a", "choices": ["b", ""], "answer": 0})", "choices.1 must be text");
-  refused(R"({"context": "a", "choices": ["b", "c"], "answer": 2})", "must be 0 to 1");
-  refused(R"({"context": "a", "choices": ["b", "c"], "answer": "0"})", "must be 0 to 1");
+  refused(R"({"context": "a", "choices": ["b", ""], "answer": 0})",
+          "choices: number 1 must be text");
+  refused(R"({"context": "a", "choices": ["b", "c"], "answer": 2})", "answer: must be at most 1");
+  refused(R"({"context": "a", "choices": ["b", "c"], "answer": "0"})",
+          "answer: expected an integer");
+  refused(R"({"context": "a", "choices": ["b", 1], "answer": 0})", "choices.1: expected a string");
   refused(R"({"context": "a", "target": "0123456789+"})", "has 11 tokens to predict");
   CHECK(run_slackline({"score", "--checkpoint", "/nowhere", "--tasks", model.tasks()}).exit_code ==
         3);

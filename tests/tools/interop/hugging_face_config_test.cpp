@@ -65,11 +65,11 @@ TEST_CASE("settings that change the function are refused by name, others are pas
     INFO(key << " = " << value);
     CHECK_THROWS_AS(read_hugging_face_config(config_with(key, value), "config.json"), FileError);
     CHECK_THROWS_WITH(read_hugging_face_config(config_with(key, value), "config.json"),
-                      Catch::StartsWith(std::string("config.json: ") + key + " "));
+                      Catch::StartsWith(std::string("config.json: ") + key + ": "));
   }
   CHECK_THROWS_WITH(
       read_hugging_face_config(config_with("activation_function", "\"gelu\""), "config.json"),
-      "config.json: activation_function only \"gelu_new\" is supported; got \"gelu\"");
+      "config.json: activation_function: only \"gelu_new\" is supported; got \"gelu\"");
   CHECK(read_hugging_face_config(config_with("use_cache", "false"), "config.json") == kGoldenModel);
 }
 

@@ -292,7 +292,7 @@ TEST_CASE("files that cannot be imported are refused by name with nothing writte
       config[key] = 0.995;
     }
     write_file_atomically(hf + "/config.json", config.dump());
-    message = "resid_pdrop must be 0 to 0.99; got 0.995";
+    message = "resid_pdrop: must be 0 to 0.99; got 0.995";
   }
   SECTION("half a tokenizer") {
     write_file_atomically(hf + "/vocab.json", "{}");

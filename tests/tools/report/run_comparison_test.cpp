@@ -39,6 +39,17 @@ TEST_CASE(
   CHECK(curves.size() == 3);
 }
 
+TEST_CASE("a last line that is whole and no JSON, as a loss of power leaves it, is left out") {
+  const TemporaryDirectory run;
+  const std::string first = "{\"step\": 1, \"loss\": 4.5, \"grad_norm\": 2}\n";
+  const std::string damaged(5, '\0');
+  write_file_atomically(run.file("metrics.jsonl"), first + damaged + "\n");
+  CHECK(read_metric_curves(run.path()) ==
+        MetricCurves{{"loss", {{1, 4.5}}}, {"grad_norm", {{1, 2.0}}}});
+  write_file_atomically(run.file("metrics.jsonl"), first + damaged + "\n" + first);
+  CHECK_THROWS_AS(read_metric_curves(run.path()), FileError);
+}
+
 TEST_CASE("a line that is not one of metrics is named, and so is a missing file") {
   const TemporaryDirectory run;
   CHECK_THROWS_AS(read_metric_curves(run.path()), FileError);
@@ -46,7 +57,7 @@ TEST_CASE("a line that is not one of metrics is named, and so is a missing file"
   write_file_atomically(run.file("metrics.jsonl"), "{\"step\": 1, \"loss\": 4}\n{\"loss\": 4}\n");
   CHECK_THROWS_AS(read_metric_curves(run.path()), FileError);
   CHECK_THROWS_WITH(read_metric_curves(run.path()),
-                    Catch::Contains("metrics.jsonl: line 2 is no line of metrics"));
+                    Catch::Contains("metrics.jsonl: line 2: step: required key is missing"));
 }
 
 TEST_CASE("common steps without a number in both runs are counted") {

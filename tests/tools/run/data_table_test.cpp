@@ -21,17 +21,9 @@ class MemoryFile : public TokenFile {
 
   std::uint64_t num_tokens() const override { return 100 * sequences_; }
 
-  int token_bytes() const override { return 2; }
-
   std::uint64_t num_sequences() const override { return sequences_; }
 
   std::uint64_t sequence_start(std::uint64_t sequence) const override { return 100 * sequence; }
-
-  std::uint64_t num_documents() const override { return 1; }
-
-  std::uint64_t document_start(std::uint64_t document) const override {
-    return document * sequences_;
-  }
 
   void read(std::uint64_t /*position*/, std::span<TokenId> /*tokens*/) const override {}
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/report/charts/html.h"
@@ -19,6 +21,21 @@ struct Series {
 };
 
 inline constexpr int kNumColours = 8;
+
+// A point for each of the items at its `step`. `value` is what it stands at: a member, or a
+// function of the item.
+template <typename Items, typename Value>
+[[nodiscard]] Series series_over_steps(const Items& items,
+                                       std::string name,
+                                       int colour,
+                                       const Value& value) {
+  Series series{.name = std::move(name), .colour = colour};
+  series.points.reserve(items.size());
+  for (const auto& item : items) {
+    series.points.push_back({.x = static_cast<double>(item.step), .y = std::invoke(value, item)});
+  }
+  return series;
+}
 
 struct LineChart {
   std::string kind{};  // class of the figure
