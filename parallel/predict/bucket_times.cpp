@@ -83,7 +83,6 @@ std::vector<PlacedBucket> placed_buckets(const MeshLists& lists, int pipeline_ra
     const schedule::TransferClass members = gradient_class(*bucket.holds.back(), bucket, rank.rank);
     PlacedBucket made{.stage = members.stage,
                       .bytes = bucket.count * sizeof(float),
-                      .weight_size = size_of(weight_type(bucket, rank.plan)),
                       .table = bucket.kind == Kind::table,
                       .tail = members.phase == schedule::Phase::tail};
     if (bucket.kind == Kind::layers) {

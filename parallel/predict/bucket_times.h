@@ -13,9 +13,8 @@ struct PlacedBucket {
   double reduce_at = 1.0;  // fraction of that stage's last backward pass, or weight part
   double gather_at = 0.0;  // fraction of its first forward pass
   std::size_t bytes = 0;   // gradients
-  std::size_t weight_size = sizeof(float);  // of an element, as its weights are gathered
-  bool table = false;                       // of a tied table
-  bool tail = false;                        // of Phase::tail
+  bool table = false;      // of a tied table
+  bool tail = false;       // of Phase::tail
 };
 
 // The sums of one pipeline rank's sync plan over data ranks, in the order of its buckets, without

@@ -143,10 +143,6 @@ CollectiveLinks table_links(const ParallelConfig& config, const Cluster& cluster
   return links_of(members, config.table_hierarchy(), cluster);
 }
 
-schedule::Exchanges exchanges_of(const CollectiveTimes& plain, const CollectiveTimes& sum) {
-  return {.latency = plain.latency, .plain = plain.exchanges, .sum = sum.exchanges};
-}
-
 CollectiveLinks direct_links(int ranks, const schedule::Link& link) {
   return {.ranks = ranks, .direct = link};
 }

@@ -29,10 +29,6 @@ struct CollectiveTimes {
   }
 };
 
-// They as a timeline has them; codecs that add take `sum` in their place.
-[[nodiscard]] schedule::Exchanges exchanges_of(const CollectiveTimes& plain,
-                                               const CollectiveTimes& sum = {});
-
 // All data ranks at a place of the pipeline, or at every one (kEveryPlace), and all
 // holders of a tied table on two stages.
 // REQUIRES: the cluster has a device for every rank.

@@ -15,8 +15,7 @@
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
 #include "parallel/predict/collective_times.h"
-#include "parallel/predict/shared_axis.h"
-#include "parallel/predict/summed_axis.h"
+#include "parallel/predict/data_axis.h"
 #include "parallel/schedule/schedule_traits.h"
 
 namespace slackline {
@@ -49,15 +48,12 @@ class CostModelBuilder {
     }
     add_boundaries();
     add_tensor_axis();
-    if (mesh().data == 1 || !mesh().has_steps()) {
-      add_summed_axis({.lists = &lists_,
-                       .costs = &costs_,
-                       .links = links_ ? &*links_ : nullptr,
-                       .stages_fit = use_stages_},
-                      model_);
-    } else if (links_) {
-      add_shared_axis(lists_, *links_, coded_, model_);
-    }
+    add_data_axis({.lists = &lists_,
+                   .costs = &costs_,
+                   .links = links_ ? &*links_ : nullptr,
+                   .coded = &coded_,
+                   .stages_fit = use_stages_},
+                  model_);
     add_update();
     return std::move(model_);
   }

@@ -1,4 +1,4 @@
-#include "parallel/predict/shared_axis.h"
+#include "parallel/predict/data_axis.h"
 
 #include <algorithm>
 #include <map>
@@ -21,6 +21,9 @@ using schedule::Seconds;
 using Begin = SyncOp::Begin;
 using Unit = GradientBucket::Unit;
 
+// Shorter than anything measured: a transfer that takes no time still has a place in the timeline.
+constexpr Seconds kNoTime{1e-12};
+
 // What follows each other on a bucket's links.
 struct OpTimes {
   Seconds service{};
@@ -36,22 +39,26 @@ struct OpTimes {
   }
 };
 
-class SharedAxis {
+class DataAxisBuilder {
  public:
-  SharedAxis(const MeshLists& lists,
-             const Cluster& cluster,
-             const CodedTransfers& coded,
-             schedule::CostModel& model)
-      : lists_(lists), cluster_(cluster), coded_(coded), model_(model) {}
+  DataAxisBuilder(const DataAxis& axis, schedule::CostModel& model)
+      : axis_(axis), lists_(*axis.lists), coded_(*axis.coded), model_(model) {}
 
   void add() {
-    const MeshJob& job = lists_.job();
-    const std::vector<ChunkSlice> stages = split_layers(job.model, job.parallel);
-    for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
+    const ParallelConfig& mesh = lists_.job().parallel;
+    if (axis_.links == nullptr && mesh.data > 1 && mesh.has_steps()) {
+      return;
+    }
+    const std::vector<ChunkSlice> stages = split_layers(lists_.job().model, mesh);
+    for (int stage = 0; stage < num_stages() && mesh.data_strategy.shares_passes(); ++stage) {
       add_passes(stage, stages[static_cast<std::size_t>(stage)]);
     }
-    for (int place = 0; place < job.parallel.pipeline; ++place) {
+    for (int place = 0; place < mesh.pipeline; ++place) {
       add_step_end(place);
+    }
+    for (int stage = 0; stage < num_stages() && axis_.links == nullptr; ++stage) {
+      spread(stage, CostKind::data_reduction, chunk(stage).data_reduction);
+      spread(stage, CostKind::parameter_gather, chunk(stage).parameter_gather);
     }
   }
 
@@ -59,22 +66,25 @@ class SharedAxis {
   [[nodiscard]] CollectiveLinks links_of(const SyncOp& op, int place) const {
     const ParallelConfig& mesh = lists_.job().parallel;
     const auto over = [&](const schedule::Link& link) { return direct_links(op.ranks, link); };
+    if (axis_.links == nullptr) {
+      return over({});
+    }
+    const Cluster& cluster = *axis_.links;
     switch (op.group) {
       case SyncGroup::group:
-        return over(
-            group_link(mesh, cluster_, mesh.num_groups() == 1 ? "data" : kGroupAxis, place));
+        return over(group_link(mesh, cluster, mesh.num_groups() == 1 ? "data" : kGroupAxis, place));
       case SyncGroup::across_groups:
-        return over(group_link(mesh, cluster_, kAcrossGroupsAxis, place));
+        return over(group_link(mesh, cluster, kAcrossGroupsAxis, place));
       case SyncGroup::table_pair:
-        return over(table_link(mesh, cluster_));
+        return over(table_link(mesh, cluster));
       case SyncGroup::table:
-        return table_links(mesh, cluster_);
+        return table_links(mesh, cluster);
       case SyncGroup::tensor:
-        return over(group_link(mesh, cluster_, "tensor", place));
+        return over(group_link(mesh, cluster, "tensor", place));
       case SyncGroup::data:
         break;
     }
-    return data_links(mesh, cluster_, place);
+    return data_links(mesh, cluster, place);
   }
 
   [[nodiscard]] std::vector<CollectiveCall> calls_of_op(const SyncOp& op, int place) const {
@@ -105,12 +115,15 @@ class SharedAxis {
     const CollectiveLinks& links = found->second;
     for (const CollectiveCall& call : calls_of_op(op, place)) {
       const CollectiveTimes own = times_of(links, call);
-      if (times.longest < own.service) {  // of several calls the longest says what they wait for
+      // Of several calls the longest says what they wait for.
+      if (times.exchanges == 0 || times.longest < own.service) {
         times.longest = own.service;
         times.end = end_of(links, call);
       }
       times.service += own.service;
-      if (own.exchanges > 0) {
+      if (times.exchanges == 0) {
+        times.latency = own.latency;
+      } else if (own.exchanges > 0) {
         const auto before = static_cast<double>(times.exchanges);
         const auto more = static_cast<double>(own.exchanges);
         times.latency = 1.0 / (before + more) * (before * times.latency + more * own.latency);
@@ -158,7 +171,7 @@ class SharedAxis {
 
   void add_passes(int stage, const ChunkSlice& slice) {
     const int place = stage % lists_.job().parallel.pipeline;
-    ChunkCosts& chunk = model_.chunks[static_cast<std::size_t>(stage)];
+    ChunkCosts& chunk = this->chunk(stage);
     const bool splits = schedule::traits_of(lists_.job().parallel.schedule).splits_backward;
     const PartShares shares = part_shares(lists_.job().model, slice);
     const Seconds forward = shares.layer_forward * chunk.forward;
@@ -220,7 +233,7 @@ class SharedAxis {
                   const OpTimes& before,
                   const OpTimes& sums,
                   const OpTimes& gathers) {
-    ChunkCosts& chunk = model_.chunks[static_cast<std::size_t>(bucket.stage)];
+    ChunkCosts& chunk = this->chunk(bucket.stage);
     if (sums.exchanges > 0) {
       chunk.data_reduction.push_back({.at = bucket.reduce_at,
                                       .before = before.seconds(),
@@ -246,11 +259,17 @@ class SharedAxis {
     return lists_.job().parallel.pipeline > 1 ? times.end : -1;
   }
 
-  // Both ends do the same at the same time.
+  // Both ends do the same at the same time; the longer one counts.
   void add_table(const ModelSlice& slice, const OpTimes& sums, const OpTimes& gathers) {
-    model_.embedding_sync = std::max(model_.embedding_sync, sums.service);
-    model_.embedding_exchanges = {
-        .latency = sums.latency, .plain = sums.exchanges, .sum = sums.sum_exchanges};
+    if (axis_.links == nullptr) {
+      model_.embedding_sync = axis_.costs->of_stage(0, CostKind::embedding_sync).value_or(kNoTime);
+      return;
+    }
+    if (const Seconds service = std::max(kNoTime, sums.service); model_.embedding_sync < service) {
+      model_.embedding_sync = service;
+      model_.embedding_exchanges = {
+          .latency = sums.latency, .plain = sums.exchanges, .sum = sums.sum_exchanges};
+    }
     if (gathers.exchanges == 0) {
       return;
     }
@@ -262,8 +281,25 @@ class SharedAxis {
         slice.embedding() ? end.parameter_gather.begin() : end.parameter_gather.end(), gather);
   }
 
+  // What was measured of a stage's buckets together, in equal parts.
+  void spread(int stage, CostKind kind, std::vector<schedule::Bucket>& buckets) const {
+    const auto seconds = axis_.costs->of_stage(stage, kind);
+    if (!axis_.stages_fit || !seconds) {
+      return;
+    }
+    for (schedule::Bucket& bucket : buckets) {
+      bucket.seconds = (1.0 / static_cast<double>(buckets.size())) * *seconds;
+    }
+  }
+
+  [[nodiscard]] int num_stages() const { return static_cast<int>(model_.chunks.size()); }
+
+  [[nodiscard]] ChunkCosts& chunk(int stage) {
+    return model_.chunks[static_cast<std::size_t>(stage)];
+  }
+
+  const DataAxis& axis_;
   const MeshLists& lists_;
-  const Cluster& cluster_;
   const CodedTransfers& coded_;
   schedule::CostModel& model_;
   std::map<std::pair<SyncGroup, int>, CollectiveLinks> links_{};
@@ -271,11 +307,8 @@ class SharedAxis {
 
 }  // namespace
 
-void add_shared_axis(const MeshLists& lists,
-                     const Cluster& cluster,
-                     const CodedTransfers& coded,
-                     schedule::CostModel& model) {
-  SharedAxis(lists, cluster, coded, model).add();
+void add_data_axis(const DataAxis& axis, schedule::CostModel& model) {
+  DataAxisBuilder(axis, model).add();
 }
 
 }  // namespace slackline
