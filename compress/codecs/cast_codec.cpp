@@ -6,7 +6,6 @@
 #include "compress/codec_bytes.h"
 #include "compress/codec_traits.h"
 #include "compress/frame.h"
-#include "core/kernels/elementwise/accumulate.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/tensor/buffer.h"
 

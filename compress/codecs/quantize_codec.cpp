@@ -149,7 +149,7 @@ class QuantizeCodec final : public Codec {
     units_.resize(parts_.size());
     units_[m] = moment_units(stream, matrix_view(parts_[m].moments, shape));
     if (!args.sum.empty()) {
-      add(stream, args.sum, args.x, args.sum);
+      accumulate(stream, args.x, args.sum);
     }
     const Tensor quotients = scratch.allocate(DType::f32, {shape.rows, shape.columns});
     divide_by_units(stream, args.sum.empty() ? args.x : args.sum, units_[m], quotients);

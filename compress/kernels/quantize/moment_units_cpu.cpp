@@ -1,6 +1,5 @@
 #include "compress/kernels/quantize/moment_units.h"
-#include "core/kernels/parallel_ranges.h"
-#include "core/kernels/simd.h"
+#include "core/kernels/for_each_element.h"
 
 namespace slackline::cpu {
 
@@ -9,21 +8,13 @@ namespace {
 namespace hn = simd::hn;
 using simd::Floats;
 
-// Calls body(i, part) for vectors of elements, all of them.
-template <typename Body>
-void for_each_element(StreamView stream, std::size_t count, const Body& body) {
-  parallel_ranges(stream, count, kElementsPerTask, [&](std::size_t begin, std::size_t end) {
-    simd::for_each_vector(end - begin, [&](std::size_t i, auto part) { body(begin + i, part); });
-  });
-}
-
 template <Update update>
 void multiply(StreamView stream, const Tensor& y, const MomentUnits& units, const Tensor& out) {
   const float* values = y.data<float>();
   const float* moments = units.moments.data<float>();
   const Floats floor = simd::splat(units.floor);
   float* to = out.data<float>();
-  for_each_element(stream, y.num_elements(), [=](std::size_t i, auto part) {
+  simd::for_each_element(stream, y.num_elements(), [=](std::size_t i, auto part) {
     const Floats unit = hn::Add(hn::Sqrt(simd::load(moments + i, part)), floor);
     const Floats value = simd::load(values + i, part);
     if constexpr (update == Update::write) {
@@ -46,7 +37,7 @@ void divide_by_units(StreamView stream,
   const float* moments = units.moments.data<float>();
   const Floats floor = simd::splat(units.floor);
   float* quotients = to.data<float>();
-  for_each_element(stream, x.num_elements(), [=](std::size_t i, auto part) {
+  simd::for_each_element(stream, x.num_elements(), [=](std::size_t i, auto part) {
     const Floats unit = hn::Add(hn::Sqrt(simd::load(moments + i, part)), floor);
     simd::store(hn::Div(simd::load(values + i, part), unit), quotients + i, part);
   });
