@@ -19,8 +19,8 @@ class Break(NamedTuple):
 BREAKS = [
     Break("residual_sign", "a kept residual is taken off the next message, not added",
           "compress/kept_parts.cpp",
-          "  add(stream, own, sum, sum);\n",
-          "  scale(stream, sum, -1.0F, sum);\n  add(stream, own, sum, sum);\n"),
+          "  accumulate(stream, own, sum);\n",
+          "  scale(stream, sum, -1.0F, sum);\n  accumulate(stream, own, sum);\n"),
     Break("micro_batch_order", "zb_h1 runs the weight parts that it kept back in falling order",
           "parallel/schedule/zb_h1.cpp",
           "  for (int k = m - kept_back; k < m; ++k) {\n",
