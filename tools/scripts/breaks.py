@@ -123,7 +123,7 @@ BREAKS = [
           "    move_anchor(rounds_.last_end, OuterWrites::step);\n    memory_.keep_anchor();\n"),
     Break("lead_counted_twice", "what an eager round was ahead of the anchor counts as learned in it",
           "parallel/step/outer_memory.cpp",
-          "    add(model_->stream(), difference(share), lead(share), difference(share));\n",
+          "    accumulate(model_->stream(), lead(share), difference(share));\n",
           "    cast(model_->stream(), difference(share), difference(share));\n"),
     Break("other_fragment", "fragments travel in another turn than the schedule of rounds says",
           "parallel/sync/outer_plan.cpp",
