@@ -92,7 +92,7 @@ class Codec {
   Codec& operator=(const Codec&) = delete;
 
   // Bytes of a frame: frame_bytes() of setting and shapes (codec_bytes.h).
-  [[nodiscard]] virtual std::size_t frame_bytes() const = 0;
+  [[nodiscard]] std::size_t frame_bytes() const { return frame_bytes_; }
 
   // `frame` is (frame_bytes) of u8. `values` are only read.
   virtual void encode(StreamView stream,
@@ -148,7 +148,10 @@ class Codec {
   [[nodiscard]] virtual std::size_t workspace_bytes(const Workers& workers) const = 0;
 
  protected:
-  Codec() = default;
+  explicit Codec(std::size_t frame_bytes) : frame_bytes_(frame_bytes) {}
+
+ private:
+  std::size_t frame_bytes_;
 };
 
 // `seed` is the run's: parts of the same name start alike on all ranks. Messages and state lie in

@@ -66,7 +66,7 @@ Tensor KeptParts::owed(StreamView stream,
     return own;
   }
   const Tensor sum = flat(residual[matrix]);
-  add(stream, own, sum, sum);
+  accumulate(stream, own, sum);
   return sum;
 }
 

@@ -56,10 +56,7 @@ Residuals::Residuals(ErrorFeedback feedback,
 
 const Codec::Matrices& Residuals::of(int index) const {
   static const Codec::Matrices kNone;
-  if (tensors_.empty()) {
-    return kNone;
-  }
-  return tensors_.size() == 1 ? tensors_.front() : tensors_.at(static_cast<std::size_t>(index));
+  return tensors_.empty() ? kNone : tensors_.at(place_of(index));
 }
 
 void Residuals::take(int index, Residuals& other) {
@@ -80,7 +77,13 @@ void Residuals::take(int index, Residuals& other) {
 }
 
 void Residuals::clear(int index) {
-  buffers_[static_cast<std::size_t>(index)].fill_zero();
+  if (!buffers_.empty()) {
+    buffers_.at(place_of(index)).fill_zero();
+  }
+}
+
+std::size_t Residuals::place_of(int index) const {
+  return buffers_.size() == 1 ? 0 : static_cast<std::size_t>(index);
 }
 
 std::size_t Residuals::bytes(ErrorFeedback feedback,

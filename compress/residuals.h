@@ -40,7 +40,10 @@ class Residuals {
                                          int messages);
 
  private:
-  std::vector<Buffer> buffers_;           // of each message
+  // Where in the lists what is owed of a message stands.
+  [[nodiscard]] std::size_t place_of(int index) const;
+
+  std::vector<Buffer> buffers_;           // of each message, or of all
   std::vector<Codec::Matrices> tensors_;  // likewise
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/kernels/elementwise/accumulate.h"
 #include "core/kernels/elementwise/dropout.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/kernels/embedding/embedding.h"

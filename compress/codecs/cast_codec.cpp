@@ -6,7 +6,6 @@
 #include "compress/codec_bytes.h"
 #include "compress/codec_traits.h"
 #include "compress/frame.h"
-#include "core/kernels/elementwise/accumulate.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/tensor/buffer.h"
 
@@ -22,18 +21,16 @@ constexpr std::uint32_t kBits = 16;
 class CastCodec final : public Codec {
  public:
   CastCodec(std::vector<CodecPart> parts, Device device)
-      : parts_(std::move(parts)),
-        frame_bytes_(slackline::frame_bytes({.kind = CodecKind::cast}, parts_)),
+      : Codec(slackline::frame_bytes({.kind = CodecKind::cast}, parts)),
+        parts_(std::move(parts)),
         device_(device) {}
-
-  [[nodiscard]] std::size_t frame_bytes() const override { return frame_bytes_; }
 
   void encode(StreamView stream,
               const Matrices& values,
               const Matrices& residual,
               const MessageKey& /*key*/,
               const Tensor& frame) override {
-    SL_CHECK_EQ(frame.bytes(), frame_bytes_);
+    SL_CHECK_EQ(frame.bytes(), frame_bytes());
     begin_frame(stream, frame, CodecKind::cast, kBits);
     narrow(stream, values, residual, payload_of(frame));
   }
@@ -55,7 +52,7 @@ class CastCodec final : public Codec {
   [[nodiscard]] Tensor addend(int /*round*/) override {
     if (addend_.bytes() == 0) {
       addend_ =
-          Buffer("bf16 addend of a sum", frame_bytes_ - sizeof(FrameHeader), backing_of(device_));
+          Buffer("bf16 addend of a sum", frame_bytes() - sizeof(FrameHeader), backing_of(device_));
     }
     return addend_.view(DType::bf16, row_of(addend_.bytes()));
   }
@@ -89,11 +86,11 @@ class CastCodec final : public Codec {
   // All matrices of a frame, one after the other.
   [[nodiscard]] Tensor payload_of(const Tensor& frame) const {
     return frame_part(
-        frame, sizeof(FrameHeader), DType::bf16, row_of(frame_bytes_ - sizeof(FrameHeader)));
+        frame, sizeof(FrameHeader), DType::bf16, row_of(frame_bytes() - sizeof(FrameHeader)));
   }
 
   [[nodiscard]] Tensor opened(StreamView stream, const Tensor& frame) const {
-    open_frame(stream, frame, CodecKind::cast, kBits, frame_bytes_);
+    open_frame(stream, frame, CodecKind::cast, kBits, frame_bytes());
     return payload_of(frame);
   }
 
@@ -135,7 +132,6 @@ class CastCodec final : public Codec {
   }
 
   std::vector<CodecPart> parts_;
-  std::size_t frame_bytes_;
   Device device_;
   Buffer addend_;
 };

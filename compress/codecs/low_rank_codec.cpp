@@ -72,10 +72,6 @@ class LowRankCodec final : public Codec {
                std::uint64_t seed,
                Device device);
 
-  [[nodiscard]] std::size_t frame_bytes() const override {
-    return slackline::frame_bytes(setting_, parts_);
-  }
-
   void encode(StreamView stream,
               const Matrices& values,
               const Matrices& residual,
@@ -130,7 +126,11 @@ LowRankCodec::LowRankCodec(const CodecSetting& setting,
                            std::vector<CodecPart> parts,
                            std::uint64_t seed,
                            Device device)
-    : setting_(setting), parts_(std::move(parts)), seed_(seed), device_(device) {
+    : Codec(slackline::frame_bytes(setting, parts)),
+      setting_(setting),
+      parts_(std::move(parts)),
+      seed_(seed),
+      device_(device) {
   for (const CodecPart& part : parts_) {
     const std::int64_t r = factor_rank(setting_, part.shape);
     left_.add({part.shape.rows, r});

@@ -35,19 +35,17 @@ QuantizedFormat format_of(const CodecSetting& setting) {
 class QuantizeCodec final : public Codec {
  public:
   QuantizeCodec(const CodecSetting& setting, std::vector<CodecPart> parts)
-      : setting_(setting),
+      : Codec(slackline::frame_bytes(setting, parts)),
+        setting_(setting),
         format_(format_of(setting)),
-        parts_(std::move(parts)),
-        frame_bytes_(slackline::frame_bytes(setting, parts_)) {}
-
-  [[nodiscard]] std::size_t frame_bytes() const override { return frame_bytes_; }
+        parts_(std::move(parts)) {}
 
   void encode(StreamView stream,
               const Matrices& values,
               const Matrices& residual,
               const MessageKey& key,
               const Tensor& frame) override {
-    SL_CHECK_EQ(frame.bytes(), frame_bytes_);
+    SL_CHECK_EQ(frame.bytes(), frame_bytes());
     SL_CHECK_EQ(values.size(), parts_.size());
     begin_frame(stream, frame, CodecKind::quantize, parameter());
     std::size_t next = sizeof(FrameHeader);
@@ -149,7 +147,7 @@ class QuantizeCodec final : public Codec {
     units_.resize(parts_.size());
     units_[m] = moment_units(stream, matrix_view(parts_[m].moments, shape));
     if (!args.sum.empty()) {
-      add(stream, args.sum, args.x, args.sum);
+      accumulate(stream, args.x, args.sum);
     }
     const Tensor quotients = scratch.allocate(DType::f32, {shape.rows, shape.columns});
     divide_by_units(stream, args.sum.empty() ? args.x : args.sum, units_[m], quotients);
@@ -173,7 +171,7 @@ class QuantizeCodec final : public Codec {
                        const Matrices& out,
                        Update update) const {
     SL_CHECK_EQ(out.size(), parts_.size());
-    open_frame(stream, frame, CodecKind::quantize, parameter(), frame_bytes_);
+    open_frame(stream, frame, CodecKind::quantize, parameter(), frame_bytes());
     std::size_t next = sizeof(FrameHeader);
     for (std::size_t m = 0; m < parts_.size(); ++m) {
       ArenaScope scratch(stream.workspace());
@@ -194,7 +192,6 @@ class QuantizeCodec final : public Codec {
   CodecSetting setting_;
   QuantizedFormat format_;
   std::vector<CodecPart> parts_;
-  std::size_t frame_bytes_;
   std::vector<MomentUnits> units_{};  // of each matrix, once a message was encoded
 };
 

@@ -37,9 +37,9 @@ class RandomKCodec final : public Codec {
                const std::vector<CodecPart>& parts,
                std::uint64_t seed,
                Device device)
-      : setting_(setting),
+      : Codec(slackline::frame_bytes(setting, parts)),
+        setting_(setting),
         parts_(setting, parts),
-        frame_bytes_(slackline::frame_bytes(setting, parts)),
         sum_name_("random_k sum of " + parts.front().name),
         device_(device),
         sum_words_("random_k key", sizeof(MessageWords), backing_of(device)) {
@@ -49,14 +49,12 @@ class RandomKCodec final : public Codec {
     }
   }
 
-  [[nodiscard]] std::size_t frame_bytes() const override { return frame_bytes_; }
-
   void encode(StreamView stream,
               const Matrices& values,
               const Matrices& residual,
               const MessageKey& key,
               const Tensor& frame) override {
-    SL_CHECK_EQ(frame.bytes(), frame_bytes_);
+    SL_CHECK_EQ(frame.bytes(), frame_bytes());
     begin_frame(stream, frame, CodecKind::random_k, parameter());
     write_words(stream, words_of(frame), words_of(key));
     gather(stream, values, residual, words_of(frame), values_of(frame));
@@ -186,7 +184,7 @@ class RandomKCodec final : public Codec {
   }
 
   [[nodiscard]] Tensor open(StreamView stream, const Tensor& frame) const {
-    open_frame(stream, frame, CodecKind::random_k, parameter(), frame_bytes_);
+    open_frame(stream, frame, CodecKind::random_k, parameter(), frame_bytes());
     return words_of(frame);
   }
 
@@ -242,7 +240,6 @@ class RandomKCodec final : public Codec {
 
   CodecSetting setting_;
   KeptParts parts_;
-  std::size_t frame_bytes_;
   std::vector<PhiloxKey> streams_;  // one a matrix
   std::string sum_name_;
   Device device_;

@@ -16,7 +16,7 @@ class RehearsedCodec final : public Codec {
   RehearsedCodec(const CodecSetting& setting,
                  const std::vector<CodecPart>& parts,
                  const RehearsedSeconds& seconds)
-      : seconds_(seconds), frame_bytes_(slackline::frame_bytes(setting, parts)) {
+      : Codec(slackline::frame_bytes(setting, parts)), seconds_(seconds) {
     if (adds(setting.kind)) {
       rounds_ = sum_rounds(setting, parts);
     }
@@ -25,14 +25,12 @@ class RehearsedCodec final : public Codec {
     }
   }
 
-  [[nodiscard]] std::size_t frame_bytes() const override { return frame_bytes_; }
-
   void encode(StreamView /*stream*/,
               const Matrices& /*values*/,
               const Matrices& /*residual*/,
               const MessageKey& /*key*/,
               const Tensor& frame) override {
-    SL_CHECK_EQ(frame.bytes(), frame_bytes_);
+    SL_CHECK_EQ(frame.bytes(), frame_bytes());
     clock_.wait(seconds_.encode);
   }
 
@@ -44,7 +42,7 @@ class RehearsedCodec final : public Codec {
               const Tensor& frame,
               const Matrices& /*out*/,
               bool /*accumulate*/) const override {
-    SL_CHECK_EQ(frame.bytes(), frame_bytes_);
+    SL_CHECK_EQ(frame.bytes(), frame_bytes());
     clock_.wait(seconds_.decode);
   }
 
@@ -85,7 +83,6 @@ class RehearsedCodec final : public Codec {
   }
 
   RehearsedSeconds seconds_;
-  std::size_t frame_bytes_;
   std::vector<SumRound> rounds_{};
   std::vector<Buffer> addends_{};  // of each round
   mutable RehearsalClock clock_{};

@@ -40,18 +40,14 @@ constexpr std::size_t kWordBytes = sizeof(std::uint32_t);
 class TopKCodec final : public Codec {
  public:
   TopKCodec(const CodecSetting& setting, const std::vector<CodecPart>& parts)
-      : setting_(setting),
-        parts_(setting, parts),
-        frame_bytes_(slackline::frame_bytes(setting, parts)) {
+      : Codec(slackline::frame_bytes(setting, parts)), setting_(setting), parts_(setting, parts) {
     std::size_t offset = sizeof(FrameHeader);
     for (const CodecPart& part : parts) {
       offsets_.push_back(offset);
       offset += payload_bytes(setting, part.shape);
     }
-    SL_CHECK_EQ(offset, frame_bytes_);
+    SL_CHECK_EQ(offset, frame_bytes());
   }
-
-  [[nodiscard]] std::size_t frame_bytes() const override { return frame_bytes_; }
 
   void encode(StreamView stream,
               const Matrices& values,
@@ -59,7 +55,7 @@ class TopKCodec final : public Codec {
               const MessageKey& /*key*/,
               const Tensor& frame) override {
     check_operands(values, residual);
-    SL_CHECK_EQ(frame.bytes(), frame_bytes_);
+    SL_CHECK_EQ(frame.bytes(), frame_bytes());
     begin_frame(stream, frame, CodecKind::top_k, parameter());
     ArenaScope scope(stream.workspace());
     const Tensor scratch = scope.allocate(DType::u32, row(parts_.largest()));
@@ -165,7 +161,7 @@ class TopKCodec final : public Codec {
 
   // Checks a frame and returns the indices of all its matrices, in scratch.
   [[nodiscard]] Tensor open(StreamView stream, ArenaScope& scope, const Tensor& frame) const {
-    open_frame(stream, frame, CodecKind::top_k, parameter(), frame_bytes_);
+    open_frame(stream, frame, CodecKind::top_k, parameter(), frame_bytes());
     const Tensor indices = scope.allocate(DType::u32, row(parts_.total()));
     for (std::size_t m = 0; m < parts_.size(); ++m) {
       const auto tag = static_cast<std::uint32_t>(m);
@@ -200,7 +196,6 @@ class TopKCodec final : public Codec {
 
   CodecSetting setting_;
   KeptParts parts_;
-  std::size_t frame_bytes_;
   std::vector<std::size_t> offsets_;  // of each matrix in a frame
 };
 

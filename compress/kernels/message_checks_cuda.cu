@@ -1,4 +1,5 @@
 #include "compress/kernels/message_checks.h"
+#include "core/cuda/device.h"
 #include "core/cuda/launch.h"
 #include "core/rng.h"
 
@@ -18,10 +19,6 @@ WordsArgument argument(const MessageWords& words) {
 }
 
 using Raise = void (*)(const DeviceFault& fault);
-
-__device__ inline std::uint32_t* words_of(CudaStream::Faults* faults) {
-  return reinterpret_cast<std::uint32_t*>(&faults->first.words);
-}
 
 // One thread for each word. Messages may begin at any byte.
 __global__ void write_words_kernel(WordsArgument words, unsigned char* message) {
@@ -44,19 +41,14 @@ __global__ void check_words_kernel(const unsigned char* message,
                                    Raise raise,
                                    CudaStream::Faults* faults) {
   bool equal = true;
-  std::uint32_t found[kWords];
+  std::uint32_t words[2 * kWords];  // found, due
   for (int i = 0; i < kWords; ++i) {
-    found[i] = word_at(message, i);
-    equal = equal && found[i] == due.words[i];
-  }
-  if (equal || faults->first.raise != nullptr) {
-    return;
-  }
-  faults->first.raise = raise;
-  std::uint32_t* const words = words_of(faults);
-  for (int i = 0; i < kWords; ++i) {
-    words[i] = found[i];
+    words[i] = word_at(message, i);
     words[kWords + i] = due.words[i];
+    equal = equal && words[i] == due.words[i];
+  }
+  if (!equal) {
+    tell_fault(faults->first, raise, words);
   }
 }
 
@@ -79,17 +71,10 @@ __global__ void tell_disorder_kernel(const std::uint32_t* indices,
                                      CudaStream::Faults* faults) {
   const std::uint32_t first = faults->position;
   faults->position = CudaStream::Faults::kNowhere;
-  if (first >= k || faults->first.raise != nullptr) {
-    return;
+  if (first < k) {
+    const std::uint32_t before = first == 0 ? 0 : indices[first - 1];
+    tell_fault(faults->first, raise, {first, indices[first], before, k, n, tag});
   }
-  faults->first.raise = raise;
-  std::uint32_t* const words = words_of(faults);
-  words[0] = first;
-  words[1] = indices[first];
-  words[2] = first == 0 ? 0 : indices[first - 1];
-  words[3] = k;
-  words[4] = n;
-  words[5] = tag;
 }
 
 const unsigned char* bytes_of(const Tensor& message) {

@@ -99,15 +99,8 @@ void Checkpoint::read(std::string_view name,
     throw FileError(
         mismatch(directory_, name, describe(destination.dtype(), destination.shape()), tensor));
   }
-  read_region(name, whole_region(tensor.shape).start, destination, worker);
-}
-
-void Checkpoint::read_region(std::string_view name,
-                             const std::vector<std::int64_t>& start,
-                             Tensor destination,
-                             std::optional<std::int64_t> worker) {
-  const Shape& shape = destination.shape();
-  read_part(name, {start, shape}, destination, {shape, whole_region(shape)}, worker);
+  const Region whole = whole_region(tensor.shape);
+  read_part(name, whole, destination, {tensor.shape, whole}, worker);
 }
 
 void Checkpoint::read_part(std::string_view name,

@@ -60,12 +60,6 @@ class Checkpoint {
             Tensor destination,
             std::optional<std::int64_t> worker = std::nullopt);
 
-  // Fills `destination` with the rectangle of its shape that starts at `start`.
-  void read_region(std::string_view name,
-                   const std::vector<std::int64_t>& start,
-                   Tensor destination,
-                   std::optional<std::int64_t> worker = std::nullopt);
-
   // Fills `place` in `memory`, of the same shape, with a rectangle of the logical tensor; what else
   // lies in `memory` stays. REQUIRES: is_held(place, memory.num_elements()).
   void read_part(std::string_view name,

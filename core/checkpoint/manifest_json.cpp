@@ -16,13 +16,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kHashDigits = 16;
-constexpr std::size_t kNumDTypes = static_cast<std::size_t>(DType::boolean) + 1;
 
-std::array<std::string_view, kNumDTypes> dtype_names() {
-  std::array<std::string_view, kNumDTypes> names{};
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    names[i] = name_of(static_cast<DType>(i));
-  }
+// The names of the element types, in their order.
+std::array<std::string_view, kDTypes.size()> dtype_names() {
+  std::array<std::string_view, kDTypes.size()> names{};
+  std::ranges::transform(kDTypes, names.begin(), &DTypeTraits::name);
   return names;
 }
 

@@ -5,12 +5,24 @@
 
 #include "core/check.h"
 #include "core/checkpoint/checkpoint_directory.h"
+#include "core/checkpoint/staging.h"
 #include "core/checkpoint/write_checkpoint.h"
+#include "core/log.h"
+#include "core/threads/start_thread.h"
 
 namespace slackline {
 
 ShardWriter::ShardWriter(Options options) : options_(std::move(options)) {
   SL_CHECK(options_.keep >= 1, "a run keeps at least one checkpoint");
+}
+
+ShardWriter::~ShardWriter() {
+  if (!is_saving()) {
+    return;
+  }
+  if (const ShardList list = take(); list.failure != ExitCode::done) {
+    log_error("checkpoint not saved: " + list.message);
+  }
 }
 
 void ShardWriter::remove_debris() const {
@@ -20,28 +32,29 @@ void ShardWriter::remove_debris() const {
 }
 
 void ShardWriter::save(const CheckpointContents& contents) {
-  SL_CHECK(!is_saving_, "the save before was not taken");
+  SL_CHECK(!is_saving(), "the save before was not taken");
   head_ = {.step = contents.step,
            .updates = contents.updates,
            .skips = contents.skips,
            .documents = contents.documents,
            .files = contents.files};
-  list_ = {};
-  write_.start(contents, [this](const CheckpointContents& staged) {
-    list_ = write_shards(
-        partial_path(checkpoint_path(options_.directory, staged.step)),
-        staged,
+  std::packaged_task<ShardList()> write([this, copies = staged(contents, staging_)] {
+    return write_shards(
+        partial_path(checkpoint_path(options_.directory, copies.step)),
+        copies,
         {.rank = options_.rank, .size = options_.size, .shard_bytes = options_.shard_bytes});
   });
-  is_saving_ = true;
+  std::future<ShardList> list = write.get_future();
+  thread_ = start_thread("a checkpoint", std::move(write));
+  list_ = std::move(list);
 }
 
 ShardList ShardWriter::take() {
-  SL_CHECK(std::exchange(is_saving_, false), "nothing is being saved");
+  SL_CHECK(is_saving(), "nothing is being saved");
+  thread_.join();
   ShardList failed{.step = head_.step, .rank = options_.rank, .failure = ExitCode::bug};
   try {
-    write_.wait();
-    return std::move(list_);
+    return list_.get();
   } catch (const Error& error) {
     failed.failure = error.exit_code();
     failed.message = error.what();

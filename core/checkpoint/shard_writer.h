@@ -1,13 +1,16 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <future>
 #include <span>
 #include <string>
+#include <thread>
 
 #include "core/checkpoint/contents.h"
 #include "core/checkpoint/shard_list.h"
-#include "core/checkpoint/staged_write.h"
 #include "core/checkpoint/write_shards.h"
+#include "core/tensor/buffer.h"
 
 namespace slackline {
 
@@ -36,6 +39,10 @@ class ShardWriter {
   };
 
   explicit ShardWriter(Options options);
+  // Waits for a save whose list was not taken; how that failed is logged.
+  ~ShardWriter();
+  ShardWriter(const ShardWriter&) = delete;
+  ShardWriter& operator=(const ShardWriter&) = delete;
 
   // Removes what a crash left behind; ranks other than 0 do nothing.
   // REQUIRES: no rank is writing, and none begins before this has returned on rank 0.
@@ -48,10 +55,12 @@ class ShardWriter {
   void save(const CheckpointContents& contents);
 
   // A save was begun and its list not taken.
-  [[nodiscard]] bool is_saving() const { return is_saving_; }
+  [[nodiscard]] bool is_saving() const { return list_.valid(); }
 
   // take() would not block. Never blocks.
-  [[nodiscard]] bool finished() const { return write_.finished(); }
+  [[nodiscard]] bool finished() const {
+    return !is_saving() || list_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
 
   // Waits for this rank's files and gives what was written, or how that failed. Throws only when
   // nothing was being saved.
@@ -65,9 +74,9 @@ class ShardWriter {
  private:
   Options options_;
   CheckpointContents head_;  // of the last save, without tensors
-  bool is_saving_ = false;
-  ShardList list_;     // the thread's; read after waiting for it
-  StagedWrite write_;  // last: uses the others until it has ended
+  Buffer staging_;           // what the thread writes: copies of the tensors
+  std::thread thread_;       // runs while list_ is due
+  std::future<ShardList> list_;
 };
 
 }  // namespace slackline

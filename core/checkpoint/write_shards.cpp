@@ -82,9 +82,7 @@ ShardList write_shards(const std::string& directory,
   make_directories(directory);
   for (const ShardFile& shard : plan.shards()) {
     const FileSummary summary = write_safetensors(
-        fmt::format("{}/{}", directory, shard.name),
-        shard.pieces,
-        {.metadata = {{"format", "pt"}}, .order = SafetensorsOptions::Order::reference});
+        fmt::format("{}/{}", directory, shard.name), shard.pieces, {{"format", "pt"}});
     list.files[shard.name] = {summary.bytes, summary.xxh3};
   }
   return list;

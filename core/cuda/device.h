@@ -11,6 +11,7 @@
 #include <cuda_bf16.h>
 #endif
 
+#include "core/tensor/device_fault.h"
 #include "core/tensor/dtype.h"
 
 // What kernels share. Functions that the host calls as well are constexpr.
@@ -134,6 +135,16 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
+// Sums over the lanes up to this one, its own value included.
+template <typename T>
+__device__ T warp_sum_so_far(T value) {
+  for (unsigned lanes = 1; lanes < kWarp; lanes *= 2) {
+    const T before = __shfl_up_sync(kAllLanes, value, lanes);
+    value += threadIdx.x % kWarp >= lanes ? before : T{0};
+  }
+  return value;
+}
+
 // Sums over the threads of a block (x only, whole warps); all get the sum. `scratch`: a float of
 // shared memory for each warp. Begins and ends with a barrier where there is more than one warp.
 __device__ inline float block_sum(float value, float* scratch) {
@@ -170,6 +181,21 @@ __device__ inline float block_max(float value, float* scratch) {
     value = fmaxf(value, scratch[warp]);
   }
   return value;
+}
+
+// Leaves a fault where the host looks for a stream's first one, unless one is there already.
+template <int n>
+__device__ void tell_fault(DeviceFault& first,
+                           void (*raise)(const DeviceFault& fault),
+                           const std::uint32_t (&words)[n]) {
+  if (first.raise != nullptr) {
+    return;
+  }
+  first.raise = raise;
+  auto* const to = reinterpret_cast<std::uint32_t*>(&first.words);
+  for (int i = 0; i < n; ++i) {
+    to[i] = words[i];
+  }
 }
 
 // The block's dynamic shared memory, 16-byte aligned.

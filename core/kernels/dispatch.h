@@ -47,8 +47,8 @@ inline void rehearse(StreamView stream, double operations) {
 // The one place where an op chooses its backend and element type:
 //   SL_DISPATCH(stream, dtype, accumulate, stream, from, to)
 // calls cpu::accumulate<float>(stream, from, to), or the twin for bf16 or in cuda::. Backends are
-// folders' files (accumulate_cpu.cpp, accumulate_cuda.cu), each explicitly instantiating float and
-// BFloat16.
+// folders' files (elementwise_cpu.cpp, elementwise_cuda.cu), each explicitly instantiating float
+// and BFloat16.
 #define SL_DISPATCH(stream, dtype, function, ...)                                   \
   do {                                                                              \
     switch (dtype) {                                                                \

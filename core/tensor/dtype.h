@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace slackline {
 
@@ -48,53 +50,49 @@ enum class DType : std::uint8_t {
   boolean
 };
 
-[[nodiscard]] std::size_t size_of(DType dtype);       // bytes of one element
-[[nodiscard]] std::string_view name_of(DType dtype);  // "f32", "bf16", ...
+// What is known of an element type.
+struct DTypeTraits {
+  std::string_view name;
+  std::size_t bytes;  // of one element
+};
 
+// In the order of DType.
+inline constexpr std::array<DTypeTraits, 13> kDTypes = {{{"f32", 4},
+                                                         {"bf16", 2},
+                                                         {"f64", 8},
+                                                         {"f16", 2},
+                                                         {"i64", 8},
+                                                         {"i32", 4},
+                                                         {"i16", 2},
+                                                         {"i8", 1},
+                                                         {"u64", 8},
+                                                         {"u32", 4},
+                                                         {"u16", 2},
+                                                         {"u8", 1},
+                                                         {"bool", 1}}};
+
+static_assert(kDTypes.size() == static_cast<std::size_t>(DType::boolean) + 1);
+
+// Bytes of one element.
+[[nodiscard]] constexpr std::size_t size_of(DType dtype) {
+  return kDTypes[static_cast<std::size_t>(dtype)].bytes;
+}
+
+[[nodiscard]] constexpr std::string_view name_of(DType dtype) {
+  return kDTypes[static_cast<std::size_t>(dtype)].name;
+}
+
+// The element type of arrays of T.
 template <typename T>
-struct DTypeOf;
-
-template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
-
-template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::bf16;
-};
-
-template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
-
-template <>
-struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::i64;
-};
-
-template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::i32;
-};
-
-template <>
-struct DTypeOf<std::uint32_t> {
-  static constexpr DType value = DType::u32;
-};
-
-template <>
-struct DTypeOf<std::uint16_t> {
-  static constexpr DType value = DType::u16;
-};
-
-template <>
-struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::u8;
-};
-
-template <typename T>
-inline constexpr DType kDTypeOf = DTypeOf<T>::value;
+inline constexpr DType kDTypeOf =
+    std::is_same_v<T, float>           ? DType::f32
+    : std::is_same_v<T, BFloat16>      ? DType::bf16
+    : std::is_same_v<T, double>        ? DType::f64
+    : std::is_same_v<T, std::int64_t>  ? DType::i64
+    : std::is_same_v<T, std::int32_t>  ? DType::i32
+    : std::is_same_v<T, std::uint32_t> ? DType::u32
+    : std::is_same_v<T, std::uint16_t> ? DType::u16
+    : std::is_same_v<T, std::uint8_t>  ? DType::u8
+                                       : throw "no element type";  // does not compile
 
 }  // namespace slackline

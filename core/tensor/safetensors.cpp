@@ -297,53 +297,20 @@ const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const
   return found == index_.end() ? nullptr : &entries_[found->second];
 }
 
-const SafetensorsFile::Entry& SafetensorsFile::at(std::string_view name) const {
-  const Entry* entry = find(name);
-  if (entry == nullptr) {
-    throw FileError(fmt::format("{}: has no tensor '{}'", path(), name));
-  }
-  return *entry;
-}
-
 std::span<const std::byte> SafetensorsFile::bytes(const Entry& entry) const {
   return file_.bytes().subspan(data_start_ + entry.begin, entry.end - entry.begin);
 }
 
-Tensor SafetensorsFile::tensor(std::string_view name) const {
-  const Entry& entry = at(name);
-  // Tensor has no read-only form; the mapping itself refuses writes.
-  return {const_cast<std::byte*>(bytes(entry).data()), entry.dtype, entry.shape};
-}
-
-void SafetensorsFile::read(std::string_view name, Tensor destination) const {
-  const Entry& entry = at(name);
-  if (entry.dtype != destination.dtype() || entry.shape != destination.shape()) {
-    throw FileError(fmt::format("{}: tensor '{}': expected {} {}; got {} {}",
-                                path(),
-                                name,
-                                name_of(destination.dtype()),
-                                destination.shape().to_string(),
-                                name_of(entry.dtype),
-                                entry.shape.to_string()));
-  }
-  const auto source = bytes(entry);
-  if (!source.empty()) {
-    std::memcpy(destination.raw(), source.data(), source.size());
-  }
-}
-
 FileSummary write_safetensors(const std::string& path,
                               std::span<const NamedTensor> tensors,
-                              const SafetensorsOptions& options) {
+                              const std::map<std::string, std::string>& metadata) {
   std::vector<NamedTensor> ordered(tensors.begin(), tensors.end());
-  if (options.order == SafetensorsOptions::Order::reference) {
-    std::sort(ordered.begin(), ordered.end(), [](const NamedTensor& a, const NamedTensor& b) {
-      const DTypeName* left = &entry_of(a.tensor.dtype());
-      const DTypeName* right = &entry_of(b.tensor.dtype());
-      return std::tie(right, a.name) < std::tie(left, b.name);
-    });
-  }
-  const std::string header = make_header(ordered, options.metadata);
+  std::sort(ordered.begin(), ordered.end(), [](const NamedTensor& a, const NamedTensor& b) {
+    const DTypeName* left = &entry_of(a.tensor.dtype());
+    const DTypeName* right = &entry_of(b.tensor.dtype());
+    return std::tie(right, a.name) < std::tie(left, b.name);
+  });
+  const std::string header = make_header(ordered, metadata);
   const std::uint64_t length = header.size();
   HashingWriter writer(path);
   writer.write(std::as_bytes(std::span(&length, 1)));

@@ -47,23 +47,14 @@ class SafetensorsFile {
 
   [[nodiscard]] const Entry* find(std::string_view name) const;  // null when there is none
 
+  // The elements as they lie in the file, aligned or not, alive as long as this object.
   [[nodiscard]] std::span<const std::byte> bytes(const Entry& entry) const;
-
-  // A view of the file for reading only (a write faults), alive as long as this object. Its
-  // address need not be a multiple of the element size, which typed access needs: use read() there.
-  // Throws FileError when the file has no such tensor.
-  [[nodiscard]] Tensor tensor(std::string_view name) const;
-
-  // Copies a tensor, aligned or not. Throws FileError when there is none of that name, element
-  // type and shape.
-  void read(std::string_view name, Tensor destination) const;
 
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
   void parse_header(std::string_view header, std::size_t data_bytes);
   void check_coverage(std::size_t data_bytes);
-  [[nodiscard]] const Entry& at(std::string_view name) const;
 
   MappedFile file_;
   std::size_t data_start_ = 0;
@@ -72,24 +63,18 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-struct SafetensorsOptions {
-  std::map<std::string, std::string> metadata{};
-  // as_given keeps the caller's order. reference sorts by element type, widest first, then by
-  // name, as the reference package does: every tensor is then aligned, and without metadata (or
-  // with one entry) the file is the same byte for byte.
-  enum class Order { as_given, reference } order = Order::as_given;
-};
-
 struct FileSummary {
   std::size_t bytes = 0;
   std::uint64_t xxh3 = 0;  // of the whole file
 };
 
 // Writes a file atomically (FileWriter) in one pass, hashing on the way. The header is padded with
-// spaces so that the data starts at a multiple of 8. Views are read while it runs; they need not
-// be aligned. REQUIRES: distinct names in UTF-8, none "__metadata__".
+// spaces so that the data starts at a multiple of 8. Tensors are sorted by element type, widest
+// first, then by name, as by the reference package: every one is then aligned, and without metadata
+// (or with one entry) the file is the same byte for byte. Views are read while it runs; they need
+// not be aligned. REQUIRES: distinct names in UTF-8, none "__metadata__".
 FileSummary write_safetensors(const std::string& path,
                               std::span<const NamedTensor> tensors,
-                              const SafetensorsOptions& options = {});
+                              const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace slackline

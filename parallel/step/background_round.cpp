@@ -146,7 +146,7 @@ void BackgroundRound::take_sum(std::size_t transfer) {
     const Tensor difference = memory_->difference(share);
     scale(stream_, difference, workers, difference);
     scale(stream_, sum, -1.0F, sum);
-    add(stream_, difference, sum, difference);
+    accumulate(stream_, sum, difference);
   }
 }
 

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "core/check.h"
-#include "core/kernels/elementwise/accumulate.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "parallel/sync/shared_memory.h"
 
@@ -281,8 +280,7 @@ void BucketMemory::add_own_gradients(StreamView stream,
 void BucketMemory::join_gradients(StreamView stream, std::size_t bucket) const {
   const Tensor input = input_share(bucket);
   if (!input.empty()) {
-    const Tensor share = gradient_share(bucket);
-    add(stream, input, share, share);
+    accumulate(stream, input, gradient_share(bucket));
   }
 }
 

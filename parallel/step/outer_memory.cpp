@@ -121,7 +121,7 @@ void OuterMemory::restart() {
 void OuterMemory::take_differences(int fragment) {
   for (const OuterShare& share : shares_of(fragment)) {
     scale(model_->stream(), weight(share), -1.0F, difference(share));
-    add(model_->stream(), anchor(share), difference(share), difference(share));
+    accumulate(model_->stream(), anchor(share), difference(share));
   }
   add_leads_to_differences(fragment);
 }
@@ -131,7 +131,7 @@ void OuterMemory::add_leads_to_differences(int fragment) {
     return;
   }
   for (const OuterShare& share : shares_of(fragment)) {
-    add(model_->stream(), difference(share), lead(share), difference(share));
+    accumulate(model_->stream(), lead(share), difference(share));
   }
 }
 
@@ -142,14 +142,16 @@ void OuterMemory::take_leads(const OuterStep& step, const std::vector<double>& d
     ahead.writes = OuterWrites::weight;
     outer_step(stream, tensors_of(share, weight(share)), ahead);
     scale(stream, anchor(share), -1.0F, lead(share));
-    add(stream, weight(share), lead(share), lead(share));
+    accumulate(stream, weight(share), lead(share));
   }
 }
 
 void OuterMemory::begin_round(int fragment) {
   for (const OuterShare& share : shares_of(fragment)) {
-    lead_.bytes() > 0 ? add(model_->stream(), anchor(share), lead(share), weight(share))
-                      : cast(model_->stream(), anchor(share), weight(share));
+    cast(model_->stream(), anchor(share), weight(share));
+    if (lead_.bytes() > 0) {
+      accumulate(model_->stream(), lead(share), weight(share));
+    }
   }
 }
 
@@ -195,7 +197,7 @@ void OuterMemory::move_anchor(int fragment,
     if (mix > 0.0) {
       scale(stream, made, static_cast<float>(1.0 - mix), made);
       scale(stream, weight(share), static_cast<float>(mix), weight(share));
-      add(stream, weight(share), made, weight(share));
+      accumulate(stream, made, weight(share));
       fill_zero(stream, made);
     }
   }
@@ -213,7 +215,7 @@ void OuterMemory::make_momentum(const OuterStep& step, const std::vector<double>
     const double factor = step.scale / divisors[parameter_of(share)];
     scale(stream, difference(share), static_cast<float>(factor), difference(share));
   }
-  add(stream, all_of(momentum_), all_of(difference_), all_of(momentum_));
+  accumulate(stream, all_of(difference_), all_of(momentum_));
 }
 
 void OuterMemory::scale_momentum(double factor) {

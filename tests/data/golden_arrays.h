@@ -38,7 +38,7 @@ class GoldenArrays {
     SL_CHECK(entry != nullptr, file_.path() + " has no array " + name);
     SL_CHECK(entry->dtype == kDTypeOf<T>, file_.path() + " has other elements in " + name);
     std::vector<T> values(entry->shape.num_elements());
-    file_.read(name, Tensor(values.data(), entry->dtype, entry->shape));
+    std::ranges::copy(file_.bytes(*entry), std::as_writable_bytes(std::span(values)).begin());
     return values;
   }
 

@@ -33,7 +33,8 @@ bool is_sent(std::size_t place, std::uint64_t step) {
 // others. A frame has a float that tells the step's parity, then the elements of each matrix.
 class EverySecond final : public Codec {
  public:
-  explicit EverySecond(std::vector<CodecPart> parts) : parts_(std::move(parts)) {}
+  explicit EverySecond(std::vector<CodecPart> parts)
+      : Codec(bytes_of(parts)), parts_(std::move(parts)) {}
 
   [[nodiscard]] static std::size_t bytes_of(const std::vector<CodecPart>& parts) {
     std::size_t floats = 1;
@@ -42,8 +43,6 @@ class EverySecond final : public Codec {
     }
     return floats * sizeof(float);
   }
-
-  [[nodiscard]] std::size_t frame_bytes() const override { return bytes_of(parts_); }
 
   void encode(StreamView /*stream*/,
               const Matrices& values,

@@ -13,11 +13,14 @@
 #include "optim/learning_rate.h"
 #include "parallel/step/optimized_parameters.h"
 #include "tests/support/catch.h"
+#include "tests/support/file_tensor.h"
 #include "tests/support/gradient_norm.h"
 
 namespace slackline {
 
 namespace {
+
+using testing::file_tensor;
 
 const std::string kGolden = std::string(SL_SOURCE_DIR) + "/tests/golden/gpt2/";
 
@@ -37,7 +40,7 @@ struct GoldenModel {
     stage = std::make_unique<Stage>(parameters, config, options);
     const SafetensorsFile file(kGolden + "two_layer.safetensors");
     for (const Parameter& parameter : parameters.all()) {
-      const Tensor golden = file.tensor("weights/" + parameter.spec.name);
+      const Tensor golden = file_tensor(file, "weights/" + parameter.spec.name);
       REQUIRE(golden.shape() == parameter.spec.shape);
       std::copy_n(golden.data<float>(), golden.num_elements(), parameter.weight.data<float>());
     }
@@ -81,7 +84,7 @@ class GoldenGradients {
  public:
   [[nodiscard]] std::span<double> of(const std::string& name) const {
     const std::string key = "grads/" + name;
-    return (first_.find(key) != nullptr ? first_ : second_).tensor(key).span<double>();
+    return file_tensor(first_.find(key) != nullptr ? first_ : second_, key).span<double>();
   }
 
  private:
@@ -107,20 +110,20 @@ TEST_CASE("logits, loss and every gradient equal PyTorch's in float64") {
   const GoldenGradients gradients;
   const Recompute recompute = GENERATE(Recompute::none, Recompute::block);
   GoldenModel model(DType::f32, recompute);
-  const Pass pass = model.pass(file.tensor("tokens").data<std::int32_t>(), 3, 16);
+  const Pass pass = model.pass(file_tensor(file, "tokens").data<std::int32_t>(), 3, 16);
 
   model.stage->begin_step(*model.stream);
   model.stage->forward(pass);
-  std::vector<float> logits(file.tensor("logits").num_elements());
+  std::vector<float> logits(file_tensor(file, "logits").num_elements());
   model.stage->head().logits(*model.stream,
                              model.stage->final_norm_output(),
                              Tensor(std::span(logits)).reshaped({48, 61}));
   // fp32 rounding (6e-8) through some 40 chained operations.
-  REQUIRE(relative_distance(logits, file.tensor("logits").span<double>()) < 2e-6);
+  REQUIRE(relative_distance(logits, file_tensor(file, "logits").span<double>()) < 2e-6);
 
   const double loss = model.backward(pass, 1.0F / 48) / 48;
   model.stage->finish_gradients(*model.stream);
-  REQUIRE(loss == Approx(file.tensor("loss").data<double>()[0]).epsilon(1e-6));
+  REQUIRE(loss == Approx(file_tensor(file, "loss").data<double>()[0]).epsilon(1e-6));
   for (const Parameter& parameter : model.parameters.all()) {
     INFO(parameter.spec.name);
     const double distance =
@@ -134,13 +137,13 @@ TEST_CASE("bf16 gradients are within bf16 rounding of the golden ones") {
   const SafetensorsFile file(kGolden + "two_layer.safetensors");
   const GoldenGradients gradients;
   GoldenModel model(DType::bf16);
-  const Pass pass = model.pass(file.tensor("tokens").data<std::int32_t>(), 3, 16);
+  const Pass pass = model.pass(file_tensor(file, "tokens").data<std::int32_t>(), 3, 16);
   model.stage->begin_step(*model.stream);
   model.stage->forward(pass);
   const double loss = model.backward(pass, 1.0F / 48) / 48;
   model.stage->finish_gradients(*model.stream);
   // Roundings of 48 tokens' losses go both ways: 3e-4 are left of some per cent of each.
-  REQUIRE(loss == Approx(file.tensor("loss").data<double>()[0]).epsilon(1e-3));
+  REQUIRE(loss == Approx(file_tensor(file, "loss").data<double>()[0]).epsilon(1e-3));
   for (const Parameter& parameter : model.parameters.all()) {
     INFO(parameter.spec.name);
     const double distance =
@@ -153,7 +156,7 @@ TEST_CASE("bf16 gradients are within bf16 rounding of the golden ones") {
 
 TEST_CASE("gradients of two micro-batches add up to those of one") {
   const SafetensorsFile file(kGolden + "two_layer.safetensors");
-  const std::int32_t* rows = file.tensor("tokens").data<std::int32_t>();
+  const std::int32_t* rows = file_tensor(file, "tokens").data<std::int32_t>();
   const GoldenGradients gradients;
   GoldenModel model(DType::f32);
   model.stage->begin_step(*model.stream);
@@ -165,7 +168,7 @@ TEST_CASE("gradients of two micro-batches add up to those of one") {
   model.stage->forward(second);
   loss += model.backward(second, 1.0F / 48);
   model.stage->finish_gradients(*model.stream);
-  REQUIRE(loss / 48 == Approx(file.tensor("loss").data<double>()[0]).epsilon(1e-6));
+  REQUIRE(loss / 48 == Approx(file_tensor(file, "loss").data<double>()[0]).epsilon(1e-6));
   for (const Parameter& parameter : model.parameters.all()) {
     INFO(parameter.spec.name);
     REQUIRE(relative_distance(parameter.gradient.span<float>(), gradients.of(parameter.spec.name)) <
@@ -175,10 +178,10 @@ TEST_CASE("gradients of two micro-batches add up to those of one") {
 
 TEST_CASE("a loss curve of 50 AdamW steps follows PyTorch's in float64") {
   const SafetensorsFile file(kGolden + "curve.safetensors");
-  const std::span<double> losses = file.tensor("losses").span<double>();
-  const std::span<double> norms = file.tensor("grad_norms").span<double>();
-  const std::span<double> rates = file.tensor("lrs").span<double>();
-  const std::int32_t* tokens = file.tensor("tokens").data<std::int32_t>();
+  const std::span<double> losses = file_tensor(file, "losses").span<double>();
+  const std::span<double> norms = file_tensor(file, "grad_norms").span<double>();
+  const std::span<double> rates = file_tensor(file, "lrs").span<double>();
+  const std::int32_t* tokens = file_tensor(file, "tokens").data<std::int32_t>();
   GoldenModel model(DType::f32);
   const OptimizerConfig optimizer_config{.lr = 1e-3, .min_lr = 1e-4, .warmup_steps = 5};
   AdamwOptimizer optimizer(optimized_parameters(model.parameters, false), optimizer_config);
@@ -202,7 +205,7 @@ TEST_CASE("a loss curve of 50 AdamW steps follows PyTorch's in float64") {
   model.stage->begin_step(*model.stream);
   model.stage->forward(again);
   REQUIRE(model.backward(again, 1.0F / 64) / 64 ==
-          Approx(file.tensor("eval_loss").data<double>()[0]).epsilon(5e-6));
+          Approx(file_tensor(file, "eval_loss").data<double>()[0]).epsilon(5e-6));
   REQUIRE(losses.back() < 0.8 * losses.front());  // the curve is one of learning
 }
 

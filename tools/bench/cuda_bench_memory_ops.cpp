@@ -3,7 +3,6 @@
 #include <set>
 #include <string>
 
-#include "core/kernels/elementwise/accumulate.h"
 #include "core/kernels/elementwise/bias_gradient.h"
 #include "core/kernels/elementwise/dropout.h"
 #include "core/kernels/elementwise/elementwise.h"
@@ -78,8 +77,6 @@ void elementwise(CudaBench& bench, DType dtype) {
   const auto take = [&] { return bench.ring.take(dtype, rows(bench)); };
   const double row = row_bytes(dtype, rows(bench));
   const Tensor sums = bench.ring.take(DType::f32, {bench.options.hidden});
-  bench.timer.against_copy(
-      bench.stream, "add " + kind, 3 * row, [&] { add(bench.stream, take(), take(), take()); });
   bench.timer.against_copy(bench.stream, "residual and dropout " + kind, 3 * row, [&] {
     dropout_add(bench.stream,
                 {.x = take(),

@@ -84,10 +84,7 @@ void export_model(const ExportOptions& options) {
     weights = rounded_to_bf16(weights.tensors);
   }
   make_directories(options.out);
-  write_safetensors(
-      options.out + "/model.safetensors",
-      weights.tensors,
-      {.metadata = {{"format", "pt"}}, .order = SafetensorsOptions::Order::reference});
+  write_safetensors(options.out + "/model.safetensors", weights.tensors, {{"format", "pt"}});
   if (const auto* bpe = dynamic_cast<const ByteLevelTokenizer*>(model.tokenizer.get())) {
     const ByteLevelVocabulary& vocabulary = bpe->vocabulary();
     vocabulary.is_gpt2() ? write_gpt2_tokenizer(options.out, vocabulary)

@@ -41,13 +41,13 @@ void share_out(StreamView stream,
   fill_zero(host, all);
   for (const std::optional<std::int64_t>& worker : workers) {
     checkpoint.read_part(state.name, state.region, one, state.place, worker);
-    add(host, all, one, all);
+    accumulate(host, one, all);
   }
   scale(host, all, 1.0F / static_cast<float>(state.num_workers), all);
   // Parts of one tensor come one by one, each into zeros.
   stream.synchronize();
   const HostTensor held(state.data);
-  add(host, held.tensor(), all, held.tensor());
+  accumulate(host, all, held.tensor());
   held.write_back();
 }
 

@@ -76,7 +76,7 @@ void low_rank_left(StreamView stream, std::span<const LowRankProduct> products) 
     check(product, "low_rank_left");
     if (!is_thin(product)) {
       if (!product.added.empty()) {
-        add(stream, product.matrix, product.added, product.added);
+        accumulate(stream, product.matrix, product.added);
       }
       matmul(stream, left_product(product));
     }

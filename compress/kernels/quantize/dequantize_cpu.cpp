@@ -31,15 +31,7 @@ void update_elements(const std::uint8_t* codes,
     const auto wide = hn::PromoteTo(simd::kInts, hn::LoadU(bytes, codes + i));
     const Floats code = hn::ConvertTo(simd::kFloats, wide);
     const Floats level = hn::MulSub(code, simd::splat(levels.step), simd::splat(levels.below_zero));
-    const Floats scale = scales_of(i, part);
-    float* to = out.data() + i;
-    if constexpr (update == Update::write) {
-      simd::store(hn::Mul(level, scale), to, part);
-    } else if constexpr (update == Update::add) {
-      simd::store(hn::MulAdd(level, scale, simd::load(to, part)), to, part);
-    } else {
-      simd::store(hn::NegMulAdd(level, scale, simd::load(to, part)), to, part);
-    }
+    simd::store_product<update>(level, scales_of(i, part), out.data() + i, part);
   });
 }
 
@@ -124,28 +116,18 @@ class Unpacker {
   const std::uint8_t* packed_;
 };
 
-template <Update update>
-void dequantize_all(StreamView stream, const QuantizedMatrix& from, const Tensor& out) {
+}  // namespace
+
+void dequantize(StreamView stream, const QuantizedMatrix& from, const Tensor& out, Update update) {
   const auto columns = static_cast<std::size_t>(out.dim(1));
   const Unpacker unpacker(from, columns);
   float* to = out.data<float>();
   const Strips strips(static_cast<std::size_t>(out.dim(0)), columns, 1);
-  for_each_strip(stream, strips, Order::forwards, [&](const Strip& strip) {
-    unpacker.unpack<update>(strip, to + strip.row * columns + strip.column);
+  with_update(update, [&](auto constant) {
+    for_each_strip(stream, strips, Order::forwards, [&](const Strip& strip) {
+      unpacker.unpack<decltype(constant)::value>(strip, to + strip.row * columns + strip.column);
+    });
   });
-}
-
-}  // namespace
-
-void dequantize(StreamView stream, const QuantizedMatrix& from, const Tensor& out, Update update) {
-  switch (update) {
-    case Update::write:
-      return dequantize_all<Update::write>(stream, from, out);
-    case Update::add:
-      return dequantize_all<Update::add>(stream, from, out);
-    case Update::subtract:
-      return dequantize_all<Update::subtract>(stream, from, out);
-  }
 }
 
 }  // namespace slackline::cpu

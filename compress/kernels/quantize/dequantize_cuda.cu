@@ -44,19 +44,17 @@ __global__ void __launch_bounds__(kThreads) unpack_kernel(std::int64_t rows,
     const float level = fmaf(static_cast<float>(code), kStep, -below_zero);
     const float scale = map.scale(scales, row, column);
     float& to = out[row * columns + column];
-    to = update == Update::write ? level * scale
-         : update == Update::add ? fmaf(level, scale, to)
-                                 : fmaf(-level, scale, to);
+    to = updated<update>(to, level, scale);
   }
 }
 
 template <int bits>
 void start(StreamView stream, const QuantizedMatrix& from, const Tensor& out, Update update) {
   const std::int64_t columns = out.dim(1);
-  const auto with = [&](auto kernel) {
+  with_update(update, [&](auto constant) {
     launch(stream,
            {.grid = blocks_for(from.packed.num_elements(), kThreads), .block = kThreads},
-           kernel,
+           unpack_kernel<bits, decltype(constant)::value>,
            out.dim(0),
            columns,
            ScaleMap(from.format, out.dim(0), columns),
@@ -65,15 +63,7 @@ void start(StreamView stream, const QuantizedMatrix& from, const Tensor& out, Up
            from.scales.data<BFloat16>(),
            from.packed.data<std::uint8_t>(),
            out.data<float>());
-  };
-  switch (update) {
-    case Update::write:
-      return with(unpack_kernel<bits, Update::write>);
-    case Update::add:
-      return with(unpack_kernel<bits, Update::add>);
-    case Update::subtract:
-      return with(unpack_kernel<bits, Update::subtract>);
-  }
+  });
 }
 
 }  // namespace

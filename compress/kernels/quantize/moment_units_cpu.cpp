@@ -1,6 +1,6 @@
 #include "compress/kernels/quantize/moment_units.h"
-#include "core/kernels/parallel_ranges.h"
-#include "core/kernels/simd.h"
+#include "compress/kernels/quantize/quantize_simd.h"
+#include "core/kernels/for_each_element.h"
 
 namespace slackline::cpu {
 
@@ -8,33 +8,6 @@ namespace {
 
 namespace hn = simd::hn;
 using simd::Floats;
-
-// Calls body(i, part) for vectors of elements, all of them.
-template <typename Body>
-void for_each_element(StreamView stream, std::size_t count, const Body& body) {
-  parallel_ranges(stream, count, kElementsPerTask, [&](std::size_t begin, std::size_t end) {
-    simd::for_each_vector(end - begin, [&](std::size_t i, auto part) { body(begin + i, part); });
-  });
-}
-
-template <Update update>
-void multiply(StreamView stream, const Tensor& y, const MomentUnits& units, const Tensor& out) {
-  const float* values = y.data<float>();
-  const float* moments = units.moments.data<float>();
-  const Floats floor = simd::splat(units.floor);
-  float* to = out.data<float>();
-  for_each_element(stream, y.num_elements(), [=](std::size_t i, auto part) {
-    const Floats unit = hn::Add(hn::Sqrt(simd::load(moments + i, part)), floor);
-    const Floats value = simd::load(values + i, part);
-    if constexpr (update == Update::write) {
-      simd::store(hn::Mul(value, unit), to + i, part);
-    } else if constexpr (update == Update::add) {
-      simd::store(hn::MulAdd(value, unit, simd::load(to + i, part)), to + i, part);
-    } else {
-      simd::store(hn::NegMulAdd(value, unit, simd::load(to + i, part)), to + i, part);
-    }
-  });
-}
 
 }  // namespace
 
@@ -46,7 +19,7 @@ void divide_by_units(StreamView stream,
   const float* moments = units.moments.data<float>();
   const Floats floor = simd::splat(units.floor);
   float* quotients = to.data<float>();
-  for_each_element(stream, x.num_elements(), [=](std::size_t i, auto part) {
+  simd::for_each_element(stream, x.num_elements(), [=](std::size_t i, auto part) {
     const Floats unit = hn::Add(hn::Sqrt(simd::load(moments + i, part)), floor);
     simd::store(hn::Div(simd::load(values + i, part), unit), quotients + i, part);
   });
@@ -57,14 +30,17 @@ void multiply_by_units(StreamView stream,
                        const MomentUnits& units,
                        const Tensor& out,
                        Update update) {
-  switch (update) {
-    case Update::write:
-      return multiply<Update::write>(stream, y, units, out);
-    case Update::add:
-      return multiply<Update::add>(stream, y, units, out);
-    case Update::subtract:
-      return multiply<Update::subtract>(stream, y, units, out);
-  }
+  const float* values = y.data<float>();
+  const float* moments = units.moments.data<float>();
+  const Floats floor = simd::splat(units.floor);
+  float* to = out.data<float>();
+  with_update(update, [&](auto constant) {
+    simd::for_each_element(stream, y.num_elements(), [=](std::size_t i, auto part) {
+      const Floats unit = hn::Add(hn::Sqrt(simd::load(moments + i, part)), floor);
+      simd::store_product<decltype(constant)::value>(
+          simd::load(values + i, part), unit, to + i, part);
+    });
+  });
 }
 
 }  // namespace slackline::cpu

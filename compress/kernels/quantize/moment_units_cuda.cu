@@ -1,4 +1,5 @@
 #include "compress/kernels/quantize/moment_units.h"
+#include "compress/kernels/quantize/quantize_scales.h"
 #include "core/cuda/map.h"
 
 namespace slackline::cuda {
@@ -19,24 +20,9 @@ struct Product {
 
   // `before` is what the result takes the place of.
   __device__ float operator()(float before, float value, float moment) const {
-    const float unit = sqrtf(moment) + floor;
-    return update == Update::write ? value * unit
-           : update == Update::add ? fmaf(value, unit, before)
-                                   : fmaf(-value, unit, before);
+    return updated<update>(before, value, sqrtf(moment) + floor);
   }
 };
-
-template <Update update>
-void multiply(StreamView stream, const Tensor& y, const MomentUnits& units, const Tensor& out) {
-  auto* to = out.data<float>();
-  map_elements(stream,
-               Product<update>{units.floor},
-               y.num_elements(),
-               to,
-               static_cast<const float*>(to),
-               static_cast<const float*>(y.data<float>()),
-               static_cast<const float*>(units.moments.data<float>()));
-}
 
 }  // namespace
 
@@ -57,14 +43,16 @@ void multiply_by_units(StreamView stream,
                        const MomentUnits& units,
                        const Tensor& out,
                        Update update) {
-  switch (update) {
-    case Update::write:
-      return multiply<Update::write>(stream, y, units, out);
-    case Update::add:
-      return multiply<Update::add>(stream, y, units, out);
-    case Update::subtract:
-      return multiply<Update::subtract>(stream, y, units, out);
-  }
+  auto* to = out.data<float>();
+  with_update(update, [&](auto constant) {
+    map_elements(stream,
+                 Product<decltype(constant)::value>{units.floor},
+                 y.num_elements(),
+                 to,
+                 static_cast<const float*>(to),
+                 static_cast<const float*>(y.data<float>()),
+                 static_cast<const float*>(units.moments.data<float>()));
+  });
 }
 
 }  // namespace slackline::cuda

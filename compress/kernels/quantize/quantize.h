@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "compress/kernels/quantize/scale_of.h"
 #include "core/rng.h"
@@ -81,6 +82,14 @@ void quantize(StreamView stream, const Quantize& args);
                                                    const Workers& workers);
 
 enum class Update { write, add, subtract };
+
+// Calls body with the update as a constant: std::integral_constant<Update, update>.
+template <typename Body>
+void with_update(Update update, const Body& body) {
+  update == Update::write ? body(std::integral_constant<Update, Update::write>())
+  : update == Update::add ? body(std::integral_constant<Update, Update::add>())
+                          : body(std::integral_constant<Update, Update::subtract>());
+}
 
 // out = decoded, out += decoded or out -= decoded, rounded once; f32 (rows, columns).
 void dequantize(StreamView stream,

@@ -6,7 +6,8 @@
 #include "compress/kernels/quantize/quantize.h"
 #include "core/cuda/device.h"
 
-// Scales of quantized matrices on the CUDA device, with the bits of the CPU's.
+// Scales of quantized matrices and what is made of them on the CUDA device, with the bits of the
+// CPU's.
 namespace slackline::cuda {
 
 // Where the scale of an element stands among the matrix's.
@@ -83,6 +84,14 @@ __device__ inline float ScaleMap::factor(const BFloat16* scales,
   return shared == ScaleOf::both
              ? factor_of(scales[row], levels) * factor_of(scales[rows + column], 1.0F)
              : factor_of(scales[of(row, column)], levels);
+}
+
+// What takes the place of `before`: a * b, or that added to it or taken off, rounded once.
+template <Update update>
+__device__ float updated(float before, float a, float b) {
+  return update == Update::write ? a * b
+         : update == Update::add ? fmaf(a, b, before)
+                                 : fmaf(-a, b, before);
 }
 
 // Scales of rows and columns, of sums of squares.

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "compress/kernels/quantize/packed_codes.h"
+#include "compress/kernels/quantize/quantize.h"
 #include "core/kernels/simd.h"
 
 // Vectors of quantize: magnitudes, scales, and numbers rounded to codes.
@@ -39,6 +40,18 @@ inline constexpr IntTag kInts;
   });
   const Ints all = hn::Max(hn::Max(largest[0], largest[1]), hn::Max(largest[2], largest[3]));
   return hn::GetLane(hn::MaxOfLanes(kInts, all));
+}
+
+// Updates what lies at `to` by a * b, rounded once.
+template <Update update>
+void store_product(Floats a, Floats b, float* to, auto part) {
+  if constexpr (update == Update::write) {
+    store(hn::Mul(a, b), to, part);
+  } else if constexpr (update == Update::add) {
+    store(hn::MulAdd(a, b, load(to, part)), to, part);
+  } else {
+    store(hn::NegMulAdd(a, b, load(to, part)), to, part);
+  }
 }
 
 struct Scales {

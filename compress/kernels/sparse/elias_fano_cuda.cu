@@ -29,8 +29,6 @@ struct Code {
   std::size_t lower_words;
 };
 
-using Raise = void (*)(const DeviceFault& fault);
-
 Code code_of(const EliasFano& code) {
   return {.k = low_word(code.k),
           .low_bits = code.low_bits(),
@@ -104,11 +102,7 @@ __device__ inline Ones ones_of_block(const std::uint32_t (&words)[kOwnWords]) {
   for (unsigned i = 0; i < kOwnWords; ++i) {
     own += static_cast<unsigned>(__popc(words[i]));
   }
-  unsigned sum = own;
-  for (unsigned lanes = 1; lanes < kWarp; lanes *= 2) {
-    const unsigned others = __shfl_up_sync(kAllLanes, sum, lanes);
-    sum += threadIdx.x % kWarp >= lanes ? others : 0;
-  }
+  const unsigned sum = warp_sum_so_far(own);
   if (threadIdx.x % kWarp == kWarp - 1) {
     of_warp[threadIdx.x / kWarp] = sum;
   }
@@ -180,20 +174,6 @@ __device__ inline void fill_rest(const Code& code, std::uint64_t total, std::uin
   }
 }
 
-__device__ inline void tell_count(const Code& code,
-                                  std::uint64_t total,
-                                  const FaultNote& note,
-                                  CudaStream::Faults* faults) {
-  if (total == code.k || faults->first.raise != nullptr) {
-    return;
-  }
-  faults->first.raise = note.raise;
-  auto* const words = reinterpret_cast<std::uint32_t*>(&faults->first.words);
-  words[0] = low_word(total);
-  words[1] = code.k;
-  words[2] = note.tag;
-}
-
 __global__ void __launch_bounds__(kThreads) read_indices_kernel(Code code,
                                                                 const std::uint32_t* words,
                                                                 const std::uint32_t* ones_of_ranges,
@@ -224,8 +204,8 @@ __global__ void __launch_bounds__(kThreads) check_count_kernel(Code code,
   const std::size_t num_ranges = (code.upper_words + kUpperWordsPerRange - 1) / kUpperWordsPerRange;
   const std::uint64_t total = sum_of_ranges(ones_of_ranges, num_ranges);
   fill_rest(code, total, indices);
-  if (threadIdx.x == 0) {
-    tell_count(code, total, note, faults);
+  if (threadIdx.x == 0 && total != code.k) {
+    tell_fault(faults->first, note.raise, {low_word(total), code.k, note.tag});
   }
 }
 

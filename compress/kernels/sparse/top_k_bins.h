@@ -30,11 +30,7 @@ __device__ inline unsigned sum_before(unsigned value) {
   __shared__ unsigned of_warps[kSingle / kWarp];
   const unsigned lane = threadIdx.x % kWarp;
   const unsigned warp = threadIdx.x / kWarp;
-  unsigned sum = value;
-  for (unsigned lanes = 1; lanes < kWarp; lanes *= 2) {
-    const unsigned before = __shfl_up_sync(kAllLanes, sum, lanes);
-    sum += lane >= lanes ? before : 0;
-  }
+  unsigned sum = warp_sum_so_far(value);
   if (lane == kWarp - 1) {
     of_warps[warp] = sum;
   }

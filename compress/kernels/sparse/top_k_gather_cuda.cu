@@ -78,11 +78,7 @@ struct Places {
     const unsigned nibbles = (pairs & 0x33333333U) + (pairs >> 2U & 0x33333333U);
     const unsigned own[2] = {nibbles & 0x0f0f0f0fU, nibbles >> 4U & 0x0f0f0f0fU};
     for (int half = 0; half < 2; ++half) {
-      unsigned sum = own[half];
-      for (unsigned lanes = 1; lanes < kWarp; lanes *= 2) {
-        const unsigned others = __shfl_up_sync(kAllLanes, sum, lanes);
-        sum += threadIdx.x % kWarp >= lanes ? others : 0;
-      }
+      const unsigned sum = warp_sum_so_far(own[half]);
       before[half] = sum - own[half];
       of_row[half] = __shfl_sync(kAllLanes, sum, kWarp - 1);
     }

@@ -12,10 +12,16 @@ void cast(StreamView stream, const Tensor& from, const Tensor& to);
 
 void fill_zero(StreamView stream, const Tensor& tensor);
 
-// out = a + b, element by element in f32. out may be a or b.
-void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out);
+// to += from, element by element in f32. `from` is f32 or bf16.
+void accumulate(StreamView stream, const Tensor& from, const Tensor& to);
+
+// to -= from, likewise.
+void subtract(StreamView stream, const Tensor& from, const Tensor& to);
 
 // out = factor * x, f32. out may be x.
 void scale(StreamView stream, const Tensor& x, float factor, const Tensor& out);
+
+// values -= bf16(values): what rounding to bf16 leaves out, exact in f32. Inf becomes NaN.
+void keep_bf16_error(StreamView stream, const Tensor& values);
 
 }  // namespace slackline

@@ -14,10 +14,20 @@ struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
 
+struct Difference {
+  __device__ float operator()(float a, float b) const { return a - b; }
+};
+
 struct Scaled {
   float factor;
 
   __device__ float operator()(float value) const { return factor * value; }
+};
+
+struct RoundingError {
+  __device__ float operator()(float value) const {
+    return value - to_float(from_float<BFloat16>(value));
+  }
 };
 
 }  // namespace
@@ -38,17 +48,31 @@ void convert_from(StreamView stream, const Tensor& from, const Tensor& to) {
 }
 
 template <typename T>
-void add(StreamView stream, const Tensor& a, const Tensor& b, const Tensor& out) {
-  map_elements(stream, Sum{}, a.num_elements(), out.data<T>(), a.data<T>(), b.data<T>());
+void accumulate(StreamView stream, const Tensor& from, const Tensor& to) {
+  float* const sums = to.data<float>();
+  map_elements(stream, Sum{}, to.num_elements(), sums, sums, from.data<T>());
+}
+
+template <typename T>
+void subtract(StreamView stream, const Tensor& from, const Tensor& to) {
+  float* const differences = to.data<float>();
+  map_elements(stream, Difference{}, to.num_elements(), differences, differences, from.data<T>());
 }
 
 void scale(StreamView stream, const Tensor& x, float factor, const Tensor& out) {
   map_elements(stream, Scaled{factor}, x.num_elements(), out.data<float>(), x.data<float>());
 }
 
+void keep_bf16_error(StreamView stream, const Tensor& values) {
+  float* const errors = values.data<float>();
+  map_elements(stream, RoundingError{}, values.num_elements(), errors, errors);
+}
+
 template void convert_from<float>(StreamView, const Tensor&, const Tensor&);
 template void convert_from<BFloat16>(StreamView, const Tensor&, const Tensor&);
-template void add<float>(StreamView, const Tensor&, const Tensor&, const Tensor&);
-template void add<BFloat16>(StreamView, const Tensor&, const Tensor&, const Tensor&);
+template void accumulate<float>(StreamView, const Tensor&, const Tensor&);
+template void accumulate<BFloat16>(StreamView, const Tensor&, const Tensor&);
+template void subtract<float>(StreamView, const Tensor&, const Tensor&);
+template void subtract<BFloat16>(StreamView, const Tensor&, const Tensor&);
 
 }  // namespace slackline::cuda

@@ -79,11 +79,7 @@ __global__ void __launch_bounds__(kMapThreads)
   const unsigned warp = threadIdx.x / kWarp;
   const unsigned lane = threadIdx.x % kWarp;
   const std::int32_t count = row < num_rows ? *lists.count_of(row) : 0;
-  std::int32_t end = count;  // of the warp's rows up to this one
-  for (unsigned lanes = 1; lanes < kWarp; lanes *= 2) {
-    const std::int32_t before = __shfl_up_sync(kAllLanes, end, lanes);
-    end += lane >= lanes ? before : 0;
-  }
+  std::int32_t end = warp_sum_so_far(count);
   if (lane == kWarp - 1) {
     of_warp[warp] = end;
   }

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "core/error.h"
-#include "core/kernels/elementwise/accumulate.h"
 #include "core/kernels/elementwise/bias_gradient.h"
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/kernels/matmul/matmul_backends.h"

@@ -1,7 +1,7 @@
 #include "core/cuda/map.h"
-#include "core/kernels/elementwise/accumulate.h"
 #include "core/kernels/elementwise/bias_gradient.h"
 #include "core/kernels/elementwise/device_gelu.h"
+#include "core/kernels/elementwise/elementwise.h"
 #include "core/kernels/matmul/matmul.h"
 #include "core/kernels/matmul/matmul_products.h"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "core/kernels/for_each_element.h"
 #include "core/kernels/parallel_ranges.h"
-#include "core/kernels/simd.h"
 #include "core/kernels/update/outer_coefficients.h"
 
 // Bound by memory: three or four streams in, one to four out, 16 to 32 bytes an element, once a
@@ -48,10 +48,8 @@ void step_all(StreamView stream,
               const Arrays& arrays,
               const OuterCoefficients& c,
               std::size_t count) {
-  parallel_ranges(stream, count, kElementsPerTask, [&](std::size_t begin, std::size_t end) {
-    simd::for_each_vector(end - begin, [&](std::size_t offset, auto part) {
-      step_vector<nesterov, writes>(arrays, c, begin + offset, part);
-    });
+  simd::for_each_element(stream, count, [=](std::size_t i, auto part) {
+    step_vector<nesterov, writes>(arrays, c, i, part);
   });
 }
 

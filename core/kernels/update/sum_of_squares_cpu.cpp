@@ -107,20 +107,33 @@ double sum_over(StreamView stream, std::size_t count, const auto& summand) {
 
 }  // namespace
 
-double sum_of_squares(StreamView stream, std::span<const float> values) {
-  return sum_over(stream, values.size(), Square{.values = values.data()});
+void sums_of_squares(StreamView stream, std::span<const Tensor> tensors, std::span<double> sums) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::span<const float> values = tensors[i].span<float>();
+    sums[i] = sum_over(stream, values.size(), Square{.values = values.data()});
+  }
 }
 
-double count_at_least(StreamView stream, std::span<const float> values, float limit) {
-  return sum_over(stream, values.size(), IsAtLeast{.values = values.data(), .limit = limit});
+void counts_at_least(StreamView stream,
+                     std::span<const Tensor> tensors,
+                     float limit,
+                     std::span<double> counts) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::span<const float> values = tensors[i].span<float>();
+    counts[i] = sum_over(stream, values.size(), IsAtLeast{values.data(), limit});
+  }
 }
 
-double sum_of_squared_directions(StreamView stream,
-                                 std::span<const float> m,
-                                 std::span<const float> v,
-                                 const AdamwStep& step) {
-  return sum_over(
-      stream, m.size(), SquareOfDirection{.m = m.data(), .v = v.data(), .c = AdamwDirection(step)});
+void sums_of_squared_directions(StreamView stream,
+                                std::span<const Moments> moments,
+                                const AdamwStep& step,
+                                std::span<double> sums) {
+  const AdamwDirection direction(step);
+  for (std::size_t i = 0; i < moments.size(); ++i) {
+    const auto& [m, v] = moments[i];
+    sums[i] = sum_over(
+        stream, m.num_elements(), SquareOfDirection{m.data<float>(), v.data<float>(), direction});
+  }
 }
 
 }  // namespace slackline::cpu

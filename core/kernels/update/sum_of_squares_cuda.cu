@@ -125,10 +125,11 @@ __global__ void __launch_bounds__(kThreads)
 
 // `others` stand beside tensors where a summand is of two; else there are none.
 template <typename Summand>
-std::vector<double> sums_over(StreamView stream,
-                              std::span<const Tensor> tensors,
-                              std::span<const Tensor> others,
-                              const Summand& summand) {
+void sums_over(StreamView stream,
+               std::span<const Tensor> tensors,
+               std::span<const Tensor> others,
+               const Summand& summand,
+               std::span<double> totals) {
   ArenaScope scratch(stream.workspace());
   std::int64_t all_blocks = 0;
   for (const Tensor& tensor : tensors) {
@@ -160,40 +161,39 @@ std::vector<double> sums_over(StreamView stream,
   stream.synchronize();
   copy(stream.cuda().handle(), of_blocks.data(), sums.raw(), sums.bytes());
   stream.synchronize();
-  std::vector<double> totals;
-  totals.reserve(tensors.size());
   auto sum = of_blocks.begin();
-  for (const Tensor& tensor : tensors) {
-    const auto end = sum + num_blocks(tensor.num_elements());
-    totals.push_back(std::accumulate(sum, end, 0.0));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto end = sum + num_blocks(tensors[i].num_elements());
+    totals[i] = std::accumulate(sum, end, 0.0);
     sum = end;
   }
-  return totals;
 }
 
 }  // namespace
 
-std::vector<double> sums_of_squares(StreamView stream, std::span<const Tensor> tensors) {
-  return sums_over(stream, tensors, {}, Square{});
+void sums_of_squares(StreamView stream, std::span<const Tensor> tensors, std::span<double> sums) {
+  sums_over(stream, tensors, {}, Square{}, sums);
 }
 
 // REQUIRES: limit > 0.
-std::vector<double> counts_at_least(StreamView stream,
-                                    std::span<const Tensor> tensors,
-                                    float limit) {
-  return sums_over(stream, tensors, {}, IsAtLeast{.limit = limit});
+void counts_at_least(StreamView stream,
+                     std::span<const Tensor> tensors,
+                     float limit,
+                     std::span<double> counts) {
+  sums_over(stream, tensors, {}, IsAtLeast{.limit = limit}, counts);
 }
 
-std::vector<double> sums_of_squared_directions(StreamView stream,
-                                               std::span<const Moments> moments,
-                                               const AdamwStep& step) {
+void sums_of_squared_directions(StreamView stream,
+                                std::span<const Moments> moments,
+                                const AdamwStep& step,
+                                std::span<double> sums) {
   std::vector<Tensor> m;
   std::vector<Tensor> v;
   for (const Moments& of_tensor : moments) {
     m.push_back(of_tensor.m);
     v.push_back(of_tensor.v);
   }
-  return sums_over(stream, m, v, SquareOfDirection{.c = AdamwDirection(step)});
+  sums_over(stream, m, v, SquareOfDirection{.c = AdamwDirection(step)}, sums);
 }
 
 std::size_t sums_of_squares_workspace_bytes(std::span<const Tensor> tensors) {

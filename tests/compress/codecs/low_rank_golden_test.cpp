@@ -7,6 +7,7 @@
 #include "core/tensor/safetensors.h"
 #include "tests/compress/low_rank_messages.h"
 #include "tests/support/catch.h"
+#include "tests/support/file_tensor.h"
 #include "tests/support/places.h"
 
 namespace slackline::testing {
@@ -25,7 +26,7 @@ class Golden {
   // The `index`-th matrix of a tensor whose first dimensions count.
   [[nodiscard]] Matrix matrix(const std::string& name, std::size_t part, std::size_t index) const {
     const MatrixShape& shape = kGoldenParts[part].shape;
-    const float* first = file_.tensor(name + "/" + kGoldenParts[part].name).data<float>() +
+    const float* first = file_tensor(file_, name + "/" + kGoldenParts[part].name).data<float>() +
                          index * shape.num_elements();
     return {static_cast<std::size_t>(shape.rows),
             static_cast<std::size_t>(shape.columns),
@@ -43,7 +44,7 @@ class Golden {
   // Puts the hook's first right factors in the place of the codec's own.
   void start(LowRankEnd& end, const std::string& prefix) const {
     for (const CodecState& state : end.codec->state()) {
-      const Tensor golden = file_.tensor(prefix + "/right/" + state.part);
+      const Tensor golden = file_tensor(file_, prefix + "/right/" + state.part);
       REQUIRE(golden.shape() == state.data.shape());
       const HostTensor right(state.data, HostTensor::Contents::undefined);
       std::ranges::copy(golden.span<float>(), right.tensor().span<float>().begin());

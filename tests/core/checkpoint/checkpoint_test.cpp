@@ -104,11 +104,12 @@ TEST_CASE("a tensor in pieces over several files reads as one, whole or any rect
   checkpoint.read("weights/wte.weight", Tensor(table.data(), DType::f32, logical));
   REQUIRE(table == state.table);
   std::vector<float> part(10);
-  checkpoint.read_region("weights/wte.weight", {2, 1}, Tensor(part.data(), DType::f32, {5, 2}));
+  const Tensor memory(part.data(), DType::f32, {5, 2});
+  const LocalPlace place{memory.shape(), whole_region(memory.shape())};
+  checkpoint.read_part("weights/wte.weight", {{2, 1}, {5, 2}}, memory, place);
   REQUIRE(part == rectangle(state.table, 5, {{2, 1}, {5, 2}}));
-  REQUIRE_THROWS_AS(
-      checkpoint.read_region("weights/wte.weight", {9, 1}, Tensor(part.data(), DType::f32, {5, 2})),
-      FileError);
+  REQUIRE_THROWS_AS(checkpoint.read_part("weights/wte.weight", {{9, 1}, {5, 2}}, memory, place),
+                    FileError);
 }
 
 TEST_CASE("state of several workers is told apart") {

@@ -16,6 +16,7 @@
 #include "model/stage.h"
 #include "tests/support/catch.h"
 #include "tests/support/ended.h"
+#include "tests/support/file_tensor.h"
 #include "tests/support/run_process.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/infer/small_checkpoint.h"
@@ -191,7 +192,7 @@ TEST_CASE("weights in shards and in half precision are read") {
     const bool moved = entry.name == "transformer.ln_f.bias";
     weight_map[entry.name] = moved ? "b.safetensors" : "a.safetensors";
     if (!moved) {
-      first.push_back({.name = entry.name, .tensor = golden.tensor(entry.name)});
+      first.push_back({.name = entry.name, .tensor = testing::file_tensor(golden, entry.name)});
     }
   }
   write_safetensors(directory.file("hf/a.safetensors"), first);
@@ -308,7 +309,7 @@ TEST_CASE("tensors that are not the model's are refused by name with nothing wri
   const SafetensorsFile golden(kGolden + "hf/gpt2_old/model.safetensors");
   std::map<std::string, Tensor> tensors;
   for (const SafetensorsFile::Entry& entry : golden.entries()) {
-    tensors[entry.name] = golden.tensor(entry.name);
+    tensors[entry.name] = testing::file_tensor(golden, entry.name);
   }
   std::vector<float> other(std::size_t{53} * 32, 0.5F);
   std::string message;

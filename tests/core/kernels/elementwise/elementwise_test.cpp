@@ -1,7 +1,6 @@
 #include "core/kernels/elementwise/elementwise.h"
 
 #include "tests/support/catch.h"
-#include "tests/support/closeness.h"
 #include "tests/support/guarded_tensor.h"
 #include "tests/support/thread_counts.h"
 
@@ -54,30 +53,42 @@ TEST_CASE("fill_zero clears every byte and no other") {
   }
 }
 
-TEST_CASE("a sum is rounded once, and may stand where an operand was") {
+TEST_CASE("a tensor is added or taken off in f32, rounded once") {
   Stream stream(test_stream(2));
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const std::int64_t size : kSizes) {
-      GuardedTensor a = random_tensor(dtype, {size}, {.seed = 1});
-      GuardedTensor b = random_tensor(dtype, {size}, {.seed = 2});
-      GuardedTensor out(dtype, {size});
-      std::vector<double> expected = a.values();
-      const std::vector<double> addends = b.values();
-      for (std::size_t i = 0; i < expected.size(); ++i) {
-        expected[i] += addends[i];
+      GuardedTensor from = random_tensor(dtype, {size}, {.seed = 1});
+      GuardedTensor more = random_tensor(DType::f32, {size}, {.seed = 2});
+      GuardedTensor less = more;
+      std::vector<double> sums = more.values();
+      std::vector<double> differences = sums;
+      const std::vector<double> addends = from.values();
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        sums[i] = static_cast<float>(sums[i] + addends[i]);
+        differences[i] = static_cast<float>(differences[i] - addends[i]);
       }
-      add(stream, a, b, out);
-      // bf16 sums are exact in float or round there first, half a unit of float more.
-      REQUIRE(worst_mismatch(out.values(),
-                             expected,
-                             {.relative = dtype == DType::f32 ? 0x1p-24 : 0x1.0001p-8}) == "");
-      GuardedTensor in_place = a;
-      add(stream, in_place, b, in_place);
-      REQUIRE(out.sentinels_intact());
-      REQUIRE(in_place.bytes() == out.bytes());
-      add(stream, a, b, b);
-      REQUIRE(b.bytes() == out.bytes());
+      accumulate(stream, from, more);
+      subtract(stream, from, less);
+      REQUIRE(more.values() == sums);
+      REQUIRE(less.values() == differences);
+      REQUIRE(more.sentinels_intact());
+      REQUIRE(less.sentinels_intact());
     }
+  }
+}
+
+TEST_CASE("what bf16 leaves out and what it keeps make up the value") {
+  Stream stream(test_stream(2));
+  for (const std::int64_t size : kSizes) {
+    GuardedTensor values = random_tensor(DType::f32, {size}, {});
+    const std::vector<double> whole = values.values();
+    const std::vector<double> kept = GuardedTensor(DType::bf16, {size}, whole).values();
+    keep_bf16_error(stream, values);
+    const std::vector<double> error = values.values();
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      REQUIRE(error[i] + kept[i] == whole[i]);
+    }
+    REQUIRE(values.sentinels_intact());
   }
 }
 
@@ -86,10 +97,12 @@ TEST_CASE("element-wise ops refuse what does not fit") {
   GuardedTensor a(DType::f32, {4});
   GuardedTensor b(DType::f32, {5});
   GuardedTensor integers(DType::i32, {4});
+  GuardedTensor narrow(DType::bf16, {4});
   REQUIRE_THROWS_WITH(cast(stream, a, b), Catch::Contains("cast to is f32 (5), due is f32 (4)"));
-  REQUIRE_THROWS_WITH(add(stream, a, b, a), Catch::Contains("add b is f32 (5)"));
-  REQUIRE_THROWS_WITH(add(stream, integers, integers, integers),
-                      Catch::Contains("does not take i32"));
+  REQUIRE_THROWS_WITH(accumulate(stream, a, b), Catch::Contains("due is f32 (4)"));
+  REQUIRE_THROWS_WITH(accumulate(stream, integers, a), Catch::Contains("does not take i32"));
+  REQUIRE_THROWS_WITH(subtract(stream, a, narrow), Catch::Contains("subtract to is bf16 (4)"));
+  REQUIRE_THROWS_WITH(keep_bf16_error(stream, narrow), Catch::Contains("due is f32"));
 }
 
 }  // namespace slackline::testing
