@@ -216,7 +216,7 @@ void read_mean(Checkpoint& checkpoint,
   fill_zero(host, all);
   for (int worker = 0; worker < workers; ++worker) {
     read_parts(checkpoint, group, worker, piece, piece.range, read);
-    add(host, all, read, all);
+    accumulate(host, read, all);
   }
   scale(host, all, 1.0F / static_cast<float>(workers), all);
   cast(stream, all, memory);

@@ -212,6 +212,8 @@ Transfer EngineCommunicator::submit(Operation operation) {
                   work);
   }
   SL_CHECK(work.worker == nullptr || size() > 1, "work of a group of one");
+  SL_CHECK(kind != Kind::broadcast || (operation.peer >= 0 && operation.peer < size()),
+           "root " + std::to_string(operation.peer));
   if (kind == Kind::all_to_all && work.worker == nullptr) {
     take_own_slice(data, operation.to, rank(), size());
   }

@@ -17,7 +17,7 @@ class ScaledCommunicator final : public ForwardingCommunicator {
       : ForwardingCommunicator(std::move(inner)), scale_(scale) {}
 
   Transfer submit(Operation operation) override {
-    if (is_cut(operation.data)) {
+    if (is_cut(operation.data) && operation.kind != Kind::barrier) {
       operation.note.whole_bytes = operation.data.bytes();
       const int multiple = operation.kind == Kind::all_to_all ? size() : 1;
       operation.data = cut(operation.data, multiple);
