@@ -219,8 +219,6 @@ ParallelConfig with_groups_of_nodes(ParallelConfig config,
   const bool sums_cross_nodes = config.tensor * config.data > ranks_of_node;
   if (wanted || (sums_cross_nodes && group > 1)) {
     config.group = group;
-    config.chooses_group =
-        config.chooses_strategy && !config.groups_apart && wish != CollectivesWish::hierarchical;
   }
   return config;
 }

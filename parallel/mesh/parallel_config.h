@@ -47,7 +47,6 @@ struct ParallelConfig {
   bool sequence_parallel = false;
   DataStrategy data_strategy{};
   bool chooses_strategy = false;  // "auto": until a plan has decided
-  bool chooses_group = false;     // under "auto", where no group is given: likewise
   bool groups_apart = false;      // groups are workers, which step by themselves (outer)
   // No key of the section: codecs may come to sit on sums of gradients, and send more the more
   // ranks add up (tools/plan/sum_codecs.h).

@@ -64,21 +64,6 @@ RankedStrategy ranked(const PlanJob& job, const StepCosts& costs, const LinkSpee
   return row;
 }
 
-// The job as it is placed, and where its groups may be chosen and its strategy needs none, as one
-// group: pipelines then cross nodes in place of sums.
-std::vector<PlanJob> with_placements(const PlanJob& job, const LinkSpeeds& links) {
-  std::vector<PlanJob> jobs = {job};
-  const ParallelConfig& parallel = job.mesh.parallel;
-  if (parallel.chooses_group && parallel.pipeline > 1 && parallel.num_groups() > 1 &&
-      !parallel.data_strategy.has_groups()) {
-    PlanJob& one_group = jobs.emplace_back(job);
-    one_group.mesh.parallel.group = parallel.data;
-    one_group.mesh.parallel.ways.reset();
-    one_group.mesh.parallel = with_decided_groups(one_group, links);
-  }
-  return jobs;
-}
-
 PlanJob with_micro_batch(PlanJob job, std::int64_t sequences) {
   const std::int64_t share = job.mesh.global_batch() / job.mesh.parallel.data;
   job.mesh.micro_batch.B = sequences;
@@ -161,19 +146,16 @@ StrategyRanking rank_strategies(const PlanJob& job,
       continue;
     }
     std::optional<RankedStrategy> best;
-    for (const PlanJob& placed : with_placements(candidate, links)) {
-      for (const PlanJob& sized : with_micro_batches(placed)) {
-        try {
-          RankedStrategy row = ranked(sized, costs, links);
-          row.parallel.chooses_group = false;
-          row.fits = ranking.memory_limit == 0 || row.memory_bytes <= ranking.memory_limit;
-          if (!best || order_of(row) < order_of(*best)) {
-            best = std::move(row);
-          }
-        } catch (const ConfigError& error) {
-          // A listed or replayed plan may be of other transfers.
-          obstacle = std::string("parallel.data_strategy: ") + error.what();
+    for (const PlanJob& sized : with_micro_batches(candidate)) {
+      try {
+        RankedStrategy row = ranked(sized, costs, links);
+        row.fits = ranking.memory_limit == 0 || row.memory_bytes <= ranking.memory_limit;
+        if (!best || order_of(row) < order_of(*best)) {
+          best = std::move(row);
         }
+      } catch (const ConfigError& error) {
+        // A listed or replayed plan may be of other transfers.
+        obstacle = std::string("parallel.data_strategy: ") + error.what();
       }
     }
     if (best) {

@@ -147,7 +147,6 @@ std::optional<KeptLayout> kept_layout(const TrainConfig& config, bool resume) {
 void keep(const KeptLayout& kept, bool keeps_group, const LinkSpeeds& links, TrainConfig& config) {
   config.parallel.data_strategy = kept.strategy;
   config.parallel.chooses_strategy = false;
-  config.parallel.chooses_group = false;
   config.batch.micro = config.batch.micro_given ? config.batch.micro : kept.micro_batch;
   if (!config.parallel.groups_apart) {
     config.parallel.group = keeps_group ? kept.group : config.parallel.group;
@@ -201,7 +200,6 @@ void take(const StrategyChoice& choice, const LinkSpeeds& links, TrainConfig& co
   config.batch.micro = choice.micro_batch;
   config.parallel.data_strategy = choice.parallel.data_strategy;
   config.parallel.chooses_strategy = false;
-  config.parallel.chooses_group = false;
   if (!config.parallel.groups_apart) {  // else the choice is of a worker's mesh
     config.parallel.group = choice.parallel.group;
     config.parallel = with_decided_groups(plan_job(config), links);

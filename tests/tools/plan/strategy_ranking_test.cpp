@@ -192,36 +192,6 @@ TEST_CASE("auto takes what fits the memory that ranks have left, where links do 
         DataStrategy::zero3);
 }
 
-// Groups of nodes have whole pipelines inside them, so sums cross; as one group stages stand on
-// different nodes, and a micro-batch's activations cross.
-TEST_CASE("a strategy that needs no groups is also ranked as one, where its stages cross nodes") {
-  PlanJob job = job_of(4);
-  job.mesh.parallel.pipeline = 2;
-  job.mesh.parallel.chooses_strategy = true;
-  const auto placed = [&](const Cluster& cluster) {
-    return row_of(ranking_of(job, cluster), DataStrategy::replicate);
-  };
-  const RankedStrategy slow = placed(cluster_of(1e6));
-  CHECK(slow.parallel.num_groups() == 1);
-  CHECK(
-      row_of(ranking_of(job, cluster_of(1e6)), *data_strategy_named("NII")).parallel.num_groups() ==
-      2);
-  CHECK(with_strategy(job, assumed_costs(job.mesh.model, {}), cluster_of(1e6))
-            .mesh.parallel.num_groups() == 1);
-  job.mesh.parallel.group = 2;
-  const RankedStrategy given = placed(cluster_of(1e6));
-  CHECK(given.parallel.num_groups() == 2);
-  CHECK(slow.step < given.step);
-  job.mesh.parallel.group = 0;
-  job.network.collectives = CollectivesWish::hierarchical;
-  CHECK(placed(cluster_of(1e6)).parallel.num_groups() == 2);
-  job.network.collectives = CollectivesWish::automatic;
-  // With a sum of one slice and many messages it is the other way round.
-  job.mesh.micro_batch = {.B = 64, .T = 32};
-  job.mesh.num_micro_batches = 64;
-  CHECK(placed(cluster_of(1e6)).parallel.num_groups() == 2);
-}
-
 TEST_CASE("groups are as large as the smallest share of a node that a run's ranks have") {
   CHECK(fewest_ranks_of_node({0, 0, 0, 0, 1, 1, 1, 1}) == 4);
   CHECK(fewest_ranks_of_node({0, 0, 0, 0, 1, 1}) == 2);
