@@ -1,5 +1,7 @@
 #include "compress/residuals.h"
 
+#include <vector>
+
 #include "tests/support/catch.h"
 
 namespace slackline {

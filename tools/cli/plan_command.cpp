@@ -9,6 +9,7 @@
 #include "data/data_members.h"
 #include "tools/cli/commands.h"
 #include "tools/config/config_job.h"
+#include "tools/plan/cost_file.h"
 #include "tools/plan/decided_groups.h"
 #include "tools/plan/layout_advice.h"
 #include "tools/plan/link_ways.h"
@@ -60,11 +61,12 @@ std::string data_text(const std::vector<DataTableRow>& rows) {
 }
 
 // Workers are the data ranks of a node where their size is not given.
-ParallelConfig with_workers(const TrainConfig& config, const std::string& cluster) {
+ParallelConfig with_workers(const TrainConfig& config, const StepPlanFiles& files) {
   ParallelConfig parallel = config.parallel;
-  LinkSpeeds links = links_of_run(config.network, config.device, {});
-  if (!cluster.empty()) {
-    links = read_cluster(cluster);
+  LinkSpeeds links = files.cluster.empty() ? links_of_run(config.network, config.device, {})
+                                           : read_cluster(files.cluster);
+  if (!links && !files.costs.empty()) {
+    links = measured_links(read_cost_file(files.costs), parallel.num_ranks());
   }
   if (links) {
     PlanJob job = plan_job(config);
@@ -76,7 +78,8 @@ ParallelConfig with_workers(const TrainConfig& config, const std::string& cluste
   if (parallel.num_workers() == 1) {
     throw ConfigError(
         "outer.method: needs two workers or more, and which data ranks stand on a node is not "
-        "known; set parallel.group, or give --cluster with several nodes");
+        "known; set parallel.group, or give --cluster with several nodes, or --costs of a run on "
+        "several");
   }
   return parallel;
 }
@@ -88,7 +91,7 @@ void print_plan(const PlanOptions& options) {
   }
   TrainConfig config = read_train_config(document);
   if (config.parallel.groups_apart) {
-    config.parallel = with_workers(config, options.files.cluster);
+    config.parallel = with_workers(config, options.files);
   }
   const StepPlan plan = read_step_plan(plan_job(config), options.files);
   if (!options.trace.empty()) {

@@ -273,6 +273,9 @@ StepPlan read_step_plan(const PlanJob& asked,
   std::optional<StepCosts> costs;
   if (!costs_path.empty()) {
     costs = fitting_costs(costs_path, job);
+    if (files.costs.empty()) {
+      costs->nodes.clear();  // a rehearsal's ranks stand elsewhere
+    }
   }
   const KnownLinks known = probed ? KnownLinks{probed, "probed"} : known_links(job, files);
   const bool measured = !known.links && costs;

@@ -78,6 +78,8 @@ TEST_CASE("a cost file is read back without loss") {
   REQUIRE(read.nodes.size() == 2);
   CHECK(read.nodes[0].count == 2);
   CHECK(read.nodes[0].devices == 4);
+  CHECK(read.nodes[1].count == 1);
+  CHECK(read.nodes[1].devices == 1);
   REQUIRE(read.node_link);
   REQUIRE(read.network_link);
   CHECK(read.node_link->source == "measured");

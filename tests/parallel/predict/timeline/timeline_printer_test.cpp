@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iomanip>
 #include <sstream>
+#include <vector>
 
 #include "parallel/predict/timeline/slack.h"
 #include "parallel/schedule/make_schedule.h"
