@@ -264,7 +264,7 @@ TEST_CASE("files that cannot be imported are refused by name with nothing writte
     auto config = nlohmann::json::parse(read_file(hf + "/config.json"));
     config["activation_function"] = "relu";
     write_file_atomically(hf + "/config.json", config.dump());
-    message = "activation_function only \"gelu_new\" is supported; got \"relu\"";
+    message = "activation_function: only \"gelu_new\" is supported; got \"relu\"";
   }
   SECTION("weights in another format") {
     std::filesystem::rename(hf + "/model.safetensors", hf + "/pytorch_model.bin");
