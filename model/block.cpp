@@ -1,7 +1,5 @@
 #include "model/block.h"
 
-#include <algorithm>
-
 #include "model/residual.h"
 
 namespace slackline {
@@ -9,16 +7,17 @@ namespace slackline {
 BlockActivations allocate_block_activations(Arena& arena,
                                             const ModelConfig& config,
                                             const LayerShape& shape) {
-  return {.attention = allocate_attention_activations(arena, config, shape),
+  return {.attention = BlockHalf::allocate(arena, config, shape, BlockHalf::Kind::attention),
           .middle = arena.allocate(shape.dtype, {shape.num_rows(), config.hidden}),
-          .mlp = allocate_mlp_activations(arena, config, shape)};
+          .mlp = BlockHalf::allocate(arena, config, shape, BlockHalf::Kind::mlp)};
 }
 
 BlockGradients allocate_block_gradients(Arena& arena,
                                         const ModelConfig& config,
                                         const LayerShape& shape) {
-  return {.attention = allocate_attention_gradients(arena, config, shape),
-          .mlp = allocate_mlp_gradients(arena, config, shape)};
+  return {
+      .attention = BlockHalf::allocate_gradients(arena, config, shape, BlockHalf::Kind::attention),
+      .mlp = BlockHalf::allocate_gradients(arena, config, shape, BlockHalf::Kind::mlp)};
 }
 
 void Block::forward(const Pass& pass,
@@ -50,13 +49,6 @@ void Block::backward_weight(const Pass& pass,
                             const BlockGradients& later) const {
   mlp_.backward_weight(pass, kept.mlp, later.mlp);
   attention_.backward_weight(pass, kept.attention, later.attention);
-}
-
-std::size_t Block::workspace_bytes(const ModelConfig& config,
-                                   const LayerShape& shape,
-                                   const Workers& workers) {
-  return std::max(AttentionLayer::workspace_bytes(config, shape, workers),
-                  MlpLayer::workspace_bytes(config, shape, workers));
 }
 
 }  // namespace slackline

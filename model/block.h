@@ -2,26 +2,25 @@
 
 #include <optional>
 
-#include "model/attention.h"
-#include "model/mlp.h"
+#include "model/block_half.h"
 
 namespace slackline {
 
 // What one transformer block keeps between forward and backward, its input apart.
 struct BlockActivations {
-  AttentionActivations attention;
+  HalfActivations attention;
   Tensor middle;  // (n, C): the residual stream between the two halves
-  MlpActivations mlp;
+  HalfActivations mlp;
 };
 
 [[nodiscard]] BlockActivations allocate_block_activations(Arena& arena,
                                                           const ModelConfig& config,
                                                           const LayerShape& shape);
 
-// As AttentionGradients: what weight gradients need when they are made later.
+// As HalfGradients: what weight gradients need when they are made later.
 struct BlockGradients {
-  AttentionGradients attention{};
-  MlpGradients mlp{};
+  HalfGradients attention{};
+  HalfGradients mlp{};
 };
 
 [[nodiscard]] BlockGradients allocate_block_gradients(Arena& arena,
@@ -32,7 +31,8 @@ struct BlockGradients {
 class Block {
  public:
   Block(Parameters& parameters, const ModelConfig& config, int layer)
-      : attention_(parameters, config, layer), mlp_(parameters, config, layer) {}
+      : attention_(parameters, config, layer, BlockHalf::Kind::attention),
+        mlp_(parameters, config, layer, BlockHalf::Kind::mlp) {}
 
   // The norm of x, which the caller makes together with x or after it.
   [[nodiscard]] FollowingNorm norm_of(const BlockActivations& kept) const {
@@ -62,14 +62,9 @@ class Block {
                        const BlockActivations& kept,
                        const BlockGradients& later) const;
 
-  // Scratch of a forward or backward pass.
-  [[nodiscard]] static std::size_t workspace_bytes(const ModelConfig& config,
-                                                   const LayerShape& shape,
-                                                   const Workers& workers);
-
  private:
-  AttentionLayer attention_;
-  MlpLayer mlp_;
+  BlockHalf attention_;
+  BlockHalf mlp_;
 };
 
 }  // namespace slackline

@@ -100,7 +100,7 @@ std::size_t Stage::workspace_bytes(const ModelConfig& config,
                                    const Workers& workers) {
   const LayerShape shape = options.layer_shape(options.micro_batch);
   const ChunkSlice chunk = chunk_of(config, options);
-  std::size_t bytes = Block::workspace_bytes(config, shape, workers);
+  std::size_t bytes = BlockHalf::workspace_bytes(config, shape, workers);
   if (chunk.embedding) {
     bytes = std::max(
         bytes, Embedding::workspace_bytes(config, shape.batch, shape.dtype, shape.share, workers));

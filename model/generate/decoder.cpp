@@ -4,7 +4,7 @@
 
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/kernels/matmul/matmul.h"
-#include "model/block.h"
+#include "model/block_half.h"
 
 namespace slackline {
 
@@ -75,7 +75,8 @@ std::size_t Decoder::workspace_bytes(const ModelConfig& config, const Workers& w
   std::size_t bytes = matmul_workspace_bytes(head, workers);
   // Tile grids follow shapes, so a shorter prompt may need more scratch than a longer one.
   for (std::int64_t N = 1; N <= config.sequence; ++N) {
-    bytes = std::max(bytes, Block::workspace_bytes(config, {.batch = {.B = 1, .T = N}}, workers));
+    bytes =
+        std::max(bytes, BlockHalf::workspace_bytes(config, {.batch = {.B = 1, .T = N}}, workers));
   }
   return bytes;
 }
