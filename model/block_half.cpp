@@ -3,9 +3,10 @@
 #include <algorithm>
 
 #include "core/kernels/attention/attention.h"
+#include "core/kernels/elementwise/dropout.h"
+#include "core/kernels/elementwise/elementwise.h"
 #include "core/tensor/profile.h"
 #include "model/generate/key_value_cache.h"
-#include "model/residual.h"
 
 namespace slackline {
 
@@ -67,6 +68,49 @@ std::size_t workspace_bytes_of(Kind kind,
                    Linear::workspace_bytes(N, {columns.inner, C}, dtype, shape.partial(), workers),
                    attention,
                    layer_norm_workspace_bytes(shape.num_rows(), C, workers)});
+}
+
+// out = x + dropout(branch), and the norm of it, if one follows. branch is (N, C), of which the
+// rows that this rank owns count; x and out are (n, C).
+void add_to_residual(const Pass& pass,
+                     const std::string& site,
+                     const Tensor& branch,
+                     const Tensor& x,
+                     const Tensor& out,
+                     const std::optional<FollowingNorm>& next) {
+  const DropoutAdd sum = pass.dropout_rows(site, pass.sum->own_rows(branch), out, x);
+  if (next) {
+    pass.before_norm(next->part, next->layer);
+    next->norm.forward(pass.stream, sum, next->kept);
+  } else {
+    const ProfileRange range(pass.stream, "residual");
+    dropout_add(pass.stream, sum);
+  }
+}
+
+// Returns the gradient of branch (N, C), all rows of it, from d_residual (n, C). Written to `into`
+// when that is given; else it lies in scratch, or is d_residual itself where nothing has to be
+// done.
+Tensor branch_gradient(const Pass& pass,
+                       const std::string& site,
+                       const Tensor& d_residual,
+                       const Tensor& into,
+                       ArenaScope& scratch) {
+  if (pass.dropout == 0.0F && !pass.sum->sequence_parallel() && into.empty()) {
+    return d_residual;
+  }
+  const ProfileRange range(pass.stream, "residual");
+  const Tensor whole =
+      into.empty() ? scratch.allocate(d_residual.dtype(), {pass.num_tokens(), d_residual.dim(1)})
+                   : into;
+  const Tensor rows = pass.sum->own_rows(whole);
+  if (pass.dropout > 0.0F) {
+    dropout_add(pass.stream, pass.dropout_rows(site, d_residual, rows));
+  } else {
+    cast(pass.stream, d_residual, rows);
+  }
+  pass.sum->gather(rows, whole).wait();
+  return whole;
 }
 
 }  // namespace

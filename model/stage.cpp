@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/kernels/elementwise/elementwise.h"
-#include "model/residual.h"
 
 namespace slackline {
 
@@ -11,22 +10,6 @@ namespace {
 
 ChunkSlice chunk_of(const ModelConfig& config, const Stage::Options& options) {
   return options.chunk ? *options.chunk : whole_chunk(config);
-}
-
-// Whether a block's activations are dropped after its forward pass, so that all blocks share one
-// set.
-bool shares_activations(const ModelConfig& config, const Stage::Options& options) {
-  return config.recompute == Recompute::block || options.purpose == Stage::Purpose::evaluate;
-}
-
-// The element of a list that has one entry per block, or one for all of them.
-template <typename T>
-const T& of_block(const std::vector<T>& list, std::size_t block) {
-  return list.size() == 1 ? list.front() : list[block];
-}
-
-const Tensor& residual_before(const std::vector<Tensor>& residual, std::size_t block) {
-  return residual[block % residual.size()];
 }
 
 }  // namespace
@@ -43,7 +26,8 @@ Stage::Stage(Parameters& parameters, const ModelConfig& config, const Options& o
     embedding_.emplace(parameters);
   }
   for (int layer = chunk_.first_layer; layer < chunk_.last_layer; ++layer) {
-    blocks_.emplace_back(parameters, config, layer);
+    halves_.emplace_back(parameters, config, layer, BlockHalf::Kind::attention);
+    halves_.emplace_back(parameters, config, layer, BlockHalf::Kind::mlp);
   }
   if (chunk_.head) {
     final_norm_.emplace(parameters, "ln_f");
@@ -61,23 +45,26 @@ Stage::Tensors Stage::allocate(Arena& arena,
                                BatchShape batch) {
   const LayerShape shape = options.layer_shape(batch);
   const ChunkSlice chunk = chunk_of(config, options);
-  const auto layers = static_cast<std::size_t>(chunk.num_layers());
+  const auto num_halves = 2 * static_cast<std::size_t>(chunk.num_layers());
   const bool evaluate = options.purpose == Purpose::evaluate;
+  const bool recompute = config.recompute == Recompute::block;
+  const bool later = !evaluate && options.weight_gradients == WeightGradients::later;
   const Shape rows{shape.num_rows(), config.hidden};
   Tensors activations;
-  // Evaluation keeps two residual tensors, used in turn.
-  const std::size_t num_residuals = evaluate ? std::min<std::size_t>(2, layers + 1) : layers + 1;
-  for (std::size_t i = 0; i < num_residuals; ++i) {
-    activations.residual.push_back(arena.allocate(options.compute, rows));
+  // What is dropped after a layer's forward pass lies where the layer before had it: all of it in
+  // evaluation, all but the layer's input with recomputation.
+  for (std::size_t half = 0; half <= num_halves; ++half) {
+    const bool is_dropped = evaluate || (recompute && half % 2 == 1);
+    activations.residual.push_back(half >= 2 && is_dropped ? activations.residual[half - 2]
+                                                           : arena.allocate(options.compute, rows));
   }
-  const std::size_t num_sets = shares_activations(config, options) ? 1 : layers;
-  for (std::size_t i = 0; i < num_sets; ++i) {
-    activations.blocks.push_back(allocate_block_activations(arena, config, shape));
-  }
-  const bool later = !evaluate && options.weight_gradients == WeightGradients::later;
-  for (std::size_t i = 0; i < (later ? layers : 1); ++i) {
-    activations.later.push_back(later ? allocate_block_gradients(arena, config, shape)
-                                      : BlockGradients{});
+  for (std::size_t half = 0; half < num_halves; ++half) {
+    const auto kind = half % 2 == 0 ? BlockHalf::Kind::attention : BlockHalf::Kind::mlp;
+    activations.halves.push_back(half >= 2 && (evaluate || recompute)
+                                     ? activations.halves[half - 2]
+                                     : BlockHalf::allocate(arena, config, shape, kind));
+    activations.later.push_back(later ? BlockHalf::allocate_gradients(arena, config, shape, kind)
+                                      : HalfGradients{});
   }
   if (chunk.head) {
     activations.final_norm =
@@ -140,7 +127,7 @@ const Tensor& Stage::input(const ActivationSlot& slot) const {
 }
 
 const Tensor& Stage::output(const ActivationSlot& slot) const {
-  return residual_before(kept(slot).residual, blocks_.size());
+  return kept(slot).residual.back();
 }
 
 const Tensor& Stage::gradient(const ActivationSlot& slot) const {
@@ -173,34 +160,47 @@ void Stage::forward(const Pass& pass, ActivationSlot& slot) {
     embedding_->forward(pass, to.residual.front());
     pass.after_use(ModelPart::embedding);
   }
-  // A block makes the norm that follows it, unless somebody changes what passes between the two.
+  // A layer makes the norm that follows it, unless somebody changes what passes between the two.
   const bool is_joined = pass.filter == nullptr;
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const Tensor& before = residual_before(to.residual, i);
-    const Tensor& after = residual_before(to.residual, i + 1);
-    if (i == 0 || !is_joined) {
-      make_norm(pass, before, *norm_before(to, i));
+  for (int layer = chunk_.first_layer; layer < chunk_.last_layer; ++layer) {
+    const std::size_t attention = attention_of(layer);
+    const std::size_t mlp = attention + 1;
+    if (attention == 0 || !is_joined) {
+      make_norm(pass, to, attention);
     }
-    const std::optional<FollowingNorm> next = is_joined ? norm_before(to, i + 1) : std::nullopt;
-    const int layer = chunk_.first_layer + static_cast<int>(i);
     pass.before_use(ModelPart::layer, layer);
-    blocks_[i].forward(pass, before, of_block(to.blocks, i), after, next);
+    forward_half(pass, to, attention, norm_before(to, mlp));
+    forward_half(pass, to, mlp, is_joined ? norm_before(to, mlp + 1) : std::nullopt);
     pass.after_use(ModelPart::layer, layer);
-    pass.after_layer(layer, after);
+    pass.after_layer(layer, to.residual[mlp + 1]);
   }
-  if (head_ && (blocks_.empty() || !is_joined)) {
-    make_norm(pass, residual_before(to.residual, blocks_.size()), *norm_before(to, blocks_.size()));
+  if (head_ && (halves_.empty() || !is_joined)) {
+    make_norm(pass, to, halves_.size());
   }
 }
 
-std::optional<FollowingNorm> Stage::norm_before(const Tensors& kept, std::size_t block) const {
-  if (block < blocks_.size()) {
-    return blocks_[block].norm_of(of_block(kept.blocks, block));
+std::optional<FollowingNorm> Stage::norm_before(const Tensors& kept, std::size_t half) const {
+  if (half < halves_.size()) {
+    return halves_[half].norm_of(kept.halves[half]);
   }
   if (head_) {
     return FollowingNorm{*final_norm_, kept.final_norm, ModelPart::head};
   }
   return std::nullopt;
+}
+
+void Stage::make_norm(const Pass& pass, const Tensors& kept, std::size_t half) const {
+  const FollowingNorm norm = *norm_before(kept, half);
+  pass.before_norm(norm.part, norm.layer);
+  norm.norm.forward(pass.stream, kept.residual[half], norm.kept);
+}
+
+void Stage::forward_half(const Pass& pass,
+                         const Tensors& kept,
+                         std::size_t half,
+                         const std::optional<FollowingNorm>& next) const {
+  halves_[half].forward(
+      pass, kept.residual[half], kept.halves[half], kept.residual[half + 1], next);
 }
 
 void Stage::head_backward(const Pass& pass, const Tensors& kept, float scale) {
@@ -211,12 +211,8 @@ void Stage::head_backward(const Pass& pass, const Tensors& kept, float scale) {
   pass.before_gradients(ModelPart::head);
   head_->add_loss_and_gradient(pass, kept.final_norm.y, d_norm, scale);
   pass.after_use(ModelPart::head);
-  final_norm_->backward(pass.stream,
-                        residual_before(kept.residual, blocks_.size()),
-                        kept.final_norm,
-                        d_norm,
-                        kept.gradient,
-                        Accumulate::no);
+  final_norm_->backward(
+      pass.stream, kept.residual.back(), kept.final_norm, d_norm, kept.gradient, Accumulate::no);
   pass.gradients_made(ModelPart::head);
 }
 
@@ -226,17 +222,22 @@ void Stage::backward(const Pass& pass, float scale, const ActivationSlot& slot) 
     head_backward(pass, from, scale);
   }
   const bool makes_all = options_.weight_gradients == WeightGradients::now;
-  for (std::size_t i = blocks_.size(); i-- > 0;) {
-    const int layer = chunk_.first_layer + static_cast<int>(i);
+  for (int layer = chunk_.last_layer; layer-- > chunk_.first_layer;) {
+    const std::size_t attention = attention_of(layer);
+    const std::size_t mlp = attention + 1;
     pass.before_use(ModelPart::layer, layer);
     if (makes_all) {
       pass.before_gradients(ModelPart::layer, layer);
     }
     if (config_.recompute == Recompute::block) {
-      blocks_[i].recompute(pass, from.residual[i], of_block(from.blocks, i));
+      make_norm(pass, from, attention);
+      forward_half(pass, from, attention, norm_before(from, mlp));
+      halves_[mlp].expand(pass, from.halves[mlp]);
     }
-    blocks_[i].backward(
-        pass, from.residual[i], of_block(from.blocks, i), of_block(from.later, i), from.gradient);
+    for (const std::size_t half : {mlp, attention}) {
+      halves_[half].backward(
+          pass, from.residual[half], from.halves[half], from.later[half], from.gradient);
+    }
     pass.after_use(ModelPart::layer, layer);
     if (makes_all) {
       pass.gradients_made(ModelPart::layer, layer);
@@ -251,10 +252,12 @@ void Stage::backward(const Pass& pass, float scale, const ActivationSlot& slot) 
 
 void Stage::backward_weight(const Pass& pass, const ActivationSlot& slot) {
   const Tensors& from = kept(slot);
-  for (std::size_t i = blocks_.size(); i-- > 0;) {
-    const int layer = chunk_.first_layer + static_cast<int>(i);
+  for (int layer = chunk_.last_layer; layer-- > chunk_.first_layer;) {
+    const std::size_t attention = attention_of(layer);
     pass.before_gradients(ModelPart::layer, layer);
-    blocks_[i].backward_weight(pass, of_block(from.blocks, i), from.later[i]);
+    for (const std::size_t half : {attention + 1, attention}) {
+      halves_[half].backward_weight(pass, from.halves[half], from.later[half]);
+    }
     pass.gradients_made(ModelPart::layer, layer);
   }
 }

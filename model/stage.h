@@ -6,7 +6,7 @@
 
 #include "core/tensor/arena.h"
 #include "core/tensor/workers.h"
-#include "model/block.h"
+#include "model/block_half.h"
 #include "model/embedding.h"
 #include "model/head.h"
 
@@ -25,12 +25,15 @@ class ActivationSlot {
  private:
   friend class Stage;
 
+  // Lists have an entry for each half of a block, in the order of the forward pass: attention of
+  // the chunk's layer i is half 2 i, its MLP half 2 i + 1. Entries of different layers may be the
+  // same memory.
   struct Tensors {
-    std::vector<Tensor> residual;          // (n, C) before each block, and after the last
-    std::vector<BlockActivations> blocks;  // one per block, or one shared by all of them
-    std::vector<BlockGradients> later;     // likewise, when weight gradients come later
-    NormActivations final_norm;            // with head
-    Tensor gradient;                       // (n, C), in training
+    std::vector<Tensor> residual;  // (n, C) before each half, and after the last
+    std::vector<HalfActivations> halves;
+    std::vector<HalfGradients> later;  // of empty tensors unless weight gradients come later
+    NormActivations final_norm;        // with head
+    Tensor gradient;                   // (n, C), in training
   };
 
   Arena arena_;
@@ -133,9 +136,22 @@ class Stage {
                           const Options& options,
                           BatchShape batch);
   [[nodiscard]] const Tensors& kept(const ActivationSlot& slot) const;
-  // The norm at the begin of a block, or after the last one; none where the chunk ends without.
+
+  // The half that is a layer's attention; the next one is its MLP.
+  [[nodiscard]] std::size_t attention_of(int layer) const {
+    return 2 * static_cast<std::size_t>(layer - chunk_.first_layer);
+  }
+
+  // The norm at the begin of a half, or after the last one; none where the chunk ends without.
   [[nodiscard]] std::optional<FollowingNorm> norm_before(const Tensors& kept,
-                                                         std::size_t block) const;
+                                                         std::size_t half) const;
+  // Makes that norm, of kept.residual[half]. REQUIRES: there is one.
+  void make_norm(const Pass& pass, const Tensors& kept, std::size_t half) const;
+  // Runs a half, and makes the norm `next` of its result.
+  void forward_half(const Pass& pass,
+                    const Tensors& kept,
+                    std::size_t half,
+                    const std::optional<FollowingNorm>& next) const;
   void head_backward(const Pass& pass, const Tensors& kept, float scale);
 
   Parameters* parameters_;
@@ -143,7 +159,7 @@ class Stage {
   Options options_;
   ChunkSlice chunk_;
   std::optional<Embedding> embedding_;
-  std::vector<Block> blocks_;
+  std::vector<BlockHalf> halves_;
   std::optional<Norm> final_norm_;
   std::optional<Head> head_;
   std::unique_ptr<ActivationSlot> own_slot_;
