@@ -27,6 +27,7 @@ void read_parts(Checkpoint& checkpoint,
 }
 
 void add_parts(const std::string& group,
+               std::optional<std::int64_t> worker,
                const OptimizerPiece& piece,
                const Slice& elements,
                const Tensor& memory,
@@ -36,6 +37,7 @@ void add_parts(const std::string& group,
                        .data = memory,
                        .start = part.logical.start,
                        .logical = piece.parameter->spec.shape,
+                       .worker = worker,
                        .place = place_of(piece, elements, part),
                        .widens = memory.dtype() == DType::bf16});
   }

@@ -14,8 +14,9 @@ namespace slackline {
 
 // Elements of an optimizer piece's parameter as a checkpoint has them: in the tensor that is named
 // `group` and the parameter, cut where the parameter's shard is. `memory` holds the elements.
+// `worker`: whose they are, where workers that train apart each save their own.
 
-// Reads them. `worker`: whose, where workers that train apart have each saved their own.
+// Reads them.
 void read_parts(Checkpoint& checkpoint,
                 const std::string& group,
                 std::optional<std::int64_t> worker,
@@ -25,6 +26,7 @@ void read_parts(Checkpoint& checkpoint,
 
 // Lists them to be saved. Views.
 void add_parts(const std::string& group,
+               std::optional<std::int64_t> worker,
                const OptimizerPiece& piece,
                const Slice& elements,
                const Tensor& memory,

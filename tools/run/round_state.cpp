@@ -113,18 +113,17 @@ OuterStep bounded(Checkpoint& checkpoint, OuterStep step, double bound, MeshMode
 
 void add_round_state(OuterLoop& outer, int worker, std::vector<CheckpointTensor>& tensors) {
   for (const OuterLoop::State& state : outer.state()) {
+    const auto add = [&](const char* group, std::optional<std::int64_t> of, const Tensor& memory) {
+      add_parts(group, of, *state.piece, state.share.range, memory, tensors);
+    };
     if (!state.lead.empty() && state.share.counted) {
-      const std::size_t before = tensors.size();
-      add_parts(kOuterLead, *state.piece, state.share.range, state.lead, tensors);
-      for (std::size_t i = before; i < tensors.size(); ++i) {
-        tensors[i].worker = worker;
-      }
+      add(kOuterLead, worker, state.lead);
     }
     if (state.saved) {
-      add_parts("weights/", *state.piece, state.share.range, state.anchor, tensors);
-      add_parts(kOuterMomentum, *state.piece, state.share.range, state.momentum, tensors);
+      add("weights/", std::nullopt, state.anchor);
+      add(kOuterMomentum, std::nullopt, state.momentum);
       if (!state.difference.empty()) {
-        add_parts(kOuterDifference, *state.piece, state.share.range, state.difference, tensors);
+        add(kOuterDifference, std::nullopt, state.difference);
       }
     }
   }

@@ -164,41 +164,30 @@ void require_readable(const StoredTokenizer& stored, const TrainingStart& start,
       : static_cast<void>(fitting_tokenizer(stored, vocab));
 }
 
-// Reads a piece's weights, which are f32 in the checkpoint.
-void read_weights(Checkpoint& checkpoint,
+// Reads weights, which are f32 in the checkpoint, and publishes them: what a worker has trained
+// apart, or, without a worker, all weights.
+void load_weights(Checkpoint& checkpoint,
                   const std::string& group,
                   std::optional<std::int64_t> worker,
-                  const OptimizerPiece& piece,
-                  const Tensor& weight,
-                  StreamView stream) {
-  if (weight.dtype() == DType::f32) {
-    read_parts(checkpoint, group, worker, piece, piece.range, weight);
-    return;
-  }
-  const Buffer exact =
-      make_buffer("weights", DType::f32, weight.shape(), backing_of(weight.device()));
-  read_parts(checkpoint, group, worker, piece, piece.range, exact.view(DType::f32, weight.shape()));
-  cast(stream, exact.view(DType::f32, weight.shape()), weight);
-  stream.synchronize();
-}
-
-void load_weights(Checkpoint& checkpoint, MeshModel& model) {
-  for (std::size_t i = 0; i < model.pieces().size(); ++i) {
-    const Tensor& weight = model.optimizer().tensors()[i].weight;
-    read_weights(checkpoint, "weights/", std::nullopt, model.pieces()[i], weight, model.stream());
-  }
-}
-
-// What a worker has trained apart from the others.
-void load_worker_weights(Checkpoint& checkpoint, MeshModel& model) {
-  const int worker = model.groups().worker_index();
+                  MeshModel& model) {
   for (std::size_t i = 0; i < model.pieces().size(); ++i) {
     const OptimizerPiece& piece = model.pieces()[i];
-    if (piece.parameter->spec.trained) {
-      const Tensor& weight = model.optimizer().tensors()[i].weight;
-      read_weights(checkpoint, kWorkerWeights, worker, piece, weight, model.stream());
+    const Tensor& weight = model.optimizer().tensors()[i].weight;
+    if (worker && !piece.parameter->spec.trained) {
+      continue;
     }
+    if (weight.dtype() == DType::f32) {
+      read_parts(checkpoint, group, worker, piece, piece.range, weight);
+      continue;
+    }
+    const Buffer buffer =
+        make_buffer("weights", DType::f32, weight.shape(), backing_of(weight.device()));
+    const Tensor exact = buffer.view(DType::f32, weight.shape());
+    read_parts(checkpoint, group, worker, piece, piece.range, exact);
+    cast(model.stream(), exact, weight);
+    model.stream().synchronize();
   }
+  model.publish_weights();
 }
 
 // The mean over workers, where others made the checkpoint than go on.
@@ -225,7 +214,9 @@ void read_mean(Checkpoint& checkpoint,
 // `workers` have made the checkpoint; 0: ranks that all step together.
 void load_moments(Checkpoint& checkpoint, int workers, MeshModel& model) {
   const AdamwOptimizer& optimizer = model.optimizer();
-  const bool same = workers == model.groups().num_workers();
+  const bool takes_mean = workers > 0 && workers != model.groups().num_workers();
+  const auto worker =
+      workers > 0 ? std::optional<std::int64_t>(model.groups().worker_index()) : std::nullopt;
   for (const OptimizerPiece& piece : model.pieces()) {
     const std::string& name = piece.parameter->spec.name;
     if (!piece.parameter->spec.trained) {
@@ -233,13 +224,10 @@ void load_moments(Checkpoint& checkpoint, int workers, MeshModel& model) {
     }
     for (const auto& [group, moment] : {std::pair{"adam_m/", optimizer.first_moment(name)},
                                         std::pair{"adam_v/", optimizer.second_moment(name)}}) {
-      if (workers == 0 || same) {
-        const std::optional<std::int64_t> worker =
-            workers == 0 ? std::nullopt
-                         : std::optional<std::int64_t>(model.groups().worker_index());
-        read_parts(checkpoint, group, worker, piece, piece.range, moment);
-      } else {
+      if (takes_mean) {
         read_mean(checkpoint, group, workers, piece, moment, model.stream());
+      } else {
+        read_parts(checkpoint, group, worker, piece, piece.range, moment);
       }
     }
   }
@@ -283,8 +271,7 @@ void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* oute
       reading_document(checkpoint, "outer", [&] { return OuterLoop::workers_of(rounds); });
   const bool goes_on = start.source == TrainingStart::Source::checkpoint;
   const bool same_workers = goes_on && outer != nullptr && workers == model.groups().num_workers();
-  load_weights(checkpoint, model);
-  model.publish_weights();
+  load_weights(checkpoint, "weights/", std::nullopt, model);
   if (outer != nullptr) {
     outer->restart(start.step);
   }
@@ -294,8 +281,7 @@ void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* oute
   load_moments(checkpoint, workers, model);
   model.optimizer().set_step_count(checkpoint.updates().value_or(start.step));
   if (same_workers) {
-    load_worker_weights(checkpoint, model);
-    model.publish_weights();
+    load_weights(checkpoint, kWorkerWeights, model.groups().worker_index(), model);
     const auto own = reading_document(checkpoint, "outer", [&] {
       return OuterLoop::progress_of(rounds, model.groups().worker_index());
     });
@@ -317,34 +303,22 @@ void load_training_state(TrainingStart& start, MeshModel& model, OuterLoop* oute
 std::vector<CheckpointTensor> training_tensors(MeshModel& model, OuterLoop* outer) {
   std::vector<CheckpointTensor> tensors;
   const AdamwOptimizer& optimizer = model.optimizer();
-  const std::vector<OptimizerPiece>& pieces = model.pieces();
-  const std::string weights = outer == nullptr ? "weights/" : kWorkerWeights;
-  std::vector<CheckpointTensor> kept;  // weights that are not trained: the first worker's
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const OptimizerPiece& piece = pieces[i];
+  const auto worker =
+      outer != nullptr ? std::optional<std::int64_t>(model.groups().worker_index()) : std::nullopt;
+  for (std::size_t i = 0; i < model.pieces().size(); ++i) {
+    const OptimizerPiece& piece = model.pieces()[i];
+    const std::string& name = piece.parameter->spec.name;
+    const Tensor& weight = optimizer.tensors()[i].weight;
     if (!piece.saved) {
       continue;
     }
-    if (!piece.parameter->spec.trained) {
-      add_parts("weights/", piece, piece.range, optimizer.tensors()[i].weight, kept);
-      continue;
+    if (piece.parameter->spec.trained) {
+      add_parts(worker ? kWorkerWeights : "weights/", worker, piece, piece.range, weight, tensors);
+      add_parts("adam_m/", worker, piece, piece.range, optimizer.first_moment(name), tensors);
+      add_parts("adam_v/", worker, piece, piece.range, optimizer.second_moment(name), tensors);
+    } else if (worker.value_or(0) == 0) {  // all workers have the same
+      add_parts("weights/", std::nullopt, piece, piece.range, weight, tensors);
     }
-    const std::string& name = piece.parameter->spec.name;
-    for (const auto& [group, data] :
-         {std::pair{weights, optimizer.tensors()[i].weight},
-          std::pair{std::string("adam_m/"), optimizer.first_moment(name)},
-          std::pair{std::string("adam_v/"), optimizer.second_moment(name)}}) {
-      add_parts(group, piece, piece.range, data, tensors);
-    }
-  }
-  const bool is_first_worker = outer == nullptr || model.groups().worker_index() == 0;
-  if (outer != nullptr) {
-    for (CheckpointTensor& tensor : tensors) {
-      tensor.worker = model.groups().worker_index();
-    }
-  }
-  if (is_first_worker) {
-    tensors.insert(tensors.end(), kept.begin(), kept.end());
   }
   if (outer != nullptr) {
     add_round_state(*outer, model.groups().worker_index(), tensors);
