@@ -80,6 +80,9 @@ struct JsonReader::Node {
 
   // The value given for a key, which becomes a known one; null where absent (or a JSON null).
   const Json* ask(std::string_view key);
+  void make_known(std::string_view key);
+  // A new node for a key's value, which has to be an object; null where absent.
+  Node* open(std::string_view key, const Json* value) const;
 
   const Json* find(std::string_view key) const {
     if (given == nullptr) {
@@ -127,15 +130,27 @@ struct JsonReader::Document {
 };
 
 const Json* JsonReader::Node::ask(std::string_view key) {
-  document->reading = true;
   if (std::find(asked.begin(), asked.end(), key) == asked.end()) {
-    asked.emplace_back(key);
-    std::string known = join_path(pattern, key);
-    if (document->known_set.insert(known).second) {
-      document->known.push_back(std::move(known));
-    }
+    make_known(key);
   }
   return find(key);
+}
+
+void JsonReader::Node::make_known(std::string_view key) {
+  document->reading = true;
+  asked.emplace_back(key);
+  std::string known = join_path(pattern, key);
+  if (document->known_set.insert(known).second) {
+    document->known.push_back(std::move(known));
+  }
+}
+
+JsonReader::Node* JsonReader::Node::open(std::string_view key, const Json* value) const {
+  if (value != nullptr && !value->is_object()) {
+    refuse(join_path(path, key), "expected an object", *value);
+  }
+  document->nodes.push_back({document, value, join_path(path, key), join_path(pattern, key)});
+  return &document->nodes.back();
 }
 
 Json JsonReader::Node::resolved() const {
@@ -361,13 +376,24 @@ JsonReader JsonReader::section(std::string_view key) {
   if (Node::Result* existing = node_->result(key)) {
     return JsonReader(std::shared_ptr<Node>(node_, std::get<Node*>(*existing)));
   }
-  if (value != nullptr && !value->is_object()) {
-    refuse(path(key), "expected an object", *value);
+  Node* opened = node_->open(key, value);
+  node_->record(key, opened);
+  return JsonReader(std::shared_ptr<Node>(node_, opened));
+}
+
+std::vector<std::pair<std::string, JsonReader>> JsonReader::items() {
+  SL_CHECK(node_->asked.empty(), "items() after reading began");
+  std::vector<std::pair<std::string, JsonReader>> readers;
+  if (node_->given == nullptr) {
+    return readers;
   }
-  auto& nodes = node_->document->nodes;
-  nodes.push_back({node_->document, value, path(key), join_path(node_->pattern, key)});
-  node_->record(key, &nodes.back());
-  return JsonReader(std::shared_ptr<Node>(node_, &nodes.back()));
+  for (const auto& [key, value] : node_->given->get_ref<const Json::object_t&>()) {
+    node_->make_known(key);
+    Node* opened = node_->open(key, &value);
+    node_->results.emplace_back(key, opened);
+    readers.emplace_back(key, JsonReader(std::shared_ptr<Node>(node_, opened)));
+  }
+  return readers;
 }
 
 std::vector<JsonReader> JsonReader::sections(std::string_view key) {

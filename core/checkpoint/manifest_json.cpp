@@ -46,20 +46,6 @@ Json tensor_json(const ManifestTensor& tensor) {
   return json;
 }
 
-Shape read_shape(JsonReader& reader) {
-  const auto dims = reader.integers("shape", {.min = 0});
-  std::size_t bytes = sizeof(double);  // the widest element
-  bool overflow = dims.size() > Shape::kMaxRank;
-  for (const std::int64_t dim : dims) {
-    overflow |= __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes);
-  }
-  if (overflow) {
-    reader.fail("shape",
-                fmt::format("must have at most {} dimensions and 2^61 elements", Shape::kMaxRank));
-  }
-  return Shape(std::span<const std::int64_t>(dims));
-}
-
 ManifestPiece read_piece(JsonReader reader,
                          const ManifestTensor& tensor,
                          const std::map<std::string, ManifestFile>& files) {
@@ -177,11 +163,11 @@ nlohmann::ordered_json files_json(const std::map<std::string, ManifestFile>& fil
 
 std::map<std::string, ManifestFile> read_files(JsonReader section) {
   std::map<std::string, ManifestFile> files;
-  for (const std::string& name : section.keys()) {
+  for (const auto& [name, entry] : section.items()) {
     if (!is_file_name(name)) {
       section.fail(name, "must be the name of a file in the same directory");
     }
-    files.emplace(name, read_file_entry(section.section(name)));
+    files.emplace(name, read_file_entry(entry));
   }
   return files;
 }
@@ -190,8 +176,8 @@ std::map<std::string, ManifestTensor> read_tensors(JsonReader section,
                                                    const std::map<std::string, ManifestFile>& files,
                                                    Coverage coverage) {
   std::map<std::string, ManifestTensor> tensors;
-  for (const std::string& name : section.keys()) {
-    tensors.emplace(name, read_tensor(section.section(name), files, coverage));
+  for (const auto& [name, entry] : section.items()) {
+    tensors.emplace(name, read_tensor(entry, files, coverage));
   }
   return tensors;
 }

@@ -86,6 +86,22 @@ std::size_t hierarchical_bytes_inside(const CollectiveCall& call, int rank, int 
          (gathers(call.kind) ? others * bytes.of_place : 0);
 }
 
+// Returns the bytes of what a sum receives and keeps beside its tensor: the other groups' sums of
+// the rank's slice; of bf16, sums of the own group; the other ranks' slices. Overlapped, the latter
+// two are of one block at a time.
+std::size_t hierarchical_scratch(const CollectiveCall& call, Way way, int rank, int size) {
+  const int m = call.hierarchy.ranks_in_group;
+  const Slices bytes = slices_of(call, rank, size);
+  // No slice of a place is larger than the first group's.
+  const std::size_t at_once =
+      way == Way::sequential ? bytes.of_place
+                             : slice_of(call.elements, rank % m, size).count() * call.element_size;
+  const auto other_groups = static_cast<std::size_t>(call.hierarchy.num_groups(size) - 1);
+  const std::size_t from_groups = other_groups * widening(call) * bytes.own;
+  const std::size_t group_sums = widening(call) > 1 ? widening(call) * at_once : 0;
+  return from_groups + group_sums + static_cast<std::size_t>(m - 1) * at_once;
+}
+
 }  // namespace
 
 // bf16 is summed in fp32, and rounded once.
@@ -98,11 +114,20 @@ bool exchanges_all(std::size_t bytes, int size) {
 }
 
 Way way_of(const CollectiveCall& call, int size) {
-  const std::size_t bytes = call.elements * call.element_size;
-  if (sums(call.kind)) {
-    return call.hierarchy.way_of_sum(bytes, size, call.order);
+  const Hierarchy& hierarchy = call.hierarchy;
+  const int m = hierarchy.ranks_in_group;
+  const bool adds_groups = call.order.runs[0] * call.order.runs[1] == m;
+  const bool has_ways = sums(call.kind) ? adds_groups : call.kind == Kind::all_gather;
+  if (m == 1 || m == size || !has_ways) {
+    return Way::direct;
   }
-  return call.kind == Kind::all_gather ? call.hierarchy.way_of_gather(bytes, size) : Way::direct;
+  const std::size_t bytes = call.elements * call.element_size;
+  if (hierarchy.overlapped_from != Hierarchy::kNever && bytes >= hierarchy.overlapped_from) {
+    return Way::overlapped;
+  }
+  return hierarchy.sequential_from != Hierarchy::kNever && bytes >= hierarchy.sequential_from
+             ? Way::sequential
+             : Way::direct;
 }
 
 std::size_t bytes_sent_by(const CollectiveCall& call, int rank, int size) {
@@ -123,28 +148,12 @@ std::size_t bytes_sent_across_by(const CollectiveCall& call, int rank, int size)
                                            : hierarchical_bytes_across(call, rank, size);
 }
 
-HierarchicalScratch hierarchical_scratch_of(const CollectiveCall& call,
-                                            Way way,
-                                            int rank,
-                                            int size) {
-  const int m = call.hierarchy.ranks_in_group;
-  const Slices bytes = slices_of(call, rank, size);
-  // No slice of a place is larger than the first group's.
-  const std::size_t at_once =
-      way == Way::sequential ? bytes.of_place
-                             : slice_of(call.elements, rank % m, size).count() * call.element_size;
-  const auto other_groups = static_cast<std::size_t>(call.hierarchy.num_groups(size) - 1);
-  return {.from_groups = other_groups * widening(call) * bytes.own,
-          .group_sums = widening(call) > 1 ? widening(call) * at_once : 0,
-          .from_ranks = static_cast<std::size_t>(m - 1) * at_once};
-}
-
 std::size_t scratch_bytes_of(const CollectiveCall& call, int rank, int size) {
   if (!sums(call.kind)) {
     return 0;
   }
   if (const Way way = way_of(call, size); way != Way::direct) {
-    return hierarchical_scratch_of(call, way, rank, size).total();
+    return hierarchical_scratch(call, way, rank, size);
   }
   const Slices bytes = slices_of(call, rank, size);
   const bool exchanges = call.kind == Kind::all_reduce && exchanges_all(bytes.all, size);

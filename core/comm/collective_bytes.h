@@ -37,7 +37,9 @@ struct CollectiveCall {
 
 [[nodiscard]] std::size_t bytes_sent_by(const CollectiveCall& call, int rank, int size);
 
-// Which way a call goes; what is neither a sum nor a gather goes directly.
+// Which way a call goes: by its bytes, where whole groups of the hierarchy can be told apart. One
+// group, groups of one rank, sums whose order does not add whole groups first, and what is neither
+// a sum nor a gather go directly.
 [[nodiscard]] Hierarchy::Way way_of(const CollectiveCall& call, int size);
 
 // The bytes of them that leave the rank's group.
@@ -45,21 +47,6 @@ struct CollectiveCall {
 
 // Bytes of an element of a group's sum, as it travels between groups.
 [[nodiscard]] std::size_t group_sum_size(std::size_t element_size);
-
-// Bytes of what a sum that does not go directly receives and keeps beside its tensor.
-struct HierarchicalScratch {
-  std::size_t from_groups = 0;  // the other groups' sums of the rank's slice
-  std::size_t group_sums = 0;   // of bf16: sums of the own group, in fp32
-  std::size_t from_ranks = 0;   // the other ranks' slices, of one block at a time if overlapped
-
-  [[nodiscard]] std::size_t total() const { return from_groups + group_sums + from_ranks; }
-};
-
-// REQUIRES: the call is a sum; it goes `way`, which is not direct.
-[[nodiscard]] HierarchicalScratch hierarchical_scratch_of(const CollectiveCall& call,
-                                                          Hierarchy::Way way,
-                                                          int rank,
-                                                          int size);
 
 // Bytes an operation receives into beside its tensors, at most.
 [[nodiscard]] std::size_t scratch_bytes_of(const CollectiveCall& call, int rank, int size);

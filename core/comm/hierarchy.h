@@ -3,8 +3,6 @@
 #include <cstddef>
 #include <limits>
 
-#include "core/comm/communicator.h"
-
 namespace slackline {
 
 // A hierarchy says that the ranks of a communicator stand in groups of equal size with fast links
@@ -40,15 +38,14 @@ struct Hierarchy {
   [[nodiscard]] int num_groups(int size) const { return size / ranks_in_group; }
 
   // True when every collective goes directly.
-  [[nodiscard]] bool is_flat() const;
+  [[nodiscard]] bool is_flat() const {
+    return sequential_from == kNever && overlapped_from == kNever;
+  }
 
   // Whether groups of this size cut `size` ranks without a rest.
-  [[nodiscard]] bool fits(int size) const;
-
-  // The way of a tensor of so many bytes over `size` ranks. One group, and groups of one rank, have
-  // nothing to tell apart and go directly.
-  [[nodiscard]] Way way_of_gather(std::size_t bytes, int size) const;
-  [[nodiscard]] Way way_of_sum(std::size_t bytes, int size, SumOrder order) const;
+  [[nodiscard]] bool fits(int size) const {
+    return ranks_in_group >= 1 && size % ranks_in_group == 0;
+  }
 
   friend bool operator==(const Hierarchy&, const Hierarchy&) = default;
 };

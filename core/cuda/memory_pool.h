@@ -2,9 +2,7 @@
 
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <vector>
 
 namespace slackline::cuda {
 
@@ -13,7 +11,7 @@ namespace slackline::cuda {
 // back there. Safe from any thread whose device it is.
 //
 // Invariants: 1. pieces never overlap; 2. each begins at a multiple of 256 bytes, as cudaMalloc's
-// do; 3. a gap ends at a piece or at the end of its block.
+// do; 3. a gap ends at a piece or at the end of the block.
 class MemoryPool {
  public:
   static constexpr std::size_t kAlignment = 256;
@@ -27,12 +25,13 @@ class MemoryPool {
   };
 
   MemoryPool() = default;
+  // REQUIRES: pieces that were taken apart were given back.
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
   // Takes this much from the device in one block. False, and nothing is taken, where the device has
-  // not that much left.
+  // not that much left. REQUIRES: nothing is reserved yet.
   [[nodiscard]] bool reserve(std::size_t bytes);
 
   // From the smallest gap that is large enough. Null where the device has not that much left
@@ -45,22 +44,14 @@ class MemoryPool {
   [[nodiscard]] Use use() const;
 
  private:
-  struct Block {
-    std::byte* memory = nullptr;
-    std::size_t bytes = 0;
-    bool is_reserved = false;
-    std::map<std::size_t, std::size_t> pieces{};  // offset, bytes
-    std::map<std::size_t, std::size_t> gaps{};    // likewise
-  };
+  using Stretches = std::map<std::byte*, std::size_t>;  // address, bytes
 
-  using Blocks = std::vector<std::unique_ptr<Block>>;
-
-  [[nodiscard]] Block* add_block(std::size_t bytes);
-  std::byte* take_from(Block& block, std::size_t offset, std::size_t bytes);
   mutable std::mutex mutex_;
-  Blocks blocks_;
+  std::byte* block_ = nullptr;  // use_.reserved bytes
+  Stretches gaps_;              // of the block
+  Stretches pieces_;            // in the block and apart
   Use use_;
-  std::size_t apart_ = 0;  // bytes of blocks that are not reserved
+  std::size_t apart_ = 0;  // bytes of pieces that are not in the block
 };
 
 }  // namespace slackline::cuda

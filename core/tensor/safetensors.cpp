@@ -12,9 +12,10 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "core/hash.h"
+#include "core/json_reader.h"
 #include "core/shown_text.h"
-#include "core/strict_json.h"
 
 namespace slackline {
 
@@ -57,100 +58,27 @@ const DTypeName& entry_of(DType dtype) {
   return *found;
 }
 
-// Reads the entry of one tensor; messages name the file, the tensor and the rule.
-class EntryParser {
- public:
-  EntryParser(const std::string& path, const std::string& name, const Json& entry)
-      : where_(path + ": tensor '" + shown_value(name) + "'"), name_(name), entry_(entry) {}
-
-  SafetensorsFile::Entry parse() const {
-    if (!entry_.is_object()) {
-      refuse("expected an object", entry_);
-    }
-    const Json& offsets = list("data_offsets");
-    if (offsets.size() != 2) {
-      refuse("data_offsets must be two numbers", offsets);
-    }
-    SafetensorsFile::Entry entry{
-        name_, dtype(), shape(), unsigned_integer(offsets[0]), unsigned_integer(offsets[1])};
-    check_size(entry);
-    return entry;
+SafetensorsFile::Entry read_entry(const std::string& name, JsonReader reader) {
+  static const auto kNames = [] {
+    std::array<std::string_view, kDTypeNames.size()> names{};
+    std::ranges::transform(kDTypeNames, names.begin(), &DTypeName::name);
+    return names;
+  }();
+  SafetensorsFile::Entry entry{.name = name,
+                               .dtype = kDTypeNames[reader.choice("dtype", kNames)].dtype,
+                               .shape = read_shape(reader)};
+  const auto offsets = reader.integers("data_offsets", {.min = 0});
+  if (offsets.size() != 2) {
+    reader.fail("data_offsets", "must be two numbers");
   }
-
- private:
-  [[noreturn]] void refuse(std::string_view rule, const Json& value) const {
-    throw FileError(fmt::format("{}: {}; got {}", where_, rule, shown_value(value.dump())));
+  entry.begin = static_cast<std::size_t>(offsets[0]);
+  entry.end = static_cast<std::size_t>(offsets[1]);
+  const std::size_t bytes = entry.shape.num_elements() * size_of(entry.dtype);
+  if (entry.begin > entry.end || entry.end - entry.begin != bytes) {
+    reader.fail("data_offsets", fmt::format("shape and dtype need {} bytes between them", bytes));
   }
-
-  const Json& field(const std::string& key) const {
-    const auto found = entry_.find(key);
-    if (found == entry_.end()) {
-      refuse(key + " is missing", entry_);
-    }
-    return *found;
-  }
-
-  const Json& list(const std::string& key) const {
-    const Json& value = field(key);
-    if (!value.is_array()) {
-      refuse(key + " must be a list", value);
-    }
-    return value;
-  }
-
-  std::size_t unsigned_integer(const Json& value) const {
-    if (!value.is_number_unsigned()) {
-      refuse("expected an integer from 0 to 2^64 - 1", value);
-    }
-    return value.get<std::size_t>();
-  }
-
-  DType dtype() const {
-    const Json& value = field("dtype");
-    std::string names;
-    for (const DTypeName& known : kDTypeNames) {
-      if (value.is_string() && value.get_ref<const std::string&>() == known.name) {
-        return known.dtype;
-      }
-      names.append(names.empty() ? "" : ", ").append(known.name);
-    }
-    refuse("dtype must be one of " + names, value);
-  }
-
-  Shape shape() const {
-    const Json& value = list("shape");
-    if (value.size() > Shape::kMaxRank) {
-      refuse(fmt::format("shape may have at most {} dimensions", Shape::kMaxRank), value);
-    }
-    std::vector<std::int64_t> dims;
-    for (const Json& dim : value) {
-      if (!std::in_range<std::int64_t>(unsigned_integer(dim))) {
-        refuse("shape overflows", value);
-      }
-      dims.push_back(dim.get<std::int64_t>());
-    }
-    return Shape(std::span<const std::int64_t>(dims));
-  }
-
-  void check_size(const SafetensorsFile::Entry& entry) const {
-    std::size_t bytes = 1;
-    bool overflow = false;
-    for (const std::int64_t dim : entry.shape.dims()) {
-      overflow |= __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes);
-    }
-    overflow |= __builtin_mul_overflow(bytes, size_of(entry.dtype), &bytes);
-    if (overflow) {
-      refuse("the number of bytes overflows 64 bits", entry_);
-    }
-    if (entry.begin > entry.end || entry.end - entry.begin != bytes) {
-      refuse(fmt::format("shape and dtype need {} bytes between data_offsets", bytes), entry_);
-    }
-  }
-
-  std::string where_;
-  const std::string& name_;
-  const Json& entry_;
-};
+  return entry;
+}
 
 std::string make_header(std::span<const NamedTensor> tensors,
                         const std::map<std::string, std::string>& metadata) {
@@ -237,28 +165,17 @@ void SafetensorsFile::parse_header(std::string_view header, std::size_t data_byt
   if (!header.starts_with('{')) {
     throw FileError(path() + ": not a safetensors file: the header must start with '{'");
   }
-  Json json;
-  try {
-    json = parse_strict_json(header);
-  } catch (const JsonSyntaxError& error) {
-    throw FileError(path() + ": header: " + error.what());
-  }
-  for (const auto& [name, value] : json.get_ref<const Json::object_t&>()) {
-    if (name != kMetadata) {
-      entries_.push_back(EntryParser(path(), name, value).parse());
-      continue;
-    }
-    if (!value.is_object()) {
-      throw FileError(path() + ": __metadata__ must map strings to strings");
-    }
-    for (const auto& [key, text] : value.get_ref<const Json::object_t&>()) {
-      if (!text.is_string()) {
-        throw FileError(path() + ": __metadata__ must map strings to strings; got " +
-                        shown_value(text.dump()));
+  reading(path(), [&] {
+    for (auto& [name, reader] : JsonReader::parse(header, "header").items()) {
+      if (name != kMetadata) {
+        entries_.push_back(read_entry(name, reader));
+        continue;
       }
-      metadata_.emplace(key, text.get<std::string>());
+      for (const std::string& key : reader.keys()) {
+        metadata_.emplace(key, reader.string(key));
+      }
     }
-  }
+  });
   check_coverage(data_bytes);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     index_.emplace(entries_[i].name, i);

@@ -26,7 +26,7 @@ struct NamedTensor {
 // A memory-mapped file, checked as a whole when opened: refuses, with a FileError that gives path,
 // tensor and rule, what the reference implementation refuses (header over 100 MB, holes, overlaps,
 // overflow, wrong sizes, bytes that belong to no tensor, anything but strict JSON), and also
-// headers that do not start with '{', duplicate names, more than Shape::kMaxRank dimensions, and
+// headers that do not start with '{', duplicate names, shapes that read_shape() refuses, and
 // element types that DType lacks. Element data is read only when asked for.
 class SafetensorsFile {
  public:

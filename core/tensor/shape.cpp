@@ -1,8 +1,12 @@
 #include "core/tensor/shape.h"
 
 #include <ostream>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "core/check.h"
+#include "core/json_reader.h"
 
 namespace slackline {
 
@@ -48,6 +52,20 @@ std::string Shape::to_string() const {
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   return out << shape.to_string();
+}
+
+Shape read_shape(JsonReader& reader) {
+  const auto dims = reader.integers("shape", {.min = 0});
+  std::size_t bytes = sizeof(double);  // the widest element
+  bool overflow = dims.size() > Shape::kMaxRank;
+  for (const std::int64_t dim : dims) {
+    overflow |= __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes);
+  }
+  if (overflow) {
+    reader.fail("shape",
+                fmt::format("must have at most {} dimensions and 2^61 elements", Shape::kMaxRank));
+  }
+  return Shape(std::span<const std::int64_t>(dims));
 }
 
 }  // namespace slackline

@@ -10,6 +10,8 @@
 
 namespace slackline {
 
+class JsonReader;
+
 // Multiplies counts; throws Error when the product does not fit size_t.
 [[nodiscard]] std::size_t checked_multiply(std::size_t a, std::size_t b);
 
@@ -42,5 +44,9 @@ class Shape {
 };
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+// Reads the key "shape": at most kMaxRank dimensions, and 2^61 elements, so that the bytes of any
+// type can be counted.
+[[nodiscard]] Shape read_shape(JsonReader& reader);
 
 }  // namespace slackline

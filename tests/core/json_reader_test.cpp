@@ -89,6 +89,20 @@ TEST_CASE("any value can be taken as JSON text, and maps give their keys in orde
   REQUIRE(root.section("other").keys().empty());
 }
 
+TEST_CASE("a map of objects gives its members in order, each with its path, and objects alone") {
+  JsonReader root = parse(R"({"map": {"b": {"x": 1}, "a": {}}, "mixed": {"c": {}, "n": null}})");
+  auto items = root.section("map").items();
+  REQUIRE(items.size() == 2);
+  REQUIRE(items[0].first == "b");
+  REQUIRE(items[0].second.integer("x") == 1);
+  REQUIRE(items[1].first == "a");
+  CHECK_THROWS_WITH(items[1].second.integer("x"), Contains("map.a.x: required key is missing"));
+  CHECK_THROWS_WITH(root.section("mixed").items(), Contains("mixed.n: expected an object"));
+  CHECK(root.section("other").items().empty());
+  root.section("map").finish();
+  CHECK_THAT(root.resolved(), Contains("\"b\""));
+}
+
 TEST_CASE("a null is the same as an absent key") {
   JsonReader root = parse(R"({"lr": null, "run": null})");
   REQUIRE_FALSE(root.has("lr"));

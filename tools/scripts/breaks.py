@@ -54,7 +54,7 @@ BREAKS = [
           "more = more || begin + longest < piece.bytes;",
           "more = more || begin + 2 * longest <= piece.bytes;"),
     Break("group_of_sum", "sums of groups arrive in the order of their distance, not of the groups",
-          "core/comm/engine/hierarchical_steps.cpp",
+          "core/comm/engine/collective_moves.cpp",
           "  const auto row = static_cast<std::size_t>(from < group_ ? from : from - 1);\n",
           "  const auto row = static_cast<std::size_t>(distance - 1);\n"),
     Break("neighbours_piece", "second moments are read where the tensor rank before has its own",

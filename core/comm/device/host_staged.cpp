@@ -19,11 +19,12 @@ namespace {
 constexpr std::size_t kPartBytes = std::size_t{4} << 20U;
 
 // In elements; `bytes` is 0 for a single part.
-std::vector<Slice> parts_of(const Slice& slice, DType dtype, std::size_t bytes) {
-  const std::size_t longest = bytes == 0 ? slice.count() : bytes / size_of(dtype);
+std::vector<Slice> parts_of(const Tensor& data, std::size_t bytes) {
+  const std::size_t elements = data.num_elements();
+  const std::size_t longest = bytes == 0 ? elements : bytes / size_of(data.dtype());
   std::vector<Slice> parts;
-  for (std::size_t begin = slice.begin; begin < slice.end; begin += longest) {
-    parts.push_back({begin, std::min(slice.end, begin + longest)});
+  for (std::size_t begin = 0; begin < elements; begin += longest) {
+    parts.push_back({begin, std::min(elements, begin + longest)});
   }
   return parts;
 }
@@ -31,17 +32,15 @@ std::vector<Slice> parts_of(const Slice& slice, DType dtype, std::size_t bytes) 
 // A transfer of a copy on the host.
 class StagedState final : public Transfer::State {
  public:
-  // `copied` is when the device's memory has been read, where that is all there is to wait for.
-  StagedState(std::shared_ptr<HostStaging> staging,
-              HostStaging::Landing landing,
-              std::shared_ptr<const CudaEvent> copied)
-      : staging_(std::move(staging)), landing_(std::move(landing)), copied_(std::move(copied)) {}
+  StagedState(std::shared_ptr<HostStaging> staging, HostStaging::Landing landing)
+      : staging_(std::move(staging)), landing_(std::move(landing)) {}
 
+  // Without a gate there is nothing to wait for but that the device's memory has been read.
   void wait() override {
-    if (copied_ == nullptr) {
+    if (landing_.gate) {
       staging_->land(std::move(landing_));
     } else {
-      staging_->follow_event(*copied_);
+      staging_->follow_event(*landing_.copied.back());
       staging_->keep(std::move(landing_));
     }
   }
@@ -53,7 +52,6 @@ class StagedState final : public Transfer::State {
  private:
   std::shared_ptr<HostStaging> staging_;
   HostStaging::Landing landing_;
-  std::shared_ptr<const CudaEvent> copied_;
 };
 
 class HostStagedCommunicator final : public ForwardingCommunicator {
@@ -78,12 +76,12 @@ class HostStagedCommunicator final : public ForwardingCommunicator {
     if (data.device() != Device::cuda || size() == 1 || data.bytes() == 0) {
       return real().submit(std::move(operation));
     }
-    if (operation.kind != Kind::all_to_all) {
-      return moved(std::move(operation));
+    if (operation.kind == Kind::all_to_all) {
+      SL_CHECK(data.raw() != operation.to.raw(), "an all-to-all in place");
+      SL_CHECK(operation.work.worker == nullptr || operation.work.before != nullptr,
+               "an all-to-all with work that does not make it");
     }
-    SL_CHECK(data.raw() != operation.to.raw(), "an all-to-all in place");
-    return operation.work.worker == nullptr ? exchanged(std::move(operation))
-                                            : exchanged_beside(std::move(operation));
+    return moved(std::move(operation));
   }
 
   std::unique_ptr<Communicator> group(const std::string& axis,
@@ -98,26 +96,32 @@ class HostStagedCommunicator final : public ForwardingCommunicator {
   }
 
  private:
-  // Which elements a transfer reads of the device's memory, and which it writes.
+  // Which elements of one tensor a transfer reads, and which it writes.
   struct Ways {
     Slice out{};
     Slice in{};
-    bool in_parts = false;  // copies and messages go side by side
   };
 
-  static Slice all_of(const Tensor& data) { return {0, data.num_elements()}; }
+  // What a transfer reads of the device's memory and what it writes there, and the copies on the
+  // host. Of no elements where it does not.
+  struct Ends {
+    Tensor out;
+    Tensor out_host;
+    Tensor in;
+    Tensor in_host;
+  };
 
   [[nodiscard]] Slice own_of(const Tensor& data) const {
     return slice_of(data.num_elements(), rank(), size());
   }
 
   [[nodiscard]] Ways ways_of(const Operation& operation) const {
-    const Slice all = all_of(operation.data);
+    const Slice all{0, operation.data.num_elements()};
     switch (operation.kind) {
       case Kind::send:
-        return {.out = all, .in_parts = true};
+        return {.out = all};
       case Kind::receive:
-        return {.in = all, .in_parts = true};
+        return {.in = all};
       case Kind::all_reduce:
         return {.out = all, .in = all};
       case Kind::reduce_scatter:
@@ -139,90 +143,74 @@ class HostStagedCommunicator final : public ForwardingCommunicator {
     return {lease.data(), data.dtype(), data.shape()};
   }
 
-  Transfer moved(Operation operation) {
+  // Gives the operation copies on the host in place of its tensors.
+  Ends stage(Operation& operation, HostStaging::Landing& landing) const {
     const Tensor data = operation.data;
-    const TransferWork work = std::move(operation.work);
+    operation.data = host_copy(data, landing);
+    if (operation.kind == Kind::all_to_all) {
+      const Tensor to = operation.to;
+      operation.to = host_copy(to, landing);
+      return {data, operation.data, to, operation.to};
+    }
     const Ways ways = ways_of(operation);
+    return {part_of(data, ways.out),
+            part_of(operation.data, ways.out),
+            part_of(data, ways.in),
+            part_of(operation.data, ways.in)};
+  }
+
+  // Copies what a transfer reads to the host; each part of it goes when its copy has been made.
+  void copy_out(const Ends& ends, TransferWork& staged, HostStaging::Landing& landing) {
+    for (const Slice& part : parts_of(ends.out, staged.part_bytes)) {
+      landing.copied.push_back(
+          staging_->copy_out(part_of(ends.out, part), part_of(ends.out_host, part)));
+      staged.start_parts.push_back(staging_->when(landing.copied.back()));
+    }
+    if (staged.part_bytes == 0) {
+      staged.start_before = std::exchange(staged.start_parts, {}).front();
+    }
+  }
+
+  Transfer moved(Operation operation) {
+    const TransferWork work = std::move(operation.work);
     HostStaging::Landing landing{.posted = staging_->computed()};
-    const Tensor host = host_copy(data, landing);
-    std::shared_ptr<const CudaEvent> copied;
-    TransferWork staged = with_copies(data, host, ways, work, landing.posted);
-    if (ways.in_parts && work.worker == nullptr) {
-      staged.part_bytes = kPartBytes;
+    const Ends ends = stage(operation, landing);
+    TransferWork staged = with_copies(ends, work, landing.posted);
+    if ((operation.kind == Kind::send || operation.kind == Kind::receive) &&
+        work.worker == nullptr) {
+      staged.part_bytes = kPartBytes;  // copies and messages go side by side
     }
-    if (ways.out.count() > 0 && !work.before) {
-      for (const Slice& part : parts_of(ways.out, data.dtype(), staged.part_bytes)) {
-        copied = staging_->copy_out(part_of(data, part), part_of(host, part));
-        landing.copied.push_back(copied);
-        staged.start_parts.push_back(staging_->when(copied));
-      }
-      if (staged.part_bytes == 0) {
-        staged.start_before = std::exchange(staged.start_parts, {}).front();
-      }
+    if (ends.out.num_elements() > 0 && !work.before) {
+      copy_out(ends, staged, landing);
     }
-    if (ways.in.count() > 0 && !staged.after) {
-      for (const Slice& part : parts_of(ways.in, data.dtype(), staged.part_bytes)) {
+    if (ends.in.num_elements() > 0 && !staged.after) {
+      for (const Slice& part : parts_of(ends.in, staged.part_bytes)) {
         landing.results.push_back(
-            {part_of(host, part), part_of(data, part), landing.results.size()});
+            {part_of(ends.in_host, part), part_of(ends.in, part), landing.results.size()});
       }
     }
-    if (ways.in.count() > 0 || work.before) {
-      copied = nullptr;
+    if (ends.in.num_elements() > 0 || work.before) {
       landing.gate = staging_->take_gate(std::max<std::size_t>(1, landing.results.size()));
       staged.ended = [gate = *landing.gate] { gate.open(); };
       if (landing.results.size() > 1) {
         staged.parts_done = [gate = *landing.gate](std::size_t count) { gate.open_first(count); };
       }
     }
-    operation.data = host;
+    if (operation.kind == Kind::all_to_all && work.worker == nullptr) {
+      // The rank's own slice goes nowhere, so it may be taken before the copies of it have been
+      // made: it is copied on the device, over what arrived in its place.
+      const Slice own = own_of(ends.out);
+      landing.results.push_back({part_of(ends.out, own), part_of(ends.in, own)});
+    }
     operation.work = std::move(staged);
     landing.transfer = real().submit(std::move(operation));
-    return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), std::move(copied)));
-  }
-
-  // An all-to-all. The rank's own slice goes nowhere, so it may be taken before the copies of it
-  // have been made.
-  Transfer exchanged(Operation operation) {
-    const Tensor from = operation.data;
-    const Tensor to = operation.to;
-    HostStaging::Landing landing{.posted = staging_->computed()};
-    operation.data = host_copy(from, landing);
-    operation.to = host_copy(to, landing);
-    landing.gate = staging_->take_gate();
-    landing.copied.push_back(staging_->copy_out(from, operation.data));
-    operation.work = {.start_before = staging_->when(landing.copied.back()),
-                      .ended = [gate = *landing.gate] { gate.open(); }};
-    landing.results = {{operation.to, to}, {part_of(from, own_of(from)), part_of(to, own_of(to))}};
-    landing.transfer = real().submit(std::move(operation));
-    return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), nullptr));
-  }
-
-  // An all-to-all of what work makes; the rank's own slice stays where it is.
-  Transfer exchanged_beside(Operation operation) {
-    const Tensor from = operation.data;
-    const Tensor to = operation.to;
-    const TransferWork work = std::move(operation.work);
-    SL_CHECK(work.before != nullptr, "an all-to-all with work that does not make it");
-    HostStaging::Landing landing{.posted = staging_->computed()};
-    operation.data = host_copy(from, landing);
-    operation.to = host_copy(to, landing);
-    operation.work = with_copies(from, operation.data, {.out = all_of(from)}, work, landing.posted);
-    const TransferWork taking =
-        with_copies(to, operation.to, {.in = all_of(to)}, work, landing.posted);
-    operation.work.start_after = taking.start_after;
-    operation.work.after = taking.after;
-    landing.gate = staging_->take_gate();
-    operation.work.ended = [gate = *landing.gate] { gate.open(); };
-    landing.transfer = real().submit(std::move(operation));
-    return Transfer(std::make_unique<StagedState>(staging_, std::move(landing), nullptr));
+    return Transfer(std::make_unique<StagedState>(staging_, std::move(landing)));
   }
 
   // The same work, by a worker that finds and leaves data in the device's memory. It starts when
   // the computation has come as far as now, and waits for nothing then: so transfers on which the
   // computation waits are never behind others.
-  [[nodiscard]] TransferWork with_copies(const Tensor& data,
-                                         const Tensor& host,
-                                         const Ways& ways,
+  [[nodiscard]] TransferWork with_copies(const Ends& ends,
                                          const TransferWork& work,
                                          std::shared_ptr<const CudaEvent> posted) const {
     TransferWork staged = work;
@@ -235,23 +223,21 @@ class HostStagedCommunicator final : public ForwardingCommunicator {
       return staged;
     }
     const TransferWork::Start computed = staging_->when(std::move(posted));
-    if (ways.out.count() > 0 && work.before) {
+    if (ends.out.num_elements() > 0 && work.before) {
       staged.start_before = computed;
-      staged.before =
-          [first = work.before, from = part_of(data, ways.out), to = part_of(host, ways.out)] {
-            first();
-            cuda::copy_now(to.raw(), from.raw(), from.bytes());
-          };
+      staged.before = [first = work.before, from = ends.out, to = ends.out_host] {
+        first();
+        cuda::copy_now(to.raw(), from.raw(), from.bytes());
+      };
     }
-    if (ways.in.count() > 0) {  // what follows it reads the device's memory
+    if (ends.in.num_elements() > 0) {  // what follows it reads the device's memory
       staged.start_after = computed;
-      staged.after =
-          [last = work.after, from = part_of(host, ways.in), to = part_of(data, ways.in)] {
-            cuda::copy_now(to.raw(), from.raw(), from.bytes());
-            if (last) {
-              last();
-            }
-          };
+      staged.after = [last = work.after, from = ends.in_host, to = ends.in] {
+        cuda::copy_now(to.raw(), from.raw(), from.bytes());
+        if (last) {
+          last();
+        }
+      };
     }
     return staged;
   }

@@ -10,7 +10,7 @@
 
 #include "core/comm/device/nccl_check.h"
 #include "core/comm/device/ordered_sum_cuda.h"
-#include "core/comm/engine/hierarchical_steps.h"
+#include "core/comm/engine/collective_moves.h"
 #include "core/comm/forwarding_communicator.h"
 #include "core/comm/hierarchy.h"
 #include "core/comm/text_exchange.h"
@@ -61,8 +61,8 @@ class NcclLink {
   }
 
   // Queues what the moves say, step by step. NCCL tells messages of two ranks apart by their order
-  // alone, in which both have them (collective_steps.h, hierarchical_steps.h). Messages of a step
-  // go at once, those inside a node beside those between nodes.
+  // alone, in which both have them (collective_moves.h). Messages of a step go at once, those
+  // inside a node beside those between nodes.
   void run(const Moves& moves) {
     for (const Step& step : moves.steps) {
       SL_NCCL_CHECK(ncclGroupStart());

@@ -7,7 +7,7 @@
 
 #include "core/check.h"
 #include "core/comm/collective_bytes.h"
-#include "core/comm/engine/hierarchical_steps.h"
+#include "core/comm/engine/collective_moves.h"
 
 namespace slackline {
 

@@ -15,7 +15,7 @@ struct Flight;
 // Keeps apart the messages of one operation between one pair of ranks.
 enum class Lane : std::uint8_t {
   first,    // a collective's first exchange
-  second,   // and its second
+  second,   // its second; a gather's also where it is the only one
   direct,   // send and receive; numbered per pair of ranks
   setup,    // agreement on new groups; numbered per pair of ranks
   control,  // of the transport itself

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/comm/engine/collective_steps.h"
+#include "core/comm/engine/collective_moves.h"
 #include "core/comm/world.h"
 #include "tests/core/comm/comm_checks.h"
 #include "tests/support/catch.h"
@@ -16,21 +16,6 @@ namespace {
 using Kind = TransferRecord::Kind;
 
 constexpr std::size_t kCounts[] = {0, 1, 3, 16, 1024, 1025, 4099, 16384, 16385, 20007};
-
-// What the steps of `call` send and receive, by walking through them.
-Moves moves_of(const CollectiveCall& call, int rank, int size, const Tensor& data) {
-  const CollectiveSteps steps(rank, size, std::make_shared<ScratchPool>());
-  switch (call.kind) {
-    case Kind::all_reduce:
-      return steps.all_reduce(data, SumOrder::ranks);
-    case Kind::reduce_scatter:
-      return steps.reduce_scatter(data, SumOrder::ranks);
-    case Kind::all_gather:
-      return steps.all_gather(data);
-    default:
-      return steps.all_to_all(data, data);
-  }
-}
 
 // What leaves the group, for every size of groups.
 void require_bytes_across(const Moves& moves, CollectiveCall call, int rank, int size) {
@@ -56,7 +41,11 @@ TEST_CASE("bytes sent equal the formulas on up to 16 ranks") {
         const CollectiveCall call{.kind = kind, .elements = count};
         for (int rank = 0; rank < size; ++rank) {
           INFO(name_of(kind) << " of " << count << ", rank " << rank << " of " << size);
-          const Moves moves = moves_of(call, rank, size, data);
+          const Moves moves = moves_of({.kind = kind, .data = data, .to = data},
+                                       rank,
+                                       size,
+                                       std::make_shared<ScratchPool>(),
+                                       call.hierarchy);
           REQUIRE(moves.bytes_sent() == bytes_sent_by(call, rank, size));
           require_bytes_across(moves, call, rank, size);
         }

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "core/comm/collective_bytes.h"
-#include "core/comm/engine/collective_steps.h"
-#include "core/comm/engine/hierarchical_steps.h"
+#include "core/comm/engine/collective_moves.h"
 #include "core/comm/world.h"
 #include "tests/core/comm/groups_of_ranks.h"
 #include "tests/core/comm/hierarchy_checks.h"
@@ -36,22 +35,17 @@ struct Walked {
   std::size_t scratch = 0;
 };
 
-struct Place {
-  int rank = 0;
-  int size = 0;
-};
-
 bool is_in(const std::byte* place, const Tensor& data) {
   const auto* begin = static_cast<const std::byte*>(data.raw());
   return place >= begin && place < begin + data.bytes();
 }
 
-Walked walk(const Moves& moves, const Place& place, int ranks_in_group, const Tensor& data) {
+Walked walk(const Moves& moves, int rank, int ranks_in_group, const Tensor& data) {
   Walked walked;
   for (const Step& step : moves.steps) {
     for (const Piece& piece : step.pieces) {
       if (piece.way == Message::Way::send) {
-        const bool inside = piece.peer / ranks_in_group == place.rank / ranks_in_group;
+        const bool inside = piece.peer / ranks_in_group == rank / ranks_in_group;
         (inside ? walked.inside : walked.across) += piece.bytes;
       } else if (!is_in(piece.data, data)) {
         const auto end = static_cast<std::size_t>(piece.data + piece.bytes - moves.scratch.data());
@@ -62,26 +56,17 @@ Walked walk(const Moves& moves, const Place& place, int ranks_in_group, const Te
   return walked;
 }
 
-Moves moves_of(const CollectiveCall& call, Way way, const Place& place, const Tensor& data) {
-  const HierarchicalSteps steps(
-      place.rank, place.size, std::make_shared<ScratchPool>(), call.hierarchy, way);
-  switch (call.kind) {
-    case Kind::all_reduce:
-      return steps.all_reduce(data, call.order);
-    case Kind::reduce_scatter:
-      return steps.reduce_scatter(data, call.order);
-    default:
-      return steps.all_gather(data);
-  }
-}
-
-void check_bytes(const CollectiveCall& call, Way way, int size, const Tensor& data) {
+void check_bytes(const CollectiveCall& call, int size, const Tensor& data) {
   const int ranks = call.hierarchy.ranks_in_group;
   for (int rank = 0; rank < size; ++rank) {
     INFO(name_of(call.kind) << " of " << call.elements << ", rank " << rank << " of " << size
                             << " in groups of " << ranks);
-    const Place place{.rank = rank, .size = size};
-    const Walked walked = walk(moves_of(call, way, place, data), place, ranks, data);
+    const Moves moves = moves_of({.kind = call.kind, .data = data, .order = call.order},
+                                 rank,
+                                 size,
+                                 std::make_shared<ScratchPool>(),
+                                 call.hierarchy);
+    const Walked walked = walk(moves, rank, ranks, data);
     const std::size_t across = bytes_sent_across_by(call, rank, size);
     REQUIRE(walked.across == across);
     REQUIRE(walked.inside + across == bytes_sent_by(call, rank, size));
@@ -150,7 +135,6 @@ TEST_CASE("bytes inside groups, between them and of scratch equal the formulas")
                            .element_size = size_of(dtype),
                            .order = {.runs = {ranks, 1}},
                            .hierarchy = hierarchy_of(ranks, way)},
-                          way,
                           groups * ranks,
                           data);
             }
@@ -176,12 +160,12 @@ TEST_CASE("overlapped, a slice moves between groups in every step but one, besid
   constexpr int kNumGroups = 4;
   constexpr int kNumRanks = 3;
   GuardedTensor data(DType::f32, Shape{1200});
-  const HierarchicalSteps steps(4,
-                                kNumGroups * kNumRanks,
-                                std::make_shared<ScratchPool>(),
-                                hierarchy_of(kNumRanks, Way::overlapped),
-                                Way::overlapped);
-  const Moves moves = steps.all_reduce(data, {.runs = {kNumRanks, 1}});
+  const Moves moves =
+      moves_of({.kind = Kind::all_reduce, .data = data, .order = {.runs = {kNumRanks, 1}}},
+               4,
+               kNumGroups * kNumRanks,
+               std::make_shared<ScratchPool>(),
+               hierarchy_of(kNumRanks, Way::overlapped));
   REQUIRE(moves.steps.size() == 2UL * kNumGroups);
   for (std::size_t k = 0; k < moves.steps.size(); ++k) {
     int inside = 0;
@@ -198,14 +182,24 @@ TEST_CASE("overlapped, a slice moves between groups in every step but one, besid
 
 TEST_CASE("a way follows from bytes and order; without two levels it is the direct one") {
   const Hierarchy hierarchy{.ranks_in_group = 4, .sequential_from = 100, .overlapped_from = 1000};
-  CHECK(hierarchy.way_of_gather(99, 8) == Way::direct);
-  CHECK(hierarchy.way_of_gather(100, 8) == Way::sequential);
-  CHECK(hierarchy.way_of_gather(1000, 8) == Way::overlapped);
-  CHECK(hierarchy.way_of_gather(1000, 4) == Way::direct);
-  CHECK(hierarchy.way_of_sum(1000, 8, {.runs = {4, 1}}) == Way::overlapped);
-  CHECK(hierarchy.way_of_sum(1000, 8, {.runs = {2, 2}}) == Way::overlapped);
-  CHECK(hierarchy.way_of_sum(1000, 8, SumOrder::ranks) == Way::direct);
-  CHECK(hierarchy.way_of_sum(1000, 8, {.runs = {2, 1}}) == Way::direct);
+  const auto way_of_gather = [&](std::size_t bytes, int size) {
+    return way_of(
+        {.kind = Kind::all_gather, .elements = bytes, .element_size = 1, .hierarchy = hierarchy},
+        size);
+  };
+  const auto way_of_sum = [&](Kind kind, SumOrder order) {
+    return way_of({.kind = kind, .elements = 250, .order = order, .hierarchy = hierarchy}, 8);
+  };
+  CHECK(way_of_gather(99, 8) == Way::direct);
+  CHECK(way_of_gather(100, 8) == Way::sequential);
+  CHECK(way_of_gather(1000, 8) == Way::overlapped);
+  CHECK(way_of_gather(1000, 4) == Way::direct);
+  for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter}) {
+    CHECK(way_of_sum(kind, {.runs = {4, 1}}) == Way::overlapped);
+    CHECK(way_of_sum(kind, {.runs = {2, 2}}) == Way::overlapped);
+    CHECK(way_of_sum(kind, SumOrder::ranks) == Way::direct);
+    CHECK(way_of_sum(kind, {.runs = {2, 1}}) == Way::direct);
+  }
   CHECK(Hierarchy{}.is_flat());
   CHECK_FALSE(hierarchy.is_flat());
   CHECK_FALSE(hierarchy.fits(6));

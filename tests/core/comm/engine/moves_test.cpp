@@ -3,8 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/comm/engine/collective_steps.h"
-#include "core/comm/engine/hierarchical_steps.h"
+#include "core/comm/engine/collective_moves.h"
 #include "tests/core/comm/groups_of_ranks.h"
 #include "tests/core/comm/rank_values.h"
 #include "tests/support/catch.h"
@@ -13,6 +12,7 @@ namespace slackline::testing {
 
 namespace {
 
+using Kind = TransferRecord::Kind;
 using Way = Hierarchy::Way;
 
 // Carries out the moves of all ranks as a library does that has no tags and queues a step's
@@ -83,9 +83,11 @@ struct Setting {
   std::size_t count = 0;
 };
 
-// The tensors of all ranks after an operation, of which `moves` tells one rank's part.
-template <typename MovesOf>
-std::vector<std::vector<std::byte>> after(const Setting& setting, const MovesOf& moves_of) {
+// Returns the tensors of all ranks after a sum or gather, which goes as the hierarchy says.
+std::vector<std::vector<std::byte>> after(Kind kind,
+                                          const Setting& setting,
+                                          const Hierarchy& hierarchy = {}) {
+  const auto pool = std::make_shared<ScratchPool>();
   const int ranks = setting.groups * setting.places;
   std::vector<GuardedTensor> tensors;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -95,7 +97,13 @@ std::vector<std::vector<std::byte>> after(const Setting& setting, const MovesOf&
   std::vector<Moves> moves;
   moves.reserve(tensors.size());
   for (int rank = 0; rank < ranks; ++rank) {
-    moves.push_back(moves_of(rank, tensors[static_cast<std::size_t>(rank)].view()));
+    moves.push_back(moves_of({.kind = kind,
+                              .data = tensors[static_cast<std::size_t>(rank)].view(),
+                              .order = {.runs = {setting.places, 1}}},
+                             rank,
+                             ranks,
+                             pool,
+                             hierarchy));
   }
   Lockstep(std::move(moves)).run();
   std::vector<std::vector<std::byte>> bytes;
@@ -109,30 +117,17 @@ std::vector<std::vector<std::byte>> after(const Setting& setting, const MovesOf&
 
 // All operations in both ways through groups, against the direct one.
 void require_ways_match(const Setting& setting) {
-  const auto pool = std::make_shared<ScratchPool>();
   const int ranks = setting.groups * setting.places;
-  const SumOrder order{.runs = {setting.places, 1}};
-  const auto direct = [&](int rank) { return CollectiveSteps(rank, ranks, pool); };
-  const auto sum = after(
-      setting, [&](int rank, const Tensor& data) { return direct(rank).all_reduce(data, order); });
+  const auto sum = after(Kind::all_reduce, setting);
   for (const std::vector<std::byte>& bytes : sum) {
     REQUIRE(bytes == sum.front());
   }
-  const auto gathered =
-      after(setting, [&](int rank, const Tensor& data) { return direct(rank).all_gather(data); });
+  const auto gathered = after(Kind::all_gather, setting);
   for (const Way way : {Way::sequential, Way::overlapped}) {
-    const auto grouped = [&](int rank) {
-      return HierarchicalSteps(rank, ranks, pool, hierarchy_of(setting.places, way), way);
-    };
-    CHECK(after(setting, [&](int rank, const Tensor& data) {
-            return grouped(rank).all_reduce(data, order);
-          }) == sum);
-    CHECK(after(setting, [&](int rank, const Tensor& data) {
-            return grouped(rank).all_gather(data);
-          }) == gathered);
-    const auto scattered = after(setting, [&](int rank, const Tensor& data) {
-      return grouped(rank).reduce_scatter(data, order);
-    });
+    const Hierarchy hierarchy = hierarchy_of(setting.places, way);
+    CHECK(after(Kind::all_reduce, setting, hierarchy) == sum);
+    CHECK(after(Kind::all_gather, setting, hierarchy) == gathered);
+    const auto scattered = after(Kind::reduce_scatter, setting, hierarchy);
     for (int rank = 0; rank < ranks; ++rank) {
       const Slice own = slice_of(setting.count, rank, ranks);
       const auto part = [&](const std::vector<std::byte>& bytes) {

@@ -45,7 +45,7 @@ TEST_CASE("sums over ranks have the same bits on the device as on the host") {
   }
 }
 
-// Sums of groups need both (hierarchical_steps.h).
+// Sums of groups need both (collective_moves.h).
 TEST_CASE("sums over ranks that are wider than their tensors, or narrower, have the same bits") {
   Stream stream(test_stream(1));
   for (const auto& [from, to] : {std::pair(DType::bf16, DType::f32), {DType::f32, DType::bf16}}) {
