@@ -284,12 +284,7 @@ bool JsonReader::boolean(std::string_view key, std::optional<bool> default_value
 
 std::string JsonReader::string(std::string_view key,
                                const std::optional<std::string>& default_value) {
-  return node_->read(key, default_value, [](const std::string& path, const Json& value) {
-    if (!value.is_string()) {
-      refuse(path, "expected a string", value);
-    }
-    return value.get<std::string>();
-  });
+  return node_->read(key, default_value, check_text);
 }
 
 std::vector<std::int64_t> JsonReader::integers(
@@ -332,10 +327,7 @@ std::vector<std::string> JsonReader::strings(
     std::vector<std::string> list;
     list.reserve(value.size());
     for (const Json& element : value) {
-      if (!element.is_string()) {
-        refuse(join_path(path, std::to_string(list.size())), "expected a string", element);
-      }
-      list.push_back(element.get<std::string>());
+      list.push_back(check_text(join_path(path, std::to_string(list.size())), element));
     }
     return list;
   });
@@ -394,6 +386,17 @@ std::vector<std::pair<std::string, JsonReader>> JsonReader::items() {
     readers.emplace_back(key, JsonReader(std::shared_ptr<Node>(node_, opened)));
   }
   return readers;
+}
+
+std::vector<std::pair<std::string, std::string>> JsonReader::texts() const {
+  std::vector<std::pair<std::string, std::string>> texts;
+  if (node_->given == nullptr) {
+    return texts;
+  }
+  for (const auto& [key, value] : node_->given->get_ref<const Json::object_t&>()) {
+    texts.emplace_back(key, check_text(path(key), value));
+  }
+  return texts;
 }
 
 std::vector<JsonReader> JsonReader::sections(std::string_view key) {

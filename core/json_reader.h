@@ -94,6 +94,8 @@ class JsonReader {
   // All members of this object with their names, for maps of objects: one pass, where section() by
   // name searches each time. REQUIRES: nothing of this object was read yet.
   [[nodiscard]] std::vector<std::pair<std::string, JsonReader>> items();
+  // The same where all members are strings.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> texts() const;
   // A list of objects; absent reads as an empty list.
   [[nodiscard]] std::vector<JsonReader> sections(std::string_view key);
 

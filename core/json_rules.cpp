@@ -61,4 +61,11 @@ double check_number(const std::string& path, const NumberRule& rule, const Json&
   return number;
 }
 
+std::string check_text(const std::string& path, const Json& value) {
+  if (!value.is_string()) {
+    refuse(path, "expected a string", value);
+  }
+  return value.get<std::string>();
+}
+
 }  // namespace slackline

@@ -30,5 +30,6 @@ namespace slackline {
 [[nodiscard]] double check_number(const std::string& path,
                                   const NumberRule& rule,
                                   const nlohmann::ordered_json& value);
+[[nodiscard]] std::string check_text(const std::string& path, const nlohmann::ordered_json& value);
 
 }  // namespace slackline

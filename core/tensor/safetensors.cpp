@@ -171,8 +171,8 @@ void SafetensorsFile::parse_header(std::string_view header, std::size_t data_byt
         entries_.push_back(read_entry(name, reader));
         continue;
       }
-      for (const std::string& key : reader.keys()) {
-        metadata_.emplace(key, reader.string(key));
+      for (auto& [key, text] : reader.texts()) {
+        metadata_.emplace(key, std::move(text));
       }
     }
   });

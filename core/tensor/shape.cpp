@@ -56,11 +56,13 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape) {
 
 Shape read_shape(JsonReader& reader) {
   const auto dims = reader.integers("shape", {.min = 0});
-  std::size_t bytes = sizeof(double);  // the widest element
+  std::size_t elements = 1;
   bool overflow = dims.size() > Shape::kMaxRank;
   for (const std::int64_t dim : dims) {
-    overflow |= __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes);
+    overflow |= __builtin_mul_overflow(elements, static_cast<std::size_t>(dim), &elements);
   }
+  std::size_t bytes = 0;
+  overflow |= __builtin_mul_overflow(elements, sizeof(double), &bytes);  // the widest element
   if (overflow) {
     reader.fail("shape",
                 fmt::format("must have at most {} dimensions and 2^61 elements", Shape::kMaxRank));
