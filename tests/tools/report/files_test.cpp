@@ -12,6 +12,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tools/record/metrics.h"
 #include "tools/record/metrics_file.h"
+#include "tools/report/sections.h"
 #include "tools/report/sweep_record.h"
 #include "tools/report/trace_file.h"
 
@@ -244,6 +245,17 @@ TEST_CASE("of a large sweep the steps of as many runs are kept as are drawn") {
   CHECK(sweep.runs_with_steps == 10);
   CHECK(sweep.runs[7].metrics.steps.size() == 2);
   CHECK(sweep.runs[8].metrics.steps.empty());
+}
+
+TEST_CASE("a sweep without a finished run has no chart of speed, and says so") {
+  const TemporaryDirectory directory;
+  const SweepRecord sweep = sweep_of(
+      directory,
+      R"([{"run": "a", "status": "failed", "settings": {}, "tokens_per_second": 5, "loss": 2.5}])");
+  const std::string html = sweep_section(sweep).str();
+  CHECK_THAT(html,
+             Contains("Speed against training loss") && Contains("to the right: no values") &&
+                 Contains("1 of 1 runs have no such point") && !Contains("<circle"));
 }
 
 }  // namespace slackline::report
