@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include <nlohmann/json.hpp>
+
 #include "core/error.h"
 #include "tests/support/catch.h"
 #include "tests/support/refusal.h"
@@ -87,6 +89,17 @@ TEST_CASE("any value can be taken as JSON text, and maps give their keys in orde
   REQUIRE(root.json("a") == R"("s")");
   REQUIRE(root.json("n").empty());
   REQUIRE(root.section("other").keys().empty());
+}
+
+TEST_CASE("a long value is given as it stands, and only the supported one passes") {
+  JsonReader root = parse(R"({"map": {"a": 1, "": 2}, "n": null, "type": "x"})");
+  CHECK(root.given("map").size() == 2);
+  CHECK_THAT(root.resolved(), !Contains("map"));
+  CHECK_THROWS_WITH(root.given("n"), Equals("n: required key is missing"));
+  root.only("type", R"("x")");
+  root.only("absent", "0");
+  root.finish();
+  CHECK_THROWS_WITH(root.only("type", "true"), Equals(R"(type: only true is supported; got "x")"));
 }
 
 TEST_CASE("a null is the same as an absent key") {
