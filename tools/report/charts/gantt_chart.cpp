@@ -45,6 +45,15 @@ const KindName& name_of(BarKind kind) {
   return kKinds[static_cast<std::size_t>(kind)];
 }
 
+std::vector<RankBar> named_bars(const StepBars& step, const std::vector<std::string>& names) {
+  std::vector<RankBar> bars;
+  std::ranges::copy_if(step.bars, std::back_inserter(bars), [&](const RankBar& bar) {
+    const auto rank = static_cast<std::size_t>(bar.rank);
+    return bar.rank >= 0 && rank < names.size() && !names[rank].empty();
+  });
+  return bars;
+}
+
 Html drawn(const RankBar& bar, double top, const Scale& x) {
   constexpr double kLeast = 0.6;  // pixels that can still be seen
   const double left = x(bar.start);
@@ -127,11 +136,7 @@ Html gantt_chart(const StepBars& step,
                  const std::vector<std::string>& names,
                  const std::string& kind,
                  std::string_view caption) {
-  std::vector<RankBar> bars;
-  std::ranges::copy_if(step.bars, std::back_inserter(bars), [&](const RankBar& bar) {
-    const auto rank = static_cast<std::size_t>(bar.rank);
-    return bar.rank >= 0 && rank < names.size() && !names[rank].empty();
-  });
+  const std::vector<RankBar> bars = named_bars(step, names);
   std::map<std::pair<int, LaneKind>, double> tops;
   for (const RankBar& bar : bars) {
     tops[{bar.rank, LaneKind::compute}];
