@@ -363,6 +363,14 @@ std::string JsonReader::json(std::string_view key) {
   return value->dump();
 }
 
+const Json& JsonReader::given(std::string_view key) {
+  const Json* value = node_->ask(key);
+  if (value == nullptr) {
+    throw ConfigError(path(key) + ": required key is missing");
+  }
+  return *value;
+}
+
 JsonReader JsonReader::section(std::string_view key) {
   const Json* value = node_->ask(key);
   if (Node::Result* existing = node_->result(key)) {
@@ -423,6 +431,12 @@ std::vector<JsonReader> JsonReader::sections(std::string_view key) {
     readers.push_back(JsonReader(std::shared_ptr<Node>(node_, element)));
   }
   return readers;
+}
+
+void JsonReader::only(std::string_view key, std::string_view supported) {
+  if (has(key) && json(key) != supported) {
+    fail(key, fmt::format("only {} is supported", supported));
+  }
 }
 
 void JsonReader::refuse_reserved(std::string_view key) const {

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace slackline {
 
 // More than any config, plan or cost file has.
@@ -89,6 +91,10 @@ class JsonReader {
   // Any value, as JSON text without white space; empty when absent.
   [[nodiscard]] std::string json(std::string_view key);
 
+  // The value itself, for lists and maps too long to be copied: it is no part of resolved(), and
+  // valid as long as a copy of this reader. A required key.
+  [[nodiscard]] const nlohmann::ordered_json& given(std::string_view key);
+
   // A nested object; an absent one reads as {} (its required keys then complain).
   [[nodiscard]] JsonReader section(std::string_view key);
   // All members of this object with their names, for maps of objects: one pass, where section() by
@@ -98,6 +104,9 @@ class JsonReader {
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> texts() const;
   // A list of objects; absent reads as an empty list.
   [[nodiscard]] std::vector<JsonReader> sections(std::string_view key);
+
+  // Refuses any value but the one that is supported, given as JSON text. An absent key passes.
+  void only(std::string_view key, std::string_view supported);
 
   // Throws where a key of this object, or a name among its choices, is one that is planned and not
   // built yet. To be called before the key is read.

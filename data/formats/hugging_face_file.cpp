@@ -1,7 +1,6 @@
 #include "data/formats/hugging_face_file.h"
 
 #include <algorithm>
-#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -9,227 +8,124 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "core/file_io.h"
 #include "core/shown_text.h"
-#include "core/strict_json.h"
 
 namespace slackline {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A value in a file and the path that leads to it, for messages.
-class Place {
- public:
-  Place(const Json& value, std::string source) : value_(&value), source_(std::move(source)) {}
+constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 22;  // more is a broken file
 
-  // A member of an object; null where it is absent.
-  [[nodiscard]] Place at(const std::string& key) const {
-    static const Json kAbsent;
-    if (!value_->is_object()) {
-      fail("must be an object");
-    }
-    const auto found = value_->find(key);
-    return {found == value_->end() ? kAbsent : *found, source_, join(key)};
+// Refuses any value but the one that is supported, and none.
+void require(JsonReader section, std::string_view key, std::string_view supported) {
+  if (!section.has(key)) {
+    section.fail(key, fmt::format("only {} is supported", supported));
   }
-
-  // An element of a list.
-  [[nodiscard]] Place at(std::size_t index) const {
-    return {(*value_)[index], source_, join(std::to_string(index))};
-  }
-
-  [[nodiscard]] std::size_t size() const {
-    if (!value_->is_array()) {
-      fail("must be a list");
-    }
-    return value_->size();
-  }
-
-  [[nodiscard]] bool is_null() const { return value_->is_null(); }
-
-  [[nodiscard]] const Json& json() const { return *value_; }
-
-  [[nodiscard]] const std::string& text() const {
-    if (!value_->is_string()) {
-      fail("must be a text");
-    }
-    return value_->get_ref<const std::string&>();
-  }
-
-  [[nodiscard]] bool flag(std::optional<bool> when_absent = {}) const {
-    if (is_null() && when_absent) {
-      return *when_absent;
-    }
-    if (!value_->is_boolean()) {
-      fail("must be true or false");
-    }
-    return value_->get<bool>();
-  }
-
-  [[nodiscard]] TokenId id() const {
-    if (!value_->is_number_unsigned() ||
-        value_->get<std::uint64_t>() >= std::uint64_t{kMaxVocabulary}) {
-      fail(fmt::format("an id is an integer from 0 to {}", kMaxVocabulary - 1));
-    }
-    return value_->get<TokenId>();
-  }
-
-  // Refuses every text but `supported`.
-  void require(std::string_view supported) const {
-    if (text() != supported) {
-      fail(fmt::format("only \"{}\" is supported", supported));
-    }
-  }
-
-  void require_flag(bool supported, std::optional<bool> when_absent = {}) const {
-    if (flag(when_absent) != supported) {
-      fail(fmt::format("only {} is supported here", supported));
-    }
-  }
-
-  [[noreturn]] void fail(std::string_view rule) const {
-    std::string value = value_->is_structured() ? value_->type_name() : value_->dump();
-    throw FileError(fmt::format("{}: {}: {}; got {}",
-                                source_,
-                                shown_line(path_),
-                                rule,
-                                is_null() ? "nothing" : shown_value(value, kLongestValue)));
-  }
-
- private:
-  static constexpr std::size_t kLongestValue = 200;  // bytes: a pattern is to be seen whole
-
-  Place(const Json& value, std::string source, std::string path)
-      : value_(&value), source_(std::move(source)), path_(std::move(path)) {}
-
-  [[nodiscard]] std::string join(const std::string& key) const {
-    return path_.empty() ? key : fmt::format("{}.{}", path_, shown_value(key));
-  }
-
-  const Json* value_;
-  std::string source_;
-  std::string path_;
-};
-
-void read_normalizer(const Place& place, ByteLevelVocabulary& vocabulary) {
-  if (place.is_null()) {
-    return;
-  }
-  const Place type = place.at("type");
-  if (type.text() == "Sequence") {
-    const Place steps = place.at("normalizers");
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (!steps.at(i).is_null() && steps.at(i).at("type").text() == "Sequence") {
-        steps.at(i).at("type").fail("only \"NFC\" or no normalizer is supported");
-      }
-      read_normalizer(steps.at(i), vocabulary);
-    }
-    return;
-  }
-  if (type.text() != "NFC") {
-    type.fail("only \"NFC\" or no normalizer is supported");
-  }
-  vocabulary.nfc = true;
+  section.only(key, supported);
 }
 
-void read_split(const Place& place, ByteLevelVocabulary& vocabulary) {
-  place.at("behavior").require("Isolated");
-  place.at("invert").require_flag(false);
-  const Place pattern = place.at("pattern").at("Regex");
+constexpr std::string_view kByteLevel = R"("ByteLevel")";
+
+void read_normalizer(JsonReader normalizer, ByteLevelVocabulary& vocabulary) {
+  std::vector<JsonReader> steps = {normalizer};
+  if (normalizer.string("type") == "Sequence") {
+    if (!normalizer.has("normalizers")) {
+      normalizer.fail("normalizers", "expected a list of objects");
+    }
+    steps = normalizer.sections("normalizers");
+  }
+  for (JsonReader& step : steps) {
+    if (step.string("type") != "NFC") {
+      step.fail("type", "only \"NFC\" or no normalizer is supported");
+    }
+    vocabulary.nfc = true;
+  }
+}
+
+void read_split(JsonReader split, ByteLevelVocabulary& vocabulary) {
+  constexpr std::size_t kLongestPattern = 200;  // bytes: it is to be seen whole
+  require(split, "behavior", R"("Isolated")");
+  require(split, "invert", "false");
+  JsonReader pattern = split.section("pattern");
   for (const WordPattern known : {WordPattern::gpt2, WordPattern::cl100k}) {
-    if (pattern.text() == regular_expression(known)) {
+    if (pattern.string("Regex") == regular_expression(known)) {
       vocabulary.pattern = known;
       return;
     }
   }
-  pattern.fail("only the patterns of GPT-2, cl100k and LLaMA 3 are supported");
+  throw ConfigError(
+      fmt::format("{}: only the patterns of GPT-2, cl100k and LLaMA 3 are supported; got {}",
+                  pattern.path("Regex"),
+                  shown_value(pattern.json("Regex"), kLongestPattern)));
 }
 
-void read_pre_tokenizer(const Place& place, ByteLevelVocabulary& vocabulary) {
+void read_pre_tokenizer(JsonReader step, ByteLevelVocabulary& vocabulary) {
   constexpr const char* kRule =
       "only ByteLevel, alone or after one Split, is supported: byte-level BPE";
-  const Place type = place.at("type");
-  if (type.text() == "ByteLevel") {
-    place.at("use_regex").require_flag(true, true);
-    vocabulary.prefix_space = place.at("add_prefix_space").flag();
+  const std::string type = step.string("type");
+  if (type == "ByteLevel") {
+    step.only("use_regex", "true");
+    vocabulary.prefix_space = step.boolean("add_prefix_space");
     return;
   }
-  if (type.text() != "Sequence") {
-    type.fail(kRule);
+  if (type != "Sequence") {
+    step.fail("type", kRule);
   }
-  const Place steps = place.at("pretokenizers");
+  const std::vector<JsonReader> steps = step.sections("pretokenizers");
   if (steps.size() == 1) {
-    steps.at(0).at("type").require("ByteLevel");
-    read_pre_tokenizer(steps.at(0), vocabulary);
+    require(steps[0], "type", kByteLevel);
+    read_pre_tokenizer(steps[0], vocabulary);
     return;
   }
   if (steps.size() != 2) {
-    steps.fail(kRule);
+    step.fail("pretokenizers", kRule);
   }
-  steps.at(0).at("type").require("Split");
-  steps.at(1).at("type").require("ByteLevel");
-  read_split(steps.at(0), vocabulary);
-  steps.at(1).at("use_regex").require_flag(false, true);
-  steps.at(1).at("add_prefix_space").require_flag(false);
+  require(steps[0], "type", R"("Split")");
+  require(steps[1], "type", kByteLevel);
+  read_split(steps[0], vocabulary);
+  require(steps[1], "use_regex", "false");
+  require(steps[1], "add_prefix_space", "false");
 }
 
-void read_vocab(const Place& place, ByteLevelVocabulary& vocabulary) {
-  std::vector<std::string>& tokens = vocabulary.tokens;
-  if (!place.json().is_object()) {
-    place.fail("must be an object of tokens and ids");
+void read_merges(JsonReader& model, ByteLevelVocabulary& vocabulary) {
+  const Json& merges = model.given("merges");
+  if (!merges.is_array()) {
+    model.fail("merges", "expected a list");
   }
-  for (const auto& [token, value] : place.json().get_ref<const Json::object_t&>()) {
-    const bool is_id =
-        value.is_number_unsigned() && value.get<std::uint64_t>() < std::uint64_t{kMaxVocabulary};
-    if (!is_id || token.empty()) {  // the path is only made where it is shown
-      static_cast<void>(place.at(token).id());
-      place.fail("a token must not be empty");
-    }
-    const auto id = value.get<std::size_t>();
-    tokens.resize(std::max(tokens.size(), id + 1));
-    if (!tokens[id].empty()) {
-      place.at(token).fail(fmt::format("has the id of {} too", shown_value(tokens[id])));
-    }
-    tokens[id] = token;
-  }
-}
-
-void read_merges(const Place& place, ByteLevelVocabulary& vocabulary) {
-  constexpr const char* kRule = "two tokens are expected, as \"a b\" or [\"a\", \"b\"]";
-  for (std::size_t i = 0; i < place.size(); ++i) {
-    const Json& merge = place.json()[i];
+  for (const Json& merge : merges) {
     if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
       vocabulary.merges.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
       continue;
     }
-    if (!merge.is_string()) {
-      place.at(i).fail(kRule);
+    auto tokens = merge.is_string() ? merge_of(merge.get_ref<const std::string&>()) : std::nullopt;
+    if (!tokens) {
+      throw ConfigError(
+          fmt::format("{}.{}: two tokens are expected, as \"a b\" or [\"a\", \"b\"]; got {}",
+                      model.path("merges"),
+                      vocabulary.merges.size(),
+                      shown_value(merge.dump())));
     }
-    const auto& text = merge.get_ref<const std::string&>();
-    const std::size_t space = text.find(' ');
-    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
-      place.at(i).fail(kRule);
-    }
-    vocabulary.merges.emplace_back(text.substr(0, space), text.substr(space + 1));
+    vocabulary.merges.push_back(*std::move(tokens));
   }
 }
 
-void read_model(const Place& model, ByteLevelVocabulary& vocabulary) {
-  if (!model.at("type").is_null()) {  // older files leave it out
-    model.at("type").require("BPE");
+void read_model(JsonReader model, const std::string& source, ByteLevelVocabulary& vocabulary) {
+  model.only("type", R"("BPE")");  // older files leave it out
+  if (model.number("dropout", {.default_value = 0.0}) != 0.0) {
+    model.fail("dropout", "only null is supported");
   }
-  const Place dropout = model.at("dropout");
-  if (!dropout.is_null() && dropout.json() != 0) {
-    dropout.fail("only null is supported");
+  model.only("continuing_subword_prefix", R"("")");
+  model.only("end_of_word_suffix", R"("")");
+  vocabulary.whole_words = model.boolean("ignore_merges", false);
+  const Json& vocab = model.given("vocab");
+  if (!vocab.is_object() || vocab.contains("")) {
+    model.fail("vocab", "expected an object of tokens, none empty, and ids");
   }
-  for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!model.at(affix).is_null()) {
-      model.at(affix).require("");
-    }
-  }
-  vocabulary.whole_words = model.at("ignore_merges").flag(false);
-  read_vocab(model.at("vocab"), vocabulary);
-  read_merges(model.at("merges"), vocabulary);
+  vocabulary.tokens = tokens_by_id(vocab, fmt::format("{}: {}", source, model.path("vocab")));
+  read_merges(model, vocabulary);
 }
 
 // The library numbers added tokens itself: by the vocabulary where it has them, else one after the
@@ -257,27 +153,17 @@ class AddedTokenIds {
   TokenId next_ = 0;
 };
 
-void read_added_tokens(const Place& place, ByteLevelVocabulary& vocabulary) {
+void read_added_tokens(std::vector<JsonReader> entries, ByteLevelVocabulary& vocabulary) {
   AddedTokenIds ids(vocabulary.tokens);
   std::unordered_set<std::string> seen;
-  for (std::size_t i = 0; !place.is_null() && i < place.size(); ++i) {
-    const Place entry = place.at(i);
-    const Place content = entry.at("content");
-    AddedToken token{.id = entry.at("id").id(),
-                     .content = content.text(),
-                     .special = entry.at("special").flag(),
-                     .lstrip = entry.at("lstrip").flag(),
-                     .rstrip = entry.at("rstrip").flag(),
-                     .normalized = entry.at("normalized").flag()};
-    entry.at("single_word").require_flag(false);
-    if (token.content.empty() || token.content.size() > AddedTokenFinder::kLongestContent) {
-      content.fail(fmt::format("must be 1 to {} bytes long", AddedTokenFinder::kLongestContent));
-    }
+  for (JsonReader& entry : entries) {
+    require(entry, "single_word", "false");
+    AddedToken token = read_added_token(entry);
     if (!seen.insert(token.content).second) {
-      content.fail("is there twice");
+      entry.fail("content", "is there twice");
     }
     if (const TokenId expected = ids.id_of(token.content); token.id != expected) {
-      entry.at("id").fail(fmt::format("the library gives this token the id {}", expected));
+      entry.fail("id", fmt::format("the library gives this token the id {}", expected));
     }
     vocabulary.added.push_back(std::move(token));
   }
@@ -310,16 +196,13 @@ bool has_token(const ByteLevelVocabulary& vocabulary, std::string_view name) {
 
 std::string end_of_text(const std::string& directory, const ByteLevelVocabulary& vocabulary) {
   const std::string path = directory + "/tokenizer_config.json";
-  if (path_exists(path)) {
-    const Json config = parse_strict_object(read_file(path), path);
-    const Place eos = Place(config, path).at("eos_token");
-    if (!eos.is_null()) {
-      const Place name = eos.json().is_object() ? eos.at("content") : eos;
-      if (!has_token(vocabulary, name.text())) {
-        name.fail("is not a token of tokenizer.json");
-      }
-      return name.text();
+  if (const std::optional<std::string> named = end_of_text_in(path)) {
+    if (!has_token(vocabulary, *named)) {
+      throw FileError(fmt::format("{}: eos_token: is not a token of tokenizer.json; got \"{}\"",
+                                  path,
+                                  shown_value(*named)));
     }
+    return *named;
   }
   for (const std::string_view name :
        {ByteLevelVocabulary::kGpt2EndOfText, std::string_view("<|end_of_text|>")}) {
@@ -331,22 +214,87 @@ std::string end_of_text(const std::string& directory, const ByteLevelVocabulary&
                             "name it in " + path + " as \"eos_token\""));
 }
 
-}  // namespace
-
-ByteLevelVocabulary read_hugging_face_vocabulary(std::string_view json, const std::string& source) {
-  const Json document = parse_strict_object(json, source);
-  const Place file(document, source);
+ByteLevelVocabulary read_document(JsonReader file, const std::string& source) {
   ByteLevelVocabulary vocabulary;
-  read_model(file.at("model"), vocabulary);
-  read_normalizer(file.at("normalizer"), vocabulary);
-  read_pre_tokenizer(file.at("pre_tokenizer"), vocabulary);
-  const Place decoder = file.at("decoder");
-  if (!decoder.is_null()) {
-    decoder.at("type").require("ByteLevel");
+  read_model(file.section("model"), source, vocabulary);
+  if (file.has("normalizer")) {
+    read_normalizer(file.section("normalizer"), vocabulary);
   }
-  read_added_tokens(file.at("added_tokens"), vocabulary);
+  read_pre_tokenizer(file.section("pre_tokenizer"), vocabulary);
+  if (file.has("decoder")) {
+    require(file.section("decoder"), "type", kByteLevel);
+  }
+  read_added_tokens(file.sections("added_tokens"), vocabulary);
   simplify(vocabulary);
   return vocabulary;
+}
+
+}  // namespace
+
+std::vector<std::string> tokens_by_id(const Json& object, const std::string& where) {
+  std::vector<std::string> tokens;
+  for (const auto& [token, id] : object.get_ref<const Json::object_t&>()) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= std::uint64_t{kMaxVocabulary}) {
+      throw FileError(fmt::format("{}: an id is an integer from 0 to {}; '{}' has {}",
+                                  where,
+                                  kMaxVocabulary - 1,
+                                  shown_value(token),
+                                  shown_value(id.dump())));
+    }
+    const auto place = id.get<std::size_t>();
+    tokens.resize(std::max(tokens.size(), place + 1));
+    if (!tokens[place].empty()) {
+      throw FileError(fmt::format("{}: '{}' and '{}' have the same id {}",
+                                  where,
+                                  shown_value(tokens[place]),
+                                  shown_value(token),
+                                  place));
+    }
+    tokens[place] = token;
+  }
+  return tokens;
+}
+
+std::optional<std::pair<std::string, std::string>> merge_of(std::string_view text) {
+  const std::size_t space = text.find(' ');
+  if (space == std::string_view::npos || space == 0 || space + 1 == text.size() ||
+      text.find(' ', space + 1) != std::string_view::npos) {
+    return std::nullopt;
+  }
+  return std::pair(std::string(text.substr(0, space)), std::string(text.substr(space + 1)));
+}
+
+AddedToken read_added_token(JsonReader& entry) {
+  AddedToken token{
+      .id = static_cast<TokenId>(entry.integer("id", {.min = 0, .max = kMaxVocabulary - 1})),
+      .content = entry.string("content"),
+      .special = entry.boolean("special"),
+      .lstrip = entry.boolean("lstrip"),
+      .rstrip = entry.boolean("rstrip"),
+      .normalized = entry.boolean("normalized")};
+  if (token.content.empty() || token.content.size() > AddedTokenFinder::kLongestContent) {
+    entry.fail("content",
+               fmt::format("must be 1 to {} bytes long", AddedTokenFinder::kLongestContent));
+  }
+  return token;
+}
+
+std::optional<std::string> end_of_text_in(const std::string& path) {
+  if (!path_exists(path)) {
+    return std::nullopt;
+  }
+  return reading(path, [&]() -> std::optional<std::string> {
+    JsonReader file = JsonReader::parse(read_file(path), path);
+    if (!file.has("eos_token")) {
+      return std::nullopt;
+    }
+    return file.has_section("eos_token") ? file.section("eos_token").string("content")
+                                         : file.string("eos_token");
+  });
+}
+
+ByteLevelVocabulary read_hugging_face_vocabulary(std::string_view json, const std::string& source) {
+  return reading(source, [&] { return read_document(JsonReader::parse(json, source), source); });
 }
 
 ByteLevelVocabulary load_hugging_face_vocabulary(const std::string& directory) {

@@ -1,8 +1,14 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/json_reader.h"
 #include "data/tokenizers/byte_level_tokenizer.h"
 
 namespace slackline {
@@ -22,7 +28,21 @@ namespace slackline {
 // there is none the token named <|endoftext|> or <|end_of_text|>.
 [[nodiscard]] ByteLevelVocabulary load_hugging_face_vocabulary(const std::string& directory);
 
-// Ids beyond this are a broken file: a vocabulary is held by id.
-inline constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 22;
+// What files of other formats have in common with tokenizer.json.
+
+// The tokens of an object {token: id}, which may be empty. Throws FileError, which `where` starts.
+[[nodiscard]] std::vector<std::string> tokens_by_id(const nlohmann::ordered_json& object,
+                                                    const std::string& where);
+
+// "left right"; nothing where that is not two tokens. Tokens hold no white space: GPT-2's spelling
+// writes it with other characters.
+[[nodiscard]] std::optional<std::pair<std::string, std::string>> merge_of(std::string_view text);
+
+// Throws ConfigError.
+[[nodiscard]] AddedToken read_added_token(JsonReader& entry);
+
+// The token that "eos_token" names in a file beside the vocabulary; nothing where there is no such
+// file or key. Throws FileError.
+[[nodiscard]] std::optional<std::string> end_of_text_in(const std::string& path);
 
 }  // namespace slackline

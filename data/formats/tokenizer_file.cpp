@@ -1,6 +1,7 @@
 #include "data/formats/tokenizer_file.h"
 
 #include <algorithm>
+#include <array>
 #include <openssl/evp.h>
 #include <sstream>
 #include <string_view>
@@ -9,7 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/file_errors.h"
 #include "core/file_io.h"
+#include "core/json_reader.h"
 #include "core/shown_text.h"
 #include "core/strict_json.h"
 #include "data/formats/hugging_face_file.h"
@@ -23,6 +26,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "slackline-tokenizer";
 constexpr int kVersion = 1;
+constexpr std::array<std::string_view, 2> kPatterns = {"gpt2", "cl100k"};  // by WordPattern
 constexpr const char* kSpecialTokens = "special_tokens";
 
 std::string to_base64(const std::string& bytes) {
@@ -77,7 +81,7 @@ void write_byte_level(const ByteLevelVocabulary& vocabulary, Json& json) {
     return;
   }
   json["added"] = added_json(vocabulary.added);
-  json["pattern"] = vocabulary.pattern == WordPattern::gpt2 ? "gpt2" : "cl100k";
+  json["pattern"] = kPatterns[static_cast<std::size_t>(vocabulary.pattern)];
   json["nfc"] = vocabulary.nfc;
   json["prefix_space"] = vocabulary.prefix_space;
   json["whole_words"] = vocabulary.whole_words;
@@ -94,49 +98,31 @@ void add_gpt2_special(ByteLevelVocabulary& vocabulary) {
   }
 }
 
-void read_added(const Json& json, ByteLevelVocabulary& vocabulary, const std::string& source) {
-  for (const Json& entry : json) {
-    AddedToken token{.id = entry.at("id").get<TokenId>(),
-                     .content = entry.at("content").get<std::string>(),
-                     .special = entry.at("special").get<bool>(),
-                     .lstrip = entry.at("lstrip").get<bool>(),
-                     .rstrip = entry.at("rstrip").get<bool>(),
-                     .normalized = entry.at("normalized").get<bool>()};
-    if (token.id < 0 || token.id >= kMaxVocabulary || token.content.empty() ||
-        token.content.size() > AddedTokenFinder::kLongestContent) {
-      throw FileError(fmt::format("{}: added: not a token: {}", source, shown_value(entry.dump())));
-    }
-    vocabulary.added.push_back(std::move(token));
-  }
-}
-
-std::unique_ptr<Tokenizer> read_byte_level(const Json& json, const std::string& source) {
+std::unique_ptr<Tokenizer> read_byte_level(JsonReader& file, const std::string& source) {
   ByteLevelVocabulary vocabulary;
-  for (const Json& token : json.at("tokens")) {
+  for (const Json& token : file.given("tokens")) {
     vocabulary.tokens.push_back(token.is_null() ? std::string() : token.get<std::string>());
   }
-  json.at("merges").get_to(vocabulary.merges);
-  if (json.contains(kSpecialTokens) && json.at(kSpecialTokens).get<bool>()) {
+  file.given("merges").get_to(vocabulary.merges);
+  if (file.boolean(kSpecialTokens, false)) {
     vocabulary.special_tokens = SpecialTokens::recognized;
   }
-  if (json.at("type") == ByteLevelTokenizer::kGpt2Type) {
+  if (file.string("type") == ByteLevelTokenizer::kGpt2Type) {
     add_gpt2_special(vocabulary);
     return std::make_unique<ByteLevelTokenizer>(std::move(vocabulary), source);
   }
-  read_added(json.at("added"), vocabulary, source);
-  const auto pattern = json.at("pattern").get<std::string>();
-  if (pattern != "gpt2" && pattern != "cl100k") {
-    throw FileError(fmt::format(
-        "{}: pattern: gpt2 and cl100k are known; got '{}'", source, shown_value(pattern)));
+  if (!file.has("added")) {
+    file.fail("added", "expected a list of objects");
   }
-  vocabulary.pattern = pattern == "gpt2" ? WordPattern::gpt2 : WordPattern::cl100k;
-  vocabulary.nfc = json.at("nfc").get<bool>();
-  vocabulary.prefix_space = json.at("prefix_space").get<bool>();
-  vocabulary.whole_words = json.at("whole_words").get<bool>();
-  const auto end = json.at("end_of_text").get<TokenId>();
-  const auto named = std::find_if(vocabulary.added.begin(),
-                                  vocabulary.added.end(),
-                                  [&](const AddedToken& token) { return token.id == end; });
+  for (JsonReader& entry : file.sections("added")) {
+    vocabulary.added.push_back(read_added_token(entry));
+  }
+  vocabulary.pattern = static_cast<WordPattern>(file.choice("pattern", kPatterns));
+  vocabulary.nfc = file.boolean("nfc");
+  vocabulary.prefix_space = file.boolean("prefix_space");
+  vocabulary.whole_words = file.boolean("whole_words");
+  const std::int64_t end = file.integer("end_of_text");
+  const auto named = std::ranges::find(vocabulary.added, end, &AddedToken::id);
   if (named != vocabulary.added.end()) {
     vocabulary.end_of_text = named->content;
   } else if (end >= 0 && static_cast<std::size_t>(end) < vocabulary.tokens.size()) {
@@ -145,9 +131,25 @@ std::unique_ptr<Tokenizer> read_byte_level(const Json& json, const std::string& 
   return std::make_unique<ByteLevelTokenizer>(std::move(vocabulary), source);
 }
 
-std::unique_ptr<Tokenizer> read_tokenizer(const Json& json, const std::string& source) {
-  const auto format = json.at("format").get<std::string>();
-  const int version = json.at("version").get<int>();
+std::unique_ptr<Tokenizer> read_type(JsonReader& file, const std::string& source) {
+  const std::string type = file.string("type");
+  if (type == ByteTokenizer::kType) {
+    return std::make_unique<ByteTokenizer>();
+  }
+  if (type == SentencePieceTokenizer::kType) {
+    return std::make_unique<SentencePieceTokenizer>(from_base64(file.string("model"), source),
+                                                    source);
+  }
+  if (type == ByteLevelTokenizer::kGpt2Type || type == ByteLevelTokenizer::kType) {
+    return read_byte_level(file, source);
+  }
+  throw FileError(fmt::format(
+      "{}: the types are byte, sentencepiece, gpt2 and hf; got '{}'", source, shown_value(type)));
+}
+
+std::unique_ptr<Tokenizer> read_tokenizer(JsonReader file, const std::string& source) {
+  const std::string format = file.string("format");
+  const std::int64_t version = file.integer("version");
   if (format != kFormat || version != kVersion) {
     throw FileError(fmt::format("{}: format '{}' version {} is expected, got '{}' version {}",
                                 source,
@@ -156,48 +158,16 @@ std::unique_ptr<Tokenizer> read_tokenizer(const Json& json, const std::string& s
                                 shown_value(format),
                                 version));
   }
-  const auto type = json.at("type").get<std::string>();
-  if (type == ByteTokenizer::kType) {
-    return std::make_unique<ByteTokenizer>();
+  std::unique_ptr<Tokenizer> tokenizer = read_type(file, source);
+  if (file.integer("vocabulary_size") != tokenizer->vocabulary_size() ||
+      file.integer("end_of_text") != tokenizer->end_of_text()) {
+    throw FileError(
+        fmt::format("{}: vocabulary_size or end_of_text do not fit its tokens", source));
   }
-  if (type == SentencePieceTokenizer::kType) {
-    return std::make_unique<SentencePieceTokenizer>(
-        from_base64(json.at("model").get<std::string>(), source), source);
-  }
-  if (type == ByteLevelTokenizer::kGpt2Type || type == ByteLevelTokenizer::kType) {
-    return read_byte_level(json, source);
-  }
-  throw FileError(fmt::format(
-      "{}: the types are byte, sentencepiece, gpt2 and hf; got '{}'", source, shown_value(type)));
+  return tokenizer;
 }
 
-std::vector<std::string> tokens_by_id(const std::string& path) {
-  std::vector<std::string> tokens;
-  const Json vocabulary = parse_strict_object(read_file(path), path);
-  for (const auto& [token, id] : vocabulary.items()) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= std::uint64_t{kMaxVocabulary}) {
-      throw FileError(fmt::format("{}: an id is an integer from 0 to {}; '{}' has {}",
-                                  path,
-                                  kMaxVocabulary - 1,
-                                  shown_value(token),
-                                  shown_value(id.dump())));
-    }
-    const auto place = id.get<std::size_t>();
-    tokens.resize(std::max(tokens.size(), place + 1));
-    if (!tokens[place].empty()) {
-      throw FileError(fmt::format("{}: '{}' and '{}' have the same id {}",
-                                  path,
-                                  shown_value(tokens[place]),
-                                  shown_value(token),
-                                  place));
-    }
-    tokens[place] = token;
-  }
-  return tokens;
-}
-
-// A line is "left right"; the first one may be a comment with the version. Tokens hold no white
-// space: GPT-2's spelling writes it with other characters.
+// A line is "left right"; the first one may be a comment with the version.
 std::vector<std::pair<std::string, std::string>> read_merges(const std::string& path) {
   std::istringstream file(read_file(path));
   std::vector<std::pair<std::string, std::string>> merges;
@@ -209,16 +179,15 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
     if (line.empty() || (number == 1 && line.starts_with("#version"))) {
       continue;
     }
-    const std::size_t space = line.find(' ');
-    if (space == std::string::npos || space == 0 || space + 1 == line.size() ||
-        line.find(' ', space + 1) != std::string::npos) {
+    auto merge = merge_of(line);
+    if (!merge) {
       throw FileError(
           fmt::format("{}: line {}: two tokens with a space between them are expected, got '{}'",
                       path,
                       number,
                       shown_value(line)));
     }
-    merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+    merges.push_back(*std::move(merge));
   }
   return merges;
 }
@@ -254,15 +223,8 @@ std::string tokenizer_identity(const Tokenizer& tokenizer) {
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& json, const std::string& source) {
-  const Json object = parse_strict_object(json, source);
   try {
-    std::unique_ptr<Tokenizer> tokenizer = read_tokenizer(object, source);
-    if (object.at("vocabulary_size") != tokenizer->vocabulary_size() ||
-        object.at("end_of_text") != tokenizer->end_of_text()) {
-      throw FileError(
-          fmt::format("{}: vocabulary_size or end_of_text do not fit its tokens", source));
-    }
-    return tokenizer;
+    return reading(source, [&] { return read_tokenizer(JsonReader::parse(json, source), source); });
   } catch (const Json::exception& error) {
     throw FileError(fmt::format("{}: not a tokenizer: {}", source, error.what()));
   }
@@ -274,8 +236,10 @@ std::string tokenizer_path(const std::string& prefix) {
 
 std::unique_ptr<Tokenizer> load_gpt2_tokenizer(const std::string& directory,
                                                SpecialTokens special_tokens) {
-  ByteLevelVocabulary vocabulary{.tokens = tokens_by_id(directory + "/vocab.json"),
-                                 .merges = read_merges(directory + "/merges.txt")};
+  const std::string path = directory + "/vocab.json";
+  ByteLevelVocabulary vocabulary{
+      .tokens = tokens_by_id(parse_strict_object(read_file(path), path), path),
+      .merges = read_merges(directory + "/merges.txt")};
   add_gpt2_special(vocabulary);
   vocabulary.special_tokens = special_tokens;
   return std::make_unique<ByteLevelTokenizer>(std::move(vocabulary), directory);

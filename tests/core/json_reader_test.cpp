@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include <nlohmann/json.hpp>
+
 #include "core/error.h"
 #include "tests/support/catch.h"
 #include "tests/support/refusal.h"
@@ -101,6 +103,17 @@ TEST_CASE("a map of objects gives its members in order, each with its path, and 
   CHECK(root.section("other").items().empty());
   root.section("map").finish();
   CHECK_THAT(root.resolved(), Contains("\"b\""));
+}
+
+TEST_CASE("a long value is given as it stands, and only the supported one passes") {
+  JsonReader root = parse(R"({"map": {"a": 1, "": 2}, "n": null, "type": "x"})");
+  CHECK(root.given("map").size() == 2);
+  CHECK_THAT(root.resolved(), !Contains("map"));
+  CHECK_THROWS_WITH(root.given("n"), Equals("n: required key is missing"));
+  root.only("type", R"("x")");
+  root.only("absent", "0");
+  root.finish();
+  CHECK_THROWS_WITH(root.only("type", "true"), Equals(R"(type: only true is supported; got "x")"));
 }
 
 TEST_CASE("a null is the same as an absent key") {

@@ -14,10 +14,10 @@
 #include "core/terminal.h"
 #include "tools/cli/commands.h"
 #include "tools/record/metrics.h"
+#include "tools/record/progress_line.h"
 #include "tools/record/run_summary.h"
 #include "tools/run/stop_signal.h"
 #include "tools/sweep/sweep_file.h"
-#include "tools/sweep/sweep_progress.h"
 #include "tools/sweep/sweep_run.h"
 #include "tools/sweep/sweep_table.h"
 
@@ -27,7 +27,36 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kRedraw{500};
+// How far a sweep is, counted in steps over all its runs.
+class SweepPace {
+ public:
+  // So many steps are to be done.
+  explicit SweepPace(std::int64_t steps) : left_(steps) {}
+
+  // A run that was to do `planned` steps has ended after `done` of them.
+  void end_run(std::int64_t planned, std::int64_t done) {
+    left_ -= planned;
+    done_ += done;
+  }
+
+  // "3m12s left", at the pace since the sweep was started; says that it is unknown until a step is
+  // done.
+  [[nodiscard]] std::string time_left(std::int64_t steps_under_way = 0) const {
+    const std::int64_t done = done_ + steps_under_way;
+    const std::int64_t left = left_ - steps_under_way;
+    if (left > 0 && done <= 0) {
+      return "time left unknown";
+    }
+    const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+    const double pace = left > 0 ? elapsed / static_cast<double>(done) : 0.0;
+    return fmt::format("{} left", duration_text(pace * static_cast<double>(left)));
+  }
+
+ private:
+  std::int64_t left_;
+  std::int64_t done_ = 0;
+  Clock::time_point start_ = Clock::now();
+};
 
 // Two sweeps in one directory would run the same points twice. Tables that no sweep has made stay
 // as they are: each leaves its lock's file.
@@ -135,29 +164,31 @@ std::int64_t steps_to_do(const SweepPoint& point) {
 }
 
 // Trains a point to its end. False where a stop signal ended it.
-bool run_row(const Sweep& sweep, std::size_t i, SweepProgress& progress, SweepRow& row) {
+bool run_row(const Sweep& sweep, std::size_t i, SweepPace& pace, SweepRow& row) {
   const SweepPoint& point = sweep.points[i];
   const std::int64_t planned = steps_to_do(point);
   const std::int64_t begin = point.config.run.steps - planned;
-  Clock::time_point shown = Clock::now();
-  const auto show = [&] {
-    if (progress.visible() && Clock::now() - shown > kRedraw) {
-      shown = Clock::now();
-      const std::int64_t step = std::max(newest_step(point.config.run.dir), begin);
-      progress.show(fmt::format("{} step {}/{}", label(sweep, i), step, point.config.run.steps),
-                    step - begin);
-    }
-  };
   const Again again = row.is_turned_down ? Again::yes : Again::no;
   row.outcome.reset();
   row.summary = {};
-  const std::optional<RunOutcome> outcome = run_point(point, sweep.launch, again, show);
-  progress.hide();
+  const std::optional<RunOutcome> outcome = [&] {
+    StatusLine line;  // gone before anything is printed
+    return run_point(point, sweep.launch, again, [&] {
+      if (line.is_due()) {
+        const std::int64_t step = std::max(newest_step(point.config.run.dir), begin);
+        line.show(fmt::format("{} step {}/{}, {}",
+                              label(sweep, i),
+                              step,
+                              point.config.run.steps,
+                              pace.time_left(step - begin)));
+      }
+    });
+  }();
   if (!outcome) {
     return false;
   }
   take_record(point, *outcome, row);
-  progress.end_run(planned, std::max<std::int64_t>(0, row.summary.steps - begin));
+  pace.end_run(planned, std::max<std::int64_t>(0, row.summary.steps - begin));
   return true;
 }
 
@@ -198,8 +229,8 @@ ExitCode run_only(const Sweep& sweep, std::int64_t number) {
   make_directories(sweep.dir);
   SweepRow row = read_row(sweep.points[i]);
   if (is_due(row)) {
-    SweepProgress progress(steps_to_do(sweep.points[i]));
-    if (StopSignal::has_come() || !run_row(sweep, i, progress, row)) {
+    SweepPace pace(steps_to_do(sweep.points[i]));
+    if (StopSignal::has_come() || !run_row(sweep, i, pace, row)) {
       return stopped_by_signal();
     }
   }
@@ -232,10 +263,10 @@ class SweepRunner {
     print_progress(
         fmt::format("{}: {} runs, {} to do\n", shown_line(sweep_.dir), rows_.size(), due.size()));
     write_results();
-    SweepProgress progress(steps);
+    SweepPace pace(steps);
     for (const std::size_t i : due) {
       const Clock::time_point start = Clock::now();
-      if (StopSignal::has_come() || !run_row(sweep_, i, progress, rows_[i])) {
+      if (StopSignal::has_come() || !run_row(sweep_, i, pace, rows_[i])) {
         write_results();  // a run that is tried again has not failed any more
         return stopped_by_signal();
       }
@@ -245,7 +276,7 @@ class SweepRunner {
                       shown_line(label(sweep_, i)),
                       shown_line(ending(rows_[i])),
                       duration_text(std::chrono::duration<double>(Clock::now() - start).count()),
-                      progress.time_left()));
+                      pace.time_left()));
     }
     print_summary();
     return ExitCode::done;

@@ -15,27 +15,20 @@ int size_of_model(JsonReader& file, std::string_view key, std::int64_t most = kM
   return static_cast<int>(file.integer(key, {.min = 1, .max = most}));
 }
 
-// Refuses any value but `supported`, the JSON text of the one that our model has. An absent key has
-// the library's default, which is that value.
-void require(JsonReader& file, std::string_view key, std::string_view supported) {
-  if (file.has(key) && file.json(key) != supported) {
-    file.fail(key, fmt::format("only {} is supported", supported));
-  }
-}
-
-// Every setting that changes what the model computes and that we have one value of.
+// Every setting that changes what the model computes and that we have one value of. An absent key
+// has the library's default, which is that value.
 void refuse_other_functions(JsonReader& file) {
   if (!file.has("model_type")) {
     file.fail("model_type", "must be \"gpt2\"");
   }
-  require(file, "model_type", "\"gpt2\"");
-  require(file, "activation_function", "\"gelu_new\"");
-  require(file, "layer_norm_epsilon", "1e-05");
-  require(file, "scale_attn_weights", "true");
-  require(file, "scale_attn_by_inverse_layer_idx", "false");
-  require(file, "reorder_and_upcast_attn", "false");
-  require(file, "add_cross_attention", "false");
-  require(file, "pruned_heads", "{}");
+  file.only("model_type", "\"gpt2\"");
+  file.only("activation_function", "\"gelu_new\"");
+  file.only("layer_norm_epsilon", "1e-05");
+  file.only("scale_attn_weights", "true");
+  file.only("scale_attn_by_inverse_layer_idx", "false");
+  file.only("reorder_and_upcast_attn", "false");
+  file.only("add_cross_attention", "false");
+  file.only("pruned_heads", "{}");
   if (file.has("quantization_config")) {
     file.fail("quantization_config", "is not supported: give weights that are not quantized");
   }

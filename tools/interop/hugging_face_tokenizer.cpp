@@ -1,5 +1,7 @@
 #include "tools/interop/hugging_face_tokenizer.h"
 
+#include <optional>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -7,6 +9,7 @@
 #include "core/file_io.h"
 #include "core/shown_text.h"
 #include "core/strict_json.h"
+#include "data/formats/hugging_face_file.h"
 
 namespace slackline {
 
@@ -77,11 +80,6 @@ std::string tokenizer_json(const ByteLevelVocabulary& vocabulary) {
   return document.dump(2) + "\n";
 }
 
-// Nothing where there is no such file.
-Json read_object(const std::string& path) {
-  return path_exists(path) ? parse_strict_object(read_file(path), path) : Json::object();
-}
-
 void require_end_of_text(const std::string& path, const std::string& token) {
   if (token != ByteLevelVocabulary::kGpt2EndOfText) {
     throw FileError(with_hint(
@@ -96,21 +94,15 @@ void require_end_of_text(const std::string& path, const std::string& token) {
 
 void require_no_other_tokens(const std::string& directory) {
   const std::string added = directory + "/added_tokens.json";
-  const Json tokens = read_object(added);
-  for (const auto& entry : tokens.items()) {
-    require_end_of_text(added, entry.key());
+  if (path_exists(added)) {
+    for (const auto& entry : parse_strict_object(read_file(added), added).items()) {
+      require_end_of_text(added, entry.key());
+    }
   }
   for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {
     const std::string path = fmt::format("{}/{}", directory, name);
-    const Json json = read_object(path);
-    const auto found = json.find("eos_token");
-    if (found == json.end()) {
-      continue;
-    }
-    const Json end =
-        found->is_object() && found->contains("content") ? found->at("content") : *found;
-    if (end.is_string()) {
-      require_end_of_text(path, end.get<std::string>());
+    if (const std::optional<std::string> token = end_of_text_in(path)) {
+      require_end_of_text(path, *token);
     }
   }
 }

@@ -15,29 +15,34 @@ constexpr std::chrono::milliseconds kInterval(200);
 
 }  // namespace
 
-ProgressLine::ProgressLine(std::string label, std::uint64_t total)
-    : label_(std::move(label)), total_(total), terminal_(isatty(STDERR_FILENO) == 1) {}
+StatusLine::StatusLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
 
-ProgressLine::~ProgressLine() {
+StatusLine::~StatusLine() {
   if (shown_) {
     erase_line(Output::error);
   }
 }
 
+bool StatusLine::is_due() const {
+  return terminal_ && Clock::now() - last_ >= kInterval;
+}
+
+void StatusLine::show(const std::string& text) {
+  redraw_line(Output::error, text);
+  last_ = Clock::now();
+  shown_ = true;
+}
+
 void ProgressLine::update(std::uint64_t done) {
-  const Clock::time_point now = Clock::now();
-  if (!terminal_ || done == 0 || done > total_ || now - last_ < kInterval) {
+  if (done == 0 || done > total_ || !line_.is_due()) {
     return;
   }
-  last_ = now;
-  shown_ = true;
   const double fraction = static_cast<double>(done) / static_cast<double>(total_);
-  const double elapsed = std::chrono::duration<double>(now - start_).count();
-  redraw_line(Output::error,
-              fmt::format("{} {:.1f} %, {} left",
-                          label_,
-                          100.0 * fraction,
-                          duration_text(elapsed * (1.0 - fraction) / fraction)));
+  const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+  line_.show(fmt::format("{} {:.1f} %, {} left",
+                         label_,
+                         100.0 * fraction,
+                         duration_text(elapsed * (1.0 - fraction) / fraction)));
 }
 
 }  // namespace slackline

@@ -1,11 +1,12 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "parallel/plan/step_waits.h"
-#include "tools/report/charts/byte_bars.h"
+#include "tools/report/charts/chart_frame.h"
 #include "tools/report/charts/units.h"
 #include "tools/report/compressed_transfers.h"
 #include "tools/report/sections.h"
@@ -84,23 +85,45 @@ Html axes_table(const std::vector<StepRecord>& steps) {
   return table(columns, rows);
 }
 
+// Horizontal bars, each with its number: two for an axis.
 Html axes_chart(const std::vector<StepRecord>& steps) {
+  constexpr double kWidth = 420;
+  constexpr double kLeft = 104;
+  constexpr double kRight = 70;  // numbers
+  constexpr double kRow = 20;
+  constexpr double kTop = 6;
+  constexpr double kBar = 14;
   const auto count = static_cast<double>(steps.size());
   const auto totals = totals_of(steps);
-  std::vector<ByteBar> bars;
-  bars.reserve(2 * totals.size());
-  for (std::size_t axis = 0; axis < totals.size(); ++axis) {
-    if (!is_reported(steps, axis)) {
-      continue;
-    }
-    bars.push_back({.name = fmt::format("{}, raw", kReportedAxes[axis]),
-                    .kind = ByteBar::Kind::raw,
-                    .bytes = totals[axis].raw / count});
-    bars.push_back({.name = fmt::format("{}, sent", kReportedAxes[axis]),
-                    .kind = ByteBar::Kind::sent,
-                    .bytes = totals[axis].sent / count});
+  double most = 1.0;
+  for (const Total& total : totals) {
+    most = std::max({most, total.raw / count, total.sent / count});
   }
-  return byte_bars("Bytes of a step by axis, mean over steps, summed over ranks", bars);
+  const Scale x{.high = most, .from = kLeft, .to = kWidth - kRight};
+  Html content;
+  double top = kTop;
+  const auto add_row = [&](const std::string& name, const char* style, double bytes) {
+    const double end = x(bytes);
+    content +=
+        svg_text(kLeft - 6, top + kBar - 3, {{"class", "lane"}, {"text-anchor", "end"}}, name);
+    content += element("rect",
+                       {{"class", style},
+                        {"x", pixels(kLeft)},
+                        {"y", pixels(top)},
+                        {"width", pixels(end - kLeft)},
+                        {"height", pixels(kBar)}});
+    content += svg_text(end + 5, top + kBar - 3, {{"class", "value"}}, bytes_text(bytes));
+    top += kRow;
+  };
+  for (std::size_t axis = 0; axis < totals.size(); ++axis) {
+    if (is_reported(steps, axis)) {
+      add_row(fmt::format("{}, raw", kReportedAxes[axis]), "raw c7", totals[axis].raw / count);
+      add_row(fmt::format("{}, sent", kReportedAxes[axis]), "sent c0", totals[axis].sent / count);
+    }
+  }
+  constexpr std::string_view kCaption =
+      "Bytes of a step by axis, mean over steps, summed over ranks";
+  return figure("bytes", kCaption, svg(kWidth, top, kCaption, content));
 }
 
 // Where a plan was changed on the way, the last is shown and the others are named.

@@ -169,16 +169,16 @@ StepBars measured_bars(const StepPlan& plan,
     }
     RankBar row{.rank = bar.rank,
                 .lane = look->lane,
-                .bar = {.start = start - window.begin,
-                        .end = end - window.begin,
-                        .kind = look->kind,
-                        .title = fmt::format("{}: {}", bar.name, seconds_text(bar.duration.value)),
-                        .compressed = bar.track != "waiting" && carries_frames(bar.name)}};
+                .kind = look->kind,
+                .start = start - window.begin,
+                .end = end - window.begin,
+                .title = fmt::format("{}: {}", bar.name, seconds_text(bar.duration.value)),
+                .compressed = bar.track != "waiting" && carries_frames(bar.name)};
     if (look->op && place && is_valid(plan.schedule, *place)) {
       const Op op{*look->op, place->stage, place->micro_batch};
-      row.bar.label = op_text(plan.schedule, op);
-      row.bar.critical = critical.contains({op.kind, op.chunk, op.micro_batch});
-      row.bar.compressed = is_send(op.kind) && compressed.contains(schedule::id_of_send(op));
+      row.label = op_text(plan.schedule, op);
+      row.critical = critical.contains({op.kind, op.chunk, op.micro_batch});
+      row.compressed = is_send(op.kind) && compressed.contains(schedule::id_of_send(op));
     }
     step.bars.push_back(std::move(row));
   }

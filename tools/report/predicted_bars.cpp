@@ -90,13 +90,13 @@ StepBars predicted_bars(const StepPlan& plan) {
     step.bars.push_back(
         {.rank = node.rank,
          .lane = look->lane,
-         .bar = {.start = node.start.value,
-                 .end = node.end.value,
-                 .kind = look->kind,
-                 .label = look->name,
-                 .title = fmt::format("{}: {}", look->name, seconds_text(node.duration().value)),
-                 .critical = critical[id],
-                 .compressed = is_compressed(compressed, node)}});
+         .kind = look->kind,
+         .start = node.start.value,
+         .end = node.end.value,
+         .label = look->name,
+         .title = fmt::format("{}: {}", look->name, seconds_text(node.duration().value)),
+         .critical = critical[id],
+         .compressed = is_compressed(compressed, node)});
   }
   return step;
 }

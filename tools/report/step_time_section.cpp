@@ -1,13 +1,14 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "tools/report/charts/stacked_bars.h"
+#include "tools/report/charts/chart_frame.h"
 #include "tools/report/charts/units.h"
 #include "tools/report/sections.h"
 
@@ -95,32 +96,109 @@ Parts predicted_parts(const StepPlan& plan) {
   return mean;
 }
 
-Html bars_of(const std::vector<StepRecord>& steps) {
+// The mean of steps that follow each other, in the unit of the chart.
+struct Bar {
+  std::int64_t step = 0;  // the first
+  Parts parts{};
+};
+
+std::string part_class(std::size_t part) {
+  return fmt::format("part c{}", part);
+}
+
+// About six numbers under the bars, no more than fit.
+Html step_numbers(const std::vector<Bar>& bars, const Frame& frame, double pitch) {
+  constexpr std::size_t kMost = 6;
+  const std::size_t every = (bars.size() + kMost - 1) / kMost;
+  Html all;
+  for (std::size_t i = 0; i < bars.size(); i += every) {
+    all += svg_text(frame.left + (static_cast<double>(i) + 0.5) * pitch,
+                    frame.height - frame.bottom + 15,
+                    {{"class", "x-tick"}, {"text-anchor", "middle"}},
+                    fmt::format("{}", bars[i].step));
+  }
+  return all;
+}
+
+// The parts of a bar, from the bottom up.
+Html drawn(const Bar& bar, double left, double pitch, const Frame& frame) {
+  const Scale y = frame.y();
+  Html parts;
+  double below = 0.0;
+  for (std::size_t part = 0; part < kNumParts; ++part) {
+    const double value = bar.parts[part];
+    if (value > 0.0) {
+      const std::string title = fmt::format(
+          "{}: {} {} {}", bar.step, part_names()[part], number_text(value), frame.y_label);
+      parts += element("rect",
+                       {{"class", part_class(part)},
+                        {"x", pixels(left)},
+                        {"y", pixels(y(below + value))},
+                        {"width", pixels(0.8 * pitch)},
+                        {"height", pixels(y(below) - y(below + value))}},
+                       text_element("title", title));
+    }
+    below += value;
+  }
+  return element("g", {{"class", "bar"}}, parts);
+}
+
+std::vector<Bar> bars_of(const std::vector<StepRecord>& steps,
+                         std::size_t per_bar,
+                         const TimeUnit& unit) {
+  std::vector<Bar> bars;
+  for (std::size_t begin = 0; begin < steps.size(); begin += per_bar) {
+    const std::size_t end = std::min(begin + per_bar, steps.size());
+    Bar& bar = bars.emplace_back(Bar{steps[begin].step, mean_parts(steps, begin, end)});
+    for (double& part : bar.parts) {
+      part *= unit.per_second;
+    }
+  }
+  return bars;
+}
+
+// A part that is 0 in all bars has no entry.
+std::vector<LegendEntry> entries_of(const std::vector<Bar>& bars) {
+  std::vector<LegendEntry> entries;
+  for (std::size_t part = 0; part < kNumParts; ++part) {
+    double total = 0.0;
+    for (const Bar& bar : bars) {
+      total += bar.parts[part];
+    }
+    if (total > 0.0) {
+      entries.push_back({.style = part_class(part), .name = part_names()[part]});
+    }
+  }
+  return entries;
+}
+
+// Vertical bars of the steps' parts. REQUIRES: there are steps.
+Html steps_chart(const std::vector<StepRecord>& steps) {
   const std::size_t per_bar = (steps.size() + kMostBars - 1) / kMostBars;
   double longest = 0.0;
   for (const StepRecord& step : steps) {
     longest = std::max(longest, sum(parts_of(step)));
   }
   const TimeUnit unit = time_unit(longest);
-  StackedBars chart{
-      .kind = "step-time",
-      .caption = per_bar == 1
-                     ? "Where each step's time went, mean over ranks"
-                     : fmt::format("Where the time went, mean over ranks and {} steps", per_bar),
-      .x_label = "step",
-      .y_label = unit.name,
-      .parts = part_names()};
-  for (std::size_t begin = 0; begin < steps.size(); begin += per_bar) {
-    const std::size_t end = std::min(begin + per_bar, steps.size());
-    Parts parts = mean_parts(steps, begin, end);
-    StackedBars::Bar& bar = chart.bars.emplace_back();
-    bar.name = fmt::format("{}", steps[begin].step);
-    bar.values.reserve(kNumParts);
-    for (const double part : parts) {
-      bar.values.push_back(part * unit.per_second);
-    }
+  const std::vector<Bar> bars = bars_of(steps, per_bar, unit);
+  double highest = 0.0;
+  for (const Bar& bar : bars) {
+    highest = std::max(highest, sum(bar.parts));
   }
-  return stacked_bars(chart);
+  constexpr int kTicks = 5;
+  const Frame frame{
+      .x_label = "step", .y_label = unit.name, .y_ticks = round_ticks(0.0, highest, kTicks)};
+  const double pitch = (frame.width - frame.left - frame.right) / static_cast<double>(bars.size());
+  Html content = axes(frame);
+  content += step_numbers(bars, frame, pitch);
+  for (std::size_t i = 0; i < bars.size(); ++i) {
+    content += drawn(bars[i], frame.left + (static_cast<double>(i) + 0.1) * pitch, pitch, frame);
+  }
+  const std::string caption =
+      per_bar == 1 ? "Where each step's time went, mean over ranks"
+                   : fmt::format("Where the time went, mean over ranks and {} steps", per_bar);
+  return figure(
+      "step-time", caption, svg(frame.width, frame.height, caption, content), entries_of(bars));
 }
 
 Html means_table(const RunRecord& run, const std::vector<StepRecord>& steps) {
@@ -165,7 +243,7 @@ Html step_time_section(const RunRecord& run) {
     all += notice("No step was timed.");
     return all;
   }
-  Html charts = bars_of(timed);
+  Html charts = steps_chart(timed);
   charts += element("div", {}, means_table(run, timed));
   all += element("div", {{"class", "charts"}}, charts);
   return all;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/file_errors.h"
@@ -17,56 +18,41 @@ namespace slackline::report {
 
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr const char* kResults = "results.json";
 
-bool is_number(std::string_view json) {
-  return !json.empty() && (json.front() == '-' || (json.front() >= '0' && json.front() <= '9'));
-}
-
 // A value as people read it: strings without quotes.
-std::string value_text(JsonReader& section, const std::string& key) {
-  const std::string json = section.json(key);
-  return !json.empty() && json.front() == '"' ? section.string(key) : json;
+std::string value_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-void read_columns(JsonReader& section,
-                  const std::string& key,
-                  const std::string& prefix,
-                  SweepRun& run) {
-  if (!section.has(key)) {
-    return;  // null: not measured
-  }
-  const std::string name = fmt::format("{}{}", prefix, key);
-  const std::string json = section.json(key);
-  if (json.front() == '{') {
-    JsonReader inner = JsonReader::parse(json, name);
-    for (const std::string& inner_key : inner.keys()) {
-      read_columns(inner, inner_key, fmt::format("{}.", name), run);
+// A null was not measured.
+void add_columns(const std::string& name, const Json& value, SweepRun& run) {
+  if (value.is_object()) {
+    for (const auto& [key, inner] : value.items()) {
+      add_columns(fmt::format("{}.{}", name, key), inner, run);
     }
-  } else if (is_number(json)) {
-    run.numbers[name] = section.number(key);
+  } else if (value.is_number()) {
+    run.numbers[name] = value.get<double>();
     run.columns.emplace_back(name, number_text(run.numbers[name]));
-  } else {
-    run.columns.emplace_back(name, value_text(section, key));
-  }
-}
-
-void read_settings(JsonReader settings, SweepRun& run) {
-  for (const std::string& key : settings.keys()) {
-    run.settings.emplace_back(key, settings.has(key) ? value_text(settings, key) : "null");
+  } else if (!value.is_null()) {
+    run.columns.emplace_back(name, value_text(value));
   }
 }
 
 SweepRun read_run_row(JsonReader& row) {
-  SweepRun run{.directory = row.string(row.has("run") ? "run" : "directory"),
+  SweepRun run{.directory = row.string("run"),
                .status = row.string("status", ""),
                .message = row.string("message", "")};
-  read_settings(row.section(row.has("assignments") ? "assignments" : "settings"), run);
-  constexpr std::array<std::string_view, 6> kRead = {
-      "run", "directory", "status", "message", "settings", "assignments"};
+  JsonReader settings = row.section("settings");
+  for (const std::string& key : settings.keys()) {
+    run.settings.emplace_back(key, settings.has(key) ? value_text(settings.given(key)) : "null");
+  }
+  constexpr std::array<std::string_view, 4> kRead = {"run", "status", "message", "settings"};
   for (const std::string& key : row.keys()) {
-    if (std::find(kRead.begin(), kRead.end(), key) == kRead.end()) {
-      read_columns(row, key, "", run);
+    if (row.has(key) && std::ranges::find(kRead, key) == kRead.end()) {
+      add_columns(key, row.given(key), run);
     }
   }
   return run;
@@ -99,17 +85,10 @@ bool is_sweep_directory(const std::string& directory) {
 SweepRecord read_sweep_results(const std::string& directory) {
   SweepRecord sweep{.directory = directory};
   const std::string path = fmt::format("{}/{}", directory, kResults);
-  const std::string text = read_file(path);
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  const bool is_list = first != std::string::npos && text[first] == '[';
   // A reader takes objects.
-  const std::string document = is_list ? fmt::format("{{\"runs\":{}}}", text) : text;
+  const std::string document = fmt::format("{{\"runs\":{}}}", read_file(path));
   reading(path, [&] {
-    JsonReader results = JsonReader::parse(document, path);
-    if (!results.has("runs")) {
-      throw ConfigError("has no list of runs");
-    }
-    for (JsonReader& row : results.sections("runs")) {
+    for (JsonReader& row : JsonReader::parse(document, path).sections("runs")) {
       sweep.runs.push_back(read_run_row(row));
     }
   });

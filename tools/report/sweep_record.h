@@ -36,9 +36,9 @@ struct SweepRecord {
 // Whether the directory is one of a sweep: it has a results.json.
 [[nodiscard]] bool is_sweep_directory(const std::string& directory);
 
-// Reads results.json: a list of runs, or an object whose `runs` is one. A run has a `run` or
-// `directory`, a `status`, `settings` or `assignments` {dotted key: value}, and any columns
-// besides. Throws FileError where it is missing or corrupt.
+// Reads results.json: a list of runs. A run has a `run`, which is its directory, a `status`, a
+// `message`, `settings` {dotted key: value}, and any columns besides. Throws FileError where it is
+// missing or corrupt.
 [[nodiscard]] SweepRecord read_sweep_results(const std::string& directory);
 
 }  // namespace slackline::report

@@ -2,11 +2,12 @@
 #include <cstddef>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "tools/report/charts/chart_frame.h"
 #include "tools/report/charts/line_chart.h"
-#include "tools/report/charts/scatter_chart.h"
 #include "tools/report/charts/units.h"
 #include "tools/report/sections.h"
 
@@ -110,35 +111,78 @@ std::string point_title(const SweepRun& run, bool says_steps) {
       says_steps && steps != run.numbers.end() ? fmt::format(", {:.0f} steps", steps->second) : "");
 }
 
-// Shows runs that came to their end alone: the loss of a shorter run is no match for theirs.
-Html speed_against_loss(const SweepRecord& sweep) {
-  const std::string loss = loss_column(sweep);
-  std::vector<std::size_t> shown;
-  std::set<double> lengths;
+struct SpeedPoint {
+  std::size_t run = 0;
+  double speed = 0.0;
+  double loss = 0.0;
+};
+
+// Takes runs that came to their end alone: the loss of a shorter run is no match for theirs.
+std::vector<SpeedPoint> speed_points(const SweepRecord& sweep, const std::string& loss) {
+  std::vector<SpeedPoint> points;
   for (std::size_t i = 0; i < sweep.runs.size(); ++i) {
     const SweepRun& run = sweep.runs[i];
     if (run.status == kDone && run.numbers.contains(kSpeed) && run.numbers.contains(loss)) {
-      shown.push_back(i);
-      lengths.insert(run.numbers.contains(kSteps) ? run.numbers.at(kSteps) : 0.0);
+      points.push_back({i, run.numbers.at(kSpeed), run.numbers.at(loss)});
     }
   }
-  const bool differ = lengths.size() > 1;
-  ScatterChart chart{.kind = "scatter",
-                     .caption = fmt::format("Speed against {}: {}",
-                                            loss == "loss" ? "training loss" : "validation loss",
-                                            differ ? "losses are of different numbers of steps"
-                                                   : "the better runs are below and to the right"),
-                     .x_label = "tokens per second",
-                     .y_label = loss};
-  for (const std::size_t i : shown) {
-    const SweepRun& run = sweep.runs[i];
-    chart.points.push_back({.x = run.numbers.at(kSpeed),
-                            .y = run.numbers.at(loss),
-                            .label = numbered(i),
-                            .title = point_title(run, differ)});
+  return points;
+}
+
+bool lengths_differ(const SweepRecord& sweep, const std::vector<SpeedPoint>& points) {
+  std::set<double> lengths;
+  for (const SpeedPoint& point : points) {
+    const auto& numbers = sweep.runs[point.run].numbers;
+    lengths.insert(numbers.contains(kSteps) ? numbers.at(kSteps) : 0.0);
   }
-  Html all = scatter_chart(chart);
-  if (const std::size_t missing = sweep.runs.size() - shown.size(); missing > 0) {
+  return lengths.size() > 1;
+}
+
+std::vector<double> ticks_over(const std::vector<SpeedPoint>& points, double SpeedPoint::*value) {
+  constexpr int kTicks = 4;
+  const auto [low, high] = std::ranges::minmax(points, {}, value);
+  return round_ticks(low.*value, high.*value, kTicks);
+}
+
+// Each run's point with its number.
+Html speed_chart(const SweepRecord& sweep,
+                 const std::vector<SpeedPoint>& points,
+                 const std::string& loss) {
+  const bool differ = lengths_differ(sweep, points);
+  const std::string caption = fmt::format("Speed against {}: {}",
+                                          loss == "loss" ? "training loss" : "validation loss",
+                                          differ ? "losses are of different numbers of steps"
+                                                 : "the better runs are below and to the right");
+  if (points.empty()) {
+    return notice(fmt::format("{}: no values", caption));
+  }
+  const Frame frame{.x_label = "tokens per second",
+                    .y_label = loss,
+                    .x_ticks = ticks_over(points, &SpeedPoint::speed),
+                    .y_ticks = ticks_over(points, &SpeedPoint::loss)};
+  Html content = axes(frame);
+  for (const SpeedPoint& point : points) {
+    const double left = frame.x()(point.speed);
+    const double top = frame.y()(point.loss);
+    content +=
+        element("circle",
+                {{"class", "point c0"}, {"cx", pixels(left)}, {"cy", pixels(top)}, {"r", "4"}},
+                text_element("title", point_title(sweep.runs[point.run], differ)));
+    // Towards the middle, so that it stays inside.
+    const bool right_half = left > frame.width / 2;
+    content += svg_text(right_half ? left - 6 : left + 6,
+                        top - 5,
+                        {{"class", "point-label"}, {"text-anchor", right_half ? "end" : "start"}},
+                        numbered(point.run));
+  }
+  return figure("scatter", caption, svg(frame.width, frame.height, caption, content));
+}
+
+Html speed_against_loss(const SweepRecord& sweep) {
+  const std::string loss = loss_column(sweep);
+  const std::vector<SpeedPoint> points = speed_points(sweep, loss);
+  Html all = speed_chart(sweep, points, loss);
+  if (const std::size_t missing = sweep.runs.size() - points.size(); missing > 0) {
     all += text_element("p",
                         fmt::format("{} of {} runs have no such point: they are not done, or have "
                                     "no such number.",

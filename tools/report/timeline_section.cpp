@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "parallel/predict/timeline/slack.h"
+#include "tools/report/charts/gantt_chart.h"
 #include "tools/report/charts/step_bars.h"
 #include "tools/report/charts/units.h"
 #include "tools/report/compressed_transfers.h"
@@ -111,16 +112,6 @@ void share_scale(StepBars& predicted, StepBars& measured) {
   }
 }
 
-Html chart_of(const StepBars& step,
-              const std::vector<std::string>& names,
-              const char* kind,
-              std::string caption) {
-  GanttChart chart = in_lanes(step, names);
-  chart.kind = kind;
-  chart.caption = std::move(caption);
-  return gantt_chart(chart);
-}
-
 std::string predicted_caption(const RunRecord& run) {
   return fmt::format("Predicted from {}, under the plan in force from step {}: a step of {}",
                      run.plan.has_measured_costs ? "the run's measured costs" : "assumed speeds",
@@ -179,14 +170,14 @@ Html timeline_section(const RunRecord& run) {
     }
   }
   if (is_drawable(predicted)) {
-    all +=
-        chart_of(predicted, pipeline_names(run.plan), "predicted-timeline", predicted_caption(run));
+    all += gantt_chart(
+        predicted, pipeline_names(run.plan), "predicted-timeline", predicted_caption(run));
   }
   if (is_drawable(measured)) {
-    all += chart_of(measured,
-                    rank_names(run.plan),
-                    "measured-timeline",
-                    measured_caption(run, measured, measured_seconds));
+    all += gantt_chart(measured,
+                       rank_names(run.plan),
+                       "measured-timeline",
+                       measured_caption(run, measured, measured_seconds));
     all +=
         text_element("p",
                      "Measured passes hold their transfers on the tensor axis, and the waiting for "

@@ -8,11 +8,16 @@
 
 #include <fmt/format.h>
 
+#include "compress/codec_measurement.h"
 #include "core/comm/links/link_probe.h"
+#include "core/comm/text_exchange.h"
 #include "core/log.h"
+#include "parallel/channel/message_trial.h"
 #include "parallel/choose/compression_guard.h"
+#include "parallel/choose/compression_policy.h"
 #include "parallel/choose/critical_path.h"
 #include "tools/config/config_job.h"
+#include "tools/plan/compression_plans.h"
 #include "tools/plan/cost_file.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/predicted_step.h"
@@ -25,6 +30,12 @@ namespace {
 // first step is slower, and costs do not change much after some.
 constexpr std::int64_t kFirstToldStep = 1;
 constexpr std::int64_t kLastToldStep = 5;
+
+// Steps that are measured to choose by them, and the first of a plan, in which codecs begin, that
+// is not.
+constexpr std::int64_t kFirstSteps = kFirstChosenStep - 1;
+constexpr std::int64_t kRefiningSteps = 4;
+constexpr std::int64_t kDriftedSteps = 5;
 
 // Notes what the codecs of a sampled step lost.
 void note_errors(const StepRecord& record, Channels& channels) {
@@ -41,6 +52,25 @@ void note_errors(const StepRecord& record, Channels& channels) {
 
 }  // namespace
 
+// A choice that was made at once and that no later one has refined when the process began is
+// refined by as many steps as ever, of which the process' first one, a slow one, is none.
+std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
+                                                  std::int64_t warm_up,
+                                                  const PlanHistory& plans) {
+  const auto chosen = std::ranges::find_if(plans, [&](const PlanFromStep& plan) {
+    return plan.from_step >= warm_up + kFirstChosenStep;
+  });
+  if (chosen == plans.end()) {
+    const std::int64_t first = std::max(first_step, warm_up + 1);
+    return MeasuredSteps{.first = first, .last = first + kFirstSteps - 1, .at_once = true};
+  }
+  if (first_step > chosen->from_step + kRefiningSteps) {
+    return std::nullopt;
+  }
+  const std::int64_t first = std::max(first_step, plans.back().from_step) + 1;
+  return MeasuredSteps{.first = first, .last = first + kRefiningSteps - 1};
+}
+
 PlanKeeper::PlanKeeper(const TrainConfig& config,
                        const Options& options,
                        MeshModel& model,
@@ -49,16 +79,22 @@ PlanKeeper::PlanKeeper(const TrainConfig& config,
       options_(options),
       model_(&model),
       directory_(&directory),
-      chooser_(config, options.first_step, options.num_threads, model) {
+      chooses_(config.compress.policy == CompressionPolicy::critical_path &&
+               config.device != Device::rehearsal && !model.channels().plans().empty()) {
   options_.links = links_of_run(config.network, config.device, options.links);
-  if (!chooser_.measurement()) {
+  if (chooses_) {
+    const PlanHistory& plans = model.channels().plans();
+    measurement_ = first_measured_steps(options.first_step, config.compress.warmup_steps, plans);
+    watched_from_ = plans.back().from_step;
+  }
+  if (!measurement_) {
     told_ = {.first = options.first_step + kFirstToldStep,
              .last = options.first_step + kLastToldStep};
   }
 }
 
 const MeasuredSteps& PlanKeeper::measured() const {
-  return chooser_.measurement() ? *chooser_.measurement() : told_;
+  return measurement_ ? *measurement_ : told_;
 }
 
 void PlanKeeper::probe_anew() {
@@ -74,7 +110,7 @@ void PlanKeeper::probe_anew() {
 }
 
 void PlanKeeper::begin_step(std::int64_t step) {
-  model_->keep_messages(chooser_.measurement() && step == chooser_.measurement()->last);
+  model_->keep_messages(measurement_ && step == measurement_->last);
 }
 
 void PlanKeeper::judge(const AccountedStep& step) {
@@ -109,29 +145,40 @@ void PlanKeeper::guard(const StepRecord& record) {
   }
 }
 
+bool PlanKeeper::has_drifted(const StepRecord& record) {
+  if (!chooses_ || measurement_) {
+    return false;
+  }
+  const std::int64_t last = model_->channels().plans().back().from_step;
+  if (last != watched_from_) {
+    watched_from_ = last;
+    watch_.restart();
+  }
+  return record.step >= watched_from_ && watch_.add(record.step_seconds);
+}
+
 // What is measured anew are the steps that begin from here on.
 void PlanKeeper::watch(const AccountedStep& step) {
-  const StepRecord& record = step.record;
-  if (record.skipped || !chooser_.has_drifted(record.step, record.step_seconds)) {
+  if (step.record.skipped || !has_drifted(step.record)) {
     return;
   }
   if (is_first_rank()) {
     log_info(
         fmt::format("step {}: steps have drifted from {:.4f} s; links and costs are measured "
                     "anew",
-                    record.step,
-                    chooser_.usual_seconds()));
+                    step.record.step,
+                    watch_.usual_seconds()));
   }
-  chooser_.measure_anew(step.next_step);
+  measurement_ = {.first = step.next_step, .last = step.next_step + kDriftedSteps - 1};
   probe_is_due_ = probed_links().has_value();
 }
 
 void PlanKeeper::take_costs(CostRecorder& recorder) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  const bool chooses = chooser_.measurement().has_value();
+  const bool chooses = measurement_.has_value();
   if (chooses) {
-    chooser_.measure_codecs(recorder);
+    measure_codecs(recorder);
   }
   StepCosts costs = recorder.costs();
   if (is_first_rank()) {
@@ -144,6 +191,21 @@ void PlanKeeper::take_costs(CostRecorder& recorder) {
       log_info(fmt::format("critical_path: {:.3f} s to try codecs and to plan", took.count()));
     }
   }
+}
+
+void PlanKeeper::measure_codecs(CostRecorder& recorder) const {
+  const MeshJob job = config_->mesh_job();
+  const Workers workers{options_.num_threads, job.device};
+  recorder.codecs().add_beside_steps(slackline::measure_codecs(
+      candidate_messages(config_->compress, job), job.model.hidden, workers));
+  for (const CodecError& error : try_candidates(model_->kept_messages(),
+                                                candidates_of(config_->compress, job),
+                                                compressible_classes(job),
+                                                workers,
+                                                *model_->groups().world)) {
+    model_->channels().errors().note_trial(error);
+  }
+  model_->kept_messages().begin_step();
 }
 
 void PlanKeeper::tell_costs(StepCosts costs, double measured_seconds) {
@@ -170,25 +232,51 @@ void PlanKeeper::tell_costs(StepCosts costs, double measured_seconds) {
 }
 
 void PlanKeeper::choose_plan() {
-  const std::optional<PlanFromStep> chosen = chooser_.choose(
-      costs_.value_or(StepCosts{}), is_first_rank() ? options_.links : LinkSpeeds{});
-  if (!is_first_rank()) {
-    return;
+  const bool first = measurement_->at_once;
+  const PlanHistory& plans = model_->channels().plans();
+  std::string own;
+  if (is_first_rank()) {
+    const std::int64_t from_step = measurement_->last + (first ? 1 : kStepsToChange);
+    own = compression_plan_json({.from_step = std::max(from_step, plans.back().from_step + 1),
+                                 .plan = choose_critical_path(config_->compress,
+                                                              config_->mesh_job(),
+                                                              *costs_,
+                                                              options_.links,
+                                                              guard_limits(plans))
+                                             .plan});
   }
-  if (!chosen) {
+  const PlanFromStep chosen =
+      read_compression_plan(broadcast_text(*model_->groups().world, 0, own, "the chosen plan"));
+  watch_.restart();
+  measurement_.reset();
+  if (first) {
+    measurement_ = {.first = chosen.from_step + 1, .last = chosen.from_step + kRefiningSteps};
+  }
+  const auto same_codecs = [](const CompressionPlan::Class& a, const CompressionPlan::Class& b) {
+    return a.members == b.members && a.codec == b.codec;
+  };
+  const bool stays =
+      !first && std::ranges::equal(chosen.plan.classes, plans.back().plan.classes, same_codecs);
+  if (!stays) {
+    model_->channels().add_plan(chosen);
+  }
+  if (is_first_rank() && stays) {
     log_info("critical_path: what is compressed stays as it was");
-    return;
+  } else if (is_first_rank()) {
+    tell_choice(chosen);
   }
-  const double predicted = write_plan(chosen->from_step);
+}
+
+void PlanKeeper::tell_choice(const PlanFromStep& chosen) {
+  const double predicted = write_plan(chosen.from_step);
   const auto compressed = std::ranges::count_if(
-      chosen->plan.classes,
-      [](const CompressionPlan::Class& row) { return row.codec.has_value(); });
+      chosen.plan.classes, [](const CompressionPlan::Class& row) { return row.codec.has_value(); });
   log_info(
       fmt::format("critical_path: from step {} {} of {} classes of transfers are compressed; "
                   "{:.4f} s a step predicted; plan.txt says why",
-                  chosen->from_step,
+                  chosen.from_step,
                   compressed,
-                  chosen->plan.classes.size(),
+                  chosen.plan.classes.size(),
                   predicted));
   point_to_rounds(predicted);
 }

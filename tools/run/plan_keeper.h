@@ -9,11 +9,16 @@
 #include "tools/plan/step_plan.h"
 #include "tools/record/run_directory.h"
 #include "tools/run/measure/cost_recorder.h"
-#include "tools/run/measure/measured_steps.h"
+#include "tools/run/measure/drift_watch.h"
 #include "tools/run/measure/step_accounts.h"
-#include "tools/run/plan_chooser.h"
 
 namespace slackline {
+
+// Returns the steps that a process measures first under policy critical_path, which trains
+// first_step first and has these plans; nothing if it only watches. REQUIRES: there is a plan.
+[[nodiscard]] std::optional<MeasuredSteps> first_measured_steps(std::int64_t first_step,
+                                                                std::int64_t warm_up,
+                                                                const PlanHistory& plans);
 
 // Changes the compression plan of a run as its steps go, and keeps the files that say what the plan
 // is and by which costs. Nothing else changes or writes them once a run has started.
@@ -23,7 +28,12 @@ namespace slackline {
 //   choice    under policy critical_path the costs of measured steps choose the plan
 //   drift     steps that take another time than before have links and costs measured anew
 //
-// Every rank has one and calls alike; rank 0 logs and writes.
+// The first choice comes from two steps and at once, so that few steps wait for it; it is refined
+// by the four steps under it that follow the next, and made anew when steps drift. A run that
+// resumes goes on where that stood. What a guard has changed, before or while costs were measured,
+// bounds every later choice.
+//
+// Every rank has one and calls alike; rank 0 chooses, logs and writes.
 class PlanKeeper {
  public:
   struct Options {
@@ -64,9 +74,17 @@ class PlanKeeper {
 
   void guard(const StepRecord& record);
   void watch(const AccountedStep& step);
+  // Whether steps have drifted away from what the first ones under the last plan took, be it a
+  // choice or a guard's. To be asked once for each step.
+  [[nodiscard]] bool has_drifted(const StepRecord& record);
+  // Adds what the candidates' codecs take here to what steps took, and tries them on the messages
+  // that the model has kept.
+  void measure_codecs(CostRecorder& recorder) const;
   // Completes the costs, on rank 0, writes them with the plan, and says how good its prediction is.
   void tell_costs(StepCosts costs, double measured_seconds);
+  // Chooses by the costs, and has the model obey from where the measurement says.
   void choose_plan();
+  void tell_choice(const PlanFromStep& chosen);
   void point_to_rounds(double predicted) const;
   // The plan's files, as far as costs are known by now. Returns the seconds that it predicts of the
   // step, under the plan that is in force then.
@@ -78,8 +96,11 @@ class PlanKeeper {
   Options options_;  // with the links of the run: emulated, as the file said at first, or probed
   MeshModel* model_;
   RunDirectory* directory_;
-  PlanChooser chooser_;
-  MeasuredSteps told_{};              // measured although nothing is chosen by their costs
+  bool chooses_;  // the policy is critical_path and there is something to measure
+  std::optional<MeasuredSteps> measurement_{};  // to choose by; none while steps are watched
+  MeasuredSteps told_{};           // measured although nothing is chosen by their costs
+  std::int64_t watched_from_ = 0;  // the first step of the plan that is watched
+  DriftWatch watch_{};
   std::optional<StepCosts> costs_{};  // of rank 0, once they are known
   bool probe_is_due_ = false;
 };

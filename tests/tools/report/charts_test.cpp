@@ -12,8 +12,6 @@
 #include "tools/report/charts/chart_frame.h"
 #include "tools/report/charts/line_chart.h"
 #include "tools/report/charts/page_style.h"
-#include "tools/report/charts/scatter_chart.h"
-#include "tools/report/charts/stacked_bars.h"
 #include "tools/report/charts/units.h"
 
 namespace slackline::report {
@@ -80,9 +78,6 @@ TEST_CASE("a value that is not finite breaks the line, and one without neighbour
 
 TEST_CASE("a chart of nothing says so") {
   CHECK_THAT(line_chart(chart_of({{1, kNaN}})).str(), Contains("Loss: no values"));
-  CHECK_THAT(stacked_bars({.caption = "Time"}).str(), Contains("Time: no values"));
-  CHECK_THAT(scatter_chart({.caption = "Speed", .points = {{.x = kNaN}}}).str(),
-             Contains("Speed: no values"));
 }
 
 TEST_CASE("a long series keeps its ends of value, and a short one every point") {

@@ -12,6 +12,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tools/record/metrics.h"
 #include "tools/record/metrics_file.h"
+#include "tools/report/sections.h"
 #include "tools/report/sweep_record.h"
 #include "tools/report/trace_file.h"
 
@@ -175,18 +176,17 @@ TEST_CASE("a trace is read back as it was written, names and all") {
   CHECK_THROWS_WITH(read_trace(path), Catch::StartsWith(path));
 }
 
-TEST_CASE("results of a sweep are read as a list and as an object, with any columns") {
+TEST_CASE("results of a sweep are read with any columns") {
   const TemporaryDirectory directory;
-  const std::string row =
+  const std::string rows =
       R"([{"run": "a", "settings": {"optimizer.lr": 0.001, "compress": {"policy": "all"}, "x": "y"},
            "status": "done", "message": "", "loss": 2.5, "eval_loss": null, "host": "<b>",
-           "axes": {"data": {"sent_bytes": 12, "raw_bytes": 48}}}])";
-  const std::string object =
-      R"({"sweep": "s", "runs": [{"directory": "a", "assignments": {"k": 1}, "status": "failed",
-          "exit_code": 5, "message": "bad"}]})";
-  const SweepRecord listed = sweep_of(directory, row);
-  REQUIRE(listed.runs.size() == 1);
-  const SweepRun& run = listed.runs[0];
+           "axes": {"data": {"sent_bytes": 12, "raw_bytes": 48}}},
+          {"run": "b", "settings": {"k": null}, "status": "failed", "exit_code": 5,
+           "message": "bad", "axes": null}])";
+  const SweepRecord sweep = sweep_of(directory, rows);
+  REQUIRE(sweep.runs.size() == 2);
+  const SweepRun& run = sweep.runs[0];
   CHECK(run.directory == "a");
   CHECK(run.settings ==
         std::vector<std::pair<std::string, std::string>>{
@@ -198,11 +198,11 @@ TEST_CASE("results of a sweep are read as a list and as an object, with any colu
                                                          {"axes.data.raw_bytes", "48"}});
   CHECK(run.numbers.at("axes.data.sent_bytes") == 12);
   CHECK(run.numbers.count("eval_loss") == 0);
-  const SweepRecord wrapped = sweep_of(directory, object);
-  REQUIRE(wrapped.runs.size() == 1);
-  CHECK(wrapped.runs[0].directory == "a");
-  CHECK(wrapped.runs[0].message == "bad");
-  CHECK(wrapped.runs[0].numbers.at("exit_code") == 5);
+  const SweepRun& failed = sweep.runs[1];
+  CHECK(failed.settings == std::vector<std::pair<std::string, std::string>>{{"k", "null"}});
+  CHECK(failed.message == "bad");
+  CHECK(failed.numbers.at("exit_code") == 5);
+  CHECK(failed.columns.size() == 1);
 }
 
 TEST_CASE("results that are none are refused, and name the file") {
@@ -244,6 +244,17 @@ TEST_CASE("of a large sweep the steps of as many runs are kept as are drawn") {
   CHECK(sweep.runs_with_steps == 10);
   CHECK(sweep.runs[7].metrics.steps.size() == 2);
   CHECK(sweep.runs[8].metrics.steps.empty());
+}
+
+TEST_CASE("a sweep without a finished run has no chart of speed, and says so") {
+  const TemporaryDirectory directory;
+  const SweepRecord sweep = sweep_of(
+      directory,
+      R"([{"run": "a", "status": "failed", "settings": {}, "tokens_per_second": 5, "loss": 2.5}])");
+  const std::string html = sweep_section(sweep).str();
+  CHECK_THAT(html,
+             Contains("Speed against training loss") && Contains("to the right: no values") &&
+                 Contains("1 of 1 runs have no such point") && !Contains("<circle"));
 }
 
 }  // namespace slackline::report

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,6 +24,9 @@ constexpr double kBar = 12;
 constexpr double kRankGap = 7;
 constexpr double kLetter = 6;  // width, about
 
+constexpr std::array<const char*, 5> kLaneNames = {
+    "compute", "activations", "gradients", "data, table", "waiting"};
+
 struct KindName {
   const char* style;
   const char* name;
@@ -39,19 +45,16 @@ const KindName& name_of(BarKind kind) {
   return kKinds[static_cast<std::size_t>(kind)];
 }
 
-std::vector<double> tops_of(const std::vector<GanttLane>& lanes) {
-  std::vector<double> tops;
-  tops.reserve(lanes.size());
-  double top = kTop;
-  for (const GanttLane& lane : lanes) {
-    top += lane.begins_rank && !tops.empty() ? kRankGap : 0.0;
-    tops.push_back(top);
-    top += kLane;
-  }
-  return tops;
+std::vector<RankBar> named_bars(const StepBars& step, const std::vector<std::string>& names) {
+  std::vector<RankBar> bars;
+  std::ranges::copy_if(step.bars, std::back_inserter(bars), [&](const RankBar& bar) {
+    const auto rank = static_cast<std::size_t>(bar.rank);
+    return bar.rank >= 0 && rank < names.size() && !names[rank].empty();
+  });
+  return bars;
 }
 
-Html drawn(const GanttBar& bar, double top, const Scale& x) {
+Html drawn(const RankBar& bar, double top, const Scale& x) {
   constexpr double kLeast = 0.6;  // pixels that can still be seen
   const double left = x(bar.start);
   const double width = std::max(x(bar.end) - left, kLeast);
@@ -75,13 +78,13 @@ Html drawn(const GanttBar& bar, double top, const Scale& x) {
   return all;
 }
 
-Html time_axis(const GanttChart& chart, const Scale& x, double bottom) {
+Html time_axis(double length, const Scale& x, double bottom) {
   constexpr int kTicks = 6;
-  const TimeUnit unit = time_unit(chart.seconds);
+  const TimeUnit unit = time_unit(length);
   Html all;
-  for (const double tick : round_ticks(0.0, chart.seconds * unit.per_second, kTicks)) {
+  for (const double tick : round_ticks(0.0, length * unit.per_second, kTicks)) {
     const double seconds = tick / unit.per_second;
-    if (seconds > chart.seconds) {
+    if (seconds > length) {
       break;
     }
     all += element("line",
@@ -102,11 +105,11 @@ Html time_axis(const GanttChart& chart, const Scale& x, double bottom) {
   return all;
 }
 
-std::vector<LegendEntry> entries_of(const std::vector<GanttBar>& bars) {
+std::vector<LegendEntry> entries_of(const std::vector<RankBar>& bars) {
   std::array<bool, kKinds.size()> used{};
   bool critical = false;
   bool compressed = false;
-  for (const GanttBar& bar : bars) {
+  for (const RankBar& bar : bars) {
     used[static_cast<std::size_t>(bar.kind)] = true;
     critical = critical || bar.critical;
     compressed = compressed || bar.compressed;
@@ -129,30 +132,45 @@ std::vector<LegendEntry> entries_of(const std::vector<GanttBar>& bars) {
 
 }  // namespace
 
-Html gantt_chart(const GanttChart& chart) {
-  const std::vector<double> tops = tops_of(chart.lanes);
-  const double bottom = tops.empty() ? kTop : tops.back() + kLane;
-  const Scale x{.low = 0.0, .high = chart.seconds, .from = kLeft, .to = kWidth - kRight};
-  Html content = time_axis(chart, x, bottom);
-  for (std::size_t i = 0; i < tops.size(); ++i) {
-    content += svg_text(kLeft - 6,
-                        tops[i] + kBar - 2,
-                        {{"class", "lane"}, {"text-anchor", "end"}},
-                        chart.lanes[i].name);
+Html gantt_chart(const StepBars& step,
+                 const std::vector<std::string>& names,
+                 const std::string& kind,
+                 std::string_view caption) {
+  const std::vector<RankBar> bars = named_bars(step, names);
+  std::map<std::pair<int, LaneKind>, double> tops;
+  for (const RankBar& bar : bars) {
+    tops[{bar.rank, LaneKind::compute}];
+    tops[{bar.rank, bar.lane}];
   }
+  Html lanes;
+  double bottom = kTop;
+  for (auto& [place, top] : tops) {
+    const auto& [rank, lane] = place;
+    const bool first = lane == LaneKind::compute;
+    top = bottom + (first && !lanes.empty() ? kRankGap : 0.0);
+    bottom = top + kLane;
+    lanes += svg_text(
+        kLeft - 6,
+        top + kBar - 2,
+        {{"class", "lane"}, {"text-anchor", "end"}},
+        first ? names[static_cast<std::size_t>(rank)] : kLaneNames[static_cast<std::size_t>(lane)]);
+  }
+  const Scale x{.low = 0.0, .high = step.seconds, .from = kLeft, .to = kWidth - kRight};
+  Html content = time_axis(step.seconds, x, bottom);
+  content += lanes;
   // Outlines of critical bars lie above their neighbours.
   for (const bool critical : {false, true}) {
-    for (const GanttBar& bar : chart.bars) {
+    for (const RankBar& bar : bars) {
       if (bar.critical == critical) {
-        content += drawn(bar, tops[bar.lane], x);
+        content += drawn(bar, tops.at({bar.rank, bar.lane}), x);
       }
     }
   }
   constexpr double kAxis = 34;
-  return figure(fmt::format("gantt {}", chart.kind),
-                chart.caption,
-                svg(kWidth, bottom + kAxis, chart.caption, content),
-                entries_of(chart.bars));
+  return figure(fmt::format("gantt {}", kind),
+                caption,
+                svg(kWidth, bottom + kAxis, caption, content),
+                entries_of(bars));
 }
 
 Html chart_patterns() {

@@ -6,23 +6,39 @@
 
 #include "parallel/predict/timeline/chrome_trace.h"
 #include "tools/plan/step_plan.h"
-#include "tools/report/charts/gantt_chart.h"
 
 namespace slackline::report {
 
 // The row of a rank that a bar stands in, in this order.
 enum class LaneKind { compute, activations, gradients, data, waiting };
 
+enum class BarKind {
+  forward,
+  backward,
+  weight,  // the part of a backward pass that makes weight gradients
+  update,  // gradient norm and optimizer
+  activations,
+  gradients,  // between stages
+  data,       // sums of gradients, gathered parameters, the tied table
+  waiting
+};
+
 struct RankBar {
   int rank = 0;
   LaneKind lane{};
-  GanttBar bar{};
+  BarKind kind{};
+  double start = 0.0;  // seconds from the start of the step
+  double end = 0.0;
+  std::string label{};  // drawn where it fits
+  std::string title{};  // when pointed at
+  bool critical = false;
+  bool compressed = false;
 };
 
 // A step as bars of ranks; those of one timeline have one clock.
 struct StepBars {
   std::vector<RankBar> bars{};
-  double seconds = 0.0;
+  double seconds = 0.0;   // length of the time axis
   std::int64_t step = 0;  // 0: not known
 };
 
@@ -38,8 +54,5 @@ enum class Prediction { none, known };
 [[nodiscard]] StepBars measured_bars(const StepPlan& plan,
                                      Prediction prediction,
                                      const std::vector<schedule::TraceBar>& trace);
-
-// The bars of the ranks with an entry in `names`, in lanes; a rank's first lane has its name.
-[[nodiscard]] GanttChart in_lanes(const StepBars& step, const std::vector<std::string>& names);
 
 }  // namespace slackline::report

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -9,10 +10,20 @@
 #include "parallel/plan/step_costs.h"
 #include "parallel/schedule/ops.h"
 #include "parallel/step/groups.h"
-#include "tools/run/measure/measured_steps.h"
 #include "tools/run/measure/step_accounts.h"
 
 namespace slackline {
+
+// Steps of a run whose costs are measured together.
+struct MeasuredSteps {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  // A plan is chosen by the costs as soon as `last` has ended, and holds from the next step on;
+  // otherwise it is chosen when `last` is reported, and holds from kStepsToChange steps after it.
+  bool at_once = false;
+
+  [[nodiscard]] bool has(std::int64_t step) const { return first <= step && step <= last; }
+};
 
 // The kind of cost that a pass has. REQUIRES: the op computes.
 [[nodiscard]] CostKind cost_kind(schedule::OpKind kind);

@@ -9,7 +9,7 @@
 #include "parallel/predict/timeline/chrome_trace.h"
 #include "tools/config/train_config.h"
 #include "tools/record/run_directory.h"
-#include "tools/run/measure/measured_steps.h"
+#include "tools/run/measure/cost_recorder.h"
 #include "tools/run/measure/round_watch.h"
 #include "tools/run/measure/step_accounts.h"
 

@@ -1,4 +1,4 @@
-#include "tools/run/plan_chooser.h"
+#include "tools/run/plan_keeper.h"
 
 #include <utility>
 #include <vector>
