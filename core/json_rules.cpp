@@ -12,11 +12,29 @@ namespace slackline {
 
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+// Paths of many values begin with the same key, which a file may have made long.
+std::string cut_key(std::string_view key) {
+  constexpr std::size_t kLongest = 200;
+  if (key.size() <= kLongest) {
+    return std::string(key);
+  }
+  std::size_t end = kLongest;
+  while (end > 0 &&
+         (static_cast<unsigned char>(key[end]) & 0xC0U) == 0x80U) {  // inside a character
+    --end;
+  }
+  return std::string(key.substr(0, end)) + "...";
+}
+
+}  // namespace
+
 std::string join_path(std::string_view path, std::string_view key) {
   if (path.empty() || key.empty()) {
-    return std::string(path.empty() ? key : path);
+    return std::string(path.empty() ? cut_key(key) : path);
   }
-  return fmt::format("{}.{}", path, key);
+  return fmt::format("{}.{}", path, cut_key(key));
 }
 
 std::string show(const Json& value) {

@@ -12,7 +12,8 @@ namespace slackline {
 
 // How JsonReader checks one value and words a refusal. Private to it.
 
-// "optimizer.lr" from "optimizer" and "lr"; either may be empty.
+// "optimizer.lr" from "optimizer" and "lr"; either may be empty. A key of more than 200 bytes is
+// cut.
 [[nodiscard]] std::string join_path(std::string_view path, std::string_view key);
 
 // A value as it ends a message: as JSON, long ones cut.

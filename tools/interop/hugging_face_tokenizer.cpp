@@ -95,7 +95,8 @@ void require_end_of_text(const std::string& path, const std::string& token) {
 void require_no_other_tokens(const std::string& directory) {
   const std::string added = directory + "/added_tokens.json";
   if (path_exists(added)) {
-    for (const auto& entry : parse_strict_object(read_file(added), added).items()) {
+    const auto tokens = parse_strict_object(read_file(added), added);
+    for (const auto& entry : tokens.items()) {
       require_end_of_text(added, entry.key());
     }
   }

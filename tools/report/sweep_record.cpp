@@ -88,7 +88,11 @@ SweepRecord read_sweep_results(const std::string& directory) {
   // A reader takes objects.
   const std::string document = fmt::format("{{\"runs\":{}}}", read_file(path));
   reading(path, [&] {
-    for (JsonReader& row : JsonReader::parse(document, path).sections("runs")) {
+    JsonReader results = JsonReader::parse(document, path);
+    if (!results.has("runs")) {
+      results.fail("runs", "must be a list of runs");
+    }
+    for (JsonReader& row : results.sections("runs")) {
       sweep.runs.push_back(read_run_row(row));
     }
   });

@@ -207,7 +207,8 @@ TEST_CASE("results of a sweep are read with any columns") {
 
 TEST_CASE("results that are none are refused, and name the file") {
   const TemporaryDirectory directory;
-  for (const char* wrong : {"", "[1]", "{}", "{\"runs\": 3}", "[{\"status\": \"done\"}]", "[{"}) {
+  for (const char* wrong :
+       {"", "null", "[1]", "{}", "{\"runs\": 3}", "[{\"status\": \"done\"}]", "[{"}) {
     INFO(wrong);
     CHECK_THROWS_AS(sweep_of(directory, wrong), FileError);
     CHECK_THROWS_WITH(sweep_of(directory, wrong),
