@@ -42,7 +42,9 @@ std::optional<std::string> nearest_name(std::string_view word, std::span<const s
   for (const std::string& name : known) {
     // A third of the letters, and one edit in short names: beyond that it is another word.
     const std::size_t most = std::max<std::size_t>(1, std::max(word.size(), name.size()) / 3);
-    const std::size_t edits = edit_distance(word, name);
+    const std::size_t least =
+        std::max(word.size(), name.size()) - std::min(word.size(), name.size());
+    const std::size_t edits = least > most ? least : edit_distance(word, name);
     if (edits <= most && (nearest == nullptr || edits < fewest)) {
       nearest = &name;
       fewest = edits;

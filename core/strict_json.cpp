@@ -48,7 +48,10 @@ class Builder : public nlohmann::json_sax<Json> {
 
   bool boolean(bool value) override { return add(value); }
 
-  bool number_integer(number_integer_t value) override { return add(value); }
+  // -0 alone is 0 with a sign, and no integer.
+  bool number_integer(number_integer_t value) override {
+    return value == 0 ? add(-0.0) : add(value);
+  }
 
   bool number_unsigned(number_unsigned_t value) override { return add(value); }
 

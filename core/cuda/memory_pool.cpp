@@ -51,6 +51,7 @@ MemoryPool::~MemoryPool() {
 
 bool MemoryPool::reserve(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
+  SL_CHECK(block_ == nullptr, "a pool has one block");
   bytes = rounded(bytes);
   block_ = take_from_device(bytes);
   if (block_ == nullptr) {

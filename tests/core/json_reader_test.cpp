@@ -116,6 +116,12 @@ TEST_CASE("a long value is given as it stands, and only the supported one passes
   CHECK_THROWS_WITH(root.only("type", "true"), Equals(R"(type: only true is supported; got "x")"));
 }
 
+TEST_CASE("a negative zero is a number and no integer, as the reference of safetensors has it") {
+  JsonReader root = parse(R"({"zero": -0})");
+  CHECK_THROWS_WITH(root.integer("zero"), Contains("expected an integer"));
+  CHECK(root.number("zero") == 0.0);
+}
+
 TEST_CASE("a null is the same as an absent key") {
   JsonReader root = parse(R"({"lr": null, "run": null})");
   REQUIRE_FALSE(root.has("lr"));
