@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/check.h"
 #include "core/cuda/check_cuda.h"
 
 namespace slackline::cuda {
