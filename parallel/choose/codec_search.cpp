@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "parallel/predict/coded_transfers.h"
 #include "parallel/predict/timeline/timeline.h"
 
 namespace slackline {
@@ -41,7 +40,7 @@ CostModel CodecSearch::model_of(const Choices& choices) const {
           {.members = offered_[i].choices.members, .codec = offered_[i].settings[*choices[i]]});
     }
   }
-  return cost_model(lists_, costs_, links_, coded_transfers(lists_, passes, costs_));
+  return cost_model(lists_, costs_, links_, passes);
 }
 
 Seconds CodecSearch::step_of(const Choices& choices) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compress/codec_setting.h"
+#include "core/comm/collective_bytes.h"
 #include "parallel/mesh/reported_axes.h"
 #include "parallel/plan/bucket_compression.h"
 #include "parallel/plan/coded_gather.h"
@@ -31,6 +32,18 @@ struct CodedMessage {
 // Returns each codec's message of a sum, and a gather's frame of each segment.
 [[nodiscard]] std::vector<CodedMessage> messages_of(const CodedBucket& coded);
 [[nodiscard]] std::vector<CodedMessage> messages_of(const CodedGather& coded);
+
+// What a rank makes of an op.
+struct OpTraffic {
+  std::vector<CollectiveCall> calls{};  // one after another
+  std::vector<CodedMessage> coded{};    // empty: they are plain, or carry frames of an op before
+};
+
+// Says what `plan` makes of an op of the rank's sync plan. The first gather of a use codes for all
+// of that bucket's. REQUIRES: `op` stands in the sync plan.
+[[nodiscard]] OpTraffic traffic_of(const SyncOp& op,
+                                   const RankSync& rank,
+                                   const CompressionPlan& plan);
 
 // Payload bytes of a part of a step's lists (a class of the pipeline schedule's sends, an op of the
 // sync plan, the layers' exchanges over tensor ranks), sent by all data ranks at one place of the

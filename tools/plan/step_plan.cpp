@@ -15,7 +15,6 @@
 #include "parallel/plan/class_costs.h"
 #include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/assumed_costs.h"
-#include "parallel/predict/coded_transfers.h"
 #include "parallel/schedule/slots.h"
 #include "parallel/sync/outer_plan.h"
 #include "tools/plan/compression_plans.h"
@@ -230,8 +229,7 @@ StepPlan make_step_plan(const PlanJob& planned,
     PlannedClasses& of_step = plan.compression.emplace_back();
     of_step.from_step = row.from_step;
     of_step.classes = planned_classes(classes, lists, row.plan, costs, known);
-    schedule::CostModel model =
-        cost_model(lists, known, links, coded_transfers(lists, row.plan, known));
+    schedule::CostModel model = cost_model(lists, known, links, row.plan);
     for (const PlannedClass& members : of_step.classes) {
       model.compressed[members.members] = members.cost;
     }
