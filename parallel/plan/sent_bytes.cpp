@@ -165,33 +165,12 @@ SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place) {
   return {.axis = kTensorAxis, .raw = bytes, .sent = bytes};
 }
 
-// All ranks at one place of the pipeline.
-AxisBytes place_sum(const MeshLists& lists,
-                    const CompressionPlan& plan,
-                    int place,
-                    std::size_t SentBytes::*part) {
-  AxisBytes bytes{};
-  for (int tensor = 0; tensor < lists.job().parallel.tensor; ++tensor) {
-    const MeshPlace at{.tensor = tensor, .pipeline = place};
-    for (const std::vector<SentBytes>& rows : {sync_bytes(lists, plan, at),
-                                               pipeline_bytes(lists, plan, at),
-                                               {tensor_bytes(lists, at)}}) {
-      for (const SentBytes& row : rows) {
-        bytes[row.axis] += row.*part;
-      }
-    }
+void add(const std::vector<SentBytes>& rows, AxisTraffic& traffic) {
+  for (const SentBytes& row : rows) {
+    traffic.raw[row.axis] += row.raw;
+    traffic.sent[row.axis] += row.sent;
+    traffic.across[row.axis] += row.across;
   }
-  return bytes;
-}
-
-AxisBytes step_sum(const MeshLists& lists,
-                   const CompressionPlan& plan,
-                   std::size_t SentBytes::*part) {
-  AxisBytes sum{};
-  for (int place = 0; place < lists.job().parallel.pipeline; ++place) {
-    std::ranges::transform(sum, place_sum(lists, plan, place, part), sum.begin(), std::plus());
-  }
-  return sum;
 }
 
 }  // namespace
@@ -316,24 +295,28 @@ std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
   return rows;
 }
 
-AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place) {
-  return place_sum(lists, plan, place, &SentBytes::sent);
-}
-
-AxisBytes step_bytes(const MeshLists& lists, const CompressionPlan& plan) {
-  return step_sum(lists, plan, &SentBytes::sent);
-}
-
-AxisBytes step_bytes_across(const MeshLists& lists, const CompressionPlan& plan) {
-  return step_sum(lists, plan, &SentBytes::across);
+StepTraffic step_traffic(const MeshLists& lists, const CompressionPlan& plan) {
+  const ParallelConfig& mesh = lists.job().parallel;
+  StepTraffic traffic;
+  for (int place = 0; place < mesh.pipeline; ++place) {
+    AxisTraffic& own = traffic.places.emplace_back();
+    for (int tensor = 0; tensor < mesh.tensor; ++tensor) {
+      const MeshPlace at{.tensor = tensor, .pipeline = place};
+      for (const std::vector<SentBytes>& rows : {sync_bytes(lists, plan, at),
+                                                 pipeline_bytes(lists, plan, at),
+                                                 {tensor_bytes(lists, at)}}) {
+        add(rows, own);
+        add(rows, traffic.all);
+      }
+    }
+  }
+  return traffic;
 }
 
 std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan) {
-  const MeshLists lists(job);
-  const AxisBytes raw = step_sum(lists, plan, &SentBytes::raw);
-  const AxisBytes sent = step_sum(lists, plan, &SentBytes::sent);
-  std::vector<double> saved(raw.begin(), raw.end());
-  std::ranges::transform(saved, sent, saved.begin(), std::minus<double>());
+  const AxisTraffic all = step_traffic(MeshLists(job), plan).all;
+  std::vector<double> saved(all.raw.begin(), all.raw.end());
+  std::ranges::transform(saved, all.sent, saved.begin(), std::minus<double>());
   return saved;
 }
 

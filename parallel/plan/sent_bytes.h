@@ -71,12 +71,19 @@ struct SentBytes {
 // What ranks send on each of kReportedAxes.
 using AxisBytes = std::array<std::size_t, kReportedAxes.size()>;
 
-// All ranks at one place of the pipeline in a step under the plan; and all ranks of the job.
-[[nodiscard]] AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place);
-[[nodiscard]] AxisBytes step_bytes(const MeshLists& lists, const CompressionPlan& plan);
+struct AxisTraffic {
+  AxisBytes raw{};     // without compression
+  AxisBytes sent{};    // under a plan
+  AxisBytes across{};  // of `sent`, to other groups of data ranks
+};
 
-// The same, of all ranks, as far as they leave a group of data ranks.
-[[nodiscard]] AxisBytes step_bytes_across(const MeshLists& lists, const CompressionPlan& plan);
+struct StepTraffic {
+  AxisTraffic all{};                  // of all ranks of the job
+  std::vector<AxisTraffic> places{};  // of all ranks at each place of the pipeline
+};
+
+// Counts what a step sends under the plan.
+[[nodiscard]] StepTraffic step_traffic(const MeshLists& lists, const CompressionPlan& plan);
 
 // What compression keeps off each axis in a step, in the order of kReportedAxes; below 0 where it
 // sends more.
