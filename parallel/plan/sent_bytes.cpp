@@ -165,7 +165,7 @@ SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place) {
   return {.axis = kTensorAxis, .raw = bytes, .sent = bytes};
 }
 
-void add(const std::vector<SentBytes>& rows, AxisTraffic& traffic) {
+void add(const std::vector<SentBytes>& rows, StepTraffic::Axes& traffic) {
   for (const SentBytes& row : rows) {
     traffic.raw[row.axis] += row.raw;
     traffic.sent[row.axis] += row.sent;
@@ -299,7 +299,7 @@ StepTraffic step_traffic(const MeshLists& lists, const CompressionPlan& plan) {
   const ParallelConfig& mesh = lists.job().parallel;
   StepTraffic traffic;
   for (int place = 0; place < mesh.pipeline; ++place) {
-    AxisTraffic& own = traffic.places.emplace_back();
+    StepTraffic::Axes& own = traffic.places.emplace_back();
     for (int tensor = 0; tensor < mesh.tensor; ++tensor) {
       const MeshPlace at{.tensor = tensor, .pipeline = place};
       for (const std::vector<SentBytes>& rows : {sync_bytes(lists, plan, at),
@@ -314,7 +314,7 @@ StepTraffic step_traffic(const MeshLists& lists, const CompressionPlan& plan) {
 }
 
 std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan) {
-  const AxisTraffic all = step_traffic(MeshLists(job), plan).all;
+  const StepTraffic::Axes all = step_traffic(MeshLists(job), plan).all;
   std::vector<double> saved(all.raw.begin(), all.raw.end());
   std::ranges::transform(saved, all.sent, saved.begin(), std::minus<double>());
   return saved;

@@ -71,15 +71,15 @@ struct SentBytes {
 // What ranks send on each of kReportedAxes.
 using AxisBytes = std::array<std::size_t, kReportedAxes.size()>;
 
-struct AxisTraffic {
-  AxisBytes raw{};     // without compression
-  AxisBytes sent{};    // under a plan
-  AxisBytes across{};  // of `sent`, to other groups of data ranks
-};
-
 struct StepTraffic {
-  AxisTraffic all{};                  // of all ranks of the job
-  std::vector<AxisTraffic> places{};  // of all ranks at each place of the pipeline
+  struct Axes {
+    AxisBytes raw{};     // without compression
+    AxisBytes sent{};    // under a plan
+    AxisBytes across{};  // of `sent`, to other groups of data ranks
+  };
+
+  Axes all{};                  // of all ranks of the job
+  std::vector<Axes> places{};  // of all ranks at each place of the pipeline
 };
 
 // Counts what a step sends under the plan.

@@ -96,7 +96,7 @@ StepBytes predicted(const MeshRun& run) {
   const MeshLists lists(run.options().job);
   const PlanHistory plans = run.options().compression;
   const CompressionPlan plan = plans.empty() ? CompressionPlan{} : plans.back().plan;
-  const AxisTraffic all = step_traffic(lists, plan).all;
+  const StepTraffic::Axes all = step_traffic(lists, plan).all;
   return {.sent = all.sent, .across = all.across};
 }
 
