@@ -12,8 +12,8 @@
 
 #include "compress/codec_traits.h"
 #include "compress/expected_error.h"
-#include "parallel/choose/codec_search.h"
 #include "parallel/choose/compression_policy.h"
+#include "parallel/choose/plan_search.h"
 #include "parallel/plan/class_bytes.h"
 #include "parallel/plan/class_costs.h"
 #include "parallel/predict/assumed_costs.h"
@@ -24,7 +24,9 @@ namespace slackline {
 
 namespace {
 
+using schedule::Choices;
 using schedule::ChosenCodecs;
+using schedule::ClassChoices;
 using schedule::ClassCost;
 using schedule::CostModel;
 using schedule::Schedule;
@@ -102,11 +104,11 @@ class Candidates {
 
   // Returns the candidates that make the class's bytes less, as limits let them. `why_none` gets
   // the reason why nothing does.
-  [[nodiscard]] OfferedCodecs offered(std::size_t members,
-                                      const StepCosts& costs,
-                                      const ErrorLimits& limits,
-                                      std::string_view& why_none) const {
-    OfferedCodecs offered{.choices = {.members = classes_[members]}};
+  [[nodiscard]] ClassChoices offered(std::size_t members,
+                                     const StepCosts& costs,
+                                     const ErrorLimits& limits,
+                                     std::string_view& why_none) const {
+    ClassChoices offered{.members = classes_[members]};
     why_none = "no candidate that makes it smaller";
     bool guarded = false;
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
@@ -124,11 +126,11 @@ class Candidates {
             guarded ? why_none : "all that make it smaller lose more than the guard lets pass";
       } else {
         const double loss = costs.errors.of(classes_[members], *setting, shapes_[members]);
-        offered.settings.push_back(*setting);
-        offered.losses.push_back(loss);
-        offered.choices.choices.push_back(
+        offered.choices.push_back(
             {.cost = class_cost(row, codec_seconds_or_assumed(row.compressed, costs)),
-             .error = loss * static_cast<double>(row.raw) / raw_bytes_});
+             .error = loss * static_cast<double>(row.raw) / raw_bytes_,
+             .setting = *setting,
+             .loss = loss});
       }
     }
     return offered;
@@ -174,15 +176,20 @@ class Candidates {
 class Explainer {
  public:
   Explainer(const Schedule& schedule,
-            const CodecSearch& search,
-            const std::vector<OfferedCodecs>& offered,
-            const std::vector<std::string_view>& why_none)
-      : search_(search), offered_(offered), why_none_(why_none), chosen_(search.chosen()) {
+            const schedule::ModelOf& model_of,
+            const std::vector<ClassChoices>& offered,
+            const std::vector<std::string_view>& why_none,
+            const ChosenCodecs& chosen)
+      : schedule_(schedule),
+        model_of_(model_of),
+        offered_(offered),
+        why_none_(why_none),
+        chosen_(chosen) {
     std::vector<TransferClass> classes;
-    const CostModel plain = search.plain_model();
+    const CostModel plain = model_of(chosen.choices);
     CostModel planned = plain;
     for (std::size_t i = 0; i < offered.size(); ++i) {
-      classes.push_back(offered[i].choices.members);
+      classes.push_back(offered[i].members);
       costs_.push_back(cost_of(i, chosen_.choices[i]));
       planned.compressed[classes.back()] = costs_.back();
     }
@@ -205,7 +212,7 @@ class Explainer {
 
  private:
   [[nodiscard]] ClassCost cost_of(std::size_t members, std::optional<std::size_t> choice) const {
-    return choice ? offered_[members].choices.choices[*choice].cost : ClassCost{};
+    return choice ? offered_[members].choices[*choice].cost : ClassCost{};
   }
 
   [[nodiscard]] static Seconds with(const schedule::Retiming& steps,
@@ -222,47 +229,58 @@ class Explainer {
     return from_plain_->step(plain_costs_) - with(*from_plain_, plain_costs_, members, nothing);
   }
 
+  // Returns the step as chosen but for this class, in the timeline or in passes.
+  [[nodiscard]] Seconds step_with(std::size_t members, std::optional<std::size_t> choice) const {
+    Choices choices = chosen_.choices;
+    choices[members] = choice;
+    const CostModel costs = schedule::with_codecs(model_of_(choices), offered_, choices);
+    return schedule::make_timeline(schedule_, costs).step;
+  }
+
+  // REQUIRES: the class has a codec.
+  [[nodiscard]] std::string codec_of(std::size_t members) const {
+    return short_text(offered_[members].choices[*chosen_.choices[members]].setting);
+  }
+
   [[nodiscard]] std::string compressed(std::size_t members) const {
-    const std::string codec = short_text(offered_[members].settings[*chosen_.choices[members]]);
     const Seconds won = with(*from_planned_, costs_, members, {}) - from_planned_->step(costs_);
     const Seconds waited = exposed(members);
     const std::string what = waited > kHidden ? fmt::format("{} exposed", milliseconds(waited))
                                               : "critical beside other classes";
-    return fmt::format("{}, {} wins {}", what, codec, milliseconds(won));
+    return fmt::format("{}, {} wins {}", what, codec_of(members), milliseconds(won));
   }
 
   [[nodiscard]] std::string compressed_in_passes(std::size_t members) const {
-    const std::string codec = short_text(offered_[members].settings[*chosen_.choices[members]]);
-    const Seconds won = search_.step_with(members, std::nullopt) - chosen_.step;
-    return won > kHidden ? fmt::format("{} wins {}", codec, milliseconds(won))
-                         : codec + " wins beside other classes";
+    const Seconds won = step_with(members, std::nullopt) - chosen_.step;
+    return won > kHidden ? fmt::format("{} wins {}", codec_of(members), milliseconds(won))
+                         : codec_of(members) + " wins beside other classes";
   }
 
   // Returns what the step as chosen would gain by another choice.
   [[nodiscard]] Seconds gain_of(std::size_t members, std::size_t choice) const {
     return offered_[members].in_passes
-               ? chosen_.step - search_.step_with(members, choice)
+               ? chosen_.step - step_with(members, choice)
                : from_planned_->step(costs_) -
                      with(*from_planned_, costs_, members, cost_of(members, choice));
   }
 
   [[nodiscard]] std::string left_plain(std::size_t members) const {
-    const OfferedCodecs& offered = offered_[members];
-    const auto slack = slacks_.find(offered.choices.members);
+    const ClassChoices& offered = offered_[members];
+    const auto slack = slacks_.find(offered.members);
     if (!offered.in_passes && slack != slacks_.end() && slack->second > kHidden) {
       return fmt::format("hidden by {}, left plain", milliseconds(slack->second));
     }
-    if (offered.settings.empty()) {
+    if (offered.choices.empty()) {
       return fmt::format("{}, left plain", why_none_[members]);
     }
     std::size_t best = 0;
     std::vector<Seconds> won;
-    won.reserve(offered.settings.size());
-    for (std::size_t i = 0; i < offered.settings.size(); ++i) {
+    won.reserve(offered.choices.size());
+    for (std::size_t i = 0; i < offered.choices.size(); ++i) {
       won.push_back(gain_of(members, i));
       best = won[best] < won[i] ? i : best;
     }
-    const std::string codec = short_text(offered.settings[best]);
+    const std::string codec = short_text(offered.choices[best].setting);
     return won[best] > kHidden
                ? fmt::format("{} would win {}, too little for its error, left plain",
                              codec,
@@ -270,8 +288,9 @@ class Explainer {
                : fmt::format("{} would win nothing, left plain", codec);
   }
 
-  const CodecSearch& search_;
-  const std::vector<OfferedCodecs>& offered_;
+  const Schedule& schedule_;
+  const schedule::ModelOf& model_of_;
+  const std::vector<ClassChoices>& offered_;
   const std::vector<std::string_view>& why_none_;
   const ChosenCodecs& chosen_;
   std::vector<ClassCost> costs_{};  // as chosen
@@ -281,6 +300,18 @@ class Explainer {
   std::map<TransferClass, Seconds> slacks_{};  // under the plan
 };
 
+// The codecs that transfers of passes get by these choices.
+CompressionPlan plan_of_passes(const std::vector<ClassChoices>& offered, const Choices& choices) {
+  CompressionPlan plan;
+  for (std::size_t i = 0; i < offered.size(); ++i) {
+    if (offered[i].in_passes && choices[i]) {
+      plan.classes.push_back(
+          {.members = offered[i].members, .codec = offered[i].choices[*choices[i]].setting});
+    }
+  }
+  return plan;
+}
+
 CriticalPathPlan choose(const Candidates& candidates,
                         const MeshJob& job,
                         const StepCosts& costs,
@@ -288,20 +319,29 @@ CriticalPathPlan choose(const Candidates& candidates,
                         const ErrorLimits& limits) {
   const MeshLists lists(job);
   std::vector<std::string_view> why_none(candidates.classes().size());
-  std::vector<OfferedCodecs> offered;
+  std::vector<ClassChoices> offered;
   offered.reserve(candidates.classes().size());
   for (std::size_t i = 0; i < candidates.classes().size(); ++i) {
     offered.push_back(candidates.offered(i, costs, limits, why_none[i]));
   }
-  const CodecSearch search(lists, costs, links, offered);
-  const ChosenCodecs& chosen = search.chosen();
-  const Explainer explainer(lists.schedule(), search, offered, why_none);
+  const schedule::ModelOf model_of = [&](const Choices& choices) {
+    return cost_model(lists, costs, links, plan_of_passes(offered, choices));
+  };
+  schedule::SearchLimits search_limits;
+  if (std::ranges::any_of(offered,
+                          [](const auto& row) { return row.in_passes && !row.choices.empty(); })) {
+    const CostModel no_transfers = cost_model(lists, costs, std::nullopt);
+    search_limits.shortest = schedule::make_timeline(lists.schedule(), no_transfers).step;
+  }
+  const ChosenCodecs chosen =
+      schedule::search_codecs(lists.schedule(), model_of, offered, search_limits);
+  const Explainer explainer(lists.schedule(), model_of, offered, why_none, chosen);
   CriticalPathPlan result{.plain_step = chosen.plain, .step = chosen.step};
   for (std::size_t i = 0; i < offered.size(); ++i) {
     CompressionPlan::Class& row = result.plan.classes.emplace_back();
     row.members = candidates.classes()[i];
     if (chosen.choices[i]) {
-      row.codec = offered[i].settings[*chosen.choices[i]];
+      row.codec = offered[i].choices[*chosen.choices[i]].setting;
     }
     row.reason = fmt::format("{}: {}", kPolicyMark, explainer.reason(i));
   }

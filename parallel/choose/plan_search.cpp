@@ -1,6 +1,7 @@
 #include "parallel/choose/plan_search.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -10,8 +11,6 @@
 namespace slackline::schedule {
 
 namespace {
-
-using Choices = std::vector<std::optional<std::size_t>>;
 
 // Below this many ops a step is simulated for every choice: links may then serve in another order.
 constexpr std::size_t kFewOps = 400;
@@ -29,11 +28,11 @@ std::size_t num_ops(const Schedule& schedule) {
 class Search {
  public:
   Search(const Schedule& schedule,
-         const CostModel& plain,
+         const ModelOf& model_of,
          const std::vector<ClassChoices>& classes,
          const SearchLimits& limits)
       : schedule_(schedule),
-        plain_(plain),
+        model_of_(model_of),
         classes_(classes),
         limits_(limits),
         simulates_(num_ops(schedule) <= kFewOps) {
@@ -44,6 +43,99 @@ class Search {
   }
 
   [[nodiscard]] ChosenCodecs run() {
+    std::vector<ChosenCodecs> found;
+    for (const Choices& passes : alike()) {
+      found.push_back(under(passes));
+    }
+    return found.size() == 1 ? found.front() : best_of_passes(std::move(found));
+  }
+
+ private:
+  enum class Of { timeline, passes };
+
+  // All ways to leave each site of passes plain or to give it one codec, where its classes may have
+  // it; all plain is the first.
+  [[nodiscard]] std::vector<Choices> alike() const {
+    std::map<Site, std::vector<CodecChoice>> tried;
+    for (const ClassChoices& row : classes_) {
+      if (!row.in_passes) {
+        continue;
+      }
+      std::vector<CodecChoice>& of_site = tried[row.members.site];
+      for (const CodecChoice& choice : row.choices) {
+        const auto known = std::ranges::find(of_site, choice.setting, &CodecChoice::setting);
+        if (known == of_site.end()) {
+          of_site.push_back(choice);
+        } else {
+          known->loss = std::max(known->loss, choice.loss);
+        }
+      }
+    }
+    std::vector<Choices> list{Choices(classes_.size())};
+    for (const auto& [site, codecs] : tried) {
+      const std::size_t before = list.size();
+      for (const CodecChoice& codec : codecs) {
+        for (std::size_t i = 0; i < before; ++i) {
+          list.push_back(given(list[i], site, codec));
+        }
+      }
+    }
+    return list;
+  }
+
+  // Gives the site's classes the codec, or the strongest that they may have of those that lose
+  // less.
+  [[nodiscard]] Choices given(Choices choices, Site site, const CodecChoice& tried) const {
+    for (std::size_t i = 0; i < classes_.size(); ++i) {
+      if (!classes_[i].in_passes || classes_[i].members.site != site) {
+        continue;
+      }
+      const std::vector<CodecChoice>& own = classes_[i].choices;
+      const auto same = std::ranges::find(own, tried.setting, &CodecChoice::setting);
+      if (same != own.end()) {
+        choices[i] = static_cast<std::size_t>(same - own.begin());
+        continue;
+      }
+      for (std::size_t choice = 0; choice < own.size(); ++choice) {
+        if (own[choice].loss < tried.loss &&
+            (!choices[i] || own[*choices[i]].loss < own[choice].loss)) {
+          choices[i] = choice;
+        }
+      }
+    }
+    return choices;
+  }
+
+  // Chooses of what was found under each of alike().
+  [[nodiscard]] ChosenCodecs best_of_passes(std::vector<ChosenCodecs> found) {
+    const ChosenCodecs plain = found.front();
+    const Seconds floor = *limits_.shortest;
+    const auto step = [](const ChosenCodecs& one) { return one.step.value; };
+    const Seconds shortest = std::ranges::min_element(found, {}, step)->step;
+    const Seconds limit = shortest + limits_.tolerance * floor;
+    std::erase_if(found, [&](const ChosenCodecs& one) { return one.step > limit; });
+    const auto error = [this](const ChosenCodecs& one) { return total_error(one.choices); };
+    const ChosenCodecs& least = *std::ranges::min_element(found, {}, error);
+    ChosenCodecs best = relaxed_in_order(least, limit, errors_of(least.choices), Of::passes);
+    best.plain = plain.plain;
+    return best.step <= plain.step - limits_.least_gain * floor ? best : plain;
+  }
+
+  void set_passes(const Choices& choices) { plain_ = model_of_(choices); }
+
+  // Returns what is chosen for the timeline's classes under a choice for those of passes.
+  [[nodiscard]] ChosenCodecs under(const Choices& passes) {
+    set_passes(passes);
+    ChosenCodecs found = of_timeline();
+    for (std::size_t i = 0; i < classes_.size(); ++i) {
+      if (classes_[i].in_passes) {
+        found.choices[i] = passes[i];
+      }
+    }
+    return found;
+  }
+
+  [[nodiscard]] ChosenCodecs of_timeline() {
     const Choices none(classes_.size());
     ChosenCodecs chosen{.choices = none, .plain = simulated(none), .step = simulated(none)};
     const Choices fastest = shortest();
@@ -61,7 +153,6 @@ class Search {
     return chosen;
   }
 
- private:
   [[nodiscard]] ClassCost cost_of(std::size_t members, std::optional<std::size_t> choice) const {
     return choice ? classes_[members].choices[*choice].cost : ClassCost{};
   }
@@ -71,13 +162,7 @@ class Search {
   }
 
   [[nodiscard]] CostModel costs_of(const Choices& choices) const {
-    CostModel costs = plain_;
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-      if (choices[i]) {
-        costs.compressed[members_[i]] = cost_of(i, choices[i]);
-      }
-    }
-    return costs;
+    return with_codecs(plain_, classes_, choices);
   }
 
   [[nodiscard]] CostModel without_transfers() const {
@@ -127,6 +212,9 @@ class Search {
   [[nodiscard]] Choices smallest() const {
     Choices choices(classes_.size());
     for (std::size_t i = 0; i < classes_.size(); ++i) {
+      if (classes_[i].in_passes) {
+        continue;
+      }
       const std::vector<CodecChoice>& all = classes_[i].choices;
       const auto least =
           std::min_element(all.begin(), all.end(), [](const CodecChoice& a, const CodecChoice& b) {
@@ -172,7 +260,7 @@ class Search {
       better = false;
       std::vector<bool> worth = worth_trying(choices);
       for (std::size_t i = 0; i < choices.size(); ++i) {
-        if (!worth[i]) {
+        if (!worth[i] || classes_[i].in_passes) {
           continue;
         }
         const std::optional<std::size_t> before = choices[i];
@@ -211,7 +299,7 @@ class Search {
   // first, once what costs the least time for its error.
   [[nodiscard]] Choices relaxed(const Choices& choices, Seconds limit) {
     keep_order(choices);
-    std::vector<double> errors;
+    const std::vector<double> errors = errors_of(choices);
     std::vector<double> by_seconds;
     const Seconds reached = step(choices);
     Choices tried = choices;
@@ -219,55 +307,77 @@ class Search {
       tried[i].reset();
       const Seconds lost = std::max(step(tried) - reached, kEqual * reached);
       tried[i] = choices[i];
-      errors.push_back(error_of(i, choices[i]));
-      by_seconds.push_back(errors.back() / lost.value);
+      by_seconds.push_back(errors[i] / lost.value);
     }
-    const Choices a = relaxed_in_order(choices, limit, errors);
-    const Choices b = relaxed_in_order(choices, limit, by_seconds);
+    const ChosenCodecs found{.choices = choices};
+    const Choices a = relaxed_in_order(found, limit, errors, Of::timeline).choices;
+    const Choices b = relaxed_in_order(found, limit, by_seconds, Of::timeline).choices;
     return total_error(b) < total_error(a) ? b : a;
   }
 
-  [[nodiscard]] Choices relaxed_in_order(Choices choices,
-                                         Seconds limit,
-                                         const std::vector<double>& weights) {
+  // Gives classes of the timeline, or of passes, less error, those of the largest weight first. In
+  // passes a codec only takes the place of one that loses more.
+  [[nodiscard]] ChosenCodecs relaxed_in_order(ChosenCodecs found,
+                                              Seconds limit,
+                                              const std::vector<double>& weights,
+                                              Of of) {
     std::vector<std::size_t> order(classes_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       return weights[a] > weights[b];
     });
     for (const std::size_t i : order) {
+      if (classes_[i].in_passes != (of == Of::passes)) {
+        continue;
+      }
+      const std::optional<std::size_t> before = found.choices[i];
       Choices by_error = options(i);
       std::stable_sort(by_error.begin(), by_error.end(), [&](auto a, auto b) {
         return error_of(i, a) < error_of(i, b);
       });
       for (const std::optional<std::size_t> option : by_error) {
-        const std::optional<std::size_t> before = choices[i];
-        if (option == before) {
+        const bool loses_less = !option || error_of(i, option) < error_of(i, before);
+        if (option == before || (of == Of::passes && !loses_less)) {
           break;
         }
-        choices[i] = option;
-        if (step(choices) <= limit) {
+        found.choices[i] = option;
+        const Seconds reached =
+            of == Of::passes ? step_with_passes(found.choices) : step(found.choices);
+        if (reached <= limit) {
+          found.step = reached;
           break;
         }
-        choices[i] = before;
+        found.choices[i] = before;
       }
     }
-    return choices;
+    return found;
+  }
+
+  [[nodiscard]] Seconds step_with_passes(const Choices& choices) {
+    set_passes(choices);
+    return simulated(choices);
+  }
+
+  [[nodiscard]] std::vector<double> errors_of(const Choices& choices) const {
+    std::vector<double> errors;
+    errors.reserve(choices.size());
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      errors.push_back(error_of(i, choices[i]));
+    }
+    return errors;
   }
 
   [[nodiscard]] double total_error(const Choices& choices) const {
-    double error = 0.0;
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-      error += error_of(i, choices[i]);
-    }
-    return error;
+    const std::vector<double> errors = errors_of(choices);
+    return std::accumulate(errors.begin(), errors.end(), 0.0);
   }
 
   const Schedule& schedule_;
-  const CostModel& plain_;
+  const ModelOf& model_of_;
   const std::vector<ClassChoices>& classes_;
   SearchLimits limits_;
   bool simulates_;
+  CostModel plain_;  // with passes as set last, all else plain
   std::vector<TransferClass> members_;
   std::optional<Retiming> retiming_;
   std::vector<ClassCost> of_classes_;  // scratch
@@ -275,11 +385,30 @@ class Search {
 
 }  // namespace
 
+CostModel with_codecs(CostModel costs,
+                      const std::vector<ClassChoices>& classes,
+                      const Choices& choices) {
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    if (choices[i] && !classes[i].in_passes) {
+      costs.compressed[classes[i].members] = classes[i].choices[*choices[i]].cost;
+    }
+  }
+  return costs;
+}
+
+ChosenCodecs search_codecs(const Schedule& schedule,
+                           const ModelOf& model_of,
+                           const std::vector<ClassChoices>& classes,
+                           const SearchLimits& limits) {
+  return Search(schedule, model_of, classes, limits).run();
+}
+
 ChosenCodecs search_codecs(const Schedule& schedule,
                            const CostModel& plain,
                            const std::vector<ClassChoices>& classes,
                            const SearchLimits& limits) {
-  return Search(schedule, plain, classes, limits).run();
+  return search_codecs(
+      schedule, [&](const Choices&) { return plain; }, classes, limits);
 }
 
 }  // namespace slackline::schedule

@@ -17,7 +17,7 @@ struct ClassBytes {
   std::size_t sent = 0;  // under the plan, frames included
 
   std::vector<CodedMessage> compressed{};  // of the first tensor rank
-  // A cost model has what its codecs send already (CodedTransfers).
+  // A cost model has what its codecs send already (traffic_of).
   bool is_priced = false;
 
   friend bool operator==(const ClassBytes&, const ClassBytes&) = default;

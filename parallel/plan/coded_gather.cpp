@@ -110,22 +110,6 @@ std::optional<CodedGather> coded_gather(const SyncPlan& sync,
   return gather;
 }
 
-CodedGathers coded_gathers(const MeshLists& lists, const CompressionPlan& plan) {
-  CodedGathers gathers;
-  if (!plan.compresses_any_of(schedule::Site::parameter_gather)) {
-    return gathers;
-  }
-  for (int place = 0; place < lists.job().parallel.pipeline; ++place) {
-    const SyncPlan& sync = lists.at(place).plan;
-    for (std::size_t bucket = 0; bucket < sync.buckets.size(); ++bucket) {
-      if (std::optional<CodedGather> gather = coded_gather(sync, bucket, plan)) {
-        gathers.emplace(std::pair(place, bucket), *std::move(gather));
-      }
-    }
-  }
-  return gathers;
-}
-
 CollectiveCall call_of(const CodedGather& gather, const SyncOp& op) {
   const auto segment = std::ranges::find_if(gather.segments, [&](const Segment& candidate) {
     return is_inside(op.range, candidate.ops.back().range);

@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "compress/codec.h"
 #include "parallel/plan/compression_plan.h"
-#include "parallel/sync/rank_sync.h"
 #include "parallel/sync/sync_plan.h"
 
 namespace slackline {
@@ -56,12 +53,6 @@ struct CodedGather {
 [[nodiscard]] std::optional<CodedGather> coded_gather(const SyncPlan& sync,
                                                       std::size_t bucket,
                                                       const CompressionPlan& plan);
-
-// Holds gathers that travel coded, by place of the pipeline and bucket, of its first tensor rank.
-using CodedGathers = std::map<std::pair<int, std::size_t>, CodedGather>;
-
-// Returns those of all places under a plan.
-[[nodiscard]] CodedGathers coded_gathers(const MeshLists& lists, const CompressionPlan& plan);
 
 // The call that an op of it is.
 [[nodiscard]] CollectiveCall call_of(const CodedGather& gather, const SyncOp& op);

@@ -101,54 +101,48 @@ void for_each_share(const PlacedOp& placed, int num_shares, Body body) {
   }
 }
 
-// Sets what all ranks send of a row without a codec.
-void count_plain(const PlacedOp& placed, std::size_t times, SentBytes& row) {
-  const int shares = placed.shares_are_alike() ? 1 : placed.num_shares();
+// Whether the plan has a codec for ops like this one. Its bucket, which takes longer to look at,
+// may still travel plain.
+bool may_code(const CompressionPlan& plan, const SyncOp& op) {
+  using schedule::Site;
+  if (op.begin == SyncOp::Begin::before_use) {
+    return plan.compresses_any_of(Site::parameter_gather);
+  }
+  return op.may_be_coded &&
+         (plan.compresses_any_of(Site::data_gradient) || plan.compresses_any_of(Site::embedding));
+}
+
+// Whether no op before it in the list serves the same use of the bucket.
+bool is_first_of_use(const SyncOp& op, const SyncPlan& plan) {
+  return &op == &*std::ranges::find_if(plan.ops, [&](const SyncOp& other) {
+    return other.bucket == op.bucket && other.begin == op.begin && other.unit == op.unit;
+  });
+}
+
+// What all ranks at the place send of an op under a plan.
+struct PlacedTraffic {
+  std::size_t sent = 0;
+  std::size_t across = 0;
+  std::vector<CodedMessage> coded{};  // on one rank: ranks of a group code at the same time
+};
+
+PlacedTraffic placed_traffic(const PlacedOp& placed,
+                             std::size_t times,
+                             const CompressionPlan& plan) {
+  const SyncOp& first = placed.op(0);
+  // Codecs of sums see which rows a share has, all else only how long it is.
+  const bool sees_rows = first.may_be_coded && may_code(plan, first);
+  const int shares = placed.shares_are_alike() && !sees_rows ? 1 : placed.num_shares();
+  PlacedTraffic all;
   for_each_share(placed, shares, [&](int share, const std::vector<int>& ranks) {
-    const SyncOp& op = placed.op(share);
-    const std::vector<CollectiveCall> calls = {plain_call(op, placed.rank(share).plan)};
-    row.raw += times * added_up(bytes_sent_by, calls, ranks, op.ranks);
-    row.across += times * added_up(bytes_sent_across_by, calls, ranks, op.ranks);
+    OpTraffic own = traffic_of(placed.op(share), placed.rank(share), plan);
+    all.sent += times * added_up(bytes_sent_by, own.calls, ranks, first.ranks);
+    all.across += times * added_up(bytes_sent_across_by, own.calls, ranks, first.ranks);
+    if (all.coded.empty()) {
+      all.coded = std::move(own.coded);
+    }
   });
-  row.sent = row.raw;
-}
-
-// Sets what is sent of a row with a codec; changes nothing where all of its sums travel plain.
-void count_coded(const PlacedOp& placed,
-                 std::size_t times,
-                 const CompressionPlan& plan,
-                 SentBytes& row) {
-  SentBytes sums;
-  bool is_coded = false;
-  for_each_share(placed, placed.num_shares(), [&](int share, const std::vector<int>& ranks) {
-    const RankSync& rank = placed.rank(share);
-    const SyncOp& op = placed.op(share);
-    const SummedBucket summed = summed_bucket(op, rank.plan);
-    const CodedBucket coded = coded_bucket(op, summed.bucket, rank.rank, plan);
-    const std::vector<CollectiveCall> calls =
-        coded.sums.empty() ? std::vector{plain_call(op, rank.plan)} : calls_of(coded);
-    sums.sent += times * added_up(bytes_sent_by, calls, ranks, op.ranks);
-    sums.across += times * added_up(bytes_sent_across_by, calls, ranks, op.ranks);
-    is_coded = is_coded || !coded.sums.empty();
-    // Ranks of a group code at the same time.
-    sums.coded = sums.coded.empty() ? messages_of(coded) : sums.coded;
-  });
-  if (!is_coded) {
-    return;
-  }
-  row.sent = sums.sent;
-  row.across = sums.across;
-  const bool second_copy =
-      row.members->site == schedule::Site::embedding && placed.place.pipeline > 0;
-  if (!second_copy) {  // both ends code a table at the same time
-    row.coded = std::move(sums.coded);
-  }
-}
-
-// Whether sums may be coded at all.
-bool codes_sums(const CompressionPlan& plan) {
-  return plan.compresses_any_of(schedule::Site::data_gradient) ||
-         plan.compresses_any_of(schedule::Site::embedding);
+  return all;
 }
 
 // Exchanges of layers over tensor ranks, as one row.
@@ -171,33 +165,12 @@ SentBytes tensor_bytes(const MeshLists& lists, const MeshPlace& place) {
   return {.axis = kTensorAxis, .raw = bytes, .sent = bytes};
 }
 
-// All ranks at one place of the pipeline.
-AxisBytes place_sum(const MeshLists& lists,
-                    const CompressionPlan& plan,
-                    int place,
-                    std::size_t SentBytes::*part) {
-  AxisBytes bytes{};
-  for (int tensor = 0; tensor < lists.job().parallel.tensor; ++tensor) {
-    const MeshPlace at{.tensor = tensor, .pipeline = place};
-    for (const std::vector<SentBytes>& rows : {sync_bytes(lists, plan, at),
-                                               pipeline_bytes(lists, plan, at),
-                                               {tensor_bytes(lists, at)}}) {
-      for (const SentBytes& row : rows) {
-        bytes[row.axis] += row.*part;
-      }
-    }
+void add(const std::vector<SentBytes>& rows, StepTraffic::Axes& traffic) {
+  for (const SentBytes& row : rows) {
+    traffic.raw[row.axis] += row.raw;
+    traffic.sent[row.axis] += row.sent;
+    traffic.across[row.axis] += row.across;
   }
-  return bytes;
-}
-
-AxisBytes step_sum(const MeshLists& lists,
-                   const CompressionPlan& plan,
-                   std::size_t SentBytes::*part) {
-  AxisBytes sum{};
-  for (int place = 0; place < lists.job().parallel.pipeline; ++place) {
-    std::ranges::transform(sum, place_sum(lists, plan, place, part), sum.begin(), std::plus());
-  }
-  return sum;
 }
 
 }  // namespace
@@ -231,35 +204,56 @@ std::vector<CodedMessage> messages_of(const CodedGather& coded) {
   return messages;
 }
 
+OpTraffic traffic_of(const SyncOp& op, const RankSync& rank, const CompressionPlan& plan) {
+  OpTraffic plain{.calls = {plain_call(op, rank.plan)}};
+  if (!may_code(plan, op)) {
+    return plain;
+  }
+  if (op.begin == SyncOp::Begin::before_use) {
+    const std::optional<CodedGather> gather = coded_gather(rank.plan, op.bucket, plan);
+    if (!gather) {
+      return plain;
+    }
+    OpTraffic coded{.calls = {call_of(*gather, op)}};
+    if (is_first_of_use(op, rank.plan)) {
+      coded.coded = messages_of(*gather);
+    }
+    return coded;
+  }
+  const SummedBucket summed = summed_bucket(op, rank.plan);
+  const CodedBucket coded = coded_bucket(op, summed.bucket, rank.rank, plan);
+  if (coded.sums.empty()) {
+    return plain;
+  }
+  return {.calls = calls_of(coded), .coded = messages_of(coded)};
+}
+
 std::vector<SentBytes> sync_bytes(const MeshLists& lists,
                                   const CompressionPlan& plan,
                                   const MeshPlace& place) {
   const RankSync& rank = lists.at(place.pipeline, place.tensor);
   std::vector<SentBytes> rows;
-  std::set<std::size_t> coded_buckets;
+  std::set<std::size_t> gathered;
   for (std::size_t i = 0; i < rank.plan.ops.size(); ++i) {
     const SyncOp& op = rank.plan.ops[i];
     const PlacedOp placed{.lists = lists, .place = place, .number = i};
     const std::size_t times = times_of(op, rank.plan, lists.job().num_micro_batches);
+    const PlacedTraffic plain = placed_traffic(placed, times, {});
+    PlacedTraffic sent = may_code(plan, op) ? placed_traffic(placed, times, plan) : plain;
     SentBytes& row = rows.emplace_back();
     row.axis = axis_of(op.group);
     row.members = op.members;
     row.gradients = op.state == SyncOp::State::gradients;
-    count_plain(placed, times, row);
-    if (op.begin == SyncOp::Begin::before_use) {
-      if (const auto coded = coded_gather(rank.plan, op.bucket, plan)) {
-        const std::vector<int> ranks = ranks_at_place(op, lists.job().parallel);
-        const std::vector<CollectiveCall> calls = {call_of(*coded, op)};
-        row.sent = times * added_up(bytes_sent_by, calls, ranks, op.ranks);
-        row.across = times * added_up(bytes_sent_across_by, calls, ranks, op.ranks);
-        if (coded_buckets.insert(op.bucket).second) {
-          row.coded = messages_of(*coded);
-        }
-      }
-      continue;
-    }
-    if (op.may_be_coded && codes_sums(plan)) {
-      count_coded(placed, times, plan, row);
+    row.raw = plain.sent;
+    row.sent = sent.sent;
+    row.across = sent.across;
+    // A table that both ends code at the same time, or that two units gather, is listed once.
+    const bool second_copy =
+        op.members && op.members->site == schedule::Site::embedding && place.pipeline > 0;
+    const bool again = op.begin == SyncOp::Begin::before_use && !sent.coded.empty() &&
+                       !gathered.insert(op.bucket).second;
+    if (!second_copy && !again) {
+      row.coded = std::move(sent.coded);
     }
   }
   return rows;
@@ -301,24 +295,28 @@ std::vector<SentBytes> pipeline_bytes(const MeshLists& lists,
   return rows;
 }
 
-AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place) {
-  return place_sum(lists, plan, place, &SentBytes::sent);
-}
-
-AxisBytes step_bytes(const MeshLists& lists, const CompressionPlan& plan) {
-  return step_sum(lists, plan, &SentBytes::sent);
-}
-
-AxisBytes step_bytes_across(const MeshLists& lists, const CompressionPlan& plan) {
-  return step_sum(lists, plan, &SentBytes::across);
+StepTraffic step_traffic(const MeshLists& lists, const CompressionPlan& plan) {
+  const ParallelConfig& mesh = lists.job().parallel;
+  StepTraffic traffic;
+  for (int place = 0; place < mesh.pipeline; ++place) {
+    StepTraffic::Axes& own = traffic.places.emplace_back();
+    for (int tensor = 0; tensor < mesh.tensor; ++tensor) {
+      const MeshPlace at{.tensor = tensor, .pipeline = place};
+      for (const std::vector<SentBytes>& rows : {sync_bytes(lists, plan, at),
+                                                 pipeline_bytes(lists, plan, at),
+                                                 {tensor_bytes(lists, at)}}) {
+        add(rows, own);
+        add(rows, traffic.all);
+      }
+    }
+  }
+  return traffic;
 }
 
 std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan) {
-  const MeshLists lists(job);
-  const AxisBytes raw = step_sum(lists, plan, &SentBytes::raw);
-  const AxisBytes sent = step_sum(lists, plan, &SentBytes::sent);
-  std::vector<double> saved(raw.begin(), raw.end());
-  std::ranges::transform(saved, sent, saved.begin(), std::minus<double>());
+  const StepTraffic::Axes all = step_traffic(MeshLists(job), plan).all;
+  std::vector<double> saved(all.raw.begin(), all.raw.end());
+  std::ranges::transform(saved, all.sent, saved.begin(), std::minus<double>());
   return saved;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compress/codec_setting.h"
+#include "core/comm/collective_bytes.h"
 #include "parallel/mesh/reported_axes.h"
 #include "parallel/plan/bucket_compression.h"
 #include "parallel/plan/coded_gather.h"
@@ -31,6 +32,18 @@ struct CodedMessage {
 // Returns each codec's message of a sum, and a gather's frame of each segment.
 [[nodiscard]] std::vector<CodedMessage> messages_of(const CodedBucket& coded);
 [[nodiscard]] std::vector<CodedMessage> messages_of(const CodedGather& coded);
+
+// What a rank makes of an op.
+struct OpTraffic {
+  std::vector<CollectiveCall> calls{};  // one after another
+  std::vector<CodedMessage> coded{};    // empty: they are plain, or carry frames of an op before
+};
+
+// Says what `plan` makes of an op of the rank's sync plan. The first gather of a use codes for all
+// of that bucket's. REQUIRES: `op` stands in the sync plan.
+[[nodiscard]] OpTraffic traffic_of(const SyncOp& op,
+                                   const RankSync& rank,
+                                   const CompressionPlan& plan);
 
 // Payload bytes of a part of a step's lists (a class of the pipeline schedule's sends, an op of the
 // sync plan, the layers' exchanges over tensor ranks), sent by all data ranks at one place of the
@@ -58,12 +71,19 @@ struct SentBytes {
 // What ranks send on each of kReportedAxes.
 using AxisBytes = std::array<std::size_t, kReportedAxes.size()>;
 
-// All ranks at one place of the pipeline in a step under the plan; and all ranks of the job.
-[[nodiscard]] AxisBytes place_bytes(const MeshLists& lists, const CompressionPlan& plan, int place);
-[[nodiscard]] AxisBytes step_bytes(const MeshLists& lists, const CompressionPlan& plan);
+struct StepTraffic {
+  struct Axes {
+    AxisBytes raw{};     // without compression
+    AxisBytes sent{};    // under a plan
+    AxisBytes across{};  // of `sent`, to other groups of data ranks
+  };
 
-// The same, of all ranks, as far as they leave a group of data ranks.
-[[nodiscard]] AxisBytes step_bytes_across(const MeshLists& lists, const CompressionPlan& plan);
+  Axes all{};                  // of all ranks of the job
+  std::vector<Axes> places{};  // of all ranks at each place of the pipeline
+};
+
+// Counts what a step sends under the plan.
+[[nodiscard]] StepTraffic step_traffic(const MeshLists& lists, const CompressionPlan& plan);
 
 // What compression keeps off each axis in a step, in the order of kReportedAxes; below 0 where it
 // sends more.

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "parallel/mesh/stage_split.h"
+#include "parallel/plan/class_costs.h"
+#include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/assumed_costs.h"
 #include "parallel/predict/axis_links.h"
 #include "parallel/predict/bucket_times.h"
@@ -42,7 +43,7 @@ struct OpTimes {
 class DataAxisBuilder {
  public:
   DataAxisBuilder(const DataAxis& axis, schedule::CostModel& model)
-      : axis_(axis), lists_(*axis.lists), coded_(*axis.coded), model_(model) {}
+      : axis_(axis), lists_(*axis.lists), model_(model) {}
 
   void add() {
     const ParallelConfig& mesh = lists_.job().parallel;
@@ -87,23 +88,6 @@ class DataAxisBuilder {
     return data_links(mesh, cluster, place);
   }
 
-  [[nodiscard]] std::vector<CollectiveCall> calls_of_op(const SyncOp& op, int place) const {
-    const SyncPlan& plan = lists_.at(place).plan;
-    const auto gather = coded_.gathers.find({place, op.bucket});
-    if (op.begin == Begin::before_use && gather != coded_.gathers.end()) {
-      return {call_of(gather->second, op)};
-    }
-    const CodedTransfers::Sum* sum = coded_sum(op, place);
-    return sum != nullptr ? sum->calls : std::vector{plain_call(op, plan)};
-  }
-
-  // Nothing where it travels plain, or is none of a pass.
-  [[nodiscard]] const CodedTransfers::Sum* coded_sum(const SyncOp& op, int place) const {
-    const SyncOp* first = lists_.at(place).plan.ops.data();
-    const auto sum = coded_.sums.find({place, static_cast<std::size_t>(&op - first)});
-    return sum == coded_.sums.end() ? nullptr : &sum->second;
-  }
-
   void add_op(const SyncOp& op, int place, OpTimes& times) {
     // Passes of all stages go on at the same time, and so do their transfers.
     const bool of_pass = op.begin == Begin::before_use || op.begin == Begin::pass_made;
@@ -113,7 +97,13 @@ class DataAxisBuilder {
       found->second = links_of(op, at);
     }
     const CollectiveLinks& links = found->second;
-    for (const CollectiveCall& call : calls_of_op(op, place)) {
+    const RankSync& rank = lists_.at(place);
+    // The timeline prices codecs of sums at the step's end by their classes.
+    const OpTraffic traffic = of_pass ? traffic_of(op, rank, *axis_.plan)
+                                      : OpTraffic{.calls = {plain_call(op, rank.plan)}};
+    const CodecSeconds coding = codec_seconds_or_assumed(traffic.coded, *axis_.costs);
+    times.coding += coding.encode + coding.decode;
+    for (const CollectiveCall& call : traffic.calls) {
       const CollectiveTimes own = times_of(links, call);
       // Of several calls the longest says what they wait for.
       if (times.exchanges == 0 || times.longest < own.service) {
@@ -138,19 +128,9 @@ class DataAxisBuilder {
   // All ops of a unit that begin so.
   [[nodiscard]] OpTimes times_of_unit(Begin begin, const Unit& unit, int place) {
     OpTimes times;
-    std::set<std::size_t> gathered;
     for (const SyncOp& op : lists_.at(place).plan.ops) {
-      if (op.begin != begin || op.unit != unit) {
-        continue;
-      }
-      add_op(op, place, times);
-      if (const CodedTransfers::Sum* sum = coded_sum(op, place)) {
-        times.coding += sum->seconds.encode + sum->seconds.decode;
-      }
-      const auto gather = coded_.gather_seconds.find({place, op.bucket});
-      if (begin == Begin::before_use && gather != coded_.gather_seconds.end() &&
-          gathered.insert(op.bucket).second) {
-        times.coding += gather->second.encode + gather->second.decode;
+      if (op.begin == begin && op.unit == unit) {
+        add_op(op, place, times);
       }
     }
     return times;
@@ -300,7 +280,6 @@ class DataAxisBuilder {
 
   const DataAxis& axis_;
   const MeshLists& lists_;
-  const CodedTransfers& coded_;
   schedule::CostModel& model_;
   std::map<std::pair<SyncGroup, int>, CollectiveLinks> links_{};
 };

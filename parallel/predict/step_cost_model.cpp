@@ -30,8 +30,8 @@ class CostModelBuilder {
   CostModelBuilder(const MeshLists& lists,
                    const StepCosts& costs,
                    const LinkSpeeds& links,
-                   const CodedTransfers& coded)
-      : coded_(coded),
+                   const CompressionPlan& plan)
+      : plan_(plan),
         lists_(lists),
         job_(lists.job()),
         costs_(costs),
@@ -51,7 +51,7 @@ class CostModelBuilder {
     add_data_axis({.lists = &lists_,
                    .costs = &costs_,
                    .links = links_ ? &*links_ : nullptr,
-                   .coded = &coded_,
+                   .plan = &plan_,
                    .stages_fit = use_stages_},
                   model_);
     add_update();
@@ -374,7 +374,7 @@ class CostModelBuilder {
     return longest;
   }
 
-  const CodedTransfers& coded_;
+  const CompressionPlan& plan_;
   const MeshLists& lists_;
   const MeshJob& job_;
   const StepCosts& costs_;
@@ -395,8 +395,8 @@ schedule::CostModel cost_model(const MeshJob& job,
 schedule::CostModel cost_model(const MeshLists& lists,
                                const StepCosts& costs,
                                const LinkSpeeds& links,
-                               const CodedTransfers& coded) {
-  return CostModelBuilder(lists, costs, links, coded).build();
+                               const CompressionPlan& plan) {
+  return CostModelBuilder(lists, costs, links, plan).build();
 }
 
 LinkSpeeds measured_links(const StepCosts& costs, int num_ranks) {

@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "core/comm/links/cluster.h"
+#include "parallel/plan/compression_plan.h"
 #include "parallel/plan/cost_model.h"
 #include "parallel/plan/step_costs.h"
-#include "parallel/predict/coded_transfers.h"
 #include "parallel/sync/rank_sync.h"
 
 namespace slackline {
@@ -27,12 +27,12 @@ using LinkSpeeds = std::optional<Cluster>;
                                              const StepCosts& costs,
                                              const LinkSpeeds& links);
 
-// The same for a job whose lists are there already. What `coded` has travels as it says; what
-// codecs make of all else belongs into the model's `compressed`.
+// The same for a job whose lists are there already. Sums and gathers of passes travel as `plan`
+// says; what codecs make of all else belongs into the model's `compressed`.
 [[nodiscard]] schedule::CostModel cost_model(const MeshLists& lists,
                                              const StepCosts& costs,
                                              const LinkSpeeds& links,
-                                             const CodedTransfers& coded = {});
+                                             const CompressionPlan& plan = {});
 
 // Links of a cost file between its nodes, and as many more like the last as the ranks need; without
 // nodes all ranks stand on one. Nothing where it has no links.

@@ -108,18 +108,21 @@ RoundTransfer& OuterLoop::transfer() const {
 
 void OuterLoop::send(int fragment, std::int64_t step, OuterChannel::Coding coding) {
   channels_[static_cast<std::size_t>(fragment)]->begin(model_->stream(), step, coding);
-  note_sending(fragment);
+  note_sending(fragment, step);
 }
 
-void OuterLoop::note_sending(int fragment) {
+void OuterLoop::note_sending(int fragment, std::int64_t step) {
   travels_ = fragment;
-  sent_at_ = groups_->world->now();
-  round_seconds_ = 0.0;
+  sent_ = {.step = step,
+           .fragment = fragment,
+           .takes_part = background_ != nullptr ? background_->has_shares()
+                                                : !memory_.shares_of(fragment).empty(),
+           .sent = groups_->world->now()};
   goes_unseen_ = false;
 }
 
 void OuterLoop::look() {
-  if (!has_arrived_ && transfer().is_under_way() && transfer().done()) {
+  if (is_under_way() && transfer().done()) {
     note_arrival();
   }
 }
@@ -129,8 +132,8 @@ void OuterLoop::leave_out(double seconds) {
 }
 
 void OuterLoop::note_arrival() {
-  if (round_seconds_ == 0.0) {
-    round_seconds_ = groups_->world->now() - sent_at_;
+  if (sent_.arrived == 0.0) {
+    sent_.arrived = groups_->world->now();
   }
 }
 
@@ -147,10 +150,35 @@ void OuterLoop::finish_round() {
   }
 }
 
-void OuterLoop::settle() {
+void OuterLoop::finish_sent(const std::vector<int>& fragments, std::int64_t step) {
+  for (const int fragment : fragments) {
+    travels_ = fragment;
+    finish_round();
+    if (has_arrived_) {
+      move_anchor(step, OuterWrites::step);
+    }
+  }
+}
+
+double OuterLoop::wait_for_round() {
+  look();  // what has arrived by now is not waited for
   const double waits_from = groups_->world->now();
   finish_round();
-  round_began_ += groups_->world->now() - waits_from;
+  const double waited = groups_->world->now() - waits_from;
+  round_began_ += waited;
+  if (is_to_come_) {
+    sent_.waited += std::max(0.0, sent_.arrived - waits_from);
+  }
+  return waited;
+}
+
+void OuterLoop::settle() {
+  // A start may travel once more, whose round has arrived already.
+  const bool waits_for_start = has_arrived_ && transfer().is_under_way();
+  const double waited = wait_for_round();
+  if (is_to_come_ && waits_for_start) {
+    sent_.waited += waited;
+  }
 }
 
 // The first rank has the squares in its text, whoever goes on from that.
@@ -190,7 +218,8 @@ RoundEnd OuterLoop::agree(const RoundFacts& own, double sent_squares, bool last)
   std::ranges::copy(reach_.round(), numbers.begin() + static_cast<std::ptrdiff_t>(directions));
   const auto rank = static_cast<std::size_t>(groups_->everyone->rank());
   const double now = groups_->world->now();
-  numbers[seconds + rank] = goes_unseen_ ? std::numeric_limits<double>::infinity() : round_seconds_;
+  numbers[seconds + rank] =
+      goes_unseen_ ? std::numeric_limits<double>::infinity() : sent_.seconds();
   numbers[seconds + ranks + rank] = (now - round_began_) / static_cast<double>(rounds_.period);
   sum_over_all(numbers, "end of an outer round");
 
@@ -235,45 +264,82 @@ void OuterLoop::choose_period(std::span<const double> round_seconds, double step
 }
 
 RoundEnd OuterLoop::end_round(std::int64_t step, const RoundFacts& own, bool last) {
-  model_->finish_gather();
+  ended_ = {.end_began = groups_->world->now()};
   settle();  // a step is as long as it computes
+  if (std::exchange(is_to_come_, false)) {
+    sent_.needed = ended_.end_began;
+    ended_.arrived.push_back(sent_);
+  }
+  model_->finish_gather();
   clipped_ = 0.0;
   const bool to_mean = last && config_.ending == OuterEnding::mean;
-  RoundEnd end = to_mean                   ? end_with_mean(step, own)
-                 : config_.has_fragments() ? end_round_of_fragments(step, own, last)
-                 : background_ != nullptr  ? end_round_in_background(step, own, last)
-                                           : end_round_of_all(step, own, last);
+  RoundEnd end = to_mean                  ? end_with_mean(step, own)
+                 : background_ != nullptr ? end_round_in_background(step, own, last)
+                                          : end_round_of_differences(step, own, last);
   if (config_.clip_kind != OuterClip::none) {
     end.clipped = clipped_;
   }
   publish();
   round_began_ = groups_->world->now();
+  note_end(step);
   return end;
 }
 
-RoundEnd OuterLoop::end_round_of_all(std::int64_t step, const RoundFacts& own, bool last) {
-  if (config_.is_late() && has_arrived_) {
-    move_anchor(rounds_.last_end, OuterWrites::step_and_difference);
-    memory_.add_leads_to_differences(0);
+void OuterLoop::note_end(std::int64_t step) {
+  ended_.end_ended = groups_->world->now();
+  if (sent_.step != step) {  // the round is left out
+    return;
+  }
+  is_to_come_ = is_under_way();
+  if (is_to_come_) {
+    ended_.under_way = sent_;
+  } else if (!config_.has_fragments()) {
+    RoundTravel& own = ended_.arrived.emplace_back(sent_);
+    own.needed = own.sent;
+    own.waited = own.seconds();
+  }
+}
+
+// A late round, or a fragment, that has arrived moves its anchor, and the fragment is mixed into
+// weights that have gone on. Then what is due is sent. Rounds that are not late are waited for, and
+// so is everything at the run's end, when all fragments are due: anchors are what is left.
+RoundEnd OuterLoop::end_round_of_differences(std::int64_t step, const RoundFacts& own, bool last) {
+  const bool is_whole = !config_.has_fragments();
+  const bool has_differences = config_.is_late() && has_arrived_;
+  if (has_arrived_) {
+    move_anchor(rounds_.last_end,
+                config_.is_late() ? OuterWrites::step_and_difference : OuterWrites::step,
+                config_.mix);
   } else {
-    memory_.take_differences(0);
     std::ranges::fill(moved_squares_, 0.0);  // the anchor has stayed
   }
-  RoundEnd end = agree(own, sum_of(memory_.squares_of_differences(0)), last);
+  const std::vector<int> due = due_fragments(step, rounds_.period, config_.fragments, last);
+  double squares = 0.0;
+  for (const int fragment : due) {
+    has_differences ? memory_.add_leads_to_differences(fragment)
+                    : memory_.take_differences(fragment);
+    squares += sum_of(memory_.squares_of_differences(fragment));
+  }
+  RoundEnd end = agree(own, squares, last);
   rounds_.end(step);
   const bool is_sent = end.not_finite.empty() && end.failed.empty();
-  has_leads_ = config_.eager && is_sent && !last;
-  has_leads_ ? take_leads(step) : memory_.drop_leads();
+  if (is_whole) {
+    has_leads_ = config_.eager && is_sent && !last;
+    has_leads_ ? take_leads(step) : memory_.drop_leads();
+  }
   if (is_sent) {
-    send(0, step);
+    for (const int fragment : due) {
+      send(fragment, step);
+    }
   }
-  if (last || !config_.is_late()) {
-    finish_round();
+  if (last || (is_whole && !config_.is_late())) {
+    finish_sent(due, step);
   }
-  if (has_arrived_) {
-    move_anchor(step, OuterWrites::step);
+  for (const int fragment : due) {
+    if (is_whole || !is_sent) {  // weights of a fragment that travels go on
+      memory_.begin_round(fragment);
+    }
   }
-  memory_.begin_round(0);
   return end;
 }
 
@@ -291,11 +357,10 @@ RoundEnd OuterLoop::end_round_in_background(std::int64_t step, const RoundFacts&
   const bool is_sent = end.not_finite.empty() && end.failed.empty();
   if (is_sent) {
     background_->begin(step_of(step), penalties());
-    note_sending(0);
+    note_sending(0, step);
   }
   if (is_sent && last) {
-    finish_round();
-    move_anchor(step, OuterWrites::step);
+    finish_sent({0}, step);
     background_->exchange();
   }
   if (!is_sent || last) {
@@ -326,7 +391,7 @@ RoundEnd OuterLoop::end_with_mean(std::int64_t step, const RoundFacts& own) {
     if (background_ != nullptr) {
       const std::vector<double> alike(memory_.elements().size(), 1.0);
       background_->begin(OuterMemory::step_to_mean(groups_->num_workers()), alike);
-      note_sending(0);
+      note_sending(0, step);
     } else {
       send(0, step, OuterChannel::Coding::never);
     }
@@ -339,39 +404,6 @@ RoundEnd OuterLoop::end_with_mean(std::int64_t step, const RoundFacts& own) {
     }
   } else {
     background_ != nullptr ? background_->adopt_anchor() : memory_.begin_round(0);
-  }
-  return end;
-}
-
-// A fragment that has arrived moves its anchor and is mixed into weights that have gone on; then
-// the next one is sent. At the run's end all are, and anchors are what is left.
-RoundEnd OuterLoop::end_round_of_fragments(std::int64_t step, const RoundFacts& own, bool last) {
-  if (has_arrived_) {
-    move_anchor(rounds_.last_end, OuterWrites::step, config_.mix);
-  }
-  const std::vector<int> sent = due_fragments(step, rounds_.period, config_.fragments, last);
-  double squares = 0.0;
-  for (const int fragment : sent) {
-    memory_.take_differences(fragment);
-    squares += sum_of(memory_.squares_of_differences(fragment));
-  }
-  RoundEnd end = agree(own, squares, last);
-  rounds_.end(step);
-  for (const int fragment : sent) {
-    if (end.not_finite.empty() && end.failed.empty()) {
-      send(fragment, step);
-    } else {
-      memory_.begin_round(fragment);
-    }
-  }
-  if (last) {
-    for (const int fragment : sent) {
-      travels_ = fragment;
-      finish_round();
-      if (has_arrived_) {
-        move_anchor(step, OuterWrites::step);
-      }
-    }
   }
   return end;
 }
@@ -396,11 +428,11 @@ void OuterLoop::exchange_anchor(std::int64_t step) {
   model_->finish_gather();
   const bool is_there = background_ != nullptr && rounds_.last_end == step;
   if (background_ != nullptr && !anchor_in_use_ && !is_there) {
-    settle();
+    wait_for_round();
   }
   look();
   // Nobody looks while the anchor is in use.
-  goes_unseen_ = goes_unseen_ || (is_under_way() && round_seconds_ == 0.0);
+  goes_unseen_ = goes_unseen_ || (is_under_way() && sent_.arrived == 0.0);
   // The time between both calls is no step of the round.
   const double now = groups_->world->now();
   if (background_ != nullptr && !anchor_in_use_ && !is_there) {

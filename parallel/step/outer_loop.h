@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/kernels/update/outer_step.h"
@@ -16,6 +17,7 @@
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/outer_memory.h"
 #include "parallel/step/round_reach.h"
+#include "parallel/step/round_travel.h"
 #include "parallel/sync/outer_plan.h"
 
 namespace slackline {
@@ -102,26 +104,9 @@ class OuterLoop {
 
   [[nodiscard]] const OuterRounds& rounds() const { return rounds_; }
 
-  // The round that was sent last: when, on the world's clock (0: none yet), and the seconds until
-  // it was seen to have arrived (0: it has not been).
-  [[nodiscard]] double sent_at() const { return sent_at_; }
-
-  [[nodiscard]] double round_seconds() const { return round_seconds_; }
-
-  // Its fragment, whether this rank has a share of that, and whether it is yet to be waited for.
-  [[nodiscard]] int fragment() const { return travels_; }
-
-  [[nodiscard]] bool takes_part() const {
-    return background_ != nullptr ? background_->has_shares()
-                                  : !memory_.shares_of(travels_).empty();
-  }
-
-  [[nodiscard]] bool is_under_way() const { return !has_arrived_ && transfer().is_under_way(); }
-
-  // Whether a start travels once more, whose round has arrived already.
-  [[nodiscard]] bool sends_start_again() const { return has_arrived_ && transfer().is_under_way(); }
-
-  [[nodiscard]] bool has_fragments() const { return config_.has_fragments(); }
+  // Returns how the rounds of the last end travelled; nothing where none was made since the last
+  // call.
+  [[nodiscard]] RoundTravels take_travels() { return std::exchange(ended_, {}); }
 
   // Takes a number that all ranks of a worker have. All ranks of the run call it.
   [[nodiscard]] double mean_over_workers(double number);
@@ -195,13 +180,23 @@ class OuterLoop {
  private:
   // What travels, or would.
   [[nodiscard]] RoundTransfer& transfer() const;
+
+  // Whether a round is yet to be waited for. A start that travels once more is none.
+  [[nodiscard]] bool is_under_way() const { return !has_arrived_ && transfer().is_under_way(); }
+
   void send(int fragment,
             std::int64_t step,
             OuterChannel::Coding coding = OuterChannel::Coding::by_codec);
-  void note_sending(int fragment);
+  void note_sending(int fragment, std::int64_t step);
   void run_codecs(const Workers& workers);
   void finish_round();
+  // Waits for fragments that the end with this step has sent, each of which moves its anchor.
+  void finish_sent(const std::vector<int>& fragments, std::int64_t step);
+  // Waits for what travels, and returns for how many seconds. Those are no step's.
+  double wait_for_round();
   void note_arrival();
+  // Notes what has become of the round that this end sent, if it sent one.
+  void note_end(std::int64_t step);
   // In whose steps SlowMo counts its momentum; nothing of methods that count in parameters'.
   [[nodiscard]] std::optional<double> momentum_rate() const;
   // The optimizer's rate that counts for a round that ends with the step.
@@ -219,14 +214,13 @@ class OuterLoop {
   void take_leads(std::int64_t step);
   // Divisors of a late difference, by parameter of the model.
   [[nodiscard]] std::vector<double> penalties() const;
-  [[nodiscard]] RoundEnd end_round_of_all(std::int64_t step, const RoundFacts& own, bool last);
+  [[nodiscard]] RoundEnd end_round_of_differences(std::int64_t step,
+                                                  const RoundFacts& own,
+                                                  bool last);
   [[nodiscard]] RoundEnd end_round_in_background(std::int64_t step,
                                                  const RoundFacts& own,
                                                  bool last);
   [[nodiscard]] RoundEnd end_with_mean(std::int64_t step, const RoundFacts& own);
-  [[nodiscard]] RoundEnd end_round_of_fragments(std::int64_t step,
-                                                const RoundFacts& own,
-                                                bool last);
   // `sent_squares`: of what this rank is about to send.
   [[nodiscard]] RoundEnd agree(const RoundFacts& own, double sent_squares, bool last);
   void choose_period(std::span<const double> round_seconds, double step_seconds);
@@ -256,13 +250,15 @@ class OuterLoop {
   double sent_squares_ = 0.0;          // of what was sent last, over workers
   double arrived_squares_ = 0.0;       // of this rank's part of its sum, as it arrived
 
+  RoundTravel sent_{};       // the round that was sent last
+  bool is_to_come_ = false;  // an end is yet to use it, and notes that
+  RoundTravels ended_{};     // of the last end
+
   // For a period that the run chooses.
-  double sent_at_ = 0.0;
-  double round_seconds_ = 0.0;  // from sending to arrival; 0: not known
-  bool goes_unseen_ = false;    // it may have arrived long before that was seen
-  double round_began_ = 0.0;    // when its first step did, but for what was no step
-  double exchanged_at_ = 0.0;   // when anchor and weights last were
-  double met_at_ = 0.0;         // when all workers last waited for each other
+  bool goes_unseen_ = false;   // the round may have arrived long before that was seen
+  double round_began_ = 0.0;   // when its first step did, but for what was no step
+  double exchanged_at_ = 0.0;  // when anchor and weights last were
+  double met_at_ = 0.0;        // when all workers last waited for each other
 };
 
 }  // namespace slackline

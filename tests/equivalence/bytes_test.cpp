@@ -96,7 +96,8 @@ StepBytes predicted(const MeshRun& run) {
   const MeshLists lists(run.options().job);
   const PlanHistory plans = run.options().compression;
   const CompressionPlan plan = plans.empty() ? CompressionPlan{} : plans.back().plan;
-  return {.sent = step_bytes(lists, plan), .across = step_bytes_across(lists, plan)};
+  const StepTraffic::Axes all = step_traffic(lists, plan).all;
+  return {.sent = all.sent, .across = all.across};
 }
 
 std::string text_of(const AxisBytes& bytes) {

@@ -53,7 +53,7 @@ LinkWay together(const std::string& name, PlanJob job, const Scene& scene) {
           .setting = name_of(job.mesh.parallel.data_strategy) +
                      (name == "compressing" ? ", policy critical_path" : ""),
           .step = predicted_step(lists, *scene.costs, *scene.links, plan),
-          .bytes_across = all_of(step_bytes_across(lists, plan)),
+          .bytes_across = all_of(step_traffic(lists, plan).all.across),
           .fits = fits(job, plans, scene)};
 }
 

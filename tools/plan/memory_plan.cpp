@@ -18,9 +18,8 @@
 #include "model/parameters.h"
 #include "optim/adamw_optimizer.h"
 #include "parallel/mesh/executor_bytes.h"
-#include "parallel/plan/bucket_compression.h"
 #include "parallel/plan/compression_memory.h"
-#include "parallel/plan/summed_bucket.h"
+#include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/outer_round.h"
 #include "parallel/sync/arriving_bytes.h"
 #include "parallel/sync/outer_plan.h"
@@ -58,16 +57,7 @@ std::vector<MemoryItem> model_items(const MeshJob& job, const RankSync& rank) {
 // The most of any plan of the run.
 std::size_t arriving_bytes(const RankSync& rank, const PlanHistory& plans) {
   const auto of = [&](const CompressionPlan& plan) {
-    const auto calls = [&](const SyncOp& op) -> std::vector<CollectiveCall> {
-      if (op.may_be_coded && plan.compresses_anything()) {
-        const SummedBucket summed = summed_bucket(op, rank.plan);
-        const CodedBucket coded = coded_bucket(op, summed.bucket, rank.rank, plan);
-        if (!coded.sums.empty()) {
-          return calls_of(coded);
-        }
-      }
-      return {plain_call(op, rank.plan)};
-    };
+    const auto calls = [&](const SyncOp& op) { return traffic_of(op, rank, plan).calls; };
     return arriving_bytes(rank.plan, calls, WorldOptions().longest_background);
   };
   std::size_t most = plans.empty() ? of({}) : 0;

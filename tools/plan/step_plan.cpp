@@ -15,7 +15,6 @@
 #include "parallel/plan/class_costs.h"
 #include "parallel/plan/sent_bytes.h"
 #include "parallel/predict/assumed_costs.h"
-#include "parallel/predict/coded_transfers.h"
 #include "parallel/schedule/slots.h"
 #include "parallel/sync/outer_plan.h"
 #include "tools/plan/compression_plans.h"
@@ -152,7 +151,7 @@ AxisBytes divided(AxisBytes bytes, int ranks) {
 
 void plan_ranks(StepPlan& plan,
                 const PlanHistory& plans,
-                const std::vector<AxisBytes>& sent,
+                const StepTraffic& traffic,
                 const LinkSpeeds& links) {
   const ParallelConfig& parallel = plan.job.mesh.parallel;
   const Mesh mesh = make_mesh(parallel);
@@ -171,11 +170,12 @@ void plan_ranks(StepPlan& plan,
     const int ranks_on_node = ranks_of_nodes[static_cast<std::size_t>(node)];
     std::vector<MemoryItem> memory =
         memory_plan(plan.job, place, plans, default_num_threads(ranks_on_node), schedules);
-    plan.ranks.push_back({.place = place,
-                          .node = node,
-                          .memory_bytes = total_bytes(memory, plan.job.mesh.device),
-                          .sent = divided(sent[static_cast<std::size_t>(place.pipeline)],
-                                          parallel.tensor * parallel.data)});
+    plan.ranks.push_back(
+        {.place = place,
+         .node = node,
+         .memory_bytes = total_bytes(memory, plan.job.mesh.device),
+         .sent = divided(traffic.places[static_cast<std::size_t>(place.pipeline)].sent,
+                         parallel.tensor * parallel.data)});
     if (place.tensor == 0 && place.data == 0) {
       plan.memory.push_back(std::move(memory));
     }
@@ -230,23 +230,18 @@ StepPlan make_step_plan(const PlanJob& planned,
     PlannedClasses& of_step = plan.compression.emplace_back();
     of_step.from_step = row.from_step;
     of_step.classes = planned_classes(classes, lists, row.plan, costs, known);
-    schedule::CostModel model =
-        cost_model(lists, known, links, coded_transfers(lists, row.plan, known));
+    schedule::CostModel model = cost_model(lists, known, links, row.plan);
     for (const PlannedClass& members : of_step.classes) {
       model.compressed[members.members] = members.cost;
     }
     plan.timeline = schedule::make_timeline(plan.schedule, model);
     of_step.step = plan.timeline.step;
   }
-  std::vector<AxisBytes> sent;  // at each place of the pipeline
-  sent.reserve(static_cast<std::size_t>(job.parallel.pipeline));
-  for (int place = 0; place < job.parallel.pipeline; ++place) {
-    sent.push_back(place_bytes(lists, plans.back().plan, place));
-  }
-  plan.step_bytes = step_bytes(lists, plans.back().plan);
-  plan.step_bytes_across = step_bytes_across(lists, plans.back().plan);
+  const StepTraffic traffic = step_traffic(lists, plans.back().plan);
+  plan.step_bytes = traffic.all.sent;
+  plan.step_bytes_across = traffic.all.across;
   plan.slots = schedule::input_slots(plan.schedule).num_slots;
-  plan_ranks(plan, plans, sent, links);
+  plan_ranks(plan, plans, traffic, links);
   if (planned.outer.is_on()) {
     const RoundKind kind = round_kind(planned.outer, planned.compress);
     plan.round = outer_round(job, planned.num_workers, kind, links, &known);

@@ -44,7 +44,6 @@ Rehearsal::Rehearsal(const TrainConfig& config,
                                       .codec = config.compress.codec_of_rounds(),
                                       .plain_steps = config.compress.warmup_steps},
                    model_);
-    rounds_.emplace(*outer_, *groups.world);
   }
   if (everyone_->rank() == 0) {
     directory_.claim_existing();
@@ -101,13 +100,13 @@ bool Rehearsal::run_step(std::int64_t step) {
     stop = false;
     if (ends_round) {
       const RoundEnd end =
-          rounds_->end_round(step, {.loss = kNothing, .stop = was_told_to_stop_}, last);
+          outer_->end_round(step, {.loss = kNothing, .stop = was_told_to_stop_}, last);
       record.round = round_record(end);
       stop = end.stop;
     }
     outer_->look();
   }
-  reporter_.end_step(record, rounds_ ? rounds_->take() : RoundTravels{});
+  reporter_.end_step(record, outer_ ? outer_->take_travels() : RoundTravels{});
   return stop;
 }
 

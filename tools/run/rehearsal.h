@@ -12,7 +12,6 @@
 #include "tools/config/train_config.h"
 #include "tools/plan/step_plan.h"
 #include "tools/record/run_directory.h"
-#include "tools/run/measure/round_watch.h"
 #include "tools/run/step_reporter.h"
 
 namespace slackline {
@@ -45,9 +44,8 @@ class Rehearsal {
   StepPlan plan_;
   std::shared_ptr<const StepCosts> costs_;
   MeshModel model_;
-  std::optional<OuterLoop> outer_{};    // where groups train apart
-  std::optional<RoundWatch> rounds_{};  // of outer_
-  bool was_told_to_stop_ = false;       // since the last end of a round
+  std::optional<OuterLoop> outer_{};  // where groups train apart
+  bool was_told_to_stop_ = false;     // since the last end of a round
   RunDirectory directory_;
   StepReporter reporter_;
   std::vector<std::int32_t> tokens_;  // (B, T) of zeros: every micro-batch's inputs and targets

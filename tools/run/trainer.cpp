@@ -117,7 +117,6 @@ Trainer::Trainer(const TrainConfig& config, const Options& options, Groups& grou
                                       .codec = config_.compress.codec_of_rounds(),
                                       .plain_steps = config_.compress.warmup_steps},
                    model_);
-    rounds_.emplace(*outer_, *groups.world);
   }
 }
 
@@ -185,10 +184,10 @@ void Trainer::save(std::int64_t step) {
   double began = world_->now();
   reporter_.flush();
   std::vector<WorkerProgress> workers;
-  if (rounds_) {
+  if (outer_) {
     workers = progress_of_workers(step);
     leave_out_since(began);
-    rounds_->settle();
+    outer_->settle();
     began = world_->now();
     outer_->gather_state();
   }
@@ -330,16 +329,16 @@ bool Trainer::train_step(std::int64_t step) {
   if (config_.check_sync && !has_no_update) {
     model_.require_sync();
   }
-  reporter_.end_step(record, rounds_ ? rounds_->take() : RoundTravels{});
+  reporter_.end_step(record, outer_ ? outer_->take_travels() : RoundTravels{});
   return stop;
 }
 
 bool Trainer::end_round(StepRecord& record, const StepFacts& facts) {
-  const RoundEnd end = rounds_->end_round(record.step,
-                                          {.loss = facts.loss,
-                                           .stop = was_told_to_stop_ || StopSignal::has_come(),
-                                           .failed = has_failed_},
-                                          record.step == config_.run.steps);
+  const RoundEnd end = outer_->end_round(record.step,
+                                         {.loss = facts.loss,
+                                          .stop = was_told_to_stop_ || StopSignal::has_come(),
+                                          .failed = has_failed_},
+                                         record.step == config_.run.steps);
   was_told_to_stop_ = false;
   record.round = round_record(end);
   if (!end.failed.empty()) {
@@ -456,12 +455,12 @@ bool Trainer::evaluate_when_due(std::int64_t step) {
     return true;
   }
   reporter_.flush();
-  if (rounds_) {
-    rounds_->exchange_anchor(step);
+  if (outer_) {
+    outer_->exchange_anchor(step);
   }
   const std::optional<double> loss = evaluate();
-  if (rounds_) {
-    rounds_->exchange_anchor(step);
+  if (outer_) {
+    outer_->exchange_anchor(step);
   }
   if (loss && is_first_rank()) {
     directory_.record_evaluation(step, *loss);

@@ -13,7 +13,6 @@
 #include "tools/config/train_config.h"
 #include "tools/record/metrics.h"
 #include "tools/record/run_directory.h"
-#include "tools/run/measure/round_watch.h"
 #include "tools/run/run_checkpoints.h"
 #include "tools/run/step_reporter.h"
 #include "tools/run/training_state.h"
@@ -90,8 +89,7 @@ class Trainer {
   Dataset train_data_;
   std::optional<Dataset> valid_data_;
   MeshModel model_;
-  std::optional<OuterLoop> outer_;      // where groups train apart
-  std::optional<RoundWatch> rounds_{};  // of outer_
+  std::optional<OuterLoop> outer_;  // where groups train apart
   StepReporter reporter_;
   RunCheckpoints checkpoints_;
   std::vector<std::int32_t> sample_;   // (T + 1), one sequence as stored

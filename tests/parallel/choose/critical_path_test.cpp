@@ -6,7 +6,6 @@
 #include "core/json_reader.h"
 #include "parallel/plan/class_bytes.h"
 #include "parallel/plan/class_costs.h"
-#include "parallel/predict/coded_transfers.h"
 #include "parallel/predict/timeline/timeline.h"
 #include "tests/support/catch.h"
 
@@ -197,8 +196,7 @@ TEST_CASE("a step with codecs in passes is predicted as it was chosen") {
       choose_critical_path(read(kPolicy), job, costs_of(2), cluster_of(1e6), {});
   REQUIRE(chosen.plan.compresses_any_of(Site::data_gradient));
   const MeshLists lists(job);
-  schedule::CostModel costs = cost_model(
-      lists, costs_of(2), cluster_of(1e6), coded_transfers(lists, chosen.plan, costs_of(2)));
+  schedule::CostModel costs = cost_model(lists, costs_of(2), cluster_of(1e6), chosen.plan);
   costs.compressed = class_costs(lists, chosen.plan, costs_of(2));
   CHECK(schedule::make_timeline(lists.schedule(), costs).step.value == Approx(chosen.step.value));
 }

@@ -1,6 +1,8 @@
 // What a step is said to have taken: seconds that add up and are those of other clocks, bytes that
 // are those of the plan, a cost file and a trace.
 
+#include "tools/run/measure/step_accounts.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -94,6 +96,13 @@ std::map<std::string, TracedStep> traced_steps(const std::vector<TraceBar>& bars
 double median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
   return values[values.size() / 2];
+}
+
+Wait transfer(std::size_t axis, double submitted, double finished) {
+  Wait wait{.axis = axis};
+  wait.record.submitted = submitted;
+  wait.record.finished = finished;
+  return wait;
 }
 
 TrainConfig resolved_config(const TrainingRun& run) {
@@ -308,6 +317,30 @@ TEST_CASE("a run leaves a cost file that its own config can be planned with, and
   CHECK(names.count("forward s0 m0") == 1);
   CHECK(names.count("backward s1 m0") == 1);
   CHECK(names.count("optimizer") == 1);
+}
+
+TEST_CASE("a round that nobody waited for has arrived with the last of its transfers") {
+  constexpr std::size_t kData = 2;
+  const RoundTravel seen{.sent = 10.0, .needed = 20.0, .arrived = 15.0};
+  const auto corrected = [&](RoundTravel round, const std::vector<Wait>& transfers) {
+    correct_arrival(round, transfers);
+    return round.arrived;
+  };
+  const std::vector<Wait> own = {transfer(kOuterAxis, 9.9, 12.0), transfer(kOuterAxis, 9.9, 13.0)};
+  CHECK(corrected(seen, own) == 13.0);
+  // Not with those of another axis, and not with those of the round that the end sends itself.
+  std::vector<Wait> more = own;
+  more.push_back(transfer(kData, 14.0, 14.5));
+  more.push_back(transfer(kOuterAxis, 20.5, 25.0));
+  CHECK(corrected(seen, more) == 13.0);
+  // Without records, or with those of other rounds alone, it stays.
+  CHECK(corrected(seen, {}) == 15.0);
+  CHECK(corrected(seen, {transfer(kOuterAxis, 8.0, 9.0), transfer(kOuterAxis, 20.5, 25.0)}) ==
+        15.0);
+  // Who waits knows when it went on.
+  RoundTravel waited = seen;
+  waited.waited = 1.0;
+  CHECK(corrected(waited, own) == 15.0);
 }
 
 }  // namespace slackline

@@ -224,4 +224,20 @@ const std::vector<double>& StepAccounts::saved_bytes(std::int64_t step) {
   return saved->second;
 }
 
+void correct_arrival(RoundTravel& round, std::span<const Wait> transfers) {
+  if (round.waited > 0.0) {
+    return;
+  }
+  double last = 0.0;
+  for (const Wait& wait : transfers) {
+    // A run's last end also waits for a round that it sends itself.
+    if (wait.axis == kOuterAxis && wait.record.finished <= round.arrived) {
+      last = std::max(last, wait.record.finished);
+    }
+  }
+  if (last > round.sent) {
+    round.arrived = last;
+  }
+}
+
 }  // namespace slackline

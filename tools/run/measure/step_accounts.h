@@ -5,14 +5,15 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/comm/communicator.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/round_travel.h"
 #include "parallel/step/wait_times.h"
 #include "tools/config/train_config.h"
 #include "tools/record/metrics.h"
-#include "tools/run/measure/round_watch.h"
 
 namespace slackline {
 
@@ -79,5 +80,10 @@ class StepAccounts {
   std::map<std::int64_t, std::vector<double>> saved_bytes_;  // by the first step of a plan
   double plain_bytes_of_rounds_ = 0.0;                       // of a sent byte; 0: not asked yet
 };
+
+// Corrects the arrival of a round that nobody waited for, which the rank has seen up to a step
+// late. `transfers` are the rank's of the step that used the round. Their communicator has noted
+// when they ended; where it keeps no such records, the arrival stays.
+void correct_arrival(RoundTravel& round, std::span<const Wait> transfers);
 
 }  // namespace slackline

@@ -7,10 +7,10 @@
 
 #include "core/comm/communicator.h"
 #include "parallel/predict/timeline/chrome_trace.h"
+#include "parallel/step/round_travel.h"
 #include "tools/config/train_config.h"
 #include "tools/record/run_directory.h"
 #include "tools/run/measure/cost_recorder.h"
-#include "tools/run/measure/round_watch.h"
 #include "tools/run/measure/step_accounts.h"
 
 namespace slackline {
