@@ -425,6 +425,7 @@ std::vector<double> OuterLoop::of_workers(std::span<const double> own) {
 }
 
 void OuterLoop::exchange_anchor(std::int64_t step) {
+  look();  // what has arrived by now is no later for the gather
   model_->finish_gather();
   const bool is_there = background_ != nullptr && rounds_.last_end == step;
   if (background_ != nullptr && !anchor_in_use_ && !is_there) {
