@@ -92,6 +92,11 @@ struct JsonReader::Node {
     return found == given->end() || found->is_null() ? nullptr : &*found;
   }
 
+  [[nodiscard]] const Json::object_t& members() const {
+    static const Json::object_t kNone;
+    return given == nullptr ? kNone : given->get_ref<const Json::object_t&>();
+  }
+
   Result* result(std::string_view key) {
     const auto found = std::find_if(
         results.begin(), results.end(), [&](const auto& entry) { return entry.first == key; });
@@ -116,6 +121,25 @@ struct JsonReader::Node {
     T checked = value == nullptr ? *default_value : check(join_path(path, key), *value);
     record(key, Json(checked));
     return checked;
+  }
+
+  // The same of a list of `what`: of each of its elements.
+  template <typename T, typename Check>
+  std::vector<T> read_list(std::string_view key,
+                           const std::optional<std::vector<T>>& default_value,
+                           std::string_view what,
+                           const Check& check) {
+    return read(key, default_value, [&](const std::string& place, const Json& value) {
+      if (!value.is_array()) {
+        refuse(place, fmt::format("expected a list of {}", what), value);
+      }
+      std::vector<T> list;
+      list.reserve(value.size());
+      for (const Json& element : value) {
+        list.push_back(check(join_path(place, std::to_string(list.size())), element));
+      }
+      return list;
+    });
   }
 
   Json resolved() const;
@@ -240,10 +264,8 @@ bool JsonReader::has_section(std::string_view key) const {
 
 std::vector<std::string> JsonReader::keys() const {
   std::vector<std::string> names;
-  if (node_->given != nullptr) {
-    for (const auto& member : node_->given->items()) {
-      names.push_back(member.key());
-    }
+  for (const auto& [key, value] : node_->members()) {
+    names.push_back(key);
   }
   return names;
 }
@@ -291,46 +313,24 @@ std::vector<std::int64_t> JsonReader::integers(
     std::string_view key,
     const IntegerRule& each,
     const std::optional<std::vector<std::int64_t>>& default_value) {
-  return node_->read(key, default_value, [&](const std::string& path, const Json& value) {
-    if (!value.is_array()) {
-      refuse(path, "expected a list of integers", value);
-    }
-    std::vector<std::int64_t> list;
-    for (const Json& element : value) {
-      list.push_back(check_integer(join_path(path, std::to_string(list.size())), each, element));
-    }
-    return list;
-  });
+  return node_->read_list(
+      key, default_value, "integers", [&](const std::string& path, const Json& element) {
+        return check_integer(path, each, element);
+      });
 }
 
 std::vector<double> JsonReader::numbers(std::string_view key,
                                         const NumberRule& each,
                                         const std::optional<std::vector<double>>& default_value) {
-  return node_->read(key, default_value, [&](const std::string& path, const Json& value) {
-    if (!value.is_array()) {
-      refuse(path, "expected a list of numbers", value);
-    }
-    std::vector<double> list;
-    for (const Json& element : value) {
-      list.push_back(check_number(join_path(path, std::to_string(list.size())), each, element));
-    }
-    return list;
-  });
+  return node_->read_list(
+      key, default_value, "numbers", [&](const std::string& path, const Json& element) {
+        return check_number(path, each, element);
+      });
 }
 
 std::vector<std::string> JsonReader::strings(
     std::string_view key, const std::optional<std::vector<std::string>>& default_value) {
-  return node_->read(key, default_value, [](const std::string& path, const Json& value) {
-    if (!value.is_array()) {
-      refuse(path, "expected a list of strings", value);
-    }
-    std::vector<std::string> list;
-    list.reserve(value.size());
-    for (const Json& element : value) {
-      list.push_back(check_text(join_path(path, std::to_string(list.size())), element));
-    }
-    return list;
-  });
+  return node_->read_list(key, default_value, "strings", check_text);
 }
 
 std::size_t JsonReader::choice(std::string_view key,
@@ -384,10 +384,7 @@ JsonReader JsonReader::section(std::string_view key) {
 std::vector<std::pair<std::string, JsonReader>> JsonReader::items() {
   SL_CHECK(node_->asked.empty(), "items() after reading began");
   std::vector<std::pair<std::string, JsonReader>> readers;
-  if (node_->given == nullptr) {
-    return readers;
-  }
-  for (const auto& [key, value] : node_->given->get_ref<const Json::object_t&>()) {
+  for (const auto& [key, value] : node_->members()) {
     node_->make_known(key);
     Node* opened = node_->open(key, &value);
     node_->results.emplace_back(key, opened);
@@ -398,10 +395,7 @@ std::vector<std::pair<std::string, JsonReader>> JsonReader::items() {
 
 std::vector<std::pair<std::string, std::string>> JsonReader::texts() const {
   std::vector<std::pair<std::string, std::string>> texts;
-  if (node_->given == nullptr) {
-    return texts;
-  }
-  for (const auto& [key, value] : node_->given->get_ref<const Json::object_t&>()) {
+  for (const auto& [key, value] : node_->members()) {
     texts.emplace_back(key, check_text(path(key), value));
   }
   return texts;
