@@ -40,7 +40,7 @@ class Residuals {
                                          int messages);
 
  private:
-  // Where in the lists what is owed of a message stands.
+  // Returns the place in the lists of what is owed of a message.
   [[nodiscard]] std::size_t place_of(int index) const;
 
   std::vector<Buffer> buffers_;           // of each message, or of all

@@ -7,7 +7,7 @@
 
 namespace slackline {
 
-// What `text_of` makes of each item, with the separator between them.
+// Joins the texts that `text_of` makes of items, with the separator between them.
 template <typename Items, typename TextOf>
 [[nodiscard]] std::string joined_of(const Items& items,
                                     std::string_view separator,

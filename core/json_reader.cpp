@@ -123,7 +123,7 @@ struct JsonReader::Node {
     return checked;
   }
 
-  // The same of a list of `what`: of each of its elements.
+  // Reads a list of `what`, each of its elements in that way.
   template <typename T, typename Check>
   std::vector<T> read_list(std::string_view key,
                            const std::optional<std::vector<T>>& default_value,

@@ -97,10 +97,10 @@ class JsonReader {
 
   // A nested object; an absent one reads as {} (its required keys then complain).
   [[nodiscard]] JsonReader section(std::string_view key);
-  // All members of this object with their names, for maps of objects: one pass, where section() by
-  // name searches each time. REQUIRES: nothing of this object was read yet.
+  // Returns the members of this object with their names, for maps of objects: in one pass, where
+  // section() by name searches each time. REQUIRES: nothing of this object was read yet.
   [[nodiscard]] std::vector<std::pair<std::string, JsonReader>> items();
-  // The same where all members are strings.
+  // Returns all members of an object of strings, likewise in one pass.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> texts() const;
   // A list of objects; absent reads as an empty list.
   [[nodiscard]] std::vector<JsonReader> sections(std::string_view key);

@@ -14,7 +14,8 @@ namespace {
 
 using Kind = BlockHalf::Kind;
 
-// How GPT-2 names the parameters of a half, and where its branch is dropped out.
+// The names that GPT-2 gives the parameters of a half, and the site where its branch is dropped
+// out.
 struct HalfNames {
   const char* norm;
   const char* first;

@@ -12,8 +12,8 @@
 
 namespace slackline {
 
-// What a half of a block keeps for its backward pass. The columns of wide and inner are a tensor
-// rank's own: those of its heads, `width` of each of Q, K and V; or f, its part of F.
+// The activations that a half of a block keeps for its backward pass. The columns of wide and inner
+// are a tensor rank's own: those of its heads, `width` of each of Q, K and V; or f, its part of F.
 //
 //                            attention                        mlp
 struct HalfActivations {
@@ -23,8 +23,8 @@ struct HalfActivations {
   Tensor log_sum_exp{};  //    (B, heads, T) f32                none
 };
 
-// What the weight gradients are made of beside the activations, when they are made later than the
-// input gradient; empty when they are made at once.
+// The gradients that weight gradients are made of beside the activations, when they are made later
+// than the input gradient; empty when they are made at once.
 struct HalfGradients {
   Tensor d_projected{};  // (N, C)
   Tensor d_wide{};       // as HalfActivations::wide

@@ -51,8 +51,8 @@ Stage::Tensors Stage::allocate(Arena& arena,
   const bool later = !evaluate && options.weight_gradients == WeightGradients::later;
   const Shape rows{shape.num_rows(), config.hidden};
   Tensors activations;
-  // What is dropped after a layer's forward pass lies where the layer before had it: all of it in
-  // evaluation, all but the layer's input with recomputation.
+  // Activations that are dropped after a layer's forward pass lie where the layer before had them:
+  // all of them in evaluation, all but the layer's input with recomputation.
   for (std::size_t half = 0; half <= num_halves; ++half) {
     const bool is_dropped = evaluate || (recompute && half % 2 == 1);
     activations.residual.push_back(half >= 2 && is_dropped ? activations.residual[half - 2]

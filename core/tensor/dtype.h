@@ -50,7 +50,7 @@ enum class DType : std::uint8_t {
   boolean
 };
 
-// What is known of an element type.
+// The facts of an element type.
 struct DTypeTraits {
   std::string_view name;
   std::size_t bytes;  // of one element

@@ -28,7 +28,7 @@ namespace slackline {
 // there is none the token named <|endoftext|> or <|end_of_text|>.
 [[nodiscard]] ByteLevelVocabulary load_hugging_face_vocabulary(const std::string& directory);
 
-// What files of other formats have in common with tokenizer.json.
+// Other formats' files share these parts with tokenizer.json.
 
 // The tokens of an object {token: id}, which may be empty. Throws FileError, which `where` starts.
 [[nodiscard]] std::vector<std::string> tokens_by_id(const nlohmann::ordered_json& object,

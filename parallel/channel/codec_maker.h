@@ -10,7 +10,7 @@
 
 namespace slackline {
 
-// What a channel needs a codec for: one message, or one rank's part of a sum.
+// A channel needs a codec for this: one message, or one rank's part of a sum.
 struct CodecRequest {
   CodecSetting setting{};
   std::vector<CodecPart> parts{};

@@ -53,8 +53,8 @@ class Search {
  private:
   enum class Of { timeline, passes };
 
-  // All ways to leave each site of passes plain or to give it one codec, where its classes may have
-  // it; all plain is the first.
+  // Lists the ways to leave each site of passes plain or to give it one codec, where its classes
+  // may have it; all plain is the first.
   [[nodiscard]] std::vector<Choices> alike() const {
     std::map<Site, std::vector<CodecChoice>> tried;
     for (const ClassChoices& row : classes_) {

@@ -76,7 +76,7 @@ struct ChosenCodecs {
                                          const std::vector<ClassChoices>& classes,
                                          const SearchLimits& limits = {});
 
-// The same without classes of passes, by the costs without codecs.
+// Searches likewise without classes of passes, by the costs without codecs.
 [[nodiscard]] ChosenCodecs search_codecs(const Schedule& schedule,
                                          const CostModel& plain,
                                          const std::vector<ClassChoices>& classes,

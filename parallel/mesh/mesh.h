@@ -60,7 +60,7 @@ inline constexpr const char* kAcrossGroupsAxis = "across_groups";
 // In place of one place of the pipeline: all of them.
 inline constexpr int kEveryPlace = -1;
 
-// All lines of an axis that begin at a place of the pipeline.
+// Lists the lines of an axis that begin at a place of the pipeline.
 [[nodiscard]] std::vector<std::vector<int>> lines_at(const Mesh& mesh,
                                                      std::string_view axis,
                                                      int place);

@@ -119,7 +119,7 @@ bool is_first_of_use(const SyncOp& op, const SyncPlan& plan) {
   });
 }
 
-// What all ranks at the place send of an op under a plan.
+// The bytes of an op that all ranks at a place send under a plan.
 struct PlacedTraffic {
   std::size_t sent = 0;
   std::size_t across = 0;

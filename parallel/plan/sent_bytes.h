@@ -33,7 +33,7 @@ struct CodedMessage {
 [[nodiscard]] std::vector<CodedMessage> messages_of(const CodedBucket& coded);
 [[nodiscard]] std::vector<CodedMessage> messages_of(const CodedGather& coded);
 
-// What a rank makes of an op.
+// A rank's part of an op under a plan.
 struct OpTraffic {
   std::vector<CollectiveCall> calls{};  // one after another
   std::vector<CodedMessage> coded{};    // empty: they are plain, or carry frames of an op before
@@ -68,7 +68,7 @@ struct SentBytes {
                                                     const CompressionPlan& plan,
                                                     const MeshPlace& place);
 
-// What ranks send on each of kReportedAxes.
+// Bytes that ranks send on each of kReportedAxes.
 using AxisBytes = std::array<std::size_t, kReportedAxes.size()>;
 
 struct StepTraffic {
@@ -85,8 +85,8 @@ struct StepTraffic {
 // Counts what a step sends under the plan.
 [[nodiscard]] StepTraffic step_traffic(const MeshLists& lists, const CompressionPlan& plan);
 
-// What compression keeps off each axis in a step, in the order of kReportedAxes; below 0 where it
-// sends more.
+// Counts what compression keeps off each axis in a step, in the order of kReportedAxes; below 0
+// where it sends more.
 [[nodiscard]] std::vector<double> saved_axis_bytes(const MeshJob& job, const CompressionPlan& plan);
 
 }  // namespace slackline

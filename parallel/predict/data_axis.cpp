@@ -261,7 +261,7 @@ class DataAxisBuilder {
         slice.embedding() ? end.parameter_gather.begin() : end.parameter_gather.end(), gather);
   }
 
-  // What was measured of a stage's buckets together, in equal parts.
+  // Gives a stage's buckets equal parts of what was measured of them together.
   void spread(int stage, CostKind kind, std::vector<schedule::Bucket>& buckets) const {
     const auto seconds = axis_.costs->of_stage(stage, kind);
     if (!axis_.stages_fit || !seconds) {

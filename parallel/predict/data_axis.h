@@ -8,7 +8,7 @@
 
 namespace slackline {
 
-// What the costs of a data axis depend on.
+// The costs of a data axis depend on these.
 struct DataAxis {
   const MeshLists* lists = nullptr;
   const StepCosts* costs = nullptr;

@@ -53,7 +53,7 @@ class OuterMemory {
     return lead_.bytes() == 0 ? Tensor() : view(lead_, share);
   }
 
-  // What an outer step of a share works on, `written` in place of its weights.
+  // Returns the tensors that an outer step of a share works on, `written` in place of its weights.
   [[nodiscard]] OuterTensors tensors_of(const OuterShare& share, const Tensor& written) const;
 
   // The weights become the anchor; all else becomes 0.

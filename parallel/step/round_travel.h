@@ -6,7 +6,7 @@
 
 namespace slackline {
 
-// How one outer round, or one fragment, travelled as a rank saw it, in seconds of the world's
+// The travel of one outer round, or one fragment, as a rank saw it, in seconds of the world's
 // clock.
 struct RoundTravel {
   // Seconds from sending to arrival; 0 before that.
@@ -31,7 +31,7 @@ struct RoundTravels {
   // sent there and waited for.
   std::vector<RoundTravel> arrived{};
   std::optional<RoundTravel> under_way{};  // sent with this end; lacks what is yet to come
-  // All of the end: waiting for rounds and for other ranks, moving the anchor.
+  // The end as a whole: waiting for rounds and for other ranks, moving the anchor.
   double end_began = 0.0;
   double end_ended = 0.0;
 };

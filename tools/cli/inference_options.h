@@ -9,7 +9,7 @@
 
 namespace slackline {
 
-// What commands that run a trained model in one process are told.
+// The options of commands that run a trained model in one process.
 struct InferenceOptions {
   std::string checkpoint{};
   // `on` or `off`: whether activations pass through the codecs that compressed them in training.

@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How far a sweep is, counted in steps over all its runs.
+// Counts how far a sweep is, in steps over all its runs.
 class SweepPace {
  public:
   // So many steps are to be done.

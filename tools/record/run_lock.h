@@ -14,7 +14,7 @@ namespace slackline {
 // another process has the lock. REQUIRES: the directory is there.
 [[nodiscard]] LockedFile lock_run(const std::string& run_dir);
 
-// The same, but touches nothing and returns nothing where there is no such file.
+// Locks it likewise, but touches nothing and returns nothing where there is no such file.
 [[nodiscard]] std::optional<LockedFile> lock_existing_run(const std::string& run_dir);
 
 }  // namespace slackline

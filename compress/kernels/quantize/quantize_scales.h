@@ -86,7 +86,8 @@ __device__ inline float ScaleMap::factor(const BFloat16* scales,
              : factor_of(scales[of(row, column)], levels);
 }
 
-// What takes the place of `before`: a * b, or that added to it or taken off, rounded once.
+// Returns the element that takes the place of `before`: a * b, or that added to it or taken off,
+// rounded once.
 template <Update update>
 __device__ float updated(float before, float a, float b) {
   return update == Update::write ? a * b

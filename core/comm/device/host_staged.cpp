@@ -102,8 +102,8 @@ class HostStagedCommunicator final : public ForwardingCommunicator {
     Slice in{};
   };
 
-  // What a transfer reads of the device's memory and what it writes there, and the copies on the
-  // host. Of no elements where it does not.
+  // The device's memory that a transfer reads and that it writes, and their copies on the host; no
+  // elements where it does not.
   struct Ends {
     Tensor out;
     Tensor out_host;

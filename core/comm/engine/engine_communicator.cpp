@@ -159,7 +159,8 @@ Transfer EngineCommunicator::direct(Piece piece,
   return begin(record, sequence, std::move(moves), work);
 }
 
-// What stands for a larger tensor goes that one's way, which the formulas of bytes do not know.
+// A sum that stands for a larger tensor's goes that one's way, which the formulas of bytes do not
+// know.
 Transfer EngineCommunicator::background_sum(Operation operation) {
   const Tensor data = operation.data;
   const TransferWork work = std::exchange(operation.work, {});
