@@ -23,7 +23,10 @@ namespace {
 constexpr double kEndSeconds = 5.0;
 constexpr double kTimeoutSeconds = 2.0;
 
+// Steps of so many micro-batches that a signal which follows a line of metrics.jsonl finds all
+// ranks in their passes, far from the end of the step, where they agree and add up.
 const std::vector<std::string> kEndless = {"model.layers=4",
+                                           "batch.global=256",
                                            "batch.micro=1",
                                            "run.steps=100000",
                                            "run.eval_every=0",
@@ -34,6 +37,7 @@ const std::vector<std::string> kEndless = {"model.layers=4",
 // Data ranks in two groups that share out weights, gradients and moments over all of them: passes
 // wait for gathers and sums that go through the groups, one way or the other by their sizes.
 const std::vector<std::string> kEndlessInGroups = {"model.layers=4",
+                                                   "batch.global=256",
                                                    "batch.micro=1",
                                                    "run.steps=100000",
                                                    "run.eval_every=0",
@@ -61,6 +65,7 @@ void require_goes_on(const TrainingRun& run) {
   REQUIRE_FALSE(run.weights_sha256(newest).empty());
   const int step = std::stoi(newest.substr(newest.rfind('-') + 1));
   require_done(run.train({"model.layers=4",
+                          "batch.global=256",
                           "batch.micro=1",
                           "run.eval_every=0",
                           "run.steps=" + std::to_string(step + 1)},
@@ -78,15 +83,15 @@ std::unique_ptr<MpiJob> train_until_saved(const TrainingRun& run,
   return job;
 }
 
-// The same, and now in steps that are far from a save, in which ranks wait for files.
+// The same, and now at the begin of a step that is far from a save, in which ranks wait for files.
 std::unique_ptr<MpiJob> train_beyond_save(const TrainingRun& run,
                                           const std::vector<std::string>& assignments = kEndless) {
-  std::unique_ptr<MpiJob> job = train_until_saved(run, 50, assignments);
+  std::unique_ptr<MpiJob> job = train_until_saved(run, 10, assignments);
   const auto steps = [&] {
     return count_lines(read_file(run.run_dir() + "/metrics.jsonl"), "\"grad_norm\": ");
   };
   const auto saved = steps();
-  wait_until([&] { return steps() >= saved + 3 && steps() % 50 < 40; });
+  wait_until([&] { return steps() >= saved + 3 && steps() % 10 < 8; });
   return job;
 }
 
@@ -188,7 +193,7 @@ TEST_CASE("a rank that cannot write its shard ends all with 3, named, and the ru
 TEST_CASE("a rank that throws ends with its own code, the others with 4 and its reason") {
   const TrainingRun run;
   // Long before the next checkpoint, metrics.jsonl cannot grow.
-  const std::unique_ptr<MpiJob> job = train_until_saved(run, 50);
+  const std::unique_ptr<MpiJob> job = train_until_saved(run, 10);
   job->limit_file_size(0, 10);
   const ProcessResult result = job->wait();
   INFO(result.error);
