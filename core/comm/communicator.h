@@ -46,6 +46,8 @@ struct Slice {
   std::size_t end = 0;
 
   [[nodiscard]] std::size_t count() const { return end - begin; }
+
+  friend bool operator==(const Slice&, const Slice&) = default;
 };
 
 // The first n % size slices have one element more.

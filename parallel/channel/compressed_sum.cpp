@@ -1,6 +1,8 @@
 #include "parallel/channel/compressed_sum.h"
 
 #include <algorithm>
+#include <array>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,27 +26,31 @@ void copy(const Tensor& from, const Tensor& to) {
   written.write_back();
 }
 
-Device device_of(const CodedSum& sum) {
-  return sum.matrices.front()->gradient.device();
-}
-
 // Names its transfers.
 TransferNote note_of(const CodedSum& sum) {
   return {.what =
               sum.of == CodedSum::Of::round ? "compressed outer round" : "compressed gradients"};
 }
 
+// Begins the names of its state.
+const char* site_of(const CodedSum& sum) {
+  constexpr std::array<const char*, 3> kSites = {
+      "residual/data_gradient/", "residual/embedding/", "residual/outer/"};
+  return kSites[static_cast<std::size_t>(sum.of)];
+}
+
 std::unique_ptr<Codec> codec_for(const CodedSum& sum,
                                  const std::vector<CodecPart>& parts,
+                                 Device device,
                                  const CodecMaker& maker) {
   return maker({.setting = sum.setting,
                 .parts = parts,
                 .shape = message_shape(parts),
                 .seed = sum.seed,
-                .device = device_of(sum)});
+                .device = device});
 }
 
-std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, const CodecMaker& maker) {
+std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, Device device, const CodecMaker& maker) {
   const std::vector<CodecPart> parts = matrix_parts(sum.matrices);
   SumSlices::Codecs codecs(sum.owners.size());
   for (std::size_t rank = 0; rank < codecs.size() && !adds(sum.setting.kind); ++rank) {
@@ -56,31 +62,31 @@ std::unique_ptr<SumSlices> slices_for(const CodedSum& sum, const CodecMaker& mak
     for (CodecPart& part : rows) {
       part.name += "/sum";  // its random numbers are not those of this rank's message
     }
-    codecs[rank] = codec_for(sum, rows, maker);
+    codecs[rank] = codec_for(sum, rows, device, maker);
   }
   return std::make_unique<SumSlices>(SumSlices::Options{.setting = sum.setting,
                                                         .parts = parts,
                                                         .owners = sum.owners,
                                                         .rank = sum.rank,
-                                                        .device = device_of(sum)},
+                                                        .device = device},
                                      std::move(codecs));
 }
 
 }  // namespace
 
-CompressedSum::CompressedSum(const CodedSum& sum, const CodecMaker& maker)
+CompressedSum::CompressedSum(const CodedSum& sum, const Tensor& row, const CodecMaker& maker)
     : plan_(sum),
-      codec_(codec_for(sum, matrix_parts(sum.matrices), maker)),
-      residuals_(sum.setting.error_feedback, matrix_parts(sum.matrices), 1, device_of(sum)) {
-  for (const Parameter* parameter : sum.matrices) {
-    gradients_.push_back(parameter->gradient);
+      codec_(codec_for(sum, matrix_parts(sum.matrices), row.device(), maker)),
+      residuals_(sum.setting.error_feedback, matrix_parts(sum.matrices), 1, row.device()) {
+  for (const SummedPart& matrix : sum.matrices) {
+    gradients_.push_back(matrix.of(row));
   }
   if (!sum.owners.empty()) {
-    slices_ = slices_for(sum, maker);
+    slices_ = slices_for(sum, row.device(), maker);
   } else if (codec_->sums() == 0) {
     frames_ = Buffer("frames",
                      codec_->frame_bytes() * static_cast<std::size_t>(sum.ranks),
-                     backing_of(device_of(sum)));
+                     backing_of(row.device()));
   }
 }
 
@@ -281,7 +287,7 @@ void CompressedSum::adopt(CompressedSum& before) {
   const std::vector<CodecState> states = codec_->state();
   const std::vector<CodecState> states_before = before.codec_->state();
   for (std::size_t i = 0; i < plan_.matrices.size(); ++i) {
-    const std::vector<const Parameter*>& matrices = before.plan_.matrices;
+    const std::vector<SummedPart>& matrices = before.plan_.matrices;
     const auto found = std::find(matrices.begin(), matrices.end(), plan_.matrices[i]);
     if (found == matrices.end()) {
       continue;
@@ -306,70 +312,49 @@ void CompressedSum::add_frames(StreamView stream) {
   stream.synchronize();
 }
 
-std::string CompressedSum::site_name() const {
-  return plan_.of == CodedSum::Of::table ? "residual/embedding/" : "residual/data_gradient/";
-}
-
-// It goes on where the same rows are added up, by however many groups.
-void CompressedSum::add_state_of_part(std::size_t matrix,
-                                      const StateRanks& ranks,
-                                      std::vector<ChannelState>& list) const {
-  const Parameter& part = *plan_.matrices[matrix];
-  const bool all_alike = part.spec.cut == TensorCut::none;  // tensor rank 0 saves it
-  const std::string name = fmt::format("{}{}/{}-{}",
-                                       site_name(),
-                                       part.spec.name,
-                                       all_alike ? 0 : ranks.tensor,
-                                       all_alike ? 1 : ranks.tensor_size);
-  const auto add = [&](const std::string& own, const Tensor& data) -> ChannelState& {
-    ChannelState& state = list.emplace_back(own_array(own, data));
-    state.saved = !all_alike || ranks.tensor == 0;
-    return state;
-  };
-  if (!residuals_.all().empty()) {
-    ChannelState& owed = add(name, residuals_.of(0)[matrix]);
-    owed.worker = plan_.rank;
-    owed.num_workers = plan_.ranks;
-    owed.sums = true;
-  }
-  const std::vector<CodecState> states = codec_->state();
-  if (!states.empty()) {
-    ChannelState& learned = add(name + "." + states[matrix].name, states[matrix].data);
-    learned.saved = learned.saved && plan_.rank == 0;
-  }
-}
-
-void CompressedSum::add_state(const StateRanks& ranks, std::vector<ChannelState>& list) {
-  const std::string site = site_name();
-  const std::vector<CodecState> states = codec_->state();
+// What codecs learn and leave out of a part alone is an array of its own, which goes on where the
+// same elements are added up, by however many groups. What rounds owe without having learned
+// anything is of elements, whoever adds them up.
+void CompressedSum::add_state(const StateRanks& ranks, std::vector<ChannelState>& list) const {
+  const std::vector<CodecState> learned = codec_->state();
   for (std::size_t i = 0; i < plan_.matrices.size(); ++i) {
-    if (is_part(i)) {
-      add_state_of_part(i, ranks, list);
-      continue;
-    }
-    const Parameter& parameter = *plan_.matrices[i];
+    const SummedPart& matrix = plan_.matrices[i];
+    const Parameter& parameter = *matrix.parameter;
     const bool cut = parameter.spec.cut != TensorCut::none;
-    const bool first_tensor_rank = cut || ranks.tensor == 0;
-    if (!residuals_.all().empty()) {
-      for (const ShardPart& part : parameter.shard.parts) {
-        ChannelState& state = list.emplace_back();
-        state.name = site + parameter.spec.name;
-        state.data = residuals_.of(0)[i];
-        state.logical = parameter.spec.shape;
-        state.region = part.logical;
-        state.place = {.shape = parameter.shard.shape, .region = part.local};
-        state.worker = plan_.rank;
-        state.num_workers = plan_.ranks;
-        state.saved = first_tensor_rank;
-        state.sums = true;
+    const int rank = cut ? ranks.tensor : 0;
+    const int size = cut ? ranks.tensor_size : 1;
+    const bool of_round = plan_.of == CodedSum::Of::round;
+    const bool stands_alone = matrix.is_part && !(of_round && learned.empty());
+    const std::string name =
+        site_of(plan_) +
+        (stands_alone ? fmt::format("{}/{}-{}", matrix.name(), rank, size) : parameter.spec.name);
+    const auto add_owed = [&](ChannelState state) {
+      state.worker = plan_.rank;
+      state.num_workers = plan_.ranks;
+      state.saved = matrix.counted;
+      state.sums = !(of_round && stands_alone);
+      list.push_back(std::move(state));
+    };
+    if (!owed().empty() && stands_alone) {
+      add_owed(own_array(name, owed()[i]));
+    } else if (!owed().empty()) {
+      for (const ShardPart& part : parts_of_range(parameter.shard, matrix.elements)) {
+        add_owed({.name = name,
+                  .data = owed()[i],
+                  .logical = parameter.spec.shape,
+                  .region = part.logical,
+                  .place = {.shape = parameter.shard.shape,
+                            .region = part.local,
+                            .first = matrix.elements.begin}});
       }
     }
-    if (!states.empty()) {
-      ChannelState& state = list.emplace_back();
-      state.name = site + parameter.spec.name + "." + states[i].name;
-      state.data = states[i].data;
-      state.saved = first_tensor_rank && plan_.rank == 0;
-      place_by_rank(state, cut ? ranks.tensor : 0, cut ? ranks.tensor_size : 1);
+    if (!learned.empty()) {
+      ChannelState& state =
+          list.emplace_back(own_array(name + "." + learned[i].name, learned[i].data));
+      state.saved = matrix.counted && plan_.rank == 0;
+      if (!stands_alone) {
+        place_by_rank(state, rank, size);
+      }
     }
   }
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "compress/codec.h"
@@ -9,7 +8,6 @@
 #include "compress/residuals.h"
 #include "core/comm/communicator.h"
 #include "core/tensor/buffer.h"
-#include "model/parameters.h"
 #include "parallel/channel/channel_state.h"
 #include "parallel/channel/codec_maker.h"
 #include "parallel/channel/codec_stream.h"
@@ -28,7 +26,8 @@ namespace slackline {
 // the group call alike, from one thread.
 class CompressedSum {
  public:
-  CompressedSum(const CodedSum& sum, const CodecMaker& maker);
+  // `row`: the elements that the sum works on.
+  CompressedSum(const CodedSum& sum, const Tensor& row, const CodecMaker& maker);
 
   // Submits everything: what is encoded, what travels and what is decoded.
   void begin(const CodecStream& at, Communicator& group, const MessageKey& key);
@@ -48,11 +47,8 @@ class CompressedSum {
   // Views of what is owed of each matrix; none without error feedback.
   [[nodiscard]] const Codec::Matrices& owed() const { return residuals_.of(0); }
 
-  // Views of what the codec has learned of each matrix; none where it learns nothing.
-  [[nodiscard]] std::vector<CodecState> learned() const { return codec_->state(); }
-
   // Adds views of what goes from sum to sum: what is owed of each matrix, and its codec's state.
-  void add_state(const StateRanks& ranks, std::vector<ChannelState>& list);
+  void add_state(const StateRanks& ranks, std::vector<ChannelState>& list) const;
 
   // Measures the sum of the step that begins, until the sample is taken.
   void begin_sample();
@@ -76,15 +72,6 @@ class CompressedSum {
   void settle(StreamView stream, const Tensor& frame);
   void add_frames(StreamView stream);
 
-  // Whether a matrix stands for some rows of a parameter.
-  [[nodiscard]] bool is_part(std::size_t matrix) const {
-    return plan_.matrices[matrix]->shard.parts.empty();
-  }
-
-  [[nodiscard]] std::string site_name() const;
-  void add_state_of_part(std::size_t matrix,
-                         const StateRanks& ranks,
-                         std::vector<ChannelState>& list) const;
   void take_raw_sample(StreamView stream);
   void take_sent_sample(StreamView stream);
 

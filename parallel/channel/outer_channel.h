@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "core/comm/communicator.h"
@@ -62,25 +61,16 @@ class OuterChannel : public RoundTransfer {
   // The differences are the sum over workers then, and codecs rest.
   void finish(StreamView stream) override;
 
-  // Returns residuals, which are this worker's, and what codecs have learned, which all have alike.
+  // Adds residuals, which are this worker's, and what codecs have learned, which all have alike.
   // Views. REQUIRES: no round is under way.
-  [[nodiscard]] std::vector<ChannelState> state(const StateRanks& ranks) const;
+  void add_state(const StateRanks& ranks, std::vector<ChannelState>& list) const;
 
  private:
   void begin_plain();
   void begin_coded(StreamView stream, std::int64_t step);
-  enum class Direction { pack, unpack };
-  void copy_rest(StreamView stream, Direction direction) const;
-  [[nodiscard]] Tensor packed() const;
-  void add_state_of_part(const CompressedSum& sum,
-                         std::size_t matrix,
-                         const std::string& name,
-                         bool saved,
-                         std::vector<ChannelState>& list) const;
-  void add_owed(const OuterShare& share, const Tensor& owed, std::vector<ChannelState>& list) const;
 
   Options options_;
-  CodedRound round_{};
+  CodedBucket plan_{};  // without sums where no codec is set
   std::vector<CompressedSum> coded_{};
   Buffer packed_{};  // what travels plain beside coded sums
   std::optional<CodecStream> codecs_{};

@@ -3,33 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/kernels/elementwise/elementwise.h"
+#include "parallel/channel/packed_parts.h"
 
 namespace slackline {
 
-namespace {
-
-std::int64_t num_elements(const std::vector<const Parameter*>& parameters) {
-  std::size_t count = 0;
-  for (const Parameter* parameter : parameters) {
-    count += parameter->gradient.num_elements();
-  }
-  return static_cast<std::int64_t>(count);
-}
-
-}  // namespace
-
-SumChannel::SumChannel(const Options& options)
-    : options_(options), summed_(summed_bucket(options.op, *options.sync)) {
-  for (Parameter& part : summed_.parts) {
-    const auto first = static_cast<std::int64_t>(part.first_element - summed_.bucket.first);
-    const auto count = static_cast<std::int64_t>(part.shard.shape.num_elements());
-    part.gradient = options.gradient.rows(first, first + count).reshaped(part.shard.shape);
-  }
-}
-
 void SumChannel::obey(const CompressionPlan& plan, const CodecMaker& maker) {
-  CodedBucket next = coded_bucket(options_.op, summed_.bucket, *options_.rank, plan, options_.seed);
+  CodedBucket next = coded_bucket(options_.op, *options_.sync, *options_.rank, plan, options_.seed);
   if (next.sums.empty()) {
     next = {};
   }
@@ -40,7 +19,7 @@ void SumChannel::obey(const CompressionPlan& plan, const CodecMaker& maker) {
   plan_ = std::move(next);
   coded_.reserve(plan_.sums.size());
   for (const CodedSum& sum : plan_.sums) {
-    CompressedSum& made = coded_.emplace_back(sum, maker);
+    CompressedSum& made = coded_.emplace_back(sum, options_.gradient, maker);
     for (CompressedSum& old : before) {
       made.adopt(old);
     }
@@ -48,7 +27,7 @@ void SumChannel::obey(const CompressionPlan& plan, const CodecMaker& maker) {
   packed_ = plan_.plain.empty() ? Buffer()
                                 : make_buffer("plain gradients",
                                               DType::f32,
-                                              {num_elements(plan_.plain)},
+                                              {static_cast<std::int64_t>(elements_of(plan_.plain))},
                                               backing_of(options_.gradient.device()));
 }
 
@@ -61,18 +40,15 @@ void SumChannel::begin(const MessageKey& key, const std::optional<Keeping>& keep
 }
 
 void SumChannel::keep(const Keeping& keeping) const {
-  const GradientBucket& bucket = summed_.bucket;
-  if (bucket.kind == GradientBucket::Kind::norms) {
+  if (bucket().kind == GradientBucket::Kind::norms) {
     return;
   }
-  for (const Parameter* parameter : bucket.holds) {
-    if (parameter->shard.shape.rank() == 2) {
-      const schedule::TransferClass members = gradient_class(*parameter, bucket, *options_.rank);
-      keeping.messages->keep(keeping.stream,
-                             members.site,
-                             members.stage,
-                             parameter->gradient,
-                             parameter->second_moment);
+  for (const SummedPart& part : summed_parts(options_.op, *options_.sync, *options_.rank)) {
+    if (part.shape.rank() == 2) {
+      const schedule::TransferClass members =
+          gradient_class(*part.parameter, bucket(), *options_.rank);
+      keeping.messages->keep(
+          keeping.stream, members.site, members.stage, part.of(options_.gradient), part.moments());
     }
   }
 }
@@ -89,14 +65,18 @@ void SumChannel::begin_plain() {
 
 void SumChannel::begin_coded(const MessageKey& key) {
   const CodecStream& at = *codecs_;
+  const auto copies = [&](Packing packing) {
+    return [this, stream = at.stream, packing] {
+      copy_packed(stream, plan_.plain, options_.gradient, packed_, packing);
+      stream.synchronize();
+    };
+  };
   if (!plan_.plain.empty()) {
     transfer_ = options_.group->all_reduce(
-        packed_.view(DType::f32, {num_elements(plan_.plain)}),
+        packed_.view(DType::f32, {static_cast<std::int64_t>(elements_of(plan_.plain))}),
         {.what = "gradients beside compressed ones"},
         plan_.order,
-        {.worker = at.worker,
-         .before = [this, stream = at.stream] { copy_packed(stream, Direction::pack); },
-         .after = [this, stream = at.stream] { copy_packed(stream, Direction::unpack); }});
+        {.worker = at.worker, .before = copies(Packing::pack), .after = copies(Packing::unpack)});
   }
   number_ = key.step == step_ ? number_ + 1 : 0;
   step_ = key.step;
@@ -105,17 +85,6 @@ void SumChannel::begin_coded(const MessageKey& key) {
   for (CompressedSum& sum : coded_) {
     sum.begin(at, *options_.group, own);
   }
-}
-
-void SumChannel::copy_packed(StreamView stream, Direction direction) const {
-  std::size_t offset = 0;
-  for (const Parameter* parameter : plan_.plain) {
-    const Tensor packed = packed_.view(DType::f32, parameter->gradient.shape(), offset);
-    direction == Direction::pack ? cast(stream, parameter->gradient, packed)
-                                 : cast(stream, packed, parameter->gradient);
-    offset += packed.bytes();
-  }
-  stream.synchronize();
 }
 
 void SumChannel::finish() {
@@ -142,12 +111,11 @@ void SumChannel::begin_sample() {
 void SumChannel::take_samples(StepSamples& samples) {
   for (CompressedSum& sum : coded_) {
     StepSamples::Gradients gradients{.sample = sum.take_sample(), .counts = sum.rank() == 0};
-    for (const Parameter* matrix : sum.plan().matrices) {
-      const bool counted =
-          matrix->spec.cut != TensorCut::none || options_.rank->sync.place.tensor == 0;
-      gradients.classes.push_back(
-          counted ? std::make_optional(gradient_class(*matrix, summed_.bucket, *options_.rank))
-                  : std::nullopt);
+    for (const SummedPart& matrix : sum.plan().matrices) {
+      auto& members = gradients.classes.emplace_back();
+      if (matrix.counted) {
+        members = gradient_class(*matrix.parameter, bucket(), *options_.rank);
+      }
     }
     gradients.sample->add_up(*options_.group);
     samples.add(std::move(gradients));

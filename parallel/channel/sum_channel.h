@@ -11,7 +11,7 @@
 #include "parallel/channel/compressed_sum.h"
 #include "parallel/channel/kept_messages.h"
 #include "parallel/plan/bucket_compression.h"
-#include "parallel/plan/summed_bucket.h"
+#include "parallel/sync/sync_plan.h"
 
 namespace slackline {
 
@@ -31,7 +31,7 @@ class SumChannel final : public Channel {
     std::uint64_t seed = 0;
   };
 
-  explicit SumChannel(const Options& options);
+  explicit SumChannel(const Options& options) : options_(options) {}
 
   // Codecs and matrices that stay keep their state. Of others each matrix that stays compressed
   // keeps what is owed to it, and its codec's state where its setting stays; the rest begins anew.
@@ -60,15 +60,15 @@ class SumChannel final : public Channel {
   void add_state(const StateRanks& ranks, std::vector<ChannelState>& list) override;
 
  private:
-  enum class Direction { pack, unpack };
+  [[nodiscard]] const GradientBucket& bucket() const {
+    return options_.sync->buckets[options_.op.bucket];
+  }
 
   void keep(const Keeping& keeping) const;
   void begin_plain();
   void begin_coded(const MessageKey& key);
-  void copy_packed(StreamView stream, Direction direction) const;
 
   Options options_;
-  SummedBucket summed_;
   std::uint64_t step_ = 0;    // of the last coded message
   std::uint64_t number_ = 0;  // of it among those of its step
   std::optional<std::uint64_t> kept_step_{};

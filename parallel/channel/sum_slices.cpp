@@ -10,17 +10,6 @@ namespace slackline {
 
 namespace {
 
-// Elements of the matrices before each matrix of a message.
-std::vector<std::int64_t> first_elements(const std::vector<CodecPart>& parts) {
-  std::vector<std::int64_t> first;
-  std::int64_t elements = 0;
-  for (const CodecPart& part : parts) {
-    first.push_back(elements);
-    elements += part.shape.rows * part.shape.columns;
-  }
-  return first;
-}
-
 // What makes a shorter slice as long as the longest travels too.
 void fill_rest(StreamView stream, const Tensor& slice, std::int64_t used) {
   if (used < slice.dim(0)) {
@@ -53,38 +42,43 @@ Tensor SumSlices::addends() const {
   return row(sent_, DType::bf16);
 }
 
-Tensor SumSlices::slice_of_addends(int rank) const {
-  const auto elements = static_cast<std::int64_t>(slice_);
-  return addends().rows(rank * elements, (rank + 1) * elements);
+Tensor SumSlices::slice_of(const Tensor& all, int rank) const {
+  const auto length = static_cast<std::int64_t>(slice_);
+  return all.rows(rank * length, (rank + 1) * length);
+}
+
+// Matrices stand one behind the other in an addend, and so do a rank's rows of them in its slice.
+std::int64_t SumSlices::copy_rows(StreamView stream,
+                                  const Tensor& addend,
+                                  int rank,
+                                  Packing packing) const {
+  Codec::Matrices matrices;
+  std::int64_t first = 0;
+  for (const CodecPart& part : options_.parts) {
+    const std::int64_t end = first + part.shape.rows * part.shape.columns;
+    matrices.push_back(addend.rows(first, end));
+    first = end;
+  }
+  const Tensor slice = slice_of(addends(), rank);
+  std::int64_t at = 0;
+  for (const Tensor& rows : rows_of(rank, matrices)) {
+    const std::int64_t end = at + rows.dim(0) * rows.dim(1);
+    const Tensor copy = slice.rows(at, end).reshaped(rows.shape());
+    packing == Packing::pack ? cast(stream, rows, copy) : cast(stream, copy, rows);
+    at = end;
+  }
+  return at;
 }
 
 void SumSlices::scatter(StreamView stream, const Tensor& addend) const {
-  const std::vector<std::int64_t> first = first_elements(options_.parts);
   for (int rank = 0; rank < ranks(); ++rank) {
-    const Tensor slice = slice_of_addends(rank);
-    std::int64_t at = 0;
-    for (const MatrixRows& own : rows_of(rank)) {
-      const std::int64_t columns = options_.parts[own.matrix].shape.columns;
-      const std::int64_t from = first[own.matrix] + own.first * columns;
-      const std::int64_t count = own.count() * columns;
-      cast(stream, addend.rows(from, from + count), slice.rows(at, at + count));
-      at += count;
-    }
-    fill_rest(stream, slice, at);
+    const std::int64_t used = copy_rows(stream, addend, rank, Packing::pack);
+    fill_rest(stream, slice_of(addends(), rank), used);
   }
 }
 
 void SumSlices::collect(StreamView stream, const Tensor& addend) const {
-  const std::vector<std::int64_t> first = first_elements(options_.parts);
-  const Tensor slice = slice_of_addends(options_.rank);
-  std::int64_t at = 0;
-  for (const MatrixRows& own : rows_of(options_.rank)) {
-    const std::int64_t columns = options_.parts[own.matrix].shape.columns;
-    const std::int64_t to = first[own.matrix] + own.first * columns;
-    const std::int64_t count = own.count() * columns;
-    cast(stream, slice.rows(at, at + count), addend.rows(to, to + count));
-    at += count;
-  }
+  copy_rows(stream, addend, options_.rank, Packing::unpack);
 }
 
 Tensor SumSlices::frame() const {
@@ -101,9 +95,8 @@ Tensor SumSlices::received() const {
 
 void SumSlices::cut(StreamView stream) const {
   const FrameCutter cutter(options_.setting, options_.parts);
-  const auto bytes = static_cast<std::int64_t>(slice_);
   for (int rank = 0; rank < ranks(); ++rank) {
-    const Tensor slice = sent().rows(rank * bytes, (rank + 1) * bytes);
+    const Tensor slice = slice_of(sent(), rank);
     cutter.cut(stream, frame(), rows_of(rank), slice);
     const std::vector<CodecPart> own = parts_of_rows(options_.parts, rows_of(rank));
     fill_rest(stream, slice, static_cast<std::int64_t>(frame_bytes(options_.setting, own)));
@@ -121,11 +114,6 @@ Codec::Matrices SumSlices::rows_of(int rank, const Codec::Matrices& matrices) co
   return rows;
 }
 
-Tensor SumSlices::slice_of_frames(const Tensor& all, int rank) const {
-  const auto bytes = static_cast<std::int64_t>(slice_);
-  return all.rows(rank * bytes, (rank + 1) * bytes);
-}
-
 void SumSlices::add_up(StreamView stream, const Codec::Matrices& matrices) const {
   const Codec* codec = codec_of(options_.rank);
   if (codec == nullptr) {
@@ -136,7 +124,7 @@ void SumSlices::add_up(StreamView stream, const Codec::Matrices& matrices) const
   for (int rank = 0; rank < ranks(); ++rank) {
     // Its own slice goes nowhere.
     const Tensor all = rank == options_.rank ? sent() : received();
-    codec->decode(stream, slice_of_frames(all, rank).rows(0, bytes), own, rank > 0);
+    codec->decode(stream, slice_of(all, rank).rows(0, bytes), own, rank > 0);
   }
 }
 
@@ -144,7 +132,7 @@ void SumSlices::encode_sums(StreamView stream,
                             const Codec::Matrices& matrices,
                             const Codec::Matrices& residual,
                             const MessageKey& key) const {
-  const Tensor slice = slice_of_frames(sums(), options_.rank);
+  const Tensor slice = slice_of(sums(), options_.rank);
   Codec* codec = codec_of(options_.rank);
   const std::int64_t bytes = codec == nullptr ? 0 : static_cast<std::int64_t>(codec->frame_bytes());
   if (codec != nullptr) {
@@ -161,9 +149,8 @@ void SumSlices::settle_sums(StreamView stream, const Codec::Matrices& residual) 
   Codec* codec = codec_of(options_.rank);
   if (codec != nullptr && !residual.empty()) {
     const auto bytes = static_cast<std::int64_t>(codec->frame_bytes());
-    codec->settle(stream,
-                  slice_of_frames(sums(), options_.rank).rows(0, bytes),
-                  rows_of(options_.rank, residual));
+    codec->settle(
+        stream, slice_of(sums(), options_.rank).rows(0, bytes), rows_of(options_.rank, residual));
   }
 }
 
@@ -171,8 +158,7 @@ void SumSlices::decode_sums(StreamView stream, const Codec::Matrices& matrices) 
   for (int rank = 0; rank < ranks(); ++rank) {
     if (const Codec* codec = codec_of(rank)) {
       const auto bytes = static_cast<std::int64_t>(codec->frame_bytes());
-      codec->decode(
-          stream, slice_of_frames(sums(), rank).rows(0, bytes), rows_of(rank, matrices), false);
+      codec->decode(stream, slice_of(sums(), rank).rows(0, bytes), rows_of(rank, matrices), false);
     }
   }
 }

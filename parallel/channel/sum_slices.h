@@ -6,6 +6,7 @@
 
 #include "compress/codec.h"
 #include "core/tensor/buffer.h"
+#include "parallel/channel/packed_parts.h"
 #include "parallel/plan/owned_rows.h"
 
 namespace slackline {
@@ -71,8 +72,9 @@ class SumSlices {
     return codecs_[static_cast<std::size_t>(rank)].get();
   }
 
-  [[nodiscard]] Tensor slice_of_addends(int rank) const;
-  [[nodiscard]] Tensor slice_of_frames(const Tensor& all, int rank) const;
+  [[nodiscard]] Tensor slice_of(const Tensor& all, int rank) const;
+  // Copies a rank's rows between an addend and the rank's slice; returns how many elements.
+  std::int64_t copy_rows(StreamView stream, const Tensor& addend, int rank, Packing packing) const;
   [[nodiscard]] Codec::Matrices rows_of(int rank, const Codec::Matrices& matrices) const;
 
   Options options_;

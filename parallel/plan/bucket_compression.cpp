@@ -13,42 +13,40 @@ using Kind = GradientBucket::Kind;
 
 // Returns the shape by which all tensor ranks decide alike: where shards differ, by a row or
 // column, the smallest one's.
-MatrixShape shape_on_any(const Parameter& parameter, int tensor_size) {
-  const Shape& local = parameter.shard.shape;
-  const Shape& whole = parameter.spec.shape;
-  MatrixShape shape{.rows = local[0], .columns = local[1]};
-  if (parameter.shard.parts.empty()) {  // a share of it
+MatrixShape shape_on_any(const SummedPart& part, int tensor_size) {
+  MatrixShape shape{.rows = part.shape[0], .columns = part.shape[1]};
+  if (part.is_part) {
     return shape;
   }
-  if (parameter.spec.cut == TensorCut::rows) {
-    shape.rows = whole[0] / tensor_size;
-  } else if (parameter.spec.cut == TensorCut::columns) {
-    shape.columns = whole[1] / tensor_size;
+  const ParameterSpec& spec = part.parameter->spec;
+  if (spec.cut == TensorCut::rows) {
+    shape.rows = spec.shape[0] / tensor_size;
+  } else if (spec.cut == TensorCut::columns) {
+    shape.columns = spec.shape[1] / tensor_size;
   }
   return shape;
 }
 
-// Null where the parameter travels plain.
-const CodecSetting* setting_of(const Parameter& parameter,
+// Null where the part travels plain.
+const CodecSetting* setting_of(const SummedPart& part,
                                const SyncOp& op,
                                const GradientBucket& bucket,
                                const RankPlan& rank,
                                const CompressionPlan& plan) {
-  const Shape& shape = parameter.shard.shape;
-  if (bucket.kind == Kind::norms || shape.rank() != 2 || op.ranks == 1) {
+  if (bucket.kind == Kind::norms || part.shape.rank() != 2 || op.ranks == 1) {
     return nullptr;
   }
   // Tensor ranks have to add up alike what all of them have. Of a share they may have other rows.
-  const bool is_part = parameter.shard.parts.empty();
-  if (is_part && parameter.spec.cut == TensorCut::none && rank.sync.tensor_size > 1) {
+  const bool in_common = part.parameter->spec.cut == TensorCut::none;
+  if (part.is_part && in_common && rank.sync.tensor_size > 1) {
     return nullptr;
   }
-  const CodecSetting* setting = plan.setting_of(gradient_class(parameter, bucket, rank));
+  const CodecSetting* setting = plan.setting_of(gradient_class(*part.parameter, bucket, rank));
   if (setting == nullptr || setting->always) {
     return setting;
   }
-  return shrinks(*setting, shape_on_any(parameter, rank.sync.tensor_size), DType::f32) ? setting
-                                                                                       : nullptr;
+  return shrinks(*setting, shape_on_any(part, rank.sync.tensor_size), DType::f32) ? setting
+                                                                                  : nullptr;
 }
 
 std::vector<CollectiveCall> calls_of(const CodedSum& sum) {
@@ -93,8 +91,7 @@ std::size_t sent_by_all(const CodedSum& sum) {
 }
 
 // Whether a matrix is fewer bytes in two shots; that does not hang on what it travels with.
-bool pays_in_two_shots(const CodecSetting& setting, const Parameter& matrix, int ranks) {
-  const Shape& shape = matrix.shard.shape;
+bool pays_in_two_shots(const CodecSetting& setting, const Shape& shape, int ranks) {
   const MatrixShape most_rows{.rows = (shape[0] + ranks - 1) / ranks, .columns = shape[1]};
   return 2 * payload_bytes(setting, most_rows) <
          payload_bytes(setting, {.rows = shape[0], .columns = shape[1]});
@@ -102,14 +99,13 @@ bool pays_in_two_shots(const CodecSetting& setting, const Parameter& matrix, int
 
 }  // namespace
 
-std::vector<CodecPart> matrix_parts(const std::vector<const Parameter*>& matrices) {
+std::vector<CodecPart> matrix_parts(const std::vector<SummedPart>& matrices) {
   std::vector<CodecPart> parts;
   parts.reserve(matrices.size());
-  for (const Parameter* parameter : matrices) {
-    const Shape& shape = parameter->shard.shape;
-    parts.push_back({.name = parameter->spec.name,
-                     .shape = {.rows = shape[0], .columns = shape[1]},
-                     .moments = parameter->second_moment});
+  for (const SummedPart& matrix : matrices) {
+    parts.push_back({.name = matrix.name(),
+                     .shape = {.rows = matrix.shape[0], .columns = matrix.shape[1]},
+                     .moments = matrix.moments()});
   }
   return parts;
 }
@@ -147,22 +143,23 @@ std::size_t message_bytes(const CodedSum& sum) {
 }
 
 CodedBucket coded_bucket(const SyncOp& op,
-                         const GradientBucket& bucket,
+                         const SyncPlan& sync,
                          const RankPlan& rank,
                          const CompressionPlan& plan,
                          std::uint64_t seed) {
+  const GradientBucket& bucket = sync.buckets[op.bucket];
   CodedBucket coded{.ranks = op.ranks, .order = op.order, .hierarchy = op.hierarchy};
   // Messages of the ranks of a group add in rank order, a table's pairs among them.
   const SumOrder order{.runs = {op.order.runs[0] * op.order.runs[1], 1}};
-  for (const Parameter* parameter : bucket.holds) {
-    const CodecSetting* setting = setting_of(*parameter, op, bucket, rank, plan);
+  for (const SummedPart& part : summed_parts(op, sync, rank)) {
+    const CodecSetting* setting = setting_of(part, op, bucket, rank, plan);
     if (setting == nullptr) {
-      coded.plain.push_back(parameter);
+      coded.plain.push_back(part);
       continue;
     }
     const bool two_shot = setting->sum == SumWay::two_shot &&
                           op.kind != SyncOp::Kind::reduce_scatter &&
-                          pays_in_two_shots(*setting, *parameter, op.ranks);
+                          pays_in_two_shots(*setting, part.shape, op.ranks);
     auto sum = std::find_if(coded.sums.begin(), coded.sums.end(), [&](const auto& made) {
       return made.setting == *setting && made.two_shot == two_shot;
     });
@@ -177,14 +174,14 @@ CodedBucket coded_bucket(const SyncOp& op,
            .two_shot = two_shot});
       sum = std::prev(coded.sums.end());
     }
-    sum->matrices.push_back(parameter);
+    sum->matrices.push_back(part);
   }
   for (CodedSum& sum : coded.sums) {
     if (sum.two_shot) {
       sum.owners = even_rows(matrix_parts(sum.matrices), op.ranks);
     } else if (op.kind == SyncOp::Kind::reduce_scatter && cuts_by_rows(sum.setting.kind)) {
       const std::size_t whole = sent_by_all(sum);
-      sum.owners = owned_rows(bucket, sum.matrices, op.ranks);
+      sum.owners = owned_rows(op.range.count(), sum.matrices, op.ranks);
       if (sent_by_all(sum) >= whole) {
         sum.owners.clear();
       }
@@ -195,11 +192,7 @@ CodedBucket coded_bucket(const SyncOp& op,
 
 std::vector<CollectiveCall> calls_of(const CodedBucket& bucket) {
   std::vector<CollectiveCall> calls;
-  std::size_t plain = 0;
-  for (const Parameter* parameter : bucket.plain) {
-    plain += parameter->shard.shape.num_elements();
-  }
-  if (plain > 0) {
+  if (const std::size_t plain = elements_of(bucket.plain); plain > 0) {
     calls.push_back({.kind = TransferRecord::Kind::all_reduce,
                      .elements = plain,
                      .order = bucket.order,

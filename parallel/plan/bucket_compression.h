@@ -6,22 +6,21 @@
 #include "compress/codec.h"
 #include "core/comm/collective_bytes.h"
 #include "core/comm/communicator.h"
-#include "model/parameters.h"
 #include "parallel/plan/compression_plan.h"
 #include "parallel/plan/owned_rows.h"
-#include "parallel/sync/gradient_buckets.h"
+#include "parallel/plan/summed_part.h"
 #include "parallel/sync/sync_plan.h"
 
 namespace slackline {
 
 // Matrices of a gradient bucket that one codec compresses, and whom their sum is for.
 struct CodedSum {
-  // A tied table's sum is a site of its own, and so is that of differences of an outer round, which
-  // stand as gradients of parameters (coded_round.h).
+  // A tied table's sum is a site of its own, and so is that of differences of an outer round
+  // (coded_round.h).
   enum class Of { gradients, table, round };
 
   CodecSetting setting{};
-  std::vector<const Parameter*> matrices{};
+  std::vector<SummedPart> matrices{};
   int ranks = 1;  // of the group
   int rank = 0;   // this one
   Of of = Of::gradients;
@@ -37,7 +36,7 @@ struct CodedSum {
 // A gradient bucket of which some matrices are compressed; the rest is packed and travels plain.
 struct CodedBucket {
   std::vector<CodedSum> sums{};
-  std::vector<const Parameter*> plain{};
+  std::vector<SummedPart> plain{};
   int ranks = 1;          // of the group
   SumOrder order{};       // of what travels plain
   Hierarchy hierarchy{};  // of the group
@@ -46,14 +45,13 @@ struct CodedBucket {
 };
 
 // What of a bucket is compressed under a plan in `op`, the last sum of it: matrices by the codec of
-// their stage's class, the rest plain. Without sums where nothing is. Views are taken from the
-// bucket's parameters. Where updates are shared out a rank gets its own rows alone of sums that can
-// be cut by rows, unless the rows of one codec are shared out so unevenly that slices, all as long
-// as the longest, would be more bytes. Where all ranks need a sum and the setting
-// says so, it is made in two shots, but for matrices that are no fewer bytes so, as all over two
-// ranks.
+// their stage's class, the rest plain. Without sums where nothing is. Where updates are shared out
+// a rank gets its own rows alone of sums that can be cut by rows, unless the rows of one codec are
+// shared out so unevenly that slices, all as long as the longest, would be more bytes. Where all
+// ranks need a sum and the setting says so, it is made in two shots, but for matrices that are no
+// fewer bytes so, as all over two ranks.
 [[nodiscard]] CodedBucket coded_bucket(const SyncOp& op,
-                                       const GradientBucket& bucket,
+                                       const SyncPlan& sync,
                                        const RankPlan& rank,
                                        const CompressionPlan& plan,
                                        std::uint64_t seed = 0);
@@ -69,7 +67,7 @@ struct CodedBucket {
 [[nodiscard]] std::size_t message_bytes(const CodedSum& sum);
 
 // The matrices as a codec knows them.
-[[nodiscard]] std::vector<CodecPart> matrix_parts(const std::vector<const Parameter*>& matrices);
+[[nodiscard]] std::vector<CodecPart> matrix_parts(const std::vector<SummedPart>& matrices);
 
 // The calls that the ranks of its group make for it. REQUIRES: something is compressed.
 [[nodiscard]] std::vector<CollectiveCall> calls_of(const CodedBucket& bucket);

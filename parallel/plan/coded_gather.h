@@ -28,8 +28,7 @@ struct CodedGather {
 
     // Frames that an op puts together.
     [[nodiscard]] std::size_t frames_of(const SyncOp& op) const {
-      const Slice& all = ops.back().range;
-      const bool is_last = op.range.begin == all.begin && op.range.end == all.end;
+      const bool is_last = op.range == ops.back().range;
       return is_last ? shares.size() : static_cast<std::size_t>(op.ranks);
     }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include <fmt/format.h>
-
 #include "compress/codec_bytes.h"
 #include "compress/codec_traits.h"
 
@@ -62,79 +60,58 @@ std::optional<CodedPart> coded_part(const OuterShare& share,
   return CodedPart{.elements = {rows.begin * columns, rows.end * columns}, .shape = shape};
 }
 
-void add_rest(const Slice& elements, std::vector<Slice>& rest) {
-  if (elements.count() == 0) {
-    return;
-  }
-  if (!rest.empty() && rest.back().end == elements.begin) {
-    rest.back().end = elements.end;
-  } else {
-    rest.push_back(elements);
-  }
-}
-
 // All ranks at this place in other workers have the same sums. Each is as large as a transfer of
 // plain differences at most, but for a matrix that is larger.
-void add_sums(const CodecSetting& setting, const RoundPlace& place, CodedRound& round) {
-  std::size_t elements = 0;
-  for (std::size_t i = 0; i < round.matrices.size(); ++i) {
-    const std::size_t own = round.matrices[i].elements.count();
-    if (round.bucket.sums.empty() || elements + own > kRoundTransferElements) {
-      round.bucket.sums.push_back({.setting = setting,
-                                   .ranks = place.workers,
-                                   .rank = place.worker,
-                                   .of = CodedSum::Of::round,
-                                   .seed = place.seed});
-      elements = 0;
-    }
-    round.bucket.sums.back().matrices.push_back(&round.parameters[i]);
-    elements += own;
+void add_matrix(const SummedPart& matrix,
+                const CodecSetting& setting,
+                const RoundPlace& place,
+                CodedBucket& round) {
+  if (round.sums.empty() ||
+      elements_of(round.sums.back().matrices) + matrix.elements.count() > kRoundTransferElements) {
+    round.sums.push_back({.setting = setting,
+                          .ranks = place.workers,
+                          .rank = place.worker,
+                          .of = CodedSum::Of::round,
+                          .seed = place.seed});
   }
+  round.sums.back().matrices.push_back(matrix);
 }
 
 }  // namespace
 
-std::size_t CodedRound::rest_elements() const {
-  std::size_t elements = 0;
-  for (const Slice& range : rest) {
-    elements += range.count();
-  }
-  return elements;
-}
-
-CodedRound coded_round(const std::vector<OuterShare>& shares,
-                       const std::vector<OptimizerPiece>& pieces,
-                       const CodecSetting& setting,
-                       const RoundPlace& place) {
-  CodedRound round;
-  round.bucket.ranks = place.workers;
+CodedBucket coded_round(const std::vector<OuterShare>& shares,
+                        const std::vector<OptimizerPiece>& pieces,
+                        const CodecSetting& setting,
+                        const RoundPlace& place) {
+  CodedBucket round{.ranks = place.workers};
   const bool is_cut = has_shards(pieces);
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    const OuterShare& share = shares[i];
+  for (const OuterShare& share : shares) {
     const OptimizerPiece& piece = pieces[share.piece];
-    const Slice all{share.first, share.first + share.range.count()};
-    const std::optional<CodedPart> part = coded_part(share, piece, setting, is_cut);
-    if (!part) {
-      add_rest(all, round.rest);
+    const auto part_of_share = [&](const Slice& elements, const Shape& shape) {
+      return SummedPart{.parameter = piece.parameter,
+                        .elements = elements,
+                        .shape = shape,
+                        .first = share.first + elements.begin - share.range.begin,
+                        .is_part = true,
+                        .counted = share.counted};
+    };
+    const auto add_plain = [&](const Slice& elements) {
+      if (elements.count() > 0) {
+        round.plain.push_back(
+            part_of_share(elements, {static_cast<std::int64_t>(elements.count())}));
+      }
+    };
+    const std::optional<CodedPart> coded = coded_part(share, piece, setting, is_cut);
+    if (!coded) {
+      add_plain(share.range);
       continue;
     }
-    const std::size_t begin = share.first + part->elements.begin - share.range.begin;
-    const Slice elements{begin, begin + part->elements.count()};
-    add_rest({all.begin, elements.begin}, round.rest);
-    add_rest({elements.end, all.end}, round.rest);
-    Parameter& parameter = round.parameters.emplace_back();
-    parameter.spec.name = fmt::format(
-        "{}/{}-{}", piece.parameter->spec.name, part->elements.begin, part->elements.end);
-    parameter.shard.shape = {part->shape.rows, part->shape.columns};
-    round.matrices.push_back({.share = i, .elements = elements});
-  }
-  if (!round.rest.empty()) {
-    Parameter& rest = round.parameters.emplace_back();
-    rest.shard.shape = {static_cast<std::int64_t>(round.rest_elements())};
-  }
-  add_sums(setting, place, round);
-  if (!round.rest.empty()) {
-    round.bucket.plain.push_back(&round.parameters.back());
+    add_plain({share.range.begin, coded->elements.begin});
+    add_matrix(part_of_share(coded->elements, {coded->shape.rows, coded->shape.columns}),
+               setting,
+               place,
+               round);
+    add_plain({coded->elements.end, share.range.end});
   }
   return round;
 }

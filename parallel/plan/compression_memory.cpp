@@ -11,7 +11,6 @@
 #include "parallel/plan/coded_gather.h"
 #include "parallel/plan/coded_round.h"
 #include "parallel/plan/pipeline_boundaries.h"
-#include "parallel/plan/summed_bucket.h"
 #include "parallel/schedule/slots.h"
 
 namespace slackline {
@@ -72,17 +71,14 @@ void add_gradients(const RankSync& rank,
     if (!op.may_be_coded) {
       continue;
     }
-    const SummedBucket summed = summed_bucket(op, rank.plan);
-    const CodedBucket compressed = coded_bucket(op, summed.bucket, rank.rank, plan);
+    const CodedBucket compressed = coded_bucket(op, rank.plan, rank.rank, plan);
     if (compressed.sums.empty()) {
       continue;
     }
     for (const CodedSum& sum : compressed.sums) {
       add_sum(sum, workers, memory);
     }
-    for (const Parameter* parameter : compressed.plain) {
-      memory.messages += parameter->shard.shape.num_elements() * size_of(DType::f32);
-    }
+    memory.messages += elements_of(compressed.plain) * size_of(DType::f32);
   }
 }
 
@@ -149,18 +145,17 @@ CompressionMemory round_memory(const RankSync& rank,
                                int num_workers,
                                const CodecSetting& setting,
                                const Workers& workers) {
-  const std::vector<OuterShare> shares = outer_shares(rank.plan.owned);
-  const CodedRound round = coded_round(shares, rank.plan.owned, setting, {.workers = num_workers});
-  CompressionMemory memory{.messages = round.rest_elements() * size_of(DType::f32)};
+  const CodedBucket round = coded_round(
+      outer_shares(rank.plan.owned), rank.plan.owned, setting, {.workers = num_workers});
+  CompressionMemory memory{.messages = elements_of(round.plain) * size_of(DType::f32)};
   std::size_t saved = 0;
-  std::size_t next = 0;  // of all matrices
-  for (const CodedSum& sum : round.bucket.sums) {
+  for (const CodedSum& sum : round.sums) {
     add_sum(sum, workers, memory);
-    for (const CodecPart& part : matrix_parts(sum.matrices)) {
-      const bool counted = shares[round.matrices[next++].share].counted;
-      saved += counted ? Residuals::bytes(setting.error_feedback, {part}, 1) +
-                             learned_bytes(setting, {part})
-                       : 0;
+    for (const SummedPart& matrix : sum.matrices) {
+      const std::vector<CodecPart> part = matrix_parts({matrix});
+      saved += matrix.counted ? Residuals::bytes(setting.error_feedback, part, 1) +
+                                    learned_bytes(setting, part)
+                              : 0;
     }
   }
   memory.saved = saved;

@@ -6,18 +6,15 @@
 
 namespace slackline {
 
-OwnedRows owned_rows(const GradientBucket& bucket,
-                     const std::vector<const Parameter*>& matrices,
-                     int ranks) {
+OwnedRows owned_rows(std::size_t elements, const std::vector<SummedPart>& matrices, int ranks) {
   OwnedRows owners(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
-    const Slice own = slice_of(bucket.count, rank, ranks);
+    const Slice own = slice_of(elements, rank, ranks);
     for (std::size_t m = 0; m < matrices.size(); ++m) {
-      const Shape& shape = matrices[m]->shard.shape;
-      const auto columns = static_cast<std::size_t>(shape[1]);
-      const std::size_t first = matrices[m]->first_element - bucket.first;
+      const auto columns = static_cast<std::size_t>(matrices[m].shape[1]);
+      const std::size_t first = matrices[m].first;
       const std::size_t begin = std::max(own.begin, first);
-      const std::size_t end = std::min(own.end, first + shape.num_elements());
+      const std::size_t end = std::min(own.end, first + matrices[m].elements.count());
       if (begin < end) {
         owners[static_cast<std::size_t>(rank)].push_back(
             {.matrix = m,

@@ -5,7 +5,7 @@
 
 #include "compress/codec.h"
 #include "compress/frame_rows.h"
-#include "parallel/sync/gradient_buckets.h"
+#include "parallel/plan/summed_part.h"
 
 namespace slackline {
 
@@ -13,9 +13,9 @@ namespace slackline {
 using OwnedRows = std::vector<std::vector<MatrixRows>>;
 
 // Where updates are shared out: by whoever updates elements of them. A row that two ranks' slices
-// of the bucket cut stands with both.
-[[nodiscard]] OwnedRows owned_rows(const GradientBucket& bucket,
-                                   const std::vector<const Parameter*>& matrices,
+// of the sum's elements cut stands with both.
+[[nodiscard]] OwnedRows owned_rows(std::size_t elements,
+                                   const std::vector<SummedPart>& matrices,
                                    int ranks);
 
 // As many rows of each matrix for every rank, but for one; each row once. Who adds up a row, which

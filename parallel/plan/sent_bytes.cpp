@@ -12,7 +12,6 @@
 #include "parallel/plan/bucket_compression.h"
 #include "parallel/plan/coded_gather.h"
 #include "parallel/plan/pipeline_boundaries.h"
-#include "parallel/plan/summed_bucket.h"
 
 namespace slackline {
 
@@ -220,8 +219,7 @@ OpTraffic traffic_of(const SyncOp& op, const RankSync& rank, const CompressionPl
     }
     return coded;
   }
-  const SummedBucket summed = summed_bucket(op, rank.plan);
-  const CodedBucket coded = coded_bucket(op, summed.bucket, rank.rank, plan);
+  const CodedBucket coded = coded_bucket(op, rank.plan, rank.rank, plan);
   if (coded.sums.empty()) {
     return plain;
   }

@@ -28,14 +28,14 @@ RankRound coded_round_of(const RankSync& rank,
                          int workers,
                          const CodecSetting& codec,
                          const StepCosts* costs) {
-  const CodedRound round =
+  const CodedBucket round =
       coded_round(outer_shares(rank.plan.owned), rank.plan.owned, codec, {.workers = workers});
   RankRound own;
-  CodedBucket part = round.bucket;
+  CodedBucket part = round;
   part.sums.clear();
   own.calls.push_back(calls_of(part));  // plain
   part.plain.clear();
-  for (const CodedSum& sum : round.bucket.sums) {
+  for (const CodedSum& sum : round.sums) {
     part.sums = {sum};
     own.calls.push_back(calls_of(part));
     if (costs == nullptr) {

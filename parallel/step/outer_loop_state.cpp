@@ -210,9 +210,7 @@ std::vector<ChannelState> OuterLoop::codec_state() const {
   const StateRanks ranks{.tensor = groups_->tensor_rank(), .tensor_size = groups_->tensor->size()};
   std::vector<ChannelState> list;
   for (const std::unique_ptr<OuterChannel>& channel : channels_) {
-    for (ChannelState& state : channel->state(ranks)) {
-      list.push_back(std::move(state));
-    }
+    channel->add_state(ranks, list);
   }
   return list;
 }

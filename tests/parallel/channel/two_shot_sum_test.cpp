@@ -35,25 +35,24 @@ class Matrices {
  public:
   explicit Matrices(const CodecSetting& setting, const Communicator& group) {
     values_ = make_buffer("values", DType::f32, {static_cast<std::int64_t>(kElements)});
-    std::int64_t first = 0;
+    CodedSum sum{.setting = setting, .ranks = group.size(), .rank = group.rank()};
+    std::size_t first = 0;
     for (std::size_t m = 0; m < kShapes.size(); ++m) {
       const MatrixShape& shape = kShapes[m];
-      const std::int64_t count = shape.rows * shape.columns;
+      const std::size_t count = shape.num_elements();
       Parameter& parameter = parameters_[m];
       parameter.spec.name = "matrix " + std::to_string(m);
-      parameter.shard.shape = {shape.rows, shape.columns};
-      parameter.gradient = all().rows(first, first + count).reshaped(parameter.shard.shape);
+      sum.matrices.push_back({.parameter = &parameter,
+                              .elements = {0, count},
+                              .shape = {shape.rows, shape.columns},
+                              .first = first});
       first += count;
-    }
-    CodedSum sum{.setting = setting, .ranks = group.size(), .rank = group.rank()};
-    for (const Parameter& parameter : parameters_) {
-      sum.matrices.push_back(&parameter);
     }
     if (setting.sum == SumWay::two_shot) {
       sum.owners = even_rows(matrix_parts(sum.matrices), group.size());
       sum.two_shot = true;
     }
-    sum_ = std::make_unique<CompressedSum>(sum, make_real_codec);
+    sum_ = std::make_unique<CompressedSum>(sum, all(), make_real_codec);
   }
 
   [[nodiscard]] Values add_up(const Values& own, Communicator& group, std::uint64_t step) {

@@ -71,12 +71,14 @@ TEST_CASE("rounds code positions where no tensor ranks have them in common") {
     std::size_t matrices = 0;
     for (int data = 0; data < 2; ++data) {
       const RankSync rank(job_of(letters, tensor), {.data = data});
-      const CodedRound round =
+      const CodedBucket round =
           coded_round(outer_shares(rank.plan.owned), rank.plan.owned, kInteger, {.workers = 2});
-      for (std::size_t i = 0; i < round.matrices.size(); ++i) {
-        has_positions = has_positions || round.parameters[i].spec.name.starts_with("wpe");
+      for (const CodedSum& sum : round.sums) {
+        for (const SummedPart& matrix : sum.matrices) {
+          has_positions = has_positions || matrix.name().starts_with("wpe");
+        }
+        matrices += sum.matrices.size();
       }
-      matrices += round.matrices.size();
     }
     CHECK(has_positions == coded);
     CHECK(matrices > 4);

@@ -23,18 +23,24 @@ MeshJob job(const ParallelConfig& parallel) {
           .num_micro_batches = 2 * parallel.pipeline};
 }
 
+std::vector<SummedPart> matrices_of(const CodedBucket& round) {
+  std::vector<SummedPart> matrices;
+  for (const CodedSum& sum : round.sums) {
+    matrices.insert(matrices.end(), sum.matrices.begin(), sum.matrices.end());
+  }
+  return matrices;
+}
+
 // What a rank's buffers have at each element: how often a matrix and the rest cover it.
-std::vector<int> times_covered(const CodedRound& round, std::size_t elements) {
+std::vector<int> times_covered(const CodedBucket& round, std::size_t elements) {
   std::vector<int> times(elements, 0);
-  const auto cover = [&](const Slice& slice) {
-    for (std::size_t i = slice.begin; i < slice.end; ++i) {
-      ++times[i];
+  const auto cover = [&](const SummedPart& part) {
+    for (std::size_t i = 0; i < part.elements.count(); ++i) {
+      ++times.at(part.first + i);
     }
   };
-  for (const CodedRound::Matrix& matrix : round.matrices) {
-    cover(matrix.elements);
-  }
-  std::ranges::for_each(round.rest, cover);
+  std::ranges::for_each(matrices_of(round), cover);
+  std::ranges::for_each(round.plain, cover);
   return times;
 }
 
@@ -131,29 +137,34 @@ TEST_CASE("a coded round has every element once, matrices coded and the rest pac
   for (const CodecSetting& setting :
        {CodecSetting{.kind = CodecKind::top_k, .ratio = 0.1},
         CodecSetting{.kind = CodecKind::low_rank, .always = true, .rank = 2}}) {
-    const CodedRound round = coded_round(shares, rank.plan.owned, setting, {.workers = 2});
+    const CodedBucket round = coded_round(shares, rank.plan.owned, setting, {.workers = 2});
     const std::vector<int> times = times_covered(round, elements_of(shares));
     CHECK(std::ranges::all_of(times, [](int count) { return count == 1; }));
-    REQUIRE_FALSE(round.matrices.empty());
+    const std::vector<SummedPart> matrices = matrices_of(round);
+    REQUIRE_FALSE(matrices.empty());
     std::set<std::string> names;
-    for (std::size_t i = 0; i < round.matrices.size(); ++i) {
-      const OuterShare& share = shares[round.matrices[i].share];
-      const Parameter& parameter = *rank.plan.owned[share.piece].parameter;
-      const Shape& shape = round.parameters[i].shard.shape;
+    for (const SummedPart& matrix : matrices) {
+      const auto share = std::ranges::find_if(shares, [&](const OuterShare& candidate) {
+        return candidate.first <= matrix.first &&
+               matrix.first < candidate.first + candidate.range.count();
+      });
+      REQUIRE(share != shares.end());
+      const Parameter& parameter = *rank.plan.owned[share->piece].parameter;
+      const Shape& shape = matrix.shape;
+      CHECK(matrix.parameter == &parameter);
       CHECK(parameter.shard.shape.rank() == 2);
-      CHECK(shape.num_elements() == round.matrices[i].elements.count());
+      CHECK(shape.num_elements() == matrix.elements.count());
+      CHECK(matrix.elements.begin == matrix.first - share->first + share->range.begin);
       if (setting.kind == CodecKind::low_rank) {
-        const std::size_t begin =
-            round.matrices[i].elements.begin - share.first + share.range.begin;
         CHECK(shape[1] == parameter.shard.shape[1]);
-        CHECK(begin % static_cast<std::size_t>(shape[1]) == 0);
+        CHECK(matrix.elements.begin % static_cast<std::size_t>(shape[1]) == 0);
       } else {
         CHECK(shape[0] == 1);
-        CHECK(round.matrices[i].elements.count() == share.range.count());
+        CHECK(matrix.elements.count() == share->range.count());
       }
-      names.insert(round.parameters[i].spec.name);
+      names.insert(matrix.name());
     }
-    CHECK(names.size() == round.matrices.size());  // by which they draw numbers of their own
+    CHECK(names.size() == matrices.size());  // by which they draw numbers of their own
   }
 }
 

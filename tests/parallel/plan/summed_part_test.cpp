@@ -1,6 +1,6 @@
 // What a sum of a bucket's gradients adds up: of a rank's share whole rows, and what is left.
 
-#include "parallel/plan/summed_bucket.h"
+#include "parallel/plan/summed_part.h"
 
 #include <algorithm>
 #include <string>
@@ -35,10 +35,12 @@ std::vector<SyncOp> coded_ops(const SyncPlan& plan) {
 }
 
 // How often each element of a bucket is in a part of one of these.
-void count(const SummedBucket& summed, const GradientBucket& bucket, std::vector<int>& times) {
-  for (const Parameter* part : summed.bucket.holds) {
-    const std::size_t first = part->first_element - bucket.first;
-    for (std::size_t i = 0; i < part->shard.shape.num_elements(); ++i) {
+void count(const std::vector<SummedPart>& parts,
+           const GradientBucket& bucket,
+           std::vector<int>& times) {
+  for (const SummedPart& part : parts) {
+    const std::size_t first = part.parameter->first_element - bucket.first + part.elements.begin;
+    for (std::size_t i = 0; i < part.shape.num_elements(); ++i) {
       ++times.at(first + i);
     }
   }
@@ -52,9 +54,14 @@ TEST_CASE("a sum of all of a bucket adds up the plan's parameters") {
     const std::vector<SyncOp> ops = coded_ops(rank.plan);
     REQUIRE_FALSE(ops.empty());
     for (const SyncOp& op : ops) {
-      const SummedBucket summed = summed_bucket(op, rank.plan);
-      CHECK(summed.parts.empty());
-      CHECK(summed.bucket.holds == rank.plan.buckets[op.bucket].holds);
+      std::vector<const Parameter*> parameters;
+      for (const SummedPart& part : summed_parts(op, rank.plan, rank.rank)) {
+        CHECK_FALSE(part.is_part);
+        CHECK(part.name() == part.parameter->spec.name);
+        CHECK(part.shape == part.parameter->shard.shape);
+        parameters.push_back(part.parameter);
+      }
+      CHECK(parameters == rank.plan.buckets[op.bucket].holds);
     }
   }
 }
@@ -74,12 +81,13 @@ TEST_CASE("shares of all ranks of a group cover each parameter once, in whole ro
       for (int data = 0; data < kGroup; ++data) {
         const RankSync rank(job, {.data = data});
         const SyncOp op = coded_ops(rank.plan).at(i);
-        const SummedBucket summed = summed_bucket(op, rank.plan);
-        CHECK(summed.bucket.count == op.range.count());
-        count(summed, bucket, times);
-        for (const Parameter* part : summed.bucket.holds) {
-          CHECK(part->first_element >= summed.bucket.first);
-          matrices += part->shard.shape.rank() == 2 ? 1U : 0U;
+        const std::vector<SummedPart> parts = summed_parts(op, rank.plan, rank.rank);
+        count(parts, bucket, times);
+        for (const SummedPart& part : parts) {
+          CHECK(part.is_part);
+          CHECK(part.elements.count() == part.shape.num_elements());
+          CHECK(part.first + part.elements.count() <= op.range.count());
+          matrices += part.shape.rank() == 2 ? 1U : 0U;
         }
       }
       for (const Parameter* parameter : bucket.holds) {
@@ -106,10 +114,10 @@ TEST_CASE("tensor ranks whose shards differ by a row compress the same matrices"
     }
     std::vector<std::string> names;
     for (const SyncOp& op : coded_ops(sync.plan)) {
-      const CodedBucket coded = coded_bucket(op, sync.plan.buckets[op.bucket], sync.rank, plan);
+      const CodedBucket coded = coded_bucket(op, sync.plan, sync.rank, plan);
       for (const CodedSum& sum : coded.sums) {
-        for (const Parameter* matrix : sum.matrices) {
-          names.push_back(matrix->spec.name);
+        for (const SummedPart& matrix : sum.matrices) {
+          names.push_back(matrix.name());
         }
       }
     }
