@@ -24,81 +24,39 @@ namespace {
 constexpr std::size_t kPendingBytes = std::size_t{256} << 10U;
 constexpr mode_t kFileMode = 0644;
 
-[[noreturn]] void fail(const std::string& path, std::string_view action, int error) {
-  throw FileError(
-      fmt::format("{}: cannot {}: {}", path, action, std::generic_category().message(error)));
-}
-
 std::filesystem::file_status status_of(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (error && status.type() != std::filesystem::file_type::not_found) {
-    fail(path, "look up", error.value());
+    fail_at(path, "look up", error.value());
   }
   return status;
 }
 
-int open_file(const std::string& path, int flags, std::string_view action) {
-  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, kFileMode);
-  if (descriptor < 0) {
-    fail(path, action, errno);
-  }
-  return descriptor;
-}
-
 // Whether a path is one of the names of an open file.
-bool is_name_of(const std::string& path, int descriptor) {
+bool is_name_of(const std::string& path, const OpenFile& file) {
   struct stat of_path = {};
   struct stat of_file = {};
-  return ::stat(path.c_str(), &of_path) == 0 && ::fstat(descriptor, &of_file) == 0 &&
+  return ::stat(path.c_str(), &of_path) == 0 && ::fstat(file.get(), &of_file) == 0 &&
          of_path.st_dev == of_file.st_dev && of_path.st_ino == of_file.st_ino;
 }
 
 // Returns an empty file that this process alone writes, if the file system has locks. What an
 // earlier process has left there is lost.
-int open_partial(const std::string& path) {
+OpenFile open_partial(const std::string& path) {
   while (true) {
-    const int descriptor = open_file(path, O_WRONLY | O_CREAT, "create");
-    if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      ::close(descriptor);
+    OpenFile file(path, O_WRONLY | O_CREAT, "create");
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw FileError(path +
                       ": another process is writing it; wait for that one, or write elsewhere");
     }
-    if (!is_name_of(path, descriptor)) {  // who wrote it has just put it in place, or removed it
-      ::close(descriptor);
-    } else if (is_regular_file(path) && ::ftruncate(descriptor, 0) != 0) {
-      const int error = errno;
-      ::close(descriptor);
-      fail(path, "create", error);
-    } else {
-      return descriptor;
+    if (!is_name_of(path, file)) {
+      continue;  // who wrote it has just put it in place, or removed it
     }
-  }
-}
-
-// Closes at the end of the block, where a failure to close tells nothing.
-class Closing {
- public:
-  explicit Closing(int descriptor) : descriptor_(descriptor) {}
-
-  ~Closing() { ::close(descriptor_); }
-
-  Closing(const Closing&) = delete;
-  Closing& operator=(const Closing&) = delete;
-
-  [[nodiscard]] int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
-void write_all(int descriptor, const std::string& path, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) {
-      fail(path, "write", errno);
+    if (is_regular_file(path) && ::ftruncate(file.get(), 0) != 0) {
+      fail_at(path, "create", errno);
     }
-    bytes = bytes.subspan(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+    return file;
   }
 }
 
@@ -109,14 +67,54 @@ std::string parent_of(const std::string& path) {
 
 }  // namespace
 
+void fail_at(const std::string& path, std::string_view action, int error) {
+  throw FileError(
+      fmt::format("{}: cannot {}: {}", path, action, std::generic_category().message(error)));
+}
+
+OpenFile::OpenFile(const std::string& path, int flags, std::string_view action)
+    : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, kFileMode)) {
+  if (descriptor_ < 0) {
+    fail_at(path, action, errno);
+  }
+}
+
+OpenFile::~OpenFile() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
+
+OpenFile& OpenFile::operator=(OpenFile&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+void OpenFile::write(const std::string& path, std::span<const std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) {
+      fail_at(path, "write", errno);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  }
+}
+
+void OpenFile::sync(const std::string& path) const {
+  // Delayed allocation and network file systems may report a full disk only here.
+  if (::fsync(descriptor_) != 0) {
+    fail_at(path, "write to disk", errno);
+  }
+}
+
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   // A pipe without a writer would block here.
-  const Closing file(open_file(path_, O_RDONLY | O_NONBLOCK, "open"));
+  const OpenFile file(path_, O_RDONLY | O_NONBLOCK, "open");
 
   struct stat status {};
 
   if (::fstat(file.get(), &status) != 0) {
-    fail(path_, "read its size", errno);
+    fail_at(path_, "read its size", errno);
   }
   if (!S_ISREG(status.st_mode)) {
     throw FileError(path_ + ": cannot map: not a regular file");
@@ -127,7 +125,7 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   }
   void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
   if (mapping == MAP_FAILED) {
-    fail(path_, "map", errno);
+    fail_at(path_, "map", errno);
   }
   data_ = static_cast<const std::byte*>(mapping);
 }
@@ -152,24 +150,23 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 FileWriter::FileWriter(std::string path)
     : path_(std::move(path)),
       partial_path_(path_ + ".partial"),
-      descriptor_(open_partial(partial_path_)) {
+      file_(open_partial(partial_path_)) {
   pending_.reserve(kPendingBytes);
 }
 
 FileWriter::~FileWriter() {
-  if (descriptor_ >= 0) {
+  if (file_.get() >= 0) {
     ::unlink(partial_path_.c_str());  // while nobody else may have it
-    ::close(descriptor_);
   }
 }
 
 void FileWriter::write(std::span<const std::byte> bytes) {
-  SL_CHECK(descriptor_ >= 0, path_ + " is committed");
+  SL_CHECK(file_.get() >= 0, path_ + " is committed");
   if (pending_.size() + bytes.size() > kPendingBytes) {
     flush();
   }
   if (bytes.size() >= kPendingBytes) {
-    write_all(descriptor_, path_, bytes);
+    file_.write(path_, bytes);
   } else {
     pending_.insert(pending_.end(), bytes.begin(), bytes.end());
   }
@@ -181,46 +178,39 @@ void FileWriter::write(std::string_view text) {
 }
 
 void FileWriter::flush() {
-  write_all(descriptor_, path_, pending_);
+  file_.write(path_, pending_);
   pending_.clear();
 }
 
 void FileWriter::sync() {
-  SL_CHECK(descriptor_ >= 0, path_ + " is committed");
+  SL_CHECK(file_.get() >= 0, path_ + " is committed");
   flush();
-  // Delayed allocation and network file systems may report a full disk only here.
-  if (::fsync(descriptor_) != 0) {
-    fail(path_, "write to disk", errno);
-  }
+  file_.sync(path_);
 }
 
 void FileWriter::commit() {
   sync();
   if (::rename(partial_path_.c_str(), path_.c_str()) != 0) {
-    fail(path_, "put in place", errno);
+    fail_at(path_, "put in place", errno);
   }
-  if (::close(std::exchange(descriptor_, -1)) != 0) {
-    fail(path_, "close", errno);
+  if (::close(file_.release()) != 0) {
+    fail_at(path_, "close", errno);
   }
   sync_directory(parent_of(path_));
 }
 
 LineFile::LineFile(std::string path)
-    : path_(std::move(path)), descriptor_(open_file(path_, O_RDWR | O_CREAT | O_APPEND, "open")) {}
+    : path_(std::move(path)), file_(path_, O_RDWR | O_CREAT | O_APPEND, "open") {}
 
 bool LineFile::is_in_place() const {
-  return is_name_of(path_, descriptor_);
-}
-
-LineFile::~LineFile() {
-  ::close(descriptor_);
+  return is_name_of(path_, file_);
 }
 
 void LineFile::append(std::string_view line) {
   SL_CHECK(line.find('\n') == std::string_view::npos, "a newline inside a line of " + path_);
   std::string text(line);
   text += '\n';
-  write_all(descriptor_, path_, std::as_bytes(std::span(text)));
+  file_.write(path_, std::as_bytes(std::span(text)));
 }
 
 void LineFile::truncate_before(const std::function<bool(std::string_view)>& drop) {
@@ -233,8 +223,8 @@ void LineFile::truncate_before(const std::function<bool(std::string_view)>& drop
     }
     kept = end + 1;
   }
-  if (::ftruncate(descriptor_, static_cast<off_t>(kept)) != 0) {
-    fail(path_, "truncate", errno);
+  if (::ftruncate(file_.get(), static_cast<off_t>(kept)) != 0) {
+    fail_at(path_, "truncate", errno);
   }
 }
 
@@ -248,7 +238,7 @@ std::string read_file(const std::string& path, std::size_t most) {
 }
 
 std::string read_start(const std::string& path, std::size_t count) {
-  const Closing file(open_file(path, O_RDONLY, "open"));
+  const OpenFile file(path, O_RDONLY, "open");
   std::string content;
   constexpr std::size_t kChunk = std::size_t{64} << 10U;
   std::size_t used = 0;
@@ -257,7 +247,7 @@ std::string read_start(const std::string& path, std::size_t count) {
     content.resize(used + next);
     const ssize_t got = ::read(file.get(), content.data() + used, next);
     if (got < 0 && errno != EINTR) {
-      fail(path, "read", errno);
+      fail_at(path, "read", errno);
     }
     used += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
     if (got == 0) {
@@ -290,7 +280,7 @@ std::size_t file_bytes(const std::string& path) {
   std::error_code error;
   const std::uintmax_t bytes = std::filesystem::file_size(path, error);
   if (error) {
-    fail(path, "look up the size", error.value());
+    fail_at(path, "look up the size", error.value());
   }
   return bytes;
 }
@@ -306,7 +296,7 @@ std::vector<std::string> subdirectories(const std::string& path) {
     }
   }
   if (error && error != std::errc::no_such_file_or_directory) {
-    fail(path, "list directory", error.value());
+    fail_at(path, "list directory", error.value());
   }
   return names;
 }
@@ -315,7 +305,7 @@ std::string link_target(const std::string& path) {
   std::error_code error;
   const std::filesystem::path target = std::filesystem::read_symlink(path, error);
   if (error) {
-    fail(path, "read link", error.value());
+    fail_at(path, "read link", error.value());
   }
   return target.string();
 }
@@ -324,22 +314,22 @@ void make_directories(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) {
-    fail(path, "create directory", error.value());
+    fail_at(path, "create directory", error.value());
   }
 }
 
 void sync_directory(const std::string& path) {
-  const Closing directory(open_file(path, O_RDONLY | O_DIRECTORY, "open directory"));
+  const OpenFile directory(path, O_RDONLY | O_DIRECTORY, "open directory");
   const bool is_synced = ::fsync(directory.get()) == 0;
   // Some file systems sync no directories.
   if (!is_synced && errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) {
-    fail(path, "write directory to disk", errno);
+    fail_at(path, "write directory to disk", errno);
   }
 }
 
 void rename_and_sync(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) {
-    fail(from, "rename to " + to, errno);
+    fail_at(from, "rename to " + to, errno);
   }
   sync_directory(parent_of(to));
 }
@@ -354,7 +344,7 @@ bool exchange_and_sync(const std::string& a, const std::string& b) {
     if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) {
       return false;
     }
-    fail(a, "change places with " + b, errno);
+    fail_at(a, "change places with " + b, errno);
   }
   sync_directory(parent_of(b));
   return true;
@@ -366,7 +356,7 @@ void remove_tree(const std::string& path) {
   std::error_code error;
   std::filesystem::remove_all(path, error);
   if (error) {
-    fail(path, "remove", error.value());
+    fail_at(path, "remove", error.value());
   }
 }
 

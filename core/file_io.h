@@ -6,11 +6,43 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace slackline {
 
 // Files and directories. Every failure is a FileError "PATH: cannot DO: reason of the system".
+
+// Throws one; the reason is that of an errno.
+[[noreturn]] void fail_at(const std::string& path, std::string_view action, int error);
+
+// A descriptor, closed at its owner's end, where a failure to close tells nothing. Move-only.
+// Failures name the `path` that a call is given.
+class OpenFile {
+ public:
+  // `flags` are those of open(), to which comes O_CLOEXEC; what they create is for all to read.
+  OpenFile(const std::string& path, int flags, std::string_view action);
+  ~OpenFile();
+
+  OpenFile(OpenFile&& other) noexcept : descriptor_(other.release()) {}
+
+  OpenFile& operator=(OpenFile&& other) noexcept;
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  [[nodiscard]] int get() const { return descriptor_; }
+
+  // Leaves it to the caller to close; get() is negative then.
+  [[nodiscard]] int release() { return std::exchange(descriptor_, -1); }
+
+  // Writes all the bytes.
+  void write(const std::string& path, std::span<const std::byte> bytes) const;
+  // Brings what was written to the disk.
+  void sync(const std::string& path) const;
+
+ private:
+  int descriptor_ = -1;
+};
 
 // A whole file mapped for reading. Move-only; spans into it live as long as it does. The file must
 // not shrink meanwhile: touching what is gone kills the process (files here are replaced by
@@ -61,7 +93,7 @@ class FileWriter {
 
   std::string path_;
   std::string partial_path_;
-  int descriptor_ = -1;
+  OpenFile file_;
   std::size_t bytes_written_ = 0;
   std::vector<std::byte> pending_;  // small writes are collected
 };
@@ -71,9 +103,6 @@ class FileWriter {
 class LineFile {
  public:
   explicit LineFile(std::string path);
-  ~LineFile();
-  LineFile(const LineFile&) = delete;
-  LineFile& operator=(const LineFile&) = delete;
 
   // REQUIRES: `line` holds no newline.
   void append(std::string_view line);
@@ -87,7 +116,7 @@ class LineFile {
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  OpenFile file_;
 };
 
 // Throws FileError, also for a file of more than `most` bytes.

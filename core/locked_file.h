@@ -3,7 +3,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include "core/file_io.h"
 
 namespace slackline {
 
@@ -21,25 +22,18 @@ class LockedFile {
   // and throws FileError where there are no locks.
   [[nodiscard]] static LockedFile wait(const std::string& path);
 
-  ~LockedFile();
-  LockedFile(LockedFile&& other) noexcept;
-  LockedFile& operator=(LockedFile&& other) noexcept;
-  LockedFile(const LockedFile&) = delete;
-  LockedFile& operator=(const LockedFile&) = delete;
-
   // Puts `text` in the place of all that the file holds.
   void replace_text(std::string_view text);
 
   // Closed by exec() unless it is duplicated for the new program.
-  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] int descriptor() const { return file_.get(); }
 
  private:
-  LockedFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
-
-  [[nodiscard]] static LockedFile open_unlocked(const std::string& path);
+  // Not locked.
+  explicit LockedFile(std::string path);
 
   std::string path_;
-  int descriptor_ = -1;
+  OpenFile file_;
 };
 
 }  // namespace slackline

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "core/cuda/memory_pool.h"
 
@@ -10,16 +11,14 @@ struct CUstream_st;
 // implements it, and no_cuda.cpp refuses.
 namespace slackline::cuda {
 
-// Has the pool of the calling thread's rank take this much from the device, for allocate() to give
-// out. False where the device has not that much left.
+// Returns the pool of the calling thread's rank; threads that no rank owns, those of tests, share
+// one. Shared, since who takes a piece of it keeps it until that is given back.
+[[nodiscard]] std::shared_ptr<MemoryPool> pool_of_thread();
+
+// Has that pool take this much from the device, to give out. False where the device has not that
+// much left.
 [[nodiscard]] bool reserve(std::size_t bytes);
 [[nodiscard]] MemoryPool::Use use_of_pool();
-
-// Takes a piece of that pool. Null where neither it nor the device has that much left. Throws
-// DeviceError for other failures.
-[[nodiscard]] std::byte* allocate(std::size_t bytes);
-// Waits until the device has done what is queued. By any thread.
-void release(std::byte* memory);
 
 // What the device and the pool have left.
 [[nodiscard]] std::size_t free_bytes();

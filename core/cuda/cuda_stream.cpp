@@ -31,7 +31,8 @@ WaitValue find_wait_value() {
 
 CudaStream::CudaStream() {
   SL_CUDA_CHECK(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking));
-  faults_ = reinterpret_cast<Faults*>(cuda::allocate(sizeof(Faults)));
+  pool_ = cuda::pool_of_thread();
+  faults_ = reinterpret_cast<Faults*>(pool_->take(sizeof(Faults)));
   host_faults_ = reinterpret_cast<Faults*>(cuda::allocate_pinned(sizeof(Faults)));
   if (faults_ == nullptr || host_faults_ == nullptr) {
     throw DeviceError("no memory for a CUDA stream");
@@ -42,7 +43,7 @@ CudaStream::CudaStream() {
 
 CudaStream::~CudaStream() {
   cudaStreamDestroy(handle_);
-  cuda::release(reinterpret_cast<std::byte*>(faults_));
+  pool_->give_back(reinterpret_cast<std::byte*>(faults_));
   cuda::release_pinned(reinterpret_cast<std::byte*>(host_faults_));
 }
 

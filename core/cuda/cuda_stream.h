@@ -13,6 +13,10 @@ namespace slackline {
 
 class CudaEvent;
 
+namespace cuda {
+class MemoryPool;
+}
+
 // What a Stream of device cuda adds: a non-blocking stream of the current device. Calls return
 // when work is queued; errors of queued work surface in a later call, as DeviceError.
 //
@@ -49,6 +53,7 @@ class CudaStream {
 
  private:
   CUstream_st* handle_ = nullptr;
+  std::shared_ptr<cuda::MemoryPool> pool_{};  // of faults_; shared with all that is a piece of it
   Faults* faults_ = nullptr;
   Faults* host_faults_ = nullptr;  // pinned: what faults_ was at the last synchronize()
 };

@@ -35,7 +35,7 @@ class MemoryPool {
   [[nodiscard]] bool reserve(std::size_t bytes);
 
   // From the smallest gap that is large enough. Null where the device has not that much left
-  // either.
+  // either. Throws DeviceError for other failures.
   [[nodiscard]] std::byte* take(std::size_t bytes);
 
   // Waits until the device has done what is queued, which may use the piece. REQUIRES: it is one.

@@ -108,11 +108,15 @@ namespace cuda {
   return {};
 }
 
-[[gnu::weak]] std::byte* allocate(std::size_t /*bytes*/) {
+[[gnu::weak]] std::shared_ptr<MemoryPool> pool_of_thread() {
   refuse();
 }
 
-[[gnu::weak]] void release(std::byte* /*memory*/) {}
+[[gnu::weak]] std::byte* MemoryPool::take(std::size_t /*bytes*/) {
+  return nullptr;
+}
+
+[[gnu::weak]] void MemoryPool::give_back(std::byte* /*piece*/) {}
 
 [[gnu::weak]] std::size_t free_bytes() {
   refuse();

@@ -33,18 +33,20 @@ std::byte* map_untouched(std::size_t bytes) {
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
-std::byte* allocate(std::size_t bytes, Backing backing) {
-  switch (backing) {
+// Notes the pool that gives it, if one does.
+std::byte* allocate(ReleaseMemory& memory) {
+  switch (memory.backing) {
     case Backing::untouched:
-      return map_untouched(bytes);
+      return map_untouched(memory.bytes);
     case Backing::cuda:
-      return cuda::allocate(bytes);
+      memory.pool = cuda::pool_of_thread();
+      return memory.pool->take(memory.bytes);
     case Backing::pinned:
-      return cuda::allocate_pinned(bytes);
+      return cuda::allocate_pinned(memory.bytes);
     case Backing::memory:
       break;
   }
-  return allocate_on_heap(bytes);
+  return allocate_on_heap(memory.bytes);
 }
 
 MemorySpace space_of(Backing backing) {
@@ -63,12 +65,11 @@ MemorySpace space_of(Backing backing) {
 }  // namespace
 
 Buffer::Buffer(std::string name, std::size_t bytes, Backing backing)
-    : bytes_(bytes),
-      memory_(bytes > 0 ? allocate(bytes, backing) : nullptr,
-              ReleaseMemory{std::move(name), backing, bytes}) {
+    : bytes_(bytes), memory_(nullptr, ReleaseMemory{std::move(name), backing, bytes}) {
   if (bytes == 0) {
     return;
   }
+  memory_.reset(allocate(memory_.get_deleter()));
   if (memory_ == nullptr) {
     refuse(this->name(), bytes, space_of(backing));
   }
@@ -102,7 +103,7 @@ void ReleaseMemory::operator()(std::byte* memory) const {
       munmap(memory, bytes);
       return;
     case Backing::cuda:
-      return cuda::release(memory);
+      return pool->give_back(memory);
     case Backing::pinned:
       return cuda::release_pinned(memory);
   }

@@ -8,6 +8,10 @@
 
 namespace slackline {
 
+namespace cuda {
+class MemoryPool;
+}
+
 // What a buffer asks for. `untouched`: addresses only, for a rehearsal, which has tensors of any
 // size and touches few of their pages; whoever touches more than there is gets killed. `cuda`:
 // memory of the current CUDA device, which the host cannot read. `pinned`: of the host, which that
@@ -32,6 +36,7 @@ struct ReleaseMemory {
   std::string name;  // in the table of what is held
   Backing backing = Backing::memory;
   std::size_t bytes = 0;
+  std::shared_ptr<cuda::MemoryPool> pool{};  // of a device; shared with all that is a piece of it
 
   void operator()(std::byte* memory) const;
 };

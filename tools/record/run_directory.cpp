@@ -1,14 +1,11 @@
 #include "tools/record/run_directory.h"
 
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <fcntl.h>
 #include <fstream>
 #include <string_view>
-#include <system_error>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -142,16 +139,7 @@ void RunDirectory::sync_record() const {
   if (!path_exists(path)) {
     return;
   }
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const int result = file < 0 ? -1 : ::fsync(file);
-  const int error = errno;
-  if (file >= 0) {
-    ::close(file);
-  }
-  if (result != 0) {
-    throw FileError(
-        fmt::format("{}: cannot write to disk: {}", path, std::generic_category().message(error)));
-  }
+  OpenFile(path, O_RDONLY, "write to disk").sync(path);
   sync_directory(path_);
 }
 
