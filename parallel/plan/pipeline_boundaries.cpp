@@ -10,7 +10,6 @@ namespace slackline {
 
 using schedule::Op;
 using schedule::OpKind;
-using schedule::TransferId;
 
 bool pays_at_boundary(const CodecSetting& setting, const MatrixShape& share, DType plain) {
   return setting.always || frame_bytes(setting, {{.name = "", .shape = share}}) <
@@ -54,16 +53,8 @@ PipelineBoundaries::PipelineBoundaries(const MeshJob& job,
               .dtype = job.precision,
               .device = device,
               .num_micro_batches = rank.executor.schedule().num_micro_batches,
-              .seed = seed} {
-  for (const std::vector<Op>& ops : rank.executor.schedule().ranks) {
-    const std::vector<schedule::Phase> phases = schedule::phases_of(ops);
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (schedule::is_send(ops[i].kind)) {
-        phases_.emplace(schedule::id_of_send(ops[i]), phases[i]);
-      }
-    }
-  }
-}
+              .seed = seed},
+      classes_(schedule::boundary_classes(rank.executor.schedule())) {}
 
 PipelineBoundaries::Key PipelineBoundaries::key_of(const Op& op) {
   if (schedule::is_send(op.kind)) {
@@ -74,10 +65,6 @@ PipelineBoundaries::Key PipelineBoundaries::key_of(const Op& op) {
                                 .chunk = schedule::peer_chunk(op),
                                 .micro_batch = op.micro_batch}),
           BoundaryEnd::Side::receives};
-}
-
-schedule::TransferClass PipelineBoundaries::class_of(const TransferId& id) const {
-  return {.site = id.site, .stage = id.stage, .phase = phases_.at(id)};
 }
 
 std::optional<BoundaryEnd> PipelineBoundaries::end_of(const Op& op,

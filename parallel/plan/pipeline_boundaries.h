@@ -77,7 +77,9 @@ class PipelineBoundaries {
   // A receive's transfer is its sender's. REQUIRES: the op is a send or a receive.
   [[nodiscard]] static Key key_of(const schedule::Op& op);
 
-  [[nodiscard]] schedule::TransferClass class_of(const schedule::TransferId& id) const;
+  [[nodiscard]] const schedule::TransferClass& class_of(const schedule::TransferId& id) const {
+    return classes_.at(id);
+  }
 
   // Absent where the op transfers nothing, or plain.
   [[nodiscard]] std::optional<BoundaryEnd> end_of(const schedule::Op& op,
@@ -88,9 +90,9 @@ class PipelineBoundaries {
 
  private:
   std::vector<schedule::Op> ops_;
-  std::vector<ChunkSlice> stages_;                            // every virtual stage
-  BoundaryEnd common_;                                        // what all ends have in common
-  std::map<schedule::TransferId, schedule::Phase> phases_{};  // of all ranks' sends
+  std::vector<ChunkSlice> stages_;                                   // every virtual stage
+  BoundaryEnd common_;                                               // what all ends have in common
+  std::map<schedule::TransferId, schedule::TransferClass> classes_;  // of all ranks' sends
 };
 
 }  // namespace slackline
